@@ -18,7 +18,8 @@ import (
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/windows"
-	"drydock.dev/drydock/workflows"
+	harborworkflow "drydock.dev/drydock/workflows/harbor"
+	"drydock.dev/drydock/workflows/locks"
 )
 
 // cutOff is a Temporal with one workflow, which did not come to an end of its own. A worker still answers for it, as in its last moment.
@@ -60,7 +61,7 @@ func TestWhatWasCutOffIsNotShownAsIfItWentOn(t *testing.T) {
 	node, rollout := nodeMaintenance("c1", "default", "n1"), rolloutSubject("prod", "june")
 	harbor := harborCluster("c1", "default", "main")
 	ready := maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeReady}
-	healthy := workflows.HarborClusterStatus{State: workflows.HarborKept, Harbor: goharborv1.HarborClusterStatus{Status: goharborv1.StatusHealthy}}
+	healthy := harborworkflow.Status{State: harborworkflow.Kept, Harbor: goharborv1.HarborClusterStatus{Status: goharborv1.StatusHealthy}}
 	tests := []struct {
 		name string
 		of   subject
@@ -78,7 +79,7 @@ func TestWhatWasCutOffIsNotShownAsIfItWentOn(t *testing.T) {
 			return c.awaitHarbor(ctx, s, of, 0)
 		}},
 		{"a window", windowSubject("prod", "night"), windows.Status{Phase: windows.PhaseOpen}, (*cli).showWindow},
-		{"a lock controller", lockController("c1", "ceph"), workflows.WorkloadLockControllerStatus{}, (*cli).showLockController},
+		{"a lock controller", lockController("c1", "ceph"), locks.Status{}, (*cli).showLockController},
 		{"a portal", portalSubject("main"), portal.View{}, (*cli).showPortal},
 	}
 	for _, tt := range tests {

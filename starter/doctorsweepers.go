@@ -11,7 +11,7 @@ import (
 
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/sweeper"
 )
 
 const (
@@ -57,7 +57,7 @@ func (s *server) examineSweepers(ctx context.Context) []finding {
 func (s *server) examineSweeper(ctx context.Context, row workflowRow) finding {
 	cluster := strings.TrimPrefix(row.WorkflowID, temporal.SweeperID(""))
 	check := "sweeper " + cluster
-	var status workflows.SweeperStatus
+	var status sweeper.Status
 	err := s.query(ctx, subject{noun: "sweeper", name: cluster, workflowID: row.WorkflowID}, row.RunID, &status)
 	switch {
 	case errors.Is(err, observe.ErrNoWorker):
@@ -69,14 +69,14 @@ func (s *server) examineSweeper(ctx context.Context, row workflowRow) finding {
 }
 
 // sweeperFinding is not OK if a person has to act.
-func sweeperFinding(check string, status workflows.SweeperStatus) finding {
+func sweeperFinding(check string, status sweeper.Status) finding {
 	var unknown, failed []string
 	for _, f := range status.Findings {
 		mark := fmt.Sprintf("%s is owned by %s", f, f.Workflow)
 		switch f.State {
-		case workflows.FindingNotTouched:
+		case sweeper.FindingNotTouched:
 			unknown = append(unknown, mark)
-		case workflows.FindingNotTakenBack:
+		case sweeper.FindingNotTakenBack:
 			failed = append(failed, mark+" ("+f.Ended+"): "+f.Message)
 		}
 	}
@@ -105,13 +105,13 @@ func firstOf(texts []string, more int) string {
 }
 
 // sweptText describes the last cleanup.
-func sweptText(status workflows.SweeperStatus) string {
+func sweptText(status sweeper.Status) string {
 	for i := len(status.Findings) - 1; i >= 0; i-- {
 		f := status.Findings[i]
 		switch f.State {
-		case workflows.FindingAtWork:
+		case sweeper.FindingAtWork:
 			return fmt.Sprintf("%s of %s (%s) is being cleaned up", f, f.Workflow, f.Ended)
-		case workflows.FindingTakenBack:
+		case sweeper.FindingTakenBack:
 			return fmt.Sprintf("%d cleaned up, the last at %s: %s of %s (%s): %s", status.TakenBack, f.SettledAt.UTC().Format(time.RFC3339), f, f.Workflow, f.Ended, f.Message)
 		}
 	}

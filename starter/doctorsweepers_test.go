@@ -14,49 +14,49 @@ import (
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/sweeper"
 )
 
 func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 30, 0, time.UTC))
-	found := func(node string, state workflows.FindingState, ended, message string) workflows.SweeperFinding {
-		return workflows.SweeperFinding{
+	found := func(node string, state sweeper.FindingState, ended, message string) sweeper.Finding {
+		return sweeper.Finding{
 			Mark: activities.Mark{Kind: activities.MarkNode, Name: node}, Workflow: "node/c1/default/" + node,
 			State: state, Ended: ended, Message: message, SettledAt: &at,
 		}
 	}
 	const ended = "Terminated at 2026-11-20T12:00:00Z by ann"
-	taken := found("w1", workflows.FindingTakenBack, ended, "uncordoned, marks removed")
-	unknown := found("w2", workflows.FindingNotTouched, "", "Temporal does not know its workflow")
+	taken := found("w1", sweeper.FindingTakenBack, ended, "uncordoned, marks removed")
+	unknown := found("w2", sweeper.FindingNotTouched, "", "Temporal does not know its workflow")
 	unknownFix := `if no other Drydock manages that cluster, remove the mark (docs/how-to/remove-marks-by-hand.md)`
-	many := make([]workflows.SweeperFinding, 7)
+	many := make([]sweeper.Finding, 7)
 	for i := range many {
-		many[i] = found(fmt.Sprintf("w%d", i), workflows.FindingNotTouched, "", "")
+		many[i] = found(fmt.Sprintf("w%d", i), sweeper.FindingNotTouched, "", "")
 	}
 	tests := []struct {
 		name   string
-		status workflows.SweeperStatus
+		status sweeper.Status
 		want   finding
 	}{
-		{"nothing", workflows.SweeperStatus{}, well("sweeper c1", "closed workflows have left nothing behind")},
+		{"nothing", sweeper.Status{}, well("sweeper c1", "closed workflows have left nothing behind")},
 		{
 			"what was taken back last",
-			workflows.SweeperStatus{TakenBack: 3, Findings: []workflows.SweeperFinding{taken, found("w3", workflows.FindingGone, "", "")}},
+			sweeper.Status{TakenBack: 3, Findings: []sweeper.Finding{taken, found("w3", sweeper.FindingGone, "", "")}},
 			well("sweeper c1", "3 cleaned up, the last at 2026-11-20T12:00:30Z: Node w1 of node/c1/default/w1 ("+ended+"): uncordoned, marks removed"),
 		},
 		{
 			"what is under way",
-			workflows.SweeperStatus{Findings: []workflows.SweeperFinding{found("w1", workflows.FindingAtWork, ended, "")}},
+			sweeper.Status{Findings: []sweeper.Finding{found("w1", sweeper.FindingAtWork, ended, "")}},
 			well("sweeper c1", "Node w1 of node/c1/default/w1 ("+ended+") is being cleaned up"),
 		},
 		{
 			"what nobody knows",
-			workflows.SweeperStatus{Findings: []workflows.SweeperFinding{taken, unknown}},
+			sweeper.Status{Findings: []sweeper.Finding{taken, unknown}},
 			finding{Check: "sweeper c1", Detail: "Node w2 is owned by node/c1/default/w2, unknown to Temporal: not changed", Fix: unknownFix},
 		},
 		{
 			"what could not be taken back",
-			workflows.SweeperStatus{Findings: []workflows.SweeperFinding{unknown, found("w1", workflows.FindingNotTakenBack, ended, "its pods are not gone")}},
+			sweeper.Status{Findings: []sweeper.Finding{unknown, found("w1", sweeper.FindingNotTakenBack, ended, "its pods are not gone")}},
 			finding{
 				Check: "sweeper c1", Detail: "Node w1 is owned by node/c1/default/w1 (" + ended + "): its pods are not gone",
 				Fix: "see the message; the sweeper retries every few minutes",
@@ -64,14 +64,14 @@ func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
 		},
 		{
 			"a cluster that cannot be looked at",
-			workflows.SweeperStatus{Wait: &drydockv1.Wait{Reason: temporal.ErrClusterUnreachable, Message: "its API server does not answer"}},
+			sweeper.Status{Wait: &drydockv1.Wait{Reason: temporal.ErrClusterUnreachable, Message: "its API server does not answer"}},
 			finding{Check: "sweeper c1", Detail: "cannot read the cluster: its API server does not answer", Fix: "see the message"},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, sweeperFinding("sweeper c1", tt.status)) })
 	}
-	require.Contains(t, sweeperFinding("sweeper c1", workflows.SweeperStatus{Findings: many, MoreNotTouched: 3}).Detail, "; and 5 more, unknown to Temporal")
+	require.Contains(t, sweeperFinding("sweeper c1", sweeper.Status{Findings: many, MoreNotTouched: 3}).Detail, "; and 5 more, unknown to Temporal")
 }
 
 // awaitOrphans finds what the test wants found, and nothing else.

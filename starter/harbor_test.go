@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	harborworkflow "drydock.dev/drydock/workflows/harbor"
 )
 
 const harborObjects = `
@@ -147,31 +147,31 @@ func textOf(t *testing.T, object *unstructured.Unstructured) string {
 
 func TestTheStatusOfAHarborThatNobodySeesIsAFailure(t *testing.T) {
 	target := harborCluster("c1", "registry", "main")
-	status := func(state workflows.HarborState, harbor goharborv1.ClusterStatus, wait string) harborStatus {
-		s := harborStatus{Status: workflows.HarborClusterStatus{State: state, Harbor: goharborv1.HarborClusterStatus{Status: harbor}}}
+	status := func(state harborworkflow.State, harbor goharborv1.ClusterStatus, wait string) harborStatus {
+		s := harborStatus{Status: harborworkflow.Status{State: state, Harbor: goharborv1.HarborClusterStatus{Status: harbor}}}
 		if wait != "" {
 			s.Status.Wait = &drydockv1.Wait{Reason: wait, Message: "for " + wait}
 		}
 		return s
 	}
 	for _, well := range []harborStatus{
-		status(workflows.HarborKept, goharborv1.StatusHealthy, ""), status(workflows.HarborKept, goharborv1.StatusCreating, ""),
-		status(workflows.HarborKept, "", emergency.ReasonUnknown), status(workflows.HarborDeleting, goharborv1.StatusUnhealthy, harbor.ReasonRemoving),
+		status(harborworkflow.Kept, goharborv1.StatusHealthy, ""), status(harborworkflow.Kept, goharborv1.StatusCreating, ""),
+		status(harborworkflow.Kept, "", emergency.ReasonUnknown), status(harborworkflow.Deleting, goharborv1.StatusUnhealthy, harbor.ReasonRemoving),
 	} {
 		require.NoError(t, well.verdict(target))
 		require.NotContains(t, well.frame(time.Now(), frameStyle{}), "may be stale")
 	}
-	unseen := status(workflows.HarborKept, goharborv1.StatusHealthy, temporal.ErrClusterUnreachable)
+	unseen := status(harborworkflow.Kept, goharborv1.StatusHealthy, temporal.ErrClusterUnreachable)
 	require.EqualError(t, unseen.verdict(target), "HarborCluster registry/main in cluster c1: the status may be stale: for ClusterUnreachable")
 	require.Contains(t, unseen.frame(time.Now(), frameStyle{}), "waiting: ClusterUnreachable")
 	require.Contains(t, unseen.frame(time.Now(), frameStyle{}), "the following may be stale")
-	require.EqualError(t, status(workflows.HarborKept, goharborv1.StatusUnhealthy, "").verdict(target), "HarborCluster registry/main in cluster c1 is unhealthy")
-	require.ErrorContains(t, status(workflows.HarborLeft, goharborv1.StatusHealthy, "").verdict(target), "is not managed")
+	require.EqualError(t, status(harborworkflow.Kept, goharborv1.StatusUnhealthy, "").verdict(target), "HarborCluster registry/main in cluster c1 is unhealthy")
+	require.ErrorContains(t, status(harborworkflow.Left, goharborv1.StatusHealthy, "").verdict(target), "is not managed")
 }
 
 func TestWhoFollowsAHarborIsToldThatNothingIsAppliedWhileItIsHeld(t *testing.T) {
-	s := harborStatus{Status: workflows.HarborClusterStatus{
-		Namespace: "registry", Name: "main", State: workflows.HarborKept, Harbor: goharborv1.HarborClusterStatus{Status: goharborv1.StatusCreating},
+	s := harborStatus{Status: harborworkflow.Status{
+		Namespace: "registry", Name: "main", State: harborworkflow.Kept, Harbor: goharborv1.HarborClusterStatus{Status: goharborv1.StatusCreating},
 		Held: &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"},
 	}}
 	require.Regexp(t, "^HarborCluster registry/main: creating; held: .* by ann: flood \\(`drydock release --all`\\)$", s.lines()[0].text)

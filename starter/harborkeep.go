@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/harbor"
 )
 
 // harborCluster names a HarborCluster.
@@ -100,7 +100,7 @@ func (c *cli) applyHarbor(ctx context.Context, hc *goharborv1.HarborCluster, wai
 	defer s.Close()
 	target := harborCluster(c.cluster, hc.Namespace, hc.Name)
 	var applied activities.ApplyHarborClusterResult
-	runID, err := s.changeHarbor(ctx, target, hc, temporal.UpdateApply, workflows.HarborApplyRequest{Actor: actor(), Object: *hc}, &applied)
+	runID, err := s.changeHarbor(ctx, target, hc, temporal.UpdateApply, harbor.ApplyRequest{Actor: actor(), Object: *hc}, &applied)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (s *server) updateHarbor(ctx context.Context, target subject, hc *goharborv
 			WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 			StaticSummary:            temporal.Cut("Harbor "+hc.Namespace+"/"+hc.Name+" in "+ref.Cluster, summaryLimit),
 			TypedSearchAttributes:    sdktemporal.NewSearchAttributes(temporal.AttributeCluster.ValueSet(ref.Cluster)),
-		}, temporal.HarborCluster, workflows.HarborClusterInput{Cluster: ref.Cluster, Namespace: hc.Namespace, Name: hc.Name}),
+		}, temporal.HarborCluster, harbor.Input{Cluster: ref.Cluster, Namespace: hc.Namespace, Name: hc.Name}),
 		UpdateOptions: client.UpdateWorkflowOptions{UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted},
 	})
 	if err != nil {
@@ -188,7 +188,7 @@ func (c *cli) deleteHarbor(ctx context.Context, s *server, target subject, reaso
 		fmt.Fprintf(c.Out, "%s is being deleted; see `%s`\n", target, target.show)
 		return nil
 	}
-	var last workflows.HarborClusterStatus
+	var last harbor.Status
 	if err := s.GetWorkflow(ctx, target.workflowID, runID).Get(ctx, &last); err != nil {
 		target.noun = "deletion of " + target.noun
 		return cmp.Or(stillRunning(ctx, target), fmt.Errorf("%s failed: %s", target, temporal.ErrorMessage(err)))

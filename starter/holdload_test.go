@@ -18,7 +18,8 @@ import (
 	"drydock.dev/drydock/activities"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/emergencystop"
+	"drydock.dev/drydock/workflows/kit"
 )
 
 // refusals counts requests that the server refuses because the workflow is busy, as they are seen at one place of the connection.
@@ -40,8 +41,8 @@ func (r *refusals) count() grpc.DialOption {
 // and a person who holds a cluster waits for 6 s. None may get so far, and none may be carried out twice.
 func TestAHoldThatMeetsTheEmergencyStopContinuingAsNewIsAnsweredAtOnce(t *testing.T) {
 	s := newStage(t)
-	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&workflows.SignalOrder{}}})
-	s.worker.RegisterWorkflowWithOptions(workflows.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
+	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}})
+	s.worker.RegisterWorkflowWithOptions(emergencystop.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
 	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client, Hub: noHub{}})
 	require.NoError(t, s.worker.Start())
 	t.Cleanup(s.worker.Stop)
@@ -56,7 +57,7 @@ func TestAHoldThatMeetsTheEmergencyStopContinuingAsNewIsAnsweredAtOnce(t *testin
 	t.Cleanup(connection.Close)
 	people := &server{Client: connection}
 
-	state := func() (status workflows.EmergencyStopStatus) {
+	state := func() (status emergencystop.Status) {
 		require.NoError(t, people.query(t.Context(), emergencyStop(), "", &status))
 		return status
 	}

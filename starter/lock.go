@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	locksworkflow "drydock.dev/drydock/workflows/locks"
 )
 
 func newLock(c *cli) *cobra.Command {
@@ -100,7 +100,7 @@ func (c *cli) startLockController(ctx context.Context, policy *drydockv1.Workloa
 	run, err := s.start(ctx, target, client.StartWorkflowOptions{
 		StaticSummary:         fmt.Sprintf("workload locks of %s in %s", policy.Spec.ControllerName, c.cluster),
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(temporal.AttributeCluster.ValueSet(c.cluster)),
-	}, temporal.WorkloadLockController, workflows.WorkloadLockControllerInput{Cluster: c.cluster, Policy: *policy})
+	}, temporal.WorkloadLockController, locksworkflow.Input{Cluster: c.cluster, Policy: *policy})
 	if err != nil {
 		return err
 	}
@@ -110,8 +110,8 @@ func (c *cli) startLockController(ctx context.Context, policy *drydockv1.Workloa
 
 // lockControllerStatus is the output of -o json: the status of a lock controller.
 type lockControllerStatus struct {
-	Metadata workflowRef                            `json:"metadata"`
-	Status   workflows.WorkloadLockControllerStatus `json:"status"`
+	Metadata workflowRef          `json:"metadata"`
+	Status   locksworkflow.Status `json:"status"`
 }
 
 func newLockControllerStatus(c *cli) *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"drydock.dev/drydock/internal/locks"
-	"drydock.dev/drydock/workflows"
+	locksworkflow "drydock.dev/drydock/workflows/locks"
 )
 
 const lockPolicy = `
@@ -43,13 +43,13 @@ node worker-1   inactive   PodReady
 `)
 
 	require.Contains(t, succeeds(t, "lock", "controller", "cancel", "vrouter"), "lock controller vrouter in cluster spoke-1 stops")
-	becomes(t, func(s lockControllerStatus) bool { return s.Status.State == workflows.LockControllerCancelled }, "lock", "controller", "status", "vrouter")
+	becomes(t, func(s lockControllerStatus) bool { return s.Status.State == locksworkflow.Cancelled }, "lock", "controller", "status", "vrouter")
 }
 
 func TestTheStatusOfALockControllerSaysHowFarTheMaintenanceHasCome(t *testing.T) {
 	report := reportedLocks
 	report.Progress = locks.Progress{Percentage: 50, Description: "1 out of 2 nodes updated", InactiveNow: 1, Updated: 1, Total: 2}
 	var text strings.Builder
-	renderLocks(&text, lockControllerStatus{Status: workflows.WorkloadLockControllerStatus{Locks: &report}}, time.Time{})
+	renderLocks(&text, lockControllerStatus{Status: locksworkflow.Status{Locks: &report}}, time.Time{})
 	require.Contains(t, text.String(), "2 node locks: 1 active, 1 inactive, 0 failed\n1 out of 2 nodes updated (50%), 1 inactive now\n")
 }

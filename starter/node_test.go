@@ -10,7 +10,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
 func (s *stage) maintainsANode(t *testing.T) {
@@ -138,8 +138,8 @@ func TestWhatIsKnownOfAMaintenanceWithoutAWorkerSaysWhetherItsNodeIsHandedOver(t
 		{maintenancev1.NodeDraining, "DisruptionBudget", false},
 		{maintenancev1.NodeReady, "", false},
 		{maintenancev1.NodeReady, "JobRunning", false},
-		{maintenancev1.NodeReady, workflows.ReasonAwaitingRequestor, true},
-		{maintenancev1.NodeReady, workflows.ReasonStale, true},
+		{maintenancev1.NodeReady, nodemaintenance.ReasonAwaitingRequestor, true},
+		{maintenancev1.NodeReady, nodemaintenance.ReasonStale, true},
 		{maintenancev1.NodeRequestorFailed, "RequestorFailed", true},
 	}
 	for _, tt := range tests {

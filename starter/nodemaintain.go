@@ -22,7 +22,7 @@ import (
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/safename"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
 // maintainFlags are the flags of node maintain.
@@ -203,7 +203,7 @@ func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMa
 			temporal.AttributeNode.ValueSet(object.Spec.NodeName),
 			temporal.AttributeRequestor.ValueSet(object.Spec.RequestorID),
 		),
-	}, temporal.NodeMaintenance, workflows.NodeMaintenanceInput{Cluster: c.cluster, Object: *object})
+	}, temporal.NodeMaintenance, nodemaintenance.Input{Cluster: c.cluster, Object: *object})
 	if err != nil {
 		return err
 	}

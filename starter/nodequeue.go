@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/slots"
 )
 
 // queuesTimeout limits the queries of all schedulers together.
@@ -25,7 +25,7 @@ const queuesTimeout = 3 * observe.AnswerTimeout
 
 // clusterQueue is the slot queue of a cluster as its scheduler reports it.
 type clusterQueue struct {
-	workflows.MaintenanceSchedulerStatus
+	slots.SchedulerStatus
 	// Trouble is why the queue is unknown.
 	Trouble string `json:"trouble,omitempty"`
 }
@@ -65,7 +65,7 @@ func (s *server) queues(ctx context.Context, cluster string) ([]clusterQueue, er
 
 func (s *server) queue(ctx context.Context, cluster string) clusterQueue {
 	var q clusterQueue
-	if err := s.query(ctx, schedulerOf(cluster), "", &q.MaintenanceSchedulerStatus); err != nil {
+	if err := s.query(ctx, schedulerOf(cluster), "", &q.SchedulerStatus); err != nil {
 		q = clusterQueue{Trouble: err.Error()}
 	}
 	q.Cluster = cluster

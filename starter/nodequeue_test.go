@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/scheduling"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/slots"
 )
 
 // queueOf has one node at work and two that wait.
@@ -27,7 +27,7 @@ func queueOf(wait *drydockv1.Wait) clusterQueue {
 		}
 		return p
 	}
-	return clusterQueue{MaintenanceSchedulerStatus: workflows.MaintenanceSchedulerStatus{
+	return clusterQueue{SchedulerStatus: slots.SchedulerStatus{
 		Cluster: "c1", Wait: wait,
 		Queue: []scheduling.Place{place("n3", 0, ""), place("n1", 1, scheduling.NoSlot), place("n2", 2, scheduling.NoSlot)},
 	}}
@@ -36,7 +36,7 @@ func queueOf(wait *drydockv1.Wait) clusterQueue {
 func TestTheQueueIsShownInOrderOfRankWithWhyEachWaits(t *testing.T) {
 	var out bytes.Buffer
 	q := queueOf(&drydockv1.Wait{Reason: "NodesUnknown", Message: "not seen yet"})
-	printQueues(&out, []clusterQueue{q, {MaintenanceSchedulerStatus: workflows.MaintenanceSchedulerStatus{Cluster: "c2"}, Trouble: "no worker"}},
+	printQueues(&out, []clusterQueue{q, {SchedulerStatus: slots.SchedulerStatus{Cluster: "c2"}, Trouble: "no worker"}},
 		q.Queue[0].Since.Add(3*time.Minute))
 	require.Equal(t, `nothing is granted in cluster c1: NodesUnknown: not seen yet
 the slot queue of cluster c2 is unknown: no worker

@@ -12,7 +12,7 @@ import (
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
 // nodeSignal describes a verb that only sends a signal to a maintenance.
@@ -164,7 +164,7 @@ func statusFromAttributes(attributes sdktemporal.SearchAttributes) maintenancev1
 	case maintenancev1.NodeRequestorFailed:
 		status.HandedOver = true
 	case maintenancev1.NodeReady:
-		status.HandedOver = reason == workflows.ReasonAwaitingRequestor || reason == workflows.ReasonStale
+		status.HandedOver = reason == nodemaintenance.ReasonAwaitingRequestor || reason == nodemaintenance.ReasonStale
 	}
 	return status
 }

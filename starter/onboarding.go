@@ -14,7 +14,7 @@ import (
 
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	onboardingworkflow "drydock.dev/drydock/workflows/onboarding"
 )
 
 // onboarding names the onboarding workflow of the hub.
@@ -43,7 +43,7 @@ ran.openshift.io/ztp-deploy-wave. It runs until "onboarding stop".`,
 		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
 			target := onboarding()
 			run, err := s.start(ctx, target, client.StartWorkflowOptions{StaticSummary: "onboards clusters that are new to the hub"},
-				temporal.Onboarding, workflows.OnboardingInput{})
+				temporal.Onboarding, onboardingworkflow.Input{})
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func newOnboardingRetry(c *cli) *cobra.Command {
 		},
 		RunE: c.serverVerb(func(ctx context.Context, s *server, clusters []string) error {
 			target := onboarding()
-			if err := s.update(ctx, target, temporal.UpdateRetry, workflows.OnboardingRetry{Actor: actor(), Clusters: clusters}, nil); err != nil {
+			if err := s.update(ctx, target, temporal.UpdateRetry, onboardingworkflow.Retry{Actor: actor(), Clusters: clusters}, nil); err != nil {
 				return err
 			}
 			fmt.Fprintf(c.Out, "%s: %s retried; see `%s`\n", target, pluralOf(len(clusters), "cluster is", "clusters are"), target.show)
@@ -96,8 +96,8 @@ func newOnboardingRetry(c *cli) *cobra.Command {
 
 // onboardingStatus is the output of -o json: the status of the onboarding.
 type onboardingStatus struct {
-	Metadata workflowRef                `json:"metadata"`
-	Status   workflows.OnboardingStatus `json:"status"`
+	Metadata workflowRef               `json:"metadata"`
+	Status   onboardingworkflow.Status `json:"status"`
 }
 
 func newOnboardingStatus(c *cli) *cobra.Command {
@@ -126,9 +126,9 @@ func newOnboardingStatus(c *cli) *cobra.Command {
 	return cmd
 }
 
-func renderOnboarding(w io.Writer, s workflows.OnboardingStatus, now time.Time) {
+func renderOnboarding(w io.Writer, s onboardingworkflow.Status, now time.Time) {
 	fmt.Fprintf(w, "%s onboarded since %s; %d running, %d waiting, %d failed\n", plural(s.Onboarded, "cluster"), s.StartedAt.UTC().Format(time.RFC3339),
-		s.Count(workflows.OnboardingRunning), s.Count(workflows.OnboardingWaiting), s.Count(workflows.OnboardingFailed))
+		s.Count(onboardingworkflow.Running), s.Count(onboardingworkflow.Waiting), s.Count(onboardingworkflow.Failed))
 	if s.Message != "" {
 		fmt.Fprintln(w, s.Message)
 	}

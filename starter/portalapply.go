@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	portalworkflow "drydock.dev/drydock/workflows/portal"
 )
 
 func newPortalApply(c *cli) *cobra.Command {
@@ -145,7 +145,7 @@ func (s *server) applyToPortal(ctx context.Context, target subject, request port
 	err := s.answered(ctx, target, "apply to", &answer, func(ctx context.Context) (temporalclient.WorkflowUpdateHandle, error) {
 		options := temporal.StatusPortalOptions(target.name)
 		return s.UpdateWithStartWorkflow(ctx, temporalclient.UpdateWithStartWorkflowOptions{
-			StartWorkflowOperation: s.NewWithStartWorkflowOperation(options, temporal.StatusPortal, workflows.StatusPortalInput{}),
+			StartWorkflowOperation: s.NewWithStartWorkflowOperation(options, temporal.StatusPortal, portalworkflow.Input{}),
 			UpdateOptions: temporalclient.UpdateWorkflowOptions{
 				WorkflowID: options.ID, UpdateName: temporal.UpdateApply, Args: []any{request}, WaitForStage: temporalclient.WorkflowUpdateStageCompleted,
 			},

@@ -26,7 +26,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
 )
 
 // rolloutRuns returns at most limit runs of a rollout that Temporal retains, the newest last; 0 returns all.
@@ -151,7 +151,7 @@ func (s *server) readStart(ctx context.Context, target subject, first *workflowp
 	}
 	started := events[0].GetWorkflowExecutionStartedEventAttributes()
 	run.RunID = cmp.Or(started.GetFirstExecutionRunId(), run.RunID) // Temporal may no longer retain the first run
-	var in workflows.ClusterGroupUpgradeInput
+	var in rolloutworkflow.Input
 	if payloads := started.GetInput().GetPayloads(); len(payloads) > 0 {
 		// The input of another version may be undecodable; the run is listed without it.
 		_ = temporal.DataConverter().FromPayloads(&commonpb.Payloads{Payloads: payloads[:1]}, &in)

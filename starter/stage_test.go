@@ -28,7 +28,16 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/clusterupgrade"
+	"drydock.dev/drydock/workflows/emergencystop"
+	"drydock.dev/drydock/workflows/kit"
+	locksworkflow "drydock.dev/drydock/workflows/locks"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/portal"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/slots"
+	"drydock.dev/drydock/workflows/sweeper"
+	"drydock.dev/drydock/workflows/window"
 )
 
 // stage is a real Temporal server with a worker that runs the real workflows of rollouts and nodes. There are no clusters: what they would
@@ -63,19 +72,19 @@ func newStage(t *testing.T) *stage {
 
 func (s *stage) startWorker(t *testing.T) {
 	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{
-		MaxHeartbeatThrottleInterval: 100 * time.Millisecond, Interceptors: []interceptor.WorkerInterceptor{&workflows.SignalOrder{}},
+		MaxHeartbeatThrottleInterval: 100 * time.Millisecond, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}},
 	})
-	s.worker.RegisterWorkflowWithOptions(workflows.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade})
-	s.worker.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance})
-	s.worker.RegisterWorkflowWithOptions(workflows.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController})
-	s.worker.RegisterWorkflowWithOptions(workflows.MaintenanceScheduler, workflow.RegisterOptions{Name: temporal.MaintenanceScheduler})
-	s.worker.RegisterWorkflowWithOptions(workflows.Sweeper, workflow.RegisterOptions{Name: temporal.Sweeper})
-	s.worker.RegisterWorkflowWithOptions(workflows.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
-	s.worker.RegisterWorkflowWithOptions(workflows.MaintenanceWindow, workflow.RegisterOptions{Name: temporal.MaintenanceWindow})
-	s.worker.RegisterWorkflowWithOptions(workflows.StatusPortal, workflow.RegisterOptions{Name: temporal.StatusPortal})
+	s.worker.RegisterWorkflowWithOptions(rolloutworkflow.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade})
+	s.worker.RegisterWorkflowWithOptions(nodemaintenance.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance})
+	s.worker.RegisterWorkflowWithOptions(locksworkflow.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController})
+	s.worker.RegisterWorkflowWithOptions(slots.MaintenanceScheduler, workflow.RegisterOptions{Name: temporal.MaintenanceScheduler})
+	s.worker.RegisterWorkflowWithOptions(sweeper.Sweeper, workflow.RegisterOptions{Name: temporal.Sweeper})
+	s.worker.RegisterWorkflowWithOptions(emergencystop.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
+	s.worker.RegisterWorkflowWithOptions(window.MaintenanceWindow, workflow.RegisterOptions{Name: temporal.MaintenanceWindow})
+	s.worker.RegisterWorkflowWithOptions(portal.StatusPortal, workflow.RegisterOptions{Name: temporal.StatusPortal})
 	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client, Hub: noHub{}})
 	s.worker.RegisterActivity(&activities.Windows{Temporal: s.client})
-	s.worker.RegisterWorkflowWithOptions(workflows.WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification})
+	s.worker.RegisterWorkflowWithOptions(window.WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification})
 	s.worker.RegisterActivity(&activities.Webhooks{Secret: []byte(webhookSecret)})
 	s.worker.RegisterActivity(&activities.Portals{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(playedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
@@ -200,7 +209,7 @@ func untilCancelled(ctx context.Context, over <-chan struct{}) error {
 const signalPlay = "play"
 
 // playedCluster stands in for the work on a cluster: it reports and ends as the test says, and is cancelled as the real one is.
-func playedCluster(ctx workflow.Context, in workflows.ClusterUpgradeInput) (ranv1.ClusterStatus, error) {
+func playedCluster(ctx workflow.Context, in clusterupgrade.Input) (ranv1.ClusterStatus, error) {
 	started := metav1.NewTime(workflow.Now(ctx))
 	status := ranv1.ClusterStatus{Name: in.Cluster, State: ranv1.ClusterRunning, Batch: in.Batch, Nodes: ranv1.NodeCounts{Total: 2}}
 	parent := workflow.GetInfo(ctx).ParentWorkflowExecution.ID

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
 )
 
 func newUpgradeApprove(c *cli) *cobra.Command {
@@ -69,7 +69,7 @@ only spec.remediationStrategy.timeout and spec.batchTimeoutAction.`,
 			}
 			defer s.Close()
 			target := rolloutSubject(object.Namespace, object.Name)
-			var answer workflows.EditAnswer
+			var answer rolloutworkflow.EditAnswer
 			if err := s.update(ctx, target, temporal.UpdateEdit, rollout.EditRequest{Actor: actor(), Spec: object.Spec}, &answer); err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ only spec.remediationStrategy.timeout and spec.batchTimeoutAction.`,
 	return cmd
 }
 
-func editText(target subject, answer workflows.EditAnswer) string {
+func editText(target subject, answer rolloutworkflow.EditAnswer) string {
 	if len(answer.Changed) == 0 {
 		return fmt.Sprintf("%s already matches the file", target)
 	}
@@ -124,7 +124,7 @@ func (c *cli) retryRollout(ctx context.Context, s *server, target subject, reque
 	namespace, name, _ := strings.Cut(target.name, "/")
 	object := &ranv1.ClusterGroupUpgrade{}
 	object.Namespace, object.Name = namespace, name
-	return c.runRollout(ctx, s, target, name+", retry of failed clusters", wait, workflows.ClusterGroupUpgradeInput{
+	return c.runRollout(ctx, s, target, name+", retry of failed clusters", wait, rolloutworkflow.Input{
 		Object: *object, StartedBy: request.Actor, Retry: &request,
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/rollout"
 )
 
 func newUpgradeStart(c *cli) *cobra.Command {
@@ -75,11 +75,11 @@ func (c *cli) startRollout(ctx context.Context, object *ranv1.ClusterGroupUpgrad
 	}
 	defer s.Close()
 	target := rolloutSubject(object.Namespace, object.Name)
-	return c.runRollout(ctx, s, target, rolloutSummary(object), wait, workflows.ClusterGroupUpgradeInput{Object: *object, StartedBy: actor()})
+	return c.runRollout(ctx, s, target, rolloutSummary(object), wait, rollout.Input{Object: *object, StartedBy: actor()})
 }
 
 // runRollout starts a run of a rollout, and follows it to its end if asked to.
-func (c *cli) runRollout(ctx context.Context, s *server, target subject, summary string, wait bool, in workflows.ClusterGroupUpgradeInput) error {
+func (c *cli) runRollout(ctx context.Context, s *server, target subject, summary string, wait bool, in rollout.Input) error {
 	run, err := s.start(ctx, target, client.StartWorkflowOptions{
 		StaticSummary: summary,
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(

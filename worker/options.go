@@ -16,7 +16,7 @@ import (
 
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/kit"
 )
 
 // options are the settings of the command line.
@@ -192,7 +192,7 @@ func (o *options) workerOptions(onFatalError func(error)) worker.Options {
 		MaxHeartbeatThrottleInterval:     2 * time.Second,
 		DefaultHeartbeatThrottleInterval: 2 * time.Second,
 		DisableWorkflowWorker:            o.cluster != "",
-		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.HandOver{}, &temporal.Lease{}, &workflows.SignalOrder{}},
+		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.HandOver{}, &temporal.Lease{}, &kit.SignalOrder{}},
 		OnFatalError:                     onFatalError,
 	}
 	if o.versioned() {

@@ -14,6 +14,7 @@ import (
 
 	"drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
 )
 
 // historyScenarios are what the corpus of every version must have; `make histories` records them.
@@ -49,7 +50,7 @@ func TestHistoriesOfEveryVersionReplay(t *testing.T) {
 // replay replays a run as the workflow that it was: messages to it say to whom they are.
 func replay(run history.Run) error {
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
-		DataConverter: temporal.DataConverter(), Interceptors: []interceptor.WorkerInterceptor{&SignalOrder{}},
+		DataConverter: temporal.DataConverter(), Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}},
 	})
 	if err != nil {
 		return err

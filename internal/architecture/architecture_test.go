@@ -85,6 +85,7 @@ func TestImports(t *testing.T) {
 	t.Run("run one way", func(t *testing.T) { importsRunOneWay(t, all) })
 	t.Run("of the programs do not reach the local stack", func(t *testing.T) { programsDoNotReachTheLocalStack(t, all) })
 	t.Run("of the programs embed the time zones", func(t *testing.T) { programsEmbedTimeZones(t, all) })
+	t.Run("between workflows are those of their parents", func(t *testing.T) { workflowsImportTheirChildren(t, all) })
 	t.Run("of workflows are no Kubernetes clients", func(t *testing.T) { workflowsImportNoClients(t, all) })
 	t.Run("of pure packages are types and small pure libraries", func(t *testing.T) { purePackagesImportOnlyPurePackages(t, all) })
 	t.Run("pure packages read no clock and start nothing", func(t *testing.T) { purePackagesReadNoClock(t, all) })
@@ -138,10 +139,47 @@ func programsEmbedTimeZones(t *testing.T, all []goPackage) {
 	}
 }
 
+// workflowImports lists, for each package of a workflow, the packages of other workflows that it may import: those of its children, and what they share.
+// All may import workflows/kit, which imports none of them.
+var workflowImports = map[string][]string{
+	"kit":             {},
+	"sweeper":         {},
+	"gates":           {},
+	"emergencystop":   {},
+	"window":          {},
+	"portal":          {},
+	"locks":           {},
+	"harbor":          {"gates"},
+	"slots":           {"gates", "sweeper"},
+	"nodemaintenance": {"gates", "slots", "sweeper"},
+	"clusterupgrade":  {"gates", "slots", "sweeper", "nodemaintenance"},
+	"rollout/policy":  {},
+	"rollout":         {"gates", "sweeper", "clusterupgrade", "rollout/policy"},
+	"onboarding":      {"rollout"},
+}
+
+func workflowsImportTheirChildren(t *testing.T, all []goPackage) {
+	for _, p := range all {
+		importer, ok := strings.CutPrefix(name(p.ImportPath), "workflows/")
+		if !ok || importer == "workflowtest" {
+			continue
+		}
+		allowed, listed := workflowImports[importer]
+		if !listed {
+			t.Errorf("workflows/%s is not listed in workflowImports", importer)
+		}
+		for _, imported := range p.Imports {
+			if other, ok := strings.CutPrefix(name(imported), "workflows/"); ok && other != "kit" && !slices.Contains(allowed, other) {
+				t.Errorf("workflows/%s imports workflows/%s", importer, other)
+			}
+		}
+	}
+}
+
 // workflowsImportNoClients: they use Kubernetes' types only.
 func workflowsImportNoClients(t *testing.T, all []goPackage) {
 	for _, p := range all {
-		if !within(name(p.ImportPath), "workflows") {
+		if !within(name(p.ImportPath), "workflows") || within(name(p.ImportPath), "workflows/workflowtest") {
 			continue
 		}
 		for _, imported := range p.Imports {

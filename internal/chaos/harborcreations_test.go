@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/harbor"
 )
 
 // harborCreations are one for each request of bringing up a Harbor, for each end of it.
@@ -71,7 +71,7 @@ func (p *harborPlace) start(t *testing.T, s *scene, spoke *devstack.Cluster, api
 	require.NoError(t, err)
 	require.NoError(t, api.Create(t.Context(), object))
 	_, err = s.temporal.ExecuteWorkflow(t.Context(), temporalclient.StartWorkflowOptions{ID: p.workflow, TaskQueue: temporal.TaskQueue},
-		temporal.HarborCluster, workflows.HarborClusterInput{Cluster: spoke.Name, Namespace: p.namespace, Name: "main"})
+		temporal.HarborCluster, harbor.Input{Cluster: spoke.Name, Namespace: p.namespace, Name: "main"})
 	require.NoError(t, err)
 	s.started(&work{name: p.namespace, workflow: p.workflow, end: ended})
 }

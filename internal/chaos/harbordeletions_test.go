@@ -23,7 +23,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/harbor"
-	"drydock.dev/drydock/workflows"
+	harborworkflow "drydock.dev/drydock/workflows/harbor"
 )
 
 // harborDeletion is that of a HarborCluster at one of whose steps the worker dies.
@@ -86,7 +86,7 @@ func harborsDeleted(t *testing.T, s *scene) {
 	}
 	waiting := slices.DeleteFunc(slices.Clone(all), func(d *harborDeletion) bool { return d.held == nil })
 	for _, d := range waiting {
-		awaitStatus(t, s, d.workflow, "waits for "+d.held.Name, func(status workflows.HarborClusterStatus) bool {
+		awaitStatus(t, s, d.workflow, "waits for "+d.held.Name, func(status harborworkflow.Status) bool {
 			return status.Wait != nil && len(status.Wait.Blockers) > 0
 		})
 	}

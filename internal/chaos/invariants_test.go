@@ -27,6 +27,7 @@ import (
 	"drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/kit"
 )
 
 // controlPlane is the node of a spoke that goes alone.
@@ -128,7 +129,7 @@ func (s *stage) judgeRuns(t *testing.T, workflowID string, judge func(history.Ru
 	require.NoError(t, err)
 	quiet := log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
-		DataConverter: temporal.DataConverter(), Interceptors: []interceptor.WorkerInterceptor{&workflows.SignalOrder{}},
+		DataConverter: temporal.DataConverter(), Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}},
 	})
 	require.NoError(t, err)
 	workflows.Register(replayer, false)

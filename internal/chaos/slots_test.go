@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	slotsworkflow "drydock.dev/drydock/workflows/slots"
 )
 
 // slots are the scenarios in which nodes wait for their turn when harm is done.
@@ -77,7 +77,7 @@ func (s *scene) waitForSlot(t *testing.T, at place) (waiting *work, letGo func()
 // slot is at work.
 func (s *scene) awaitQueue(t *testing.T, spoke *devstack.Cluster, says func([]scheduling.Place) bool) {
 	t.Helper()
-	status := awaitStatus(t, s, temporal.MaintenanceSchedulerID(spoke.Name), "has that queue", func(status workflows.MaintenanceSchedulerStatus) bool {
+	status := awaitStatus(t, s, temporal.MaintenanceSchedulerID(spoke.Name), "has that queue", func(status slotsworkflow.SchedulerStatus) bool {
 		return status.Wait == nil && says(status.Queue)
 	})
 	for _, place := range status.Queue {
@@ -96,7 +96,7 @@ func (s *scene) requireNoSlotTaken(t *testing.T, spoke *devstack.Cluster) {
 	if !s.everBegun(t, scheduler) || !s.goesOn(t, scheduler) {
 		return
 	}
-	awaitStatus(t, s, scheduler, "has an empty queue, although everything is over", func(status workflows.MaintenanceSchedulerStatus) bool {
+	awaitStatus(t, s, scheduler, "has an empty queue, although everything is over", func(status slotsworkflow.SchedulerStatus) bool {
 		return len(status.Queue) == 0
 	})
 }
@@ -138,7 +138,7 @@ func resyncing() state {
 		scheduler := temporal.MaintenanceSchedulerID(at.spoke.Name)
 		require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), scheduler, "", s.name))
 		s.maintain(t, place{at.spoke, "worker-3"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
-		awaitStatus(t, s, scheduler, "waits for the stuck one", func(status workflows.MaintenanceSchedulerStatus) bool {
+		awaitStatus(t, s, scheduler, "waits for the stuck one", func(status slotsworkflow.SchedulerStatus) bool {
 			return status.Wait != nil && status.Wait.Reason == scheduling.ReasonSlotOwnersUnknown && strings.Contains(status.Wait.Message, stuck)
 		})
 		return reached{workflow: scheduler, heal: func() {

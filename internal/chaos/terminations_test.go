@@ -9,7 +9,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/sweeper"
 )
 
 // terminations are the scenarios in which somebody terminates workflows, in every state. They have no chance to clean up; the sweeper does.
@@ -32,7 +32,7 @@ func terminations() []scenario {
 // takingBack: a maintenance was terminated while its node drained, and the sweeper is about to return the node.
 func takingBack() state {
 	return state{
-		workflow: temporal.Sweeper, state: string(workflows.SweeperTakingBack), activity: "ReturnNode",
+		workflow: temporal.Sweeper, state: string(sweeper.TakingBack), activity: "ReturnNode",
 		reach: func(t *testing.T, s *scene, at place) reached {
 			drain := draining().reach(t, s, at)
 			injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node, Body: `"unschedulable":null`})

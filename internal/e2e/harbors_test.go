@@ -24,7 +24,7 @@ import (
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	harborworkflow "drydock.dev/drydock/workflows/harbor"
 )
 
 // start makes some Harbor and starts its workflow, as another program than the CLI would.
@@ -45,7 +45,7 @@ func (s *harborSpoke) start(t *testing.T, server temporalclient.Client, namespac
 		return err
 	}
 	_, err = server.ExecuteWorkflow(t.Context(), temporalclient.StartWorkflowOptions{ID: temporal.HarborClusterID(s.Name, namespace, "main"), TaskQueue: temporal.TaskQueue},
-		temporal.HarborCluster, workflows.HarborClusterInput{Cluster: s.Name, Namespace: namespace, Name: "main"})
+		temporal.HarborCluster, harborworkflow.Input{Cluster: s.Name, Namespace: namespace, Name: "main"})
 	return err
 }
 

@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	locksworkflow "drydock.dev/drydock/workflows/locks"
 )
 
 // Applications with a veto, beside each other. What they and Drydock have done, and in which order, is read from watches, and not from what Drydock says.
@@ -91,7 +91,7 @@ spec:
 	})
 	setState(t, spokes[1], latecomer, lcmv1.LockInactive)
 
-	ask(t, temporal.WorkloadLockControllerID(spokes[0].Name, storage), func(s workflows.WorkloadLockControllerStatus) bool {
+	ask(t, temporal.WorkloadLockControllerID(spokes[0].Name, storage), func(s locksworkflow.Status) bool {
 		return s.Wait != nil && s.Wait.Reason == string(locks.PodNotBack)
 	})
 	letStorageBeReady(t, spokes[0], late.Spec.NodeName)

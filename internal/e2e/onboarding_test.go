@@ -19,7 +19,7 @@ import (
 
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/onboarding"
 )
 
 var managedClusters = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
@@ -90,13 +90,13 @@ func onboard(t *testing.T) (stop func()) {
 }
 
 // onboardingStatus is nothing while it cannot be told.
-func onboardingStatus(t *testing.T) (status workflows.OnboardingStatus) {
+func onboardingStatus(t *testing.T) (status onboarding.Status) {
 	t.Helper()
 	var answer struct {
-		Status workflows.OnboardingStatus `json:"status"`
+		Status onboarding.Status `json:"status"`
 	}
 	if json.Unmarshal([]byte(drydock(t, "onboarding", "status", "-o", "json").out), &answer) != nil {
-		return workflows.OnboardingStatus{}
+		return onboarding.Status{}
 	}
 	return answer.Status
 }
@@ -164,7 +164,7 @@ spec: {disabled: false, remediationAction: inform, policy-templates: []}`)
 	installed(t, "site-1")
 	require.Eventually(t, func() bool {
 		status := onboardingStatus(t)
-		return status.Count(workflows.OnboardingFailed) == 1
+		return status.Count(onboarding.Failed) == 1
 	}, time.Minute, 200*time.Millisecond)
 	require.Contains(t, must(t, "onboarding", "status"), `InvalidSpec: policy ztp.tuned: annotation ran.openshift.io/ztp-deploy-wave: "soon" is not a whole number`)
 	require.Contains(t, drydock(t, "onboarding", "retry", "site-2").err, "clusters: not among those that failed: site-2")

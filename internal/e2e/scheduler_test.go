@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/slots"
 )
 
 // Three requestors want twenty nodes each, of thirty, and a rollout ten, in a cluster with several budgets at once, while nodes fail, for moments and for long, and
@@ -53,7 +53,7 @@ func TestManyRequestorsShareTheBudgetsOfAClusterWhateverGoesWrong(t *testing.T) 
 	runs := a.runsOfScheduler(t)
 	require.Greater(t, len(runs), 5, "it has continued as new in the midst of it")
 	beside := temporal.ClusterUpgradeID("default", arenaRollout, a.spoke.Name)
-	require.True(t, slices.ContainsFunc(runs, func(run workflows.MaintenanceSchedulerInput) bool { return carries(run, beside) }), "with slots of the rollout")
+	require.True(t, slices.ContainsFunc(runs, func(run slots.SchedulerInput) bool { return carries(run, beside) }), "with slots of the rollout")
 	t.Logf("%d requests in %s, at most %d nodes at work at once, %d runs of the scheduler", requestorCount*requestsEach, time.Since(begun).Round(time.Second), o.mostAtWork(), len(runs))
 }
 
@@ -68,7 +68,7 @@ func TestASchedulerThatBeginsAnewLearnsWhoHasSlotsBeforeItGrantsAny(t *testing.T
 
 	terminate(t, temporal.MaintenanceSchedulerID(spoke.Name))
 	startMaintenance(t, second, maintenancev1.NodeMaintenanceSpec{})
-	status := ask(t, temporal.MaintenanceSchedulerID(spoke.Name), func(s workflows.MaintenanceSchedulerStatus) bool {
+	status := ask(t, temporal.MaintenanceSchedulerID(spoke.Name), func(s slots.SchedulerStatus) bool {
 		return s.Wait == nil && slices.ContainsFunc(s.Queue, func(p scheduling.Place) bool { return p.Node == second.node })
 	})
 	require.Len(t, status.Queue, 2)
@@ -95,7 +95,7 @@ func TestASchedulerThatWasTerminatedIsStartedAnewThoughNobodyAsks(t *testing.T) 
 	startMaintenance(t, at, maintenancev1.NodeMaintenanceSpec{})
 	awaitNodeState(t, at.workflowID(), maintenancev1.NodeReady)
 	terminate(t, temporal.MaintenanceSchedulerID(spoke.Name))
-	ask(t, temporal.MaintenanceSchedulerID(spoke.Name), func(s workflows.MaintenanceSchedulerStatus) bool {
+	ask(t, temporal.MaintenanceSchedulerID(spoke.Name), func(s slots.SchedulerStatus) bool {
 		return s.Wait == nil && len(s.Queue) == 1 && s.Queue[0].Rank == 0 && s.Queue[0].Owner.WorkflowID == at.workflowID()
 	})
 	awaitDone(t, at.name(), spoke)
@@ -114,7 +114,7 @@ func TestARolloutAndAPersonShareTheBudgetOfACluster(t *testing.T) {
 		must(t, "node", "maintain", name, "--cluster", spoke.Name, "--requestor", "ann.example.com", "--name", "by-hand-"+name)
 	}
 	for range nodes {
-		status := ask(t, temporal.MaintenanceSchedulerID(spoke.Name), func(s workflows.MaintenanceSchedulerStatus) bool {
+		status := ask(t, temporal.MaintenanceSchedulerID(spoke.Name), func(s slots.SchedulerStatus) bool {
 			return len(s.Queue) > 0 && s.Queue[0].Rank == 0 && s.Queue[0].Requestor == "ann.example.com"
 		})
 		awaitDone(t, status.Queue[0].Name, spoke)

@@ -32,7 +32,8 @@ import (
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/slots"
 )
 
 const (
@@ -256,7 +257,7 @@ func (r *requestor) start(t *testing.T, n int, node string) {
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
 			temporal.AttributeCluster.ValueSet(r.spoke.Name), temporal.AttributeNode.ValueSet(node), temporal.AttributeRequestor.ValueSet(r.id),
 		),
-	}, temporal.NodeMaintenance, workflows.NodeMaintenanceInput{Cluster: r.spoke.Name, Object: object})
+	}, temporal.NodeMaintenance, nodemaintenance.Input{Cluster: r.spoke.Name, Object: object})
 	require.NoError(t, err)
 	r.requests = append(r.requests, id)
 }
@@ -314,17 +315,17 @@ func (a *arena) end(t *testing.T, id string) error {
 // awaitQueue waits until so many have slots or wait for one, and returns who.
 func (a *arena) awaitQueue(t *testing.T, size int) []scheduling.Place {
 	t.Helper()
-	var status workflows.MaintenanceSchedulerStatus
+	var status slots.SchedulerStatus
 	require.Eventually(t, func() bool {
 		value, err := a.temporal.QueryWorkflow(t.Context(), temporal.MaintenanceSchedulerID(a.spoke.Name), "", temporal.QueryStatus)
-		status = workflows.MaintenanceSchedulerStatus{}
+		status = slots.SchedulerStatus{}
 		return err == nil && value.Get(&status) == nil && len(status.Queue) == size
 	}, time.Minute, 200*time.Millisecond, "%+v", &status)
 	return status.Queue
 }
 
 // runsOfScheduler are the inputs of all runs of the scheduler.
-func (a *arena) runsOfScheduler(t *testing.T) (runs []workflows.MaintenanceSchedulerInput) {
+func (a *arena) runsOfScheduler(t *testing.T) (runs []slots.SchedulerInput) {
 	t.Helper()
 	query := fmt.Sprintf("WorkflowId = '%s'", temporal.MaintenanceSchedulerID(a.spoke.Name))
 	page, err := a.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
@@ -333,7 +334,7 @@ func (a *arena) runsOfScheduler(t *testing.T) (runs []workflows.MaintenanceSched
 		id := run.GetExecution()
 		event, err := a.temporal.GetWorkflowHistory(t.Context(), id.GetWorkflowId(), id.GetRunId(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT).Next()
 		require.NoError(t, err)
-		var in workflows.MaintenanceSchedulerInput
+		var in slots.SchedulerInput
 		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(event.GetWorkflowExecutionStartedEventAttributes().GetInput(), &in))
 		runs = append(runs, in)
 	}
@@ -341,7 +342,7 @@ func (a *arena) runsOfScheduler(t *testing.T) (runs []workflows.MaintenanceSched
 }
 
 // carries reports whether a run started with a slot that an owner had in the run before.
-func carries(run workflows.MaintenanceSchedulerInput, owner string) bool {
+func carries(run slots.SchedulerInput, owner string) bool {
 	return run.Carried != nil && slices.ContainsFunc(run.Carried.Slots.Requesters, func(r scheduling.Requester) bool {
 		return r.Owner.WorkflowID == owner && slices.ContainsFunc(r.Slots, func(e scheduling.SlotEntry) bool { return e.Status == scheduling.SlotGranted })
 	})

@@ -22,7 +22,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 	rolloutpkg "drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/sweeper"
 )
 
 // What somebody terminates takes nothing back. These tests terminate workflows as `temporal workflow terminate` does, in whatever state they
@@ -158,12 +158,12 @@ func TestWhatATerminatedMaintenanceHasLeftIsTakenBackWhateverItsState(t *testing
 // requireReportedAndNotTouched is about a node with the mark of a workflow that Temporal does not know. It removes the mark, as a person does.
 func requireReportedAndNotTouched(t *testing.T, at site) {
 	t.Helper()
-	finding := func(state workflows.FindingState) {
-		ask(t, temporal.SweeperID(at.Name), func(s workflows.SweeperStatus) bool {
-			return slices.ContainsFunc(s.Findings, func(f workflows.SweeperFinding) bool { return f.Name == at.node && f.State == state })
+	finding := func(state sweeper.FindingState) {
+		ask(t, temporal.SweeperID(at.Name), func(s sweeper.Status) bool {
+			return slices.ContainsFunc(s.Findings, func(f sweeper.Finding) bool { return f.Name == at.node && f.State == state })
 		})
 	}
-	finding(workflows.FindingNotTouched)
+	finding(sweeper.FindingNotTouched)
 	require.Equal(t, "node/spoke-2/default/theirs", ownerOf(node(t, at.Cluster, at.node)))
 	doctor := drydock(t, "doctor")
 	require.Equal(t, 1, doctor.code)
@@ -172,7 +172,7 @@ func requireReportedAndNotTouched(t *testing.T, at site) {
 	t.Log("drydock doctor\n" + doctor.out)
 
 	mark(t, at, "")
-	finding(workflows.FindingGone)
+	finding(sweeper.FindingGone)
 }
 
 // mark sets the mark of an owner on a node; an empty one removes it.

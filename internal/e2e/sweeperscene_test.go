@@ -25,7 +25,7 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/sweeper"
 )
 
 // temporalClient is the connection by which workflows are terminated.
@@ -86,14 +86,14 @@ func awaitReason(reason string) func(*testing.T, site) {
 }
 
 // awaitTakenBack waits until the sweeper has taken back so many marks of a workflow, and returns what it says of them.
-func awaitTakenBack(t *testing.T, spoke *devstack.Cluster, workflowID string, marks int) []workflows.SweeperFinding {
+func awaitTakenBack(t *testing.T, spoke *devstack.Cluster, workflowID string, marks int) []sweeper.Finding {
 	t.Helper()
-	taken := func(s workflows.SweeperStatus) []workflows.SweeperFinding {
-		return slices.DeleteFunc(slices.Clone(s.Findings), func(f workflows.SweeperFinding) bool {
-			return f.Workflow != workflowID || f.State != workflows.FindingTakenBack
+	taken := func(s sweeper.Status) []sweeper.Finding {
+		return slices.DeleteFunc(slices.Clone(s.Findings), func(f sweeper.Finding) bool {
+			return f.Workflow != workflowID || f.State != sweeper.FindingTakenBack
 		})
 	}
-	status := ask(t, temporal.SweeperID(spoke.Name), func(s workflows.SweeperStatus) bool { return len(taken(s)) >= marks })
+	status := ask(t, temporal.SweeperID(spoke.Name), func(s sweeper.Status) bool { return len(taken(s)) >= marks })
 	return taken(status)
 }
 
@@ -284,9 +284,9 @@ func cancelWhileTheJobRuns(t *testing.T, at site) {
 // letJobLeave lets the pod go when the sweeper waits for it.
 func letJobLeave(t *testing.T, at site) {
 	t.Helper()
-	ask(t, temporal.SweeperID(at.Name), func(s workflows.SweeperStatus) bool {
-		return slices.ContainsFunc(s.Findings, func(f workflows.SweeperFinding) bool {
-			return f.Workflow == at.workflowID() && f.State == workflows.FindingAtWork
+	ask(t, temporal.SweeperID(at.Name), func(s sweeper.Status) bool {
+		return slices.ContainsFunc(s.Findings, func(f sweeper.Finding) bool {
+			return f.Workflow == at.workflowID() && f.State == sweeper.FindingAtWork
 		})
 	})
 	pods, err := at.Client.CoreV1().Pods("drydock-system").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + at.node})

@@ -34,7 +34,8 @@ import (
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 	"drydock.dev/drydock/internal/statuspage/proto/drydock/v1/statusv1connect"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/workflows/kit"
+	portalworkflow "drydock.dev/drydock/workflows/portal"
 )
 
 // Signals to played workflows: to stand so, to end so, and to go on in a new run.
@@ -137,10 +138,10 @@ func (s *stage) serveWith(t *testing.T, options Options) (address string, api st
 }
 
 func (s *stage) startWorker(t *testing.T) {
-	s.worker = worker.New(s.temporal, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&workflows.SignalOrder{}}})
+	s.worker = worker.New(s.temporal, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}})
 	for name, play := range map[string]any{
 		typePlayedPortal:             played[portal.View],
-		temporal.StatusPortal:        workflows.StatusPortal,
+		temporal.StatusPortal:        portalworkflow.StatusPortal,
 		temporal.ClusterGroupUpgrade: played[ranv1.ClusterGroupUpgradeStatus],
 		temporal.NodeMaintenance:     played[maintenancev1.NodeMaintenanceStatus],
 		temporal.EmergencyStop:       played[struct{}],
@@ -423,7 +424,7 @@ func (s *stage) testMCP(t *testing.T) {
 func (s *stage) testWrites(t *testing.T) {
 	options := temporal.StatusPortalOptions("real")
 	_, err := s.temporal.UpdateWithStartWorkflow(t.Context(), client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: s.temporal.NewWithStartWorkflowOperation(options, temporal.StatusPortal, workflows.StatusPortalInput{}),
+		StartWorkflowOperation: s.temporal.NewWithStartWorkflowOperation(options, temporal.StatusPortal, portalworkflow.Input{}),
 		UpdateOptions: client.UpdateWorkflowOptions{
 			WorkflowID: options.ID, UpdateName: temporal.UpdateApply, WaitForStage: client.WorkflowUpdateStageCompleted,
 			Args: []any{portal.ApplyRequest{Components: []sreportalv1.Component{{

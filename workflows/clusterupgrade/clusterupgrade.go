@@ -1,0 +1,236 @@
+// Package clusterupgrade holds the workflow that maintains the nodes of one cluster of a rollout.
+package clusterupgrade
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/gates"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/slots"
+	"drydock.dev/drydock/workflows/sweeper"
+)
+
+// Input is the cluster of a rollout whose nodes are maintained, and how.
+type Input struct {
+	// Namespace and Rollout name the ClusterGroupUpgrade.
+	Namespace string `json:"namespace"`
+	Rollout   string `json:"rollout"`
+	Cluster   string `json:"cluster"`
+	// TaskQueue of the cluster's activities.
+	TaskQueue   string                           `json:"taskQueue"`
+	Batch       int32                            `json:"batch"`
+	Remediation ranv1.NodeMaintenanceRemediation `json:"remediation"`
+	// ProgressLimit is the maximum interval between progress reports to the rollout.
+	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
+	// Held is the state of the emergency stop that the rollout knows.
+	Held emergency.State `json:"held"`
+	// Carried is the state of the previous run if this run continues it.
+	Carried *Carried `json:"carried,omitempty"`
+}
+
+// Carried is the state that a run passes to the next one.
+type Carried struct {
+	Status ranv1.ClusterUpgradeStatus `json:"status"`
+	Locked bool                       `json:"locked"`
+	Slots  slots.ClientState          `json:"slots"`
+}
+
+// nodesAtOnce is the maximum number of node maintenances of one run, whatever the budgets of the cluster say. The server blocks a run with too
+// many children.
+const nodesAtOnce = 300
+
+// ClusterUpgrade maintains the nodes of one cluster. It waits until the workload locks of the cluster are inactive, and maintains the
+// control-plane nodes one at a time, then the others within the budgets of the cluster. It returns the status of the cluster; if the cluster is
+// not complete, it returns a typed error with the status as its details.
+func ClusterUpgrade(ctx workflow.Context, in Input) (ranv1.ClusterStatus, error) {
+	c, err := NewClusterUpgrade(ctx, in)
+	if err != nil {
+		return ranv1.ClusterStatus{}, err
+	}
+	return c.run(ctx)
+}
+
+// clusterUpgrade is one run of the workflow.
+type clusterUpgrade struct {
+	in     Input
+	owner  string
+	Status ranv1.ClusterUpgradeStatus
+	Record *clusterRecord
+	holds  gates.Holds
+
+	// awaited is the waiting activity in progress, and observed what it waits for.
+	awaited  string
+	observed *drydockv1.Wait
+	// refused is a refused request to the workload locks that is retried.
+	refused *drydockv1.Wait
+	// asksLocks: a request to the workload locks is next.
+	asksLocks bool
+	// locked: the cluster serves workload locks. requested: our ClusterMaintenanceRequest may exist.
+	// answered: it is known whether the cluster serves workload locks.
+	locked, requested, answered bool
+	Nodes                       *nodeRollout
+
+	withdraw  workflow.CancelFunc
+	withdrawn *temporal.SignalRequest
+	signals   int
+	// suggestedAt is the length of the history, in events, when the server first suggested to continue as new.
+	suggestedAt int
+
+	cluster *activities.Clusters
+	locks   *activities.Locks
+	health  *activities.Health
+}
+
+func NewClusterUpgrade(ctx workflow.Context, in Input) (*clusterUpgrade, error) {
+	c := &clusterUpgrade{in: in, owner: kit.Owner(ctx)}
+	c.Record = newClusterRecord(ctx, &c.Status, in)
+	c.Nodes = newNodeRollout(ctx, c)
+	c.Record.waits = c.waits
+	if in.Carried != nil {
+		c.Nodes.slots.State = in.Carried.Slots
+		c.Status, c.locked, c.requested, c.answered = in.Carried.Status, in.Carried.Locked, in.Carried.Locked, true
+	}
+	c.holds.State, c.Status.Held = in.Held, in.Held.Of(in.Cluster)
+	return c, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+		func() (ranv1.ClusterUpgradeStatus, error) { return c.Status, nil },
+		workflow.QueryHandlerOptions{Description: "The status of the cluster, node by node."})
+}
+
+// run does the work, and cleans up however it ended.
+func (c *clusterUpgrade) run(ctx workflow.Context) (ranv1.ClusterStatus, error) {
+	work, withdraw := workflow.WithCancel(ctx)
+	c.withdraw = withdraw
+	listening, _ := workflow.NewDisconnectedContext(ctx)
+	c.listen(listening)
+
+	err := kit.Within(work, func(following workflow.Context) error {
+		workflow.GoNamed(following, "locks", c.followLocks)
+		return c.upgrade(work)
+	})
+	if workflow.IsContinueAsNewError(err) {
+		return ranv1.ClusterStatus{}, err
+	}
+	c.Record.failure(err)
+	clean, _ := workflow.NewDisconnectedContext(ctx)
+	c.cleanUp(clean)
+	_ = c.Nodes.slots.Settle(clean)
+	return c.finish(clean, err)
+}
+
+// upgrade runs the steps of the cluster.
+func (c *clusterUpgrade) upgrade(ctx workflow.Context) error {
+	steps := []func(workflow.Context) error{
+		c.inspect,
+		c.awaitClusterLocks,
+		c.maintainControlPlane,
+		c.maintainWorkers,
+		c.checkHealth,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspect finds the nodes to maintain, and wakes the sweeper of the cluster.
+func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
+	if c.in.Carried != nil {
+		return nil
+	}
+	c.Record.enter(ranv1.StepInspect)
+	in := activities.InspectClusterInput{Cluster: c.in.Cluster, Remediation: c.in.Remediation}
+	awake := sweeper.Wake(ctx, c.Record.troubles.Add(), c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
+	var plan rollout.NodePlan
+	if err := c.retrier().Run(ctx, "inspect "+c.in.Cluster, c.cluster.InspectCluster, in, &plan); err != nil {
+		return err
+	}
+	if err := awake.Get(ctx, nil); err != nil {
+		return err
+	}
+	for _, node := range plan.ControlPlane {
+		c.Status.Nodes = append(c.Status.Nodes, ranv1.ClusterNodeStatus{Name: node, ControlPlane: true, State: maintenancev1.NodePending})
+	}
+	for _, node := range plan.Workers {
+		c.Status.Nodes = append(c.Status.Nodes, ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending})
+	}
+	for _, skipped := range plan.Skipped {
+		c.Record.note("node " + skipped.Name + " is skipped: " + skipped.Reason)
+	}
+	return nil
+}
+
+// maintainControlPlane maintains the control-plane nodes one at a time.
+func (c *clusterUpgrade) maintainControlPlane(ctx workflow.Context) error {
+	c.Record.enter(ranv1.StepControlPlane)
+	for i := range c.Status.Nodes {
+		if n := &c.Status.Nodes[i]; n.ControlPlane && !n.State.Over() {
+			if err := c.Nodes.maintain(ctx, []string{n.Name}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// maintainWorkers maintains the other nodes, as many at a time as the budgets of the cluster allow.
+func (c *clusterUpgrade) maintainWorkers(ctx workflow.Context) error {
+	c.Record.enter(ranv1.StepWorkers)
+	var workers []string
+	for _, n := range c.Status.Nodes {
+		if !n.ControlPlane && !n.State.Over() {
+			workers = append(workers, n.Name)
+		}
+	}
+	return c.Nodes.maintain(ctx, workers)
+}
+
+// checkHealth waits until all maintained nodes are healthy and the declared checks pass.
+func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
+	c.Record.enter(ranv1.StepHealthChecks)
+	in := activities.AwaitClusterHealthyInput{Cluster: c.in.Cluster, Since: workflow.Now(ctx), Checks: c.in.Remediation.HealthChecks}
+	for _, n := range c.Status.Nodes {
+		if n.State == maintenancev1.NodeCompleted {
+			in.Nodes = append(in.Nodes, n.Name)
+		}
+	}
+	in.Deadline = kit.DeadlineIn(ctx, kit.HealthTimeout(c.in.Remediation.HealthTimeoutSeconds))
+	return c.await(ctx, "AwaitClusterHealthy", "check the health of "+c.in.Cluster, kit.LastDeadline(ctx, in.Deadline, in.Checks), temporal.ErrHealthGateFailed,
+		c.health.AwaitClusterHealthy, in)
+}
+
+// retrier retries activities on this cluster. The status says why one does not succeed yet.
+func (c *clusterUpgrade) retrier() kit.Retrier {
+	return kit.NewRetrier(c.in.Cluster, &c.in.TaskQueue, c.Record.troubles.Add())
+}
+
+// waits is everything that the cluster waits for now.
+func (c *clusterUpgrade) waits() rollout.ClusterWaits {
+	waits := rollout.ClusterWaits{Observed: c.observed, Refused: c.refused, Paused: c.Status.Paused, Idle: c.Nodes.idle(), Slots: c.Nodes.waitForSlots()}
+	if c.asksLocks {
+		waits.Idle = "the workload locks are not asked"
+	}
+	if waits.Idle != "" {
+		waits.Hold = c.holds.Of(c.in.Cluster)
+	}
+	return waits
+}
+
+// await runs a waiting activity. The status shows what it waits for.
+func (c *clusterUpgrade) await(ctx workflow.Context, name, summary string, deadline *time.Time, timedOut string, activity, input any) error {
+	c.awaited = name
+	err := c.retrier().Wait(ctx, summary, deadline, timedOut, activity, input, nil)
+	c.awaited, c.observed = "", nil
+	c.Record.show()
+	return err
+}

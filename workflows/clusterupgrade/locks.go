@@ -1,0 +1,129 @@
+package clusterupgrade
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+)
+
+// awaitClusterLocks waits until the workload locks of the cluster are inactive, before any node is touched.
+func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
+	if c.in.Carried != nil || len(c.Status.Nodes) == 0 {
+		return nil
+	}
+	c.Record.enter(ranv1.StepClusterLocks)
+	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: scheduling.LockScope(c.in.Remediation.Action), Requested: true}
+	for pause := nodemaintenance.LockRefusedPause; ; pause = min(2*pause, nodemaintenance.LockRefusedPauseLimit) {
+		if err := c.awaitRelease(ctx, &in); err != nil {
+			return err
+		}
+		err := c.askClusterLocks(ctx, &in)
+		switch temporal.ErrorType(err) {
+		case temporal.ErrHeld:
+			continue
+		case temporal.ErrLockRefused:
+		default:
+			return err
+		}
+		c.Record.note("asking the workload locks again: " + temporal.ErrorMessage(err))
+		if err := c.awaitRefused(ctx, err, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitRelease waits until the cluster is not held and the rollout not paused. Then the locks have their full time.
+func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *activities.ClusterLockInput) error {
+	var err error
+	for err == nil && c.held() != nil {
+		in.Deadline, c.asksLocks = nil, true
+		c.Record.show()
+		paused, number := c.Status.Paused, c.holds.Number()
+		err = workflow.Await(ctx, func() bool { return c.Status.Paused != paused || c.holds.Number() != number })
+	}
+	if c.asksLocks {
+		c.asksLocks = false
+		c.Record.show()
+	}
+	return err
+}
+
+// awaitRefused waits before a refused request to the locks is retried.
+func (c *clusterUpgrade) awaitRefused(ctx workflow.Context, refused error, pause time.Duration) error {
+	c.refused = kit.NewWait(ctx, nil, temporal.ErrLockRefused, temporal.ErrorMessage(refused))
+	c.Record.show()
+	err := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before asking the locks of " + c.in.Cluster + " again"}).Get(ctx, nil)
+	c.refused = nil
+	c.Record.show()
+	return err
+}
+
+// held is the error that prevents new work on the cluster; nil: none does.
+func (c *clusterUpgrade) held() error {
+	if hold := c.holds.Of(c.in.Cluster); hold != nil {
+		return temporal.Error(temporal.ErrHeld, emergency.Message(*hold), nil)
+	}
+	if c.Status.Paused {
+		return temporal.Error(temporal.ErrHeld, "the rollout is paused", nil)
+	}
+	return nil
+}
+
+// askClusterLocks requests the maintenance of the cluster and waits until its locks are inactive, at most until the deadline that the first call
+// sets. Errors: LockRefused when the request is gone; Held when none was made.
+func (c *clusterUpgrade) askClusterLocks(ctx workflow.Context, in *activities.ClusterLockInput) error {
+	c.requested = true
+	c.Record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRequested)
+	retrier := c.retrier()
+	retrier.BeforeRound, in.Closes = c.held, c.holds.Closes(c.in.Cluster)
+	err := retrier.Run(ctx, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, *in, &c.locked)
+	c.answered = err == nil
+	c.Record.stages.End(ctx, ranv1.StageClusterMaintenanceRequested, err, c.lockNote())
+	if err != nil || !c.locked {
+		return err
+	}
+	if in.Deadline == nil && c.in.Remediation.LockTimeoutSeconds != nil {
+		in.Deadline = kit.DeadlineIn(ctx, *c.in.Remediation.LockTimeoutSeconds)
+	}
+	c.Record.stages.Begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
+	err = c.await(ctx, "AwaitClusterLocks", "wait for the workload locks of "+c.in.Cluster, in.Deadline, temporal.ErrLockTimedOut, c.locks.AwaitClusterLocks, *in)
+	c.Record.stages.End(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
+	return err
+}
+
+func (c *clusterUpgrade) lockNote() string {
+	if c.answered && !c.locked {
+		return "the cluster has no workload locks"
+	}
+	return ""
+}
+
+const (
+	// activityFollowLocks is the activity that follows the workload locks of a cluster.
+	activityFollowLocks = "FollowLocks"
+	// followLimit is how long one attempt follows them.
+	followLimit = 30 * time.Minute
+)
+
+// followLocks shows the progress of applications that hold locks, from the first report of a node on, until ctx is cancelled.
+func (c *clusterUpgrade) followLocks(ctx workflow.Context) {
+	// A failure here is not what the cluster waits for.
+	retrier := kit.NewRetrier(c.in.Cluster, &c.in.TaskQueue, func(workflow.Context, string, string) {})
+	for workflow.Await(ctx, func() bool { return len(c.Status.LockProgress) > 0 }) == nil {
+		deadline := workflow.Now(ctx).Add(followLimit)
+		in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Deadline: &deadline}
+		err := retrier.Wait(ctx, "follow the workload locks of "+c.in.Cluster, &deadline, temporal.ErrClusterUnreachable, c.locks.FollowLocks, in, nil)
+		c.Record.followsLocks = false
+		if err != nil && temporal.ErrorType(err) != temporal.ErrClusterUnreachable {
+			return
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package clusterupgrade_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/clusterupgrade"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout/policy"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// A request to the locks that was only tried, or that somebody has deleted, is not made while the cluster is held or the rollout paused.
+func TestTheLocksOfAClusterAreNotAskedWhileItIsHeldOrPaused(t *testing.T) {
+	const request, await = "RequestClusterMaintenance", "AwaitClusterLocks"
+	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+	for name, test := range map[string]struct {
+		step  string
+		after int
+		err   error
+	}{
+		"not between rounds":       {request, kit.RoundAttempts, unreachable},
+		"not in a round":           {request, 1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+		"not after it was deleted": {await, 1, temporal.Error(temporal.ErrLockRefused, "somebody has deleted maintenance request drydock-1234", nil)},
+	} {
+		for _, by := range []string{emergency.ReasonHeld, policy.ReasonPaused} {
+			t.Run(name+", "+by, func(t *testing.T) {
+				w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
+				stop, goOn := func() { w.SignalWorkflow(temporal.SignalPause, nil) }, func() { w.SignalWorkflow(temporal.SignalResume, nil) }
+				if by == emergency.ReasonHeld {
+					stop, goOn = func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1")) }, func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(3)) }
+				}
+				w.Fail[test.step] = func(call int) error {
+					if call == test.after {
+						stop()
+					}
+					if call <= test.after {
+						return test.err
+					}
+					return nil
+				}
+				tried := test.after
+				if test.step == await {
+					tried = 1
+				}
+				w.RegisterDelayedCallback(func() {
+					require.Len(t, w.InputsOf(request), tried)
+					status := workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w)
+					require.Equal(t, by, status.Wait.Reason)
+					require.Equal(t, ranv1.StepClusterLocks, status.Step)
+				}, 99*time.Hour)
+				w.RegisterDelayedCallback(goOn, 100*time.Hour)
+				in := workflowtest.OneCluster()
+				in.Remediation.LockTimeoutSeconds = new(int32(60))
+				start := w.Now()
+				w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
+				require.Equal(t, ranv1.ClusterComplete, workflowtest.RequireResult[ranv1.ClusterStatus](w).State)
+				require.Len(t, w.InputsOf(request), tried+1)
+				awaits := w.InputsOf(await)
+				last := awaits[len(awaits)-1].(activities.ClusterLockInput)
+				require.True(t, last.Deadline.After(start.Add(100*time.Hour)), "the locks have all their time")
+				require.Len(t, nodes.Events, 2)
+			})
+		}
+	}
+}
+
+func TestTheLocksOfAClusterHaveNoMoreTimeWhenTheirRequestIsDeleted(t *testing.T) {
+	w, _ := workflowtest.NewClusterWorld(t, 0, 1, 1)
+	w.Fail["AwaitClusterLocks"] = func(call int) error {
+		if call <= 4 {
+			return temporal.Error(temporal.ErrLockRefused, "somebody has deleted maintenance request drydock-1234", nil)
+		}
+		return nil
+	}
+	in := workflowtest.OneCluster()
+	in.Remediation.LockTimeoutSeconds = new(int32(3600))
+	said := false
+	w.When(func() bool {
+		wait := workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Wait
+		return wait != nil && wait.Reason == temporal.ErrLockRefused && wait.Message == "somebody has deleted maintenance request drydock-1234"
+	}, func() { said = true })
+	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
+	require.Equal(t, ranv1.ClusterComplete, workflowtest.RequireResult[ranv1.ClusterStatus](w).State)
+	awaits := w.InputsOf("AwaitClusterLocks")
+	require.True(t, said)
+	require.Len(t, awaits, 5)
+	first := awaits[0].(activities.ClusterLockInput).Deadline
+	for _, again := range awaits[1:] {
+		require.True(t, first.Equal(*again.(activities.ClusterLockInput).Deadline))
+	}
+}

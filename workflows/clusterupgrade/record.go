@@ -1,0 +1,183 @@
+package clusterupgrade
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/log"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// clusterRecord is the status of a cluster. It shows every change: in the query, the search attributes, the current details of the Web UI, the
+// status of the rollout, and the log.
+type clusterRecord struct {
+	ctx    workflow.Context
+	status *ranv1.ClusterUpgradeStatus
+	batch  int32
+	log    log.Logger
+	reason kit.CurrentReason
+	// waits returns what the cluster waits for, except its troubles.
+	waits      func() rollout.ClusterWaits
+	troubles   kit.Retries
+	attributes *kit.SearchAttributes
+	stages     kit.Stages
+	progress   kit.Progress
+	// followsLocks: an activity follows the progress of applications, and its reports are newer than those of nodes.
+	followsLocks bool
+}
+
+func newClusterRecord(ctx workflow.Context, status *ranv1.ClusterUpgradeStatus, in Input) *clusterRecord {
+	r := &clusterRecord{ctx: ctx, status: status, batch: in.Batch}
+	r.attributes = &kit.SearchAttributes{Ctx: ctx}
+	r.attributes.Gather()
+	r.reason = kit.CurrentReason{Attributes: r.attributes, Wait: &status.Wait, Show: func() {}} // it changes only when all is shown
+	r.troubles.Show = r.show
+	r.log = log.With(workflow.GetLogger(ctx), "rollout", in.Namespace+"/"+in.Rollout, "cluster", in.Cluster, "batch", in.Batch)
+	r.stages = kit.Stages{Records: &status.Stages, Show: r.show}
+	now := r.now(ctx)
+	*status = ranv1.ClusterUpgradeStatus{Cluster: in.Cluster, State: ranv1.ClusterRunning, StartedAt: &now}
+	return r
+}
+
+func (r *clusterRecord) now(ctx workflow.Context) metav1.Time {
+	return metav1.NewTime(workflow.Now(ctx))
+}
+
+// enter records that a step began.
+func (r *clusterRecord) enter(step ranv1.ClusterStep) {
+	if r.status.Step == step {
+		return
+	}
+	r.status.Step = step
+	r.log.Info("Cluster enters a step", "step", step)
+	r.attributes.Set(temporal.AttributePhase.ValueSet(string(step)))
+	r.show()
+}
+
+// failure records the first error that is not a cancellation.
+func (r *clusterRecord) failure(err error) {
+	if err == nil || r.status.Failure != nil || sdktemporal.IsCanceledError(err) {
+		return
+	}
+	r.status.Failure = kit.FailureOf(err)
+	r.log.Info("Cluster fails", "reason", r.status.Failure.Reason, "message", r.status.Failure.Message)
+	r.show()
+}
+
+func (r *clusterRecord) note(text string) {
+	if text != "" && !slices.Contains(r.status.Notes, text) {
+		r.status.Notes = append(r.status.Notes, text)
+		r.show()
+	}
+}
+
+func (r *clusterRecord) nodeStarted(ctx workflow.Context, node string) {
+	r.log.Info("Node maintenance started", "node", node)
+	now := r.now(ctx)
+	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodeScheduled, StartedAt: &now})
+}
+
+// nodeWaits records that a node waits for a slot again, and how much time its locks have left.
+func (r *clusterRecord) nodeWaits(node string, left *maintenancev1.LockTimeLeft) {
+	r.log.Info("Node waits for a slot again", "node", node)
+	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending, LockTimeLeft: left})
+}
+
+// lockTimeLeftOf is the time that the locks of a node have left if it waits again; nil: all of it.
+func (r *clusterRecord) lockTimeLeftOf(node string) *maintenancev1.LockTimeLeft {
+	i := slices.IndexFunc(r.status.Nodes, func(n ranv1.ClusterNodeStatus) bool { return n.Name == node })
+	if i < 0 {
+		return nil
+	}
+	return r.status.Nodes[i].LockTimeLeft
+}
+
+// nodeProgressed records the report of a node.
+func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
+	for i := range r.status.Nodes {
+		if n := &r.status.Nodes[i]; n.Name == status.Name {
+			status.ControlPlane = n.ControlPlane
+			if !r.followsLocks && len(status.LockProgress) > 0 {
+				r.lockProgress(status.LockProgress)
+			}
+			status.LockProgress = nil
+			if kit.TurnedUrgent(n.Wait, status.Wait) {
+				r.progress.Hurry()
+			}
+			*n = status
+		}
+	}
+	r.show()
+}
+
+// lockProgress records the progress of applications that hold locks; none: no application holds any.
+func (r *clusterRecord) lockProgress(seen []drydockv1.LockProgress) {
+	r.status.LockProgress = seen
+	r.show()
+}
+
+func (r *clusterRecord) nodeEnded(node string, status maintenancev1.NodeMaintenanceStatus) {
+	ended := ranv1.ClusterNodeStatus{Name: node, State: status.State, Failure: status.Failure, StartedAt: status.StartedAt, CompletedAt: status.CompletedAt, LockProgress: status.LockProgress}
+	if status.Drain != nil {
+		ended.Evicted = status.Drain.Evicted
+	}
+	r.log.Info("Node maintenance ended", "node", node, "state", status.State)
+	r.notesOf(node, status)
+	r.nodeProgressed(ended)
+}
+
+// notesOf adds the notes of the maintenance of a node.
+func (r *clusterRecord) notesOf(node string, status maintenancev1.NodeMaintenanceStatus) {
+	for _, note := range status.Notes {
+		r.note("node " + node + ": " + note)
+	}
+}
+
+// Summary is the status of the cluster in its rollout.
+func (r *clusterRecord) Summary() ranv1.ClusterStatus {
+	s := r.status
+	summary := ranv1.ClusterStatus{Name: s.Cluster, State: s.State, Batch: r.batch, Step: string(s.Step), StartedAt: s.StartedAt, CompletedAt: s.CompletedAt}
+	summary.Nodes.Total = int32(len(s.Nodes))
+	if !s.State.Over() {
+		summary.LockProgress = s.LockProgress
+	}
+	wait := s.Wait
+	for _, n := range s.Nodes {
+		summary.Nodes.Evicted += n.Evicted
+		switch {
+		case n.State == maintenancev1.NodeFailed:
+			summary.Nodes.Failed++
+		case n.State == maintenancev1.NodeCompleted, n.State == maintenancev1.NodeGone:
+			summary.Nodes.Done++
+		case n.State == maintenancev1.NodeCancelled:
+		case n.StartedAt != nil && (summary.Step == string(s.Step) || n.Wait != nil && wait == nil || kit.TurnedUrgent(wait, n.Wait)):
+			// Name the first node at work that needs a person, or else that waits, or else the first one at work.
+			summary.Step = n.Name + ": " + string(n.State)
+			wait = n.Wait
+		}
+	}
+	switch {
+	case s.Failure != nil:
+		summary.Reason, summary.Message = s.Failure.Reason, s.Failure.Message
+	case wait != nil:
+		summary.Reason, summary.Message, summary.Since = wait.Reason, wait.Message, &wait.Since
+	}
+	return summary
+}
+
+// show makes a change visible to people and to the rollout.
+func (r *clusterRecord) show() {
+	waits := r.waits()
+	waits.Trouble = r.troubles.Oldest()
+	r.reason.Replace(waits.Current(r.now(r.ctx)))
+	workflow.SetCurrentDetails(r.ctx, clusterDetails(r.status))
+	r.progress.Changed = true
+}

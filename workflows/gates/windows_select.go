@@ -1,0 +1,116 @@
+package gates
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// selectedPlaces returns selected by indexes, to carry it over: the names of clusters are in the plan already, which is long.
+func (k *Windows) selectedPlaces() [][]int {
+	if k.Selected == nil {
+		return nil
+	}
+	var selected [][]int
+	for _, cluster := range k.Clusters() {
+		names, known := k.Selected[cluster]
+		if !known {
+			return nil
+		}
+		places := []int{}
+		for _, name := range names {
+			places = append(places, slices.Index(k.Names, name))
+		}
+		selected = append(selected, places)
+	}
+	return selected
+}
+
+// restoreSelection restores the windows of the clusters from the run before. They are valid until the next selection.
+func (k *Windows) restoreSelection() {
+	clusters := k.Clusters()
+	if k.carriedSelection == nil || len(k.carriedSelection) != len(clusters) {
+		return
+	}
+	k.Selected = map[string][]string{}
+	for i, cluster := range clusters {
+		k.Selected[cluster] = []string{}
+		for _, place := range k.carriedSelection[i] {
+			k.Selected[cluster] = append(k.Selected[cluster], k.Names[place])
+		}
+	}
+}
+
+// selective reports whether a window has a selector.
+func (k *Windows) selective() bool {
+	return slices.ContainsFunc(k.Names, func(name string) bool { return k.Told[name].Selector != nil })
+}
+
+// Known reports whether the windows of the clusters are known.
+func (k *Windows) Known() bool { return !k.selective() || k.Selected != nil }
+
+// selectAtOnce is the number of clusters in one activity.
+const selectAtOnce = 500
+
+// keepSelecting selects the windows of the clusters again whenever a window changes: labels may have changed since. A failure is shown and retried: another
+// worker may know the hub.
+func (k *Windows) keepSelecting(ctx workflow.Context) {
+	pause := kit.UsualRound
+	for workflow.Await(ctx, func() bool { return k.selective() && k.outdated && len(k.Clusters()) > 0 }) == nil {
+		k.outdated = false
+		selected, err := k.selectClusters(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			k.setTrouble(temporal.ErrorMessage(err))
+			if kit.AwaitFor(ctx, pause, "retry to select the windows of the clusters", func() bool { return k.outdated }) != nil {
+				return
+			}
+			k.outdated, pause = true, min(2*pause, kit.LongestRound)
+		case !k.outdated:
+			k.Selected, pause = selected, kit.UsualRound
+			k.notify()
+		}
+	}
+}
+
+// selectClusters returns the windows of each cluster.
+func (k *Windows) selectClusters(ctx workflow.Context) (map[string][]string, error) {
+	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(_ workflow.Context, _, message string) { k.setTrouble(message) }}
+	var hub *activities.Rollouts
+	selected, names := map[string][]string{}, k.Names
+	in := activities.SelectClustersInput{}
+	for _, name := range names {
+		in.Selectors = append(in.Selectors, k.Told[name].Selector)
+	}
+	for some := range slices.Chunk(k.Clusters(), selectAtOnce) {
+		in.Clusters = some
+		var found [][]string
+		if err := retrier.Run(ctx, "select the windows of the clusters", hub.SelectClusters, in, &found); err != nil {
+			return nil, err
+		}
+		for _, cluster := range some {
+			selected[cluster] = []string{}
+		}
+		for i, clusters := range found {
+			for _, cluster := range clusters {
+				selected[cluster] = append(selected[cluster], names[i])
+			}
+		}
+	}
+	k.setTrouble("")
+	return selected, nil
+}
+
+// setTrouble records why the selection failed; empty: it succeeded.
+func (k *Windows) setTrouble(trouble string) {
+	if k.trouble != trouble {
+		k.trouble = trouble
+		k.notify()
+	}
+}

@@ -1,0 +1,201 @@
+package gates_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+const otherWindow = "ops/other"
+
+// onlyFor lets a window be for the clusters of a site.
+func onlyFor(site string, standing windows.Standing) windows.Standing {
+	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": site}}
+	return standing
+}
+
+func ofOther(standing windows.Standing) windows.Standing {
+	standing.Window, standing.Outlook.Name = otherWindow, otherWindow
+	return standing
+}
+
+// The window was for all clusters as long as it had told no selector.
+func TestNothingBeginsInAWindowBeforeItIsKnownWhetherItIsForTheCluster(t *testing.T) {
+	start := time.Now()
+	for name, tt := range map[string]struct{ before, then windows.Standing }{
+		"that answers late":           {windows.Standing{}, onlyFor("b", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
+		"that was for others before":  {onlyFor("b", ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0)))), onlyFor("c", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
+		"that was for all before":     {ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0))), onlyFor("c", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
+		"that is for all from now on": {onlyFor("b", ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0)))), ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0)))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+			begin := w.Now()
+			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: onlyFor("a", workflowtest.OpensAt(1, w.Now().AddDate(1, 0, 0)))}
+			if tt.before.Number > 0 {
+				w.Windows[otherWindow] = tt.before
+			}
+			w.NoMoreSelecting(30 * time.Minute)
+			w.Tells(time.Hour, tt.then)
+			w.RegisterDelayedCallback(func() {
+				require.Empty(t, clusters.Events)
+				requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "unknown since "+begin.Add(time.Hour).UTC().Format(kit.TimeFormat)+" which of the windows are for the cluster")
+				w.SignalWorkflow(temporal.SignalCancel, nil)
+			}, 2*time.Hour)
+			in := workflowtest.InWindows()
+			in.Object.Spec.MaintenanceWindows = append(in.Object.Spec.MaintenanceWindows, drydockv1.WindowName("other"))
+			w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, in)
+			workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+		})
+	}
+}
+
+func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOnceItIs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		errType, message string
+		failures         int
+	}{
+		"a worker without a hub was asked":   {temporal.ErrNoHub, "this worker knows no hub", 2 * kit.RoundAttempts},
+		"the selector could not be read":     {temporal.ErrInvalidSpec, "\"?\" is not a valid label selector operator", 1},
+		"the hub does not answer for a time": {temporal.ErrClusterUnreachable, "the hub does not answer", 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			start := w.Now()
+			in := workflowtest.MaintenanceInWindow()
+			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour)))}
+			w.Selected = []string{in.Cluster}
+			w.Fail["SelectClusters"] = func(call int) error {
+				if call <= tt.failures {
+					return temporal.Error(tt.errType, tt.message, nil)
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() {
+				require.Empty(t, w.Scheduler.Sets)
+				require.Contains(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Message, "unknown since "+start.UTC().Format(kit.TimeFormat)+" which of the windows are for the cluster")
+				require.Contains(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Message, tt.message)
+			}, 45*time.Second)
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+			require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+		})
+	}
+}
+
+// It was labelled meanwhile; who is asked first does not know the hub.
+func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
+	start := w.Now()
+	w.Windows, w.Selected = map[string]windows.Standing{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(1, start.Add(4*time.Hour)))}, []string{"c2"}
+	w.Fail["SelectClusters"] = func(call int) error {
+		if call == 2 {
+			return temporal.Error(temporal.ErrNoHub, "this worker knows no hub", nil)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"+c2", "-c2"}, clusters.Story())
+		w.Selected = []string{"c1", "c2"}
+		w.SignalWorkflow(temporal.SignalWindow, onlyFor("a", workflowtest.OpenUntil(2, start.Add(4*time.Hour))))
+	}, time.Hour)
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+	require.WithinDuration(t, start.Add(time.Hour), w.Now(), 5*time.Minute)
+}
+
+// It was edited while the hub was away, and the wait goes on in another run: it says since when it is not known, and why.
+func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhateverRunItIs(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	start := w.Now()
+	w.Windows, w.Selected = map[string]windows.Standing{workflowtest.NightWindow: onlyFor("a", workflowtest.OpensAt(1, start.AddDate(0, 0, 2)))}, []string{"c1"}
+	away := func(call int) error {
+		if w.Now().After(start.Add(time.Hour)) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+		}
+		return nil
+	}
+	w.Fail["SelectClusters"] = away
+	w.Tells(2*time.Hour, onlyFor("b", workflowtest.OpensAt(2, start.AddDate(0, 0, 2))))
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 3*time.Hour)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
+	in := workflowtest.HandedOn[nodemaintenance.Input](w)
+	require.NotNil(t, in)
+
+	second := workflowtest.NewWorld(t)
+	second.SetStartTime(w.Now())
+	second.Fail["SelectClusters"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil))
+	second.RegisterDelayedCallback(func() {
+		wait := workflowtest.StatusOf[workflowtest.NodeStatus](second).Wait
+		require.Contains(t, wait.Message, "unknown since "+start.Add(2*time.Hour).UTC().Format(kit.TimeFormat)+" which of the windows are for the cluster: ")
+		require.Contains(t, wait.Message, "the hub does not answer")
+		second.SignalWorkflow(temporal.SignalCancel, nil)
+	}, time.Hour)
+	second.ExecuteWorkflow(nodemaintenance.NodeMaintenance, *in)
+	require.Equal(t, maintenancev1.NodeCancelled, workflowtest.RequireCancelled[workflowtest.NodeStatus](second).State)
+}
+
+// The hub is away when the next run begins: its window is open, and for those that it was for.
+func TestARolloutThatContinuesAsNewKnowsWhichWindowsAreForWhichClusters(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2", "c3"})
+	start := w.Now()
+	w.Windows, w.Selected = map[string]windows.Standing{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(7, start.Add(4*time.Hour)))}, []string{"c1", "c3"}
+	clusters.Ends["c1"] = func(workflow.Context) error {
+		w.SetContinueAsNewSuggested(true)
+		return nil
+	}
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	in := workflowtest.HandedOn[rollout.Input](w)
+	require.NotNil(t, in)
+
+	second, clusters := workflowtest.NewGroupWorld(t) // its window does not answer again
+	second.SetStartTime(w.Now())
+	second.Fail["SelectClusters"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil))
+	second.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"+c3", "-c3"}, clusters.Story())
+		require.Contains(t, workflowtest.StatusOf[workflowtest.GroupStatus](second).Clusters[1].Message, "none of the maintenance windows selects the cluster")
+	}, time.Hour)
+	second.Tells(2*time.Hour, onlyFor("b", workflowtest.OpenUntil(8, start.Add(4*time.Hour))))
+	second.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"+c3", "-c3"}, clusters.Story())
+		require.Contains(t, workflowtest.StatusOf[workflowtest.GroupStatus](second).Clusters[1].Message, "unknown since ", "it may be for others now")
+		second.SignalWorkflow(temporal.SignalCancel, nil)
+	}, 3*time.Hour)
+	second.ExecuteWorkflow(rollout.ClusterGroupUpgrade, *in)
+	workflowtest.RequireCancelled[workflowtest.GroupStatus](second)
+}
+
+func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
+	standing := workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour))
+	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": "a"}}
+	w.Windows, w.Selected = map[string]windows.Standing{workflowtest.NightWindow: standing}, []string{"c2"}
+	clusters.Ends["c2"] = workflowtest.Takes(30 * time.Minute)
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		require.NotNil(t, status.Status.CurrentBatchDeadline, "the clock runs for the one that is at work")
+		require.Nil(t, status.Held)
+		require.Equal(t, emergency.ReasonWaitingForWindow, status.Clusters[0].Reason)
+	}, 10*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.Nil(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.CurrentBatchDeadline, "it stands still while only held ones are left")
+		require.Equal(t, []string{"+c2", "-c2"}, clusters.Story())
+		require.Contains(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Clusters[0].Message, "none of the maintenance windows selects the cluster")
+	}, time.Hour)
+	all := workflowtest.OpenUntil(2, w.Now().Add(4*time.Hour))
+	w.Tells(2*time.Hour, all)
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+}

@@ -1,0 +1,275 @@
+package gates_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/clusterupgrade"
+	"drydock.dev/drydock/workflows/gates"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func requireWindowWait(t *testing.T, s workflowtest.GroupStatus, says string) {
+	t.Helper()
+	require.NotNil(t, s.Wait)
+	require.Equal(t, emergency.ReasonWaitingForWindow, s.Wait.Reason)
+	require.Contains(t, s.Wait.Message, says)
+	require.Equal(t, "WaitingForWindow; Maintaining nodes", meta.FindStatusCondition(s.Conditions, ranv1.ConditionProgressing).Message)
+	require.Nil(t, s.Status.CurrentBatchDeadline, "the clock stands still")
+	require.Nil(t, s.Status.Deadline)
+}
+
+func TestARolloutWaitsForItsWindowAndItsClockStandsStill(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	start := w.Now()
+	opening := start.Add(10 * time.Hour)
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpensAt(1, opening)}
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, clusters.Events)
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		requireWindowWait(t, status, "window ops/night is closed; it opens "+opening.UTC().Format(kit.TimeFormat))
+		require.WithinDuration(t, opening, status.Wait.Until.Time, time.Second)
+		require.Equal(t, emergency.ReasonWaitingForWindow, status.Clusters[0].Reason)
+	}, 9*time.Hour)
+	w.Tells(10*time.Hour, workflowtest.OpenUntil(2, opening.Add(4*time.Hour)))
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Equal(t, int32(2), status.Counts.Complete)
+	require.Nil(t, status.Held)
+	require.Len(t, w.ToldOf(temporal.SignalLeaveWindow), 1)
+}
+
+func TestARolloutBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	opening := w.Now().Add(10 * time.Hour)
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpensAt(1, opening)}
+	w.Tells(10*time.Hour-time.Minute, workflowtest.Confirmed(2, opening))
+	w.RegisterDelayedCallback(func() { require.Empty(t, clusters.Events) }, 10*time.Hour-time.Second)
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+	require.WithinDuration(t, opening, w.Now(), time.Minute)
+}
+
+func TestNothingBeginsInAnOpeningThatWasCancelledAfterItWasConfirmed(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	opening := w.Now().Add(10 * time.Hour)
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.Confirmed(1, opening)}
+	w.Tells(10*time.Hour-time.Second, workflowtest.OpensAt(2, opening.Add(24*time.Hour)))
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, clusters.Events)
+		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "window ops/night is closed")
+	}, 20*time.Hour)
+	w.Tells(34*time.Hour, workflowtest.OpenUntil(3, opening.Add(28*time.Hour)))
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+}
+
+// The first cluster takes as long as the window is open: the second has its turn in the next opening.
+func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.Ends["c2"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 50*time.Minute) }
+	start := w.Now()
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(20*time.Minute))}
+	w.Tells(20*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.Story(), "what is at work finishes")
+		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "window ops/night is closed")
+	}, 23*time.Hour)
+	w.Tells(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	require.Equal(t, int32(3), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete, "60 minutes are enough: the time outside the window is not charged")
+}
+
+func TestAWindowThatIsNotKnownIsClosedAndTheRolloutSaysSo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		windows map[string]windows.Standing
+		says    string
+	}{
+		"because it does not answer":        {nil, "window ops/night has not said yet whether it is open"},
+		"because nobody has defined it":     {map[string]windows.Standing{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "nobody has defined it"}}, "counts as closed: nobody has defined it"},
+		"because its calendar is no longer": {map[string]windows.Standing{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "spec.timeZone: unknown"}}, "counts as closed: spec.timeZone: unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+			w.Windows = tt.windows
+			w.RegisterDelayedCallback(func() {
+				require.Empty(t, clusters.Events)
+				requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), tt.says)
+			}, time.Hour)
+			w.Tells(2*time.Hour, workflowtest.OpenUntil(2, w.Now().Add(4*time.Hour)))
+			w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+			require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+		})
+	}
+}
+
+// Its workflow was terminated: it is asked once more, which starts one that nobody has defined.
+func TestAWindowThatSaysNothingWhenItShouldIsAskedAgain(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	start := w.Now()
+	silent := workflowtest.OpensAt(1, start.Add(time.Hour))
+	silent.Next = new(start.Add(time.Hour))
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: silent}
+	w.RegisterDelayedCallback(func() {
+		w.Windows[workflowtest.NightWindow] = windows.Standing{Window: workflowtest.NightWindow, Number: 2, Trouble: "nobody has defined it"}
+	}, 30*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, clusters.Events)
+		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "nobody has defined it")
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+}
+
+// It said that nothing would happen by itself, or nothing at all: neither is believed for ever.
+func TestAWindowThatNeedNotSayAnythingIsAskedEveryHour(t *testing.T) {
+	for name, first := range map[string]map[string]windows.Standing{
+		"because nobody had defined it":    {workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "nobody has defined it"}},
+		"because it has not even answered": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+			start := w.Now()
+			w.Windows = first
+			w.RegisterDelayedCallback(func() { w.Windows[workflowtest.NightWindow] = workflowtest.OpenUntil(2, start.Add(4*time.Hour)) }, 30*time.Minute)
+			w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+			require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+			require.WithinDuration(t, start.Add(time.Hour), w.Now(), 5*time.Minute)
+		})
+	}
+}
+
+func TestAClusterThatWouldNotBeDoneInTimeWaitsForTheNextOpening(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.Takes = 25 * time.Minute
+	start := w.Now()
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(45*time.Minute))}
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"+c1", "-c1"}, clusters.Story())
+		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "closes before what is next would be done")
+	}, 40*time.Minute)
+	w.Tells(21*time.Hour, workflowtest.OpenUntil(2, start.Add(25*time.Hour)))
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+}
+
+// The first cluster is at work over a day in which the window is closed, and took half an hour of it. It would not have fitted otherwise: an opening in sight is
+// long enough.
+func TestTheTimeInWhichAWindowWasClosedIsNoPartOfHowLongAClusterTakes(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.Ends["c1"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 24*time.Hour+10*time.Minute) }
+	start := w.Now()
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(20*time.Minute))}
+	w.Tells(20*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
+	again := workflowtest.OpenUntil(3, start.Add(26*time.Hour))
+	again.Outlook.Openings[1].End = again.Outlook.Openings[1].Start.AddDate(0, 0, 3)
+	w.Tells(24*time.Hour, again)
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+	require.WithinDuration(t, start.Add(24*time.Hour+11*time.Minute), w.Now(), 5*time.Minute, "the second begins at once")
+}
+
+func TestAnEmergencyOverrideLetsARolloutGoOn(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	start := w.Now()
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpensAt(1, start.Add(24*time.Hour))}
+	overridden := workflowtest.OpensAt(2, start.Add(24*time.Hour))
+	overridden.Override = &windows.Override{By: "ann", Reason: "CVE", Since: start, Until: start.Add(2 * time.Hour)}
+	w.Tells(time.Hour, overridden)
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.WithinDuration(t, start.Add(61*time.Minute), w.Now(), 2*time.Minute)
+}
+
+func TestARolloutThatWaitsForAWindowContinuesAsNewAndKnowsIt(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(7, w.Now().Add(4*time.Hour))}
+	clusters.Ends["c1"] = func(workflow.Context) error {
+		w.SetContinueAsNewSuggested(true)
+		return nil
+	}
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, w.GetWorkflowError(), &next)
+	var in rollout.Input
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
+	second, _ := workflowtest.NewGroupWorld(t) // its window does not answer again
+	second.SetStartTime(w.Now())
+	second.ExecuteWorkflow(rollout.ClusterGroupUpgrade, in)
+	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](second).Counts.Complete)
+}
+
+// Nothing is at work, so that the history need not grow until the window opens: it may do so for months.
+func TestARolloutContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	start := w.Now()
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(50*time.Minute))}
+	clusters.Ends["c1"] = workflowtest.Takes(30 * time.Minute) // another would not fit any more
+	w.Tells(50*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)
+	w.Tells(3*time.Hour, workflowtest.OpensAt(3, start.Add(24*time.Hour)))
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	require.WithinDuration(t, start.Add(2*time.Hour), w.Now(), time.Hour)
+	in := workflowtest.HandedOn[rollout.Input](w)
+	require.NotNil(t, in)
+	require.LessOrEqual(t, in.Carried.Used, time.Hour)
+
+	second, _ := workflowtest.NewGroupWorld(t) // its window does not answer again
+	second.SetStartTime(w.Now())
+	opening := start.Add(24 * time.Hour)
+	second.RegisterDelayedCallback(func() {
+		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](second), "window ops/night is closed; it opens "+opening.UTC().Format(kit.TimeFormat))
+	}, 20*time.Hour)
+	second.Tells(opening.Sub(w.Now()), workflowtest.OpenUntil(4, opening.Add(4*time.Hour)))
+	second.ExecuteWorkflow(rollout.ClusterGroupUpgrade, *in)
+	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](second).Counts.Complete)
+	require.WithinDuration(t, opening, second.Now(), time.Hour)
+}
+
+func TestAClusterContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
+	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
+	nodes.Takes = 10 * time.Minute
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish)) }, 5*time.Minute)
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Hour)
+	w.SimulateAfter(2*time.Hour, func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(3, drydockv1.OverrunFinish)) })
+	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
+	in := workflowtest.HandedOn[clusterupgrade.Input](w)
+	require.NotNil(t, in)
+	require.Equal(t, workflowtest.NightWindow, in.Held.Of("c1").Window, "it does not believe that its window is open")
+
+	second, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
+	second.RegisterDelayedCallback(func() { require.Empty(t, nodes.Story()) }, time.Hour)
+	second.ReleaseAfter(2*time.Hour, 4)
+	second.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, *in)
+	require.Equal(t, int32(2), workflowtest.RequireResult[ranv1.ClusterStatus](second).Nodes.Done)
+}
+
+// A replay does not know of queries: what they remembered, commands would depend on.
+func TestAQueryRemembersNothingOfWhatWindowsAnswered(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.RegisterAs("queried", func(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
+		g := &rollout.GroupUpgrade{Batch: &rollout.Batch{First: 1, Last: 1}}
+		g.Status.Clusters = []ranv1.ClusterStatus{{Name: "c1", Batch: 1, State: ranv1.ClusterPending}}
+		closed := workflowtest.OpensAt(1, workflow.Now(ctx).Add(time.Hour))
+		known := gates.Windows{Ctx: ctx, Names: []string{workflowtest.NightWindow}, Told: map[string]windows.Standing{workflowtest.NightWindow: closed}}
+		g.Holds.Windows = known
+		status := g.WithHolds(g.Status)
+		require.Equal(t, known, g.Holds.Windows)
+		return status, nil
+	})
+	w.TestWorkflowEnvironment.ExecuteWorkflow("queried")
+	require.Equal(t, workflowtest.NightWindow, workflowtest.RequireResult[ranv1.ClusterGroupUpgradeStatus](w).Clusters[0].Held.Window)
+}

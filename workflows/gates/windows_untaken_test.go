@@ -1,0 +1,171 @@
+package gates_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// A rollout tells its nodes. What was only asked of a node's locks is not work that has begun, whether the emergency stop holds the cluster or not.
+func TestANodeOfARolloutThatWasNotTakenWhenItsWindowClosedGivesBackItsSlotAndItsLocks(t *testing.T) {
+	withdrawn := []string{"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}
+	for _, tt := range []struct {
+		name, during, blocked string
+		held                  bool
+		then                  []string
+	}{
+		{name: "its locks are asked", during: "TakeNode", blocked: "AwaitNodeLocks", then: withdrawn},
+		{name: "its locks are waited for", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", then: withdrawn},
+		{name: "another has it", during: "AwaitNodeFree", blocked: "AwaitNodeFree", then: withdrawn[1:]},
+		{name: "its locks are waited for, and its cluster is held", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", held: true, then: withdrawn},
+		{name: "its locks have let go, and its cluster is held", during: "AwaitNodeLocks", held: true, then: withdrawn},
+	} {
+		t.Run("while "+tt.name, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			w.Locked, w.Blocked[tt.blocked] = true, true
+			if tt.blocked == "AwaitNodeFree" {
+				w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrNodeBusy, "another maintenance has it", nil))
+			}
+			closed := workflowtest.ClosedState(3, drydockv1.OverrunFinish)
+			w.Fail[tt.during] = func(int) error {
+				if tt.held {
+					held := workflowtest.HeldState(2, drydockv1.HoldCluster("c1"))
+					w.SignalWorkflow(temporal.SignalHeld, held)
+					closed.Holds = append(held.Holds, closed.Holds...)
+				}
+				w.SignalWorkflow(temporal.SignalHeld, closed)
+				return nil
+			}
+			in := workflowtest.OfRollout()
+			start := w.Now()
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+			require.Equal(t, maintenancev1.NodePending, workflowtest.RequireResult[workflowtest.NodeStatus](w).State, "it has its turn again when the rollout asks once more")
+			require.WithinDuration(t, start.Add(nodemaintenance.StandsBackAfter), w.Now(), 10*time.Second)
+			called := w.Called()
+			require.NotContains(t, called[:len(called)-1], "ReturnNode")
+			require.Equal(t, tt.then, called[len(called)-len(tt.then):])
+			require.Equal(t, []any{activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
+		})
+	}
+}
+
+func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAnewWhenItOpens(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	start := w.Now()
+	w.Locked, w.Blocked["AwaitNodeLocks"] = true, true
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(time.Hour))}
+	w.Tells(time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
+	w.RegisterDelayedCallback(func() {
+		called := w.Called()
+		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, called[len(called)-5:])
+		require.True(t, w.Scheduler.State.Empty(), "others can have the slot")
+		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
+		require.Equal(t, maintenancev1.NodePending, status.State)
+		require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
+		require.InDelta(t, 3600-nodemaintenance.StandsBackAfter.Seconds(), *status.LockTimeLeft.NodeSeconds, 10)
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Blocked["AwaitNodeLocks"] = false
+	}, 2*time.Hour)
+	w.Tells(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
+	in := workflowtest.MaintenanceInWindow()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(2 * 3600))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+	waits := w.InputsOf("AwaitNodeLocks")
+	require.Len(t, waits, 2)
+	require.WithinDuration(t, start.Add(25*time.Hour-nodemaintenance.StandsBackAfter), *waits[1].(activities.NodeLockInput).Deadline, 10*time.Second, "the locks have what was left of their time")
+}
+
+func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked, w.Blocked["AwaitNodeLocks"] = true, true
+	w.When(func() bool { return len(w.InputsOf("AwaitNodeLocks")) > 0 }, func() {
+		w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish))
+		w.ReleaseAfter(30*time.Second, 3)
+	})
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks"}, w.Called())
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, 10*time.Minute)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+}
+
+// The server did not answer: the node may be out of service.
+func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedIsReturnedBeforeItsSlotIs(t *testing.T) {
+	for _, step := range []string{"TakeNode", "Cordon"} {
+		t.Run("during "+step, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			start := w.Now()
+			w.Locked = true
+			w.Fail[step] = unansweredWhile(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish)) })
+			w.Fail["ReturnNode"] = func(int) error {
+				if w.Now().Before(start.Add(time.Hour)) {
+					return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() { require.Empty(t, w.InputsOf("ReturnSlot")) }, 50*time.Minute)
+			in := workflowtest.OfRollout()
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+			require.Equal(t, maintenancev1.NodePending, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+			require.WithinDuration(t, start.Add(time.Hour), w.Now(), kit.LaterRetry+time.Second)
+			called := w.Called()
+			require.Equal(t, []string{"ReturnNode", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}, called[len(called)-4:])
+			require.Equal(t, []any{activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
+		})
+	}
+}
+
+func TestAMaintenanceThatMayHaveTakenItsNodeWhenItsWindowClosedReturnsItAndWaits(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	start := w.Now()
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(time.Hour))}
+	w.Fail["TakeNode"] = unansweredWhile(func() { w.SignalWorkflow(temporal.SignalWindow, workflowtest.OpensAt(2, start.Add(24*time.Hour))) })
+	w.RegisterDelayedCallback(func() {
+		called := w.Called()
+		require.Equal(t, []string{"ReturnNode", "PlanMaintenance"}, called[slices.Index(called, "ReturnNode"):][:2])
+		require.Equal(t, maintenancev1.NodePending, w.InputsOf("ReturnNode")[0].(activities.ReturnNodeInput).Ended.State)
+		require.True(t, w.Scheduler.State.Empty(), "others can have the slot")
+		require.Equal(t, maintenancev1.NodePending, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
+	}, time.Hour)
+	w.Tells(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
+	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+}
+
+// unansweredWhile answers nothing for the first round of attempts, in which something happens.
+func unansweredWhile(happens func()) func(call int) error {
+	return func(call int) error {
+		if call == 1 {
+			happens()
+		}
+		if call <= kit.RoundAttempts {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+}
+
+func TestANodeThatWasTakenWhenItsWindowClosedIsFinished(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["AwaitPodCompletion"] = func(int) error {
+		w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish))
+		return nil
+	}
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+}

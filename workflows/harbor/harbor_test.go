@@ -1,0 +1,364 @@
+package harbor_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/temporal"
+	harborworkflow "drydock.dev/drydock/workflows/harbor"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestAHarborComesUpAfterItsServicesAndIsLeftAsItIsWhenNobodyKeepsIt(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	status := h.Keep(time.Hour)
+	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+	require.Equal(t, []goharborv1.ClusterStatus{goharborv1.StatusCreating, goharborv1.StatusHealthy}, h.Said)
+	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Begun[:3])
+	require.Equal(t, []harbor.Part{harbor.PartBucket, harbor.PartHarbor}, h.Begun[3:], "once each")
+	require.Empty(t, h.Removed)
+	require.False(t, h.Held, "who deletes it need not wait for us")
+	require.Equal(t, harborworkflow.Left, status.State)
+	require.Equal(t, []string{"cancelled by ann: nobody keeps it any more"}, status.Notes)
+}
+
+func TestAServiceThatIsSlowOrRefusedHoldsUpNoOther(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.Slow[harbor.PartCache], h.Slow[harbor.PartStorage] = true, true
+	h.Refused[harbor.PartDatabase] = temporal.Error(temporal.ErrInvalidSpec, "postgresql is refused", nil)
+	h.Refused[harbor.PartStorage] = errors.New("the server is full")
+	h.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[harborworkflow.Status](h.World)
+		require.Contains(t, status.Failures, "database: postgresql is refused")
+		require.Contains(t, status.Failures, "storage: the server is full")
+	}, 3*time.Second)
+	h.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[harborworkflow.Status](h.World)
+		require.Equal(t, goharborv1.StatusUnhealthy, status.Harbor.Status)
+		require.Equal(t, metav1.ConditionFalse, workflowtest.ConditionIn(status, goharborv1.DatabaseReady).Status)
+		require.Contains(t, workflowtest.ConditionIn(status, goharborv1.DatabaseReady).Message, "postgresql is refused")
+		require.Equal(t, metav1.ConditionTrue, workflowtest.ConditionIn(status, goharborv1.CacheReady).Status, "what is known of the others stays")
+		require.NotContains(t, h.Begun, harbor.PartHarbor)
+	}, time.Minute)
+	h.After(2*time.Minute, func() {
+		clear(h.Refused)
+		h.Object.Spec.Database.Spec.Zalando.Version = "16"
+		h.Object.Spec.Storage.Spec.MinIO.VolumesPerServer = 8
+		h.Object.Generation++
+	})
+	require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
+	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Begun[:3])
+	require.Equal(t, harbor.PartDatabase, h.Ended[0], "what fails cancels nothing: the others ended later")
+	for _, a := range h.Begun[:3] {
+		for _, b := range h.Begun[:3] {
+			require.False(t, h.Times[a][0].After(h.Times[b][1]), "%s began when %s was over", a, b)
+		}
+	}
+	require.Equal(t, time.Second, h.Times[harbor.PartCache][1].Sub(h.Times[harbor.PartCache][0]))
+}
+
+func TestAFailureIsForgottenWithWhatCouldNotBeApplied(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.Refused[harbor.PartCache] = temporal.Error(temporal.ErrInvalidSpec, "RedisFailover is refused", nil)
+	h.After(time.Minute, func() {
+		h.Object.Spec.Cache = goharborv1.Cache{
+			Kind: goharborv1.ExternalRedis, Spec: goharborv1.CacheSpec{Redis: &runtime.RawExtension{Raw: []byte(`{"host":"redis","port":6379}`)}},
+		}
+		h.Object.Generation++
+	})
+	status := h.Keep(time.Hour)
+	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+	require.Empty(t, status.Failures)
+}
+
+func TestTheStatusFollowsTheServicesAndHarborIsLookedAtAlsoWhileItMayNotBeApplied(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.After(time.Minute, func() { h.Down[harbor.PartDatabase] = true })
+	h.After(2*time.Minute, func() {
+		h.Down[harbor.PartHarbor] = true
+		h.Object.Spec.Version = "2.6.0"
+		h.Object.Generation++
+	})
+	h.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[harborworkflow.Status](h.World)
+		require.Equal(t, "Broken", workflowtest.ConditionIn(status, goharborv1.ServiceReady).Reason)
+		require.Equal(t, int64(2), workflowtest.ConditionIn(status, goharborv1.ServiceReady).ObservedGeneration)
+		require.Equal(t, 1, workflowtest.Count(h.Begun, harbor.PartHarbor), "it is not applied while the database is down")
+	}, 3*time.Minute)
+	h.After(4*time.Minute, func() { clear(h.Down) })
+	status := h.Keep(time.Hour)
+	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy", "unhealthy", "creating", "healthy"}, h.Said, "not healthy before the new version is applied")
+	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+	require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartHarbor))
+}
+
+func TestWhatSomebodyChangesIsPutRight(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.After(time.Minute, func() { h.Edits[harbor.PartCache] = "theirs" })
+	h.After(2*time.Minute, func() { h.Object.Status = goharborv1.HarborClusterStatus{} })
+	h.After(3*time.Minute, func() { h.Held = false })
+	h.RegisterDelayedCallback(func() { require.True(t, h.Held) }, 4*time.Minute)
+	h.Keep(time.Hour)
+	require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartCache))
+	require.Equal(t, 1, workflowtest.Count(h.Begun, harbor.PartDatabase))
+	require.Equal(t, goharborv1.StatusHealthy, h.Object.Status.Status)
+}
+
+func TestAnObjectThatIsMadeAnewBeginsAnew(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.After(time.Minute, func() {
+		h.Object.UID, h.Object.Status = "uid-2", goharborv1.HarborClusterStatus{}
+		clear(h.There)
+	})
+	status := h.Keep(time.Hour)
+	require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartDatabase))
+	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy", "creating", "healthy"}, h.Said, "never unhealthy: nothing was ready before")
+	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+}
+
+// answerTo asks the workflow for a change.
+func answerTo(h *workflowtest.HarborWorld, update string, payload any) *string {
+	said := "no answer"
+	h.UpdateWorkflow(update, "", &testsuite.TestUpdateCallback{
+		OnAccept: func() {},
+		OnReject: func(err error) { said = "rejected: " + err.Error() },
+		OnComplete: func(_ any, err error) {
+			said = "done"
+			if err != nil {
+				said = temporal.ErrorMessage(err)
+			}
+		},
+	}, payload)
+	return &said
+}
+
+func TestAHarborClusterIsAppliedChangedAndDeletedByRequest(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	wanted := *h.Object
+	h.Object = nil
+	var made, wrong, changed, deleted *string
+	h.RegisterDelayedCallback(func() { made = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: wanted}) }, 0)
+	h.RegisterDelayedCallback(func() {
+		other := *wanted.DeepCopy()
+		other.Name = "other"
+		wrong = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: other})
+		other = *wanted.DeepCopy()
+		other.Spec.Version = "2.6.0"
+		changed = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: other})
+	}, time.Minute)
+	h.RegisterDelayedCallback(func() { deleted = answerTo(h, temporal.UpdateDelete, temporal.SignalRequest{Actor: "ann"}) }, time.Hour)
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	status := workflowtest.RequireResult[harborworkflow.Status](h.World)
+
+	require.Equal(t, []string{"done", "done", "done"}, []string{*made, *changed, *deleted})
+	require.Contains(t, *wrong, "rejected: object: is HarborCluster registry/other, not registry/main")
+	require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartHarbor))
+	require.Equal(t, harbor.PartHarbor, h.Removed[0], "Harbor goes before what it needs")
+	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Removed[1:])
+	require.False(t, h.Held)
+	require.Equal(t, harborworkflow.Deleted, status.State)
+	require.Equal(t, []string{"deleted by ann", "what belonged to it is removed; its data: Retain"}, status.Notes)
+}
+
+func TestNothingIsAppliedOrRemovedWhileTheClusterIsHeldAndTheStatusSaysSo(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	stop := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"}}}
+	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalHeld, stop) }, time.Minute)
+	h.After(2*time.Minute, func() {
+		h.Edits[harbor.PartCache] = "theirs"
+		h.Down[harbor.PartDatabase] = true
+	})
+	h.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[harborworkflow.Status](h.World)
+		require.Equal(t, "flood", status.Held.Reason)
+		require.Equal(t, goharborv1.StatusUnhealthy, status.Harbor.Status, "it is looked at")
+		require.Equal(t, goharborv1.StatusUnhealthy, h.Object.Status.Status)
+		require.Equal(t, 1, workflowtest.Count(h.Begun, harbor.PartCache))
+		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 3})
+	}, 10*time.Minute)
+	h.RegisterDelayedCallback(func() {
+		require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartCache))
+		require.Nil(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Held)
+		stop.Number = 4
+		h.SignalWorkflow(temporal.SignalHeld, stop)
+	}, 20*time.Minute)
+	h.After(30*time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.RegisterDelayedCallback(func() {
+		require.Empty(t, h.Removed)
+		require.Equal(t, emergency.ReasonHeld, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Reason)
+		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 5})
+	}, 40*time.Minute)
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	require.Equal(t, harborworkflow.Deleted, workflowtest.RequireResult[harborworkflow.Status](h.World).State)
+	require.Len(t, h.Removed, 4)
+}
+
+func TestWhatFindsTheClusterHeldWhenItComesToBeAppliedIsNoFailureAndIsAppliedLater(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.After(time.Minute, func() { h.Slow[harbor.PartCache], h.Edits[harbor.PartCache] = true, "theirs" })
+	h.RegisterDelayedCallback(func() {
+		h.Refused[harbor.PartCache] = temporal.Error(temporal.ErrHeld, "held by ann: flood", nil)
+		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"}}})
+	}, time.Minute+time.Second/2)
+	h.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[harborworkflow.Status](h.World)
+		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+		require.Empty(t, status.Failures)
+		require.Nil(t, status.Wait)
+		require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartCache))
+		clear(h.Refused)
+		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 3})
+	}, 10*time.Minute)
+	h.Keep(time.Hour)
+	require.Equal(t, 3, workflowtest.Count(h.Begun, harbor.PartCache))
+	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy"}, h.Said)
+}
+
+func TestWhatIsLeftSinceItIsSomebodyElsesIsNoted(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.Foreign = map[harbor.Part]string{harbor.PartCache: "RedisFailover registry/main-redis"}
+	h.After(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	require.Equal(t, "RedisFailover registry/main-redis is not of this HarborCluster: it was left, and so were the Secrets and the claims of the cache",
+		workflowtest.RequireResult[harborworkflow.Status](h.World).Notes[0])
+}
+
+func TestWhoeverAsksForAChangeWhileTheRunEndsIsToldToTryAgain(t *testing.T) {
+	for _, together := range []bool{false, true} {
+		h := workflowtest.NewHarborWorld(t)
+		h.Fail["ReleaseHarborCluster"] = func(call int) error {
+			if call < 3 {
+				return errors.New("conflict")
+			}
+			return nil
+		}
+		cancel := h.SignalWorkflow
+		if together {
+			cancel = h.SignalWorkflowSkippingWorkflowTask
+		}
+		var said *string
+		h.RegisterDelayedCallback(func() {
+			cancel(temporal.SignalCancel, nil)
+			said = answerTo(h, temporal.UpdateDelete, temporal.SignalRequest{})
+		}, time.Minute)
+		h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+		workflowtest.RequireCancelled[harborworkflow.Status](h.World)
+		require.Contains(t, *said, "the workflow is about to end: try again")
+		require.Nil(t, h.Object.DeletionTimestamp)
+	}
+}
+
+func TestWhoeverAsksForAChangeOnAClusterThatIsNotFoundIsToldSo(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.Fail["LocateCluster"] = workflowtest.Always(temporal.Error(temporal.ErrNotFound, "there is no cluster spoke-9", nil))
+	var said *string
+	h.RegisterDelayedCallback(func() {
+		said = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: *h.Object.DeepCopy()})
+	}, 0)
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	workflowtest.RequireFailure[harborworkflow.Status](h.World, temporal.ErrNotFound)
+	require.Equal(t, "there is no cluster spoke-9", *said)
+
+	h = workflowtest.NewHarborWorld(t)
+	h.Fail["LocateCluster"] = workflowtest.Always(errors.New("the hub is away"))
+	h.RegisterDelayedCallback(func() {
+		said = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: *h.Object.DeepCopy()})
+	}, 0)
+	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, nil) }, time.Minute)
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	workflowtest.RequireCancelled[harborworkflow.Status](h.World)
+	require.Equal(t, "the workflow is about to end: try again", *said)
+}
+
+func TestWithoutAnObjectThereIsNothingToKeep(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	wanted := *h.Object
+	h.Object = nil
+	h.Fail["ApplyHarborCluster"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "spec.version: invalid", nil))
+	var made *string
+	h.RegisterDelayedCallback(func() { made = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: wanted}) }, 0)
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	require.Equal(t, "spec.version: invalid", *made)
+	require.Equal(t, harborworkflow.Failed, workflowtest.RequireFailure[harborworkflow.Status](h.World, temporal.ErrNotFound).State)
+
+	h = workflowtest.NewHarborWorld(t)
+	h.After(time.Minute, func() { h.Object = nil })
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	require.Contains(t, workflowtest.RequireResult[harborworkflow.Status](h.World).Notes[0], "what belonged to it was left as it is")
+	require.Empty(t, h.Removed)
+}
+
+func TestAWorkerThatStopsAtAnyStepIsNoFailureOfTheHarbor(t *testing.T) {
+	for _, step := range []string{"HoldHarborCluster", "WriteHarborStatus"} {
+		h := workflowtest.NewHarborWorld(t)
+		h.Fail[step] = func(call int) error {
+			if call <= 3 {
+				return sdktemporal.NewApplicationError("the worker stops", temporal.ErrHandedOver)
+			}
+			return nil
+		}
+		require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
+		require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy"}, h.Said)
+	}
+	for _, errType := range []string{temporal.ErrHandedOver, emergency.ReasonUnknown} {
+		for _, part := range []harbor.Part{harbor.PartDatabase, harbor.PartBucket, harbor.PartHarbor} {
+			h := workflowtest.NewHarborWorld(t)
+			h.Refused[part] = sdktemporal.NewApplicationError("the worker stops, or hears nothing", errType)
+			h.After(time.Minute, func() { clear(h.Refused) })
+			require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
+			require.NotContains(t, h.Said, goharborv1.StatusUnhealthy)
+			require.Less(t, workflowtest.Count(h.Begun, part), 30, "it is not tried all the time")
+		}
+	}
+}
+
+func TestAStatusThatMayNotBeWrittenIsNotTriedAllTheTimeAndIsSaid(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.Fail["WriteHarborStatus"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "its API server forbids what we ask", nil))
+	h.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[harborworkflow.Status](h.World)
+		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+		require.Equal(t, temporal.ErrClusterUnreachable, status.Wait.Reason)
+	}, 2*time.Minute)
+	h.Keep(5 * time.Minute)
+	require.Less(t, len(h.InputsOf("WriteHarborStatus")), 150)
+}
+
+func TestAHarborInManyRunsIsKeptAsInOne(t *testing.T) {
+	in := workflowtest.TheHarborCluster()
+	before, runs := workflowtest.NewHarborWorld(t), 0
+	for more := true; more; {
+		runs++
+		h := workflowtest.NewHarborWorld(t)
+		h.Object, h.There, h.Edits, h.Held, h.Said, h.Begun = before.Object, before.There, before.Edits, before.Held, before.Said, before.Begun
+		if runs < 6 {
+			h.RegisterDelayedCallback(func() {
+				h.SetContinueAsNewSuggested(true)
+				h.Change(func() { h.Down[harbor.PartDatabase] = true })
+			}, time.Minute)
+		} else {
+			h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+		}
+		h.ExecuteWorkflow(harborworkflow.HarborCluster, in)
+		next := workflowtest.HandedOn[harborworkflow.Input](h.World)
+		if more = next != nil; more {
+			in, before = *next, h
+			continue
+		}
+		status := workflowtest.RequireCancelled[harborworkflow.Status](h.World)
+		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+		require.Len(t, h.Begun, 5, "nothing is applied anew by a new run: %v", h.Begun)
+	}
+	require.Equal(t, 6, runs)
+}

@@ -1,0 +1,138 @@
+package harbor_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/temporal"
+	harborworkflow "drydock.dev/drydock/workflows/harbor"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestWhoUndoesAllThatIsWrittenOfTheObjectIsNotAnsweredEachTimeAtOnce(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.Undone = true
+	h.RegisterDelayedCallback(func() {
+		require.Equal(t, goharborv1.StatusHealthy, workflowtest.StatusOf[harborworkflow.Status](h.World).Harbor.Status, "that it is well is seen all the same")
+		h.Change(func() { h.Undone = false })
+	}, time.Minute)
+	h.After(2*time.Minute, func() {
+		require.True(t, h.Held)
+		require.Equal(t, goharborv1.StatusHealthy, h.Object.Status.Status, "what was undone last is written again")
+	})
+	h.Keep(3 * time.Minute)
+	for _, written := range []string{"WriteHarborStatus", "HoldHarborCluster"} {
+		times := len(h.InputsOf(written))
+		require.Greater(t, times, 20, written)
+		require.Less(t, times, 40, written)
+	}
+}
+
+func TestWhatDoesNotGoIsSaidWhileItIsWaitedFor(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.Slow[harbor.PartDatabase], h.Slow[harbor.PartStorage] = true, true
+	deleted := time.Minute
+	h.After(deleted, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	waits := func() drydockv1.Wait { return *workflowtest.StatusOf[harborworkflow.Status](h.World).Wait }
+	going := func(part harbor.Part, kind, name string) {
+		object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: kind}}
+		object.Namespace, object.Name, object.Finalizers = "registry", name, []string{"theirs"}
+		h.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "RemoveHarborPart", Part: string(part), Wait: harbor.Going(object)})
+	}
+	h.RegisterDelayedCallback(func() {
+		require.Equal(t, harbor.ReasonRemoving, waits().Reason)
+		require.Equal(t, "what is removed: database, storage", waits().Message)
+		said := workflowtest.StatusOf[harborworkflow.Status](h.World).Harbor
+		require.Equal(t, goharborv1.StatusUnhealthy, said.Status, "Harbor is gone")
+		require.Equal(t, harbor.ReasonRemoving, harbor.ConditionOf(said, goharborv1.ServiceReady).Reason)
+		require.Equal(t, metav1.ConditionTrue, harbor.ConditionOf(said, goharborv1.DatabaseReady).Status, "as it was seen last")
+		going(harbor.PartStorage, "Tenant", "minio-main")
+	}, deleted+time.Second)
+	h.RegisterDelayedCallback(func() {
+		require.Equal(t, "Tenant registry/minio-main is being deleted; its finalizers hold it: theirs", waits().Message)
+		going(harbor.PartDatabase, "postgresql", "db")
+		going(harbor.PartCache, "RedisFailover", "main-redis") // it is late: the cache is gone
+	}, deleted+2*time.Second)
+	h.RegisterDelayedCallback(func() {
+		require.Contains(t, waits().Message, "postgresql registry/db is being deleted")
+		require.Len(t, waits().Blockers, 2)
+		require.WithinDuration(t, h.Now(), waits().Since.Time, time.Minute)
+	}, deleted+3*time.Second)
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	status := workflowtest.RequireResult[harborworkflow.Status](h.World)
+	require.Equal(t, harborworkflow.Deleted, status.State)
+	require.Nil(t, status.Wait)
+}
+
+func TestAllThatGoesWrongAtOnceIsSaid(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.Fail["HoldHarborCluster"] = workflowtest.Always(sdktemporal.NewApplicationError("no finalizers today", temporal.ErrClusterUnreachable))
+	h.Fail["WriteHarborStatus"] = workflowtest.Always(sdktemporal.NewApplicationError("no status today", temporal.ErrClusterUnreachable))
+	h.RegisterDelayedCallback(func() {
+		require.Contains(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Message, "no finalizers today")
+		require.Contains(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Message, "no status today")
+		clear(h.Fail)
+	}, 2*time.Second)
+	h.After(time.Minute, func() {
+		h.Refused[harbor.PartDatabase] = temporal.Error(temporal.ErrInvalidSpec, "the database stays", nil)
+		h.Refused[harbor.PartStorage] = temporal.Error(temporal.ErrInvalidSpec, "the storage stays", nil)
+		h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()}
+	})
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	status := workflowtest.RequireFailure[harborworkflow.Status](h.World, temporal.ErrInvalidSpec)
+	require.Equal(t, []string{"the database stays; the storage stays"}, status.Notes)
+	require.Contains(t, h.Removed, harbor.PartCache, "what fails stops no other")
+	require.True(t, h.Held, "it is not let go")
+}
+
+func TestAnObjectIsNotMadeAnewByTheRunThatRemovesTheFormerWhichWouldNotKeepIt(t *testing.T) {
+	// A release was carried out, and its answer is lost.
+	h := workflowtest.NewHarborWorld(t)
+	wanted := *h.Object
+	var said *string
+	ask := func() { said = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: wanted}) }
+	h.Fail["ReleaseHarborCluster"] = func(call int) error {
+		if call > 1 {
+			return nil
+		}
+		h.Object = nil
+		h.RegisterDelayedCallback(ask, kit.FirstRetry/2)
+		return errors.New("no answer")
+	}
+	h.After(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	require.Equal(t, harborworkflow.Deleted, workflowtest.RequireResult[harborworkflow.Status](h.World).State)
+	require.Contains(t, *said, "rejected: the workflow is about to end: try again")
+	require.Nil(t, h.Object)
+
+	// Somebody has taken the finalizer away while the removal goes on.
+	h = workflowtest.NewHarborWorld(t)
+	h.Slow[harbor.PartDatabase] = true
+	h.After(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.After(2*time.Minute, func() { h.Object = nil })
+	h.RegisterDelayedCallback(ask, 3*time.Minute)
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	require.Equal(t, harborworkflow.Deleted, workflowtest.RequireResult[harborworkflow.Status](h.World).State)
+	require.Contains(t, *said, "rejected: cluster c1: HarborCluster registry/main is being deleted: apply it again when that is over")
+	require.Nil(t, h.Object)
+}
+
+func TestWhatIsLeftOfAnObjectThatWentBeforeItsTimeIsNotSaidToBeRemoved(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	h.Slow[harbor.PartHarbor] = true
+	h.After(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.After(2*time.Minute, func() { h.Object = nil })
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	status := workflowtest.RequireResult[harborworkflow.Status](h.World)
+	require.Equal(t, harborworkflow.Deleted, status.State)
+	require.Equal(t, []string{"somebody let the object go before all was removed; left as it is: cache, database, storage"}, status.Notes)
+}

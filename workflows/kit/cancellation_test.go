@@ -1,0 +1,89 @@
+package kit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/locks"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/portal"
+	"drydock.dev/drydock/workflows/window"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// runCancelledAsItEnds runs a workflow until, a while after its beginning, one workflow task brings both: that the history is long, so that the run continues
+// as new, and Temporal's own cancellation, of which the next run would not hear. The SDK takes in the second before any coroutine has its turn.
+func runCancelledAsItEnds[In, Out any](w *workflowtest.World, after time.Duration, in In, run func(workflow.Context, In) (Out, error)) {
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow("both", nil) }, after)
+	w.ExecuteWorkflow(func(ctx workflow.Context, in In) (Out, error) {
+		cancelled, cancel := workflow.WithCancel(ctx)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			workflow.Go(ctx, func(ctx workflow.Context) { // the last that has its turn in this task, and so the first in the next
+				workflow.GetSignalChannel(ctx, "both").Receive(ctx, nil)
+				w.SetContinueAsNewSuggested(true)
+				cancel()
+			})
+		})
+		return run(cancelled, in)
+	}, in)
+	require.True(w.T, w.IsWorkflowCompleted())
+}
+
+func TestACancellationThatComesWithTheEndOfARunIsHeard(t *testing.T) {
+	t.Run("by a window", func(t *testing.T) {
+		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+		w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
+		runCancelledAsItEnds(w.World, time.Hour, window.Input{}, func(ctx workflow.Context, in window.Input) (struct{}, error) {
+			return struct{}{}, window.MaintenanceWindow(ctx, in)
+		})
+		next := workflowtest.HandedOn[window.Input](w.World)
+		require.NotNil(t, next)
+		require.WithinDuration(t, workflowtest.Noon.Add(time.Hour), w.Now(), time.Second)
+		require.True(t, next.Carried.Course.Cancelled)
+		require.Equal(t, windows.EventCancelled, next.Carried.Course.Events[len(next.Carried.Course.Events)-1].Kind)
+		require.Contains(t, w.Sent(), windows.EventCancelled, "its receivers are told")
+	})
+	t.Run("by a maintenance that waits for its window", func(t *testing.T) {
+		w := workflowtest.NewWorld(t)
+		w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpensAt(1, w.Now().Add(24*time.Hour))}
+		runCancelledAsItEnds(w, time.Hour, workflowtest.MaintenanceInWindow(), nodemaintenance.NodeMaintenance)
+		require.Equal(t, maintenancev1.NodeCancelled, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).State)
+	})
+	t.Run("by a portal", func(t *testing.T) {
+		w := workflowtest.NewPortalWorld(t)
+		w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+		runCancelledAsItEnds(w.World, time.Hour, portal.Input{}, portal.StatusPortal)
+		next := workflowtest.HandedOn[portal.Input](w.World)
+		require.NotNil(t, next)
+		require.True(t, next.Carried.Portal.Empty())
+	})
+	t.Run("by a lock controller, with the answer after which the run continues as new", func(t *testing.T) {
+		w, answered := workflowtest.NewLockWorld(t), false
+		w.SetContinueAsNewSuggested(true)
+		w.SetOnActivityCompletedListener(func(info *activity.Info, _ converter.EncodedValue, _ error) {
+			answered = answered || info.ActivityType.Name == "ApplyWorkloadLocks"
+		})
+		w.ExecuteWorkflow(func(ctx workflow.Context, in locks.Input) (status locks.Status, err error) {
+			cancelled, cancel := workflow.WithCancel(ctx)
+			over := false
+			workflow.Go(cancelled, func(ctx workflow.Context) {
+				status, err = locks.WorkloadLockController(ctx, in)
+				over = true
+			})
+			_ = workflow.Await(ctx, func() bool { return answered }) // in each task it has its turn before the controller
+			cancel()
+			_ = workflow.Await(ctx, func() bool { return over })
+			return status, err
+		}, workflowtest.LockInput())
+		require.Equal(t, locks.Cancelled, workflowtest.RequireCancelled[locks.Status](w.World).State)
+		require.Equal(t, []string{"LocateCluster", "ApplyWorkloadLocks"}, w.Called())
+	})
+}

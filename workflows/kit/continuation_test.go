@@ -1,0 +1,189 @@
+package kit_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/interceptor"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/onboarding"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestARolloutInManyRunsIsTheSameAsInOne(t *testing.T) {
+	for _, r := range workflowtest.EveryRemediation() {
+		t.Run(r.Name, func(t *testing.T) {
+			whole, runs := r.Play(t, false)
+			require.Equal(t, 1, runs)
+			pieces, runs := r.Play(t, true)
+			require.Equal(t, 3, runs, "one for each batch")
+			require.Equal(t, whole, pieces)
+		})
+	}
+}
+
+// Held, the second run starts no cluster before it is cancelled.
+func TestARunThatStartsNothingTakesBackWhatThoseBeforeHaveMade(t *testing.T) {
+	for _, r := range workflowtest.EveryRemediation() {
+		t.Run(r.Name, func(t *testing.T) {
+			first := r.World(t, nil, []string{"c1"}, []string{"c2"})
+			first.RegisterDelayedCallback(func() {
+				first.SetContinueAsNewSuggested(true)
+				first.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldCluster("c2")}}})
+			}, time.Second)
+			first.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: r.Object()})
+			in := workflowtest.HandedOn[rolloutworkflow.Input](first.World)
+			require.NotNil(t, in)
+
+			second := r.World(t, first)
+			second.RegisterDelayedCallback(func() { second.SignalWorkflow(temporal.SignalCancel, nil) }, time.Minute)
+			second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *in)
+			require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterPending}, workflowtest.ClusterStates(workflowtest.RequireCancelled[workflowtest.GroupStatus](second.World)))
+			for _, activity := range []string{"CleanUpPolicies", "CleanUpManifestWorks"} {
+				require.Equal(t, slices.Contains(r.Once, activity), len(second.InputsOf(activity)) == 1, activity)
+			}
+		})
+	}
+}
+
+// What could not be prepared may have been made in part.
+func TestARunTakesBackWhatOneBeforeCouldNotPrepare(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c2"})
+	started := metav1.NewTime(w.Now())
+	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseLookAgain, NextBatch: 1, Held: w.Held, Status: workflowtest.GroupStatus{
+		RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterFailed, Batch: 1}},
+		Status: ranv1.RunStatus{StartedAt: &started, CurrentBatch: 1, CurrentBatchStartedAt: &started},
+	}}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PolicyRollout(), Carried: carried})
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
+	require.Len(t, w.InputsOf("CleanUpPolicies"), 1)
+}
+
+func TestOnboardingInManyRunsIsTheSameAsInOne(t *testing.T) {
+	play := func(pieces bool) (onboarded int, started map[string]int, runs int) {
+		in, h := &onboarding.Input{}, workflowtest.NewHubWorld(t)
+		h.IsNew["c1"], h.IsNew["c2"] = []string{"first", "second"}, nil
+		started = map[string]int{}
+		for in != nil {
+			runs++
+			left := h.IsNew
+			h = workflowtest.NewHubWorld(t)
+			h.IsNew = left
+			h.RegisterDelayedCallback(func() {
+				h.SetContinueAsNewSuggested(pieces && runs < 3)
+				h.Available(fmt.Sprintf("c%d", runs+2))
+			}, 10*time.Second)
+			h.SimulateAfter(time.Hour, func() { h.SignalWorkflow(temporal.SignalCancel, nil) })
+			h.ExecuteWorkflow(onboarding.Onboarding, *in)
+			for _, object := range h.Started {
+				started[object.Name]++
+				require.Equal(t, object.Name == "c1", len(object.Spec.ManagedPolicies) == 2)
+			}
+			in = workflowtest.HandedOn[onboarding.Input](h.World)
+		}
+		return workflowtest.RequireCancelled[onboarding.Status](h.World).Onboarded, started, runs
+	}
+	onboarded, started, runs := play(false)
+	require.Equal(t, []int{3, 3, 1}, []int{onboarded, len(started), runs})
+	onboarded, started, runs = play(true)
+	require.Equal(t, []int{5, 5, 3}, []int{onboarded, len(started), runs}, "each run brings one more")
+	require.Equal(t, map[string]int{"c1": 1, "c2": 1, "c3": 1, "c4": 1, "c5": 1}, started)
+}
+
+// elsewhere answers the start of a child as a server does where somebody else has started it; the test environment answers otherwise.
+type elsewhere struct {
+	interceptor.WorkerInterceptorBase
+}
+
+func (*elsewhere) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	in := &elsewhereInbound{}
+	in.Next = next
+	return in
+}
+
+type elsewhereInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+}
+
+func (i *elsewhereInbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
+	out := &elsewhereOutbound{}
+	out.Next = next
+	return i.Next.Init(out)
+}
+
+type elsewhereOutbound struct {
+	interceptor.WorkflowOutboundInterceptorBase
+}
+
+func (*elsewhereOutbound) ExecuteChildWorkflow(ctx workflow.Context, _ string, _ ...any) workflow.ChildWorkflowFuture {
+	started, settle := workflow.NewFuture(ctx)
+	settle.SetError(&sdktemporal.ChildWorkflowExecutionAlreadyStartedError{})
+	return childElsewhere{started: started}
+}
+
+type childElsewhere struct {
+	workflow.ChildWorkflowFuture
+	started workflow.Future
+}
+
+func (c childElsewhere) GetChildWorkflowExecution() workflow.Future { return c.started }
+
+// A rollout that somebody else has started may be over before the next run asks for it.
+func TestAClusterWhoseRolloutSomebodyElseHasStartedKeepsItsPolicies(t *testing.T) {
+	h := workflowtest.NewHubWorld(t)
+	h.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &elsewhere{}}})
+	h.IsNew["c1"] = []string{"first", "second"}
+	h.Blocked["AwaitRollout"] = true
+	h.RegisterDelayedCallback(func() {
+		h.SetContinueAsNewSuggested(true)
+		h.Available("c2")
+	}, time.Minute)
+	h.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{})
+	require.Contains(t, h.InputsOf("AwaitRollout"), activities.RolloutRun{Namespace: "ztp-install", Name: "c1"}, "it is followed")
+	in := workflowtest.HandedOn[onboarding.Input](h.World)
+	require.NotNil(t, in, "%v", h.GetWorkflowError())
+
+	next := workflowtest.NewHubWorld(t)
+	next.RegisterDelayedCallback(func() { next.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	next.ExecuteWorkflow(onboarding.Onboarding, *in)
+	require.Equal(t, 2, workflowtest.RequireCancelled[onboarding.Status](next.World).Onboarded)
+	i := slices.IndexFunc(next.Started, func(object ranv1.ClusterGroupUpgrade) bool { return object.Name == "c1" })
+	require.Equal(t, []string{"first", "second"}, next.Started[i].Spec.ManagedPolicies)
+}
+
+func TestAnEditOfTheTimeoutReachesTheBatchThatARunBeforeHasBegun(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t)
+	clusters.Ends["c2"] = workflowtest.Never
+	start := w.Now()
+	now := &metav1.Time{Time: start}
+	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, Used: time.Minute, Begun: &rolloutworkflow.BatchBudget{Budget: 10 * time.Minute}, Held: w.Held, Status: workflowtest.GroupStatus{
+		Paused: true, RemediationPlan: [][]string{{"c1", "c2"}}, Status: ranv1.RunStatus{StartedAt: now, CurrentBatch: 1, CurrentBatchStartedAt: now},
+		Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 1}},
+	}}
+	w.RegisterDelayedCallback(func() {
+		longer := workflowtest.ARollout().Spec
+		longer.RemediationStrategy.Timeout = 90
+		w.Ask(temporal.UpdateEdit, rollout.EditRequest{Spec: longer})
+	}, time.Hour)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), Carried: carried})
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
+	require.NotNil(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded))
+	require.WithinDuration(t, start.Add(2*time.Hour+90*time.Minute), w.Now(), 5*time.Second, "the last batch has all of the new time: 89 minutes, and one for the withdrawal")
+}

@@ -1,0 +1,34 @@
+package kit
+
+import (
+	"errors"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// FailureOf returns the failure that a status shows for an error.
+func FailureOf(err error) *maintenancev1.Failure {
+	return &maintenancev1.Failure{Reason: ReasonOf(err), Message: temporal.ErrorMessage(err), Blockers: temporal.Blockers(err)}
+}
+
+// DetailsOf reads the first detail of the application or cancellation error within err into value, and reports whether there was one.
+func DetailsOf(err error, value any) bool {
+	if application, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
+		return application.HasDetails() && application.Details(value) == nil
+	}
+	if cancelled, ok := errors.AsType[*sdktemporal.CanceledError](err); ok {
+		return cancelled.HasDetails() && cancelled.Details(value) == nil
+	}
+	return false
+}
+
+// InvalidSpec is a problem with a request, as whoever sent it sees it.
+func InvalidSpec(problem error) error {
+	if problem == nil {
+		return nil
+	}
+	return temporal.Error(temporal.ErrInvalidSpec, problem.Error(), nil)
+}

@@ -1,0 +1,162 @@
+package kit_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/clusterupgrade"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/locks"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/sweeper"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
+	within := temporal.ClusterTaskQueue("c1")
+	for _, way := range []struct{ name, from, to string }{
+		{"into the cluster", temporal.TaskQueue, within},
+		{"out of the cluster", within, temporal.TaskQueue},
+	} {
+		for _, tt := range []struct {
+			name, moves string
+			run         func(t *testing.T, c *workflowtest.MovingCluster)
+			InvalidSpec []string
+			last        string
+		}{
+			{"a maintenance", "Drain", func(t *testing.T, c *workflowtest.MovingCluster) {
+				w := workflowtest.NewWorld(t).Moving(c)
+				w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+				workflowtest.RequireResult[workflowtest.NodeStatus](w)
+			}, []string{"Drain"}, "ReturnNode"},
+			{"a cluster of a rollout", "InspectCluster", func(t *testing.T, c *workflowtest.MovingCluster) {
+				w, _ := workflowtest.NewClusterWorld(t, 1, 2, 2)
+				var children []string
+				w.SetOnChildWorkflowStartedListener(func(_ *workflow.Info, _ workflow.Context, args converter.EncodedValues) {
+					var in nodemaintenance.Input
+					require.NoError(t, args.Get(&in))
+					children = append(children, in.TaskQueue)
+				})
+				in := workflowtest.OneCluster()
+				in.TaskQueue = c.From
+				w.Moving(c).ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
+				require.Equal(t, ranv1.ClusterComplete, workflowtest.RequireResult[ranv1.ClusterStatus](w).State)
+				require.Equal(t, []string{c.To, c.To, c.To}, children, "they need not find out for themselves")
+			}, []string{"InspectCluster"}, "WithdrawClusterMaintenance"},
+			{"a preparation", "RunClusterJob", func(t *testing.T, c *workflowtest.MovingCluster) {
+				w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
+				w.Plan.TaskQueues = map[string]string{"c1": c.From}
+				object := workflowtest.ARollout()
+				object.Spec.PreCaching = true
+				w.Moving(c).ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
+				require.Equal(t, map[string]ranv1.PreparationState{"c1": "Succeeded"}, workflowtest.RequireResult[workflowtest.GroupStatus](w).Precaching.Status)
+			}, []string{"RunClusterJob"}, "RemoveClusterJob"},
+			{"a scheduler", "WatchNodes", func(t *testing.T, c *workflowtest.MovingCluster) {
+				w := workflowtest.NewSchedulerWorld(t)
+				w.Moving(c)
+				w.After(func() { w.Request("june", workflowtest.SlotFor("a", 1)) }, func() {}, func() {
+					require.True(t, c.Does("WatchNodes")())
+					w.SeeAll()
+				})
+				w.Carried()
+			}, []string{"WatchNodes"}, "WatchNodes"},
+			{"a lock controller", "ObserveWorkloadLocks", func(t *testing.T, c *workflowtest.MovingCluster) {
+				w := workflowtest.NewLockWorld(t)
+				w.Moving(c).When(c.Does("ObserveWorkloadLocks"), func() {
+					require.Equal(t, locks.Running, workflowtest.StatusOf[locks.Status](w.World).State)
+					w.SignalWorkflow(temporal.SignalCancel, nil)
+				})
+				w.Run(workflowtest.LockInput())
+				workflowtest.RequireCancelled[locks.Status](w.World)
+			}, []string{"ObserveWorkloadLocks", "ApplyWorkloadLocks"}, "ObserveWorkloadLocks"},
+			{"a Harbor", "AwaitHarborDue", func(t *testing.T, c *workflowtest.MovingCluster) {
+				h := workflowtest.NewHarborWorld(t)
+				h.Moving(c)
+				require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
+			}, []string{"AwaitHarborDue"}, "ReleaseHarborCluster"},
+			{"a sweeper", "AwaitOrphans", func(t *testing.T, c *workflowtest.MovingCluster) {
+				w := workflowtest.NewSweptWorld(t, activities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
+				w.Moving(c)
+				w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) { require.Equal(t, 3, status.TakenBack) })
+			}, []string{"AwaitOrphans"}, "AwaitOrphans"},
+		} {
+			t.Run(tt.name+" "+way.name, func(t *testing.T) {
+				c := &workflowtest.MovingCluster{Moves: tt.moves, From: way.from, To: way.to}
+				tt.run(t, c)
+				refused, done := c.Since()
+				require.Equal(t, tt.InvalidSpec, slices.Compact(refused), "where it is now is remembered")
+				require.NotEmpty(t, done)
+				require.Equal(t, tt.last, done[len(done)-1])
+			})
+		}
+	}
+}
+
+// One after the other is restarted without the cluster, and then one with it.
+func TestWhileNoWorkerHasTheClusterAnyMoreWhatIsAtWorkSaysSoAndGoesOnAfterwards(t *testing.T) {
+	const said = "found no worker that has the cluster: cluster c1 is not known; add it"
+	t.Run("a lock controller", func(t *testing.T) {
+		w, c := workflowtest.NewLockWorld(t), &workflowtest.MovingCluster{Moves: "ObserveWorkloadLocks", From: temporal.TaskQueue}
+		w.Moving(c).When(c.Asked(4), func() {
+			wait := workflowtest.StatusOf[locks.Status](w.World).Wait
+			require.Equal(t, temporal.ErrClusterUnknown, wait.Reason)
+			require.Contains(t, wait.Message, said)
+			c.Settle(temporal.TaskQueue)
+		})
+		w.When(c.Does("ObserveWorkloadLocks"), func() { w.SignalWorkflow(temporal.SignalCancel, nil) })
+		w.Run(workflowtest.LockInput())
+		workflowtest.RequireCancelled[locks.Status](w.World)
+	})
+	t.Run("a maintenance returns its node", func(t *testing.T) {
+		w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{Moves: "AwaitNodeHealthy", From: temporal.TaskQueue}
+		w.Moving(c).When(c.Asked(4), func() {
+			wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
+			require.Equal(t, temporal.ErrClusterUnknown, wait.Reason)
+			require.Contains(t, wait.Message, said)
+			c.Settle(temporal.TaskQueue)
+		})
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+		workflowtest.RequireResult[workflowtest.NodeStatus](w)
+		require.True(t, c.Does("ReturnNode")())
+	})
+	t.Run("a cluster of a rollout, until its time is over", func(t *testing.T) {
+		w, _ := workflowtest.NewClusterWorld(t, 0, 1, 1)
+		c := &workflowtest.MovingCluster{Moves: "AwaitClusterHealthy", From: temporal.TaskQueue}
+		w.Moving(c).When(c.Asked(4), func() {
+			wait := workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Wait
+			require.Equal(t, temporal.ErrClusterUnknown, wait.Reason)
+			require.Contains(t, wait.Message, said)
+		})
+		w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
+		require.Contains(t, workflowtest.RequireFailure[ranv1.ClusterStatus](w, temporal.ErrHealthGateFailed).Message, "cluster c1 is not known; add it")
+	})
+}
+
+func TestAClusterIsRefusedEarlyOnlyWhenNoWorkerThatIsAskedHasIt(t *testing.T) {
+	require.LessOrEqual(t, activities.WorkersAsked, kit.RoundAttempts, "or a name that nobody knows would be asked for in a second round")
+
+	w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, Strangers: activities.WorkersAsked - 1}
+	w.Moving(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+
+	w, c = workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, Unanswered: kit.RoundAttempts - 1, Strangers: activities.WorkersAsked - 1}
+	w.Moving(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+
+	w, c = workflowtest.NewWorld(t), &workflowtest.MovingCluster{}
+	w.Moving(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNotFound)
+	require.Contains(t, status.Failure.Message, "cluster c1 is not known: add it to the worker's clusters file")
+	require.Equal(t, []string{"CheckNodeMaintenance"}, w.Called(), "nothing is touched")
+	require.Equal(t, activities.WorkersAsked, c.Located, "in one round")
+}

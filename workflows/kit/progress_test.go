@@ -1,0 +1,118 @@
+package kit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/clusterupgrade"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// Fifty children that start in one moment and tell their parent in another would keep the server from everything else meanwhile.
+func TestSiblingsThatStartTogetherTellTheirParentOneAfterTheOther(t *testing.T) {
+	limit := kit.ProgressLimit(50, clusterupgrade.NodeAtWork)
+	inOneSecond := map[int]int{}
+	for i := range 50 {
+		told := firstTold(t, fmt.Sprintf("node/spoke/default/rollout-worker-%d", i), limit)
+		require.GreaterOrEqual(t, told, kit.ProgressInterval)
+		require.LessOrEqual(t, told, limit/kit.ProgressSteps)
+		inOneSecond[int(told/time.Second)]++
+	}
+	for second, count := range inOneSecond {
+		require.LessOrEqual(t, count, 50/3, "told in second %d", second)
+	}
+}
+
+func TestAChildWithFewSiblingsTellsItsParentSoon(t *testing.T) {
+	require.Equal(t, kit.ProgressInterval, firstTold(t, "node/spoke/default/one", kit.ProgressLimit(1, clusterupgrade.NodeAtWork)))
+}
+
+// firstTold is how long after its start a child first tells its parent of a change.
+func firstTold(t *testing.T, id string, limit time.Duration) time.Duration {
+	t.Helper()
+	env := new(testsuite.WorkflowTestSuite).NewTestWorkflowEnvironment()
+	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id, TaskQueue: "test"})
+	began := env.Now()
+	var told time.Duration
+	env.OnSignalExternalWorkflow(mock.Anything, "parent", "", "news", mock.Anything).
+		Run(func(mock.Arguments) { told = env.Now().Sub(began) }).Return(nil).Once()
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		ctx, stop := workflow.WithCancel(ctx)
+		p := &kit.Progress{Changed: true}
+		p.Report(ctx, "parent", "news", limit, func() any { stop(); return "changed" })
+		return nil
+	})
+	require.NoError(t, env.GetWorkflowError())
+	return told
+}
+
+// A parent that has hundreds of children hears of most changes late.
+func TestAParentIsToldAtOnceThatALockHasFailed(t *testing.T) {
+	failed := &drydockv1.Wait{Reason: activities.ReasonWorkloadLocksFailed, Message: "tf has failed"}
+	// soon sends a signal when something was called, and requires that the parent is told once before it would be told of any other change.
+	soon := func(w *workflowtest.World, called func() bool, signal string, news any, told string) {
+		w.When(called, func() {
+			w.SignalWorkflow(signal, news)
+			w.RegisterDelayedCallback(func() {
+				require.Len(t, w.ToldOf(told), 1)
+				w.CancelWorkflow()
+			}, 100*time.Millisecond)
+		})
+	}
+	w := workflowtest.NewWorld(t)
+	w.Locked, w.Blocked["AwaitNodeLocks"] = true, true
+	soon(w, func() bool { return len(w.InputsOf("AwaitNodeLocks")) > 0 },
+		temporal.SignalObserved, temporal.Observation{Activity: "AwaitNodeLocks", Wait: failed}, temporal.SignalNodeProgress)
+	in := workflowtest.OfRollout()
+	in.ProgressLimit = time.Hour
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.Equal(t, failed.Message, w.ToldOf(temporal.SignalNodeProgress)[0].(ranv1.ClusterNodeStatus).Wait.Message)
+
+	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
+	nodes.Takes = time.Hour
+	soon(w, func() bool { return len(nodes.Events) > 0 },
+		temporal.SignalNodeProgress, ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeScheduled, Wait: failed}, temporal.SignalClusterProgress)
+	upgrade := workflowtest.OneCluster()
+	upgrade.ProgressLimit = time.Hour
+	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, upgrade)
+	workflowtest.RequireCancelled[ranv1.ClusterStatus](w)
+
+	w, _ = workflowtest.NewClusterWorld(t, 0, 1, 1)
+	w.Blocked["AwaitClusterLocks"] = true
+	soon(w, func() bool { return len(w.InputsOf("AwaitClusterLocks")) > 0 },
+		temporal.SignalObserved, temporal.Observation{Activity: "AwaitClusterLocks", Wait: failed}, temporal.SignalClusterProgress)
+	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, upgrade)
+	workflowtest.RequireCancelled[ranv1.ClusterStatus](w)
+}
+
+func TestALockThatFailsAgainAndAgainDoesNotFloodTheParent(t *testing.T) {
+	var p kit.Progress
+	for range kit.HurriedAtMost {
+		p.Hurry()
+		require.True(t, p.Urgent)
+		p.Urgent = false
+	}
+	p.Hurry()
+	require.False(t, p.Urgent)
+	failed, held := &drydockv1.Wait{Reason: activities.ReasonWorkloadLocksFailed}, &drydockv1.Wait{Reason: activities.ReasonWorkloadLocksHeld}
+	require.True(t, kit.TurnedUrgent(nil, failed))
+	require.True(t, kit.TurnedUrgent(held, failed))
+	require.False(t, kit.TurnedUrgent(failed, failed), "it is known")
+	require.False(t, kit.TurnedUrgent(failed, held))
+	require.False(t, kit.TurnedUrgent(failed, nil))
+}

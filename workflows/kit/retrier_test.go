@@ -1,0 +1,127 @@
+package kit_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// An attempt that gets through waits, and the workflow hears nothing of that: it has to end for the reason why others have failed to be taken back.
+func TestAWatchThatCanWaitAgainIsNotSaidToFailUntilThereIsNews(t *testing.T) {
+	for name, others := range map[string]*drydockv1.Wait{
+		"nothing else is waited for": nil,
+		"but what others wait for":   {Reason: "Draining", Message: "3 pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			answers := w.Now().Add(time.Hour)
+			var waiting []activity.Info
+			w.RegisterActivityWithOptions(func(ctx context.Context) error {
+				if w.Now().Before(answers) {
+					return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+				}
+				w.Mu.Lock()
+				defer w.Mu.Unlock()
+				waiting = append(waiting, activity.GetInfo(ctx))
+				return activity.ErrResultPending
+			}, activity.RegisterOptions{Name: "AwaitNews"})
+			var wait *drydockv1.Wait
+			w.RegisterDelayedCallback(func() {
+				require.Equal(t, temporal.ErrClusterUnreachable, wait.Reason)
+				if others != nil {
+					wait = others
+				}
+				w.Mu.Lock()
+				defer w.Mu.Unlock()
+				require.Equal(t, kit.HeardWait, waiting[0].StartToCloseTimeout)
+				// As the server says when that is over; the test environment does not.
+				require.NoError(t, w.CompleteActivity(waiting[0].TaskToken, nil, sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)))
+			}, 2*time.Hour)
+			w.RegisterDelayedCallback(func() {
+				require.Equal(t, others, wait)
+				w.Mu.Lock()
+				defer w.Mu.Unlock()
+				require.Equal(t, kit.UnlimitedWait, waiting[len(waiting)-1].StartToCloseTimeout)
+				w.CancelWorkflow()
+			}, 3*time.Hour)
+			w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {
+				reason := kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &wait, Show: func() {}}
+				retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: reason.Set}
+				return retrier.Watch(ctx, "watch for news", "AwaitNews", nil, nil)
+			}, "")
+			require.True(t, w.IsWorkflowCompleted())
+		})
+	}
+}
+
+func TestAClusterThatDoesNotAnswerForLongLeavesRoomInTheHistoryAndIsHeardAtOnce(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	answers := w.Now().Add(24 * time.Hour)
+	w.Fail["PlanMaintenance"] = func(int) error {
+		if w.Now().Before(answers) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	rounds := 0
+	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {
+		retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) { rounds++ }}
+		var nodes *activities.Nodes
+		return retrier.Run(ctx, "mark a node as planned", nodes.PlanMaintenance, activities.PlanMaintenanceInput{}, nil)
+	}, "")
+	require.True(t, w.IsWorkflowCompleted())
+	require.NoError(t, w.GetWorkflowError())
+	require.Less(t, rounds, 200, "a day has 8640 times 10 s")
+	require.WithinDuration(t, answers, w.Now(), 2*kit.LaterRetry)
+}
+
+// Of a Job at work, three activities can fail at once: that which waits for it, and those that follow its locks and how long it takes.
+func TestAnOutageOfTwoMonthsLeavesRoomInTheHistory(t *testing.T) {
+	const (
+		outage       = 60 * 24 * time.Hour
+		atOnce       = 3
+		eventsARound = 6 // the activity is scheduled, starts and fails; so a workflow task is scheduled, starts and completes
+	)
+	rounds, longest := 0, time.Duration(0)
+	for passed := time.Duration(0); passed < outage; rounds++ {
+		var options workflow.ActivityOptions
+		kit.Retrier{}.Plan(nil, &options, rounds+1)
+		length := time.Duration(options.RetryPolicy.MaximumAttempts) * kit.LaterRetry
+		require.GreaterOrEqual(t, length, longest, "none is shorter than the one before")
+		longest = length
+		passed += length
+	}
+	require.LessOrEqual(t, longest, kit.OutageRound)
+	require.Less(t, atOnce*eventsARound*rounds, kit.MostEvents*2/3)
+}
+
+// It may have moved, or its worker may only be slow to take what is asked of it.
+func TestThatNobodyServesAClusterIsFoundSoonAtFirstAndThenWithPatience(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {
+		patience := func(i kit.Retrier, failed int) time.Duration {
+			i.TaskQueue = temporal.ClusterTaskQueue("c1")
+			var options workflow.ActivityOptions
+			i.Plan(ctx, &options, failed)
+			return options.ScheduleToStartTimeout
+		}
+		require.Equal(t, kit.LaterRetry, patience(kit.Retrier{}, 0))
+		require.Equal(t, kit.LaterRetry, patience(kit.Retrier{}.Until(workflow.Now(ctx).Add(time.Second)), 0))
+		require.Equal(t, kit.UsualRound, patience(kit.Retrier{}, 1))
+		require.Equal(t, kit.UsualRound, patience(kit.Retrier{}.Until(workflow.Now(ctx)), 0), "there is no other round")
+		return nil
+	}, "")
+	require.NoError(t, w.GetWorkflowError())
+}

@@ -1,0 +1,168 @@
+package kit
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// SignalOrder is an interceptor that every worker and every replayer of the workflows needs: it delivers signals in the order in which they were sent.
+// The SDK alone gives every signal name a channel of its own. If one workflow task brings both pause and resume, their order is lost.
+type SignalOrder struct {
+	interceptor.WorkerInterceptorBase
+}
+
+// InterceptWorkflow implements interceptor.WorkerInterceptor.
+func (*SignalOrder) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &signalOrder{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}, inbox: &inbox{handlers: map[string]func(){}}}
+}
+
+// signalOrder records the signals of one run in their order. Signals that were sent before the run started come first.
+type signalOrder struct {
+	interceptor.WorkflowInboundInterceptorBase
+	inbox *inbox
+}
+
+// ExecuteWorkflow implements interceptor.WorkflowInboundInterceptor.
+func (a *signalOrder) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	return a.Next.ExecuteWorkflow(workflow.WithValue(ctx, inboxKey{}, a.inbox), in)
+}
+
+// HandleSignal implements interceptor.WorkflowInboundInterceptor.
+func (a *signalOrder) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
+	err := a.Next.HandleSignal(ctx, in)
+	if err == nil {
+		a.inbox.pending = append(a.inbox.pending, in.SignalName)
+	}
+	return err
+}
+
+// ExecuteUpdate implements interceptor.WorkflowInboundInterceptor. The server delivers an update after the signals of its task, and the SDK runs it
+// before any other coroutine.
+func (a *signalOrder) ExecuteUpdate(ctx workflow.Context, in *interceptor.UpdateInput) (any, error) {
+	a.inbox.handle()
+	return a.Next.ExecuteUpdate(ctx, in)
+}
+
+// inbox holds the signals of a run that are not handled yet.
+type inbox struct {
+	// pending are the names of the signals, in the order in which they were sent.
+	pending []string
+	// handlers handle the next signal of a name.
+	handlers map[string]func()
+	// cancellation handles Temporal's own cancellation; nil after it was handled, or when no handler is set.
+	cancellation func()
+}
+
+type inboxKey struct{}
+
+func inboxOf(ctx workflow.Context) *inbox {
+	known, ordered := ctx.Value(inboxKey{}).(*inbox)
+	if !ordered {
+		panic("SignalOrder is missing among the interceptors of this worker: the order of signals is unknown")
+	}
+	return known
+}
+
+// handle handles the signals that have a handler so far, in their order, and then the cancellation of the workflow.
+func (i *inbox) handle() {
+	arrived := i.pending
+	i.pending = nil
+	for _, name := range arrived {
+		if handle, listening := i.handlers[name]; listening {
+			handle()
+		} else {
+			i.pending = append(i.pending, name)
+		}
+	}
+	if i.cancellation != nil {
+		i.cancellation()
+	}
+}
+
+// OnSignal calls handle for every signal of that name, in order among all signals. Handlers only change state. A signal without a payload, as the Web UI
+// sends it, counts as an empty T. A signal that cannot be decoded is logged and ignored.
+func OnSignal[T any](ctx workflow.Context, name, description string, handle func(T)) {
+	channel := workflow.GetSignalChannelWithOptions(ctx, name, workflow.SignalChannelOptions{Description: description})
+	inbox := inboxOf(ctx)
+	inbox.handlers[name] = func() {
+		// Receive raw: the channel skips a signal that it cannot decode and would deliver the next one in its place.
+		var raw converter.RawValue
+		if !channel.ReceiveAsync(&raw) {
+			return
+		}
+		var payload T
+		if raw.Payload() != nil {
+			if err := converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &payload); err != nil {
+				workflow.GetLogger(ctx).Error("Ignoring undecodable signal", "signal", name, "error", err)
+				return
+			}
+		}
+		handle(payload)
+	}
+	workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
+		// A blocked Receive takes its signal from the channel before it runs, and handlers of other signals could not see it.
+		for workflow.Await(ctx, func() bool { return channel.Len() > 0 }) == nil {
+			inbox.handle()
+		}
+	})
+}
+
+// OnCancellation calls handle once when ctx, the context of the workflow, is cancelled; the workflow goes on in the context listening. A cancellation is
+// handled in order with signals: one that comes with the workflow task in which the run continues as new would be lost otherwise.
+func OnCancellation(ctx, listening workflow.Context, handle func()) {
+	inbox := inboxOf(listening)
+	inbox.cancellation = func() {
+		if ctx.Err() != nil {
+			inbox.cancellation = nil
+			handle()
+		}
+	}
+	workflow.GoNamed(listening, "cancellation", func(listening workflow.Context) {
+		ctx.Done().Receive(listening, nil)
+		inbox.handle()
+	})
+}
+
+// HandlePendingSignals handles the signals that are not handled yet. A run must call it before it continues as new, or those signals are lost.
+func HandlePendingSignals(ctx workflow.Context) { inboxOf(ctx).handle() }
+
+// ContinueAsNewSignals is the number of signals after which a run continues as new; the server ends a run at 10,000.
+const ContinueAsNewSignals = 5000
+
+// ShouldContinueAsNew reports whether the run's history is long enough to continue as new at the next good moment.
+func ShouldContinueAsNew(ctx workflow.Context, signals int) bool {
+	return workflow.GetInfo(ctx).GetContinueAsNewSuggested() || signals >= ContinueAsNewSignals
+}
+
+// mostEvents and mostBytes limit the history of a run: the server ends a longer one.
+const (
+	MostEvents = 51_200
+	MostBytes  = 50 << 20
+)
+
+// HistoryUsed returns the used part of the history limits, from 0 to 1.
+func HistoryUsed(ctx workflow.Context) float64 {
+	info := workflow.GetInfo(ctx)
+	return max(float64(info.GetCurrentHistoryLength())/MostEvents, float64(info.GetCurrentHistorySize())/MostBytes)
+}
+
+// ActorSuffix renders the actor of a request and the reason for a message, as in " by ann: flood".
+func ActorSuffix(r temporal.SignalRequest) string {
+	switch {
+	case r.Actor != "" && r.Reason != "":
+		return " by " + r.Actor + ": " + r.Reason
+	case r.Actor != "":
+		return " by " + r.Actor
+	case r.Reason != "":
+		return ": " + r.Reason
+	}
+	return ""
+}
+
+// ErrHistoryLong ends an attempt at taking the node, for the next run to go on with: the history has grown long by those before, or by what was told of this one.
+var ErrHistoryLong = errors.New("the history of the run is long")

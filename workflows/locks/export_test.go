@@ -1,0 +1,6 @@
+package locks
+
+// What the tests of this package use of its inside.
+
+var ApplySummary = applySummary
+var LockControllerDetails = lockControllerDetails

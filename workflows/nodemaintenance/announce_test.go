@@ -1,0 +1,110 @@
+package nodemaintenance_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestEveryHandOverAndEveryFailureOfTheRequestorIsAnnouncedOnTheNode(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalFail, temporal.SignalRequest{Actor: "driver", Reason: "no firmware"})
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalRecover, nil) }, time.Hour)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalDone, nil) }, 2*time.Hour)
+	in := workflowtest.HandOver()
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	var announced []activities.AnnounceStateInput
+	for _, input := range w.Inputs["AnnounceState"] {
+		announcement := input.(activities.AnnounceStateInput)
+		require.Equal(t, in.Object.Spec.NodeName, announcement.Node)
+		announcement.NodeRef = activities.NodeRef{}
+		announced = append(announced, announcement)
+	}
+	ready := "the node is ready, and handed over to " + in.Object.Spec.RequestorID
+	require.Equal(t, []activities.AnnounceStateInput{
+		{State: maintenancev1.NodeReady, Occurrence: 1, Message: ready},
+		{
+			State: maintenancev1.NodeRequestorFailed, Occurrence: 2,
+			Message: "the work on the node has failed, says driver: no firmware; it stays out of service until somebody decides",
+		},
+		{State: maintenancev1.NodeReady, Occurrence: 3, Message: ready},
+	}, announced)
+}
+
+func TestWhatCannotBeAnnouncedHoldsUpNothing(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	begin := w.Now()
+	w.Fail["AnnounceState"] = workflowtest.Always(errors.New("no worker heard it"))
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalDone, nil)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+
+	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+	require.NotEmpty(t, w.Inputs["AnnounceState"])
+	require.WithinDuration(t, begin, w.Now(), 3*time.Second, "done is heard at once")
+}
+
+func TestNobodyIsToldOfAHandOverToNobody(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	in := workflowtest.WholeMaintenance()
+	in.DoneWhenReady = true
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.NotContains(t, w.Called(), "AnnounceState", "the Job's Events say all there is")
+	require.False(t, w.Inputs["AwaitNodeHealthy"][0].(activities.AwaitNodeHealthyInput).NoWork)
+
+	w, in.Object.Spec.Action = workflowtest.NewWorld(t), nil
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.NotContains(t, w.Called(), "AnnounceState")
+	require.True(t, w.Inputs["AwaitNodeHealthy"][0].(activities.AwaitNodeHealthyInput).NoWork, "that it was ready is announced with its checks")
+}
+
+func TestTheNodeIsToldHowItsMaintenanceHasEnded(t *testing.T) {
+	tests := []struct {
+		name string
+		play func(*workflowtest.World)
+		want activities.MaintenanceEnd
+	}{
+		{
+			"completed", func(*workflowtest.World) {},
+			activities.MaintenanceEnd{State: maintenancev1.NodeCompleted, Message: "the maintenance is completed"},
+		},
+		{
+			"failed", func(w *workflowtest.World) {
+				w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 2 pods are left", nil))
+			},
+			activities.MaintenanceEnd{State: maintenancev1.NodeFailed, Message: "the maintenance has failed: DrainTimedOut: drain n1: 2 pods are left"},
+		},
+		{
+			"cancelled by a person", func(w *workflowtest.World) {
+				w.Blocked["Drain"] = true
+				workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeDraining), temporal.SignalCancel, temporal.SignalRequest{Actor: "ann", Reason: "wrong node"})
+			},
+			activities.MaintenanceEnd{State: maintenancev1.NodeCancelled, Message: "the maintenance was cancelled by ann: wrong node"},
+		},
+		{
+			"without its node", func(w *workflowtest.World) {
+				w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrNodeGone, "node n1 was deleted", nil))
+			},
+			activities.MaintenanceEnd{State: maintenancev1.NodeGone, Message: "the maintenance has failed: NodeGone: node n1 was deleted"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			tt.play(w)
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+			require.Equal(t, tt.want, *w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).Ended)
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package nodemaintenance_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/clusterupgrade"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// clusterHeldOnce lets a lock of the cluster be held when it is asked first.
+func clusterHeldOnce(w *workflowtest.World) {
+	asked := 0
+	workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
+		asked++
+		locks := activities.NodeLocks{Asked: true, ClusterHeld: asked == 1, ClusterRequestUID: "uid-of-request"}
+		if asked == 1 {
+			return activities.TakeNodeResult{Locks: locks}
+		}
+		locks.Inactive = true
+		return activities.TakeNodeResult{Locks: locks, Cordon: &activities.CordonResult{CordonedByUs: true}}
+	})
+}
+
+func TestTheWorkloadsOfTheClusterLetGoBeforeThoseOfTheNodeAndGoBackToWorkAfter(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	clusterHeldOnce(w)
+	workflowtest.Play(w, "ReturnNode", func(in activities.ReturnNodeInput) any {
+		require.True(t, in.WithdrawCluster)
+		require.Equal(t, types.UID("uid-of-request"), in.ClusterRequestUID)
+		return activities.ReturnNodeResult{Locks: activities.NodeLocks{Active: true}, ClusterWithdrawn: true}
+	})
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, []string{"TakeNode", "AwaitClusterLocks", "TakeNode", "AwaitPodCompletion"}, w.Called()[3:7])
+	require.True(t, w.Inputs["TakeNode"][0].(activities.TakeNodeInput).WithCluster)
+	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance", "it went with the node")
+	for _, name := range []drydockv1.Stage{ranv1.StageClusterMaintenanceRequested, ranv1.StageClusterWorkloadLocksInactive, ranv1.StageClusterMaintenanceRemoved} {
+		stage := kit.Stages{Records: &status.Stages}.Stage(name)
+		require.NotNil(t, stage, "%s", name)
+		require.True(t, stage.Succeeded)
+		require.Empty(t, stage.Message)
+	}
+}
+
+func TestTheRequestForTheClusterIsWithdrawnAlsoWhereTheNodeIsNotAsked(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
+		locks := activities.NodeLocks{Skipped: true, Inactive: true, ClusterRequestUID: "uid-of-request"}
+		return activities.TakeNodeResult{Locks: locks, Cordon: &activities.CordonResult{CordonedByUs: true}}
+	})
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	stages := kit.Stages{Records: &status.Stages}
+	require.Equal(t, "no lock holds the node, and annotation lcm.mirantis.com/skip-maintenance forbids to ask for it",
+		stages.Stage(maintenancev1.StageNodeMaintenanceRequested).Message)
+	require.True(t, stages.Stage(ranv1.StageClusterMaintenanceRequested).Succeeded)
+	require.True(t, stages.Stage(ranv1.StageClusterWorkloadLocksInactive).Succeeded, "nobody had to be waited for")
+	for _, stage := range status.Stages {
+		require.NotContains(t, stage.Message, "no workload locks", "%s", stage.Stage)
+	}
+	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).WithdrawCluster)
+}
+
+func TestWorkloadsOfTheClusterThatDoNotLetGoEndTheMaintenanceBeforeItsNodeIsTouched(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	clusterHeldOnce(w)
+	w.Fail["AwaitClusterLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "ceph did not let go of cluster c1 in time", nil))
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut)
+	require.NotNil(t, w.Inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Deadline)
+	require.NotContains(t, w.Called(), "Cordon")
+	require.Equal(t, "WithdrawClusterMaintenance", w.Called()[len(w.Called())-1])
+}
+
+func TestTheMaintenanceOfARolloutLeavesTheClusterToTheRollout(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	in := workflowtest.WholeMaintenance()
+	in.Parent, in.TaskQueue, in.Slot = "cgu/ops/june/c1", temporal.TaskQueue, nil
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.False(t, w.Inputs["TakeNode"][0].(activities.TakeNodeInput).WithCluster)
+	require.False(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).WithdrawCluster)
+	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance")
+}
+
+// A lock of the cluster may be made while a rollout is at work, or taken back when somebody has deleted its request.
+func TestTheMaintenanceOfARolloutAsksTheClusterItselfWhenALockHoldsItAllTheSame(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	var asked []bool
+	workflowtest.Play(w, "TakeNode", func(in activities.TakeNodeInput) any {
+		asked = append(asked, in.WithCluster)
+		if len(asked) < 3 {
+			return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true, ClusterHeld: true}}
+		}
+		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}}
+	})
+	w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrLockRefused, "lock tf-n1 is active", nil))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
+
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, []bool{false, true, true, true}, asked)
+	require.Equal(t, []string{"TakeNode", "TakeNode", "AwaitClusterLocks", "TakeNode", "AwaitNodeLocks", "Cordon", "TakeNode", "AwaitNodeLocks", "Cordon"}, w.Called()[:9])
+	require.True(t, w.Inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Requested)
+	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).WithdrawCluster)
+	require.Contains(t, w.Called(), "WithdrawClusterMaintenance")
+}
+
+func TestARequestThatSomebodyDeletedIsMadeAgain(t *testing.T) {
+	gone := temporal.Error(temporal.ErrLockRefused, "somebody has deleted maintenance request drydock-1234", nil)
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["AwaitNodeLocks"] = workflowtest.Once(gone)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes[0], "somebody has deleted maintenance request")
+	require.Len(t, w.Inputs["TakeNode"], 2)
+	require.True(t, w.Inputs["AwaitNodeLocks"][0].(activities.NodeLockInput).Requested)
+
+	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
+	w.Fail["AwaitClusterLocks"] = workflowtest.Once(gone)
+	in := workflowtest.OneCluster()
+	in.Remediation.LockTimeoutSeconds = new(int32(60))
+	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
+	workflowtest.RequireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, []string{"+w0", "-w0"}, nodes.Events)
+	require.Len(t, w.Inputs["RequestClusterMaintenance"], 2)
+	require.Equal(t, w.Inputs["AwaitClusterLocks"][0], w.Inputs["AwaitClusterLocks"][1], "until the same deadline")
+	require.True(t, w.Inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Requested)
+}
+
+// An application may let go of a node that is only drained, and not of one that is restarted.
+func TestLocksAreAskedForARestartUnlessTheWorkIsKnownToDoWithout(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		action *maintenancev1.Action
+		scope  lcmv1.Scope
+	}{
+		{"nothing is known of the work", nil, lcmv1.ScopeOS},
+		{"nothing is known of the job", &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{Namespace: "ops"}}, lcmv1.ScopeOS},
+		{"it restarts the node", &maintenancev1.Action{RebootsNode: new(true)}, lcmv1.ScopeOS},
+		{"it does not", &maintenancev1.Action{RebootsNode: new(false)}, lcmv1.ScopeDrain},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			in := workflowtest.OfRollout()
+			in.Object.Spec.Action = tt.action
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+			workflowtest.RequireResult[workflowtest.NodeStatus](w)
+			require.Equal(t, tt.scope, w.Inputs["TakeNode"][0].(activities.TakeNodeInput).Scope)
+
+			c, _ := workflowtest.NewClusterWorld(t, 0, 1, 1)
+			whole := workflowtest.OneCluster()
+			whole.Remediation.Action = tt.action
+			c.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, whole)
+			workflowtest.RequireResult[ranv1.ClusterStatus](c)
+			require.Equal(t, tt.scope, c.Inputs["RequestClusterMaintenance"][0].(activities.ClusterLockInput).Scope)
+		})
+	}
+}

@@ -1,0 +1,232 @@
+package nodemaintenance_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/clusterupgrade"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// errCycle is that a request has to be withdrawn for an older one.
+func errCycle() error {
+	return temporal.Error(temporal.ErrLockCycle, "the maintenances of n1 and n0 wait for each other's workload locks; this one gives way", nil,
+		drydockv1.Blocker{Kind: "NodeMaintenanceRequest", Name: "drydock-n0-1234"})
+}
+
+func TestAMaintenanceThatGivesWayFreesItsLocksAndItsSlotAndQueuesAgain(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, []string{
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks",
+		"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance", "AwaitRequestsServed",
+		"TakeNode", "AwaitNodeLocks", "Cordon",
+	}, w.Called()[:12])
+	first := w.Inputs["AwaitRequestsServed"][0].(activities.RequestsServedInput)
+	require.Equal(t, []string{"drydock-n0-1234"}, first.Requests)
+	require.WithinDuration(t, status.StartedAt.Add(time.Hour), *first.Deadline, time.Minute)
+	require.Contains(t, status.Notes[0], "queued again: the maintenances of n1 and n0 wait for each other's workload locks")
+	require.Equal(t, []maintenancev1.NodeState{
+		maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon,
+	}, workflowtest.States(status)[:5])
+	require.Equal(t, 2, w.Scheduler.Released(), "the slot was free in between")
+	for _, stage := range status.Stages {
+		require.True(t, stage.Succeeded, stage.Stage)
+	}
+}
+
+func TestAMaintenanceThatIsCancelledWhileItGivesWayWaitsForNobodyElse(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
+	w.Blocked["AwaitRequestsServed"] = true
+	w.When(func() bool { return len(w.InputsOf("AwaitRequestsServed")) > 0 }, func() { w.SignalWorkflow(temporal.SignalCancel, nil) })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.Len(t, w.Inputs["TakeNode"], 1)
+	require.Contains(t, w.Called(), "ReturnNode", "its mark goes")
+}
+
+// The locks of the cluster hold only what those of the node hold.
+func TestAMaintenanceThatIsCancelledWhileItLetsTheLocksHoldTheNodeAgainKeepsToTheirOrder(t *testing.T) {
+	for name, queuesAgain := range map[string]func(*workflowtest.World){
+		"when it gives way": func(w *workflowtest.World) { w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle()) },
+		"when its window closes before it is known whether there are locks": func(w *workflowtest.World) {
+			w.Fail["TakeNode"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil))
+			w.Tells(time.Hour, workflowtest.OpensAt(2, w.Now().Add(24*time.Hour)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			w.Locked = true
+			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour))}
+			queuesAgain(w)
+			w.Blocked["AwaitNodeLocksActive"] = true
+			w.When(func() bool { return len(w.InputsOf("AwaitNodeLocksActive")) > 0 }, func() {
+				w.Mu.Lock()
+				w.Blocked["AwaitNodeLocksActive"] = false
+				w.Mu.Unlock()
+				w.SignalWorkflow(temporal.SignalCancel, nil)
+			})
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
+			workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+			called := slices.DeleteFunc(w.Called(), func(activity string) bool {
+				return activity != "AwaitNodeLocksActive" && activity != "WithdrawClusterMaintenance"
+			})
+			require.Equal(t, []string{"AwaitNodeLocksActive", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, called)
+		})
+	}
+}
+
+func TestThoseThatGoFirstAreNotWaitedForLongerThanTheLocks(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
+	w.Fail["AwaitRequestsServed"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "not in time", nil))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut)
+	require.Len(t, w.Inputs["TakeNode"], 1)
+}
+
+func TestTheLocksHaveNoMoreTimeForAMaintenanceThatGivesWayAgainAndAgain(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	start := w.Now()
+	w.Locked = true
+	w.Fail["AwaitNodeLocks"] = func(call int) error {
+		if call <= 3 {
+			return errCycle()
+		}
+		return nil
+	}
+	w.Fail["AwaitRequestsServed"] = func(call int) error {
+		if call%30 > 0 { // so that time passes
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+
+	waits := w.InputsOf("AwaitNodeLocks")
+	require.Len(t, waits, 4)
+	first := *waits[0].(activities.NodeLockInput).Deadline
+	for _, wait := range waits {
+		require.WithinDuration(t, first, *wait.(activities.NodeLockInput).Deadline, 10*time.Second)
+	}
+	for _, wait := range w.InputsOf("AwaitRequestsServed") {
+		require.WithinDuration(t, first, *wait.(activities.RequestsServedInput).Deadline, 10*time.Second)
+	}
+	require.Greater(t, w.Now().Sub(start), 10*time.Minute)
+}
+
+func TestAMaintenanceOfARolloutThatGivesWayReturnsItsSlotAndLeavesTheQueueingToTheRollout(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
+	in, start := workflowtest.OfRollout(), w.Now()
+	in.LockTimeLeft = left(60)
+	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, maintenancev1.NodePending, status.State)
+	deadline := w.Inputs["AwaitNodeLocks"][0].(activities.NodeLockInput).Deadline
+	require.WithinDuration(t, start.Add(time.Minute), *deadline, 10*time.Second, "it gave way before")
+	require.Equal(t, deadline, w.Inputs["AwaitRequestsServed"][0].(activities.RequestsServedInput).Deadline)
+	require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "AwaitRequestsServed", "ReturnNode"}, w.Called())
+	require.Equal(t, []any{activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
+	returned := w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	require.Equal(t, maintenancev1.NodePending, returned.Ended.State)
+	require.Nil(t, returned.Slot)
+	require.False(t, returned.Withdraw, "it was withdrawn already")
+}
+
+func TestARolloutAsksOnceMoreForANodeThatGaveWay(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Scheduler.Capacity, w.Nodes.Workers = 2, []string{"w0", "w1"}
+	begun := map[string]int{}
+	w.RegisterAs(temporal.NodeMaintenance, func(ctx workflow.Context, in nodemaintenance.Input) (workflowtest.NodeStatus, error) {
+		node := in.Object.Spec.NodeName
+		begun[node]++
+		err := workflow.Sleep(ctx, time.Minute)
+		workflowtest.GiveBack(ctx, in)
+		status := workflowtest.NodeStatus{State: maintenancev1.NodeCompleted, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}
+		if node == "w1" && begun[node] == 1 {
+			status.State, status.Notes = maintenancev1.NodePending, []string{"queued again: w0 goes first"}
+		}
+		return status, err
+	})
+	var notes []string
+	w.When(func() bool { return begun["w1"] == 2 }, func() { notes = workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Notes })
+	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
+
+	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes)
+	require.Equal(t, map[string]int{"w0": 1, "w1": 2}, begun)
+	require.Equal(t, []string{"node w1: queued again: w0 goes first"}, notes)
+	require.True(t, w.Scheduler.State.Empty())
+}
+
+func TestWhateverLocksDoNoPodLeavesTheNodeBeforeAllHaveLetGoAndItIsCordoned(t *testing.T) {
+	refusals := map[string]error{
+		"held again": temporal.Error(temporal.ErrLockRefused, "lock ceph-n1 is active", nil),
+		"taken":      temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil),
+		"cycle":      errCycle(),
+		"let go":     nil,
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		w := workflowtest.NewWorld(t)
+		w.Locked = true
+		awaited := rapid.SliceOfN(rapid.SampledFrom([]string{"cycle", "let go"}), 0, 4).Draw(rt, "awaited")
+		cordoned := rapid.SliceOfN(rapid.SampledFrom([]string{"held again", "taken", "let go"}), 0, 4).Draw(rt, "cordoned")
+		// Each call ends as drawn, and those after well.
+		outcome := func(drawn []string, call int) error {
+			if call > len(drawn) {
+				return nil
+			}
+			return refusals[drawn[call-1]]
+		}
+		w.Fail["AwaitNodeLocks"] = func(call int) error { return outcome(awaited, call) }
+		w.Fail["Cordon"] = func(call int) error { return outcome(cordoned, call) }
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+		workflowtest.RequireResult[workflowtest.NodeStatus](w)
+
+		letGo, out := false, false
+		calls := map[string]int{}
+		for _, name := range w.Called() {
+			calls[name]++
+			switch name {
+			case "TakeNode", "WithdrawNodeMaintenance":
+				letGo = false
+			case "AwaitNodeLocks":
+				letGo = outcome(awaited, calls[name]) == nil
+			case "Cordon":
+				require.True(t, letGo, "%v", w.Called())
+				out = outcome(cordoned, calls[name]) == nil
+			case "AwaitPodCompletion", "Drain", "RunJob":
+				require.True(t, letGo && out, "%s in %v", name, w.Called())
+			}
+		}
+		require.Equal(t, 1, calls["Drain"])
+	})
+}

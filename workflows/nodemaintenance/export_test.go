@@ -1,0 +1,8 @@
+package nodemaintenance
+
+// What the tests of this package use of its inside.
+
+const CleanUpLimit = cleanUpLimit
+const MostCarried = mostCarried
+
+var DrainTimeout = drainTimeout

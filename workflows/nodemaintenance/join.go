@@ -1,0 +1,68 @@
+package nodemaintenance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// mostRequestors is how many requestors may need a node: spec.requestorID and 64 additional ones.
+const mostRequestors = 65
+
+// listenForJoins registers the update by which another requestor joins the maintenance, as one more of its additionalRequestors.
+func (m *nodeMaintenance) listenForJoins(ctx workflow.Context) error {
+	return workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateJoin,
+		func(_ workflow.Context, r temporal.SignalRequest) (maintenancev1.NodeMaintenanceStatus, error) {
+			m.join(r)
+			return m.status, nil
+		},
+		workflow.UpdateHandlerOptions{
+			Description: "Add a requestor: the node is not returned before it is done, too.",
+			Validator:   func(r temporal.SignalRequest) error { return kit.InvalidSpec(m.checkJoin(r.Requestor)) },
+		})
+}
+
+// checkJoin refuses a requestor that cannot join.
+func (m *nodeMaintenance) checkJoin(id string) error {
+	known := m.requestors.named(id)
+	switch problems := validation.IsDNS1123Subdomain(id); {
+	case id == "":
+		return errors.New("requestor is required")
+	case len(id) < 2 || len(id) > 63:
+		return fmt.Errorf("requestor %s must have 2 to 63 characters", id)
+	case len(problems) > 0:
+		return fmt.Errorf("requestor %s: %s", id, strings.Join(problems, "; "))
+	case m.in.Parent != "":
+		return fmt.Errorf("the maintenance is part of rollout %s, which returns the node without waiting for others; start a maintenance that waits for the node", m.in.Parent)
+	case m.returning || m.status.State.Over() || m.status.State == maintenancev1.NodeHealthChecks || m.status.State == maintenancev1.NodeCleaningUp:
+		return errors.New("the node is being returned; start a maintenance that waits for the node")
+	case m.status.HandedOver && m.ready.Uncordoned:
+		return fmt.Errorf("the node was uncordoned manually, and its pods may have come back; cordon it first (kubectl cordon %s)", m.node.Node)
+	case known == nil && len(m.requestors.all) >= mostRequestors:
+		return fmt.Errorf("the maintenance has %d requestors, the most that are allowed", len(m.requestors.all))
+	}
+	return nil
+}
+
+// join adds a requestor. One that was done, or had left, needs the node again.
+func (m *nodeMaintenance) join(r temporal.SignalRequest) {
+	known := m.requestors.named(r.Requestor)
+	switch {
+	case known == nil:
+		known = &requestor{RequestorStatus: maintenancev1.RequestorStatus{RequestorID: r.Requestor}}
+		m.requestors.all = append(m.requestors.all, known)
+	case known.State.NeedsNode():
+		return
+	}
+	known.failure = nil
+	m.requestors.set(known, maintenancev1.RequestorAtWork, "")
+	m.record.note(r.Requestor + " joined" + kit.ActorSuffix(r))
+	m.showFailure()
+}

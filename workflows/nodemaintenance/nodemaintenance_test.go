@@ -1,0 +1,924 @@
+package nodemaintenance_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, []string{
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
+		"AwaitNodeHealthy", "ReturnNode", "AwaitNodeLocksActive", "WithdrawClusterMaintenance",
+	}, w.Called())
+	require.Nil(t, w.Inputs["AwaitNodeLocks"][0].(activities.NodeLockInput).Deadline, "for as long as it takes")
+	returned := w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	require.Equal(t, w.Inputs["RunJob"][0].(activities.RunJobInput).Job, returned.FinishedJob.Job, "the job has done its work")
+	require.True(t, returned.Withdraw)
+	require.Equal(t, []maintenancev1.NodeState{
+		maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon, maintenancev1.NodeWaitForPodCompletion,
+		maintenancev1.NodeDraining, maintenancev1.NodeReady, maintenancev1.NodeHealthChecks, maintenancev1.NodeCleaningUp, maintenancev1.NodeCompleted,
+	}, workflowtest.States(status))
+	for _, stage := range status.Stages {
+		require.True(t, stage.Succeeded, stage.Stage)
+		require.NotNil(t, stage.FinishedAt, stage.Stage)
+	}
+	require.Nil(t, status.Wait)
+}
+
+func TestARequestThatCannotBeCarriedOutTouchesNothing(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["CheckNodeMaintenance"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "spec.drainSpec.podSelector: cannot be read", nil))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrInvalidSpec)
+	require.Equal(t, []string{"CheckNodeMaintenance"}, w.Called())
+}
+
+// A field that no version knows, say: it is refused, and not dropped.
+func TestARequestIsCheckedAsItWasWritten(t *testing.T) {
+	var in nodemaintenance.Input
+	const object = `{"spec": {"requestorID": "ops.example.com", "drainSpecs": {}}}`
+	require.NoError(t, json.Unmarshal([]byte(`{"cluster": "c1", "object": `+object+`}`), &in))
+	require.Equal(t, "c1", in.Cluster)
+	require.Equal(t, "ops.example.com", in.Object.Spec.RequestorID)
+	require.JSONEq(t, object, string(in.Written))
+
+	w := workflowtest.NewWorld(t)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	written, err := json.Marshal(workflowtest.WholeMaintenance().Object)
+	require.NoError(t, err)
+	require.JSONEq(t, string(written), string(w.Inputs["CheckNodeMaintenance"][0].(json.RawMessage)))
+}
+
+func TestAClusterWithoutLocksIsNotAskedForThem(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.NotContains(t, w.Called(), "AwaitNodeLocks")
+	require.NotContains(t, w.Called(), "AwaitNodeLocksActive")
+	require.NotContains(t, w.Called(), "Cordon", "it was taken at once")
+}
+
+func TestANodeWithoutLocksIsNotWaitedFor(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	none := activities.NodeLocks{Asked: true, Inactive: true, Active: true}
+	workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
+		return activities.TakeNodeResult{Locks: none, Cordon: &activities.CordonResult{CordonedByUs: true, Note: "somebody had been there"}}
+	})
+	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Locks: none} })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.NotContains(t, w.Called(), "AwaitNodeLocks")
+	require.NotContains(t, w.Called(), "AwaitNodeLocksActive")
+	require.NotContains(t, w.Called(), "Cordon")
+	require.True(t, status.CordonedByUs)
+	require.Contains(t, status.Notes, "somebody had been there")
+	for _, stage := range status.Stages {
+		require.True(t, stage.Succeeded, stage.Stage)
+	}
+}
+
+func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	in := workflowtest.HandOver()
+	in.Object.Spec.WaitForPodCompletion, in.Object.Spec.DrainSpec = nil, nil
+	in.Object.Spec.Cordon = new(bool)
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalDone, nil)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, []string{
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AnnounceState", "AwaitNodeHealthy", "ReturnNode",
+	}, w.Called())
+	require.False(t, w.Inputs["TakeNode"][0].(activities.TakeNodeInput).Cordon)
+}
+
+func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
+	returned := []string{"ReturnNode"}
+	relocked := append(slices.Clone(returned), "AwaitNodeLocksActive", "WithdrawClusterMaintenance")
+	for _, tc := range []struct {
+		step string
+		undo []string
+	}{
+		{"PlanMaintenance", returned},
+		{"AwaitNodeLocks", relocked},
+		{"AwaitPodCompletion", relocked},
+		{"Drain", relocked},
+		{"RunJob", append([]string{"RemoveJob"}, relocked...)},
+		{"AwaitNodeHealthy", relocked},
+	} {
+		for _, by := range []string{"signal", "Temporal"} {
+			t.Run(tc.step+" by "+by, func(t *testing.T) {
+				w := workflowtest.NewWorld(t)
+				w.Locked = true
+				w.Blocked[tc.step] = true
+				w.RegisterDelayedCallback(func() {
+					if by == "signal" {
+						w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"})
+					} else {
+						w.CancelWorkflow()
+					}
+				}, time.Minute)
+				w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+				status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+				require.Equal(t, maintenancev1.NodeCancelled, status.State)
+				called := w.Called()
+				require.Equal(t, tc.undo, called[slices.Index(called, tc.step)+1:])
+				require.True(t, w.Scheduler.State.Empty(), "its slot is free")
+			})
+		}
+	}
+}
+
+func TestADrainThatRunsOutOfTimeFailsWithItsBlockersAndReturnsTheNode(t *testing.T) {
+	blocker := drydockv1.Blocker{Kind: "Pod", Namespace: "shop", Name: "web-1", Reason: "DisruptionBudget"}
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil, blocker))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrDrainTimedOut)
+	require.Equal(t, maintenancev1.NodeFailed, status.State)
+	require.Equal(t, []drydockv1.Blocker{blocker}, status.Failure.Blockers)
+	require.Equal(t, "drain n1: 1 pod blocked", status.Failure.Message)
+	require.NotContains(t, w.Called(), "RunJob")
+	returned := w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	require.False(t, returned.KeepCordoned)
+	require.True(t, returned.Withdraw, "its locks are not kept waiting")
+	require.Contains(t, w.Called(), "AwaitNodeLocksActive")
+	require.True(t, w.Scheduler.State.Empty(), "its slot is free")
+}
+
+func TestAFailedNodeStaysCordonedWhenAsked(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrDrainTimedOut, "", nil))
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrDrainTimedOut)
+	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+}
+
+func TestADrainThatRunsOutOfTimeIsTriedAgainWhenAsked(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["Drain"] = workflowtest.Once(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil))
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	first, second := w.Inputs["Drain"][0].(activities.DrainInput), w.Inputs["Drain"][1].(activities.DrainInput)
+	require.Equal(t, int32(2), second.Attempt)
+	require.False(t, second.Deadline.Before(*first.Deadline))
+	require.Contains(t, status.Notes, "draining once more: drain n1: 1 pod blocked")
+}
+
+func TestAnotherDrainGoesOnFromWhatTheOneBeforeHadReached(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	reached := &maintenancev1.DrainStatus{PodsToEvict: 5, Evicted: 2}
+	w.Fail["Drain"] = func(call int) error {
+		if call == 1 {
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Drain: reached})
+			return temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 3 pods blocked", nil)
+		}
+		return nil
+	}
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, reached, w.Inputs["Drain"][1].(activities.DrainInput).Before)
+}
+
+func TestADrainThatNeverSucceedsDoesNotFillItsHistory(t *testing.T) {
+	const attempts, reports = 30, 3
+	w := workflowtest.NewWorld(t)
+	begin := w.Now()
+	w.Fail["Drain"] = func(call int) error {
+		if call > attempts {
+			return nil
+		}
+		for range reports {
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Drain: &maintenancev1.DrainStatus{PodsToEvict: 1}})
+		}
+		return temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil)
+	}
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.DrainSpec.TimeoutSeconds = ptr(int32(1))
+	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	want := time.Second
+	for i, input := range w.Inputs["Drain"] {
+		drain := input.(activities.DrainInput)
+		require.WithinDuration(t, begin.Add(want), *drain.Deadline, 30*time.Second, "attempt %d", i+1)
+		require.Equal(t, i*reports, drain.Reports, "reports do not begin anew with attempt %d", i+1)
+		want = min(2*want, 24*time.Hour)
+	}
+}
+
+func TestATimeoutOfMoreThanADayStaysWhatItIs(t *testing.T) {
+	require.Equal(t, int32(200_000), nodemaintenance.DrainTimeout(maintenancev1.DrainSpec{TimeoutSeconds: ptr(int32(200_000))}, 9))
+}
+
+func TestDrainDeadlineIsFiveMinutesUnlessGivenAndNoneForZero(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		timeout *int32
+		want    *time.Duration
+	}{
+		{"absent: 300 seconds", nil, ptr(300 * time.Second)},
+		{"given", ptr(int32(7)), ptr(7 * time.Second)},
+		{"0: no limit", ptr(int32(0)), nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			start := w.Now()
+			in := workflowtest.WholeMaintenance()
+			in.Object.Spec.DrainSpec.TimeoutSeconds = tc.timeout
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+			workflowtest.RequireResult[workflowtest.NodeStatus](w)
+			deadline := w.Inputs["Drain"][0].(activities.DrainInput).Deadline
+			if tc.want == nil {
+				require.Nil(t, deadline)
+				return
+			}
+			require.WithinDuration(t, start.Add(*tc.want), *deadline, time.Second)
+		})
+	}
+}
+
+func TestTheRequestorHasTheNodeUntilItSaysDone(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
+		require.Equal(t, maintenancev1.NodeReady, status.State)
+		require.Equal(t, "AwaitingRequestor", status.Wait.Reason)
+		require.True(t, status.HandedOver)
+		require.NotContains(t, w.Called(), "ReturnNode")
+		w.SignalWorkflow(temporal.SignalDone, temporal.SignalRequest{Actor: "driver"})
+	}, 24*time.Hour)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, maintenancev1.NodeCompleted, status.State)
+	require.False(t, status.HandedOver)
+}
+
+func TestANodeOnWhichAJobIsAtWorkIsNotHandedOver(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["RunJob"] = true
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.Say(w.KeepsNode(maintenancev1.NodeReady), func() {
+		require.False(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).HandedOver)
+	}, func() {
+		w.SignalWorkflow(temporal.SignalDone, temporal.SignalRequest{Requestor: "gpu.example.com", Actor: "kim"})
+	}, w.Signal(temporal.SignalCancel, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.Contains(t, status.Notes, "done was said for gpu.example.com by kim: the node is kept for ops.example.com")
+}
+
+func TestANodeIsReturnedAtOnceWhenTheRequestorHasNoWorkOfItsOwn(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	in := workflowtest.HandOver()
+	in.DoneWhenReady = true
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	require.Contains(t, workflowtest.States(workflowtest.RequireResult[workflowtest.NodeStatus](w)), maintenancev1.NodeReady)
+	require.Contains(t, w.Called(), "ReturnNode")
+}
+
+func TestFailHoldsTheNodeUntilItIsRecovered(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalFail, temporal.SignalRequest{Actor: "driver", Reason: "no firmware"})
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
+		require.Equal(t, maintenancev1.NodeRequestorFailed, status.State)
+		require.Contains(t, status.Wait.Message, "no firmware")
+		w.SignalWorkflow(temporal.SignalRecover, nil)
+	}, time.Hour)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, maintenancev1.NodeReady, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
+		w.SignalWorkflow(temporal.SignalDone, nil)
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+
+	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+}
+
+func TestAFailedJobHoldsTheNodeAndCancelReturnsItFailed(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: exit code 3; the end of its log:\nno firmware", nil))
+	w.Say(func() {
+		held := workflowtest.StatusOf[workflowtest.NodeStatus](w)
+		require.Equal(t, maintenancev1.NodeRequestorFailed, held.State)
+		require.Contains(t, held.Failure.Message, "no firmware")
+		require.Contains(t, held.Wait.Message, "exit code 3; the node is held")
+		require.NotContains(t, held.Wait.Message, "no firmware", "the log is shown once")
+	}, w.Signal(temporal.SignalCancel, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed)
+	require.Equal(t, maintenancev1.NodeFailed, status.State)
+	require.NotContains(t, w.Called(), "AwaitNodeHealthy")
+	require.Contains(t, w.Called(), "ReturnNode")
+}
+
+func TestAFailedJobThatAPersonMadeGoodCompletes(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeRequestorFailed), temporal.SignalDone, temporal.SignalRequest{Actor: "ann"})
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Nil(t, status.Failure)
+	require.Contains(t, w.Called(), "AwaitNodeHealthy")
+}
+
+func TestAFailedJobOfARolloutReturnsTheNodeAtOnce(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: exit code 3", nil))
+	in := workflowtest.WholeMaintenance()
+	in.Parent = "cgu/ops/june/c1"
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed)
+	require.NotContains(t, workflowtest.States(status), maintenancev1.NodeRequestorFailed)
+	require.Contains(t, w.Called(), "ReturnNode")
+}
+
+func TestANodeWhoseJobCannotBeRemovedIsKeptForTheSweeper(t *testing.T) {
+	for _, cordon := range []bool{true, false} {
+		w := workflowtest.NewWorld(t)
+		w.Locked = true
+		w.Blocked["RunJob"] = true
+		w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone: ops/n1-x", nil))
+		workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"})
+		in := workflowtest.WholeMaintenance()
+		in.Object.Spec.Cordon = &cordon
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+		status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, activities.ReasonJobStopping)
+		require.Equal(t, maintenancev1.NodeFailed, status.State)
+		kept := "the node is kept out of service until its job is gone: job ops/n1 was stopped; waiting until its pods are gone: ops/n1-x"
+		require.Equal(t, kept, status.Failure.Message)
+		require.Contains(t, status.Notes, kept+"; workflow sweeper/c1 returns it then")
+		require.Equal(t, cordon, status.LeftCordoned)
+		called := w.Called()
+		require.NotContains(t, called[slices.Index(called, "RemoveJob"):], "ReturnNode", "firmware may be in the midst of being written")
+		require.NotContains(t, called, "WithdrawNodeMaintenance", "its locks must not take the node back")
+		require.NotContains(t, called, "WithdrawClusterMaintenance")
+		require.Equal(t, maintenancev1.NodeFailed, w.Inputs["AnnounceState"][0].(activities.AnnounceStateInput).State)
+		require.True(t, status.NotReturned)
+		released := []scheduling.Release{{Number: 1, Unclean: true, LeftOut: cordon}}
+		require.Equal(t, released, w.Scheduler.LastSet().Releases, "its mark holds the node")
+	}
+}
+
+func TestANodeThatIsToBeKeptOnFailureRemembersThat(t *testing.T) {
+	for _, locked := range []bool{false, true} {
+		for onFailure, keep := range map[maintenancev1.FailureAction]bool{maintenancev1.FailureUncordon: false, maintenancev1.FailureKeepCordoned: true} {
+			w := workflowtest.NewWorld(t)
+			w.Locked, w.Blocked["RunJob"] = locked, true
+			w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped", nil))
+			workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalCancel, nil)
+			in := workflowtest.WholeMaintenance()
+			in.Object.Spec.OnFailure = onFailure
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+			status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, activities.ReasonJobStopping)
+			require.Equal(t, keep, w.Inputs["TakeNode"][0].(activities.TakeNodeInput).KeepOnFailure)
+			if locked {
+				require.Equal(t, keep, w.Inputs["Cordon"][0].(activities.CordonInput).KeepOnFailure)
+			}
+			require.Equal(t, keep, strings.HasSuffix(status.Notes[len(status.Notes)-1], "leaves it cordoned, as onFailure asks"), status.Notes)
+		}
+	}
+}
+
+func TestANodeKeptForItsJobSaysFirstWhyTheWorkFailed(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: it was not complete in time", nil))
+	w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped", nil))
+	workflowtest.SignalWhen(w, func(s workflowtest.NodeStatus) bool { return s.Failure != nil }, temporal.SignalCancel, nil)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed)
+	require.True(t, status.LeftCordoned)
+	require.NotContains(t, w.Called(), "ReturnNode")
+}
+
+func TestDoneWhileAJobIsAtWorkDoesNotHideThatItFails(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	release := make(chan struct{})
+	w.Fail["RunJob"] = func(int) error {
+		<-release
+		return temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil)
+	}
+	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		if info.ActivityType.Name == "RunJob" {
+			w.SignalWorkflow(temporal.SignalDone, nil)
+			close(release)
+		}
+	})
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	require.Contains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed).Notes, "done was said, but a job is at work: nothing done")
+}
+
+func TestDoneSaidTwiceIsDoneOnce(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["AwaitNodeHealthy"] = true
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalDone, nil)
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeHealthChecks), temporal.SignalDone, nil)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, maintenancev1.NodeHealthChecks, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
+		w.CancelWorkflow()
+	}, time.Minute)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+}
+
+func TestCancelAfterTheRequestorFailedEndsAsAFailure(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	in := workflowtest.HandOver()
+	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalFail, temporal.SignalRequest{Actor: "driver", Reason: "no firmware"})
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	require.Contains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, "RequestorFailed").Failure.Message, "no firmware")
+	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+}
+
+func TestRecoverAfterTheNodeIsGivenBackChangesNothing(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
+	w.Fail["AwaitNodeHealthy"] = workflowtest.Always(temporal.Error(temporal.ErrHealthGateFailed, "node n1 is not ready", nil))
+	w.Fail["ReturnNode"] = func(call int) error {
+		if call <= 2*kit.RoundAttempts {
+			return errors.New("not yet")
+		}
+		return nil
+	}
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeRequestorFailed), temporal.SignalDone, nil)
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeCleaningUp), temporal.SignalRecover, nil)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrHealthGateFailed)
+}
+
+func TestCancelEndsAsCancelledAlsoWhileTheClusterDoesNotAnswer(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil))
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+}
+
+func TestADeadlineHoldsAlsoWhileTheClusterDoesNotAnswer(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	start := w.Now()
+	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil))
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, temporal.ErrClusterUnreachable, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
+	}, 3*time.Minute)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	require.Contains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrDrainTimedOut).Failure.Message, "connection refused")
+	require.WithinDuration(t, start.Add(5*time.Minute+kit.DeadlineGrace), w.Now(), 2*time.Minute)
+}
+
+func TestPodsThatEndByThemselvesAreWaitedForNoLongerThanAskedThoughNobodyCanLook(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	start := w.Now()
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.WaitForPodCompletion.TimeoutSeconds = 3600
+	w.Fail["AwaitPodCompletion"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil))
+	w.When(func() bool {
+		return workflowtest.StatusOf[workflowtest.NodeStatus](w).State == maintenancev1.NodeWaitForPodCompletion
+	}, func() {
+		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "AwaitPodCompletion", Pods: []string{"ml/train-1"}})
+	})
+	w.When(func() bool {
+		return workflowtest.StatusOf[workflowtest.NodeStatus](w).State == maintenancev1.NodeDraining
+	}, func() {
+		require.WithinDuration(t, start.Add(time.Hour+kit.DeadlineGrace), w.Now(), 2*time.Minute)
+		require.Empty(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).WaitForCompletion)
+	})
+	w.Blocked["Drain"] = true
+	w.RegisterDelayedCallback(w.CancelWorkflow, 2*time.Hour)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.Contains(t, workflowtest.States(status), maintenancev1.NodeDraining, "the drain looks for itself")
+	require.Contains(t, status.Notes, "went on without knowing which pods have ended by themselves: wait for pods of n1 to finish: timed out; "+
+		"state unknown: connection refused; when they were seen last these had not: ml/train-1")
+}
+
+func TestARequestWhoseAnswerWasNotWaitedForIsWithdrawnAndItsLocksAreAwaited(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["TakeNode"] = true
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Second)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.Equal(t, []string{"ReturnNode", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, w.Called()[len(w.Called())-3:])
+	for _, stage := range status.Stages {
+		require.NotContains(t, stage.Message, "no workload locks")
+	}
+}
+
+func TestDoneBeforeTheNodeIsHandedOverTakesItBack(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["Drain"] = true
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeDraining), temporal.SignalDone, nil)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.Contains(t, w.Called(), "ReturnNode")
+}
+
+func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil))
+	w.Fail["AwaitNodeFree"] = workflowtest.Once(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)) // so that time passes
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	first, second := w.Inputs["AwaitNodeLocks"][0].(activities.NodeLockInput), w.Inputs["AwaitNodeLocks"][1].(activities.NodeLockInput)
+	require.True(t, second.Deadline.After(*first.Deadline), "the locks are asked anew")
+	require.Equal(t, []string{
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon",
+		"WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeFree", "AwaitNodeFree", "TakeNode", "AwaitNodeLocks", "Cordon",
+	}, w.Called()[:13])
+}
+
+func TestALockThatIsTakenBackBeforeTheCordonIsWaitedForAgain(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["Cordon"] = func(call int) error {
+		if call <= 4 {
+			return temporal.Error(temporal.ErrLockRefused, "lock ceph-n1 is active", nil)
+		}
+		return nil
+	}
+	said := false
+	w.When(func() bool {
+		wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
+		return wait != nil && wait.Reason == temporal.ErrLockRefused && wait.Message == "lock ceph-n1 is active"
+	}, func() { said = true })
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.True(t, said)
+	require.Len(t, w.Inputs["AwaitNodeLocks"], 5)
+	require.Equal(t, w.Inputs["AwaitNodeLocks"][0], w.Inputs["AwaitNodeLocks"][1], "until the same deadline: it may be taken back again and again")
+	require.Len(t, w.Inputs["Cordon"], 5)
+	cordon := status.States[slices.Index(workflowtest.States(status), maintenancev1.NodeCordon)]
+	letGo := kit.Stages{Records: &status.Stages}.Stage(maintenancev1.StageNodeWorkloadLocksInactive)
+	require.False(t, letGo.FinishedAt.After(cordon.At.Time), "a stage that has succeeded is not written again")
+}
+
+func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrNodeGone, "node n1 was deleted", nil))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	require.Equal(t, maintenancev1.NodeGone, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeGone).State)
+	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).Withdraw)
+	require.True(t, w.Scheduler.State.Empty(), "its slot is free")
+}
+
+func TestTheVeryNodeThatWasTakenIsWorkedOn(t *testing.T) {
+	for _, locked := range []bool{true, false} {
+		w := workflowtest.NewWorld(t)
+		w.Locked = locked
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+		workflowtest.RequireResult[workflowtest.NodeStatus](w)
+		completion := w.Inputs["AwaitPodCompletion"][0].(activities.AwaitPodCompletionInput)
+		require.EqualValues(t, workflowtest.TakenUID, completion.NodeUID)
+		require.Equal(t, &maintenancev1.DrainSpec{}, completion.Drain, "what that passes over is not waited for")
+		require.True(t, completion.Cordoned)
+		require.EqualValues(t, workflowtest.TakenUID, w.Inputs["Drain"][0].(activities.DrainInput).NodeUID)
+		require.EqualValues(t, workflowtest.TakenUID, w.Inputs["RunJob"][0].(activities.RunJobInput).NodeUID)
+	}
+}
+
+func TestANodeThatIsDeletedWhileItWaitsIsNotTaken(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Scheduler.Missing = []string{"n1"}
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	require.Equal(t, maintenancev1.NodeGone, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeGone).State)
+	require.NotContains(t, w.Called(), "TakeNode")
+	require.True(t, w.Scheduler.State.Empty())
+}
+
+func TestAMaintenanceThatOnlyWaitedDoesNotLeaveTheNodeOfAnotherCordoned(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Scheduler.Capacity = 0
+	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
+		return activities.ReturnNodeResult{LeftCordoned: true, Note: "the node is left as it is: it is under maintenance by node/c1/ops/other"}
+	})
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	require.False(t, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LeftCordoned)
+	require.Empty(t, w.Scheduler.LastSet().Releases)
+}
+
+func TestAMaintenanceThatIsCancelledWhileItWaitsLeavesTheQueueBeforeItsCleanUp(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Scheduler.Capacity = 0
+	over := w.Now().Add(20 * time.Minute)
+	w.Fail["ReturnNode"] = func(int) error {
+		if w.Now().Before(over) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, maintenancev1.NodeCleaningUp, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
+		require.True(t, w.Scheduler.State.Empty())
+	}, 10*time.Minute)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+}
+
+func TestAnEffectThatDoesNotSucceedIsTriedAgainAndTheStatusSaysWhy(t *testing.T) {
+	tests := []struct {
+		name            string
+		err             error
+		reason, message string
+	}{
+		{
+			name: "it is refused", err: temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: connection refused", nil),
+			reason: temporal.ErrClusterUnreachable, message: "take n1: cluster c1: connection refused",
+		},
+		{
+			name: "it takes too long", err: sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil),
+			reason: "TimeoutStartToClose", message: "take n1: every attempt timed out after 10s",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			w.Fail["TakeNode"] = func(call int) error {
+				if call <= 3*kit.RoundAttempts {
+					return test.err
+				}
+				return nil
+			}
+			message := ""
+			w.When(func() bool {
+				wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
+				return wait != nil && wait.Reason == test.reason
+			}, func() { message = workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Message })
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+			require.Nil(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Wait)
+			require.Equal(t, test.message, message, "the status said it while the node could not be taken")
+		})
+	}
+}
+
+func TestACleanUpThatNeverSucceedsIsReportedAndTheRestIsStillTakenBack(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned)
+	require.Contains(t, status.Notes, "could not return n1: the API server is on fire")
+	require.Contains(t, w.Called(), "WithdrawNodeMaintenance")
+	require.True(t, status.NotReturned)
+	require.Equal(t, maintenancev1.NodeFailed, status.State, "nobody may take the node for returned, though the work is done")
+	failed := "the node could not be returned: the API server is on fire; workflow sweeper/c1 goes on trying"
+	require.Equal(t, failed, status.Failure.Message)
+	announced := w.Inputs["AnnounceState"][0].(activities.AnnounceStateInput)
+	require.Equal(t, maintenancev1.NodeFailed, announced.State)
+	require.Equal(t, "the maintenance has failed: NodeNotReturned: "+failed, announced.Message)
+	require.True(t, w.Scheduler.LastSet().Releases[0].Unclean, "its mark holds the node")
+}
+
+// The sweeper does not know how the maintenance has ended.
+func TestANodeThatCouldNotBeReturnedIsSaidToStayCordonedWhereOnFailureAsksForIt(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	require.Equal(t, "the node could not be returned: the API server is on fire; workflow sweeper/c1 goes on trying to remove its marks, "+
+		"and leaves it cordoned, as onFailure asks", workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned).Failure.Message)
+}
+
+func TestAMaintenanceThatHadFailedSaysAlsoThatItsNodeIsNotReturned(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 2 pods are left", nil))
+	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	require.True(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrDrainTimedOut).NotReturned)
+	announced := w.Inputs["AnnounceState"][0].(activities.AnnounceStateInput)
+	require.Equal(t, "the maintenance has failed: DrainTimedOut: drain n1: 2 pods are left; the node could not be returned", announced.Message)
+}
+
+func TestTheParentsSlotOfANodeThatCouldNotBeReturnedStaysItsParents(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
+
+	require.True(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned).NotReturned)
+	require.Empty(t, w.Inputs["ReturnSlot"], "the parent says that the node is not clean")
+}
+
+func TestANodeIsReturnedAlsoWhileTheRequestToItsLocksCannotBeWithdrawn(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
+		return activities.ReturnNodeResult{Uncordoned: true, NotWithdrawn: true}
+	})
+	w.Fail["WithdrawNodeMaintenance"] = workflowtest.Always(errors.New("its webhook does not answer"))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.False(t, status.NotReturned || status.LeftCordoned)
+	require.NotEmpty(t, w.Inputs["WithdrawNodeMaintenance"])
+	require.Contains(t, status.Notes, "could not withdraw the request for n1: its webhook does not answer")
+}
+
+func TestANodeThatWasFoundLeftCordonedSaysSoAlsoWhenTheAnswerWasLost(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{LeftCordoned: true} })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.True(t, status.LeftCordoned)
+	require.Contains(t, status.Notes, "left cordoned: our marks had been removed before, by an attempt whose answer was lost, or by somebody else")
+}
+
+func TestLocksThatDoNotComeBackAreReported(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["AwaitNodeLocksActive"] = nil
+	workflowtest.Play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any {
+		return []drydockv1.Blocker{{Kind: "NodeWorkloadLock", Name: "tf-n1", Message: "vRouter not ready"}}
+	})
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+
+	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "NodeWorkloadLock tf-n1 is not active again: vRouter not ready")
+}
+
+func TestOnlyTheCurrentActivityIsListenedTo(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["Drain"] = true
+	blocked := &drydockv1.Wait{Reason: "DisruptionBudget", Message: "budget shop/web allows 0"}
+	w.When(func() bool {
+		return workflowtest.StatusOf[workflowtest.NodeStatus](w).State == maintenancev1.NodeDraining
+	}, func() {
+		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Wait: blocked, Drain: &maintenancev1.DrainStatus{PodsToEvict: 2}})
+		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "AwaitNodeLocks", Wait: &drydockv1.Wait{Reason: "Stale"}})
+	})
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
+		require.Equal(t, "DisruptionBudget", status.Wait.Reason)
+		require.Equal(t, int32(2), status.Drain.PodsToEvict)
+		w.CancelWorkflow()
+	}, time.Hour)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestTheParentsSlotGoesBackWithTheNode(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
+		return activities.ReturnNodeResult{Uncordoned: true, SlotReturned: true}
+	})
+	in := workflowtest.OfRollout()
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	returned := w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	require.Equal(t, in.Slot, returned.Slot)
+	require.False(t, returned.AwaitLocks)
+	require.Empty(t, w.Inputs["ReturnSlot"])
+}
+
+func TestAParentsSlotThatDidNotGoBackWithTheNodeIsReturnedOnceItsLocksHoldItAgain(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	workflowtest.Play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any {
+		require.Empty(t, w.InputsOf("ReturnSlot"))
+		return []drydockv1.Blocker{}
+	})
+	in := workflowtest.OfRollout()
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).AwaitLocks)
+	require.Equal(t, activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}, w.Inputs["ReturnSlot"][0])
+}
+
+func TestTheSlotOfAMaintenanceThatFailedStaysItsParents(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "exit code 1", nil))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
+	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed)
+	require.Nil(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).Slot, "the next node must not start before the parent knows")
+	require.Empty(t, w.Inputs["ReturnSlot"])
+}
+
+func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.Play(w, "PlanMaintenance", func(in activities.PlanMaintenanceInput) any {
+		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Departure.Drain)
+		require.Equal(t, workflowtest.HandOver().Object.Spec.WaitForPodCompletion, in.Departure.Completion)
+		return activities.PlanMaintenanceResult{Warning: "its drain would fail"}
+	})
+	workflowtest.Play(w, "TakeNode", func(in activities.TakeNodeInput) any {
+		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Departure.Drain)
+		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}, Warning: "its drain would wait"}
+	})
+	w.Fail["Cordon"] = workflowtest.Always(temporal.Error(temporal.ErrPodsNotEvictable, "node n1 is not taken out of service: 1 pod without a controller", nil))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+
+	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrPodsNotEvictable)
+	require.Equal(t, []string{"its drain would fail", "its drain would wait"}, status.Notes)
+	require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, w.Inputs["Cordon"][0].(activities.CordonInput).Departure.Drain)
+	require.NotContains(t, w.Called(), "AwaitPodCompletion")
+	require.Contains(t, w.Called(), "ReturnNode")
+}
+
+func TestTheCordonOfWhoeverWasFasterIsNotOursToReport(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["Cordon"] = workflowtest.Always(temporal.Error(temporal.ErrNodeBusy, "node worker-7 is under maintenance by another", nil))
+	w.Blocked["AwaitNodeFree"] = true
+	w.OnActivity("ReturnNode", mock.Anything, mock.Anything).Return(activities.ReturnNodeResult{LeftCordoned: true}, nil)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	require.False(t, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LeftCordoned)
+}
+
+func TestAMaintenanceUnderAnIDByWhichNobodyWouldFindItIsRefused(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	in := workflowtest.WholeMaintenance()
+	w.OnSignals()
+	w.TestWorkflowEnvironment.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	err := w.GetWorkflowError()
+	require.ErrorContains(t, err, "the id of the workflow must be "+temporal.NodeMaintenanceID(in.Cluster, in.Object.Namespace, in.Object.Name))
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.Empty(t, w.InputsOf("TakeNode"))
+}
+
+func TestAMaintenanceSaysThatItWentOnWithANodeThatIsUncordoned(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.Play(w, "AwaitPodCompletion", func(activities.AwaitPodCompletionInput) any {
+		return activities.AwaitPodCompletionResult{Uncordoned: true}
+	})
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "went on although somebody has uncordoned the node, and pods may come to it")
+}

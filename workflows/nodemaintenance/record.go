@@ -1,0 +1,114 @@
+package nodemaintenance
+
+import (
+	"slices"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// nodeRecord keeps the status of a node maintenance and shows every change of it: in the query, the conditions, the search attributes,
+// the current details of the Web UI and the parent's status.
+type nodeRecord struct {
+	ctx        workflow.Context
+	status     *maintenancev1.NodeMaintenanceStatus
+	node       activities.NodeRef
+	requestor  string
+	reason     kit.CurrentReason
+	attributes *kit.SearchAttributes
+	stages     kit.Stages
+	progress   kit.Progress
+}
+
+func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activities.NodeRef, requestor string) *nodeRecord {
+	r := &nodeRecord{ctx: ctx, status: status, node: node, requestor: requestor}
+	r.attributes = &kit.SearchAttributes{Ctx: ctx}
+	r.attributes.Gather()
+	r.reason = kit.CurrentReason{Attributes: r.attributes, Wait: &status.Wait, Show: r.show}
+	r.stages = kit.Stages{Records: &status.Stages, Show: r.show}
+	now := r.now(ctx)
+	status.StartedAt = &now
+	return r
+}
+
+func (r *nodeRecord) now(ctx workflow.Context) metav1.Time { return metav1.NewTime(workflow.Now(ctx)) }
+
+// enter records that a state began.
+func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) {
+	if r.status.State == state {
+		return
+	}
+	workflow.GetLogger(ctx).Info("node maintenance changed state",
+		"cluster", r.node.Cluster, "node", r.node.Node, "requestor", r.requestor, "from", r.status.State, "to", state)
+	r.status.State = state
+	r.reason.Replace(nil)
+	r.status.States = append(r.status.States, maintenancev1.StateTime{State: state, At: r.now(ctx)})
+	r.setReady(ctx)
+	r.attributes.Set(temporal.AttributePhase.ValueSet(string(state)))
+	r.show()
+}
+
+// setReady keeps the conditions that requestors read: Ready with the state as its reason, and RequestorFailed.
+func (r *nodeRecord) setReady(ctx workflow.Context) {
+	ready, failed := metav1.ConditionFalse, metav1.ConditionFalse
+	switch r.status.State {
+	case maintenancev1.NodeReady:
+		ready = metav1.ConditionTrue
+	case maintenancev1.NodeRequestorFailed:
+		failed = metav1.ConditionTrue
+	}
+	reason, now := string(r.status.State), workflow.Now(ctx)
+	rollout.SetCondition(&r.status.Conditions, maintenancev1.ConditionReady, ready, reason, "", now)
+	rollout.SetCondition(&r.status.Conditions, maintenancev1.ConditionRequestorFailed, failed, reason, "", now)
+}
+
+// failure records the first error that is more than a cancellation.
+func (r *nodeRecord) failure(err error) {
+	if err == nil || r.status.Failure != nil || sdktemporal.IsCanceledError(err) {
+		return
+	}
+	r.status.Failure = kit.FailureOf(err)
+}
+
+// note keeps something that a person should know.
+func (r *nodeRecord) note(text string) {
+	if text != "" && !slices.Contains(r.status.Notes, text) {
+		r.status.Notes = append(r.status.Notes, text)
+		r.show()
+	}
+}
+
+// lockProgress takes over how far applications that hold locks have come, if that was seen.
+func (r *nodeRecord) lockProgress(seen []drydockv1.LockProgress) {
+	if len(seen) > 0 {
+		r.status.LockProgress = seen
+		r.show()
+	}
+}
+
+// summary is what the parent is told.
+func (r *nodeRecord) summary() ranv1.ClusterNodeStatus {
+	s := ranv1.ClusterNodeStatus{
+		Name: r.node.Node, State: r.status.State, Wait: r.status.Wait, Failure: r.status.Failure,
+		StartedAt: r.status.StartedAt, CompletedAt: r.status.CompletedAt, LockProgress: r.status.LockProgress,
+	}
+	if r.status.Drain != nil {
+		s.Evicted = r.status.Drain.Evicted
+	}
+	return s
+}
+
+// show makes the change visible to people and to the parent.
+func (r *nodeRecord) show() {
+	workflow.SetCurrentDetails(r.ctx, NodeDetails(r.node, r.status))
+	r.progress.Changed = true
+}

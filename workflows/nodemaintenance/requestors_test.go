@@ -1,0 +1,460 @@
+package nodemaintenance_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// forTwo hands a node over to two requestors of one maintenance.
+func forTwo() nodemaintenance.Input {
+	in := workflowtest.HandOver()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	return in
+}
+
+func TestANodeIsReturnedWhenTheLastOfItsRequestorsIsDone(t *testing.T) {
+	for _, order := range [][]string{{"", "gpu.example.com"}, {"gpu.example.com", "ops.example.com"}} {
+		w := workflowtest.NewWorld(t)
+		w.Say(w.Signal(temporal.SignalDone, order[0]), w.KeepsNode(maintenancev1.NodeReady), func() {
+			status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
+			require.Len(t, status.Requestors, 2)
+			require.Contains(t, []string{"the node is handed over to gpu.example.com; waiting for done", "the node is handed over to ops.example.com; waiting for done"}, status.Wait.Message)
+		}, w.Signal(temporal.SignalDone, order[0]), w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, order[1]))
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+		require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+	}
+}
+
+func TestWhatIsSaidForNobodyOfTheMaintenanceIsNoted(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Say(w.Signal(temporal.SignalDone, "who"), w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "done was said for who, which is no requestor of this maintenance: nothing done")
+}
+
+func TestOneThatFailsHoldsTheNodeThoughTheOtherIsDone(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Say(
+		w.Signal(temporal.SignalFail, "gpu.example.com"), w.KeepsNode(maintenancev1.NodeRequestorFailed),
+		w.Signal(temporal.SignalDone, ""), w.KeepsNode(maintenancev1.NodeRequestorFailed),
+		w.Signal(temporal.SignalRecover, "gpu.example.com"), w.KeepsNode(maintenancev1.NodeReady),
+		w.Signal(temporal.SignalDone, "gpu.example.com"),
+	)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+	require.Nil(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Failure)
+}
+
+func TestOneThatIsCancelledLeavesTheNodeToTheOthers(t *testing.T) {
+	for _, by := range []string{"signal", "Temporal"} {
+		w := workflowtest.NewWorld(t)
+		cancel := w.Signal(temporal.SignalCancel, "")
+		if by == "Temporal" {
+			cancel = w.CancelWorkflow
+		}
+		w.Say(cancel, w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"))
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+		status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+		require.Equal(t, maintenancev1.NodeCancelled, status.State)
+		require.Contains(t, w.Called(), "AwaitNodeHealthy", "somebody has worked on the node")
+	}
+}
+
+// Its work is done, and the node was returned well: nothing was taken back.
+func TestOneThatIsCancelledWhenItIsDoneHasCompleted(t *testing.T) {
+	for _, by := range []string{"signal", "Temporal"} {
+		t.Run(by, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			cancel := w.Signal(temporal.SignalCancel, "")
+			if by == "Temporal" {
+				cancel = w.CancelWorkflow
+			}
+			w.Say(
+				w.Signal(temporal.SignalDone, ""), cancel, w.KeepsNode(maintenancev1.NodeReady), func() {
+					require.Equal(t, maintenancev1.RequestorDone, workflowtest.StatusOf[workflowtest.NodeStatus](w).Requestors[0].State)
+				},
+				w.Signal(temporal.SignalDone, "gpu.example.com"),
+			)
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+			status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+			require.Equal(t, maintenancev1.NodeCompleted, status.State)
+			require.Contains(t, status.Notes, "cancel was said for ops.example.com: the node is kept for gpu.example.com")
+			returned := w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+			require.Equal(t, maintenancev1.NodeCompleted, returned.Ended.State, "the node is told so, too")
+		})
+	}
+}
+
+// It has had its say; the others want to know that the node is well.
+func TestOneThatIsDoneDoesNotCancelTheCheckOfTheNodeForTheOthers(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["AwaitNodeHealthy"] = func(call int) error {
+		if call == 1 {
+			w.Signal(temporal.SignalCancel, "gpu.example.com")()
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	w.Say(w.Signal(temporal.SignalDone, "gpu.example.com"), w.Signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, maintenancev1.NodeCompleted, status.State)
+	require.Contains(t, status.Notes, "cancel was said for gpu.example.com, but gpu.example.com does not need the node any more: nothing done")
+}
+
+// What is cancelled then is the check of the node, of which nobody knows what it would have found.
+func TestOneThatIsCancelledWhileItsNodeIsCheckedIsCancelled(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["AwaitNodeHealthy"] = true
+	w.Say(w.Signal(temporal.SignalDone, ""), w.Signal(temporal.SignalCancel, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	require.Equal(t, maintenancev1.NodeCancelled, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).State)
+}
+
+func TestWhatIsSaidOfAFailureIsNotedWithWhatComesOfIt(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	says := func(signal, requestor, reason string) func() {
+		return func() {
+			w.SignalWorkflow(signal, temporal.SignalRequest{Requestor: requestor, Actor: "ann", Reason: reason})
+		}
+	}
+	w.Say(
+		says(temporal.SignalRecover, "", ""),
+		says(temporal.SignalFail, "gpu.example.com", "no firmware"),
+		func() {
+			require.Equal(t, "the work of gpu.example.com failed, says ann: no firmware", workflowtest.StatusOf[workflowtest.NodeStatus](w).Failure.Message)
+		},
+		says(temporal.SignalRecover, "gpu.example.com", "found it"),
+		says(temporal.SignalDone, "gpu.example.com", ""),
+		says(temporal.SignalFail, "gpu.example.com", ""),
+		says(temporal.SignalDone, "", ""),
+	)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+	require.Equal(t, []string{
+		"recover was said for ops.example.com by ann, but the work of ops.example.com has not failed: nothing done",
+		"recover was said for gpu.example.com by ann: found it; the work of gpu.example.com, which had failed, goes on",
+		"done was said for gpu.example.com by ann",
+		"fail was said for gpu.example.com by ann, but gpu.example.com does not need the node any more: nothing done",
+		"done was said for ops.example.com by ann",
+	}, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes)
+}
+
+func TestOneThatIsCancelledWhileItsNodeIsReturnedAfterDoneHasCompleted(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	cancelled := false
+	w.Fail["ReturnNode"] = func(int) error {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		if !cancelled {
+			return temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil)
+		}
+		return nil
+	}
+	w.Say(w.Signal(temporal.SignalDone, ""), func() {
+		require.Equal(t, maintenancev1.NodeCleaningUp, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
+	}, w.Signal(temporal.SignalCancel, ""), func() {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		cancelled = true
+	})
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+	require.True(t, cancelled)
+}
+
+// A reason may begin like a name.
+func TestAFailureIsToldWithWhatWasSaidOfIt(t *testing.T) {
+	for _, test := range []struct{ actor, reason, said string }{
+		{"", "", ""},
+		{"", "by mistake", ": by mistake"},
+		{"ann", "", ", says ann"},
+		{"ann", "by mistake", ", says ann: by mistake"},
+		{"by the way", "no firmware", ", says by the way: no firmware"},
+	} {
+		t.Run(test.said, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			w.Say(func() {
+				w.SignalWorkflow(temporal.SignalFail, temporal.SignalRequest{Actor: test.actor, Reason: test.reason})
+			}, func() {
+				status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
+				require.Equal(t, "the work of ops.example.com failed"+test.said, status.Failure.Message)
+				require.Contains(t, status.Wait.Message, "the work on the node failed"+test.said+"; the node is held")
+			}, w.Signal(temporal.SignalDone, ""))
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+			workflowtest.RequireResult[workflowtest.NodeStatus](w)
+			announced := w.Inputs["AnnounceState"][1].(activities.AnnounceStateInput)
+			require.Equal(t, "the work on the node has failed"+test.said+"; it stays out of service until somebody decides", announced.Message)
+		})
+	}
+}
+
+func TestANodeThatNobodyNeedsAnyMoreIsNotPreparedToTheEnd(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["Drain"] = true
+	w.Say(w.Signal(temporal.SignalCancel, "gpu.example.com"), w.KeepsNode(maintenancev1.NodeDraining), w.Signal(temporal.SignalCancel, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.Contains(t, w.Called(), "ReturnNode")
+}
+
+func TestOneThatLeavesWithAFailureLeavesAFailedMaintenance(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	in := forTwo()
+	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
+	w.Say(w.Signal(temporal.SignalFail, "gpu.example.com"), w.Signal(temporal.SignalCancel, "gpu.example.com"), w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireFailure[workflowtest.NodeStatus](w, "RequestorFailed")
+	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+}
+
+func TestAJobThatIsDoneLeavesTheNodeToTheOthers(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.Say(w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+}
+
+func TestAJobWhoseRequestorLeavesIsStoppedAndTheOthersKeepTheNode(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["RunJob"] = true
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.Say(w.Signal(temporal.SignalCancel, ""), w.KeepsNode(maintenancev1.NodeReady), func() {
+		require.Contains(t, w.Called(), "RemoveJob")
+	}, w.Signal(temporal.SignalDone, "gpu.example.com"))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.Len(t, w.Inputs["RemoveJob"], 1)
+}
+
+func TestTheOthersDoNotGetTheNodeBeforeTheJobOfTheOneThatLeftIsGone(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["RunJob"] = true
+	attempts := int(2 * nodemaintenance.CleanUpLimit / kit.LaterRetry) // at 10 s each longer than any clean-up
+	w.Fail["RemoveJob"] = func(call int) error {
+		if call > attempts {
+			return nil
+		}
+		require.Empty(t, w.InputsOf("AnnounceState"), "the node is handed over")
+		return temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
+	}
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.Say(w.Signal(temporal.SignalCancel, ""))
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, activities.ReasonJobStopping, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
+	}, nodemaintenance.CleanUpLimit)
+	w.When(func() bool { return len(w.InputsOf("AnnounceState")) > 0 }, w.Signal(temporal.SignalDone, "gpu.example.com"))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.False(t, status.LeftCordoned)
+	require.Len(t, w.Inputs["RemoveJob"], attempts+1)
+	require.Contains(t, w.Called(), "AwaitNodeHealthy", "gpu.example.com has worked on the node")
+}
+
+// Whoever deletes a job, and the time that is over, does not end its pod.
+func TestNobodyGetsTheNodeBeforeAJobThatHasFailedIsGone(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 timed out", nil))
+	attempts := int(2 * nodemaintenance.CleanUpLimit / kit.LaterRetry)
+	w.Fail["RemoveJob"] = func(call int) error {
+		if call > attempts {
+			return nil
+		}
+		require.Empty(t, w.InputsOf("AnnounceState"), "the node is handed over")
+		return temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
+	}
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.Say(w.Signal(temporal.SignalDone, ""), func() {
+		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
+		require.Equal(t, maintenancev1.NodeReady, status.State, "nobody may say done yet")
+		require.Equal(t, activities.ReasonJobStopping, status.Wait.Reason)
+		require.Equal(t, temporal.ErrJobFailed, status.Failure.Reason)
+		require.Contains(t, status.Notes, "done was said for ops.example.com, but a job is at work: nothing done")
+	}, w.Signal(temporal.SignalRecover, ""))
+	w.When(func() bool { return len(w.InputsOf("AnnounceState")) > 0 }, func() {
+		require.Contains(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Message, "handed over to ops.example.com, gpu.example.com; waiting for done")
+		w.Signal(temporal.SignalDone, "")()
+		w.Signal(temporal.SignalDone, "gpu.example.com")()
+	})
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+	require.Len(t, w.Inputs["RemoveJob"], attempts+1)
+}
+
+func TestWhatAJobThatIsRemovedIsWaitedForIsSaidAtOnce(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["RunJob"] = true
+	w.Fail["RemoveJob"] = func(call int) error {
+		if call == 1 {
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{
+				Activity: "RemoveJob", Wait: &drydockv1.Wait{Reason: activities.ReasonJobStopping, Message: "waiting until its pods are gone: ops/n1-x"},
+			})
+		}
+		if call <= kit.RoundAttempts {
+			return temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped", nil)
+		}
+		return nil
+	}
+	w.Say(w.Signal(temporal.SignalCancel, ""))
+	w.RegisterDelayedCallback(func() {
+		require.Less(t, len(w.InputsOf("RemoveJob")), kit.RoundAttempts)
+		wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
+		require.NotNil(t, wait)
+		require.Equal(t, "waiting until its pods are gone: ops/n1-x", wait.Message)
+	}, time.Minute+4*time.Second)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	require.Nil(t, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).Wait)
+}
+
+func TestAMaintenanceThatIsStaleIsReportedAndNotEnded(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600}}
+	w.Say(w.KeepsNode(maintenancev1.NodeReady), func() {
+		wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
+		require.Equal(t, nodemaintenance.ReasonStale, wait.Reason)
+		require.Contains(t, wait.Message, "for longer than 3600 s")
+	}, w.Signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes[0], "stale since ")
+	require.Equal(t, int64(1), w.Counters.Of("drydock_stale_maintenances", "c1"), "counted once")
+}
+
+func TestAMaintenanceIsStaleOnlyAsLongAsItsClusterSaysSo(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600}, {}}
+	w.Say(func() {
+		require.Equal(t, "AwaitingRequestor", workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
+	}, w.Signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, scheduling.Staleness{Stale: true, LimitSeconds: 3600}, w.Inputs["AwaitStale"][1].(activities.AwaitStaleInput).Known.Staleness)
+}
+
+func TestAStaleMaintenanceIsCollectedWhereItsClusterWantsThat(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.Contains(t, status.Notes, "cancelled: collected, as garbageCollect asks: the node was ready for more than 3600 s (maxNodeMaintenanceTimeSeconds)")
+	require.Contains(t, w.Called(), "ReturnNode")
+}
+
+func TestAJobThatIsAtWorkForTooLongIsReportedAndNotStopped(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["RunJob"] = true
+	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
+	w.Say(w.KeepsNode(maintenancev1.NodeReady), func() {
+		require.Contains(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Notes[0], "the job began 3600 s before, and is at work still")
+		require.NotContains(t, w.Called(), "RemoveJob")
+	}, w.Signal(temporal.SignalCancel, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.Equal(t, int64(1), w.Counters.Of("drydock_stale_maintenances", "c1"))
+}
+
+func TestWhoGetsTheNodeAfterAJobThatTookTooLongIsNotCollectedForIt(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	seen, calls := make(chan struct{}), 0
+	workflowtest.Beside(w, "AwaitStale", func(activities.AwaitStaleInput) (any, bool) {
+		calls++
+		if calls == 2 { // the job is known to be stale
+			close(seen)
+		}
+		return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, calls == 1
+	})
+	w.Fail["RunJob"] = func(int) error {
+		<-seen
+		return nil
+	}
+	in := workflowtest.WholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.Say(w.KeepsNode(maintenancev1.NodeReady), func() {
+		require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
+	}, w.Signal(temporal.SignalDone, "gpu.example.com"))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	require.Equal(t, maintenancev1.RequestorDone, workflowtest.RequireResult[workflowtest.NodeStatus](w).Requestors[1].State)
+}
+
+func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollectedAndIsReadyAnewWhenItGoesOn(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
+	start := w.Now()
+	workflowtest.Beside(w, "AwaitStale", func(in activities.AwaitStaleInput) (any, bool) {
+		return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, !in.Known.Stale && in.ReadySince.Before(start.Add(time.Minute))
+	})
+	w.Say(w.KeepsNode(maintenancev1.NodeRequestorFailed), w.Signal(temporal.SignalRecover, ""), func() {
+		w.KeepsNode(maintenancev1.NodeReady)()
+		require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason, "it is ready anew")
+	}, w.Signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	asked := w.InputsOf("AwaitStale")
+	require.WithinDuration(t, start.Add(2*time.Minute), asked[len(asked)-1].(activities.AwaitStaleInput).ReadySince, time.Second)
+}
+
+func TestANodeThatSomebodyUncordonsWhileItIsHandedOverIsSaidToBeOpenAndSharedWithNobody(t *testing.T) {
+	const noted = "somebody has uncordoned the node: pods may come to it; whoever cordons it (kubectl cordon n1) takes that cordon back"
+	for name, c := range map[string]struct {
+		seen []activities.Readiness
+		open bool
+	}{
+		"as long as it is open":     {[]activities.Readiness{{Uncordoned: true}}, true},
+		"and not once it is closed": {[]activities.Readiness{{Uncordoned: true}, {}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			looks := 0
+			workflowtest.Beside(w, "AwaitStale", func(in activities.AwaitStaleInput) (any, bool) {
+				require.Equal(t, "n1", in.CordonedNode)
+				if looks++; looks > len(c.seen) {
+					return nil, false
+				}
+				return c.seen[looks-1], true
+			})
+			w.Say(func() {
+				w.KeepsNode(maintenancev1.NodeReady)()
+				wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
+				require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, wait.Reason, "the requestor has the node all the same")
+				require.Equal(t, c.open, strings.Contains(wait.Message, "; the node is not cordoned any more, so that pods may come to it"))
+			}, func() {
+				problem := ""
+				if c.open {
+					problem = "kubectl cordon n1"
+				}
+				w.Answers(w.Join("gpu.example.com"), problem)
+			}, w.Signal(temporal.SignalCancel, "gpu.example.com"), w.Signal(temporal.SignalDone, ""))
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+			require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, noted)
+			for i, in := range w.InputsOf("AwaitStale") {
+				require.Equal(t, i, in.(activities.AwaitStaleInput).Changes)
+			}
+		})
+	}
+}
+
+func TestNobodyIsToldThatANodeIsOpenWhichIsNotToBeCordoned(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	in := workflowtest.HandOver()
+	in.Object.Spec.Cordon = new(false)
+	w.Say(w.Signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Empty(t, w.InputsOf("AwaitStale")[0].(activities.AwaitStaleInput).CordonedNode)
+}

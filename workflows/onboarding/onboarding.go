@@ -1,0 +1,250 @@
+// Package onboarding holds the workflow that rolls out policies to clusters that are new on a hub.
+package onboarding
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+)
+
+// Input is empty, except for the state that a run passes to the next one.
+type Input struct {
+	Carried *Status `json:"carried,omitempty"`
+}
+
+const (
+	// onboardedAtOnce is the maximum number of clusters that are onboarded at the same time. The server blocks a run with too many children.
+	onboardedAtOnce = 250
+	// gatherEnds is how long ends of rollouts are gathered before the watch starts again with the new state.
+	gatherEnds = 5 * time.Second
+	// watchHubAgainAfter is the pause before a failed watch of the hub is retried.
+	watchHubAgainAfter = 30 * time.Second
+)
+
+// Onboarding starts a rollout for each ManagedCluster that becomes Available without the label of onboarded clusters: of its policies, in the
+// order of their waves. It ends only when it is cancelled. Rollouts that it has started go on.
+func Onboarding(ctx workflow.Context, in Input) (Status, error) {
+	o := newOnboarding(ctx, in)
+	if err := errors.Join(
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (Status, error) { return o.record.Status, nil },
+			workflow.QueryHandlerOptions{Description: "Clusters that are being onboarded, and those that failed."}),
+		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateRetry, o.retry, workflow.UpdateHandlerOptions{
+			Description: "Retry the onboarding of failed clusters: {actor, clusters}.", Validator: o.checkRetry,
+		}),
+	); err != nil {
+		return Status{}, err
+	}
+	return o.run(ctx)
+}
+
+// Retry retries the onboarding of failed clusters with the policies that they have now.
+type Retry struct {
+	Actor    string   `json:"actor,omitempty"`
+	Clusters []string `json:"clusters"`
+}
+
+// retry forgets that the clusters failed. Those that still need onboarding are found again.
+func (o *onboarding) retry(_ workflow.Context, r Retry) error {
+	o.record.settled(r.Clusters)
+	o.outdated = true
+	return nil
+}
+
+func (o *onboarding) checkRetry(r Retry) error {
+	var others []string
+	for _, name := range r.Clusters {
+		if cluster := o.record.cluster(name); cluster == nil || cluster.State != Failed {
+			others = append(others, name)
+		}
+	}
+	switch {
+	case len(r.Clusters) == 0:
+		return kit.InvalidSpec(errors.New("clusters: name at least one"))
+	case len(others) > 0:
+		return kit.InvalidSpec(fmt.Errorf("clusters: not among those that failed: %s", kit.JoinNames(others)))
+	}
+	return nil
+}
+
+// onboarding is one run of the workflow.
+type onboarding struct {
+	record *onboardingRecord
+	// starting is the number of rollouts that are being started. The run must not continue as new meanwhile.
+	starting int
+	// outdated: the watch must start again with the new state.
+	outdated bool
+
+	withdraw  workflow.CancelFunc
+	withdrawn *temporal.SignalRequest
+	hub       *activities.Onboarding
+}
+
+func newOnboarding(ctx workflow.Context, in Input) *onboarding {
+	return &onboarding{record: newOnboardingRecord(ctx, in.Carried)}
+}
+
+func (o *onboarding) run(ctx workflow.Context) (Status, error) {
+	work, withdraw := workflow.WithCancel(ctx)
+	o.withdraw = withdraw
+	listening, _ := workflow.NewDisconnectedContext(ctx)
+	kit.OnSignal(listening, temporal.SignalCancel, "Stop onboarding. Rollouts that were started go on.", func(r temporal.SignalRequest) {
+		if o.withdrawn == nil {
+			o.withdrawn = &r
+		}
+		o.withdraw()
+	})
+	o.startAll(work)
+	err := o.watch(work)
+	if workflow.IsContinueAsNewError(err) {
+		return Status{}, err
+	}
+	if o.withdrawn != nil {
+		o.record.Status.Message = "stopped" + kit.ActorSuffix(*o.withdrawn)
+	}
+	return o.record.Status, sdktemporal.NewCanceledError(o.record.Status)
+}
+
+// watch finds new clusters until ctx is cancelled.
+func (o *onboarding) watch(ctx workflow.Context) error {
+	for {
+		if err := workflow.Await(ctx, func() bool { return o.record.Status.Count(Waiting) < onboardedAtOnce }); err != nil {
+			return err
+		}
+		if kit.ShouldContinueAsNew(ctx, 0) {
+			return o.continueAsNew(ctx)
+		}
+		found, err := o.await(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case sdktemporal.IsCanceledError(err): // what is known has changed
+		case err != nil:
+			o.record.reason.Set(ctx, kit.ReasonOf(err), temporal.ErrorMessage(err))
+			if workflow.NewTimerWithOptions(ctx, watchHubAgainAfter, workflow.TimerOptions{Summary: "before the watch of the hub is retried"}).Get(ctx, nil) != nil {
+				return ctx.Err()
+			}
+			o.record.reason.Set(ctx, "", "")
+		}
+		o.record.settled(found.Settled)
+		for _, cluster := range found.Found {
+			o.record.found(ctx, cluster)
+		}
+		o.startAll(ctx)
+	}
+}
+
+// await watches the hub for new clusters. The end of a rollout interrupts it, since other clusters count then.
+func (o *onboarding) await(ctx workflow.Context) (activities.NewClusters, error) {
+	o.outdated = false
+	watching, breakOff := workflow.WithCancel(ctx)
+	workflow.GoNamed(watching, "look anew", func(ctx workflow.Context) {
+		if workflow.Await(ctx, func() bool { return o.outdated }) != nil {
+			return
+		}
+		if workflow.NewTimerWithOptions(ctx, gatherEnds, workflow.TimerOptions{Summary: "gather the ends of rollouts"}).Get(ctx, nil) == nil {
+			breakOff()
+		}
+	})
+	atWork, failed := o.record.known()
+	var found activities.NewClusters
+	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: o.record.reason.Set}
+	err := retrier.Watch(watching, "watch for new clusters", o.hub.AwaitNewClusters, activities.AwaitNewClustersInput{AtWork: atWork, Failed: failed}, &found)
+	breakOff()
+	return found, err
+}
+
+// startAll starts the rollouts of the next clusters.
+func (o *onboarding) startAll(ctx workflow.Context) {
+	for _, cluster := range o.record.next(onboardedAtOnce) {
+		// A rollout goes on when onboarding is stopped.
+		following, _ := workflow.NewDisconnectedContext(ctx)
+		if cluster.RunID == "" {
+			o.starting++
+		}
+		workflow.GoNamed(following, cluster.Name, func(ctx workflow.Context) {
+			end, err := o.onboard(ctx, cluster)
+			if err != nil {
+				end = activities.RolloutEnd{Reason: kit.ReasonOf(err), Message: temporal.ErrorMessage(err)}
+			}
+			o.record.ended(ctx, cluster.Name, end)
+			o.outdated = true
+			o.startAll(ctx)
+		})
+	}
+}
+
+// onboard starts the rollout of a cluster, or finds it running, and waits for its end.
+func (o *onboarding) onboard(ctx workflow.Context, cluster Cluster) (activities.RolloutEnd, error) {
+	run := activities.RolloutRun{Namespace: rollout.OnboardingNamespace, Name: cluster.Name, RunID: cluster.RunID}
+	if cluster.RunID == "" {
+		child, started, err := o.start(ctx, cluster)
+		if err == nil {
+			o.record.started(ctx, cluster.Name, started.RunID)
+			return rolloutEnd(child.Get(ctx, nil)), nil
+		}
+		if _, running := errors.AsType[*sdktemporal.ChildWorkflowExecutionAlreadyStartedError](err); !running {
+			return activities.RolloutEnd{}, err
+		}
+		o.record.foundAtWork(ctx, cluster.Name)
+	}
+	var end activities.RolloutEnd
+	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
+	err := retrier.Wait(ctx, "the rollout of "+cluster.Name, nil, "", o.hub.AwaitRollout, run, &end)
+	return end, err
+}
+
+// start starts the rollout of a cluster. It does not depend on this workflow.
+func (o *onboarding) start(ctx workflow.Context, cluster Cluster) (workflow.ChildWorkflowFuture, workflow.Execution, error) {
+	defer func() { o.starting-- }()
+	object := rollout.OnboardingRollout(cluster.Name, cluster.Policies)
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:            temporal.ClusterGroupUpgradeID(object.Namespace, object.Name),
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		StaticSummary:         "onboarding of " + cluster.Name,
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
+			temporal.AttributeGroup.ValueSet(object.Namespace+"/"+object.Name),
+			temporal.AttributePaused.ValueSet(false),
+		),
+	}), temporal.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+	var execution workflow.Execution
+	err := child.GetChildWorkflowExecution().Get(ctx, &execution)
+	return child, execution, err
+}
+
+// rolloutEnd is the end of a rollout that was started as a child.
+func rolloutEnd(err error) activities.RolloutEnd {
+	switch {
+	case err == nil:
+		return activities.RolloutEnd{Succeeded: true}
+	case sdktemporal.IsCanceledError(err):
+		return activities.RolloutEnd{Reason: ranv1.ReasonCancelled, Message: "its rollout was cancelled"}
+	}
+	return activities.RolloutEnd{Reason: kit.ReasonOf(err), Message: temporal.ErrorMessage(err)}
+}
+
+// continueAsNew passes the state to a new run, which follows the running rollouts.
+func (o *onboarding) continueAsNew(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, func() bool { return o.starting == 0 }); err != nil {
+		return err
+	}
+	kit.HandlePendingSignals(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	status := o.record.Status
+	status.Clusters = slices.Clone(status.Clusters)
+	return workflow.NewContinueAsNewError(ctx, temporal.Onboarding, Input{Carried: &status})
+}

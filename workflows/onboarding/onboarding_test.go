@@ -1,0 +1,201 @@
+package onboarding_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/onboarding"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestEachNewClusterGetsARolloutOfItsPolicies(t *testing.T) {
+	h := workflowtest.NewHubWorld(t)
+	h.IsNew["c1"], h.IsNew["c2"] = []string{"first", "second"}, nil
+	status := h.Onboard(time.Hour)
+
+	require.Equal(t, 2, status.Onboarded)
+	require.Empty(t, status.Clusters)
+	require.Len(t, h.Started, 2, "once each")
+	for _, object := range h.Started {
+		require.Equal(t, "ztp-install", object.Namespace)
+		if object.Name == "c1" {
+			require.Equal(t, []string{"first", "second"}, object.Spec.ManagedPolicies)
+		}
+	}
+}
+
+func TestAClusterThatIsToBeOnboardedAgainIs(t *testing.T) {
+	h := workflowtest.NewHubWorld(t)
+	h.Available("c1")
+	h.RegisterDelayedCallback(func() { h.Available("c1") }, time.Hour)
+	h.RegisterDelayedCallback(func() { h.Available("c2") }, 2*time.Hour)
+	require.Equal(t, 3, h.Onboard(3*time.Hour).Onboarded)
+}
+
+func TestAFailedOnboardingIsSeenAndNotRepeatedBeforeSomethingNewIsKnown(t *testing.T) {
+	h := workflowtest.NewHubWorld(t)
+	h.Available("c1", "c2")
+	h.Rollouts.Ends["c1"] = workflowtest.ClusterFails
+	h.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[onboarding.Status](h.World)
+		require.Equal(t, 1, status.Onboarded)
+		require.Len(t, status.Clusters, 1)
+		require.Equal(t, onboarding.Failed, status.Clusters[0].State)
+		require.Equal(t, "JobFailed: node w0: exit code 3", status.Clusters[0].Reason+": "+status.Clusters[0].Message)
+		require.Len(t, h.Started, 2)
+		delete(h.Rollouts.Ends, "c1")
+		h.Change(func() { h.Settled = []string{"c1"} })
+	}, time.Hour)
+	status := h.Onboard(2 * time.Hour)
+	require.Equal(t, 2, status.Onboarded)
+	require.Empty(t, status.Clusters)
+}
+
+func TestAClusterWhosePoliciesCannotBeOrderedHasFailed(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	told := false
+	workflowtest.Beside(w, "AwaitNewClusters", func(activities.AwaitNewClustersInput) (any, bool) {
+		first := !told
+		told = true
+		return activities.NewClusters{Found: []activities.NewCluster{{Name: "c1", Problem: "policy p: no whole number"}}}, first
+	})
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) }, time.Hour)
+	w.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{})
+	status := workflowtest.RequireCancelled[onboarding.Status](w)
+	require.Equal(t, "policy p: no whole number", status.Clusters[0].Message)
+	require.Equal(t, "stopped by ann", status.Message)
+}
+
+func TestHundredsOfClustersAreOnboardedNotAllAtOnce(t *testing.T) {
+	h := workflowtest.NewHubWorld(t)
+	for i := range onboarding.OnboardedAtOnce + 50 {
+		h.Available(fmt.Sprintf("c%03d", i))
+	}
+	status := h.Onboard(24 * time.Hour)
+	require.Equal(t, onboarding.OnboardedAtOnce+50, status.Onboarded)
+	require.Equal(t, onboarding.OnboardedAtOnce, h.Rollouts.Most)
+	require.Len(t, h.Started, onboarding.OnboardedAtOnce+50)
+}
+
+func TestARolloutThatSomebodyElseHasStartedIsFollowed(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.Play(w, "AwaitRollout", func(activities.RolloutRun) any { return activities.RolloutEnd{Reason: "TimedOut", Message: "too long"} })
+	workflowtest.Beside(w, "AwaitNewClusters", func(activities.AwaitNewClustersInput) (any, bool) { return nil, false })
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	carried := &onboarding.Status{Onboarded: 7, Clusters: []onboarding.Cluster{{Name: "c1", State: onboarding.Running, RunID: "run-1"}}}
+	w.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{Carried: carried})
+	status := workflowtest.RequireCancelled[onboarding.Status](w)
+	require.Equal(t, []any{activities.RolloutRun{Namespace: "ztp-install", Name: "c1", RunID: "run-1"}}, w.InputsOf("AwaitRollout"))
+	require.Equal(t, onboarding.Failed, status.Clusters[0].State, "a run follows what the one before has started")
+	require.Equal(t, 7, status.Onboarded)
+}
+
+func TestAHubThatCannotBeWatchedIsSaidAndTriedAgain(t *testing.T) {
+	away := true
+	w := workflowtest.NewWorld(t)
+	workflowtest.Play(w, "AwaitNewClusters", func(activities.AwaitNewClustersInput) any { return activities.NewClusters{} })
+	w.Fail["AwaitNewClusters"] = func(int) error {
+		if away {
+			return temporal.Error(temporal.ErrNotFound, "there is no hub", errors.New("x"))
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, "there is no hub", workflowtest.StatusOf[onboarding.Status](w).Wait.Message)
+		away = false
+		w.Blocked["AwaitNewClusters"] = true
+	}, 10*time.Second)
+	w.RegisterDelayedCallback(func() {
+		require.Nil(t, workflowtest.StatusOf[onboarding.Status](w).Wait)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, time.Minute)
+	w.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{})
+	workflowtest.RequireCancelled[onboarding.Status](w)
+}
+
+// The attempt that gets through to the hub again waits, and says nothing. A watch that is begun anew says nothing of that outage any more.
+func TestAHubThatAnswersAgainIsNotSaidToBeAwayByTheNextWatch(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	away := true
+	workflowtest.Play(w, "AwaitNewClusters", func(activities.AwaitNewClustersInput) any { return activities.NewClusters{} })
+	w.Fail["AwaitNewClusters"] = func(int) error {
+		if away {
+			return temporal.Error(temporal.ErrClusterUnreachable, "its API server does not answer", nil)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, temporal.ErrClusterUnreachable, workflowtest.StatusOf[onboarding.Status](w).Wait.Reason)
+		away = false
+		w.Blocked["AwaitNewClusters"] = true
+	}, 2*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		w.UpdateWorkflow(temporal.UpdateRetry, "again", &testsuite.TestUpdateCallback{
+			OnAccept:   func() {},
+			OnReject:   func(err error) { require.NoError(t, err) },
+			OnComplete: func(_ any, err error) { require.NoError(t, err) },
+		}, onboarding.Retry{Clusters: []string{"c1"}})
+	}, time.Hour)
+	w.RegisterDelayedCallback(func() {
+		require.Nil(t, workflowtest.StatusOf[onboarding.Status](w).Wait)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{Carried: &onboarding.Status{Clusters: []onboarding.Cluster{{Name: "c1", State: onboarding.Failed}}}})
+	workflowtest.RequireCancelled[onboarding.Status](w)
+}
+
+func TestAFailedClusterIsOnboardedAgainWhenSomebodyAsks(t *testing.T) {
+	h := workflowtest.NewHubWorld(t)
+	h.Available("c1", "c2")
+	h.Rollouts.Ends["c1"] = workflowtest.ClusterFails
+	var refused []error
+	h.RegisterDelayedCallback(func() {
+		delete(h.Rollouts.Ends, "c1")
+		for _, clusters := range [][]string{{}, {"c1", "c2", "c3"}, {"c1"}} {
+			h.UpdateWorkflow(temporal.UpdateRetry, fmt.Sprint(clusters), &testsuite.TestUpdateCallback{
+				OnAccept:   func() {},
+				OnReject:   func(err error) { refused = append(refused, err) },
+				OnComplete: func(_ any, err error) { require.NoError(t, err) },
+			}, onboarding.Retry{Actor: "ann", Clusters: clusters})
+		}
+	}, time.Hour)
+	status := h.Onboard(2 * time.Hour)
+	require.Equal(t, 2, status.Onboarded)
+	require.Empty(t, status.Clusters)
+	require.Len(t, h.Started, 3)
+	require.Len(t, refused, 2)
+	require.ErrorContains(t, refused[0], "clusters: name at least one")
+	require.ErrorContains(t, refused[1], "clusters: not among those that failed: c2, c3")
+}
+
+func TestThousandsOfFailedClustersFitIntoTheNextRun(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) (onboarding.Status, error) {
+		r := onboarding.NewOnboardingRecord(ctx, nil)
+		for i := range 10_000 {
+			c := onboarding.Cluster{Name: fmt.Sprintf("edge-site-%05d.example", i), Since: metav1.NewTime(workflow.Now(ctx))}
+			r.Fail(&c, ranv1.ReasonTimedOut, strings.Repeat("a long story ", 100))
+			r.Status.Clusters = append(r.Status.Clusters, c)
+		}
+		return r.Status, nil
+	}, "")
+	status := workflowtest.RequireResult[onboarding.Status](w)
+	require.Equal(t, 10_000, status.Count(onboarding.Failed))
+	text, err := json.Marshal(onboarding.Input{Carried: &status})
+	require.NoError(t, err)
+	require.Less(t, len(text), 2<<20)
+	require.NotEmpty(t, status.Clusters[onboarding.FailuresExplained-1].Message)
+	require.Empty(t, status.Clusters[onboarding.FailuresExplained].Message)
+}

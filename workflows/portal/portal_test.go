@@ -1,0 +1,339 @@
+package portal_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+
+	"drydock.dev/drydock/activities"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/portal"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/kit"
+	portalworkflow "drydock.dev/drydock/workflows/portal"
+	"drydock.dev/drydock/workflows/window"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestAPortalShowsAMaintenanceFromItsStartToItsEndToTheSecond(t *testing.T) {
+	w := workflowtest.NewPortalWorld(t)
+	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+	seen := map[time.Duration]portal.View{}
+	for _, after := range []time.Duration{time.Minute, time.Hour + 10*time.Millisecond, 2*time.Hour - time.Second, 2*time.Hour + 10*time.Millisecond} {
+		w.RegisterDelayedCallback(func() { seen[after] = workflowtest.StatusOf[portal.View](w.World) }, after)
+	}
+	next := w.RunsFor(26*time.Hour, portalworkflow.Input{})
+	require.Empty(t, w.Refusals)
+	require.Equal(t, []string{"component web added", "maintenance switches added"}, w.Answers[0].Changes)
+	require.Equal(t, sreportalv1.StatusOperational, seen[time.Minute].Status)
+	require.Equal(t, "switches", seen[time.Minute].Upcoming[0].Name)
+	require.Equal(t, sreportalv1.StatusMaintenance, seen[time.Hour+10*time.Millisecond].Status)
+	require.Equal(t, []string{"switches"}, seen[2*time.Hour-time.Second].Components[0].Because)
+	require.Equal(t, sreportalv1.StatusOperational, seen[2*time.Hour+10*time.Millisecond].Status)
+	require.Len(t, next.Carried.Portal.Components[0].History, 2, "there is a new day")
+	require.Len(t, w.InputsOf("SeekWindows"), 2, "windows are asked twice by a portal that has just begun")
+	claimed := w.InputsOf("ClaimObjects")
+	require.Len(t, claimed, 2)
+	require.Equal(t, "web", claimed[0].(portal.Move).Components[0].Name)
+
+	// Nobody was there for three days, over the start and the end of another maintenance.
+	next.Carried.Portal.Maintenances[0] = portal.Maintenance{Name: "switches", Spec: workflowtest.SwitchesFrom(workflowtest.Noon.AddDate(0, 0, 2)).Spec}
+	late := workflowtest.NewPortalWorld(t)
+	late.SetStartTime(workflowtest.Noon.AddDate(0, 0, 4))
+	next = late.RunsFor(time.Minute, next)
+	require.Empty(t, late.InputsOf("SeekWindows"))
+	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 2).Add(time.Hour+1), next.Carried.Portal.Components[0].Since.UTC())
+	view := next.Carried.Portal.View()
+	require.Equal(t, int64(3600), view.Components[0].Days[27].StatusSeconds[sreportalv1.StatusMaintenance])
+}
+
+func TestAPortalShowsWhatWindowsTellAndForgetsThoseThatAreGone(t *testing.T) {
+	w := workflowtest.NewPortalWorld(t)
+	w.Order(0, temporal.UpdateApply, portal.ApplyRequest{Components: []sreportalv1.Component{workflowtest.ShopComponent("web")}})
+	start := workflowtest.Noon.Add(time.Hour)
+	tell := func(after time.Duration, a portal.Announcement) {
+		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnouncement, a) }, after)
+	}
+	tell(time.Second, workflowtest.NightAnnounced(1, start))
+	begun := workflowtest.NightAnnounced(2, start)
+	begun.Openings[0].Begun = true
+	tell(time.Hour, begun)
+	w.RegisterDelayedCallback(func() { require.Len(t, workflowtest.StatusOf[portal.View](w.World).Upcoming, 2) }, 30*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, sreportalv1.StatusDegraded, workflowtest.StatusOf[portal.View](w.World).Status)
+	}, 90*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		view := workflowtest.StatusOf[portal.View](w.World)
+		require.Equal(t, sreportalv1.StatusOperational, view.Status)
+		require.Len(t, view.Completed, 1)
+		require.Len(t, view.Upcoming, 1)
+		w.Gone = true
+	}, 2*time.Hour+time.Second)
+	w.RegisterDelayedCallback(func() {
+		view := workflowtest.StatusOf[portal.View](w.World)
+		require.Empty(t, append(view.Upcoming, view.InProgress...), "it has not opened")
+		require.Equal(t, []string{"window/ops/night"}, w.Asked)
+	}, 25*time.Hour+2*time.Minute)
+	next := w.RunsFor(26*time.Hour, portalworkflow.Input{})
+	require.Empty(t, next.Carried.Portal.Windows)
+}
+
+func TestWhatFallsDueWhileAPortalAsksASilentWindowIsNotMissed(t *testing.T) {
+	w := workflowtest.NewPortalWorld(t)
+	w.Asking.After(time.Minute)
+	request := workflowtest.Shop()
+	request.Maintenances[0] = workflowtest.SwitchesFrom(workflowtest.Noon.Add(2*time.Hour + 90*time.Second))
+	w.Order(0, temporal.UpdateApply, request)
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalAnnouncement, workflowtest.NightAnnounced(1, workflowtest.Noon.Add(2*time.Hour))) // it is asked a minute after that
+	}, time.Second)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"window/" + workflowtest.NightWindow}, w.Asked)
+		require.Equal(t, []string{"switches"}, workflowtest.StatusOf[portal.View](w.World).Components[0].Because)
+	}, 2*time.Hour+3*time.Minute)
+	w.RunsFor(3*time.Hour, portalworkflow.Input{})
+}
+
+func TestOrdersOfAPortalThatCannotBeCarriedOutAreRefused(t *testing.T) {
+	elsewhere, broken := workflowtest.Shop(), workflowtest.Shop()
+	elsewhere.Components[0].Spec.PortalRef = "other"
+	broken.Maintenances[0].Spec.ScheduledEnd = broken.Maintenances[0].Spec.ScheduledStart
+	broken.Components[0].Spec.Link = "javascript:alert(1)"
+	for name, tt := range map[string]struct {
+		update  string
+		request any
+		says    string
+	}{
+		"what another portal shows":    {temporal.UpdateApply, elsewhere, `Component prod/web: spec.portalRef: is "other", and this is portal main`},
+		"an end at the start":          {temporal.UpdateApply, broken, "invalid schedule"},
+		"to delete what is not there":  {temporal.UpdateDelete, portal.DeleteRequest{Components: []string{"disk"}}, "the portal has no disk"},
+		"to cancel what is not there":  {temporal.UpdateCancelMaintenance, portal.CancelRequest{Maintenance: "m"}, "the portal has no maintenance m"},
+		"to cancel a window's opening": {temporal.UpdateCancelMaintenance, portal.CancelRequest{Maintenance: "prod/night/1"}, "drydock window cancel prod/night"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.NewPortalWorld(t)
+			w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+			w.Order(time.Second, tt.update, tt.request)
+			next := w.RunsFor(time.Minute, portalworkflow.Input{})
+			require.Len(t, w.Refusals, 1)
+			require.Contains(t, w.Refusals[0], tt.says)
+			require.NotContains(t, w.Refusals[0], "\n")
+			require.Len(t, w.Answers, 1)
+			require.Len(t, next.Carried.Portal.Events, 1, "nothing was touched")
+		})
+	}
+}
+
+func TestAPortalThatHasNothingToShowEnds(t *testing.T) {
+	for name, undo := range map[string]func(*workflowtest.PortalWorld){
+		"when all is deleted": func(w *workflowtest.PortalWorld) {
+			w.Order(time.Hour, temporal.UpdateDelete, portal.DeleteRequest{All: true})
+		},
+		"when it is cancelled": func(w *workflowtest.PortalWorld) { w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour) },
+		"when that is signalled": func(w *workflowtest.PortalWorld) {
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.NewPortalWorld(t)
+			w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+			undo(w)
+			w.ExecuteWorkflow(portalworkflow.StatusPortal, portalworkflow.Input{})
+			require.Empty(t, workflowtest.RequireResult[portal.View](w.World).Components)
+			require.WithinDuration(t, workflowtest.Noon.Add(time.Hour+kit.UnusedTime), w.Now(), 2*time.Second)
+		})
+	}
+}
+
+func TestWhatAnotherPortalShowsLeavesAPortal(t *testing.T) {
+	w := workflowtest.NewPortalWorld(t)
+	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalMoved, portal.Move{To: "other", Components: []portal.Object{{Namespace: "prod", Name: "web", At: w.Now()}}})
+	}, time.Minute)
+	next := w.RunsFor(time.Hour, portalworkflow.Input{})
+	require.Empty(t, next.Carried.Portal.Components)
+	require.Len(t, next.Carried.Portal.Maintenances, 1)
+}
+
+func TestWhatAPortalShowsGoesOnInTheNextRun(t *testing.T) {
+	w := workflowtest.NewPortalWorld(t)
+	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalAnnouncement, workflowtest.NightAnnounced(1, workflowtest.Noon.AddDate(0, 0, 1)))
+	}, time.Minute)
+	next := w.RunsFor(90*time.Minute, portalworkflow.Input{})
+	before := next.Carried.Portal.View()
+	require.Equal(t, []string{"switches"}, before.Components[0].Because)
+	require.Len(t, before.Upcoming, 2)
+
+	second := workflowtest.NewPortalWorld(t)
+	second.SetStartTime(workflowtest.Noon.Add(90*time.Minute + time.Second))
+	var after portal.View
+	second.RegisterDelayedCallback(func() { after = workflowtest.StatusOf[portal.View](second.World) }, time.Minute)
+	over := workflowtest.Noon.Add(2 * time.Hour)
+	var is, was sreportalv1.ServiceStatus
+	second.RegisterDelayedCallback(func() { was = workflowtest.StatusOf[portal.View](second.World).Status }, 29*time.Minute+58*time.Second)
+	second.RegisterDelayedCallback(func() { is = workflowtest.StatusOf[portal.View](second.World).Status }, 29*time.Minute+59*time.Second+10*time.Millisecond)
+	last := second.RunsFor(time.Hour, next)
+	for _, v := range []*portal.View{&before, &after} {
+		v.AsOf, v.Components[0].Days = time.Time{}, nil // time has passed
+	}
+	require.Equal(t, before, after)
+	require.Equal(t, sreportalv1.StatusMaintenance, was)
+	require.Equal(t, sreportalv1.StatusOperational, is)
+	require.Equal(t, over.Add(1), last.Carried.Portal.Components[0].Since.UTC(), "to the second, whichever run it is")
+}
+
+func TestAPortalThatContinuesAsNewClaimsWhatItHasNotClaimedYet(t *testing.T) {
+	w := workflowtest.NewPortalWorld(t)
+	w.Fail["ClaimObjects"] = workflowtest.Always(fmt.Errorf("nobody answers"))
+	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+	next := w.RunsFor(30*time.Second, portalworkflow.Input{})
+	require.False(t, next.Carried.Claims.Empty())
+	require.True(t, next.Carried.ToldOnce.Empty())
+	require.True(t, next.Carried.Unsought)
+	second := workflowtest.NewPortalWorld(t)
+	next = second.RunsFor(30*time.Second, next)
+	require.True(t, next.Carried.Claims.Empty())
+	require.False(t, next.Carried.ToldOnce.Empty())
+	require.True(t, next.Carried.Unsought)
+	third := workflowtest.NewPortalWorld(t)
+	next = third.RunsFor(2*time.Minute, next)
+	require.True(t, next.Carried.ToldOnce.Empty())
+	require.Len(t, third.InputsOf("ClaimObjects"), 1)
+	require.False(t, next.Carried.Unsought)
+	require.Equal(t, "web", second.InputsOf("ClaimObjects")[0].(portal.Move).Components[0].Name)
+}
+
+func TestAPortalTellsOthersAtOnceOfAllThatItShowsNow(t *testing.T) {
+	w := workflowtest.NewPortalWorld(t)
+	for i := range 30 {
+		one := portal.ApplyRequest{Components: []sreportalv1.Component{workflowtest.ShopComponent(fmt.Sprintf("c%d", i))}}
+		w.Order(time.Duration(i)*time.Second, temporal.UpdateApply, one)
+	}
+	silences := map[string]time.Duration{}
+	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		silences[info.ActivityType.Name] = info.HeartbeatTimeout
+	})
+	told := map[string]int{}
+	count := func() {
+		clear(told)
+		for _, in := range w.InputsOf("ClaimObjects") {
+			for _, c := range in.(portal.Move).Components {
+				told[c.Name]++
+			}
+		}
+	}
+	w.RegisterDelayedCallback(func() {
+		count()
+		require.Len(t, told, 30)
+		require.Equal(t, 1, told["c29"])
+	}, 31*time.Second)
+	next := w.RunsFor(3*time.Minute, portalworkflow.Input{})
+	count()
+	for name, times := range told {
+		require.Equal(t, 2, times, name)
+	}
+	require.True(t, next.Carried.ToldOnce.Empty())
+	require.Equal(t, map[string]time.Duration{"ClaimObjects": kit.HeartbeatTimeout, "SeekWindows": kit.HeartbeatTimeout}, silences, "there may be very many to tell")
+}
+
+func newShownWindow(t *testing.T) (*workflowtest.WindowWorld, windows.DefineRequest) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	workflowtest.Play(w.World, "AnnounceWindow", func(activities.AnnounceWindowInput) any { return nil })
+	request := workflowtest.Defined()
+	request.Object.Spec.Title, request.Object.Spec.PortalRef, request.Object.Spec.Components = "Nightly", "main", []string{"web"}
+	return w, request
+}
+
+func TestAWindowTellsItsPortalOfItsOpenings(t *testing.T) {
+	w, request := newShownWindow(t)
+	w.Order(0, temporal.UpdateDefine, request)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "other"}) }, time.Hour)
+	w.RegisterDelayedCallback(func() { require.Len(t, w.Announced(), 1, "another portal is none of its business") }, 2*time.Hour)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "main"}) }, 3*time.Hour)
+	w.RegisterDelayedCallback(func() { require.Len(t, w.Announced(), 2) }, 4*time.Hour)
+	next := w.RunsOn(window.Input{})
+	told := w.Announced()
+	require.Equal(t, "main", told[0].Portal)
+	require.Equal(t, workflowtest.Noon.Add(10*time.Hour), told[0].Announcement.Openings[0].Start.UTC())
+	last := told[len(told)-1].Announcement
+	require.True(t, last.Openings[0].Begun, "the end is told by the next run")
+	require.Less(t, next.Carried.Shown.Told, next.Carried.Number)
+
+	w, _ = newShownWindow(t)
+	w.SetStartTime(workflowtest.Noon.Add(14 * time.Hour))
+	w.RegisterDelayedCallback(func() { require.False(t, w.Announced()[0].Announcement.Openings[0].Begun) }, time.Minute)
+	w.RunsOn(next)
+}
+
+// A window of this name that was terminated has told it.
+func TestAPortalThatShowsAWindowOfAnotherIsToldThatItIsNotTo(t *testing.T) {
+	w, request := newShownWindow(t)
+	w.Order(0, temporal.UpdateDefine, request)
+	for _, after := range []time.Duration{time.Hour, 2 * time.Hour} {
+		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "other", Shown: true}) }, after)
+	}
+	w.RegisterDelayedCallback(func() {
+		told := w.Announced()
+		last := told[len(told)-1]
+		require.Equal(t, "other", last.Portal)
+		require.Equal(t, "main", last.Announcement.Portal)
+	}, 90*time.Minute)
+	w.RegisterDelayedCallback(func() { require.Len(t, w.Announced(), 5, "each inquiry is answered once") }, 3*time.Hour)
+	require.Empty(t, w.RunsOn(window.Input{}).Carried.Shown.Astray)
+}
+
+func TestAWindowEndsOnlyWhenItsPortalKnows(t *testing.T) {
+	w, request := newShownWindow(t)
+	w.Order(0, temporal.UpdateDefine, request)
+	w.Order(time.Hour, temporal.UpdateCancel, windows.CancelRequest{All: true})
+	w.Fail["AnnounceWindow"] = func(call int) error {
+		if call > 1 && call < 30 {
+			return fmt.Errorf("nobody answers")
+		}
+		return nil
+	}
+	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
+	require.NoError(t, w.GetWorkflowError())
+	told := w.Announced()
+	require.Len(t, told, 31, "the last when its calendar was read once more")
+	require.Empty(t, told[30].Announcement.Openings)
+	require.Greater(t, w.Now().Sub(workflowtest.Noon), time.Hour+2*kit.UnusedTime)
+}
+
+func TestAWindowThatMovesToAnotherPortalTellsBoth(t *testing.T) {
+	w, request := newShownWindow(t)
+	w.Order(0, temporal.UpdateDefine, request)
+	moved, hidden := request, request
+	moved.Object.Spec.PortalRef = "other"
+	hidden.Object.Spec.Title = ""
+	w.Order(time.Hour, temporal.UpdateEdit, moved)
+	w.Order(2*time.Hour, temporal.UpdateEdit, hidden)
+	w.RegisterDelayedCallback(func() {
+		var told []string
+		for _, in := range w.Announced() {
+			told = append(told, in.Portal+" of "+in.Announcement.Portal)
+		}
+		require.Equal(t, []string{"main of main", "other of other", "main of other", "other of "}, told)
+	}, 3*time.Hour)
+	w.RunsOn(window.Input{})
+	require.Empty(t, w.Refusals)
+}
+
+func TestAPortalThatCannotBeToldHoldsUpNothing(t *testing.T) {
+	w, request := newShownWindow(t)
+	w.Fail["AnnounceWindow"] = workflowtest.Always(fmt.Errorf("nobody answers"))
+	w.Follows(0)
+	w.Order(0, temporal.UpdateDefine, request)
+	w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.Told[len(w.Told)-1:], w.Now(), 0).Allowed) }, 10*time.Hour+time.Second)
+	w.RunsOn(window.Input{})
+	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
+}

@@ -1,0 +1,224 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout/policy"
+)
+
+const (
+	// changedAtOnce is the number of clusters that one activity labels and annotates.
+	changedAtOnce = 200
+	// shortestRefusal and longestRefusal bound the pause before a refused change is retried.
+	shortestRefusal = 2 * time.Second
+	longestRefusal  = 5 * time.Minute
+	// refusalsNamed is the number of refusing clusters that a status names.
+	refusalsNamed = 5
+	// reasonRefused: the rollout waits for clusters that refuse a change.
+	reasonRefused = "ClustersRefused"
+)
+
+// completions carries out afterCompletion on complete clusters. Clusters that complete while others are being changed are changed
+// together.
+type completions struct {
+	change rollout.ClusterChange
+	// due are the clusters that are still to be changed.
+	due    []string
+	atWork bool
+	// trouble shows why a change does not succeed yet.
+	trouble func(ctx workflow.Context, reason, message string)
+	// refused are those of them that refused the change.
+	refused []activities.RefusedChange
+}
+
+// add adds clusters that are complete or needed no work.
+func (c *completions) add(clusters ...string) {
+	if !c.change.Empty() {
+		c.due = append(c.due, clusters...)
+	}
+}
+
+// changeBefore carries out beforeEnable on all clusters before work starts on any. Then afterCompletion is due for the clusters that
+// need no work.
+func (g *GroupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
+	before := rollout.ClustersToChange(g.Record.remediation, g.Status.Clusters)
+	if change := rollout.ChangeBefore(&g.Spec.Actions); !change.Empty() {
+		for some := range slices.Chunk(before, changedAtOnce) {
+			err := g.changeAll(ctx, some, change)
+			switch {
+			case ctx.Err() != nil:
+				return rollout.EndCancelled, nil
+			case err != nil:
+				return "", err
+			}
+		}
+	}
+	g.changeSkipped()
+	return "", nil
+}
+
+// changeSkipped makes afterCompletion due for the clusters that need no work, unless an earlier run carried it out: a label that a
+// person removed since must not come back.
+func (g *GroupUpgrade) changeSkipped() {
+	if g.completions.change.Empty() || g.Status.AfterCompletion != nil {
+		return
+	}
+	g.Status.AfterCompletion = &ranv1.AfterCompletionStatus{}
+	g.completions.add(g.Record.inState(ranv1.ClusterSkipped)...)
+}
+
+// changeLeft makes afterCompletion due for the clusters on which the previous rollout did not carry it out.
+func (g *GroupUpgrade) changeLeft() {
+	left := g.Status.AfterCompletion
+	if left == nil {
+		return
+	}
+	g.Status.AfterCompletion = &ranv1.AfterCompletionStatus{}
+	g.completions.add(slices.DeleteFunc(slices.Clone(left.NotDone), func(name string) bool {
+		c := g.Record.cluster(name)
+		return c != nil && c.State != ranv1.ClusterComplete && c.State != ranv1.ClusterSkipped // it failed since then, and is retried
+	})...)
+}
+
+// notDone records clusters on which afterCompletion was not carried out.
+func (g *GroupUpgrade) notDone(clusters []string) {
+	if after := g.Status.AfterCompletion; after != nil {
+		after.NotDone = append(after.NotDone, clusters...)
+	}
+}
+
+// changeAll carries out beforeEnable on clusters, and retries on those that refuse until they accept or refuse for good.
+func (g *GroupUpgrade) changeAll(ctx workflow.Context, clusters []string, change rollout.ClusterChange) error {
+	refused, err := g.change(ctx, "beforeEnable", clusters, change)
+	trouble := g.Record.troubles.Add()
+	for pause := shortestRefusal; err == nil && len(refused) > 0; pause = min(2*pause, longestRefusal) {
+		if final := finally(refused); len(final) > 0 {
+			trouble(ctx, "", "")
+			return temporal.Error(temporal.ErrInvalidSpec, "actions.beforeEnable: "+answers(final), nil)
+		}
+		trouble(ctx, reasonRefused, "beforeEnable: "+answers(refused))
+		if err = workflow.Sleep(ctx, pause); err == nil {
+			refused, err = g.change(ctx, "beforeEnable", namesOf(refused), change)
+		}
+	}
+	trouble(ctx, "", "")
+	return err
+}
+
+// changeCompleted carries out afterCompletion on clusters as they complete, until ctx is cancelled.
+func (g *GroupUpgrade) changeCompleted(ctx workflow.Context) {
+	c := &g.completions
+	workflow.GoNamed(ctx, "afterCompletion", func(ctx workflow.Context) {
+		pause := shortestRefusal
+		for workflow.Await(ctx, func() bool { return len(c.due) > 0 }) == nil {
+			some := slices.Clone(c.due[:min(len(c.due), changedAtOnce)])
+			c.atWork = true
+			refused, err := g.change(ctx, "afterCompletion", some, c.change)
+			c.atWork = false
+			if err != nil && ctx.Err() == nil {
+				g.notDone(some)
+				g.Record.Note(fmt.Sprintf("actions.afterCompletion failed on %s: %s", kit.JoinNames(some), temporal.ErrorMessage(err)))
+			}
+			if final := finally(refused); len(final) > 0 {
+				g.notDone(namesOf(final))
+				g.Record.Note("actions.afterCompletion failed: " + answers(final))
+			}
+			if g.takeRefusals(ctx, some, refused); len(c.refused) == 0 {
+				pause = shortestRefusal
+			} else if c.awaitOthers(ctx, pause) {
+				pause = min(2*pause, longestRefusal)
+			}
+		}
+	})
+}
+
+// takeRefusals records which of some clusters refused the change. They are retried after all others.
+func (g *GroupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused []activities.RefusedChange) {
+	c := &g.completions
+	asked := func(r activities.RefusedChange) bool { return slices.Contains(some, r.Cluster) }
+	again := slices.DeleteFunc(slices.Clone(refused), func(r activities.RefusedChange) bool { return r.Final })
+	c.refused = append(slices.DeleteFunc(c.refused, asked), again...)
+	c.due = append(c.due[len(some):], namesOf(again)...)
+	reason, message := "", ""
+	if len(c.refused) > 0 {
+		reason, message = reasonRefused, "afterCompletion: "+answers(c.refused)
+	}
+	c.trouble(ctx, reason, message)
+}
+
+// awaitOthers waits until clusters are due that have not refused, or until the pause is over; then it returns true.
+func (c *completions) awaitOthers(ctx workflow.Context, pause time.Duration) bool {
+	waiting, stop := workflow.WithCancel(ctx)
+	timer := workflow.NewTimerWithOptions(waiting, pause, workflow.TimerOptions{Summary: "retry afterCompletion on clusters that refused it"})
+	_ = workflow.Await(ctx, func() bool { return len(c.due) > len(c.refused) || timer.IsReady() })
+	over := timer.IsReady()
+	stop()
+	return over
+}
+
+// finally are the refusals that are final.
+func finally(refused []activities.RefusedChange) []activities.RefusedChange {
+	return slices.DeleteFunc(slices.Clone(refused), func(r activities.RefusedChange) bool { return !r.Final })
+}
+
+func namesOf(refused []activities.RefusedChange) []string {
+	var names []string
+	for _, r := range refused {
+		names = append(names, r.Cluster)
+	}
+	return names
+}
+
+// answers are the answers of the hub for the first clusters that refuse a change.
+func answers(refused []activities.RefusedChange) string {
+	var messages []string
+	for _, r := range refused[:min(len(refused), refusalsNamed)] {
+		messages = append(messages, r.Message)
+	}
+	if more := len(refused) - len(messages); more > 0 {
+		messages = append(messages, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(messages, "; ")
+}
+
+func (g *GroupUpgrade) change(ctx workflow.Context, action string, clusters []string, change rollout.ClusterChange) ([]activities.RefusedChange, error) {
+	summary := action + " on " + clusters[0]
+	if len(clusters) > 1 {
+		summary += fmt.Sprintf(" and %d more", len(clusters)-1)
+	}
+	var refused []activities.RefusedChange
+	err := g.retrier().Run(ctx, summary, g.hub.ChangeClusters, activities.ChangeClustersInput{Clusters: clusters, Change: change}, &refused)
+	return refused, err
+}
+
+// finishChanges waits until afterCompletion is carried out on every complete cluster; in a cancelled rollout, for hubLimit at
+// most.
+func (g *GroupUpgrade) finishChanges(work, listening workflow.Context) {
+	made := func() bool { return len(g.completions.due) == 0 }
+	if workflow.Await(work, made) == nil {
+		return
+	}
+	waiting, stop := workflow.WithCancel(listening)
+	limit := workflow.NewTimerWithOptions(waiting, policy.HubLimit, workflow.TimerOptions{Summary: "afterCompletion"})
+	_ = workflow.Await(waiting, func() bool { return made() || limit.IsReady() })
+	stop() // not deferred: a run that is evicted from the cache must give no command
+	if !made() {
+		g.notDone(g.completions.due)
+		note := "actions.afterCompletion was not carried out on " + kit.JoinNames(g.completions.due)
+		if len(g.completions.refused) > 0 {
+			note += ": " + answers(g.completions.refused)
+		}
+		g.Record.Note(note)
+		g.completions.trouble(listening, "", "")
+	}
+}

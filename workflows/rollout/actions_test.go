@@ -1,0 +1,249 @@
+package rollout_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestClustersAreLabelledBeforeTheRolloutAndAsTheyComplete(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c4", Reason: rollout.ReasonAlreadyCompliant}}
+	var first []string
+	clusters.Ends["c1"] = func(workflow.Context) error {
+		first = w.Changed()["begun"]
+		return nil
+	}
+	clusters.Ends["c2"] = workflowtest.ClusterFails
+	var early []string
+	clusters.Ends["c3"] = func(ctx workflow.Context) error {
+		err := workflow.Sleep(ctx, time.Minute)
+		early = w.Changed()["done"]
+		return err
+	}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
+
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, []string{"c1", "c2", "c3"}, first, "all that are worked on, before any is")
+	require.Equal(t, first, w.Changed()["begun"], "once")
+	require.Subset(t, early, []string{"c1", "c4"}, "those that are complete do not wait for the others")
+	require.ElementsMatch(t, []string{"c1", "c3", "c4"}, w.Changed()["done"], "and not the one that failed")
+}
+
+func TestARolloutWithoutARemediationOnlyDoesItsActions(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t)
+	w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c1"}, {Cluster: "c2"}}
+	object := workflowtest.WithActions(workflowtest.ARollout())
+	object.Spec.NodeMaintenance = nil
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Empty(t, clusters.Story())
+	require.Equal(t, map[string][]string{"begun": {"c1", "c2"}, "done": {"c1", "c2"}}, w.Changed())
+}
+
+func TestARolloutWithoutActionsAsksForNoChange(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	object := workflowtest.ARollout()
+	object.Spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(true)}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Empty(t, w.InputsOf("ChangeClusters"))
+}
+
+func TestARolloutIsNotOverBeforeItsActionsAreDone(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	away := w.Now().Add(3 * time.Hour)
+	w.Fail["ChangeClusters"] = func(call int) error {
+		if call > 1 && w.Now().Before(away) {
+			return errors.New("the hub is away")
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		require.Equal(t, ranv1.ClusterComplete, status.Clusters[0].State)
+		require.Contains(t, status.Wait.Message, "afterCompletion on c1: the hub is away")
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Contains(t, w.Changed()["done"], "c1")
+}
+
+func TestACancelledRolloutGivesUpOnItsActionsAndSaysSo(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.Ends["c2"] = workflowtest.Never
+	w.Fail["ChangeClusters"] = func(call int) error {
+		if call > 1 {
+			return errors.New("the hub is away")
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 10*time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
+	status := workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+	require.Contains(t, status.Notes, "actions.afterCompletion was not carried out on c1")
+}
+
+func TestAClusterThatRefusesItsLabelsKeepsNoOtherFromThemAndTheRolloutSaysSo(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.RefuseChanges(w.Now().Add(3*time.Hour), false, "c1")
+	var during workflowtest.GroupStatus
+	var done []string
+	w.RegisterDelayedCallback(func() { during, done = workflowtest.StatusOf[workflowtest.GroupStatus](w), w.Changed()["done"] }, 2*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Subset(t, done, []string{"c2", "c3"})
+	require.Equal(t, "ClustersRefused", during.Wait.Reason)
+	require.Equal(t, "afterCompletion: ManagedCluster c1: frozen", during.Wait.Message)
+	again := 0
+	for _, in := range w.InputsOf("ChangeClusters")[2:] {
+		if slices.Equal(in.(activities.ChangeClustersInput).Clusters, []string{"c1"}) {
+			again++
+		}
+	}
+	require.Greater(t, again, 10, "asked again, alone")
+	require.Less(t, again, 60, "less and less often")
+}
+
+func TestARolloutThatIsNotToWaitForLabelsNamesTheClustersThatRefusedThem(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
+	w.RefuseChanges(w.Now().Add(300*time.Hour), false, "c1")
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(status), "there was nothing else to cancel")
+	require.Contains(t, status.Notes, "actions.afterCompletion was not carried out on c1: ManagedCluster c1: frozen")
+}
+
+func TestALabelThatAClusterCanNeverHaveIsNoted(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
+	w.RefuseChanges(w.Now().Add(300*time.Hour), true, "c1")
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
+	require.Equal(t, []string{"actions.afterCompletion failed: ManagedCluster c1: frozen"}, workflowtest.RequireResult[workflowtest.GroupStatus](w).Notes)
+}
+
+func TestNothingIsWorkedOnBeforeEveryClusterHasTakenItsLabels(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
+	from := w.Now()
+	workflowtest.Play(w, "ChangeClusters", func(in activities.ChangeClustersInput) any {
+		if slices.Contains(in.Clusters, "c1") && w.Now().Before(from.Add(time.Hour)) {
+			return []activities.RefusedChange{{Cluster: "c1", Message: "ManagedCluster c1: frozen"}}
+		}
+		return nil
+	})
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, clusters.Story())
+		require.Equal(t, "beforeEnable: ManagedCluster c1: frozen", workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Message)
+	}, 30*time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+}
+
+func TestLabelsThatCannotBeSetEndTheRolloutBeforeAnythingIsDone(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.Fail["ChangeClusters"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "no such label", nil))
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrInvalidSpec)
+	require.Empty(t, clusters.Story())
+}
+
+func TestWhatIsToBeDoneToCompleteClustersIsHandedToTheNextRun(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t)
+	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, Completed: []string{"c1"}}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout()), Carried: carried})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Equal(t, map[string][]string{"done": {"c1"}}, w.Changed(), "and beforeEnable is not done again")
+}
+
+func TestManyClustersAreChangedInParts(t *testing.T) {
+	var many []string
+	for i := range 2*rolloutworkflow.ChangedAtOnce + 1 {
+		many = append(many, string(rune('a'+i%26))+time.Duration(i).String())
+	}
+	w, _ := workflowtest.NewGroupWorld(t)
+	for _, name := range many {
+		w.Plan.Skipped = append(w.Plan.Skipped, rollout.SkippedCluster{Cluster: name})
+	}
+	object := workflowtest.WithActions(workflowtest.ARollout())
+	object.Spec.NodeMaintenance = nil
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Len(t, w.InputsOf("ChangeClusters"), 6)
+	require.Equal(t, many, w.Changed()["done"])
+}
+
+// retried does a rollout with actions once more, as it has ended.
+func retried(t *testing.T, over workflowtest.GroupStatus, request rollout.RetryRequest) *workflowtest.World {
+	t.Helper()
+	next, err := rollout.Retry(over, nil, request)
+	require.NoError(t, err)
+	w, _ := workflowtest.NewGroupWorld(t)
+	w.RecalledRollout.Object = workflowtest.WithActions(workflowtest.ARollout())
+	w.RecalledRollout.Object.Status = next
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: ranv1.ClusterGroupUpgrade{ObjectMeta: workflowtest.ARollout().ObjectMeta}, Retry: &request})
+	return w
+}
+
+// Somebody may have taken a label away since.
+func TestOnceMoreOnlyClustersThatNeverWereAreLabelledAsComplete(t *testing.T) {
+	play := func(t *testing.T, shape func(w *workflowtest.World, clusters *workflowtest.Children)) *workflowtest.World {
+		w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+		w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c4", Reason: rollout.ReasonAlreadyCompliant}}
+		shape(w, clusters)
+		w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
+		return w
+	}
+	t.Run("one has failed, and one can never have it", func(t *testing.T) {
+		w := play(t, func(w *workflowtest.World, clusters *workflowtest.Children) {
+			clusters.Ends["c2"] = workflowtest.ClusterFails
+			w.RefuseChanges(w.Now().Add(300*time.Hour), true, "c3")
+		})
+		require.Subset(t, w.Changed()["done"], []string{"c1", "c4"})
+		again := retried(t, workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed), rollout.RetryRequest{})
+		require.Nil(t, workflowtest.RequireResult[workflowtest.GroupStatus](again).AfterCompletion.NotDone)
+		require.ElementsMatch(t, []string{"c2", "c3"}, again.Changed()["done"])
+		require.Equal(t, []string{"c2"}, again.Changed()["begun"])
+	})
+	t.Run("the rollout did not wait for one", func(t *testing.T) {
+		w := play(t, func(w *workflowtest.World, clusters *workflowtest.Children) {
+			clusters.Ends["c3"] = workflowtest.Never
+			w.RefuseChanges(w.Now().Add(300*time.Hour), false, "c1")
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 10*time.Minute)
+		})
+		again := retried(t, workflowtest.RequireCancelled[workflowtest.GroupStatus](w), rollout.RetryRequest{Unfinished: true})
+		workflowtest.RequireResult[workflowtest.GroupStatus](again)
+		require.ElementsMatch(t, []string{"c1", "c3"}, again.Changed()["done"])
+	})
+	t.Run("it had not come so far, or an earlier program has not said", func(t *testing.T) {
+		w := play(t, func(w *workflowtest.World, _ *workflowtest.Children) {
+			w.Fail["ChangeClusters"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "no such label", nil))
+		})
+		require.Empty(t, w.Changed()["done"])
+		again := retried(t, workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrInvalidSpec), rollout.RetryRequest{Unfinished: true})
+		workflowtest.RequireResult[workflowtest.GroupStatus](again)
+		require.ElementsMatch(t, []string{"c1", "c2", "c3", "c4"}, again.Changed()["done"])
+	})
+	t.Run("one that was complete has vanished since", func(t *testing.T) {
+		over := workflowtest.GroupStatus{
+			RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterFailed, Batch: 1}},
+			AfterCompletion: &ranv1.AfterCompletionStatus{NotDone: []string{"c1"}},
+			Conditions:      []metav1.Condition{{Type: ranv1.ConditionSucceeded, Reason: ranv1.ReasonFailed}},
+		}
+		again := retried(t, over, rollout.RetryRequest{})
+		workflowtest.RequireResult[workflowtest.GroupStatus](again)
+		require.Equal(t, []string{"c1"}, again.Changed()["done"], "once, as it completes")
+	})
+}

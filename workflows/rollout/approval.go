@@ -1,0 +1,99 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// awaitApproval waits until somebody approves the next batch, if that is required. The clock of the rollout is stopped.
+func (g *GroupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
+	if !g.mustApprove(ctx) {
+		return ""
+	}
+	awaited := g.nextApproval()
+	g.gate.stale = g.gate.stale || g.gate.seen > 0 // the previous batch ended before it started a cluster
+	g.awaited = &awaited
+	g.runClock(ctx)
+	expired := func() bool { return false }
+	var until *time.Time
+	timing, stop := workflow.WithCancel(ctx)
+	if expiry := rollout.ApprovalExpiry(g.Spec.Approvals); expiry > 0 {
+		until = new(workflow.Now(ctx).Add(expiry))
+		expired = workflow.NewTimerWithOptions(timing, expiry, workflow.TimerOptions{Summary: fmt.Sprintf("%s must be approved within %v", awaited, expiry)}).IsReady
+	}
+	g.Record.awaitingApproval(ctx, g.awaited, until)
+	err := workflow.Await(ctx, func() bool { return g.awaited == nil || expired() })
+	stop()
+	unapproved := g.awaited != nil
+	g.awaited = nil
+	g.Record.awaitingApproval(ctx, nil, nil)
+	g.runClock(ctx)
+	switch {
+	case err != nil || ctx.Err() != nil: // the timer has ended at once, too
+		return rollout.EndCancelled
+	case unapproved:
+		return rollout.EndNotApproved
+	}
+	return ""
+}
+
+// nextApproval is the approval that is required before the next batch; its point is "" if none is.
+func (g *GroupUpgrade) nextApproval() rollout.AwaitedApproval {
+	begun := g.Status.Status.CurrentBatch
+	if g.begun != nil {
+		begun = g.begun.After
+	}
+	point := rollout.ApprovalBefore(g.Spec.Approvals, g.Status.RemediationPlan, g.Spec.RemediationStrategy.Canaries, int(begun), g.nextBatch)
+	return rollout.AwaitedApproval{Point: point, Batch: int32(g.nextBatch + 1)}
+}
+
+// mustApprove reports whether the next batch needs an approval and has no valid one.
+func (g *GroupUpgrade) mustApprove(ctx workflow.Context) bool {
+	awaited := g.nextApproval()
+	return awaited.Point != "" && !g.approved(ctx, awaited)
+}
+
+// approved reports whether a valid approval was given. An approval does not expire while the health checks before the first batch run:
+// if they take longer than an approval is valid, it would be asked for again and again.
+func (g *GroupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApproval) bool {
+	given := g.Status.Approvals
+	if len(given) == 0 {
+		return false
+	}
+	last := given[len(given)-1]
+	meant := last.Point == awaited.Point && last.Batch == awaited.Batch
+	return meant && (g.holdsSoFar() || rollout.ApprovalHolds(g.Spec.Approvals, last.At.Time, workflow.Now(ctx)))
+}
+
+// checkApproval rejects an approval that nobody waits for.
+func (g *GroupUpgrade) checkApproval(request rollout.ApprovalRequest) error {
+	instead := "it is over"
+	if g.Status.Status.CompletedAt == nil {
+		instead = "it is at work"
+		if wait := g.Status.Wait; wait != nil {
+			instead = wait.Reason + ": " + wait.Message
+		}
+	}
+	return kit.InvalidSpec(rollout.CheckApproval(g.Spec.Approvals, g.awaited, request, g.starters, instead))
+}
+
+// approve records an approval, so that the rollout goes on.
+func (g *GroupUpgrade) approve(ctx workflow.Context, request rollout.ApprovalRequest) (ranv1.Approval, error) {
+	// Two approvals that arrive together both pass the validator before the first one counts.
+	if err := g.checkApproval(request); err != nil {
+		return ranv1.Approval{}, err
+	}
+	approval := ranv1.Approval{
+		Point: g.awaited.Point, Batch: g.awaited.Batch, By: request.Actor, At: metav1.NewTime(workflow.Now(ctx)), Comment: request.Comment,
+	}
+	g.awaited = nil
+	g.Record.approved(approval)
+	return approval, nil
+}

@@ -1,0 +1,38 @@
+package rollout
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// awaitBlockers waits until the blocking rollouts have succeeded. The timeout does not run.
+func (g *GroupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) {
+	if len(g.Spec.BlockingCRs) == 0 {
+		return "", nil
+	}
+	// The rest of the spec may be long, and is not needed.
+	object := ranv1.ClusterGroupUpgrade{ObjectMeta: g.in.Object.ObjectMeta, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: g.Spec.BlockingCRs}}
+	retrier := g.retrier()
+	err := retrier.Wait(ctx, "wait for the rollouts that block this one", nil, "", g.hub.AwaitBlockers, object, nil)
+	switch {
+	case ctx.Err() != nil:
+		return rollout.EndCancelled, nil
+	case err != nil:
+		return "", err
+	}
+	return "", nil
+}
+
+// observed records what a waiting activity sees.
+func (g *GroupUpgrade) observed(ctx workflow.Context, seen temporal.Observation) {
+	if seen.Activity == "AwaitClusterHealthy" {
+		g.healthObserved(ctx, seen)
+		return
+	}
+	if g.Phase == phaseBlocked && seen.Activity == "AwaitBlockers" && seen.Wait != nil && g.withdrawn == nil {
+		g.Record.blocked(ctx, seen.Wait)
+	}
+}

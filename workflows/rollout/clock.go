@@ -1,0 +1,165 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/rollout"
+)
+
+// timeout of the whole rollout.
+func (g *GroupUpgrade) timeout() time.Duration { return rollout.Timeout(&g.Spec) }
+
+// stopwatch measures time, and can be stopped and started again.
+type stopwatch struct {
+	used  time.Duration
+	since *time.Time
+}
+
+func (s *stopwatch) start(now time.Time) {
+	if s.since == nil {
+		s.since = &now
+	}
+}
+
+func (s *stopwatch) stop(now time.Time) {
+	s.used, s.since = s.total(now), nil
+}
+
+// giveBack subtracts time that does not count.
+func (s *stopwatch) giveBack(d time.Duration) { s.used -= d }
+
+func (s *stopwatch) total(now time.Time) time.Duration {
+	if s.since == nil {
+		return s.used
+	}
+	return s.used + now.Sub(*s.since)
+}
+
+// arm keeps a timer for the deadlines of the batch and of its clusters, or, while clusters only soak, of the rollout. While the clock is
+// stopped there is none.
+func (b *Batch) arm(ctx workflow.Context) {
+	g := b.group
+	if g.standsStill() || len(b.running) == 0 && len(b.pending) == 0 {
+		b.disarm()
+		g.Record.deadlines(ctx, nil, nil)
+		return
+	}
+	soaks := b.onlySoaks()
+	if now := workflow.Now(ctx); b.timer != nil && (soaks != b.soakTimer || now.Add(b.leastLeft(now)).Before(b.wake)) {
+		b.disarm()
+	}
+	if b.timer != nil {
+		return
+	}
+	b.soakTimer = soaks
+	armed, cancel := workflow.WithCancel(ctx)
+	b.timer = cancel
+	workflow.GoNamed(armed, "batch deadline", func(ctx workflow.Context) {
+		if b.keepTime(ctx) && armed.Err() == nil {
+			b.timer = nil
+			b.timeOut(ctx)
+		}
+	})
+}
+
+// keepTime returns true when the time of the batch is over. It withdraws clusters whose own time is over. It also wakes in between:
+// a timer that fires late shows that no worker was running, and that time is not charged.
+func (b *Batch) keepTime(ctx workflow.Context) (over bool) {
+	g := b.group
+	var deadline time.Time
+	for {
+		now := workflow.Now(ctx)
+		left := b.left(now)
+		if left <= 0 {
+			return true
+		}
+		b.timeOutClusters(ctx)
+		timed := fmt.Sprintf("batch %d of %d", b.First, len(g.Status.RemediationPlan))
+		if b.soakTimer {
+			timed = "the rollout"
+		}
+		if moved := now.Add(left); !moved.Equal(deadline) {
+			deadline = moved
+			batchDeadline := &deadline
+			if b.soakTimer {
+				batchDeadline = nil
+			}
+			g.Record.deadlines(ctx, batchDeadline, new(now.Add(g.timeout()-g.charged.total(now))))
+		}
+		pause := min(b.leastLeft(now), rollout.ClockInterval(b.time.Budget))
+		b.wake = now.Add(pause)
+		summary := fmt.Sprintf("%s times out %s", timed, deadline.UTC().Format("15:04:05Z"))
+		if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: summary}).Get(ctx, nil) != nil {
+			return false
+		}
+		looked := workflow.Now(ctx)
+		g.charged.giveBack(rollout.Outage(now, now.Add(pause), looked, b.leastLeft(looked)))
+	}
+}
+
+// left is the time that the batch has left; negative when it is over. A batch that only soaks has all the time of the rollout.
+func (b *Batch) left(now time.Time) time.Duration {
+	if b.onlySoaks() {
+		return b.group.timeout() - b.group.charged.total(now)
+	}
+	return b.time.Budget - (b.group.charged.total(now) - b.time.ChargedBefore)
+}
+
+// leastLeft is the time until the batch, or the first cluster at work, times out.
+func (b *Batch) leastLeft(now time.Time) time.Duration {
+	least := b.left(now)
+	//workflowcheck:ignore the least has no order
+	for _, cluster := range b.running {
+		if left, limited := b.leftOf(cluster, now); limited {
+			least = min(least, left)
+		}
+	}
+	return least
+}
+
+// leftOf is the time that a cluster has left; false: it has no limit of its own, or is not at work any more.
+func (b *Batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bool) {
+	limit := time.Duration(b.group.Spec.RemediationStrategy.ClusterTimeout) * time.Minute
+	if limit == 0 || !cluster.state.Timed() {
+		return 0, false
+	}
+	return limit - (b.group.charged.total(now) - cluster.chargedBefore), true
+}
+
+// timeOutClusters withdraws clusters whose own time is over.
+func (b *Batch) timeOutClusters(ctx workflow.Context) {
+	now := workflow.Now(ctx)
+	for _, name := range workflow.DeterministicKeys(b.running) {
+		cluster := b.running[name]
+		if left, limited := b.leftOf(cluster, now); limited && left <= 0 {
+			b.group.Record.clusterTimedOut(ctx, name)
+			cluster.timeOut()
+		}
+	}
+}
+
+func (b *Batch) disarm() {
+	if b.timer != nil {
+		b.timer()
+		b.timer = nil
+	}
+}
+
+// timeOut withdraws the clusters at work and starts no others. Soaking clusters keep their places for the batches that follow, unless
+// the time of the rollout is over.
+func (b *Batch) timeOut(ctx workflow.Context) {
+	b.changed = true
+	if b.onlySoaks() {
+		b.withdraw()
+		return
+	}
+	b.timedOut = true
+	b.group.Record.batchTimedOut(ctx, b.clusters)
+	b.stopStarting()
+	for _, name := range workflow.DeterministicKeys(b.running) {
+		b.running[name].timeOut()
+	}
+}

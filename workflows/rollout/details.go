@@ -1,0 +1,69 @@
+package rollout
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+func GroupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
+	var d kit.Details
+	run := s.Status
+	if s.Counts.Total > 0 {
+		d.Head("rollout", fmt.Sprintf("%d %%", s.Percentage))
+		d.Row("batch", fmt.Sprintf("%d of %d", run.CurrentBatch, len(s.RemediationPlan)))
+		d.Row("clusters", countsText(s.Counts))
+	} else {
+		d.Head("rollout", "no clusters") // nothing is done, nor left to do
+	}
+	if run.CurrentBatchDeadline != nil {
+		d.Row("batch times out", run.CurrentBatchDeadline.UTC().Format(kit.TimeFormat))
+	}
+	if run.Deadline != nil {
+		d.Row("rollout times out", run.Deadline.UTC().Format(kit.TimeFormat))
+	}
+	if e := run.Estimate; e != nil {
+		d.Row("ends about", fmt.Sprintf("%s (%s to %s)", e.End.UTC().Format(kit.TimeFormat), e.Earliest.UTC().Format(kit.TimeFormat), e.Latest.UTC().Format(kit.TimeFormat)))
+	}
+	d.Held(s.Held)
+	for _, note := range s.Notes {
+		d.Row("note", note)
+	}
+	if s.Wait != nil {
+		d.Row("**waiting**", s.Wait.Reason+": "+s.Wait.Message)
+	}
+	d.WriteString("\n")
+	headed := false
+	for _, c := range s.Clusters {
+		if atRest(c) {
+			continue
+		}
+		if !headed {
+			headed = true
+			d.Head("cluster", "batch", "state", "step", "reason")
+		}
+		d.Line(c.Name, strconv.Itoa(int(c.Batch)), string(c.State), c.Step, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
+	}
+	return d.Text()
+}
+
+// atRest reports whether there is nothing to say of a cluster that the counts do not.
+func atRest(c ranv1.ClusterStatus) bool {
+	return c.State == ranv1.ClusterPending || c.State == ranv1.ClusterComplete || c.State == ranv1.ClusterSkipped
+}
+
+func countsText(c ranv1.ClusterCounts) string {
+	parts := []string{fmt.Sprintf("%d of %d complete", c.Complete, c.Total)}
+	for _, p := range []struct {
+		n    int32
+		word string
+	}{{c.Running, "running"}, {c.Pending, "pending"}, {c.Failed, "failed"}, {c.TimedOut, "timed out"}, {c.Cancelled, "cancelled"}, {c.Skipped, "skipped"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.word))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,122 @@
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// takeUpdates registers the handlers of updates.
+func (g *GroupUpgrade) takeUpdates(ctx workflow.Context) error {
+	return errors.Join(
+		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateApprove, g.approve, workflow.UpdateHandlerOptions{
+			Description: "Give the approval that the rollout waits for: {actor, comment, batch}.", Validator: g.checkApproval,
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, g.edit, workflow.UpdateHandlerOptions{
+			Description: "Change the spec: {actor, spec}. Once the rollout is enabled, only timeout and batchTimeoutAction.",
+			Validator:   func(request rollout.EditRequest) error { return g.mayEdit(request) },
+		}),
+	)
+}
+
+// EditAnswer is the result of an edit.
+type EditAnswer struct {
+	// Changed are the paths of the changed fields.
+	Changed []string `json:"changed"`
+}
+
+// editPatience limits how long an edit waits for the check of the new spec.
+const editPatience = time.Minute
+
+// planPatience limits how long an edit waits for the plan of an enabled rollout: a person waits for the answer.
+const planPatience = 8 * time.Second
+
+// edit changes the spec. A rollout that is not enabled is planned anew. In an enabled one, the current batch gets its share of the new
+// timeout.
+func (g *GroupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (EditAnswer, error) {
+	object := g.in.Object
+	object.Spec = request.Spec
+	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}, Deadline: workflow.Now(ctx).Add(editPatience)}
+	if err := retrier.Run(ctx, "check the new spec", g.hub.CheckRollout, object, &object); err != nil {
+		return EditAnswer{}, err
+	}
+	request.Spec = object.Spec
+	// In an enabled rollout the changed fields matter, and a field that only gets its default is no change.
+	comparable := func() bool { return g.defaulted || !g.isEnabled() || g.Status.Status.CompletedAt != nil }
+	if !comparable() {
+		if err := kit.AwaitFor(ctx, planPatience, "until there is a plan", comparable); err != nil {
+			return EditAnswer{}, err
+		}
+	}
+	if !comparable() { // the edit would take effect unexpectedly later
+		return EditAnswer{}, kit.InvalidSpec(fmt.Errorf("the rollout is being planned, and until it has been its spec cannot be changed: try again%s", g.waitText()))
+	}
+	// The rollout may have been enabled, or have ended, meanwhile.
+	if err := g.mayEdit(request); err != nil {
+		return EditAnswer{}, err
+	}
+	changed, err := rollout.CheckEdit(g.Spec, request.Spec, g.isEnabled(), g.charged.total(workflow.Now(ctx)))
+	if err != nil {
+		return EditAnswer{}, kit.InvalidSpec(err)
+	}
+	if len(changed) > 0 {
+		g.starters = append(g.starters, request.Actor)
+		g.respecify(request.Spec)
+		g.replan(ctx)
+	}
+	return EditAnswer{Changed: changed}, nil
+}
+
+// waitText is the current wait, in parentheses; "": there is none.
+func (g *GroupUpgrade) waitText() string {
+	if wait := g.Status.Wait; wait != nil {
+		return " (" + wait.Reason + ": " + wait.Message + ")"
+	}
+	return ""
+}
+
+// mayEdit rejects an edit that is not possible now. It is quick.
+func (g *GroupUpgrade) mayEdit(request rollout.EditRequest) error {
+	if g.Status.Status.CompletedAt != nil {
+		return kit.InvalidSpec(errors.New("the rollout is over: start it again"))
+	}
+	return kit.InvalidSpec(g.checkDuties(&request.Spec, append(g.starters, request.Actor)))
+}
+
+// isEnabled reports whether the plan is frozen, or will be once it is made.
+func (g *GroupUpgrade) isEnabled() bool { return g.Phase != phasePlan || g.enabled }
+
+// respecify replaces the spec.
+func (g *GroupUpgrade) respecify(spec ranv1.ClusterGroupUpgradeSpec) {
+	g.in.Object.Spec, g.Spec = spec, spec
+	if rollout.RemediationOf(&g.in.Object) != g.Record.remediation {
+		g.Remediator = newRemediator(g, nil) // no cluster is at work
+	}
+	g.completions.change = rollout.ChangeAfter(&g.Spec.Actions)
+	g.Record.remediation, g.Record.soak = rollout.RemediationOf(&g.in.Object), g.soak()
+}
+
+// replan puts an edit into effect.
+func (g *GroupUpgrade) replan(ctx workflow.Context) {
+	if !g.isEnabled() {
+		g.edited = true
+		g.enabled = g.Spec.Enable == nil || *g.Spec.Enable
+		return
+	}
+	if g.begun != nil {
+		g.begun.Budget = rollout.BatchBudget(g.timeout(), g.begun.ChargedBefore, g.batchesLeft())
+	}
+	if b := g.Batch; b != nil {
+		b.time = *g.begun
+		b.disarm()
+		b.changed = true
+		g.runClock(ctx)
+	}
+}

@@ -1,0 +1,120 @@
+package rollout_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// bare is a rollout as another client of Temporal may start it: what has a default is left out.
+func bare() ranv1.ClusterGroupUpgrade {
+	object := workflowtest.ARollout()
+	object.Spec.BatchTimeoutAction, object.Spec.RemediationStrategy.Timeout = "", 0
+	return object
+}
+
+func TestADefaultThatWasLeftOutIsNoChange(t *testing.T) {
+	for name, moment := range map[string]struct {
+		enabled bool
+		edited  time.Duration
+	}{
+		"not enabled":                       {false, time.Minute},
+		"at work":                           {true, time.Minute},
+		"at work, before the plan was made": {true, time.Second},
+	} {
+		for _, whole := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+				clusters.Ends["c1"] = workflowtest.Takes(2 * time.Hour)
+				object := bare()
+				object.Spec.Enable = &moment.enabled
+				w.Completes()
+				planned := w.Now().Add(2 * time.Second)
+				w.Fail["PlanRollout"] = func(int) error {
+					if w.Now().Before(planned) {
+						return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+					}
+					return nil
+				}
+				longer := *object.DeepCopy()
+				if whole {
+					longer = workflowtest.Complete(t, longer)
+				}
+				longer.Spec.RemediationStrategy.Timeout = 300
+				var edited *workflowtest.Asked
+				w.RegisterDelayedCallback(func() { edited = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer.Spec}) }, moment.edited)
+				w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalEnable, nil) }, time.Hour)
+				w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+				workflowtest.RequireResult[workflowtest.GroupStatus](w)
+				require.NoError(t, edited.Refused)
+				require.NoError(t, edited.Err)
+				require.Equal(t, rolloutworkflow.EditAnswer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.Result)
+				kept := w.InputsOf("SaveRollout")
+				last := kept[len(kept)-1].(activities.SaveRolloutInput).Object.Spec
+				require.Equal(t, int32(300), last.RemediationStrategy.Timeout)
+				require.Equal(t, ranv1.BatchTimeoutContinue, last.BatchTimeoutAction)
+				require.True(t, *last.NodeMaintenance.ControlPlaneFirst, "the work on nodes has its defaults")
+			})
+		}
+	}
+}
+
+// The plan that is being made is that of the spec before.
+func TestAnEditWhileARolloutIsPlannedIsNotOverwrittenByWhatWasPlanned(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	object := bare()
+	object.Spec.Enable = new(bool)
+	w.Completes()
+	edit := bare().Spec
+	edit.Enable, edit.Clusters = new(bool), []string{"c1", "c2"}
+	var edited *workflowtest.Asked
+	w.Fail["PlanRollout"] = func(call int) error {
+		if call == 1 {
+			edited = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: edit})
+			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		require.NoError(t, edited.Err)
+		plans := w.InputsOf("PlanRollout")
+		require.Len(t, plans, 3)
+		require.Equal(t, []string{"c1", "c2"}, plans[2].(ranv1.ClusterGroupUpgrade).Spec.Clusters)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+}
+
+// Whoever has asked hears why it cannot be, and not hours later that it was.
+func TestAnEditOfARolloutThatCannotBePlannedIsRefusedWithTheReason(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.Completes()
+	edit := bare().Spec
+	edit.RemediationStrategy.Timeout = 99
+	start := w.Now()
+	w.Fail["PlanRollout"] = func(int) error {
+		if w.Now().Sub(start) < time.Hour {
+			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+		}
+		return nil
+	}
+	var edited *workflowtest.Asked
+	w.RegisterDelayedCallback(func() { edited = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: edit}) }, 30*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.ErrorContains(t, edited.Err, "the rollout is being planned, and until it has been its spec cannot be changed: try again (ClusterUnreachable: ")
+	}, 31*time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: bare()})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	for _, planned := range w.InputsOf("PlanRollout") {
+		require.Zero(t, planned.(ranv1.ClusterGroupUpgrade).Spec.RemediationStrategy.Timeout)
+	}
+}

@@ -1,0 +1,131 @@
+package rollout
+
+import (
+	"strings"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout/policy"
+)
+
+// resultClusters is the number of clusters that the result of the workflow lists, to keep the payload small. The query has them all.
+const resultClusters = 500
+
+// listen handles signals from people, clusters and activities.
+func (g *GroupUpgrade) listen(ctx workflow.Context) {
+	kit.OnSignal(ctx, temporal.SignalCancel, "Stop the rollout, withdraw its remediation and return its nodes.", func(r temporal.SignalRequest) {
+		if g.withdrawn == nil {
+			g.withdrawn = &r
+		}
+		g.withdraw()
+		g.Record.cancelling(*g.withdrawn)
+	})
+	kit.OnSignal(ctx, temporal.SignalEnable, "Start a planned rollout.", func(r temporal.SignalRequest) {
+		if !g.isEnabled() {
+			g.enabled, g.starters = true, append(g.starters, r.Actor)
+		}
+	})
+	kit.OnSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", func(o temporal.Observation) {
+		g.signals++
+		g.observed(ctx, o)
+	})
+	kit.OnSignal(ctx, temporal.SignalPause, "Start nothing new. Work in progress finishes. The clocks are stopped.", func(r temporal.SignalRequest) {
+		g.pause(ctx, true, r)
+	})
+	kit.OnSignal(ctx, temporal.SignalResume, "Resume after a pause.", func(r temporal.SignalRequest) { g.pause(ctx, false, r) })
+	g.Holds.Listen(ctx, func() { g.runClock(ctx) })
+	g.Holds.Windows.Listen(ctx, func() {
+		g.signals++
+		g.runClock(ctx)
+	})
+	kit.OnSignal(ctx, temporal.SignalPreparationProgress, "Progress of clusters that are precached or backed up.", func(told PreparationProgress) {
+		g.signals++
+		g.preparationProgressed(ctx, told)
+	})
+	kit.OnSignal(ctx, temporal.SignalClusterProgress, "Progress of a cluster at work.", func(c ranv1.ClusterStatus) {
+		g.signals++
+		g.Record.clusterProgressed(ctx, c)
+	})
+}
+
+// pause pauses or resumes the rollout and its clusters at work. Paused time is not charged.
+func (g *GroupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.SignalRequest) {
+	if g.Status.Paused == paused || g.Status.Status.CompletedAt != nil {
+		return
+	}
+	g.pauseRequest = r
+	g.Record.paused(ctx, paused, r)
+	g.runClock(ctx)
+}
+
+// finishAs ends the workflow with the end of the rollout, or with the error of its plan.
+func (g *GroupUpgrade) finishAs(ctx workflow.Context, end rollout.End, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
+	if err != nil {
+		return g.fail(ctx, err)
+	}
+	return g.finish(ctx, end)
+}
+
+// fail ends a rollout that could not be planned.
+func (g *GroupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
+	g.Record.cleansUp()
+	g.Remediator.CleanUp(ctx, false)
+	failure := kit.FailureOf(err)
+	g.Record.finished(ctx, rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: failure.Message})
+	g.save(ctx)
+	status := g.Result()
+	return status, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
+		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
+}
+
+// finish turns the end of the rollout into the result of the workflow.
+func (g *GroupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.ClusterGroupUpgradeStatus, error) {
+	g.charged.stop(workflow.Now(ctx))
+	result := rollout.Outcome(rollout.RemediationOf(&g.in.Object), g.Status.Clusters, end)
+	if end == rollout.EndFinished && !g.Record.valid() {
+		result = rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: g.Record.problems()}
+	}
+	if end == rollout.EndCancelled && g.withdrawn != nil {
+		result.Message = strings.Replace(result.Message, "Cancelled", "Cancelled"+kit.ActorSuffix(*g.withdrawn), 1)
+	}
+	g.Record.cleansUp()
+	g.Remediator.CleanUp(ctx, result.Succeeded == metav1.ConditionTrue)
+	g.Record.finished(ctx, result)
+	g.save(ctx)
+	status := g.Result()
+	switch {
+	case result.Succeeded == metav1.ConditionTrue:
+		return status, nil
+	case end == rollout.EndCancelled:
+		return status, sdktemporal.NewCanceledError(status)
+	}
+	return status, sdktemporal.NewApplicationErrorWithOptions(result.Message, result.Reason,
+		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
+}
+
+// Result is the final status, failed clusters first.
+func (g *GroupUpgrade) Result() ranv1.ClusterGroupUpgradeStatus {
+	return rollout.Shorten(g.Status, resultClusters)
+}
+
+// save writes the final status to the hub, where it outlives Temporal's retention. A rollout that ends without a plan saves nothing: it
+// would replace the status of an earlier rollout of that name, which can still be retried and may block others.
+func (g *GroupUpgrade) save(ctx workflow.Context) {
+	if g.Phase == phasePlan && !g.registered && !g.loaded {
+		return
+	}
+	saved := g.in.Object
+	saved.Status = g.Result()
+	retrier := g.retrier().Until(workflow.Now(ctx).Add(policy.HubLimit))
+	err := retrier.Run(ctx, "save the final status on the hub", g.hub.SaveRollout, activities.SaveRolloutInput{Object: saved, Owner: kit.Owner(ctx)}, nil)
+	if err != nil {
+		g.Record.Note(rollout.NotSaved + ": " + temporal.ErrorMessage(err))
+	}
+}

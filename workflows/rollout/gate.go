@@ -1,0 +1,173 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// endGate ends the batch, not the rollout: health checks and approvals before the first cluster must be repeated.
+const endGate rollout.End = "HealthGate"
+
+// healthGate holds the health checks that must pass before a rollout starts its first cluster.
+type healthGate struct {
+	// seen is the number of clusters of the plan that passed the checks.
+	seen int
+	// standing: the rollout waits at the gate, and its clock is stopped.
+	standing bool
+	// stale: no cluster could be started for a while, so that the checks must be repeated.
+	stale bool
+	// passed: a cluster was started.
+	passed bool
+	// stop ends the checks in progress; nil: there were none.
+	stop workflow.CancelFunc
+}
+
+// carry is the state of the gate that a run passes to the next one.
+func (h *healthGate) carry() (seen int, passed bool) {
+	if h.stale {
+		return 0, h.passed
+	}
+	return h.seen, h.passed
+}
+
+// hasGate reports whether the rollout still has to pass the gate.
+func (g *GroupUpgrade) hasGate() bool { return len(g.Spec.HealthChecks) > 0 && !g.gate.passed }
+
+// mustLookAgain reports whether the health checks must be repeated before the first cluster is started.
+func (g *GroupUpgrade) mustLookAgain() bool { return g.gate.stale && g.hasGate() }
+
+// holdsSoFar reports whether every cluster that was checked passed, and nothing interrupted the checks.
+func (g *GroupUpgrade) holdsSoFar() bool { return g.hasGate() && g.gate.seen > 0 && !g.gate.stale }
+
+// passGate records that the first cluster is started.
+func (g *GroupUpgrade) passGate() { g.gate.passed = g.gate.passed || g.hasGate() }
+
+// awaitHealth waits until every pending cluster passes the health checks, before the first is started. If one fails, no cluster is
+// touched.
+func (g *GroupUpgrade) awaitHealth(ctx workflow.Context) (rollout.End, error) {
+	if !g.hasGate() {
+		return "", nil
+	}
+	g.gate.standing = true
+	end, err := g.lookAtAll(ctx)
+	g.gate.standing = false
+	return end, err
+}
+
+// lookAtAll checks the clusters as soon as one may be started, and starts over if none may be started meanwhile. It returns endGate if
+// the approval has expired by then.
+func (g *GroupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
+	clusters := g.Record.pending(slices.Concat(g.Status.RemediationPlan...))
+	for {
+		if g.awaitStartable(ctx) != nil {
+			return rollout.EndCancelled, nil
+		}
+		if kit.ShouldContinueAsNew(ctx, g.signals) {
+			return endRun, nil
+		}
+		if g.gate.stale {
+			g.gate.seen, g.gate.stale = 0, false
+		}
+		if g.mustApprove(ctx) {
+			return endGate, nil
+		}
+		if g.gate.seen >= len(clusters) {
+			return "", nil
+		}
+		some := clusters[g.gate.seen:min(len(clusters), g.gate.seen+gatesAtOnce)]
+		looking, stop := workflow.WithCancel(ctx)
+		g.gate.stop = stop
+		failures := g.healthOf(looking, some)
+		stop()
+		g.Record.checksHealth(nil)
+		if g.gate.stale && ctx.Err() == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return rollout.EndCancelled, nil
+		}
+		if err := gateFailure(some, failures); err != nil {
+			return "", err
+		}
+		g.gate.seen += len(some)
+	}
+}
+
+// awaitStartable waits until a cluster of the next batch may be started, or the run must continue as new.
+func (g *GroupUpgrade) awaitStartable(ctx workflow.Context) error {
+	g.runClock(ctx)
+	for !g.startable() && !kit.ShouldContinueAsNew(ctx, g.signals) {
+		paused, number := g.Status.Paused, g.Holds.Number()
+		if err := workflow.Await(ctx, func() bool {
+			return g.Status.Paused != paused || g.Holds.Number() != number || kit.ShouldContinueAsNew(ctx, g.signals)
+		}); err != nil {
+			return err
+		}
+		g.runClock(ctx)
+	}
+	return ctx.Err()
+}
+
+// startable reports whether a cluster of the next batch may be started.
+func (g *GroupUpgrade) startable() bool { return !g.Status.Paused && g.startHold() == nil }
+
+// startHold is the hold on the first cluster of the next batch if all of them are held; nil: one may be started.
+func (g *GroupUpgrade) startHold() *drydockv1.Hold {
+	plan := g.Status.RemediationPlan
+	if !g.Holds.Any() || g.nextBatch >= len(plan) {
+		return nil
+	}
+	var first *drydockv1.Hold
+	for _, cluster := range g.Record.pending(slices.Concat(plan[g.nextBatch:rollout.Together(plan, g.Spec.RemediationStrategy, g.nextBatch)]...)) {
+		hold := g.Holds.UnlessFits(cluster, g.slowest)
+		if hold == nil {
+			return nil
+		}
+		if first == nil {
+			first = hold
+		}
+	}
+	return first
+}
+
+// shutGate makes the checks stale when no cluster may be started any more. A run that resumes a batch has to find out first which windows
+// its clusters have: that alone does not make them stale.
+func (g *GroupUpgrade) shutGate() {
+	if g.gate.stale || !g.hasGate() || g.startable() || !g.Status.Paused && !g.Holds.Windows.Known() {
+		return
+	}
+	g.gate.stale = true
+	if g.gate.stop != nil {
+		g.gate.stop()
+	}
+}
+
+// gateFailure combines the errors of clusters; nil: there is none.
+func gateFailure(clusters []string, failures map[string]error) error {
+	var messages []string
+	var blockers []drydockv1.Blocker
+	for _, cluster := range clusters {
+		if err := failures[cluster]; err != nil {
+			messages = append(messages, temporal.ErrorMessage(err))
+			blockers = append(blockers, temporal.Blockers(err)...)
+		}
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	const named = 5
+	more := ""
+	if len(messages) > named {
+		more = fmt.Sprintf("; and on %d more clusters", len(messages)-named)
+		messages = messages[:named]
+	}
+	return temporal.Error(temporal.ErrHealthGateFailed, "before the first batch: "+strings.Join(messages, "; ")+more, nil, blockers...)
+}

@@ -1,0 +1,341 @@
+package rollout_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// stop is one way in which a rollout is kept from starting clusters for a while.
+type stop struct {
+	name, reason string
+	begin, end   func(w *workflowtest.World)
+}
+
+func everyStop() []stop {
+	return []stop{
+		{
+			"a pause", "Paused",
+			func(w *workflowtest.World) {
+				w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob"})
+			},
+			func(w *workflowtest.World) {
+				w.SignalWorkflow(temporal.SignalResume, temporal.SignalRequest{Actor: "bob"})
+			},
+		},
+		{
+			"a hold of all", emergency.ReasonHeld,
+			func(w *workflowtest.World) { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "all")) },
+			func(w *workflowtest.World) { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(3)) },
+		},
+		{
+			"a hold of the clusters", emergency.ReasonHeld,
+			func(w *workflowtest.World) {
+				w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1", "cluster/c2"))
+			},
+			func(w *workflowtest.World) {
+				w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(3, "cluster/c2"))
+			},
+		},
+		{
+			"a closed window", emergency.ReasonWaitingForWindow,
+			func(w *workflowtest.World) {
+				w.SignalWorkflow(temporal.SignalWindow, workflowtest.OpensAt(2, w.Now().Add(14*time.Hour)))
+			},
+			func(w *workflowtest.World) {
+				w.SignalWorkflow(temporal.SignalWindow, workflowtest.OpenUntil(3, w.Now().Add(4*time.Hour)))
+			},
+		},
+	}
+}
+
+// gatedInWindows is a rollout with health checks, and a window that is open for days.
+func gatedInWindows(w *workflowtest.World) rolloutworkflow.Input {
+	open := workflowtest.OpenUntil(1, w.Now().Add(72*time.Hour))
+	open.Outlook.Openings[0].Start = w.Now().Add(-time.Hour)
+	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: open}
+	in := workflowtest.InWindows()
+	in.Object = withHealthChecks(in.Object)
+	return in
+}
+
+// requireStopped requires that nothing is begun, and that the rollout says why.
+func requireStopped(w *workflowtest.World, clusters *workflowtest.Children, reason string) {
+	w.T.Helper()
+	require.Empty(w.T, clusters.Events)
+	status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+	require.NotNil(w.T, status.Wait)
+	require.Equal(w.T, reason, status.Wait.Reason)
+	require.Nil(w.T, status.Status.CurrentBatchDeadline, "the clock stands still")
+	require.Nil(w.T, status.Status.Deadline)
+}
+
+// requireLookedAgain requires that the last look before the first cluster was not before then.
+func requireLookedAgain(w *workflowtest.World, first int, then time.Time) {
+	w.T.Helper()
+	looks := w.InputsOf("AwaitClusterHealthy")
+	require.False(w.T, looks[first].(activities.AwaitClusterHealthyInput).Since.Before(then), "%d", first)
+}
+
+func TestTheHealthOfClustersIsLookedAtWhenOneMayBeStarted(t *testing.T) {
+	for _, stop := range everyStop() {
+		t.Run(stop.name, func(t *testing.T) {
+			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+			in := gatedInWindows(w)
+			start := w.Now()
+			w.Fail["PlanRollout"] = func(int) error { stop.begin(w); return nil }
+			if stop.reason == emergency.ReasonWaitingForWindow {
+				w.Windows[workflowtest.NightWindow] = workflowtest.OpensAt(1, start.Add(14*time.Hour))
+			}
+			w.RegisterDelayedCallback(func() {
+				requireStopped(w, clusters, stop.reason)
+				require.Empty(t, looksAt(w))
+			}, 13*time.Hour)
+			w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
+			if stop.name == "a hold of the clusters" {
+				w.Hear(15*time.Hour, workflowtest.HeldState(4))
+			}
+			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, in)
+			require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+			require.Len(t, looksAt(w), 4)
+			requireLookedAgain(w, 0, start.Add(14*time.Hour))
+		})
+	}
+}
+
+// What is seen while nothing may be started counts for nothing, be it good or bad.
+func TestChecksThatAreInterruptedAreMadeAnew(t *testing.T) {
+	for _, stop := range everyStop() {
+		for name, seen := range map[string]error{"that fail": unhealthyRegistry("c1"), "that hold": nil} {
+			t.Run(stop.name+" while checks are made "+name, func(t *testing.T) {
+				w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+				in := gatedInWindows(w)
+				start := w.Now()
+				w.Fail["AwaitClusterHealthy"] = func(call int) error {
+					if call > 1 {
+						return nil
+					}
+					stop.begin(w)
+					return seen
+				}
+				w.RegisterDelayedCallback(func() { requireStopped(w, clusters, stop.reason) }, 13*time.Hour)
+				w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
+				w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, in)
+				require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+				require.Len(t, looksAt(w), 3, "once in vain, before it, and after it")
+				requireLookedAgain(w, 1, start.Add(14*time.Hour))
+			})
+		}
+	}
+}
+
+func TestAStopBetweenTheChecksAndTheFirstClusterCallsForAnotherLook(t *testing.T) {
+	for _, stop := range everyStop() {
+		t.Run(stop.name, func(t *testing.T) {
+			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+			in := gatedInWindows(w)
+			start := w.Now()
+			w.Fail["VanishedClusters"] = func(call int) error {
+				if call == 1 { // the batch has begun, its cluster has not
+					require.Len(t, looksAt(w), 1)
+					stop.begin(w)
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() { requireStopped(w, clusters, stop.reason) }, 13*time.Hour)
+			w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
+			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, in)
+			require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+			require.Len(t, looksAt(w), 3)
+			requireLookedAgain(w, 1, start.Add(14*time.Hour))
+		})
+	}
+}
+
+// The approval is given at once, and holds for an hour.
+func TestAnApprovalThatGrewOldBeforeTheFirstClusterIsAskedForAgain(t *testing.T) {
+	for _, stop := range everyStop() {
+		for when, activity := range map[string]string{"while checks are made": "AwaitClusterHealthy", "after them": "VanishedClusters"} {
+			for _, point := range []ranv1.Approvals{{BeforeCanaries: true, Expiry: 60}, {BeforeEachBatch: true, Expiry: 60}} {
+				t.Run(stop.name+" "+when, func(t *testing.T) {
+					w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+					in := gatedInWindows(w)
+					in.Object.Spec.Approvals = &point
+					workflowtest.AskWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+					w.Fail[activity] = func(call int) error {
+						if call == 1 {
+							stop.begin(w)
+						}
+						return nil
+					}
+					w.RegisterDelayedCallback(func() { requireStopped(w, clusters, stop.reason) }, 13*time.Hour)
+					w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
+					w.RegisterDelayedCallback(func() {
+						require.Empty(t, clusters.Events)
+						require.True(t, workflowtest.AwaitsApproval(workflowtest.StatusOf[workflowtest.GroupStatus](w)))
+						w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
+					}, 14*time.Hour+10*time.Minute)
+					w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, in)
+					status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+					require.Len(t, status.Approvals, 2)
+					require.Equal(t, status.Approvals[0].Point, status.Approvals[1].Point)
+				})
+			}
+		}
+	}
+}
+
+// The checks take longer than an approval lasts, also in a run that goes on with them.
+func TestAnApprovalGrowsNoOlderWhileTheChecksItHasLetBeginAreMade(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		var batch []string
+		for i := range rolloutworkflow.GatesAtOnce + 1 {
+			batch = append(batch, fmt.Sprintf("c%02d", i))
+		}
+		w, clusters := workflowtest.NewGroupWorld(t, batch)
+		object := withHealthChecks(workflowtest.ARollout())
+		object.Spec.HealthChecks[0].TimeoutSeconds = new(int32(3600))
+		object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true, Expiry: 2}
+		var approved *workflowtest.Asked
+		w.RegisterDelayedCallback(func() {
+			approved = w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+		}, time.Minute)
+		healthy := w.Now().Add(6 * time.Minute)
+		w.Fail["AwaitClusterHealthy"] = func(int) error {
+			if w.Now().Before(healthy) {
+				return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+			}
+			return nil
+		}
+		if again {
+			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 4*time.Minute)
+		}
+		w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+		require.NoError(t, approved.Refused)
+		if again {
+			next := workflowtest.HandedOn[rolloutworkflow.Input](w)
+			require.NotNil(t, next)
+			require.Equal(t, rolloutworkflow.GatesAtOnce, next.Carried.Gated)
+			require.Empty(t, clusters.Events)
+			later := w.Now()
+			w, _ = workflowtest.NewGroupWorld(t)
+			w.SetStartTime(later)
+			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *next)
+		}
+		status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+		require.Equal(t, int32(len(batch)), status.Counts.Complete)
+		require.Len(t, status.Approvals, 1)
+	}
+}
+
+// The first batch is over without a cluster that was started: what the checks have seen for it is no approval of the second.
+func TestABatchThatEndsBeforeItStartsAClusterIsNoApprovalOfTheNext(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	object := withHealthChecks(workflowtest.ARollout())
+	object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
+	w.Vanished = []string{"c1"}
+	w.RegisterDelayedCallback(func() { w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Minute)
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		require.NotNil(t, status.Wait)
+		require.Equal(t, ranv1.ReasonWaitingForApproval, status.Wait.Reason)
+		require.Empty(t, clusters.Events)
+		require.ElementsMatch(t, []string{"c1", "c2"}, looksAt(w))
+		w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+	}, time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+	require.ErrorContains(t, w.GetWorkflowError(), "failed: c1")
+	require.Equal(t, []string{"+c2", "-c2"}, clusters.Events)
+	require.ElementsMatch(t, []string{"c1", "c2", "c2", "c2"}, looksAt(w), "what was seen an hour ago counts no more: before it starts, and afterwards")
+}
+
+func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.Fail["VanishedClusters"] = func(call int) error {
+		if call == 1 {
+			w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "all"))
+			w.SetContinueAsNewSuggested(true)
+		}
+		return nil
+	}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: withHealthChecks(workflowtest.ARollout())})
+	next := workflowtest.HandedOn[rolloutworkflow.Input](w)
+	require.NotNil(t, next)
+	require.NotNil(t, next.Carried.Begun)
+	require.Zero(t, next.Carried.Gated, "what was seen counts no more")
+	require.Empty(t, clusters.Events)
+
+	second, again := workflowtest.NewGroupWorld(t, []string{"c1"})
+	start := second.Now()
+	second.RegisterDelayedCallback(func() {
+		requireStopped(second, again, emergency.ReasonHeld)
+		require.Empty(t, looksAt(second))
+	}, 13*time.Hour)
+	second.Hear(14*time.Hour, workflowtest.HeldState(3))
+	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *next)
+	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](second).Counts.Complete)
+	requireLookedAgain(second, 0, start.Add(14*time.Hour))
+}
+
+func TestAStopAfterTheFirstClusterCallsForNoOtherLookAtThoseThatFollow(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+		clusters.Ends["c1"] = workflowtest.Takes(10 * time.Minute)
+		w.Hear(5*time.Minute, workflowtest.HeldState(2, "all"))
+		w.Hear(14*time.Hour, workflowtest.HeldState(3))
+		if again {
+			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 5*time.Minute)
+		}
+		w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: withHealthChecks(workflowtest.ARollout())})
+		looks := len(looksAt(w))
+		if again {
+			next := workflowtest.HandedOn[rolloutworkflow.Input](w)
+			require.NotNil(t, next)
+			w, _ = workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+			w.Hear(14*time.Hour, workflowtest.HeldState(3))
+			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *next)
+			looks += len(looksAt(w))
+		}
+		require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+		require.Equal(t, 4, looks)
+	}
+}
+
+// A rollout starts nothing while nobody can say which clusters have vanished.
+func TestHealthThatWasSeenBeforeTheHubWasAwayForLongIsLookedAtAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		away  time.Duration
+		looks []string
+	}{
+		"for ten minutes": {10 * time.Minute, []string{"c1", "c1", "c1"}},
+		"for a moment":    {10 * time.Second, []string{"c1", "c1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+			back := w.Now().Add(test.away)
+			w.Fail["VanishedClusters"] = func(int) error {
+				if w.Now().Before(back) {
+					return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+				}
+				return nil
+			}
+			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: withHealthChecks(workflowtest.ARollout())})
+			require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+			require.Equal(t, test.looks, looksAt(w), "the last when it is done")
+			if len(test.looks) == 3 {
+				requireLookedAgain(w, 1, back)
+			}
+		})
+	}
+}

@@ -1,0 +1,420 @@
+package rollout_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/rollout/policy"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func progressMessage(s workflowtest.GroupStatus) string {
+	return meta.FindStatusCondition(s.Conditions, ranv1.ConditionProgressing).Message
+}
+
+// approved is a rollout after whose canary c1 somebody has to approve.
+func approvedRollout() ranv1.ClusterGroupUpgrade {
+	object := workflowtest.ARollout("c1")
+	object.Spec.Approvals = &ranv1.Approvals{AfterCanaries: true, SeparateDuties: true}
+	return object
+}
+
+func TestARolloutWaitsForAnApprovalForAsLongAsItTakesAndKeepsIt(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
+	early := workflowtest.AskWhen(w, func(s workflowtest.GroupStatus) bool { return s.Counts.Running > 0 }, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+	var waiting workflowtest.GroupStatus
+	var own, otherBatch, granted, second *workflowtest.Asked
+	w.RegisterDelayedCallback(func() {
+		waiting = workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		own = w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "ann"})
+		otherBatch = w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob", Batch: 3})
+		granted = w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob", Comment: "CHG-7"})
+		second = w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
+	}, 100*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: approvedRollout(), StartedBy: "ann"})
+
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Equal(t, []string{"+c1", "-c1", "+c2", "-c2", "+c3", "-c3"}, clusters.Events)
+	require.ErrorContains(t, early.Refused, "does not wait for an approval: BatchInProgress")
+	require.ErrorContains(t, own.Refused, "ann has started, edited, enabled or retried the rollout")
+	require.ErrorContains(t, otherBatch.Refused, "batch 2, not 3")
+	require.NoError(t, granted.Err)
+	require.Equal(t, "bob", granted.Result.(ranv1.Approval).By)
+	require.True(t, second.Refused != nil || second.Err != nil, "there is one approval")
+	require.True(t, workflowtest.AwaitsApproval(waiting))
+	require.Contains(t, waiting.Wait.Message, "somebody must approve afterCanaries (batch 2)")
+	require.Equal(t, "WaitingForApproval; Maintaining nodes", progressMessage(waiting))
+	require.Nil(t, waiting.Status.CurrentBatchDeadline)
+	require.Len(t, status.Approvals, 1)
+	require.Equal(t, "CHG-7", status.Approvals[0].Comment)
+}
+
+func TestWhoEnablesARolloutMayNotApproveIt(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	object := approvedRollout()
+	object.Spec.Enable = new(bool)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalEnable, temporal.SignalRequest{Actor: "bob"}) }, time.Minute)
+	own := workflowtest.AskWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+	w.RegisterDelayedCallback(func() { w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"}) }, time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object, StartedBy: "ann"})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.ErrorContains(t, own.Refused, "bob has started, edited, enabled or retried")
+}
+
+func TestDutiesAreNotSeparatedWhenNobodyKnowsWhoStarted(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: approvedRollout()})
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrInvalidSpec)
+	require.ErrorContains(t, w.GetWorkflowError(), "spec.approvals.separateDuties: it is not known who started")
+	require.Empty(t, clusters.Events)
+}
+
+func TestAnApprovalThatNobodyGivesInTimeAbortsTheRollout(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	object := approvedRollout()
+	object.Spec.Approvals.Expiry = 120
+	start := w.Now()
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object, StartedBy: "ann"})
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonAborted)
+	require.WithinDuration(t, start.Add(2*time.Hour+time.Minute), w.Now(), time.Second)
+	require.Equal(t, "Aborted because an approval was not given in time; not started: c2", meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message)
+	require.NotContains(t, clusters.Events, "+c2")
+}
+
+func TestAnApprovalThatGrewOldWhileThePauseLastedIsAskedForAgain(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	object := approvedRollout()
+	object.Spec.Approvals.Expiry = 60
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalPause, nil)
+		w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+	}, 10*time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Hour)
+	w.RegisterDelayedCallback(func() {
+		require.True(t, workflowtest.AwaitsApproval(workflowtest.StatusOf[workflowtest.GroupStatus](w)))
+		w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
+	}, 150*time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object, StartedBy: "ann"})
+	require.Len(t, workflowtest.RequireResult[workflowtest.GroupStatus](w).Approvals, 2)
+}
+
+func TestResumeDuringAnApprovalSaysAgainWhatIsWaitedFor(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, time.Hour)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Hour)
+	w.RegisterDelayedCallback(func() {
+		require.True(t, workflowtest.AwaitsApproval(workflowtest.StatusOf[workflowtest.GroupStatus](w)))
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, 3*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: approvedRollout(), StartedBy: "ann"})
+	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+}
+
+func TestARolloutThatIsNotEnabledCanBeEditedAndIsPlannedAnew(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	before := workflowtest.ARollout()
+	before.Spec.Enable = new(bool)
+	after := before.DeepCopy().Spec
+	after.Clusters, after.RemediationStrategy.Timeout = []string{"c2"}, 90
+	var edited *workflowtest.Asked
+	var planned workflowtest.GroupStatus
+	w.RegisterDelayedCallback(func() {
+		w.Plan = workflowtest.PlanOf([]string{"c2"})
+		edited = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: after})
+	}, time.Hour)
+	w.RegisterDelayedCallback(func() {
+		planned = workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		enabled := *after.DeepCopy()
+		enabled.Enable = nil
+		w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: enabled})
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: before})
+
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Equal(t, []string{"spec.clusters", "spec.remediationStrategy.timeout"}, edited.Result.(rolloutworkflow.EditAnswer).Changed)
+	require.Equal(t, [][]string{{"c2"}}, planned.RemediationPlan)
+	require.Equal(t, ranv1.ReasonNotEnabled, planned.Wait.Reason)
+	require.Equal(t, []string{"+c2", "-c2"}, clusters.Events, "the second edit has enabled it")
+	require.Equal(t, int32(1), status.Counts.Total)
+	kept := w.Inputs["SaveRollout"]
+	require.Equal(t, []string{"c2"}, kept[len(kept)-1].(activities.SaveRolloutInput).Object.Spec.Clusters)
+}
+
+func TestAnEditThatIsWrongChangesNothing(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	before := workflowtest.ARollout()
+	before.Spec.Enable = new(bool)
+	backup := before.DeepCopy().Spec
+	backup.ManagedPolicies, backup.NodeMaintenance = []string{"p"}, nil
+	other := before.DeepCopy().Spec
+	other.RemediationStrategy.MaxConcurrency = intstr.FromInt32(7)
+	w.Fail["CheckRollout"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "spec.clusterSelector[0]: bad", nil))
+	var unable, invalid *workflowtest.Asked
+	w.RegisterDelayedCallback(func() {
+		unable = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Spec: ranv1.ClusterGroupUpgradeSpec{PreCaching: true, Backup: true, Approvals: &ranv1.Approvals{SeparateDuties: true}}})
+		invalid = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Spec: other})
+	}, time.Hour)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 2*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: before})
+	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+	require.Error(t, unable.Refused)
+	require.ErrorContains(t, invalid.Err, "spec.clusterSelector[0]: bad")
+	require.Len(t, w.Inputs["PlanRollout"], 1, "it was not planned anew")
+}
+
+func TestOnceEnabledOnlyTheTimesCanBeEdited(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.Ends["c1"] = workflowtest.Never
+	start := w.Now()
+	longer := workflowtest.ARollout().Spec
+	longer.RemediationStrategy.Timeout, longer.BatchTimeoutAction = 100, ranv1.BatchTimeoutAbort
+	other := workflowtest.ARollout().Spec
+	other.Clusters = []string{"c9"}
+	short := workflowtest.ARollout().Spec
+	short.RemediationStrategy.Timeout = 5
+	var refusedOther, refusedShort, granted *workflowtest.Asked
+	w.RegisterDelayedCallback(func() {
+		refusedOther = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Spec: other})
+		refusedShort = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Spec: short})
+		granted = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer})
+	}, 10*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.WithinDuration(t, start.Add(50*time.Minute), workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.CurrentBatchDeadline.Time, 2*time.Second)
+	}, 11*time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
+	require.ErrorContains(t, refusedOther.Err, "spec.clusters: cannot be changed once the rollout is enabled")
+	require.ErrorContains(t, refusedShort.Err, "10m0s have been used already")
+	require.NoError(t, granted.Err)
+	require.NotContains(t, clusters.Events, "+c2", "it aborts now")
+	require.WithinDuration(t, start.Add(51*time.Minute), w.Now(), 5*time.Second)
+}
+
+// blockedRollout is blocked by base.
+func blockedRollout() ranv1.ClusterGroupUpgrade {
+	object := workflowtest.ARollout()
+	object.Spec.BlockingCRs = []ranv1.BlockingCR{{Namespace: "ops", Name: "base"}}
+	return object
+}
+
+func TestABlockedRolloutSaysByWhatAndIsChargedNothing(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.Blocked["AwaitBlockers"] = true
+	var blocked, resumed workflowtest.GroupStatus
+	blocking := rollout.Blocking{Missing: []types.NamespacedName{{Namespace: "ops", Name: "base"}}}
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "AwaitBlockers", Wait: blocking.Wait()})
+	}, time.Minute)
+	w.RegisterDelayedCallback(func() { blocked = workflowtest.StatusOf[workflowtest.GroupStatus](w) }, time.Hour)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 2*time.Hour)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 3*time.Hour)
+	w.RegisterDelayedCallback(func() {
+		resumed = workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, 20*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: blockedRollout()})
+
+	status := workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+	require.Empty(t, clusters.Events)
+	workflowtest.RequireCondition(t, blocked, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonMissingBlockingCR)
+	require.Equal(t, "Missing blocking CRs: [base]; waiting for ops/base", progressMessage(blocked))
+	require.Equal(t, []drydockv1.Blocker{{Kind: "ClusterGroupUpgrade", Namespace: "ops", Name: "base", Reason: "Missing"}}, blocked.Wait.Blockers)
+	require.Equal(t, ranv1.ReasonMissingBlockingCR, resumed.Wait.Reason, "said again after the pause")
+	require.Nil(t, blocked.Status.StartedAt)
+	workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonCancelled)
+}
+
+func TestARolloutStartsWhenNothingBlocksItAnyMore(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: blockedRollout()})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Equal(t, []string{"+c1", "-c1"}, clusters.Events)
+	asked := w.Inputs["AwaitBlockers"][0].(ranv1.ClusterGroupUpgrade)
+	require.Equal(t, "june", asked.Name, "of whom it must know whether they wait for it")
+	require.Equal(t, blockedRollout().Spec.BlockingCRs, asked.Spec.BlockingCRs)
+}
+
+func TestACycleThatComesToLightLaterEndsTheRolloutAndIsKept(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.Fail["AwaitBlockers"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "these rollouts wait for each other", nil))
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: blockedRollout()})
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrInvalidSpec)
+	kept := w.Inputs["SaveRollout"]
+	require.Len(t, kept, 2)
+	workflowtest.RequireCondition(t, kept[1].(activities.SaveRolloutInput).Object.Status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed)
+}
+
+func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
+	over := workflowtest.GroupStatus{
+		RemediationPlan: [][]string{{"c1"}, {"c2", "c3"}, {"c4"}, {"c5"}},
+		Conditions:      append(workflowtest.PlanOf().Conditions, metav1.Condition{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: ranv1.ReasonTimedOut}),
+		Clusters: []ranv1.ClusterStatus{
+			{Name: "c1", Batch: 1, State: ranv1.ClusterComplete},
+			{Name: "c2", Batch: 2, State: ranv1.ClusterFailed},
+			{Name: "c3", Batch: 2, State: ranv1.ClusterComplete},
+			{Name: "c4", Batch: 3, State: ranv1.ClusterComplete},
+			{Name: "c5", Batch: 4, State: ranv1.ClusterTimedOut},
+		},
+	}
+	next, err := rollout.Retry(over, []string{"c1"}, rollout.RetryRequest{})
+	require.NoError(t, err)
+	w, clusters := workflowtest.NewGroupWorld(t)
+	w.RecalledRollout = activities.LoadedRollout{Object: workflowtest.WithActions(workflowtest.ARollout("c1"))}
+	w.RecalledRollout.Object.Status = next
+	clusters.Ends["c2"] = workflowtest.Never
+	object := ranv1.ClusterGroupUpgrade{ObjectMeta: workflowtest.ARollout().ObjectMeta}
+	start := w.Now()
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object, StartedBy: "ann", Retry: &rollout.RetryRequest{Actor: "ann"}})
+
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
+	require.Equal(t, []string{"+c2", "-c2", "+c5", "-c5"}, clusters.Events)
+	require.Equal(t, over.RemediationPlan, status.RemediationPlan)
+	require.Equal(t, map[string][]string{"begun": {"c2", "c5"}, "done": {"c5"}}, w.Changed(), "those that are complete are not touched")
+	require.Equal(t, ranv1.ClusterCounts{Total: 5, Complete: 4, TimedOut: 1}, status.Counts)
+	require.NotContains(t, w.Called(), "PlanRollout", "the plan is pinned")
+	require.WithinDuration(t, start.Add(32*time.Minute), w.Now(), 5*time.Second, "half of the time is c2's: batches that are done have no share")
+	kept := w.Inputs["SaveRollout"]
+	require.Len(t, kept, 1, "what can be retried is not written over before the end")
+	require.Equal(t, workflowtest.WithActions(workflowtest.ARollout("c1")).Spec, kept[0].(activities.SaveRolloutInput).Object.Spec)
+}
+
+func TestARetryOfNothingEndsAndSaysWhy(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t)
+	w.Fail["LoadRollout"] = workflowtest.Always(temporal.Error(temporal.ErrNotFound, "rollout ops/june is not saved on the hub", nil))
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), Retry: &rollout.RetryRequest{}})
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrNotFound)
+	require.Empty(t, w.Inputs["SaveRollout"])
+}
+
+// What the hub keeps of the run before is what others wait for, and what can be retried.
+func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.T) {
+	retry := rolloutworkflow.Input{Object: workflowtest.ARollout(), StartedBy: "ann", Retry: &rollout.RetryRequest{Actor: "ann"}}
+	start := rolloutworkflow.Input{Object: workflowtest.ARollout(), StartedBy: "ann"}
+	cancelled := func(w *workflowtest.World) {
+		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	}
+	for _, tt := range []struct {
+		name string
+		in   rolloutworkflow.Input
+		play func(*workflowtest.World)
+		// kept: its end is kept on the hub.
+		kept bool
+	}{
+		{"a retry that is cancelled while the hub does not answer", retry, func(w *workflowtest.World) {
+			w.Fail["LoadRollout"] = workflowtest.Always(errors.New("the hub is away"))
+			cancelled(w)
+		}, false},
+		{"a retry whose starter is not known, where duties are separate", rolloutworkflow.Input{Object: workflowtest.ARollout(), Retry: &rollout.RetryRequest{}}, func(w *workflowtest.World) {
+			w.RecalledRollout = activities.LoadedRollout{Object: approvedRollout()}
+		}, false},
+		{"a cluster that does not exist", start, func(w *workflowtest.World) { w.Plan = planWithoutClusters("cluster c9 not found") }, false},
+		{"a start that is cancelled while the hub does not answer", start, func(w *workflowtest.World) {
+			w.Fail["PlanRollout"] = workflowtest.Always(errors.New("the hub is away"))
+			cancelled(w)
+		}, false},
+		{"a plan that was made known is kept with its end", rolloutworkflow.Input{Object: workflowtest.PlannedOnly()}, func(w *workflowtest.World) {
+			w.Plan.Precaching = &ranv1.PrecachingSpec{}
+			cancelled(w)
+		}, true},
+		{"also if nobody knows whether it was", rolloutworkflow.Input{Object: workflowtest.PlannedOnly()}, func(w *workflowtest.World) {
+			w.Plan.Precaching = &ranv1.PrecachingSpec{}
+			back := w.Now().Add(time.Hour / 2)
+			w.Fail["SaveRollout"] = func(int) error {
+				if w.Now().Before(back) {
+					return errors.New("the answer was lost")
+				}
+				return nil
+			}
+			cancelled(w)
+		}, true},
+		{"a retry that has its plan is kept with its end", retry, func(w *workflowtest.World) {
+			w.RecalledRollout = activities.LoadedRollout{Object: prepared(workflowtest.ARollout())}
+			w.RecalledRollout.Object.Status = workflowtest.GroupStatus{
+				RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterPending, Batch: 1}},
+				Precaching: &ranv1.PrecachingStatus{},
+			}
+			w.Blocked["RunClusterJob"] = true
+			cancelled(w)
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+			tt.play(w)
+			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, tt.in)
+			require.Error(t, w.GetWorkflowError())
+			require.Empty(t, clusters.Story())
+			require.Equal(t, tt.kept, slices.ContainsFunc(w.InputsOf("SaveRollout"), func(in any) bool {
+				return in.(activities.SaveRolloutInput).Object.Status.Status.CompletedAt != nil
+			}))
+		})
+	}
+}
+
+// slowRemediator takes its time to settle.
+type slowRemediator struct{ policy.Remediator }
+
+func (slowRemediator) Settle(ctx workflow.Context) { _ = workflow.Sleep(ctx, time.Minute) }
+
+func TestAnEditThatArrivesWhileARunSettlesIsAnsweredByThatRun(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w.RegisterAs("slow", func(ctx workflow.Context, in rolloutworkflow.Input) (workflowtest.GroupStatus, error) {
+		g, err := rolloutworkflow.NewGroupUpgrade(ctx, in)
+		if err != nil {
+			return workflowtest.GroupStatus{}, err
+		}
+		g.Remediator = slowRemediator{g.Remediator}
+		return g.Run(ctx)
+	})
+	w.OnActivity("CheckRollout", mock.Anything, mock.Anything).After(5 * time.Second).Return(
+		func(_ context.Context, object ranv1.ClusterGroupUpgrade) (any, error) { return object, nil })
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
+	longer := workflowtest.ARollout().Spec
+	longer.RemediationStrategy.Timeout = 90
+	var edited *workflowtest.Asked
+	w.RegisterDelayedCallback(func() { edited = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer}) }, time.Minute+58*time.Second)
+	w.ExecuteWorkflow("slow", rolloutworkflow.Input{Object: workflowtest.ARollout()})
+	next := workflowtest.HandedOn[rolloutworkflow.Input](w)
+	require.NotNil(t, next, "%v", w.GetWorkflowError())
+	require.NoError(t, edited.Err)
+	require.Equal(t, rolloutworkflow.EditAnswer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.Result)
+	require.EqualValues(t, 90, next.Object.Spec.RemediationStrategy.Timeout)
+}
+
+func TestARetryOfWhatIsBehindTheCanariesIsApprovedOnce(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t)
+	w.RecalledRollout = activities.LoadedRollout{Object: approvedRollout()}
+	w.RecalledRollout.Object.Status = workflowtest.GroupStatus{
+		RemediationPlan: [][]string{{"c1"}, {"c2"}, {"c3"}, {"c4"}},
+		Clusters: []ranv1.ClusterStatus{
+			{Name: "c1", Batch: 1, State: ranv1.ClusterComplete},
+			{Name: "c2", Batch: 2, State: ranv1.ClusterComplete},
+			{Name: "c3", Batch: 3, State: ranv1.ClusterPending},
+			{Name: "c4", Batch: 4, State: ranv1.ClusterPending},
+		},
+	}
+	workflowtest.AskWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+	object := ranv1.ClusterGroupUpgrade{ObjectMeta: workflowtest.ARollout().ObjectMeta}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object, StartedBy: "ann", Retry: &rollout.RetryRequest{Actor: "ann"}})
+	approvals := workflowtest.RequireResult[workflowtest.GroupStatus](w).Approvals
+	require.Len(t, approvals, 1)
+	require.Equal(t, []any{ranv1.AfterCanaries, int32(3)}, []any{approvals[0].Point, approvals[0].Batch})
+	require.Equal(t, []string{"+c3", "-c3", "+c4", "-c4"}, clusters.Story())
+}

@@ -1,0 +1,91 @@
+package rollout
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout/policy"
+)
+
+// gatesAtOnce is the number of clusters whose health is checked at the same time. Each check is an activity, and the server refuses a run with too many.
+const gatesAtOnce = 50
+
+// healthOf checks clusters side by side, and returns the errors of those that do not pass in time.
+func (g *GroupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[string]error {
+	failures := map[string]error{}
+	left := len(clusters)
+	for _, cluster := range clusters {
+		workflow.GoNamed(ctx, "health of "+cluster, func(ctx workflow.Context) {
+			if err := g.awaitClusterHealth(ctx, cluster); err != nil {
+				failures[cluster] = err
+			}
+			left--
+		})
+	}
+	waiting, stop := workflow.NewDisconnectedContext(ctx)
+	_ = workflow.Await(waiting, func() bool { return left == 0 })
+	stop()
+	return failures
+}
+
+// awaitClusterHealth waits until a cluster passes the health checks of the rollout. Their time begins now, and nothing seen earlier counts.
+func (g *GroupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) error {
+	if err := g.looks.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer g.looks.Release(1)
+	now := workflow.Now(ctx)
+	in := activities.AwaitClusterHealthyInput{Cluster: cluster, Since: now, Checks: g.Spec.HealthChecks}
+	retrier := g.retrier()
+	if queue, own := g.TaskQueues[cluster]; own {
+		retrier.TaskQueue = queue
+	}
+	return retrier.Wait(ctx, "check the health of "+cluster, kit.LastDeadline(ctx, &now, in.Checks), temporal.ErrHealthGateFailed,
+		(&activities.Health{}).AwaitClusterHealthy, in, nil)
+}
+
+// checkHealth keeps the place of a cluster until it passes the health checks of the rollout. Then its work ends.
+func (b *Batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) {
+	g := b.group
+	result.State = ranv1.ClusterComplete
+	workflow.GoNamed(cluster.ctx, "health of "+cluster.name, func(ctx workflow.Context) {
+		g.Record.clusterChecked(ctx, cluster.name, nil)
+		err := g.awaitClusterHealth(ctx, cluster.name)
+		switch {
+		case ctx.Err() != nil:
+			result.State = ranv1.ClusterCancelled
+		case err != nil:
+			failed := policy.FailedCluster(err)
+			result.State, result.Reason, result.Message = failed.State, failed.Reason, failed.Message
+		}
+		b.ended(ctx, cluster, result)
+	})
+}
+
+// healthObserved records what the health checks of the rollout wait for: for a cluster at work in its status, before the first cluster in
+// that of the rollout.
+func (g *GroupUpgrade) healthObserved(ctx workflow.Context, seen temporal.Observation) {
+	switch {
+	case seen.Wait == nil || g.withdrawn != nil || g.mustLookAgain():
+	case g.Batch == nil:
+		wait := *seen.Wait
+		wait.Message = "cluster " + seen.Cluster + ": " + wait.Message
+		g.Record.checksHealth(&wait)
+	case g.Batch.running[seen.Cluster] != nil:
+		g.Record.clusterChecked(ctx, seen.Cluster, seen.Wait)
+	}
+}
+
+// clusterChecked records what the health checks of a cluster wait for after its work.
+func (r *GroupRecord) clusterChecked(ctx workflow.Context, name string, wait *drydockv1.Wait) {
+	report := *r.cluster(name)
+	report.Step, report.Reason, report.Message, report.Since = string(ranv1.StepHealthChecks), "", "", nil
+	if wait != nil {
+		report.Reason, report.Message, report.Since = wait.Reason, wait.Message, &wait.Since
+	}
+	r.clusterProgressed(ctx, report)
+}

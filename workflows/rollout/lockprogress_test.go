@@ -1,0 +1,196 @@
+package rollout_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/clusterupgrade"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// updated is the progress of an application with two nodes.
+func updated(nodes int32) []drydockv1.LockProgress {
+	return []drydockv1.LockProgress{{Controller: "tf", Percentage: 50 * nodes, Updated: nodes, Total: 2}}
+}
+
+func TestAMaintenanceTellsHowFarApplicationsHaveCome(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	workflowtest.Play(w, "Cordon", func(activities.CordonInput) any {
+		return activities.CordonResult{CordonedByUs: true, NodeUID: workflowtest.TakenUID, LockProgress: updated(1)}
+	})
+	w.Blocked["Drain"] = true
+	w.When(func() bool { return len(workflowtest.StatusOf[workflowtest.NodeStatus](w).LockProgress) > 0 }, func() {
+		require.Equal(t, updated(1), workflowtest.StatusOf[workflowtest.NodeStatus](w).LockProgress)
+		w.CancelWorkflow()
+	})
+	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{LockProgress: updated(2)} })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	require.Equal(t, updated(2), workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LockProgress)
+}
+
+func TestALockThatHoldsANodeDuringItsMaintenanceIsRecordedAndStopsNothing(t *testing.T) {
+	held := []drydockv1.Blocker{{Kind: "NodeWorkloadLock", Name: "tf-n1", Message: "tf holds it"}}
+	note := "NodeWorkloadLock tf-n1 held the node again before it was returned: tf holds it"
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{LocksHeld: held} })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, note)
+
+	w = workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["AwaitNodeLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "tf did not let go", nil))
+	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{LocksHeld: held} })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	require.NotContains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut).Notes, note, "it never had the node")
+}
+
+func TestALockThatHoldsANodeForAWhileDuringTheDrainIsRecordedThen(t *testing.T) {
+	tf := drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "tf-n1", Message: "tf holds it"}
+	ceph := drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "ceph-n1", Message: "ceph holds it"}
+	w := workflowtest.NewWorld(t)
+	w.Locked, w.Blocked["Drain"] = true, true
+	w.HeldAgain = [][]drydockv1.Blocker{{tf}, {ceph}}
+	workflowtest.Play(w, "Cordon", func(activities.CordonInput) any {
+		return activities.CordonResult{CordonedByUs: true, NodeUID: workflowtest.TakenUID, HasLocks: true}
+	})
+	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
+		tf.Message = "tf holds it: it is back"
+		return activities.ReturnNodeResult{LocksHeld: []drydockv1.Blocker{tf}}
+	})
+	notes := []string{
+		"NodeWorkloadLock tf-n1 held the node again before it was returned: tf holds it",
+		"NodeWorkloadLock ceph-n1 held the node again before it was returned: ceph holds it",
+	}
+	w.When(func() bool { return len(w.InputsOf("AwaitHeldAgain")) == 3 }, func() {
+		require.Equal(t, maintenancev1.NodeDraining, workflowtest.StatusOf[workflowtest.NodeStatus](w).State, "it stops nothing")
+		require.Equal(t, notes, workflowtest.StatusOf[workflowtest.NodeStatus](w).Notes)
+		w.CancelWorkflow()
+	})
+	w.SimulateAfter(time.Minute, w.CancelWorkflow) // if it is not seen
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	require.Equal(t, notes, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).Notes, "each once")
+	require.Equal(t, []string{"tf-n1", "ceph-n1"}, w.Inputs["AwaitHeldAgain"][2].(activities.AwaitHeldAgainInput).Known)
+
+	w = workflowtest.NewWorld(t)
+	w.Locked = true
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Empty(t, w.InputsOf("AwaitHeldAgain"), "the node has no locks")
+}
+
+func TestARolloutFollowsTheLocksOfItsClustersOnceItHasSeenSome(t *testing.T) {
+	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
+	nodes.Takes = time.Hour
+	at := func(after time.Duration, signal string, payload any) {
+		w.RegisterDelayedCallback(func() { w.SignalWorkflow(signal, payload) }, after)
+	}
+	node := ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining}
+	at(5*time.Minute, temporal.SignalNodeProgress, node)
+	w.RegisterDelayedCallback(func() { require.Empty(t, w.InputsOf("FollowLocks"), "nobody holds any") }, 6*time.Minute)
+	node.LockProgress = updated(0)
+	at(7*time.Minute, temporal.SignalNodeProgress, node)
+	at(8*time.Minute, temporal.SignalObserved, temporal.Observation{Activity: "FollowLocks", LockProgress: updated(1)})
+	at(9*time.Minute, temporal.SignalNodeProgress, node)
+	w.RegisterDelayedCallback(func() {
+		require.Len(t, w.InputsOf("FollowLocks"), 1)
+		require.Equal(t, updated(1), workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).LockProgress, "what the node had seen is older")
+	}, 10*time.Minute)
+	at(11*time.Minute, temporal.SignalObserved, temporal.Observation{Activity: "FollowLocks"})
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).LockProgress, "the last lock is gone")
+	}, 12*time.Minute)
+	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
+	workflowtest.RequireResult[ranv1.ClusterStatus](w)
+}
+
+func TestARolloutFollowsTheLocksOfAClusterOnThatDoesNotAnswerForAWhile(t *testing.T) {
+	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
+	nodes.Takes = 3 * time.Hour
+	start := w.Now()
+	workflowtest.Play(w, "FollowLocks", func(activities.ClusterLockInput) any { return nil })
+	w.Blocked["FollowLocks"] = true
+	w.Fail["FollowLocks"] = func(int) error {
+		if w.Now().Before(start.Add(time.Hour)) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalNodeProgress, ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining, LockProgress: updated(0)})
+	}, time.Minute)
+	w.RegisterDelayedCallback(func() {
+		asked := w.InputsOf("FollowLocks")
+		require.True(t, asked[len(asked)-1].(activities.ClusterLockInput).Deadline.After(start.Add(time.Hour)))
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
+	workflowtest.RequireResult[ranv1.ClusterStatus](w)
+}
+
+func TestAMaintenanceThatWaitsForLocksTellsHowFarApplicationsHaveCome(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
+		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}, LockProgress: updated(0)}
+	})
+	w.Blocked["AwaitNodeLocks"] = true
+	seen := false
+	w.When(func() bool { return len(w.InputsOf("AwaitNodeLocks")) > 0 }, func() {
+		seen = true
+		require.Equal(t, updated(0), workflowtest.StatusOf[workflowtest.NodeStatus](w).LockProgress, "its node is not taken yet")
+		w.CancelWorkflow()
+	})
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	require.True(t, seen)
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+}
+
+func TestTheNodeThatIsNamedIsTheOneWhoseLockHasFailed(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) (ranv1.ClusterStatus, error) {
+		c, err := clusterupgrade.NewClusterUpgrade(ctx, workflowtest.OneCluster())
+		waits := func(name, reason string) ranv1.ClusterNodeStatus {
+			return ranv1.ClusterNodeStatus{Name: name, State: maintenancev1.NodeScheduled, StartedAt: c.Status.StartedAt, Wait: &drydockv1.Wait{Reason: reason}}
+		}
+		c.Status.Nodes = []ranv1.ClusterNodeStatus{
+			waits("w0", activities.ReasonWorkloadLocksHeld), waits("w1", activities.ReasonWorkloadLocksFailed), waits("w2", activities.ReasonWorkloadLocksHeld),
+		}
+		return c.Record.Summary(), err
+	}, "")
+	summary := workflowtest.RequireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, "w1: Scheduled", summary.Step)
+	require.Equal(t, activities.ReasonWorkloadLocksFailed, summary.Reason)
+}
+
+func TestARolloutTellsHowFarApplicationsHaveComeUntilTheClusterIsOver(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) ([]ranv1.ClusterStatus, error) {
+		c, err := clusterupgrade.NewClusterUpgrade(ctx, workflowtest.OneCluster())
+		c.Status.Nodes = []ranv1.ClusterNodeStatus{{Name: "w0"}, {Name: "w1"}}
+		told := []ranv1.ClusterStatus{c.Record.Summary()}
+		c.Nodes.Running = []string{"w0"}
+		c.Nodes.Progressed(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining, LockProgress: updated(1)})
+		told = append(told, c.Record.Summary())
+		c.Nodes.Progressed(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeReady})
+		told = append(told, c.Record.Summary())
+		c.Nodes.Ended(ctx, "w0", workflowtest.NodeStatus{State: maintenancev1.NodeCompleted, LockProgress: updated(2)}, nil)
+		told = append(told, c.Record.Summary())
+		require.Empty(t, c.Status.Nodes[0].LockProgress, "it is kept once")
+		c.Status.State = ranv1.ClusterComplete
+		return append(told, c.Record.Summary()), err
+	}, "")
+	var told [][]drydockv1.LockProgress
+	for _, summary := range workflowtest.RequireResult[[]ranv1.ClusterStatus](w) {
+		told = append(told, summary.LockProgress)
+	}
+	require.Equal(t, [][]drydockv1.LockProgress{nil, updated(1), updated(1), updated(2), nil}, told, "the record of one that is over stays short")
+}

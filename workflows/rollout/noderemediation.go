@@ -1,0 +1,118 @@
+package rollout
+
+import (
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/clusterupgrade"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout/policy"
+	"drydock.dev/drydock/workflows/sweeper"
+)
+
+// nodeRemediator maintains the nodes of each cluster, with a child workflow ClusterUpgrade for each.
+type nodeRemediator struct{ group *GroupUpgrade }
+
+// Start implements Remediator.
+func (n nodeRemediator) Start(clusters []*policy.ClusterWork) {
+	for _, work := range clusters {
+		n.startOne(work)
+	}
+	n.group.Batch.watchVanishing(clusters)
+}
+
+func (n nodeRemediator) startOne(work *policy.ClusterWork) {
+	g, ctx := n.group, work.Ctx
+	meta := g.in.Object.ObjectMeta
+	in := clusterupgrade.Input{
+		Namespace: meta.Namespace, Rollout: meta.Name, Cluster: work.Cluster, TaskQueue: temporal.TaskQueue, Batch: work.Batch,
+		ProgressLimit: kit.ProgressLimit(g.Batch.atOnce(), g.timeout()),
+		Held:          g.Holds.About(work.Cluster),
+	}
+	if queue, own := g.TaskQueues[work.Cluster]; own {
+		in.TaskQueue = queue
+	}
+	if g.Spec.NodeMaintenance != nil {
+		in.Remediation = *g.Spec.NodeMaintenance
+	}
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:          temporal.ClusterUpgradeID(meta.Namespace, meta.Name, work.Cluster),
+		WaitForCancellation: true,
+		ParentClosePolicy:   enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
+		StaticSummary:       fmt.Sprintf("%s, batch %d", work.Cluster, work.Batch),
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
+			temporal.AttributeGroup.ValueSet(meta.Namespace+"/"+meta.Name),
+			temporal.AttributeCluster.ValueSet(work.Cluster),
+			temporal.AttributeBatch.ValueSet(int64(work.Batch)),
+		),
+	}), temporal.ClusterUpgrade, in)
+	ended := false
+	over := func() bool { return ended }
+	workflow.GoNamed(ctx, "pause "+work.Cluster, func(ctx workflow.Context) { g.passOnPause(ctx, child, over) })
+	workflow.GoNamed(ctx, "hold "+work.Cluster, func(ctx workflow.Context) {
+		g.Holds.Forward(ctx, func() emergency.State { return g.Holds.About(work.Cluster) }, in.Held, child, over)
+	})
+	workflow.GoNamed(ctx, "cluster "+work.Cluster, func(ctx workflow.Context) {
+		// Wait for the child even when this run is cancelled: it returns its nodes first.
+		var result ranv1.ClusterStatus
+		err := child.Get(ctx, &result)
+		ended = true
+		sweeper.WakeIfTerminated(ctx, err, work.Cluster)
+		work.Ended(ctx, resultOf(result, err))
+	})
+}
+
+// passOnPause signals every pause and resume to a child, in order. Children are only started while the rollout is not paused.
+func (g *GroupUpgrade) passOnPause(ctx workflow.Context, child workflow.ChildWorkflowFuture, over func() bool) {
+	status := &g.Status
+	told := false
+	for {
+		_ = workflow.Await(ctx, func() bool { return over() || status.Paused != told })
+		if over() || ctx.Err() != nil {
+			return
+		}
+		told = status.Paused
+		signal := temporal.SignalResume
+		if told {
+			signal = temporal.SignalPause
+		}
+		// The only error is that the child has ended: ignore it.
+		_ = child.SignalChildWorkflow(ctx, signal, g.pauseRequest).Get(ctx, nil)
+	}
+}
+
+// CompleteNow implements Remediator: none is, because each was withdrawn when its time was over.
+func (nodeRemediator) CompleteNow(workflow.Context, []string) ([]string, error) { return nil, nil }
+
+// AtOnce implements Remediator: each cluster has a child workflow.
+func (nodeRemediator) AtOnce() int { return clustersAtOnce }
+
+// StartedTogether implements Remediator: a child is a command of a workflow task.
+func (nodeRemediator) StartedTogether() int { return clusterupgrade.ChildrenAtOnce }
+
+// Settle implements Remediator: a ClusterUpgrade has cleaned up when it ends.
+func (nodeRemediator) Settle(workflow.Context) {}
+
+// CleanUp implements Remediator: nothing is made for the rollout as a whole.
+func (nodeRemediator) CleanUp(workflow.Context, bool) {}
+
+// Prepared implements Remediator.
+func (nodeRemediator) Prepared() *policy.PreparedItems { return nil }
+
+// resultOf is the status of a cluster whose ClusterUpgrade has ended.
+func resultOf(result ranv1.ClusterStatus, err error) ranv1.ClusterStatus {
+	if err != nil && !kit.DetailsOf(err, &result) {
+		failure := kit.FailureOf(err)
+		result.State, result.Reason, result.Message = ranv1.ClusterFailed, failure.Reason, failure.Message
+	}
+	if sdktemporal.IsCanceledError(err) {
+		result.State = ranv1.ClusterCancelled
+	}
+	return result
+}

@@ -1,0 +1,120 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// workItems are the manifest works of a rollout. Each cluster has its own, in its namespace on the hub, while it is the current item.
+type workItems struct {
+	of   RemediatedRollout
+	pins func() []string
+	hub  *activities.ManifestWorks
+}
+
+// worksAtOnce is on how many clusters one activity places works.
+const worksAtOnce = 200
+
+// rollout is what the activities need to know of the rollout.
+func (w *workItems) rollout(ctx workflow.Context) activities.WorkRollout {
+	object := w.of.Request()
+	return activities.WorkRollout{Namespace: object.Namespace, Name: object.Name, Owner: kit.Owner(ctx), Templates: object.Spec.ManifestWorkTemplates, Pins: w.pins()}
+}
+
+func (w *workItems) Count() int { return len(w.of.Request().Spec.ManifestWorkTemplates) }
+
+func (w *workItems) Bound(*ranv1.ClusterStatus) []bool { return make([]bool, w.Count()) }
+
+// Stay: deleting a work removes its manifests from the cluster.
+func (w *workItems) Stay() bool { return keepsObjects(w.of) }
+
+func (w *workItems) Awaited() string {
+	return "waiting for the work to be applied and available, and for what is expected to be fed back"
+}
+
+func (w *workItems) Prepare(ctx workflow.Context) (*PreparedItems, error) {
+	var prepared []activities.PreparedWork
+	if err := w.of.Retrier().Run(ctx, "read the manifest work templates", w.hub.PrepareManifestWorks, w.rollout(ctx), &prepared); err != nil {
+		return nil, err
+	}
+	items, names := &PreparedItems{Soaks: make([]time.Duration, len(prepared))}, map[string]string{}
+	for _, work := range prepared {
+		items.Pins = append(items.Pins, work.Pin)
+		names[w.of.Request().Name+"-"+work.Template] = work.Work
+	}
+	w.of.SetObjectNames(names)
+	return items, nil
+}
+
+func (w *workItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (activities.Placed, error) {
+	in := activities.PlaceWorksInput{Rollout: w.rollout(ctx), Desired: desired, Closes: closes}
+	var counts []string
+	for _, placement := range desired {
+		name := "none"
+		if placement.Item != policies.Nowhere {
+			name = w.Name(placement.Item)
+		}
+		counts = append(counts, fmt.Sprintf("%s on %d", name, len(placement.Clusters)))
+	}
+	var placed activities.Placed
+	err := retrier.Run(ctx, temporal.Cut("manifest works: "+strings.Join(counts, ", ")+" clusters", kit.SummaryLimit), w.hub.PlaceManifestWorks, in, &placed)
+	return placed, err
+}
+
+// PlacedAtOnce: each cluster has works of its own.
+func (w *workItems) PlacedAtOnce() int { return worksAtOnce }
+
+func (w *workItems) Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
+	in := activities.AwaitWorksInput{Rollout: w.rollout(ctx), Clusters: known, Gather: gather}
+	var news []policies.ClusterCompliance
+	err := w.of.Retrier().Watch(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), w.hub.AwaitManifestWorks, in, &news)
+	return news, err
+}
+
+func (w *workItems) Read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error) {
+	in := activities.ReadWorksInput{Rollout: w.rollout(ctx), Clusters: clusters}
+	var seen []policies.ClusterCompliance
+	err := retrier.Run(ctx, fmt.Sprintf("read the works of %d clusters", len(clusters)), w.hub.ReadManifestWorks, in, &seen)
+	return seen, err
+}
+
+// CleanUp leaves complete clusters the works that stay there, however the rollout has ended: deleting a work removes its manifests from the cluster.
+func (w *workItems) CleanUp(ctx workflow.Context, retrier kit.Retrier) error {
+	in := activities.CleanUpWorksInput{WorkRollout: w.rollout(ctx)}
+	if w.Stay() {
+		in.Keep = rollout.NamesInState(w.of.Status().Clusters, ranv1.ClusterComplete)
+		slices.Sort(in.Keep)
+	}
+	return retrier.Run(ctx, "delete the manifest works", w.hub.CleanUpManifestWorks, in, nil)
+}
+
+// CheckChanged: a template that was changed is not brought to any cluster.
+func (w *workItems) CheckChanged(workflow.Context, kit.Retrier) error { return nil }
+
+// Deleted: the compliance with a work that does not exist, or is being deleted, is unknown.
+func (w *workItems) Deleted(before, now policies.Compliance) bool {
+	return before != policies.Unknown && now == policies.Unknown
+}
+
+func (w *workItems) Describe(status *ranv1.ClusterStatus, item int, _ policies.Compliance) {
+	status.Step = "manifest work " + w.Name(item)
+	status.CurrentManifestWork = &ranv1.ManifestWorkStatus{Name: w.Name(item)}
+}
+
+// Unbound does not happen: the compliance with a work that does not exist is unknown.
+func (w *workItems) Unbound(item int) (reason, message string) {
+	return reasonUnbound, "manifest work " + w.Name(max(item, 0)) + " does not exist any more"
+}
+
+func (w *workItems) Name(item int) string { return w.of.Request().Spec.ManifestWorkTemplates[item] }

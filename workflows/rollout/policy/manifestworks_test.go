@@ -1,0 +1,267 @@
+package policy_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/rollout/policy"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestWorksAreBroughtToEachClusterOneAfterTheOther(t *testing.T) {
+	w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w.RunWorks()
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+	require.Equal(t, "All manifestworks rolled out successfully on all clusters", status.Conditions[len(status.Conditions)-1].Message)
+	require.Equal(t, []string{
+		"+os c1", "-os c1", "+firmware c1", "-firmware c1", "+os c2", "-os c2", "+firmware c2", "-firmware c2",
+	}, *story)
+	require.Equal(t, map[string]string{"june-os": "safe-os", "june-firmware": "safe-firmware"}, status.SafeResourceNames)
+	for i, in := range w.InputsOf("PlaceManifestWorks") {
+		require.Equal(t, []string{"1", "2"}, in.(activities.PlaceWorksInput).Rollout.Pins, "call %d", i)
+	}
+	require.Len(t, w.InputsOf("CleanUpManifestWorks"), 1)
+}
+
+func TestAWorkThatIsNotDoneInTimeIsTakenBackAndTheRolloutSaysSo(t *testing.T) {
+	w, story := workflowtest.NewWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
+	w.RunWorks()
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, workflowtest.ClusterStates(status))
+	late := workflowtest.StatusOfCluster(status, "c1")
+	require.Equal(t, &ranv1.ManifestWorkStatus{Name: "os"}, late.CurrentManifestWork)
+	require.Less(t, slices.Index(*story, "-os c1"), slices.Index(*story, "+os c2"), "taken back before the next batch")
+}
+
+// The agent of a cluster that is offline does not let go of the work that an earlier run has deleted.
+func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
+	w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
+	offline := activities.RefusedPlacement{Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}
+	w.Refuses = map[string]activities.RefusedPlacement{
+		"c1": offline, "c4": offline,
+		"c2": {Reason: ranv1.ReasonClusterVanished, Message: "the hub has no namespace for the cluster", Final: true},
+	}
+	w.RegisterDelayedCallback(func() { delete(w.Refuses, "c4") }, 4*time.Minute)
+	var during workflowtest.GroupStatus
+	w.RegisterDelayedCallback(func() { during = workflowtest.StatusOf[workflowtest.GroupStatus](w.World) }, 3*time.Minute)
+	w.RunWorks()
+
+	waiting := workflowtest.StatusOfCluster(during, "c1")
+	require.Equal(t, "NotPlaced", waiting.Reason)
+	require.Equal(t, "ManifestWork c1/safe-os is still being deleted; retried until the time is over", waiting.Message)
+	require.Equal(t, "manifest work os", waiting.Step)
+	require.Equal(t, ranv1.ClusterComplete, workflowtest.StatusOfCluster(during, "c3").State)
+
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "failed", "c3": "complete", "c4": "complete", "c5": "complete"}, workflowtest.ClusterStates(status))
+	require.Contains(t, workflowtest.StatusOfCluster(status, "c1").Message, "ManifestWork c1/safe-os is still being deleted")
+	require.Equal(t, ranv1.ReasonClusterVanished, workflowtest.StatusOfCluster(status, "c2").Reason)
+	require.NotContains(t, *story, "-os c1", "it was never there")
+	require.Less(t, len(w.InputsOf("PlaceManifestWorks")), 70, "the hub is asked less and less often")
+}
+
+// The work of c1 was refused, and is just being asked for again when the time of the cluster is over: the answer comes after that, and the work was there never.
+func TestAClusterWhoseTimeIsOverWhileItsWorkIsAskedForKeepsTheReason(t *testing.T) {
+	w, _ := workflowtest.NewWorkWorld(t, nil, []string{"c1"})
+	w.Refuses = map[string]activities.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}}
+	start := w.Now()
+	w.Fail["PlaceManifestWorks"] = func(int) error {
+		if since := w.Now().Sub(start); since > 2*time.Minute && since < 5*time.Minute {
+			return errors.New("the hub does not answer")
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, rollout.ReasonClusterTimedOut, workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1").Reason)
+		delete(w.Refuses, "c1")
+	}, 4*time.Minute)
+	w.RunWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.ClusterTimeout = 3 })
+	late := workflowtest.StatusOfCluster(workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut), "c1")
+	require.Equal(t, ranv1.ClusterTimedOut, late.State)
+	require.Equal(t, rollout.ReasonClusterTimedOut, late.Reason)
+	require.Contains(t, late.Message, "is still being deleted")
+}
+
+func TestAWorkThatSomebodyDeletesIsMadeAgainAndTheStatusSaysSo(t *testing.T) {
+	w, story := workflowtest.NewWorkWorld(t, []string{"c1"}, []string{"c1"})
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Unknown) }, 2*time.Minute)
+	var during workflowtest.GroupStatus
+	w.RegisterDelayedCallback(func() { during = workflowtest.StatusOf[workflowtest.GroupStatus](w.World) }, 3*time.Minute)
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 4*time.Minute)
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.Compliant) }, 6*time.Minute)
+	w.RunWorks()
+	require.Contains(t, workflowtest.StatusOfCluster(during, "c1").Message, "its item was deleted, and was placed again")
+	require.Equal(t, []string{"+os c1", "+os c1", "-os c1"}, (*story)[:3])
+	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+}
+
+func TestAHubThatKeepsAWorkKeepsNoRolloutFromItsEnd(t *testing.T) {
+	for name, refuse := range map[string]func(*workflowtest.PolicyWorld){
+		"of one cluster": func(w *workflowtest.PolicyWorld) { w.Stays = []string{"c1"} },
+		"of all clusters": func(w *workflowtest.PolicyWorld) {
+			w.Fail["PlaceManifestWorks"] = func(call int) error {
+				if call == 1 {
+					return nil
+				}
+				return errors.New("the hub does not answer")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := workflowtest.NewWorkWorld(t, []string{"c1", "c2"}, []string{"c1", "c2"})
+			refuse(w)
+			w.Fail["CleanUpManifestWorks"] = workflowtest.Always(errors.New("the hub forbids it"))
+			start := w.Now()
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 5*time.Minute)
+			w.RunWorks()
+			status := workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
+			require.Equal(t, map[string]ranv1.ClusterState{"c1": "cancelled", "c2": "cancelled"}, workflowtest.ClusterStates(status))
+			require.Less(t, w.Now().Sub(start), 40*time.Minute)
+			require.Len(t, status.Notes, 1)
+			require.Contains(t, status.Notes[0], "could not be removed from c1")
+			require.Contains(t, status.Notes[0], "the hub forbids it")
+		})
+	}
+}
+
+func TestTheNextBatchDoesNotWaitForAHubThatKeepsAWork(t *testing.T) {
+	w, story := workflowtest.NewWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
+	w.Stays = []string{"c1"}
+	w.RunWorks()
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, workflowtest.ClusterStates(status))
+	require.Contains(t, *story, "+os c2")
+	require.Empty(t, status.Notes, "at last it was removed")
+}
+
+func TestWorksStayOnCompleteClustersOnRequest(t *testing.T) {
+	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
+	}
+	w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w.RunWorks(keep)
+	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	require.Equal(t, []string{"+os c1", "-os c1", "+firmware c1", "+os c2", "-os c2", "+firmware c2"}, *story)
+	require.Empty(t, w.InputsOf("CleanUpManifestWorks"))
+}
+
+func TestWorksStayOnCompleteClustersOnRequestWhateverBecomesOfTheOthers(t *testing.T) {
+	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
+	}
+	w, story := workflowtest.NewWorkWorld(t, []string{"c2"}, []string{"c3", "c1"}, []string{"c2"})
+	w.RunWorks(keep)
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
+	require.NotContains(t, *story, "-firmware c1")
+	withdrawn := w.InputsOf("CleanUpManifestWorks")
+	require.Len(t, withdrawn, 1)
+	require.Equal(t, []string{"c1", "c3"}, withdrawn[0].(activities.CleanUpWorksInput).Keep)
+
+	w, _ = workflowtest.NewWorkWorld(t, []string{"c2"}, []string{"c1"}, []string{"c2"})
+	w.RunWorks()
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
+	require.Empty(t, w.InputsOf("CleanUpManifestWorks")[0].(activities.CleanUpWorksInput).Keep, "nobody has asked for that")
+}
+
+// The last work of c1 was made by an attempt of which nobody has heard when the rollout is paused: c1 is complete, and keeps it.
+func TestAWorkThatMayHaveBeenMadeStaysOnItsClusterOnRequest(t *testing.T) {
+	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
+	}
+	w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w.Fail["PlaceManifestWorks"] = func(call int) error {
+		for _, placed := range w.InputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Desired {
+			if placed.Item == 1 && slices.Equal(placed.Clusters, []string{"c1"}) {
+				workflowtest.Stops["paused"].Stop(w.World)
+				w.Bring("c1", 1)
+				return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+			}
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, ranv1.ClusterComplete, workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1").State)
+	}, 10*time.Hour)
+	w.RegisterDelayedCallback(func() { workflowtest.Stops["paused"].GoOn(w.World) }, 11*time.Hour)
+	w.RunWorks(keep)
+	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Counts.Complete)
+	require.NotContains(t, *story, "-firmware c1")
+	require.Equal(t, "+firmware c2", (*story)[len(*story)-1])
+}
+
+// Many works are told in parts: what was told before the rollout is paused is not told again, and its clusters do not wait for it.
+func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing.T) {
+	for by, test := range map[string]struct {
+		stop, goOn func(w *workflowtest.World, number int64)
+	}{
+		"held": {
+			func(w *workflowtest.World, number int64) {
+				w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(number, "all"))
+			},
+			func(w *workflowtest.World, number int64) {
+				w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(number))
+			},
+		},
+		"paused": {
+			func(w *workflowtest.World, _ int64) { workflowtest.Stops["paused"].Stop(w) },
+			func(w *workflowtest.World, _ int64) { workflowtest.Stops["paused"].GoOn(w) },
+		},
+	} {
+		t.Run(by, func(t *testing.T) {
+			var clusters []string
+			for i := range 2 * policy.WorksAtOnce {
+				clusters = append(clusters, fmt.Sprintf("c%d", i))
+			}
+			w, story := workflowtest.NewWorkWorld(t, clusters, clusters)
+			stopped := false
+			w.Fail["PlaceManifestWorks"] = func(call int) error {
+				if call == 1 { // so that most are told together afterwards
+					test.stop(w.World, 2)
+					return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+				}
+				if desired := w.InputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Desired; !stopped && len(desired[0].Clusters) == policy.WorksAtOnce {
+					stopped = true
+					test.stop(w.World, 4)
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() {
+				require.Empty(t, *story)
+				test.goOn(w.World, 3)
+			}, 2*time.Minute)
+			w.RegisterDelayedCallback(func() {
+				require.True(t, stopped, "the part was not told")
+				waiting := 0
+				for _, cluster := range workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters {
+					if strings.Contains(cluster.Message, "it may not begin") {
+						require.NotContains(t, *story, "+os "+cluster.Name)
+						waiting++
+					}
+				}
+				require.Positive(t, waiting, "there was no part left")
+				test.goOn(w.World, 5)
+			}, 5*time.Minute)
+			w.RunWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) {
+				spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(len(clusters))
+			})
+			told := slices.DeleteFunc(*story, func(what string) bool { return !strings.HasPrefix(what, "+os ") })
+			slices.Sort(told)
+			require.Len(t, told, len(clusters))
+			require.Len(t, slices.Compact(told), len(clusters), "some were told twice")
+		})
+	}
+}

@@ -1,0 +1,624 @@
+package policy_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestPoliciesAreEnforcedInOrderOnEachClusterAndBatchAfterBatch(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.Takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c2" {
+			return 3 * time.Minute
+		}
+		return time.Minute
+	}
+	w.Run()
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+	require.Equal(t, ranv1.ClusterCounts{Total: 3, Complete: 3}, status.Counts)
+	require.Equal(t, map[string]string{"june-kernel": "safe-kernel", "june-network": "safe-network"}, status.SafeResourceNames)
+	require.Equal(t, map[string]string{"kernel": "policies", "network": "policies"}, status.ManagedPoliciesNs)
+
+	took := func(name string) time.Duration {
+		c := status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == name })]
+		return c.CompletedAt.Sub(c.StartedAt.Time).Round(time.Minute)
+	}
+	require.Equal(t, 2*time.Minute, took("c1"), "one does not wait for the other")
+	require.Equal(t, 6*time.Minute, took("c2"))
+	require.Equal(t, 8*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
+
+	var story [][]policies.DesiredPlacement
+	for _, in := range w.InputsOf("PlacePolicies") {
+		story = append(story, in.(activities.PlacePoliciesInput).Desired)
+	}
+	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, story[0])
+	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}}, {Item: 1, Clusters: []string{"c1"}}}, story[1])
+	require.Equal(t, 2, w.Most)
+	require.Len(t, w.InputsOf("CleanUpPolicies"), 1)
+	require.Len(t, w.InputsOf("PreparePolicies"), 1)
+}
+
+// The activities of a worker are not without number: those that watch must leave some to those that enforce.
+func TestARollingRolloutWatchesManyClustersWithFewActivities(t *testing.T) {
+	var clusters []string
+	for i := range 260 {
+		clusters = append(clusters, fmt.Sprintf("c%03d", i))
+	}
+	w := workflowtest.NewPolicyWorld(t, clusters[:130], clusters[130:])
+	w.Takes = func(cluster string, _ int) time.Duration { // one after the other, so that others come one after the other
+		return time.Minute + time.Duration(slices.Index(clusters, cluster)%130)*time.Second
+	}
+	w.Plan.ComputedMaxConcurrency = 130
+	w.Run(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.Rollout = ranv1.Rolling })
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	require.Equal(t, int32(260), status.Counts.Complete)
+	require.LessOrEqual(t, w.MostWatching, 3)
+	for _, in := range w.InputsOf("PlacePolicies") {
+		for _, placed := range in.(activities.PlacePoliciesInput).Desired {
+			require.LessOrEqual(t, len(placed.Clusters), 130)
+		}
+	}
+}
+
+func TestWhatEnforcesAPolicyAndWasMadeAgainIsNotedOnce(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	workflowtest.Play(w.World, "PlacePolicies", func(in activities.PlacePoliciesInput) any {
+		placed := w.Place(in).(activities.Placed)
+		placed.Recreated = []string{"PlacementBinding ops/safe-kernel"}
+		return placed
+	})
+	w.Run()
+	require.Equal(t, []string{"PlacementBinding ops/safe-kernel had been deleted, and was made again"}, workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes)
+}
+
+// The hub finds that one has changed when a second batch comes to it, and the other at the end. The second batch has a run of its own.
+func TestAPolicyThatHasChangedSinceTheRolloutBeganIsNotedOnce(t *testing.T) {
+	for enforcement, means := range map[ranv1.PolicyEnforcement]string{
+		ranv1.EnforceCopy:     "clusters are given the copy of that all the same, and must comply with what it says now",
+		ranv1.EnforceOverride: "clusters that were done with it before are not brought to what it says now, the others are",
+	} {
+		t.Run(string(enforcement), func(t *testing.T) {
+			object := workflowtest.PolicyRollout()
+			object.Spec.PolicyEnforcement = enforcement
+			in := &rolloutworkflow.Input{Object: object}
+			var w *workflowtest.PolicyWorld
+			for runs := 0; in != nil; runs++ {
+				before := w
+				w = workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
+				if before != nil {
+					w.Compliance, w.Enforced = before.Compliance, before.Enforced
+				} else {
+					w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
+				}
+				workflowtest.Play(w.World, "PlacePolicies", func(in activities.PlacePoliciesInput) any {
+					require.Equal(t, []string{"uid-of-kernel/3", "uid-of-network/3"}, in.Rollout.Pins)
+					placed := w.Place(in).(activities.Placed)
+					if runs > 0 && len(in.Desired) > 0 && in.Desired[0].Item == 0 {
+						placed.Changed = []int{0}
+					}
+					return placed
+				})
+				workflowtest.Play(w.World, "CleanUpPolicies", func(activities.PolicyRollout) any {
+					return []int{0, 1}
+				})
+				w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *in)
+				in = workflowtest.HandedOn[rolloutworkflow.Input](w.World)
+			}
+			note := func(policy string) string {
+				return "policy policies/" + policy + " has been changed, or deleted, since the rollout began with its generation 3: " + means +
+					"; to roll out what it says now on all of them, cancel the rollout if it still runs, and start it anew"
+			}
+			require.Equal(t, []string{note("kernel"), note("network")}, workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes)
+		})
+	}
+}
+
+func TestAPolicySoaksAndARelapseRestartsTheClock(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
+	w.Soaks[0] = 10 * time.Minute
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.NonCompliant) }, 6*time.Minute)
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 8*time.Minute)
+	var soaking ranv1.ClusterStatus
+	w.RegisterDelayedCallback(func() { soaking = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters[0] }, 3*time.Minute)
+	w.Run()
+
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	require.Equal(t, ranv1.ClusterSoaking, soaking.State)
+	require.Equal(t, "Soaking", soaking.Reason)
+	require.Equal(t, &ranv1.PolicyStatus{Name: "kernel", Status: "Compliant"}, soaking.CurrentPolicy)
+	require.Equal(t, 19*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute), "8 until it complied again, 10 of soak, 1 for the other policy")
+	w.RequireNothingEnforced()
+}
+
+// deaf lets what watches clusters hear nothing of its cancellation, as on a server, where that takes a while; the test environment ends it at once.
+type deaf struct {
+	interceptor.WorkerInterceptorBase
+}
+
+func (*deaf) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	in := &deafInbound{}
+	in.Next = next
+	return in
+}
+
+type deafInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+}
+
+func (i *deafInbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
+	out := &deafOutbound{}
+	out.Next = next
+	return i.Next.Init(out)
+}
+
+type deafOutbound struct {
+	interceptor.WorkflowOutboundInterceptorBase
+}
+
+func (o *deafOutbound) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	if name == "AwaitCompliance" {
+		ctx, _ = workflow.NewDisconnectedContext(ctx)
+	}
+	return o.Next.ExecuteActivity(ctx, name, args...)
+}
+
+// The soak of c2 ends after 11 minutes, and c1 is watched anew while the watch before gathers changes still.
+func TestARelapseThatOnlyAWatchHasSeenWhichIsOverRestartsTheClock(t *testing.T) {
+	for name, test := range map[string]struct {
+		relapsed time.Duration
+		takes    time.Duration
+	}{
+		"while it soaks":                   {13 * time.Minute, 24 * time.Minute},
+		"with a policy whose turn is over": {16*time.Minute + 30*time.Second, 17 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
+			w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &deaf{}}})
+			w.Soaks[0] = 10 * time.Minute
+			w.Takes = func(cluster string, policy int) time.Duration {
+				if cluster == "c1" && policy == 0 {
+					return 6 * time.Minute
+				}
+				return time.Minute
+			}
+			var before workflowtest.Watching
+			w.RegisterDelayedCallback(func() {
+				w.Mu.Lock()
+				defer w.Mu.Unlock()
+				before = w.Watching[len(w.Watching)-1]
+			}, 10*time.Minute)
+			w.RegisterDelayedCallback(func() {
+				require.Greater(t, w.LastWatch(), before.Id, "another watches by now")
+				require.NoError(t, w.CompleteActivity(before.Token, []policies.ClusterCompliance{{Cluster: "c1", Status: "CN", Relapsed: true}}, nil))
+			}, test.relapsed)
+			w.Run()
+			c1 := workflowtest.StatusOfCluster(workflowtest.RequireResult[workflowtest.GroupStatus](w.World), "c1")
+			require.Equal(t, test.takes, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute))
+		})
+	}
+}
+
+func TestAClusterThatSoaksWithAPolicyIsAtWorkAndTimesOutAsSuch(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.Soaks[0] = 10 * time.Hour
+	var soaking workflowtest.GroupStatus
+	w.RegisterDelayedCallback(func() { soaking = workflowtest.StatusOf[workflowtest.GroupStatus](w.World) }, 3*time.Minute)
+	w.Run()
+	require.Equal(t, ranv1.ReasonBatchInProgress, soaking.Wait.Reason)
+	require.Contains(t, soaking.Wait.Message, "clusters at work: 1")
+	late := workflowtest.StatusOfCluster(workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut), "c1")
+	require.Equal(t, "BatchTimedOut", late.Reason)
+	require.Contains(t, late.Message, "at that moment: policy kernel: Soaking: must stay so until")
+}
+
+// However the batches end, what has complied meanwhile is complete.
+func TestAClusterThatCompliesAfterItsTimeIsCompleteInARolloutThatStopsEarly(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
+	w.Takes = func(cluster string, policy int) time.Duration { return -1 }
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 21*time.Minute)
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.Compliant) }, 21*time.Minute)
+	w.Plan.ComputedMaxFailures = 2
+	w.Run()
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonAborted)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "timedout", "c3": "pending"}, workflowtest.ClusterStates(status))
+}
+
+// What the watch has shown may be behind.
+func TestTheEndOfASoakIsDecidedByAnotherLook(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
+	w.Soaks[0] = 10 * time.Minute
+	w.RegisterDelayedCallback(func() {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Compliance["c1"][0] = byte(policies.NonCompliant) // and nobody is told
+	}, 5*time.Minute)
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 20*time.Minute)
+	w.Run()
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	require.Equal(t, 31*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
+}
+
+// One that knows the hub comes later.
+func TestAWorkerThatKnowsNoHubIsHeldAgainstNoCluster(t *testing.T) {
+	none := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
+	t.Cleanup(none.Close)
+	_, noHub := none.Hub(t.Context())
+	for activity, summary := range map[string]string{
+		"PlanRollout":      "plan the rollout",
+		"PreparePolicies":  "prepare the enforcement of policies",
+		"PlacePolicies":    "enforce kernel on 1 clusters",
+		"AwaitCompliance":  "watch the compliance of 1 clusters",
+		"ReadCompliance":   "read the compliance of 1 clusters",
+		"VanishedClusters": "check for deleted clusters of batch 1",
+		"CleanUpPolicies":  "delete the objects that enforce policies",
+		"SaveRollout":      "save the final status on the hub",
+	} {
+		t.Run(activity, func(t *testing.T) {
+			w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
+			w.Soaks[0] = 10 * time.Minute
+			var first time.Time
+			said := false
+			w.Fail[activity] = func(call int) error {
+				if activity == "SaveRollout" && call == 1 {
+					return nil // nothing waits for the rollout to be known on the hub
+				}
+				if first.IsZero() {
+					first = w.Now()
+					w.RegisterDelayedCallback(func() {
+						status := workflowtest.StatusOf[workflowtest.GroupStatus](w.World)
+						require.NotNil(t, status.Wait)
+						require.Equal(t, "NoHub: "+summary+": "+temporal.ErrorMessage(noHub), status.Wait.Reason+": "+status.Wait.Message)
+						said = true
+					}, time.Minute)
+				}
+				if w.Now().Before(first.Add(2 * time.Minute)) {
+					return noHub
+				}
+				return nil
+			}
+			w.Run()
+			status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+			require.True(t, said)
+			require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(status))
+			require.Empty(t, status.Notes)
+			w.RequireNothingEnforced()
+		})
+	}
+}
+
+func TestAClusterThatDoesNotComplyInTimeIsWithdrawnBeforeTheNextBatch(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.Takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c2" && policy == 1 {
+			return -1
+		}
+		return time.Minute
+	}
+	w.Run()
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "timedout", "c3": "complete"}, workflowtest.ClusterStates(status))
+	late := status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == "c2" })]
+	require.Equal(t, &ranv1.PolicyStatus{Name: "network", Status: "NonCompliant"}, late.CurrentPolicy)
+	require.Contains(t, late.Message, "policy network: NonCompliant")
+	require.Equal(t, 2, w.Most, "the next batch starts when it is withdrawn")
+	w.RequireNothingEnforced()
+}
+
+func TestAClusterThatCompliesAfterItsTimeIsCompleteAtTheEnd(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.Takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c1" {
+			return -1
+		}
+		return time.Minute
+	}
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 31*time.Minute)
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.Compliant) }, 31*time.Minute)
+	w.Run()
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(status))
+}
+
+func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.Takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c1" && policy == 1 {
+			return -1
+		}
+		return time.Minute
+	}
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.Unbound) }, 31*time.Minute)
+	w.Run()
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, workflowtest.ClusterStates(status))
+
+	next, err := rollout.Retry(status, nil, rollout.RetryRequest{})
+	require.NoError(t, err)
+	again := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	again.Compliance["c1"] = []byte("C-")
+	object := workflowtest.PolicyRollout()
+	again.RecalledRollout = activities.LoadedRollout{Object: object}
+	again.RecalledRollout.Object.Status = next
+	again.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{
+		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},
+	})
+	retried := workflowtest.StatusOfCluster(workflowtest.RequireFailure[workflowtest.GroupStatus](again.World, ranv1.ReasonFailed), "c1")
+	require.Equal(t, ranv1.ClusterFailed, retried.State)
+	require.Equal(t, "policy policies/network is not bound to the cluster any more: its compliance is unknown", retried.Message)
+}
+
+func TestACancelledRolloutOfPoliciesEnforcesNothingAnyMore(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 90*time.Second)
+	w.Run()
+	status := workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "cancelled", "c2": "cancelled", "c3": "pending"}, workflowtest.ClusterStates(status))
+	w.RequireNothingEnforced()
+	last := w.Called()
+	require.Equal(t, []string{"PlacePolicies", "CleanUpPolicies", "SaveRollout"}, last[len(last)-3:])
+}
+
+func TestACancelledRolloutOfPoliciesSaysWhatIsBeingTakenBack(t *testing.T) {
+	for _, tt := range []struct {
+		slow string
+		call int
+		says string
+	}{
+		{"PlacePolicies", 2, "batch 1 of 1: clusters that are taken off the placements of their policies: 2"},
+		{"CleanUpPolicies", 1, "batch 1 of 1: cleaning up"},
+	} {
+		t.Run(tt.slow, func(t *testing.T) {
+			w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
+			w.Fail[tt.slow] = func(call int) error {
+				if call == tt.call {
+					return errors.New("the hub is away for a moment")
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 30*time.Second)
+			var cancelling *drydockv1.Wait
+			w.RegisterDelayedCallback(func() { cancelling = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Wait }, 30*time.Second+100*time.Millisecond)
+			w.Run()
+			workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
+			require.Equal(t, "Cancelling", cancelling.Reason)
+			require.Equal(t, tt.says, cancelling.Message)
+		})
+	}
+}
+
+func TestAClusterThatIsUnboundFailsAndTheOthersGoOn(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2", "c3"})
+	w.Compliance["c3"] = []byte("--")
+	w.RegisterDelayedCallback(func() { w.Comply("c2", 1, policies.Unbound) }, 30*time.Second)
+	w.Run()
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed", "c3": "failed"}, workflowtest.ClusterStates(status))
+	messages := map[string]string{}
+	for _, c := range status.Clusters {
+		messages[c.Name] = c.Reason + ": " + c.Message
+	}
+	require.Contains(t, messages["c2"], "Unbound: policy policies/network is not bound to the cluster any more")
+	require.Contains(t, messages["c3"], "Unbound: policy policies/kernel is not bound to the cluster any more")
+	w.RequireNothingEnforced()
+}
+
+// Somebody deletes a policy, or unbinds it, before the turn of a cluster has come that it was bound to when it was planned.
+func TestAClusterThatHasLostAPolicyBeforeItsTurnHasFailed(t *testing.T) {
+	play := func(notBound map[int][]int, pieces bool) workflowtest.GroupStatus {
+		w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
+		w.Plan.NotBound = notBound
+		w.RegisterDelayedCallback(func() {
+			w.Comply("c2", 1, policies.Unbound)
+			w.SetContinueAsNewSuggested(pieces)
+		}, 30*time.Second)
+		w.Run()
+		if in := workflowtest.HandedOn[rolloutworkflow.Input](w.World); in != nil {
+			next := workflowtest.NewPolicyWorld(t)
+			next.Compliance, next.Enforced = w.Compliance, w.Enforced
+			next.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *in)
+			w = next
+		}
+		w.RequireNothingEnforced()
+		if notBound != nil {
+			return workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+		}
+		return workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
+	}
+	for _, pieces := range []bool{false, true} {
+		lost := play(nil, pieces)
+		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed"}, workflowtest.ClusterStates(lost))
+		require.Equal(t, "policy policies/network is not bound to the cluster any more: its compliance is unknown", workflowtest.StatusOfCluster(lost, "c2").Message)
+		never := play(map[int][]int{1: {1}}, pieces)
+		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(never), "it never was")
+	}
+}
+
+func TestAClusterThatTimedOutAndLostAPolicyThatShouldHaveFollowedIsNotComplete(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.Takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c1" && policy == 0 {
+			return -1
+		}
+		return time.Minute
+	}
+	w.RegisterDelayedCallback(func() {
+		w.Comply("c1", 0, policies.Compliant)
+		w.Comply("c1", 1, policies.Unbound)
+	}, 31*time.Minute)
+	w.Run()
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, workflowtest.ClusterStates(status))
+}
+
+func TestAClusterThatVanishesAtWorkHasFailed(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
+	w.RegisterDelayedCallback(func() { w.Vanish("c2") }, 30*time.Second)
+	w.Run()
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed"}, workflowtest.ClusterStates(status))
+	require.Equal(t, ranv1.ReasonClusterVanished, workflowtest.StatusOfCluster(status, "c2").Reason)
+	require.Equal(t, 2*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute), "nobody waits for it")
+}
+
+func TestPausedNoOtherPolicyBegins(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{}) }, 30*time.Second)
+	var paused ranv1.ClusterStatus
+	w.RegisterDelayedCallback(func() { paused = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters[0] }, 5*time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, temporal.SignalRequest{}) }, 10*time.Minute)
+	w.Run()
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	require.Equal(t, "policy kernel", paused.Step)
+	require.Equal(t, "Paused", paused.Reason)
+	require.Equal(t, 11*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
+}
+
+// The batch was running before the stop: its policies could only not be prepared.
+func TestPausedOrHeldNotEvenTheFirstPolicyBegins(t *testing.T) {
+	signal := func(name string, what any) func(*workflowtest.PolicyWorld) {
+		return func(w *workflowtest.PolicyWorld) { w.SignalWorkflow(name, what) }
+	}
+	all := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll}}}
+	tests := []struct {
+		name       string
+		stop, goOn func(*workflowtest.PolicyWorld)
+		reason     string
+	}{
+		{"paused", signal(temporal.SignalPause, temporal.SignalRequest{}), signal(temporal.SignalResume, temporal.SignalRequest{}), "Paused"},
+		{"held", signal(temporal.SignalHeld, all), signal(temporal.SignalHeld, emergency.State{Number: 3}), "Held"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
+			w.Compliance["c2"] = []byte("CN")
+			back := w.Now().Add(5 * time.Minute)
+			w.Fail["PreparePolicies"] = func(int) error {
+				if w.Now().Before(back) {
+					return errors.New("the hub is away")
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() { test.stop(w) }, 2*time.Minute)
+			var stopped workflowtest.GroupStatus
+			var placed int
+			w.RegisterDelayedCallback(func() {
+				stopped, placed = workflowtest.StatusOf[workflowtest.GroupStatus](w.World), len(w.InputsOf("PlacePolicies"))
+			}, 9*time.Minute)
+			w.RegisterDelayedCallback(func() { test.goOn(w) }, 10*time.Minute)
+			w.Run()
+			require.Zero(t, placed, "nothing is enforced")
+			first, second := workflowtest.StatusOfCluster(stopped, "c1"), workflowtest.StatusOfCluster(stopped, "c2")
+			require.Equal(t, test.reason, first.Reason)
+			require.Contains(t, first.Message, "the first may not begin")
+			require.Equal(t, []string{"policy kernel", "policy network"}, []string{first.Step, second.Step})
+			status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+			require.Equal(t, 12*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
+		})
+	}
+}
+
+func TestPoliciesThatCannotBePreparedFailTheClustersWithTheReason(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.Fail["PreparePolicies"] = workflowtest.Always(temporal.Error(temporal.ErrNotFound, "policy policies/kernel is not on the hub any more", nil))
+	w.Run()
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
+	for _, c := range status.Clusters {
+		require.Equal(t, ranv1.ClusterFailed, c.State)
+		require.Equal(t, temporal.ErrNotFound, c.Reason)
+		require.Equal(t, "policy policies/kernel is not on the hub any more", c.Message)
+	}
+	require.Len(t, w.InputsOf("CleanUpPolicies"), 1, "some may have been made")
+	require.Empty(t, w.InputsOf("PlacePolicies"))
+}
+
+func TestWhatIsKeptButCouldNotBeTakenOffAClusterIsNoted(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
+	w.Fail["PlacePolicies"] = func(call int) error {
+		if call < 3 {
+			return nil
+		}
+		return errors.New("the hub does not answer")
+	}
+	w.Run(func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
+	})
+	require.Equal(t, []string{"the objects of the rollout on the hub were kept, but could not be removed from c1, where they still take effect"}, workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes)
+}
+
+func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
+	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
+	}
+	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
+	workflowtest.Play(w.World, "ChangedPolicies", func(in activities.PolicyRollout) any {
+		require.Len(t, in.Pins, 2)
+		return []int{1}
+	})
+	w.Run(keep)
+	notes := workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes
+	require.Len(t, notes, 1)
+	require.Contains(t, notes[0], "policy policies/network has been changed, or deleted, since the rollout began with its generation 3", "as where nothing is kept")
+	require.Empty(t, w.InputsOf("CleanUpPolicies"))
+	w.RequireNothingEnforced()
+
+	w = workflowtest.NewPolicyWorld(t, []string{"c1"})
+	w.Fail["ChangedPolicies"] = workflowtest.Always(errors.New("the hub does not answer"))
+	w.Run(keep)
+	require.Equal(t, []string{"could not check whether policies were changed during the rollout: the hub does not answer"}, workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes)
+
+	w = workflowtest.NewPolicyWorld(t, []string{"c1"})
+	w.Compliance["c1"] = []byte("--")
+	w.Run(keep)
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
+	require.Len(t, w.InputsOf("CleanUpPolicies"), 1)
+}
+
+func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
+	first := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
+	first.Takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c2" && policy == 1 {
+			return -1
+		}
+		return time.Minute
+	}
+	first.Run()
+	over := workflowtest.RequireFailure[workflowtest.GroupStatus](first.World, ranv1.ReasonTimedOut)
+	planned := first.InputsOf("PreparePolicies")[0].(activities.PolicyRollout)
+	next, err := rollout.Retry(over, nil, rollout.RetryRequest{})
+	require.NoError(t, err)
+
+	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
+	w.Compliance = map[string][]byte{"c1": []byte("CC"), "c2": []byte("CN")}
+	object := workflowtest.PolicyRollout()
+	w.RecalledRollout = activities.LoadedRollout{Object: object}
+	w.RecalledRollout.Object.Status = next
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{
+		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},
+	})
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	require.Equal(t, ranv1.ClusterCounts{Total: 2, Complete: 2}, status.Counts)
+	require.Equal(t, planned.Policies, w.InputsOf("PreparePolicies")[0].(activities.PolicyRollout).Policies, "by name and namespace")
+	require.Equal(t, []policies.DesiredPlacement{{Item: 1, Clusters: []string{"c2"}}}, w.InputsOf("PlacePolicies")[0].(activities.PlacePoliciesInput).Desired)
+}

@@ -1,0 +1,206 @@
+// Package policy remediates the clusters of a rollout with policies or manifest works, one after the other on each cluster.
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// items are the policies, or the manifest works, that a sequence takes each cluster through. Objects on the hub place them on clusters.
+type items interface {
+	// Prepare makes what the whole rollout needs. It places nothing on any cluster.
+	Prepare(ctx workflow.Context) (*PreparedItems, error)
+	// Place makes the clusters have their desired items and no others, and returns what was observed. Closes is when the first window closes in which something
+	// may begin.
+	Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (activities.Placed, error)
+	// PlacedAtOnce is how many clusters one call of place may name. 0: each call names all clusters, and the others are to have no item.
+	PlacedAtOnce() int
+	// Stay reports whether a complete cluster keeps its last item.
+	Stay() bool
+	// Await returns when the compliance of clusters is not the known one any more.
+	Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error)
+	// Read reads the compliance of clusters.
+	Read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error)
+	// CleanUp removes everything that was made.
+	CleanUp(ctx workflow.Context, retrier kit.Retrier) error
+	// CheckChanged notes which items were changed since they were prepared, where everything that was made is kept.
+	CheckChanged(ctx workflow.Context, retrier kit.Retrier) error
+	// Count is how many items there are; bound are those that a cluster must not lose before it has passed them.
+	Count() int
+	Bound(cluster *ranv1.ClusterStatus) []bool
+	// Deleted reports, from two compliances with the current item, that it was deleted from the cluster.
+	Deleted(before, now policies.Compliance) bool
+	// Name is that of an item. describe shows in a cluster's status its current item and its compliance.
+	Name(item int) string
+	Describe(status *ranv1.ClusterStatus, item int, compliance policies.Compliance)
+	// Awaited is what a cluster at work waits for.
+	Awaited() string
+	// Unbound is why a cluster has failed that the item is not bound to any more; -1: none is.
+	Unbound(item int) (reason, message string)
+}
+
+// sequence is the Remediator that takes clusters through items: each cluster has one after the other, and clusters do not wait for each other. It has no
+// child workflow for a cluster: activities watch many clusters each, and report changes in bulk.
+type sequence struct {
+	rollout RemediatedRollout
+	Items   items
+	// prepared is what was found of the items; nil: they are not prepared yet.
+	prepared *PreparedItems
+	// Preparing: an attempt to prepare them is in progress.
+	Preparing bool
+	// failure is what keeps every cluster from being worked on.
+	failure error
+
+	// members are the clusters that are at work, or that may still have an item.
+	members map[string]*member
+	groups  []*watchGroup
+	placements
+}
+
+// NewPolicySequence takes the clusters of a rollout through its policies.
+func NewPolicySequence(r RemediatedRollout, prepared *PreparedItems) *sequence {
+	s := newSequence(r, prepared)
+	s.Items = &policyItems{of: r, pins: s.pins}
+	return s
+}
+
+// NewWorkSequence takes the clusters of a rollout through its manifest works.
+func NewWorkSequence(r RemediatedRollout, prepared *PreparedItems) *sequence {
+	s := newSequence(r, prepared)
+	s.Items = &workItems{of: r, pins: s.pins}
+	return s
+}
+
+func newSequence(r RemediatedRollout, prepared *PreparedItems) *sequence {
+	return &sequence{rollout: r, prepared: prepared, members: map[string]*member{}}
+}
+
+// pins identify the items as they were prepared.
+func (s *sequence) pins() []string {
+	if s.prepared == nil {
+		return nil
+	}
+	return s.prepared.Pins
+}
+
+// membersAtOnce is how many clusters a sequence keeps at work: each costs a run some memory, and its name some history.
+const membersAtOnce = 2000
+
+// AtOnce implements Remediator.
+func (s *sequence) AtOnce() int { return membersAtOnce }
+
+// StartedTogether implements Remediator: no cluster costs a command.
+func (s *sequence) StartedTogether() int { return membersAtOnce }
+
+// Prepared implements Remediator.
+func (s *sequence) Prepared() *PreparedItems { return s.prepared }
+
+// Start implements Remediator.
+func (s *sequence) Start(clusters []*ClusterWork) {
+	serving := s.servePlacements(clusters[0].Ctx)
+	members := make([]*member, len(clusters))
+	for i, cluster := range clusters {
+		m := &member{ClusterWork: cluster, state: memberWaiting, progress: policies.NewProgress(s.Items.Bound(s.rollout.Cluster(cluster.Cluster)))}
+		s.members[cluster.Cluster], members[i] = m, m
+		workflow.GoNamed(cluster.Ctx, "withdraw "+cluster.Cluster, func(ctx workflow.Context) { s.awaitWithdrawal(ctx, m) })
+	}
+	for len(members) > 0 {
+		group := s.openGroup(serving)
+		some := members[:min(group.free(), len(members))]
+		members = members[len(some):]
+		group.join(serving, some)
+	}
+}
+
+// openGroup returns a watch group that more clusters can join.
+func (s *sequence) openGroup(ctx workflow.Context) *watchGroup {
+	s.groups = slices.DeleteFunc(s.groups, func(g *watchGroup) bool { return g.closed })
+	for _, group := range s.groups {
+		if group.free() > 0 {
+			return group
+		}
+	}
+	group := &watchGroup{sequence: s}
+	s.groups = append(s.groups, group)
+	workflow.GoNamed(ctx, "watch group", group.run)
+	return group
+}
+
+// ensurePrepared prepares the items once, for all who call it.
+func (s *sequence) ensurePrepared(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, func() bool { return !s.Preparing }); err != nil {
+		return err
+	}
+	if s.prepared != nil || s.failure != nil {
+		return s.failure
+	}
+	s.Preparing = true
+	prepared, err := s.Items.Prepare(ctx)
+	s.Preparing = false
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.prepared, s.failure = prepared, err
+	return err
+}
+
+// mayBegin reports whether another item may begin on a cluster.
+func (s *sequence) mayBegin(cluster string) bool {
+	return !s.rollout.Status().Paused && s.rollout.Hold(cluster) == nil
+}
+
+// fail ends every cluster at work, and keeps others from being worked on.
+func (s *sequence) fail(ctx workflow.Context, err error) {
+	s.failure = err
+	var atWork []*member
+	for _, name := range workflow.DeterministicKeys(s.members) {
+		if m := s.members[name]; m.atWork() {
+			atWork = append(atWork, m)
+		}
+	}
+	s.endAll(ctx, atWork, FailedCluster(err))
+}
+
+// endAll ends the work on many clusters.
+func (s *sequence) endAll(ctx workflow.Context, members []*member, result ranv1.ClusterStatus) {
+	s.rollout.Together(ctx, func() {
+		for _, m := range members {
+			s.end(ctx, m, result)
+		}
+	})
+}
+
+// readAtOnce is how many objects one activity reads: it must end in time also on a hub that takes a tenth of a second for each.
+const readAtOnce = 400
+
+// read reads the compliance of clusters, and returns what it could read.
+func (s *sequence) read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error) {
+	var seen []policies.ClusterCompliance
+	for some := range slices.Chunk(clusters, max(1, readAtOnce/max(1, s.Items.Count()))) {
+		read, err := s.Items.Read(ctx, retrier, some)
+		if err != nil {
+			return seen, err
+		}
+		seen = append(seen, read...)
+	}
+	return seen, nil
+}
+
+// CompleteNow implements Remediator. A cluster is not complete if the item it timed out with, or a later one, is not bound any more: its compliance is unknown.
+func (s *sequence) CompleteNow(ctx workflow.Context, clusters []string) ([]string, error) {
+	var complete []string
+	seen, err := s.read(ctx, s.rollout.Retrier().Until(workflow.Now(ctx).Add(HubLimit)), clusters)
+	for _, one := range seen {
+		if one.Status.Complete() && one.Status.Has(s.Items.Bound(s.rollout.Cluster(one.Cluster))) {
+			complete = append(complete, one.Cluster)
+		}
+	}
+	return complete, err
+}

@@ -1,0 +1,46 @@
+package policy
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// Settle implements Remediator.
+func (s *sequence) Settle(ctx workflow.Context) {
+	s.awaitPreparing(ctx)
+	s.placeAgain()
+	_ = workflow.Await(ctx, s.settled)
+}
+
+// CleanUp implements Remediator. It gives up after hubLimit: a hub that refuses would keep the rollout from ending.
+func (s *sequence) CleanUp(ctx workflow.Context, succeeded bool) {
+	if s.rollout.Status().Status.CurrentBatchStartedAt == nil {
+		return // no run has made anything
+	}
+	retrier := s.rollout.Retrier().Until(workflow.Now(ctx).Add(HubLimit))
+	s.stopPlacing(ctx)
+	s.awaitPreparing(ctx)
+	left := ""
+	if clusters := workflow.DeterministicKeys(s.members); len(clusters) > 0 {
+		left = " from " + kit.JoinNames(clusters)
+	}
+	if succeeded && keepsObjects(s.rollout) {
+		if left != "" {
+			s.rollout.Note("the objects of the rollout on the hub were kept, but could not be removed" + left + ", where they still take effect")
+		}
+		if err := s.Items.CheckChanged(ctx, retrier); err != nil {
+			s.rollout.Note("could not check whether policies were changed during the rollout: " + temporal.ErrorMessage(err))
+		}
+		return
+	}
+	if err := s.Items.CleanUp(ctx, retrier); err != nil {
+		s.rollout.Note("the objects of the rollout on the hub could not be removed" + left + ": " + temporal.ErrorMessage(err))
+	}
+}
+
+// awaitPreparing waits until an attempt to prepare has ended although its clusters do not wait for it any more: it would make again what is removed meanwhile.
+func (s *sequence) awaitPreparing(ctx workflow.Context) {
+	_ = workflow.Await(ctx, func() bool { return !s.Preparing })
+}

@@ -1,0 +1,48 @@
+package policy_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout/policy"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// Each of a hundred clusters complies at a time of its own with each of the policies: that is no reason to be late with the last of them.
+func TestNewsThatWereToBeExpectedAreNotGatheredForLong(t *testing.T) {
+	var clusters []string
+	takes := map[string]time.Duration{}
+	for i := range policy.WatchedTogether {
+		clusters = append(clusters, fmt.Sprintf("c%03d", i))
+		takes[clusters[i]] = time.Duration(i+1) * time.Second
+	}
+	w := workflowtest.NewPolicyWorld(t, clusters)
+	w.Takes = func(cluster string, _ int) time.Duration { return takes[cluster] }
+	w.Run()
+	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	gathers := w.Gathers()
+	require.Greater(t, len(gathers), policy.WatchedTogether)
+	require.Equal(t, policies.Gather(policy.WatchedTogether, 0, 0), slices.Max(gathers))
+}
+
+// The server ends a run that is too long, and with it the rollout, with all that is enforced by then.
+func TestNewsAreGatheredTheLongerTheMoreOfTheHistoryIsUsed(t *testing.T) {
+	for name, use := range map[string]func(w *workflowtest.PolicyWorld){
+		"by its events": func(w *workflowtest.PolicyWorld) { w.SetCurrentHistoryLength(kit.MostEvents / 2) },
+		"by its size":   func(w *workflowtest.PolicyWorld) { w.SetCurrentHistorySize(kit.MostBytes / 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.NewPolicyWorld(t, []string{"c1"})
+			use(w)
+			w.Run()
+			workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+			require.Equal(t, policies.Gather(1, 0, 0.5), slices.Max(w.Gathers()))
+		})
+	}
+}

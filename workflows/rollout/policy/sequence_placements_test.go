@@ -1,0 +1,284 @@
+package policy_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout/policy"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// The hub did not answer when the first item was to be put on the clusters: what was only tried has not begun.
+func TestNothingIsPutOnAClusterThatIsHeldOrPausedWhenTheHubAnswersAgain(t *testing.T) {
+	for name, away := range map[string]struct {
+		calls int
+		err   error
+	}{
+		"between rounds": {kit.RoundAttempts, errors.New("503")},
+		"in a round":     {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+	} {
+		for by, test := range workflowtest.Stops {
+			for _, items := range []string{"policies", "works"} {
+				t.Run(items+" "+by+" "+name, func(t *testing.T) {
+					w, place, story := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}), "PlacePolicies", new([]string)
+					run := func() { w.Run() }
+					if items == "works" {
+						w, story = workflowtest.NewWorkWorld(t, nil, []string{"c1", "c2"})
+						place, run = "PlaceManifestWorks", func() { w.RunWorks() }
+					}
+					w.Fail[place] = func(call int) error {
+						if call == away.calls {
+							test.Stop(w.World)
+						}
+						if call <= away.calls {
+							return away.err
+						}
+						return nil
+					}
+					w.RegisterDelayedCallback(func() {
+						require.NotContains(t, slices.Concat(w.Enforced[0], w.Enforced[1]), "c1")
+						require.NotContains(t, *story, "+os c1")
+						status := workflowtest.StatusOf[workflowtest.GroupStatus](w.World)
+						waiting := workflowtest.StatusOfCluster(status, "c1")
+						require.Equal(t, test.Reason, waiting.Reason)
+						require.Contains(t, waiting.Message, "it may not begin")
+						if by == "held" {
+							require.Equal(t, ranv1.ClusterComplete, workflowtest.StatusOfCluster(status, "c2").State, "it goes on")
+						}
+					}, 99*time.Hour)
+					w.RegisterDelayedCallback(func() { test.GoOn(w.World) }, 100*time.Hour)
+					run()
+					require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Counts.Complete)
+				})
+			}
+		}
+	}
+}
+
+func TestAWorkThatTheHubRefusesIsNotMadeWhileItsClusterIsHeld(t *testing.T) {
+	for by, test := range workflowtest.Stops {
+		t.Run(by, func(t *testing.T) {
+			w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1"})
+			w.Refuses = map[string]activities.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "namespace c1 of the hub is being deleted"}}
+			w.RegisterDelayedCallback(func() { test.Stop(w.World) }, 3*time.Minute)
+			w.RegisterDelayedCallback(func() { delete(w.Refuses, "c1") }, 5*time.Minute)
+			w.RegisterDelayedCallback(func() {
+				require.Empty(t, *story)
+				require.Equal(t, test.Reason, workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1").Reason)
+			}, 99*time.Hour)
+			w.RegisterDelayedCallback(func() { test.GoOn(w.World) }, 100*time.Hour)
+			w.RunWorks()
+			workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+			require.Equal(t, "+os c1", (*story)[0])
+		})
+	}
+}
+
+func TestAWorkThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeld(t *testing.T) {
+	for by, test := range workflowtest.Stops {
+		t.Run(by, func(t *testing.T) {
+			w, story := workflowtest.NewWorkWorld(t, []string{"c1"}, []string{"c1"})
+			w.RegisterDelayedCallback(func() { test.Stop(w.World) }, time.Minute)
+			w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Unknown) }, 2*time.Minute)
+			w.RegisterDelayedCallback(func() {
+				require.Equal(t, []string{"+os c1"}, *story)
+				waiting := workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1")
+				require.Equal(t, test.Reason, waiting.Reason)
+				require.NotContains(t, waiting.Message, "placed again")
+			}, 99*time.Hour)
+			w.RegisterDelayedCallback(func() { test.GoOn(w.World) }, 100*time.Hour)
+			w.RegisterDelayedCallback(func() {
+				require.Equal(t, []string{"+os c1", "+os c1"}, *story)
+				require.Contains(t, workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1").Message, "placed again")
+			}, 100*time.Hour+time.Minute)
+			w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 100*time.Hour+2*time.Minute)
+			w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.Compliant) }, 100*time.Hour+4*time.Minute)
+			w.RunWorks()
+			workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+		})
+	}
+}
+
+// An attempt of which nobody has heard may have made the work.
+func TestAWorkThatMayHaveBeenMadeIsTakenOffWhenItsClusterLeaves(t *testing.T) {
+	for name, stays := range map[string][]string{"at once": nil, "also when the hub refuses that first": {"c1"}} {
+		t.Run(name, func(t *testing.T) {
+			w, story := workflowtest.NewWorkWorld(t, []string{"c1"}, []string{"c1"})
+			w.Stays = stays
+			w.Fail["PlaceManifestWorks"] = func(call int) error {
+				switch call {
+				case 1:
+					w.Bring("c1", 0)
+					workflowtest.Stops["held"].Stop(w.World)
+					return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+				case 4:
+					w.Stays = nil
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+			w.RunWorks()
+			workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
+			require.Equal(t, []string{"+os c1", "-os c1"}, *story)
+			placed := w.InputsOf("PlaceManifestWorks")
+			require.Equal(t, []policies.DesiredPlacement{{Item: 0, Held: []string{"c1"}}}, placed[1].(activities.PlaceWorksInput).Desired, "what may be there is looked for")
+			for _, later := range placed[2:] {
+				require.Equal(t, []policies.DesiredPlacement{{Item: policies.Nowhere, Clusters: []string{"c1"}}}, later.(activities.PlaceWorksInput).Desired)
+			}
+		})
+	}
+}
+
+func TestWhoPutsAnythingOnAClusterKnowsWhenItsWindowCloses(t *testing.T) {
+	inWindow := func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.MaintenanceWindows = []drydockv1.WindowName{workflowtest.NightWindow}
+	}
+	open := func(w *workflowtest.World) time.Time {
+		cutoff := w.Now().Add(3 * time.Hour)
+		standing := workflowtest.OpenUntil(1, cutoff.Add(time.Hour))
+		standing.Outlook.Openings[0].Cutoff = time.Hour
+		w.Windows = map[string]windows.Standing{workflowtest.NightWindow: standing}
+		return cutoff
+	}
+	t.Run("policies", func(t *testing.T) {
+		w := workflowtest.NewPolicyWorld(t, []string{"c1"})
+		cutoff := open(w.World)
+		w.Run(inWindow)
+		workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+		placed := w.InputsOf("PlacePolicies")
+		require.WithinDuration(t, cutoff, *placed[0].(activities.PlacePoliciesInput).Closes, time.Second)
+		require.Nil(t, placed[len(placed)-1].(activities.PlacePoliciesInput).Closes, "it only takes off")
+	})
+	t.Run("works", func(t *testing.T) {
+		w, _ := workflowtest.NewWorkWorld(t, nil, []string{"c1"})
+		cutoff := open(w.World)
+		w.RunWorks(inWindow)
+		workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+		require.WithinDuration(t, cutoff, *w.InputsOf("PlaceManifestWorks")[0].(activities.PlaceWorksInput).Closes, time.Second)
+	})
+}
+
+// The second item cannot be put on c1, nor on any cluster, while c2 has the first; the second batch waits for its approval.
+func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
+	gone := temporal.Error(temporal.ErrInvalidSpec, "it has been changed since the rollout began", nil)
+	failed := func(w *workflowtest.PolicyWorld) {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w.World)
+		require.True(t, workflowtest.AwaitsApproval(status))
+		require.Equal(t, ranv1.ClusterFailed, workflowtest.StatusOfCluster(status, "c1").State)
+		require.Equal(t, ranv1.ClusterFailed, workflowtest.StatusOfCluster(status, "c2").State)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}
+	approved := func(w *workflowtest.PolicyWorld) func(*ranv1.ClusterGroupUpgradeSpec) {
+		return func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
+			workflowtest.AskWhen(w.World, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+		}
+	}
+	t.Run("policies", func(t *testing.T) {
+		w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
+		w.Takes = func(cluster string, _ int) time.Duration {
+			if cluster == "c2" {
+				return -1
+			}
+			return time.Minute
+		}
+		w.Fail["PlacePolicies"] = func(call int) error {
+			if desired := w.InputsOf("PlacePolicies")[call-1].(activities.PlacePoliciesInput).Desired; len(desired) > 0 && desired[len(desired)-1].Item == 1 {
+				return gone
+			}
+			return nil
+		}
+		w.RegisterDelayedCallback(func() {
+			require.Empty(t, w.Enforced[0])
+			failed(w)
+		}, 10*time.Hour)
+		w.Run(approved(w))
+		workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
+	})
+	t.Run("works", func(t *testing.T) {
+		w, story := workflowtest.NewWorkWorld(t, []string{"c2"}, []string{"c1", "c2"}, []string{"c3"})
+		w.Fail["PlaceManifestWorks"] = func(call int) error {
+			for _, placed := range w.InputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Desired {
+				if placed.Item == 1 && len(placed.Clusters) > 0 {
+					return gone
+				}
+			}
+			return nil
+		}
+		w.RegisterDelayedCallback(func() {
+			require.Contains(t, *story, "-os c1")
+			require.Contains(t, *story, "-os c2")
+			require.NotContains(t, *story, "+firmware c1")
+			failed(w)
+		}, 10*time.Hour)
+		w.RunWorks(approved(w))
+		workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
+	})
+}
+
+// removable items are only removed.
+type removable struct {
+	policy.Items
+	removed func()
+}
+
+func (r removable) CleanUp(workflow.Context, kit.Retrier) error {
+	r.removed()
+	return nil
+}
+
+func (removable) Count() int { return 1 }
+
+// simpleRollout is a rollout of which only the status and the hub are needed.
+type simpleRollout struct {
+	policy.RemediatedRollout
+	status *workflowtest.GroupStatus
+}
+
+func (r simpleRollout) Status() *ranv1.ClusterGroupUpgradeStatus { return r.status }
+
+func (r simpleRollout) Retrier() kit.Retrier {
+	return kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
+}
+
+// A rollout is cancelled while a worker prepares it, who does not hear of that: what was removed meanwhile would be made again, and stay.
+func TestNothingIsRemovedBeforeTheAttemptToMakeItIsOver(t *testing.T) {
+	for name, end := range map[string]func(s *policy.Sequence, ctx workflow.Context){
+		"at the end":          func(s *policy.Sequence, ctx workflow.Context) { s.CleanUp(ctx, false) },
+		"before the next run": func(s *policy.Sequence, ctx workflow.Context) { s.Settle(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			w.RegisterAs("Ends", func(ctx workflow.Context, _ string) error {
+				began := metav1.NewTime(workflow.Now(ctx))
+				g := simpleRollout{status: &workflowtest.GroupStatus{Status: ranv1.RunStatus{CurrentBatchStartedAt: &began}}}
+				s := policy.NewSequence(g, nil)
+				s.Items = removable{removed: func() { require.False(t, s.Preparing) }}
+				s.Preparing = true
+				workflow.Go(ctx, func(ctx workflow.Context) {
+					_ = workflow.Sleep(ctx, kit.EffectTimeout)
+					s.Preparing = false
+				})
+				end(s, ctx)
+				require.False(t, s.Preparing)
+				return nil
+			})
+			w.ExecuteWorkflow("Ends", "")
+			require.NoError(t, w.GetWorkflowError())
+		})
+	}
+}

@@ -1,0 +1,51 @@
+package policy
+
+import (
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+)
+
+// Reasons of clusters at work.
+const (
+	reasonSoaking = "Soaking"
+	ReasonPaused  = "Paused" // a held cluster has emergency.ReasonHeld
+	reasonPending = "Pending"
+)
+
+// status shows a cluster at work.
+func (s *sequence) status(m *member) ranv1.ClusterStatus {
+	compliance := m.compliance.Of(m.progress.Policy)
+	status := ranv1.ClusterStatus{Name: m.Cluster, State: m.step.State, Reason: compliance.String(), Message: s.Items.Awaited()}
+	if status.Reason == "" {
+		status.Reason = reasonPending
+	}
+	s.Items.Describe(&status, m.progress.Policy, compliance)
+	switch {
+	case m.placement == isHeld:
+		status.Reason, status.Message = s.whyHeld(m)
+	case m.placement == isRefused:
+		status.Reason, status.Message = m.refusal.Reason, m.refusal.Message+"; retried until the time is over"
+	case m.step.State == ranv1.ClusterSoaking:
+		status.Reason, status.Message = reasonSoaking, "must stay so until "+m.step.Until.UTC().Format("15:04:05Z")
+	case m.step.Waits:
+		status.Reason, status.Message = s.whyHeld(m)
+	case m.placement == isPlaced && m.itemDeleted:
+		status.Message += "; its item was deleted, and was placed again"
+	}
+	return status
+}
+
+// whyHeld is what keeps an item from beginning on a cluster: its current one, or the next.
+func (s *sequence) whyHeld(m *member) (reason, message string) {
+	which := "the next"
+	switch {
+	case m.placement == isHeld:
+		which = "it"
+	case !m.progress.Begun:
+		which = "the first"
+	}
+	if hold := s.rollout.Hold(m.Cluster); hold != nil {
+		return emergency.Reason(*hold), which + " may not begin: " + hold.String()
+	}
+	return ReasonPaused, which + " may not begin while the rollout is paused"
+}

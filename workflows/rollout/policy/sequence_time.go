@@ -1,0 +1,79 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/policies"
+)
+
+// keepTime lets clusters go on whose soak has ended, and those for which an item may begin again.
+func (g *watchGroup) keepTime(ctx workflow.Context) {
+	for {
+		until := g.soakEnds()
+		waiting, stop := workflow.WithCancel(ctx)
+		soaked := func() bool { return false }
+		if until != nil {
+			timer := workflow.NewTimerWithOptions(waiting, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "soak until " + until.UTC().Format("15:04:05Z")})
+			soaked = timer.IsReady
+		}
+		err := workflow.Await(ctx, func() bool { return soaked() || g.mayGoOn() || !sameInstant(until, g.soakEnds()) })
+		stop()
+		if err != nil {
+			return
+		}
+		seen, err := g.due(ctx)
+		if err != nil {
+			if ctx.Err() == nil { // the end of their soak could never be decided
+				g.sequence.endAll(ctx, g.atWork(), FailedCluster(err))
+			}
+			return
+		}
+		if len(seen) > 0 {
+			g.sequence.rollout.Together(ctx, func() { g.sequence.take(ctx, seen) })
+			g.startWatch(ctx)
+		}
+	}
+}
+
+// due are the clusters that can go on now, with their compliance. It is read anew for those whose soak has ended: a watch may be behind.
+func (g *watchGroup) due(ctx workflow.Context) ([]policies.ClusterCompliance, error) {
+	var seen []policies.ClusterCompliance
+	var soaked []string
+	now := workflow.Now(ctx)
+	for _, m := range g.atWork() {
+		switch {
+		case m.waits() && g.sequence.mayBegin(m.Cluster):
+			seen = append(seen, policies.ClusterCompliance{Cluster: m.Cluster, Status: m.compliance})
+		case m.soaks() && !m.step.Until.After(now):
+			soaked = append(soaked, m.Cluster)
+		}
+	}
+	read, err := g.sequence.read(ctx, g.sequence.rollout.Retrier(), soaked)
+	if err != nil {
+		return nil, err
+	}
+	return append(seen, read...), nil
+}
+
+// soakEnds is when the first soak of a cluster ends; nil: none soaks.
+func (g *watchGroup) soakEnds() *time.Time {
+	var first *time.Time
+	for _, m := range g.members {
+		if m.soaks() && (first == nil || m.step.Until.Before(*first)) {
+			first = m.step.Until
+		}
+	}
+	return first
+}
+
+// mayGoOn reports whether an item may begin on a cluster that waits for that.
+func (g *watchGroup) mayGoOn() bool {
+	return slices.ContainsFunc(g.members, func(m *member) bool { return m.waits() && g.sequence.mayBegin(m.Cluster) })
+}
+
+func sameInstant(a, b *time.Time) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
+}

@@ -1,0 +1,195 @@
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/precache"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/gates"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout/policy"
+)
+
+// PreparationInput is the work of a ClusterPreparation. A rollout starts it.
+type PreparationInput struct {
+	// Preparation is the id of the preparation that this is a part of.
+	Preparation string `json:"preparation"`
+	// Owner is the ownership mark of the rollout's workflow. The Jobs bear it.
+	Owner    string             `json:"owner"`
+	Work     precache.Work      `json:"work"`
+	Clusters []ClusterToPrepare `json:"clusters"`
+	// ProgressLimit is the maximum interval between progress reports to the rollout.
+	ProgressLimit time.Duration `json:"progressLimit"`
+	// Held is the state of the emergency stop that the rollout knows. The rollout is not paused.
+	Held emergency.State `json:"held,omitzero"`
+}
+
+// ClusterToPrepare is a cluster and the task queue of its activities.
+type ClusterToPrepare struct {
+	Name      string `json:"name"`
+	TaskQueue string `json:"taskQueue"`
+}
+
+const (
+	// jobGrace is the time between the deadline at which a cluster ends a Job itself and the time at which the Job is stopped from here.
+	jobGrace = time.Minute
+	// jobRemovalLimit limits the retries to remove a Job. It expires a day after its end anyway.
+	jobRemovalLimit = 2 * time.Minute
+)
+
+// ClusterPreparation precaches or backs up some clusters at once, each by a Job, and returns the result of each. When it is cancelled, it stops
+// its Jobs.
+func ClusterPreparation(ctx workflow.Context, in PreparationInput) (map[string]precache.Progress, error) {
+	p := &clusterPreparation{in: in, clusters: map[string]precache.Progress{}}
+	for _, cluster := range in.Clusters {
+		p.clusters[cluster.Name] = precache.Progress{State: ranv1.PreparationPreparingToStart}
+	}
+	p.holds.State = in.Held
+	if err := errors.Join(workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+		func() (map[string]precache.Progress, error) { return p.clusters, nil },
+		workflow.QueryHandlerOptions{Description: "The progress of each cluster."}),
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryHeld,
+			func(clusters []string) (temporal.Held, error) { return p.heldOf(clusters...), nil },
+			workflow.QueryHandlerOptions{Description: "Why no Job starts on the named clusters."})); err != nil {
+		return nil, err
+	}
+	return p.run(ctx)
+}
+
+// clusterPreparation is one run of the workflow.
+type clusterPreparation struct {
+	in       PreparationInput
+	clusters map[string]precache.Progress
+	progress kit.Progress
+	holds    gates.Holds
+	paused   bool
+	jobs     *activities.Jobs
+}
+
+func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Progress, error) {
+	listening, _ := workflow.NewDisconnectedContext(ctx)
+	kit.OnSignal(listening, temporal.SignalObserved, "What a waiting activity sees.", p.observed)
+	p.holds.Listen(listening, func() {})
+	kit.OnSignal(listening, temporal.SignalPause, "Start no further Job.", func(temporal.SignalRequest) { p.paused = true })
+	kit.OnSignal(listening, temporal.SignalResume, "Start Jobs again.", func(temporal.SignalRequest) { p.paused = false })
+	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
+		workflow.GoNamed(listening, "progress", func(ctx workflow.Context) {
+			p.progress.Report(ctx, parent.ID, temporal.SignalPreparationProgress, p.in.ProgressLimit, func() any {
+				return PreparationProgress{Preparation: p.in.Preparation, Clusters: p.clusters}
+			})
+		})
+	}
+	atWork := len(p.in.Clusters)
+	for _, cluster := range p.in.Clusters {
+		workflow.GoNamed(ctx, cluster.Name, func(ctx workflow.Context) {
+			p.prepare(ctx, cluster)
+			atWork--
+		})
+	}
+	_ = workflow.Await(listening, func() bool { return atWork == 0 })
+	if ctx.Err() != nil {
+		return p.clusters, sdktemporal.NewCanceledError(p.clusters)
+	}
+	return p.clusters, nil
+}
+
+// heldOf is why no Job starts on clusters.
+func (p *clusterPreparation) heldOf(clusters ...string) temporal.Held {
+	return temporal.Held{Paused: p.paused, Held: p.holds.OfAny(clusters...)}
+}
+
+// unlessHeld returns why the Job of a cluster may not be created; an empty reason: it may.
+func (p *clusterPreparation) unlessHeld(cluster string) (reason, message string) {
+	held := p.heldOf(cluster)
+	switch {
+	case held.Held != nil:
+		return emergency.ReasonHeld, emergency.Message(*held.Held)
+	case held.Paused:
+		return policy.ReasonPaused, "no Job is started while the rollout is paused"
+	}
+	return "", ""
+}
+
+// awaitRelease waits until the cluster is not held and the rollout not paused.
+func (p *clusterPreparation) awaitRelease(ctx workflow.Context, cluster string) error {
+	for reason, message := p.unlessHeld(cluster); reason != ""; reason, message = p.unlessHeld(cluster) {
+		p.record(cluster, precache.Progress{State: ranv1.PreparationPreparingToStart, Reason: reason, Message: message})
+		changed := func() bool {
+			now, why := p.unlessHeld(cluster)
+			return now != reason || why != message
+		}
+		if err := workflow.Await(ctx, changed); err != nil {
+			return err
+		}
+		p.record(cluster, precache.Progress{State: ranv1.PreparationPreparingToStart})
+	}
+	return nil
+}
+
+// prepare runs the Job of one cluster to its end, and removes it. A Job that a hold prevented has its full time after the release.
+func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrepare) {
+	kind := p.in.Work.Kind
+	job := activities.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work}
+	retrier := kit.NewRetrier(cluster.Name, &cluster.TaskQueue, func(_ workflow.Context, reason, message string) {
+		progress := p.clusters[cluster.Name]
+		progress.Reason, progress.Message = reason, message
+		p.record(cluster.Name, progress)
+	})
+	retrier.BeforeRound = func() error {
+		reason, message := p.unlessHeld(cluster.Name)
+		if job.Held = message; reason != "" && p.clusters[cluster.Name].State == ranv1.PreparationPreparingToStart {
+			return temporal.Error(temporal.ErrHeld, message, nil)
+		}
+		return nil // a Job that exists is watched, but not created again
+	}
+	err := p.awaitRelease(ctx, cluster.Name)
+	for err == nil {
+		job.Deadline, job.Held = workflow.Now(ctx).Add(p.in.Work.Timeout+jobGrace), ""
+		err = retrier.Wait(ctx, fmt.Sprintf("%s of %s", kind, cluster.Name), &job.Deadline, temporal.ErrJobTimedOut, p.jobs.RunClusterJob, &job, nil)
+		if temporal.ErrorType(err) != temporal.ErrHeld {
+			break
+		}
+		err = p.awaitRelease(ctx, cluster.Name)
+	}
+
+	cleanUp, _ := workflow.NewDisconnectedContext(ctx)
+	retrier.BeforeRound, retrier.Deadline = nil, workflow.Now(ctx).Add(jobRemovalLimit)
+	if left := retrier.Run(cleanUp, "remove the job of "+cluster.Name, p.jobs.RemoveClusterJob, job, nil); left != nil {
+		workflow.GetLogger(ctx).Warn("could not remove a job; it will expire via its TTL", "cluster", cluster.Name, "error", left)
+	}
+	switch {
+	case err == nil:
+		p.record(cluster.Name, precache.Progress{State: ranv1.PreparationSucceeded})
+	case ctx.Err() != nil:
+	case temporal.ErrorType(err) == temporal.ErrJobTimedOut:
+		p.record(cluster.Name, precache.Progress{State: kind.TimedOut(), Reason: temporal.ErrJobTimedOut, Message: temporal.ErrorMessage(err)})
+	default:
+		p.record(cluster.Name, precache.Progress{State: ranv1.PreparationFailed, Reason: kit.ReasonOf(err), Message: temporal.ErrorMessage(err)})
+	}
+}
+
+// observed records what the Job of a cluster does.
+func (p *clusterPreparation) observed(seen temporal.Observation) {
+	progress, ours := p.clusters[seen.Cluster]
+	if !ours || progress.State.Over() || seen.Wait == nil {
+		return
+	}
+	state := ranv1.PreparationStarting
+	if seen.Wait.Reason == activities.ReasonJobRunning {
+		state = ranv1.PreparationActive
+	}
+	p.record(seen.Cluster, precache.Progress{State: state, Reason: seen.Wait.Reason, Message: seen.Wait.Message})
+}
+
+func (p *clusterPreparation) record(cluster string, progress precache.Progress) {
+	p.clusters[cluster] = progress
+	p.progress.Changed = true
+}

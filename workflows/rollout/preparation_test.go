@@ -1,0 +1,174 @@
+package rollout_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/precache"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// A Job that was only tried, as its cluster did not answer, does not start when the cluster answers again and is held, or the rollout paused.
+func TestNoJobStartsOnAClusterThatIsHeldOrPausedMeanwhile(t *testing.T) {
+	for name, away := range map[string]struct {
+		calls int
+		err   error
+	}{
+		"between rounds": {kit.RoundAttempts, temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)},
+		"in a round":     {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+	} {
+		for by, test := range workflowtest.Stops {
+			t.Run(by+" "+name, func(t *testing.T) {
+				w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
+				var deadlines []time.Time
+				w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job activities.ClusterJob) error {
+					deadlines = append(deadlines, job.Deadline)
+					if len(deadlines) == away.calls {
+						test.Stop(w)
+					}
+					if len(deadlines) <= away.calls {
+						return away.err
+					}
+					return nil
+				})
+				start := w.Now()
+				w.RegisterDelayedCallback(func() {
+					require.Len(t, deadlines, away.calls)
+					status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+					require.Equal(t, map[string]ranv1.PreparationState{"c1": "PreparingToStart"}, status.Precaching.Status)
+					require.Equal(t, test.Reason, status.Wait.Reason)
+				}, 99*time.Hour)
+				w.RegisterDelayedCallback(func() { test.GoOn(w) }, 100*time.Hour)
+				object := workflowtest.ARollout()
+				object.Spec.PreCaching = true
+				w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
+				require.Equal(t, map[string]ranv1.PreparationState{"c1": "Succeeded"}, workflowtest.RequireResult[workflowtest.GroupStatus](w).Precaching.Status)
+				require.Len(t, deadlines, away.calls+1)
+				require.True(t, deadlines[away.calls].After(start.Add(100*time.Hour+time.Hour)), "it has all its time")
+			})
+		}
+	}
+}
+
+func TestAJobThatWorksGoesOnWhileItsClusterIsHeld(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	calls := 0
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(context.Context, activities.ClusterJob) error {
+		calls++
+		if calls == 1 {
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: "c1", Wait: &drydockv1.Wait{Reason: activities.ReasonJobRunning}})
+			workflowtest.Stops["held"].Stop(w)
+		}
+		if calls <= kit.RoundAttempts {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	})
+	w.ExecuteWorkflow(rollout.ClusterPreparation, rollout.PreparationInput{
+		Work: precache.Work{Kind: precache.Backup, Timeout: time.Hour}, Clusters: []rollout.ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
+	})
+	require.Equal(t, ranv1.PreparationSucceeded, workflowtest.RequireResult[map[string]precache.Progress](w)["c1"].State)
+}
+
+// Somebody deletes a Job that was seen at work, and its cluster is held or its rollout paused: it is made again when that is over.
+func TestAJobThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeldOrPaused(t *testing.T) {
+	for name, test := range map[string]struct {
+		calls int
+		err   error
+	}{
+		"an attempt has found it gone":       {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+		"its cluster does not answer":        {kit.RoundAttempts, temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)},
+		"the workers that look after it end": {kit.RoundAttempts, temporal.Error(temporal.ErrHandedOver, "the worker stops", nil)},
+	} {
+		for by, kept := range workflowtest.Stops {
+			t.Run(by+", "+name, func(t *testing.T) {
+				w := workflowtest.NewWorld(t)
+				var jobs []activities.ClusterJob
+				released := false
+				w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job activities.ClusterJob) error {
+					jobs = append(jobs, job)
+					if len(jobs) == 1 {
+						w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: "c1", Wait: &drydockv1.Wait{Reason: activities.ReasonJobRunning}})
+						kept.Stop(w)
+					}
+					switch {
+					case len(jobs) <= test.calls:
+						return test.err
+					case !released:
+						require.NotEmpty(t, job.Held, "it may be made")
+						return temporal.Error(temporal.ErrHeld, job.Held, nil)
+					}
+					return nil
+				})
+				w.RegisterDelayedCallback(func() {
+					require.LessOrEqual(t, len(jobs), test.calls+1)
+					standing := workflowtest.StatusOf[map[string]precache.Progress](w)["c1"]
+					require.Equal(t, ranv1.PreparationPreparingToStart, standing.State)
+					require.Equal(t, kept.Reason, standing.Reason)
+					released = true
+					kept.GoOn(w)
+				}, 10*time.Hour)
+				start := w.Now()
+				w.ExecuteWorkflow(rollout.ClusterPreparation, rollout.PreparationInput{
+					Work: precache.Work{Kind: precache.Backup, Timeout: time.Hour}, Clusters: []rollout.ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
+				})
+				require.Equal(t, ranv1.PreparationSucceeded, workflowtest.RequireResult[map[string]precache.Progress](w)["c1"].State)
+				last := jobs[len(jobs)-1]
+				require.Empty(t, last.Held)
+				require.True(t, last.Deadline.After(start.Add(11*time.Hour)), "it has all its time")
+			})
+		}
+	}
+}
+
+// The first cluster of each part does not answer, and is held by the time it would be tried again: its part stands still, and takes no place of another.
+func TestHeldClustersDoNotKeepOthersFromBeingPrepared(t *testing.T) {
+	var many []string
+	var held []drydockv1.HoldScope
+	for i := range rollout.PreparationsAtOnce*rollout.PreparedTogether + 1 {
+		many = append(many, fmt.Sprintf("c%04d", i))
+		if i%rollout.PreparedTogether == 0 && i < rollout.PreparationsAtOnce*rollout.PreparedTogether {
+			held = append(held, drydockv1.HoldScope("cluster/"+many[i]))
+		}
+	}
+	w, _ := workflowtest.NewPreparedWorld(t, nil, slices.Collect(slices.Chunk(many, rollout.PreparedTogether))...)
+	released, tried, trying := false, map[string]bool{}, sync.Mutex{}
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job activities.ClusterJob) error {
+		if released || !slices.Contains(held, drydockv1.HoldScope("cluster/"+job.Cluster)) {
+			return nil
+		}
+		trying.Lock()
+		defer trying.Unlock()
+		if tried[job.Cluster] = true; len(tried) == len(held) {
+			w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, held...))
+		}
+		return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+	})
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		require.Equal(t, ranv1.PreparationSucceeded, status.Precaching.Status[many[len(many)-1]], "it was in no part at first")
+		require.Equal(t, ranv1.PreparationPreparingToStart, status.Precaching.Status[many[0]])
+		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
+		released = true
+		w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(3))
+	}, 99*time.Hour)
+	object := workflowtest.ARollout()
+	object.Spec.PreCaching = true
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.EqualValues(t, len(many), status.Counts.Complete)
+}

@@ -1,0 +1,334 @@
+package rollout
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/precache"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+const (
+	// preparedTogether is the number of clusters of one ClusterPreparation.
+	preparedTogether = 100
+	// preparationsAtOnce is the number of ClusterPreparations in progress. Each Job takes an activity, which workers need for other work, too.
+	// A ClusterPreparation whose clusters are all held does not count.
+	preparationsAtOnce = 5
+)
+
+// preparation is the precaching or the backup of the clusters of a rollout.
+type preparation struct {
+	// id is unique: progress and Jobs of one preparation are never taken for those of another.
+	id   string
+	work precache.Work
+	// progress of the clusters that it was asked for; waiting are those whose Job was not requested yet.
+	progress map[string]precache.Progress
+	waiting  []string
+	// hold returns the hold on a cluster; nil: it is not held.
+	hold func(cluster string) *drydockv1.Hold
+	// ctx of the ClusterPreparations; stop cancels them. parts is how many were started.
+	ctx   workflow.Context
+	stop  workflow.CancelFunc
+	parts int
+}
+
+// preparationPart is the clusters of one ClusterPreparation.
+type preparationPart struct {
+	of       *preparation
+	clusters []string
+}
+
+// PreparationProgress is what a ClusterPreparation reports to its rollout.
+type PreparationProgress struct {
+	// Preparation is the id of the preparation that it is a part of.
+	Preparation string                       `json:"preparation"`
+	Clusters    map[string]precache.Progress `json:"clusters"`
+}
+
+// takePreparations applies a plan to precaching and backups. Finished work stays finished and work in progress goes on, unless the plan
+// asks for other work or for none. An invalid plan does not change what is pulled.
+func (g *GroupUpgrade) takePreparations(plan activities.RolloutPlan) {
+	s := &g.Status
+	s.Backup = nil
+	if g.Spec.Backup {
+		s.Backup = &ranv1.BackupStatus{Image: plan.BackupImage}
+	}
+	switch {
+	case !g.Spec.PreCaching:
+		s.Precaching = nil
+		g.stopPrecaching()
+	case plan.Valid():
+		asked := &ranv1.PrecachingStatus{Spec: plan.Precaching, Image: plan.PreCacheImage}
+		//workflowcheck:ignore to compare values has no order that shows
+		if before := s.Precaching; before == nil || before.Image != asked.Image || !reflect.DeepEqual(before.Spec, asked.Spec) {
+			s.Precaching = asked
+		}
+		//workflowcheck:ignore to compare values has no order that shows
+		if g.precaching != nil && !reflect.DeepEqual(g.precaching.work, g.precachingWork()) {
+			g.stopPrecaching()
+		}
+	}
+}
+
+func (g *GroupUpgrade) precachingWork() precache.Work {
+	asked := g.Status.Precaching
+	return precache.Work{Kind: precache.Precaching, Image: asked.Image, Spec: asked.Spec, Timeout: g.timeout()}
+}
+
+// stopPrecaching stops the precaching Jobs. Later reports from them are ignored.
+func (g *GroupUpgrade) stopPrecaching() {
+	if g.precaching != nil {
+		g.precaching.stop()
+		g.precaching = nil
+	}
+	g.Record.notPrecached()
+}
+
+// precache precaches the clusters of the plan, each once however often the rollout is planned: only new clusters, or other work, start Jobs.
+// When it is interrupted it returns, and the Jobs go on.
+func (g *GroupUpgrade) precache(ctx workflow.Context, interrupted func() bool) {
+	if !g.Spec.PreCaching {
+		return
+	}
+	if g.enabled {
+		g.Record.enabled()
+	} else {
+		g.Record.notEnabled(ctx, true)
+	}
+	if g.precaching == nil {
+		g.precaching = g.newPreparation(ctx, g.precachingWork(), g.Status.Precaching.Status)
+	}
+	g.prepareClusters(ctx, g.precaching, interrupted)
+}
+
+// backUp backs up every cluster of the plan before work on the first one.
+func (g *GroupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
+	if !g.Spec.Backup {
+		return "", nil
+	}
+	g.Record.backingUp(ctx)
+	asked := g.Status.Backup
+	g.backup = g.newPreparation(ctx, precache.Work{Kind: precache.Backup, Image: asked.Image, Timeout: g.timeout()}, asked.Status)
+	g.prepareClusters(ctx, g.backup, func() bool { return false })
+	if ctx.Err() != nil {
+		return rollout.EndCancelled, nil
+	}
+	return g.unlessAllFailed(), nil
+}
+
+// unlessAllFailed ends a rollout if no cluster could be prepared.
+func (g *GroupUpgrade) unlessAllFailed() rollout.End {
+	if len(g.Record.pending(slices.Concat(g.Status.RemediationPlan...))) > 0 || len(g.Record.inState(ranv1.ClusterFailed)) == 0 {
+		return ""
+	}
+	g.changeSkipped()
+	return rollout.EndFinished
+}
+
+// newPreparation starts a preparation. Clusters that succeeded before are not prepared again.
+func (g *GroupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, before map[string]ranv1.PreparationState) *preparation {
+	g.preparations++
+	meta := g.in.Object.ObjectMeta
+	p := &preparation{
+		id:       temporal.PreparationID(meta.Namespace, meta.Name, string(work.Kind), preparingRun(ctx)[:8], g.preparations),
+		work:     work,
+		progress: map[string]precache.Progress{},
+		hold:     func(cluster string) *drydockv1.Hold { return g.Holds.State.Of(cluster) },
+	}
+	for _, cluster := range workflow.DeterministicKeys(before) {
+		if before[cluster] == ranv1.PreparationSucceeded {
+			p.progress[cluster] = precache.Progress{State: ranv1.PreparationSucceeded}
+		}
+	}
+	p.ctx, p.stop = workflow.WithCancel(ctx)
+	workflow.GoNamed(p.ctx, string(work.Kind), func(ctx workflow.Context) { g.startParts(ctx, p) })
+	return p
+}
+
+// preparingRun is the id of the run in which a preparation begins, recorded in the history. A rollout that is reset to a later point finds its
+// preparation again. One that is reset to an earlier point begins another, which does not adopt the Jobs of the first.
+func preparingRun(ctx workflow.Context) string {
+	var run string
+	remembered := workflow.SideEffect(ctx, func(ctx workflow.Context) any { return workflow.GetInfo(ctx).WorkflowExecution.RunID })
+	_ = remembered.Get(&run) // a string that is a string
+	return run
+}
+
+// prepareClusters returns when every cluster of the plan is prepared or has failed, or when ctx is cancelled and all Jobs are stopped.
+func (g *GroupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, interrupted func() bool) {
+	clusters := g.Record.pending(slices.Concat(g.Status.RemediationPlan...))
+	p.ask(clusters)
+	g.Record.preparing(ctx, p)
+	over := func() bool {
+		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.progress[name].State.Over() })
+	}
+	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
+	_ = workflow.Await(waiting, func() bool { return over() || interrupted() || ctx.Err() != nil && len(g.partsAtWork) == 0 })
+	stopWaiting()
+	if ctx.Err() == nil && over() {
+		g.Record.prepared(ctx, p)
+	}
+}
+
+// ask queues the clusters of the plan. It drops waiting clusters that are not in the plan any more.
+func (p *preparation) ask(clusters []string) {
+	for _, name := range p.waiting {
+		delete(p.progress, name)
+	}
+	p.waiting = nil
+	for _, name := range clusters {
+		if _, asked := p.progress[name]; !asked {
+			p.progress[name] = precache.Progress{State: ranv1.PreparationNotStarted}
+			p.waiting = append(p.waiting, name)
+		}
+	}
+}
+
+// startParts prepares the waiting clusters, a limited number at once: none that is held, and none while the rollout is paused.
+func (g *GroupUpgrade) startParts(ctx workflow.Context, p *preparation) {
+	for g.Holds.AwaitKnown(ctx, g.Record.holdsUnknown) == nil && ctx.Err() == nil { // a stopped preparation has no status any more
+		held := g.Holds.State.Number
+		g.Record.preparing(ctx, p)
+		mayStart := func() bool { return g.partsMoving() < preparationsAtOnce && !g.Status.Paused && len(p.next()) > 0 }
+		if workflow.Await(ctx, func() bool { return mayStart() || g.Holds.State.Number != held }) == nil && ctx.Err() == nil && mayStart() {
+			g.startPart(ctx, p, p.next())
+		}
+	}
+}
+
+// partsMoving is the number of ClusterPreparations in progress that are not held.
+func (g *GroupUpgrade) partsMoving() int {
+	moving := 0
+	for _, part := range g.partsAtWork {
+		if !part.standsStill() {
+			moving++
+		}
+	}
+	return moving
+}
+
+// standsStill reports whether a part waits only for the release of held clusters.
+func (part *preparationPart) standsStill() bool {
+	held := false
+	for _, name := range part.clusters {
+		switch {
+		case part.of.heldBack(name) != nil:
+			held = true
+		case !part.of.progress[name].State.Over():
+			return false
+		}
+	}
+	return held
+}
+
+// heldBack is the hold that prevents the Job of a cluster; nil: nothing prevents it, or it exists.
+func (p *preparation) heldBack(cluster string) *drydockv1.Hold {
+	switch p.progress[cluster].State {
+	case ranv1.PreparationNotStarted, ranv1.PreparationPreparingToStart:
+		return p.hold(cluster)
+	}
+	return nil
+}
+
+// next are the clusters of the next part.
+func (p *preparation) next() []string {
+	var next []string
+	for _, name := range p.waiting {
+		if len(next) == preparedTogether {
+			break
+		}
+		if p.hold(name) == nil {
+			next = append(next, name)
+		}
+	}
+	return next
+}
+
+func (g *GroupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters []string) {
+	for _, name := range clusters {
+		p.progress[name] = precache.Progress{State: ranv1.PreparationPreparingToStart}
+	}
+	p.waiting = slices.DeleteFunc(p.waiting, func(name string) bool { return p.progress[name].State != ranv1.PreparationNotStarted })
+	p.parts++
+	part, number := &preparationPart{p, clusters}, p.parts
+	g.partsAtWork = append(g.partsAtWork, part)
+	workflow.GoNamed(ctx, fmt.Sprintf("%s, part %d", p.work.Kind, number), func(ctx workflow.Context) {
+		g.preparePart(ctx, p, number, clusters)
+		g.partsAtWork = slices.DeleteFunc(g.partsAtWork, func(other *preparationPart) bool { return other == part })
+	})
+}
+
+// preparePart runs a ClusterPreparation for some of the clusters.
+func (g *GroupUpgrade) preparePart(ctx workflow.Context, p *preparation, part int, names []string) {
+	meta := g.in.Object.ObjectMeta
+	in := PreparationInput{
+		Preparation: p.id, Owner: kit.Owner(ctx), Work: p.work, ProgressLimit: kit.ProgressLimit(preparationsAtOnce, p.work.Timeout), Held: g.Holds.State,
+	}
+	for _, name := range names {
+		in.Clusters = append(in.Clusters, ClusterToPrepare{Name: name, TaskQueue: g.taskQueueOf(name)})
+	}
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:          fmt.Sprintf("%s-%d", p.id, part),
+		WaitForCancellation: true,
+		ParentClosePolicy:   enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
+		StaticSummary:       fmt.Sprintf("%s of %d clusters, %s and on", p.work.Kind, len(names), names[0]),
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
+			temporal.AttributeGroup.ValueSet(meta.Namespace + "/" + meta.Name),
+		),
+	}), temporal.ClusterPreparation, in)
+	atWork := true
+	over := func() bool { return !atWork }
+	workflow.GoNamed(ctx, "pause "+in.Preparation, func(ctx workflow.Context) { g.passOnPause(ctx, child, over) })
+	workflow.GoNamed(ctx, "hold "+in.Preparation, func(ctx workflow.Context) {
+		g.Holds.Forward(ctx, func() emergency.State { return g.Holds.State }, in.Held, child, over)
+	})
+	var progress map[string]precache.Progress
+	err := child.Get(ctx, &progress)
+	atWork = false
+	if ctx.Err() != nil {
+		return
+	}
+	for _, name := range names {
+		state := progress[name]
+		if err != nil {
+			state = precache.Progress{State: ranv1.PreparationFailed, Reason: kit.ReasonOf(err), Message: temporal.ErrorMessage(err)}
+		}
+		p.progress[name] = state
+	}
+	g.Record.preparing(ctx, p)
+}
+
+// preparationProgressed records the progress of clusters. A cluster that is over stays as it is.
+func (g *GroupUpgrade) preparationProgressed(ctx workflow.Context, told PreparationProgress) {
+	for _, p := range []*preparation{g.precaching, g.backup} {
+		if p == nil || p.id != told.Preparation || p.ctx.Err() != nil {
+			continue
+		}
+		//workflowcheck:ignore what is taken over has no order, either
+		for cluster, state := range told.Clusters {
+			if known, asked := p.progress[cluster]; asked && !known.State.Over() {
+				p.progress[cluster] = state
+			}
+		}
+		g.Record.preparing(ctx, p)
+	}
+}
+
+// taskQueueOf is the task queue of the activities of a cluster.
+func (g *GroupUpgrade) taskQueueOf(cluster string) string {
+	if queue, own := g.TaskQueues[cluster]; own {
+		return queue
+	}
+	return temporal.TaskQueue
+}

@@ -1,0 +1,106 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/precache"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+// enabled records that the rollout was enabled during precaching.
+func (r *GroupRecord) enabled() {
+	meta.RemoveStatusCondition(&r.status.Conditions, ranv1.ConditionProgressing)
+}
+
+// notPrecached removes the result of a precaching that is outdated.
+func (r *GroupRecord) notPrecached() {
+	meta.RemoveStatusCondition(&r.status.Conditions, ranv1.ConditionPrecachingSucceeded)
+}
+
+// backingUp records that backups begin.
+func (r *GroupRecord) backingUp(ctx workflow.Context) {
+	r.status.Backup.StartedAt = r.now(ctx)
+	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotStarted, "The Cluster backup is in progress")
+	r.phase(ranv1.ReasonNotStarted)
+	r.Log.Info("Clusters are backed up")
+}
+
+// preparing records the progress of a preparation, and which clusters the rollout waits for.
+func (r *GroupRecord) preparing(ctx workflow.Context, p *preparation) {
+	states := r.statesOf(p)
+	if p.work.Kind == precache.Backup {
+		r.status.Backup.Status = states
+	} else {
+		r.status.Precaching.Status = states
+	}
+	verdict := p.work.Kind.Judge(states)
+	r.condition(ctx, p.work.Kind.Condition(), verdict.Status, verdict.Reason, verdict.Message)
+	if verdict.Reason != ranv1.ReasonInProgress {
+		r.show()
+		return
+	}
+	r.waits.Before = r.waitForPreparation(ctx, p, states, verdict.Message)
+	r.show()
+}
+
+// waitForPreparation is the wait for clusters that are not prepared. If all of them are held, that is the reason.
+func (r *GroupRecord) waitForPreparation(ctx workflow.Context, p *preparation, states map[string]ranv1.PreparationState, message string) *drydockv1.Wait {
+	wait := &drydockv1.Wait{Reason: p.work.Kind.Reason(), Message: message, Since: *r.now(ctx)}
+	allHeld := true
+	for _, cluster := range workflow.DeterministicKeys(states) {
+		progress := p.progress[cluster]
+		if progress.State.Over() {
+			continue
+		}
+		if hold := p.heldBack(cluster); hold == nil {
+			allHeld = false
+		} else {
+			progress.Reason, progress.Message = emergency.ReasonHeld, emergency.Message(*hold)
+		}
+		if progress.Message != "" && len(wait.Blockers) < 5 {
+			wait.Blockers = append(wait.Blockers, drydockv1.Blocker{Kind: "ManagedCluster", Name: cluster, Reason: progress.Reason, Message: progress.Message})
+		}
+	}
+	if allHeld {
+		wait.Reason, wait.Message = emergency.ReasonHeld, wait.Blockers[0].Message
+	}
+	return wait
+}
+
+// statesOf are the states of the clusters that were ever in the plan. Others belong to an outdated plan.
+func (r *GroupRecord) statesOf(p *preparation) map[string]ranv1.PreparationState {
+	states := map[string]ranv1.PreparationState{}
+	for i := range r.status.Clusters {
+		c := &r.status.Clusters[i]
+		if progress, asked := p.progress[c.Name]; asked && c.State != ranv1.ClusterSkipped {
+			states[c.Name] = progress.State
+		}
+	}
+	return states
+}
+
+// prepared removes the clusters that could not be prepared from the plan: they have failed.
+func (r *GroupRecord) prepared(ctx workflow.Context, p *preparation) {
+	failed := precache.Failed(r.statesOf(p))
+	s := r.status
+	for i := range s.Clusters {
+		if c := &s.Clusters[i]; slices.Contains(failed, c.Name) {
+			progress := p.progress[c.Name]
+			c.State, c.Since, c.CompletedAt = ranv1.ClusterFailed, r.now(ctx), r.now(ctx)
+			c.Reason, c.Message = string(progress.State), fmt.Sprintf("%s: %s", p.work.Kind, progress.Message)
+		}
+	}
+	rollout.Leave(s, failed)
+	r.list(s.Clusters)
+	r.waits.Before = nil
+	r.Log.Info("Clusters are prepared", "kind", p.work.Kind, "failed", len(failed))
+	r.show()
+}

@@ -1,0 +1,242 @@
+package rollout
+
+import (
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// GroupRecord is the status of a rollout. It shows every change: in the query, the conditions, the search attributes, the current details
+// of the Web UI, and the log.
+type GroupRecord struct {
+	ctx         workflow.Context
+	status      *ranv1.ClusterGroupUpgradeStatus
+	remediation rollout.Remediation
+	// soak is how long a complete cluster soaks before others start.
+	soak   time.Duration
+	reason kit.CurrentReason
+	Log    log.Logger
+	// waits is everything that the rollout waits for, except its troubles.
+	waits    rollout.Waits
+	troubles kit.Retries
+	// index is the position of a cluster in the status.
+	index map[string]int
+	// failures is the number of failed clusters that were started.
+	failures int
+	// gathering: changes to many clusters are shown at once.
+	gathering bool
+	// Completed is called with clusters that are complete.
+	Completed func(clusters ...string)
+}
+
+func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, name string, remediation rollout.Remediation) *GroupRecord {
+	r := &GroupRecord{ctx: ctx, status: status, remediation: remediation, Log: log.With(workflow.GetLogger(ctx), "rollout", name)}
+	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &status.Wait, Show: func() {}} // it changes only when all is shown
+	r.troubles.Show = r.show
+	r.list(status.Clusters)
+	return r
+}
+
+// list replaces the clusters.
+func (r *GroupRecord) list(clusters []ranv1.ClusterStatus) {
+	r.status.Clusters, r.index = clusters, map[string]int{}
+	for i := range clusters {
+		r.index[clusters[i].Name] = i
+	}
+	r.failures = rollout.Failures(clusters)
+}
+
+func (r *GroupRecord) now(ctx workflow.Context) *metav1.Time {
+	now := metav1.NewTime(workflow.Now(ctx))
+	return &now
+}
+
+// conditionLimit is the maximum length of the message of a condition, in bytes: the API's limit.
+const conditionLimit = 32 << 10
+
+func (r *GroupRecord) condition(ctx workflow.Context, conditionType string, status metav1.ConditionStatus, reason, message string) {
+	rollout.SetCondition(&r.status.Conditions, conditionType, status, reason, temporal.Cut(message, conditionLimit), workflow.Now(ctx))
+}
+
+// planned records a plan, in place of an earlier one.
+func (r *GroupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
+	s := r.status
+	for _, t := range rollout.PlanConditions() {
+		if meta.FindStatusCondition(plan.Conditions, t) == nil {
+			meta.RemoveStatusCondition(&s.Conditions, t)
+		}
+	}
+	for _, c := range plan.Conditions {
+		r.condition(ctx, c.Type, c.Status, c.Reason, c.Message)
+	}
+	s.ComputedMaxConcurrency = plan.ComputedMaxConcurrency
+	s.RemediationPlan = plan.RemediationPlan
+	s.ManagedPoliciesForUpgrade = plan.ManagedPoliciesForUpgrade
+	s.ManagedPoliciesCompliantBeforeUpgrade = plan.ManagedPoliciesCompliantBeforeUpgrade
+	s.ComputedMaxFailures = plan.ComputedMaxFailures
+	var clusters []ranv1.ClusterStatus
+	for i, names := range plan.RemediationPlan {
+		for _, name := range names {
+			cluster := ranv1.ClusterStatus{Name: name, State: ranv1.ClusterPending, Batch: int32(i + 1)}
+			if first, known := plan.StartPolicyIndex[name]; known {
+				cluster.CurrentPolicy = &ranv1.PolicyStatus{Name: plan.ManagedPoliciesForUpgrade[first]}
+			}
+			clusters = append(clusters, cluster)
+		}
+	}
+	for _, skipped := range plan.Skipped {
+		clusters = append(clusters, ranv1.ClusterStatus{Name: skipped.Cluster, State: ranv1.ClusterSkipped, Reason: skipped.Reason, Message: skipped.Message})
+	}
+	r.list(clusters)
+	r.show()
+}
+
+// loaded replaces the status by the saved one of a retry. The rollout may have been paused or held meanwhile.
+func (r *GroupRecord) loaded(status ranv1.ClusterGroupUpgradeStatus) {
+	paused, held, wait := r.status.Paused, r.status.Held, r.status.Wait
+	*r.status = rollout.Expand(status)
+	r.status.Paused, r.status.Held, r.status.Wait = paused, held, wait
+	r.Log.Info("Rollout retries with the saved plan", "batches", len(r.status.RemediationPlan), "clusters", len(r.status.Clusters))
+	r.list(r.status.Clusters)
+	r.show()
+}
+
+func (r *GroupRecord) valid() bool { return r.problems() == "" }
+
+// problems are the messages of the failed conditions of the plan; "": it is valid.
+func (r *GroupRecord) problems() string {
+	var problems []string
+	for _, t := range rollout.PlanConditions() {
+		if c := meta.FindStatusCondition(r.status.Conditions, t); c != nil && c.Status != metav1.ConditionTrue {
+			problems = append(problems, c.Message)
+		}
+	}
+	return strings.Join(problems, "; ")
+}
+
+// started records that remediation begins. The clock of the rollout starts.
+func (r *GroupRecord) started(ctx workflow.Context) {
+	r.waits.Before = nil
+	r.status.Status.StartedAt = r.now(ctx)
+	r.phase(ranv1.ReasonInProgress)
+	r.show()
+}
+
+// approvalsKept is the maximum number of approvals in a status.
+const approvalsKept = 100
+
+func (r *GroupRecord) approved(approval ranv1.Approval) {
+	approvals := append(r.status.Approvals, approval)
+	r.status.Approvals = approvals[max(0, len(approvals)-approvalsKept):]
+	r.Log.Info("Rollout approved", "point", approval.Point, "batch", approval.Batch, "actor", approval.By)
+	r.show()
+}
+
+func (r *GroupRecord) batchStarted(ctx workflow.Context, number int32) {
+	r.status.Wait = nil // the wait for this batch begins now
+	r.status.Status.CurrentBatchStartedAt = r.now(ctx)
+	r.status.Status.CurrentBatch = 0
+	r.batchReached(ctx, number)
+}
+
+// batchReached records the first batch that is not over. In a rolling rollout later batches may have begun.
+func (r *GroupRecord) batchReached(ctx workflow.Context, number int32) {
+	if r.status.Status.CurrentBatch == number {
+		return
+	}
+	r.status.Status.CurrentBatch = number
+	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeBatch.ValueSet(int64(number)))
+	r.Log.Info("Batch is in progress", "batch", number, "batches", len(r.status.RemediationPlan))
+	r.show()
+}
+
+// deadlines records when the batch and the rollout time out; nil: the clock is stopped. A batch whose clusters only soak has no deadline.
+func (r *GroupRecord) deadlines(ctx workflow.Context, batch, rollout *time.Time) {
+	s := &r.status.Status
+	update := temporal.AttributeDeadline.ValueUnset()
+	s.CurrentBatchDeadline, s.Deadline = nil, nil
+	if rollout != nil {
+		s.Deadline = &metav1.Time{Time: *rollout}
+		update = temporal.AttributeDeadline.ValueSet(*rollout)
+	}
+	if batch != nil {
+		s.CurrentBatchDeadline = &metav1.Time{Time: *batch}
+		update = temporal.AttributeDeadline.ValueSet(*batch)
+	}
+	_ = workflow.UpsertTypedSearchAttributes(ctx, update)
+	r.show()
+}
+
+const (
+	// notesKept is the maximum number of notes in a status, noteLimit the maximum length of each, in bytes.
+	notesKept = 100
+	noteLimit = 2 << 10
+)
+
+// Note records something that a person should know.
+func (r *GroupRecord) Note(text string) {
+	notes := append(r.status.Notes, temporal.Cut(text, noteLimit))
+	r.status.Notes = notes[max(0, len(notes)-notesKept):]
+	r.Log.Info("Rollout has a note", "note", text)
+	r.show()
+}
+
+// cleansUp records that what the rollout made on the hub is removed.
+func (r *GroupRecord) cleansUp() { r.Log.Info("Rollout cleans up") }
+
+// finished records how the rollout ended.
+func (r *GroupRecord) finished(ctx workflow.Context, result rollout.Result) {
+	s := r.status
+	s.Status.CompletedAt = r.now(ctx)
+	s.Status.CurrentBatchDeadline, s.Status.Deadline, s.Held = nil, nil, nil
+	if meta.FindStatusCondition(s.Conditions, ranv1.ConditionProgressing) != nil {
+		r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, progressingReason(result.Reason), result.Message)
+	}
+	r.condition(ctx, ranv1.ConditionSucceeded, result.Succeeded, result.Reason, result.Message)
+	r.phase(result.Reason)
+	r.Log.Info("Rollout ended", "succeeded", result.Succeeded, "reason", result.Reason, "message", result.Message)
+	r.show()
+}
+
+// progressingReason is the reason of Progressing=False for a reason of Succeeded. A rollout with failed clusters has run to its end.
+func progressingReason(reason string) string {
+	if reason == ranv1.ReasonFailed {
+		return ranv1.ReasonCompleted
+	}
+	return reason
+}
+
+func (r *GroupRecord) phase(phase string) {
+	_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(phase))
+}
+
+// Together shows the changes to many clusters once, since each time all clusters are looked through. change must not block.
+func (r *GroupRecord) Together(change func()) {
+	r.gathering = true
+	change()
+	r.gathering = false
+	r.show()
+}
+
+// show makes a change visible to people.
+func (r *GroupRecord) show() {
+	if r.gathering {
+		return
+	}
+	s := r.status
+	s.Counts = rollout.Count(s.Clusters)
+	r.failures = rollout.Failures(s.Clusters)
+	s.Percentage = rollout.Percentage(s.Clusters)
+	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx))
+	r.explain()
+	workflow.SetCurrentDetails(r.ctx, GroupDetails(s))
+}

@@ -1,0 +1,37 @@
+package rollout
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// loadSaved loads the saved spec and plan from the hub for a retry of the failed clusters.
+func (g *GroupUpgrade) loadSaved(ctx workflow.Context) (rollout.End, error) {
+	retrier := g.retrier()
+	in := activities.LoadRolloutInput{Namespace: g.in.Object.Namespace, Name: g.in.Object.Name, Request: *g.in.Retry}
+	var saved activities.LoadedRollout
+	err := retrier.Run(ctx, "load the saved rollout", g.hub.LoadRollout, in, &saved)
+	switch {
+	case ctx.Err() != nil:
+		return rollout.EndCancelled, nil
+	case err != nil:
+		return "", err
+	}
+	if err := g.checkDuties(&saved.Object.Spec, g.starters); err != nil {
+		return "", temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
+	}
+	g.TaskQueues = saved.TaskQueues
+	g.NotBound = rollout.ExpandNotBound(saved.NotBound, rollout.NamesOf(saved.Object.Status.Clusters))
+	g.in.Object.ObjectMeta = saved.Object.ObjectMeta
+	g.enabled, g.loaded, g.defaulted = true, true, true
+	g.respecify(saved.Object.Spec)
+	g.Record.loaded(saved.Object.Status)
+	g.changeLeft()
+	if g.precache(ctx, func() bool { return false }); ctx.Err() != nil {
+		return rollout.EndCancelled, nil
+	}
+	return g.unlessAllFailed(), nil
+}

@@ -1,0 +1,326 @@
+// Package rollout holds the ClusterGroupUpgrade workflow: a remediation over a group of clusters in canaries and batches.
+package rollout
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/gates"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout/policy"
+)
+
+// Input says what is rolled out.
+type Input struct {
+	// Object is the request. Its status is not read.
+	Object ranv1.ClusterGroupUpgrade `json:"object"`
+	// StartedBy is the person who starts it. Approvals with separate duties must come from somebody else.
+	StartedBy string `json:"startedBy,omitempty"`
+	// Retry runs the failed clusters of the last rollout of that name again, with its saved spec and plan. Then only the name of Object is
+	// read.
+	Retry *rollout.RetryRequest `json:"retry,omitempty"`
+	// Carried is the state of the previous run if this run continues it.
+	Carried *Carried `json:"carried,omitempty"`
+}
+
+// Carried is the state that a run passes to the next one. No cluster is at work then.
+type Carried struct {
+	// Status is compact.
+	Status     ranv1.ClusterGroupUpgradeStatus `json:"status"`
+	TaskQueues map[string]string               `json:"taskQueues,omitempty"`
+	// NotBound lists, by the index of a cluster in the status, the indexes of the policies that are not bound to it.
+	NotBound map[int][]int `json:"notBound,omitempty"`
+	// Phase of the runbook in which the next run resumes.
+	Phase string `json:"phase"`
+	// Used is how much of the timeout has been charged.
+	Used time.Duration `json:"used"`
+	// NextBatch counts from 0.
+	NextBatch int `json:"nextBatch"`
+	// Begun is the budget of the next batch if the previous run began that batch.
+	Begun *BatchBudget `json:"begun,omitempty"`
+	// Gated is the number of clusters of the plan that passed the health checks before the first batch.
+	Gated int `json:"gated,omitempty"`
+	// GatePassed: a cluster was started after all of them passed.
+	GatePassed bool `json:"gatePassed,omitempty"`
+	// Completed are complete clusters on which afterCompletion is still to be carried out.
+	Completed []string `json:"completed,omitempty"`
+	// Prepared is the result of preparing policies or manifest works; nil before the first cluster.
+	Prepared *policy.PreparedItems `json:"prepared,omitempty"`
+	// Held is the last known state of the emergency stop.
+	Held emergency.State `json:"held"`
+	// Windows is the last known state of the maintenance windows.
+	Windows gates.CarriedWindows `json:"windows,omitzero"`
+	// Slowest is the duration of the slowest complete cluster.
+	Slowest time.Duration `json:"slowest,omitempty"`
+	// Starters are the people who started, edited or enabled the rollout.
+	Starters []string `json:"starters,omitempty"`
+	// Pause is the current pause.
+	Pause *drydockv1.Wait `json:"pause,omitempty"`
+}
+
+// BatchBudget is the time budget of a batch.
+type BatchBudget struct {
+	Budget time.Duration `json:"budget"`
+	// ChargedBefore is the time charged to the rollout before the batch began.
+	ChargedBefore time.Duration `json:"chargedBefore"`
+	// After is the number of the previous batch, counted from 1; 0: there was none.
+	After int32 `json:"after,omitempty"`
+}
+
+// ClusterGroupUpgrade rolls out a remediation to a group of clusters: canaries first, then batch after batch, each with its time
+// budget. It returns the status of the rollout. A rollout that does not succeed returns a typed error with the status as its
+// details.
+func ClusterGroupUpgrade(ctx workflow.Context, in Input) (ranv1.ClusterGroupUpgradeStatus, error) {
+	g, err := newGroupUpgrade(ctx, in)
+	if err != nil {
+		return ranv1.ClusterGroupUpgradeStatus{}, err
+	}
+	return g.Run(ctx)
+}
+
+// GroupUpgrade is one run of the workflow.
+type GroupUpgrade struct {
+	in     Input
+	Spec   ranv1.ClusterGroupUpgradeSpec
+	Status ranv1.ClusterGroupUpgradeStatus
+	Record *GroupRecord
+	Holds  gates.Holds
+	// Remediator does the work on the clusters.
+	Remediator policy.Remediator
+	TaskQueues map[string]string
+	// NotBound lists by cluster the indexes of the policies that were not bound to it when it was planned.
+	NotBound map[string][]int
+	// Phase is the current phase of the runbook.
+	Phase     string
+	nextBatch int
+	begun     *BatchBudget
+	gate      healthGate
+	// looks limits how many clusters have their health checked at the same time.
+	looks workflow.Semaphore
+	// charged is the time that counts against the rollout's timeout.
+	charged stopwatch
+	// slowest is the charged duration of the slowest complete cluster. Time in which a window was closed does not count.
+	slowest time.Duration
+	// Batch at work; nil between batches.
+	Batch *Batch
+	// completions carries out afterCompletion on complete clusters.
+	completions completions
+	// precaching and backup of the clusters; nil if not asked for.
+	precaching, backup *preparation
+	// preparations is the number of preparations so far; partsAtWork are the ClusterPreparations in progress.
+	preparations int
+	partsAtWork  []*preparationPart
+
+	enabled bool
+	// defaulted: the spec has its defaults.
+	defaulted bool
+	// edited: the spec has changed since the plan was made.
+	edited bool
+	// registered: the hub may know of this run. loaded: this run has the saved plan of an earlier rollout.
+	registered, loaded bool
+	// starters started, edited, enabled or retried the rollout.
+	starters []string
+	// awaited is the missing approval.
+	awaited *rollout.AwaitedApproval
+	// pauseRequest is the last pause or resume: who asked for it, and why.
+	pauseRequest temporal.SignalRequest
+	withdraw     workflow.CancelFunc
+	withdrawn    *temporal.SignalRequest
+	signals      int
+
+	hub *activities.Rollouts
+}
+
+func newGroupUpgrade(ctx workflow.Context, in Input) (*GroupUpgrade, error) {
+	g := &GroupUpgrade{in: in, Spec: in.Object.Spec, looks: workflow.NewSemaphore(ctx, gatesAtOnce)}
+	g.enabled = g.Spec.Enable == nil || *g.Spec.Enable
+	var prepared *policy.PreparedItems
+	if c := in.Carried; c != nil {
+		g.defaulted = true
+		g.Status, g.TaskQueues, g.Phase, g.charged.used, g.nextBatch, g.begun = rollout.Expand(c.Status), c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
+		g.Holds.State, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
+		g.NotBound = rollout.ExpandNotBound(c.NotBound, rollout.NamesOf(c.Status.Clusters))
+		g.gate.seen, g.gate.passed, g.slowest = c.Gated, c.GatePassed, c.Slowest
+		prepared = c.Prepared
+		g.Holds.Windows.Restore(c.Windows)
+	} else if in.StartedBy != "" {
+		g.starters = []string{in.StartedBy}
+	}
+	g.Remediator = newRemediator(g, prepared)
+	g.completions.change = rollout.ChangeAfter(&g.Spec.Actions)
+	g.Record = newGroupRecord(ctx, &g.Status, in.Object.Namespace+"/"+in.Object.Name, rollout.RemediationOf(&in.Object))
+	g.Record.Completed, g.Record.soak = g.completions.add, g.soak()
+	g.completions.trouble = g.Record.troubles.Add()
+	if c := in.Carried; c != nil && c.Pause != nil {
+		g.Record.waits.Pause = c.Pause
+		g.Record.show()
+	}
+	return g, errors.Join(g.takeUpdates(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryHeld, g.heldOf,
+		workflow.QueryHandlerOptions{Description: "Why no new work starts on the named clusters."}), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
+			status, err := rollout.Page(g.Status, rollout.Part(request))
+			return g.WithHolds(status), err
+		},
+		workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor, inPlanOrder}."}))
+}
+
+// retrier retries activities on the hub. The status says why one does not succeed yet.
+func (g *GroupUpgrade) retrier() kit.Retrier {
+	return kit.Retrier{TaskQueue: temporal.TaskQueue, Report: g.Record.troubles.Add()}
+}
+
+func (g *GroupUpgrade) Run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
+	work, withdraw := workflow.WithCancel(ctx)
+	g.withdraw = withdraw
+	listening, _ := workflow.NewDisconnectedContext(ctx)
+	g.listen(listening)
+	g.Holds.Follow(work, "")
+	g.changeCompleted(listening)
+
+	end, err := g.rollOut(work)
+	if workflow.IsContinueAsNewError(err) {
+		return g.Status, err
+	}
+	g.finishChanges(work, listening)
+	g.Holds.Leave(listening)
+	status, err := g.finishAs(listening, end, err)
+	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // everybody who asked for a change gets an answer
+	return status, err
+}
+
+// phase is a part of a rollout. A new run may continue between phases.
+type phase struct {
+	name string
+	// run returns why the rollout ends with this phase, endRun to continue as new, or "" to go on. The error says why there is no plan.
+	run func(workflow.Context) (rollout.End, error)
+}
+
+// The phases, in order. A run passes the name of the current one to the run that continues it.
+const (
+	phasePlan         = "plan"
+	phaseBlocked      = "blocked"
+	phaseBackup       = "backup"
+	phaseBeforeEnable = "beforeEnable"
+	phaseStart        = "start"
+	PhaseBatches      = "batches"
+	PhaseLookAgain    = "lookAgain"
+)
+
+// runbook lists the phases of a rollout, in order.
+func (g *GroupUpgrade) runbook() []phase {
+	return []phase{
+		{phasePlan, g.prepare},
+		{phaseBlocked, g.awaitBlockers},
+		{phaseBackup, g.backUp},
+		{phaseBeforeEnable, g.changeBefore},
+		{phaseStart, g.begin},
+		{PhaseBatches, g.runBatches},
+		{PhaseLookAgain, g.lookAgain},
+	}
+}
+
+// rollOut runs the phases, from the one in which the previous run ended. The error is a continue-as-new, or says why there is no plan.
+func (g *GroupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
+	runbook := g.runbook()
+	first := max(0, slices.IndexFunc(runbook, func(p phase) bool { return p.name == g.Phase }))
+	for _, phase := range runbook[first:] {
+		g.Phase = phase.name
+		g.Record.Log.Info("Rollout enters a phase", "phase", phase.name)
+		end, err := phase.run(ctx)
+		if end == endRun {
+			return g.continueAsNew(ctx)
+		}
+		if end != "" && phase.name == PhaseBatches {
+			_, _ = g.lookAgain(ctx) // also in a rollout that stops early; its result stays
+		}
+		if end != "" || err != nil {
+			return end, err
+		}
+	}
+	return rollout.EndFinished, nil
+}
+
+// begin records that remediation starts. Earlier phases are not charged to the timeout.
+func (g *GroupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
+	g.Record.started(ctx)
+	return "", nil
+}
+
+// continueAsNew passes the state to a new run. No cluster is at work.
+func (g *GroupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
+	g.Remediator.Settle(ctx)
+	// Last: this run answers every request that arrived while it waited for anything else.
+	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork && workflow.AllHandlersFinished(ctx) })
+	kit.HandlePendingSignals(ctx)
+	if ctx.Err() != nil {
+		return rollout.EndCancelled, nil
+	}
+	g.Record.Log.Info("Rollout continues as new", "phase", g.Phase, "batch", g.nextBatch+1)
+	in := g.in
+	in.Carried = g.Carry(workflow.Now(ctx))
+	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
+}
+
+// Carry is the state that this run passes to the next one.
+func (g *GroupUpgrade) Carry(now time.Time) *Carried {
+	seen, passed := g.gate.carry()
+	status := rollout.Compact(g.Status)
+	status.Clusters = shortMessages(status.Clusters)
+	return &Carried{
+		Status: status, TaskQueues: g.TaskQueues, Phase: g.Phase, Used: g.charged.total(now), NextBatch: g.nextBatch, Begun: g.begun,
+		Completed: g.completions.due, Prepared: g.Remediator.Prepared(), Gated: seen, GatePassed: passed, Held: g.Holds.State, Windows: g.Holds.Windows.Carry(),
+		Slowest: g.slowest, Starters: g.starters, Pause: g.Record.waits.Pause, NotBound: rollout.CompactNotBound(g.NotBoundStill(), rollout.NamesOf(g.Status.Clusters)),
+	}
+}
+
+// NotBoundStill is notBound without the complete clusters.
+func (g *GroupUpgrade) NotBoundStill() map[string][]int {
+	still := map[string][]int{}
+	for i := range g.Status.Clusters {
+		c := &g.Status.Clusters[i]
+		if policies, some := g.NotBound[c.Name]; some && c.State != ranv1.ClusterComplete {
+			still[c.Name] = policies
+		}
+	}
+	return still
+}
+
+// messagesLimit is the total length, in bytes, of the messages of all clusters that one run passes to the next. The server refuses
+// 2 MiB, and the names of 10,000 clusters alone can take half of that.
+const messagesLimit = 512 << 10
+
+// shortMessages cuts the longest messages of clusters until all of them fit.
+func shortMessages(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
+	longest := 0
+	for i := range clusters {
+		longest = max(longest, len(clusters[i].Message))
+	}
+	limit := longest
+	together := func() (length int) {
+		for i := range clusters {
+			length += min(len(clusters[i].Message), limit)
+		}
+		return length
+	}
+	const shortest = 16
+	for limit > shortest && together() > messagesLimit {
+		limit /= 2
+	}
+	if limit == longest {
+		return clusters
+	}
+	short := slices.Clone(clusters)
+	for i := range short {
+		short[i].Message = temporal.Cut(short[i].Message, limit)
+	}
+	return short
+}

@@ -1,0 +1,448 @@
+package rollout_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func planWithoutClusters(problem string) activities.RolloutPlan {
+	return activities.RolloutPlan{Plan: rollout.Plan{Conditions: []metav1.Condition{
+		{Type: ranv1.ConditionClustersSelected, Status: metav1.ConditionFalse, Reason: ranv1.ReasonClusterNotFound, Message: problem},
+	}}}
+}
+
+func TestCanaryGoesFirstThenBatchAfterBatch(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c3"}, []string{"c1", "c2"}, []string{"c4"})
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout("c3")})
+
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Equal(t, []string{"+c3", "-c3", "+c1", "+c2", "-c1", "-c2", "+c4", "-c4"}, clusters.Story())
+	workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonCompleted)
+	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+	require.Equal(t, ranv1.ClusterCounts{Total: 4, Complete: 4}, status.Counts)
+	require.Equal(t, int32(100), status.Percentage)
+	require.Nil(t, status.Wait)
+}
+
+func TestTheFinalStatusIsKeptOnTheHub(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Len(t, w.Inputs["SaveRollout"], 2)
+	begun := w.Inputs["SaveRollout"][0].(activities.SaveRolloutInput)
+	require.Nil(t, meta.FindStatusCondition(begun.Object.Status.Conditions, ranv1.ConditionSucceeded), "others are to know that it has not succeeded yet")
+	kept := w.Inputs["SaveRollout"][1].(activities.SaveRolloutInput)
+	require.Equal(t, status, kept.Object.Status)
+	require.Equal(t, workflowtest.ARollout().Spec, kept.Object.Spec)
+	require.NotEmpty(t, kept.Owner)
+}
+
+func TestARolloutWhoseStatusCannotBeKeptEndsAsItWouldAndSaysSo(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.Fail["SaveRollout"] = func(int) error { return errors.New("the hub is down") }
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+	require.Equal(t, []string{"the final status is not saved on the hub: the hub is down"}, status.Notes)
+}
+
+func TestARolloutWithoutClustersSucceeds(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+	workflowtest.RequireCondition(t, workflowtest.RequireResult[workflowtest.GroupStatus](w), ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+}
+
+func TestARolloutThatIsNotEnabledIsPlannedAndWaits(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	object := workflowtest.ARollout()
+	object.Spec.Enable = new(bool)
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotEnabled)
+		require.Equal(t, [][]string{{"c1"}}, status.RemediationPlan)
+		require.Equal(t, ranv1.ReasonNotEnabled, status.Wait.Reason)
+		require.Nil(t, status.Status.StartedAt)
+		require.Empty(t, clusters.Events)
+		w.Plan = workflowtest.PlanOf([]string{"c1", "c2"})
+		w.SignalWorkflow(temporal.SignalEnable, nil)
+	}, 100*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Equal(t, [][]string{{"c1", "c2"}}, status.RemediationPlan, "the plan is made anew when it is enabled")
+	require.Len(t, clusters.Events, 4)
+}
+
+func TestEnablingAPlanThatCannotBeCarriedOutLeavesItNotEnabled(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t)
+	w.Plan = planWithoutClusters("cluster c9 not found")
+	object := workflowtest.ARollout()
+	object.Spec.Enable = new(bool)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalEnable, nil) }, time.Hour)
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotEnabled)
+		require.Contains(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionProgressing).Message, "cluster c9 not found")
+		w.Plan = workflowtest.PlanOf([]string{"c9"})
+		w.SignalWorkflow(temporal.SignalEnable, nil)
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+
+	workflowtest.RequireCondition(t, workflowtest.RequireResult[workflowtest.GroupStatus](w), ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+	require.Equal(t, []string{"+c9", "-c9"}, clusters.Story())
+}
+
+func TestAPlanThatCannotBeCarriedOutEndsAnEnabledRollout(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t)
+	w.Plan = planWithoutClusters("cluster c9 not found")
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
+	workflowtest.RequireCondition(t, status, ranv1.ConditionClustersSelected, metav1.ConditionFalse, ranv1.ReasonClusterNotFound)
+	require.Equal(t, "cluster c9 not found", meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message)
+	require.Empty(t, clusters.Events)
+}
+
+func TestContinueWithdrawsWhatTimedOutBeforeTheNextBatch(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"})
+	clusters.Ends["c2"] = workflowtest.Never
+	start := w.Now()
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
+	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2", "+c3", "+c4", "-c3", "-c4"}, clusters.Story())
+	require.Equal(t, map[string]ranv1.ClusterState{
+		"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterTimedOut, "c3": ranv1.ClusterComplete, "c4": ranv1.ClusterComplete,
+	}, workflowtest.ClusterStates(status))
+	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonTimedOut)
+	require.WithinDuration(t, start.Add(32*time.Minute), w.Now(), 5*time.Second,
+		"the batch has half of the hour, the withdrawal takes a minute, the next batch another; then it ends")
+}
+
+func TestAbortEndsWithTheBatchThatTimedOut(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.Ends["c2"] = workflowtest.Never
+	object := workflowtest.ARollout()
+	object.Spec.BatchTimeoutAction = ranv1.BatchTimeoutAbort
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
+	require.Equal(t, ranv1.ClusterPending, workflowtest.ClusterStates(status)["c3"])
+	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.Story())
+}
+
+func TestACanaryThatTimesOutEndsTheRolloutEvenWithContinue(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.Ends["c1"] = workflowtest.Never
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout("c1")})
+
+	require.Equal(t, ranv1.ClusterTimedOut, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut))["c1"])
+	require.NotContains(t, clusters.Events, "+c2")
+}
+
+func TestAClusterThatHasVanishedIsFailedAndNotWorkedOn(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.Vanished = []string{"c2"}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, []string{"+c1", "-c1", "+c3", "-c3"}, clusters.Story())
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterFailed, "c3": ranv1.ClusterComplete}, workflowtest.ClusterStates(status))
+	require.Equal(t, "ClusterVanished", status.Clusters[0].Reason, "what failed comes first")
+}
+
+func TestAClusterThatVanishesWhileItIsWorkedOnIsNotComplete(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.Ends["c1"] = func(workflow.Context) error {
+		w.Lose("c1")
+		return nil
+	}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterFailed, "c2": ranv1.ClusterComplete}, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)))
+}
+
+func TestACanaryThatFailsEndsTheRollout(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.Ends["c1"] = workflowtest.ClusterFails
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout("c1")})
+
+	require.Equal(t, ranv1.ClusterFailed, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed))["c1"])
+	require.NotContains(t, clusters.Events, "+c2")
+}
+
+func TestAFailedClusterDoesNotKeepTheOthersFromTheirTurn(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.Ends["c1"] = workflowtest.ClusterFails
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
+	require.Contains(t, clusters.Events, "-c3")
+	require.Equal(t, "node w0: exit code 3", status.Clusters[0].Message)
+	workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonCompleted)
+}
+
+func TestEachBatchGetsAnEqualShareOfTheTimeThatIsLeft(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
+	clusters.Ends["c1"], clusters.Ends["c2"], clusters.Ends["c3"] = workflowtest.Never, workflowtest.Never, workflowtest.Never
+	start := w.Now()
+	var deadlines []time.Duration
+	for i := range 3 {
+		batch := int32(i + 1)
+		w.When(func() bool { return workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.CurrentBatch == batch }, func() {
+			deadlines = append(deadlines, workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.CurrentBatchDeadline.Sub(start).Round(10*time.Second))
+		})
+	}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
+	// 60 minutes for 3; one minute of withdrawal is charged; 39 minutes for 2; again a minute; the last gets all that is left.
+	require.Equal(t, []time.Duration{20 * time.Minute, 40*time.Minute + 30*time.Second, 60 * time.Minute}, deadlines)
+}
+
+func TestPausedTimeIsNotChargedAndNothingNewStarts(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.Takes = 10 * time.Minute
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "ann", Reason: "lunch"}) }, 5*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		require.Equal(t, "Paused", status.Wait.Reason)
+		require.Contains(t, status.Wait.Message, "by ann: lunch")
+		require.Nil(t, status.Status.CurrentBatchDeadline)
+		require.Equal(t, []string{"+c1", "-c1"}, clusters.Story(), "what was at work has finished")
+		w.SignalWorkflow(temporal.SignalResume, nil)
+	}, 50*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+}
+
+func TestThePausedDeadlineOfABatchGoesOnWithWhatWasLeft(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	clusters.Ends["c1"] = workflowtest.Never
+	start := w.Now()
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 20*time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 10*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
+	require.WithinDuration(t, start.Add(10*time.Hour+40*time.Minute+time.Minute), w.Now(), 5*time.Second)
+}
+
+func TestPauseDuringAWithdrawalIsNotCharged(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.Ends["c1"] = workflowtest.Never
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 30*time.Minute+30*time.Second)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 10*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+	require.Equal(t, ranv1.ClusterComplete, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut))["c2"])
+}
+
+func TestPauseAndResumeReachTheClustersAtWorkInOrder(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	var heard []string
+	clusters.Ends["c1"] = func(ctx workflow.Context) error {
+		for _, signal := range []string{temporal.SignalPause, temporal.SignalResume} {
+			workflow.GetSignalChannel(ctx, signal).Receive(ctx, nil)
+			heard = append(heard, signal)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Equal(t, []string{temporal.SignalPause, temporal.SignalResume}, heard)
+}
+
+func TestResumeBeforeEnableSaysAgainWhatIsWaitedFor(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	object := workflowtest.ARollout()
+	object.Spec.Enable = new(bool)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, ranv1.ReasonNotEnabled, workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
+		w.SignalWorkflow(temporal.SignalEnable, nil)
+	}, 3*time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+}
+
+func TestACancelledRolloutSaysSoWhileNodesAreReturnedAndDoesNotTimeOut(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	clusters.Ends["c1"] = func(ctx workflow.Context) error {
+		err := workflow.Sleep(ctx, 1000*time.Hour)
+		cleanUp, _ := workflow.NewDisconnectedContext(ctx)
+		_ = workflow.Sleep(cleanUp, 5*time.Hour)
+		return err
+	}
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, "not today") }, time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, "really") }, time.Hour)
+	w.RegisterDelayedCallback(func() {
+		wait := workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait
+		require.Equal(t, "Cancelling", wait.Reason)
+		require.Equal(t, "batch 1 of 1: clusters that return their nodes: 1", wait.Message)
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	status := workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+	require.Equal(t, ranv1.ClusterCancelled, workflowtest.ClusterStates(status)["c1"])
+	require.Contains(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message, "not today")
+}
+
+func TestALargeBatchContinuesAsNewInItsMidst(t *testing.T) {
+	var batch []string
+	for i := range rolloutworkflow.ClustersAtOnce + 10 {
+		batch = append(batch, fmt.Sprintf("c%03d", i))
+	}
+	w, clusters := workflowtest.NewGroupWorld(t, batch)
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 30*time.Second)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, w.GetWorkflowError(), &next)
+	require.Equal(t, rolloutworkflow.ClustersAtOnce, clusters.Most)
+	require.Len(t, clusters.Events, 2*rolloutworkflow.ClustersAtOnce)
+
+	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, Used: time.Minute, Begun: &rolloutworkflow.BatchBudget{Budget: 10 * time.Minute}, Status: workflowtest.GroupStatus{
+		RemediationPlan: [][]string{{"c1", "c2"}}, Status: ranv1.RunStatus{StartedAt: &metav1.Time{Time: w.Now()}, CurrentBatch: 1, CurrentBatchStartedAt: &metav1.Time{Time: w.Now()}},
+		Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 1}},
+	}}
+	second, again := workflowtest.NewGroupWorld(t)
+	again.Ends["c2"] = workflowtest.Never
+	start := second.Now()
+	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), Carried: carried})
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterTimedOut}, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](second, ranv1.ReasonTimedOut)))
+	require.WithinDuration(t, start.Add(10*time.Minute), second.Now(), 5*time.Second, "9 minutes of the batch's ten are left, and one for the withdrawal")
+}
+
+func TestCancelWithdrawsTheClustersAtWorkAndStartsNoOther(t *testing.T) {
+	for _, by := range []string{"signal", "Temporal"} {
+		t.Run(by, func(t *testing.T) {
+			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+			clusters.Ends["c1"] = workflowtest.Never
+			w.RegisterDelayedCallback(func() {
+				if by == "signal" {
+					w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"})
+				} else {
+					w.CancelWorkflow()
+				}
+			}, time.Minute)
+			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+			status := workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+			require.Equal(t, []string{"+c1", "-c1"}, clusters.Story())
+			require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterCancelled, "c2": ranv1.ClusterPending}, workflowtest.ClusterStates(status))
+			workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonCancelled)
+			if by == "signal" {
+				require.Equal(t, "Cancelled by ann; cancelled: c1; not started: c2", meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message)
+			}
+		})
+	}
+}
+
+func TestCancelBeforeEnableAndWhilePausedEndsAtOnce(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	object := workflowtest.ARollout()
+	object.Spec.Enable = new(bool)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, time.Second)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+	require.Equal(t, []string{"+c1", "-c1"}, clusters.Story())
+}
+
+func TestWhatATimedOutClusterWaitedForIsKept(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	clusters.Ends["c1"] = workflowtest.Never
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalClusterProgress, ranv1.ClusterStatus{Name: "c1", Step: "w2: Draining", Reason: "DisruptionBudget", Message: "budget shop/web allows 0 of 3"})
+	}, time.Minute)
+	w.RegisterDelayedCallback(func() {
+		wait := workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait
+		require.Equal(t, []drydockv1.Blocker{{Kind: "ManagedCluster", Name: "c1", Reason: "DisruptionBudget", Message: "w2: Draining: budget shop/web allows 0 of 3"}}, wait.Blockers)
+	}, 2*time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	c1 := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut).Clusters[0]
+	require.Equal(t, "BatchTimedOut", c1.Reason)
+	require.Contains(t, c1.Message, "w2: Draining: DisruptionBudget: budget shop/web allows 0 of 3")
+}
+
+func TestALongRolloutContinuesAsNewBetweenBatchesAndForgetsNothing(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, w.GetWorkflowError(), &next)
+	require.Equal(t, []string{"+c1", "-c1"}, clusters.Story())
+
+	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, NextBatch: 1, Used: 50 * time.Minute, Status: workflowtest.GroupStatus{
+		RemediationPlan: [][]string{{"c1"}, {"c2"}},
+		Clusters:        []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 2}},
+	}}
+	second, again := workflowtest.NewGroupWorld(t)
+	again.Ends["c2"] = workflowtest.Never
+	start := second.Now()
+	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), Carried: carried})
+	require.Equal(t, []string{"+c2", "-c2"}, again.Story())
+	require.Equal(t, ranv1.ClusterTimedOut, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](second, ranv1.ReasonTimedOut))["c2"])
+	require.WithinDuration(t, start.Add(11*time.Minute), second.Now(), 5*time.Second, "only what is left of the timeout")
+	require.NotContains(t, second.Called(), "PlanRollout", "the plan is frozen")
+}
+
+func TestWhateverEachClusterDoesTheRolloutAccountsForAllOfThem(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		w, clusters := workflowtest.NewGroupWorld(t)
+		ways := []func(workflow.Context) error{nil, workflowtest.Never, workflowtest.ClusterFails}
+		wants := []ranv1.ClusterState{ranv1.ClusterComplete, ranv1.ClusterTimedOut, ranv1.ClusterFailed}
+		var batches [][]string
+		want := map[string]ranv1.ClusterState{}
+		for b := range rapid.IntRange(1, 4).Draw(r, "batches") {
+			var batch []string
+			for c := range rapid.IntRange(1, 3).Draw(r, "size") {
+				name := fmt.Sprintf("c%d-%d", b, c)
+				way := rapid.IntRange(0, 2).Draw(r, name)
+				clusters.Ends[name], want[name] = ways[way], wants[way]
+				batch = append(batch, name)
+			}
+			batches = append(batches, batch)
+		}
+		w.Plan = workflowtest.PlanOf(batches...)
+		w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+		var status workflowtest.GroupStatus
+		if w.GetWorkflowError() == nil {
+			require.NoError(r, w.GetWorkflowResult(&status))
+		} else {
+			require.True(r, kit.DetailsOf(w.GetWorkflowError(), &status))
+		}
+		require.Equal(r, want, workflowtest.ClusterStates(status))
+		require.LessOrEqual(r, clusters.Most, 3)
+		require.Zero(r, clusters.AtWork)
+	})
+}

@@ -1,0 +1,161 @@
+package rollout
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout/policy"
+)
+
+// Which clusters of a batch are started, and when.
+
+// startClusters starts clusters of the batch that are not held, as many as may be at work.
+func (b *Batch) startClusters(ctx workflow.Context) {
+	for {
+		next := b.seenNext(ctx)
+		if len(next) == 0 {
+			return
+		}
+		charged := b.group.charged.total(workflow.Now(ctx))
+		var clusters []*clusterAtWork
+		for _, name := range next {
+			cluster := &clusterAtWork{name: name, batch: b.group.Record.cluster(name).Batch, chargedBefore: charged, state: rollout.WorkRunning}
+			cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
+			b.running[name] = cluster
+			clusters = append(clusters, cluster)
+		}
+		b.pending = slices.DeleteFunc(b.pending, func(name string) bool { return b.running[name] != nil })
+		b.group.passGate()
+		b.group.Remediator.Start(b.workOn(clusters))
+		b.group.Record.clustersStarted(ctx, next)
+		b.changed = true // a cluster may have less time than the batch
+		if len(next) == b.group.Remediator.StartedTogether() && workflow.Sleep(ctx, time.Millisecond) != nil {
+			return // the rest starts in another workflow task
+		}
+	}
+}
+
+// workOn describes the work on clusters for the remediator.
+func (b *Batch) workOn(clusters []*clusterAtWork) []*policy.ClusterWork {
+	work := make([]*policy.ClusterWork, len(clusters))
+	for i, cluster := range clusters {
+		work[i] = &policy.ClusterWork{
+			Cluster: cluster.name, Batch: cluster.batch, Ctx: cluster.ctx,
+			Ended: func(ctx workflow.Context, result ranv1.ClusterStatus) { b.ended(ctx, cluster, result) },
+		}
+	}
+	return work
+}
+
+// next are the clusters to start now, no more than one workflow task can start.
+func (b *Batch) next(ctx workflow.Context) []string {
+	return b.waiting(min(b.decide(ctx).Start, b.group.Remediator.StartedTogether()))
+}
+
+// decide is the one place that decides whether more clusters are started and whether the batch is over.
+func (b *Batch) decide(ctx workflow.Context) rollout.BatchDecision {
+	g := b.group
+	state := rollout.BatchState{
+		Window: b.window(), Pending: len(b.pending), Busy: b.busy(),
+		Cancelled: ctx.Err() != nil, TimedOut: b.timedOut, Paused: g.Status.Paused,
+		HealthUnknown: g.mustLookAgain(), HistoryLong: kit.ShouldContinueAsNew(ctx, g.signals),
+	}
+	if soaking := len(b.running) - state.Busy; soaking > 0 && state.Busy == 0 {
+		state.SoakCounts = b.othersFollow() && b.end(ctx) == ""
+	}
+	return state.Decide()
+}
+
+// waiting are the first pending clusters that are not held and would finish before their maintenance windows close.
+func (b *Batch) waiting(most int) []string {
+	var waiting []string
+	for _, cluster := range b.pending {
+		if len(waiting) == most {
+			break
+		}
+		if b.group.Holds.UnlessFits(cluster, b.group.slowest) == nil {
+			waiting = append(waiting, cluster)
+		}
+	}
+	return waiting
+}
+
+const (
+	// seenHolds is how long a pending cluster counts as a ManagedCluster after it was seen to be one.
+	seenHolds = 10 * time.Second
+	// askedAhead is the minimum number of clusters that are looked up together.
+	askedAhead = 50
+)
+
+// seenNext are the clusters to start now whose ManagedClusters exist. A rolling rollout or a large batch may reach a cluster hours after it was
+// planned: a cluster that vanished since then fails. While the hub does not answer, no cluster is started, and everything else goes on.
+func (b *Batch) seenNext(ctx workflow.Context) []string {
+	for {
+		next, now := b.next(ctx), workflow.Now(ctx)
+		unseen := func(name string) bool { return !b.seen[name] || now.Sub(b.seenAt) >= seenHolds }
+		if !slices.ContainsFunc(next, unseen) {
+			return next
+		}
+		if b.blind {
+			return nil
+		}
+		asked := b.waiting(max(b.window().Free(), askedAhead))
+		retrier := b.group.retrier().Until(now.Add(-time.Nanosecond))
+		retrier.Attempts = 2
+		if err := b.dropVanished(ctx, retrier, asked); err != nil {
+			b.askAgain(ctx, retrier, err)
+			return nil
+		}
+		if b.askPause > 0 {
+			long := b.askPause == policy.LongestPause
+			b.askPause = 0
+			b.trouble(ctx, "", "")
+			if long && b.group.hasGate() { // the health checks are outdated by then
+				b.group.gate.stale = true
+				return nil
+			}
+		}
+		b.seen, b.seenAt = map[string]bool{}, workflow.Now(ctx)
+		for _, name := range asked {
+			b.seen[name] = true
+		}
+	}
+}
+
+// askAgain shows that the hub does not answer which clusters vanished, and retries with a growing pause.
+func (b *Batch) askAgain(ctx workflow.Context, retrier kit.Retrier, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	why := retrier.Explain(err, workflow.ActivityOptions{StartToCloseTimeout: kit.EffectTimeout})
+	b.trouble(ctx, kit.ReasonOf(err), b.vanishedSummary()+": "+why)
+	b.blind, b.askPause = true, min(max(2*b.askPause, policy.ShortestPause), policy.LongestPause)
+	workflow.GoNamed(ctx, "retry the check for deleted clusters", func(ctx workflow.Context) {
+		timer := workflow.NewTimerWithOptions(ctx, b.askPause, workflow.TimerOptions{Summary: "before the check for deleted clusters is retried"})
+		if timer.Get(ctx, nil) == nil {
+			b.blind, b.changed = false, true
+		}
+	})
+}
+
+// window limits how many clusters may be at work and may fail.
+func (b *Batch) window() rollout.Window {
+	g := b.group
+	return rollout.Window{
+		Size: b.atOnce(), AtWork: len(b.running), MaxFailures: int(g.Status.ComputedMaxFailures), Failed: g.Record.Failed(),
+	}
+}
+
+// atOnce is the maximum number of clusters of the batch at work.
+func (b *Batch) atOnce() int {
+	most := min(len(b.clusters), b.group.Remediator.AtOnce())
+	if b.Last > b.First {
+		most = min(most, int(b.group.Status.ComputedMaxConcurrency))
+	}
+	return most
+}

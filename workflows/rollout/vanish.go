@@ -1,0 +1,123 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/rollout/policy"
+)
+
+// vanishWatch watches whether ManagedClusters of clusters at work are deleted.
+type vanishWatch struct {
+	watched []string
+	// number of the current watch. Reports of earlier ones are ignored.
+	number int
+	stop   workflow.CancelFunc
+	// failed: a note says that the hub could not be watched.
+	failed bool
+}
+
+// watchedAhead is the number of pending clusters that are watched along with those at work. Each change of the watched clusters costs an
+// activity, and a rolling rollout starts one cluster after another.
+const watchedAhead = 50
+
+// watchVanishing watches clusters that were just started. If the hub cannot be watched, work goes on: the watch is retried, and the clusters
+// are looked up when the batch is over.
+func (b *Batch) watchVanishing(clusters []*policy.ClusterWork) {
+	v := &b.vanishing
+	unwatched := func(work *policy.ClusterWork) bool { return !slices.Contains(v.watched, work.Cluster) }
+	if !slices.ContainsFunc(clusters, unwatched) {
+		return
+	}
+	v.end()
+	watching, stop := workflow.WithCancel(b.work)
+	v.stop, v.watched = stop, slices.Concat(b.begun(), b.pending[:min(watchedAhead, len(b.pending))])
+	number := v.number
+	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
+	workflow.GoNamed(watching, "watch for deleted clusters", func(ctx workflow.Context) {
+		for len(v.watched) > 0 {
+			var vanished []string
+			err := retrier.Wait(ctx, fmt.Sprintf("watch for deleted clusters of batch %d", b.First), nil, "", b.group.hub.AwaitVanished, v.watched, &vanished)
+			if v.number != number || ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				if b.notWatched(ctx, err) != nil {
+					return
+				}
+				continue
+			}
+			v.watched = slices.DeleteFunc(slices.Clone(v.watched), func(name string) bool { return slices.Contains(vanished, name) })
+			b.vanish(ctx, vanished)
+		}
+	})
+}
+
+// notWatched notes that the hub cannot be watched, and waits before the next try.
+func (b *Batch) notWatched(ctx workflow.Context, err error) error {
+	if !b.vanishing.failed {
+		b.vanishing.failed = true
+		b.group.Record.Note("could not watch for deleted clusters: " + temporal.ErrorMessage(err))
+	}
+	return workflow.NewTimerWithOptions(ctx, kit.LongestRound, workflow.TimerOptions{Summary: "before the watch for deleted clusters is retried"}).Get(ctx, nil)
+}
+
+// end ends the watch. Its reports are ignored from now on.
+func (v *vanishWatch) end() {
+	v.number++
+	if v.stop != nil {
+		v.stop()
+	}
+}
+
+// begun are the clusters of the batch that are at work or soak, in order.
+func (b *Batch) begun() []string {
+	return slices.DeleteFunc(slices.Clone(b.clusters), func(name string) bool { return b.running[name] == nil })
+}
+
+// retrier retries activities on the hub for no longer than the batch has time.
+func (b *Batch) retrier(ctx workflow.Context) kit.Retrier {
+	now := workflow.Now(ctx)
+	return b.group.retrier().Until(now.Add(b.left(now)))
+}
+
+// dropVanished fails those of the clusters whose ManagedCluster is gone. If the hub does not answer, it returns the error and fails none.
+func (b *Batch) dropVanished(ctx workflow.Context, retrier kit.Retrier, names []string) error {
+	if len(names) == 0 || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var vanished []string
+	err := retrier.Run(ctx, b.vanishedSummary(), b.group.hub.VanishedClusters, names, &vanished)
+	b.vanish(ctx, vanished)
+	return err
+}
+
+func (b *Batch) vanishedSummary() string {
+	return fmt.Sprintf("check for deleted clusters of batch %d", b.First)
+}
+
+// vanish fails clusters whose ManagedCluster is gone, even complete ones. A cluster at work is withdrawn.
+func (b *Batch) vanish(ctx workflow.Context, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	g := b.group
+	g.Record.vanished(ctx, names)
+	for _, name := range names {
+		cluster := b.running[name]
+		if cluster == nil {
+			continue
+		}
+		if cluster.vanish(); cluster.state == rollout.WorkEnded {
+			delete(b.running, name)
+			g.Record.batchReached(ctx, b.reached())
+		}
+	}
+	b.pending = g.Record.pending(b.pending)
+	b.changed = true
+}

@@ -1,0 +1,204 @@
+package rollout_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// vanishesAt unregisters a cluster then, and says what its state is right afterwards.
+func vanishesAt(w *workflowtest.World, then time.Duration, cluster string) (seen func() ranv1.ClusterStatus) {
+	var at ranv1.ClusterStatus
+	w.RegisterDelayedCallback(func() { w.Unregister(cluster) }, then)
+	w.RegisterDelayedCallback(func() { at = workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w), cluster) }, then+time.Second)
+	return func() ranv1.ClusterStatus { return at }
+}
+
+func TestAClusterAtWorkThatVanishesHasFailedAtOnceAndIsWithdrawn(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.Ends["c1"] = func(ctx workflow.Context) error {
+		_ = workflow.Sleep(ctx, time.Hour)
+		clean, _ := workflow.NewDisconnectedContext(ctx)
+		_ = workflow.Sleep(clean, 4*time.Minute) // its nodes are returned
+		return ctx.Err()
+	}
+	clusters.Ends["c2"] = workflowtest.Takes(2 * time.Minute)
+	seen := vanishesAt(w, time.Minute, "c1")
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, ranv1.ClusterFailed, seen().State)
+	require.Equal(t, ranv1.ReasonClusterVanished, seen().Reason)
+	c1 := workflowtest.StatusOfCluster(status, "c1")
+	require.Equal(t, ranv1.ClusterFailed, c1.State)
+	require.Equal(t, ranv1.ReasonClusterVanished, c1.Reason)
+	require.Equal(t, "its ManagedCluster is not on the hub any more", c1.Message)
+	require.Equal(t, 5*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute))
+	require.Equal(t, ranv1.ClusterCounts{Total: 3, Complete: 2, Failed: 1}, status.Counts)
+	require.ElementsMatch(t, []string{"+c1", "+c2"}, clusters.Events[:2])
+	require.Equal(t, []string{"-c2", "-c1", "+c3", "-c3"}, clusters.Events[2:], "its place is free when its nodes are back")
+}
+
+func TestAClusterThatVanishesWhileItSoaksOrWaitsHasFailedAtOnce(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"}, []string{"c4"})
+	object := aRollingRollout()
+	object.Spec.RemediationStrategy.SoakSeconds = 600
+	waiting, seen := vanishesAt(w, 4*time.Minute, "c3"), vanishesAt(w, 5*time.Minute, "c1")
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, ranv1.ReasonClusterVanished, seen().Reason)
+	require.Equal(t, ranv1.ClusterFailed, waiting().State, "it was watched with those at work")
+	require.Equal(t, ranv1.ClusterCounts{Total: 4, Complete: 2, Failed: 2}, status.Counts)
+	require.NotContains(t, clusters.Events, "+c3")
+}
+
+func TestAWatchThatTheHubRefusesIsSaidOnceAndTriedAgain(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.Fail["AwaitVanished"] = func(call int) error {
+		if call <= 2 {
+			return temporal.Error(temporal.ErrInvalidSpec, "no such selector", nil)
+		}
+		return nil
+	}
+	clusters.Ends["c1"] = workflowtest.Takes(29 * time.Minute)
+	w.RegisterDelayedCallback(func() { w.Unregister("c1") }, 25*time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
+	c1 := workflowtest.StatusOfCluster(status, "c1")
+	require.Equal(t, ranv1.ReasonClusterVanished, c1.Reason)
+	require.Equal(t, 25*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute), "not only when its work was over")
+	require.Equal(t, []string{"could not watch for deleted clusters: no such selector"}, status.Notes)
+}
+
+func TestACanaryThatVanishesEndsTheRollout(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.Ends["c1"] = workflowtest.Never
+	vanishesAt(w, time.Minute, "c1")
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout("c1")})
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, ranv1.ClusterFailed, workflowtest.ClusterStates(status)["c1"], "it did not wait for the time of its batch")
+	require.NotContains(t, clusters.Events, "+c2")
+}
+
+func TestARollingRolloutWatchesWhoFollowsWithThoseAtWork(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t)
+	var many []string
+	for i := range 120 {
+		many = append(many, fmt.Sprintf("c%03d", i))
+	}
+	w.Plan = workflowtest.PlanOf(slices.Collect(slices.Chunk(many, 2))...)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: aRollingRollout()})
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Len(t, w.InputsOf("AwaitVanished"), 3, "not one for each cluster")
+}
+
+// One worker's word, that no other attempt could change what it says, fails no cluster with which nothing is known to be wrong.
+func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		refusals int
+		ends     string
+		states   map[string]ranv1.ClusterState
+		events   int
+	}{
+		"another says it":           {7, ranv1.ReasonCompleted, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete", "c3": "complete"}, 6},
+		"all refuse it to the last": {1000, ranv1.ReasonTimedOut, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "timedout", "c3": "timedout"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2", "c3"})
+			w.Fail["VanishedClusters"] = func(call int) error {
+				if call <= test.refusals {
+					return temporal.Error(temporal.ErrNotFound, "there is no hub", nil)
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() {
+				status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+				require.Equal(t, "NotFound: check for deleted clusters of batch 1: there is no hub", status.Wait.Reason+": "+status.Wait.Message)
+				require.Equal(t, ranv1.ClusterCounts{Total: 3, Pending: 3}, status.Counts)
+			}, time.Minute)
+			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+			var status workflowtest.GroupStatus
+			if test.ends == ranv1.ReasonCompleted {
+				status = workflowtest.RequireResult[workflowtest.GroupStatus](w)
+			} else {
+				status = workflowtest.RequireFailure[workflowtest.GroupStatus](w, test.ends)
+			}
+			require.Equal(t, test.states, workflowtest.ClusterStates(status))
+			require.Len(t, clusters.Events, test.events)
+			require.Less(t, len(w.InputsOf("VanishedClusters")), 100, "it is asked less and less often")
+		})
+	}
+}
+
+// c1 leaves room for c3, of which the hub does not say whether it is there still.
+func TestAHubThatDoesNotSayWhoHasVanishedKeepsNothingElseWaiting(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.Ends["c1"], clusters.Ends["c2"] = workflowtest.Takes(10*time.Minute), workflowtest.Never
+	w.Fail["VanishedClusters"] = func(call int) error {
+		if call > 1 {
+			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+		}
+		return nil
+	}
+	object := aRollingRollout()
+	shorter := object.DeepCopy().Spec
+	shorter.RemediationStrategy.Timeout = 30
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		require.Equal(t, "ClusterUnreachable: check for deleted clusters of batch 1: the hub does not answer", status.Wait.Reason+": "+status.Wait.Message)
+		w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: shorter})
+	}, 20*time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "timedout", "c3": "timedout"}, workflowtest.ClusterStates(status))
+	require.Equal(t, 31*time.Minute, workflowtest.StatusOfCluster(status, "c2").CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
+	require.NotContains(t, clusters.Events, "+c3")
+}
+
+func TestARunThatEndsWhileNobodyCanSayWhoHasVanishedLeavesNoTimerBehind(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
+	back := false
+	w.Fail["VanishedClusters"] = func(int) error {
+		if back {
+			return nil
+		}
+		return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+	}
+	timers := map[string]bool{}
+	w.SetOnTimerScheduledListener(func(id string, _ time.Duration) { timers[id] = true })
+	w.SetOnTimerFiredListener(func(id string) { delete(timers, id) })
+	w.SetOnTimerCanceledListener(func(id string) { delete(timers, id) })
+	w.RegisterDelayedCallback(func() {
+		back = true
+		w.SetContinueAsNewSuggested(true)
+		w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob"}) // it looks up
+	}, 5*time.Minute+7*time.Second)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+	require.NotNil(t, workflowtest.HandedOn[rolloutworkflow.Input](w))
+	require.Empty(t, timers)
+}
+
+func TestWhetherClustersVanishedWhileTheyWereWorkedOnIsNotedWhenNobodyCanSay(t *testing.T) {
+	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w.Fail["VanishedClusters"] = func(call int) error {
+		if call == 2 {
+			return temporal.Error(temporal.ErrNotFound, "there is no hub", nil)
+		}
+		return nil
+	}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Equal(t, []string{"could not check for deleted clusters of batch 1: there is no hub"}, status.Notes)
+}

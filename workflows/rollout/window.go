@@ -1,0 +1,17 @@
+package rollout
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/workflows/gates"
+)
+
+// followWindows subscribes to the maintenance windows of the rollout. Phases before the first batch disrupt nothing and need no window.
+func (g *GroupUpgrade) followWindows(ctx workflow.Context) {
+	names := gates.QualifiedNames(g.in.Object.Namespace, g.Spec.MaintenanceWindows)
+	g.Holds.Windows.Follow(ctx, names, func() []string {
+		return slices.DeleteFunc(slices.Concat(g.Status.RemediationPlan...), func(name string) bool { return g.Record.cluster(name).State.Over() })
+	})
+}

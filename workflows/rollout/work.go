@@ -1,0 +1,73 @@
+package rollout
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/rollout/policy"
+)
+
+// newRemediator returns the remediator for the kind of remediation of the rollout. Prepared is what an earlier run found.
+func newRemediator(g *GroupUpgrade, prepared *policy.PreparedItems) policy.Remediator {
+	switch rollout.RemediationOf(&g.in.Object) {
+	case rollout.ManagedPolicies:
+		return policy.NewPolicySequence(&RemediatedRollout{g}, prepared)
+	case rollout.ManifestWorks:
+		return policy.NewWorkSequence(&RemediatedRollout{g}, prepared)
+	default:
+		return nodeRemediator{g}
+	}
+}
+
+// clusterAtWork is a cluster from the start of its work until its place in the batch is free.
+type clusterAtWork struct {
+	name string
+	// batch of the plan that it belongs to, counted from 1.
+	batch int32
+	// ctx is cancelled when the cluster is withdrawn, alone or with all others.
+	ctx      workflow.Context
+	withdraw workflow.CancelFunc
+	// chargedBefore is what was charged to the rollout when it was started.
+	chargedBefore time.Duration
+	state         rollout.WorkState
+}
+
+// timeOut withdraws a cluster whose time, or that of its batch, is over.
+func (c *clusterAtWork) timeOut() {
+	if c.state.Timed() {
+		c.state = c.state.TimeOut()
+		c.withdraw()
+	}
+}
+
+// vanish withdraws a cluster that is not a ManagedCluster any more.
+func (c *clusterAtWork) vanish() {
+	c.state = c.state.Vanish()
+	c.withdraw()
+}
+
+// lookAgain looks at timed-out clusters once more. Those that are complete by now count as complete.
+func (g *GroupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
+	late := g.Record.inState(ranv1.ClusterTimedOut)
+	if len(late) == 0 || ctx.Err() != nil {
+		return "", nil
+	}
+	complete, err := g.Remediator.CompleteNow(ctx, late)
+	switch {
+	case ctx.Err() != nil:
+		return rollout.EndCancelled, nil
+	case err != nil:
+		g.Record.Note("could not look at timed-out clusters once more: " + temporal.ErrorMessage(err))
+	}
+	if len(g.Spec.HealthChecks) > 0 {
+		failures := g.healthOf(ctx, complete)
+		complete = slices.DeleteFunc(complete, func(cluster string) bool { return failures[cluster] != nil })
+	}
+	g.Record.lateComplete(ctx, complete)
+	return "", nil
+}

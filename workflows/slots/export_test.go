@@ -1,0 +1,5 @@
+package slots
+
+// What the tests of this package use of its inside.
+
+const CheckOwnersEvery = checkOwnersEvery

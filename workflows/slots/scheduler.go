@@ -1,0 +1,268 @@
+// Package slots holds the MaintenanceScheduler, which decides which nodes of a cluster may be in maintenance, and the client by which
+// maintenances and rollouts request slots from it.
+package slots
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/gates"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// SchedulerInput names the cluster whose slots are granted.
+type SchedulerInput struct {
+	Cluster string `json:"cluster"`
+	// First: no scheduler of the cluster has ended before, as far as Temporal remembers. So no other one has granted a slot a moment ago.
+	First bool `json:"first,omitempty"`
+	// Carried is the state of the run before; nil in the first.
+	Carried *SchedulerCarried `json:"carried,omitempty"`
+}
+
+// SchedulerCarried is what a run hands to the next one.
+type SchedulerCarried struct {
+	Slots scheduling.SlotState `json:"slots"`
+	Held  emergency.State      `json:"held"`
+	// Answered are the owners that have answered the resync; nil once it is complete.
+	Answered []string `json:"answered,omitempty"`
+	// Resynced: the resync is complete.
+	Resynced bool `json:"resynced,omitempty"`
+	// OwnersCheckedAt is when the workflows of the owners were last checked.
+	OwnersCheckedAt time.Time `json:"ownersCheckedAt"`
+	// Unswept: maintenances ended without returning their nodes, and the sweeper may not have been woken.
+	Unswept   bool      `json:"unswept,omitempty"`
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// MaintenanceScheduler grants the slots of a cluster: rollouts, other requestors and people share its budgets. It decides whenever a request, a slot, a
+// node, the budgets or the emergency stop has changed. It never ends. It ignores cancellation, which would lose track of the slots.
+func MaintenanceScheduler(ctx workflow.Context, in SchedulerInput) error {
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	s, err := newMaintenanceScheduler(ctx, in)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// maintenanceScheduler is one run of the workflow.
+type maintenanceScheduler struct {
+	in     SchedulerInput
+	slots  scheduling.SlotState
+	holds  gates.Holds
+	resync resync
+	// startedAt is when the first run started. It tells a scheduler from an earlier one that was terminated.
+	startedAt time.Time
+	// decided is the last decision.
+	decided scheduling.Decision
+
+	// queue is the task queue of the cluster's activities; empty: it is not known yet.
+	queue string
+	// stopWatching stops the watch on the nodes; nil: there is none. trouble is why the nodes cannot be watched.
+	stopWatching workflow.CancelFunc
+	trouble      *drydockv1.Wait
+	// idleSince is since when there are no requests and no slots.
+	idleSince, ownersCheckedAt time.Time
+	// unswept: maintenances ended without returning their nodes, and the sweeper may not have been woken.
+	unswept bool
+
+	// changed wakes the loop. unreachable: a message did not reach an owner, whose workflow may be closed. sending is how many messages are on their way,
+	// received how many have arrived.
+	changed, unreachable bool
+	sending, received    int
+
+	scheduler *activities.Scheduler
+}
+
+func newMaintenanceScheduler(ctx workflow.Context, in SchedulerInput) (*maintenanceScheduler, error) {
+	s := &maintenanceScheduler{in: in, startedAt: workflow.Now(ctx), ownersCheckedAt: workflow.Now(ctx)}
+	if c := in.Carried; c != nil {
+		s.slots, s.holds.State, s.startedAt, s.ownersCheckedAt = c.Slots, c.Held, c.StartedAt, c.OwnersCheckedAt
+		s.resync.complete, s.resync.answered, s.unswept = c.Resynced, c.Answered, c.Unswept
+	} else {
+		_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster))
+	}
+	s.listen(ctx)
+	s.holds.Follow(ctx, in.Cluster)
+	return s, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+		func() (SchedulerStatus, error) { return s.status(ctx), nil },
+		workflow.QueryHandlerOptions{Description: "The slots of the cluster and the queue of requests, with the reasons to wait."})
+}
+
+// listen takes in what slot owners and the watch on the nodes send.
+func (s *maintenanceScheduler) listen(ctx workflow.Context) {
+	kit.OnSignal(ctx, temporal.SignalSlotRequests, "All requests and slots of an owner.", func(set scheduling.SlotRequests) {
+		s.receive()
+		s.slots.Take(set, workflow.Now(ctx))
+		s.resync.take(set.Owner)
+	})
+	kit.OnSignal(ctx, temporal.SignalSlotReturn, "A maintenance no longer needs its slot.", func(returned scheduling.SlotReturn) {
+		s.receive()
+		s.slots.Return(returned, workflow.Now(ctx))
+	})
+	kit.OnSignal(ctx, temporal.SignalNodeUpdate, "The nodes of the cluster, or their changes.", func(update scheduling.NodeUpdate) {
+		s.receive()
+		s.trouble = nil
+		s.slots.Update(update)
+	})
+	s.holds.Listen(ctx, func() { s.changed = true })
+}
+
+func (s *maintenanceScheduler) receive() {
+	s.received++
+	s.changed = true
+}
+
+// run decides whenever something has changed.
+func (s *maintenanceScheduler) run(ctx workflow.Context) error {
+	workflow.GoNamed(ctx, "find closed owners", s.findClosedOwners)
+	workflow.GoNamed(ctx, "find nodes that are gone", s.findGone)
+	if !s.resync.complete {
+		workflow.GoNamed(ctx, "resync", s.runResync)
+	}
+	for {
+		if err := workflow.Await(ctx, func() bool { return s.sending < kit.SendAtOnce }); err != nil {
+			return err
+		}
+		s.changed = false
+		s.watchWhileNeeded(ctx)
+		again := s.decide(ctx)
+		if kit.ShouldContinueAsNew(ctx, s.received) {
+			return s.continueAsNew(ctx)
+		}
+		if err := s.awaitChange(ctx, again); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitChange waits until something has changed, or until that instant; the zero time is never.
+func (s *maintenanceScheduler) awaitChange(ctx workflow.Context, until time.Time) error {
+	if until.IsZero() {
+		return workflow.Await(ctx, func() bool { return s.changed })
+	}
+	timing, stop := workflow.WithCancel(ctx)
+	timer := workflow.NewTimerWithOptions(timing, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "decide again"})
+	err := workflow.Await(ctx, func() bool { return s.changed || timer.IsReady() })
+	stop() // not deferred: a run that is evicted from the cache must give no command
+	return err
+}
+
+// decide grants what may be granted and answers the owners. It returns when to decide again although nothing happens.
+func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
+	outcome := s.slots.Decide(workflow.Now(ctx), s.standstill())
+	s.decided = outcome.Decision
+	for _, response := range outcome.Responses {
+		s.respond(ctx, response)
+	}
+	s.show(ctx)
+	if s.stopWatching != nil && s.slots.Empty() {
+		return scheduling.Earlier(outcome.Again, s.idleSince.Add(kit.LingerTime))
+	}
+	return outcome.Again
+}
+
+// standstill is why nothing may be granted at all: nothing is granted while anything is unknown.
+func (s *maintenanceScheduler) standstill() *drydockv1.Wait {
+	if !s.holds.Known() {
+		return &drydockv1.Wait{Reason: emergency.ReasonUnknown, Message: "waiting to be told what is held (workflow " + temporal.EmergencyStopID + ") " + s.holds.Trouble}
+	}
+	if hold := s.holds.State.Of(s.in.Cluster); hold != nil {
+		return &drydockv1.Wait{Reason: emergency.ReasonHeld, Message: emergency.Message(*hold)}
+	}
+	if wait := s.resync.standstill(); wait != nil {
+		return wait
+	}
+	return s.trouble
+}
+
+// respond sends a response. If it does not arrive, the workflow of the owner is checked; if that is still running, the response is sent again later.
+func (s *maintenanceScheduler) respond(ctx workflow.Context, response scheduling.SlotResponse) {
+	response.Scheduler = s.startedAt
+	s.signal(ctx, response.Owner.WorkflowID, temporal.SignalSlotResponse, response, func() {
+		s.slots.Undelivered(response, workflow.Now(ctx).Add(retryResponseAfter))
+		s.changed = true
+	})
+}
+
+// signal signals a workflow, and calls failed if that did not succeed.
+func (s *maintenanceScheduler) signal(ctx workflow.Context, workflowID, signal string, payload any, failed func()) {
+	s.sending++
+	sent := workflow.SignalExternalWorkflow(ctx, workflowID, "", signal, payload)
+	workflow.GoNamed(ctx, "signal "+workflowID, func(ctx workflow.Context) {
+		if sent.Get(ctx, nil) != nil {
+			s.unreachable = true
+			failed()
+		}
+		s.sending--
+	})
+}
+
+// watchWhileNeeded watches the nodes while there are requests or slots, and for a while after.
+func (s *maintenanceScheduler) watchWhileNeeded(ctx workflow.Context) {
+	switch now := workflow.Now(ctx); {
+	case !s.slots.Empty():
+		s.idleSince = time.Time{}
+		if s.stopWatching == nil {
+			s.watch(ctx)
+		}
+	case s.idleSince.IsZero():
+		s.idleSince = now
+	case s.stopWatching != nil && !now.Before(s.idleSince.Add(kit.LingerTime)):
+		s.stopWatching()
+		s.stopWatching, s.trouble = nil, nil
+		s.slots.ForgetNodes()
+	}
+}
+
+// watch watches the nodes of the cluster until stopWatching.
+func (s *maintenanceScheduler) watch(ctx workflow.Context) {
+	watching, stop := workflow.WithCancel(ctx)
+	s.stopWatching = stop
+	workflow.GoNamed(watching, "watch nodes", func(ctx workflow.Context) {
+		hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: s.blind}
+		err := kit.Locate(ctx, hub, s.in.Cluster, &s.queue)
+		if err == nil {
+			watch := kit.NewRetrier(s.in.Cluster, &s.queue, s.blind)
+			watch.HeartbeatTimeout = kit.WatchSilence
+			err = watch.Wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		// For example, no worker knows the cluster.
+		s.blind(ctx, kit.ReasonOf(err), temporal.ErrorMessage(err))
+		if workflow.NewTimerWithOptions(ctx, kit.WatchAgainAfter, workflow.TimerOptions{Summary: "before watching " + s.in.Cluster + " again"}).Get(ctx, nil) == nil {
+			s.stopWatching, s.changed = nil, true
+		}
+	})
+}
+
+// blind records why the nodes cannot be watched.
+func (s *maintenanceScheduler) blind(ctx workflow.Context, reason, message string) {
+	s.trouble, s.changed = nil, true
+	if reason != "" {
+		s.trouble = &drydockv1.Wait{Reason: reason, Message: message, Since: metav1.NewTime(workflow.Now(ctx))}
+	}
+}
+
+// continueAsNew hands everything to a new run. Only the main loop calls it. It waits for outgoing messages and takes in what has arrived.
+func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, func() bool { return s.sending == 0 }); err != nil {
+		return err
+	}
+	kit.HandlePendingSignals(ctx)
+	s.slots.ForgetNodes() // the next run watches them itself; thousands of nodes would not fit into its input
+	carried := &SchedulerCarried{
+		Slots: s.slots, Held: s.holds.State, Answered: s.resync.answered, Resynced: s.resync.complete, OwnersCheckedAt: s.ownersCheckedAt,
+		Unswept: s.unswept, StartedAt: s.startedAt,
+	}
+	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceScheduler, SchedulerInput{Cluster: s.in.Cluster, First: s.in.First, Carried: carried})
+}

@@ -1,0 +1,109 @@
+package slots
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+const (
+	// resyncPause is the first pause before the owners are listed again, since some may have closed. It doubles up to resyncPauseLimit.
+	resyncPause      = 2 * time.Second
+	resyncPauseLimit = time.Minute
+	// visibleAfter is when every owner is listed that a terminated scheduler may have granted a slot: Temporal lists a workflow about a second after
+	// its start.
+	visibleAfter = 10 * time.Second
+)
+
+// resync collects the slots after a start without state, because the scheduler before was terminated. An owner may have been granted a slot and not
+// have marked its node yet, so nothing is granted until every owner has sent its set.
+type resync struct {
+	complete bool
+	// answered are the workflow ids of owners that have sent their sets. missing are those that have not, as of the last listing.
+	answered, missing []string
+	// trouble is why the owners cannot be listed.
+	trouble string
+	since   time.Time
+}
+
+// take takes in that an owner has sent its set.
+func (r *resync) take(owner scheduling.SlotOwner) {
+	if r.complete || owner == (scheduling.SlotOwner{}) { // a set without an owner only starts the scheduler
+		return
+	}
+	r.missing = kit.Without(r.missing, owner.WorkflowID)
+	if !slices.Contains(r.answered, owner.WorkflowID) {
+		r.answered = append(r.answered, owner.WorkflowID)
+	}
+}
+
+// standstill is why nothing may be granted yet.
+func (r *resync) standstill() *drydockv1.Wait {
+	if r.complete {
+		return nil
+	}
+	wait := &drydockv1.Wait{Reason: scheduling.ReasonSlotOwnersUnknown, Since: metav1.NewTime(r.since)}
+	switch {
+	case r.trouble != "":
+		wait.Message = "cannot list the slot owners: " + r.trouble
+	case len(r.missing) == 0:
+		wait.Message = "listing the slot owners"
+	default:
+		wait.Message = fmt.Sprintf("waiting for the slots of %s; fix or terminate a workflow that is stuck", kit.JoinNames(r.missing))
+	}
+	return wait
+}
+
+// runResync asks all owners for their sets until each has answered or closed. If another scheduler was terminated, it lists the owners once more, for
+// those that had just started.
+func (s *maintenanceScheduler) runResync(ctx workflow.Context) {
+	s.resync.since = workflow.Now(ctx)
+	allVisible := s.startedAt
+	if !s.in.First {
+		allVisible = s.startedAt.Add(visibleAfter)
+	}
+	hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(_ workflow.Context, _, message string) {
+		s.resync.trouble, s.changed = message, true
+	}}
+	for pause := resyncPause; ; pause = min(2*pause, resyncPauseLimit) {
+		var owners []string
+		listedAt := workflow.Now(ctx)
+		if hub.Run(ctx, "list the slot owners of "+s.in.Cluster, s.scheduler.FindSlotOwners, s.in.Cluster, &owners) != nil {
+			return
+		}
+		s.resync.missing = slices.DeleteFunc(owners, func(id string) bool { return slices.Contains(s.resync.answered, id) })
+		s.changed = true
+		if len(s.resync.missing) == 0 {
+			if rest := allVisible.Sub(listedAt); rest > 0 {
+				_ = workflow.NewTimerWithOptions(ctx, rest, workflow.TimerOptions{Summary: "until all slot owners can be listed"}).Get(ctx, nil)
+				continue
+			}
+			s.resync = resync{complete: true}
+			return
+		}
+		// Every time again: an owner that was just continuing as new may have missed it.
+		for _, id := range slices.Clone(s.resync.missing) {
+			if workflow.Await(ctx, func() bool { return s.sending < kit.SendAtOnce }) != nil {
+				return
+			}
+			s.signal(ctx, id, temporal.SignalResync, scheduling.Resync{Scheduler: s.startedAt}, func() {})
+		}
+		s.awaitAnswers(ctx, pause)
+	}
+}
+
+// awaitAnswers waits until no answer is missing, but not longer than the limit.
+func (s *maintenanceScheduler) awaitAnswers(ctx workflow.Context, limit time.Duration) {
+	timing, stop := workflow.WithCancel(ctx)
+	timer := workflow.NewTimerWithOptions(timing, limit, workflow.TimerOptions{Summary: "before the slot owners are listed again"})
+	_ = workflow.Await(ctx, func() bool { return len(s.resync.missing) == 0 || timer.IsReady() })
+	stop() // not deferred: a run that is evicted from the cache must give no command
+}

@@ -1,0 +1,5 @@
+package sweeper
+
+// What the tests of this package use of its inside.
+
+var SweeperDetails = sweeperDetails

@@ -1,0 +1,41 @@
+package sweeper
+
+import (
+	"errors"
+	"time"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// Wake has the sweeper of a cluster look, beside what else is done before anything is touched. The future is ready when it does.
+func Wake(ctx workflow.Context, waiting func(workflow.Context, string, string), cluster, why string) workflow.Future {
+	awake, settle := workflow.NewFuture(ctx)
+	workflow.GoNamed(ctx, "wake the sweeper", func(ctx workflow.Context) {
+		hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: waiting}
+		settle.SetError(hub.Run(ctx, "wake the sweeper of "+cluster, (&activities.Sweeper{}).WakeSweeper, wakeInput(ctx, cluster, why), nil))
+	})
+	return awake
+}
+
+// WakeIfTerminated has the sweeper look when a child that works on a cluster was terminated: it has taken nothing back. The sweeper would find that out by itself
+// within half a minute, so nothing depends on whether it could be told.
+func WakeIfTerminated(ctx workflow.Context, child error, cluster string) {
+	if _, terminated := errors.AsType[*sdktemporal.TerminatedError](child); !terminated {
+		return
+	}
+	telling, _ := workflow.NewDisconnectedContext(ctx)
+	hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}, Deadline: workflow.Now(ctx).Add(-time.Nanosecond)}
+	err := hub.Run(telling, "wake the sweeper of "+cluster, (&activities.Sweeper{}).WakeSweeper, wakeInput(ctx, cluster, "a workflow was terminated"), nil)
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("the sweeper could not be woken", "cluster", cluster, "error", err)
+	}
+}
+
+func wakeInput(ctx workflow.Context, cluster, why string) activities.WakeSweeperInput {
+	return activities.WakeSweeperInput{Cluster: cluster, By: workflow.GetInfo(ctx).WorkflowExecution.ID, Why: why}
+}

@@ -1,0 +1,292 @@
+package window_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/window"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestAWindowTellsItsFollowersAndReceiversAndRunsOnWithTheNextOpening(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Follows(0)
+	w.Order(time.Second, temporal.UpdateDefine, workflowtest.Defined())
+	next := w.RunsOn(window.Input{})
+	require.Empty(t, w.Refusals)
+	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
+	require.Equal(t, []windows.EventKind{windows.EventUpcoming, windows.EventStarted, windows.EventCutoff, windows.EventEnded}, w.Sent())
+
+	first, last := w.Told[0], w.Told[len(w.Told)-1]
+	require.Contains(t, first.Trouble, "nobody has defined it")
+	require.GreaterOrEqual(t, first.Number, workflowtest.Noon.UnixMicro(), "more than what a window of that name has told that was terminated")
+	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 1).Add(10*time.Hour), last.Outlook.Openings[0].Start.UTC())
+	opened := false
+	for i, standing := range w.Told {
+		require.True(t, i == 0 || standing.Number > w.Told[i-1].Number)
+		opened = opened || len(standing.Outlook.Openings) > 0 && standing.Outlook.Openings[0].Begun
+	}
+	require.True(t, opened)
+	require.Len(t, next.Carried.Followers, 1)
+
+	// Nobody was there for two days.
+	late := workflowtest.NewWindowWorld(t, workflowtest.Noon.AddDate(0, 0, 3))
+	next = late.RunsOn(next)
+	require.Equal(t, []windows.EventKind{windows.EventMissed, windows.EventMissed}, late.Sent())
+	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 3).Add(10*time.Hour), next.Carried.Course.Coming()[0].Start.UTC())
+}
+
+func TestAWindowThatHasMuchToCatchUpWithDoesSoInSeveralRuns(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Order(0, temporal.UpdateDefine, unnoticed())
+	next := w.RunsOn(window.Input{})
+
+	back := workflowtest.Noon.AddDate(0, 2, 0)
+	runs := 0
+	for next.Carried.Course.Dealt.Before(back.AddDate(0, 0, -1)) {
+		late := workflowtest.NewWindowWorld(t, back)
+		late.SetContinueAsNewSuggested(true)
+		next = late.RunsOn(next)
+		runs++
+	}
+	require.Greater(t, runs, 5)
+}
+
+// unnoticed is a window that sends word to nobody: then it takes down that it has opened a little later.
+func unnoticed() windows.DefineRequest {
+	d := workflowtest.Defined()
+	d.Object.Spec.Notify = nil
+	return d
+}
+
+func TestFollowersAreToldBeforeTheStartAndNotAtIt(t *testing.T) {
+	for name, request := range map[string]windows.DefineRequest{"also when receivers are told": workflowtest.Defined(), "when nobody else is": unnoticed()} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+			w.Follows(0)
+			w.Order(time.Second, temporal.UpdateDefine, request)
+			told := map[time.Duration]int{}
+			for _, after := range []time.Duration{-2 * time.Minute, -29 * time.Second, 11 * time.Second} {
+				w.RegisterDelayedCallback(func() { told[after] = len(w.Told) }, 10*time.Hour+after)
+			}
+			w.RegisterDelayedCallback(func() {
+				last := w.Told[len(w.Told)-1:]
+				require.False(t, windows.Ask(last, w.Now(), 0).Allowed)
+				require.True(t, windows.Ask(last, workflowtest.Noon.Add(10*time.Hour), 0).Allowed)
+			}, 10*time.Hour-time.Second)
+			next := w.RunsOn(window.Input{})
+			require.Equal(t, told[-2*time.Minute]+1, told[-29*time.Second])
+			require.Equal(t, told[-29*time.Second], told[11*time.Second])
+			var opened []time.Time
+			for _, event := range next.Carried.Course.Events {
+				if event.Kind == windows.EventStarted {
+					opened = append(opened, event.At.UTC())
+				}
+			}
+			require.Equal(t, []time.Time{workflowtest.Noon.Add(10 * time.Hour)}, opened)
+		})
+	}
+}
+
+// The window has not taken down yet that it has opened.
+func TestAnOpeningIsAtHandFromItsStart(t *testing.T) {
+	justOpen := 10*time.Hour + time.Millisecond
+	t.Run("and can be ended", func(t *testing.T) {
+		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+		w.Follows(0)
+		w.Order(0, temporal.UpdateDefine, unnoticed())
+		w.Order(justOpen, temporal.UpdateEnd, windows.EndRequest{})
+		next := w.RunsOn(window.Input{})
+		require.Empty(t, w.Refusals)
+		require.WithinDuration(t, workflowtest.Noon.Add(justOpen), w.Now(), time.Second)
+		require.False(t, windows.Ask(w.Told[len(w.Told)-1:], w.Now(), 0).Allowed)
+		var kinds []windows.EventKind
+		for _, event := range next.Carried.Course.Events {
+			kinds = append(kinds, event.Kind)
+		}
+		require.Equal(t, []windows.EventKind{windows.EventDefined, windows.EventStarted, windows.EventCut, windows.EventEnded}, kinds)
+	})
+	t.Run("and keeps its end when the window is edited", func(t *testing.T) {
+		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+		w.Follows(0)
+		w.Order(0, temporal.UpdateDefine, unnoticed())
+		edited := unnoticed()
+		edited.Object.Spec.Recurrence = "FREQ=DAILY;BYHOUR=3"
+		w.Order(justOpen, temporal.UpdateEdit, edited)
+		w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.Told[len(w.Told)-1:], w.Now(), 0).Allowed) }, 13*time.Hour)
+		w.RunsOn(window.Input{})
+		require.Empty(t, w.Refusals)
+		require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
+	})
+}
+
+func TestADeadReceiverHoldsUpNothing(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Fail["SendNotice"] = workflowtest.Always(errors.New("the receiver answers 503"))
+	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
+	next := w.RunsOn(window.Input{})
+	last := next.Carried.Course.Events[len(next.Carried.Course.Events)-1]
+	require.Equal(t, windows.EventEnded, last.Kind)
+	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), last.At, 2*time.Second)
+	require.Greater(t, len(w.Sent()), 4, "each is tried again and again")
+}
+
+func TestAReceiverIsTriedAgain(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Fail["SendNotice"] = func(call int) error {
+		if call < 8 {
+			return errors.New("the receiver answers 503")
+		}
+		return nil
+	}
+	w.ExecuteWorkflow(window.WindowNotification, windows.Notice{ID: "1", URL: "https://receiver"})
+	require.NoError(t, w.GetWorkflowError())
+	require.Len(t, w.Sent(), 8)
+}
+
+func TestOrdersThatCannotBeCarriedOutAreRefused(t *testing.T) {
+	other := workflowtest.Defined()
+	other.Object.Name = "day"
+	broken := workflowtest.Defined()
+	broken.Object.Spec.TimeZone = "Mars/Olympus"
+	for name, tt := range map[string]struct {
+		update  string
+		request any
+		says    string
+	}{
+		"to define it twice":              {temporal.UpdateDefine, workflowtest.Defined(), "exists already"},
+		"to define another":               {temporal.UpdateDefine, other, "is window prod/day, and this is window prod/night"},
+		"to give it an unreadable zone":   {temporal.UpdateEdit, broken, "spec.timeZone"},
+		"to end what is closed":           {temporal.UpdateEnd, windows.EndRequest{}, "is not open"},
+		"to extend to before the end":     {temporal.UpdateExtend, windows.ExtendRequest{End: workflowtest.Noon.Add(11 * time.Hour)}, "end: "},
+		"to cancel what is past":          {temporal.UpdateCancel, windows.CancelRequest{Start: workflowtest.Noon.Add(-time.Hour)}, "is past"},
+		"an override that says no reason": {temporal.UpdateOverride, windows.OverrideRequest{Request: windows.Request{Actor: "ann"}, Until: workflowtest.Noon.Add(time.Hour)}, "reason: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+			w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
+			w.Order(time.Minute, tt.update, tt.request)
+			next := w.RunsOn(window.Input{})
+			require.Len(t, w.Refusals, 1)
+			require.Contains(t, w.Refusals[0], tt.says)
+			require.Equal(t, "UTC", next.Carried.Course.Window.Spec.TimeZone)
+			require.Contains(t, w.Sent(), windows.EventStarted, "it goes on as it was")
+		})
+	}
+}
+
+func TestAWindowIsOpenedByAnOverrideAndClosedAgain(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Follows(0)
+	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
+	w.Order(time.Minute, temporal.UpdateOverride, windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: workflowtest.Noon.Add(time.Hour)})
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[windows.Status](w.World)
+		require.Equal(t, windows.PhaseOverridden, status.Phase)
+		require.Equal(t, []string{"cgu/ops/june"}, status.Followers)
+		require.True(t, windows.Ask(w.Told[len(w.Told)-1:], w.Now(), 0).Allowed)
+	}, 30*time.Minute)
+	w.RegisterDelayedCallback(func() { require.False(t, windows.Ask(w.Told[len(w.Told)-1:], w.Now(), 0).Allowed) }, 61*time.Minute)
+	w.RunsOn(window.Input{})
+	require.Equal(t, windows.EventOverridden, w.Sent()[0])
+}
+
+func TestAWindowThatNobodyNeedsEnds(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Follows(0)
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalLeaveWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
+	}, time.Hour)
+	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
+	require.NoError(t, w.GetWorkflowError())
+	require.WithinDuration(t, workflowtest.Noon.Add(time.Hour+kit.UnusedTime), w.Now(), 2*time.Second, "while somebody follows it, it waits to be defined")
+}
+
+// Its exclusions count for other windows of those that follow it: of nobody.
+func TestAWindowThatOpensNoMoreDoesNotWaitForItsExclusions(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	frozen := workflowtest.Defined()
+	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
+		Name: "audit", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=14", Duration: "1h"},
+	}}
+	w.Order(0, temporal.UpdateDefine, frozen)
+	w.Order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
+	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
+	require.NoError(t, w.GetWorkflowError())
+	require.Empty(t, w.Refusals)
+	require.WithinDuration(t, workflowtest.Noon.Add(time.Minute+kit.UnusedTime), w.Now(), 2*time.Second)
+}
+
+func TestAWindowThatWasCancelledTellsOfExclusionsThatAreFarAhead(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Follows(0)
+	frozen := workflowtest.Defined()
+	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
+		Name: "holidays", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{
+			ScheduledStart: new(metav1.NewTime(workflowtest.Noon.AddDate(0, 0, 20))), ScheduledEnd: new(metav1.NewTime(workflowtest.Noon.AddDate(0, 0, 27))),
+		},
+	}}
+	w.Order(time.Second, temporal.UpdateDefine, frozen)
+	w.Order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
+	w.RegisterDelayedCallback(func() {
+		outlook := w.Told[len(w.Told)-1].Outlook
+		require.Empty(t, outlook.Openings)
+		require.True(t, outlook.Last)
+		require.Equal(t, []windows.Span{{Start: workflowtest.Noon.AddDate(0, 0, 20), End: workflowtest.Noon.AddDate(0, 0, 27)}}, outlook.Excluded)
+		w.SignalWorkflow(temporal.SignalLeaveWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
+	}, 2*time.Minute)
+	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
+	require.NoError(t, w.GetWorkflowError())
+	require.Empty(t, w.Refusals)
+}
+
+func TestToCancelTheWorkflowCancelsTheWindow(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
+	w.RegisterDelayedCallback(w.CancelWorkflow, 11*time.Hour)
+	next := w.RunsOn(window.Input{})
+	require.True(t, next.Carried.Course.Cancelled)
+	require.WithinDuration(t, workflowtest.Noon.Add(11*time.Hour), w.Now(), 2*time.Second)
+
+	last := workflowtest.NewWindowWorld(t, workflowtest.Noon.Add(11*time.Hour))
+	last.ExecuteWorkflow(window.MaintenanceWindow, next)
+	require.NoError(t, last.GetWorkflowError(), "it ends")
+}
+
+func TestAWindowWhoseWorkflowWasCancelledIsDefinedAnew(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour)
+	w.Order(time.Hour+time.Second, temporal.UpdateDefine, workflowtest.Defined())
+	next := w.RunsOn(window.Input{})
+	require.Empty(t, w.Refusals)
+	require.False(t, next.Carried.Course.Cancelled)
+	require.Contains(t, w.Sent(), windows.EventStarted)
+}
+
+// A freeze of one window counts for all that a rollout names, whether that one is open or not.
+func TestFollowersAreToldWhenAnExclusionBeginsAndEnds(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Follows(0)
+	frozen := workflowtest.Defined()
+	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
+		Name: "audit", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=13", Duration: "1h"},
+	}}
+	w.Order(0, temporal.UpdateDefine, frozen)
+	told := map[time.Duration]int{}
+	for _, after := range []time.Duration{30 * time.Minute, 90 * time.Minute, 150 * time.Minute} {
+		w.RegisterDelayedCallback(func() { told[after] = len(w.Told) }, after)
+	}
+	w.RunsOn(window.Input{})
+	require.Empty(t, w.Refusals)
+	require.Equal(t, told[30*time.Minute]+1, told[90*time.Minute])
+	require.Equal(t, told[30*time.Minute]+2, told[150*time.Minute])
+}

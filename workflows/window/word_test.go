@@ -1,0 +1,60 @@
+package window_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/window"
+	windowworkflow "drydock.dev/drydock/workflows/window"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// Each opening takes a workflow for every receiver, which leave their events in the history of the run.
+func TestMuchWordThatIsDueAtOnceIsSentByAsManyRunsAsThatTakes(t *testing.T) {
+	request := workflowtest.Defined()
+	request.Object.Spec.Notify[0].Leads = []drydockv1.Duration{"2160h"}
+	window, err := windows.New(&request.Object)
+	require.NoError(t, err)
+	outlook, err := window.Outlook(workflowtest.Noon)
+	require.NoError(t, err)
+	in := windowworkflow.Input{Carried: &windowworkflow.Carried{}}
+	in.Carried.Course.Define(request, outlook, workflowtest.Noon)
+
+	var last []time.Time
+	for range 5 {
+		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+		w.SetContinueAsNewSuggested(true)
+		in = w.RunsOn(in)
+		last = append(last, in.Carried.Course.Announced[0].Start.UTC())
+	}
+	first := workflowtest.Noon.Add(10 * time.Hour)
+	require.Equal(t, []time.Time{first.AddDate(0, 0, 19), first.AddDate(0, 0, 39), first.AddDate(0, 0, 59), first.AddDate(0, 0, 79), first.AddDate(0, 0, 89)}, last)
+}
+
+func TestALeadThatIsTooLongIsRefusedAndBreaksNoWindowThatRuns(t *testing.T) {
+	long := workflowtest.Defined()
+	long.Object.Spec.Notify[0].Leads = []drydockv1.Duration{"99999h"}
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
+	w.Order(time.Minute, temporal.UpdateEdit, long)
+	next := w.RunsOn(window.Input{})
+	require.Len(t, w.Refusals, 1)
+	require.Contains(t, w.Refusals[0], "spec.notify[0].leads[0]")
+
+	next.Carried.Course.Window.Spec.Notify = long.Object.Spec.Notify
+	later := workflowtest.NewWindowWorld(t, workflowtest.Noon.Add(14*time.Hour))
+	later.Follows(0)
+	var stands windows.Status
+	later.Order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
+	later.RegisterDelayedCallback(func() { stands = workflowtest.StatusOf[windows.Status](later.World) }, time.Hour)
+	later.RegisterDelayedCallback(func() { later.SetContinueAsNewSuggested(true) }, time.Hour+time.Minute)
+	later.RunsOn(next)
+	require.Empty(t, later.Refusals)
+	require.Equal(t, windows.PhaseOver, stands.Phase)
+	require.Empty(t, stands.Trouble, "its calendar is read")
+}

@@ -1,0 +1,105 @@
+package workflowtest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+)
+
+// HandedOn is what a run has handed to the next one; nil: it has ended.
+func HandedOn[In any](w *World) *In {
+	w.T.Helper()
+	var next *workflow.ContinueAsNewError
+	if !errors.As(w.GetWorkflowError(), &next) {
+		return nil
+	}
+	in := new(In)
+	require.NoError(w.T, converter.GetDefaultDataConverter().FromPayloads(next.Input, in))
+	return in
+}
+
+// remediated is a rollout of one kind of remediation, and the hub that it works on.
+type remediated struct {
+	Name   string
+	Object func() ranv1.ClusterGroupUpgrade
+	// World plays the hub as the run before has left it; nil: there was none.
+	World func(t *testing.T, before *PolicyWorld, batches ...[]string) *PolicyWorld
+	// Once are the activities that are called as often as in one piece, however many runs there are.
+	Once []string
+}
+
+func EveryRemediation() []remediated {
+	inherit := func(w, before *PolicyWorld) *PolicyWorld {
+		if before != nil {
+			w.Compliance, w.Enforced = before.Compliance, before.Enforced
+		}
+		return w
+	}
+	always := []string{"PlanRollout", "ChangeClusters", "SaveRollout"}
+	return []remediated{
+		{"nodes", func() ranv1.ClusterGroupUpgrade { return ARollout() }, func(t *testing.T, _ *PolicyWorld, batches ...[]string) *PolicyWorld {
+			w, _ := NewGroupWorld(t, batches...)
+			return &PolicyWorld{World: w}
+		}, always},
+		{"policies", PolicyRollout, func(t *testing.T, before *PolicyWorld, batches ...[]string) *PolicyWorld {
+			return inherit(NewPolicyWorld(t, batches...), before)
+		}, append([]string{"PreparePolicies", "CleanUpPolicies"}, always...)},
+		{"manifest works", func() ranv1.ClusterGroupUpgrade {
+			object := ARollout()
+			object.Spec.NodeMaintenance, object.Spec.ManifestWorkTemplates = nil, []string{"os", "firmware"}
+			return object
+		}, func(t *testing.T, before *PolicyWorld, batches ...[]string) *PolicyWorld {
+			w, _ := NewWorkWorld(t, nil, batches...)
+			return inherit(w, before)
+		}, append([]string{"PrepareManifestWorks", "CleanUpManifestWorks"}, always...)},
+	}
+}
+
+// ending is how a rollout ended, as far as that does not depend on when.
+type ending struct {
+	clusters   map[string]ranv1.ClusterState
+	conditions []string
+	rest       GroupStatus
+	calls      map[string]int
+}
+
+func (r remediated) ending(status GroupStatus, calls map[string]int) ending {
+	e := ending{clusters: ClusterStates(status), rest: status, calls: calls}
+	for _, c := range status.Conditions {
+		e.conditions = append(e.conditions, fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	e.rest.Clusters, e.rest.Conditions, e.rest.Status = nil, nil, ranv1.RunStatus{}
+	return e
+}
+
+// Play runs the rollout to its end; in pieces: each run is told after a second that its history is long.
+func (r remediated) Play(t *testing.T, pieces bool) (e ending, runs int) {
+	batches := [][]string{{"c1"}, {"c2", "c3"}, {"c4"}}
+	in := &rolloutworkflow.Input{Object: WithActions(r.Object()), StartedBy: "ann"}
+	calls := map[string]int{}
+	var w *PolicyWorld
+	for in != nil {
+		runs++
+		w = r.World(t, w, batches...)
+		w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c5", Reason: rollout.ReasonAlreadyCompliant}}
+		if pieces {
+			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
+		}
+		w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *in)
+		for _, activity := range r.Once {
+			calls[activity] += len(w.InputsOf(activity))
+		}
+		in = HandedOn[rolloutworkflow.Input](w.World)
+	}
+	w.RequireNothingEnforced()
+	return r.ending(RequireResult[GroupStatus](w.World), calls), runs
+}

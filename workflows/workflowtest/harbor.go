@@ -1,0 +1,293 @@
+package workflowtest
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"drydock.dev/drydock/activities"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/temporal"
+	harborworkflow "drydock.dev/drydock/workflows/harbor"
+)
+
+// HarborWorld plays a cluster with a HarborCluster. What is applied is there at once, and ready as the test says.
+type HarborWorld struct {
+	*World
+	// Object is the HarborCluster; nil: there is none.
+	Object *goharborv1.HarborCluster
+	Held   bool
+	// There are the parts that were applied; down are those of them that are not ready.
+	There, Down map[harbor.Part]bool
+	// Edits is how often somebody has changed what was applied.
+	Edits map[harbor.Part]string
+	// Said are the words of the object's status, one after the other.
+	Said []goharborv1.ClusterStatus
+	// Begun and ended are the parts whose applying has, in order, and times when it has first. Slow ones take a second, and ten minutes to be removed.
+	Begun, Ended []harbor.Part
+	Times        map[harbor.Part][]time.Time
+	Slow         map[harbor.Part]bool
+	// Hangs is how long applying a part takes that hangs. Its activity says so after a while.
+	Hangs   map[harbor.Part]time.Duration
+	Refused map[harbor.Part]error
+	// Undone: somebody undoes at once what is written of the object's status and finalizer.
+	Undone  bool
+	Removed []harbor.Part
+	// Foreign are objects that removing a part leaves.
+	Foreign map[harbor.Part]string
+	// watching is the look that is under way, by one that knows this.
+	watching   []byte
+	watchedFor activities.AwaitHarborDueInput
+}
+
+func NewHarborWorld(t *testing.T) *HarborWorld {
+	h := &HarborWorld{
+		World: NewWorld(t), Object: wholeHarborCluster(t), There: map[harbor.Part]bool{}, Down: map[harbor.Part]bool{}, Edits: map[harbor.Part]string{},
+		Slow: map[harbor.Part]bool{}, Hangs: map[harbor.Part]time.Duration{}, Refused: map[harbor.Part]error{}, Times: map[harbor.Part][]time.Time{},
+	}
+	h.RegisterActivityWithOptions(h.awaitDue, activity.RegisterOptions{Name: "AwaitHarborDue"})
+	h.RegisterActivityWithOptions(h.applyPart, activity.RegisterOptions{Name: "ApplyHarborPart"})
+	Play(h.World, "HoldHarborCluster", func(activities.HarborRef) any {
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		h.Held = true
+		if h.Undone {
+			h.After(0, func() { h.Held = false })
+		}
+		return nil
+	})
+	Play(h.World, "ReleaseHarborCluster", func(activities.ReleaseHarborClusterInput) any {
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		h.Held = false
+		return nil
+	})
+	Play(h.World, "WriteHarborStatus", func(in activities.WriteHarborStatusInput) any {
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		h.Object.Status = in.Status
+		if len(h.Said) == 0 || h.Said[len(h.Said)-1] != in.Status.Status {
+			h.Said = append(h.Said, in.Status.Status)
+		}
+		if h.Undone {
+			h.After(0, func() { h.Object.Status = goharborv1.HarborClusterStatus{} })
+		}
+		return nil
+	})
+	h.RegisterActivityWithOptions(h.removePart, activity.RegisterOptions{Name: "RemoveHarborPart"})
+	Play(h.World, "ApplyHarborCluster", func(in activities.ApplyHarborClusterInput) any {
+		h.Change(func() {
+			generation := int64(1)
+			if h.Object != nil {
+				generation = h.Object.Generation + 1
+			}
+			h.Object, h.Held = in.Object.DeepCopy(), true
+			h.Object.UID, h.Object.Generation = "uid-1", generation
+		})
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		return activities.ApplyHarborClusterResult{Generation: h.Object.Generation}
+	})
+	Play(h.World, "DeleteHarborCluster", func(activities.HarborRef) any {
+		h.Change(func() { h.Object.DeletionTimestamp, h.Held = &metav1.Time{Time: h.Now()}, true })
+		return nil
+	})
+	return h
+}
+
+func wholeHarborCluster(t *testing.T) *goharborv1.HarborCluster {
+	t.Helper()
+	text, err := os.ReadFile("../../internal/harbor/testdata/incluster.yaml")
+	require.NoError(t, err)
+	objects, err := manifest.Decode("incluster.yaml", text)
+	require.NoError(t, err)
+	hc := objects[0].(*goharborv1.HarborCluster)
+	hc.UID, hc.Generation = "uid-1", 1
+	return hc
+}
+
+// applyPart applies a part to the played cluster.
+func (h *HarborWorld) applyPart(ctx context.Context, in activities.ApplyHarborPartInput) (harbor.Applied, error) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	require.Equal(h.T, Count(h.Begun, in.Part), Count(h.Ended, in.Part), "%s is applied twice at once", in.Part)
+	h.Begun = append(h.Begun, in.Part)
+	h.Times[in.Part] = append(h.Times[in.Part], h.Now())
+	end := func() (harbor.Applied, error) {
+		h.Ended = append(h.Ended, in.Part)
+		h.Times[in.Part] = append(h.Times[in.Part], h.Now())
+		if err := h.Refused[in.Part]; err != nil {
+			return harbor.Applied{}, err
+		}
+		h.There[in.Part] = true
+		h.Edits[in.Part] = "ours"
+		return harbor.Applied{Wanted: in.Wanted, Versions: map[string]string{string(in.Part): "ours"}, At: h.Now()}, nil
+	}
+	takes := h.Hangs[in.Part]
+	switch {
+	case takes > 0:
+		h.RegisterDelayedCallback(func() {
+			h.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "ApplyHarborPart", Part: string(in.Part)})
+		}, hangSaidAfter)
+	case h.Slow[in.Part]:
+		takes = time.Second
+	default:
+		return end()
+	}
+	token := activity.GetInfo(ctx).TaskToken
+	h.RegisterDelayedCallback(func() {
+		h.Mu.Lock()
+		applied, err := end()
+		h.Mu.Unlock()
+		require.NoError(h.T, h.CompleteActivity(token, applied, err))
+	}, takes)
+	return harbor.Applied{}, activity.ErrResultPending
+}
+
+// hangSaidAfter is after how long an activity says that applying a part hangs.
+const hangSaidAfter = 2500 * time.Millisecond
+
+// awaitDue returns what is due, or will be.
+func (h *HarborWorld) awaitDue(ctx context.Context, in activities.AwaitHarborDueInput) (harbor.Look, error) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	h.Inputs["AwaitHarborDue"] = append(h.Inputs["AwaitHarborDue"], in)
+	look := h.look(in)
+	if look.Due() {
+		return look, nil
+	}
+	h.watching, h.watchedFor = activity.GetInfo(ctx).TaskToken, in
+	h.lookAgain(look)
+	return look, activity.ErrResultPending
+}
+
+// lookAgain looks again when time alone makes something due.
+func (h *HarborWorld) lookAgain(look harbor.Look) {
+	if again := look.Again(); again != nil {
+		h.SimulateAfter(again.Sub(h.Now()), func() { h.Change(func() {}) })
+	}
+}
+
+// look is what the played cluster shows to one that knows this.
+func (h *HarborWorld) look(in activities.AwaitHarborDueInput) harbor.Look {
+	if h.Object == nil {
+		return harbor.LookAt(nil, harbor.Seen{}, in.UID, in.Known, h.Now())
+	}
+	hc := h.Object.DeepCopy()
+	if h.Held {
+		hc.Finalizers = []string{harbor.Finalizer}
+	}
+	seen := harbor.Seen{Observed: h.observed(), Versions: map[string]string{}}
+	for part, version := range h.Edits {
+		seen.Versions[string(part)] = version
+	}
+	return harbor.LookAt(hc, seen, in.UID, in.Known, h.Now())
+}
+
+// removePart removes a part from the played cluster.
+func (h *HarborWorld) removePart(ctx context.Context, in activities.RemoveHarborPartInput) (activities.RemoveHarborPartResult, error) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	h.Removed = append(h.Removed, in.Part)
+	result := activities.RemoveHarborPartResult{Foreign: h.Foreign[in.Part], Gone: h.Object == nil}
+	if err := h.Refused[in.Part]; err != nil || !h.Slow[in.Part] {
+		return result, err
+	}
+	token := activity.GetInfo(ctx).TaskToken
+	h.RegisterDelayedCallback(func() { require.NoError(h.T, h.CompleteActivity(token, result, nil)) }, 10*time.Minute)
+	return result, activity.ErrResultPending
+}
+
+// observed are the objects of the services, each there once it is applied, and ready unless it is down.
+func (h *HarborWorld) observed() harbor.Observed {
+	o := harbor.Observed{Secrets: map[string]bool{}, Failures: map[goharborv1.ConditionType]harbor.Failure{}}
+	object := func(name string, status map[string]any) *unstructured.Unstructured {
+		made := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+		made.SetName(name)
+		made.SetCreationTimestamp(metav1.NewTime(h.Now()))
+		return made
+	}
+	if h.There[harbor.PartDatabase] {
+		o.Postgresql = object("db", map[string]any{"PostgresClusterStatus": map[bool]string{true: "Updating", false: "Running"}[h.Down[harbor.PartDatabase]]})
+		o.Secrets["harbor.db.credentials"] = true
+	}
+	if h.There[harbor.PartCache] {
+		three, ready := int32(3), int32(3)
+		if h.Down[harbor.PartCache] {
+			ready = 2
+		}
+		o.RedisFailover = object("main-redis", nil)
+		o.RedisServers = &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &three}, Status: appsv1.StatefulSetStatus{ReadyReplicas: ready}}
+		o.Sentinels = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &three}, Status: appsv1.DeploymentStatus{ReadyReplicas: 3}}
+	}
+	if h.There[harbor.PartStorage] {
+		state := map[bool]string{true: "Waiting", false: "Initialized"}[h.Down[harbor.PartStorage]]
+		o.Tenant = object("minio-main", map[string]any{"currentState": state, "availableReplicas": int64(2), "pools": []any{map[string]any{"state": "PoolInitialized"}}})
+	}
+	if h.There[harbor.PartBucket] {
+		o.BucketJob = &batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}}
+	}
+	if h.There[harbor.PartHarbor] {
+		status := map[bool]string{true: "True", false: "False"}[h.Down[harbor.PartHarbor]]
+		o.Harbor = object("main-harbor", map[string]any{"conditions": []any{
+			map[string]any{"type": "Failed", "status": status, "reason": "Broken"}, map[string]any{"type": "InProgress", "status": "False"},
+		}})
+	}
+	return o
+}
+
+// Change changes what there is in the cluster. Who watches it sees that.
+func (h *HarborWorld) Change(change func()) {
+	h.Mu.Lock()
+	change()
+	token, look := h.watching, h.look(h.watchedFor)
+	if look.Due() {
+		h.watching = nil
+	} else {
+		h.lookAgain(look)
+	}
+	h.Mu.Unlock()
+	if look.Due() && token != nil {
+		require.NoError(h.T, h.CompleteActivity(token, look, nil))
+	}
+}
+
+// After changes what there is in the cluster after that time.
+func (h *HarborWorld) After(delay time.Duration, change func()) {
+	h.RegisterDelayedCallback(func() { h.Change(change) }, delay)
+}
+
+func (h *HarborWorld) Keep(until time.Duration) harborworkflow.Status {
+	h.T.Helper()
+	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) }, until)
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, TheHarborCluster())
+	return RequireCancelled[harborworkflow.Status](h.World)
+}
+
+func TheHarborCluster() harborworkflow.Input {
+	return harborworkflow.Input{Cluster: "c1", Namespace: "registry", Name: "main"}
+}
+
+func ConditionIn(status harborworkflow.Status, kind goharborv1.ConditionType) goharborv1.HarborClusterCondition {
+	i := slices.IndexFunc(status.Harbor.Conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return goharborv1.HarborClusterCondition{}
+	}
+	return status.Harbor.Conditions[i]
+}
+
+func Count(parts []harbor.Part, part harbor.Part) int {
+	return len(slices.DeleteFunc(slices.Clone(parts), func(p harbor.Part) bool { return p != part }))
+}

@@ -1,0 +1,60 @@
+package workflowtest
+
+import (
+	"testing"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/locks"
+	locksworkflow "drydock.dev/drydock/workflows/locks"
+)
+
+// LockWorld is a world with an application's locks: each look finds the next of what is due, and after the last nothing is due any more.
+type LockWorld struct {
+	*World
+	due     []activities.WorkloadLocksDue
+	Reports []locks.Report
+}
+
+func NewLockWorld(t *testing.T) *LockWorld {
+	w := &LockWorld{World: NewWorld(t), Reports: []locks.Report{{Cluster: ClusterLock(lcmv1.LockActive, locks.NoRequest), Total: 2, Active: 2}}}
+	Play(w.World, "ObserveWorkloadLocks", func(activities.WorkloadLocksInput) any {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		next := w.due[0]
+		w.due = w.due[1:]
+		w.Blocked["ObserveWorkloadLocks"] = len(w.due) == 0
+		return next
+	})
+	Play(w.World, "ApplyWorkloadLocks", func(activities.WorkloadLocksInput) any {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		last := w.Reports[0]
+		if len(w.Reports) > 1 {
+			w.Reports = w.Reports[1:]
+		}
+		return last
+	})
+	w.Blocked["ObserveWorkloadLocks"] = true
+	return w
+}
+
+// Finds has something due at the next look, and this is how the locks are then.
+func (w *LockWorld) Finds(change locks.LockDecision, report locks.Report) {
+	w.Blocked["ObserveWorkloadLocks"] = false
+	w.due = append(w.due, activities.WorkloadLocksDue{Changes: []locks.LockDecision{change}})
+	w.Reports = append(w.Reports, report)
+}
+
+func (w *LockWorld) Run(in locksworkflow.Input) {
+	w.ExecuteWorkflow(locksworkflow.WorkloadLockController, in)
+}
+
+func LockInput() locksworkflow.Input {
+	return locksworkflow.Input{Cluster: "c1", Policy: drydockv1.WorkloadLockPolicy{Spec: drydockv1.WorkloadLockPolicySpec{ControllerName: "tf", Namespace: "tf"}}}
+}
+
+func ClusterLock(state lcmv1.LockState, reason locks.Reason) locks.LockDecision {
+	return locks.LockDecision{Kind: locks.ClusterLockKind, Name: "tf", Action: locks.Keep, From: state, To: state, Reason: reason}
+}

@@ -1,0 +1,104 @@
+package workflowtest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+)
+
+// NewWorkWorld plays a hub on which a work that is brought to a cluster is done a minute later, but for those of the clusters that are stuck.
+func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWorld, *[]string) {
+	w := &PolicyWorld{World: NewWorld(t), Compliance: map[string][]byte{}, Enforced: map[int][]string{}}
+	w.Plan = PlanOf(batches...)
+	for _, cluster := range slices.Concat(batches...) {
+		w.Compliance[cluster] = []byte("UU")
+	}
+	var story []string
+	Play(w.World, "PrepareManifestWorks", func(in activities.WorkRollout) any {
+		return []activities.PreparedWork{{Template: "os", Work: "safe-os", Pin: "1"}, {Template: "firmware", Work: "safe-firmware", Pin: "2"}}
+	})
+	w.Bring = func(cluster string, item int) {
+		story = append(story, "+"+workTemplates[item]+" "+cluster)
+		w.Enforced[item] = append(w.Enforced[item], cluster)
+		w.SimulateAfter(time.Second, func() { w.Comply(cluster, item, policies.Pending) })
+		if !slices.Contains(stuck, cluster) {
+			w.SimulateAfter(time.Minute, func() { w.Comply(cluster, item, policies.Compliant) })
+		}
+	}
+	Play(w.World, "PlaceManifestWorks", func(in activities.PlaceWorksInput) any {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		var placed activities.Placed
+		refuse := func(cluster string, refusal activities.RefusedPlacement) {
+			refusal.Clusters = []string{cluster}
+			placed.Refused = append(placed.Refused, refusal)
+		}
+		for _, desired := range in.Desired {
+			for _, cluster := range slices.Concat(desired.Clusters, desired.Held) {
+				for item := range workTemplates {
+					switch {
+					case item == desired.Item, !slices.Contains(w.Enforced[item], cluster):
+					case slices.Contains(w.Stays, cluster):
+						refuse(cluster, activities.RefusedPlacement{Reason: "NotPlaced", Message: "the hub forbids it"})
+					default:
+						story = append(story, "-"+workTemplates[item]+" "+cluster)
+						w.Enforced[item] = slices.DeleteFunc(w.Enforced[item], func(name string) bool { return name == cluster })
+						w.Compliance[cluster][item] = byte(policies.Unknown)
+					}
+				}
+				refusal, refused := w.Refuses[cluster]
+				switch {
+				case desired.Item == policies.Nowhere, slices.Contains(w.Enforced[desired.Item], cluster):
+				case slices.Contains(desired.Held, cluster):
+					placed.Waiting = append(placed.Waiting, cluster)
+				case refused:
+					refuse(cluster, refusal)
+				default:
+					w.Bring(cluster, desired.Item)
+				}
+			}
+		}
+		return placed
+	})
+	Play(w.World, "CleanUpManifestWorks", func(activities.CleanUpWorksInput) any { return nil })
+	Play(w.World, "ReadManifestWorks", func(in activities.ReadWorksInput) any {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		var seen []policies.ClusterCompliance
+		for _, cluster := range in.Clusters {
+			seen = append(seen, policies.ClusterCompliance{Cluster: cluster, Status: policies.ComplianceStatus(w.Compliance[cluster])})
+		}
+		return seen
+	})
+	w.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitWorksInput) ([]policies.ClusterCompliance, error) {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		await := activities.AwaitComplianceInput{Clusters: in.Clusters}
+		if news := w.news(await); len(news) > 0 {
+			return news, nil
+		}
+		w.watch(ctx, await)
+		return nil, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: "AwaitManifestWorks"})
+	return w, &story
+}
+
+// workTemplates are those of the rollouts of works.
+var workTemplates = []string{"os", "firmware"}
+
+func (w *PolicyWorld) RunWorks(changes ...func(*ranv1.ClusterGroupUpgradeSpec)) {
+	w.Run(append([]func(*ranv1.ClusterGroupUpgradeSpec){func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.ManagedPolicies, spec.ManifestWorkTemplates = nil, workTemplates
+	}}, changes...)...)
+}
+
+func StatusOfCluster(status GroupStatus, name string) ranv1.ClusterStatus {
+	return status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == name })]
+}

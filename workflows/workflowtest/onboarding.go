@@ -1,0 +1,109 @@
+package workflowtest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/onboarding"
+	"drydock.dev/drydock/workflows/rollout"
+)
+
+// hubWorld plays a hub whose clusters become Available, and their rollouts.
+type hubWorld struct {
+	*World
+	Rollouts *Children
+	// IsNew are the clusters that are to be onboarded, with their policies.
+	IsNew map[string][]string
+	// Settled are those that failed and of which something new is known.
+	Settled []string
+	Started []ranv1.ClusterGroupUpgrade
+	// watching is the wait for new clusters that is under way, by one that knows those.
+	watching   []byte
+	watchedFor activities.AwaitNewClustersInput
+}
+
+func NewHubWorld(t *testing.T) *hubWorld {
+	h := &hubWorld{World: NewWorld(t), Rollouts: newChildren(), IsNew: map[string][]string{}}
+	h.RegisterAs(temporal.ClusterGroupUpgrade, func(ctx workflow.Context, in rollout.Input) error {
+		h.Started = append(h.Started, in.Object)
+		err := h.Rollouts.run(ctx, in.Object.Name)
+		if err == nil {
+			h.Mu.Lock()
+			defer h.Mu.Unlock()
+			delete(h.IsNew, in.Object.Name) // it is labelled
+		}
+		return err
+	})
+	h.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitNewClustersInput) (activities.NewClusters, error) {
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		found, any := h.look(in)
+		if !any {
+			h.watching, h.watchedFor = activity.GetInfo(ctx).TaskToken, in
+			return found, activity.ErrResultPending
+		}
+		return found, nil
+	}, activity.RegisterOptions{Name: "AwaitNewClusters"})
+	Play(h.World, "AwaitRollout", func(run activities.RolloutRun) any {
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		delete(h.IsNew, run.Name) // it is labelled
+		return activities.RolloutEnd{Succeeded: true}
+	})
+	return h
+}
+
+// look is what the hub shows to one that knows these clusters.
+func (h *hubWorld) look(in activities.AwaitNewClustersInput) (found activities.NewClusters, any bool) {
+	for _, name := range h.Settled {
+		if slices.Contains(in.Failed, name) {
+			found.Settled = append(found.Settled, name)
+		}
+	}
+	for name, policies := range h.IsNew {
+		if !slices.Contains(in.AtWork, name) && !slices.Contains(in.Failed, name) && len(found.Found) < 100 {
+			found.Found = append(found.Found, activities.NewCluster{Name: name, Policies: policies})
+		}
+	}
+	slices.SortFunc(found.Found, func(a, b activities.NewCluster) int { return strings.Compare(a.Name, b.Name) })
+	return found, len(found.Found)+len(found.Settled) > 0
+}
+
+// Change changes what the hub has. Who watches it sees that.
+func (h *hubWorld) Change(change func()) {
+	h.Mu.Lock()
+	change()
+	token := h.watching
+	found, any := h.look(h.watchedFor)
+	h.Mu.Unlock()
+	if any && token != nil {
+		require.NoError(h.T, h.CompleteActivity(token, found, nil))
+	}
+}
+
+// Available makes clusters new to the hub.
+func (h *hubWorld) Available(names ...string) {
+	h.Change(func() {
+		for _, name := range names {
+			h.IsNew[name] = nil
+		}
+	})
+}
+
+// Onboard runs the workflow until it is cancelled after that time.
+func (h *hubWorld) Onboard(until time.Duration) onboarding.Status {
+	h.T.Helper()
+	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, nil) }, until)
+	h.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{})
+	return RequireCancelled[onboarding.Status](h.World)
+}

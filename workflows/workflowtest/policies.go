@@ -1,0 +1,214 @@
+package workflowtest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+)
+
+// PolicyWorld plays a hub that enforces policies: a cluster complies a minute after one is enforced on it, unless the test says otherwise.
+type PolicyWorld struct {
+	*World
+	// Compliance of the clusters; takes is how long a cluster takes to comply, or less than nothing: it never does.
+	Compliance map[string][]byte
+	Takes      func(cluster string, policy int) time.Duration
+	Soaks      []time.Duration
+	// Enforced are the clusters that have each policy, or manifest work, now; most is how many were at work at once at most.
+	Enforced map[int][]string
+	Most     int
+	// Watching are the activities that wait for news, and mostWatching how many there were at most for which somebody waited.
+	Watching     []Watching
+	MostWatching int
+	// Refuses says why clusters get no work, and stays are those from which the hub deletes none.
+	Refuses map[string]activities.RefusedPlacement
+	Stays   []string
+	// Bring makes a manifest work on a cluster.
+	Bring func(cluster string, item int)
+}
+
+type Watching struct {
+	Id    int
+	Token []byte
+	in    activities.AwaitComplianceInput
+}
+
+// NewPolicyWorld plans a rollout of the policies kernel and network, with which no cluster complies.
+func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
+	w := &PolicyWorld{
+		World: NewWorld(t), Compliance: map[string][]byte{}, Enforced: map[int][]string{}, Soaks: make([]time.Duration, 2),
+		Takes: func(string, int) time.Duration { return time.Minute },
+	}
+	w.Plan = PlanOf(batches...)
+	w.Plan.ManagedPoliciesForUpgrade = []string{"kernel", "network"}
+	w.Plan.PolicyNamespaces = map[string]string{"kernel": "policies", "network": "policies"}
+	w.Plan.StartPolicyIndex = map[string]int{}
+	for _, cluster := range slices.Concat(batches...) {
+		w.Compliance[cluster] = []byte("NN")
+		w.Plan.StartPolicyIndex[cluster] = 0
+	}
+	Play(w.World, "PreparePolicies", func(in activities.PolicyRollout) any {
+		var prepared []activities.PreparedPolicy
+		for i, ref := range in.Policies {
+			prepared = append(prepared, activities.PreparedPolicy{
+				Ref: ref, Soak: w.Soaks[i], SafeNames: map[string]string{"june-" + ref.Name: "safe-" + ref.Name}, Pin: "uid-of-" + ref.Name + "/3",
+			})
+		}
+		return prepared
+	})
+	Play(w.World, "PlacePolicies", w.Place)
+	Play(w.World, "CleanUpPolicies", func(activities.PolicyRollout) any {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Enforced = map[int][]string{}
+		return nil
+	})
+	Play(w.World, "ChangedPolicies", func(activities.PolicyRollout) any { return nil })
+	Play(w.World, "ReadCompliance", func(in activities.ReadComplianceInput) any {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		var seen []policies.ClusterCompliance
+		for _, cluster := range in.Clusters {
+			seen = append(seen, policies.ClusterCompliance{Cluster: cluster, Status: policies.ComplianceStatus(w.Compliance[cluster])})
+		}
+		return seen
+	})
+	w.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitComplianceInput) ([]policies.ClusterCompliance, error) {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Inputs["AwaitCompliance"] = append(w.Inputs["AwaitCompliance"], in)
+		if fail := w.Fail["AwaitCompliance"]; fail != nil {
+			if err := fail(len(w.Inputs["AwaitCompliance"])); err != nil {
+				return nil, err
+			}
+		}
+		if news := w.news(in); len(news) > 0 {
+			return news, nil
+		}
+		w.watch(ctx, in)
+		return nil, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: "AwaitCompliance"})
+	return w
+}
+
+// watch takes in an activity that waits.
+func (w *PolicyWorld) watch(ctx context.Context, in activities.AwaitComplianceInput) {
+	info := activity.GetInfo(ctx)
+	id, err := strconv.Atoi(info.ActivityID)
+	require.NoError(w.T, err)
+	w.Watching = append(w.Watching, Watching{Id: id, Token: info.TaskToken, in: in})
+	// Of those that watch a cluster which is not through, the last counts: nobody waits for the others.
+	last := map[string]int{}
+	for _, one := range w.Watching {
+		for _, known := range one.in.Clusters {
+			if string(w.Compliance[known.Cluster]) != "CC" {
+				last[known.Cluster] = max(last[known.Cluster], one.Id)
+			}
+		}
+	}
+	w.MostWatching = max(w.MostWatching, len(slices.Compact(slices.Sorted(maps.Values(last)))))
+}
+
+// LastWatch is the number of the last activity that waits.
+func (w *PolicyWorld) LastWatch() int {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return w.Watching[len(w.Watching)-1].Id
+}
+
+func (w *PolicyWorld) news(in activities.AwaitComplianceInput) []policies.ClusterCompliance {
+	var news []policies.ClusterCompliance
+	for _, known := range in.Clusters {
+		now := policies.ComplianceStatus(w.Compliance[known.Cluster])
+		if slices.Contains(w.Vanished, known.Cluster) {
+			news = append(news, policies.ClusterCompliance{Cluster: known.Cluster, Status: now, Vanished: true})
+		} else if policies.Changed(known.Status, now, known.Policy) {
+			news = append(news, policies.ClusterCompliance{Cluster: known.Cluster, Status: now})
+		}
+	}
+	return news
+}
+
+func (w *PolicyWorld) Place(in activities.PlacePoliciesInput) any {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	changes, waiting := policies.Changes(in.Desired, [][]string{w.Enforced[0], w.Enforced[1]})
+	for _, change := range changes {
+		for _, cluster := range change.Added {
+			if takes := w.Takes(cluster, change.Item); takes >= 0 {
+				w.SimulateAfter(takes, func() { w.Comply(cluster, change.Item, policies.Compliant) })
+			}
+		}
+		w.Enforced[change.Item] = change.Clusters
+	}
+	w.Most = max(w.Most, len(slices.Concat(w.Enforced[0], w.Enforced[1])))
+	return activities.Placed{Waiting: waiting}
+}
+
+// Comply changes the compliance of a cluster.
+func (w *PolicyWorld) Comply(cluster string, policy int, now policies.Compliance) {
+	w.change(func() {
+		w.Compliance[cluster][policy] = byte(now)
+		if now == policies.Unknown { // somebody has deleted the manifest work
+			w.Enforced[policy] = slices.DeleteFunc(w.Enforced[policy], func(name string) bool { return name == cluster })
+		}
+	})
+}
+
+// Vanish deletes the ManagedCluster of a cluster.
+func (w *PolicyWorld) Vanish(cluster string) {
+	w.change(func() { w.World.Vanished = append(w.World.Vanished, cluster) })
+}
+
+// change changes something, and tells those who watch.
+func (w *PolicyWorld) change(something func()) {
+	w.Mu.Lock()
+	something()
+	waiting := w.Watching
+	w.Watching = nil
+	var told []func()
+	for _, one := range waiting {
+		news := w.news(one.in)
+		if len(news) == 0 {
+			w.Watching = append(w.Watching, one)
+			continue
+		}
+		told = append(told, func() { _ = w.CompleteActivity(one.Token, news, nil) }) // one that was cancelled needs no news
+	}
+	w.Mu.Unlock()
+	for _, tell := range told {
+		tell()
+	}
+}
+
+func (w *PolicyWorld) Run(changes ...func(*ranv1.ClusterGroupUpgradeSpec)) {
+	object := PolicyRollout()
+	for _, change := range changes {
+		change(&object.Spec)
+	}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+}
+
+func PolicyRollout() ranv1.ClusterGroupUpgrade {
+	object := ARollout()
+	object.Spec.NodeMaintenance, object.Spec.ManagedPolicies = nil, []string{"kernel", "network"}
+	return object
+}
+
+// RequireNothingEnforced requires that what the rollout made was removed, or at least that it lists no cluster.
+func (w *PolicyWorld) RequireNothingEnforced() {
+	w.T.Helper()
+	for policy, clusters := range w.Enforced {
+		require.Empty(w.T, clusters, "policy %d", policy)
+	}
+}

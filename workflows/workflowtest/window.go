@@ -1,0 +1,102 @@
+package workflowtest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/window"
+)
+
+// WindowWorld plays those that follow the window prod/night, and its receivers.
+type WindowWorld struct {
+	*World
+	Told []windows.Standing
+	// Refusals of updates that were rejected or failed.
+	Refusals []string
+}
+
+// Noon is when the play begins.
+var Noon = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+
+func NewWindowWorld(t *testing.T, now time.Time) *WindowWorld {
+	w := &WindowWorld{World: NewWorld(t)}
+	w.SetStartTime(now)
+	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "window/prod/night", TaskQueue: temporal.TaskQueue})
+	w.RegisterActivity(&activities.Windows{})
+	Play(w.World, "SendNotice", func(windows.Notice) any { return nil })
+	w.RegisterAs(temporal.WindowNotification, window.WindowNotification)
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalWindow, mock.Anything).Return(
+		func(_, _, _, _ string, standing any) error {
+			w.Told = append(w.Told, standing.(windows.Standing))
+			return nil
+		}).Maybe()
+	return w
+}
+
+// nightly opens at 22:00 for four hours, and tells one receiver an hour before.
+func nightly() drydockv1.MaintenanceWindow {
+	return drydockv1.MaintenanceWindow{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"},
+		Spec: drydockv1.MaintenanceWindowSpec{
+			TimeZone: "UTC", WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=22", Duration: "4h"}, Cutoff: "30m",
+			Notify: []drydockv1.WindowNotification{{URL: "https://receiver", Leads: []drydockv1.Duration{"1h"}}},
+		},
+	}
+}
+
+// Order sends an update a while after the beginning.
+func (w *WindowWorld) Order(after time.Duration, update string, request any) {
+	w.RegisterDelayedCallback(func() {
+		refuse := func(err error) {
+			if err != nil {
+				w.Refusals = append(w.Refusals, err.Error())
+			}
+		}
+		w.UpdateWorkflow(update, fmt.Sprintf("%s-%s", update, after), &testsuite.TestUpdateCallback{
+			OnAccept: func() {}, OnReject: refuse, OnComplete: func(_ any, err error) { refuse(err) },
+		}, request)
+	}, after)
+}
+
+func (w *WindowWorld) Follows(after time.Duration) {
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalFollowWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
+	}, after)
+}
+
+// RunsOn runs the window until it continues as new, and returns what it hands over.
+func (w *WindowWorld) RunsOn(in window.Input) window.Input {
+	w.T.Helper()
+	w.ExecuteWorkflow(window.MaintenanceWindow, in)
+	require.True(w.T, w.IsWorkflowCompleted())
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(w.T, w.GetWorkflowError(), &next)
+	var out window.Input
+	require.NoError(w.T, converter.GetDefaultDataConverter().FromPayloads(next.Input, &out))
+	return out
+}
+
+func (w *WindowWorld) Sent() []windows.EventKind {
+	var kinds []windows.EventKind
+	for _, in := range w.InputsOf("SendNotice") {
+		kinds = append(kinds, in.(windows.Notice).Body.Type)
+	}
+	return kinds
+}
+
+func Defined() windows.DefineRequest {
+	return windows.DefineRequest{Request: windows.Request{Actor: "ann"}, Object: nightly()}
+}

@@ -1,0 +1,419 @@
+// Package workflowtest simulates the world around workflows for their tests: activities, the slot scheduler, child workflows, time.
+package workflowtest
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+)
+
+// World plays the activities of a workflow test: each call is recorded, and answered at once unless the test says otherwise. Time is
+// skipped.
+type World struct {
+	*testsuite.TestWorkflowEnvironment
+	T *testing.T
+
+	Mu    sync.Mutex
+	calls []string
+	// Locked: the cluster serves workload locks.
+	Locked bool
+	// Fail answers a call of an activity with an error as long as the function returns one.
+	Fail map[string]func(call int) error
+	// Blocked activities wait until they are cancelled.
+	Blocked map[string]bool
+	Inputs  map[string][]any
+	// Plan and nodes are what the hub and the cluster answer.
+	Plan  activities.RolloutPlan
+	Nodes rollout.NodePlan
+	// RecalledRollout is what the hub has kept of a rollout that begins once more.
+	RecalledRollout activities.LoadedRollout
+	// Vanished are the clusters that the hub does not have any more.
+	Vanished []string
+	// vanishing are the activities that wait for some to vanish.
+	vanishing []vanishing
+	// Scheduler is the simulated scheduler of the cluster.
+	Scheduler simulatedScheduler
+	// Staleness is what is answered of the maintenance at work, one after the other.
+	Staleness []scheduling.Staleness
+	// HeldAgain are locks that hold a node again while it is out of service, one after the other.
+	HeldAgain [][]drydockv1.Blocker
+	// told is what workflows told others, but for the scheduler, by the signal's name.
+	told map[string][]any
+	// Jobs are the errors of the Jobs that prepare clusters, by kind and cluster.
+	Jobs map[string]error
+	// Held is what the emergency stop answers to those that follow it. untold: it does not answer.
+	Held   emergency.State
+	Untold bool
+	// Windows are what maintenance windows answer to those that follow them; one that is not among them does not answer.
+	Windows map[string]windows.Standing
+	// Selected are the clusters that selectors pick.
+	Selected []string
+	// Recalled is what the hub keeps of what was held before; followers are those that are found.
+	Recalled  emergency.State
+	Followers []temporal.Subscription
+	// Counters are what workflows counted, by name and tags.
+	Counters *counters
+}
+
+func NewWorld(t *testing.T) *World {
+	t.Helper()
+	suite, counted := &testsuite.WorkflowTestSuite{}, newCounters()
+	suite.SetMetricsHandler(counted)
+	w := &World{
+		Counters:                counted,
+		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), T: t,
+		Fail: map[string]func(int) error{}, Blocked: map[string]bool{}, Inputs: map[string][]any{}, Scheduler: simulatedScheduler{Capacity: 1}, told: map[string][]any{},
+		Held: emergency.State{Number: 1},
+	}
+	w.SetTestTimeout(time.Minute)
+	// The SDK hashes the test's binary during the first workflow task, which on a busy machine takes longer than the second after which it
+	// assumes a deadlock.
+	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}})
+	w.register()
+	return w
+}
+
+// RegisterDelayedCallback calls back after that much workflow time. A workflow that ends before that fails the test: assertions that never run prove nothing.
+func (w *World) RegisterDelayedCallback(callback func(), after time.Duration) {
+	_, file, line, _ := runtime.Caller(1)
+	fired := false
+	w.SimulateAfter(after, func() {
+		fired = true
+		callback()
+	})
+	w.T.Cleanup(func() {
+		require.True(w.T, fired, "%s:%d: the workflow ended before this callback, which is due after %s", filepath.Base(file), line, after)
+	})
+}
+
+// SimulateAfter lets something happen around the workflow after that much workflow time. The workflow may end before.
+func (w *World) SimulateAfter(after time.Duration, event func()) {
+	w.TestWorkflowEnvironment.RegisterDelayedCallback(event, after)
+}
+
+// ExecuteWorkflow runs the workflow to its end, a maintenance under the id that it must have. Progress that it reports to a parent is taken in silence.
+func (w *World) ExecuteWorkflow(run, in any) {
+	if m, ok := in.(nodemaintenance.Input); ok {
+		w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: temporal.NodeMaintenanceID(m.Cluster, m.Object.Namespace, m.Object.Name), TaskQueue: temporal.TaskQueue})
+	}
+	w.OnSignals()
+	w.TestWorkflowEnvironment.ExecuteWorkflow(run, in)
+}
+
+// TakenUID is that of the node of every maintenance.
+const TakenUID = "uid-of-the-node"
+
+func (w *World) register() {
+	taken := activities.CordonResult{CordonedByUs: true, NodeUID: TakenUID}
+	Play(w, "PlanMaintenance", func(activities.PlanMaintenanceInput) any { return activities.PlanMaintenanceResult{} })
+	Play(w, "AwaitNodeFree", func(activities.AwaitNodeFreeInput) any { return nil })
+	Play(w, "Cordon", func(activities.CordonInput) any { return taken })
+	Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Uncordoned: true} })
+	Play(w, "Drain", func(activities.DrainInput) any {
+		return maintenancev1.DrainStatus{PodsToEvict: 3, Evicted: 3, DrainProgress: 100}
+	})
+	Play(w, "AwaitPodCompletion", func(activities.AwaitPodCompletionInput) any { return activities.AwaitPodCompletionResult{} })
+	Play(w, "AnnounceState", func(activities.AnnounceStateInput) any { return nil })
+	Play(w, "RunJob", func(activities.RunJobInput) any { return nil })
+	Play(w, "RemoveJob", func(activities.RunJobInput) any { return nil })
+	Play(w, "AwaitNodeHealthy", func(activities.AwaitNodeHealthyInput) any { return nil })
+	Play(w, "AwaitClusterHealthy", func(activities.AwaitClusterHealthyInput) any { return nil })
+	Play(w, "TakeNode", func(activities.TakeNodeInput) any {
+		if w.Locked {
+			return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}}
+		}
+		return activities.TakeNodeResult{Cordon: &taken}
+	})
+	Play(w, "AwaitNodeLocks", func(activities.NodeLockInput) any { return nil })
+	Play(w, "AwaitRequestsServed", func(activities.RequestsServedInput) any { return nil })
+	Play(w, "WithdrawNodeMaintenance", func(activities.NodeLockInput) any { return activities.NodeLocks{} })
+	Play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any { return []drydockv1.Blocker{} })
+	Play(w, "RequestClusterMaintenance", func(activities.ClusterLockInput) any { return w.Locked })
+	Play(w, "AwaitClusterLocks", func(activities.ClusterLockInput) any { return nil })
+	Play(w, "WithdrawClusterMaintenance", func(activities.ClusterLockInput) any { return nil })
+	Play(w, "CheckNodeMaintenance", func(json.RawMessage) any { return nil })
+	Play(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
+	Play(w, "PlanRollout", func(any) any { return w.Plan })
+	Play(w, "VanishedClusters", func(names []string) any {
+		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.Vanished, name) })
+	})
+	w.RegisterActivityWithOptions(w.awaitVanished, activity.RegisterOptions{Name: "AwaitVanished"})
+	w.RegisterActivityWithOptions(func(_ context.Context, job activities.ClusterJob) error {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Inputs["RunClusterJob"] = append(w.Inputs["RunClusterJob"], job)
+		if w.Blocked["RunClusterJob"] {
+			return activity.ErrResultPending
+		}
+		return w.Jobs[string(job.Work.Kind)+" "+job.Cluster]
+	}, activity.RegisterOptions{Name: "RunClusterJob"})
+	Play(w, "RemoveClusterJob", func(activities.ClusterJob) any { return nil })
+	w.RegisterAs(temporal.ClusterPreparation, rolloutworkflow.ClusterPreparation)
+	Play(w, "ChangeClusters", func(activities.ChangeClustersInput) any { return nil })
+	Play(w, "RecallHolds", func(struct{}) any { return w.Recalled })
+	Play(w, "KeepHolds", func(emergency.State) any { return nil })
+	Play(w, "FindFollowers", func(struct{}) any { return w.Followers })
+	Play(w, "AwaitBlockers", func(ranv1.ClusterGroupUpgrade) any { return nil })
+	Play(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return object })
+	Play(w, "LoadRollout", func(activities.LoadRolloutInput) any { return w.RecalledRollout })
+	Play(w, "SaveRollout", func(activities.SaveRolloutInput) any { return nil })
+	Play(w, "InspectCluster", func(activities.InspectClusterInput) any { return w.Nodes })
+	w.RegisterActivityWithOptions(func(_ context.Context, s temporal.Subscription) error {
+		if !w.Untold {
+			w.SignalWorkflow(temporal.SignalHeld, w.Held.About(s.Cluster))
+		}
+		return nil
+	}, activity.RegisterOptions{Name: "FollowHolds"})
+	w.RegisterActivityWithOptions(func(_ context.Context, in activities.FollowWindowInput) error {
+		if standing, told := w.Windows[in.Window]; told {
+			w.SignalWorkflow(temporal.SignalWindow, standing)
+		}
+		return nil
+	}, activity.RegisterOptions{Name: "FollowWindow"})
+	Play(w, "SelectClusters", func(in activities.SelectClustersInput) any {
+		selected := make([][]string, len(in.Selectors))
+		for i := range selected {
+			selected[i] = slices.DeleteFunc(slices.Clone(in.Clusters), func(name string) bool {
+				return in.Selectors[i] != nil && !slices.Contains(w.Selected, name)
+			})
+		}
+		return selected
+	})
+	// Beside others, so that its place among the calls is not sure.
+	w.RegisterActivityWithOptions(func(_ context.Context, in activities.WakeSweeperInput) error {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Inputs["WakeSweeper"] = append(w.Inputs["WakeSweeper"], in)
+		return nil
+	}, activity.RegisterOptions{Name: "WakeSweeper"})
+	Beside(w, "AwaitHeldAgain", func(in activities.AwaitHeldAgainInput) (any, bool) {
+		if len(w.HeldAgain) == 0 {
+			return nil, false
+		}
+		found := w.HeldAgain[0]
+		w.HeldAgain = w.HeldAgain[1:]
+		return found, true
+	})
+	Beside(w, "FollowLocks", func(activities.ClusterLockInput) (any, bool) { return nil, false })
+	Beside(w, "AwaitStale", func(activities.AwaitStaleInput) (any, bool) {
+		if len(w.Staleness) == 0 {
+			return nil, false
+		}
+		found := w.Staleness[0]
+		w.Staleness = w.Staleness[1:]
+		return found, true
+	})
+	simulateScheduler(w)
+}
+
+// vanishing is an activity that waits for some of the clusters to vanish.
+type vanishing struct {
+	token    []byte
+	clusters []string
+}
+
+func (v vanishing) of(vanished []string) []string {
+	return slices.DeleteFunc(slices.Clone(v.clusters), func(name string) bool { return !slices.Contains(vanished, name) })
+}
+
+func (w *World) awaitVanished(ctx context.Context, clusters []string) ([]string, error) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Inputs["AwaitVanished"] = append(w.Inputs["AwaitVanished"], clusters)
+	if fail := w.Fail["AwaitVanished"]; fail != nil {
+		if err := fail(len(w.Inputs["AwaitVanished"])); err != nil {
+			return nil, err
+		}
+	}
+	wait := vanishing{token: activity.GetInfo(ctx).TaskToken, clusters: clusters}
+	if found := wait.of(w.Vanished); len(found) > 0 {
+		return found, nil
+	}
+	w.vanishing = append(w.vanishing, wait)
+	return nil, activity.ErrResultPending
+}
+
+// Lose deletes the ManagedCluster of a cluster, and the hub tells nobody.
+func (w *World) Lose(cluster string) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Vanished = append(w.Vanished, cluster)
+}
+
+// Unregister deletes the ManagedCluster of a cluster, and tells those that wait for that.
+func (w *World) Unregister(cluster string) {
+	w.Mu.Lock()
+	w.Vanished = append(w.Vanished, cluster)
+	waiting := w.vanishing
+	w.vanishing = nil
+	w.Mu.Unlock()
+	for _, wait := range waiting {
+		if found := wait.of([]string{cluster}); len(found) > 0 {
+			_ = w.CompleteActivity(wait.token, found, nil) // one that was cancelled needs no news
+		} else {
+			w.Mu.Lock()
+			w.vanishing = append(w.vanishing, wait)
+			w.Mu.Unlock()
+		}
+	}
+}
+
+// Beside registers an activity that waits beside others, so that its place among the calls is not sure; while there is no answer, it waits for as long as
+// the test goes on.
+func Beside[In any](w *World, name string, answer func(In) (any, bool)) {
+	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Inputs[name] = append(w.Inputs[name], in)
+		result, answered := answer(in)
+		if !answered {
+			return nil, activity.ErrResultPending
+		}
+		return result, nil
+	}, activity.RegisterOptions{Name: name})
+}
+
+// Play registers an activity that records its calls.
+func Play[In any](w *World, name string, answer func(In) any) {
+	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
+		w.Mu.Lock()
+		w.calls = append(w.calls, name)
+		w.Inputs[name] = append(w.Inputs[name], in)
+		call, fail, blocked := len(w.Inputs[name]), w.Fail[name], w.Blocked[name]
+		w.Mu.Unlock()
+		if fail != nil {
+			if err := fail(call); err != nil {
+				return nil, err
+			}
+		}
+		if blocked {
+			return nil, activity.ErrResultPending
+		}
+		return answer(in), nil
+	}, activity.RegisterOptions{Name: name})
+}
+
+// Called returns the recorded calls, in order.
+func (w *World) Called() []string {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return slices.Clone(w.calls)
+}
+
+// InputsOf returns the inputs of an activity so far; one that nobody waits for may be called still.
+func (w *World) InputsOf(activity string) []any {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return slices.Clone(w.Inputs[activity])
+}
+
+// ToldOf is what workflows have told others by that signal so far.
+func (w *World) ToldOf(signal string) []any {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return slices.Clone(w.told[signal])
+}
+
+// Once fails the first call with the error, and no other.
+func Once(err error) func(int) error {
+	return func(call int) error {
+		if call == 1 {
+			return err
+		}
+		return nil
+	}
+}
+
+func Always(err error) func(int) error { return func(int) error { return err } }
+
+// SignalWhen sends the signal when the query's status first satisfies the condition, which is looked at every second of workflow time.
+func SignalWhen[S any](w *World, condition func(S) bool, signal string, payload any) {
+	w.When(func() bool { return condition(StatusOf[S](w)) }, func() { w.SignalWorkflow(signal, payload) })
+}
+
+// When runs then as soon as the condition holds; it is looked at every second of workflow time, after minutes less and less often.
+func (w *World) When(condition func() bool, then func()) {
+	begun, look := w.Now(), func() {}
+	look = func() {
+		if condition() {
+			then()
+			return
+		}
+		waited := w.Now().Sub(begun)
+		w.RegisterDelayedCallback(look, max(time.Second, (waited/500).Truncate(time.Second)))
+	}
+	w.RegisterDelayedCallback(look, time.Second)
+}
+
+func StatusOf[S any](w *World) S {
+	w.T.Helper()
+	value, err := w.QueryWorkflow(temporal.QueryStatus)
+	require.NoError(w.T, err)
+	var status S
+	require.NoError(w.T, value.Get(&status))
+	return status
+}
+
+// RequireFailure requires that the workflow ended in an error of that type, and returns the status it carries.
+func RequireFailure[S any](w *World, errType string) S {
+	w.T.Helper()
+	require.True(w.T, w.IsWorkflowCompleted())
+	err := w.GetWorkflowError()
+	require.Error(w.T, err)
+	require.Equal(w.T, errType, temporal.ErrorType(err), "%v", err)
+	var status S
+	require.True(w.T, kit.DetailsOf(err, &status), "the error carries the status")
+	return status
+}
+
+// RequireCancelled requires that the workflow ended cancelled, and returns the status it carries.
+func RequireCancelled[S any](w *World) S {
+	w.T.Helper()
+	require.True(w.T, w.IsWorkflowCompleted())
+	err := w.GetWorkflowError()
+	require.True(w.T, sdktemporal.IsCanceledError(err), "%v", err)
+	var status S
+	require.True(w.T, kit.DetailsOf(err, &status), "the error carries the status")
+	return status
+}
+
+func RequireResult[S any](w *World) S {
+	w.T.Helper()
+	require.True(w.T, w.IsWorkflowCompleted())
+	require.NoError(w.T, w.GetWorkflowError())
+	var status S
+	require.NoError(w.T, w.GetWorkflowResult(&status))
+	return status
+}
+
+// RegisterAs registers a workflow that plays a child.
+func (w *World) RegisterAs(name string, child any) {
+	w.RegisterWorkflowWithOptions(child, workflow.RegisterOptions{Name: name})
+}
