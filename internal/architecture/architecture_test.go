@@ -143,6 +143,7 @@ func programsEmbedTimeZones(t *testing.T, all []goPackage) {
 // All may import workflows/kit, which imports none of them.
 var workflowImports = map[string][]string{
 	"kit":             {},
+	"kit/kittest":     {},
 	"sweeper":         {},
 	"gates":           {},
 	"emergencystop":   {},

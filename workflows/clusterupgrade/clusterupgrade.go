@@ -52,7 +52,7 @@ const nodesAtOnce = 300
 // control-plane nodes one at a time, then the others within the budgets of the cluster. It returns the status of the cluster; if the cluster is
 // not complete, it returns a typed error with the status as its details.
 func ClusterUpgrade(ctx workflow.Context, in Input) (ranv1.ClusterStatus, error) {
-	c, err := NewClusterUpgrade(ctx, in)
+	c, err := newClusterUpgrade(ctx, in)
 	if err != nil {
 		return ranv1.ClusterStatus{}, err
 	}
@@ -63,8 +63,8 @@ func ClusterUpgrade(ctx workflow.Context, in Input) (ranv1.ClusterStatus, error)
 type clusterUpgrade struct {
 	in     Input
 	owner  string
-	Status ranv1.ClusterUpgradeStatus
-	Record *clusterRecord
+	status ranv1.ClusterUpgradeStatus
+	record *clusterRecord
 	holds  gates.Holds
 
 	// awaited is the waiting activity in progress, and observed what it waits for.
@@ -77,7 +77,7 @@ type clusterUpgrade struct {
 	// locked: the cluster serves workload locks. requested: our ClusterMaintenanceRequest may exist.
 	// answered: it is known whether the cluster serves workload locks.
 	locked, requested, answered bool
-	Nodes                       *nodeRollout
+	nodes                       *nodeRollout
 
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
@@ -90,18 +90,18 @@ type clusterUpgrade struct {
 	health  *activities.Health
 }
 
-func NewClusterUpgrade(ctx workflow.Context, in Input) (*clusterUpgrade, error) {
+func newClusterUpgrade(ctx workflow.Context, in Input) (*clusterUpgrade, error) {
 	c := &clusterUpgrade{in: in, owner: kit.Owner(ctx)}
-	c.Record = newClusterRecord(ctx, &c.Status, in)
-	c.Nodes = newNodeRollout(ctx, c)
-	c.Record.waits = c.waits
+	c.record = newClusterRecord(ctx, &c.status, in)
+	c.nodes = newNodeRollout(ctx, c)
+	c.record.waits = c.waits
 	if in.Carried != nil {
-		c.Nodes.slots.State = in.Carried.Slots
-		c.Status, c.locked, c.requested, c.answered = in.Carried.Status, in.Carried.Locked, in.Carried.Locked, true
+		c.nodes.slots.State = in.Carried.Slots
+		c.status, c.locked, c.requested, c.answered = in.Carried.Status, in.Carried.Locked, in.Carried.Locked, true
 	}
-	c.holds.State, c.Status.Held = in.Held, in.Held.Of(in.Cluster)
+	c.holds.State, c.status.Held = in.Held, in.Held.Of(in.Cluster)
 	return c, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
-		func() (ranv1.ClusterUpgradeStatus, error) { return c.Status, nil },
+		func() (ranv1.ClusterUpgradeStatus, error) { return c.status, nil },
 		workflow.QueryHandlerOptions{Description: "The status of the cluster, node by node."})
 }
 
@@ -119,10 +119,10 @@ func (c *clusterUpgrade) run(ctx workflow.Context) (ranv1.ClusterStatus, error) 
 	if workflow.IsContinueAsNewError(err) {
 		return ranv1.ClusterStatus{}, err
 	}
-	c.Record.failure(err)
+	c.record.failure(err)
 	clean, _ := workflow.NewDisconnectedContext(ctx)
 	c.cleanUp(clean)
-	_ = c.Nodes.slots.Settle(clean)
+	_ = c.nodes.slots.Settle(clean)
 	return c.finish(clean, err)
 }
 
@@ -148,9 +148,9 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 	if c.in.Carried != nil {
 		return nil
 	}
-	c.Record.enter(ranv1.StepInspect)
+	c.record.enter(ranv1.StepInspect)
 	in := activities.InspectClusterInput{Cluster: c.in.Cluster, Remediation: c.in.Remediation}
-	awake := sweeper.Wake(ctx, c.Record.troubles.Add(), c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
+	awake := sweeper.Wake(ctx, c.record.troubles.Add(), c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
 	var plan rollout.NodePlan
 	if err := c.retrier().Run(ctx, "inspect "+c.in.Cluster, c.cluster.InspectCluster, in, &plan); err != nil {
 		return err
@@ -159,23 +159,23 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 		return err
 	}
 	for _, node := range plan.ControlPlane {
-		c.Status.Nodes = append(c.Status.Nodes, ranv1.ClusterNodeStatus{Name: node, ControlPlane: true, State: maintenancev1.NodePending})
+		c.status.Nodes = append(c.status.Nodes, ranv1.ClusterNodeStatus{Name: node, ControlPlane: true, State: maintenancev1.NodePending})
 	}
 	for _, node := range plan.Workers {
-		c.Status.Nodes = append(c.Status.Nodes, ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending})
+		c.status.Nodes = append(c.status.Nodes, ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending})
 	}
 	for _, skipped := range plan.Skipped {
-		c.Record.note("node " + skipped.Name + " is skipped: " + skipped.Reason)
+		c.record.note("node " + skipped.Name + " is skipped: " + skipped.Reason)
 	}
 	return nil
 }
 
 // maintainControlPlane maintains the control-plane nodes one at a time.
 func (c *clusterUpgrade) maintainControlPlane(ctx workflow.Context) error {
-	c.Record.enter(ranv1.StepControlPlane)
-	for i := range c.Status.Nodes {
-		if n := &c.Status.Nodes[i]; n.ControlPlane && !n.State.Over() {
-			if err := c.Nodes.maintain(ctx, []string{n.Name}); err != nil {
+	c.record.enter(ranv1.StepControlPlane)
+	for i := range c.status.Nodes {
+		if n := &c.status.Nodes[i]; n.ControlPlane && !n.State.Over() {
+			if err := c.nodes.maintain(ctx, []string{n.Name}); err != nil {
 				return err
 			}
 		}
@@ -185,21 +185,21 @@ func (c *clusterUpgrade) maintainControlPlane(ctx workflow.Context) error {
 
 // maintainWorkers maintains the other nodes, as many at a time as the budgets of the cluster allow.
 func (c *clusterUpgrade) maintainWorkers(ctx workflow.Context) error {
-	c.Record.enter(ranv1.StepWorkers)
+	c.record.enter(ranv1.StepWorkers)
 	var workers []string
-	for _, n := range c.Status.Nodes {
+	for _, n := range c.status.Nodes {
 		if !n.ControlPlane && !n.State.Over() {
 			workers = append(workers, n.Name)
 		}
 	}
-	return c.Nodes.maintain(ctx, workers)
+	return c.nodes.maintain(ctx, workers)
 }
 
 // checkHealth waits until all maintained nodes are healthy and the declared checks pass.
 func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
-	c.Record.enter(ranv1.StepHealthChecks)
+	c.record.enter(ranv1.StepHealthChecks)
 	in := activities.AwaitClusterHealthyInput{Cluster: c.in.Cluster, Since: workflow.Now(ctx), Checks: c.in.Remediation.HealthChecks}
-	for _, n := range c.Status.Nodes {
+	for _, n := range c.status.Nodes {
 		if n.State == maintenancev1.NodeCompleted {
 			in.Nodes = append(in.Nodes, n.Name)
 		}
@@ -211,12 +211,12 @@ func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
 
 // retrier retries activities on this cluster. The status says why one does not succeed yet.
 func (c *clusterUpgrade) retrier() kit.Retrier {
-	return kit.NewRetrier(c.in.Cluster, &c.in.TaskQueue, c.Record.troubles.Add())
+	return kit.NewRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.troubles.Add())
 }
 
 // waits is everything that the cluster waits for now.
 func (c *clusterUpgrade) waits() rollout.ClusterWaits {
-	waits := rollout.ClusterWaits{Observed: c.observed, Refused: c.refused, Paused: c.Status.Paused, Idle: c.Nodes.idle(), Slots: c.Nodes.waitForSlots()}
+	waits := rollout.ClusterWaits{Observed: c.observed, Refused: c.refused, Paused: c.status.Paused, Idle: c.nodes.idle(), Slots: c.nodes.waitForSlots()}
 	if c.asksLocks {
 		waits.Idle = "the workload locks are not asked"
 	}
@@ -231,6 +231,6 @@ func (c *clusterUpgrade) await(ctx workflow.Context, name, summary string, deadl
 	c.awaited = name
 	err := c.retrier().Wait(ctx, summary, deadline, timedOut, activity, input, nil)
 	c.awaited, c.observed = "", nil
-	c.Record.show()
+	c.record.show()
 	return err
 }

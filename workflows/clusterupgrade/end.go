@@ -23,24 +23,24 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalPause, "Start no further node.", func(temporal.SignalRequest) { c.pause(true) })
 	kit.OnSignal(ctx, temporal.SignalResume, "Start nodes again.", func(temporal.SignalRequest) { c.pause(false) })
 	c.holds.Listen(ctx, func() {
-		c.Status.Held = c.holds.State.Of(c.in.Cluster)
-		c.Nodes.changed = true
-		c.Nodes.takeBackHeld()
-		c.Record.show()
+		c.status.Held = c.holds.State.Of(c.in.Cluster)
+		c.nodes.changed = true
+		c.nodes.takeBackHeld()
+		c.record.show()
 	})
 	kit.OnSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", c.observe)
-	c.Nodes.slots.Listen(ctx, func() {
+	c.nodes.slots.Listen(ctx, func() {
 		c.signals++
-		c.Nodes.changed = true
+		c.nodes.changed = true
 	})
 	kit.OnSignal(ctx, temporal.SignalNodeProgress, "Progress of a node at work.", func(n ranv1.ClusterNodeStatus) {
 		c.signals++
-		c.Nodes.Progressed(n)
+		c.nodes.progressed(n)
 	})
-	workflow.GoNamed(ctx, "slots", c.Nodes.slots.Run)
+	workflow.GoNamed(ctx, "slots", c.nodes.slots.Run)
 	workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
 		parent := temporal.ClusterGroupUpgradeID(c.in.Namespace, c.in.Rollout)
-		c.Record.progress.Report(ctx, parent, temporal.SignalClusterProgress, c.in.ProgressLimit, func() any { return c.Record.Summary() })
+		c.record.progress.Report(ctx, parent, temporal.SignalClusterProgress, c.in.ProgressLimit, func() any { return c.record.summary() })
 	})
 }
 
@@ -49,22 +49,22 @@ func (c *clusterUpgrade) observe(o temporal.Observation) {
 	c.signals++
 	switch o.Activity {
 	case c.awaited:
-		if kit.TurnedUrgent(c.Status.Wait, o.Wait) {
-			c.Record.progress.Hurry()
+		if kit.TurnedUrgent(c.status.Wait, o.Wait) {
+			c.record.progress.Hurry()
 		}
 		c.observed = o.Wait
-		c.Record.show()
+		c.record.show()
 	case activityFollowLocks:
-		c.Record.followsLocks = true
-		c.Record.lockProgress(o.LockProgress)
+		c.record.followsLocks = true
+		c.record.lockProgress(o.LockProgress)
 	}
 }
 
 func (c *clusterUpgrade) pause(paused bool) {
-	c.Status.Paused = paused
-	c.Nodes.changed = true
-	c.Record.attributes.Set(temporal.AttributePaused.ValueSet(paused))
-	c.Record.show()
+	c.status.Paused = paused
+	c.nodes.changed = true
+	c.record.attributes.Set(temporal.AttributePaused.ValueSet(paused))
+	c.record.show()
 }
 
 // overdue limits how long the history grows while nodes are at work, as a multiple of its length when the server first suggested to continue as
@@ -83,29 +83,29 @@ func (c *clusterUpgrade) mustContinueAsNew(ctx workflow.Context) bool {
 	if c.suggestedAt == 0 {
 		c.suggestedAt = info.GetCurrentHistoryLength()
 	}
-	return len(c.Nodes.Running) == 0 || info.GetCurrentHistoryLength() >= overdue*c.suggestedAt
+	return len(c.nodes.running) == 0 || info.GetCurrentHistoryLength() >= overdue*c.suggestedAt
 }
 
 // continueAsNew passes the state to a new run. No node is at work.
 func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
-	if err := c.Nodes.slots.Settle(ctx); err != nil {
+	if err := c.nodes.slots.Settle(ctx); err != nil {
 		return err
 	}
 	kit.HandlePendingSignals(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	c.Record.attributes.Flush()
-	c.Record.log.Info("Cluster continues as new", "step", c.Status.Step)
+	c.record.attributes.Flush()
+	c.record.log.Info("Cluster continues as new", "step", c.status.Step)
 	in := c.in
 	in.Held = c.holds.State
-	in.Carried = &Carried{Status: c.Status, Locked: c.locked, Slots: c.Nodes.slots.State}
+	in.Carried = &Carried{Status: c.status, Locked: c.locked, Slots: c.nodes.slots.State}
 	return workflow.NewContinueAsNewError(ctx, temporal.ClusterUpgrade, in)
 }
 
 // cleanUp withdraws the maintenance request of the cluster, so that its locks become active again.
 func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
-	c.Record.enter(ranv1.StepCleaningUp)
+	c.record.enter(ranv1.StepCleaningUp)
 	if !c.requested {
 		return
 	}
@@ -116,11 +116,11 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 	retrier.Deadline = workflow.Now(ctx).Add(clusterCleanUpLimit)
 	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner}
 	summary := "withdraw the request for " + c.in.Cluster
-	c.Record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRemoved)
+	c.record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRemoved)
 	err := retrier.Run(ctx, summary, c.locks.WithdrawClusterMaintenance, in, nil)
-	c.Record.stages.End(ctx, ranv1.StageClusterMaintenanceRemoved, err, c.lockNote())
+	c.record.stages.End(ctx, ranv1.StageClusterMaintenanceRemoved, err, c.lockNote())
 	if err != nil {
-		c.Record.note("could not " + summary + ": " + temporal.ErrorMessage(err))
+		c.record.note("could not " + summary + ": " + temporal.ErrorMessage(err))
 	}
 }
 
@@ -128,8 +128,8 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 // inactive until then. It returns false if that takes too long. Then the sweeper withdraws the request, too, after the nodes.
 func (c *clusterUpgrade) awaitSwept(ctx workflow.Context) bool {
 	deadline := workflow.Now(ctx).Add(sweptLimit)
-	for _, node := range c.Nodes.left {
-		object := c.Nodes.objectFor(node)
+	for _, node := range c.nodes.left {
+		object := c.nodes.objectFor(node)
 		in := activities.AwaitNodeFreeInput{
 			NodeRef: activities.NodeRef{Cluster: c.in.Cluster, Node: node, Owner: c.owner},
 			Of:      temporal.NodeMaintenanceID(c.in.Cluster, object.Namespace, object.Name),
@@ -137,7 +137,7 @@ func (c *clusterUpgrade) awaitSwept(ctx workflow.Context) bool {
 		var nodes *activities.Nodes
 		err := c.await(ctx, "AwaitNodeFree", "wait until the sweeper has returned "+node, &deadline, temporal.ErrNodeBusy, nodes.AwaitNodeFree, in)
 		if err != nil && temporal.ErrorType(err) != temporal.ErrNodeGone {
-			c.Record.note("the request for " + c.in.Cluster + " is left to the sweeper, which deletes it when node " + node + " is back")
+			c.record.note("the request for " + c.in.Cluster + " is left to the sweeper, which deletes it when node " + node + " is back")
 			return false
 		}
 	}
@@ -152,29 +152,29 @@ const clusterCleanUpLimit = 10 * time.Minute
 
 // finish turns the end of the work into the result of the workflow.
 func (c *clusterUpgrade) finish(ctx workflow.Context, err error) (ranv1.ClusterStatus, error) {
-	c.Status.State = ranv1.ClusterFailed
-	cancelled := sdktemporal.IsCanceledError(err) && c.Status.Failure == nil
+	c.status.State = ranv1.ClusterFailed
+	cancelled := sdktemporal.IsCanceledError(err) && c.status.Failure == nil
 	switch {
 	case err == nil:
-		c.Status.State = ranv1.ClusterComplete
+		c.status.State = ranv1.ClusterComplete
 	case cancelled:
-		c.Status.State = ranv1.ClusterCancelled
+		c.status.State = ranv1.ClusterCancelled
 		if c.withdrawn != nil {
-			c.Record.note("cancelled" + kit.ActorSuffix(*c.withdrawn))
+			c.record.note("cancelled" + kit.ActorSuffix(*c.withdrawn))
 		}
 	}
-	now := c.Record.now(ctx)
-	c.Status.CompletedAt = &now
-	c.Record.enter(ranv1.StepOver)
-	c.Record.attributes.Flush()
-	summary := c.Record.Summary()
+	now := c.record.now(ctx)
+	c.status.CompletedAt = &now
+	c.record.enter(ranv1.StepOver)
+	c.record.attributes.Flush()
+	summary := c.record.summary()
 	switch {
 	case err == nil:
 		return summary, nil
 	case cancelled:
 		return summary, sdktemporal.NewCanceledError(summary)
 	}
-	failure := c.Status.Failure
+	failure := c.status.Failure
 	return summary, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{summary}})
 }

@@ -16,10 +16,10 @@ import (
 
 // awaitClusterLocks waits until the workload locks of the cluster are inactive, before any node is touched.
 func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
-	if c.in.Carried != nil || len(c.Status.Nodes) == 0 {
+	if c.in.Carried != nil || len(c.status.Nodes) == 0 {
 		return nil
 	}
-	c.Record.enter(ranv1.StepClusterLocks)
+	c.record.enter(ranv1.StepClusterLocks)
 	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: scheduling.LockScope(c.in.Remediation.Action), Requested: true}
 	for pause := nodemaintenance.LockRefusedPause; ; pause = min(2*pause, nodemaintenance.LockRefusedPauseLimit) {
 		if err := c.awaitRelease(ctx, &in); err != nil {
@@ -33,7 +33,7 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 		default:
 			return err
 		}
-		c.Record.note("asking the workload locks again: " + temporal.ErrorMessage(err))
+		c.record.note("asking the workload locks again: " + temporal.ErrorMessage(err))
 		if err := c.awaitRefused(ctx, err, pause); err != nil {
 			return err
 		}
@@ -45,13 +45,13 @@ func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *activities.Clust
 	var err error
 	for err == nil && c.held() != nil {
 		in.Deadline, c.asksLocks = nil, true
-		c.Record.show()
-		paused, number := c.Status.Paused, c.holds.Number()
-		err = workflow.Await(ctx, func() bool { return c.Status.Paused != paused || c.holds.Number() != number })
+		c.record.show()
+		paused, number := c.status.Paused, c.holds.Number()
+		err = workflow.Await(ctx, func() bool { return c.status.Paused != paused || c.holds.Number() != number })
 	}
 	if c.asksLocks {
 		c.asksLocks = false
-		c.Record.show()
+		c.record.show()
 	}
 	return err
 }
@@ -59,10 +59,10 @@ func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *activities.Clust
 // awaitRefused waits before a refused request to the locks is retried.
 func (c *clusterUpgrade) awaitRefused(ctx workflow.Context, refused error, pause time.Duration) error {
 	c.refused = kit.NewWait(ctx, nil, temporal.ErrLockRefused, temporal.ErrorMessage(refused))
-	c.Record.show()
+	c.record.show()
 	err := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before asking the locks of " + c.in.Cluster + " again"}).Get(ctx, nil)
 	c.refused = nil
-	c.Record.show()
+	c.record.show()
 	return err
 }
 
@@ -71,7 +71,7 @@ func (c *clusterUpgrade) held() error {
 	if hold := c.holds.Of(c.in.Cluster); hold != nil {
 		return temporal.Error(temporal.ErrHeld, emergency.Message(*hold), nil)
 	}
-	if c.Status.Paused {
+	if c.status.Paused {
 		return temporal.Error(temporal.ErrHeld, "the rollout is paused", nil)
 	}
 	return nil
@@ -81,21 +81,21 @@ func (c *clusterUpgrade) held() error {
 // sets. Errors: LockRefused when the request is gone; Held when none was made.
 func (c *clusterUpgrade) askClusterLocks(ctx workflow.Context, in *activities.ClusterLockInput) error {
 	c.requested = true
-	c.Record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRequested)
+	c.record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRequested)
 	retrier := c.retrier()
 	retrier.BeforeRound, in.Closes = c.held, c.holds.Closes(c.in.Cluster)
 	err := retrier.Run(ctx, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, *in, &c.locked)
 	c.answered = err == nil
-	c.Record.stages.End(ctx, ranv1.StageClusterMaintenanceRequested, err, c.lockNote())
+	c.record.stages.End(ctx, ranv1.StageClusterMaintenanceRequested, err, c.lockNote())
 	if err != nil || !c.locked {
 		return err
 	}
 	if in.Deadline == nil && c.in.Remediation.LockTimeoutSeconds != nil {
 		in.Deadline = kit.DeadlineIn(ctx, *c.in.Remediation.LockTimeoutSeconds)
 	}
-	c.Record.stages.Begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
+	c.record.stages.Begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
 	err = c.await(ctx, "AwaitClusterLocks", "wait for the workload locks of "+c.in.Cluster, in.Deadline, temporal.ErrLockTimedOut, c.locks.AwaitClusterLocks, *in)
-	c.Record.stages.End(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
+	c.record.stages.End(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
 	return err
 }
 
@@ -117,11 +117,11 @@ const (
 func (c *clusterUpgrade) followLocks(ctx workflow.Context) {
 	// A failure here is not what the cluster waits for.
 	retrier := kit.NewRetrier(c.in.Cluster, &c.in.TaskQueue, func(workflow.Context, string, string) {})
-	for workflow.Await(ctx, func() bool { return len(c.Status.LockProgress) > 0 }) == nil {
+	for workflow.Await(ctx, func() bool { return len(c.status.LockProgress) > 0 }) == nil {
 		deadline := workflow.Now(ctx).Add(followLimit)
 		in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Deadline: &deadline}
 		err := retrier.Wait(ctx, "follow the workload locks of "+c.in.Cluster, &deadline, temporal.ErrClusterUnreachable, c.locks.FollowLocks, in, nil)
-		c.Record.followsLocks = false
+		c.record.followsLocks = false
 		if err != nil && temporal.ErrorType(err) != temporal.ErrClusterUnreachable {
 			return
 		}

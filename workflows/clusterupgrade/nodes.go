@@ -30,8 +30,8 @@ type nodeRollout struct {
 	slots   *slots.Client
 
 	pending []string
-	// Running children, in the order they were started.
-	Running []string
+	// running children, in the order they were started.
+	running []string
 	// left are nodes that their maintenances may not have returned: the sweeper does.
 	left []string
 	// takeBack cancels the maintenance of a node at work; takenBack are those that were cancelled because their window has closed.
@@ -69,8 +69,8 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 			return err
 		}
 		r.requestSlots(ctx)
-		r.upgrade.Record.show()
-		idle := func() bool { return len(r.Running) == 0 && (ctx.Err() != nil || r.upgrade.mustContinueAsNew(ctx)) }
+		r.upgrade.record.show()
+		idle := func() bool { return len(r.running) == 0 && (ctx.Err() != nil || r.upgrade.mustContinueAsNew(ctx)) }
 		if err := workflow.Await(waiting, func() bool { return r.changed || idle() }); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 
 // over reports whether there is nothing left to wait for, and how it ended.
 func (r *nodeRollout) over(ctx workflow.Context) (bool, error) {
-	if len(r.Running) > 0 {
+	if len(r.running) > 0 {
 		return false, nil
 	}
 	switch {
@@ -100,7 +100,7 @@ func (r *nodeRollout) over(ctx workflow.Context) (bool, error) {
 
 // starts reports whether new nodes may be started.
 func (r *nodeRollout) starts(ctx workflow.Context) bool {
-	return len(r.pending) > 0 && r.failure == nil && ctx.Err() == nil && !r.upgrade.Status.Paused && r.held() == nil &&
+	return len(r.pending) > 0 && r.failure == nil && ctx.Err() == nil && !r.upgrade.status.Paused && r.held() == nil &&
 		!r.upgrade.mustContinueAsNew(ctx)
 }
 
@@ -113,13 +113,13 @@ func (r *nodeRollout) requestSlots(ctx workflow.Context) {
 		r.withdrawRequests()
 		return
 	}
-	limit := nodesAtOnce - len(r.Running)
+	limit := nodesAtOnce - len(r.running)
 	if len(r.pending) > limit && 2*r.slots.Waiting() > limit {
 		return // every set lists all requests: a few large sets are better than one for each node
 	}
 	for i, node := range r.pending[:min(len(r.pending), limit)] {
 		// All are as old as the upgrade of the cluster; among themselves they keep their order.
-		r.slots.Request(r.nameOf(node), node, r.upgrade.Status.StartedAt.Add(time.Duration(i)*time.Microsecond))
+		r.slots.Request(r.nameOf(node), node, r.upgrade.status.StartedAt.Add(time.Duration(i)*time.Microsecond))
 	}
 }
 
@@ -128,7 +128,7 @@ func (r *nodeRollout) withdrawRequests() {
 	for _, node := range r.pending {
 		r.slots.Release(r.nameOf(node), scheduling.Release{})
 	}
-	r.upgrade.Record.show()
+	r.upgrade.record.show()
 }
 
 func (r *nodeRollout) nameOf(node string) string {
@@ -146,7 +146,7 @@ func (r *nodeRollout) objectFor(node string) maintenancev1.NodeMaintenance {
 
 // idle is what does not begin while the cluster is held or the rollout paused; "": nodes are at work, or none is left.
 func (r *nodeRollout) idle() string {
-	if len(r.Running) > 0 || len(r.pending) == 0 {
+	if len(r.running) > 0 || len(r.pending) == 0 {
 		return ""
 	}
 	return "no node is started"
@@ -155,7 +155,7 @@ func (r *nodeRollout) idle() string {
 // waitForSlots is what the nodes wait for that are left; nil: nothing.
 func (r *nodeRollout) waitForSlots() *drydockv1.Wait {
 	switch {
-	case len(r.Running)+len(r.pending) == 0:
+	case len(r.running)+len(r.pending) == 0:
 		return nil
 	case r.slots.Trouble != nil:
 		return r.slots.Trouble
@@ -170,7 +170,7 @@ func (r *nodeRollout) endGone(ctx workflow.Context) {
 			continue
 		}
 		r.pending = kit.Without(r.pending, slot.Node)
-		r.Ended(ctx, slot.Node, maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeGone, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}, nil)
+		r.ended(ctx, slot.Node, maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeGone, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}, nil)
 	}
 }
 
@@ -185,7 +185,7 @@ func (r *nodeRollout) startGranted(ctx workflow.Context) int {
 			granted = append(granted, slot.Node)
 		}
 	}
-	atWork := len(r.Running) + len(granted)
+	atWork := len(r.running) + len(granted)
 	for _, node := range granted {
 		r.start(ctx, node, atWork)
 	}
@@ -211,7 +211,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 		// hands the node to somebody else, who says done.
 		DoneWhenReady: in.Remediation.Action == nil,
 		ProgressLimit: kit.ProgressLimit(atWork, NodeAtWork),
-		LockTimeLeft:  r.upgrade.Record.lockTimeLeftOf(node),
+		LockTimeLeft:  r.upgrade.record.lockTimeLeftOf(node),
 		Held:          r.upgrade.holds.State.About(in.Cluster),
 		Slot:          r.slots.Held(object.Name),
 	}
@@ -228,24 +228,24 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 			temporal.AttributeBatch.ValueSet(int64(in.Batch)),
 		),
 	}), temporal.NodeMaintenance, maintenance)
-	r.Running = append(r.Running, node)
-	r.upgrade.Record.nodeStarted(ctx, node)
+	r.running = append(r.running, node)
+	r.upgrade.record.nodeStarted(ctx, node)
 	workflow.GoNamed(ctx, "hold "+node, func(ctx workflow.Context) {
 		about := func() emergency.State { return r.upgrade.holds.State.About(in.Cluster) }
-		r.upgrade.holds.Forward(ctx, about, maintenance.Held, child, func() bool { return !slices.Contains(r.Running, node) })
+		r.upgrade.holds.Forward(ctx, about, maintenance.Held, child, func() bool { return !slices.Contains(r.running, node) })
 	})
 	workflow.GoNamed(ctx, "node "+node, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its node first.
 		var status maintenancev1.NodeMaintenanceStatus
 		err := child.Get(ctx, &status)
 		sweeper.WakeIfTerminated(ctx, err, in.Cluster)
-		r.Ended(ctx, node, status, err)
+		r.ended(ctx, node, status, err)
 	})
 }
 
-// Ended takes in how the maintenance of a node ended. A node that was deleted has nothing left to maintain and fails nobody.
-func (r *nodeRollout) Ended(ctx workflow.Context, node string, status maintenancev1.NodeMaintenanceStatus, err error) {
-	r.Running = kit.Without(r.Running, node)
+// ended takes in how the maintenance of a node ended. A node that was deleted has nothing left to maintain and fails nobody.
+func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenancev1.NodeMaintenanceStatus, err error) {
+	r.running = kit.Without(r.running, node)
 	r.changed = true
 	if err != nil {
 		status = endOf(ctx, err)
@@ -257,11 +257,11 @@ func (r *nodeRollout) Ended(ctx workflow.Context, node string, status maintenanc
 	if r.waitsForWindow(node, status) {
 		return
 	}
-	r.upgrade.Record.nodeEnded(node, status)
+	r.upgrade.record.nodeEnded(node, status)
 	switch status.State {
 	case maintenancev1.NodeCompleted:
 	case maintenancev1.NodeGone:
-		r.upgrade.Record.note("node " + node + " was deleted meanwhile")
+		r.upgrade.record.note("node " + node + " was deleted meanwhile")
 	case maintenancev1.NodeCancelled:
 		if r.failure == nil && r.upgrade.withdrawn == nil && ctx.Err() == nil {
 			r.fail(temporal.Error(temporal.ErrNodeCancelled, "the maintenance of node "+node+" was cancelled", nil))
@@ -277,8 +277,8 @@ func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceS
 		return false
 	}
 	r.release(node, status)
-	r.upgrade.Record.notesOf(node, status)
-	r.upgrade.Record.nodeWaits(node, status.LockTimeLeft)
+	r.upgrade.record.notesOf(node, status)
+	r.upgrade.record.nodeWaits(node, status.LockTimeLeft)
 	r.pending = append(r.pending, node)
 	return true
 }
@@ -302,14 +302,14 @@ func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceS
 func (r *nodeRollout) fail(err error) {
 	if r.failure == nil {
 		r.failure = err
-		r.upgrade.Record.failure(err)
+		r.upgrade.record.failure(err)
 	}
 }
 
-// Progressed takes in what a node at work reports. What arrives after its end is stale.
-func (r *nodeRollout) Progressed(status ranv1.ClusterNodeStatus) {
-	if slices.Contains(r.Running, status.Name) {
-		r.upgrade.Record.nodeProgressed(status)
+// progressed takes in what a node at work reports. What arrives after its end is stale.
+func (r *nodeRollout) progressed(status ranv1.ClusterNodeStatus) {
+	if slices.Contains(r.running, status.Name) {
+		r.upgrade.record.nodeProgressed(status)
 	}
 }
 

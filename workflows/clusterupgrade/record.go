@@ -141,8 +141,8 @@ func (r *clusterRecord) notesOf(node string, status maintenancev1.NodeMaintenanc
 	}
 }
 
-// Summary is the status of the cluster in its rollout.
-func (r *clusterRecord) Summary() ranv1.ClusterStatus {
+// summary is the status of the cluster in its rollout.
+func (r *clusterRecord) summary() ranv1.ClusterStatus {
 	s := r.status
 	summary := ranv1.ClusterStatus{Name: s.Cluster, State: s.State, Batch: r.batch, Step: string(s.Step), StartedAt: s.StartedAt, CompletedAt: s.CompletedAt}
 	summary.Nodes.Total = int32(len(s.Nodes))

@@ -11,7 +11,7 @@ func (r *nodeRollout) takeBackHeld() {
 	if closed == nil || closed.OnOverrun != drydockv1.OverrunCancel {
 		return
 	}
-	for _, node := range r.Running {
+	for _, node := range r.running {
 		if !r.takenBack[node] {
 			r.takenBack[node] = true
 			r.takeBack[node]()
@@ -27,6 +27,6 @@ func (r *nodeRollout) waitsForWindow(node string, status maintenancev1.NodeMaint
 		return false
 	}
 	r.pending = append(r.pending, node)
-	r.upgrade.Record.nodeWaits(node, status.LockTimeLeft)
+	r.upgrade.record.nodeWaits(node, status.LockTimeLeft)
 	return true
 }

@@ -21,15 +21,15 @@ import (
 // Windows is what a workflow knows of the maintenance windows that it names. A closed window holds like an emergency stop: see holdKeeper, which
 // contains it.
 type Windows struct {
-	Ctx workflow.Context
+	ctx workflow.Context
 	// Names of the windows, as namespace/name; empty: no windows.
 	Names []string
-	Told  map[string]windows.Standing
+	told  map[string]windows.Standing
 	// Version grows with every change.
 	Version int64
-	// Clusters returns the clusters whose windows must be known. selected has the windows of each, by the selectors of the windows; nil: unknown.
-	Clusters func() []string
-	Selected map[string][]string
+	// clusters returns the clusters whose windows must be known. selected has the windows of each, by the selectors of the windows; nil: unknown.
+	clusters func() []string
+	selected map[string][]string
 	// carriedSelection are the windows of each cluster as the run before carried them over.
 	carriedSelection [][]int
 	// unknown is since when selected is nil.
@@ -59,15 +59,15 @@ func (k *Windows) Carry() CarriedWindows {
 		carried.Unknown = k.unknown
 	}
 	for _, name := range k.Names {
-		carried.Told = append(carried.Told, k.Told[name])
+		carried.Told = append(carried.Told, k.told[name])
 	}
 	return carried
 }
 
 func (k *Windows) Restore(carried CarriedWindows) {
-	k.Version, k.unknown, k.Told, k.carriedSelection = carried.Version, carried.Unknown, map[string]windows.Standing{}, carried.Selected
+	k.Version, k.unknown, k.told, k.carriedSelection = carried.Version, carried.Unknown, map[string]windows.Standing{}, carried.Selected
 	for _, standing := range carried.Told {
-		k.Told[standing.Window] = standing
+		k.told[standing.Window] = standing
 	}
 }
 
@@ -88,13 +88,13 @@ func QualifiedNames(namespace string, given []drydockv1.WindowName) []string {
 func (k *Windows) Listen(ctx workflow.Context, changed func()) {
 	k.changed = changed
 	kit.OnSignal(ctx, temporal.SignalWindow, "The state of a maintenance window.", func(standing windows.Standing) {
-		known := k.Told[standing.Window]
+		known := k.told[standing.Window]
 		if slices.Contains(k.Names, standing.Window) && standing.Number > known.Number {
 			//workflowcheck:ignore to compare values has no order that shows
 			if !reflect.DeepEqual(standing.Selector, known.Selector) {
 				k.invalidate(workflow.Now(ctx))
 			}
-			k.Told[standing.Window] = standing
+			k.told[standing.Window] = standing
 			k.refresh()
 		}
 	})
@@ -105,7 +105,7 @@ func (k *Windows) invalidate(now time.Time) {
 	if k.Known() || k.unknown.IsZero() {
 		k.unknown = now
 	}
-	k.Selected = nil
+	k.selected = nil
 }
 
 // refresh records that a window has changed.
@@ -125,10 +125,10 @@ func (k *Windows) Follow(ctx workflow.Context, names []string, clusters func() [
 	if len(names) == 0 || len(k.Names) > 0 {
 		return
 	}
-	k.Ctx, k.Names, k.Clusters = ctx, names, clusters
+	k.ctx, k.Names, k.clusters = ctx, names, clusters
 	k.invalidate(workflow.Now(ctx))
-	if k.Told == nil {
-		k.Told = map[string]windows.Standing{}
+	if k.told == nil {
+		k.told = map[string]windows.Standing{}
 	}
 	k.restoreSelection()
 	for _, name := range names {
@@ -152,11 +152,11 @@ func (k *Windows) keepFollowing(ctx workflow.Context, name string) {
 	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
 	var hub *activities.Windows
 	var last time.Time // of the last notification or subscription
-	if k.Told[name].Number > 0 {
+	if k.told[name].Number > 0 {
 		last = workflow.Now(ctx)
 	}
 	for {
-		known, now := k.Told[name], workflow.Now(ctx)
+		known, now := k.told[name], workflow.Now(ctx)
 		until, summary := askAt(known, last), "window "+name+" should have notified"
 		opens, opening := known.Opens(now)
 		if opening = opening && opens.Before(until); opening {
@@ -173,7 +173,7 @@ func (k *Windows) keepFollowing(ctx workflow.Context, name string) {
 			return
 		}
 		switch {
-		case k.Told[name].Number != known.Number:
+		case k.told[name].Number != known.Number:
 			last = workflow.Now(ctx)
 		case opening:
 			k.refresh()
@@ -194,8 +194,8 @@ func askAt(known windows.Standing, last time.Time) time.Time {
 
 // awaitNews waits until a window notifies, at most until that instant.
 func (k *Windows) awaitNews(ctx workflow.Context, name string, until time.Time, summary string) error {
-	number := k.Told[name].Number
-	return kit.AwaitFor(ctx, until.Sub(workflow.Now(ctx)), summary, func() bool { return k.Told[name].Number != number })
+	number := k.told[name].Number
+	return kit.AwaitFor(ctx, until.Sub(workflow.Now(ctx)), summary, func() bool { return k.told[name].Number != number })
 }
 
 // leave ends the subscriptions.
@@ -212,7 +212,7 @@ func (k *Windows) leave(ctx workflow.Context) {
 func (k *Windows) windowsOf(cluster string) ([]windows.Standing, bool) {
 	names := k.Names
 	if k.selective() {
-		selected, known := k.Selected[cluster]
+		selected, known := k.selected[cluster]
 		if !known {
 			return nil, false
 		}
@@ -220,7 +220,7 @@ func (k *Windows) windowsOf(cluster string) ([]windows.Standing, bool) {
 	}
 	told := make([]windows.Standing, len(names))
 	for i, name := range names {
-		told[i] = k.Told[name]
+		told[i] = k.told[name]
 		told[i].Window = name
 	}
 	return told, true
@@ -268,7 +268,7 @@ func (k *Windows) closes(cluster string) *emergency.Closing {
 	if !known || len(told) == 0 {
 		return nil
 	}
-	verdict := windows.Ask(told, workflow.Now(k.Ctx), 0)
+	verdict := windows.Ask(told, workflow.Now(k.ctx), 0)
 	if verdict.LastStart == nil {
 		return nil
 	}
@@ -282,7 +282,7 @@ func (k *Windows) closes(cluster string) *emergency.Closing {
 
 // decide decides whether windows are open. It caches the decision until something changes: a rollout asks for each of its clusters.
 func (k *Windows) decide(told []windows.Standing, need time.Duration) *drydockv1.Hold {
-	now := workflow.Now(k.Ctx)
+	now := workflow.Now(k.ctx)
 	key := need.String()
 	for _, s := range told {
 		key += " " + s.Window

@@ -71,7 +71,7 @@ func TestClustersAreToldInAdvanceWhenTheWindowCloses(t *testing.T) {
 	w.RegisterAs("told", func(ctx workflow.Context) (emergency.State, error) {
 		open := workflowtest.OpenUntil(1, workflow.Now(ctx).Add(4*time.Hour))
 		open.Outlook.Openings[0].Cutoff = time.Hour
-		k := gates.Holds{Windows: gates.Windows{Ctx: ctx, Names: []string{workflowtest.NightWindow}, Told: map[string]windows.Standing{workflowtest.NightWindow: open}}}
+		k := gates.HoldsOfWindow(ctx, open)
 		return k.About("c1"), nil
 	})
 	start := w.Now()
@@ -90,7 +90,7 @@ func TestClustersAreToldInAdvanceWhenNodesAtWorkStop(t *testing.T) {
 		w.RegisterAs("told", func(ctx workflow.Context) (emergency.State, error) {
 			open := workflowtest.OpenUntil(1, workflow.Now(ctx).Add(4*time.Hour))
 			open.OnOverrun, open.Outlook.Openings[0].Cutoff = action, time.Hour
-			k := gates.Holds{Windows: gates.Windows{Ctx: ctx, Names: []string{workflowtest.NightWindow}, Told: map[string]windows.Standing{workflowtest.NightWindow: open}}}
+			k := gates.HoldsOfWindow(ctx, open)
 			return k.About("c1"), nil
 		})
 		start := w.Now()
@@ -126,7 +126,7 @@ func TestClustersAreToldOfTheEmergencyStopBeforeTheirWindows(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.RegisterAs("told", func(ctx workflow.Context) ([]emergency.State, error) {
 		closed := workflowtest.OpensAt(1, workflow.Now(ctx).Add(4*time.Hour))
-		k := gates.Holds{Windows: gates.Windows{Ctx: ctx, Names: []string{workflowtest.NightWindow}, Told: map[string]windows.Standing{workflowtest.NightWindow: closed}}}
+		k := gates.HoldsOfWindow(ctx, closed)
 		k.State = workflowtest.HeldState(1, drydockv1.HoldAll)
 		held := k.About("c1")
 		k.State = workflowtest.HeldState(2)

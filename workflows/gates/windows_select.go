@@ -12,12 +12,12 @@ import (
 
 // selectedPlaces returns selected by indexes, to carry it over: the names of clusters are in the plan already, which is long.
 func (k *Windows) selectedPlaces() [][]int {
-	if k.Selected == nil {
+	if k.selected == nil {
 		return nil
 	}
 	var selected [][]int
-	for _, cluster := range k.Clusters() {
-		names, known := k.Selected[cluster]
+	for _, cluster := range k.clusters() {
+		names, known := k.selected[cluster]
 		if !known {
 			return nil
 		}
@@ -32,26 +32,26 @@ func (k *Windows) selectedPlaces() [][]int {
 
 // restoreSelection restores the windows of the clusters from the run before. They are valid until the next selection.
 func (k *Windows) restoreSelection() {
-	clusters := k.Clusters()
+	clusters := k.clusters()
 	if k.carriedSelection == nil || len(k.carriedSelection) != len(clusters) {
 		return
 	}
-	k.Selected = map[string][]string{}
+	k.selected = map[string][]string{}
 	for i, cluster := range clusters {
-		k.Selected[cluster] = []string{}
+		k.selected[cluster] = []string{}
 		for _, place := range k.carriedSelection[i] {
-			k.Selected[cluster] = append(k.Selected[cluster], k.Names[place])
+			k.selected[cluster] = append(k.selected[cluster], k.Names[place])
 		}
 	}
 }
 
 // selective reports whether a window has a selector.
 func (k *Windows) selective() bool {
-	return slices.ContainsFunc(k.Names, func(name string) bool { return k.Told[name].Selector != nil })
+	return slices.ContainsFunc(k.Names, func(name string) bool { return k.told[name].Selector != nil })
 }
 
 // Known reports whether the windows of the clusters are known.
-func (k *Windows) Known() bool { return !k.selective() || k.Selected != nil }
+func (k *Windows) Known() bool { return !k.selective() || k.selected != nil }
 
 // selectAtOnce is the number of clusters in one activity.
 const selectAtOnce = 500
@@ -60,7 +60,7 @@ const selectAtOnce = 500
 // worker may know the hub.
 func (k *Windows) keepSelecting(ctx workflow.Context) {
 	pause := kit.UsualRound
-	for workflow.Await(ctx, func() bool { return k.selective() && k.outdated && len(k.Clusters()) > 0 }) == nil {
+	for workflow.Await(ctx, func() bool { return k.selective() && k.outdated && len(k.clusters()) > 0 }) == nil {
 		k.outdated = false
 		selected, err := k.selectClusters(ctx)
 		switch {
@@ -73,7 +73,7 @@ func (k *Windows) keepSelecting(ctx workflow.Context) {
 			}
 			k.outdated, pause = true, min(2*pause, kit.LongestRound)
 		case !k.outdated:
-			k.Selected, pause = selected, kit.UsualRound
+			k.selected, pause = selected, kit.UsualRound
 			k.notify()
 		}
 	}
@@ -86,9 +86,9 @@ func (k *Windows) selectClusters(ctx workflow.Context) (map[string][]string, err
 	selected, names := map[string][]string{}, k.Names
 	in := activities.SelectClustersInput{}
 	for _, name := range names {
-		in.Selectors = append(in.Selectors, k.Told[name].Selector)
+		in.Selectors = append(in.Selectors, k.told[name].Selector)
 	}
-	for some := range slices.Chunk(k.Clusters(), selectAtOnce) {
+	for some := range slices.Chunk(k.clusters(), selectAtOnce) {
 		in.Clusters = some
 		var found [][]string
 		if err := retrier.Run(ctx, "select the windows of the clusters", hub.SelectClusters, in, &found); err != nil {

@@ -15,7 +15,6 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/clusterupgrade"
-	"drydock.dev/drydock/workflows/gates"
 	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/rollout"
 	"drydock.dev/drydock/workflows/workflowtest"
@@ -255,21 +254,4 @@ func TestAClusterContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 	second.ReleaseAfter(2*time.Hour, 4)
 	second.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, *in)
 	require.Equal(t, int32(2), workflowtest.RequireResult[ranv1.ClusterStatus](second).Nodes.Done)
-}
-
-// A replay does not know of queries: what they remembered, commands would depend on.
-func TestAQueryRemembersNothingOfWhatWindowsAnswered(t *testing.T) {
-	w := workflowtest.NewWorld(t)
-	w.RegisterAs("queried", func(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
-		g := &rollout.GroupUpgrade{Batch: &rollout.Batch{First: 1, Last: 1}}
-		g.Status.Clusters = []ranv1.ClusterStatus{{Name: "c1", Batch: 1, State: ranv1.ClusterPending}}
-		closed := workflowtest.OpensAt(1, workflow.Now(ctx).Add(time.Hour))
-		known := gates.Windows{Ctx: ctx, Names: []string{workflowtest.NightWindow}, Told: map[string]windows.Standing{workflowtest.NightWindow: closed}}
-		g.Holds.Windows = known
-		status := g.WithHolds(g.Status)
-		require.Equal(t, known, g.Holds.Windows)
-		return status, nil
-	})
-	w.TestWorkflowEnvironment.ExecuteWorkflow("queried")
-	require.Equal(t, workflowtest.NightWindow, workflowtest.RequireResult[ranv1.ClusterGroupUpgradeStatus](w).Clusters[0].Held.Window)
 }

@@ -2,8 +2,10 @@ package kit
 
 // What the tests of this package use of its inside.
 
-const HeardWait = heardWait
-const HurriedAtMost = hurriedAtMost
-const OutageRound = outageRound
-const ProgressInterval = progressInterval
-const ProgressSteps = progressSteps
+const (
+	HeardWait        = heardWait
+	HurriedAtMost    = hurriedAtMost
+	OutageRound      = outageRound
+	ProgressInterval = progressInterval
+	ProgressSteps    = progressSteps
+)

@@ -2,5 +2,7 @@ package locks
 
 // What the tests of this package use of its inside.
 
-var ApplySummary = applySummary
-var LockControllerDetails = lockControllerDetails
+var (
+	ApplySummary          = applySummary
+	LockControllerDetails = lockControllerDetails
+)

@@ -8,7 +8,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-func NodeDetails(node activities.NodeRef, s *maintenancev1.NodeMaintenanceStatus) string {
+func nodeDetails(node activities.NodeRef, s *maintenancev1.NodeMaintenanceStatus) string {
 	var d kit.Details
 	d.Head("node", node.Cluster+"/"+node.Node)
 	d.Row("state", string(s.State))

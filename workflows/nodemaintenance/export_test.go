@@ -2,7 +2,9 @@ package nodemaintenance
 
 // What the tests of this package use of its inside.
 
-const CleanUpLimit = cleanUpLimit
-const MostCarried = mostCarried
+const (
+	CleanUpLimit = cleanUpLimit
+	MostCarried  = mostCarried
+)
 
 var DrainTimeout = drainTimeout

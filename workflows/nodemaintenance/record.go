@@ -109,6 +109,6 @@ func (r *nodeRecord) summary() ranv1.ClusterNodeStatus {
 
 // show makes the change visible to people and to the parent.
 func (r *nodeRecord) show() {
-	workflow.SetCurrentDetails(r.ctx, NodeDetails(r.node, r.status))
+	workflow.SetCurrentDetails(r.ctx, nodeDetails(r.node, r.status))
 	r.progress.Changed = true
 }

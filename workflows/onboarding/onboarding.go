@@ -38,7 +38,7 @@ const (
 func Onboarding(ctx workflow.Context, in Input) (Status, error) {
 	o := newOnboarding(ctx, in)
 	if err := errors.Join(
-		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (Status, error) { return o.record.Status, nil },
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (Status, error) { return o.record.status, nil },
 			workflow.QueryHandlerOptions{Description: "Clusters that are being onboarded, and those that failed."}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateRetry, o.retry, workflow.UpdateHandlerOptions{
 			Description: "Retry the onboarding of failed clusters: {actor, clusters}.", Validator: o.checkRetry,
@@ -111,15 +111,15 @@ func (o *onboarding) run(ctx workflow.Context) (Status, error) {
 		return Status{}, err
 	}
 	if o.withdrawn != nil {
-		o.record.Status.Message = "stopped" + kit.ActorSuffix(*o.withdrawn)
+		o.record.status.Message = "stopped" + kit.ActorSuffix(*o.withdrawn)
 	}
-	return o.record.Status, sdktemporal.NewCanceledError(o.record.Status)
+	return o.record.status, sdktemporal.NewCanceledError(o.record.status)
 }
 
 // watch finds new clusters until ctx is cancelled.
 func (o *onboarding) watch(ctx workflow.Context) error {
 	for {
-		if err := workflow.Await(ctx, func() bool { return o.record.Status.Count(Waiting) < onboardedAtOnce }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return o.record.status.Count(Waiting) < onboardedAtOnce }); err != nil {
 			return err
 		}
 		if kit.ShouldContinueAsNew(ctx, 0) {
@@ -244,7 +244,7 @@ func (o *onboarding) continueAsNew(ctx workflow.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	status := o.record.Status
+	status := o.record.status
 	status.Clusters = slices.Clone(status.Clusters)
 	return workflow.NewContinueAsNewError(ctx, temporal.Onboarding, Input{Carried: &status})
 }

@@ -1,20 +1,15 @@
 package onboarding_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/workflow"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
-	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/onboarding"
 	"drydock.dev/drydock/workflows/workflowtest"
@@ -178,24 +173,4 @@ func TestAFailedClusterIsOnboardedAgainWhenSomebodyAsks(t *testing.T) {
 	require.Len(t, refused, 2)
 	require.ErrorContains(t, refused[0], "clusters: name at least one")
 	require.ErrorContains(t, refused[1], "clusters: not among those that failed: c2, c3")
-}
-
-func TestThousandsOfFailedClustersFitIntoTheNextRun(t *testing.T) {
-	w := workflowtest.NewWorld(t)
-	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) (onboarding.Status, error) {
-		r := onboarding.NewOnboardingRecord(ctx, nil)
-		for i := range 10_000 {
-			c := onboarding.Cluster{Name: fmt.Sprintf("edge-site-%05d.example", i), Since: metav1.NewTime(workflow.Now(ctx))}
-			r.Fail(&c, ranv1.ReasonTimedOut, strings.Repeat("a long story ", 100))
-			r.Status.Clusters = append(r.Status.Clusters, c)
-		}
-		return r.Status, nil
-	}, "")
-	status := workflowtest.RequireResult[onboarding.Status](w)
-	require.Equal(t, 10_000, status.Count(onboarding.Failed))
-	text, err := json.Marshal(onboarding.Input{Carried: &status})
-	require.NoError(t, err)
-	require.Less(t, len(text), 2<<20)
-	require.NotEmpty(t, status.Clusters[onboarding.FailuresExplained-1].Message)
-	require.Empty(t, status.Clusters[onboarding.FailuresExplained].Message)
 }

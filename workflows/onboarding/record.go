@@ -68,7 +68,7 @@ func (s *Status) Count(state State) int {
 // onboardingRecord keeps the status and shows every change of it.
 type onboardingRecord struct {
 	ctx    workflow.Context
-	Status Status
+	status Status
 	// followed are the clusters whose rollout this run follows.
 	followed map[string]bool
 	reason   kit.CurrentReason
@@ -76,25 +76,25 @@ type onboardingRecord struct {
 
 func newOnboardingRecord(ctx workflow.Context, carried *Status) *onboardingRecord {
 	r := &onboardingRecord{ctx: ctx, followed: map[string]bool{}}
-	r.Status = Status{StartedAt: metav1.NewTime(workflow.Now(ctx)), Clusters: []Cluster{}}
+	r.status = Status{StartedAt: metav1.NewTime(workflow.Now(ctx)), Clusters: []Cluster{}}
 	if carried != nil {
-		r.Status = *carried
+		r.status = *carried
 	}
-	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &r.Status.Wait, Show: r.show}
+	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &r.status.Wait, Show: r.show}
 	return r
 }
 
 func (r *onboardingRecord) cluster(name string) *Cluster {
-	i := slices.IndexFunc(r.Status.Clusters, func(c Cluster) bool { return c.Name == name })
+	i := slices.IndexFunc(r.status.Clusters, func(c Cluster) bool { return c.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return &r.Status.Clusters[i]
+	return &r.status.Clusters[i]
 }
 
 // known are the clusters that are not new: those being onboarded, or waiting for it, and those that failed.
 func (r *onboardingRecord) known() (atWork, failed []string) {
-	for _, c := range r.Status.Clusters {
+	for _, c := range r.status.Clusters {
 		if c.State == Failed {
 			failed = append(failed, c.Name)
 		} else {
@@ -111,15 +111,15 @@ func (r *onboardingRecord) found(ctx workflow.Context, found activities.NewClust
 	}
 	cluster := Cluster{Name: found.Name, State: Waiting, Policies: found.Policies, Since: metav1.NewTime(workflow.Now(ctx))}
 	if found.Problem != "" {
-		r.Fail(&cluster, temporal.ErrInvalidSpec, found.Problem)
+		r.fail(&cluster, temporal.ErrInvalidSpec, found.Problem)
 	}
-	r.Status.Clusters = append(r.Status.Clusters, cluster)
+	r.status.Clusters = append(r.status.Clusters, cluster)
 	r.show()
 }
 
 // settled forgets clusters that had failed.
 func (r *onboardingRecord) settled(names []string) {
-	r.Status.Clusters = slices.DeleteFunc(r.Status.Clusters, func(c Cluster) bool {
+	r.status.Clusters = slices.DeleteFunc(r.status.Clusters, func(c Cluster) bool {
 		return c.State == Failed && slices.Contains(names, c.Name)
 	})
 	r.show()
@@ -130,8 +130,8 @@ func (r *onboardingRecord) settled(names []string) {
 func (r *onboardingRecord) next(atOnce int) []Cluster {
 	var taken []Cluster
 	running := 0
-	for i := range r.Status.Clusters {
-		c := &r.Status.Clusters[i]
+	for i := range r.status.Clusters {
+		c := &r.status.Clusters[i]
 		if c.State != Running {
 			continue
 		}
@@ -141,8 +141,8 @@ func (r *onboardingRecord) next(atOnce int) []Cluster {
 			taken = append(taken, *c)
 		}
 	}
-	for i := range r.Status.Clusters {
-		c := &r.Status.Clusters[i]
+	for i := range r.status.Clusters {
+		c := &r.status.Clusters[i]
 		if c.State != Waiting || running >= atOnce {
 			continue
 		}
@@ -174,11 +174,11 @@ func (r *onboardingRecord) foundAtWork(ctx workflow.Context, name string) {
 func (r *onboardingRecord) ended(ctx workflow.Context, name string, end activities.RolloutEnd) {
 	delete(r.followed, name)
 	if end.Succeeded {
-		r.Status.Onboarded++
-		r.Status.Clusters = slices.DeleteFunc(r.Status.Clusters, func(c Cluster) bool { return c.Name == name })
+		r.status.Onboarded++
+		r.status.Clusters = slices.DeleteFunc(r.status.Clusters, func(c Cluster) bool { return c.Name == name })
 	} else {
 		c := r.cluster(name)
-		r.Fail(c, end.Reason, end.Message)
+		r.fail(c, end.Reason, end.Message)
 		c.Since, c.RunID = metav1.NewTime(workflow.Now(ctx)), ""
 	}
 	r.show()
@@ -192,10 +192,10 @@ const (
 	failureLimit = 300
 )
 
-// Fail records why a cluster is not onboarded.
-func (r *onboardingRecord) Fail(c *Cluster, reason, message string) {
+// fail records why a cluster is not onboarded.
+func (r *onboardingRecord) fail(c *Cluster, reason, message string) {
 	explained := 0
-	for _, other := range r.Status.Clusters {
+	for _, other := range r.status.Clusters {
 		if other.State == Failed && other.Message != "" {
 			explained++
 		}
@@ -209,10 +209,10 @@ func (r *onboardingRecord) Fail(c *Cluster, reason, message string) {
 // show makes the change visible, what matters first.
 func (r *onboardingRecord) show() {
 	order := []State{Failed, Running, Waiting}
-	slices.SortStableFunc(r.Status.Clusters, func(a, b Cluster) int {
+	slices.SortStableFunc(r.status.Clusters, func(a, b Cluster) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})
-	workflow.SetCurrentDetails(r.ctx, onboardingDetails(&r.Status))
+	workflow.SetCurrentDetails(r.ctx, onboardingDetails(&r.status))
 }
 
 func onboardingDetails(s *Status) string {

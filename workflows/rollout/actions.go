@@ -50,9 +50,9 @@ func (c *completions) add(clusters ...string) {
 
 // changeBefore carries out beforeEnable on all clusters before work starts on any. Then afterCompletion is due for the clusters that
 // need no work.
-func (g *GroupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
-	before := rollout.ClustersToChange(g.Record.remediation, g.Status.Clusters)
-	if change := rollout.ChangeBefore(&g.Spec.Actions); !change.Empty() {
+func (g *groupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
+	before := rollout.ClustersToChange(g.record.remediation, g.status.Clusters)
+	if change := rollout.ChangeBefore(&g.spec.Actions); !change.Empty() {
 		for some := range slices.Chunk(before, changedAtOnce) {
 			err := g.changeAll(ctx, some, change)
 			switch {
@@ -69,38 +69,38 @@ func (g *GroupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
 
 // changeSkipped makes afterCompletion due for the clusters that need no work, unless an earlier run carried it out: a label that a
 // person removed since must not come back.
-func (g *GroupUpgrade) changeSkipped() {
-	if g.completions.change.Empty() || g.Status.AfterCompletion != nil {
+func (g *groupUpgrade) changeSkipped() {
+	if g.completions.change.Empty() || g.status.AfterCompletion != nil {
 		return
 	}
-	g.Status.AfterCompletion = &ranv1.AfterCompletionStatus{}
-	g.completions.add(g.Record.inState(ranv1.ClusterSkipped)...)
+	g.status.AfterCompletion = &ranv1.AfterCompletionStatus{}
+	g.completions.add(g.record.inState(ranv1.ClusterSkipped)...)
 }
 
 // changeLeft makes afterCompletion due for the clusters on which the previous rollout did not carry it out.
-func (g *GroupUpgrade) changeLeft() {
-	left := g.Status.AfterCompletion
+func (g *groupUpgrade) changeLeft() {
+	left := g.status.AfterCompletion
 	if left == nil {
 		return
 	}
-	g.Status.AfterCompletion = &ranv1.AfterCompletionStatus{}
+	g.status.AfterCompletion = &ranv1.AfterCompletionStatus{}
 	g.completions.add(slices.DeleteFunc(slices.Clone(left.NotDone), func(name string) bool {
-		c := g.Record.cluster(name)
+		c := g.record.cluster(name)
 		return c != nil && c.State != ranv1.ClusterComplete && c.State != ranv1.ClusterSkipped // it failed since then, and is retried
 	})...)
 }
 
 // notDone records clusters on which afterCompletion was not carried out.
-func (g *GroupUpgrade) notDone(clusters []string) {
-	if after := g.Status.AfterCompletion; after != nil {
+func (g *groupUpgrade) notDone(clusters []string) {
+	if after := g.status.AfterCompletion; after != nil {
 		after.NotDone = append(after.NotDone, clusters...)
 	}
 }
 
 // changeAll carries out beforeEnable on clusters, and retries on those that refuse until they accept or refuse for good.
-func (g *GroupUpgrade) changeAll(ctx workflow.Context, clusters []string, change rollout.ClusterChange) error {
+func (g *groupUpgrade) changeAll(ctx workflow.Context, clusters []string, change rollout.ClusterChange) error {
 	refused, err := g.change(ctx, "beforeEnable", clusters, change)
-	trouble := g.Record.troubles.Add()
+	trouble := g.record.troubles.Add()
 	for pause := shortestRefusal; err == nil && len(refused) > 0; pause = min(2*pause, longestRefusal) {
 		if final := finally(refused); len(final) > 0 {
 			trouble(ctx, "", "")
@@ -116,7 +116,7 @@ func (g *GroupUpgrade) changeAll(ctx workflow.Context, clusters []string, change
 }
 
 // changeCompleted carries out afterCompletion on clusters as they complete, until ctx is cancelled.
-func (g *GroupUpgrade) changeCompleted(ctx workflow.Context) {
+func (g *groupUpgrade) changeCompleted(ctx workflow.Context) {
 	c := &g.completions
 	workflow.GoNamed(ctx, "afterCompletion", func(ctx workflow.Context) {
 		pause := shortestRefusal
@@ -127,11 +127,11 @@ func (g *GroupUpgrade) changeCompleted(ctx workflow.Context) {
 			c.atWork = false
 			if err != nil && ctx.Err() == nil {
 				g.notDone(some)
-				g.Record.Note(fmt.Sprintf("actions.afterCompletion failed on %s: %s", kit.JoinNames(some), temporal.ErrorMessage(err)))
+				g.record.note(fmt.Sprintf("actions.afterCompletion failed on %s: %s", kit.JoinNames(some), temporal.ErrorMessage(err)))
 			}
 			if final := finally(refused); len(final) > 0 {
 				g.notDone(namesOf(final))
-				g.Record.Note("actions.afterCompletion failed: " + answers(final))
+				g.record.note("actions.afterCompletion failed: " + answers(final))
 			}
 			if g.takeRefusals(ctx, some, refused); len(c.refused) == 0 {
 				pause = shortestRefusal
@@ -143,7 +143,7 @@ func (g *GroupUpgrade) changeCompleted(ctx workflow.Context) {
 }
 
 // takeRefusals records which of some clusters refused the change. They are retried after all others.
-func (g *GroupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused []activities.RefusedChange) {
+func (g *groupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused []activities.RefusedChange) {
 	c := &g.completions
 	asked := func(r activities.RefusedChange) bool { return slices.Contains(some, r.Cluster) }
 	again := slices.DeleteFunc(slices.Clone(refused), func(r activities.RefusedChange) bool { return r.Final })
@@ -191,7 +191,7 @@ func answers(refused []activities.RefusedChange) string {
 	return strings.Join(messages, "; ")
 }
 
-func (g *GroupUpgrade) change(ctx workflow.Context, action string, clusters []string, change rollout.ClusterChange) ([]activities.RefusedChange, error) {
+func (g *groupUpgrade) change(ctx workflow.Context, action string, clusters []string, change rollout.ClusterChange) ([]activities.RefusedChange, error) {
 	summary := action + " on " + clusters[0]
 	if len(clusters) > 1 {
 		summary += fmt.Sprintf(" and %d more", len(clusters)-1)
@@ -203,7 +203,7 @@ func (g *GroupUpgrade) change(ctx workflow.Context, action string, clusters []st
 
 // finishChanges waits until afterCompletion is carried out on every complete cluster; in a cancelled rollout, for hubLimit at
 // most.
-func (g *GroupUpgrade) finishChanges(work, listening workflow.Context) {
+func (g *groupUpgrade) finishChanges(work, listening workflow.Context) {
 	made := func() bool { return len(g.completions.due) == 0 }
 	if workflow.Await(work, made) == nil {
 		return
@@ -218,7 +218,7 @@ func (g *GroupUpgrade) finishChanges(work, listening workflow.Context) {
 		if len(g.completions.refused) > 0 {
 			note += ": " + answers(g.completions.refused)
 		}
-		g.Record.Note(note)
+		g.record.note(note)
 		g.completions.trouble(listening, "", "")
 	}
 }

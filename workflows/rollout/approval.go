@@ -13,7 +13,7 @@ import (
 )
 
 // awaitApproval waits until somebody approves the next batch, if that is required. The clock of the rollout is stopped.
-func (g *GroupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
+func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	if !g.mustApprove(ctx) {
 		return ""
 	}
@@ -24,16 +24,16 @@ func (g *GroupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	expired := func() bool { return false }
 	var until *time.Time
 	timing, stop := workflow.WithCancel(ctx)
-	if expiry := rollout.ApprovalExpiry(g.Spec.Approvals); expiry > 0 {
+	if expiry := rollout.ApprovalExpiry(g.spec.Approvals); expiry > 0 {
 		until = new(workflow.Now(ctx).Add(expiry))
 		expired = workflow.NewTimerWithOptions(timing, expiry, workflow.TimerOptions{Summary: fmt.Sprintf("%s must be approved within %v", awaited, expiry)}).IsReady
 	}
-	g.Record.awaitingApproval(ctx, g.awaited, until)
+	g.record.awaitingApproval(ctx, g.awaited, until)
 	err := workflow.Await(ctx, func() bool { return g.awaited == nil || expired() })
 	stop()
 	unapproved := g.awaited != nil
 	g.awaited = nil
-	g.Record.awaitingApproval(ctx, nil, nil)
+	g.record.awaitingApproval(ctx, nil, nil)
 	g.runClock(ctx)
 	switch {
 	case err != nil || ctx.Err() != nil: // the timer has ended at once, too
@@ -45,47 +45,47 @@ func (g *GroupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 }
 
 // nextApproval is the approval that is required before the next batch; its point is "" if none is.
-func (g *GroupUpgrade) nextApproval() rollout.AwaitedApproval {
-	begun := g.Status.Status.CurrentBatch
+func (g *groupUpgrade) nextApproval() rollout.AwaitedApproval {
+	begun := g.status.Status.CurrentBatch
 	if g.begun != nil {
 		begun = g.begun.After
 	}
-	point := rollout.ApprovalBefore(g.Spec.Approvals, g.Status.RemediationPlan, g.Spec.RemediationStrategy.Canaries, int(begun), g.nextBatch)
+	point := rollout.ApprovalBefore(g.spec.Approvals, g.status.RemediationPlan, g.spec.RemediationStrategy.Canaries, int(begun), g.nextBatch)
 	return rollout.AwaitedApproval{Point: point, Batch: int32(g.nextBatch + 1)}
 }
 
 // mustApprove reports whether the next batch needs an approval and has no valid one.
-func (g *GroupUpgrade) mustApprove(ctx workflow.Context) bool {
+func (g *groupUpgrade) mustApprove(ctx workflow.Context) bool {
 	awaited := g.nextApproval()
 	return awaited.Point != "" && !g.approved(ctx, awaited)
 }
 
 // approved reports whether a valid approval was given. An approval does not expire while the health checks before the first batch run:
 // if they take longer than an approval is valid, it would be asked for again and again.
-func (g *GroupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApproval) bool {
-	given := g.Status.Approvals
+func (g *groupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApproval) bool {
+	given := g.status.Approvals
 	if len(given) == 0 {
 		return false
 	}
 	last := given[len(given)-1]
 	meant := last.Point == awaited.Point && last.Batch == awaited.Batch
-	return meant && (g.holdsSoFar() || rollout.ApprovalHolds(g.Spec.Approvals, last.At.Time, workflow.Now(ctx)))
+	return meant && (g.holdsSoFar() || rollout.ApprovalHolds(g.spec.Approvals, last.At.Time, workflow.Now(ctx)))
 }
 
 // checkApproval rejects an approval that nobody waits for.
-func (g *GroupUpgrade) checkApproval(request rollout.ApprovalRequest) error {
+func (g *groupUpgrade) checkApproval(request rollout.ApprovalRequest) error {
 	instead := "it is over"
-	if g.Status.Status.CompletedAt == nil {
+	if g.status.Status.CompletedAt == nil {
 		instead = "it is at work"
-		if wait := g.Status.Wait; wait != nil {
+		if wait := g.status.Wait; wait != nil {
 			instead = wait.Reason + ": " + wait.Message
 		}
 	}
-	return kit.InvalidSpec(rollout.CheckApproval(g.Spec.Approvals, g.awaited, request, g.starters, instead))
+	return kit.InvalidSpec(rollout.CheckApproval(g.spec.Approvals, g.awaited, request, g.starters, instead))
 }
 
 // approve records an approval, so that the rollout goes on.
-func (g *GroupUpgrade) approve(ctx workflow.Context, request rollout.ApprovalRequest) (ranv1.Approval, error) {
+func (g *groupUpgrade) approve(ctx workflow.Context, request rollout.ApprovalRequest) (ranv1.Approval, error) {
 	// Two approvals that arrive together both pass the validator before the first one counts.
 	if err := g.checkApproval(request); err != nil {
 		return ranv1.Approval{}, err
@@ -94,6 +94,6 @@ func (g *GroupUpgrade) approve(ctx workflow.Context, request rollout.ApprovalReq
 		Point: g.awaited.Point, Batch: g.awaited.Batch, By: request.Actor, At: metav1.NewTime(workflow.Now(ctx)), Comment: request.Comment,
 	}
 	g.awaited = nil
-	g.Record.approved(approval)
+	g.record.approved(approval)
 	return approval, nil
 }

@@ -19,11 +19,11 @@ const clustersAtOnce = 300
 // endRun ends the run, not the rollout: the run continues as new.
 const endRun rollout.End = "ContinueAsNew"
 
-// Batch is the clusters that share one time budget: one batch of the plan, or in a rolling rollout all batches after the canaries.
-type Batch struct {
-	group *GroupUpgrade
-	// First and last batch of the plan, counted from 1.
-	First, Last int32
+// batch is the clusters that share one time budget: one batch of the plan, or in a rolling rollout all batches after the canaries.
+type batch struct {
+	group *groupUpgrade
+	// first and last batch of the plan, counted from 1.
+	first, last int32
 	time        BatchBudget
 
 	clusters []string
@@ -51,13 +51,13 @@ type Batch struct {
 }
 
 // runBatches runs batch after batch.
-func (g *GroupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
-	plan := g.Status.RemediationPlan
+func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
+	plan := g.status.RemediationPlan
 	g.followWindows(ctx)
 	for g.nextBatch < len(plan) {
-		next := rollout.Together(plan, g.Spec.RemediationStrategy, g.nextBatch)
-		if g.begun != nil || len(g.Record.pending(slices.Concat(plan[g.nextBatch:next]...))) > 0 {
-			g.Record.withdrawn(ctx)
+		next := rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch)
+		if g.begun != nil || len(g.record.pending(slices.Concat(plan[g.nextBatch:next]...))) > 0 {
+			g.record.withdrawn(ctx)
 			if end := g.awaitTurn(ctx); end != "" {
 				return end, nil
 			}
@@ -79,44 +79,44 @@ func (g *GroupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 
 // runBatch runs the batches up to next, or resumes what the previous run began. It returns why the rollout ends, endRun, endGate, or ""
 // when the next batch is due.
-func (g *GroupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
+func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	if g.begun == nil {
 		used := g.charged.total(workflow.Now(ctx))
 		g.begun = &BatchBudget{
-			Budget: rollout.BatchBudget(g.timeout(), used, g.batchesLeft()), ChargedBefore: used, After: g.Status.Status.CurrentBatch,
+			Budget: rollout.BatchBudget(g.timeout(), used, g.batchesLeft()), ChargedBefore: used, After: g.status.Status.CurrentBatch,
 		}
-		g.Record.batchStarted(ctx, int32(g.nextBatch+1))
+		g.record.batchStarted(ctx, int32(g.nextBatch+1))
 	}
-	clusters := slices.Concat(g.Status.RemediationPlan[g.nextBatch:next]...)
-	b := &Batch{
-		group: g, First: int32(g.nextBatch + 1), Last: int32(next), time: *g.begun,
-		clusters: clusters, pending: g.Record.pending(clusters), running: map[string]*clusterAtWork{}, trouble: g.Record.troubles.Add(),
+	clusters := slices.Concat(g.status.RemediationPlan[g.nextBatch:next]...)
+	b := &batch{
+		group: g, first: int32(g.nextBatch + 1), last: int32(next), time: *g.begun,
+		clusters: clusters, pending: g.record.pending(clusters), running: map[string]*clusterAtWork{}, trouble: g.record.troubles.Add(),
 	}
-	g.Batch = b
+	g.batch = b
 	g.runClock(ctx)
 	b.run(ctx)
 	if b.decide(ctx).Step == rollout.BatchRecheck {
-		g.Batch = nil
-		g.Record.deadlines(ctx, nil, nil)
+		g.batch = nil
+		g.record.deadlines(ctx, nil, nil)
 		return endGate
 	}
 	if err := b.dropVanished(ctx, b.retrier(ctx), b.clusters); err != nil && ctx.Err() == nil {
-		g.Record.Note(fmt.Sprintf("could not check for deleted clusters of batch %d: %s", b.First, temporal.ErrorMessage(err)))
+		g.record.note(fmt.Sprintf("could not check for deleted clusters of batch %d: %s", b.first, temporal.ErrorMessage(err)))
 	}
-	g.Batch = nil
+	g.batch = nil
 	if b.decide(ctx).Step != rollout.BatchEnd {
 		return endRun
 	}
 	g.begun = nil
-	g.Record.notStarted(ctx, b.pending, b.timedOut)
+	g.record.notStarted(ctx, b.pending, b.timedOut)
 	return b.end(ctx)
 }
 
 // awaitTurn waits until a batch may begin, or resume in a new run: the rollout is not paused, the holds are known, and the batch is
 // approved. A resumed batch needs an approval only if no cluster was started yet. Without time left, no batch begins.
-func (g *GroupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
+func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 	for {
-		if workflow.Await(ctx, func() bool { return !g.Status.Paused }) != nil || g.Holds.AwaitKnown(ctx, g.Record.holdsUnknown) != nil {
+		if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.AwaitKnown(ctx, g.record.holdsUnknown) != nil {
 			return rollout.EndCancelled
 		}
 		if kit.ShouldContinueAsNew(ctx, g.signals) {
@@ -132,8 +132,8 @@ func (g *GroupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 		switch {
 		case end != "":
 			return end
-		case g.Status.Paused: // meanwhile
-		case rollout.ApprovalExpiry(g.Spec.Approvals) > 0 && g.startHold() != nil:
+		case g.status.Paused: // meanwhile
+		case rollout.ApprovalExpiry(g.spec.Approvals) > 0 && g.startHold() != nil:
 			// The approval may have expired when a cluster can be started.
 			g.gate.standing = true
 			err := g.awaitStartable(ctx)
@@ -148,14 +148,14 @@ func (g *GroupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 }
 
 // batchesLeft is the number of batches that share the time that is left.
-func (g *GroupUpgrade) batchesLeft() int {
-	plan := g.Status.RemediationPlan
-	if rollout.Together(plan, g.Spec.RemediationStrategy, g.nextBatch) == len(plan) {
+func (g *groupUpgrade) batchesLeft() int {
+	plan := g.status.RemediationPlan
+	if rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch) == len(plan) {
 		return 1
 	}
 	left := 1 // the next, or the one at work
 	for _, clusters := range plan[g.nextBatch+1:] {
-		if len(g.Record.pending(clusters)) > 0 {
+		if len(g.record.pending(clusters)) > 0 {
 			left++
 		}
 	}
@@ -164,7 +164,7 @@ func (g *GroupUpgrade) batchesLeft() int {
 
 // run starts the clusters and waits until all are over. After a timeout or a cancellation, clusters at work are withdrawn first. It
 // returns with pending clusters when the batch timed out, the run must continue as new, or too many clusters failed.
-func (b *Batch) run(ctx workflow.Context) {
+func (b *batch) run(ctx workflow.Context) {
 	work, withdraw := workflow.WithCancel(ctx)
 	starting, stopStarting := workflow.WithCancel(work)
 	b.work, b.withdraw, b.stopStarting = work, withdraw, stopStarting
@@ -176,9 +176,9 @@ func (b *Batch) run(ctx workflow.Context) {
 		if stopped || b.timedOut && b.busy() > 0 {
 			b.disarm()
 			if b.busy() > 0 {
-				b.group.Record.withdrawing(b.timedOut)
+				b.group.record.withdrawing(b.timedOut)
 			}
-			b.group.Record.deadlines(waiting, nil, nil)
+			b.group.record.deadlines(waiting, nil, nil)
 		} else {
 			b.arm(waiting)
 			b.startClusters(starting)
@@ -200,7 +200,7 @@ func (b *Batch) run(ctx workflow.Context) {
 }
 
 // busy is the number of clusters at work.
-func (b *Batch) busy() int {
+func (b *batch) busy() int {
 	busy := 0
 	//workflowcheck:ignore what is counted has no order
 	for _, cluster := range b.running {
@@ -212,16 +212,16 @@ func (b *Batch) busy() int {
 }
 
 // othersFollow reports whether clusters wait for their turn, in this batch or a later one.
-func (b *Batch) othersFollow() bool {
+func (b *batch) othersFollow() bool {
 	g := b.group
-	return !b.timedOut && len(b.pending) > 0 || len(g.Record.pending(slices.Concat(g.Status.RemediationPlan[b.Last:]...))) > 0
+	return !b.timedOut && len(b.pending) > 0 || len(g.record.pending(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
 }
 
 // ended records the end of the work on a cluster, or of the health checks that follow it.
-func (b *Batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1.ClusterStatus) {
+func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1.ClusterStatus) {
 	g := b.group
 	soaks := b.work.Err() == nil && g.soak() > 0 && b.othersFollow()
-	next, state := cluster.state.End(rollout.WorkResult{State: result.State, HealthChecks: len(g.Spec.HealthChecks) > 0, Soaks: soaks})
+	next, state := cluster.state.End(rollout.WorkResult{State: result.State, HealthChecks: len(g.spec.HealthChecks) > 0, Soaks: soaks})
 	complete := result.State == ranv1.ClusterComplete
 	cluster.state, result.State = next, state
 	if next == rollout.WorkChecking {
@@ -231,17 +231,17 @@ func (b *Batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1
 	delete(b.running, cluster.name)
 	b.changed = true
 	result.Name, result.Batch = cluster.name, cluster.batch
-	if before := g.Record.cluster(cluster.name); withdrawnAs(state, before) {
+	if before := g.record.cluster(cluster.name); withdrawnAs(state, before) {
 		result.Reason, result.Message, result.Since = before.Reason, before.Message, before.Since
 	}
 	if complete && state != ranv1.ClusterTimedOut && state != ranv1.ClusterFailed {
 		g.slowest = max(g.slowest, g.charged.total(workflow.Now(ctx))-cluster.chargedBefore)
 	}
-	g.Record.ClusterEnded(ctx, result)
+	g.record.clusterEnded(ctx, result)
 	if next == rollout.WorkSoaking {
 		b.soak(cluster, g.soak())
 	}
-	g.Record.batchReached(ctx, b.reached())
+	g.record.batchReached(ctx, b.reached())
 	g.runClock(ctx)
 }
 
@@ -251,33 +251,33 @@ func withdrawnAs(state ranv1.ClusterState, before *ranv1.ClusterStatus) bool {
 }
 
 // reached is the first batch of the plan that is not over. A rolling rollout shows its progress by it.
-func (b *Batch) reached() int32 {
-	for number := max(b.First, b.group.Status.Status.CurrentBatch); number < b.Last; number++ { // batches that are over stay so
-		if !b.group.Record.over(b.group.Status.RemediationPlan[number-1]) {
+func (b *batch) reached() int32 {
+	for number := max(b.first, b.group.status.Status.CurrentBatch); number < b.last; number++ { // batches that are over stay so
+		if !b.group.record.over(b.group.status.RemediationPlan[number-1]) {
 			return number
 		}
 	}
-	return b.Last
+	return b.last
 }
 
 // end returns why the rollout ends after this batch; "": it goes on.
-func (b *Batch) end(ctx workflow.Context) rollout.End {
+func (b *batch) end(ctx workflow.Context) rollout.End {
 	g := b.group
 	canary := slices.ContainsFunc(b.clusters, func(c string) bool {
-		return b.First == b.Last && slices.Contains(g.Spec.RemediationStrategy.Canaries, c)
+		return b.first == b.last && slices.Contains(g.spec.RemediationStrategy.Canaries, c)
 	})
 	switch {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled
-	case g.Record.complete(b.clusters): // those that soak are
+	case g.record.complete(b.clusters): // those that soak are
 		return ""
-	case canary && (b.timedOut || g.Record.cluster(b.clusters[0]).State == ranv1.ClusterTimedOut):
+	case canary && (b.timedOut || g.record.cluster(b.clusters[0]).State == ranv1.ClusterTimedOut):
 		return rollout.EndCanaryTimedOut
 	case canary:
 		return rollout.EndCanaryFailed
 	case b.window().Exhausted() && (len(b.pending) > 0 || b.othersFollow()):
 		return rollout.EndAborted
-	case b.timedOut && g.Spec.BatchTimeoutAction == ranv1.BatchTimeoutAbort:
+	case b.timedOut && g.spec.BatchTimeoutAction == ranv1.BatchTimeoutAbort:
 		return rollout.EndBatchTimedOut
 	}
 	return ""

@@ -9,12 +9,12 @@ import (
 )
 
 // awaitBlockers waits until the blocking rollouts have succeeded. The timeout does not run.
-func (g *GroupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) {
-	if len(g.Spec.BlockingCRs) == 0 {
+func (g *groupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) {
+	if len(g.spec.BlockingCRs) == 0 {
 		return "", nil
 	}
 	// The rest of the spec may be long, and is not needed.
-	object := ranv1.ClusterGroupUpgrade{ObjectMeta: g.in.Object.ObjectMeta, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: g.Spec.BlockingCRs}}
+	object := ranv1.ClusterGroupUpgrade{ObjectMeta: g.in.Object.ObjectMeta, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: g.spec.BlockingCRs}}
 	retrier := g.retrier()
 	err := retrier.Wait(ctx, "wait for the rollouts that block this one", nil, "", g.hub.AwaitBlockers, object, nil)
 	switch {
@@ -27,12 +27,12 @@ func (g *GroupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) 
 }
 
 // observed records what a waiting activity sees.
-func (g *GroupUpgrade) observed(ctx workflow.Context, seen temporal.Observation) {
+func (g *groupUpgrade) observed(ctx workflow.Context, seen temporal.Observation) {
 	if seen.Activity == "AwaitClusterHealthy" {
 		g.healthObserved(ctx, seen)
 		return
 	}
-	if g.Phase == phaseBlocked && seen.Activity == "AwaitBlockers" && seen.Wait != nil && g.withdrawn == nil {
-		g.Record.blocked(ctx, seen.Wait)
+	if g.phase == phaseBlocked && seen.Activity == "AwaitBlockers" && seen.Wait != nil && g.withdrawn == nil {
+		g.record.blocked(ctx, seen.Wait)
 	}
 }

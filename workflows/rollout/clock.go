@@ -10,7 +10,7 @@ import (
 )
 
 // timeout of the whole rollout.
-func (g *GroupUpgrade) timeout() time.Duration { return rollout.Timeout(&g.Spec) }
+func (g *groupUpgrade) timeout() time.Duration { return rollout.Timeout(&g.spec) }
 
 // stopwatch measures time, and can be stopped and started again.
 type stopwatch struct {
@@ -40,11 +40,11 @@ func (s *stopwatch) total(now time.Time) time.Duration {
 
 // arm keeps a timer for the deadlines of the batch and of its clusters, or, while clusters only soak, of the rollout. While the clock is
 // stopped there is none.
-func (b *Batch) arm(ctx workflow.Context) {
+func (b *batch) arm(ctx workflow.Context) {
 	g := b.group
 	if g.standsStill() || len(b.running) == 0 && len(b.pending) == 0 {
 		b.disarm()
-		g.Record.deadlines(ctx, nil, nil)
+		g.record.deadlines(ctx, nil, nil)
 		return
 	}
 	soaks := b.onlySoaks()
@@ -67,7 +67,7 @@ func (b *Batch) arm(ctx workflow.Context) {
 
 // keepTime returns true when the time of the batch is over. It withdraws clusters whose own time is over. It also wakes in between:
 // a timer that fires late shows that no worker was running, and that time is not charged.
-func (b *Batch) keepTime(ctx workflow.Context) (over bool) {
+func (b *batch) keepTime(ctx workflow.Context) (over bool) {
 	g := b.group
 	var deadline time.Time
 	for {
@@ -77,7 +77,7 @@ func (b *Batch) keepTime(ctx workflow.Context) (over bool) {
 			return true
 		}
 		b.timeOutClusters(ctx)
-		timed := fmt.Sprintf("batch %d of %d", b.First, len(g.Status.RemediationPlan))
+		timed := fmt.Sprintf("batch %d of %d", b.first, len(g.status.RemediationPlan))
 		if b.soakTimer {
 			timed = "the rollout"
 		}
@@ -87,7 +87,7 @@ func (b *Batch) keepTime(ctx workflow.Context) (over bool) {
 			if b.soakTimer {
 				batchDeadline = nil
 			}
-			g.Record.deadlines(ctx, batchDeadline, new(now.Add(g.timeout()-g.charged.total(now))))
+			g.record.deadlines(ctx, batchDeadline, new(now.Add(g.timeout()-g.charged.total(now))))
 		}
 		pause := min(b.leastLeft(now), rollout.ClockInterval(b.time.Budget))
 		b.wake = now.Add(pause)
@@ -101,7 +101,7 @@ func (b *Batch) keepTime(ctx workflow.Context) (over bool) {
 }
 
 // left is the time that the batch has left; negative when it is over. A batch that only soaks has all the time of the rollout.
-func (b *Batch) left(now time.Time) time.Duration {
+func (b *batch) left(now time.Time) time.Duration {
 	if b.onlySoaks() {
 		return b.group.timeout() - b.group.charged.total(now)
 	}
@@ -109,7 +109,7 @@ func (b *Batch) left(now time.Time) time.Duration {
 }
 
 // leastLeft is the time until the batch, or the first cluster at work, times out.
-func (b *Batch) leastLeft(now time.Time) time.Duration {
+func (b *batch) leastLeft(now time.Time) time.Duration {
 	least := b.left(now)
 	//workflowcheck:ignore the least has no order
 	for _, cluster := range b.running {
@@ -121,8 +121,8 @@ func (b *Batch) leastLeft(now time.Time) time.Duration {
 }
 
 // leftOf is the time that a cluster has left; false: it has no limit of its own, or is not at work any more.
-func (b *Batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bool) {
-	limit := time.Duration(b.group.Spec.RemediationStrategy.ClusterTimeout) * time.Minute
+func (b *batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bool) {
+	limit := time.Duration(b.group.spec.RemediationStrategy.ClusterTimeout) * time.Minute
 	if limit == 0 || !cluster.state.Timed() {
 		return 0, false
 	}
@@ -130,18 +130,18 @@ func (b *Batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bo
 }
 
 // timeOutClusters withdraws clusters whose own time is over.
-func (b *Batch) timeOutClusters(ctx workflow.Context) {
+func (b *batch) timeOutClusters(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	for _, name := range workflow.DeterministicKeys(b.running) {
 		cluster := b.running[name]
 		if left, limited := b.leftOf(cluster, now); limited && left <= 0 {
-			b.group.Record.clusterTimedOut(ctx, name)
+			b.group.record.clusterTimedOut(ctx, name)
 			cluster.timeOut()
 		}
 	}
 }
 
-func (b *Batch) disarm() {
+func (b *batch) disarm() {
 	if b.timer != nil {
 		b.timer()
 		b.timer = nil
@@ -150,14 +150,14 @@ func (b *Batch) disarm() {
 
 // timeOut withdraws the clusters at work and starts no others. Soaking clusters keep their places for the batches that follow, unless
 // the time of the rollout is over.
-func (b *Batch) timeOut(ctx workflow.Context) {
+func (b *batch) timeOut(ctx workflow.Context) {
 	b.changed = true
 	if b.onlySoaks() {
 		b.withdraw()
 		return
 	}
 	b.timedOut = true
-	b.group.Record.batchTimedOut(ctx, b.clusters)
+	b.group.record.batchTimedOut(ctx, b.clusters)
 	b.stopStarting()
 	for _, name := range workflow.DeterministicKeys(b.running) {
 		b.running[name].timeOut()

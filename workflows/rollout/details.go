@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-func GroupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
+func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 	var d kit.Details
 	run := s.Status
 	if s.Counts.Total > 0 {

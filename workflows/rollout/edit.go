@@ -14,7 +14,7 @@ import (
 )
 
 // takeUpdates registers the handlers of updates.
-func (g *GroupUpgrade) takeUpdates(ctx workflow.Context) error {
+func (g *groupUpgrade) takeUpdates(ctx workflow.Context) error {
 	return errors.Join(
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateApprove, g.approve, workflow.UpdateHandlerOptions{
 			Description: "Give the approval that the rollout waits for: {actor, comment, batch}.", Validator: g.checkApproval,
@@ -40,7 +40,7 @@ const planPatience = 8 * time.Second
 
 // edit changes the spec. A rollout that is not enabled is planned anew. In an enabled one, the current batch gets its share of the new
 // timeout.
-func (g *GroupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (EditAnswer, error) {
+func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (EditAnswer, error) {
 	object := g.in.Object
 	object.Spec = request.Spec
 	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}, Deadline: workflow.Now(ctx).Add(editPatience)}
@@ -49,7 +49,7 @@ func (g *GroupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 	}
 	request.Spec = object.Spec
 	// In an enabled rollout the changed fields matter, and a field that only gets its default is no change.
-	comparable := func() bool { return g.defaulted || !g.isEnabled() || g.Status.Status.CompletedAt != nil }
+	comparable := func() bool { return g.defaulted || !g.isEnabled() || g.status.Status.CompletedAt != nil }
 	if !comparable() {
 		if err := kit.AwaitFor(ctx, planPatience, "until there is a plan", comparable); err != nil {
 			return EditAnswer{}, err
@@ -62,7 +62,7 @@ func (g *GroupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 	if err := g.mayEdit(request); err != nil {
 		return EditAnswer{}, err
 	}
-	changed, err := rollout.CheckEdit(g.Spec, request.Spec, g.isEnabled(), g.charged.total(workflow.Now(ctx)))
+	changed, err := rollout.CheckEdit(g.spec, request.Spec, g.isEnabled(), g.charged.total(workflow.Now(ctx)))
 	if err != nil {
 		return EditAnswer{}, kit.InvalidSpec(err)
 	}
@@ -75,45 +75,45 @@ func (g *GroupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 }
 
 // waitText is the current wait, in parentheses; "": there is none.
-func (g *GroupUpgrade) waitText() string {
-	if wait := g.Status.Wait; wait != nil {
+func (g *groupUpgrade) waitText() string {
+	if wait := g.status.Wait; wait != nil {
 		return " (" + wait.Reason + ": " + wait.Message + ")"
 	}
 	return ""
 }
 
 // mayEdit rejects an edit that is not possible now. It is quick.
-func (g *GroupUpgrade) mayEdit(request rollout.EditRequest) error {
-	if g.Status.Status.CompletedAt != nil {
+func (g *groupUpgrade) mayEdit(request rollout.EditRequest) error {
+	if g.status.Status.CompletedAt != nil {
 		return kit.InvalidSpec(errors.New("the rollout is over: start it again"))
 	}
 	return kit.InvalidSpec(g.checkDuties(&request.Spec, append(g.starters, request.Actor)))
 }
 
 // isEnabled reports whether the plan is frozen, or will be once it is made.
-func (g *GroupUpgrade) isEnabled() bool { return g.Phase != phasePlan || g.enabled }
+func (g *groupUpgrade) isEnabled() bool { return g.phase != phasePlan || g.enabled }
 
 // respecify replaces the spec.
-func (g *GroupUpgrade) respecify(spec ranv1.ClusterGroupUpgradeSpec) {
-	g.in.Object.Spec, g.Spec = spec, spec
-	if rollout.RemediationOf(&g.in.Object) != g.Record.remediation {
-		g.Remediator = newRemediator(g, nil) // no cluster is at work
+func (g *groupUpgrade) respecify(spec ranv1.ClusterGroupUpgradeSpec) {
+	g.in.Object.Spec, g.spec = spec, spec
+	if rollout.RemediationOf(&g.in.Object) != g.record.remediation {
+		g.remediator = newRemediator(g, nil) // no cluster is at work
 	}
-	g.completions.change = rollout.ChangeAfter(&g.Spec.Actions)
-	g.Record.remediation, g.Record.soak = rollout.RemediationOf(&g.in.Object), g.soak()
+	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
+	g.record.remediation, g.record.soak = rollout.RemediationOf(&g.in.Object), g.soak()
 }
 
 // replan puts an edit into effect.
-func (g *GroupUpgrade) replan(ctx workflow.Context) {
+func (g *groupUpgrade) replan(ctx workflow.Context) {
 	if !g.isEnabled() {
 		g.edited = true
-		g.enabled = g.Spec.Enable == nil || *g.Spec.Enable
+		g.enabled = g.spec.Enable == nil || *g.spec.Enable
 		return
 	}
 	if g.begun != nil {
 		g.begun.Budget = rollout.BatchBudget(g.timeout(), g.begun.ChargedBefore, g.batchesLeft())
 	}
-	if b := g.Batch; b != nil {
+	if b := g.batch; b != nil {
 		b.time = *g.begun
 		b.disarm()
 		b.changed = true

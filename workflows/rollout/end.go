@@ -19,13 +19,13 @@ import (
 const resultClusters = 500
 
 // listen handles signals from people, clusters and activities.
-func (g *GroupUpgrade) listen(ctx workflow.Context) {
+func (g *groupUpgrade) listen(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalCancel, "Stop the rollout, withdraw its remediation and return its nodes.", func(r temporal.SignalRequest) {
 		if g.withdrawn == nil {
 			g.withdrawn = &r
 		}
 		g.withdraw()
-		g.Record.cancelling(*g.withdrawn)
+		g.record.cancelling(*g.withdrawn)
 	})
 	kit.OnSignal(ctx, temporal.SignalEnable, "Start a planned rollout.", func(r temporal.SignalRequest) {
 		if !g.isEnabled() {
@@ -40,8 +40,8 @@ func (g *GroupUpgrade) listen(ctx workflow.Context) {
 		g.pause(ctx, true, r)
 	})
 	kit.OnSignal(ctx, temporal.SignalResume, "Resume after a pause.", func(r temporal.SignalRequest) { g.pause(ctx, false, r) })
-	g.Holds.Listen(ctx, func() { g.runClock(ctx) })
-	g.Holds.Windows.Listen(ctx, func() {
+	g.holds.Listen(ctx, func() { g.runClock(ctx) })
+	g.holds.Windows.Listen(ctx, func() {
 		g.signals++
 		g.runClock(ctx)
 	})
@@ -51,22 +51,22 @@ func (g *GroupUpgrade) listen(ctx workflow.Context) {
 	})
 	kit.OnSignal(ctx, temporal.SignalClusterProgress, "Progress of a cluster at work.", func(c ranv1.ClusterStatus) {
 		g.signals++
-		g.Record.clusterProgressed(ctx, c)
+		g.record.clusterProgressed(ctx, c)
 	})
 }
 
 // pause pauses or resumes the rollout and its clusters at work. Paused time is not charged.
-func (g *GroupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.SignalRequest) {
-	if g.Status.Paused == paused || g.Status.Status.CompletedAt != nil {
+func (g *groupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.SignalRequest) {
+	if g.status.Paused == paused || g.status.Status.CompletedAt != nil {
 		return
 	}
 	g.pauseRequest = r
-	g.Record.paused(ctx, paused, r)
+	g.record.paused(ctx, paused, r)
 	g.runClock(ctx)
 }
 
 // finishAs ends the workflow with the end of the rollout, or with the error of its plan.
-func (g *GroupUpgrade) finishAs(ctx workflow.Context, end rollout.End, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
+func (g *groupUpgrade) finishAs(ctx workflow.Context, end rollout.End, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
 	if err != nil {
 		return g.fail(ctx, err)
 	}
@@ -74,32 +74,32 @@ func (g *GroupUpgrade) finishAs(ctx workflow.Context, end rollout.End, err error
 }
 
 // fail ends a rollout that could not be planned.
-func (g *GroupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
-	g.Record.cleansUp()
-	g.Remediator.CleanUp(ctx, false)
+func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
+	g.record.cleansUp()
+	g.remediator.CleanUp(ctx, false)
 	failure := kit.FailureOf(err)
-	g.Record.finished(ctx, rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: failure.Message})
+	g.record.finished(ctx, rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: failure.Message})
 	g.save(ctx)
-	status := g.Result()
+	status := g.result()
 	return status, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
 }
 
 // finish turns the end of the rollout into the result of the workflow.
-func (g *GroupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.ClusterGroupUpgradeStatus, error) {
+func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.ClusterGroupUpgradeStatus, error) {
 	g.charged.stop(workflow.Now(ctx))
-	result := rollout.Outcome(rollout.RemediationOf(&g.in.Object), g.Status.Clusters, end)
-	if end == rollout.EndFinished && !g.Record.valid() {
-		result = rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: g.Record.problems()}
+	result := rollout.Outcome(rollout.RemediationOf(&g.in.Object), g.status.Clusters, end)
+	if end == rollout.EndFinished && !g.record.valid() {
+		result = rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: g.record.problems()}
 	}
 	if end == rollout.EndCancelled && g.withdrawn != nil {
 		result.Message = strings.Replace(result.Message, "Cancelled", "Cancelled"+kit.ActorSuffix(*g.withdrawn), 1)
 	}
-	g.Record.cleansUp()
-	g.Remediator.CleanUp(ctx, result.Succeeded == metav1.ConditionTrue)
-	g.Record.finished(ctx, result)
+	g.record.cleansUp()
+	g.remediator.CleanUp(ctx, result.Succeeded == metav1.ConditionTrue)
+	g.record.finished(ctx, result)
 	g.save(ctx)
-	status := g.Result()
+	status := g.result()
 	switch {
 	case result.Succeeded == metav1.ConditionTrue:
 		return status, nil
@@ -110,22 +110,22 @@ func (g *GroupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.Clus
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
 }
 
-// Result is the final status, failed clusters first.
-func (g *GroupUpgrade) Result() ranv1.ClusterGroupUpgradeStatus {
-	return rollout.Shorten(g.Status, resultClusters)
+// result is the final status, failed clusters first.
+func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus {
+	return rollout.Shorten(g.status, resultClusters)
 }
 
 // save writes the final status to the hub, where it outlives Temporal's retention. A rollout that ends without a plan saves nothing: it
 // would replace the status of an earlier rollout of that name, which can still be retried and may block others.
-func (g *GroupUpgrade) save(ctx workflow.Context) {
-	if g.Phase == phasePlan && !g.registered && !g.loaded {
+func (g *groupUpgrade) save(ctx workflow.Context) {
+	if g.phase == phasePlan && !g.registered && !g.loaded {
 		return
 	}
 	saved := g.in.Object
-	saved.Status = g.Result()
+	saved.Status = g.result()
 	retrier := g.retrier().Until(workflow.Now(ctx).Add(policy.HubLimit))
 	err := retrier.Run(ctx, "save the final status on the hub", g.hub.SaveRollout, activities.SaveRolloutInput{Object: saved, Owner: kit.Owner(ctx)}, nil)
 	if err != nil {
-		g.Record.Note(rollout.NotSaved + ": " + temporal.ErrorMessage(err))
+		g.record.note(rollout.NotSaved + ": " + temporal.ErrorMessage(err))
 	}
 }

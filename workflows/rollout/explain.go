@@ -18,7 +18,7 @@ import (
 // What a rollout waits for. Each function records one wait; which one the status shows is computed from all of them by rollout.Waits.
 
 // explain shows the current wait, and why the rollout starts no more clusters.
-func (r *GroupRecord) explain() {
+func (r *groupRecord) explain() {
 	s := r.status
 	r.waits.Trouble = r.troubles.Oldest()
 	wait, lead := r.waits.Explain(r.remediation, s, *r.now(r.ctx))
@@ -33,7 +33,7 @@ func (r *GroupRecord) explain() {
 }
 
 // notEnabled records that the rollout is planned, and waits to be enabled.
-func (r *GroupRecord) notEnabled(ctx workflow.Context, valid bool) {
+func (r *groupRecord) notEnabled(ctx workflow.Context, valid bool) {
 	message := "Not enabled"
 	if !valid {
 		message += "; the plan has errors: " + r.problems()
@@ -42,12 +42,12 @@ func (r *GroupRecord) notEnabled(ctx workflow.Context, valid bool) {
 }
 
 // blocked records which rollouts must succeed before this one starts.
-func (r *GroupRecord) blocked(ctx workflow.Context, wait *drydockv1.Wait) {
+func (r *groupRecord) blocked(ctx workflow.Context, wait *drydockv1.Wait) {
 	r.notStartedYet(ctx, wait.Message, wait)
 }
 
 // notStartedYet records why remediation does not begin.
-func (r *GroupRecord) notStartedYet(ctx workflow.Context, message string, wait *drydockv1.Wait) {
+func (r *groupRecord) notStartedYet(ctx workflow.Context, message string, wait *drydockv1.Wait) {
 	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, wait.Reason, message)
 	r.phase(wait.Reason)
 	r.waits.Before = wait
@@ -55,7 +55,7 @@ func (r *GroupRecord) notStartedYet(ctx workflow.Context, message string, wait *
 }
 
 // awaitingApproval records which approval the rollout waits for; nil: none.
-func (r *GroupRecord) awaitingApproval(ctx workflow.Context, awaited *rollout.AwaitedApproval, until *time.Time) {
+func (r *groupRecord) awaitingApproval(ctx workflow.Context, awaited *rollout.AwaitedApproval, until *time.Time) {
 	r.waits.Approval = nil
 	if awaited != nil {
 		r.waits.Approval = &drydockv1.Wait{
@@ -65,13 +65,13 @@ func (r *GroupRecord) awaitingApproval(ctx workflow.Context, awaited *rollout.Aw
 		if until != nil {
 			r.waits.Approval.Until = &metav1.Time{Time: *until}
 		}
-		r.Log.Info("Rollout waits for an approval", "point", awaited.Point, "batch", awaited.Batch)
+		r.log.Info("Rollout waits for an approval", "point", awaited.Point, "batch", awaited.Batch)
 	}
 	r.show()
 }
 
 // paused records that somebody paused or resumed the rollout.
-func (r *GroupRecord) paused(ctx workflow.Context, paused bool, who temporal.SignalRequest) {
+func (r *groupRecord) paused(ctx workflow.Context, paused bool, who temporal.SignalRequest) {
 	r.status.Paused = paused
 	r.waits.Pause = nil
 	if paused {
@@ -80,19 +80,19 @@ func (r *GroupRecord) paused(ctx workflow.Context, paused bool, who temporal.Sig
 		}
 	}
 	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributePaused.ValueSet(paused))
-	r.Log.Info("Rollout paused or resumed", "paused", paused, "actor", who.Actor, "reason", who.Reason)
+	r.log.Info("Rollout paused or resumed", "paused", paused, "actor", who.Actor, "reason", who.Reason)
 	r.show()
 }
 
 // held records which hold or window stops the rollout; nil: none does.
-func (r *GroupRecord) held(hold *drydockv1.Hold) {
+func (r *groupRecord) held(hold *drydockv1.Hold) {
 	before := r.status.Held
 	r.status.Held = hold
 	if before == nil && hold == nil {
 		return
 	}
 	if (before == nil) != (hold == nil) {
-		r.Log.Info("Rollout held or released", "held", hold != nil, "hold", holdText(hold))
+		r.log.Info("Rollout held or released", "held", hold != nil, "hold", holdText(hold))
 	}
 	r.show()
 }
@@ -105,29 +105,29 @@ func holdText(hold *drydockv1.Hold) string {
 }
 
 // cancelling records who cancelled the rollout.
-func (r *GroupRecord) cancelling(who temporal.SignalRequest) {
+func (r *groupRecord) cancelling(who temporal.SignalRequest) {
 	if r.waits.Withdrawal == rollout.ReasonCancelling {
 		return
 	}
 	r.waits.Withdrawal, r.waits.CancelledBy = rollout.ReasonCancelling, kit.ActorSuffix(who)
-	r.Log.Info("Rollout is being cancelled", "actor", who.Actor, "reason", who.Reason)
+	r.log.Info("Rollout is being cancelled", "actor", who.Actor, "reason", who.Reason)
 	r.show()
 }
 
 // withdrawing records that the clusters at work are withdrawn.
-func (r *GroupRecord) withdrawing(timedOut bool) {
+func (r *groupRecord) withdrawing(timedOut bool) {
 	reason := rollout.ReasonCancelling
 	if timedOut {
 		reason = rollout.ReasonWithdrawingTimedOut
 	}
 	if r.waits.Withdrawal != reason {
 		r.waits.Withdrawal = reason
-		r.Log.Info("Clusters at work are withdrawn", "reason", reason)
+		r.log.Info("Clusters at work are withdrawn", "reason", reason)
 	}
 }
 
 // withdrawn records that no withdrawn cluster is at work any more, and that the next batch is due. A cancelled rollout shows that to its end.
-func (r *GroupRecord) withdrawn(ctx workflow.Context) {
+func (r *groupRecord) withdrawn(ctx workflow.Context) {
 	if ctx.Err() == nil && r.waits.Withdrawal != "" {
 		r.waits.Withdrawal = ""
 		r.show()
@@ -135,13 +135,13 @@ func (r *GroupRecord) withdrawn(ctx workflow.Context) {
 }
 
 // holdsUnknown records why it is not known what is held; without a reason it is known.
-func (r *GroupRecord) holdsUnknown(ctx workflow.Context, reason, message string) {
+func (r *groupRecord) holdsUnknown(ctx workflow.Context, reason, message string) {
 	r.waits.Unknown = kit.NewWait(ctx, r.waits.Unknown, reason, message)
 	r.show()
 }
 
 // checksHealth records what the health checks before the first cluster wait for; nil: nothing.
-func (r *GroupRecord) checksHealth(wait *drydockv1.Wait) {
+func (r *groupRecord) checksHealth(wait *drydockv1.Wait) {
 	r.waits.Health = wait
 	r.show()
 }

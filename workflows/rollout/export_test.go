@@ -1,18 +1,41 @@
 package rollout
 
+import (
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/workflows/rollout/policy"
+)
+
 // What the tests of this package use of its inside.
 
-const ChangedAtOnce = changedAtOnce
-const ClustersAtOnce = clustersAtOnce
-const GatesAtOnce = gatesAtOnce
-const NoteLimit = noteLimit
-const NotesKept = notesKept
-const PreparationsAtOnce = preparationsAtOnce
-const PreparedTogether = preparedTogether
-const ReasonRefused = reasonRefused
-const ResultClusters = resultClusters
+const (
+	ChangedAtOnce      = changedAtOnce
+	ClustersAtOnce     = clustersAtOnce
+	GatesAtOnce        = gatesAtOnce
+	PreparationsAtOnce = preparationsAtOnce
+	PreparedTogether   = preparedTogether
+	ReasonRefused      = reasonRefused
+	ResultClusters     = resultClusters
+)
 
-type NodeRemediator = nodeRemediator
+// RunWithRemediator runs a rollout whose remediator a test replaces.
+func RunWithRemediator(ctx workflow.Context, in Input, replace func(policy.Remediator) policy.Remediator) (ranv1.ClusterGroupUpgradeStatus, error) {
+	g, err := newGroupUpgrade(ctx, in)
+	if err != nil {
+		return ranv1.ClusterGroupUpgradeStatus{}, err
+	}
+	g.remediator = replace(g.remediator)
+	return g.run(ctx)
+}
 
-var NewGroupRecord = newGroupRecord
-var NewGroupUpgrade = newGroupUpgrade
+// RunWithLogger runs a rollout that logs to a logger of a test.
+func RunWithLogger(ctx workflow.Context, in Input, logger log.Logger) (ranv1.ClusterGroupUpgradeStatus, error) {
+	g, err := newGroupUpgrade(ctx, in)
+	if err != nil {
+		return ranv1.ClusterGroupUpgradeStatus{}, err
+	}
+	g.record.log = logger
+	return g.run(ctx)
+}

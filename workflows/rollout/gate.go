@@ -39,20 +39,20 @@ func (h *healthGate) carry() (seen int, passed bool) {
 }
 
 // hasGate reports whether the rollout still has to pass the gate.
-func (g *GroupUpgrade) hasGate() bool { return len(g.Spec.HealthChecks) > 0 && !g.gate.passed }
+func (g *groupUpgrade) hasGate() bool { return len(g.spec.HealthChecks) > 0 && !g.gate.passed }
 
 // mustLookAgain reports whether the health checks must be repeated before the first cluster is started.
-func (g *GroupUpgrade) mustLookAgain() bool { return g.gate.stale && g.hasGate() }
+func (g *groupUpgrade) mustLookAgain() bool { return g.gate.stale && g.hasGate() }
 
 // holdsSoFar reports whether every cluster that was checked passed, and nothing interrupted the checks.
-func (g *GroupUpgrade) holdsSoFar() bool { return g.hasGate() && g.gate.seen > 0 && !g.gate.stale }
+func (g *groupUpgrade) holdsSoFar() bool { return g.hasGate() && g.gate.seen > 0 && !g.gate.stale }
 
 // passGate records that the first cluster is started.
-func (g *GroupUpgrade) passGate() { g.gate.passed = g.gate.passed || g.hasGate() }
+func (g *groupUpgrade) passGate() { g.gate.passed = g.gate.passed || g.hasGate() }
 
 // awaitHealth waits until every pending cluster passes the health checks, before the first is started. If one fails, no cluster is
 // touched.
-func (g *GroupUpgrade) awaitHealth(ctx workflow.Context) (rollout.End, error) {
+func (g *groupUpgrade) awaitHealth(ctx workflow.Context) (rollout.End, error) {
 	if !g.hasGate() {
 		return "", nil
 	}
@@ -64,8 +64,8 @@ func (g *GroupUpgrade) awaitHealth(ctx workflow.Context) (rollout.End, error) {
 
 // lookAtAll checks the clusters as soon as one may be started, and starts over if none may be started meanwhile. It returns endGate if
 // the approval has expired by then.
-func (g *GroupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
-	clusters := g.Record.pending(slices.Concat(g.Status.RemediationPlan...))
+func (g *groupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
+	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
 	for {
 		if g.awaitStartable(ctx) != nil {
 			return rollout.EndCancelled, nil
@@ -87,7 +87,7 @@ func (g *GroupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
 		g.gate.stop = stop
 		failures := g.healthOf(looking, some)
 		stop()
-		g.Record.checksHealth(nil)
+		g.record.checksHealth(nil)
 		if g.gate.stale && ctx.Err() == nil {
 			continue
 		}
@@ -102,12 +102,12 @@ func (g *GroupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
 }
 
 // awaitStartable waits until a cluster of the next batch may be started, or the run must continue as new.
-func (g *GroupUpgrade) awaitStartable(ctx workflow.Context) error {
+func (g *groupUpgrade) awaitStartable(ctx workflow.Context) error {
 	g.runClock(ctx)
 	for !g.startable() && !kit.ShouldContinueAsNew(ctx, g.signals) {
-		paused, number := g.Status.Paused, g.Holds.Number()
+		paused, number := g.status.Paused, g.holds.Number()
 		if err := workflow.Await(ctx, func() bool {
-			return g.Status.Paused != paused || g.Holds.Number() != number || kit.ShouldContinueAsNew(ctx, g.signals)
+			return g.status.Paused != paused || g.holds.Number() != number || kit.ShouldContinueAsNew(ctx, g.signals)
 		}); err != nil {
 			return err
 		}
@@ -117,17 +117,17 @@ func (g *GroupUpgrade) awaitStartable(ctx workflow.Context) error {
 }
 
 // startable reports whether a cluster of the next batch may be started.
-func (g *GroupUpgrade) startable() bool { return !g.Status.Paused && g.startHold() == nil }
+func (g *groupUpgrade) startable() bool { return !g.status.Paused && g.startHold() == nil }
 
 // startHold is the hold on the first cluster of the next batch if all of them are held; nil: one may be started.
-func (g *GroupUpgrade) startHold() *drydockv1.Hold {
-	plan := g.Status.RemediationPlan
-	if !g.Holds.Any() || g.nextBatch >= len(plan) {
+func (g *groupUpgrade) startHold() *drydockv1.Hold {
+	plan := g.status.RemediationPlan
+	if !g.holds.Any() || g.nextBatch >= len(plan) {
 		return nil
 	}
 	var first *drydockv1.Hold
-	for _, cluster := range g.Record.pending(slices.Concat(plan[g.nextBatch:rollout.Together(plan, g.Spec.RemediationStrategy, g.nextBatch)]...)) {
-		hold := g.Holds.UnlessFits(cluster, g.slowest)
+	for _, cluster := range g.record.pending(slices.Concat(plan[g.nextBatch:rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch)]...)) {
+		hold := g.holds.UnlessFits(cluster, g.slowest)
 		if hold == nil {
 			return nil
 		}
@@ -140,8 +140,8 @@ func (g *GroupUpgrade) startHold() *drydockv1.Hold {
 
 // shutGate makes the checks stale when no cluster may be started any more. A run that resumes a batch has to find out first which windows
 // its clusters have: that alone does not make them stale.
-func (g *GroupUpgrade) shutGate() {
-	if g.gate.stale || !g.hasGate() || g.startable() || !g.Status.Paused && !g.Holds.Windows.Known() {
+func (g *groupUpgrade) shutGate() {
+	if g.gate.stale || !g.hasGate() || g.startable() || !g.status.Paused && !g.holds.Windows.Known() {
 		return
 	}
 	g.gate.stale = true

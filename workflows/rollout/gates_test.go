@@ -376,12 +376,7 @@ func (slowRemediator) Settle(ctx workflow.Context) { _ = workflow.Sleep(ctx, tim
 func TestAnEditThatArrivesWhileARunSettlesIsAnsweredByThatRun(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.RegisterAs("slow", func(ctx workflow.Context, in rolloutworkflow.Input) (workflowtest.GroupStatus, error) {
-		g, err := rolloutworkflow.NewGroupUpgrade(ctx, in)
-		if err != nil {
-			return workflowtest.GroupStatus{}, err
-		}
-		g.Remediator = slowRemediator{g.Remediator}
-		return g.Run(ctx)
+		return rolloutworkflow.RunWithRemediator(ctx, in, func(r policy.Remediator) policy.Remediator { return slowRemediator{r} })
 	})
 	w.OnActivity("CheckRollout", mock.Anything, mock.Anything).After(5 * time.Second).Return(
 		func(_ context.Context, object ranv1.ClusterGroupUpgrade) (any, error) { return object, nil })

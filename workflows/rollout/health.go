@@ -15,7 +15,7 @@ import (
 const gatesAtOnce = 50
 
 // healthOf checks clusters side by side, and returns the errors of those that do not pass in time.
-func (g *GroupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[string]error {
+func (g *groupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[string]error {
 	failures := map[string]error{}
 	left := len(clusters)
 	for _, cluster := range clusters {
@@ -33,15 +33,15 @@ func (g *GroupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[str
 }
 
 // awaitClusterHealth waits until a cluster passes the health checks of the rollout. Their time begins now, and nothing seen earlier counts.
-func (g *GroupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) error {
+func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) error {
 	if err := g.looks.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer g.looks.Release(1)
 	now := workflow.Now(ctx)
-	in := activities.AwaitClusterHealthyInput{Cluster: cluster, Since: now, Checks: g.Spec.HealthChecks}
+	in := activities.AwaitClusterHealthyInput{Cluster: cluster, Since: now, Checks: g.spec.HealthChecks}
 	retrier := g.retrier()
-	if queue, own := g.TaskQueues[cluster]; own {
+	if queue, own := g.taskQueues[cluster]; own {
 		retrier.TaskQueue = queue
 	}
 	return retrier.Wait(ctx, "check the health of "+cluster, kit.LastDeadline(ctx, &now, in.Checks), temporal.ErrHealthGateFailed,
@@ -49,11 +49,11 @@ func (g *GroupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) 
 }
 
 // checkHealth keeps the place of a cluster until it passes the health checks of the rollout. Then its work ends.
-func (b *Batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) {
+func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) {
 	g := b.group
 	result.State = ranv1.ClusterComplete
 	workflow.GoNamed(cluster.ctx, "health of "+cluster.name, func(ctx workflow.Context) {
-		g.Record.clusterChecked(ctx, cluster.name, nil)
+		g.record.clusterChecked(ctx, cluster.name, nil)
 		err := g.awaitClusterHealth(ctx, cluster.name)
 		switch {
 		case ctx.Err() != nil:
@@ -68,20 +68,20 @@ func (b *Batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) 
 
 // healthObserved records what the health checks of the rollout wait for: for a cluster at work in its status, before the first cluster in
 // that of the rollout.
-func (g *GroupUpgrade) healthObserved(ctx workflow.Context, seen temporal.Observation) {
+func (g *groupUpgrade) healthObserved(ctx workflow.Context, seen temporal.Observation) {
 	switch {
 	case seen.Wait == nil || g.withdrawn != nil || g.mustLookAgain():
-	case g.Batch == nil:
+	case g.batch == nil:
 		wait := *seen.Wait
 		wait.Message = "cluster " + seen.Cluster + ": " + wait.Message
-		g.Record.checksHealth(&wait)
-	case g.Batch.running[seen.Cluster] != nil:
-		g.Record.clusterChecked(ctx, seen.Cluster, seen.Wait)
+		g.record.checksHealth(&wait)
+	case g.batch.running[seen.Cluster] != nil:
+		g.record.clusterChecked(ctx, seen.Cluster, seen.Wait)
 	}
 }
 
 // clusterChecked records what the health checks of a cluster wait for after its work.
-func (r *GroupRecord) clusterChecked(ctx workflow.Context, name string, wait *drydockv1.Wait) {
+func (r *groupRecord) clusterChecked(ctx workflow.Context, name string, wait *drydockv1.Wait) {
 	report := *r.cluster(name)
 	report.Step, report.Reason, report.Message, report.Since = string(ranv1.StepHealthChecks), "", "", nil
 	if wait != nil {

@@ -13,61 +13,61 @@ import (
 
 // runClock starts or stops the clock of the rollout, and records what is held. It is called whenever that may change: at a pause, a hold,
 // the beginning of a batch, the end of a cluster.
-func (g *GroupUpgrade) runClock(ctx workflow.Context) {
-	run := g.Status.Status
+func (g *groupUpgrade) runClock(ctx workflow.Context) {
+	run := g.status.Status
 	if run.CompletedAt != nil {
 		return
 	}
 	g.shutGate()
-	g.Record.held(g.hold())
+	g.record.held(g.hold())
 	switch {
-	case run.StartedAt == nil && g.Batch == nil: // nothing has begun
+	case run.StartedAt == nil && g.batch == nil: // nothing has begun
 	case g.standsStill():
 		g.charged.stop(workflow.Now(ctx))
 	default:
 		g.charged.start(workflow.Now(ctx))
 	}
-	if g.Batch != nil {
-		g.Batch.changed = true
+	if g.batch != nil {
+		g.batch.changed = true
 	}
 }
 
 // standsStill reports whether the clock of the rollout is stopped: during a pause or a hold, while an approval is missing, while it is not
 // known what is held, and during the health checks before the first cluster, which have their own time.
-func (g *GroupUpgrade) standsStill() bool {
-	return g.Status.Paused || !g.Holds.Known() || g.awaited != nil || g.gate.standing || g.Batch != nil && g.Batch.hold() != nil
+func (g *groupUpgrade) standsStill() bool {
+	return g.status.Paused || !g.holds.Known() || g.awaited != nil || g.gate.standing || g.batch != nil && g.batch.hold() != nil
 }
 
 // hold is the hold that stops the rollout; nil: none does.
-func (g *GroupUpgrade) hold() *drydockv1.Hold {
-	all := g.Holds.All()
+func (g *groupUpgrade) hold() *drydockv1.Hold {
+	all := g.holds.All()
 	switch {
 	case all == nil && g.gate.standing:
 		return g.startHold()
-	case all != nil || g.Batch == nil:
+	case all != nil || g.batch == nil:
 		return all
 	}
-	return g.Batch.hold()
+	return g.batch.hold()
 }
 
 // hold is the hold on clusters of the batch that are not over; nil: none is held. A closed window holds only its own clusters: it holds the
 // batch if it holds all of them. A pending cluster is held, too, if it would not finish before its window closes.
-func (b *Batch) hold() *drydockv1.Hold {
+func (b *batch) hold() *drydockv1.Hold {
 	g := b.group
-	if !g.Holds.Any() {
+	if !g.holds.Any() {
 		return nil
 	}
 	var closed *drydockv1.Hold
 	free := false
 	for _, cluster := range b.clusters {
-		if g.Record.cluster(cluster).State.Over() {
+		if g.record.cluster(cluster).State.Over() {
 			continue
 		}
 		need := g.slowest
 		if b.running[cluster] != nil {
 			need = 0
 		}
-		hold := g.Holds.UnlessFits(cluster, need)
+		hold := g.holds.UnlessFits(cluster, need)
 		switch {
 		case hold == nil:
 			free = true
@@ -84,17 +84,17 @@ func (b *Batch) hold() *drydockv1.Hold {
 }
 
 // heldOf answers the query why no new work starts on clusters.
-func (g *GroupUpgrade) heldOf(clusters []string) (temporal.Held, error) {
-	return temporal.Held{Paused: g.Status.Paused, Held: g.Holds.ForQuery().OfAny(clusters...)}, nil
+func (g *groupUpgrade) heldOf(clusters []string) (temporal.Held, error) {
+	return temporal.Held{Paused: g.status.Paused, Held: g.holds.ForQuery().OfAny(clusters...)}, nil
 }
 
-// WithHolds adds their holds to the clusters that are not over. A cluster of a later batch shows only a hold of its own: the rollout itself
+// withHolds adds their holds to the clusters that are not over. A cluster of a later batch shows only a hold of its own: the rollout itself
 // shows a hold of all clusters. The status in memory does not have them: with 10,000 clusters it would be too long.
-func (g *GroupUpgrade) WithHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
-	if !g.Holds.Any() || status.Status.CompletedAt != nil {
+func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
+	if !g.holds.Any() || status.Status.CompletedAt != nil {
 		return status
 	}
-	holds := g.Holds.ForQuery()
+	holds := g.holds.ForQuery()
 	status.Clusters = slices.Clone(status.Clusters)
 	for i := range status.Clusters {
 		c := &status.Clusters[i]
@@ -102,7 +102,7 @@ func (g *GroupUpgrade) WithHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.C
 		if hold == nil || c.State.Over() {
 			continue
 		}
-		itsTurn := g.Batch != nil && c.Batch >= g.Batch.First && c.Batch <= g.Batch.Last
+		itsTurn := g.batch != nil && c.Batch >= g.batch.first && c.Batch <= g.batch.last
 		if itsTurn || hold.Scope != drydockv1.HoldAll {
 			c.Held = hold
 		}

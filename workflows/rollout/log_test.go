@@ -35,12 +35,7 @@ func TestARolloutCanBeFollowedFromTheLog(t *testing.T) {
 	clusters.Ends["c2"] = workflowtest.Never
 	var lines logLines
 	w.RegisterAs("logged", func(ctx workflow.Context, in rollout.Input) (workflowtest.GroupStatus, error) {
-		g, err := rollout.NewGroupUpgrade(ctx, in)
-		if err != nil {
-			return workflowtest.GroupStatus{}, err
-		}
-		g.Record.Log = &lines
-		return g.Run(ctx)
+		return rollout.RunWithLogger(ctx, in, &lines)
 	})
 	workflowtest.SignalWhen(w, func(status workflowtest.GroupStatus) bool { return status.Status.CurrentBatch == 2 }, temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"})
 	w.ExecuteWorkflow("logged", rollout.Input{Object: workflowtest.ARollout()})

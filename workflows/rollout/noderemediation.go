@@ -17,14 +17,14 @@ import (
 )
 
 // nodeRemediator maintains the nodes of each cluster, with a child workflow ClusterUpgrade for each.
-type nodeRemediator struct{ group *GroupUpgrade }
+type nodeRemediator struct{ group *groupUpgrade }
 
 // Start implements Remediator.
 func (n nodeRemediator) Start(clusters []*policy.ClusterWork) {
 	for _, work := range clusters {
 		n.startOne(work)
 	}
-	n.group.Batch.watchVanishing(clusters)
+	n.group.batch.watchVanishing(clusters)
 }
 
 func (n nodeRemediator) startOne(work *policy.ClusterWork) {
@@ -32,14 +32,14 @@ func (n nodeRemediator) startOne(work *policy.ClusterWork) {
 	meta := g.in.Object.ObjectMeta
 	in := clusterupgrade.Input{
 		Namespace: meta.Namespace, Rollout: meta.Name, Cluster: work.Cluster, TaskQueue: temporal.TaskQueue, Batch: work.Batch,
-		ProgressLimit: kit.ProgressLimit(g.Batch.atOnce(), g.timeout()),
-		Held:          g.Holds.About(work.Cluster),
+		ProgressLimit: kit.ProgressLimit(g.batch.atOnce(), g.timeout()),
+		Held:          g.holds.About(work.Cluster),
 	}
-	if queue, own := g.TaskQueues[work.Cluster]; own {
+	if queue, own := g.taskQueues[work.Cluster]; own {
 		in.TaskQueue = queue
 	}
-	if g.Spec.NodeMaintenance != nil {
-		in.Remediation = *g.Spec.NodeMaintenance
+	if g.spec.NodeMaintenance != nil {
+		in.Remediation = *g.spec.NodeMaintenance
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:          temporal.ClusterUpgradeID(meta.Namespace, meta.Name, work.Cluster),
@@ -56,7 +56,7 @@ func (n nodeRemediator) startOne(work *policy.ClusterWork) {
 	over := func() bool { return ended }
 	workflow.GoNamed(ctx, "pause "+work.Cluster, func(ctx workflow.Context) { g.passOnPause(ctx, child, over) })
 	workflow.GoNamed(ctx, "hold "+work.Cluster, func(ctx workflow.Context) {
-		g.Holds.Forward(ctx, func() emergency.State { return g.Holds.About(work.Cluster) }, in.Held, child, over)
+		g.holds.Forward(ctx, func() emergency.State { return g.holds.About(work.Cluster) }, in.Held, child, over)
 	})
 	workflow.GoNamed(ctx, "cluster "+work.Cluster, func(ctx workflow.Context) {
 		// Wait for the child even when this run is cancelled: it returns its nodes first.
@@ -69,8 +69,8 @@ func (n nodeRemediator) startOne(work *policy.ClusterWork) {
 }
 
 // passOnPause signals every pause and resume to a child, in order. Children are only started while the rollout is not paused.
-func (g *GroupUpgrade) passOnPause(ctx workflow.Context, child workflow.ChildWorkflowFuture, over func() bool) {
-	status := &g.Status
+func (g *groupUpgrade) passOnPause(ctx workflow.Context, child workflow.ChildWorkflowFuture, over func() bool) {
+	status := &g.status
 	told := false
 	for {
 		_ = workflow.Await(ctx, func() bool { return over() || status.Paused != told })

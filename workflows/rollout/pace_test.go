@@ -345,13 +345,10 @@ func TestClustersThatTimedOutAreLookedAtOnceMoreAtTheEnd(t *testing.T) {
 	clusters.Ends["c1"] = workflowtest.Never
 	late := &lateRemediator{complete: []string{"c1"}}
 	w.RegisterAs("late", func(ctx workflow.Context, in rollout.Input) (workflowtest.GroupStatus, error) {
-		g, err := rollout.NewGroupUpgrade(ctx, in)
-		if err != nil {
-			return workflowtest.GroupStatus{}, err
-		}
-		late.Remediator = g.Remediator
-		g.Remediator = late
-		return g.Run(ctx)
+		return rollout.RunWithRemediator(ctx, in, func(r policy.Remediator) policy.Remediator {
+			late.Remediator = r
+			return late
+		})
 	})
 	w.ExecuteWorkflow("late", rollout.Input{Object: workflowtest.ARollout()})
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)

@@ -15,11 +15,11 @@ import (
 
 // prepare makes the plan and waits until the rollout is enabled; then it makes the plan again and freezes it. With an invalid plan, a
 // rollout that is not enabled waits for edits, and one that is enabled from the start ends. A retry has its plan already.
-func (g *GroupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
+func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
 	if g.in.Retry != nil {
 		return g.loadSaved(ctx)
 	}
-	if err := g.checkDuties(&g.Spec, g.starters); err != nil {
+	if err := g.checkDuties(&g.spec, g.starters); err != nil {
 		return "", kit.InvalidSpec(err)
 	}
 	fromTheStart := g.enabled
@@ -41,7 +41,7 @@ func (g *GroupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
 			return g.unlessAllFailed(), nil
 		}
 		g.enabled = false
-		g.Record.notEnabled(ctx, valid)
+		g.record.notEnabled(ctx, valid)
 		if workflow.Await(ctx, func() bool { return g.enabled || g.edited }) != nil {
 			return rollout.EndCancelled, nil
 		}
@@ -49,7 +49,7 @@ func (g *GroupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
 }
 
 // plan selects the clusters and divides them into batches, in an activity next to the hub, and precaches them until the plan is outdated.
-func (g *GroupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid bool, err error) {
+func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid bool, err error) {
 	var plan activities.RolloutPlan
 	retrier := g.retrier()
 	if err := retrier.Run(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
@@ -59,9 +59,9 @@ func (g *GroupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid b
 		g.respecify(*plan.Spec)
 	}
 	g.defaulted = true
-	g.TaskQueues, g.Status.ManagedPoliciesNs = plan.TaskQueues, plan.PolicyNamespaces
-	g.NotBound = rollout.ExpandNotBound(plan.NotBound, slices.Concat(plan.RemediationPlan...))
-	g.Record.planned(ctx, plan.Plan)
+	g.taskQueues, g.status.ManagedPoliciesNs = plan.TaskQueues, plan.PolicyNamespaces
+	g.notBound = rollout.ExpandNotBound(plan.NotBound, slices.Concat(plan.RemediationPlan...))
+	g.record.planned(ctx, plan.Plan)
 	g.takePreparations(plan)
 	if plan.Valid() {
 		// A rollout in a cycle of blockers has no valid plan and is not registered: it would stop the other one, which came first.
@@ -72,16 +72,16 @@ func (g *GroupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid b
 }
 
 // register saves the rollout on the hub for the rollouts that it blocks. A failure is ignored: the final status is saved later.
-func (g *GroupUpgrade) register(ctx workflow.Context) {
+func (g *groupUpgrade) register(ctx workflow.Context) {
 	object := g.in.Object
-	object.Status = ranv1.ClusterGroupUpgradeStatus{Conditions: slices.Clone(g.Status.Conditions)}
+	object.Status = ranv1.ClusterGroupUpgradeStatus{Conditions: slices.Clone(g.status.Conditions)}
 	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}, Deadline: workflow.Now(ctx)}
 	g.registered = true // even if only the answer is lost
 	_ = retrier.Run(ctx, "register the rollout on the hub", g.hub.SaveRollout, activities.SaveRolloutInput{Object: object, Owner: kit.Owner(ctx)}, nil)
 }
 
 // checkDuties refuses separate duties if it is not known who started the rollout.
-func (g *GroupUpgrade) checkDuties(spec *ranv1.ClusterGroupUpgradeSpec, starters []string) error {
+func (g *groupUpgrade) checkDuties(spec *ranv1.ClusterGroupUpgradeSpec, starters []string) error {
 	if spec.Approvals != nil && spec.Approvals.SeparateDuties && (len(starters) == 0 || slices.Contains(starters, "")) {
 		return errors.New("spec.approvals.separateDuties: it is not known who started, edited or enabled the rollout: do it with `drydock upgrade`")
 	}

@@ -58,14 +58,14 @@ type PreparationProgress struct {
 
 // takePreparations applies a plan to precaching and backups. Finished work stays finished and work in progress goes on, unless the plan
 // asks for other work or for none. An invalid plan does not change what is pulled.
-func (g *GroupUpgrade) takePreparations(plan activities.RolloutPlan) {
-	s := &g.Status
+func (g *groupUpgrade) takePreparations(plan activities.RolloutPlan) {
+	s := &g.status
 	s.Backup = nil
-	if g.Spec.Backup {
+	if g.spec.Backup {
 		s.Backup = &ranv1.BackupStatus{Image: plan.BackupImage}
 	}
 	switch {
-	case !g.Spec.PreCaching:
+	case !g.spec.PreCaching:
 		s.Precaching = nil
 		g.stopPrecaching()
 	case plan.Valid():
@@ -81,44 +81,44 @@ func (g *GroupUpgrade) takePreparations(plan activities.RolloutPlan) {
 	}
 }
 
-func (g *GroupUpgrade) precachingWork() precache.Work {
-	asked := g.Status.Precaching
+func (g *groupUpgrade) precachingWork() precache.Work {
+	asked := g.status.Precaching
 	return precache.Work{Kind: precache.Precaching, Image: asked.Image, Spec: asked.Spec, Timeout: g.timeout()}
 }
 
 // stopPrecaching stops the precaching Jobs. Later reports from them are ignored.
-func (g *GroupUpgrade) stopPrecaching() {
+func (g *groupUpgrade) stopPrecaching() {
 	if g.precaching != nil {
 		g.precaching.stop()
 		g.precaching = nil
 	}
-	g.Record.notPrecached()
+	g.record.notPrecached()
 }
 
 // precache precaches the clusters of the plan, each once however often the rollout is planned: only new clusters, or other work, start Jobs.
 // When it is interrupted it returns, and the Jobs go on.
-func (g *GroupUpgrade) precache(ctx workflow.Context, interrupted func() bool) {
-	if !g.Spec.PreCaching {
+func (g *groupUpgrade) precache(ctx workflow.Context, interrupted func() bool) {
+	if !g.spec.PreCaching {
 		return
 	}
 	if g.enabled {
-		g.Record.enabled()
+		g.record.enabled()
 	} else {
-		g.Record.notEnabled(ctx, true)
+		g.record.notEnabled(ctx, true)
 	}
 	if g.precaching == nil {
-		g.precaching = g.newPreparation(ctx, g.precachingWork(), g.Status.Precaching.Status)
+		g.precaching = g.newPreparation(ctx, g.precachingWork(), g.status.Precaching.Status)
 	}
 	g.prepareClusters(ctx, g.precaching, interrupted)
 }
 
 // backUp backs up every cluster of the plan before work on the first one.
-func (g *GroupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
-	if !g.Spec.Backup {
+func (g *groupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
+	if !g.spec.Backup {
 		return "", nil
 	}
-	g.Record.backingUp(ctx)
-	asked := g.Status.Backup
+	g.record.backingUp(ctx)
+	asked := g.status.Backup
 	g.backup = g.newPreparation(ctx, precache.Work{Kind: precache.Backup, Image: asked.Image, Timeout: g.timeout()}, asked.Status)
 	g.prepareClusters(ctx, g.backup, func() bool { return false })
 	if ctx.Err() != nil {
@@ -128,8 +128,8 @@ func (g *GroupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
 }
 
 // unlessAllFailed ends a rollout if no cluster could be prepared.
-func (g *GroupUpgrade) unlessAllFailed() rollout.End {
-	if len(g.Record.pending(slices.Concat(g.Status.RemediationPlan...))) > 0 || len(g.Record.inState(ranv1.ClusterFailed)) == 0 {
+func (g *groupUpgrade) unlessAllFailed() rollout.End {
+	if len(g.record.pending(slices.Concat(g.status.RemediationPlan...))) > 0 || len(g.record.inState(ranv1.ClusterFailed)) == 0 {
 		return ""
 	}
 	g.changeSkipped()
@@ -137,14 +137,14 @@ func (g *GroupUpgrade) unlessAllFailed() rollout.End {
 }
 
 // newPreparation starts a preparation. Clusters that succeeded before are not prepared again.
-func (g *GroupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, before map[string]ranv1.PreparationState) *preparation {
+func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, before map[string]ranv1.PreparationState) *preparation {
 	g.preparations++
 	meta := g.in.Object.ObjectMeta
 	p := &preparation{
 		id:       temporal.PreparationID(meta.Namespace, meta.Name, string(work.Kind), preparingRun(ctx)[:8], g.preparations),
 		work:     work,
 		progress: map[string]precache.Progress{},
-		hold:     func(cluster string) *drydockv1.Hold { return g.Holds.State.Of(cluster) },
+		hold:     func(cluster string) *drydockv1.Hold { return g.holds.State.Of(cluster) },
 	}
 	for _, cluster := range workflow.DeterministicKeys(before) {
 		if before[cluster] == ranv1.PreparationSucceeded {
@@ -166,10 +166,10 @@ func preparingRun(ctx workflow.Context) string {
 }
 
 // prepareClusters returns when every cluster of the plan is prepared or has failed, or when ctx is cancelled and all Jobs are stopped.
-func (g *GroupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, interrupted func() bool) {
-	clusters := g.Record.pending(slices.Concat(g.Status.RemediationPlan...))
+func (g *groupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, interrupted func() bool) {
+	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
 	p.ask(clusters)
-	g.Record.preparing(ctx, p)
+	g.record.preparing(ctx, p)
 	over := func() bool {
 		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.progress[name].State.Over() })
 	}
@@ -177,7 +177,7 @@ func (g *GroupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, int
 	_ = workflow.Await(waiting, func() bool { return over() || interrupted() || ctx.Err() != nil && len(g.partsAtWork) == 0 })
 	stopWaiting()
 	if ctx.Err() == nil && over() {
-		g.Record.prepared(ctx, p)
+		g.record.prepared(ctx, p)
 	}
 }
 
@@ -196,19 +196,19 @@ func (p *preparation) ask(clusters []string) {
 }
 
 // startParts prepares the waiting clusters, a limited number at once: none that is held, and none while the rollout is paused.
-func (g *GroupUpgrade) startParts(ctx workflow.Context, p *preparation) {
-	for g.Holds.AwaitKnown(ctx, g.Record.holdsUnknown) == nil && ctx.Err() == nil { // a stopped preparation has no status any more
-		held := g.Holds.State.Number
-		g.Record.preparing(ctx, p)
-		mayStart := func() bool { return g.partsMoving() < preparationsAtOnce && !g.Status.Paused && len(p.next()) > 0 }
-		if workflow.Await(ctx, func() bool { return mayStart() || g.Holds.State.Number != held }) == nil && ctx.Err() == nil && mayStart() {
+func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
+	for g.holds.AwaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil { // a stopped preparation has no status any more
+		held := g.holds.State.Number
+		g.record.preparing(ctx, p)
+		mayStart := func() bool { return g.partsMoving() < preparationsAtOnce && !g.status.Paused && len(p.next()) > 0 }
+		if workflow.Await(ctx, func() bool { return mayStart() || g.holds.State.Number != held }) == nil && ctx.Err() == nil && mayStart() {
 			g.startPart(ctx, p, p.next())
 		}
 	}
 }
 
 // partsMoving is the number of ClusterPreparations in progress that are not held.
-func (g *GroupUpgrade) partsMoving() int {
+func (g *groupUpgrade) partsMoving() int {
 	moving := 0
 	for _, part := range g.partsAtWork {
 		if !part.standsStill() {
@@ -255,7 +255,7 @@ func (p *preparation) next() []string {
 	return next
 }
 
-func (g *GroupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters []string) {
+func (g *groupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters []string) {
 	for _, name := range clusters {
 		p.progress[name] = precache.Progress{State: ranv1.PreparationPreparingToStart}
 	}
@@ -270,10 +270,10 @@ func (g *GroupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters 
 }
 
 // preparePart runs a ClusterPreparation for some of the clusters.
-func (g *GroupUpgrade) preparePart(ctx workflow.Context, p *preparation, part int, names []string) {
+func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part int, names []string) {
 	meta := g.in.Object.ObjectMeta
 	in := PreparationInput{
-		Preparation: p.id, Owner: kit.Owner(ctx), Work: p.work, ProgressLimit: kit.ProgressLimit(preparationsAtOnce, p.work.Timeout), Held: g.Holds.State,
+		Preparation: p.id, Owner: kit.Owner(ctx), Work: p.work, ProgressLimit: kit.ProgressLimit(preparationsAtOnce, p.work.Timeout), Held: g.holds.State,
 	}
 	for _, name := range names {
 		in.Clusters = append(in.Clusters, ClusterToPrepare{Name: name, TaskQueue: g.taskQueueOf(name)})
@@ -291,7 +291,7 @@ func (g *GroupUpgrade) preparePart(ctx workflow.Context, p *preparation, part in
 	over := func() bool { return !atWork }
 	workflow.GoNamed(ctx, "pause "+in.Preparation, func(ctx workflow.Context) { g.passOnPause(ctx, child, over) })
 	workflow.GoNamed(ctx, "hold "+in.Preparation, func(ctx workflow.Context) {
-		g.Holds.Forward(ctx, func() emergency.State { return g.Holds.State }, in.Held, child, over)
+		g.holds.Forward(ctx, func() emergency.State { return g.holds.State }, in.Held, child, over)
 	})
 	var progress map[string]precache.Progress
 	err := child.Get(ctx, &progress)
@@ -306,11 +306,11 @@ func (g *GroupUpgrade) preparePart(ctx workflow.Context, p *preparation, part in
 		}
 		p.progress[name] = state
 	}
-	g.Record.preparing(ctx, p)
+	g.record.preparing(ctx, p)
 }
 
 // preparationProgressed records the progress of clusters. A cluster that is over stays as it is.
-func (g *GroupUpgrade) preparationProgressed(ctx workflow.Context, told PreparationProgress) {
+func (g *groupUpgrade) preparationProgressed(ctx workflow.Context, told PreparationProgress) {
 	for _, p := range []*preparation{g.precaching, g.backup} {
 		if p == nil || p.id != told.Preparation || p.ctx.Err() != nil {
 			continue
@@ -321,13 +321,13 @@ func (g *GroupUpgrade) preparationProgressed(ctx workflow.Context, told Preparat
 				p.progress[cluster] = state
 			}
 		}
-		g.Record.preparing(ctx, p)
+		g.record.preparing(ctx, p)
 	}
 }
 
 // taskQueueOf is the task queue of the activities of a cluster.
-func (g *GroupUpgrade) taskQueueOf(cluster string) string {
-	if queue, own := g.TaskQueues[cluster]; own {
+func (g *groupUpgrade) taskQueueOf(cluster string) string {
+	if queue, own := g.taskQueues[cluster]; own {
 		return queue
 	}
 	return temporal.TaskQueue

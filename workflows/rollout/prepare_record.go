@@ -16,25 +16,25 @@ import (
 )
 
 // enabled records that the rollout was enabled during precaching.
-func (r *GroupRecord) enabled() {
+func (r *groupRecord) enabled() {
 	meta.RemoveStatusCondition(&r.status.Conditions, ranv1.ConditionProgressing)
 }
 
 // notPrecached removes the result of a precaching that is outdated.
-func (r *GroupRecord) notPrecached() {
+func (r *groupRecord) notPrecached() {
 	meta.RemoveStatusCondition(&r.status.Conditions, ranv1.ConditionPrecachingSucceeded)
 }
 
 // backingUp records that backups begin.
-func (r *GroupRecord) backingUp(ctx workflow.Context) {
+func (r *groupRecord) backingUp(ctx workflow.Context) {
 	r.status.Backup.StartedAt = r.now(ctx)
 	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotStarted, "The Cluster backup is in progress")
 	r.phase(ranv1.ReasonNotStarted)
-	r.Log.Info("Clusters are backed up")
+	r.log.Info("Clusters are backed up")
 }
 
 // preparing records the progress of a preparation, and which clusters the rollout waits for.
-func (r *GroupRecord) preparing(ctx workflow.Context, p *preparation) {
+func (r *groupRecord) preparing(ctx workflow.Context, p *preparation) {
 	states := r.statesOf(p)
 	if p.work.Kind == precache.Backup {
 		r.status.Backup.Status = states
@@ -52,7 +52,7 @@ func (r *GroupRecord) preparing(ctx workflow.Context, p *preparation) {
 }
 
 // waitForPreparation is the wait for clusters that are not prepared. If all of them are held, that is the reason.
-func (r *GroupRecord) waitForPreparation(ctx workflow.Context, p *preparation, states map[string]ranv1.PreparationState, message string) *drydockv1.Wait {
+func (r *groupRecord) waitForPreparation(ctx workflow.Context, p *preparation, states map[string]ranv1.PreparationState, message string) *drydockv1.Wait {
 	wait := &drydockv1.Wait{Reason: p.work.Kind.Reason(), Message: message, Since: *r.now(ctx)}
 	allHeld := true
 	for _, cluster := range workflow.DeterministicKeys(states) {
@@ -76,7 +76,7 @@ func (r *GroupRecord) waitForPreparation(ctx workflow.Context, p *preparation, s
 }
 
 // statesOf are the states of the clusters that were ever in the plan. Others belong to an outdated plan.
-func (r *GroupRecord) statesOf(p *preparation) map[string]ranv1.PreparationState {
+func (r *groupRecord) statesOf(p *preparation) map[string]ranv1.PreparationState {
 	states := map[string]ranv1.PreparationState{}
 	for i := range r.status.Clusters {
 		c := &r.status.Clusters[i]
@@ -88,7 +88,7 @@ func (r *GroupRecord) statesOf(p *preparation) map[string]ranv1.PreparationState
 }
 
 // prepared removes the clusters that could not be prepared from the plan: they have failed.
-func (r *GroupRecord) prepared(ctx workflow.Context, p *preparation) {
+func (r *groupRecord) prepared(ctx workflow.Context, p *preparation) {
 	failed := precache.Failed(r.statesOf(p))
 	s := r.status
 	for i := range s.Clusters {
@@ -101,6 +101,6 @@ func (r *GroupRecord) prepared(ctx workflow.Context, p *preparation) {
 	rollout.Leave(s, failed)
 	r.list(s.Clusters)
 	r.waits.Before = nil
-	r.Log.Info("Clusters are prepared", "kind", p.work.Kind, "failed", len(failed))
+	r.log.Info("Clusters are prepared", "kind", p.work.Kind, "failed", len(failed))
 	r.show()
 }

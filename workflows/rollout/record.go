@@ -15,16 +15,16 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// GroupRecord is the status of a rollout. It shows every change: in the query, the conditions, the search attributes, the current details
+// groupRecord is the status of a rollout. It shows every change: in the query, the conditions, the search attributes, the current details
 // of the Web UI, and the log.
-type GroupRecord struct {
+type groupRecord struct {
 	ctx         workflow.Context
 	status      *ranv1.ClusterGroupUpgradeStatus
 	remediation rollout.Remediation
 	// soak is how long a complete cluster soaks before others start.
 	soak   time.Duration
 	reason kit.CurrentReason
-	Log    log.Logger
+	log    log.Logger
 	// waits is everything that the rollout waits for, except its troubles.
 	waits    rollout.Waits
 	troubles kit.Retries
@@ -34,12 +34,12 @@ type GroupRecord struct {
 	failures int
 	// gathering: changes to many clusters are shown at once.
 	gathering bool
-	// Completed is called with clusters that are complete.
-	Completed func(clusters ...string)
+	// completed is called with clusters that are complete.
+	completed func(clusters ...string)
 }
 
-func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, name string, remediation rollout.Remediation) *GroupRecord {
-	r := &GroupRecord{ctx: ctx, status: status, remediation: remediation, Log: log.With(workflow.GetLogger(ctx), "rollout", name)}
+func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, name string, remediation rollout.Remediation) *groupRecord {
+	r := &groupRecord{ctx: ctx, status: status, remediation: remediation, log: log.With(workflow.GetLogger(ctx), "rollout", name)}
 	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &status.Wait, Show: func() {}} // it changes only when all is shown
 	r.troubles.Show = r.show
 	r.list(status.Clusters)
@@ -47,7 +47,7 @@ func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatu
 }
 
 // list replaces the clusters.
-func (r *GroupRecord) list(clusters []ranv1.ClusterStatus) {
+func (r *groupRecord) list(clusters []ranv1.ClusterStatus) {
 	r.status.Clusters, r.index = clusters, map[string]int{}
 	for i := range clusters {
 		r.index[clusters[i].Name] = i
@@ -55,7 +55,7 @@ func (r *GroupRecord) list(clusters []ranv1.ClusterStatus) {
 	r.failures = rollout.Failures(clusters)
 }
 
-func (r *GroupRecord) now(ctx workflow.Context) *metav1.Time {
+func (r *groupRecord) now(ctx workflow.Context) *metav1.Time {
 	now := metav1.NewTime(workflow.Now(ctx))
 	return &now
 }
@@ -63,12 +63,12 @@ func (r *GroupRecord) now(ctx workflow.Context) *metav1.Time {
 // conditionLimit is the maximum length of the message of a condition, in bytes: the API's limit.
 const conditionLimit = 32 << 10
 
-func (r *GroupRecord) condition(ctx workflow.Context, conditionType string, status metav1.ConditionStatus, reason, message string) {
+func (r *groupRecord) condition(ctx workflow.Context, conditionType string, status metav1.ConditionStatus, reason, message string) {
 	rollout.SetCondition(&r.status.Conditions, conditionType, status, reason, temporal.Cut(message, conditionLimit), workflow.Now(ctx))
 }
 
 // planned records a plan, in place of an earlier one.
-func (r *GroupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
+func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	s := r.status
 	for _, t := range rollout.PlanConditions() {
 		if meta.FindStatusCondition(plan.Conditions, t) == nil {
@@ -101,19 +101,19 @@ func (r *GroupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 }
 
 // loaded replaces the status by the saved one of a retry. The rollout may have been paused or held meanwhile.
-func (r *GroupRecord) loaded(status ranv1.ClusterGroupUpgradeStatus) {
+func (r *groupRecord) loaded(status ranv1.ClusterGroupUpgradeStatus) {
 	paused, held, wait := r.status.Paused, r.status.Held, r.status.Wait
 	*r.status = rollout.Expand(status)
 	r.status.Paused, r.status.Held, r.status.Wait = paused, held, wait
-	r.Log.Info("Rollout retries with the saved plan", "batches", len(r.status.RemediationPlan), "clusters", len(r.status.Clusters))
+	r.log.Info("Rollout retries with the saved plan", "batches", len(r.status.RemediationPlan), "clusters", len(r.status.Clusters))
 	r.list(r.status.Clusters)
 	r.show()
 }
 
-func (r *GroupRecord) valid() bool { return r.problems() == "" }
+func (r *groupRecord) valid() bool { return r.problems() == "" }
 
 // problems are the messages of the failed conditions of the plan; "": it is valid.
-func (r *GroupRecord) problems() string {
+func (r *groupRecord) problems() string {
 	var problems []string
 	for _, t := range rollout.PlanConditions() {
 		if c := meta.FindStatusCondition(r.status.Conditions, t); c != nil && c.Status != metav1.ConditionTrue {
@@ -124,7 +124,7 @@ func (r *GroupRecord) problems() string {
 }
 
 // started records that remediation begins. The clock of the rollout starts.
-func (r *GroupRecord) started(ctx workflow.Context) {
+func (r *groupRecord) started(ctx workflow.Context) {
 	r.waits.Before = nil
 	r.status.Status.StartedAt = r.now(ctx)
 	r.phase(ranv1.ReasonInProgress)
@@ -134,14 +134,14 @@ func (r *GroupRecord) started(ctx workflow.Context) {
 // approvalsKept is the maximum number of approvals in a status.
 const approvalsKept = 100
 
-func (r *GroupRecord) approved(approval ranv1.Approval) {
+func (r *groupRecord) approved(approval ranv1.Approval) {
 	approvals := append(r.status.Approvals, approval)
 	r.status.Approvals = approvals[max(0, len(approvals)-approvalsKept):]
-	r.Log.Info("Rollout approved", "point", approval.Point, "batch", approval.Batch, "actor", approval.By)
+	r.log.Info("Rollout approved", "point", approval.Point, "batch", approval.Batch, "actor", approval.By)
 	r.show()
 }
 
-func (r *GroupRecord) batchStarted(ctx workflow.Context, number int32) {
+func (r *groupRecord) batchStarted(ctx workflow.Context, number int32) {
 	r.status.Wait = nil // the wait for this batch begins now
 	r.status.Status.CurrentBatchStartedAt = r.now(ctx)
 	r.status.Status.CurrentBatch = 0
@@ -149,18 +149,18 @@ func (r *GroupRecord) batchStarted(ctx workflow.Context, number int32) {
 }
 
 // batchReached records the first batch that is not over. In a rolling rollout later batches may have begun.
-func (r *GroupRecord) batchReached(ctx workflow.Context, number int32) {
+func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
 	if r.status.Status.CurrentBatch == number {
 		return
 	}
 	r.status.Status.CurrentBatch = number
 	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeBatch.ValueSet(int64(number)))
-	r.Log.Info("Batch is in progress", "batch", number, "batches", len(r.status.RemediationPlan))
+	r.log.Info("Batch is in progress", "batch", number, "batches", len(r.status.RemediationPlan))
 	r.show()
 }
 
 // deadlines records when the batch and the rollout time out; nil: the clock is stopped. A batch whose clusters only soak has no deadline.
-func (r *GroupRecord) deadlines(ctx workflow.Context, batch, rollout *time.Time) {
+func (r *groupRecord) deadlines(ctx workflow.Context, batch, rollout *time.Time) {
 	s := &r.status.Status
 	update := temporal.AttributeDeadline.ValueUnset()
 	s.CurrentBatchDeadline, s.Deadline = nil, nil
@@ -182,19 +182,19 @@ const (
 	noteLimit = 2 << 10
 )
 
-// Note records something that a person should know.
-func (r *GroupRecord) Note(text string) {
+// note records something that a person should know.
+func (r *groupRecord) note(text string) {
 	notes := append(r.status.Notes, temporal.Cut(text, noteLimit))
 	r.status.Notes = notes[max(0, len(notes)-notesKept):]
-	r.Log.Info("Rollout has a note", "note", text)
+	r.log.Info("Rollout has a note", "note", text)
 	r.show()
 }
 
 // cleansUp records that what the rollout made on the hub is removed.
-func (r *GroupRecord) cleansUp() { r.Log.Info("Rollout cleans up") }
+func (r *groupRecord) cleansUp() { r.log.Info("Rollout cleans up") }
 
 // finished records how the rollout ended.
-func (r *GroupRecord) finished(ctx workflow.Context, result rollout.Result) {
+func (r *groupRecord) finished(ctx workflow.Context, result rollout.Result) {
 	s := r.status
 	s.Status.CompletedAt = r.now(ctx)
 	s.Status.CurrentBatchDeadline, s.Status.Deadline, s.Held = nil, nil, nil
@@ -203,7 +203,7 @@ func (r *GroupRecord) finished(ctx workflow.Context, result rollout.Result) {
 	}
 	r.condition(ctx, ranv1.ConditionSucceeded, result.Succeeded, result.Reason, result.Message)
 	r.phase(result.Reason)
-	r.Log.Info("Rollout ended", "succeeded", result.Succeeded, "reason", result.Reason, "message", result.Message)
+	r.log.Info("Rollout ended", "succeeded", result.Succeeded, "reason", result.Reason, "message", result.Message)
 	r.show()
 }
 
@@ -215,12 +215,12 @@ func progressingReason(reason string) string {
 	return reason
 }
 
-func (r *GroupRecord) phase(phase string) {
+func (r *groupRecord) phase(phase string) {
 	_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(phase))
 }
 
-// Together shows the changes to many clusters once, since each time all clusters are looked through. change must not block.
-func (r *GroupRecord) Together(change func()) {
+// together shows the changes to many clusters once, since each time all clusters are looked through. change must not block.
+func (r *groupRecord) together(change func()) {
 	r.gathering = true
 	change()
 	r.gathering = false
@@ -228,7 +228,7 @@ func (r *GroupRecord) Together(change func()) {
 }
 
 // show makes a change visible to people.
-func (r *GroupRecord) show() {
+func (r *groupRecord) show() {
 	if r.gathering {
 		return
 	}
@@ -238,5 +238,5 @@ func (r *GroupRecord) show() {
 	s.Percentage = rollout.Percentage(s.Clusters)
 	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx))
 	r.explain()
-	workflow.SetCurrentDetails(r.ctx, GroupDetails(s))
+	workflow.SetCurrentDetails(r.ctx, groupDetails(s))
 }

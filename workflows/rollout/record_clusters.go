@@ -15,7 +15,7 @@ import (
 // The clusters in the record of a rollout.
 
 // batchTimedOut records what each cluster at work was doing when the batch timed out, before it is withdrawn.
-func (r *GroupRecord) batchTimedOut(ctx workflow.Context, names []string) {
+func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		if c := r.cluster(name); rollout.AtWork(c) && c.Reason != ReasonClusterTimedOut {
 			r.timedOut(ctx, c, reasonBatchTimedOut, "the time of the batch was over")
@@ -25,18 +25,18 @@ func (r *GroupRecord) batchTimedOut(ctx workflow.Context, names []string) {
 }
 
 // clusterTimedOut records what a cluster was doing when it timed out, before it is withdrawn.
-func (r *GroupRecord) clusterTimedOut(ctx workflow.Context, name string) {
+func (r *groupRecord) clusterTimedOut(ctx workflow.Context, name string) {
 	r.timedOut(ctx, r.cluster(name), ReasonClusterTimedOut, "the time of the cluster was over")
 	r.show()
 }
 
-func (r *GroupRecord) timedOut(ctx workflow.Context, c *ranv1.ClusterStatus, reason, message string) {
+func (r *groupRecord) timedOut(ctx workflow.Context, c *ranv1.ClusterStatus, reason, message string) {
 	doing := strings.Join(slices.DeleteFunc([]string{c.Step, c.Reason, c.Message}, func(s string) bool { return s == "" }), ": ")
 	if doing != "" {
 		message += "; at that moment: " + doing
 	}
 	c.Reason, c.Message, c.Since = reason, message, r.now(ctx)
-	r.Log.Info("Cluster is withdrawn", "cluster", c.Name, "batch", c.Batch, "reason", reason, "message", message)
+	r.log.Info("Cluster is withdrawn", "cluster", c.Name, "batch", c.Batch, "reason", reason, "message", message)
 }
 
 // Reasons of a cluster that was withdrawn because its batch, or the cluster itself, timed out.
@@ -46,40 +46,40 @@ const (
 )
 
 // clusterSoaks records that a cluster is complete and soaks.
-func (r *GroupRecord) clusterSoaks(ctx workflow.Context, name string, until time.Time) {
+func (r *groupRecord) clusterSoaks(ctx workflow.Context, name string, until time.Time) {
 	c := r.cluster(name)
 	c.Reason, c.Since = ranv1.ReasonSoaking, r.now(ctx)
 	c.Message = "complete; soaks until " + until.UTC().Format("15:04:05Z")
-	r.Log.Info("Cluster soaks", "cluster", name, "batch", c.Batch, "until", until)
+	r.log.Info("Cluster soaks", "cluster", name, "batch", c.Batch, "until", until)
 	r.show()
 }
 
-func (r *GroupRecord) clusterSoaked(ctx workflow.Context, name string) {
+func (r *groupRecord) clusterSoaked(ctx workflow.Context, name string) {
 	c := r.cluster(name)
 	c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "", nil
-	r.Log.Info("Cluster ended", "cluster", name, "batch", c.Batch, "state", c.State)
-	r.Completed(name)
+	r.log.Info("Cluster ended", "cluster", name, "batch", c.Batch, "state", c.State)
+	r.completed(name)
 	r.show()
 }
 
-func (r *GroupRecord) clustersStarted(ctx workflow.Context, names []string) {
+func (r *groupRecord) clustersStarted(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
 		c.State, c.StartedAt = ranv1.ClusterRunning, r.now(ctx)
-		r.Log.Info("Cluster started", "cluster", name, "batch", c.Batch)
+		r.log.Info("Cluster started", "cluster", name, "batch", c.Batch)
 	}
 	r.show()
 }
 
 // clustersProgressed records the states of clusters at work. A withdrawn cluster keeps its reason.
-func (r *GroupRecord) clustersProgressed(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
+func (r *groupRecord) clustersProgressed(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
 	for _, now := range clusters {
 		c := r.cluster(now.Name)
 		if c.State.Over() || c.Reason == reasonBatchTimedOut || c.Reason == ReasonClusterTimedOut {
 			continue
 		}
 		if c.Step != now.Step {
-			r.Log.Info("Cluster enters a step", "cluster", c.Name, "batch", c.Batch, "step", now.Step)
+			r.log.Info("Cluster enters a step", "cluster", c.Name, "batch", c.Batch, "step", now.Step)
 		}
 		if c.Reason != now.Reason || c.Step != now.Step {
 			c.Since = r.now(ctx)
@@ -91,7 +91,7 @@ func (r *GroupRecord) clustersProgressed(ctx workflow.Context, clusters []ranv1.
 }
 
 // clusterProgressed records the report of a cluster at work. A withdrawn cluster keeps its reason.
-func (r *GroupRecord) clusterProgressed(ctx workflow.Context, report ranv1.ClusterStatus) {
+func (r *groupRecord) clusterProgressed(ctx workflow.Context, report ranv1.ClusterStatus) {
 	c := r.cluster(report.Name)
 	if c == nil || c.State.Over() {
 		return
@@ -104,80 +104,80 @@ func (r *GroupRecord) clusterProgressed(ctx workflow.Context, report ranv1.Clust
 	r.show()
 }
 
-func (r *GroupRecord) ClusterEnded(ctx workflow.Context, result ranv1.ClusterStatus) {
+func (r *groupRecord) clusterEnded(ctx workflow.Context, result ranv1.ClusterStatus) {
 	c := r.cluster(result.Name)
 	started := c.StartedAt
 	*c = result
 	c.StartedAt, c.CompletedAt, c.Step = started, r.now(ctx), ""
 	if c.State.Over() {
-		r.Log.Info("Cluster ended", "cluster", c.Name, "batch", c.Batch, "state", c.State, "reason", c.Reason, "message", c.Message)
+		r.log.Info("Cluster ended", "cluster", c.Name, "batch", c.Batch, "state", c.State, "reason", c.Reason, "message", c.Message)
 	}
 	if c.State == ranv1.ClusterComplete {
-		r.Completed(c.Name)
+		r.completed(c.Name)
 	}
 	r.show()
 }
 
 // pending returns those of the clusters that were not started.
-func (r *GroupRecord) pending(names []string) []string {
+func (r *groupRecord) pending(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return r.cluster(name).State != ranv1.ClusterPending })
 }
 
 // notStarted records that clusters of a batch that timed out were not started.
-func (r *GroupRecord) notStarted(ctx workflow.Context, names []string, timedOut bool) {
+func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut bool) {
 	if !timedOut {
 		return
 	}
 	for _, name := range names {
 		c := r.cluster(name)
 		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterTimedOut, reasonBatchTimedOut, "the batch timed out before the cluster was started", r.now(ctx)
-		r.Log.Info("Cluster ended", "cluster", name, "batch", c.Batch, "state", c.State, "reason", c.Reason, "message", c.Message)
+		r.log.Info("Cluster ended", "cluster", name, "batch", c.Batch, "state", c.State, "reason", c.Reason, "message", c.Message)
 	}
 	r.show()
 }
 
 // vanished records clusters whose ManagedCluster is gone. Clusters that failed before keep their reason.
-func (r *GroupRecord) vanished(ctx workflow.Context, names []string) {
+func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
 		if c.State != ranv1.ClusterFailed {
 			c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterVanished, policy.MessageVanished, r.now(ctx)
-			r.Log.Info("Cluster vanished", "cluster", name, "batch", c.Batch)
+			r.log.Info("Cluster vanished", "cluster", name, "batch", c.Batch)
 		}
 	}
 	r.show()
 }
 
 // inState are the names of the clusters in that state.
-func (r *GroupRecord) inState(state ranv1.ClusterState) []string {
+func (r *groupRecord) inState(state ranv1.ClusterState) []string {
 	return rollout.NamesInState(r.status.Clusters, state)
 }
 
 // lateComplete records timed-out clusters that are complete after all.
-func (r *GroupRecord) lateComplete(ctx workflow.Context, names []string) {
+func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
 		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "complete after its time was over", nil
-		r.Log.Info("Cluster is complete after its time was over", "cluster", name, "batch", c.Batch)
+		r.log.Info("Cluster is complete after its time was over", "cluster", name, "batch", c.Batch)
 	}
 	if len(names) > 0 {
-		r.Completed(names...)
+		r.completed(names...)
 		r.show()
 	}
 }
 
-// Failed is the number of started clusters that failed or timed out.
-func (r *GroupRecord) Failed() int { return r.failures }
+// failed is the number of started clusters that failed or timed out.
+func (r *groupRecord) failed() int { return r.failures }
 
 // complete reports whether all of the clusters are complete; those that soak before others start are.
-func (r *GroupRecord) complete(names []string) bool {
+func (r *groupRecord) complete(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		c := r.cluster(name)
 		return c.State != ranv1.ClusterComplete && (c.State != ranv1.ClusterSoaking || rollout.AtWork(c))
 	})
 }
 
-func (r *GroupRecord) cluster(name string) *ranv1.ClusterStatus {
+func (r *groupRecord) cluster(name string) *ranv1.ClusterStatus {
 	i, known := r.index[name]
 	if !known {
 		return nil
@@ -186,6 +186,6 @@ func (r *GroupRecord) cluster(name string) *ranv1.ClusterStatus {
 }
 
 // over reports whether all of the clusters are over.
-func (r *GroupRecord) over(names []string) bool {
+func (r *groupRecord) over(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !r.cluster(name).State.Over() })
 }

@@ -1,7 +1,8 @@
-package rollout_test
+package rollout
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,33 +11,45 @@ import (
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
-	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
-	"drydock.dev/drydock/workflows/workflowtest"
+	"drydock.dev/drydock/workflows/kit/kittest"
 )
 
 // To show a rollout of thousands takes a while, and a goroutine of a workflow that does not pause for a second is taken for a deadlock.
 func TestClustersThatEndTogetherAreShownOnce(t *testing.T) {
 	const clusters, together = 30, 20
-	w := workflowtest.NewWorld(t)
-	w.RegisterAs("ends", func(ctx workflow.Context) ([]int32, error) {
-		status := workflowtest.GroupStatus{RemediationPlan: make([][]string, 1), Status: ranv1.RunStatus{CurrentBatch: 1, CurrentBatchStartedAt: new(metav1.Now()), StartedAt: new(metav1.Now())}}
+	shown := kittest.Run(t, func(ctx workflow.Context) ([]int32, error) {
+		status := ranv1.ClusterGroupUpgradeStatus{RemediationPlan: make([][]string, 1), Status: ranv1.RunStatus{CurrentBatch: 1, CurrentBatchStartedAt: new(metav1.Now()), StartedAt: new(metav1.Now())}}
 		for i := range clusters {
 			status.Clusters = append(status.Clusters, ranv1.ClusterStatus{Name: fmt.Sprintf("c%05d", i), State: ranv1.ClusterRunning, Batch: 1, StartedAt: new(metav1.Now())})
 		}
-		record := rolloutworkflow.NewGroupRecord(ctx, &status, "fleet/june", rollout.ManagedPolicies)
-		record.Completed = func(...string) {}
+		record := newGroupRecord(ctx, &status, "fleet/june", rollout.ManagedPolicies)
+		record.completed = func(...string) {}
 		var shown []int32 // how many have failed, after each
-		record.Together(func() {
+		record.together(func() {
 			for i := range together {
-				record.ClusterEnded(ctx, ranv1.ClusterStatus{Name: status.Clusters[i].Name, State: ranv1.ClusterFailed, Reason: "Unbound", Batch: 1})
+				record.clusterEnded(ctx, ranv1.ClusterStatus{Name: status.Clusters[i].Name, State: ranv1.ClusterFailed, Reason: "Unbound", Batch: 1})
 				shown = append(shown, status.Counts.Failed)
 			}
 		})
-		if record.Failed() != together {
-			return nil, fmt.Errorf("failed: %d", record.Failed())
+		if record.failed() != together {
+			return nil, fmt.Errorf("failed: %d", record.failed())
 		}
 		return append(shown, status.Counts.Failed), nil
 	})
-	w.ExecuteWorkflow("ends", nil)
-	require.Equal(t, append(make([]int32, together), together), workflowtest.RequireResult[[]int32](w))
+	require.Equal(t, append(make([]int32, together), together), shown)
+}
+
+func TestAStatusKeepsTheLatestOfVeryManyNotesAndTheBeginningOfEach(t *testing.T) {
+	status := kittest.Run(t, func(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
+		var status ranv1.ClusterGroupUpgradeStatus
+		record := newGroupRecord(ctx, &status, "fleet/june", rollout.ManagedPolicies)
+		for i := range 1000 {
+			record.note(fmt.Sprintf("note %d: ", i) + strings.Repeat("x", 10_000))
+		}
+		return status, nil
+	})
+	notes := status.Notes
+	require.Len(t, notes, notesKept)
+	require.Contains(t, notes[notesKept-1], "note 999: ")
+	require.Len(t, notes[0], noteLimit)
 }

@@ -10,48 +10,48 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// RemediatedRollout is what a remediator knows of its rollout.
-type RemediatedRollout struct{ group *GroupUpgrade }
+// remediatedRollout is what a remediator knows of its rollout.
+type remediatedRollout struct{ group *groupUpgrade }
 
-// Request implements RemediatedRollout.
-func (r *RemediatedRollout) Request() *ranv1.ClusterGroupUpgrade { return &r.group.in.Object }
+// Request implements remediatedRollout.
+func (r *remediatedRollout) Request() *ranv1.ClusterGroupUpgrade { return &r.group.in.Object }
 
-// Status implements RemediatedRollout.
-func (r *RemediatedRollout) Status() *ranv1.ClusterGroupUpgradeStatus { return &r.group.Status }
+// Status implements remediatedRollout.
+func (r *remediatedRollout) Status() *ranv1.ClusterGroupUpgradeStatus { return &r.group.status }
 
-// Cluster implements RemediatedRollout.
-func (r *RemediatedRollout) Cluster(name string) *ranv1.ClusterStatus {
-	return r.group.Record.cluster(name)
+// Cluster implements remediatedRollout.
+func (r *remediatedRollout) Cluster(name string) *ranv1.ClusterStatus {
+	return r.group.record.cluster(name)
 }
 
-// NotBound implements RemediatedRollout.
-func (r *RemediatedRollout) NotBound(cluster string) []int { return r.group.NotBound[cluster] }
+// notBound implements remediatedRollout.
+func (r *remediatedRollout) NotBound(cluster string) []int { return r.group.notBound[cluster] }
 
-// Hold implements RemediatedRollout.
-func (r *RemediatedRollout) Hold(cluster string) *drydockv1.Hold { return r.group.Holds.Of(cluster) }
+// Hold implements remediatedRollout.
+func (r *remediatedRollout) Hold(cluster string) *drydockv1.Hold { return r.group.holds.Of(cluster) }
 
-// Closes implements RemediatedRollout.
-func (r *RemediatedRollout) Closes(clusters []string) *time.Time {
-	return r.group.Holds.ClosesFirst(clusters)
+// Closes implements remediatedRollout.
+func (r *remediatedRollout) Closes(clusters []string) *time.Time {
+	return r.group.holds.ClosesFirst(clusters)
 }
 
-// Retrier implements RemediatedRollout.
-func (r *RemediatedRollout) Retrier() kit.Retrier { return r.group.retrier() }
+// Retrier implements remediatedRollout.
+func (r *remediatedRollout) Retrier() kit.Retrier { return r.group.retrier() }
 
-// SetObjectNames implements RemediatedRollout.
-func (r *RemediatedRollout) SetObjectNames(names map[string]string) {
-	r.group.Status.SafeResourceNames = names
+// SetObjectNames implements remediatedRollout.
+func (r *remediatedRollout) SetObjectNames(names map[string]string) {
+	r.group.status.SafeResourceNames = names
 }
 
-// Note implements RemediatedRollout.
-func (r *RemediatedRollout) Note(text string) { r.group.Record.Note(text) }
+// Note implements remediatedRollout.
+func (r *remediatedRollout) Note(text string) { r.group.record.note(text) }
 
-// ClustersProgressed implements RemediatedRollout.
-func (r *RemediatedRollout) ClustersProgressed(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
-	r.group.Record.clustersProgressed(ctx, clusters)
+// ClustersProgressed implements remediatedRollout.
+func (r *remediatedRollout) ClustersProgressed(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
+	r.group.record.clustersProgressed(ctx, clusters)
 }
 
-// Together implements RemediatedRollout.
-func (r *RemediatedRollout) Together(_ workflow.Context, change func()) {
-	r.group.Record.Together(change)
+// Together implements remediatedRollout.
+func (r *remediatedRollout) Together(_ workflow.Context, change func()) {
+	r.group.record.together(change)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // loadSaved loads the saved spec and plan from the hub for a retry of the failed clusters.
-func (g *GroupUpgrade) loadSaved(ctx workflow.Context) (rollout.End, error) {
+func (g *groupUpgrade) loadSaved(ctx workflow.Context) (rollout.End, error) {
 	retrier := g.retrier()
 	in := activities.LoadRolloutInput{Namespace: g.in.Object.Namespace, Name: g.in.Object.Name, Request: *g.in.Retry}
 	var saved activities.LoadedRollout
@@ -23,12 +23,12 @@ func (g *GroupUpgrade) loadSaved(ctx workflow.Context) (rollout.End, error) {
 	if err := g.checkDuties(&saved.Object.Spec, g.starters); err != nil {
 		return "", temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	g.TaskQueues = saved.TaskQueues
-	g.NotBound = rollout.ExpandNotBound(saved.NotBound, rollout.NamesOf(saved.Object.Status.Clusters))
+	g.taskQueues = saved.TaskQueues
+	g.notBound = rollout.ExpandNotBound(saved.NotBound, rollout.NamesOf(saved.Object.Status.Clusters))
 	g.in.Object.ObjectMeta = saved.Object.ObjectMeta
 	g.enabled, g.loaded, g.defaulted = true, true, true
 	g.respecify(saved.Object.Spec)
-	g.Record.loaded(saved.Object.Status)
+	g.record.loaded(saved.Object.Status)
 	g.changeLeft()
 	if g.precache(ctx, func() bool { return false }); ctx.Err() != nil {
 		return rollout.EndCancelled, nil

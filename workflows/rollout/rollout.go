@@ -37,7 +37,7 @@ type Carried struct {
 	// Status is compact.
 	Status     ranv1.ClusterGroupUpgradeStatus `json:"status"`
 	TaskQueues map[string]string               `json:"taskQueues,omitempty"`
-	// NotBound lists, by the index of a cluster in the status, the indexes of the policies that are not bound to it.
+	// notBound lists, by the index of a cluster in the status, the indexes of the policies that are not bound to it.
 	NotBound map[int][]int `json:"notBound,omitempty"`
 	// Phase of the runbook in which the next run resumes.
 	Phase string `json:"phase"`
@@ -84,23 +84,23 @@ func ClusterGroupUpgrade(ctx workflow.Context, in Input) (ranv1.ClusterGroupUpgr
 	if err != nil {
 		return ranv1.ClusterGroupUpgradeStatus{}, err
 	}
-	return g.Run(ctx)
+	return g.run(ctx)
 }
 
-// GroupUpgrade is one run of the workflow.
-type GroupUpgrade struct {
+// groupUpgrade is one run of the workflow.
+type groupUpgrade struct {
 	in     Input
-	Spec   ranv1.ClusterGroupUpgradeSpec
-	Status ranv1.ClusterGroupUpgradeStatus
-	Record *GroupRecord
-	Holds  gates.Holds
-	// Remediator does the work on the clusters.
-	Remediator policy.Remediator
-	TaskQueues map[string]string
-	// NotBound lists by cluster the indexes of the policies that were not bound to it when it was planned.
-	NotBound map[string][]int
-	// Phase is the current phase of the runbook.
-	Phase     string
+	spec   ranv1.ClusterGroupUpgradeSpec
+	status ranv1.ClusterGroupUpgradeStatus
+	record *groupRecord
+	holds  gates.Holds
+	// remediator does the work on the clusters.
+	remediator policy.Remediator
+	taskQueues map[string]string
+	// notBound lists by cluster the indexes of the policies that were not bound to it when it was planned.
+	notBound map[string][]int
+	// phase is the current phase of the runbook.
+	phase     string
 	nextBatch int
 	begun     *BatchBudget
 	gate      healthGate
@@ -110,8 +110,8 @@ type GroupUpgrade struct {
 	charged stopwatch
 	// slowest is the charged duration of the slowest complete cluster. Time in which a window was closed does not count.
 	slowest time.Duration
-	// Batch at work; nil between batches.
-	Batch *Batch
+	// batch at work; nil between batches.
+	batch *batch
 	// completions carries out afterCompletion on complete clusters.
 	completions completions
 	// precaching and backup of the clusters; nil if not asked for.
@@ -140,58 +140,58 @@ type GroupUpgrade struct {
 	hub *activities.Rollouts
 }
 
-func newGroupUpgrade(ctx workflow.Context, in Input) (*GroupUpgrade, error) {
-	g := &GroupUpgrade{in: in, Spec: in.Object.Spec, looks: workflow.NewSemaphore(ctx, gatesAtOnce)}
-	g.enabled = g.Spec.Enable == nil || *g.Spec.Enable
+func newGroupUpgrade(ctx workflow.Context, in Input) (*groupUpgrade, error) {
+	g := &groupUpgrade{in: in, spec: in.Object.Spec, looks: workflow.NewSemaphore(ctx, gatesAtOnce)}
+	g.enabled = g.spec.Enable == nil || *g.spec.Enable
 	var prepared *policy.PreparedItems
 	if c := in.Carried; c != nil {
 		g.defaulted = true
-		g.Status, g.TaskQueues, g.Phase, g.charged.used, g.nextBatch, g.begun = rollout.Expand(c.Status), c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
-		g.Holds.State, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
-		g.NotBound = rollout.ExpandNotBound(c.NotBound, rollout.NamesOf(c.Status.Clusters))
+		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = rollout.Expand(c.Status), c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
+		g.holds.State, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
+		g.notBound = rollout.ExpandNotBound(c.NotBound, rollout.NamesOf(c.Status.Clusters))
 		g.gate.seen, g.gate.passed, g.slowest = c.Gated, c.GatePassed, c.Slowest
 		prepared = c.Prepared
-		g.Holds.Windows.Restore(c.Windows)
+		g.holds.Windows.Restore(c.Windows)
 	} else if in.StartedBy != "" {
 		g.starters = []string{in.StartedBy}
 	}
-	g.Remediator = newRemediator(g, prepared)
-	g.completions.change = rollout.ChangeAfter(&g.Spec.Actions)
-	g.Record = newGroupRecord(ctx, &g.Status, in.Object.Namespace+"/"+in.Object.Name, rollout.RemediationOf(&in.Object))
-	g.Record.Completed, g.Record.soak = g.completions.add, g.soak()
-	g.completions.trouble = g.Record.troubles.Add()
+	g.remediator = newRemediator(g, prepared)
+	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
+	g.record = newGroupRecord(ctx, &g.status, in.Object.Namespace+"/"+in.Object.Name, rollout.RemediationOf(&in.Object))
+	g.record.completed, g.record.soak = g.completions.add, g.soak()
+	g.completions.trouble = g.record.troubles.Add()
 	if c := in.Carried; c != nil && c.Pause != nil {
-		g.Record.waits.Pause = c.Pause
-		g.Record.show()
+		g.record.waits.Pause = c.Pause
+		g.record.show()
 	}
 	return g, errors.Join(g.takeUpdates(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryHeld, g.heldOf,
 		workflow.QueryHandlerOptions{Description: "Why no new work starts on the named clusters."}), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
-			status, err := rollout.Page(g.Status, rollout.Part(request))
-			return g.WithHolds(status), err
+			status, err := rollout.Page(g.status, rollout.Part(request))
+			return g.withHolds(status), err
 		},
 		workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor, inPlanOrder}."}))
 }
 
 // retrier retries activities on the hub. The status says why one does not succeed yet.
-func (g *GroupUpgrade) retrier() kit.Retrier {
-	return kit.Retrier{TaskQueue: temporal.TaskQueue, Report: g.Record.troubles.Add()}
+func (g *groupUpgrade) retrier() kit.Retrier {
+	return kit.Retrier{TaskQueue: temporal.TaskQueue, Report: g.record.troubles.Add()}
 }
 
-func (g *GroupUpgrade) Run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
+func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	g.withdraw = withdraw
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	g.listen(listening)
-	g.Holds.Follow(work, "")
+	g.holds.Follow(work, "")
 	g.changeCompleted(listening)
 
 	end, err := g.rollOut(work)
 	if workflow.IsContinueAsNewError(err) {
-		return g.Status, err
+		return g.status, err
 	}
 	g.finishChanges(work, listening)
-	g.Holds.Leave(listening)
+	g.holds.Leave(listening)
 	status, err := g.finishAs(listening, end, err)
 	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // everybody who asked for a change gets an answer
 	return status, err
@@ -216,7 +216,7 @@ const (
 )
 
 // runbook lists the phases of a rollout, in order.
-func (g *GroupUpgrade) runbook() []phase {
+func (g *groupUpgrade) runbook() []phase {
 	return []phase{
 		{phasePlan, g.prepare},
 		{phaseBlocked, g.awaitBlockers},
@@ -229,12 +229,12 @@ func (g *GroupUpgrade) runbook() []phase {
 }
 
 // rollOut runs the phases, from the one in which the previous run ended. The error is a continue-as-new, or says why there is no plan.
-func (g *GroupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
+func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 	runbook := g.runbook()
-	first := max(0, slices.IndexFunc(runbook, func(p phase) bool { return p.name == g.Phase }))
+	first := max(0, slices.IndexFunc(runbook, func(p phase) bool { return p.name == g.phase }))
 	for _, phase := range runbook[first:] {
-		g.Phase = phase.name
-		g.Record.Log.Info("Rollout enters a phase", "phase", phase.name)
+		g.phase = phase.name
+		g.record.log.Info("Rollout enters a phase", "phase", phase.name)
 		end, err := phase.run(ctx)
 		if end == endRun {
 			return g.continueAsNew(ctx)
@@ -250,44 +250,44 @@ func (g *GroupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 }
 
 // begin records that remediation starts. Earlier phases are not charged to the timeout.
-func (g *GroupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
-	g.Record.started(ctx)
+func (g *groupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
+	g.record.started(ctx)
 	return "", nil
 }
 
 // continueAsNew passes the state to a new run. No cluster is at work.
-func (g *GroupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
-	g.Remediator.Settle(ctx)
+func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
+	g.remediator.Settle(ctx)
 	// Last: this run answers every request that arrived while it waited for anything else.
 	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork && workflow.AllHandlersFinished(ctx) })
 	kit.HandlePendingSignals(ctx)
 	if ctx.Err() != nil {
 		return rollout.EndCancelled, nil
 	}
-	g.Record.Log.Info("Rollout continues as new", "phase", g.Phase, "batch", g.nextBatch+1)
+	g.record.log.Info("Rollout continues as new", "phase", g.phase, "batch", g.nextBatch+1)
 	in := g.in
-	in.Carried = g.Carry(workflow.Now(ctx))
+	in.Carried = g.carry(workflow.Now(ctx))
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
 }
 
-// Carry is the state that this run passes to the next one.
-func (g *GroupUpgrade) Carry(now time.Time) *Carried {
+// carry is the state that this run passes to the next one.
+func (g *groupUpgrade) carry(now time.Time) *Carried {
 	seen, passed := g.gate.carry()
-	status := rollout.Compact(g.Status)
+	status := rollout.Compact(g.status)
 	status.Clusters = shortMessages(status.Clusters)
 	return &Carried{
-		Status: status, TaskQueues: g.TaskQueues, Phase: g.Phase, Used: g.charged.total(now), NextBatch: g.nextBatch, Begun: g.begun,
-		Completed: g.completions.due, Prepared: g.Remediator.Prepared(), Gated: seen, GatePassed: passed, Held: g.Holds.State, Windows: g.Holds.Windows.Carry(),
-		Slowest: g.slowest, Starters: g.starters, Pause: g.Record.waits.Pause, NotBound: rollout.CompactNotBound(g.NotBoundStill(), rollout.NamesOf(g.Status.Clusters)),
+		Status: status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(now), NextBatch: g.nextBatch, Begun: g.begun,
+		Completed: g.completions.due, Prepared: g.remediator.Prepared(), Gated: seen, GatePassed: passed, Held: g.holds.State, Windows: g.holds.Windows.Carry(),
+		Slowest: g.slowest, Starters: g.starters, Pause: g.record.waits.Pause, NotBound: rollout.CompactNotBound(g.notBoundStill(), rollout.NamesOf(g.status.Clusters)),
 	}
 }
 
-// NotBoundStill is notBound without the complete clusters.
-func (g *GroupUpgrade) NotBoundStill() map[string][]int {
+// notBoundStill is notBound without the complete clusters.
+func (g *groupUpgrade) notBoundStill() map[string][]int {
 	still := map[string][]int{}
-	for i := range g.Status.Clusters {
-		c := &g.Status.Clusters[i]
-		if policies, some := g.NotBound[c.Name]; some && c.State != ranv1.ClusterComplete {
+	for i := range g.status.Clusters {
+		c := &g.status.Clusters[i]
+		if policies, some := g.notBound[c.Name]; some && c.State != ranv1.ClusterComplete {
 			still[c.Name] = policies
 		}
 	}

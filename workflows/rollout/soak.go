@@ -10,15 +10,15 @@ import (
 )
 
 // soak is how long a complete cluster soaks before others start.
-func (g *GroupUpgrade) soak() time.Duration {
-	return time.Duration(g.Spec.RemediationStrategy.SoakSeconds) * time.Second
+func (g *groupUpgrade) soak() time.Duration {
+	return time.Duration(g.spec.RemediationStrategy.SoakSeconds) * time.Second
 }
 
 // soak keeps the place of a complete cluster for that long. A cluster that completed while it was withdrawn soaks, too.
-func (b *Batch) soak(cluster *clusterAtWork, duration time.Duration) {
+func (b *batch) soak(cluster *clusterAtWork, duration time.Duration) {
 	cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
 	b.running[cluster.name] = cluster
-	b.group.Record.clusterSoaks(cluster.ctx, cluster.name, workflow.Now(cluster.ctx).Add(duration))
+	b.group.record.clusterSoaks(cluster.ctx, cluster.name, workflow.Now(cluster.ctx).Add(duration))
 	workflow.GoNamed(cluster.ctx, "soak "+cluster.name, func(ctx workflow.Context) {
 		timer := workflow.NewTimerWithOptions(ctx, duration, workflow.TimerOptions{Summary: fmt.Sprintf("soak %s %v", cluster.name, duration)})
 		if timer.Get(ctx, nil) == nil && b.running[cluster.name] == cluster {
@@ -27,20 +27,20 @@ func (b *Batch) soak(cluster *clusterAtWork, duration time.Duration) {
 	})
 }
 
-func (b *Batch) soaked(ctx workflow.Context, cluster *clusterAtWork) {
+func (b *batch) soaked(ctx workflow.Context, cluster *clusterAtWork) {
 	delete(b.running, cluster.name)
 	b.changed = true
-	b.group.Record.clusterSoaked(ctx, cluster.name)
-	b.group.Record.batchReached(ctx, b.reached())
+	b.group.record.clusterSoaked(ctx, cluster.name)
+	b.group.record.batchReached(ctx, b.reached())
 }
 
 // onlySoaks reports whether the batch only waits until clusters have soaked.
-func (b *Batch) onlySoaks() bool {
+func (b *batch) onlySoaks() bool {
 	return len(b.running) > 0 && b.busy() == 0 && (len(b.pending) == 0 || b.timedOut)
 }
 
 // endSoak ends the soak of the remaining clusters, since no cluster waits for them any more.
-func (b *Batch) endSoak(ctx workflow.Context) {
+func (b *batch) endSoak(ctx workflow.Context) {
 	for _, name := range b.clusters {
 		if cluster := b.running[name]; cluster != nil && cluster.state == rollout.WorkSoaking {
 			cluster.withdraw() // its timer

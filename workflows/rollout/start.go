@@ -15,7 +15,7 @@ import (
 // Which clusters of a batch are started, and when.
 
 // startClusters starts clusters of the batch that are not held, as many as may be at work.
-func (b *Batch) startClusters(ctx workflow.Context) {
+func (b *batch) startClusters(ctx workflow.Context) {
 	for {
 		next := b.seenNext(ctx)
 		if len(next) == 0 {
@@ -24,24 +24,24 @@ func (b *Batch) startClusters(ctx workflow.Context) {
 		charged := b.group.charged.total(workflow.Now(ctx))
 		var clusters []*clusterAtWork
 		for _, name := range next {
-			cluster := &clusterAtWork{name: name, batch: b.group.Record.cluster(name).Batch, chargedBefore: charged, state: rollout.WorkRunning}
+			cluster := &clusterAtWork{name: name, batch: b.group.record.cluster(name).Batch, chargedBefore: charged, state: rollout.WorkRunning}
 			cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
 			b.running[name] = cluster
 			clusters = append(clusters, cluster)
 		}
 		b.pending = slices.DeleteFunc(b.pending, func(name string) bool { return b.running[name] != nil })
 		b.group.passGate()
-		b.group.Remediator.Start(b.workOn(clusters))
-		b.group.Record.clustersStarted(ctx, next)
+		b.group.remediator.Start(b.workOn(clusters))
+		b.group.record.clustersStarted(ctx, next)
 		b.changed = true // a cluster may have less time than the batch
-		if len(next) == b.group.Remediator.StartedTogether() && workflow.Sleep(ctx, time.Millisecond) != nil {
+		if len(next) == b.group.remediator.StartedTogether() && workflow.Sleep(ctx, time.Millisecond) != nil {
 			return // the rest starts in another workflow task
 		}
 	}
 }
 
 // workOn describes the work on clusters for the remediator.
-func (b *Batch) workOn(clusters []*clusterAtWork) []*policy.ClusterWork {
+func (b *batch) workOn(clusters []*clusterAtWork) []*policy.ClusterWork {
 	work := make([]*policy.ClusterWork, len(clusters))
 	for i, cluster := range clusters {
 		work[i] = &policy.ClusterWork{
@@ -53,16 +53,16 @@ func (b *Batch) workOn(clusters []*clusterAtWork) []*policy.ClusterWork {
 }
 
 // next are the clusters to start now, no more than one workflow task can start.
-func (b *Batch) next(ctx workflow.Context) []string {
-	return b.waiting(min(b.decide(ctx).Start, b.group.Remediator.StartedTogether()))
+func (b *batch) next(ctx workflow.Context) []string {
+	return b.waiting(min(b.decide(ctx).Start, b.group.remediator.StartedTogether()))
 }
 
 // decide is the one place that decides whether more clusters are started and whether the batch is over.
-func (b *Batch) decide(ctx workflow.Context) rollout.BatchDecision {
+func (b *batch) decide(ctx workflow.Context) rollout.BatchDecision {
 	g := b.group
 	state := rollout.BatchState{
 		Window: b.window(), Pending: len(b.pending), Busy: b.busy(),
-		Cancelled: ctx.Err() != nil, TimedOut: b.timedOut, Paused: g.Status.Paused,
+		Cancelled: ctx.Err() != nil, TimedOut: b.timedOut, Paused: g.status.Paused,
 		HealthUnknown: g.mustLookAgain(), HistoryLong: kit.ShouldContinueAsNew(ctx, g.signals),
 	}
 	if soaking := len(b.running) - state.Busy; soaking > 0 && state.Busy == 0 {
@@ -72,13 +72,13 @@ func (b *Batch) decide(ctx workflow.Context) rollout.BatchDecision {
 }
 
 // waiting are the first pending clusters that are not held and would finish before their maintenance windows close.
-func (b *Batch) waiting(most int) []string {
+func (b *batch) waiting(most int) []string {
 	var waiting []string
 	for _, cluster := range b.pending {
 		if len(waiting) == most {
 			break
 		}
-		if b.group.Holds.UnlessFits(cluster, b.group.slowest) == nil {
+		if b.group.holds.UnlessFits(cluster, b.group.slowest) == nil {
 			waiting = append(waiting, cluster)
 		}
 	}
@@ -94,7 +94,7 @@ const (
 
 // seenNext are the clusters to start now whose ManagedClusters exist. A rolling rollout or a large batch may reach a cluster hours after it was
 // planned: a cluster that vanished since then fails. While the hub does not answer, no cluster is started, and everything else goes on.
-func (b *Batch) seenNext(ctx workflow.Context) []string {
+func (b *batch) seenNext(ctx workflow.Context) []string {
 	for {
 		next, now := b.next(ctx), workflow.Now(ctx)
 		unseen := func(name string) bool { return !b.seen[name] || now.Sub(b.seenAt) >= seenHolds }
@@ -128,7 +128,7 @@ func (b *Batch) seenNext(ctx workflow.Context) []string {
 }
 
 // askAgain shows that the hub does not answer which clusters vanished, and retries with a growing pause.
-func (b *Batch) askAgain(ctx workflow.Context, retrier kit.Retrier, err error) {
+func (b *batch) askAgain(ctx workflow.Context, retrier kit.Retrier, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -144,18 +144,18 @@ func (b *Batch) askAgain(ctx workflow.Context, retrier kit.Retrier, err error) {
 }
 
 // window limits how many clusters may be at work and may fail.
-func (b *Batch) window() rollout.Window {
+func (b *batch) window() rollout.Window {
 	g := b.group
 	return rollout.Window{
-		Size: b.atOnce(), AtWork: len(b.running), MaxFailures: int(g.Status.ComputedMaxFailures), Failed: g.Record.Failed(),
+		Size: b.atOnce(), AtWork: len(b.running), MaxFailures: int(g.status.ComputedMaxFailures), Failed: g.record.failed(),
 	}
 }
 
 // atOnce is the maximum number of clusters of the batch at work.
-func (b *Batch) atOnce() int {
-	most := min(len(b.clusters), b.group.Remediator.AtOnce())
-	if b.Last > b.First {
-		most = min(most, int(b.group.Status.ComputedMaxConcurrency))
+func (b *batch) atOnce() int {
+	most := min(len(b.clusters), b.group.remediator.AtOnce())
+	if b.last > b.first {
+		most = min(most, int(b.group.status.ComputedMaxConcurrency))
 	}
 	return most
 }

@@ -28,7 +28,7 @@ const watchedAhead = 50
 
 // watchVanishing watches clusters that were just started. If the hub cannot be watched, work goes on: the watch is retried, and the clusters
 // are looked up when the batch is over.
-func (b *Batch) watchVanishing(clusters []*policy.ClusterWork) {
+func (b *batch) watchVanishing(clusters []*policy.ClusterWork) {
 	v := &b.vanishing
 	unwatched := func(work *policy.ClusterWork) bool { return !slices.Contains(v.watched, work.Cluster) }
 	if !slices.ContainsFunc(clusters, unwatched) {
@@ -42,7 +42,7 @@ func (b *Batch) watchVanishing(clusters []*policy.ClusterWork) {
 	workflow.GoNamed(watching, "watch for deleted clusters", func(ctx workflow.Context) {
 		for len(v.watched) > 0 {
 			var vanished []string
-			err := retrier.Wait(ctx, fmt.Sprintf("watch for deleted clusters of batch %d", b.First), nil, "", b.group.hub.AwaitVanished, v.watched, &vanished)
+			err := retrier.Wait(ctx, fmt.Sprintf("watch for deleted clusters of batch %d", b.first), nil, "", b.group.hub.AwaitVanished, v.watched, &vanished)
 			if v.number != number || ctx.Err() != nil {
 				return
 			}
@@ -59,10 +59,10 @@ func (b *Batch) watchVanishing(clusters []*policy.ClusterWork) {
 }
 
 // notWatched notes that the hub cannot be watched, and waits before the next try.
-func (b *Batch) notWatched(ctx workflow.Context, err error) error {
+func (b *batch) notWatched(ctx workflow.Context, err error) error {
 	if !b.vanishing.failed {
 		b.vanishing.failed = true
-		b.group.Record.Note("could not watch for deleted clusters: " + temporal.ErrorMessage(err))
+		b.group.record.note("could not watch for deleted clusters: " + temporal.ErrorMessage(err))
 	}
 	return workflow.NewTimerWithOptions(ctx, kit.LongestRound, workflow.TimerOptions{Summary: "before the watch for deleted clusters is retried"}).Get(ctx, nil)
 }
@@ -76,18 +76,18 @@ func (v *vanishWatch) end() {
 }
 
 // begun are the clusters of the batch that are at work or soak, in order.
-func (b *Batch) begun() []string {
+func (b *batch) begun() []string {
 	return slices.DeleteFunc(slices.Clone(b.clusters), func(name string) bool { return b.running[name] == nil })
 }
 
 // retrier retries activities on the hub for no longer than the batch has time.
-func (b *Batch) retrier(ctx workflow.Context) kit.Retrier {
+func (b *batch) retrier(ctx workflow.Context) kit.Retrier {
 	now := workflow.Now(ctx)
 	return b.group.retrier().Until(now.Add(b.left(now)))
 }
 
 // dropVanished fails those of the clusters whose ManagedCluster is gone. If the hub does not answer, it returns the error and fails none.
-func (b *Batch) dropVanished(ctx workflow.Context, retrier kit.Retrier, names []string) error {
+func (b *batch) dropVanished(ctx workflow.Context, retrier kit.Retrier, names []string) error {
 	if len(names) == 0 || ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -97,17 +97,17 @@ func (b *Batch) dropVanished(ctx workflow.Context, retrier kit.Retrier, names []
 	return err
 }
 
-func (b *Batch) vanishedSummary() string {
-	return fmt.Sprintf("check for deleted clusters of batch %d", b.First)
+func (b *batch) vanishedSummary() string {
+	return fmt.Sprintf("check for deleted clusters of batch %d", b.first)
 }
 
 // vanish fails clusters whose ManagedCluster is gone, even complete ones. A cluster at work is withdrawn.
-func (b *Batch) vanish(ctx workflow.Context, names []string) {
+func (b *batch) vanish(ctx workflow.Context, names []string) {
 	if len(names) == 0 {
 		return
 	}
 	g := b.group
-	g.Record.vanished(ctx, names)
+	g.record.vanished(ctx, names)
 	for _, name := range names {
 		cluster := b.running[name]
 		if cluster == nil {
@@ -115,9 +115,9 @@ func (b *Batch) vanish(ctx workflow.Context, names []string) {
 		}
 		if cluster.vanish(); cluster.state == rollout.WorkEnded {
 			delete(b.running, name)
-			g.Record.batchReached(ctx, b.reached())
+			g.record.batchReached(ctx, b.reached())
 		}
 	}
-	b.pending = g.Record.pending(b.pending)
+	b.pending = g.record.pending(b.pending)
 	b.changed = true
 }

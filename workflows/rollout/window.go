@@ -9,9 +9,9 @@ import (
 )
 
 // followWindows subscribes to the maintenance windows of the rollout. Phases before the first batch disrupt nothing and need no window.
-func (g *GroupUpgrade) followWindows(ctx workflow.Context) {
-	names := gates.QualifiedNames(g.in.Object.Namespace, g.Spec.MaintenanceWindows)
-	g.Holds.Windows.Follow(ctx, names, func() []string {
-		return slices.DeleteFunc(slices.Concat(g.Status.RemediationPlan...), func(name string) bool { return g.Record.cluster(name).State.Over() })
+func (g *groupUpgrade) followWindows(ctx workflow.Context) {
+	names := gates.QualifiedNames(g.in.Object.Namespace, g.spec.MaintenanceWindows)
+	g.holds.Windows.Follow(ctx, names, func() []string {
+		return slices.DeleteFunc(slices.Concat(g.status.RemediationPlan...), func(name string) bool { return g.record.cluster(name).State.Over() })
 	})
 }

@@ -13,12 +13,12 @@ import (
 )
 
 // newRemediator returns the remediator for the kind of remediation of the rollout. Prepared is what an earlier run found.
-func newRemediator(g *GroupUpgrade, prepared *policy.PreparedItems) policy.Remediator {
+func newRemediator(g *groupUpgrade, prepared *policy.PreparedItems) policy.Remediator {
 	switch rollout.RemediationOf(&g.in.Object) {
 	case rollout.ManagedPolicies:
-		return policy.NewPolicySequence(&RemediatedRollout{g}, prepared)
+		return policy.NewPolicySequence(&remediatedRollout{g}, prepared)
 	case rollout.ManifestWorks:
-		return policy.NewWorkSequence(&RemediatedRollout{g}, prepared)
+		return policy.NewWorkSequence(&remediatedRollout{g}, prepared)
 	default:
 		return nodeRemediator{g}
 	}
@@ -52,22 +52,22 @@ func (c *clusterAtWork) vanish() {
 }
 
 // lookAgain looks at timed-out clusters once more. Those that are complete by now count as complete.
-func (g *GroupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
-	late := g.Record.inState(ranv1.ClusterTimedOut)
+func (g *groupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
+	late := g.record.inState(ranv1.ClusterTimedOut)
 	if len(late) == 0 || ctx.Err() != nil {
 		return "", nil
 	}
-	complete, err := g.Remediator.CompleteNow(ctx, late)
+	complete, err := g.remediator.CompleteNow(ctx, late)
 	switch {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled, nil
 	case err != nil:
-		g.Record.Note("could not look at timed-out clusters once more: " + temporal.ErrorMessage(err))
+		g.record.note("could not look at timed-out clusters once more: " + temporal.ErrorMessage(err))
 	}
-	if len(g.Spec.HealthChecks) > 0 {
+	if len(g.spec.HealthChecks) > 0 {
 		failures := g.healthOf(ctx, complete)
 		complete = slices.DeleteFunc(complete, func(cluster string) bool { return failures[cluster] != nil })
 	}
-	g.Record.lateComplete(ctx, complete)
+	g.record.lateComplete(ctx, complete)
 	return "", nil
 }

@@ -222,7 +222,7 @@ func (w *maintenanceWindow) show(ctx workflow.Context) {
 		w.phase = status.Phase
 		w.attributes.Set(temporal.AttributePhase.ValueSet(string(status.Phase)))
 	}
-	workflow.SetCurrentDetails(ctx, WindowDetails(status))
+	workflow.SetCurrentDetails(ctx, windowDetails(status))
 }
 
 func (w *maintenanceWindow) status(ctx workflow.Context) windows.Status {
@@ -234,7 +234,7 @@ func (w *maintenanceWindow) status(ctx workflow.Context) windows.Status {
 	return status
 }
 
-func WindowDetails(s windows.Status) string {
+func windowDetails(s windows.Status) string {
 	var d kit.Details
 	d.Head("window", s.Window)
 	d.Row("stands", string(s.Phase))

@@ -14,10 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/interceptor"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
@@ -30,6 +28,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/kit/kittest"
 	"drydock.dev/drydock/workflows/nodemaintenance"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
 )
@@ -93,9 +92,7 @@ func NewWorld(t *testing.T) *World {
 		Held: emergency.State{Number: 1},
 	}
 	w.SetTestTimeout(time.Minute)
-	// The SDK hashes the test's binary during the first workflow task, which on a busy machine takes longer than the second after which it
-	// assumes a deadlock.
-	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}})
+	w.SetWorkerOptions(kittest.WorkerOptions())
 	w.register()
 	return w
 }

@@ -2,10 +2,14 @@ package policy
 
 // What the tests of this package use of its inside.
 
-const WatchedTogether = watchedTogether
-const WorksAtOnce = worksAtOnce
+const (
+	WatchedTogether = watchedTogether
+	WorksAtOnce     = worksAtOnce
+)
 
-type Items = items
-type Sequence = sequence
+type (
+	Items    = items
+	Sequence = sequence
+)
 
 var NewSequence = newSequence

@@ -50,11 +50,11 @@ type items interface {
 // child workflow for a cluster: activities watch many clusters each, and report changes in bulk.
 type sequence struct {
 	rollout RemediatedRollout
-	Items   items
+	items   items
 	// prepared is what was found of the items; nil: they are not prepared yet.
 	prepared *PreparedItems
-	// Preparing: an attempt to prepare them is in progress.
-	Preparing bool
+	// preparing: an attempt to prepare them is in progress.
+	preparing bool
 	// failure is what keeps every cluster from being worked on.
 	failure error
 
@@ -67,14 +67,14 @@ type sequence struct {
 // NewPolicySequence takes the clusters of a rollout through its policies.
 func NewPolicySequence(r RemediatedRollout, prepared *PreparedItems) *sequence {
 	s := newSequence(r, prepared)
-	s.Items = &policyItems{of: r, pins: s.pins}
+	s.items = &policyItems{of: r, pins: s.pins}
 	return s
 }
 
 // NewWorkSequence takes the clusters of a rollout through its manifest works.
 func NewWorkSequence(r RemediatedRollout, prepared *PreparedItems) *sequence {
 	s := newSequence(r, prepared)
-	s.Items = &workItems{of: r, pins: s.pins}
+	s.items = &workItems{of: r, pins: s.pins}
 	return s
 }
 
@@ -107,7 +107,7 @@ func (s *sequence) Start(clusters []*ClusterWork) {
 	serving := s.servePlacements(clusters[0].Ctx)
 	members := make([]*member, len(clusters))
 	for i, cluster := range clusters {
-		m := &member{ClusterWork: cluster, state: memberWaiting, progress: policies.NewProgress(s.Items.Bound(s.rollout.Cluster(cluster.Cluster)))}
+		m := &member{ClusterWork: cluster, state: memberWaiting, progress: policies.NewProgress(s.items.Bound(s.rollout.Cluster(cluster.Cluster)))}
 		s.members[cluster.Cluster], members[i] = m, m
 		workflow.GoNamed(cluster.Ctx, "withdraw "+cluster.Cluster, func(ctx workflow.Context) { s.awaitWithdrawal(ctx, m) })
 	}
@@ -135,15 +135,15 @@ func (s *sequence) openGroup(ctx workflow.Context) *watchGroup {
 
 // ensurePrepared prepares the items once, for all who call it.
 func (s *sequence) ensurePrepared(ctx workflow.Context) error {
-	if err := workflow.Await(ctx, func() bool { return !s.Preparing }); err != nil {
+	if err := workflow.Await(ctx, func() bool { return !s.preparing }); err != nil {
 		return err
 	}
 	if s.prepared != nil || s.failure != nil {
 		return s.failure
 	}
-	s.Preparing = true
-	prepared, err := s.Items.Prepare(ctx)
-	s.Preparing = false
+	s.preparing = true
+	prepared, err := s.items.Prepare(ctx)
+	s.preparing = false
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -183,8 +183,8 @@ const readAtOnce = 400
 // read reads the compliance of clusters, and returns what it could read.
 func (s *sequence) read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error) {
 	var seen []policies.ClusterCompliance
-	for some := range slices.Chunk(clusters, max(1, readAtOnce/max(1, s.Items.Count()))) {
-		read, err := s.Items.Read(ctx, retrier, some)
+	for some := range slices.Chunk(clusters, max(1, readAtOnce/max(1, s.items.Count()))) {
+		read, err := s.items.Read(ctx, retrier, some)
 		if err != nil {
 			return seen, err
 		}
@@ -198,7 +198,7 @@ func (s *sequence) CompleteNow(ctx workflow.Context, clusters []string) ([]strin
 	var complete []string
 	seen, err := s.read(ctx, s.rollout.Retrier().Until(workflow.Now(ctx).Add(HubLimit)), clusters)
 	for _, one := range seen {
-		if one.Status.Complete() && one.Status.Has(s.Items.Bound(s.rollout.Cluster(one.Cluster))) {
+		if one.Status.Complete() && one.Status.Has(s.items.Bound(s.rollout.Cluster(one.Cluster))) {
 			complete = append(complete, one.Cluster)
 		}
 	}

@@ -30,17 +30,17 @@ func (s *sequence) CleanUp(ctx workflow.Context, succeeded bool) {
 		if left != "" {
 			s.rollout.Note("the objects of the rollout on the hub were kept, but could not be removed" + left + ", where they still take effect")
 		}
-		if err := s.Items.CheckChanged(ctx, retrier); err != nil {
+		if err := s.items.CheckChanged(ctx, retrier); err != nil {
 			s.rollout.Note("could not check whether policies were changed during the rollout: " + temporal.ErrorMessage(err))
 		}
 		return
 	}
-	if err := s.Items.CleanUp(ctx, retrier); err != nil {
+	if err := s.items.CleanUp(ctx, retrier); err != nil {
 		s.rollout.Note("the objects of the rollout on the hub could not be removed" + left + ": " + temporal.ErrorMessage(err))
 	}
 }
 
 // awaitPreparing waits until an attempt to prepare has ended although its clusters do not wait for it any more: it would make again what is removed meanwhile.
 func (s *sequence) awaitPreparing(ctx workflow.Context) {
-	_ = workflow.Await(ctx, func() bool { return !s.Preparing })
+	_ = workflow.Await(ctx, func() bool { return !s.preparing })
 }

@@ -109,7 +109,7 @@ func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStat
 	m.state = memberEnded
 	s.log(ctx, m, m.progress.Policy, "Cluster ended", "state", result.State, "reason", result.Reason)
 	switch {
-	case before == memberWaiting, result.State == ranv1.ClusterComplete && s.Items.Stay():
+	case before == memberWaiting, result.State == ranv1.ClusterComplete && s.items.Stay():
 		delete(s.members, m.Cluster)
 	case before == memberActive:
 		s.changed(m, false)
@@ -117,7 +117,7 @@ func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStat
 	switch {
 	case result.State == ranv1.ClusterComplete:
 	case m.progress.Begun:
-		s.Items.Describe(&result, m.progress.Policy, m.compliance.Of(m.progress.Policy))
+		s.items.Describe(&result, m.progress.Policy, m.compliance.Of(m.progress.Policy))
 	default: // a retry must know the item that was planned
 		result.CurrentPolicy = s.rollout.Cluster(m.Cluster).CurrentPolicy
 	}
@@ -164,8 +164,8 @@ func (s *sequence) logStep(ctx workflow.Context, m *member, item int, before pol
 func (s *sequence) log(ctx workflow.Context, m *member, item int, transition string, details ...any) {
 	object := s.rollout.Request()
 	keys := []any{"rollout", object.Namespace + "/" + object.Name, "cluster", m.Cluster, "batch", m.Batch}
-	if m.progress.Begun && item < s.Items.Count() {
-		keys = append(keys, "item", s.Items.Name(item))
+	if m.progress.Begun && item < s.items.Count() {
+		keys = append(keys, "item", s.items.Name(item))
 	}
 	if m.refusal != nil {
 		keys = append(keys, "reason", m.refusal.Reason, "message", m.refusal.Message)

@@ -146,7 +146,7 @@ func (s *sequence) placeAll(ctx workflow.Context) error {
 			unplaced = append(unplaced, m)
 		}
 	}
-	atOnce := s.Items.PlacedAtOnce()
+	atOnce := s.items.PlacedAtOnce()
 	switch {
 	case len(unplaced) == 0:
 		return nil
@@ -182,7 +182,7 @@ func (s *sequence) place(ctx workflow.Context, members []*member) error {
 		}
 		return nil
 	}
-	placed, err := s.Items.Place(ctx, retrier, policies.Desired(targets), s.rollout.Closes(beginning))
+	placed, err := s.items.Place(ctx, retrier, policies.Desired(targets), s.rollout.Closes(beginning))
 	if err != nil {
 		return err
 	}

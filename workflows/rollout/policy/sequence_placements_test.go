@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/workflow"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -18,7 +16,6 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/kit"
-	"drydock.dev/drydock/workflows/rollout/policy"
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
@@ -228,57 +225,4 @@ func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
 		w.RunWorks(approved(w))
 		workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
 	})
-}
-
-// removable items are only removed.
-type removable struct {
-	policy.Items
-	removed func()
-}
-
-func (r removable) CleanUp(workflow.Context, kit.Retrier) error {
-	r.removed()
-	return nil
-}
-
-func (removable) Count() int { return 1 }
-
-// simpleRollout is a rollout of which only the status and the hub are needed.
-type simpleRollout struct {
-	policy.RemediatedRollout
-	status *workflowtest.GroupStatus
-}
-
-func (r simpleRollout) Status() *ranv1.ClusterGroupUpgradeStatus { return r.status }
-
-func (r simpleRollout) Retrier() kit.Retrier {
-	return kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
-}
-
-// A rollout is cancelled while a worker prepares it, who does not hear of that: what was removed meanwhile would be made again, and stay.
-func TestNothingIsRemovedBeforeTheAttemptToMakeItIsOver(t *testing.T) {
-	for name, end := range map[string]func(s *policy.Sequence, ctx workflow.Context){
-		"at the end":          func(s *policy.Sequence, ctx workflow.Context) { s.CleanUp(ctx, false) },
-		"before the next run": func(s *policy.Sequence, ctx workflow.Context) { s.Settle(ctx) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := workflowtest.NewWorld(t)
-			w.RegisterAs("Ends", func(ctx workflow.Context, _ string) error {
-				began := metav1.NewTime(workflow.Now(ctx))
-				g := simpleRollout{status: &workflowtest.GroupStatus{Status: ranv1.RunStatus{CurrentBatchStartedAt: &began}}}
-				s := policy.NewSequence(g, nil)
-				s.Items = removable{removed: func() { require.False(t, s.Preparing) }}
-				s.Preparing = true
-				workflow.Go(ctx, func(ctx workflow.Context) {
-					_ = workflow.Sleep(ctx, kit.EffectTimeout)
-					s.Preparing = false
-				})
-				end(s, ctx)
-				require.False(t, s.Preparing)
-				return nil
-			})
-			w.ExecuteWorkflow("Ends", "")
-			require.NoError(t, w.GetWorkflowError())
-		})
-	}
 }

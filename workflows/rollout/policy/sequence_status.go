@@ -15,11 +15,11 @@ const (
 // status shows a cluster at work.
 func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	compliance := m.compliance.Of(m.progress.Policy)
-	status := ranv1.ClusterStatus{Name: m.Cluster, State: m.step.State, Reason: compliance.String(), Message: s.Items.Awaited()}
+	status := ranv1.ClusterStatus{Name: m.Cluster, State: m.step.State, Reason: compliance.String(), Message: s.items.Awaited()}
 	if status.Reason == "" {
 		status.Reason = reasonPending
 	}
-	s.Items.Describe(&status, m.progress.Policy, compliance)
+	s.items.Describe(&status, m.progress.Policy, compliance)
 	switch {
 	case m.placement == isHeld:
 		status.Reason, status.Message = s.whyHeld(m)

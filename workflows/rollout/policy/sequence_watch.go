@@ -42,7 +42,7 @@ func (g *watchGroup) free() int {
 // join adds clusters.
 func (g *watchGroup) join(ctx workflow.Context, members []*member) {
 	g.members = append(g.atWork(), members...)
-	each := reportsExpected * g.sequence.Items.Count()
+	each := reportsExpected * g.sequence.items.Count()
 	g.reports = max(g.reports-each*len(members), -each*watchedTogether)
 	if g.watching != nil {
 		g.startWatch(g.watching)
@@ -89,7 +89,7 @@ func (g *watchGroup) startWatch(ctx workflow.Context) {
 			if len(known) == 0 {
 				return
 			}
-			news, err := g.sequence.Items.Await(ctx, known, policies.Gather(len(known), g.reports, kit.HistoryUsed(ctx)))
+			news, err := g.sequence.items.Await(ctx, known, policies.Gather(len(known), g.reports, kit.HistoryUsed(ctx)))
 			switch {
 			case g.watch != number:
 				g.takeRelapses(ctx, known, news)
@@ -155,7 +155,7 @@ func (s *sequence) takeOne(ctx workflow.Context, m *member, seen policies.Cluste
 		return
 	}
 	item, before := m.progress.Policy, m.step
-	if m.placement == isPlaced && s.Items.Deleted(m.compliance.Of(item), seen.Status.Of(item)) {
+	if m.placement == isPlaced && s.items.Deleted(m.compliance.Of(item), seen.Status.Of(item)) {
 		s.deleted(ctx, m)
 	}
 	m.compliance = seen.Status
@@ -169,7 +169,7 @@ func (s *sequence) takeOne(ctx workflow.Context, m *member, seen policies.Cluste
 		if !slices.Contains(m.progress.Bound, true) {
 			failed = -1
 		}
-		reason, message := s.Items.Unbound(failed)
+		reason, message := s.items.Unbound(failed)
 		s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: reason, Message: message})
 	case m.progress.Begun && (m.state == memberWaiting || m.progress.Policy != item):
 		s.activate(m)

@@ -1,11 +1,10 @@
-package rollout_test
+package clusterupgrade_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -152,45 +151,4 @@ func TestAMaintenanceThatWaitsForLocksTellsHowFarApplicationsHaveCome(t *testing
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	require.True(t, seen)
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
-}
-
-func TestTheNodeThatIsNamedIsTheOneWhoseLockHasFailed(t *testing.T) {
-	w := workflowtest.NewWorld(t)
-	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) (ranv1.ClusterStatus, error) {
-		c, err := clusterupgrade.NewClusterUpgrade(ctx, workflowtest.OneCluster())
-		waits := func(name, reason string) ranv1.ClusterNodeStatus {
-			return ranv1.ClusterNodeStatus{Name: name, State: maintenancev1.NodeScheduled, StartedAt: c.Status.StartedAt, Wait: &drydockv1.Wait{Reason: reason}}
-		}
-		c.Status.Nodes = []ranv1.ClusterNodeStatus{
-			waits("w0", activities.ReasonWorkloadLocksHeld), waits("w1", activities.ReasonWorkloadLocksFailed), waits("w2", activities.ReasonWorkloadLocksHeld),
-		}
-		return c.Record.Summary(), err
-	}, "")
-	summary := workflowtest.RequireResult[ranv1.ClusterStatus](w)
-	require.Equal(t, "w1: Scheduled", summary.Step)
-	require.Equal(t, activities.ReasonWorkloadLocksFailed, summary.Reason)
-}
-
-func TestARolloutTellsHowFarApplicationsHaveComeUntilTheClusterIsOver(t *testing.T) {
-	w := workflowtest.NewWorld(t)
-	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) ([]ranv1.ClusterStatus, error) {
-		c, err := clusterupgrade.NewClusterUpgrade(ctx, workflowtest.OneCluster())
-		c.Status.Nodes = []ranv1.ClusterNodeStatus{{Name: "w0"}, {Name: "w1"}}
-		told := []ranv1.ClusterStatus{c.Record.Summary()}
-		c.Nodes.Running = []string{"w0"}
-		c.Nodes.Progressed(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining, LockProgress: updated(1)})
-		told = append(told, c.Record.Summary())
-		c.Nodes.Progressed(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeReady})
-		told = append(told, c.Record.Summary())
-		c.Nodes.Ended(ctx, "w0", workflowtest.NodeStatus{State: maintenancev1.NodeCompleted, LockProgress: updated(2)}, nil)
-		told = append(told, c.Record.Summary())
-		require.Empty(t, c.Status.Nodes[0].LockProgress, "it is kept once")
-		c.Status.State = ranv1.ClusterComplete
-		return append(told, c.Record.Summary()), err
-	}, "")
-	var told [][]drydockv1.LockProgress
-	for _, summary := range workflowtest.RequireResult[[]ranv1.ClusterStatus](w) {
-		told = append(told, summary.LockProgress)
-	}
-	require.Equal(t, [][]drydockv1.LockProgress{nil, updated(1), updated(1), updated(2), nil}, told, "the record of one that is over stays short")
 }

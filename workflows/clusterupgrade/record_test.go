@@ -1,0 +1,60 @@
+package clusterupgrade
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit/kittest"
+)
+
+var oneCluster = Input{Namespace: "ops", Rollout: "june", Cluster: "c1", TaskQueue: temporal.TaskQueue, Batch: 1}
+
+// updated is the progress of an application with two nodes.
+func updated(nodes int32) []drydockv1.LockProgress {
+	return []drydockv1.LockProgress{{Controller: "tf", Percentage: 50 * nodes, Updated: nodes, Total: 2}}
+}
+
+func TestTheNodeThatIsNamedIsTheOneWhoseLockHasFailed(t *testing.T) {
+	summary := kittest.Run(t, func(ctx workflow.Context) (ranv1.ClusterStatus, error) {
+		c, err := newClusterUpgrade(ctx, oneCluster)
+		waits := func(name, reason string) ranv1.ClusterNodeStatus {
+			return ranv1.ClusterNodeStatus{Name: name, State: maintenancev1.NodeScheduled, StartedAt: c.status.StartedAt, Wait: &drydockv1.Wait{Reason: reason}}
+		}
+		c.status.Nodes = []ranv1.ClusterNodeStatus{
+			waits("w0", activities.ReasonWorkloadLocksHeld), waits("w1", activities.ReasonWorkloadLocksFailed), waits("w2", activities.ReasonWorkloadLocksHeld),
+		}
+		return c.record.summary(), err
+	})
+	require.Equal(t, "w1: Scheduled", summary.Step)
+	require.Equal(t, activities.ReasonWorkloadLocksFailed, summary.Reason)
+}
+
+func TestARolloutTellsHowFarApplicationsHaveComeUntilTheClusterIsOver(t *testing.T) {
+	summaries := kittest.Run(t, func(ctx workflow.Context) ([]ranv1.ClusterStatus, error) {
+		c, err := newClusterUpgrade(ctx, oneCluster)
+		c.status.Nodes = []ranv1.ClusterNodeStatus{{Name: "w0"}, {Name: "w1"}}
+		told := []ranv1.ClusterStatus{c.record.summary()}
+		c.nodes.running = []string{"w0"}
+		c.nodes.progressed(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining, LockProgress: updated(1)})
+		told = append(told, c.record.summary())
+		c.nodes.progressed(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeReady})
+		told = append(told, c.record.summary())
+		c.nodes.ended(ctx, "w0", maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeCompleted, LockProgress: updated(2)}, nil)
+		told = append(told, c.record.summary())
+		require.Empty(t, c.status.Nodes[0].LockProgress, "it is kept once")
+		c.status.State = ranv1.ClusterComplete
+		return append(told, c.record.summary()), err
+	})
+	var told [][]drydockv1.LockProgress
+	for _, summary := range summaries {
+		told = append(told, summary.LockProgress)
+	}
+	require.Equal(t, [][]drydockv1.LockProgress{nil, updated(1), updated(1), updated(2), nil}, told, "the record of one that is over stays short")
+}

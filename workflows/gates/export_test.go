@@ -1,0 +1,12 @@
+package gates
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/windows"
+)
+
+// HoldsOfWindow knows the state of one window.
+func HoldsOfWindow(ctx workflow.Context, known windows.Standing) *Holds {
+	return &Holds{ctx: ctx, Windows: Windows{ctx: ctx, Names: []string{known.Window}, told: map[string]windows.Standing{known.Window: known}}}
+}

@@ -1,0 +1,33 @@
+// Package kittest runs functions as workflows, for tests of the inside of a package. Tests of whole workflows use package workflowtest.
+package kittest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// WorkerOptions are those of a worker that runs workflows of a test. The SDK hashes the binary of the test during the first workflow task, which on a busy
+// machine takes longer than the second after which it assumes a deadlock.
+func WorkerOptions() worker.Options {
+	return worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}}
+}
+
+// Run runs body as a workflow and returns its result. It fails the test if body returns an error.
+func Run[Result any](t *testing.T, body func(ctx workflow.Context) (Result, error)) (result Result) {
+	t.Helper()
+	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(WorkerOptions())
+	env.ExecuteWorkflow(func(ctx workflow.Context) (Result, error) { return body(ctx) })
+	require.True(t, env.IsWorkflowCompleted())
+	require.NoError(t, env.GetWorkflowError())
+	require.NoError(t, env.GetWorkflowResult(&result))
+	return result
+}
