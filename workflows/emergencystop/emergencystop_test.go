@@ -140,9 +140,9 @@ func TestTheNextRunGoesOnWhereTheOneBeforeEnded(t *testing.T) {
 	})
 	w.Ends(3)
 	carried := w.CarriedOver(emergencystop.Input{Carried: &emergencystop.Carried{State: state, Followers: []kit.Subscriber{
-		{Subscription: temporal.Subscription{WorkflowID: "knows"}, Told: 7},
+		{Subscription: temporal.Subscription{WorkflowID: "knows"}, Notified: 7},
 		{Subscription: temporal.Subscription{WorkflowID: "asked last"}},
-		{Subscription: temporal.Subscription{WorkflowID: "missed one"}, Told: 6},
+		{Subscription: temporal.Subscription{WorkflowID: "missed one"}, Notified: 6},
 	}}})
 
 	require.Equal(t, state.Number, carried.State.Number)

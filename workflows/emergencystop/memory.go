@@ -29,6 +29,10 @@ type memory struct {
 	early []emergency.Request
 }
 
+// recallPatience is how long it may stay unknown what was held before. After that everything is held, so that requests and notifications do not wait any
+// longer. It is less than the time for which the CLI waits for a worker.
+const recallPatience = 8 * time.Second
+
 func newEmergencyStop(in Input) *emergencyStop {
 	e := &emergencyStop{}
 	if c := in.Carried; c != nil {
@@ -113,11 +117,11 @@ func (e *emergencyStop) recall(ctx workflow.Context) {
 // doubt holds everything when it stays unknown for too long what was held before.
 func (e *emergencyStop) doubt(ctx workflow.Context) {
 	waiting, stop := workflow.WithCancel(ctx)
-	timer := workflow.NewTimerWithOptions(waiting, kit.RecallPatience, workflow.TimerOptions{Summary: "then everything is held"})
+	timer := workflow.NewTimerWithOptions(waiting, recallPatience, workflow.TimerOptions{Summary: "then everything is held"})
 	_ = workflow.Await(ctx, func() bool { return e.recalled || timer.IsReady() })
 	stop()
 	if ctx.Err() == nil && !e.known() {
-		why := cmp.Or(e.notRecalled, "the hub has not answered within "+kit.RecallPatience.String())
+		why := cmp.Or(e.notRecalled, "the hub has not answered within "+recallPatience.String())
 		e.know(ctx, emergency.First(workflow.Now(ctx)).Doubt(why, workflow.Now(ctx)))
 	}
 }
@@ -125,7 +129,7 @@ func (e *emergencyStop) doubt(ctx workflow.Context) {
 // seek finds those again that have followed a run which was terminated. Whoever begins to follow later asks for it.
 func (e *emergencyStop) seek(ctx workflow.Context) {
 	var hub *activities.Holds
-	for _, pause := range []time.Duration{0, kit.ListFollowersAgainAfter} {
+	for _, pause := range []time.Duration{0, kit.ListAgainAfter} {
 		options := workflow.TimerOptions{Summary: "then followers are looked for again"}
 		if workflow.NewTimerWithOptions(ctx, pause, options).Get(ctx, nil) != nil {
 			return

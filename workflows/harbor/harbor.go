@@ -209,7 +209,7 @@ func (h *harborKeeper) awaitDue(ctx workflow.Context) (harbor.Look, error) {
 	in.Known.Status, in.Known.Held, in.Known.Applying = h.status.Harbor, held, workflow.DeterministicKeys(h.applying)
 	var due harbor.Look
 	retrier := h.retrier()
-	retrier.HeartbeatTimeout = kit.WatchSilence
+	retrier.HeartbeatTimeout = kit.WatchHeartbeatTimeout
 	retrier.Abandon = applying > 0 // it hears only after seconds that it is cancelled
 	err := retrier.Watch(watching, "watch "+h.ref.String(), h.harbor.AwaitHarborDue, in, &due)
 	breakOff()

@@ -3,7 +3,7 @@ package kit
 // What the tests of this package use of its inside.
 
 const (
-	HeardWait        = heardWait
+	WatchProbe       = watchProbe
 	HurriedAtMost    = hurriedAtMost
 	OutageRound      = outageRound
 	ProgressInterval = progressInterval

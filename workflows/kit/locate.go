@@ -19,16 +19,16 @@ func NewRetrier(cluster string, taskQueue *string, waiting func(ctx workflow.Con
 	return Retrier{Located: taskQueue, cluster: cluster, Report: waiting}
 }
 
-// locateAnew locates the cluster again after a round that failed because no worker on the task queue has it. If that fails too, the task queue stays:
+// locateAgain locates the cluster again after a round that failed because no worker on the task queue has it. If that fails too, the task queue stays:
 // the next round may find a worker that has the cluster.
-func (i Retrier) locateAnew(ctx workflow.Context, err error) {
+func (r Retrier) locateAgain(ctx workflow.Context, err error) {
 	lost := temporal.ErrorType(err) == temporal.ErrClusterUnknown || ReasonOf(err) == reasonNoWorker
-	if i.Located == nil || !lost || *i.Located != i.TaskQueue { // another coroutine has located it meanwhile
+	if r.Located == nil || !lost || *r.Located != r.TaskQueue { // another coroutine has located it meanwhile
 		return
 	}
 	oneRound := Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}, Deadline: time.Unix(0, 0)}
 	var found string
-	if Locate(ctx, oneRound, i.cluster, &found) == nil {
-		*i.Located = found
+	if Locate(ctx, oneRound, r.cluster, &found) == nil {
+		*r.Located = found
 	}
 }

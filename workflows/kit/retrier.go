@@ -21,19 +21,21 @@ const (
 	EffectTimeout = 10 * time.Second
 	// HeartbeatTimeout is how long a waiting activity may go without a heartbeat before another worker takes over.
 	HeartbeatTimeout = 30 * time.Second
-	// UnlimitedWait is how long one attempt at a wait without a deadline may take, and heardWait one at a watch that has failed before.
+	// WatchHeartbeatTimeout is the same for watches on which decisions depend: until another worker takes over, they use what was observed last.
+	WatchHeartbeatTimeout = 10 * time.Second
+	// UnlimitedWait is how long one attempt at a wait without a deadline may take, and watchProbe one attempt at a watch that has failed before.
 	UnlimitedWait = 24 * time.Hour
-	heardWait     = time.Minute
+	watchProbe    = time.Minute
 	// DeadlineGrace is the time beyond its deadline in which an activity looks once more and reports what is left.
 	DeadlineGrace = time.Minute
-	// RoundAttempts is the number of attempts in the first round. After a failed round the workflow shows the reason and goes on retrying.
+	// RoundAttempts is the number of attempts in the first round. After a failed round the workflow shows the reason and keeps retrying.
 	RoundAttempts = 6
-	// FirstRetry is the pause before the second attempt; laterRetry is the least pause in the rounds after the first.
+	// FirstRetry is the pause before the second attempt; LaterRetry is the least pause in the rounds after the first.
 	FirstRetry = 200 * time.Millisecond
 	LaterRetry = 10 * time.Second
-	// UsualRound is the length of the second round. Each further round is twice as long as the one before, up to longestRound. In an outage of most of a
+	// UsualRound is the length of the second round. Each further round is twice as long as the one before, up to LongestRound. In an outage of most of a
 	// day rounds grow on by outageGrowth each, up to outageRound, so that an outage of months does not fill the history. Within a round an attempt
-	// starts every laterRetry, so recovery is noticed as fast as before.
+	// starts every LaterRetry, so recovery is noticed as fast as before.
 	UsualRound   = RoundAttempts * LaterRetry
 	LongestRound = 10 * time.Minute
 	outageGrowth = 6 * time.Second
@@ -44,18 +46,18 @@ const (
 type Retrier struct {
 	// TaskQueue of the activities.
 	TaskQueue string
-	// Located, unless nil, points to the task queue of the workers that have cluster, and replaces taskQueue. It is located again when no worker there
+	// Located, unless nil, points to the task queue of the workers that have cluster, and replaces TaskQueue. It is located again when no worker there
 	// has the cluster any more.
 	Located *string
 	cluster string
 	// Report receives the reason why an activity does not succeed yet, and an empty reason once it does. An empty reason with a message clears only
-	// that message: the activity goes on, and something else may have set another one meanwhile.
+	// that message: the activity continues, and something else may have set another reason meanwhile.
 	Report func(ctx workflow.Context, reason, message string)
 	// Deadline ends the retries; the zero time means never. At least one round runs, however late it is.
 	Deadline time.Time
-	// HeartbeatTimeout is how long a waiting activity may go without a heartbeat; 0 means heartbeatTimeout.
+	// HeartbeatTimeout is how long a waiting activity may go without a heartbeat; 0 means the constant HeartbeatTimeout.
 	HeartbeatTimeout time.Duration
-	// Attempts is the number of attempts in the first round; 0 means roundAttempts.
+	// Attempts is the number of attempts in the first round; 0 means RoundAttempts.
 	Attempts int32
 	// BeforeRound, unless nil, runs before every round but the first. Its error ends the retries.
 	BeforeRound func() error
@@ -66,54 +68,54 @@ type Retrier struct {
 }
 
 // Until returns a copy that gives up at that instant.
-func (i Retrier) Until(then time.Time) Retrier {
-	i.Deadline = then
-	return i
+func (r Retrier) Until(then time.Time) Retrier {
+	r.Deadline = then
+	return r
 }
 
 // Run runs a short activity.
-func (i Retrier) Run(ctx workflow.Context, summary string, activity, input, result any) error {
-	return i.retry(ctx, workflow.ActivityOptions{StartToCloseTimeout: EffectTimeout, Summary: summary}, activity, input, result)
+func (r Retrier) Run(ctx workflow.Context, summary string, activity, input, result any) error {
+	return r.retry(ctx, workflow.ActivityOptions{StartToCloseTimeout: EffectTimeout, Summary: summary}, activity, input, result)
 }
 
 // Wait runs an activity that waits, with heartbeats, until its deadline, or without limit when that is nil. The activity itself ends at the deadline
-// and reports what is left. If no worker could look, wait fails with the error type timedOut soon after.
-func (i Retrier) Wait(ctx workflow.Context, summary string, deadline *time.Time, timedOut string, activity, input, result any) error {
-	options := workflow.ActivityOptions{StartToCloseTimeout: UnlimitedWait, HeartbeatTimeout: cmp.Or(i.HeartbeatTimeout, HeartbeatTimeout), Summary: summary}
+// and reports what is left. If no worker could look, Wait fails with the error type timeoutType soon after.
+func (r Retrier) Wait(ctx workflow.Context, summary string, deadline *time.Time, timeoutType string, activity, input, result any) error {
+	options := workflow.ActivityOptions{StartToCloseTimeout: UnlimitedWait, HeartbeatTimeout: cmp.Or(r.HeartbeatTimeout, HeartbeatTimeout), Summary: summary}
 	if deadline != nil {
 		options.StartToCloseTimeout = max(0, deadline.Sub(workflow.Now(ctx))) + DeadlineGrace
-		i.Deadline = deadline.Add(DeadlineGrace)
+		r.Deadline = deadline.Add(DeadlineGrace)
 	}
-	err := i.retry(ctx, options, activity, input, result)
+	err := r.retry(ctx, options, activity, input, result)
 	if err == nil || deadline == nil || ctx.Err() != nil || temporal.Final(err) {
 		return err
 	}
-	return temporal.Error(timedOut, fmt.Sprintf("%s: timed out; state unknown: %s", summary, temporal.ErrorMessage(err)), err)
+	return temporal.Error(timeoutType, fmt.Sprintf("%s: timed out; state unknown: %s", summary, temporal.ErrorMessage(err)), err)
 }
 
 // Watch runs an activity that waits without limit and reports only news. After a failure, attempts are short until one of them ends without an error:
 // only then is it known that the watch works again, and the reason can be cleared.
-func (i Retrier) Watch(ctx workflow.Context, summary string, activity, input, result any) error {
-	i.watching = true
-	return i.Wait(ctx, summary, nil, "", activity, input, result)
+func (r Retrier) Watch(ctx workflow.Context, summary string, activity, input, result any) error {
+	r.watching = true
+	return r.Wait(ctx, summary, nil, "", activity, input, result)
 }
 
-func (i Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, activity, input, result any) error {
-	options.WaitForCancellation = !i.Abandon
-	said := ""
+func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, activity, input, result any) error {
+	options.WaitForCancellation = !r.Abandon
+	reported := ""
 	for failed := 0; ; {
-		if i.Located != nil {
-			i.TaskQueue = *i.Located
+		if r.Located != nil {
+			r.TaskQueue = *r.Located
 		}
-		i.Plan(ctx, &options, failed)
-		if i.watching {
-			i.planWatch(&options, said != "")
+		r.Plan(ctx, &options, failed)
+		if r.watching {
+			r.planWatch(&options, reported != "")
 		}
-		late := !i.Deadline.IsZero() && workflow.Now(ctx).After(i.Deadline)
+		late := !r.Deadline.IsZero() && workflow.Now(ctx).After(r.Deadline)
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, input).Get(ctx, result)
 		over := err == nil || temporal.Final(err) || late
-		if said != "" && (over || ctx.Err() != nil) {
-			i.Report(ctx, "", "")
+		if reported != "" && (over || ctx.Err() != nil) {
+			r.Report(ctx, "", "")
 		}
 		switch {
 		case over:
@@ -123,47 +125,47 @@ func (i Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 			return ctx.Err()
 		case Uneventful(err, options):
 			failed = 0
-			if said != "" && tookTooLong(err) {
-				i.Report(ctx, "", said)
-				said = ""
+			if reported != "" && timedOut(err) {
+				r.Report(ctx, "", reported)
+				reported = ""
 			}
 		default:
-			said = options.Summary + ": " + i.Explain(err, options)
-			i.Report(ctx, ReasonOf(err), said)
+			reported = options.Summary + ": " + r.Explain(err, options)
+			r.Report(ctx, ReasonOf(err), reported)
 			failed++
-			i.locateAnew(ctx, err)
+			r.locateAgain(ctx, err)
 		}
-		if i.BeforeRound == nil {
+		if r.BeforeRound == nil {
 			continue
 		}
-		if err := i.BeforeRound(); err != nil {
-			i.Report(ctx, "", "")
+		if err := r.BeforeRound(); err != nil {
+			r.Report(ctx, "", "")
 			return err
 		}
 	}
 }
 
 // Plan sets the options of the next round after that many failed ones. The last round before the deadline is hardly longer than the time left.
-func (i Retrier) Plan(ctx workflow.Context, options *workflow.ActivityOptions, failed int) {
+func (r Retrier) Plan(ctx workflow.Context, options *workflow.ActivityOptions, failed int) {
 	length := min(UsualRound<<min(max(0, failed-1), 10), LongestRound)
 	length = max(length, min(time.Duration(failed)*outageGrowth, outageRound))
-	if !i.Deadline.IsZero() {
-		length = max(UsualRound, min(length, i.Deadline.Sub(workflow.Now(ctx))))
+	if !r.Deadline.IsZero() {
+		length = max(UsualRound, min(length, r.Deadline.Sub(workflow.Now(ctx))))
 	}
 	options.RetryPolicy = &sdktemporal.RetryPolicy{
 		InitialInterval:        FirstRetry,
 		BackoffCoefficient:     2,
 		MaximumInterval:        LaterRetry,
-		MaximumAttempts:        cmp.Or(i.Attempts, RoundAttempts),
+		MaximumAttempts:        cmp.Or(r.Attempts, RoundAttempts),
 		NonRetryableErrorTypes: temporal.NonRetryable,
 	}
 	if failed > 0 {
 		options.RetryPolicy.InitialInterval, options.RetryPolicy.MaximumAttempts = LaterRetry, int32(length/LaterRetry)
 	}
-	options.TaskQueue, options.ScheduleToStartTimeout = i.TaskQueue, 0
+	options.TaskQueue, options.ScheduleToStartTimeout = r.TaskQueue, 0
 	switch {
-	case i.TaskQueue == temporal.TaskQueue:
-	case failed == 0 && (i.Deadline.IsZero() || i.Deadline.After(workflow.Now(ctx))):
+	case r.TaskQueue == temporal.TaskQueue:
+	case failed == 0 && (r.Deadline.IsZero() || r.Deadline.After(workflow.Now(ctx))):
 		options.ScheduleToStartTimeout = LaterRetry // the cluster may have moved
 	default:
 		options.ScheduleToStartTimeout = length
@@ -171,20 +173,20 @@ func (i Retrier) Plan(ctx workflow.Context, options *workflow.ActivityOptions, f
 }
 
 // planWatch ends a round of a watch that has failed before with the first attempt that can wait again.
-func (i Retrier) planWatch(options *workflow.ActivityOptions, hasFailed bool) {
+func (r Retrier) planWatch(options *workflow.ActivityOptions, hasFailed bool) {
 	options.StartToCloseTimeout = UnlimitedWait
 	if hasFailed {
-		options.StartToCloseTimeout = heardWait
+		options.StartToCloseTimeout = watchProbe
 		options.RetryPolicy.NonRetryableErrorTypes = append(slices.Clone(temporal.NonRetryable), "TemporalTimeout:"+enumspb.TIMEOUT_TYPE_START_TO_CLOSE.String())
 	}
 }
 
 // Explain describes why a round failed.
-func (i Retrier) Explain(err error, options workflow.ActivityOptions) string {
+func (r Retrier) Explain(err error, options workflow.ActivityOptions) string {
 	switch {
 	case ReasonOf(err) == reasonNoWorker:
-		return fmt.Sprintf("no free worker serves task queue %s: no worker accepted the activity within %s", i.TaskQueue, options.ScheduleToStartTimeout)
-	case tookTooLong(err):
+		return fmt.Sprintf("no free worker serves task queue %s: no worker accepted the activity within %s", r.TaskQueue, options.ScheduleToStartTimeout)
+	case timedOut(err):
 		return fmt.Sprintf("every attempt timed out after %s", options.StartToCloseTimeout)
 	case temporal.ErrorType(err) == temporal.ErrClusterUnknown:
 		return "found no worker that has the cluster: " + temporal.ErrorMessage(err)
@@ -195,10 +197,10 @@ func (i Retrier) Explain(err error, options workflow.ActivityOptions) string {
 // Uneventful reports whether a round ended only because workers stopped, or because nothing happened for as long as one attempt at a wait may take.
 func Uneventful(err error, options workflow.ActivityOptions) bool {
 	waits := options.HeartbeatTimeout > 0
-	return temporal.ErrorType(err) == temporal.ErrHandedOver || waits && tookTooLong(err)
+	return temporal.ErrorType(err) == temporal.ErrHandedOver || waits && timedOut(err)
 }
 
-func tookTooLong(err error) bool {
+func timedOut(err error) bool {
 	timeout, ok := errors.AsType[*sdktemporal.TimeoutError](err)
 	return ok && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE
 }
@@ -242,15 +244,3 @@ func Owner(ctx workflow.Context) string {
 	info := workflow.GetInfo(ctx)
 	return info.WorkflowExecution.ID + "/" + info.FirstRunID
 }
-
-const (
-	// LingerTime is how long the nodes of a cluster are watched after the last maintenance: often another follows.
-	LingerTime = 5 * time.Minute
-	// WatchSilence is how long the watch on the nodes may be silent before another worker takes over. Until then decisions use what was seen last: a node
-	// that has gone down meanwhile does not count.
-	WatchSilence = 10 * time.Second
-	// WatchAgainAfter is the pause after a watch has failed.
-	WatchAgainAfter = 30 * time.Second
-	// SendAtOnce is how many messages are on their way at a time: the server blocks a run with too many outgoing signals.
-	SendAtOnce = 100
-)

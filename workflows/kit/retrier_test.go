@@ -45,7 +45,7 @@ func TestAWatchThatCanWaitAgainIsNotSaidToFailUntilThereIsNews(t *testing.T) {
 				}
 				w.Mu.Lock()
 				defer w.Mu.Unlock()
-				require.Equal(t, kit.HeardWait, waiting[0].StartToCloseTimeout)
+				require.Equal(t, kit.WatchProbe, waiting[0].StartToCloseTimeout)
 				// As the server says when that is over; the test environment does not.
 				require.NoError(t, w.CompleteActivity(waiting[0].TaskToken, nil, sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)))
 			}, 2*time.Hour)

@@ -9,75 +9,73 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
+const (
+	// NotifyAtOnce limits the notifications in progress: the server blocks a run with too many outgoing signals.
+	NotifyAtOnce = 100
+	// ListAgainAfter is when subscribers are listed a second time: the server's list of workflows is eventually consistent.
+	ListAgainAfter = time.Minute
+	// UnusedTime is how long a workflow without work and without subscribers waits for one before it ends.
+	UnusedTime = time.Minute
+)
+
 // Subscribers are the workflows that subscribe to a numbered state. They are notified when they subscribe and whenever the number grows.
 type Subscribers struct{ Workflows []Subscriber }
 
 // Subscriber is a workflow that is notified.
 type Subscriber struct {
 	temporal.Subscription
-	// Told is the number of the last state that was sent.
-	Told int64 `json:"told"`
+	// Notified is the number of the last state that was sent.
+	Notified int64 `json:"notified"`
 }
-
-// NotifyAtOnce limits the notifications at the same time: the server blocks a run with too many outgoing signals.
-const NotifyAtOnce = 100
 
 // Add adds a subscription, which is notified at once. A workflow that subscribes again did not receive an answer and is notified again.
-func (a *Subscribers) Add(s temporal.Subscription) {
-	a.forget(func(f Subscriber) bool { return f.WorkflowID == s.WorkflowID })
-	a.Workflows = append(a.Workflows, Subscriber{Subscription: s})
+func (s *Subscribers) Add(subscription temporal.Subscription) {
+	s.remove(func(one Subscriber) bool { return one.WorkflowID == subscription.WorkflowID })
+	s.Workflows = append(s.Workflows, Subscriber{Subscription: subscription})
 }
 
-func (a *Subscribers) Remove(s temporal.Subscription) {
-	a.forget(func(f Subscriber) bool {
-		return f.WorkflowID == s.WorkflowID && (f.FirstRunID == s.FirstRunID || f.FirstRunID == "")
+// Remove removes a subscription: of one chain of runs, or without FirstRunID, of the workflow.
+func (s *Subscribers) Remove(subscription temporal.Subscription) {
+	s.remove(func(one Subscriber) bool {
+		return one.WorkflowID == subscription.WorkflowID && (one.FirstRunID == subscription.FirstRunID || one.FirstRunID == "")
 	})
 }
 
-func (a *Subscribers) forget(which func(Subscriber) bool) {
-	a.Workflows = slices.DeleteFunc(a.Workflows, which)
+func (s *Subscribers) remove(which func(Subscriber) bool) {
+	s.Workflows = slices.DeleteFunc(s.Workflows, which)
 }
 
-func (a *Subscribers) AnyUnnotified(number int64) bool {
-	return slices.ContainsFunc(a.Workflows, func(f Subscriber) bool { return f.Told < number })
+// AnyUnnotified reports whether a subscriber has not been sent the state of that number.
+func (s *Subscribers) AnyUnnotified(number int64) bool {
+	return slices.ContainsFunc(s.Workflows, func(one Subscriber) bool { return one.Notified < number })
 }
 
-// Skip marks those that have the state before as notified of the next one, which is the same for them.
-func (a *Subscribers) Skip(before, next int64) {
-	for i := range a.Workflows {
-		if f := &a.Workflows[i]; f.Told == before {
-			f.Told = next
+// Skip marks the subscribers that were notified of the state before as notified of the next one, which is the same for them.
+func (s *Subscribers) Skip(before, next int64) {
+	for i := range s.Workflows {
+		if one := &s.Workflows[i]; one.Notified == before {
+			one.Notified = next
 		}
 	}
 }
 
-// Notify signals the state of that number to as many as may be notified at once, and removes those that are gone.
-func (a *Subscribers) Notify(ctx workflow.Context, number int64, signal string, about func(temporal.Subscription) any) {
-	var told []temporal.Subscription
-	var answers []workflow.Future
-	for i := range a.Workflows {
-		f := &a.Workflows[i]
-		if f.Told >= number || len(told) == NotifyAtOnce {
+// Notify signals the state of that number to as many subscribers as may be notified at once, and removes those that have ended. Payload returns the
+// payload for a subscription.
+func (s *Subscribers) Notify(ctx workflow.Context, number int64, signal string, payload func(temporal.Subscription) any) {
+	var notified []temporal.Subscription
+	var deliveries []workflow.Future
+	for i := range s.Workflows {
+		one := &s.Workflows[i]
+		if one.Notified >= number || len(notified) == NotifyAtOnce {
 			continue
 		}
-		f.Told = number
-		told = append(told, f.Subscription)
-		answers = append(answers, workflow.SignalExternalWorkflow(ctx, f.WorkflowID, "", signal, about(f.Subscription)))
+		one.Notified = number
+		notified = append(notified, one.Subscription)
+		deliveries = append(deliveries, workflow.SignalExternalWorkflow(ctx, one.WorkflowID, "", signal, payload(one.Subscription)))
 	}
-	for i, answer := range answers {
-		if answer.Get(ctx, nil) != nil {
-			a.forget(func(f Subscriber) bool { return f.Subscription == told[i] })
+	for i, delivery := range deliveries {
+		if delivery.Get(ctx, nil) != nil {
+			s.remove(func(one Subscriber) bool { return one.Subscription == notified[i] })
 		}
 	}
 }
-
-const (
-	// RecallPatience is for how long it may stay unknown what was held before. After that everything is held: whoever waits to be answered, or
-	// told, is not kept waiting for longer. It is less than the command line's patience with a worker.
-	RecallPatience = 8 * time.Second
-	// ListFollowersAgainAfter is when those that follow are looked for once more: a list of workflows lags behind.
-	ListFollowersAgainAfter = time.Minute
-)
-
-// UnusedTime is for how long a window that opens no more, and that nobody follows, waits for somebody.
-const UnusedTime = time.Minute

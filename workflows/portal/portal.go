@@ -204,7 +204,7 @@ func (s *statusPortal) claim(ctx workflow.Context) {
 
 // claimAgain tells other portals once more, a while later: a list of workflows lags behind.
 func (s *statusPortal) claimAgain(ctx workflow.Context) {
-	s.keepClaiming(ctx, &s.toldOnce, kit.ListFollowersAgainAfter, func(portal.Move) {})
+	s.keepClaiming(ctx, &s.toldOnce, kit.ListAgainAfter, func(portal.Move) {})
 }
 
 // keepClaiming tells other portals, after a pause, all that they are to be told.
@@ -222,7 +222,7 @@ func (s *statusPortal) keepClaiming(ctx workflow.Context, moved *portal.Move, pa
 // seek asks all windows, twice, to announce themselves: those that this portal shows may have told one before that was terminated.
 func (s *statusPortal) seek(ctx workflow.Context) {
 	const summary = "ask windows to announce themselves"
-	s.sought = s.tellAfter(ctx, 0, summary, s.portals.SeekWindows, s.portal.Name) && s.tellAfter(ctx, kit.ListFollowersAgainAfter, summary, s.portals.SeekWindows, s.portal.Name)
+	s.sought = s.tellAfter(ctx, 0, summary, s.portals.SeekWindows, s.portal.Name) && s.tellAfter(ctx, kit.ListAgainAfter, summary, s.portals.SeekWindows, s.portal.Name)
 }
 
 // tellAfter runs an activity a while later, and reports whether that was done.

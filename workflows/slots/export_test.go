@@ -2,4 +2,7 @@ package slots
 
 // What the tests of this package use of its inside.
 
-const CheckOwnersEvery = checkOwnersEvery
+const (
+	CheckOwnersEvery = checkOwnersEvery
+	SendAtOnce       = sendAtOnce
+)

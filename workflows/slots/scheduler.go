@@ -41,6 +41,15 @@ type SchedulerCarried struct {
 	StartedAt time.Time `json:"startedAt"`
 }
 
+const (
+	// lingerTime is how long the nodes of a cluster are watched after the last maintenance: often another follows.
+	lingerTime = 5 * time.Minute
+	// watchAgainAfter is the pause after a watch has failed.
+	watchAgainAfter = 30 * time.Second
+	// sendAtOnce limits the messages in progress: the server blocks a run with too many outgoing signals.
+	sendAtOnce = 100
+)
+
 // MaintenanceScheduler grants the slots of a cluster: rollouts, other requestors and people share its budgets. It decides whenever a request, a slot, a
 // node, the budgets or the emergency stop has changed. It never ends. It ignores cancellation, which would lose track of the slots.
 func MaintenanceScheduler(ctx workflow.Context, in SchedulerInput) error {
@@ -128,7 +137,7 @@ func (s *maintenanceScheduler) run(ctx workflow.Context) error {
 		workflow.GoNamed(ctx, "resync", s.runResync)
 	}
 	for {
-		if err := workflow.Await(ctx, func() bool { return s.sending < kit.SendAtOnce }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return s.sending < sendAtOnce }); err != nil {
 			return err
 		}
 		s.changed = false
@@ -164,7 +173,7 @@ func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
 	}
 	s.show(ctx)
 	if s.stopWatching != nil && s.slots.Empty() {
-		return scheduling.Earlier(outcome.Again, s.idleSince.Add(kit.LingerTime))
+		return scheduling.Earlier(outcome.Again, s.idleSince.Add(lingerTime))
 	}
 	return outcome.Again
 }
@@ -215,7 +224,7 @@ func (s *maintenanceScheduler) watchWhileNeeded(ctx workflow.Context) {
 		}
 	case s.idleSince.IsZero():
 		s.idleSince = now
-	case s.stopWatching != nil && !now.Before(s.idleSince.Add(kit.LingerTime)):
+	case s.stopWatching != nil && !now.Before(s.idleSince.Add(lingerTime)):
 		s.stopWatching()
 		s.stopWatching, s.trouble = nil, nil
 		s.slots.ForgetNodes()
@@ -231,7 +240,7 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 		err := kit.Locate(ctx, hub, s.in.Cluster, &s.queue)
 		if err == nil {
 			watch := kit.NewRetrier(s.in.Cluster, &s.queue, s.blind)
-			watch.HeartbeatTimeout = kit.WatchSilence
+			watch.HeartbeatTimeout = kit.WatchHeartbeatTimeout
 			err = watch.Wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
 		}
 		if err == nil || ctx.Err() != nil {
@@ -239,7 +248,7 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 		}
 		// For example, no worker knows the cluster.
 		s.blind(ctx, kit.ReasonOf(err), temporal.ErrorMessage(err))
-		if workflow.NewTimerWithOptions(ctx, kit.WatchAgainAfter, workflow.TimerOptions{Summary: "before watching " + s.in.Cluster + " again"}).Get(ctx, nil) == nil {
+		if workflow.NewTimerWithOptions(ctx, watchAgainAfter, workflow.TimerOptions{Summary: "before watching " + s.in.Cluster + " again"}).Get(ctx, nil) == nil {
 			s.stopWatching, s.changed = nil, true
 		}
 	})

@@ -91,7 +91,7 @@ func (s *maintenanceScheduler) runResync(ctx workflow.Context) {
 		}
 		// Every time again: an owner that was just continuing as new may have missed it.
 		for _, id := range slices.Clone(s.resync.missing) {
-			if workflow.Await(ctx, func() bool { return s.sending < kit.SendAtOnce }) != nil {
+			if workflow.Await(ctx, func() bool { return s.sending < sendAtOnce }) != nil {
 				return
 			}
 			s.signal(ctx, id, temporal.SignalResync, scheduling.Resync{Scheduler: s.startedAt}, func() {})

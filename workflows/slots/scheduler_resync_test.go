@@ -12,7 +12,6 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/slots"
 	"drydock.dev/drydock/workflows/workflowtest"
 )
@@ -86,7 +85,7 @@ func TestASchedulerThatContinuesAsNewBeforeAllHaveAnsweredKnowsWhoHas(t *testing
 
 func TestOnlySoManyAreToldAtATime(t *testing.T) {
 	w := workflowtest.BareSchedulerWorld(t)
-	const many = 3*kit.SendAtOnce + 1
+	const many = 3*slots.SendAtOnce + 1
 	underWay, most := 0, 0
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalSlotResponse, mock.Anything).After(time.Second).Return(
 		func(_, _, _, _ string, _ any) error {
@@ -116,7 +115,7 @@ func TestOnlySoManyAreToldAtATime(t *testing.T) {
 		require.Equal(t, []int64{1}, r.Sent.Granted)
 	}
 	require.Greater(t, most, 1)
-	require.LessOrEqual(t, most, 2*kit.SendAtOnce)
+	require.LessOrEqual(t, most, 2*slots.SendAtOnce)
 }
 
 func TestTheNextRunSeesTheNodesForItself(t *testing.T) {

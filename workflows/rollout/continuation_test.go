@@ -1,27 +1,19 @@
-package kit_test
+package rollout_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/interceptor"
-	sdktemporal "go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows/kit"
-	"drydock.dev/drydock/workflows/onboarding"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
 	"drydock.dev/drydock/workflows/workflowtest"
 )
@@ -73,98 +65,6 @@ func TestARunTakesBackWhatOneBeforeCouldNotPrepare(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PolicyRollout(), Carried: carried})
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
 	require.Len(t, w.InputsOf("CleanUpPolicies"), 1)
-}
-
-func TestOnboardingInManyRunsIsTheSameAsInOne(t *testing.T) {
-	play := func(pieces bool) (onboarded int, started map[string]int, runs int) {
-		in, h := &onboarding.Input{}, workflowtest.NewHubWorld(t)
-		h.IsNew["c1"], h.IsNew["c2"] = []string{"first", "second"}, nil
-		started = map[string]int{}
-		for in != nil {
-			runs++
-			left := h.IsNew
-			h = workflowtest.NewHubWorld(t)
-			h.IsNew = left
-			h.RegisterDelayedCallback(func() {
-				h.SetContinueAsNewSuggested(pieces && runs < 3)
-				h.Available(fmt.Sprintf("c%d", runs+2))
-			}, 10*time.Second)
-			h.SimulateAfter(time.Hour, func() { h.SignalWorkflow(temporal.SignalCancel, nil) })
-			h.ExecuteWorkflow(onboarding.Onboarding, *in)
-			for _, object := range h.Started {
-				started[object.Name]++
-				require.Equal(t, object.Name == "c1", len(object.Spec.ManagedPolicies) == 2)
-			}
-			in = workflowtest.HandedOn[onboarding.Input](h.World)
-		}
-		return workflowtest.RequireCancelled[onboarding.Status](h.World).Onboarded, started, runs
-	}
-	onboarded, started, runs := play(false)
-	require.Equal(t, []int{3, 3, 1}, []int{onboarded, len(started), runs})
-	onboarded, started, runs = play(true)
-	require.Equal(t, []int{5, 5, 3}, []int{onboarded, len(started), runs}, "each run brings one more")
-	require.Equal(t, map[string]int{"c1": 1, "c2": 1, "c3": 1, "c4": 1, "c5": 1}, started)
-}
-
-// elsewhere answers the start of a child as a server does where somebody else has started it; the test environment answers otherwise.
-type elsewhere struct {
-	interceptor.WorkerInterceptorBase
-}
-
-func (*elsewhere) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
-	in := &elsewhereInbound{}
-	in.Next = next
-	return in
-}
-
-type elsewhereInbound struct {
-	interceptor.WorkflowInboundInterceptorBase
-}
-
-func (i *elsewhereInbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
-	out := &elsewhereOutbound{}
-	out.Next = next
-	return i.Next.Init(out)
-}
-
-type elsewhereOutbound struct {
-	interceptor.WorkflowOutboundInterceptorBase
-}
-
-func (*elsewhereOutbound) ExecuteChildWorkflow(ctx workflow.Context, _ string, _ ...any) workflow.ChildWorkflowFuture {
-	started, settle := workflow.NewFuture(ctx)
-	settle.SetError(&sdktemporal.ChildWorkflowExecutionAlreadyStartedError{})
-	return childElsewhere{started: started}
-}
-
-type childElsewhere struct {
-	workflow.ChildWorkflowFuture
-	started workflow.Future
-}
-
-func (c childElsewhere) GetChildWorkflowExecution() workflow.Future { return c.started }
-
-// A rollout that somebody else has started may be over before the next run asks for it.
-func TestAClusterWhoseRolloutSomebodyElseHasStartedKeepsItsPolicies(t *testing.T) {
-	h := workflowtest.NewHubWorld(t)
-	h.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &elsewhere{}}})
-	h.IsNew["c1"] = []string{"first", "second"}
-	h.Blocked["AwaitRollout"] = true
-	h.RegisterDelayedCallback(func() {
-		h.SetContinueAsNewSuggested(true)
-		h.Available("c2")
-	}, time.Minute)
-	h.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{})
-	require.Contains(t, h.InputsOf("AwaitRollout"), activities.RolloutRun{Namespace: "ztp-install", Name: "c1"}, "it is followed")
-	in := workflowtest.HandedOn[onboarding.Input](h.World)
-	require.NotNil(t, in, "%v", h.GetWorkflowError())
-
-	next := workflowtest.NewHubWorld(t)
-	next.RegisterDelayedCallback(func() { next.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
-	next.ExecuteWorkflow(onboarding.Onboarding, *in)
-	require.Equal(t, 2, workflowtest.RequireCancelled[onboarding.Status](next.World).Onboarded)
-	i := slices.IndexFunc(next.Started, func(object ranv1.ClusterGroupUpgrade) bool { return object.Name == "c1" })
-	require.Equal(t, []string{"first", "second"}, next.Started[i].Spec.ManagedPolicies)
 }
 
 func TestAnEditOfTheTimeoutReachesTheBatchThatARunBeforeHasBegun(t *testing.T) {

@@ -1,0 +1,63 @@
+package nodemaintenance_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestANodeWhoseWorkFailsAndRecoversInOneMomentIsAsWasSaidLast(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		said := rapid.SliceOfN(rapid.SampledFrom([]string{temporal.SignalFail, temporal.SignalRecover}), 1, 6).Draw(r, "said")
+		want := map[string]maintenancev1.NodeState{temporal.SignalFail: maintenancev1.NodeRequestorFailed, temporal.SignalRecover: maintenancev1.NodeReady}
+		w := workflowtest.NewWorld(t)
+		var state maintenancev1.NodeState
+		w.RegisterDelayedCallback(func() { w.SayTogether(said...) }, time.Hour)
+		w.RegisterDelayedCallback(func() {
+			state = workflowtest.StatusOf[workflowtest.NodeStatus](w).State
+			w.SignalWorkflow(temporal.SignalDone, nil)
+		}, 2*time.Hour)
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+		require.NoError(r, w.GetWorkflowError())
+		require.Equal(r, want[said[len(said)-1]], state)
+	})
+}
+
+// A requestor that has said done, or cancel, has nothing more to say.
+func TestANodeEndsAsWasSaidInOneMoment(t *testing.T) {
+	done, fail, again, cancel := temporal.SignalDone, temporal.SignalFail, temporal.SignalRecover, temporal.SignalCancel
+	for _, tt := range []struct {
+		said []string
+		want maintenancev1.NodeState
+	}{
+		{[]string{fail, done}, maintenancev1.NodeCompleted},
+		{[]string{done, fail}, maintenancev1.NodeCompleted},
+		{[]string{fail, again, done}, maintenancev1.NodeCompleted},
+		{[]string{fail, cancel}, maintenancev1.NodeFailed},
+		{[]string{cancel, fail}, maintenancev1.NodeCancelled},
+		{[]string{again, fail, cancel}, maintenancev1.NodeFailed},
+		{[]string{fail, again, cancel}, maintenancev1.NodeCancelled},
+		{[]string{cancel, done}, maintenancev1.NodeCancelled},
+		{[]string{done, cancel}, maintenancev1.NodeCompleted},
+	} {
+		t.Run(fmt.Sprint(tt.said), func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			w.RegisterDelayedCallback(func() { w.SayTogether(tt.said...) }, time.Hour)
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+			require.True(t, w.IsWorkflowCompleted())
+			states := workflowtest.States(workflowtest.StatusOf[workflowtest.NodeStatus](w))
+			require.Equal(t, tt.want, states[len(states)-1])
+			require.Equal(t, slices.Contains(tt.said, done) && tt.said[0] != cancel, slices.Contains(w.Called(), "AwaitNodeHealthy"),
+				"what was worked on is looked at, though it was cancelled then")
+		})
+	}
+}

@@ -1,0 +1,21 @@
+package sweeper_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/sweeper"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestASweeperThatIsWokenAfterItWasCancelledGoesOn(t *testing.T) {
+	for _, said := range [][]string{{temporal.SignalWake, temporal.SignalCancel}, {temporal.SignalCancel, temporal.SignalWake}} {
+		w := workflowtest.NewSweptWorld(t)
+		w.When(func() bool { return len(w.Looks()) == 1 }, func() { w.SayTogether(said...) })
+		w.ExecuteWorkflow(sweeper.Sweeper, sweeper.Input{Cluster: "c1"})
+		require.Equal(t, said[1] == temporal.SignalWake, workflow.IsContinueAsNewError(w.GetWorkflowError()), "%v", w.GetWorkflowError())
+	}
+}
