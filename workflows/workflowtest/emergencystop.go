@@ -121,3 +121,9 @@ func HeldState(number int64, scopes ...drydockv1.HoldScope) emergency.State {
 	}
 	return state
 }
+
+// WasTerminated plays that an emergency stop which held c1 was terminated, with two followers.
+func (w *toldWorld) WasTerminated() {
+	w.Recalled = HeldState(7, "cluster/c1")
+	w.Followers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}}
+}

@@ -291,3 +291,10 @@ func ConditionIn(status harborworkflow.Status, kind goharborv1.ConditionType) go
 func Count(parts []harbor.Part, part harbor.Part) int {
 	return len(slices.DeleteFunc(slices.Clone(parts), func(p harbor.Part) bool { return p != part }))
 }
+
+// Says requires after so long that a condition is so.
+func (h *HarborWorld) Says(after time.Duration, kind goharborv1.ConditionType, status metav1.ConditionStatus) {
+	h.RegisterDelayedCallback(func() {
+		require.Equal(h.T, status, ConditionIn(StatusOf[harborworkflow.Status](h.World), kind).Status, "%s after %s", kind, after)
+	}, after)
+}

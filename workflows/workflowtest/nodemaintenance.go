@@ -1,8 +1,13 @@
 package workflowtest
 
 import (
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -48,5 +53,81 @@ func OfRollout() nodemaintenance.Input {
 	in := WholeMaintenance()
 	in.TaskQueue, in.Parent, in.DoneWhenReady = temporal.TaskQueue, "cgu/ops/june/c1", true
 	in.Slot = &scheduling.HeldSlot{Owner: scheduling.SlotOwner{WorkflowID: in.Parent, FirstRunID: "run"}, Number: 7}
+	return in
+}
+
+func (w *World) CalledTimes(activity string, times int) func() bool {
+	return func() bool { return len(w.InputsOf(activity)) >= times }
+}
+
+// Waiting are the requests of a set that are not granted.
+func Waiting(set scheduling.SlotRequests) []scheduling.Slot {
+	return slices.DeleteFunc(slices.Clone(set.Slots), func(s scheduling.Slot) bool { return s.Granted })
+}
+
+// Peer is another maintenance, which the test plays, of the same node.
+var Peer = scheduling.SlotOwner{WorkflowID: "node/c1/gpu/n1", FirstRunID: "run-of-peer"}
+
+// Occupy gives the node to the peer, or to another holder, before the maintenance under test asks for a slot.
+func (w *World) Occupy(holder scheduling.SlotOwner) {
+	w.RegisterDelayedCallback(func() {
+		w.RequestSlots(scheduling.SlotRequests{
+			Owner: holder, Version: 1, Namespace: "gpu", Requestor: "gpu.example.com", Maintenances: "node/c1/gpu/",
+			Slots: []scheduling.Slot{{Number: 1, Name: "n1", Node: "n1", Since: w.Now()}},
+		})
+	}, 0)
+}
+
+// Vacate lets the peer return the node.
+func (w *World) Vacate() {
+	w.RequestSlots(scheduling.SlotRequests{Owner: Peer, Version: 2})
+}
+
+// Joins adds a requestor to the maintenance under test.
+func (w *World) Joins(id string) func() {
+	return func() { w.Answers(w.Join(id), "") }
+}
+
+func (w *World) Join(id string) *Asked {
+	return w.Ask(temporal.UpdateJoin, temporal.SignalRequest{Requestor: id, Actor: "kim"})
+}
+
+// Answers requires, at the end of the test, that an update was carried out, or refused for that problem.
+func (w *World) Answers(a *Asked, problem string) {
+	w.T.Cleanup(func() {
+		if problem != "" {
+			require.ErrorContains(w.T, a.Refused, problem)
+			return
+		}
+		require.NoError(w.T, a.Refused)
+		require.NoError(w.T, a.Err)
+		require.NotNil(w.T, a.Result)
+	})
+}
+
+// Say sends signals one after the other, a minute apart, beginning after the first.
+func (w *World) Say(signals ...func()) {
+	for i, signal := range signals {
+		w.RegisterDelayedCallback(signal, time.Duration(i+1)*time.Minute)
+	}
+}
+
+func (w *World) Signal(name, requestor string) func() {
+	return func() { w.SignalWorkflow(name, temporal.SignalRequest{Requestor: requestor}) }
+}
+
+// KeepsNode requires that the node is not on its way back.
+func (w *World) KeepsNode(state maintenancev1.NodeState) func() {
+	return func() {
+		require.Equal(w.T, state, StatusOf[NodeStatus](w).State)
+		require.NotContains(w.T, w.Called(), "AwaitNodeHealthy")
+	}
+}
+
+// MaintenanceInWindow is one that nobody's rollout has, and may begin while the window is open.
+func MaintenanceInWindow() nodemaintenance.Input {
+	in := WholeMaintenance()
+	in.Object.Namespace = "ops"
+	in.Object.Spec.MaintenanceWindows = []drydockv1.WindowName{"night"}
 	return in
 }

@@ -13,8 +13,11 @@ import (
 
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
 // PolicyWorld plays a hub that enforces policies: a cluster complies a minute after one is enforced on it, unless the test says otherwise.
@@ -211,4 +214,30 @@ func (w *PolicyWorld) RequireNothingEnforced() {
 	for policy, clusters := range w.Enforced {
 		require.Empty(w.T, clusters, "policy %d", policy)
 	}
+}
+
+// Gathers are how long news were gathered, watch after watch.
+func (w *PolicyWorld) Gathers() []time.Duration {
+	var gathers []time.Duration
+	for _, in := range w.InputsOf("AwaitCompliance") {
+		gathers = append(gathers, in.(activities.AwaitComplianceInput).Gather)
+	}
+	return gathers
+}
+
+// Stops are what keeps anything new from being put on c1, and what ends that.
+var Stops = map[string]struct {
+	Reason     string
+	Stop, GoOn func(*World)
+}{
+	"held": {
+		emergency.ReasonHeld,
+		func(w *World) { w.SignalWorkflow(temporal.SignalHeld, HeldState(2, "cluster/c1")) },
+		func(w *World) { w.SignalWorkflow(temporal.SignalHeld, HeldState(3)) },
+	},
+	"paused": {
+		policy.ReasonPaused,
+		func(w *World) { w.SignalWorkflow(temporal.SignalPause, nil) },
+		func(w *World) { w.SignalWorkflow(temporal.SignalResume, nil) },
+	},
 }

@@ -1,11 +1,15 @@
 package workflowtest
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +17,7 @@ import (
 
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/clusterupgrade"
@@ -87,4 +92,140 @@ func RequireCondition(t *testing.T, s GroupStatus, conditionType string, status 
 	require.NotNil(t, condition, conditionType)
 	require.Equal(t, status, condition.Status, condition.Message)
 	require.Equal(t, reason, condition.Reason, condition.Message)
+}
+
+// WithActions marks clusters "begun" before the rollout, and "done" in place of it when they are complete.
+func WithActions(object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
+	object.Spec.Actions = ranv1.Actions{
+		BeforeEnable:    &ranv1.BeforeEnable{AddClusterLabels: map[string]string{"begun": ""}},
+		AfterCompletion: &ranv1.AfterCompletion{AddClusterLabels: map[string]string{"done": ""}, RemoveClusterLabels: []string{"begun"}},
+	}
+	return object
+}
+
+// Changed returns the clusters that were labelled, by the label that was added, in order.
+func (w *World) Changed() map[string][]string {
+	found := map[string][]string{}
+	for _, in := range w.InputsOf("ChangeClusters") {
+		in := in.(activities.ChangeClustersInput)
+		for label, value := range in.Change.Labels {
+			if value != nil {
+				found[label] = append(found[label], in.Clusters...)
+			}
+		}
+	}
+	return found
+}
+
+// RefuseChanges lets clusters refuse what afterCompletion asks for, until then.
+func (w *World) RefuseChanges(until time.Time, final bool, clusters ...string) {
+	Play(w, "ChangeClusters", func(in activities.ChangeClustersInput) any {
+		refused := []activities.RefusedChange{}
+		for _, cluster := range in.Clusters {
+			if _, after := in.Change.Labels["done"]; after && slices.Contains(clusters, cluster) && w.Now().Before(until) {
+				refused = append(refused, activities.RefusedChange{Cluster: cluster, Message: "ManagedCluster " + cluster + ": frozen", Final: final})
+			}
+		}
+		return refused
+	})
+}
+
+// Complete is a rollout with its defaults.
+func Complete(t *testing.T, object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
+	object, err := (&activities.Rollouts{}).CheckRollout(context.Background(), object)
+	require.NoError(t, err)
+	return object
+}
+
+// Completes gives rollouts their defaults when they are planned or edited.
+func (w *World) Completes() {
+	Play(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return Complete(w.T, object) })
+	Play(w, "PlanRollout", func(object ranv1.ClusterGroupUpgrade) any {
+		plan, spec := w.Plan, Complete(w.T, object).Spec
+		if len(rollout.ChangedFields(object.Spec, spec)) > 0 {
+			plan.Spec = &spec
+		}
+		return plan
+	})
+}
+
+// Asked is what became of an update.
+type Asked struct {
+	Result  any
+	Refused error
+	Err     error
+}
+
+// Ask sends an update to the workflow.
+func (w *World) Ask(update string, request any) *Asked {
+	a := &Asked{}
+	w.askInto(a, update, request)
+	return a
+}
+
+func (w *World) askInto(a *Asked, update string, request any) {
+	w.UpdateWorkflow(update, fmt.Sprintf("%p", a), &testsuite.TestUpdateCallback{
+		OnAccept:   func() {},
+		OnReject:   func(err error) { a.Refused = err },
+		OnComplete: func(result any, err error) { a.Result, a.Err = result, err },
+	}, request)
+}
+
+// AskWhen sends it as soon as the condition holds.
+func AskWhen(w *World, condition func(GroupStatus) bool, update string, request any) *Asked {
+	a := &Asked{}
+	w.When(func() bool { return condition(StatusOf[GroupStatus](w)) }, func() { w.askInto(a, update, request) })
+	return a
+}
+
+func AwaitsApproval(s GroupStatus) bool {
+	return s.Wait != nil && s.Wait.Reason == ranv1.ReasonWaitingForApproval
+}
+
+// Takes ends a cluster after that time.
+func Takes(duration time.Duration) func(workflow.Context) error {
+	return func(ctx workflow.Context) error { return workflow.Sleep(ctx, duration) }
+}
+
+// NewPreparedWorld plans the batches, with something to pull and an image for backups. Jobs fails those of the clusters that it has errors for.
+func NewPreparedWorld(t *testing.T, jobs map[string]error, batches ...[]string) (*World, *Children) {
+	w, clusters := NewGroupWorld(t, batches...)
+	w.Plan.Precaching, w.Plan.PreCacheImage, w.Plan.BackupImage = &ranv1.PrecachingSpec{SpaceRequired: "35"}, "pull:1", "backup:1"
+	w.Jobs = jobs
+	return w, clusters
+}
+
+// JobsOf returns the clusters on which a Job of the kind was run.
+func (w *World) JobsOf(kind precache.Kind) []string {
+	var clusters []string
+	for _, in := range w.InputsOf("RunClusterJob") {
+		if job := in.(activities.ClusterJob); job.Work.Kind == kind {
+			clusters = append(clusters, job.Cluster)
+		}
+	}
+	slices.Sort(clusters)
+	return clusters
+}
+
+// PlannedOnly is a rollout with precaching that is not enabled.
+func PlannedOnly() ranv1.ClusterGroupUpgrade {
+	object := ARollout()
+	object.Spec.PreCaching, object.Spec.Enable = true, new(bool)
+	return object
+}
+
+// Edit asks for a change of the rollout that is only planned.
+func (w *World) Edit(change func(*ranv1.ClusterGroupUpgradeSpec)) *Asked {
+	spec := PlannedOnly().Spec
+	change(&spec)
+	return w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: spec})
+}
+
+// Precachings are the Jobs that pull, in the order in which they were asked for.
+func (w *World) Precachings() []activities.ClusterJob {
+	var jobs []activities.ClusterJob
+	for _, in := range w.InputsOf("RunClusterJob") {
+		jobs = append(jobs, in.(activities.ClusterJob))
+	}
+	return jobs
 }

@@ -176,3 +176,9 @@ func (w *SchedulerWorld) ResponsesFail(fails func(scheduling.SlotResponse) bool)
 			return nil
 		}).Maybe()
 }
+
+// SchedulerStarts replaces the scheduler by one without state, which asks for all sets.
+func (w *World) SchedulerStarts(at int64) {
+	w.Scheduler.State, w.Scheduler.startedAt = scheduling.SlotState{}, time.Unix(at, 0).UTC()
+	w.SignalWorkflow(temporal.SignalResync, scheduling.Resync{Scheduler: w.Scheduler.startedAt})
+}
