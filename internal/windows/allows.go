@@ -10,32 +10,32 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Question is whether something may start.
+// Question asks whether work may start.
 type Question struct {
-	// Now is when it would start.
+	// Now is the time at which the work would start.
 	Now time.Time
-	// Need is how long it would take; it must be over when the windows close. 0: that is not known.
+	// Need is how long the work takes; it must finish before the windows close. 0: unknown.
 	Need time.Duration
-	// Cluster has the labels of the cluster that it is for; nil: of no particular one, so that no window is passed over.
+	// Cluster has the labels of the cluster that the work is for; nil: no particular cluster, so every window applies.
 	Cluster labels.Labels
 }
 
-// Reason is why something may start, or may not.
+// Reason is why work may start, or may not.
 type Reason string
 
 // The reasons.
 const (
-	// ReasonOpen: it may start.
+	// ReasonOpen: work may start.
 	ReasonOpen Reason = "Open"
-	// ReasonCutoff: it is open, but too close to its end for anything new.
+	// ReasonCutoff: a window is open, but past its cutoff.
 	ReasonCutoff Reason = "Cutoff"
-	// ReasonDoesNotFit: it is open, but closes before the work would be done.
+	// ReasonDoesNotFit: a window is open, but closes before the work finishes.
 	ReasonDoesNotFit Reason = "DoesNotFit"
-	// ReasonExcluded: it would be open, were it not for an exclusion.
+	// ReasonExcluded: a window is closed only because of an exclusion.
 	ReasonExcluded Reason = "Excluded"
-	// ReasonClosed: nothing is open.
+	// ReasonClosed: no window is open.
 	ReasonClosed Reason = "Closed"
-	// ReasonNoWindow: there are windows, but none of them is for the cluster.
+	// ReasonNoWindow: windows exist, but none of them selects the cluster.
 	ReasonNoWindow Reason = "NoWindow"
 )
 
@@ -43,25 +43,26 @@ const (
 type Verdict struct {
 	Allowed bool   `json:"allowed"`
 	Reason  Reason `json:"reason"`
-	// Until is when the windows close, if it is allowed; nil: there is no end in sight.
+	// Until is when the windows close, if the work may start; nil: no end is known.
 	Until *time.Time `json:"until"`
-	// LastStart and Ends are the cutoff and the end of what is open now, whether it is allowed or not, or until when that is known; nil: nothing is.
+	// LastStart and Ends are the cutoff and the end of the current opening, or how far the answer can tell, whether the work may start or not; nil:
+	// no window is open.
 	LastStart, Ends *time.Time `json:"-"`
-	// NextOpen is when it will be allowed, if it is not; nil: no such time is in sight.
+	// NextOpen is when the work may start, if it may not start now; nil: no such time is known.
 	NextOpen *time.Time `json:"nextOpen"`
-	// Window is the name of the one that is open until then, or opens next; empty: none.
+	// Window is the name of the window that is open until then, or that opens next; empty: none.
 	Window string `json:"-"`
 }
 
-// How far an answer looks ahead: at first, and at most.
+// The answer looks ahead this far: at first, and at most.
 const (
 	firstLook   = 24 * time.Hour
 	longestLook = 10 * 366 * 24 * time.Hour
 )
 
-// Allows answers whether something may start now: in a stretch of time that the windows leave open together, outside of all their
-// exclusions, before its cutoff and so that it fits before its end. At the end itself nothing starts. Without windows everything may; with
-// windows of which none selects the cluster nothing may. It returns ErrInvalidRange, and ErrTooMany.
+// Allows answers whether work may start now. It may start while the windows together are open, outside of all their exclusions, before the cutoff,
+// and if it fits before the end. At the end itself nothing starts. Without windows everything may start; if windows exist and none selects the
+// cluster, nothing may. Allows returns ErrInvalidRange and ErrTooMany.
 func Allows(windows []*Window, q Question) (Verdict, error) {
 	if err := checkYear(q.Now); err != nil {
 		return Verdict{}, fmt.Errorf("%w: %s: %w", ErrInvalidRange, instant(q.Now), err)
@@ -78,7 +79,7 @@ func Allows(windows []*Window, q Question) (Verdict, error) {
 		until := q.Now.Add(look)
 		outlooks, err := outlooksOf(selected, q.Now, until)
 		if errors.Is(err, ErrTooMany) && look > firstLook {
-			return verdict, nil // What was seen before it got too much.
+			return verdict, nil // What was seen before there were too many occurrences.
 		}
 		if err != nil {
 			return Verdict{}, err
@@ -103,7 +104,7 @@ func outlooksOf(windows []*Window, from, until time.Time) ([]Outlook, error) {
 	return outlooks, nil
 }
 
-// answer answers by what is known until a moment. It is not settled if to know more may change it.
+// answer answers with the occurrences known up to a moment. The answer is not settled if more knowledge could change it.
 func (q Question) answer(outlooks []Outlook, until time.Time) (verdict Verdict, settled bool) {
 	stretches, scheduled := together(outlooks, q.Now, until)
 	verdict.Reason = ReasonClosed
@@ -132,7 +133,7 @@ func (q Question) answer(outlooks []Outlook, until time.Time) (verdict Verdict, 
 	return verdict, false
 }
 
-// reasonIn says whether it may start when a stretch does.
+// reasonIn returns whether work may start, and why, for a stretch of open time.
 func (q Question) reasonIn(s stretch) Reason {
 	switch {
 	case !s.start.Before(s.cutoffAt()):
@@ -148,19 +149,20 @@ func utc(t time.Time) *time.Time {
 	return &t
 }
 
-// stretch is a time without a gap in which some window is open.
+// stretch is a time without a gap in which at least one window is open.
 type stretch struct {
 	start, end              time.Time
 	firstWindow, lastWindow string
-	// last is when the window closes that closes last, and cutoff how long before that nothing new starts. It is after the end when that is only as far as is seen.
+	// last is the end of the window that closes last; cutoff is how long before that end no new work starts. last is after end when end is only as
+	// far as occurrences are known.
 	last   time.Time
 	cutoff time.Duration
 }
 
 func (s stretch) cutoffAt() time.Time { return s.last.Add(-s.cutoff) }
 
-// together returns the stretches that windows are open together from now until a moment, beyond which nothing is known, and whether without
-// exclusions one would be open now. A freeze of one window is for all of them.
+// together returns the stretches of time in which windows are open from now until a moment, and whether a window would be open now without
+// exclusions. An exclusion of one window applies to all windows.
 func together(outlooks []Outlook, now, until time.Time) (stretches []stretch, scheduled bool) {
 	type opening struct {
 		Opening
@@ -200,7 +202,7 @@ func together(outlooks []Outlook, now, until time.Time) (stretches []stretch, sc
 	return stretches, scheduled
 }
 
-// withoutExclusions returns what the exclusions of all windows leave of an opening of one.
+// withoutExclusions subtracts the exclusions of all windows from an opening of one.
 func withoutExclusions(o Opening, outlooks []Outlook) []Opening {
 	left := []Opening{o}
 	if o.Forced {

@@ -21,7 +21,7 @@ func night() drydockv1.MaintenanceWindowSpec {
 	return s
 }
 
-func TestMayItStart(t *testing.T) {
+func TestWorkStartsOnlyWhenTheWindowsAllowIt(t *testing.T) {
 	type specs = []drydockv1.MaintenanceWindowSpec
 	with := func(change func(s *drydockv1.MaintenanceWindowSpec)) specs {
 		s := night()
@@ -84,7 +84,7 @@ func TestMayItStart(t *testing.T) {
 	}
 }
 
-func TestTheWindowThatIsOpenOrOpensNextIsNamed(t *testing.T) {
+func TestTheVerdictNamesTheWindowThatIsOpenOrOpensNext(t *testing.T) {
 	late := window(t, "late", night())
 	early := window(t, "early", spec("UTC", "FREQ=DAILY;BYHOUR=18", "22:00"))
 	for now, name := range map[string]string{"2026-12-01T12:00:00Z": "early", "2026-12-01T19:00:00Z": "late", "2026-12-02T01:45:00Z": "early"} {
@@ -98,7 +98,7 @@ func TestTheWindowThatIsOpenOrOpensNextIsNamed(t *testing.T) {
 	require.Equal(t, "prod/night", w.Name())
 }
 
-func TestAWindowCountsForTheClustersThatItSelects(t *testing.T) {
+func TestAWindowAppliesOnlyToClustersThatItSelects(t *testing.T) {
 	s := night()
 	s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
 	asked := []*windows.Window{window(t, "w", s)}
@@ -120,13 +120,13 @@ func TestAWindowCountsForTheClustersThatItSelects(t *testing.T) {
 	}
 }
 
-func TestNothingIsAnsweredForATimeWithoutCalendars(t *testing.T) {
+func TestATimeOutsideOfTheSupportedYearsIsRefused(t *testing.T) {
 	_, err := windows.Allows(nil, windows.Question{Now: moment("0001-01-01T00:00:00Z")})
 	require.ErrorIs(t, err, windows.ErrInvalidRange)
 }
 
-// TestAnAnswerAgreesWithTheOpenings compares answers with the previews of the windows, which know nothing of each other.
-func TestAnAnswerAgreesWithTheOpenings(t *testing.T) {
+// TestVerdictsAgreeWithPreviews compares two independent computations.
+func TestVerdictsAgreeWithPreviews(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		specs := []drydockv1.MaintenanceWindowSpec{someSpec(t), someSpec(t)}
 		var asked []*windows.Window
@@ -162,8 +162,8 @@ func TestAnAnswerAgreesWithTheOpenings(t *testing.T) {
 	})
 }
 
-// TestTheAnswerHoldsUntilItChanges: what is allowed now is not allowed when the windows close, and what is not is when they open.
-func TestTheAnswerHoldsUntilItChanges(t *testing.T) {
+// Work that may start now may not start once the windows close, and the other way round.
+func TestAVerdictHoldsUntilItsNextChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		asked := []*windows.Window{window(t, "a", someSpec(t)), window(t, "b", someSpec(t))}
 		q := windows.Question{Now: someMoment(t, "now"), Need: rapid.SampledFrom([]time.Duration{0, time.Minute, 2 * hour}).Draw(t, "need")}

@@ -10,19 +10,19 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// ErrTooMany says that a stretch of time has more occurrences than are looked at in one go. A shorter one has fewer.
+// ErrTooMany: a stretch of time has more occurrences than Drydock evaluates at once. Ask for a shorter one.
 var ErrTooMany = errors.New("too many occurrences")
 
-// mostOccurrences of a calendar are looked at in one go.
+// mostOccurrences is how many occurrences of a calendar are evaluated at once.
 const mostOccurrences = 20_000
 
 // Occurrence is one opening of a window, from Start to just before End.
 type Occurrence struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// LocalStart is Start by the clocks of the window's time zone.
+	// LocalStart is Start in the window's time zone.
 	LocalStart time.Time `json:"localStart"`
-	// Note says to a person what is not plain about it; empty: nothing.
+	// Note explains to a reader what is unusual about it, such as a daylight saving time change; empty: nothing.
 	Note string `json:"note"`
 }
 
@@ -31,11 +31,11 @@ type DropReason string
 
 // The reasons.
 const (
-	// DropZeroLength: it would end when it begins, or before, as clocks are put forward or back.
+	// DropZeroLength: a daylight saving time change leaves it no length.
 	DropZeroLength DropReason = "ZeroLength"
-	// DropInGap: it would start at a time of day that does not exist that day, and is not to be moved.
+	// DropInGap: its start is skipped by daylight saving time that day, and it is not to be moved.
 	DropInGap DropReason = "InGap"
-	// DropExcluded: an exclusion overlaps it, or leaves nothing of it.
+	// DropExcluded: an exclusion overlaps it, or leaves no time of it.
 	DropExcluded DropReason = "Excluded"
 )
 
@@ -43,17 +43,17 @@ const (
 type Dropped struct {
 	Start  time.Time  `json:"start"`
 	Reason DropReason `json:"reason"`
-	// Note says more to a person: the name of the exclusion.
+	// Note has more detail: the name of the exclusion.
 	Note string `json:"-"`
 }
 
-// calendar has the occurrences of a window or of an exclusion, before anything is taken from them.
+// calendar has the occurrences of a window or of an exclusion, before exclusions apply.
 type calendar struct {
 	zone       *time.Location
 	gap        drydockv1.GapRule
 	repeat     drydockv1.RepeatRule
 	recurrence recurrence
-	// exceptedClocks and exceptedStarts are the seconds of clock readings and of moments at which nothing starts.
+	// exceptedClocks and exceptedStarts are the seconds of local times and of moments at which nothing starts.
 	exceptedClocks, exceptedStarts map[int64]bool
 	// once is the only occurrence of a calendar without recurrence.
 	once *Occurrence
@@ -61,7 +61,7 @@ type calendar struct {
 	duration, endTime time.Duration
 }
 
-// start returns the moment that a start means; false: there is none that day.
+// start returns the moment of a start; false: it does not exist that day.
 func (c *calendar) start(clocks *clocks, p point) (start time.Time, note string, exists bool) {
 	if p.moment {
 		return p.time, "", true
@@ -69,7 +69,7 @@ func (c *calendar) start(clocks *clocks, p point) (start time.Time, note string,
 	return clocks.resolve(p.time).start(p.time, c.zone, c.gap, c.repeat)
 }
 
-// end returns the end of an occurrence, which may lie before its start.
+// end returns the end of an occurrence, which may be before its start.
 func (c *calendar) end(clocks *clocks, start, clock time.Time) time.Time {
 	if c.duration > 0 {
 		return start.Add(c.duration)
@@ -81,7 +81,7 @@ func (c *calendar) end(clocks *clocks, start, clock time.Time) time.Time {
 	return clocks.resolve(end).endAfter(start)
 }
 
-// longest is at least the length of every occurrence.
+// longest is at least as long as every occurrence.
 func (c *calendar) longest() time.Duration {
 	if c.duration > 0 {
 		return c.duration
@@ -89,8 +89,8 @@ func (c *calendar) longest() time.Duration {
 	return 24*time.Hour + 2*furthest
 }
 
-// starting returns the occurrences that start between two moments, the second not included, and those that would but are dropped, each in
-// their order. They may overlap. It returns ErrTooMany.
+// starting returns the occurrences that start from one moment to just before another, and those dropped, each in order of time. They may overlap. It
+// returns ErrTooMany.
 func (c *calendar) starting(from, to time.Time) ([]Occurrence, []Dropped, error) {
 	if c.once != nil {
 		if c.once.Start.Before(from) || !c.once.Start.Before(to) {
@@ -115,7 +115,7 @@ func (c *calendar) starting(from, to time.Time) ([]Occurrence, []Dropped, error)
 	return found.sorted()
 }
 
-// gathering is what has been found of a calendar.
+// gathering collects the occurrences of a calendar.
 type gathering struct {
 	clocks      *clocks
 	occurrences []Occurrence
@@ -123,7 +123,7 @@ type gathering struct {
 	looked      int
 }
 
-// add adds the occurrence with a start, unless that is excepted or not between the two moments.
+// add adds the occurrence with a start, unless the start is excepted or outside of the range.
 func (g *gathering) add(c *calendar, p point, from, to time.Time) error {
 	if g.looked++; g.looked > mostOccurrences {
 		return fmt.Errorf("%w: more than %d around %s", ErrTooMany, mostOccurrences, instant(from))
@@ -151,8 +151,8 @@ func (g *gathering) add(c *calendar, p point, from, to time.Time) error {
 	return nil
 }
 
-// sorted returns everything in order, and of several occurrences with one start only the longest, the plain one before others: a start that
-// is moved may meet another.
+// sorted returns everything in order of time. Of several occurrences with the same start it keeps the longest, and prefers one without a note: a
+// start that is moved may meet another.
 func (g *gathering) sorted() ([]Occurrence, []Dropped, error) {
 	slices.SortStableFunc(g.occurrences, func(a, b Occurrence) int {
 		return cmp.Or(a.Start.Compare(b.Start), b.End.Compare(a.End), cmp.Compare(a.Note, b.Note))
@@ -161,8 +161,8 @@ func (g *gathering) sorted() ([]Occurrence, []Dropped, error) {
 	return slices.CompactFunc(g.occurrences, func(a, b Occurrence) bool { return a.Start.Equal(b.Start) }), g.dropped, nil
 }
 
-// overlapping returns the occurrences that overlap a stretch of time, whole and in order, and what is dropped and would start in it. No
-// two overlap: one that is still going on when the next starts ends there.
+// overlapping returns the whole occurrences that overlap a stretch of time, in order, and the dropped ones that would start in it. No two overlap: an
+// occurrence ends at the latest when the next one starts.
 func (c *calendar) overlapping(from, to time.Time) ([]Occurrence, []Dropped, error) {
 	if c.once != nil {
 		if overlap(*c.once, from, to) {

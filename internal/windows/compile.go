@@ -13,10 +13,10 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// longestDuration is how long an occurrence may last.
+// longestDuration is the longest allowed occurrence.
 const longestDuration = 366 * 24 * time.Hour
 
-// mostOverlaps is how many occurrences may be going on at once, before each is cut where the next begins. All of them have to be looked at.
+// mostOverlaps is how many occurrences may overlap, before each is cut where the next begins. All of them have to be evaluated.
 const mostOverlaps = 1000
 
 // New reads a MaintenanceWindow. An error names every field that is wrong.
@@ -32,13 +32,13 @@ func New(object *drydockv1.MaintenanceWindow) (*Window, error) {
 		return nil, fmt.Errorf("window %s: %w", name, err)
 	}
 	if r.incomplete != nil {
-		return nil, fmt.Errorf("window %s: %s: cannot be read; `drydock window preview -f FILE` says what is wrong", name, r.incomplete)
+		return nil, fmt.Errorf("window %s: %s: invalid; `drydock window preview -f FILE` shows why", name, r.incomplete)
 	}
 	return window, nil
 }
 
-// Check returns what is wrong with the times of a window that is to be defined, or edited, and cannot be said in a schema; path is that of the spec.
-// Selectors are checked like all others, elsewhere. A window that was defined before is read also when its leads are too long: its word is sent late.
+// Check returns the errors in the times of a window to define or edit that a schema cannot express; path is that of the spec. Selectors are checked
+// elsewhere. A stored window is accepted also if its leads are too long: its notifications are late.
 func Check(spec *drydockv1.MaintenanceWindowSpec, path *field.Path) field.ErrorList {
 	r := reader{}
 	if w := r.window(spec, path); len(r.invalid) == 0 && r.incomplete == nil {
@@ -47,7 +47,7 @@ func Check(spec *drydockv1.MaintenanceWindowSpec, path *field.Path) field.ErrorL
 	return r.invalid
 }
 
-// CheckMaintenance returns what is wrong with the times of a maintenance and cannot be said in a schema; path is that of the spec.
+// CheckMaintenance returns the errors in the times of a maintenance that a schema cannot express; path is that of the spec.
 func CheckMaintenance(spec *sreportalv1.MaintenanceSpec, path *field.Path) field.ErrorList {
 	r := reader{}
 	r.instant(&spec.ScheduledStart, path.Child("scheduledStart"))
@@ -55,10 +55,10 @@ func CheckMaintenance(spec *sreportalv1.MaintenanceSpec, path *field.Path) field
 	return r.invalid
 }
 
-// reader reads a window, and notes everything that is wrong with it.
+// reader reads a window and collects all errors.
 type reader struct {
 	invalid field.ErrorList
-	// incomplete is where something is missing, contradicts itself or cannot be read, as is told elsewhere; nil: nowhere.
+	// incomplete is the path of a field that is missing, contradictory or unreadable and is reported elsewhere; nil: none.
 	incomplete *field.Path
 }
 
@@ -100,7 +100,7 @@ func (r *reader) window(spec *drydockv1.MaintenanceWindowSpec, path *field.Path)
 	return w
 }
 
-// calendar reads the times of a window or of an exclusion; zonePath is nil when the zone is that of the window, which is judged there.
+// calendar reads the times of a window or of an exclusion; zonePath is nil when the zone is that of the window, which is checked there.
 func (r *reader) calendar(times drydockv1.WindowTimes, zone string, zonePath, path *field.Path) *calendar {
 	c := &calendar{gap: times.OnGap, repeat: times.OnRepeat, zone: time.UTC}
 	loaded, err := loadZone(zone)
@@ -127,7 +127,7 @@ func (r *reader) calendar(times drydockv1.WindowTimes, zone string, zonePath, pa
 	return c
 }
 
-// recurrence reads the starts of a calendar and how long it is open each time.
+// recurrence reads the starts of a calendar and the length of each occurrence.
 func (r *reader) recurrence(c *calendar, times drydockv1.WindowTimes, zone string, path *field.Path) {
 	c.duration = r.duration(times.Duration, path.Child("duration"))
 	if _, ok := times.Duration.Elapsed(); ok && (c.duration <= 0 || c.duration > longestDuration) {
@@ -145,7 +145,7 @@ func (r *reader) recurrence(c *calendar, times drydockv1.WindowTimes, zone strin
 	for _, except := range c.recurrence.excepts {
 		start, _, _ := c.start(newClocks(c.zone), except)
 		c.exceptedStarts[start.Unix()] = true
-		if !except.moment { // A clock may show another moment the same.
+		if !except.moment { // The same moment in another zone is equal.
 			c.exceptedClocks[except.time.Unix()] = true
 		}
 	}
@@ -157,7 +157,7 @@ func (r *reader) recurrence(c *calendar, times drydockv1.WindowTimes, zone strin
 	}
 }
 
-// atMost is how long an opening lasts at most, by the clock; 0: that is not known.
+// atMost is the longest length of an opening by local time; 0: unknown.
 func (c *calendar) atMost() time.Duration {
 	switch {
 	case c.once != nil:
@@ -170,7 +170,7 @@ func (c *calendar) atMost() time.Duration {
 	return 0
 }
 
-// instant reads a moment. Fractions of a second are not kept where objects are stored, so they cannot be.
+// instant reads a moment. The API server does not store fractions of a second, so they are refused.
 func (r *reader) instant(given *metav1.Time, path *field.Path) *time.Time {
 	if given == nil || given.IsZero() {
 		return nil
@@ -185,7 +185,7 @@ func (r *reader) instant(given *metav1.Time, path *field.Path) *time.Time {
 
 var errWholeSecond = errors.New("must be a whole second")
 
-// duration reads a length of time. A schema can tell whether it is written as one.
+// duration reads a length of time. The schema checks its syntax.
 func (r *reader) duration(given drydockv1.Duration, path *field.Path) time.Duration {
 	if given == "" {
 		return 0
@@ -197,13 +197,13 @@ func (r *reader) duration(given drydockv1.Duration, path *field.Path) time.Durat
 	return elapsed
 }
 
-// leads refuses leads of which word would be sent of too many openings ahead.
+// leads refuses leads for which too many openings ahead would need notifications.
 func (r *reader) leads(w *Window, receivers []drydockv1.WindowNotification, path *field.Path) {
 	for i, receiver := range receivers {
 		for j, lead := range receiver.Leads {
 			if w.mostWithin(length(lead)) > mostWord {
 				r.refuse(path.Index(i).Child("leads").Index(j), string(lead),
-					fmt.Errorf("is too long for a window that opens so often: word of more than %d openings would be sent ahead", mostWord))
+					fmt.Errorf("is too long for a window that opens so often: notifications of more than %d openings would be sent ahead", mostWord))
 			}
 		}
 	}

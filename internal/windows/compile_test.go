@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-func TestEveryFieldThatIsWrongIsNamedWithItsPath(t *testing.T) {
+func TestErrorsNameEveryWrongFieldWithItsPath(t *testing.T) {
 	s := spec("Mars/Olympus", "FREQ=SECONDLY", "8785h")
 	s.Cutoff = "8785h"
 	s.NotBefore = at("2026-12-01T00:00:00.5Z")
@@ -40,7 +40,7 @@ func TestEveryFieldThatIsWrongIsNamedWithItsPath(t *testing.T) {
 	}
 }
 
-func TestACutoffMustLeaveTimeToStart(t *testing.T) {
+func TestTheCutoffMustBeShorterThanEveryOpening(t *testing.T) {
 	for name, test := range map[string]struct {
 		times  drydockv1.WindowTimes
 		cutoff drydockv1.Duration
@@ -66,8 +66,8 @@ func TestACutoffMustLeaveTimeToStart(t *testing.T) {
 	}
 }
 
-// TestAWindowThatItsSchemaWouldRefuseCannotBeAsked: what is checked elsewhere is not trusted to have been.
-func TestAWindowThatItsSchemaWouldRefuseCannotBeAsked(t *testing.T) {
+// New does not rely on the checks of the schema.
+func TestAWindowThatItsSchemaRefusesIsRefused(t *testing.T) {
 	both := recurring("FREQ=DAILY;BYHOUR=22", "4h")
 	both.EndTime = "23:00"
 	mixed := once("2026-12-01T00:00:00Z", "2026-12-01T01:00:00Z")
@@ -84,7 +84,7 @@ func TestAWindowThatItsSchemaWouldRefuseCannotBeAsked(t *testing.T) {
 		"that ends before it starts": {TimeZone: "UTC", WindowTimes: once("2026-12-01T01:00:00Z", "2026-12-01T01:00:00Z")},
 		"of no length of time":       {TimeZone: "UTC", WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "soon")},
 		"until no time of day":       {TimeZone: "UTC", WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "25:00")},
-		"for clusters that cannot be told": {
+		"with an invalid selector": {
 			TimeZone: "UTC", WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "4h"), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "-"}},
 		},
 		"with an exclusion without times": {
@@ -93,7 +93,7 @@ func TestAWindowThatItsSchemaWouldRefuseCannotBeAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := windows.New(&drydockv1.MaintenanceWindow{Spec: s})
-			require.ErrorContains(t, err, "cannot be read")
+			require.ErrorContains(t, err, "spec")
 		})
 	}
 }

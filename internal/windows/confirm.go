@@ -7,28 +7,27 @@ import (
 	"time"
 )
 
-// Who follows a window is told shortly before an opening that it takes place, and begins at its start by a clock of its own. So nobody waits for the window
-// at the very moment at which a thousand others open, too; the window itself takes down a little later that it has opened. Each does so at times of its own.
+// A window confirms an opening to its subscribers shortly before its start; they then start on their own timers. So no subscriber waits for the
+// window at a moment at which a thousand others open too, and the window records the start a little later. Each window does both at times of its own.
 const (
-	// confirmsLast is how long before its start an opening is confirmed at the latest, and confirmsOver how much earlier at most.
+	// confirmsLast is the shortest time between the confirmation and the start of an opening; confirmsOver is how much earlier it may be.
 	confirmsLast = 30 * time.Second
 	confirmsOver = time.Minute
-	// recordsWithin is how long after its start it is taken down at the latest that an opening which was confirmed has begun; recordsPart: the part of its
-	// length that this may be at most.
+	// recordsWithin is the longest time after its start at which a confirmed opening is recorded as started; recordsPart is the largest part of its
+	// length that this may take.
 	recordsWithin = 10 * time.Second
 	recordsPart   = 20
 )
 
-// confirmsAt is when an opening is confirmed that starts next.
+// confirmsAt is when the next opening is confirmed.
 func (c *Course) confirmsAt(o Opening) time.Time {
 	return o.Start.Add(-confirmsLast - c.share(confirmsOver))
 }
 
-// confirmed reports whether those that follow the window know that an opening takes place.
+// confirmed reports whether subscribers know that an opening takes place.
 func (c *Course) confirmed(o Opening) bool { return o.Start.Equal(c.Confirmed) }
 
-// recordAfter is how long after the start of an opening that was confirmed it is taken down that it has begun: at once if a receiver is to be told,
-// or a portal shows it.
+// recordAfter is how long after its start a confirmed opening is recorded as started: at once if a receiver is notified or a portal shows it.
 func (c *Course) recordAfter(o Opening) time.Duration {
 	if !c.confirmed(o) || len(c.Window.Spec.Notify) > 0 || c.Window.Spec.PortalRef != "" {
 		return 0
@@ -36,13 +35,13 @@ func (c *Course) recordAfter(o Opening) time.Duration {
 	return c.share(min(recordsWithin, o.End.Sub(o.Start)/recordsPart))
 }
 
-// share is the part of a length of time that falls to the window: always the same, another for another window.
+// share is the window's part of a length of time: constant for a window, spread over windows.
 func (c *Course) share(of time.Duration) time.Duration {
 	sum := sha256.Sum256([]byte(c.Window.Namespace + "/" + c.Window.Name))
 	return time.Duration(float64(of) * float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32))
 }
 
-// At returns how the course stands at a moment, which leaves the course itself as it is.
+// At returns the state at a moment and leaves the original unchanged.
 func (c *Course) At(now time.Time) *Course {
 	then := *c
 	then.Amendments, then.Events = slices.Clone(c.Amendments), slices.Clone(c.Events)

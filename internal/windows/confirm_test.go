@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// toldLast lets time go on as on a walk, and returns what was told last, and when.
+// toldLast walks to a moment, and returns the last state that subscribers received, and when.
 func (d *driven) toldLast(until string) (windows.Standing, time.Time) {
 	last, since := told(d), d.now
 	for next, changes := d.Next(d.now); changes && !next.After(at(until).Time); next, changes = d.Next(d.now) {
@@ -32,7 +32,7 @@ func (d *driven) toldLast(until string) (windows.Standing, time.Time) {
 	return last, since
 }
 
-func TestWhoFollowsAWindowIsToldBeforeItsStartAndBeginsByAClockOfItsOwn(t *testing.T) {
+func TestSubscribersReceiveTheConfirmationBeforeTheStart(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	start := at("2026-12-01T22:00:00Z").UTC()
 	require.False(t, windows.Ask([]windows.Standing{told(d)}, start, 0).Allowed, "it may be terminated until then")
@@ -41,7 +41,7 @@ func TestWhoFollowsAWindowIsToldBeforeItsStartAndBeginsByAClockOfItsOwn(t *testi
 
 	confirmed, since := d.toldLast("2026-12-02T00:00:00Z")
 	require.Equal(t, []windows.EventKind{windows.EventStarted}, d.happened)
-	require.WithinRange(t, since, start.Add(-90*time.Second), start.Add(-30*time.Second), "nothing is told at the start itself")
+	require.WithinRange(t, since, start.Add(-90*time.Second), start.Add(-30*time.Second), "subscribers receive nothing at the start itself")
 	opens, ahead := confirmed.Opens(since)
 	require.True(t, ahead)
 	require.True(t, opens.Equal(start))
@@ -54,7 +54,7 @@ func TestWhoFollowsAWindowIsToldBeforeItsStartAndBeginsByAClockOfItsOwn(t *testi
 	require.Equal(t, at("2026-12-02T01:30:00Z").UTC(), confirmed.Next.UTC(), "the cutoff is told next")
 }
 
-func TestAnOpeningThatWasConfirmedIsTakenDownALittleLater(t *testing.T) {
+func TestAConfirmedOpeningIsRecordedSomeTimeAfterItsStart(t *testing.T) {
 	start := at("2026-12-01T22:00:00Z").UTC()
 	record := func(name string, spec drydockv1.MaintenanceWindowSpec) time.Duration {
 		d := &driven{Course: &windows.Course{}, t: t, now: at("2026-12-01T12:00:00Z").Time}
@@ -77,7 +77,7 @@ func TestAnOpeningThatWasConfirmedIsTakenDownALittleLater(t *testing.T) {
 		seen[after] = true
 		short := night()
 		short.Duration, short.Cutoff = "10s", ""
-		require.Less(t, record(fmt.Sprintf("w-%d", i), short), time.Second/2, "an opening of seconds is taken down sooner")
+		require.Less(t, record(fmt.Sprintf("w-%d", i), short), time.Second/2, "an opening of seconds is recorded sooner")
 	}
 	require.Len(t, seen, 50, "each at a time of its own")
 	notified := night()
@@ -85,19 +85,19 @@ func TestAnOpeningThatWasConfirmedIsTakenDownALittleLater(t *testing.T) {
 	require.Zero(t, record("night", notified), "a receiver is told at once")
 }
 
-func TestAnOpeningThatWasConfirmedIsNotMissedByAnOutageOverItsCutoff(t *testing.T) {
+func TestAnOutageDoesNotMissAConfirmedOpening(t *testing.T) {
 	spec := night()
 	spec.OnOverrun = drydockv1.OverrunCancel
 	d := drive(t, spec, "2026-12-01T12:00:00Z")
 	d.walk("2026-12-01T21:59:59Z")
 	require.Equal(t, at("2026-12-01T22:00:00Z").UTC(), d.Confirmed)
 	d.passTo("2026-12-02T01:45:00Z")
-	require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventCutoff}, d.happened, "those that follow it may have begun")
-	require.Contains(t, d.events[0].Message, "taken down 3h45m0s late")
+	require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventCutoff}, d.happened, "subscribers may have started work")
+	require.Contains(t, d.events[0].Message, "recorded 3h45m0s late")
 	require.Equal(t, windows.PhaseCutoff, d.Phase(d.now))
 	standings := []windows.Standing{told(d)}
 	closure := windows.Closure(standings, windows.Ask(standings, d.now, 0), d.now)
-	require.Equal(t, drydockv1.OverrunFinish, closure.OnOverrun, "what has begun has time until it closes")
+	require.Equal(t, drydockv1.OverrunFinish, closure.OnOverrun, "work that has started has time until the window closes")
 	d.walk("2026-12-02T02:00:00Z")
 	require.Equal(t, windows.EventEnded, d.happened[2])
 
@@ -107,7 +107,7 @@ func TestAnOpeningThatWasConfirmedIsNotMissedByAnOutageOverItsCutoff(t *testing.
 	require.Equal(t, []windows.EventKind{windows.EventMissed}, over.happened)
 }
 
-func TestWhatIsOrderedAfterAnOpeningWasConfirmedCounts(t *testing.T) {
+func TestChangesAfterTheConfirmationReachSubscribers(t *testing.T) {
 	start := at("2026-12-01T22:00:00Z").UTC()
 	confirm := func() *driven {
 		d := drive(t, night(), "2026-12-01T12:00:00Z")
@@ -124,7 +124,7 @@ func TestWhatIsOrderedAfterAnOpeningWasConfirmedCounts(t *testing.T) {
 	later.Recurrence = "FREQ=DAILY;BYHOUR=23"
 	d.define(later)
 	d.passTo("2026-12-01T21:59:46Z")
-	require.False(t, windows.Ask([]windows.Standing{told(d)}, start.Add(2*time.Hour), 0).Allowed, "moved, and not confirmed anew")
+	require.False(t, windows.Ask([]windows.Standing{told(d)}, start.Add(2*time.Hour), 0).Allowed, "moved, and not confirmed again")
 
 	d = confirm()
 	require.NoError(t, d.CheckExtend(windows.ExtendRequest{End: at("2026-12-02T03:00:00Z").Time}, d.now))
@@ -132,8 +132,8 @@ func TestWhatIsOrderedAfterAnOpeningWasConfirmedCounts(t *testing.T) {
 	require.True(t, windows.Ask([]windows.Standing{told(d)}, at("2026-12-02T02:15:00Z").Time, 0).Allowed, "extended")
 }
 
-// Between the start and the moment at which it is taken down, the opening is at hand.
-func TestAnOrderFindsAnOpeningAtHandThatWasNotTakenDownYet(t *testing.T) {
+// Between its start and the moment at which it is recorded, the opening is the current one.
+func TestAChangeAppliesToAConfirmedOpeningThatIsNotRecordedYet(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.passTo("2026-12-01T21:59:45Z")
 	before, err := json.Marshal(d.Course)
@@ -146,8 +146,8 @@ func TestAnOrderFindsAnOpeningAtHandThatWasNotTakenDownYet(t *testing.T) {
 	require.Equal(t, string(before), string(after), "to ask changes nothing")
 }
 
-// What was told last is the same answer as the calendar's, at every moment until more is told.
-func TestWhatAWindowHasConfirmedAllowsWhatItsCalendarDoes(t *testing.T) {
+// The last state that subscribers received gives the same answer as the calendar, at every moment until the next state.
+func TestAConfirmedOpeningAllowsWhatItsCalendarAllows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := night()
 		s.Cutoff = rapid.SampledFrom([]drydockv1.Duration{"", "10s"}).Draw(t, "cutoff")
@@ -181,7 +181,7 @@ func TestWhatAWindowHasConfirmedAllowsWhatItsCalendarDoes(t *testing.T) {
 	})
 }
 
-func TestTheStatusOfAWindowIsOpenFromTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
+func TestTheStatusShowsAConfirmedOpeningAsOpenFromItsStart(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	start := at("2026-12-01T22:00:00Z").UTC()
 	require.Equal(t, windows.PhaseClosed, d.Status("ops/night", d.now).At(start).Phase, "it is not known yet whether it takes place")
@@ -193,5 +193,5 @@ func TestTheStatusOfAWindowIsOpenFromTheStartOfAnOpeningThatWasConfirmed(t *test
 	require.True(t, opened.Opening.Start.Equal(start))
 	require.Equal(t, status.Coming[1:], opened.Coming)
 	d.toldLast("2026-12-01T22:00:10Z")
-	require.Equal(t, windows.PhaseOpen, d.Status("ops/night", d.now).Phase, "the window has taken it down itself")
+	require.Equal(t, windows.PhaseOpen, d.Status("ops/night", d.now).Phase, "the window has recorded it")
 }

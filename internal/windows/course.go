@@ -8,38 +8,39 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Course is how a window stands, and what people have ordered beside its calendar. Its methods change it by the clock and by what is asked for; they
-// read no calendar, which is done for it: see Outlook.
+// Course is the state of a window: its calendar's upcoming openings and what people have ordered in addition. Its methods change it with time and on
+// request. They read no calendar; the caller does, see Foresee.
 type Course struct {
-	// Window is the object; nil: nobody has defined it.
+	// Window is the object; nil: the window is not defined.
 	Window *drydockv1.MaintenanceWindow `json:"window,omitempty"`
-	// Since is when it was defined, or edited, last.
+	// Since is when it was last defined or edited.
 	Since time.Time `json:"since"`
-	// Outlook is what its calendar says, read from the moment Read on; the zero time: before it was cancelled.
+	// Outlook has the upcoming openings, read from the calendar as of the moment Read; zero: read before it was cancelled.
 	Outlook Outlook   `json:"outlook"`
 	Read    time.Time `json:"read"`
-	// Running is the opening at hand; nil: it is closed.
+	// Running is the current opening; nil: the window is closed.
 	Running *Opening `json:"running,omitempty"`
-	// Dealt is the start of the last opening that has begun, was missed or cancelled: it has had its turn, and all before. Free is when it was over.
+	// Dealt is the start by the calendar of the last opening that has started, was missed or cancelled. No opening up to it is handled again. Free is
+	// when that opening ended.
 	Dealt time.Time `json:"dealt"`
 	Free  time.Time `json:"free"`
-	// Amendments change openings that are to come.
+	// Amendments change upcoming openings.
 	Amendments []Amendment `json:"amendments,omitempty"`
 	// Override opens the window in an emergency.
 	Override *Override `json:"override,omitempty"`
-	// Cancelled: nothing opens any more.
+	// Cancelled: it has no more openings.
 	Cancelled bool `json:"cancelled,omitempty"`
-	// Confirmed is the start of the opening that takes place unless somebody orders otherwise, as those that follow the window have been told.
+	// Confirmed is the start of the opening that subscribers know takes place unless a person changes it.
 	Confirmed time.Time `json:"confirmed,omitzero"`
-	// Announced is how far word of openings that are to come was sent: for each lead of each receiver the last opening that had its turn.
+	// Announced has, for each lead of each receiver, the last opening whose notification is handled.
 	Announced []Lead `json:"announced,omitempty"`
-	// Owed is word that is due all the same, of openings before that one.
+	// Owed has notifications that are still pending for openings before that one.
 	Owed []Lead `json:"owed,omitempty"`
-	// CutOff: everybody was told that nothing new starts in the opening at hand.
+	// CutOff: subscribers know that the current opening is past its cutoff.
 	CutOff bool `json:"cutOff,omitempty"`
-	// Looked is until when it was looked whether an exclusion has begun or ended.
+	// Looked is the time of the last check for exclusions that started or ended.
 	Looked time.Time `json:"looked,omitzero"`
-	// Events are the last, in their order.
+	// Events are the most recent events, oldest first.
 	Events []Event `json:"events,omitempty"`
 }
 
@@ -52,36 +53,36 @@ type Amendment struct {
 	Cancelled bool       `json:"cancelled,omitempty"`
 }
 
-// Override opens a window whatever its calendar and its exclusions say.
+// Override opens a window regardless of its calendar and its exclusions.
 type Override struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
-	// Ended is who has ended it before its time, and why; nil: nobody.
+	// Ended is who ended it early, and why; nil: it was not ended early.
 	Ended *Request `json:"ended,omitempty"`
 }
 
-// Phase is how a window stands.
+// Phase is the state of a window as people see it.
 type Phase string
 
 // The phases.
 const (
-	// PhaseUndefined: nobody has defined it.
+	// PhaseUndefined: the window is not defined.
 	PhaseUndefined Phase = "Undefined"
 	PhaseClosed    Phase = "Closed"
 	PhaseOpen      Phase = "Open"
 	// PhaseCutoff: it is open, but nothing new starts.
 	PhaseCutoff Phase = "Cutoff"
-	// PhaseExcluded: it would be open, were it not for an exclusion that was added when it was open already.
+	// PhaseExcluded: an exclusion that was added during the opening closes it.
 	PhaseExcluded Phase = "Excluded"
-	// PhaseOverridden: somebody has opened it in an emergency.
+	// PhaseOverridden: a person opened it in an emergency.
 	PhaseOverridden Phase = "Overridden"
-	// PhaseOver: it opens no more.
+	// PhaseOver: it has no more openings.
 	PhaseOver Phase = "Over"
 )
 
-// Phase returns how the window stands.
+// Phase returns the phase of the window.
 func (c *Course) Phase(now time.Time) Phase {
 	switch {
 	case c.overridden(now):
@@ -104,7 +105,7 @@ func (c *Course) overridden(now time.Time) bool {
 	return c.Override != nil && now.Before(c.Override.Until)
 }
 
-// Excluding is the exclusion that keeps the opening at hand closed; nil: none does.
+// Excluding is the exclusion that closes the current opening; nil: none.
 func (c *Course) Excluding(now time.Time) *Span {
 	if c.Running == nil || c.Running.Forced || !now.Before(c.Running.End) {
 		return nil
@@ -117,13 +118,13 @@ func (c *Course) Excluding(now time.Time) *Span {
 	return nil
 }
 
-// coming is an opening ahead; planned is its start by the calendar, by which it is known.
+// coming is an upcoming opening; planned is its start by the calendar, which identifies it.
 type coming struct {
 	Opening
 	planned time.Time
 }
 
-// Coming returns the openings ahead, as they are by now.
+// Coming returns the upcoming openings with the changes that people ordered.
 func (c *Course) Coming() []Opening {
 	var openings []Opening
 	for _, o := range c.coming() {
@@ -134,7 +135,7 @@ func (c *Course) Coming() []Opening {
 
 func (c *Course) coming() []coming { return c.asOrdered(c.Outlook.Openings) }
 
-// asOrdered returns which of the calendar's openings are ahead, as people have ordered them.
+// asOrdered returns the upcoming openings of the calendar with the changes that people ordered.
 func (c *Course) asOrdered(openings []Opening) []coming {
 	free := c.Free
 	if c.Running != nil {
@@ -164,8 +165,8 @@ func (c *Course) amendment(start time.Time) Amendment {
 	return c.Amendments[i]
 }
 
-// Pass lets time pass: it returns what has happened until now, each once, in its order. What could not be done in time because nobody was there is
-// done late as long as that is of use, or missed. Of much word that is due at once it sends some: it is to be asked until nothing has happened.
+// Pass returns the events that have happened until now, each once, in order. An event that the window could not handle in time, because no worker
+// ran, is handled late while that is useful, or missed. Of many due notifications it returns a few: call it until it returns nothing.
 func (c *Course) Pass(now time.Time) []Event {
 	var happened []Event
 	add := func(e Event) {
@@ -211,8 +212,8 @@ func (c *Course) Pass(now time.Time) []Event {
 	return happened
 }
 
-// Crossed reports whether an exclusion has begun or ended since it was asked last: those that follow the window need to be told, for it counts for all
-// windows that they name.
+// Crossed reports whether an exclusion started or ended since the last call. Subscribers must know, because it applies to all the windows that they
+// name.
 func (c *Course) Crossed(now time.Time) bool {
 	since := c.Looked
 	c.Looked = now
@@ -221,8 +222,7 @@ func (c *Course) Crossed(now time.Time) bool {
 	})
 }
 
-// begin opens the window, or finds that it is too late for that. An opening that nobody could have begun, because the window was defined too late for
-// it, was not missed.
+// begin starts an opening, or finds that it is too late. An opening before the definition of the window is not missed.
 func (c *Course) begin(next coming, now time.Time) (Event, bool) {
 	c.Dealt = next.planned
 	c.Amendments = slices.DeleteFunc(c.Amendments, func(a Amendment) bool { return !a.Start.After(c.Dealt) })
@@ -230,17 +230,17 @@ func (c *Course) begin(next coming, now time.Time) (Event, bool) {
 	c.Announced, c.Owed = slices.DeleteFunc(c.Announced, past), slices.DeleteFunc(c.Owed, past)
 	opening := next.Opening
 	opening.Begun = true
-	begun := c.confirmed(opening) && now.Before(opening.End) // by those that follow the window
+	begun := c.confirmed(opening) && now.Before(opening.End) // by its subscribers
 	if !now.Before(opening.CutoffAt()) && !begun {
 		c.Free = opening.End
-		return Event{Kind: EventMissed, Opening: &opening, Message: "missed: nobody was there to open it before its cutoff"}, !opening.Start.Before(c.Since)
+		return Event{Kind: EventMissed, Opening: &opening, Message: "missed: no worker ran between its start and its cutoff"}, !opening.Start.Before(c.Since)
 	}
 	c.Running = &opening
 	event := Event{Kind: EventStarted, Opening: &opening, Foretold: c.confirmed(opening), Message: "open until " + clock(opening.End)}
 	if late := now.Sub(opening.Start); late > lateness+c.recordAfter(opening) && !opening.Start.Before(c.Since) {
 		done := "opened"
 		if event.Foretold {
-			done = "taken down"
+			done = "recorded"
 		}
 		event.Foretold = false
 		event.Message += fmt.Sprintf("; %s %s late", done, late.Round(time.Second))
@@ -248,16 +248,16 @@ func (c *Course) begin(next coming, now time.Time) (Event, bool) {
 	return event, true
 }
 
-// lateness is what is said: less is the way of timers.
+// lateness is the shortest delay that is reported: timers may be this late.
 const lateness = 2 * time.Second
 
-// length of what was found to be a length when the window was defined.
+// length of a duration that was checked when the window was defined.
 func length(d drydockv1.Duration) time.Duration {
 	elapsed, _ := d.Elapsed()
 	return elapsed
 }
 
-// Next returns the next moment at which the window has something to do by itself, after now; false: it has nothing.
+// Next returns the next moment after now at which the window has something to do; false: none.
 func (c *Course) Next(now time.Time) (time.Time, bool) {
 	return c.next(now, func(ahead []coming) []time.Time {
 		o := ahead[0].Opening
@@ -269,7 +269,7 @@ func (c *Course) Next(now time.Time) (time.Time, bool) {
 	})
 }
 
-// nextTold returns the next moment at which those that follow the window are told something, whatever anybody orders; false: they are told nothing more.
+// nextTold returns the next moment at which subscribers receive an update, unless a person changes the window before; false: none.
 func (c *Course) nextTold(now time.Time) (time.Time, bool) {
 	return c.next(now, func(ahead []coming) []time.Time {
 		o := ahead[0].Opening
@@ -280,7 +280,7 @@ func (c *Course) nextTold(now time.Time) (time.Time, bool) {
 	})
 }
 
-// next returns the first moment after now at which something happens by itself. About the openings that are to come, ahead says at which.
+// next returns the first moment after now at which something happens. ahead lists the moments of upcoming openings.
 func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Time, bool) {
 	var next time.Time
 	at := func(t time.Time) {
@@ -300,9 +300,9 @@ func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Tim
 	}
 	if !c.Outlook.Last {
 		at(c.Outlook.again())
-		at(c.Free) // when an opening was missed: see Stale
+		at(c.Free) // after a missed opening, see Stale
 	}
-	for _, excluded := range c.Outlook.Excluded { // which count for other windows also when this one opens no more
+	for _, excluded := range c.Outlook.Excluded { // an exclusion applies to other windows even when this one has no more openings
 		at(excluded.Start)
 		at(excluded.End)
 	}
@@ -314,8 +314,8 @@ func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Tim
 	return next, !next.IsZero()
 }
 
-// Stale reports whether the calendar must be read once more, and from when on. Openings that were slept through must have had their turn: see Pass. Of one
-// that was missed the end is waited for: what is read before is stale at once.
+// Stale reports whether the calendar must be read again, and from which moment. Handle all past openings with Pass first. After a missed opening,
+// wait for its end: what is read before is stale at once.
 func (c *Course) Stale(now time.Time) (from time.Time, stale bool) {
 	switch {
 	case c.Window == nil || c.Outlook.Last:
@@ -328,8 +328,8 @@ func (c *Course) Stale(now time.Time) (from time.Time, stale bool) {
 	return c.Free, c.Free.After(c.Read) && !c.Free.After(now) && len(c.coming()) < 2
 }
 
-// Foresee takes over what the calendar says from a moment on.
+// Foresee stores what the calendar says from a moment on.
 func (c *Course) Foresee(from time.Time, outlook Outlook) { c.Read, c.Outlook = from, outlook }
 
-// clock writes a moment for people.
+// clock formats a moment for people.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -11,7 +11,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Request says who asks for a change of a window, and why.
+// Request has who asks for a change of a window, and why.
 type Request struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -23,27 +23,27 @@ type DefineRequest struct {
 	Object drydockv1.MaintenanceWindow `json:"object"`
 }
 
-// ExtendRequest moves the end of the opening at hand, or of the next one.
+// ExtendRequest moves the end of the current opening, or of the next one.
 type ExtendRequest struct {
 	Request
 	End time.Time `json:"end"`
-	// Force: also into an exclusion.
+	// Force: even into an exclusion.
 	Force bool `json:"force,omitempty"`
 }
 
-// EndRequest closes the window before its time; what opened it in an emergency ends, too.
+// EndRequest closes the window early, and ends an emergency override.
 type EndRequest struct {
 	Request
 	// End is when; the zero time: now.
 	End time.Time `json:"end,omitzero"`
 }
 
-// CancelRequest cancels an opening: the one at hand, or the next.
+// CancelRequest cancels an opening: the current one, or the next.
 type CancelRequest struct {
 	Request
-	// Start is that of the opening, as it is shown; the zero time: the one at hand, or the next.
+	// Start is the start of the opening, as shown; the zero time: the current one, or the next.
 	Start time.Time `json:"start,omitzero"`
-	// All: the window opens no more.
+	// All: the window has no more openings.
 	All bool `json:"all,omitempty"`
 }
 
@@ -54,9 +54,9 @@ type OverrideRequest struct {
 }
 
 const (
-	// longestReason is how long a name or a reason may be, in bytes.
+	// longestReason is the longest name or reason, in bytes.
 	longestReason = 1000
-	// longestOverride is how long an emergency may last before somebody has to say so again.
+	// longestOverride is the longest emergency override; a longer emergency needs another one.
 	longestOverride = 7 * 24 * time.Hour
 )
 
@@ -70,10 +70,10 @@ func (r Request) check() error {
 	return nil
 }
 
-// errUndefined says that there is nothing that could be changed.
+// errUndefined: there is no window to change.
 var errUndefined = errors.New("the window is not defined: `drydock window create -f FILE` defines it")
 
-// CheckDefine says why a window cannot be defined; nil: it can, if its calendar can be read. One that is over may be defined anew.
+// CheckDefine returns why a window cannot be defined, or nil. A window that is over may be defined again. The caller checks the calendar.
 func (c *Course) CheckDefine(r DefineRequest, now time.Time) error {
 	if c.Window != nil && c.Phase(now) != PhaseOver {
 		return errors.New("the window exists already: `drydock window edit -f FILE` changes it")
@@ -81,7 +81,7 @@ func (c *Course) CheckDefine(r DefineRequest, now time.Time) error {
 	return r.check()
 }
 
-// CheckEdit says why a window cannot be edited; nil: it can, if its calendar can be read.
+// CheckEdit returns why a window cannot be edited, or nil. The caller checks the calendar.
 func (c *Course) CheckEdit(r DefineRequest) error {
 	if c.Window == nil {
 		return errUndefined
@@ -89,8 +89,8 @@ func (c *Course) CheckEdit(r DefineRequest) error {
 	return r.check()
 }
 
-// Define takes over a window and what its calendar says from now on. An opening at hand keeps its end, and is closed while an exclusion applies; what was
-// ordered for those to come does not hold for another calendar.
+// Define stores a window and its upcoming openings. The current opening keeps its end, and is closed while an exclusion applies. Orders for upcoming
+// openings are dropped: they belong to the calendar before.
 func (c *Course) Define(r DefineRequest, outlook Outlook, now time.Time) Event {
 	event := Event{At: now, Kind: EventDefined, By: r.Actor, Reason: r.Reason, Message: "defined"}
 	if c.Window != nil {
@@ -110,7 +110,7 @@ func (c *Course) Define(r DefineRequest, outlook Outlook, now time.Time) Event {
 	return event
 }
 
-// CheckExtend says why the window cannot be extended; nil: it can.
+// CheckExtend returns why the window cannot be extended, or nil.
 func (c *Course) CheckExtend(r ExtendRequest, now time.Time) error {
 	opening, err := c.extended(now)
 	switch {
@@ -121,7 +121,7 @@ func (c *Course) CheckExtend(r ExtendRequest, now time.Time) error {
 	case !r.End.After(opening.End):
 		return fmt.Errorf("end: %s is not after the end of the opening, %s: `drydock window end` closes it earlier", instant(r.End), instant(opening.End))
 	case r.End.After(c.Outlook.Until) && !c.Outlook.Last:
-		return fmt.Errorf("end: %s is further ahead than the window is known, %s", instant(r.End), instant(c.Outlook.Until))
+		return fmt.Errorf("end: %s is after the last known time of the window, %s", instant(r.End), instant(c.Outlook.Until))
 	case !r.Force && len(c.Outlook.excludedIn(Opening{Start: opening.End, End: r.End})) > 0:
 		excluded := c.Outlook.excludedIn(Opening{Start: opening.End, End: r.End})[0]
 		return fmt.Errorf("end: an exclusion begins at %s, before %s: end there, or force it", instant(excluded.Start), instant(r.End))
@@ -129,7 +129,7 @@ func (c *Course) CheckExtend(r ExtendRequest, now time.Time) error {
 	return r.check()
 }
 
-// extended is the opening that is extended.
+// extended is the opening to extend.
 func (c *Course) extended(now time.Time) (coming, error) {
 	if c.Window == nil {
 		return coming{}, errUndefined
@@ -139,12 +139,12 @@ func (c *Course) extended(now time.Time) (coming, error) {
 	}
 	ahead := c.coming()
 	if len(ahead) == 0 {
-		return coming{}, errors.New("the window opens no more")
+		return coming{}, errors.New("the window has no more openings")
 	}
 	return ahead[0], nil
 }
 
-// Extend moves the end of the opening at hand, or of the next one.
+// Extend moves the end of the current opening, or of the next one.
 func (c *Course) Extend(r ExtendRequest, now time.Time) Event {
 	next, _ := c.extended(now)
 	next.End, next.Forced = r.End, next.Forced || r.Force
@@ -162,7 +162,7 @@ func (c *Course) amend(a Amendment) {
 	c.Amendments = append(c.Amendments, a)
 }
 
-// ordered records what somebody has ordered.
+// ordered records a request as an event.
 func (c *Course) ordered(kind EventKind, r Request, opening *Opening, message string, now time.Time) Event {
 	if opening != nil {
 		opening = new(*opening)
@@ -172,7 +172,7 @@ func (c *Course) ordered(kind EventKind, r Request, opening *Opening, message st
 	return event
 }
 
-// CheckEnd says why the window cannot be closed; nil: it can.
+// CheckEnd returns why the window cannot be closed, or nil.
 func (c *Course) CheckEnd(r EndRequest, now time.Time) error {
 	open := c.Running != nil && now.Before(c.Running.End)
 	switch {
@@ -186,7 +186,7 @@ func (c *Course) CheckEnd(r EndRequest, now time.Time) error {
 	return r.check()
 }
 
-// End closes the window before its time. What has happened is told when it does, see Pass.
+// End closes the window early. Pass reports the end when it happens.
 func (c *Course) End(r EndRequest, now time.Time) Event {
 	end := later(r.End, now)
 	c.endOverride(r.Request, end)
@@ -196,20 +196,20 @@ func (c *Course) End(r EndRequest, now time.Time) Event {
 	return c.ordered(EventCut, r.Request, c.Running, "closes at "+clock(end), now)
 }
 
-// endOverride ends an emergency override before its time.
+// endOverride ends an emergency override early.
 func (c *Course) endOverride(r Request, end time.Time) {
 	if c.Override != nil && end.Before(c.Override.Until) {
 		c.Override.Until, c.Override.Ended = end, &r
 	}
 }
 
-// CheckCancel says why an opening cannot be cancelled; nil: it can.
+// CheckCancel returns why an opening cannot be cancelled, or nil.
 func (c *Course) CheckCancel(r CancelRequest, now time.Time) error {
 	if c.Window == nil {
 		return errUndefined
 	}
 	if c.Phase(now) == PhaseOver {
-		return errors.New("the window opens no more")
+		return errors.New("the window has no more openings")
 	}
 	if _, err := c.cancelled(r, now); err != nil && !r.All {
 		return err
@@ -217,7 +217,7 @@ func (c *Course) CheckCancel(r CancelRequest, now time.Time) error {
 	return r.check()
 }
 
-// cancelled is the opening that is cancelled; its planned start is zero when it is the one at hand.
+// cancelled is the opening to cancel; its planned start is zero if it is the current one.
 func (c *Course) cancelled(r CancelRequest, now time.Time) (coming, error) {
 	running := c.Running != nil && now.Before(c.Running.End)
 	if running && (r.Start.IsZero() || r.Start.Equal(c.Running.Start)) {
@@ -231,23 +231,23 @@ func (c *Course) cancelled(r CancelRequest, now time.Time) (coming, error) {
 	case !r.Start.IsZero() && !r.Start.After(now):
 		return coming{}, fmt.Errorf("start: the opening of %s is past", instant(r.Start))
 	case len(ahead) == 0:
-		return coming{}, errors.New("no opening is known that could be cancelled")
+		return coming{}, errors.New("no upcoming opening is known")
 	}
 	return coming{}, fmt.Errorf("start: no opening is known to start at %s; the next starts at %s", instant(r.Start), instant(ahead[0].Start))
 }
 
-// Cancel cancels an opening: one that is to come does not take place, the one at hand ends now.
+// Cancel cancels an opening: an upcoming one does not take place, the current one ends now.
 func (c *Course) Cancel(r CancelRequest, now time.Time) Event {
 	if r.All {
 		c.Cancelled = true
-		// Its exclusions count for other windows still. Without openings they are seen as far ahead as there are any.
+		// Its exclusions still apply to other windows. Without openings, exclusions are listed as far ahead as there are any.
 		c.Window, c.Read = new(*c.Window), time.Time{}
 		c.Window.Spec.NotAfter = new(metav1.NewTime(now))
 		c.endOverride(r.Request, now)
 		if c.Running != nil {
 			c.Running.End = earlier(c.Running.End, now)
 		}
-		return c.ordered(EventCancelled, r.Request, nil, "cancelled: the window opens no more", now)
+		return c.ordered(EventCancelled, r.Request, nil, "cancelled: the window has no more openings", now)
 	}
 	next, _ := c.cancelled(r, now)
 	if next.planned.IsZero() {
@@ -258,15 +258,15 @@ func (c *Course) Cancel(r CancelRequest, now time.Time) Event {
 	return c.ordered(EventCancelled, r.Request, &next.Opening, "the opening is cancelled", now)
 }
 
-// CheckOverride says why the window cannot be opened in an emergency; nil: it can. Who does it, and why, is not optional.
+// CheckOverride returns why the window cannot be opened in an emergency, or nil. Actor and reason are required.
 func (c *Course) CheckOverride(r OverrideRequest, now time.Time) error {
 	switch {
 	case c.Window == nil:
 		return errUndefined
 	case r.Actor == "":
-		return errors.New("actor: who opens a window in an emergency must say who they are")
+		return errors.New("actor: required for an emergency override")
 	case r.Reason == "":
-		return errors.New("reason: who opens a window in an emergency must say why")
+		return errors.New("reason: required for an emergency override")
 	case !r.Until.After(now):
 		return fmt.Errorf("until: %s is not after now, %s", instant(r.Until), instant(now))
 	case r.Until.Sub(now) > longestOverride:
@@ -275,7 +275,7 @@ func (c *Course) CheckOverride(r OverrideRequest, now time.Time) error {
 	return r.check()
 }
 
-// Overriding opens the window in an emergency. Of two overrides the later counts.
+// Overriding opens the window in an emergency. A later override replaces an earlier one.
 func (c *Course) Overriding(r OverrideRequest, now time.Time) Event {
 	c.Override = &Override{By: r.Actor, Reason: r.Reason, Since: now, Until: r.Until}
 	return c.ordered(EventOverridden, r.Request, nil, "open until "+clock(r.Until)+" by an emergency override", now)

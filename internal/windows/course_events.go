@@ -6,23 +6,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EventKind is what has happened to a window.
+// EventKind is the kind of an event.
 type EventKind string
 
-// The kinds of events. Of the first five, an opening has at most one for each receiver; people may order the others again and again.
+// The kinds of events. An opening has at most one of each of the first five for each receiver; people may order the others repeatedly.
 const (
-	// EventUpcoming: it opens soon.
+	// EventUpcoming: the window opens soon.
 	EventUpcoming EventKind = "upcoming"
 	EventStarted  EventKind = "started"
 	// EventCutoff: nothing new starts until it closes.
 	EventCutoff EventKind = "cutoff"
 	EventEnded  EventKind = "ended"
-	// EventMissed: it should have opened, and nobody was there.
+	// EventMissed: no worker ran between the start of an opening and its cutoff.
 	EventMissed EventKind = "missed"
 
 	EventCancelled EventKind = "cancelled"
 	EventExtended  EventKind = "extended"
-	// EventCut: it is to end before its time.
+	// EventCut: the opening ends early.
 	EventCut           EventKind = "cut"
 	EventOverridden    EventKind = "overridden"
 	EventOverrideEnded EventKind = "overrideEnded"
@@ -30,24 +30,24 @@ const (
 	EventEdited        EventKind = "edited"
 )
 
-// Event is something that has happened to a window.
+// Event is one entry in the history of a window.
 type Event struct {
 	At   time.Time `json:"at"`
 	Kind EventKind `json:"kind"`
-	// Opening that it is about; nil: none in particular.
+	// Opening that it is about; nil: no particular one.
 	Opening *Opening `json:"opening,omitempty"`
-	// Lead before the start, and the receiver that it is for, of word that is sent in advance.
+	// Lead and Receiver are those of a notification sent before the start.
 	Lead     string `json:"lead,omitempty"`
 	Receiver string `json:"receiver,omitempty"`
-	// By and Reason are whose wish it was, and why.
+	// By and Reason are who ordered it, and why.
 	By      string `json:"by,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
-	// Foretold: those that follow the window have known before that it would happen then.
+	// Foretold: subscribers knew in advance when it would happen.
 	Foretold bool `json:"foretold,omitempty"`
 }
 
-// Told reports whether receivers are told of events of the kind.
+// Told reports whether receivers are notified of events of the kind.
 func (e Event) Told() bool { return e.Kind != EventDefined && e.Kind != EventEdited }
 
 // eventsKept is how many events a window remembers.
@@ -60,30 +60,30 @@ func (c *Course) record(events ...Event) {
 	}
 }
 
-// Status is how a window stands, for people and programs that ask.
+// Status is the status of a window for people and programs.
 type Status struct {
 	Window string `json:"window"`
 	Phase  Phase  `json:"phase"`
-	// Title is that of the object.
+	// Title is the title of the object.
 	Title string `json:"title,omitempty"`
-	// Selector picks the clusters that it is for; nil: all. Who follows it finds out which those are.
+	// Selector picks the clusters that the window is for; nil: all. Subscribers evaluate it.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Opening is the one at hand; nil: it is closed. Coming are the next.
+	// Opening is the current one; nil: the window is closed. Coming are the next ones.
 	Opening  *Opening  `json:"opening,omitempty"`
 	Coming   []Opening `json:"coming,omitempty"`
 	Override *Override `json:"override,omitempty"`
-	// Confirmed: the first of those to come takes place. It begins at its start by all that follow the window, before the window has taken that down.
+	// Confirmed: the first upcoming opening takes place. For its subscribers it starts on time, before the window has recorded the start.
 	Confirmed bool `json:"confirmed,omitempty"`
-	// ExcludedUntil is when the exclusion ends that keeps the opening at hand closed; nil: none does.
+	// ExcludedUntil is when the exclusion ends that closes the current opening; nil: none does.
 	ExcludedUntil *time.Time `json:"excludedUntil,omitempty"`
-	// Followers are the workflows that are told of changes.
+	// Followers are the workflows that subscribe to changes.
 	Followers []string `json:"followers,omitempty"`
-	// Trouble says why its calendar could not be read.
+	// Trouble says why the calendar is invalid.
 	Trouble string  `json:"trouble,omitempty"`
 	Events  []Event `json:"events,omitempty"`
 }
 
-// At returns a status that was asked for at a moment as it is at that moment: an opening that was confirmed has begun at its start.
+// At returns a status as of a moment: a confirmed opening has started at its start.
 func (s Status) At(now time.Time) Status {
 	if s.Phase != PhaseClosed || !s.Confirmed || now.Before(s.Coming[0].Start) {
 		return s
@@ -92,10 +92,10 @@ func (s Status) At(now time.Time) Status {
 	return s
 }
 
-// comingShown is how many openings ahead a status has.
+// comingShown is how many upcoming openings a status shows.
 const comingShown = 5
 
-// Status returns how the window of that name stands.
+// Status returns the status of the window with that name.
 func (c *Course) Status(name string, now time.Time) Status {
 	ahead := c.Coming()
 	status := Status{

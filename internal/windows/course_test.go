@@ -14,13 +14,13 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// driven is the course of a window whose calendar is read whenever that is due.
+// driven is the state of a window whose calendar is read when it is due.
 type driven struct {
 	*windows.Course
 	t      require.TestingT
 	object drydockv1.MaintenanceWindow
 	now    time.Time
-	// happened are the kinds of all events that time has brought.
+	// happened are the kinds of all events so far.
 	happened []windows.EventKind
 	events   []windows.Event
 }
@@ -44,7 +44,7 @@ func (d *driven) outlook(of *drydockv1.MaintenanceWindow, from time.Time) window
 	return outlook
 }
 
-// pass lets time go on to a moment in one step, as after an outage.
+// pass moves time to a moment in one step, as an outage does.
 func (d *driven) pass(now time.Time) {
 	d.now = now
 	for {
@@ -60,14 +60,14 @@ func (d *driven) pass(now time.Time) {
 		if !stale {
 			return
 		}
-		require.True(d.t, from.After(d.Read), "the calendar is read again and again from %s on", from)
+		require.True(d.t, from.After(d.Read), "the calendar is read without end from %s on", from)
 		d.Foresee(from, d.outlook(d.Window, from))
 	}
 }
 
 func (d *driven) passTo(now string) { d.pass(at(now).Time) }
 
-// walk goes from one moment at which something happens to the next, until a moment.
+// walk moves time from one due moment to the next, until a moment.
 func (d *driven) walk(until string) {
 	for {
 		d.pass(d.now)
@@ -80,7 +80,7 @@ func (d *driven) walk(until string) {
 	}
 }
 
-func TestAWindowOpensCutsOffAndClosesAgainAndAgain(t *testing.T) {
+func TestAWindowOpensCutsOffAndClosesForEachOpening(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.walk("2026-12-03T12:00:00Z")
 	turn := []windows.EventKind{windows.EventStarted, windows.EventCutoff, windows.EventEnded}
@@ -91,7 +91,7 @@ func TestAWindowOpensCutsOffAndClosesAgainAndAgain(t *testing.T) {
 	require.Equal(t, windows.PhaseClosed, d.Phase(d.now))
 }
 
-func TestAnOutageOverTheStartOfAWindow(t *testing.T) {
+func TestAnOutageOverTheStartDelaysOrMissesTheOpening(t *testing.T) {
 	for name, tt := range map[string]struct {
 		back     string
 		happened []windows.EventKind
@@ -112,7 +112,7 @@ func TestAnOutageOverTheStartOfAWindow(t *testing.T) {
 	}
 }
 
-func TestTheCalendarIsNotReadAgainAndAgainUntilAMissedOpeningIsOver(t *testing.T) {
+func TestAMissedOpeningDoesNotMakeTheCalendarReadInALoop(t *testing.T) {
 	early := night()
 	early.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{"100h"}}}
 	cancelled := func(d *driven) {
@@ -125,21 +125,21 @@ func TestTheCalendarIsNotReadAgainAndAgainUntilAMissedOpeningIsOver(t *testing.T
 		defined string
 		before  func(*driven)
 	}{
-		"when word is sent of openings that are not known yet": {early, "2026-12-01T12:00:00Z", func(*driven) {}},
-		"when it was defined that late":                        {early, "2026-12-02T01:40:00Z", func(*driven) {}},
-		"when all others are cancelled":                        {night(), "2026-12-01T12:00:00Z", cancelled},
+		"when notifications are due for openings that are not known yet": {early, "2026-12-01T12:00:00Z", func(*driven) {}},
+		"when it was defined that late":                                  {early, "2026-12-02T01:40:00Z", func(*driven) {}},
+		"when all others are cancelled":                                  {night(), "2026-12-01T12:00:00Z", cancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := drive(t, tt.spec, tt.defined)
 			tt.before(d)
 			d.passTo("2026-12-02T01:45:00Z")
 			d.walk("2026-12-02T02:00:00Z")
-			require.NotEmpty(t, d.Coming(), "it is read further when the opening is over")
+			require.NotEmpty(t, d.Coming(), "it is read again when the opening is over")
 		})
 	}
 }
 
-func TestAWindowThatIsDefinedTooLateForAnOpeningHasNotMissedIt(t *testing.T) {
+func TestAnOpeningBeforeTheDefinitionIsNotMissed(t *testing.T) {
 	d := drive(t, night(), "2026-12-02T01:45:00Z")
 	d.passTo("2026-12-02T01:45:00Z")
 	require.Empty(t, d.happened)
@@ -149,7 +149,7 @@ func TestAWindowThatIsDefinedTooLateForAnOpeningHasNotMissedIt(t *testing.T) {
 	require.NotContains(t, early.events[0].Message, "late")
 }
 
-func TestAnOutageOverTheEndClosesAtOnce(t *testing.T) {
+func TestAnOutageOverTheEndClosesTheWindowAtOnce(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.walk("2026-12-01T23:00:00Z")
 	d.passTo("2026-12-02T20:00:00Z")
@@ -157,7 +157,7 @@ func TestAnOutageOverTheEndClosesAtOnce(t *testing.T) {
 	require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Coming()[0].Start)
 }
 
-func TestWordIsSentBeforeAStartOnceForEachLead(t *testing.T) {
+func TestEachLeadSendsOneNotification(t *testing.T) {
 	s := night()
 	s.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{"24h", "1h"}}, {URL: "https://b", Leads: []drydockv1.Duration{"1h"}}}
 	d := drive(t, s, "2026-11-30T12:00:00Z")
@@ -172,11 +172,11 @@ func TestWordIsSentBeforeAStartOnceForEachLead(t *testing.T) {
 
 	late := drive(t, s, "2026-12-01T21:30:00Z")
 	late.passTo("2026-12-01T21:30:00Z")
-	require.Len(t, late.events, 2, "of two leads that are due together, the last counts")
+	require.Len(t, late.events, 2, "of two leads that are due together, the shortest counts")
 	require.Equal(t, "1h", late.events[0].Lead)
 }
 
-func TestWordIsSentShortlyBeforeAStartToo(t *testing.T) {
+func TestALeadShortlyBeforeTheStartSendsANotification(t *testing.T) {
 	s := night()
 	s.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{"2m", "45s", "10s"}}}
 	d := drive(t, s, "2026-12-01T12:00:00Z")
@@ -185,7 +185,7 @@ func TestWordIsSentShortlyBeforeAStartToo(t *testing.T) {
 	require.Equal(t, at("2026-12-01T21:59:50Z").UTC(), d.events[2].At.UTC())
 }
 
-func TestAnOpeningIsExtended(t *testing.T) {
+func TestExtendMovesTheEndOfTheCurrentOpening(t *testing.T) {
 	extend := func(end string) windows.ExtendRequest { return windows.ExtendRequest{End: at(end).Time} }
 	s := night()
 	s.Exclusions = []drydockv1.WindowExclusion{excluding("freeze", drydockv1.ExclusionTrim, once("2026-12-02T04:00:00Z", "2026-12-02T06:00:00Z"))}
@@ -200,7 +200,7 @@ func TestAnOpeningIsExtended(t *testing.T) {
 	require.NoError(t, d.CheckExtend(forced, d.now))
 	d.Extend(forced, d.now)
 	d.walk("2026-12-02T04:40:00Z")
-	require.Equal(t, windows.PhaseCutoff, d.Phase(d.now), "the cutoff goes with the end")
+	require.Equal(t, windows.PhaseCutoff, d.Phase(d.now), "the cutoff moves with the end")
 	d.passTo("2026-12-02T04:20:00Z")
 	verdict := windows.Ask([]windows.Standing{told(d)}, at("2026-12-02T04:20:00Z").Time, 0)
 	require.True(t, verdict.Allowed, "%+v", verdict)
@@ -208,14 +208,14 @@ func TestAnOpeningIsExtended(t *testing.T) {
 	require.Equal(t, windows.PhaseClosed, d.Phase(d.now))
 }
 
-// told is what a window tells now.
+// told is what subscribers receive now.
 func told(d *driven) windows.Standing {
 	s := d.Standing("prod/night", d.now)
 	s.Number = 1
 	return s
 }
 
-func TestTheNextOpeningIsExtendedAndCancelled(t *testing.T) {
+func TestTheNextOpeningCanBeExtendedAndCancelled(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	request := windows.ExtendRequest{End: at("2026-12-02T03:00:00Z").Time}
 	require.NoError(t, d.CheckExtend(request, d.now))
@@ -232,7 +232,7 @@ func TestTheNextOpeningIsExtendedAndCancelled(t *testing.T) {
 	require.Equal(t, []windows.EventKind{windows.EventStarted}, d.happened)
 }
 
-func TestARunningOpeningThatIsCancelledOrEndedDoesNotOpenAgain(t *testing.T) {
+func TestACurrentOpeningThatIsCancelledOrEndedDoesNotOpenAgain(t *testing.T) {
 	for name, order := range map[string]func(d *driven){
 		"cancelled": func(d *driven) {
 			require.NoError(t, d.CheckCancel(windows.CancelRequest{}, d.now))
@@ -255,8 +255,8 @@ func TestARunningOpeningThatIsCancelledOrEndedDoesNotOpenAgain(t *testing.T) {
 	}
 }
 
-// One has said that it has closed, and the other not yet that it has opened.
-func TestNothingIsReturnedBetweenTwoWindowsThatFollowEachOther(t *testing.T) {
+// One window has reported its end, and the other has not yet reported its start.
+func TestWorkStaysBetweenTwoAdjacentWindows(t *testing.T) {
 	early, late := night(), night()
 	early.Recurrence, early.OnOverrun, late.OnOverrun = "FREQ=DAILY;BYHOUR=18", drydockv1.OverrunCancel, drydockv1.OverrunCancel
 	first, second := drive(t, early, "2026-12-01T12:00:00Z"), drive(t, late, "2026-12-01T12:00:00Z")
@@ -274,7 +274,7 @@ func TestNothingIsReturnedBetweenTwoWindowsThatFollowEachOther(t *testing.T) {
 	require.Equal(t, drydockv1.OverrunCancel, windows.Closure(alone, windows.Ask(alone, first.now, 0), first.now).OnOverrun)
 }
 
-func TestTheOpeningAfterOneThatWasCancelledIsAnnounced(t *testing.T) {
+func TestCancellingAnOpeningAnnouncesTheOneAfterIt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		start     string
 		announced []string
@@ -302,7 +302,7 @@ func TestTheOpeningAfterOneThatWasCancelledIsAnnounced(t *testing.T) {
 	}
 }
 
-func TestSomethingHappensWhenAnExclusionBeginsAndEnds(t *testing.T) {
+func TestSubscribersReceiveTheStartAndTheEndOfAnExclusion(t *testing.T) {
 	s := night()
 	s.Exclusions = []drydockv1.WindowExclusion{excluding("audit", drydockv1.ExclusionDrop, once("2026-12-01T13:00:00Z", "2026-12-01T14:00:00Z"))}
 	d := drive(t, s, "2026-12-01T12:00:00Z")
@@ -318,21 +318,21 @@ func TestSomethingHappensWhenAnExclusionBeginsAndEnds(t *testing.T) {
 	require.WithinRange(t, next, at("2026-12-01T21:58:30Z").Time, at("2026-12-01T21:59:30Z").Time, "the opening is confirmed")
 }
 
-func TestAWindowThatIsCancelledAltogetherIsOver(t *testing.T) {
+func TestACancelledWindowIsOver(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.Cancel(windows.CancelRequest{All: true}, d.now)
 	require.Equal(t, windows.PhaseOver, d.Phase(d.now))
 	d.pass(d.now)
 	_, changes := d.Next(d.now)
 	require.False(t, changes)
-	require.ErrorContains(t, d.CheckCancel(windows.CancelRequest{All: true}, d.now), "opens no more")
+	require.ErrorContains(t, d.CheckCancel(windows.CancelRequest{All: true}, d.now), "no more openings")
 	require.NoError(t, d.CheckDefine(windows.DefineRequest{Object: d.object}, d.now), "it may be defined anew")
 	d.define(night())
 	d.walk("2026-12-01T22:00:00Z")
 	require.Equal(t, windows.PhaseOpen, d.Phase(d.now))
 }
 
-func TestAWindowThatIsEditedKeepsTheEndOfTheOpeningAtHand(t *testing.T) {
+func TestAnEditKeepsTheEndOfTheCurrentOpening(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.walk("2026-12-01T23:00:00Z")
 	longer := spec("UTC", "FREQ=DAILY;BYHOUR=21", "8h")
@@ -342,7 +342,7 @@ func TestAWindowThatIsEditedKeepsTheEndOfTheOpeningAtHand(t *testing.T) {
 	require.Equal(t, at("2026-12-02T21:00:00Z").UTC(), d.Coming()[0].Start)
 }
 
-func TestAWindowIsOverWhenItOpensNoMore(t *testing.T) {
+func TestAWindowWithoutFurtherOpeningsIsOver(t *testing.T) {
 	s := night()
 	s.NotAfter = at("2026-12-02T12:00:00Z")
 	d := drive(t, s, "2026-12-01T12:00:00Z")
@@ -350,7 +350,7 @@ func TestAWindowIsOverWhenItOpensNoMore(t *testing.T) {
 	require.Equal(t, windows.PhaseOver, d.Phase(d.now))
 }
 
-func TestAnOverrideOpensWhateverIsExcludedAndExpires(t *testing.T) {
+func TestAnOverrideIgnoresExclusionsAndExpires(t *testing.T) {
 	s := night()
 	s.Exclusions = []drydockv1.WindowExclusion{excluding("freeze", drydockv1.ExclusionDrop, once("2026-12-01T00:00:00Z", "2026-12-05T00:00:00Z"))}
 	d := drive(t, s, "2026-12-01T12:00:00Z")
@@ -365,13 +365,13 @@ func TestAnOverrideOpensWhateverIsExcludedAndExpires(t *testing.T) {
 	d.Overriding(request, d.now)
 	require.True(t, windows.Ask([]windows.Standing{told(d)}, d.now, 0).Allowed)
 	require.Equal(t, "ann", d.Events[len(d.Events)-1].By, "it is recorded")
-	require.False(t, windows.Ask([]windows.Standing{told(d)}, request.Until, 0).Allowed, "nobody need be told that it has expired")
+	require.False(t, windows.Ask([]windows.Standing{told(d)}, request.Until, 0).Allowed, "its expiry needs no update of subscribers")
 	d.walk("2026-12-01T13:00:00Z")
 	require.Equal(t, []windows.EventKind{windows.EventOverrideEnded}, d.happened)
 	require.False(t, windows.Ask([]windows.Standing{told(d)}, d.now, 0).Allowed)
 }
 
-func TestNoticesAreToldApart(t *testing.T) {
+func TestEveryNotificationHasItsOwnID(t *testing.T) {
 	s := night()
 	s.Notify = []drydockv1.WindowNotification{{URL: "https://a/secret", Leads: []drydockv1.Duration{"24h", "1h"}}, {URL: "https://b"}}
 	d := drive(t, s, "2026-11-30T12:00:00Z")
@@ -388,8 +388,8 @@ func TestNoticesAreToldApart(t *testing.T) {
 	require.Len(t, seen, 3*(2+2*3)+1)
 }
 
-// What windows tell and what their calendars say is the same answer, at every moment.
-func TestWhatAWindowTellsAllowsWhatItsCalendarDoes(t *testing.T) {
+// The state that subscribers receive and the calendar give the same answer, at every moment.
+func TestTheStateOfAWindowAllowsWhatItsCalendarAllows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := night()
 		s.TimeZone = rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Australia/Lord_Howe"}).Draw(t, "zone")
@@ -415,7 +415,7 @@ func TestWhatAWindowTellsAllowsWhatItsCalendarDoes(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotKnownIsClosed(t *testing.T) {
+func TestAWindowOfUnknownStateIsClosed(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.walk("2026-12-01T23:00:00Z")
 	good := told(d)
@@ -429,10 +429,10 @@ func TestWhatIsNotKnownIsClosed(t *testing.T) {
 		reason windows.Reason
 		says   string
 	}{
-		"a window that has not answered":      {[]windows.Standing{good, silent}, windows.ReasonUnknown, "window prod/other has not said yet"},
-		"a window that nobody has defined":    {[]windows.Standing{good, undefined}, windows.ReasonUnknown, "window prod/other counts as closed: nobody has defined it"},
-		"an opening of which nobody was told": {[]windows.Standing{unopened}, windows.ReasonClosed, "window prod/night is closed; it opens 2026-12-02 22:00:00Z"},
-		"a cluster that no window is for":     {nil, windows.ReasonNoWindow, "none of the maintenance windows selects the cluster"},
+		"a window that has not answered":   {[]windows.Standing{good, silent}, windows.ReasonUnknown, "window prod/other has not reported its state yet"},
+		"an undefined window":              {[]windows.Standing{good, undefined}, windows.ReasonUnknown, "window prod/other counts as closed: the window is not defined"},
+		"an opening that was not reported": {[]windows.Standing{unopened}, windows.ReasonClosed, "window prod/night is closed; it opens 2026-12-02 22:00:00Z"},
+		"a cluster that no window selects": {nil, windows.ReasonNoWindow, "none of the maintenance windows selects the cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdict := windows.Ask(tt.told, d.now, 0)
@@ -442,10 +442,10 @@ func TestWhatIsNotKnownIsClosed(t *testing.T) {
 		})
 	}
 	require.True(t, windows.Ask([]windows.Standing{good}, d.now, 0).Allowed)
-	require.True(t, windows.Ask([]windows.Standing{good}, at("2026-12-01T21:59:59Z").Time, 0).Allowed, "the clock of who asks may be behind")
+	require.True(t, windows.Ask([]windows.Standing{good}, at("2026-12-01T21:59:59Z").Time, 0).Allowed, "the clock of the subscriber may be behind")
 }
 
-func TestTheStrictestActionCountsAtTheEndOfSeveralWindows(t *testing.T) {
+func TestTheStrictestOverrunActionOfSeveralWindowsApplies(t *testing.T) {
 	of := func(actions ...drydockv1.OverrunAction) []windows.Standing {
 		var told []windows.Standing
 		for _, action := range actions {
@@ -458,8 +458,8 @@ func TestTheStrictestActionCountsAtTheEndOfSeveralWindows(t *testing.T) {
 	require.Equal(t, drydockv1.OverrunCancel, windows.Overrun(of(drydockv1.OverrunPause, drydockv1.OverrunCancel)))
 }
 
-// A window is carried from run to run as JSON.
-func TestACourseSurvivesToBeWrittenDown(t *testing.T) {
+// A window keeps its state from run to run as JSON.
+func TestTheStateOfAWindowSurvivesJSON(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	for i := range 20 {
 		text, err := json.Marshal(d.Course)

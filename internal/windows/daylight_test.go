@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-func TestStartsWhenClocksChange(t *testing.T) {
+func TestStartsAndEndsAtDaylightSavingTimeChanges(t *testing.T) {
 	tests := []struct {
 		name       string
 		zone       string
@@ -57,12 +57,12 @@ func TestStartsWhenClocksChange(t *testing.T) {
 			want: []string{"2026-10-25 02:30 +0100 1h0m0s (02:30:00 comes twice that day: the second)"},
 		},
 		{
-			name: "what clocks are put back to comes twice", zone: "Europe/Berlin", day: "2026-10-25",
+			name: "the time that clocks are put back to comes twice", zone: "Europe/Berlin", day: "2026-10-25",
 			recurrence: "FREQ=DAILY;BYHOUR=2", length: "1h",
 			want: []string{"2026-10-25 02:00 +0200 1h0m0s (02:00:00 comes twice that day: the first)"},
 		},
 		{
-			name: "what they are put back from does not", zone: "Europe/Berlin", day: "2026-10-25",
+			name: "the time that they are put back from does not", zone: "Europe/Berlin", day: "2026-10-25",
 			recurrence: "FREQ=DAILY;BYHOUR=3", length: "1h",
 			want: []string{"2026-10-25 03:00 +0100 1h0m0s"},
 		},
@@ -93,7 +93,7 @@ func TestStartsWhenClocksChange(t *testing.T) {
 		},
 
 		{
-			name: "a duration is time that passes", zone: "Europe/Berlin", day: "2026-03-29",
+			name: "a duration is elapsed time", zone: "Europe/Berlin", day: "2026-03-29",
 			recurrence: "FREQ=DAILY;BYHOUR=0", length: "4h",
 			want: []string{"2026-03-29 00:00 +0100 4h0m0s"},
 		},
@@ -103,7 +103,7 @@ func TestStartsWhenClocksChange(t *testing.T) {
 			want: []string{"2026-03-29 00:00 +0100 3h0m0s"},
 		},
 		{
-			name: "and one more where one comes twice", zone: "Europe/Berlin", day: "2026-10-25",
+			name: "and an hour more where one comes twice", zone: "Europe/Berlin", day: "2026-10-25",
 			recurrence: "FREQ=DAILY;BYHOUR=0", length: "04:00",
 			want: []string{"2026-10-25 00:00 +0200 5h0m0s"},
 		},
@@ -128,12 +128,12 @@ func TestStartsWhenClocksChange(t *testing.T) {
 			want: []string{"2026-06-01 22:00 +0200 24h0m0s"},
 		},
 		{
-			name: "what a gap leaves no length is dropped", zone: "Europe/Berlin", day: "2026-03-29",
+			name: "an opening that a gap leaves no length is dropped", zone: "Europe/Berlin", day: "2026-03-29",
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", length: "03:30",
 			want: []string{}, dropped: []windows.Dropped{{Start: moment("2026-03-29T01:30:00Z"), Reason: windows.DropZeroLength}},
 		},
 		{
-			name: "and so is what would end before it starts", zone: "Europe/Berlin", day: "2026-03-29",
+			name: "and so is one that would end before it starts", zone: "Europe/Berlin", day: "2026-03-29",
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30;BYSECOND=0", length: "03:00:00",
 			want: []string{}, dropped: []windows.Dropped{{Start: moment("2026-03-29T01:30:00Z"), Reason: windows.DropZeroLength}},
 		},
@@ -147,7 +147,7 @@ func TestStartsWhenClocksChange(t *testing.T) {
 			if test.repeat != "" {
 				spec.OnRepeat = test.repeat
 			}
-			// A day by UTC, with what of the local day lies before and after it.
+			// A UTC day, with the parts of the local day before and after it.
 			from, to := moment(test.day+"T00:00:00Z").Add(-14*hour), moment(test.day+"T00:00:00Z").Add(36*hour)
 			found, err := window(t, "w", spec).Preview(from, to)
 			require.NoError(t, err)

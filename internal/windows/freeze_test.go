@@ -21,7 +21,7 @@ func (d *driven) ask() windows.Verdict {
 	return windows.Ask([]windows.Standing{told(d)}, d.now, 0)
 }
 
-func TestAFreezeThatIsLaidOverAnOpeningAtHandClosesIt(t *testing.T) {
+func TestAFreezeOverTheCurrentOpeningClosesIt(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.walk("2026-12-01T23:00:00Z")
 	require.True(t, d.ask().Allowed)
@@ -37,7 +37,7 @@ func TestAFreezeThatIsLaidOverAnOpeningAtHandClosesIt(t *testing.T) {
 	next, _ := d.Next(d.now)
 	require.Equal(t, at("2026-12-02T00:00:00Z").UTC(), next.UTC())
 	d.passTo("2026-12-02T00:00:00Z")
-	require.True(t, d.Crossed(d.now), "those that follow it are told")
+	require.True(t, d.Crossed(d.now), "subscribers receive it")
 	require.Equal(t, windows.PhaseOpen, d.Phase(d.now), "it keeps its end")
 	require.Nil(t, d.Status("prod/night", d.now).ExcludedUntil)
 	require.True(t, d.ask().Allowed)
@@ -45,7 +45,7 @@ func TestAFreezeThatIsLaidOverAnOpeningAtHandClosesIt(t *testing.T) {
 	require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventCutoff, windows.EventEnded}, d.happened)
 }
 
-func TestWhatATrimLeavesAfterAFreezeOpensThoughTheOpeningWasEndedAndNothingOfADropDoes(t *testing.T) {
+func TestAnEndedOpeningReopensAfterATrimButNotAfterADrop(t *testing.T) {
 	for effect, opens := range map[drydockv1.ExclusionEffect]string{
 		drydockv1.ExclusionTrim: "2026-12-02T00:00:00Z",
 		drydockv1.ExclusionDrop: "2026-12-02T22:00:00Z",
@@ -65,10 +65,10 @@ func TestWhatATrimLeavesAfterAFreezeOpensThoughTheOpeningWasEndedAndNothingOfADr
 	}
 }
 
-func TestAFreezeOfAWindowThatOpensNoMoreIsForTheOthersStill(t *testing.T) {
+func TestTheFreezeOfAWindowWithoutOpeningsAppliesToOtherWindows(t *testing.T) {
 	for name, over := range map[string]func(d *driven){
-		"as its last opening is over":  func(*driven) {},
-		"as somebody has cancelled it": func(d *driven) { d.Cancel(windows.CancelRequest{All: true}, d.now) },
+		"as its last opening is over": func(*driven) {},
+		"as a person cancelled it":    func(d *driven) { d.Cancel(windows.CancelRequest{All: true}, d.now) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ending := frozen("2026-12-02T20:00:00Z", "2026-12-03T00:00:00Z")
@@ -88,7 +88,7 @@ func TestAFreezeOfAWindowThatOpensNoMoreIsForTheOthersStill(t *testing.T) {
 				require.True(t, changes)
 				require.Equal(t, at(moment).UTC(), next.UTC())
 				first.passTo(moment)
-				require.True(t, first.Crossed(first.now), "those that follow it are told")
+				require.True(t, first.Crossed(first.now), "subscribers receive it")
 			}
 			_, changes := first.Next(first.now)
 			require.False(t, changes)
@@ -101,7 +101,7 @@ func TestAFreezeOfAWindowThatOpensNoMoreIsForTheOthersStill(t *testing.T) {
 	}
 }
 
-func TestAFreezeOfAWindowThatWasCancelledIsKnownHoweverFarAheadItIs(t *testing.T) {
+func TestTheFreezeOfACancelledWindowIsKnownFarAhead(t *testing.T) {
 	weekly := spec("UTC", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=22", "4h")
 	first, second := drive(t, frozen("2026-12-20T00:00:00Z", "2026-12-28T00:00:00Z"), "2026-12-01T12:00:00Z"), drive(t, weekly, "2026-12-01T12:00:00Z")
 	first.walk("2026-12-01T23:00:00Z")
@@ -123,22 +123,22 @@ func TestAFreezeOfAWindowThatWasCancelledIsKnownHoweverFarAheadItIs(t *testing.T
 	require.Equal(t, at("2026-12-28T00:00:00Z").UTC(), *frozen.NextOpen)
 }
 
-// manyTimesFrozen is the night with an exclusion of an hour in each, of which not more than a hundred are told at once.
+// manyTimesFrozen is the night with an exclusion of an hour in each, of which subscribers receive a hundred at once.
 func manyTimesFrozen() drydockv1.MaintenanceWindowSpec {
 	s := night()
 	s.Exclusions = []drydockv1.WindowExclusion{excluding("backup", drydockv1.ExclusionTrim, recurring("FREQ=DAILY;BYHOUR=23", "1h"))}
 	return s
 }
 
-func TestNoFreezeOfAWindowThatOpensNoMoreIsForgottenHoweverManyThereAre(t *testing.T) {
+func TestEveryFreezeOfAWindowWithoutOpeningsIsReported(t *testing.T) {
 	ending := manyTimesFrozen()
 	ending.NotAfter = at("2026-12-02T12:00:00Z")
 	for name, tt := range map[string]struct {
 		spec drydockv1.MaintenanceWindowSpec
 		over func(d *driven)
 	}{
-		"as its last opening is over":  {ending, func(*driven) {}},
-		"as somebody has cancelled it": {manyTimesFrozen(), func(d *driven) { d.Cancel(windows.CancelRequest{All: true}, d.now) }},
+		"as its last opening is over": {ending, func(*driven) {}},
+		"as a person cancelled it":    {manyTimesFrozen(), func(d *driven) { d.Cancel(windows.CancelRequest{All: true}, d.now) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, second := drive(t, tt.spec, "2026-12-01T12:00:00Z"), drive(t, night(), "2026-12-01T12:00:00Z")
@@ -152,7 +152,7 @@ func TestNoFreezeOfAWindowThatOpensNoMoreIsForgottenHoweverManyThereAre(t *testi
 				}
 				require.Equal(t, windows.ReasonOpen, ask(now), now)
 				require.Equal(t, windows.ReasonExcluded, ask(now.Add(hour)), now)
-				require.Equal(t, windows.PhaseOver, first.Phase(first.now), "its workflow ends when nobody follows it")
+				require.Equal(t, windows.PhaseOver, first.Phase(first.now), "its workflow ends without subscribers")
 			}
 		})
 	}
@@ -179,7 +179,7 @@ func TestAFreezeClosesAnOpeningThatWasForcedIntoAnotherExclusion(t *testing.T) {
 	}
 }
 
-func TestAnOpeningThatWasCancelledIsClosedAndNotExcluded(t *testing.T) {
+func TestACancelledOpeningIsClosedNotExcluded(t *testing.T) {
 	for name, request := range map[string]windows.CancelRequest{"the next": {}, "all": {All: true}} {
 		t.Run(name, func(t *testing.T) {
 			d := drive(t, night(), "2026-12-01T12:00:00Z")
@@ -189,7 +189,7 @@ func TestAnOpeningThatWasCancelledIsClosedAndNotExcluded(t *testing.T) {
 			require.Equal(t, windows.ReasonClosed, d.ask().Reason)
 		})
 	}
-	t.Run("but the part that an exclusion takes from it is", func(t *testing.T) {
+	t.Run("but the part that an exclusion covers is", func(t *testing.T) {
 		s := frozen("2026-12-02T00:00:00Z", "2026-12-02T01:00:00Z")
 		s.Exclusions[0].Effect = drydockv1.ExclusionTrim
 		d := drive(t, s, "2026-12-01T12:00:00Z")

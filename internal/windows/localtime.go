@@ -8,33 +8,32 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// A clock reading is a date and a time of day as a clock on the wall shows them. It is kept as a time.Time in UTC, where every reading
-// exists exactly once; only resolving it in a time zone makes it a moment.
+// A local time is a date and a time of day on a clock in a zone. It is kept as a time.Time in UTC, where every local time exists exactly once.
+// Resolving it in a time zone makes it a moment.
 
-// reading returns what a clock of the zone shows at a moment.
+// reading returns the local time in a zone at a moment.
 func reading(t time.Time, zone *time.Location) time.Time {
 	t = t.In(zone)
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// furthest is more than a clock reading and the moment that it is resolved to ever lie apart by clocks that are put forward or back: a
-// day, where a country has moved across the date line.
+// furthest is more than any local time and its moment are apart because of offset changes: a day, for countries that crossed the date line.
 const furthest = 25 * time.Hour
 
-// moments are those at which the clocks of a zone show a reading: one, two when they are put back over it, or none when they skip it.
+// moments are the moments of a local time in a zone: one, two when daylight saving time ends over it, or none when it is skipped.
 type moments struct {
 	at []time.Time
-	// earlier and later are the moments meant by a reading that is skipped, by the offset after the gap and by that before it.
+	// earlier and later are the moments of a skipped local time, by the offset after the gap and by that before it.
 	earlier, later time.Time
 }
 
-// clocks resolve readings in a zone. They remember the stretch of time with one offset that the last was in, where most of the next are.
+// clocks resolves local times in a zone. It remembers the last stretch of time with one offset, which most of the next lookups need.
 type clocks struct {
 	zone *time.Location
 	stretchOfOffset
 }
 
-// stretchOfOffset is a time in which the clocks of a zone are apart from UTC by the same offset.
+// stretchOfOffset is a time in which the zone has one offset from UTC.
 type stretchOfOffset struct {
 	from, to time.Time
 	offset   time.Duration
@@ -42,15 +41,15 @@ type stretchOfOffset struct {
 
 func newClocks(zone *time.Location) *clocks { return &clocks{zone: zone} }
 
-// resolve finds the moments of a clock reading. It looks at each stretch of time with one offset around it; time.Date would choose one of
-// several without saying which.
+// resolve finds the moments of a local time. It evaluates each stretch with one offset around it; time.Date would choose one of several moments
+// silently.
 func (c *clocks) resolve(clock time.Time) moments {
 	first, last := clock.Add(-2*furthest), clock.Add(2*furthest)
 	if !first.Before(c.from) && last.Before(c.to) {
 		return moments{at: []time.Time{clock.Add(-c.offset)}}
 	}
 	var found moments
-	var before *time.Time // the reading by the offset of the stretch before
+	var before *time.Time // with the offset of the stretch before
 	for c.stretchOfOffset = stretchAt(first, last, c.zone); ; c.stretchOfOffset = stretchAt(c.to, last, c.zone) {
 		moment := clock.Add(-c.offset)
 		switch {
@@ -66,8 +65,8 @@ func (c *clocks) resolve(clock time.Time) moments {
 	}
 }
 
-// stretchAt returns the stretch of time from a moment to when the offset changes, or to some moment after last. The bounds that the standard
-// library gives may lie where nothing changes, at the turn of a year, and on the last day of a leap year even in the past.
+// stretchAt returns the stretch from a moment to the next offset change, or to some moment after last. The bounds that the standard library returns
+// may lie where no offset changes: at the turn of a year, and on the last day of a leap year even in the past.
 func stretchAt(t, last time.Time, zone *time.Location) stretchOfOffset {
 	_, seconds := t.In(zone).Zone()
 	s := stretchOfOffset{from: t, to: t, offset: time.Duration(seconds) * time.Second}
@@ -75,7 +74,7 @@ func stretchAt(t, last time.Time, zone *time.Location) stretchOfOffset {
 		_, end := s.to.In(zone).ZoneBounds()
 		switch {
 		case end.IsZero():
-			s.to = last.Add(100 * 366 * 24 * time.Hour) // It stays as it is.
+			s.to = last.Add(100 * 366 * 24 * time.Hour) // No offset change follows.
 		case end.After(s.to):
 			s.to = end
 		default:
@@ -87,7 +86,7 @@ func stretchAt(t, last time.Time, zone *time.Location) stretchOfOffset {
 	}
 }
 
-// start returns the moment that a start at a clock reading means, with a note if that is not plain; false: there is none that day.
+// start returns the moment of a start at a local time, with a note if daylight saving time affects it; false: it does not exist that day.
 func (m moments) start(clock time.Time, zone *time.Location, gap drydockv1.GapRule, repeat drydockv1.RepeatRule) (time.Time, string, bool) {
 	const timeOfDay = "15:04:05"
 	switch {
@@ -106,8 +105,8 @@ func (m moments) start(clock time.Time, zone *time.Location, gap drydockv1.GapRu
 	return moved, note, gap != drydockv1.GapDrop
 }
 
-// endAfter returns the moment that an end at a clock reading means: the first of two that lies after the start, and by the offset before
-// the gap if it is skipped. It may lie before the start.
+// endAfter returns the moment of an end at a local time: the first after the start if there are two, and by the offset before the gap if it is
+// skipped. It may be before the start.
 func (m moments) endAfter(start time.Time) time.Time {
 	if len(m.at) == 0 {
 		return m.later
@@ -123,7 +122,7 @@ func (m moments) endAfter(start time.Time) time.Time {
 // loadZone returns the zone with an IANA name.
 func loadZone(name string) (*time.Location, error) {
 	if name == "" || name == "Local" {
-		// To Go these are UTC and the zone of the process.
+		// Go reads these as UTC and as the local zone of the process.
 		return nil, errors.New("must be the IANA name of a time zone, e.g. Europe/Berlin or UTC")
 	}
 	zone, err := time.LoadLocation(name)

@@ -9,12 +9,12 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Notice is word of an event to one receiver.
+// Notice is a notification of one receiver about an event.
 type Notice struct {
-	// ID is the same however often it is sent: no other event of the window has it, nor another receiver.
+	// ID identifies the event and the receiver. It is the same for every attempt.
 	ID  string `json:"id"`
 	URL string `json:"url"`
-	// Body is what is sent, as JSON.
+	// Body is the JSON that the receiver gets.
 	Body NoticeBody `json:"body"`
 }
 
@@ -33,7 +33,7 @@ type NoticeBody struct {
 	Message string     `json:"message"`
 }
 
-// Notices returns who is told of an event of the window of that name, and what.
+// Notices returns the notifications of an event of the window with that name.
 func Notices(name string, spec drydockv1.MaintenanceWindowSpec, e Event) []Notice {
 	var notices []Notice
 	if !e.Told() {
@@ -52,8 +52,8 @@ func Notices(name string, spec drydockv1.MaintenanceWindowSpec, e Event) []Notic
 	return notices
 }
 
-// occasion tells an event from all others of its window. What the clock does to an opening it does once; what people order they may order again: an opening
-// that was cancelled may be cancelled once more when the window was edited meanwhile.
+// occasion identifies an event among those of its window. The clock causes an event of an opening once. People may order an event repeatedly: an
+// opening may be cancelled, and cancelled again after an edit of the window.
 func occasion(e Event) string {
 	when := e.At
 	if e.Opening != nil {
@@ -66,7 +66,7 @@ func occasion(e Event) string {
 	return text
 }
 
-// short is a short name for a URL, which may be long and hold secrets.
+// short is a short name for a URL, which may be long and contain secrets.
 func short(url string) string {
 	sum := sha256.Sum256([]byte(url))
 	return hex.EncodeToString(sum[:4])

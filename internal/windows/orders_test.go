@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// overridden is the night that somebody has opened at noon for two hours.
+// overridden is the night that a person opened at noon for two hours.
 func overridden(t *testing.T) *driven {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.Overriding(windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: at("2026-12-01T14:00:00Z").Time}, d.now)
@@ -18,7 +18,7 @@ func overridden(t *testing.T) *driven {
 	return d
 }
 
-func TestAWindowThatIsCancelledAltogetherIsNotOpenInAnEmergencyEither(t *testing.T) {
+func TestCancellingAWindowEndsItsEmergencyOverride(t *testing.T) {
 	d := overridden(t)
 	d.now = at("2026-12-01T13:00:00Z").Time
 	request := windows.CancelRequest{Request: windows.Request{Actor: "bob", Reason: "not today"}, All: true}
@@ -30,10 +30,10 @@ func TestAWindowThatIsCancelledAltogetherIsNotOpenInAnEmergencyEither(t *testing
 	require.Equal(t, []windows.EventKind{windows.EventOverrideEnded}, d.happened)
 	_, changes := d.Next(d.now)
 	require.False(t, changes)
-	require.NoError(t, d.CheckOverride(windows.OverrideRequest{Request: request.Request, Until: d.now.Add(time.Hour)}, d.now), "the next emergency needs a word of its own")
+	require.NoError(t, d.CheckOverride(windows.OverrideRequest{Request: request.Request, Until: d.now.Add(time.Hour)}, d.now), "the next emergency needs another override")
 }
 
-func TestAnEmergencyThatSomebodyElseEndsIsSaidToBeEndedByThem(t *testing.T) {
+func TestTheEndOfAnOverrideNamesThePersonWhoEndedIt(t *testing.T) {
 	by := windows.Request{Actor: "bob", Reason: "patched"}
 	for name, order := range map[string]func(d *driven){
 		"by closing the window":            func(d *driven) { d.End(windows.EndRequest{Request: by}, d.now) },
@@ -56,8 +56,8 @@ func TestAnEmergencyThatSomebodyElseEndsIsSaidToBeEndedByThem(t *testing.T) {
 	require.Equal(t, "the emergency override has expired", expired.events[0].Message)
 }
 
-// The window is edited in between, after which the opening takes place again.
-func TestAnOpeningThatIsCancelledTwiceIsToldOfTwice(t *testing.T) {
+// An edit in between makes the opening take place again.
+func TestCancellingAnOpeningTwiceNotifiesTwice(t *testing.T) {
 	s := night()
 	s.Notify = []drydockv1.WindowNotification{{URL: "https://a"}}
 	d := drive(t, s, "2026-12-01T12:00:00Z")

@@ -12,17 +12,17 @@ import (
 type Opening struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// Cutoff is how long before its end nothing new starts any more.
+	// Cutoff is how long before its end no new work starts.
 	Cutoff time.Duration `json:"cutoff,omitempty"`
-	// Forced: somebody has ordered it, and exclusions take nothing from it.
+	// Forced: a person ordered it, and exclusions do not apply to it.
 	Forced bool `json:"forced,omitempty"`
-	// Begun: the window has opened.
+	// Begun: the window has recorded its start.
 	Begun bool `json:"begun,omitempty"`
-	// Confirmed: it opens at Start unless something else is told, and then need not say so.
+	// Confirmed: it starts at Start without further notice, unless subscribers are told otherwise.
 	Confirmed bool `json:"confirmed,omitempty"`
 }
 
-// CutoffAt is from when on nothing new starts.
+// CutoffAt is the moment from which no new work starts.
 func (o Opening) CutoffAt() time.Time { return o.End.Add(-o.Cutoff) }
 
 // Span is a time from Start to just before End.
@@ -31,38 +31,39 @@ type Span struct {
 	End   time.Time `json:"end"`
 }
 
-// Outlook is what is known of a window for some time ahead, in moments: to read it takes neither a calendar nor the clocks of a zone.
+// Outlook lists the upcoming openings of a window as moments: its readers need neither the calendar nor a time zone.
 type Outlook struct {
 	// Name of the window.
 	Name string `json:"name"`
-	// Openings, in their order; no two overlap.
+	// Openings in order of time; no two overlap.
 	Openings []Opening `json:"openings,omitempty"`
-	// Scheduled is when it would be open without exclusions; Excluded is when those apply, to other windows for the same clusters, too.
+	// Scheduled is when the window would be open without exclusions; Excluded is when those apply. They also apply to other windows of the same
+	// clusters.
 	Scheduled []Span `json:"scheduled,omitempty"`
 	Excluded  []Span `json:"excluded,omitempty"`
-	// Until is from when on nothing is known. Last: there are no openings but those listed.
+	// Until is how far openings and exclusions are known. Last: there are no openings but those listed.
 	Until time.Time `json:"until"`
 	Last  bool      `json:"last,omitempty"`
-	// NoMore: there are no openings but those listed, though of exclusions no more is known than that.
+	// NoMore: there are no openings but those listed; exclusions are known up to Until only.
 	NoMore bool `json:"noMore,omitempty"`
-	// Later are openings from Until on, of which word is sent early: see word.go. Again is when the calendar must be read once more for them, before Until;
-	// the zero time: it need not. Those that follow the window are told of neither.
+	// Later are openings after Until that need notifications before then, see word.go. Again is when the calendar must be read again for them, before
+	// Until; the zero time: at Until. Subscribers receive neither.
 	Later []Opening `json:"later,omitempty"`
 	Again time.Time `json:"again,omitzero"`
 }
 
 const (
-	// firstForesight is how far an outlook reaches at least, where it is not cut short because too much happens.
+	// firstForesight is how far ahead openings are listed at least, unless there are too many.
 	firstForesight = 8 * 24 * time.Hour
-	// openingsWanted are how many it has at least, if there are that many: those that people may want to cancel by now.
+	// openingsWanted is how many openings are listed at least, if there are that many, so that people can cancel them in advance.
 	openingsWanted = 6
-	// openingsForeseen and spansForeseen are how many it has at most: it is told to everybody who follows the window.
+	// openingsForeseen and spansForeseen are how many are listed at most: every subscriber receives them.
 	openingsForeseen = 50
 	spansForeseen    = 100
 )
 
-// Outlook returns what is ahead of the window from a moment on: its next six openings at least, if there are that many within ten years. It returns
-// ErrInvalidRange, and ErrTooMany.
+// Outlook returns the upcoming openings of the window from a moment on: the next six at least, if there are that many within ten years. It returns
+// ErrInvalidRange and ErrTooMany.
 func (w *Window) Outlook(from time.Time) (Outlook, error) {
 	if err := checkYear(from); err != nil {
 		return Outlook{}, fmt.Errorf("%w: %s: %w", ErrInvalidRange, instant(from), err)
@@ -84,7 +85,7 @@ func (w *Window) Outlook(from time.Time) (Outlook, error) {
 	return w.furtherForWord(seen.short(), from), nil
 }
 
-// outlook returns what is known of a stretch of time, all of it.
+// outlook returns all the openings and exclusions in a stretch of time.
 func (w *Window) outlook(from, until time.Time) (Outlook, error) {
 	seen, err := w.see(from, until)
 	if err != nil {
@@ -108,7 +109,7 @@ func (w *Window) outlook(from, until time.Time) (Outlook, error) {
 	return outlook, nil
 }
 
-// short cuts an outlook off where it gets too long to be told.
+// short limits the list to what subscribers receive.
 func (o Outlook) short() Outlook {
 	last, all := o.Last, len(o.Openings)
 	if len(o.Openings) > openingsForeseen {
@@ -127,7 +128,7 @@ func (o Outlook) short() Outlook {
 	return o
 }
 
-// union puts spans in order, and makes one of those that overlap or touch.
+// union sorts spans and merges those that overlap or touch.
 func union(spans []Span) []Span {
 	slices.SortFunc(spans, func(a, b Span) int { return a.Start.Compare(b.Start) })
 	var united []Span
@@ -149,7 +150,7 @@ func (o Outlook) excludedIn(opening Opening) []Span {
 	return o.Excluded[first : first+count]
 }
 
-// excludes reports whether the exclusions exclude all that others take from an opening.
+// excludes reports whether the exclusions already cover all that others take from an opening.
 func (o Outlook) excludes(opening Opening, others []Span) bool {
 	for _, other := range others {
 		start, end := later(other.Start, opening.Start), earlier(other.End, opening.End)

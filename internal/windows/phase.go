@@ -1,6 +1,5 @@
-// Package windows decides when maintenance may be done: how far an announced maintenance has come, when a window opens and closes by its
-// calendar whatever the clocks do, and whether something may start now. What it decides depends on its arguments only, never on the time
-// zone of the process.
+// Package windows decides when maintenance may run: the phase of an announced maintenance, when a window opens and closes by its calendar across
+// daylight saving time changes, and whether work may start now. Decisions depend on arguments only, never on the time zone of the process.
 package windows
 
 import (
@@ -11,15 +10,15 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// ErrInvalidSchedule says that a maintenance ends before it could begin. It has no phase then; one that it had before is no longer true.
+// ErrInvalidSchedule: a maintenance ends before it starts. It has no phase then.
 var ErrInvalidSchedule = errors.New("invalid schedule")
 
-// State is how far a maintenance has come, and when that changes: both of one reading of the clock.
+// State is the phase of a maintenance, and when it changes, both at the same moment.
 type State struct {
 	Phase sreportalv1.MaintenancePhase `json:"phase"`
-	// NextTransition is when the phase becomes another; nil once it is completed.
+	// NextTransition is when the phase changes; nil once the maintenance is completed.
 	NextTransition *time.Time `json:"nextTransition"`
-	// RequeueAfterSeconds are whole seconds that reach NextTransition, at least 1; nil without one.
+	// RequeueAfterSeconds is NextTransition in whole seconds from now, at least 1; nil without one.
 	RequeueAfterSeconds *int64 `json:"requeueAfterSeconds"`
 }
 
@@ -38,8 +37,8 @@ func StateAt(now, start, end time.Time) (State, error) {
 	return state, nil
 }
 
-// ComputePhase returns the phase at now: upcoming before the start, in progress from the start to the end, both included, and completed
-// afterwards. It returns ErrInvalidSchedule if the end does not lie after the start.
+// ComputePhase returns the phase at now: upcoming before the start, in progress from the start to the end (inclusive), and completed afterwards. It
+// returns ErrInvalidSchedule if the end is not after the start.
 func ComputePhase(now, start, end time.Time) (sreportalv1.MaintenancePhase, error) {
 	switch {
 	case !end.After(start):
@@ -52,8 +51,8 @@ func ComputePhase(now, start, end time.Time) (sreportalv1.MaintenancePhase, erro
 	return sreportalv1.PhaseInProgress, nil
 }
 
-// NextTransition returns the first moment after now at which the phase is another, and false once it is completed: the end is still in
-// progress, so what comes next begins a nanosecond later. It is an instant and no duration, which would not reach further than 292 years.
+// NextTransition returns the first moment after now at which the phase changes, and false once the maintenance is completed. The end is still in
+// progress, so the next phase begins a nanosecond later. A moment has no limit; a duration could not exceed 292 years.
 func NextTransition(now, start, end time.Time) (time.Time, bool) {
 	switch {
 	case now.Before(start):
@@ -73,5 +72,5 @@ func wholeSeconds(from, to time.Time) int64 {
 	return seconds
 }
 
-// instant writes a moment for a message.
+// instant formats a moment for a message.
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -29,7 +29,7 @@ func TestThePhaseAtEveryBoundary(t *testing.T) {
 		{"a nanosecond more than a second before", "2026-03-28T01:59:58.999999999Z", `{"phase": "upcoming", "nextTransition": "2026-03-28T02:00:00Z", "requeueAfterSeconds": 2}`},
 		{"a nanosecond before the start", "2026-03-28T01:59:59.999999999Z", `{"phase": "upcoming", "nextTransition": "2026-03-28T02:00:00Z", "requeueAfterSeconds": 1}`},
 		{"at the start", "2026-03-28T02:00:00Z", `{"phase": "in_progress", "nextTransition": "2026-03-28T06:00:00.000000001Z", "requeueAfterSeconds": 14401}`},
-		{"at the start, said in another zone", "2026-03-28T03:00:00+01:00", `{"phase": "in_progress", "nextTransition": "2026-03-28T06:00:00.000000001Z", "requeueAfterSeconds": 14401}`},
+		{"at the start, in another zone", "2026-03-28T03:00:00+01:00", `{"phase": "in_progress", "nextTransition": "2026-03-28T06:00:00.000000001Z", "requeueAfterSeconds": 14401}`},
 		{"a nanosecond before the end", "2026-03-28T05:59:59.999999999Z", `{"phase": "in_progress", "nextTransition": "2026-03-28T06:00:00.000000001Z", "requeueAfterSeconds": 1}`},
 		{"at the end", "2026-03-28T06:00:00Z", `{"phase": "in_progress", "nextTransition": "2026-03-28T06:00:00.000000001Z", "requeueAfterSeconds": 1}`},
 		{"a nanosecond after the end", "2026-03-28T06:00:00.000000001Z", `{"phase": "completed", "nextTransition": null, "requeueAfterSeconds": null}`},
@@ -46,7 +46,7 @@ func TestThePhaseAtEveryBoundary(t *testing.T) {
 	}
 }
 
-func TestAMaintenanceThatEndsWhenItStartsOrBeforeHasNoPhase(t *testing.T) {
+func TestAMaintenanceWithoutLengthHasNoPhase(t *testing.T) {
 	start := moment("2026-03-28T02:00:00Z")
 	for _, end := range []time.Time{start, start.Add(-time.Nanosecond), start.Add(-time.Hour), {}} {
 		state, err := windows.StateAt(start, start, end)
@@ -69,7 +69,7 @@ func TestThePhaseChangesAtTheNextTransitionAndNotBefore(t *testing.T) {
 		phase, err := windows.ComputePhase(now, start, end)
 		require.NoError(t, err)
 		next, changes := windows.NextTransition(now, start, end)
-		require.Equal(t, phase != sreportalv1.PhaseCompleted, changes, "completed exactly when nothing follows")
+		require.Equal(t, phase != sreportalv1.PhaseCompleted, changes, "completed exactly when there is no next transition")
 		if !changes {
 			return
 		}
@@ -88,6 +88,6 @@ func TestThePhaseChangesAtTheNextTransitionAndNotBefore(t *testing.T) {
 		require.GreaterOrEqual(t, *state.RequeueAfterSeconds, int64(1))
 		woken := time.Unix(now.Unix()+*state.RequeueAfterSeconds, int64(now.Nanosecond()))
 		require.False(t, woken.Before(next), "whole seconds reach the transition")
-		require.True(t, woken.Add(-time.Second).Before(next), "and not one more than needed")
+		require.True(t, woken.Add(-time.Second).Before(next), "and no more than needed")
 	})
 }

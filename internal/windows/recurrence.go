@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// recurrence is what RFC 5545 text says: the starts of a rule and those named one by one, without those excepted.
+// recurrence is a parsed RFC 5545 recurrence: the starts of a rule and single starts, without exceptions.
 type recurrence struct {
 	rule    *rule // nil: none
 	dates   []point
 	excepts []point
 }
 
-// point is a date with time of RFC 5545: a clock reading in the zone of the calendar or, written with Z, a moment.
+// point is a date with time of RFC 5545: a local time in the zone of the calendar or, written with Z, a moment.
 type point struct {
 	time   time.Time
 	moment bool
 }
 
-// clock returns what a clock of the zone shows at it.
+// clock returns its local time in the zone.
 func (p point) clock(zone *time.Location) time.Time {
 	if p.moment {
 		return reading(p.time, zone)
@@ -82,7 +82,7 @@ func parseRecurrence(text, zone string) (recurrence, error) {
 	return r, nil
 }
 
-// splitLine takes a line apart: NAME;PARAMETER=VALUE:value. A line that is only the value of a rule needs no name.
+// splitLine splits a line: NAME;PARAMETER=VALUE:value. A line with only the value of a rule needs no name.
 func splitLine(line string) (name, parameters, value string) {
 	head, value, named := strings.Cut(line, ":")
 	if !named {
@@ -92,7 +92,7 @@ func splitLine(line string) (name, parameters, value string) {
 	return strings.ToUpper(name), parameters, value
 }
 
-// checkParameters refuses what would give a line another meaning than it has here: another zone, dates without a time, periods.
+// checkParameters refuses parameters that would change the meaning of a line: another zone, dates without a time, periods.
 func checkParameters(name, parameters, zone string) error {
 	switch name {
 	case partRule, partStart, partDates, partExcept:
@@ -116,7 +116,7 @@ func checkParameters(name, parameters, zone string) error {
 	return nil
 }
 
-// parseStart returns the start that a rule counts from; nil: it says none.
+// parseStart returns the start that a rule counts from; nil: none is given.
 func parseStart(lines []string, zone string) (*time.Time, error) {
 	if len(lines) == 0 {
 		return nil, nil
@@ -126,7 +126,7 @@ func parseStart(lines []string, zone string) (*time.Time, error) {
 		return nil, err
 	}
 	if start.moment && zone != "UTC" {
-		return nil, fmt.Errorf("%s is in UTC, but the clocks of %s count: write it in their time, without Z", lines[0], zone)
+		return nil, fmt.Errorf("%s is in UTC, but the window uses local time in %s: write the local time, without Z", lines[0], zone)
 	}
 	return &start.time, nil
 }
@@ -142,7 +142,7 @@ func appendPoints(points []point, values string) ([]point, error) {
 	return points, nil
 }
 
-// Nothing is scheduled before and after these years. Beyond, calendars mean little, and times do not fit what they are written in.
+// Windows are limited to these years. Time zones mean little beyond them, and times may not fit their encodings.
 const (
 	firstYear = 1970
 	lastYear  = 9000
@@ -155,7 +155,7 @@ func checkYear(t time.Time) error {
 	return nil
 }
 
-// parsePoint reads 20261121T220000, or 20261121T220000Z. Without a time of day a date would be a guess.
+// parsePoint reads 20261121T220000, or 20261121T220000Z. A date without a time of day is ambiguous, so it is refused.
 func parsePoint(text string) (point, error) {
 	const layout = "20060102T150405"
 	text = strings.ToUpper(strings.TrimSpace(text))

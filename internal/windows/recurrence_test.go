@@ -66,22 +66,22 @@ func TestRecurrences(t *testing.T) {
 			want: []string{"2026-11-20 05:00", "2026-11-20 11:00", "2026-11-20 17:00", "2026-11-20 23:00", "2026-11-21 05:00", "2026-11-21 11:00"},
 		},
 		{
-			name: "so many, counted from the start", recurrence: "DTSTART:20261120T220000\nRRULE:FREQ=DAILY;COUNT=3",
+			name: "a count from the start", recurrence: "DTSTART:20261120T220000\nRRULE:FREQ=DAILY;COUNT=3",
 			from: "2026-11-21T00:00:00Z", to: "2027-11-21T00:00:00Z",
 			want: []string{"2026-11-21 22:00", "2026-11-22 22:00"},
 		},
 		{
-			name: "until a time of the clock, which is included", recurrence: "DTSTART:20261120T220000\nRRULE:FREQ=DAILY;UNTIL=20261122T220000",
+			name: "until a local time, inclusive", recurrence: "DTSTART:20261120T220000\nRRULE:FREQ=DAILY;UNTIL=20261122T220000",
 			from: "2026-11-01T00:00:00Z", to: "2027-11-21T00:00:00Z",
 			want: []string{"2026-11-20 22:00", "2026-11-21 22:00", "2026-11-22 22:00"},
 		},
 		{
-			name: "until a moment, an hour before the clock says so", recurrence: "DTSTART:20261120T220000\nRRULE:FREQ=DAILY;UNTIL=20261122T205959Z",
+			name: "until a moment, an hour before the same local time", recurrence: "DTSTART:20261120T220000\nRRULE:FREQ=DAILY;UNTIL=20261122T205959Z",
 			from: "2026-11-01T00:00:00Z", to: "2027-11-21T00:00:00Z",
 			want: []string{"2026-11-20 22:00", "2026-11-21 22:00"},
 		},
 		{
-			name:       "dates that are added and taken away, by the clock and in UTC",
+			name:       "dates that are added and excepted, in local time and in UTC",
 			recurrence: "RRULE:FREQ=WEEKLY;BYDAY=SA;BYHOUR=22\r\nRDATE;TZID=Europe/Berlin:20261125T010000,20261126T010000Z\r\nEXDATE:20261128T220000\r\nEXDATE;VALUE=DATE-TIME:20261205T210000Z",
 			from:       "2026-11-20T00:00:00Z", to: "2026-12-13T00:00:00Z",
 			want: []string{"2026-11-21 22:00", "2026-11-25 01:00", "2026-11-26 02:00", "2026-12-12 22:00"},
@@ -97,12 +97,12 @@ func TestRecurrences(t *testing.T) {
 			want: []string{"2026-12-23 10:00", "2026-12-24 18:00"},
 		},
 		{
-			name: "a start that is taken away again", recurrence: "DTSTART:20261223T100000\nRDATE:20261224T180000\nEXDATE:20261223T100000",
+			name: "a start that is excepted", recurrence: "DTSTART:20261223T100000\nRDATE:20261224T180000\nEXDATE:20261223T100000",
 			from: "2026-11-01T00:00:00Z", to: "2027-11-21T00:00:00Z",
 			want: []string{"2026-12-24 18:00"},
 		},
 		{
-			name: "a moment that is taken away is not another that clocks show the same", from: "2026-10-24T00:00:00Z", to: "2026-10-27T00:00:00Z",
+			name: "an excepted moment is not another moment with the same local time", from: "2026-10-24T00:00:00Z", to: "2026-10-27T00:00:00Z",
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30\nEXDATE:20261025T013000Z,20261026T013000Z",
 			want:       []string{"2026-10-24 02:30", "2026-10-25 02:30"},
 		},
@@ -122,7 +122,7 @@ func TestRecurrences(t *testing.T) {
 			want: []string{"2026-01-04 01:00", "2026-01-29 01:00", "2026-02-01 01:00", "2026-02-26 01:00"},
 		},
 		{
-			name: "a date that is moved can be taken away by what its clock shows, or by what was said", from: "2026-03-28T12:00:00Z", to: "2026-03-29T22:00:00Z",
+			name: "a date that a gap moves can be excepted by either local time", from: "2026-03-28T12:00:00Z", to: "2026-03-29T22:00:00Z",
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=10,20,30\nEXDATE:20260329T021000,20260329T032000",
 			want:       []string{"2026-03-29 03:30"},
 		},
@@ -146,7 +146,7 @@ func TestRecurrences(t *testing.T) {
 	}
 }
 
-func TestARecurrenceThatCannotBeMeantIsRefusedWithItsPath(t *testing.T) {
+func TestAnInvalidRecurrenceIsRefusedWithItsPath(t *testing.T) {
 	tests := []struct{ recurrence, because string }{
 		{"  \n", "has neither RRULE nor RDATE: nothing would ever open"},
 		{"DTSTART:20261121T220000", "has neither RRULE nor RDATE: nothing would ever open"},
@@ -158,7 +158,7 @@ func TestARecurrenceThatCannotBeMeantIsRefusedWithItsPath(t *testing.T) {
 		{"DTSTART;TZID=America/New_York:20261121T220000\nFREQ=DAILY", "DTSTART: TZID America/New_York contradicts the time zone, Europe/Berlin"},
 		{"DTSTART;VALUE=DATE:20261121\nFREQ=DAILY", `DTSTART: parameter "VALUE=DATE": only VALUE=DATE-TIME and TZID=Europe/Berlin can be`},
 		{"RDATE;VALUE=PERIOD:20261121T220000/PT4H", `RDATE: parameter "VALUE=PERIOD": only VALUE=DATE-TIME and TZID=Europe/Berlin can be`},
-		{"DTSTART:20261121T220000Z\nFREQ=DAILY", "DTSTART: 20261121T220000Z is in UTC, but the clocks of Europe/Berlin count: write it in their time, without Z"},
+		{"DTSTART:20261121T220000Z\nFREQ=DAILY", "DTSTART: 20261121T220000Z is in UTC, but the window uses local time in Europe/Berlin: write the local time, without Z"},
 		{"DTSTART:20261121\nFREQ=DAILY", `DTSTART: "20261121" is not a date with time, as 20261121T220000 is, or in UTC 20261121T220000Z`},
 		{"DTSTART:20260230T220000\nFREQ=DAILY", `DTSTART: "20260230T220000" is not a date with time, as 20261121T220000 is, or in UTC 20261121T220000Z`},
 		{"DTSTART:20261121T220000.5\nFREQ=DAILY", `DTSTART: "20261121T220000.5" is not a date with time, as 20261121T220000 is, or in UTC 20261121T220000Z`},
@@ -173,8 +173,8 @@ func TestARecurrenceThatCannotBeMeantIsRefusedWithItsPath(t *testing.T) {
 		{"FREQ=DAILY;FREQ=WEEKLY;BYHOUR=1", "RRULE: FREQ is given twice"},
 		{"BYHOUR=1", "RRULE: FREQ=: must be HOURLY, DAILY, WEEKLY, MONTHLY or YEARLY"},
 		{"FREQ=FORTNIGHTLY;BYHOUR=1", "RRULE: FREQ=FORTNIGHTLY: must be HOURLY, DAILY, WEEKLY, MONTHLY or YEARLY"},
-		{"FREQ=SECONDLY", "RRULE: FREQ=SECONDLY: a window opens hourly at most; say in BYMINUTE when"},
-		{"FREQ=MINUTELY;INTERVAL=30", "RRULE: FREQ=MINUTELY: a window opens hourly at most; say in BYMINUTE when"},
+		{"FREQ=SECONDLY", "RRULE: FREQ=SECONDLY: a window opens hourly at most; give the minutes in BYMINUTE"},
+		{"FREQ=MINUTELY;INTERVAL=30", "RRULE: FREQ=MINUTELY: a window opens hourly at most; give the minutes in BYMINUTE"},
 		{"DTSTART:20261121T220000\nFREQ=DAILY;COUNT=3;UNTIL=20270101T000000", "RRULE: COUNT and UNTIL: only one of them can be"},
 		{"DTSTART:20261121T220000\nFREQ=DAILY;COUNT=0", "RRULE: COUNT=0: must be from 1 to 10000"},
 		{"DTSTART:20261121T220000\nFREQ=DAILY;COUNT=10001", "RRULE: COUNT=10001: must be from 1 to 10000"},
@@ -206,10 +206,10 @@ func TestARecurrenceThatCannotBeMeantIsRefusedWithItsPath(t *testing.T) {
 		{"FREQ=MONTHLY;BYMONTHDAY=0;BYHOUR=1", "RRULE: bymonthday must be between 1 and 31 or -1 and -31"},
 		{"FREQ=DAILY;BYHOUR=noon", "RRULE: BYHOUR=NOON: must be whole numbers, of at most 5 digits"},
 
-		{"FREQ=DAILY", "RRULE: does not say at which time: give BYHOUR, e.g. BYHOUR=22;BYMINUTE=30, or a line DTSTART:20261121T223000 before the rule"},
-		{"FREQ=WEEKLY;BYHOUR=22", "RRULE: does not say on which day: give BYDAY or BYMONTHDAY, or a line DTSTART:20261121T220000 before the rule"},
-		{"FREQ=MONTHLY;BYHOUR=22", "RRULE: does not say on which day: give BYDAY or BYMONTHDAY, or a line DTSTART:20261121T220000 before the rule"},
-		{"FREQ=YEARLY;BYMONTH=2;BYHOUR=22", "RRULE: does not say on which day: give BYDAY or BYMONTHDAY, or a line DTSTART:20261121T220000 before the rule"},
+		{"FREQ=DAILY", "RRULE: has no time of day: give BYHOUR, e.g. BYHOUR=22;BYMINUTE=30, or a line DTSTART:20261121T223000 before the rule"},
+		{"FREQ=WEEKLY;BYHOUR=22", "RRULE: has no day: give BYDAY or BYMONTHDAY, or a line DTSTART:20261121T220000 before the rule"},
+		{"FREQ=MONTHLY;BYHOUR=22", "RRULE: has no day: give BYDAY or BYMONTHDAY, or a line DTSTART:20261121T220000 before the rule"},
+		{"FREQ=YEARLY;BYMONTH=2;BYHOUR=22", "RRULE: has no day: give BYDAY or BYMONTHDAY, or a line DTSTART:20261121T220000 before the rule"},
 		{"FREQ=WEEKLY;INTERVAL=2;BYDAY=SA;BYHOUR=22", "RRULE: COUNT and INTERVAL need a line before the rule that says from when to count, e.g. DTSTART:20261121T220000"},
 		{"FREQ=DAILY;COUNT=2;BYHOUR=22", "RRULE: COUNT and INTERVAL need a line before the rule that says from when to count, e.g. DTSTART:20261121T220000"},
 

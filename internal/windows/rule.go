@@ -7,7 +7,7 @@ import (
 	"github.com/teambition/rrule-go"
 )
 
-// rule is an RRULE with all its parts written out, so that it means the same wherever it is entered. Its times are clock readings.
+// rule is an RRULE with all its parts written out, so that it has the same meaning from any point of entry. Its times are local times.
 type rule struct {
 	option rrule.ROption
 	// until is the last start; nil: no end.
@@ -16,7 +16,7 @@ type rule struct {
 	perDay int
 }
 
-// clocks are the starts of the rule from one clock reading to another, which is not included, in their order.
+// clocks are the starts of the rule from one local time to just before another, in order.
 func (r *rule) clocks(from, to time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		option := r.option
@@ -25,7 +25,7 @@ func (r *rule) clocks(from, to time.Time) iter.Seq[time.Time] {
 		}
 		expansion, err := rrule.NewRRule(option)
 		if err != nil {
-			return // Not after parseRule has made one of the same parts.
+			return // parseRule has checked the same parts.
 		}
 		next := expansion.Iterator()
 		for clock, ok := next(); ok && clock.Before(to); clock, ok = next() {
@@ -39,8 +39,7 @@ func (r *rule) clocks(from, to time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// enter returns the last beginning of a period of the rule that is not after a clock reading: from that reading on the rule goes on as from
-// its start, without what lies between.
+// enter returns the last start of a period of the rule at or before a local time. From there the rule yields the same starts as from its beginning.
 func (r *rule) enter(clock time.Time) time.Time {
 	start, interval := r.option.Dtstart, r.option.Interval
 	if !clock.After(start) {
@@ -58,7 +57,7 @@ func (r *rule) enter(clock time.Time) time.Time {
 	return advance(midnight(start), clock, 1, interval)
 }
 
-// week returns the beginning of the week of a clock reading.
+// week returns the start of the week of a local time.
 func (r *rule) week(clock time.Time) time.Time {
 	monday := (int(clock.Weekday()) + 6) % 7
 	return midnight(clock).AddDate(0, 0, -(monday-r.option.Wkst.Day()+7)%7)
@@ -68,9 +67,9 @@ func midnight(clock time.Time) time.Time {
 	return time.Date(clock.Year(), clock.Month(), clock.Day(), 0, 0, 0, 0, time.UTC)
 }
 
-// advance goes on from a day, in steps of that many days times the interval, to the last that does not begin after a reading.
+// advance moves a day forward in steps of that many days times the interval, to the last step at or before a local time.
 func advance(from, to time.Time, days, interval int) time.Time {
-	// By seconds: a duration would not reach further than 292 years.
+	// In seconds, because a duration cannot exceed 292 years.
 	between := int((to.Unix() - from.Unix()) / (24 * 60 * 60))
 	return from.AddDate(0, 0, whole(between, days*interval))
 }

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// someRule draws a rule that is read without a word against it, and its start.
+// someRule draws a valid rule and its start.
 func someRule(t *rapid.T) (text string, start time.Time) {
 	start = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.Int64Range(0, 3*366*24*60).Draw(t, "start")) * time.Minute)
 	freq := rapid.SampledFrom([]string{"DAILY", "WEEKLY", "MONTHLY", "YEARLY"}).Draw(t, "freq")
@@ -33,7 +33,7 @@ func someRule(t *rapid.T) (text string, start time.Time) {
 	}
 	switch freq {
 	case "MONTHLY", "YEARLY":
-		// Not mixed: of a list that is, the library gives only the days that are both.
+		// Not mixed: of a mixed list, the library returns only the days that match both.
 		part("BYDAY", rapid.SampledFrom([][]string{{"MO", "SA"}, {"1SU", "-1FR", "5WE"}}).Draw(t, "days")...)
 	default:
 		part("BYDAY", "MO", "WE", "SA", "SU")
@@ -52,7 +52,7 @@ func someRule(t *rapid.T) (text string, start time.Time) {
 	return strings.Join(parts, ";"), start
 }
 
-func TestARuleThatIsEnteredAnywhereGoesOnAsFromItsStart(t *testing.T) {
+func TestARuleYieldsTheSameStartsFromEveryPointOfEntry(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, start := someRule(t)
 		from := start.AddDate(0, 0, rapid.IntRange(-400, 4000).Draw(t, "from")).Add(time.Duration(rapid.IntRange(0, 24*60).Draw(t, "minute")) * time.Minute)
@@ -79,7 +79,7 @@ func TestARuleThatIsEnteredAnywhereGoesOnAsFromItsStart(t *testing.T) {
 	})
 }
 
-func TestARuleOfSeveralDaysIsTheUnionOfThoseOfEach(t *testing.T) {
+func TestARuleOfSeveralDaysIsTheUnionOfItsDays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rest := rapid.SampledFrom([]string{
 			"FREQ=MONTHLY;BYHOUR=1", "FREQ=MONTHLY;BYHOUR=1;BYMONTHDAY=1,13,-1", "FREQ=YEARLY;BYHOUR=1", "FREQ=YEARLY;BYHOUR=1;BYMONTH=2,10,12",
@@ -100,8 +100,8 @@ func TestARuleOfSeveralDaysIsTheUnionOfThoseOfEach(t *testing.T) {
 	})
 }
 
-// FuzzRecurrence feeds anything at all to the reader. It must refuse, or return a recurrence that can be expanded with bounded work, in
-// order, and twice the same.
+// FuzzRecurrence feeds arbitrary text to the parser. It must refuse it, or return a recurrence that expands with bounded work, in order, and with the
+// same result twice.
 func FuzzRecurrence(f *testing.F) {
 	for _, seed := range []string{
 		"FREQ=WEEKLY;BYDAY=SA;BYHOUR=22",

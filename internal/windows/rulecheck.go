@@ -11,14 +11,14 @@ import (
 	"github.com/teambition/rrule-go"
 )
 
-// What keeps the work of a rule bounded. Nobody opens a window more often, and a rule that asks for it is a mistake.
+// Limits that bound the work of evaluating a rule. A rule that exceeds them is a mistake.
 const (
 	mostInterval = 1000
 	mostCount    = 10_000
 	mostPerDay   = 24 * 12
 )
 
-// A year has so many of one day of the week at most, and a month.
+// A year and a month have at most this many of one day of the week.
 const (
 	mostWeeks        = 53
 	mostWeeksOfMonth = 5
@@ -31,8 +31,8 @@ func (p parts) has(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return p[name] != "" })
 }
 
-// parseRule reads the value of an RRULE, whose start is the anchor; nil: it has none. The library that reads it passes over much that RFC
-// 5545 rules out, reads some as something else, and never returns from a few rules that cannot happen; those are refused before.
+// parseRule reads the value of an RRULE with the start anchor; nil: it has none. The rrule library ignores much that RFC 5545 rules out, misreads
+// some rules, and loops forever on rules that never occur; parseRule refuses those.
 func parseRule(text string, anchor *time.Time) (*rule, error) {
 	given, err := splitRule(text)
 	if err != nil {
@@ -64,7 +64,7 @@ func parseRule(text string, anchor *time.Time) (*rule, error) {
 	return r, r.checkHappens()
 }
 
-// ruleParts are the parts of an RRULE by RFC 5545, as they are written in one.
+// ruleParts are the parts of an RRULE, as RFC 5545 spells them.
 var ruleParts = []string{
 	"FREQ", "INTERVAL", "WKST", "COUNT", "UNTIL", "BYSETPOS", "BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY", "BYHOUR", "BYMINUTE", "BYSECOND",
 }
@@ -105,7 +105,7 @@ func (p parts) checkIntegers() error {
 	return nil
 }
 
-// without writes the parts again, except one.
+// without returns the parts without one.
 func (p parts) without(name string) string {
 	var written []string
 	for _, part := range ruleParts {
@@ -123,12 +123,12 @@ var (
 	integers = regexp.MustCompile(`^([+-]?[0-9]{1,5}(,|$))+$`)
 )
 
-// check refuses combinations that RFC 5545 (3.3.10) gives no meaning, and some that mean something else to every reader.
+// check refuses combinations that RFC 5545 (3.3.10) does not define, and some whose meaning most readers would mistake.
 func (p parts) check() error {
 	freq := p["FREQ"]
 	switch {
 	case freq == "SECONDLY" || freq == "MINUTELY":
-		return fmt.Errorf("FREQ=%s: a window opens hourly at most; say in BYMINUTE when", freq)
+		return fmt.Errorf("FREQ=%s: a window opens hourly at most; give the minutes in BYMINUTE", freq)
 	case !slices.Contains([]string{"HOURLY", "DAILY", "WEEKLY", "MONTHLY", "YEARLY"}, freq):
 		return fmt.Errorf("FREQ=%s: must be HOURLY, DAILY, WEEKLY, MONTHLY or YEARLY", freq)
 	case p.has("COUNT") && p.has("UNTIL"):
@@ -153,7 +153,7 @@ func (p parts) check() error {
 	return nil
 }
 
-// checkComplete refuses a rule that would take from its start what it does not say, and has none.
+// checkComplete refuses a rule without a start that omits parts it would take from the start.
 func (p parts) checkComplete(anchor *time.Time) error {
 	switch freq := p["FREQ"]; {
 	case anchor != nil:
@@ -161,16 +161,16 @@ func (p parts) checkComplete(anchor *time.Time) error {
 	case p.has("COUNT") || p.has("INTERVAL") && p["INTERVAL"] != "1":
 		return errors.New("COUNT and INTERVAL need a line before the rule that says from when to count, e.g. DTSTART:20261121T220000")
 	case freq != "HOURLY" && !p.has("BYHOUR"):
-		return errors.New("does not say at which time: give BYHOUR, e.g. BYHOUR=22;BYMINUTE=30, or a line DTSTART:20261121T223000 before the rule")
+		return errors.New("has no time of day: give BYHOUR, e.g. BYHOUR=22;BYMINUTE=30, or a line DTSTART:20261121T223000 before the rule")
 	case freq == "WEEKLY" && !p.has("BYDAY"),
 		freq == "MONTHLY" && !p.has("BYDAY", "BYMONTHDAY"),
 		freq == "YEARLY" && !p.has("BYDAY", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO"):
-		return errors.New("does not say on which day: give BYDAY or BYMONTHDAY, or a line DTSTART:20261121T220000 before the rule")
+		return errors.New("has no day: give BYDAY or BYMONTHDAY, or a line DTSTART:20261121T220000 before the rule")
 	}
 	return nil
 }
 
-// checkNumbers refuses numbers that the library takes for others, or stumbles over.
+// checkNumbers refuses numbers that the library misreads or fails on.
 func (r *rule) checkNumbers(given parts) error {
 	withinMonth := r.option.Freq == rrule.MONTHLY || len(r.option.Bymonth) > 0
 	for _, day := range r.option.Byweekday {
@@ -186,14 +186,14 @@ func (r *rule) checkNumbers(given parts) error {
 	case given.has("COUNT") && (r.option.Count < 1 || r.option.Count > mostCount):
 		return fmt.Errorf("COUNT=%s: must be from 1 to %d", given["COUNT"], mostCount)
 	}
-	// The library holds the other numbers to their ranges; at this frequency it does nothing else yet.
+	// The library checks the ranges of the other numbers; with this frequency that is all it does.
 	ranges := r.option
 	ranges.Freq, ranges.Dtstart = rrule.SECONDLY, time.Unix(0, 0).UTC()
 	_, err := rrule.NewRRule(ranges)
 	return err
 }
 
-// complete writes out what the rule takes from its start, so that it can be entered anywhere.
+// complete writes out the parts that the rule takes from its start, so that it can be entered anywhere.
 func (r *rule) complete(anchor *time.Time) {
 	o := &r.option
 	o.Dtstart = time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -224,7 +224,7 @@ func (r *rule) complete(anchor *time.Time) {
 	r.perDay = len(o.Byhour) * len(o.Byminute) * len(o.Bysecond)
 }
 
-// completeHours makes a daily rule of an hourly one. The library would look forever for an hour that an interval never comes to.
+// completeHours turns an hourly rule into a daily one. The library would search forever for an hour that an interval never reaches.
 func (r *rule) completeHours() {
 	o := &r.option
 	var hours []int
@@ -252,8 +252,8 @@ func (r *rule) completeDay() {
 	}
 }
 
-// completeNumbers writes plain days as all their numbers where others are numbered: a list of days is their union, but to the library a day
-// must be among the plain and among the numbered ones.
+// completeNumbers replaces a plain day by all its numbered days if other days are numbered: RFC 5545 unites a list of days, but the library
+// intersects plain and numbered ones.
 func (r *rule) completeNumbers() {
 	o := &r.option
 	if !slices.ContainsFunc(o.Byweekday, func(day rrule.Weekday) bool { return day.N() != 0 }) {

@@ -17,13 +17,13 @@ func fortnight(cutoff drydockv1.Duration) drydockv1.MaintenanceWindowSpec {
 	return s
 }
 
-// often is open for a minute every ten minutes: what is told of it reaches eight hours.
+// often is open for a minute every ten minutes: subscribers receive eight hours of it.
 func often() drydockv1.MaintenanceWindowSpec {
 	return spec("UTC", "FREQ=HOURLY;BYMINUTE=0,10,20,30,40,50", "1m")
 }
 
-// Whoever begins something after an outage goes by what was told before: beyond what was known then nothing begins unless more is told.
-func TestWhatIsOpenFurtherThanIsKnownMayBeBegunUntilThen(t *testing.T) {
+// After an outage, subscribers decide by the last state they received: nothing starts beyond what was known then.
+func TestALongOpeningAllowsWorkUntilTheEndOfWhatIsKnown(t *testing.T) {
 	noon := at("2026-12-01T12:00:00Z").Time
 	mayBegin := func(t *testing.T, standings []windows.Standing, now, known time.Time) {
 		verdict := windows.Ask(standings, now, 0)
@@ -32,20 +32,20 @@ func TestWhatIsOpenFurtherThanIsKnownMayBeBegunUntilThen(t *testing.T) {
 		require.NotNil(t, verdict.LastStart)
 		require.Equal(t, known.UTC(), *verdict.LastStart)
 		require.Equal(t, known.UTC(), *verdict.Ends)
-		require.Contains(t, windows.Closing(standings, verdict).Reason, "nothing else has been told")
+		require.Contains(t, windows.Closing(standings, verdict).Reason, "sent no update since")
 	}
 	t.Run("in a window that never closes", func(t *testing.T) {
 		standings, known := toldAt(t, "2026-12-01T12:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=0", "24h"))
 		mayBegin(t, standings, noon, known)
 	})
-	t.Run("in an opening that is longer than another window is told of", func(t *testing.T) {
+	t.Run("in an opening that is longer than another window is known", func(t *testing.T) {
 		standings, known := toldAt(t, "2026-12-01T12:00:00Z", often(), fortnight("1h"))
 		mayBegin(t, standings, noon, known)
 		mayBegin(t, standings, known.Add(-time.Second), known) // less is left than the cutoff, which is not near
 	})
 }
 
-func TestTheCutoffOfALongOpeningCountsAlsoWhenItsEndIsFurtherThanIsKnown(t *testing.T) {
+func TestTheCutoffAppliesToAnOpeningWhoseEndIsNotKnownYet(t *testing.T) {
 	standings, known := toldAt(t, "2026-12-05T11:00:00Z", often(), fortnight("240h"))
 	cutoff := at("2026-12-05T12:00:00Z").Time
 	require.True(t, known.After(cutoff))
@@ -55,7 +55,7 @@ func TestTheCutoffOfALongOpeningCountsAlsoWhenItsEndIsFurtherThanIsKnown(t *test
 	require.Equal(t, windows.ReasonCutoff, windows.Ask(standings, cutoff, 0).Reason)
 }
 
-// toldAt is what windows tell at a moment, and until when anything is known of the first.
+// toldAt is what subscribers receive at a moment, and until when the first window is known.
 func toldAt(t *testing.T, now string, specs ...drydockv1.MaintenanceWindowSpec) ([]windows.Standing, time.Time) {
 	var standings []windows.Standing
 	for _, s := range specs {
@@ -66,8 +66,8 @@ func toldAt(t *testing.T, now string, specs ...drydockv1.MaintenanceWindowSpec) 
 	return standings, standings[0].Outlook.Until
 }
 
-// Of a window that opens often less is told ahead than of one that opens seldom.
-func TestWhatFitsOnlyIntoAWindowThatOpensSeldomWaitsForItHoweverFarAheadThatIs(t *testing.T) {
+// A window that opens often lists less time ahead than one that opens seldom.
+func TestLongWorkWaitsForTheWindowThatFitsHoweverFarAhead(t *testing.T) {
 	for name, often := range map[string]drydockv1.MaintenanceWindowSpec{
 		"daily":             spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"),
 		"every ten minutes": often(),
@@ -92,7 +92,7 @@ func TestWhatFitsOnlyIntoAWindowThatOpensSeldomWaitsForItHoweverFarAheadThatIs(t
 	}
 }
 
-func TestWhatFitsIntoNoOpeningIsToldTheNextInWhichItStartsAllTheSame(t *testing.T) {
+func TestWorkThatFitsNoOpeningMayStartInTheNextOne(t *testing.T) {
 	standings, _ := toldAt(t, "2026-12-01T12:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"), spec("UTC", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=6", "4h"))
 	opens := at("2026-12-01T22:00:00Z").Time
 	verdict := windows.Ask(standings, opens.Add(-time.Hour), 5*time.Hour)
@@ -103,15 +103,15 @@ func TestWhatFitsIntoNoOpeningIsToldTheNextInWhichItStartsAllTheSame(t *testing.
 	require.True(t, windows.Ask(standings, opens, 5*time.Hour).Allowed)
 }
 
-// Far ahead the exclusions of the one are not known, so that there always seems to be an opening of the other that they do not cut.
-func TestNothingWaitsForAnOpeningThatIsCutWheneverItComes(t *testing.T) {
+// Far ahead the exclusions of one window are not known, so openings of the other always seem to be uncut.
+func TestNoWorkWaitsForAnOpeningThatIsAlwaysCutShort(t *testing.T) {
 	nightly, sundays := spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"), spec("UTC", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=6", "4h")
 	nightly.Exclusions = []drydockv1.WindowExclusion{excluding("backup", drydockv1.ExclusionTrim, recurring("FREQ=WEEKLY;BYDAY=SU;BYHOUR=8", "1h"))}
 	standings, _ := toldAt(t, "2026-12-01T22:00:00Z", nightly, sundays)
 	require.True(t, windows.Ask(standings, at("2026-12-01T22:00:00Z").Time, 3*time.Hour).Allowed)
 }
 
-func TestNothingWaitsForMonthsForAnOpeningThatIsLongEnough(t *testing.T) {
+func TestNoWorkWaitsForMonthsForALongEnoughOpening(t *testing.T) {
 	nightly := spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h")
 	for name, test := range map[string]struct {
 		rare  string

@@ -12,34 +12,34 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Standing is what a window tells those that follow it: all that they need to know whether something may start, until it tells them more.
+// Standing is the part of a window's state that its subscribers receive: enough to decide whether work may start until the next one.
 type Standing struct {
-	// Window is its name, as namespace/name.
+	// Window is the name of the window, as namespace/name.
 	Window string `json:"window"`
-	// Number grows with every change. 0: nothing has been told.
+	// Number grows with every change. 0: nothing was received yet.
 	Number int64 `json:"number"`
-	// Trouble says why it is closed that cannot be read, or that nobody has defined; empty: it is well.
+	// Trouble says why a window that is invalid or not defined counts as closed; empty: no trouble.
 	Trouble string  `json:"trouble,omitempty"`
 	Outlook Outlook `json:"outlook"`
-	// Next is when more will be told at the latest; nil: nothing will change by itself.
+	// Next is when the next update is due at the latest; nil: nothing will change by itself.
 	Next      *time.Time              `json:"next,omitempty"`
 	OnOverrun drydockv1.OverrunAction `json:"onOverrun,omitempty"`
-	// Selector picks the clusters that it is for; nil: all.
+	// Selector picks the clusters that the window is for; nil: all.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	Override *Override             `json:"override,omitempty"`
 }
 
-// ReasonUnknown: it is not known whether it is open, and nothing starts.
+// ReasonUnknown: the state of a window is unknown, and nothing starts.
 const ReasonUnknown Reason = "Unknown"
 
-// Standing returns what is told of the window now.
+// Standing returns what subscribers receive now.
 func (c *Course) Standing(name string, now time.Time) Standing {
 	s := Standing{Window: name, Override: c.Override}
 	if next, changes := c.nextTold(now); changes {
 		s.Next = &next
 	}
 	if c.Window == nil {
-		s.Trouble = "nobody has defined it: `drydock window create -f FILE` does"
+		s.Trouble = "the window is not defined: `drydock window create -f FILE` defines it"
 		return s
 	}
 	s.OnOverrun, s.Selector = c.Window.Spec.OnOverrun, c.Window.Spec.Selector
@@ -56,7 +56,7 @@ func (c *Course) Standing(name string, now time.Time) Standing {
 	return s
 }
 
-// scheduled is when an exclusion, and nothing else, keeps the window from being open: not what has had its turn, nor what was cancelled.
+// scheduled is when only exclusions close the window: without openings that were handled or cancelled.
 func (c *Course) scheduled() []Span {
 	var left []Opening
 	if c.Running != nil {
@@ -79,7 +79,7 @@ func (c *Course) scheduled() []Span {
 	return spans
 }
 
-// Opens is when an opening begins that was confirmed; false: none was that is ahead.
+// Opens is when the next confirmed opening starts; false: none is confirmed.
 func (s Standing) Opens(now time.Time) (time.Time, bool) {
 	i := slices.IndexFunc(s.Outlook.Openings, func(o Opening) bool { return o.Confirmed && o.Start.After(now) })
 	if i < 0 {
@@ -88,13 +88,13 @@ func (s Standing) Opens(now time.Time) (time.Time, bool) {
 	return s.Outlook.Openings[i].Start, true
 }
 
-// farSighted is how long, for want of an earlier opening that is long enough, something waits for one: a month and some days.
+// farSighted is how far ahead Ask looks for an opening that is long enough if no earlier one is: a month and some days.
 const farSighted = 35 * 24 * time.Hour
 
-// Ask answers whether something that takes that long may start now, by what windows have told: all those that are for it. What a window has not told
-// is not so: it is closed until it says that it has opened, or confirms that it will. When something is not known of one, nothing starts, for it may be excluded there.
-// What takes longer than any opening in sight is not kept from starting by that: it would never have its turn. One that is long enough is looked for
-// within farSighted, and no further than the exclusions of all are known: beyond, there may always seem to be one that is cut when it comes.
+// Ask answers whether work of that length may start now, by the states received from all windows for it. A window counts as closed until it confirms
+// an opening or reports that it has opened. If the state of one is unknown, nothing starts: an exclusion may apply. Work that is longer than every
+// known opening may start in any of them; otherwise it would never run. Ask looks for a longer opening up to farSighted, and no further than the
+// exclusions of all windows are known.
 func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 	for _, s := range told {
 		if s.Override != nil && now.Before(s.Override.Until) {
@@ -134,7 +134,8 @@ func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 	return verdict
 }
 
-// begun leaves out what should have opened by now, and is not known to. What has opened, has, whatever the clock of who asks shows.
+// begun drops openings that should have started and did not report it. An opening that has started counts as started, even if the subscriber's clock
+// is behind.
 func (o Outlook) begun(now time.Time) Outlook {
 	var openings []Opening
 	for _, opening := range o.Openings {
@@ -144,14 +145,14 @@ func (o Outlook) begun(now time.Time) Outlook {
 		if opening.Begun || opening.Confirmed || opening.Start.After(now) {
 			openings = append(openings, opening)
 		} else {
-			o.Scheduled = nil // it is late, and not kept from opening by an exclusion
+			o.Scheduled = nil // it is late, not excluded
 		}
 	}
 	o.Openings = openings
 	return o
 }
 
-// Overrun is what becomes of work that is not done when the windows for it have closed. If they differ, the strictest counts.
+// Overrun is the action for work that is still running when its windows close. If windows differ, the strictest action applies.
 func Overrun(told []Standing) drydockv1.OverrunAction {
 	for _, action := range []drydockv1.OverrunAction{drydockv1.OverrunCancel, drydockv1.OverrunPause} {
 		if slices.ContainsFunc(told, func(s Standing) bool { return s.OnOverrun == action }) {
@@ -161,14 +162,14 @@ func Overrun(told []Standing) drydockv1.OverrunAction {
 	return drydockv1.OverrunFinish
 }
 
-// Explain says why nothing starts, and when something will.
+// Explain returns why nothing starts, and when work may start.
 func Explain(told []Standing, verdict Verdict) string {
 	var names []string
 	for _, s := range told {
 		names = append(names, s.Window)
 		if verdict.Reason == ReasonUnknown && s.Window == verdict.Window {
 			if s.Number == 0 {
-				return fmt.Sprintf("window %s has not said yet whether it is open", s.Window)
+				return fmt.Sprintf("window %s has not reported its state yet", s.Window)
 			}
 			return fmt.Sprintf("window %s counts as closed: %s", s.Window, s.Trouble)
 		}
@@ -177,14 +178,14 @@ func Explain(told []Standing, verdict Verdict) string {
 	why := map[Reason]string{
 		ReasonClosed:     which + " is closed",
 		ReasonCutoff:     which + " is about to close, and nothing new starts",
-		ReasonDoesNotFit: which + " closes before what is next would be done, by what it took so far",
+		ReasonDoesNotFit: which + " closes before the next step would finish, by its duration so far",
 		ReasonExcluded:   which + " is closed by an exclusion",
 		ReasonNoWindow:   "none of the maintenance windows selects the cluster",
 	}[verdict.Reason]
 	switch {
 	case verdict.Reason == ReasonNoWindow:
 	case verdict.NextOpen == nil:
-		why += "; no next opening is in sight"
+		why += "; no next opening is known"
 	case len(names) == 1:
 		why += "; it opens " + clock(*verdict.NextOpen)
 	default:
@@ -193,7 +194,7 @@ func Explain(told []Standing, verdict Verdict) string {
 	return why
 }
 
-// Closure is what windows say that keeps something from being started, as a hold of every cluster that they are for; nil: nothing.
+// Closure returns a closed window as a hold of the clusters that the windows are for; nil: work may start.
 func Closure(told []Standing, verdict Verdict, now time.Time) *drydockv1.Hold {
 	if verdict.Allowed {
 		return nil
@@ -207,29 +208,29 @@ func Closure(told []Standing, verdict Verdict, now time.Time) *drydockv1.Hold {
 	hold.OnOverrun = Overrun(told)
 	switch {
 	case verdict.Reason == ReasonCutoff, verdict.Reason == ReasonDoesNotFit:
-		hold.OnOverrun = drydockv1.OverrunFinish // what is at work has time until it closes
+		hold.OnOverrun = drydockv1.OverrunFinish // running work has time until the window closes
 	case verdict.Reason == ReasonClosed && opensAbout(told, now):
-		hold.OnOverrun = drydockv1.OverrunFinish // it would be returned for nothing
+		hold.OnOverrun = drydockv1.OverrunFinish // the node would be uncordoned for nothing
 	}
 	return hold
 }
 
-// seam is for how long windows count as adjacent of which one has closed and another has not said yet that it has opened.
+// seam is how long two windows count as adjacent after one has closed and before the other reports that it has opened.
 const seam = time.Minute
 
-// opensAbout reports whether a window should open about now.
+// opensAbout reports whether a window is due to open about now.
 func opensAbout(told []Standing, now time.Time) bool {
 	return slices.ContainsFunc(told, func(s Standing) bool {
 		return slices.ContainsFunc(s.Outlook.Openings, func(o Opening) bool { return !o.Begun && now.Sub(o.Start).Abs() < seam })
 	})
 }
 
-// Closing is what keeps anything new from being started from verdict.LastStart on, for those that are told nothing else until then.
+// Closing is the hold that applies from verdict.LastStart on for subscribers without a later update.
 func Closing(told []Standing, verdict Verdict) drydockv1.Hold {
 	names := namesOf(told)
 	return drydockv1.Hold{
 		Scope: drydockv1.HoldAll, Window: strings.Join(names, ", "), Since: metav1.NewTime(*verdict.LastStart), OnOverrun: drydockv1.OverrunFinish,
-		Reason: fmt.Sprintf("window %s was open for new work until %s, and nothing else has been told", strings.Join(names, " or "), clock(*verdict.LastStart)),
+		Reason: fmt.Sprintf("window %s was open for new work until %s, and sent no update since", strings.Join(names, " or "), clock(*verdict.LastStart)),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Window is a MaintenanceWindow that has been read and can be asked.
+// Window is a parsed MaintenanceWindow.
 type Window struct {
 	name                string
 	calendar            *calendar
@@ -20,33 +20,33 @@ type Window struct {
 	notBefore, notAfter *time.Time
 	cutoff              time.Duration
 	selector            labels.Selector
-	// longestLead is how long before a start word of it is sent at the earliest; 0: none is.
+	// longestLead is the longest time before a start at which a notification is sent; 0: none is sent.
 	longestLead time.Duration
 }
 
-// exclusion is one of a window.
+// exclusion is one exclusion of a window.
 type exclusion struct {
 	name     string
 	calendar *calendar
 	effect   drydockv1.ExclusionEffect
 }
 
-// Name names the window to a person: namespace/name, or only the name if it has no namespace.
+// Name returns namespace/name, or only the name without a namespace.
 func (w *Window) Name() string { return w.name }
 
-// Preview is what a window does in a stretch of time.
+// Preview lists the occurrences of a window in a stretch of time.
 type Preview struct {
-	// Occurrences that start in it, in order; no two overlap.
+	// Occurrences that start in the stretch, in order; no two overlap.
 	Occurrences []Occurrence `json:"occurrences"`
-	// Dropped are those that would start in it, but do not take place.
+	// Dropped are occurrences that would start in the stretch but do not take place.
 	Dropped []Dropped `json:"dropped"`
 }
 
-// ErrInvalidRange says that there is nothing between two moments, or that they lie beyond what calendars are good for.
+// ErrInvalidRange: the range is empty, or outside of the years that windows support.
 var ErrInvalidRange = errors.New("invalid range")
 
-// Preview returns what starts between two moments, the second not included: the preview of a range is that of its first part followed by
-// that of the rest. It returns ErrInvalidRange, and ErrTooMany.
+// Preview returns the occurrences from one moment to just before another. The previews of two adjacent ranges add up to that of both. It returns
+// ErrInvalidRange and ErrTooMany.
 func (w *Window) Preview(from, to time.Time) (Preview, error) {
 	if !to.After(from) {
 		return Preview{}, fmt.Errorf("%w: %s is not after %s", ErrInvalidRange, instant(to), instant(from))
@@ -68,13 +68,13 @@ func (w *Window) Preview(from, to time.Time) (Preview, error) {
 	return preview, nil
 }
 
-// sight is what is seen of a window in a stretch of time.
+// sight has the occurrences of a window and of its exclusions in a stretch of time.
 type sight struct {
-	// scheduled is what would be open without exclusions; open is what they leave of it. All is whole, and overlaps the stretch.
+	// scheduled is when the window would be open without exclusions; open is what remains. Occurrences are whole, and overlap the stretch.
 	scheduled, open []Occurrence
-	// dropped would start in it.
+	// dropped would start in the stretch.
 	dropped []Dropped
-	// excluded are the times of each exclusion that overlap what is scheduled.
+	// excluded are the times of each exclusion that overlap scheduled ones.
 	excluded [][]Occurrence
 }
 
@@ -131,7 +131,7 @@ func startingAt(o Occurrence, start time.Time, note string) Occurrence {
 	return Occurrence{Start: start.UTC(), End: o.End, LocalStart: start.In(o.LocalStart.Location()), Note: noted(o.Note, note)}
 }
 
-// exclude returns what the exclusions leave of an occurrence, and the name of one that leaves nothing.
+// exclude returns what remains of an occurrence, and the name of an exclusion that covers all of it.
 func (w *Window) exclude(o Occurrence, excluded [][]Occurrence) (left []Occurrence, by string) {
 	for i, e := range w.exclusions {
 		if e.effect != drydockv1.ExclusionTrim && len(touching(excluded[i], o)) > 0 {
@@ -149,14 +149,14 @@ func (w *Window) exclude(o Occurrence, excluded [][]Occurrence) (left []Occurren
 	return left, ""
 }
 
-// touching returns those of a calendar's occurrences, which are in order and do not overlap, that overlap another.
+// touching returns the occurrences of a sorted calendar without overlaps that overlap another occurrence.
 func touching(ordered []Occurrence, other Occurrence) []Occurrence {
 	first := sort.Search(len(ordered), func(i int) bool { return ordered[i].End.After(other.Start) })
 	count := sort.Search(len(ordered)-first, func(i int) bool { return !ordered[first+i].Start.Before(other.End) })
 	return ordered[first : first+count]
 }
 
-// subtract takes the time of one occurrence from others.
+// subtract removes the time of one occurrence from others.
 func subtract(from []Occurrence, taken Occurrence, note string) []Occurrence {
 	var left []Occurrence
 	for _, o := range from {

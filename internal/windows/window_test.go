@@ -14,10 +14,10 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// at is a moment as objects hold it.
+// at is a moment with the precision of the API.
 func at(text string) *metav1.Time { return &metav1.Time{Time: moment(text)} }
 
-// once are the times of something that happens once.
+// once are the times of a single occurrence.
 func once(start, end string) drydockv1.WindowTimes {
 	return drydockv1.WindowTimes{ScheduledStart: at(start), ScheduledEnd: at(end)}
 }
@@ -109,14 +109,14 @@ func TestOccurrences(t *testing.T) {
 			want: []string{}, dropped: []windows.Dropped{{Start: moment("2026-12-02T22:00:00Z"), Reason: windows.DropExcluded, Note: "freeze"}},
 		},
 		{
-			name: "are not affected by an exclusion of what lies outside of the calendar", change: func(s *drydockv1.MaintenanceWindowSpec) {
+			name: "are not affected by an exclusion outside of the calendar", change: func(s *drydockv1.MaintenanceWindowSpec) {
 				s.NotBefore = at("2026-12-05T00:00:00Z")
 				s.Exclusions = []drydockv1.WindowExclusion{excluding("freeze", drydockv1.ExclusionDrop, once("2026-12-04T22:00:00Z", "2026-12-05T00:00:00Z"))}
 			},
 			want: []string{},
 		},
 		{
-			name: "are excluded by the clocks of another zone if that is said", change: func(s *drydockv1.MaintenanceWindowSpec) {
+			name: "are excluded in another time zone if the exclusion has one", change: func(s *drydockv1.MaintenanceWindowSpec) {
 				s.WindowTimes = recurring("FREQ=HOURLY;BYHOUR=6,7,8", "1h")
 				tokyo := excluding("trading", drydockv1.ExclusionDrop, recurring("FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYHOUR=9", "16:00"))
 				tokyo.TimeZone = "Asia/Tokyo"
@@ -150,7 +150,7 @@ func TestAPreviewAsJSON(t *testing.T) {
 	})
 }
 
-func TestARangeThatCannotBePreviewedIsRefused(t *testing.T) {
+func TestAnInvalidPreviewRangeIsRefused(t *testing.T) {
 	w := window(t, "w", spec("UTC", "FREQ=HOURLY;BYMINUTE=0,10,20,30,40,50", "5m"))
 	for name, test := range map[string]struct {
 		from, to string
@@ -169,7 +169,7 @@ func TestARangeThatCannotBePreviewedIsRefused(t *testing.T) {
 	}
 }
 
-// someSpec draws a window in a zone whose clocks change.
+// someSpec draws a window in a zone with daylight saving time.
 func someSpec(t *rapid.T) drydockv1.MaintenanceWindowSpec {
 	zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Australia/Lord_Howe", "Africa/Cairo", "America/New_York"}).Draw(t, "zone")
 	s := drydockv1.MaintenanceWindowSpec{TimeZone: zone, WindowTimes: someTimes(t)}
@@ -198,7 +198,7 @@ func someTimes(t *rapid.T) drydockv1.WindowTimes {
 	return times
 }
 
-// someMoment draws one of the year 2026, rather one at which clocks change or something is on the hour.
+// someMoment draws a moment of the year 2026, often at an offset change or on the hour.
 func someMoment(t *rapid.T, name string) time.Time {
 	near := rapid.SampledFrom([]string{
 		"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-10-03T15:30:00Z", "2026-04-04T15:00:00Z", "2026-04-23T22:00:00Z", "2026-03-08T07:00:00Z",
@@ -219,7 +219,7 @@ func TestOccurrencesAreInOrderAndDoNotOverlap(t *testing.T) {
 	})
 }
 
-func TestThePreviewOfARangeIsThatOfItsPartsOneAfterTheOther(t *testing.T) {
+func TestPreviewsOfAdjacentRangesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := window(t, "w", someSpec(t))
 		from := someMoment(t, "from")
@@ -237,7 +237,7 @@ func TestThePreviewOfARangeIsThatOfItsPartsOneAfterTheOther(t *testing.T) {
 	})
 }
 
-func TestTheTimeZoneOfTheProcessChangesNothing(t *testing.T) {
+func TestTheTimeZoneOfTheProcessHasNoEffect(t *testing.T) {
 	var first string
 	underProcessZones(t, func(t *testing.T) {
 		var all []any

@@ -8,20 +8,19 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Word of an opening may be sent long before anybody else needs to know of it. What those that follow a window are told reaches some days ahead and has few
-// openings; for its receivers the window looks as far as the longest of their leads.
+// Notifications of an opening may be due long before subscribers need to know of it. Subscribers receive a few openings some days ahead; for its
+// receivers the window looks ahead as far as their longest lead.
 
 const (
-	// mostWord is of how many openings word may be sent ahead.
+	// mostWord is how many openings ahead may have notifications.
 	mostWord = 1000
-	// wordAtOnce is of how many openings word is sent at once: each takes a workflow for every receiver.
+	// wordAtOnce is for how many openings notifications start at once: each needs a workflow per receiver.
 	wordAtOnce = 20
-	// leastLook is for how long a calendar is read ahead at least.
+	// leastLook is the shortest stretch of a calendar that is read ahead.
 	leastLook = time.Hour
 )
 
-// mostWithin returns how many openings start within a lead at most: of so many word is sent ahead. What EXDATE and exclusions take away is counted, and
-// more than can be are not.
+// mostWithin returns the largest number of openings that start within a lead. It counts EXDATEs and excluded openings too, and stops above the limit.
 func (w *Window) mostWithin(lead time.Duration) int {
 	c := w.calendar
 	var dates []time.Time
@@ -50,7 +49,7 @@ func (w *Window) mostWithin(lead time.Duration) int {
 	return most + mostWithin(rule.clocks(from, to), lead)
 }
 
-// mostWithin returns how many of some starts, which are in order, lie within a lead at most.
+// mostWithin returns the largest number of the sorted starts within a lead.
 func mostWithin(starts iter.Seq[time.Time], lead time.Duration) int {
 	var within []time.Time
 	most, looked := 0, 0
@@ -68,8 +67,8 @@ func mostWithin(starts iter.Seq[time.Time], lead time.Duration) int {
 	return most
 }
 
-// furtherForWord adds to what is known from a moment on the openings beyond, of which word is sent before the calendar is read again. There are as many
-// beyond the longest lead as there may be within what is told. Of a calendar in which too much happens none are added: word of them is sent late.
+// furtherForWord adds the openings after those known whose notifications are due before the calendar is read again. It adds none if the calendar has
+// too many: their notifications are late.
 func (w *Window) furtherForWord(o Outlook, from time.Time) Outlook {
 	if w.longestLead == 0 || o.Last {
 		return o
@@ -97,7 +96,7 @@ func (w *Window) furtherForWord(o Outlook, from time.Time) Outlook {
 	return o
 }
 
-// again is when the calendar must be read once more.
+// again is when the calendar must be read again.
 func (o Outlook) again() time.Time {
 	if o.Again.IsZero() {
 		return o.Until
@@ -105,12 +104,12 @@ func (o Outlook) again() time.Time {
 	return o.Again
 }
 
-// further returns all openings ahead that are known, those of which only word is sent, too.
+// further returns all known upcoming openings, including those that only need notifications.
 func (c *Course) further() []coming {
 	return c.asOrdered(slices.Concat(c.Outlook.Openings, c.Outlook.Later))
 }
 
-// Lead is word to be sent to a webhook some time before a start.
+// Lead is a notification that a webhook receives some time before a start.
 type Lead struct {
 	// Start of the opening by the calendar.
 	Start time.Time `json:"start"`
@@ -122,7 +121,7 @@ func (l Lead) alike(other Lead) bool { return l.URL == other.URL && l.Lead == ot
 
 func (l Lead) is(other Lead) bool { return l.alike(other) && l.Start.Equal(other.Start) }
 
-// announce returns the word that is due of openings, or some of much.
+// announce returns the due notifications, at most wordAtOnce openings of them.
 func (c *Course) announce(now time.Time) []Event {
 	var events []Event
 	sent := 0
@@ -137,7 +136,7 @@ func (c *Course) announce(now time.Time) []Event {
 	return events
 }
 
-// announceOne returns the word that is due of an opening. Of several leads of a receiver that are due together, only the last counts.
+// announceOne returns the due notifications of an opening. Of several due leads of a receiver, only the shortest counts.
 func (c *Course) announceOne(next coming, now time.Time) []Event {
 	var events []Event
 	for _, receiver := range c.Window.Spec.Notify {
@@ -160,12 +159,12 @@ func (c *Course) announceOne(next coming, now time.Time) []Event {
 	return events
 }
 
-// announced reports whether word of an opening has had its turn: it has in the order of the openings.
+// announced reports whether a notification was handled: sent, skipped, or before one that was.
 func (c *Course) announced(word Lead) bool {
 	return slices.ContainsFunc(c.Announced, func(l Lead) bool { return l.alike(word) && !l.Start.Before(word.Start) }) && !slices.ContainsFunc(c.Owed, word.is)
 }
 
-// hasTurn takes in that word has its turn now.
+// hasTurn marks a notification as handled.
 func (c *Course) hasTurn(word Lead) {
 	c.Owed = slices.DeleteFunc(c.Owed, word.is)
 	if !c.announced(word) {
@@ -173,8 +172,8 @@ func (c *Course) hasTurn(word Lead) {
 	}
 }
 
-// makingRoom carries out what keeps an opening from its time, or from some of it. Others may take place after all then, or begin sooner, and word of those is
-// due though it has had its turn.
+// makingRoom applies a change that cancels or shortens openings. Others may take place or start earlier because of it; their notifications become
+// pending even if a later one was handled.
 func (c *Course) makingRoom(carryOut func()) {
 	before := c.further()
 	carryOut()
@@ -190,7 +189,7 @@ func (c *Course) makingRoom(carryOut func()) {
 	}
 }
 
-// wordDue are the moments at which word is due of the openings ahead.
+// wordDue are the moments at which notifications of upcoming openings are due.
 func (c *Course) wordDue() []time.Time {
 	var leads []time.Duration
 	for _, receiver := range c.Window.Spec.Notify {

@@ -13,14 +13,14 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// sendingWord is a window that sends word with these leads.
+// sendingWord is a window whose receiver has these leads.
 func sendingWord(s drydockv1.MaintenanceWindowSpec, leads ...drydockv1.Duration) drydockv1.MaintenanceWindowSpec {
 	s.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: leads}}
 	return s
 }
 
-// What is told to those that follow a window reaches eight days ahead, and has fifty openings; word of an opening may be sent before.
-func TestWordIsSentInTimeHoweverFarAheadAndHoweverManyOpeningsComeBefore(t *testing.T) {
+// Subscribers receive eight days ahead and fifty openings; notifications may be due earlier.
+func TestNotificationsAreInTimeHoweverFarAheadTheOpeningIs(t *testing.T) {
 	hourly := spec("UTC", "FREQ=HOURLY;BYMINUTE=0", "30m")
 	for name, tt := range map[string]struct {
 		spec drydockv1.MaintenanceWindowSpec
@@ -54,7 +54,7 @@ func TestWordIsSentInTimeHoweverFarAheadAndHoweverManyOpeningsComeBefore(t *test
 	}
 }
 
-func TestWordThatIsDueAfterAnOutageIsSentOfFarOpeningsToo(t *testing.T) {
+func TestNotificationsOfFarOpeningsThatAreDueAfterAnOutageAreSent(t *testing.T) {
 	d := drive(t, sendingWord(night(), "2160h"), "2026-11-20T12:00:00Z")
 	d.walk("2026-11-20T12:00:00Z")
 	d.events = nil
@@ -70,8 +70,8 @@ func TestWordThatIsDueAfterAnOutageIsSentOfFarOpeningsToo(t *testing.T) {
 	require.Equal(t, "2027-03-19", sent[29])
 }
 
-// Each opening takes a workflow for every receiver: a thousand at once are more than one run of the window can begin.
-func TestMuchWordThatIsDueAtOnceIsSentInParts(t *testing.T) {
+// Each opening needs a workflow for every receiver: a thousand at once are more than one run of the window can start.
+func TestManyDueNotificationsAreSentInParts(t *testing.T) {
 	d := drive(t, sendingWord(night(), "2160h"), "2026-11-20T12:00:00Z")
 	sent := 0
 	for {
@@ -84,13 +84,13 @@ func TestMuchWordThatIsDueAtOnceIsSentInParts(t *testing.T) {
 	require.Equal(t, 90, sent)
 }
 
-// Followers are told of what is near, whatever the leads are: what they are told is small.
-func TestThoseThatFollowAreNotToldOfFarOpenings(t *testing.T) {
+// What subscribers receive is small, however long the leads are.
+func TestSubscribersDoNotReceiveFarOpenings(t *testing.T) {
 	near, far := drive(t, night(), "2026-11-20T12:00:00Z"), drive(t, sendingWord(night(), "2160h"), "2026-11-20T12:00:00Z")
 	require.Equal(t, told(near).Outlook, told(far).Outlook)
 }
 
-func TestAnOpeningThatIsAnnouncedLongBeforeCanBeCancelledThen(t *testing.T) {
+func TestAnOpeningCanBeCancelledAfterAnEarlyNotification(t *testing.T) {
 	d := drive(t, sendingWord(night(), "720h"), "2026-11-20T12:00:00Z")
 	d.walk("2026-11-25T22:00:00Z")
 	far := windows.CancelRequest{Start: at("2026-12-20T22:00:00Z").Time}
@@ -104,15 +104,15 @@ func TestAnOpeningThatIsAnnouncedLongBeforeCanBeCancelledThen(t *testing.T) {
 	require.Equal(t, at("2026-12-21T22:00:00Z").UTC(), d.events[len(d.events)-1].Opening.Start.UTC())
 }
 
-// The night is extended into the next, or over it, and does not last so long after all.
-func TestWordIsSentOfAnOpeningThatTakesPlaceAfterAll(t *testing.T) {
+// The night is extended into the next one, or over it, and then shortened.
+func TestAnOpeningThatTakesPlaceAfterAllIsNotified(t *testing.T) {
 	for name, tt := range map[string]struct {
 		order func(d *driven)
 		at    string
 	}{
-		"because the one before is ended":                   {func(d *driven) { d.End(windows.EndRequest{}, d.now) }, "2026-12-02T21:00:00Z"},
-		"because the one before is cancelled":               {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-02T21:00:00Z"},
-		"because the one before is cancelled and never was": {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-01T21:00:00Z"},
+		"because the one before is ended":                       {func(d *driven) { d.End(windows.EndRequest{}, d.now) }, "2026-12-02T21:00:00Z"},
+		"because the one before is cancelled":                   {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-02T21:00:00Z"},
+		"because the one before is cancelled and did not start": {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-01T21:00:00Z"},
 	} {
 		for extended, until := range map[string]string{"over it": "2026-12-03T02:00:00Z", "into it": "2026-12-02T23:00:00Z"} {
 			t.Run(name+", extended "+extended, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestWordIsSentOfAnOpeningThatTakesPlaceAfterAll(t *testing.T) {
 	}
 }
 
-// upcoming are the openings of which word was sent ahead.
+// upcoming are the openings with notifications sent in advance.
 func upcoming(d *driven) []time.Time {
 	var starts []time.Time
 	for _, e := range d.events {
@@ -141,7 +141,7 @@ func upcoming(d *driven) []time.Time {
 	return starts
 }
 
-func TestALeadThatAsksForTooMuchWordIsRefused(t *testing.T) {
+func TestALeadWithTooManyNotificationsIsRefused(t *testing.T) {
 	const everyFiveMinutes = "BYMINUTE=0,5,10,15,20,25,30,35,40,45,50,55"
 	often := spec("UTC", "FREQ=HOURLY;"+everyFiveMinutes, "5m")
 	bounded := func(s drydockv1.MaintenanceWindowSpec, from, to string) drydockv1.MaintenanceWindowSpec {
@@ -160,8 +160,8 @@ func TestALeadThatAsksForTooMuchWordIsRefused(t *testing.T) {
 		"every five minutes of three days":   {spec("UTC", "FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=24,25,26;BYHOUR=*;"+everyFiveMinutes, "5m"), "8000h", "9000h"},
 		"often until a day":                  {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";UNTIL=20261203T000000Z", "5m"), "99999h", ""},
 		"often between two days":             {bounded(often, "2026-12-01T00:00:00Z", "2026-12-03T00:00:00Z"), "99999h", ""},
-		"so many times":                      {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";COUNT=1000", "5m"), "99999h", ""},
-		"so many times, and once more":       {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";COUNT=1000\nRDATE:20200101T000000", "5m"), "83h", "99999h"},
+		"at the limit":                       {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";COUNT=1000", "5m"), "99999h", ""},
+		"above the limit":                    {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";COUNT=1000\nRDATE:20200101T000000", "5m"), "83h", "99999h"},
 		"on dates far apart, and every hour": {spec("UTC", "FREQ=HOURLY;BYMINUTE=0\nRDATE:"+yearly(300), "30m"), "998h", "1000h"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,8 +190,8 @@ func yearly(count int) string {
 	return strings.Join(dates, ",")
 }
 
-// Which leads are too long may change. A window that was defined before goes on.
-func TestAWindowThatRunsIsNotBrokenByALeadThatIsTooLong(t *testing.T) {
+// The limit of leads may change. A window that was defined before keeps running.
+func TestARunningWindowKeepsALeadThatIsTooLong(t *testing.T) {
 	d := drive(t, sendingWord(spec("UTC", "FREQ=HOURLY;BYMINUTE=0,30", "10m"), "9000h"), "2026-12-01T12:10:00Z")
 	d.walk("2026-12-01T12:45:00Z")
 	require.Contains(t, d.happened, windows.EventStarted)

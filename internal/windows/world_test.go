@@ -35,7 +35,7 @@ func window(t require.TestingT, name string, spec drydockv1.MaintenanceWindowSpe
 	return w
 }
 
-// preview is what a window does between two moments.
+// preview is the preview between two moments.
 func preview(t require.TestingT, spec drydockv1.MaintenanceWindowSpec, from, to string) windows.Preview {
 	p, err := window(t, "w", spec).Preview(moment(from), moment(to))
 	require.NoError(t, err)

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTwoYearsOfDailyStartsAgreeWithAWalkThroughTheClocks compares each start with what somebody sees who looks at the clocks of the zone
-// every quarter of an hour, which is finer than any of these clocks are ever moved by.
-func TestTwoYearsOfDailyStartsAgreeWithAWalkThroughTheClocks(t *testing.T) {
+// TestTwoYearsOfDailyStartsAgreeWithLocalTime compares each start with a walk through the local time of the zone in steps of a quarter of an hour,
+// the finest offset change of these zones.
+func TestTwoYearsOfDailyStartsAgreeWithLocalTime(t *testing.T) {
 	tests := []struct {
 		zone string
 		year int
@@ -22,7 +22,7 @@ func TestTwoYearsOfDailyStartsAgreeWithAWalkThroughTheClocks(t *testing.T) {
 		{"Asia/Kathmandu", 2026},
 		{"America/Sao_Paulo", 2026},
 		{"America/Sao_Paulo", 2016}, // when it still had daylight saving, at midnight
-		{"Europe/Berlin", 2048},     // beyond what is tabulated, and with the last day of a leap year
+		{"Europe/Berlin", 2048},     // later than the tables of the zone, and with the last day of a leap year
 		{"Australia/Lord_Howe", 2048},
 		{"UTC", 2026},
 	}
@@ -44,8 +44,8 @@ const (
 	step        = 15 * time.Minute
 )
 
-// walk returns when clocks of a zone first show each quarter of an hour of two years, and for those they never show, when they would have
-// had they gone on as before. Again is when they show one once more.
+// walk returns when clocks of a zone first show each quarter of an hour of two years; for a skipped one, when they would have shown it without the
+// change. Again is when they show one a second time.
 func walk(t *testing.T, zone string, year int) (seen, again map[string]time.Time) {
 	location, err := time.LoadLocation(zone)
 	require.NoError(t, err)
@@ -87,8 +87,7 @@ func requireDailyStarts(t *testing.T, zone string, year int, at string, seen map
 	require.Empty(t, found.Dropped)
 }
 
-// requireEnds compares when openings end that end by the clock: when it shows that time for the first time after their start, on the next day if it does
-// not on the same.
+// requireEnds checks openings that end at a local time: they end when the zone first has it after their start.
 func requireEnds(t *testing.T, zone string, year int, at, end string, seen, again map[string]time.Time) {
 	t.Helper()
 	if at == end {
