@@ -339,7 +339,7 @@ func TestAfterwardsTheNodesLocksAreAwaitedUntilTheyHoldAgain(t *testing.T) {
 	notActive, err := initiator().AwaitNodeLocksActive(t.Context(), in)
 	require.NoError(t, err, "it is reported, not failed")
 	require.Len(t, notActive, 1)
-	require.Equal(t, "tf has let go: pod is not back", notActive[0].Message)
+	require.Equal(t, "tf has released it: pod is not back", notActive[0].Message)
 }
 
 func TestAWaitNamesTheHoldersAndThoseThatFailedFirst(t *testing.T) {

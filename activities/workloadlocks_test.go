@@ -214,7 +214,7 @@ func TestANodesLockLetsGoAndHoldsAgainAndTheNextIsServed(t *testing.T) {
 	second := a.request(a.nodes[1])
 	report := a.step()
 	require.Equal(t, 1, report.Inactive)
-	require.Equal(t, fmt.Sprintf("its turn comes after %s (at most 1 at once)", a.nodes[0]), a.lock(a.nodes[1]).Status.ErrorMessage)
+	require.Equal(t, fmt.Sprintf("waits for %s (at most 1 inactive at once)", a.nodes[0]), a.lock(a.nodes[1]).Status.ErrorMessage)
 
 	a.removePod(a.nodes[0])
 	a.withdraw(first)

@@ -101,7 +101,7 @@ func TestLocksAreEvaluatedFromAFile(t *testing.T) {
 			{"kind": "ClusterWorkloadLock", "name": "vrouter", "action": "keep", "from": "inactive", "to": "inactive", "reason": "RequestStands"},
 			{"kind": "NodeWorkloadLock", "name": "vrouter-n1", "node": "n1", "action": "update", "from": "inactive", "to": "inactive", "reason": "RequestStands"},
 			{"kind": "NodeWorkloadLock", "name": "vrouter-n2", "node": "n2", "action": "update", "from": "active", "to": "active", "reason": "MaxInactiveNodes",
-			 "message": "its turn comes after n1 (at most 1 at once)"},
+			 "message": "waits for n1 (at most 1 inactive at once)"},
 			{"kind": "NodeWorkloadLock", "name": "vrouter-n3", "node": "n3", "action": "create", "from": "", "to": "active", "reason": "NoRequest"},
 			{"kind": "NodeWorkloadLock", "name": "vrouter-n9", "node": "n9", "action": "delete", "from": "failed", "to": "", "reason": "NodeGone"}
 		],
@@ -111,7 +111,7 @@ func TestLocksAreEvaluatedFromAFile(t *testing.T) {
 	require.Equal(t, `LOCK      STATE      BECOMES   REASON             MESSAGE
 cluster   inactive             RequestStands
 node n1   inactive             RequestStands
-node n2   active               MaxInactiveNodes   its turn comes after n1 (at most 1 at once)
+node n2   active               MaxInactiveNodes   waits for n1 (at most 1 inactive at once)
 node n3              active    NoRequest
 node n9   failed     deleted   NodeGone
 vrouter: 1 out of 3 nodes updated (33%), 1 inactive now

@@ -6,15 +6,15 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
-// Cycle returns the requests of the deadlock that a node is in, the oldest first; none when it is in none.
+// Cycle returns the requests of the deadlock that a node is part of, oldest first; empty: none.
 //
-// Applications that let go of few nodes at a time may have let go of different ones: then the request for one node has the lock of the first and
-// waits for the second, and the request for another node has that and waits for the first. How many nodes an application lets go of its locks
-// do not say. So one that holds a node, and has let go only of nodes that cannot be maintained either, is taken to wait for one of those; one that
-// is about to let go of another looks the same for a moment.
+// Applications that release few nodes at a time may have released different ones. Then the request for one node has the lock of the first application
+// and waits for the second, and the request for another node has the second and waits for the first. Locks do not say how many nodes their
+// application may release. So an application that holds a node, and has released only nodes that cannot be maintained either, is taken to wait for
+// one of those; an application that is about to release another node looks the same for a moment.
 func Cycle(node string, locks []lcmv1.NodeWorkloadLock, requests []lcmv1.NodeMaintenanceRequest) []lcmv1.NodeMaintenanceRequest {
 	if !hasLetGo(node, locks) {
-		return nil // nobody waits for it
+		return nil // no request waits for it
 	}
 	waits := deadlocked(waitsOf(locks, requests))
 	reached := waits.from(node)
@@ -30,8 +30,8 @@ func Cycle(node string, locks []lcmv1.NodeWorkloadLock, requests []lcmv1.NodeMai
 	return cycle
 }
 
-// GivesWay returns the request that has to be withdrawn for a cycle to end, of those that may be: the youngest. A node that others want, too, is not let
-// go of by that. nil: there is none.
+// GivesWay returns the request to withdraw to end a cycle, of those that may be withdrawn: the youngest. It skips a node that other requests need
+// too, because withdrawing one does not release it. nil: there is none.
 func GivesWay(cycle []lcmv1.NodeMaintenanceRequest, mayBeWithdrawn func(*lcmv1.NodeMaintenanceRequest) bool) *lcmv1.NodeMaintenanceRequest {
 	wanted := map[string]int{}
 	for i := range cycle {
@@ -52,7 +52,7 @@ func hasLetGo(node string, locks []lcmv1.NodeWorkloadLock) bool {
 	})
 }
 
-// waits are nodes that are asked for and held, and for each lock that holds one the other nodes that its application has let go of.
+// waits has the nodes that are requested and held, and for each lock that holds one the other nodes that its application has released.
 type waits map[string][][]string
 
 func waitsOf(locks []lcmv1.NodeWorkloadLock, requests []lcmv1.NodeMaintenanceRequest) waits {
@@ -78,7 +78,7 @@ func waitsOf(locks []lcmv1.NodeWorkloadLock, requests []lcmv1.NodeMaintenanceReq
 	return w
 }
 
-// deadlocked leaves the nodes that no application will let go of unless a request is withdrawn.
+// deadlocked keeps the nodes that no application will release unless a request is withdrawn.
 func deadlocked(w waits) waits {
 	for again := true; again; {
 		again = false
@@ -92,13 +92,13 @@ func deadlocked(w waits) waits {
 	return w
 }
 
-// blocks reports whether a lock is held for as long as the nodes wait for which its application has let go. One that has let go of none holds for
-// reasons of its own, and one of a node that is maintained, or comes back from that, will have it again.
+// blocks reports whether a lock is held until nodes return that its application has released. An application that has released none has other reasons
+// to hold. A lock of a node that is maintained, or is returning, will be held again.
 func (w waits) blocks(others []string) bool {
 	return len(others) > 0 && !slices.ContainsFunc(others, func(other string) bool { return w[other] == nil })
 }
 
-// from returns the nodes that a node waits for, and those that they wait for, and so on.
+// from returns the nodes that a node waits for, directly or through others.
 func (w waits) from(node string) map[string]bool {
 	reached := map[string]bool{}
 	var follow func(string)

@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-// asked are requests for these nodes, each a second younger than the one before.
+// asked returns requests for these nodes, each a second younger than the one before.
 func asked(nodes ...string) []lcmv1.NodeMaintenanceRequest {
 	var requests []lcmv1.NodeMaintenanceRequest
 	for i, node := range nodes {
@@ -39,7 +39,7 @@ func nodesOf(requests []lcmv1.NodeMaintenanceRequest) []string {
 	return nodes
 }
 
-func TestRequestsThatWaitForEachOthersLocksAreACycle(t *testing.T) {
+func TestRequestsThatWaitForEachOthersLocksFormACycle(t *testing.T) {
 	crossed := []lcmv1.NodeWorkloadLock{
 		lockOf("ceph", "n1", inactive), lockOf("tf", "n1", active),
 		lockOf("ceph", "n2", active), lockOf("tf", "n2", inactive),
@@ -48,30 +48,30 @@ func TestRequestsThatWaitForEachOthersLocksAreACycle(t *testing.T) {
 		name     string
 		requests []lcmv1.NodeMaintenanceRequest
 		locks    []lcmv1.NodeWorkloadLock
-		// cycle that n1 is in.
+		// cycle that n1 is part of.
 		cycle []string
 	}{
 		{name: "two nodes, each with the lock that the other waits for", requests: asked("n1", "n2"), locks: crossed, cycle: []string{"n1", "n2"}},
 		{name: "whichever was asked for first", requests: asked("n2", "n1"), locks: crossed, cycle: []string{"n2", "n1"}},
 		{
-			name: "a lock that has failed waits likewise: mended, it would", requests: asked("n1", "n2"),
+			name: "a failed lock waits too: it may recover", requests: asked("n1", "n2"),
 			locks: slices.Concat(crossed[:1], []lcmv1.NodeWorkloadLock{lockOf("tf", "n1", failed)}, crossed[2:]), cycle: []string{"n1", "n2"},
 		},
-		{name: "a node that nobody asks for any more comes back", requests: asked("n1"), locks: crossed},
+		{name: "a node without a request returns", requests: asked("n1"), locks: crossed},
 		{
 			name: "a node that is maintained comes back", requests: asked("n1", "n2"),
 			locks: slices.Concat(crossed[:2], []lcmv1.NodeWorkloadLock{lockOf("ceph", "n2", inactive)}, crossed[3:]),
 		},
 		{
-			name: "who has let go of none holds for reasons of its own", requests: asked("n1", "n2"),
+			name: "an application that released no node has other reasons to hold", requests: asked("n1", "n2"),
 			locks: []lcmv1.NodeWorkloadLock{lockOf("ceph", "n1", inactive), lockOf("tf", "n1", active), lockOf("ceph", "n2", active), lockOf("tf", "n2", active)},
 		},
 		{
-			name: "who may let go of two, and has let go of one that is maintained, will have that again", requests: asked("n1", "n2", "n3"),
+			name: "an application that released a maintained node gets that node back", requests: asked("n1", "n2", "n3"),
 			locks: slices.Concat(crossed, []lcmv1.NodeWorkloadLock{lockOf("tf", "n3", inactive), lockOf("ceph", "n3", inactive)}),
 		},
 		{
-			name: "so it is when that one waits for somebody who holds for reasons of its own", requests: asked("n1", "n2", "n3"),
+			name: "the same if that node waits for an application with other reasons", requests: asked("n1", "n2", "n3"),
 			locks: slices.Concat(crossed, []lcmv1.NodeWorkloadLock{lockOf("tf", "n3", inactive), lockOf("web", "n3", active)}),
 		},
 		{
@@ -83,7 +83,7 @@ func TestRequestsThatWaitForEachOthersLocksAreACycle(t *testing.T) {
 			cycle: []string{"n1", "n2", "n3"},
 		},
 		{
-			name: "who only waits for a cycle is not in it", requests: asked("n1", "n2", "n3"),
+			name: "a request that only waits for a cycle is not part of it", requests: asked("n1", "n2", "n3"),
 			locks: slices.Concat(crossed, []lcmv1.NodeWorkloadLock{lockOf("tf", "n3", active), lockOf("web", "n3", inactive)}), cycle: []string{"n1", "n2"},
 		},
 		{
@@ -104,27 +104,27 @@ func TestRequestsThatWaitForEachOthersLocksAreACycle(t *testing.T) {
 		})
 	}
 	waiting := slices.Concat(crossed, []lcmv1.NodeWorkloadLock{lockOf("tf", "n3", active), lockOf("web", "n3", inactive)})
-	require.Empty(t, locks.Cycle("n3", waiting, asked("n1", "n2", "n3")), "who only waits for a cycle ends none by giving way")
+	require.Empty(t, locks.Cycle("n3", waiting, asked("n1", "n2", "n3")), "withdrawing a request that only waits for a cycle does not end it")
 }
 
-func TestTheYoungestRequestThatMayBeWithdrawnGivesWay(t *testing.T) {
+func TestTheYoungestWithdrawableRequestGivesWay(t *testing.T) {
 	anybody := func(*lcmv1.NodeMaintenanceRequest) bool { return true }
 	but := func(node string) func(*lcmv1.NodeMaintenanceRequest) bool {
 		return func(r *lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName != node }
 	}
 	cycle := asked("n1", "n2", "n3")
 	require.Equal(t, "n3", locks.GivesWay(cycle, anybody).Spec.NodeName)
-	require.Equal(t, "n2", locks.GivesWay(cycle, but("n3")).Spec.NodeName, "somebody else's is not ours to withdraw")
-	require.Equal(t, "n2", locks.GivesWay(append(cycle, asked("n3")...), anybody).Spec.NodeName, "n3 would stay asked for")
+	require.Equal(t, "n2", locks.GivesWay(cycle, but("n3")).Spec.NodeName, "a request of another client is not withdrawn")
+	require.Equal(t, "n2", locks.GivesWay(append(cycle, asked("n3")...), anybody).Spec.NodeName, "n3 would still be requested")
 	require.Nil(t, locks.GivesWay(asked("n1"), but("n1")))
 	require.Nil(t, locks.GivesWay(nil, anybody))
 }
 
-// crossing is a cluster whose applications each let go of few nodes at a time, in whatever order.
+// crossing is a cluster whose applications each release few nodes at a time, in any order.
 type crossing struct {
 	apps   []string
 	limits map[string]int
-	// asked are nodes with a request, the oldest first; yielded wait without one until these others are served.
+	// asked are nodes with a request, oldest first; yielded wait without a request until these others are served.
 	asked   []string
 	yielded map[string][]string
 	letGo   map[string][]string
@@ -151,12 +151,12 @@ func (c *crossing) rearm(node string) {
 	}
 }
 
-// open reports whether all have let go of a node.
+// open reports whether all applications have released a node.
 func (c *crossing) open(node string) bool {
 	return !slices.ContainsFunc(c.apps, func(app string) bool { return !slices.Contains(c.letGo[app], node) })
 }
 
-// moves are what can happen without anybody giving way.
+// moves are the events that can happen without a withdrawal.
 func (c *crossing) moves() (moves []func()) {
 	for _, node := range c.asked {
 		if c.open(node) {
@@ -174,14 +174,14 @@ func (c *crossing) moves() (moves []func()) {
 	return moves
 }
 
-// run lets all happen that can, in any order.
+// run applies every possible event, in random order.
 func (c *crossing) run(t *rapid.T) {
 	for moves := c.moves(); len(moves) > 0; moves = c.moves() {
 		moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")]()
 	}
 }
 
-// queueAgain lets those ask anew for whom the others of their cycle have got on.
+// queueAgain creates the withdrawn requests again after the others of their cycle have progressed.
 func (c *crossing) queueAgain() {
 	for _, node := range names {
 		others, waits := c.yielded[node]
@@ -192,7 +192,7 @@ func (c *crossing) queueAgain() {
 	}
 }
 
-func TestHoweverApplicationsLetGoEveryNodeIsServedWhenTheYoungestOfACycleGivesWay(t *testing.T) {
+func TestEveryNodeIsServedIfTheYoungestRequestOfEachCycleGivesWay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crossing{apps: []string{"a", "b", "c"}, limits: map[string]int{}, yielded: map[string][]string{}, letGo: map[string][]string{}}
 		most := rapid.IntRange(1, 2).Draw(t, "most")
@@ -201,7 +201,7 @@ func TestHoweverApplicationsLetGoEveryNodeIsServedWhenTheYoungestOfACycleGivesWa
 		}
 		c.asked = rapid.Permutation(names).Draw(t, "asked")
 		for rounds := 0; len(c.served) < len(names); rounds++ {
-			require.Less(t, rounds, 50, "nobody gets on: %+v", c)
+			require.Less(t, rounds, 50, "no progress: %+v", c)
 			for range rapid.IntRange(0, 6).Draw(t, "moves") {
 				if moves := c.moves(); len(moves) > 0 {
 					moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")]()
@@ -213,7 +213,7 @@ func TestHoweverApplicationsLetGoEveryNodeIsServedWhenTheYoungestOfACycleGivesWa
 			}
 			c.run(t)
 			for node, was := range early {
-				require.False(t, was && most == 1 && slices.Contains(c.served, node), "%s was served without anybody giving way", node)
+				require.False(t, was && most == 1 && slices.Contains(c.served, node), "%s was served without a withdrawal", node)
 			}
 			c.yield(t)
 			c.queueAgain()
@@ -221,7 +221,7 @@ func TestHoweverApplicationsLetGoEveryNodeIsServedWhenTheYoungestOfACycleGivesWa
 	})
 }
 
-// yield lets one give way in each cycle. Nothing else can happen.
+// yield withdraws one request of each cycle. No other event is possible.
 func (c *crossing) yield(t *rapid.T) {
 	if len(c.asked) == 0 {
 		return

@@ -13,7 +13,7 @@ import (
 
 const noPod = "no pod of the application is on the node"
 
-// withoutPod is a world in which the first node has lost its pod, and pods may be missing for ten minutes.
+// withoutPod is a world in which the first node has lost its pod, and the deadline for pods is ten minutes.
 func withoutPod(t *testing.T) *world {
 	w := newWorld(t, "n1", "n2")
 	w.policy.NodePodDeadlineSeconds = ptr.To[int32](600)
@@ -24,11 +24,11 @@ func withoutPod(t *testing.T) *world {
 
 func (w *world) later(d time.Duration) { w.now = w.now.Add(d) }
 
-func TestAPodThatIsNotReadyInTimeWhileItsNodeIsAskedForFailsTheLock(t *testing.T) {
+func TestAPodThatMissesItsDeadlineWhileItsNodeIsRequestedFailsTheLock(t *testing.T) {
 	w := withoutPod(t)
 	decision := w.settle()
 	require.Equal(t, locks.NoRequest, of(decision, "n1").Reason)
-	require.Nil(t, decision.NextLook, "nobody waits for it")
+	require.Nil(t, decision.NextLook, "no request waits for it")
 
 	w.later(time.Hour)
 	w.request("n1")
@@ -37,25 +37,25 @@ func TestAPodThatIsNotReadyInTimeWhileItsNodeIsAskedForFailsTheLock(t *testing.T
 	require.Equal(t, locks.PodNotReady, of(decision, "n1").Reason)
 	require.Equal(t, t0.Add(time.Hour+10*time.Minute), decision.NextLook.UTC())
 	w.request("n2")
-	require.Equal(t, inactive, of(w.settle(), "n2").To, "it holds up nobody")
+	require.Equal(t, inactive, of(w.settle(), "n2").To, "it holds up no other node")
 
 	w.later(10*time.Minute - time.Second)
 	require.True(t, w.decide().Settled(), "a second before the deadline")
 	w.later(time.Second)
-	require.True(t, of(w.decide(), "n1").Grave(), "whoever waits is told at once")
+	require.True(t, of(w.decide(), "n1").Grave(), "the change must be written at once")
 	decision = w.settle()
 	require.Equal(t, failed, of(decision, "n1").To)
 	require.Equal(t, locks.PodDeadlinePassed, of(decision, "n1").Reason)
-	require.Equal(t, "it cannot let go, the application has not been ready since 2026-11-20T11:00:00Z: "+noPod, of(decision, "n1").Message)
+	require.Equal(t, "cannot release the node: the application is not ready since 2026-11-20T11:00:00Z: "+noPod, of(decision, "n1").Message)
 	require.Nil(t, decision.NextLook)
 	require.Equal(t, []string{"n2"}, w.inactive(), "it is not out")
 
 	w.withdraw("n1")
-	require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason, "nobody has marked it")
+	require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason, "no person marked it")
 	w.request("n1")
 	w.addPod("n1", false)
 	w.settle()
-	require.Equal(t, failed, w.state("n1"), "whoever asks next does not wait for the deadline once more")
+	require.Equal(t, failed, w.state("n1"), "the next request does not wait for the deadline again")
 	require.Contains(t, w.lock("n1").Status.ErrorMessage, "since 2026-11-20T11:00:00Z: pod tf/vrouter-n1: container agent is not ready")
 
 	w.setPod("n1", true)
@@ -66,10 +66,10 @@ func TestAPodThatIsNotReadyInTimeWhileItsNodeIsAskedForFailsTheLock(t *testing.T
 	require.Equal(t, inactive, of(w.settle(), "n1").To)
 }
 
-func TestTheDeadlineOfAPodCountsOnlyWhileItsNodeIsAskedForAndItIsNotReady(t *testing.T) {
+func TestThePodDeadlineCountsOnlyWhileTheNodeIsRequestedAndThePodNotReady(t *testing.T) {
 	for name, between := range map[string]func(*world){
-		"the request was withdrawn in between":           func(w *world) { w.withdraw("n1"); w.settle(); w.request("n1") },
-		"it was, and another made before anybody looked": func(w *world) { w.withdraw("n1"); w.request("n1") },
+		"the request was withdrawn in between":                             func(w *world) { w.withdraw("n1"); w.settle(); w.request("n1") },
+		"it was deleted, and another created before the controller looked": func(w *world) { w.withdraw("n1"); w.request("n1") },
 		"the pod was ready in between": func(w *world) {
 			w.request("n2") // older, by its name
 			w.snapshot.NodeRequests[1].Name = "a"
@@ -102,7 +102,7 @@ func TestTheDeadlineOfAPodCountsOnlyWhileItsNodeIsAskedForAndItIsNotReady(t *tes
 		w.snapshot.NodeRequests = w.snapshot.NodeRequests[1:]
 		w.settle()
 		w.later(5 * time.Minute)
-		require.Equal(t, failed, of(w.settle(), "n1").To, "somebody has asked for it all the time")
+		require.Equal(t, failed, of(w.settle(), "n1").To, "it was requested all the time")
 	})
 	t.Run("there is none", func(t *testing.T) {
 		w := withoutPod(t)
@@ -114,7 +114,7 @@ func TestTheDeadlineOfAPodCountsOnlyWhileItsNodeIsAskedForAndItIsNotReady(t *tes
 	})
 }
 
-func TestWhatAPersonWritesOfALockWhosePodIsNotReadyStays(t *testing.T) {
+func TestAMarkByAPersonOnALockWithoutReadyPodStays(t *testing.T) {
 	for name, before := range map[string]func(*world){
 		"before it is asked for":    func(*world) {},
 		"while it is asked for":     func(w *world) { w.request("n1"); w.settle(); w.later(time.Minute) },
@@ -131,12 +131,12 @@ func TestWhatAPersonWritesOfALockWhosePodIsNotReadyStays(t *testing.T) {
 			require.Equal(t, "disk is being replaced", w.lock("n1").Status.ErrorMessage)
 
 			w.lock("n1").Status = lcmv1.WorkloadLockStatus{State: active}
-			require.Equal(t, locks.PodNotReady, of(w.settle(), "n1").Reason, "once it is taken back, the time counts from then on")
+			require.Equal(t, locks.PodNotReady, of(w.settle(), "n1").Reason, "once the mark is removed, the time counts from then on")
 		})
 	}
 }
 
-func TestWhatTheDeadlineHasFailedIsNotAPersonsWhateverTheDeadlineIsThen(t *testing.T) {
+func TestADeadlineFailureIsNeverTakenForAMarkByAPerson(t *testing.T) {
 	for name, deadline := range map[string]*int32{"raised": ptr.To[int32](100_000), "removed": nil} {
 		t.Run(name+" while its node is asked for", func(t *testing.T) {
 			w := withoutPod(t)
@@ -172,12 +172,12 @@ func TestWhatTheDeadlineHasFailedIsNotAPersonsWhateverTheDeadlineIsThen(t *testi
 			w.request("n1")
 			w.settle()
 			w.addPod("n1", false)
-			require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason, "whoever asks next has not marked it either")
+			require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason, "the next requester has not marked it either")
 		})
 	}
 }
 
-func TestAPersonMayMarkFailedWhatIsNotBackWithoutAWord(t *testing.T) {
+func TestAPersonMayMarkALockFailedWithoutAMessage(t *testing.T) {
 	w := withoutPod(t)
 	w.addPod("n1", true)
 	w.request("n1")
@@ -185,7 +185,7 @@ func TestAPersonMayMarkFailedWhatIsNotBackWithoutAWord(t *testing.T) {
 	w.removePod("n1")
 	w.withdraw("n1")
 	w.settle()
-	w.lock("n1").Status.State = failed // what is said of it stays
+	w.lock("n1").Status.State = failed // its message stays
 	require.Equal(t, locks.MarkedFailed, of(w.settle(), "n1").Reason)
 	w.later(time.Hour)
 	require.Equal(t, locks.MarkedFailed, of(w.settle(), "n1").Reason, "no deadline has passed before")

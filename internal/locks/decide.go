@@ -15,11 +15,11 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
-// ErrInvalid says that a policy cannot be followed; the message names the field. No look at the cluster can change that.
-var ErrInvalid = errors.New("the policy cannot be followed")
+// ErrInvalid: a policy is invalid, regardless of the cluster; the message names the field.
+var ErrInvalid = errors.New("invalid policy")
 
-// Decide says what the locks of the application that the policy describes should be. Carried out, the decision stands: deciding again
-// changes nothing until the cluster does, except that the cluster's lock then reports the progress that was made. Errors: ErrInvalid, and that the record of turns cannot be read.
+// Decide returns what the locks of the policy's application should be. It is stable: after the decision is applied, deciding again changes nothing
+// until the cluster changes, except that the cluster's lock then reports the new progress. Errors: ErrInvalid, and an unreadable record of permits.
 func Decide(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.Time) (Decision, error) {
 	a, err := view(policy, snapshot, now)
 	if err != nil {
@@ -33,7 +33,7 @@ func Decide(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time
 	return a.decision(), nil
 }
 
-// application is a snapshot seen by one application, and what has been decided so far.
+// application is a snapshot from the view of one application, and the decision so far.
 type application struct {
 	policy drydockv1.WorkloadLockPolicySpec
 	now    time.Time
@@ -56,11 +56,11 @@ type node struct {
 	lock     *lcmv1.NodeWorkloadLock
 	requests []request
 	presence presence
-	// turn it had; nil: none.
+	// turn is the recorded permit; nil: none.
 	turn *Turn
-	// keeps is the turn it has afterwards.
+	// keeps is the permit after the decision.
 	keeps *Turn
-	// wants: it may let go as far as it alone is concerned.
+	// wants: only the limit of inactive nodes may keep it from releasing.
 	wants bool
 
 	decided LockDecision
@@ -87,7 +87,7 @@ func view(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.T
 		if turn, ok := a.before.Nodes[n.name]; ok {
 			n.turn = &turn
 		} else if n.lock != nil && n.lock.Status.State == lcmv1.LockInactive {
-			// Someone else made it inactive, for what was asked then. It counts like any other.
+			// Another client made it inactive for the requests of that time. It counts like any other.
 			n.turn = &Turn{Requests: served(n.requests)}
 		}
 	}
@@ -152,7 +152,7 @@ func (a *application) viewNodes(snapshot Snapshot) error {
 	return nil
 }
 
-// viewNodeLocks gives each enabled node its lock, the oldest when there are several, and removes all others of the application.
+// viewNodeLocks assigns each enabled node its lock, the oldest if there are several, and removes all other locks of the application.
 func (a *application) viewNodeLocks(snapshot Snapshot, exists map[string]bool, byName map[string]*node) {
 	var own []*lcmv1.NodeWorkloadLock
 	for i := range snapshot.NodeLocks {
@@ -185,7 +185,7 @@ func (a *application) viewNodeLocks(snapshot Snapshot, exists map[string]bool, b
 	}
 }
 
-// remove has a lock deleted, unless that was asked for already and someone's finalizer holds it.
+// remove deletes a lock, unless it is being deleted already and waits for a finalizer.
 func (a *application) remove(kind, node string, lock metav1.ObjectMeta, status lcmv1.WorkloadLockStatus, reason Reason) {
 	decision := LockDecision{Kind: kind, Name: lock.Name, Node: node, Action: Delete, From: status.State, Reason: reason}
 	if lock.DeletionTimestamp != nil {

@@ -22,12 +22,12 @@ const (
 	none     = lcmv1.LockState("")
 )
 
-// rule is one sentence of the design: what happened, and what is decided about one lock then.
+// rule is one sentence of the design: what happened, and the decision about one lock.
 type rule struct {
 	name string
-	// story is what happened in a world of n1, n2 and n3, with locks that are all active.
+	// story is what happened in a world of n1, n2 and n3 whose locks are all active.
 	story func(w *world)
-	// node whose lock is looked at; empty: the cluster's.
+	// node whose lock is checked; empty: the cluster's.
 	node     string
 	from, to lcmv1.LockState
 	action   locks.Action
@@ -69,11 +69,11 @@ func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing
 			node: "n1", from: active, to: none, action: locks.Delete, reason: locks.NodeNotEnabled,
 		},
 		{
-			name: "the lock of a node that is gone is removed", story: func(w *world) { w.removeNode("n1") },
+			name: "the lock of a deleted node is removed", story: func(w *world) { w.removeNode("n1") },
 			node: "n1", from: active, to: none, action: locks.Delete, reason: locks.NodeGone,
 		},
 		{
-			name: "the lock of a node that is gone is removed, also while it is inactive",
+			name: "the inactive lock of a deleted node is removed",
 			story: func(w *world) {
 				w.request("n1")
 				w.settle()
@@ -90,7 +90,7 @@ func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing
 			node: "n1", from: active, to: none, action: locks.Keep, reason: locks.NodeGone,
 		},
 		{
-			name: "the cluster's lock is made again when someone deleted it", story: func(w *world) { w.snapshot.ClusterLocks = nil },
+			name: "the cluster's lock is created again after its deletion", story: func(w *world) { w.snapshot.ClusterLocks = nil },
 			from: none, to: active, action: locks.Create, reason: locks.NoRequest,
 		},
 		{
@@ -98,7 +98,7 @@ func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing
 			node: "n1", from: none, to: active, action: locks.Update, reason: locks.NoRequest,
 		},
 		{
-			name: "a state that nobody knows is put right", story: func(w *world) { w.lock("n1").Status.State = "paused" },
+			name: "an unknown state is corrected", story: func(w *world) { w.lock("n1").Status.State = "paused" },
 			node: "n1", from: "paused", to: active, action: locks.Update, reason: locks.NoRequest,
 		},
 		{
@@ -130,8 +130,8 @@ func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing
 	}
 }
 
-// Whoever looks at the node or the cluster would wait for it for ever.
-func TestASecondLockOfTheApplicationForTheSameIsRemoved(t *testing.T) {
+// A client that reads the extra lock would wait for it without end.
+func TestASecondLockForTheSameObjectIsRemoved(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	w.settle()
 	ofNode, ofWhole := nodeLock("second", controller, "n1", active), clusterLock(controller, active)
@@ -149,7 +149,7 @@ func TestASecondLockOfTheApplicationForTheSameIsRemoved(t *testing.T) {
 	require.Len(t, w.snapshot.ClusterLocks, 1)
 }
 
-func TestALockNeverTakesTheNameOfAnotherApplicationsLock(t *testing.T) {
+func TestANewLockNeverTakesTheNameOfAnotherApplicationsLock(t *testing.T) {
 	w := newWorld(t, "b-c")
 	w.snapshot.NodeLocks = []lcmv1.NodeWorkloadLock{nodeLock("tf-b-c", "tf-b", "c", active)}
 	w.snapshot.ClusterLocks = []lcmv1.ClusterWorkloadLock{{ObjectMeta: metav1.ObjectMeta{Name: controller}}}
@@ -158,7 +158,7 @@ func TestALockNeverTakesTheNameOfAnotherApplicationsLock(t *testing.T) {
 	require.NotEqual(t, controller, ofCluster(decision).Name)
 }
 
-func TestTheClusterLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
+func TestTheClusterLockIsReleasedWhenTheApplicationIsHealthy(t *testing.T) {
 	checks := func(w *world, results ...locks.CheckResult) {
 		w.policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "control"}, {Name: "analytics"}}
 		w.snapshot.Health = results
@@ -170,11 +170,11 @@ func TestTheClusterLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
 			from: active, to: active, action: locks.Keep, reason: locks.NoRequest,
 		},
 		{
-			name: "with a request and every check holding it lets go", story: func(w *world) { checks(w, well...); w.requestCluster() },
+			name: "with a request and every check holding it is released", story: func(w *world) { checks(w, well...); w.requestCluster() },
 			from: active, to: inactive, reason: locks.ClusterHealthy,
 		},
 		{
-			name: "with a request and no checks it lets go", story: func(w *world) { w.requestCluster() },
+			name: "with a request and no checks it is released", story: func(w *world) { w.requestCluster() },
 			from: active, to: inactive, reason: locks.ClusterHealthy,
 		},
 		{
@@ -186,11 +186,11 @@ func TestTheClusterLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
 			from: active, to: active, action: locks.Update, reason: locks.ClusterNotHealthy, message: "analytics: 1 of 3 available",
 		},
 		{
-			name: "a check that was not looked at does not hold", story: func(w *world) { checks(w, well[0]); w.requestCluster() },
-			from: active, to: active, reason: locks.ClusterNotHealthy, message: "analytics: not looked at",
+			name: "a check that was not evaluated does not hold", story: func(w *world) { checks(w, well[0]); w.requestCluster() },
+			from: active, to: active, reason: locks.ClusterNotHealthy, message: "analytics: not evaluated",
 		},
 		{
-			name: "it is looked at again when the health changes",
+			name: "it is evaluated again when the health changes",
 			story: func(w *world) {
 				checks(w)
 				w.requestCluster()
@@ -219,7 +219,7 @@ func TestTheClusterLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
 			from: inactive, to: active, reason: locks.RequestGone,
 		},
 		{
-			name: "of two requests the one that is left keeps it inactive",
+			name: "of two requests the remaining one keeps it inactive",
 			story: func(w *world) {
 				w.requestCluster()
 				w.requestCluster()
@@ -230,7 +230,7 @@ func TestTheClusterLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
 			from: inactive, to: inactive, reason: locks.RequestStands,
 		},
 		{
-			name: "so does one that joined the other later",
+			name: "and so does one that was created later",
 			story: func(w *world) {
 				w.requestCluster()
 				w.settle()
@@ -242,7 +242,7 @@ func TestTheClusterLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
 			from: inactive, to: inactive, reason: locks.RequestStands,
 		},
 		{
-			name: "a request that was deleted and made again is a new one: the checks run",
+			name: "a request that was deleted and created again is a new one: the checks run",
 			story: func(w *world) {
 				w.requestCluster()
 				w.settle()
@@ -250,15 +250,15 @@ func TestTheClusterLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
 				w.withdrawCluster()
 				w.requestCluster()
 			},
-			from: inactive, to: active, reason: locks.ClusterNotHealthy, message: "analytics: not looked at",
+			from: inactive, to: active, reason: locks.ClusterNotHealthy, message: "analytics: not evaluated",
 		},
 		{
-			name:  "marked failed by a person it is treated like active: the checks run",
+			name:  "after a person marked it failed, it is treated as active: the checks run",
 			story: func(w *world) { w.clusterLock().Status.State = failed; w.requestCluster() },
 			from:  failed, to: inactive, reason: locks.ClusterHealthy,
 		},
 		{
-			name: "marked failed it says what the person wrote until the checks hold",
+			name: "after a person marked it failed, it keeps the message until the checks hold",
 			story: func(w *world) {
 				checks(w)
 				w.clusterLock().Status.State, w.clusterLock().Status.ErrorMessage = failed, "database migration"
@@ -267,11 +267,11 @@ func TestTheClusterLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
 			from: failed, to: failed, action: locks.Keep, reason: locks.MarkedFailed, message: "database migration",
 		},
 		{
-			name: "marked failed without a request it becomes active", story: func(w *world) { w.clusterLock().Status.State = failed },
+			name: "marked failed and not requested, it becomes active", story: func(w *world) { w.clusterLock().Status.State = failed },
 			from: failed, to: active, reason: locks.NoRequest,
 		},
 		{
-			name:  "inactive without a record it has let go for what is asked: someone else made it so",
+			name:  "inactive without a record, it is released for the current requests: another client did it",
 			story: func(w *world) { checks(w); w.requestCluster(); w.clusterLock().Status.State = inactive },
 			from:  inactive, to: inactive, reason: locks.RequestStands,
 		},
@@ -306,14 +306,14 @@ func TestThePodOfTheApplicationMustBeReady(t *testing.T) {
 			says: "pod tf/vrouter-n1: container proxy is not ready",
 		},
 		{
-			name: "the node's kubelet has died: its containers' last word does not count", story: func(w *world) {
+			name: "the node's kubelet has failed: the last statuses of its containers do not count", story: func(w *world) {
 				w.snapshot.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 			},
 			says: "pod tf/vrouter-n1: the pod is not ready",
 		},
 		{name: "there is no pod", story: func(w *world) { w.removePod("n1") }, says: "no pod of the application is on the node"},
 		{
-			name: "there is one by the same labels in another namespace", story: func(w *world) { w.snapshot.Pods[0].Namespace = "other" },
+			name: "a pod in another namespace has the same labels", story: func(w *world) { w.snapshot.Pods[0].Namespace = "other" },
 			says: "no pod of the application is on the node",
 		},
 		{
@@ -373,7 +373,7 @@ func TestThePodOfTheApplicationMustBeReady(t *testing.T) {
 	}
 }
 
-func TestTheDecisionPrintsAsTheCommandLineDocumentsIt(t *testing.T) {
+func TestTheDecisionHasTheDocumentedJSON(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.settle()
 	w.request("n1")
@@ -385,7 +385,7 @@ func TestTheDecisionPrintsAsTheCommandLineDocumentsIt(t *testing.T) {
 	], "progress":{"percentage":100,"description":"1 out of 1 nodes updated","inactiveNow":1,"updated":1,"total":1}}`, string(printed))
 }
 
-func TestWhatCannotBeReadIsNotDecidedAbout(t *testing.T) {
+func TestAnUnreadableRecordIsAnError(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.settle()
 	w.clusterLock().Annotations = map[string]string{locks.AnnotationTurns: "n1"}

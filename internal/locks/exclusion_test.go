@@ -11,21 +11,21 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
-	const turn = "its turn comes after n1 (at most 1 at once)"
+func TestANodeLockIsReleasedInOrderAndHeldAgainWithItsPod(t *testing.T) {
+	const turn = "waits for n1 (at most 1 inactive at once)"
 	since := func(seconds string, what string) string {
-		return "its maintenance is over, but since 2026-11-20T10:" + seconds + "Z the application is not back: " + what
+		return "the maintenance is over, but since 2026-11-20T10:" + seconds + "Z the application is not back: " + what
 	}
 	const notReady = "pod tf/vrouter-n1: container agent is not ready"
 	maintained := func(w *world) { w.request("n1"); w.settle() }
 	later := func(w *world, d time.Duration) { w.now = w.now.Add(d) }
 	for _, rule := range []rule{
 		{
-			name: "a request and a ready pod: it lets go", story: func(w *world) { w.request("n1") },
+			name: "a request and a ready pod: it is released", story: func(w *world) { w.request("n1") },
 			node: "n1", from: active, to: inactive, action: locks.Update, reason: locks.PodReady,
 		},
 		{
-			name: "a request for a node does not concern others", story: func(w *world) { w.request("n1") },
+			name: "a request for one node does not affect others", story: func(w *world) { w.request("n1") },
 			node: "n2", from: active, to: active, action: locks.Keep, reason: locks.NoRequest,
 		},
 		{
@@ -33,7 +33,7 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node: "n1", from: active, to: active, action: locks.Update, reason: locks.PodNotReady, message: notReady,
 		},
 		{
-			name: "it lets go when the pod becomes ready",
+			name: "it is released when the pod becomes ready",
 			story: func(w *world) {
 				w.setPod("n1", false)
 				maintained(w)
@@ -46,7 +46,7 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node: "n1", from: inactive, to: inactive, action: locks.Keep, reason: locks.RequestStands,
 		},
 		{
-			name: "while another node is inactive a request is not processed", story: func(w *world) { maintained(w); w.request("n2") },
+			name: "while another node is inactive, the lock is held", story: func(w *world) { maintained(w); w.request("n2") },
 			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: turn,
 		},
 		{
@@ -59,14 +59,14 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 		},
 		{
 			name: "by the name of the request, whatever that of its node", story: func(w *world) { w.request("n1"); w.request("n2"); w.snapshot.NodeRequests[0].Name = "z" },
-			node: "n1", from: active, to: active, reason: locks.MaxInactiveNodes, message: "its turn comes after n2 (at most 1 at once)",
+			node: "n1", from: active, to: active, reason: locks.MaxInactiveNodes, message: "waits for n2 (at most 1 inactive at once)",
 		},
 		{
 			name: "a node that is not ready does not hold up those after it", story: func(w *world) { w.setPod("n1", false); w.request("n1"); w.request("n2") },
 			node: "n2", from: active, to: inactive, reason: locks.PodReady,
 		},
 		{
-			name: "as many as the policy says may be inactive at once",
+			name: "the policy sets how many may be inactive at once",
 			story: func(w *world) {
 				w.policy.MaxInactiveNodes = ptr.To[int32](2)
 				maintained(w)
@@ -79,11 +79,11 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node: "n1", from: inactive, to: active, reason: locks.RequestGone,
 		},
 		{
-			name: "the next goes when it is active again", story: func(w *world) { maintained(w); w.request("n2"); w.withdraw("n1") },
+			name: "the next is released when it is active again", story: func(w *world) { maintained(w); w.request("n2"); w.withdraw("n1") },
 			node: "n2", from: active, to: inactive, reason: locks.PodReady,
 		},
 		{
-			name: "the request is gone and the pod not ready: it stays inactive and says since when", story: func(w *world) { maintained(w); w.setPod("n1", false); w.withdraw("n1") },
+			name: "the request is gone and the pod not ready: it stays inactive and reports since when", story: func(w *world) { maintained(w); w.setPod("n1", false); w.withdraw("n1") },
 			node: "n1", from: inactive, to: inactive, action: locks.Update, reason: locks.PodNotBack, message: since("00:00", notReady),
 		},
 		{
@@ -98,7 +98,7 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node: "n1", from: inactive, to: inactive, action: locks.Keep, reason: locks.PodNotBack, message: since("00:00", notReady),
 		},
 		{
-			name: "while its pod is not back it goes on excluding others",
+			name: "while its pod is not back, it still excludes others",
 			story: func(w *world) {
 				maintained(w)
 				w.request("n2")
@@ -128,7 +128,7 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node: "n1", from: inactive, to: inactive, action: locks.Keep, reason: locks.RequestStands,
 		},
 		{
-			name: "a request that joined while the first stood is served when the first is gone",
+			name: "a request created during the first is served when the first is deleted",
 			story: func(w *world) {
 				maintained(w)
 				w.request("n1")
@@ -139,7 +139,7 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node: "n1", from: inactive, to: inactive, reason: locks.RequestStands,
 		},
 		{
-			name: "a request that was deleted and made again is a new one: it queues behind older ones",
+			name: "a request that was deleted and created again is a new one: it queues behind older ones",
 			story: func(w *world) {
 				maintained(w)
 				later(w, time.Second)
@@ -149,10 +149,10 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 				later(w, time.Second)
 				w.request("n1")
 			},
-			node: "n1", from: active, to: active, reason: locks.MaxInactiveNodes, message: "its turn comes after n2 (at most 1 at once)",
+			node: "n1", from: active, to: active, reason: locks.MaxInactiveNodes, message: "waits for n2 (at most 1 inactive at once)",
 		},
 		{
-			name: "a request that finds the lock inactive has it: who made it may use it already",
+			name: "a request that finds the lock inactive has it: its owner may use it already",
 			story: func(w *world) {
 				maintained(w)
 				later(w, time.Second)
@@ -165,7 +165,7 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node: "n1", from: inactive, to: inactive, action: locks.Update, reason: locks.RequestStands,
 		},
 		{
-			name: "so does one that finds the pod not back",
+			name: "and so does one that finds the pod not back",
 			story: func(w *world) {
 				w.policy.NodePodDeadlineSeconds = ptr.To[int32](600)
 				maintained(w)
@@ -174,12 +174,12 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 				w.settle()
 				w.request("n1")
 				w.settle()
-				later(w, time.Hour) // nobody waits for it to come back
+				later(w, time.Hour) // no request waits for it to return
 			},
 			node: "n1", from: inactive, to: inactive, action: locks.Keep, reason: locks.RequestStands,
 		},
 		{
-			name: "it has it also when the pod comes up during its maintenance and others were asked for before",
+			name: "it also has it when the pod becomes ready during its maintenance and others were requested before",
 			story: func(w *world) {
 				maintained(w)
 				w.removePod("n1")
@@ -196,7 +196,7 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node: "n1", from: inactive, to: inactive, action: locks.Keep, reason: locks.RequestStands,
 		},
 		{
-			name: "since when the pod is awaited begins anew after each maintenance",
+			name: "the wait for the pod starts again after each maintenance",
 			story: func(w *world) {
 				maintained(w)
 				w.removePod("n1")
@@ -210,7 +210,7 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node: "n1", from: inactive, to: inactive, reason: locks.PodNotBack, message: since("01:00", "no pod of the application is on the node"),
 		},
 		{
-			name: "a lock that someone deleted in the maintenance has let go as before",
+			name: "a lock that was deleted during the maintenance is still released",
 			story: func(w *world) {
 				maintained(w)
 				w.removePod("n1")
@@ -220,7 +220,7 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node: "n1", from: none, to: inactive, action: locks.Create, reason: locks.RequestStands,
 		},
 		{
-			name: "and keeps others out until its pod is back",
+			name: "and excludes others until its pod is back",
 			story: func(w *world) {
 				maintained(w)
 				w.removePod("n1")
@@ -236,19 +236,19 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node:  "n2", from: active, to: inactive, reason: locks.PodReady,
 		},
 		{
-			name: "a request for a node without the role is passed over", story: func(w *world) { w.addNode("n0"); w.node("n0").Labels = nil; w.request("n0"); w.request("n1") },
+			name: "a request for a node without the role is ignored", story: func(w *world) { w.addNode("n0"); w.node("n0").Labels = nil; w.request("n0"); w.request("n1") },
 			node: "n1", from: active, to: inactive, reason: locks.PodReady,
 		},
 		{
-			name: "a lock that someone else made inactive excludes others", story: func(w *world) { w.lock("n1").Status.State = inactive; w.request("n1"); w.request("n2") },
+			name: "a lock that another client made inactive excludes others", story: func(w *world) { w.lock("n1").Status.State = inactive; w.request("n1"); w.request("n2") },
 			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: turn,
 		},
 		{
-			name: "a lock that someone else made inactive without a request is made active", story: func(w *world) { w.lock("n1").Status.State = inactive },
+			name: "a lock that another client made inactive without a request is made active", story: func(w *world) { w.lock("n1").Status.State = inactive },
 			node: "n1", from: inactive, to: active, reason: locks.RequestGone,
 		},
 		{
-			name: "a lock that is created for a node under request lets go in its turn", story: func(w *world) { w.addNode("n0"); w.addPod("n0", true); w.request("n0") },
+			name: "a new lock of a requested node is released in order", story: func(w *world) { w.addNode("n0"); w.addPod("n0", true); w.request("n0") },
 			node: "n0", from: none, to: inactive, action: locks.Create, reason: locks.PodReady,
 		},
 	} {
@@ -256,17 +256,17 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 	}
 }
 
-func TestALockThatWasMarkedFailedIsTreatedLikeAnActiveOne(t *testing.T) {
+func TestALockMarkedFailedIsTreatedAsActive(t *testing.T) {
 	mark := func(w *world) {
 		w.lock("n1").Status = lcmv1.WorkloadLockStatus{State: failed, ErrorMessage: "disk is being replaced"}
 	}
 	for _, rule := range []rule{
 		{
-			name: "with a request and a ready pod it lets go", story: func(w *world) { mark(w); w.request("n1") },
+			name: "with a request and a ready pod, it is released", story: func(w *world) { mark(w); w.request("n1") },
 			node: "n1", from: failed, to: inactive, reason: locks.PodReady,
 		},
 		{
-			name: "with a request and a pod that is not ready it stays, with what the person wrote", story: func(w *world) { mark(w); w.setPod("n1", false); w.request("n1") },
+			name: "with a request and a pod that is not ready it stays, with the person's message", story: func(w *world) { mark(w); w.setPod("n1", false); w.request("n1") },
 			node: "n1", from: failed, to: failed, reason: locks.MarkedFailed, message: "disk is being replaced",
 		},
 		{
@@ -278,7 +278,7 @@ func TestALockThatWasMarkedFailedIsTreatedLikeAnActiveOne(t *testing.T) {
 			node: "n1", from: failed, to: active, reason: locks.NoRequest,
 		},
 		{
-			name: "during the maintenance it keeps others out as long as its pod is not ready",
+			name: "during the maintenance it excludes others while its pod is not ready",
 			story: func(w *world) {
 				w.request("n1")
 				w.settle()
@@ -286,10 +286,10 @@ func TestALockThatWasMarkedFailedIsTreatedLikeAnActiveOne(t *testing.T) {
 				w.setPod("n1", false)
 				w.request("n2")
 			},
-			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: "its turn comes after n1 (at most 1 at once)",
+			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: "waits for n1 (at most 1 inactive at once)",
 		},
 		{
-			name: "during the maintenance it lets go again when its pod is ready",
+			name: "during the maintenance it is released again when its pod is ready",
 			story: func(w *world) {
 				w.request("n1")
 				w.settle()
@@ -302,13 +302,13 @@ func TestALockThatWasMarkedFailedIsTreatedLikeAnActiveOne(t *testing.T) {
 	}
 }
 
-func TestAPodThatDoesNotComeBackInTimeFailsTheLock(t *testing.T) {
+func TestAPodThatMissesItsDeadlineAfterAMaintenanceFailsTheLock(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	w.policy.NodePodDeadlineSeconds = ptr.To[int32](600)
 	w.settle()
 	w.request("n1")
 	w.settle()
-	w.now = w.now.Add(time.Hour) // the maintenance itself may take its time
+	w.now = w.now.Add(time.Hour) // the maintenance itself may take longer
 	w.removePod("n1")
 	w.withdraw("n1")
 	decision := w.settle()
@@ -321,30 +321,30 @@ func TestAPodThatDoesNotComeBackInTimeFailsTheLock(t *testing.T) {
 	decision = w.settle()
 	require.Equal(t, failed, of(decision, "n1").To)
 	require.Equal(t, locks.PodDeadlinePassed, of(decision, "n1").Reason)
-	require.Equal(t, "its maintenance is over, but the application has not been back since 2026-11-20T11:00:00Z: "+noPod, of(decision, "n1").Message)
+	require.Equal(t, "the maintenance is over, but the application has not been back since 2026-11-20T11:00:00Z: "+noPod, of(decision, "n1").Message)
 	require.Nil(t, decision.NextLook)
-	require.Equal(t, locks.PodDeadlinePassed, of(w.decide(), "n1").Reason, "nobody has marked it")
+	require.Equal(t, locks.PodDeadlinePassed, of(w.decide(), "n1").Reason, "no person marked it")
 	w.addPod("n1", false)
 	require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason)
 	require.Contains(t, w.lock("n1").Status.ErrorMessage, "not been back since 2026-11-20T11:00:00Z: pod tf/vrouter-n1: container agent is not ready")
 	w.lock("n1").Status.ErrorMessage = "disk is being replaced"
-	require.Equal(t, locks.MarkedFailed, of(w.decide(), "n1").Reason, "somebody has")
+	require.Equal(t, locks.MarkedFailed, of(w.decide(), "n1").Reason, "a person has")
 	w.removePod("n1")
 
 	w.request("n2")
-	require.Equal(t, locks.MaxInactiveNodes, of(w.settle(), "n2").Reason, "a node whose application is lost still counts as out")
+	require.Equal(t, locks.MaxInactiveNodes, of(w.settle(), "n2").Reason, "a node without its application still counts as inactive")
 	w.addPod("n1", true)
 	decision = w.settle()
 	require.Equal(t, active, of(decision, "n1").To, "a pod that comes back after all makes the lock active")
 	require.Equal(t, inactive, of(decision, "n2").To)
 }
 
-func TestATurnThatWasRecordedIsKeptOrTakenBackButNeverForgotten(t *testing.T) {
+func TestARecordedPermitIsKeptOrEndedButNeverForgotten(t *testing.T) {
 	recorded := func(t *testing.T) *world {
 		w := newWorld(t, "n1", "n2")
 		w.settle()
 		w.request("n2")
-		w.record(w.decide().Turns) // and then the controller died
+		w.record(w.decide().Turns) // and then the controller crashed
 		require.Equal(t, active, w.state("n2"))
 		return w
 	}
@@ -354,7 +354,7 @@ func TestATurnThatWasRecordedIsKeptOrTakenBackButNeverForgotten(t *testing.T) {
 		w.settle()
 		require.Equal(t, []string{"n2"}, w.inactive())
 	})
-	t.Run("it ends with its request, and the lock is written before others get the turn", func(t *testing.T) {
+	t.Run("it ends with its request, and the lock is written before others get the permit", func(t *testing.T) {
 		w := recorded(t)
 		w.request("n1")
 		w.withdraw("n2")

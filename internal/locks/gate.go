@@ -1,5 +1,5 @@
-// Package locks decides about workload locks, on both sides: whether those who want to disrupt a cluster or a node may (a Gate), and
-// what the locks of an application that Drydock speaks for should be (Decide). It is pure: it reads nothing but its arguments.
+// Package locks decides about workload locks on both sides: whether a cluster or a node may be disrupted (Gate), and the desired state of the locks
+// that Drydock manages for an application (Decide). It is pure.
 package locks
 
 import (
@@ -17,11 +17,11 @@ const (
 	NodeLockKind    = "NodeWorkloadLock"
 )
 
-// Gate says whether a cluster or a node may be disrupted, and if not, who holds it.
+// Gate reports whether a cluster or a node may be disrupted, and if not, which locks hold it.
 type Gate struct {
-	// Open when every lock is inactive. Without locks it is open: a lock that was deleted is released.
+	// Open: every lock is inactive. Without locks the gate is open, because a deleted lock is released.
 	Open bool `json:"open"`
-	// Holders are the locks that are not inactive, by controller and then by name.
+	// Holders are the locks that are not inactive, by controller and name.
 	Holders []Holder `json:"holders"`
 }
 
@@ -29,15 +29,15 @@ type Gate struct {
 type Holder struct {
 	// Controller is the application that holds it.
 	Controller string `json:"controller"`
-	// State as it was found; anything but "inactive" is held, also no state at all.
+	// State as observed; any state but "inactive", or none, holds.
 	State lcmv1.LockState `json:"state"`
-	// Message is what the application says about it: its errorMessage.
+	// Message is the errorMessage of the lock.
 	Message string `json:"message"`
 
 	kind, name string
 }
 
-// ClusterGate looks at the locks of a cluster.
+// ClusterGate evaluates the locks of a cluster.
 func ClusterGate(locks []lcmv1.ClusterWorkloadLock) Gate {
 	gate := Gate{Holders: []Holder{}}
 	for _, lock := range locks {
@@ -46,7 +46,7 @@ func ClusterGate(locks []lcmv1.ClusterWorkloadLock) Gate {
 	return gate.judge()
 }
 
-// NodeGate looks at those locks that name the node, of whatever controller and by whatever name.
+// NodeGate evaluates all the locks that name the node.
 func NodeGate(locks []lcmv1.NodeWorkloadLock, node string) Gate {
 	gate := Gate{Holders: []Holder{}}
 	for _, lock := range locks {
@@ -57,7 +57,7 @@ func NodeGate(locks []lcmv1.NodeWorkloadLock, node string) Gate {
 	return gate.judge()
 }
 
-// look adds the lock to the holders unless it is inactive. Only that one word lets go: a state that we do not know holds.
+// look adds the lock to the holders unless it is inactive. An unknown state holds.
 func (g *Gate) look(kind, name, controller string, status lcmv1.WorkloadLockStatus) {
 	if status.State == lcmv1.LockInactive {
 		return
@@ -75,7 +75,7 @@ func byController(a, b Holder) int {
 	return cmp.Or(cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.name, b.name))
 }
 
-// NotActive returns the locks of a node that are not active. After a maintenance there should be none: each application holds again.
+// NotActive returns the locks of a node that are not active. After a maintenance each application must hold its lock again.
 func NotActive(locks []lcmv1.NodeWorkloadLock, node string) []Holder {
 	var missing []Holder
 	for _, lock := range locks {
@@ -89,12 +89,12 @@ func NotActive(locks []lcmv1.NodeWorkloadLock, node string) []Holder {
 	return missing
 }
 
-// Failed returns the holders whose application cannot let go: they want a person's attention, not patience.
+// Failed returns the holders in state failed: a person must act.
 func (g Gate) Failed() []Holder {
 	return slices.DeleteFunc(slices.Clone(g.Holders), func(h Holder) bool { return h.State != lcmv1.LockFailed })
 }
 
-// Blockers are locks as every status shows them.
+// Blockers returns the locks for a status.
 func Blockers(holders []Holder) []drydockv1.Blocker {
 	var blockers []drydockv1.Blocker
 	for _, holder := range holders {
@@ -103,7 +103,7 @@ func Blockers(holders []Holder) []drydockv1.Blocker {
 	return blockers
 }
 
-// Blockers are the holders as every status shows them.
+// Blockers returns the holders for a status.
 func (g Gate) Blockers() []drydockv1.Blocker { return Blockers(g.Holders) }
 
 // Reasons of a Blocker that is a lock.
@@ -114,7 +114,7 @@ const (
 	ReasonLockInactive = "LockInactive"
 )
 
-// Blocker names the lock, its application and what that says.
+// Blocker returns the lock with its application and the application's message.
 func (h Holder) Blocker() drydockv1.Blocker {
 	blocker := drydockv1.Blocker{Kind: h.kind, Name: h.name, Reason: ReasonLockHeld}
 	switch h.State {
@@ -122,16 +122,16 @@ func (h Holder) Blocker() drydockv1.Blocker {
 		blocker.Message = fmt.Sprintf("%s holds it", h.Controller)
 	case lcmv1.LockInactive:
 		blocker.Reason = ReasonLockInactive
-		blocker.Message = fmt.Sprintf("%s has let go", h.Controller)
+		blocker.Message = fmt.Sprintf("%s has released it", h.Controller)
 	case lcmv1.LockFailed:
 		blocker.Reason = ReasonLockFailed
 		blocker.Message = fmt.Sprintf("%s has failed", h.Controller)
 	case "":
 		blocker.Reason = ReasonLockUnknown
-		blocker.Message = fmt.Sprintf("%s has not said whether it lets go", h.Controller)
+		blocker.Message = fmt.Sprintf("%s has not set a state", h.Controller)
 	default:
 		blocker.Reason = ReasonLockUnknown
-		blocker.Message = fmt.Sprintf("%s says %q; only \"inactive\" lets go", h.Controller, h.State)
+		blocker.Message = fmt.Sprintf("%s set state %q; only \"inactive\" releases the lock", h.Controller, h.State)
 	}
 	if h.Message != "" {
 		blocker.Message += ": " + h.Message

@@ -28,7 +28,7 @@ func clusterLock(controller string, state lcmv1.LockState) lcmv1.ClusterWorkload
 	}
 }
 
-func TestANodeIsTouchedOnlyWhenEveryLockThatNamesItIsInactive(t *testing.T) {
+func TestANodeGateOpensOnlyWhenEveryLockOfTheNodeIsInactive(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		locks   []lcmv1.NodeWorkloadLock
@@ -36,7 +36,7 @@ func TestANodeIsTouchedOnlyWhenEveryLockThatNamesItIsInactive(t *testing.T) {
 	}{
 		{name: "without locks the gate is open"},
 		{
-			name:  "an inactive lock has let go",
+			name:  "an inactive lock is released",
 			locks: []lcmv1.NodeWorkloadLock{nodeLock("a", "tf", "n1", lcmv1.LockInactive)},
 		},
 		{
@@ -55,14 +55,14 @@ func TestANodeIsTouchedOnlyWhenEveryLockThatNamesItIsInactive(t *testing.T) {
 			holders: []string{"tf"},
 		},
 		{
-			name: "a state nobody knows holds, also one that looks like inactive",
+			name: "an unknown state holds, even one that looks like inactive",
 			locks: []lcmv1.NodeWorkloadLock{
 				nodeLock("a", "ceph", "n1", "Inactive"), nodeLock("b", "tf", "n1", "paused"),
 			},
 			holders: []string{"ceph", "tf"},
 		},
 		{
-			name: "one controller is not enough: every controller must let go",
+			name: "one controller is not enough: every controller must release",
 			locks: []lcmv1.NodeWorkloadLock{
 				nodeLock("a", "tf", "n1", lcmv1.LockInactive), nodeLock("b", "openstack", "n1", lcmv1.LockActive), nodeLock("c", "ceph", "n1", lcmv1.LockActive),
 			},
@@ -78,7 +78,7 @@ func TestANodeIsTouchedOnlyWhenEveryLockThatNamesItIsInactive(t *testing.T) {
 			holders: []string{"tf"},
 		},
 		{
-			name:    "two locks of one controller must both let go",
+			name:    "two locks of one controller must both be released",
 			locks:   []lcmv1.NodeWorkloadLock{nodeLock("a", "tf", "n1", lcmv1.LockInactive), nodeLock("b", "tf", "n1", lcmv1.LockActive)},
 			holders: []string{"tf"},
 		},
@@ -96,7 +96,7 @@ func TestANodeIsTouchedOnlyWhenEveryLockThatNamesItIsInactive(t *testing.T) {
 	}
 }
 
-func TestAClusterIsTouchedOnlyWhenEveryClusterLockIsInactive(t *testing.T) {
+func TestAClusterGateOpensOnlyWhenEveryClusterLockIsInactive(t *testing.T) {
 	require.True(t, locks.ClusterGate(nil).Open)
 	require.True(t, locks.ClusterGate([]lcmv1.ClusterWorkloadLock{clusterLock("tf", lcmv1.LockInactive)}).Open)
 	gate := locks.ClusterGate([]lcmv1.ClusterWorkloadLock{clusterLock("tf", lcmv1.LockInactive), clusterLock("ceph", "")})
@@ -105,7 +105,7 @@ func TestAClusterIsTouchedOnlyWhenEveryClusterLockIsInactive(t *testing.T) {
 	require.Equal(t, "ceph", gate.Holders[0].Controller)
 }
 
-func TestAHolderIsNamedWithItsStateAndWhatItSays(t *testing.T) {
+func TestAHolderReportsItsStateAndMessage(t *testing.T) {
 	failed := nodeLock("ceph-n1", "ceph", "n1", lcmv1.LockFailed)
 	failed.Status.ErrorMessage = "osd.3 is down"
 	gate := locks.NodeGate([]lcmv1.NodeWorkloadLock{
@@ -114,24 +114,24 @@ func TestAHolderIsNamedWithItsStateAndWhatItSays(t *testing.T) {
 	require.Equal(t, []drydockv1.Blocker{
 		{Kind: "NodeWorkloadLock", Name: "ceph-n1", Reason: "LockFailed", Message: "ceph has failed: osd.3 is down"},
 		{Kind: "NodeWorkloadLock", Name: "x", Reason: "LockHeld", Message: "tf holds it"},
-		{Kind: "NodeWorkloadLock", Name: "y", Reason: "LockStateUnknown", Message: "vendor has not said whether it lets go"},
-		{Kind: "NodeWorkloadLock", Name: "z", Reason: "LockStateUnknown", Message: `web says "busy"; only "inactive" lets go`},
+		{Kind: "NodeWorkloadLock", Name: "y", Reason: "LockStateUnknown", Message: "vendor has not set a state"},
+		{Kind: "NodeWorkloadLock", Name: "z", Reason: "LockStateUnknown", Message: `web set state "busy"; only "inactive" releases the lock`},
 	}, gate.Blockers())
 	require.Len(t, gate.Failed(), 1)
 	require.Equal(t, "ceph", gate.Failed()[0].Controller)
 }
 
-func TestAfterAMaintenanceEveryLockThatIsNotActiveIsNamed(t *testing.T) {
+func TestAfterAMaintenanceEveryLockThatIsNotActiveIsReported(t *testing.T) {
 	missing := locks.NotActive([]lcmv1.NodeWorkloadLock{
 		nodeLock("a", "tf", "n1", lcmv1.LockInactive), nodeLock("b", "ceph", "n1", lcmv1.LockFailed),
 		nodeLock("c", "web", "n1", lcmv1.LockActive), nodeLock("d", "tf", "n2", lcmv1.LockInactive),
 	}, "n1")
 	require.Len(t, missing, 2)
 	require.Equal(t, drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "b", Reason: "LockFailed", Message: "ceph has failed"}, missing[0].Blocker())
-	require.Equal(t, drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "a", Reason: "LockInactive", Message: "tf has let go"}, missing[1].Blocker())
+	require.Equal(t, drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "a", Reason: "LockInactive", Message: "tf has released it"}, missing[1].Blocker())
 }
 
-func TestTheGatePrintsAsTheCommandLineDocumentsIt(t *testing.T) {
+func TestTheGateHasTheDocumentedJSON(t *testing.T) {
 	printed, err := json.Marshal(locks.NodeGate([]lcmv1.NodeWorkloadLock{nodeLock("a", "ceph", "n1", lcmv1.LockActive)}, "n1"))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"open":false,"holders":[{"controller":"ceph","state":"active","message":""}]}`, string(printed))

@@ -13,20 +13,20 @@ import (
 	"drydock.dev/drydock/internal/health"
 )
 
-// CheckResult is what a health check found.
+// CheckResult is the result of a health check.
 type CheckResult struct {
-	// Check is its name.
+	// Check is the name of the check.
 	Check   string
 	Healthy bool
-	// Message says what is wrong when it is not healthy.
+	// Message says what is wrong if the result is not healthy.
 	Message string
 }
 
-// Examine looks at the health of the application, if it matters: somebody wants to maintain the cluster, and the application has not let go of
-// it yet. Errors name the check: health.ErrInvalid, and what kept the objects from being read.
+// Examine evaluates the health of the application if it is needed: a maintenance of the cluster is requested, and the lock is not released yet.
+// Errors name the check: health.ErrInvalid, and failed reads.
 func (s *Snapshot) Examine(policy drydockv1.WorkloadLockPolicySpec, objects health.Objects) error {
 	s.Health = nil
-	// What cannot be viewed cannot be decided about either; Decide says why.
+	// Decide reports the same error.
 	if a, err := view(policy, *s, time.Time{}); err != nil || len(a.requests) == 0 || a.hasLetGo() {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (a *application) letGoWhenHealthy() {
 	}
 }
 
-// sickness says which of the policy's checks do not hold, or not for as long as they must, or nothing.
+// sickness returns which checks of the policy fail, or do not hold long enough; empty: none.
 func (a *application) sickness() string {
 	var sick []string
 	for _, declared := range a.policy.ClusterHealth {
@@ -67,12 +67,12 @@ func (a *application) sickness() string {
 	return strings.Join(sick, "; ")
 }
 
-// symptom says what is wrong with a check, or nothing.
+// symptom returns what is wrong with a check; empty: nothing.
 func (a *application) symptom(check health.Check) string {
 	i := slices.IndexFunc(a.health, func(r CheckResult) bool { return r.Check == check.Name })
 	switch {
 	case i < 0:
-		return "not looked at"
+		return "not evaluated"
 	case !a.health[i].Healthy:
 		return a.health[i].Message
 	case check.Stable > 0:
@@ -81,11 +81,11 @@ func (a *application) symptom(check health.Check) string {
 	return ""
 }
 
-// unsettled says of a check that holds that it must do so for longer, or nothing. Only what was seen while the lock was asked for counts.
+// unsettled returns for how long a passing check must still hold; empty: it is settled. Only the time while the lock is requested counts.
 func (a *application) unsettled(check health.Check) string {
 	since, known := a.before.HealthySince[check.Name]
 	if !known {
-		since = metav1.NewTime(a.wholeNow().Add(time.Second)) // less than that second was not seen
+		since = metav1.NewTime(a.wholeNow().Add(time.Second)) // whole seconds: less than that was not observed
 	}
 	if a.after.HealthySince == nil {
 		a.after.HealthySince = map[string]metav1.Time{}
@@ -99,7 +99,7 @@ func (a *application) unsettled(check health.Check) string {
 	return fmt.Sprintf("healthy since %s, must stay so for %s", since.UTC().Format(time.RFC3339), check.Stable)
 }
 
-// lookAgain has a check looked at again that no change tells of. The instant is the same for all who look before it.
+// lookAgain schedules the next evaluation of a check that no event triggers. Every evaluation before it computes the same time.
 func (a *application) lookAgain(check health.Check) {
 	if check.LookEvery > 0 {
 		a.lookAt(a.now.Truncate(check.LookEvery).Add(check.LookEvery))

@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-// newStableWorld has an application that lets go of the cluster when its database has been well for a minute.
+// newStableWorld has an application that releases the cluster when its database has been healthy for a minute.
 func newStableWorld(t *testing.T) *world {
 	w := newWorld(t, "n1")
 	w.policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "database", StableSeconds: 60}, {Name: "control"}}
@@ -20,17 +20,17 @@ func newStableWorld(t *testing.T) *world {
 	return w
 }
 
-// look is a look of the controller, so long after the one before.
+// look is one pass of the controller, with the time since the pass before.
 func (w *world) look(after time.Duration, databaseHealthy bool) locks.LockDecision {
 	w.now = w.now.Add(after)
 	w.snapshot.Health = []locks.CheckResult{{Check: "database", Healthy: databaseHealthy, Message: "1 of 3 replicas"}, {Check: "control", Healthy: true}}
 	return ofCluster(w.settle())
 }
 
-func TestACheckThatMustStayTrueCountsOnceItDid(t *testing.T) {
+func TestAStableCheckReleasesAfterItHeldLongEnough(t *testing.T) {
 	w := newStableWorld(t)
 	w.look(time.Hour, true)
-	require.Empty(t, w.turns().HealthySince, "while nobody asks it does not matter")
+	require.Empty(t, w.turns().HealthySince, "without a request it does not matter")
 
 	w.requestCluster()
 	held := w.look(500*time.Millisecond, true)
@@ -42,10 +42,10 @@ func TestACheckThatMustStayTrueCountsOnceItDid(t *testing.T) {
 	require.Equal(t, active, w.look(60*time.Second, true).To)
 	require.Equal(t, inactive, w.look(500*time.Millisecond, true).To)
 	require.Empty(t, w.turns().HealthySince, "it has done its duty")
-	require.Equal(t, inactive, w.look(time.Second, false).To, "once let go of it stays so")
+	require.Equal(t, inactive, w.look(time.Second, false).To, "once released it stays released")
 }
 
-func TestACheckThatMustStayTrueBeginsAnewWhenItWasNot(t *testing.T) {
+func TestAStableCheckStartsAgainAfterAFailure(t *testing.T) {
 	w := newStableWorld(t)
 	w.requestCluster()
 	w.look(0, true)
@@ -55,7 +55,7 @@ func TestACheckThatMustStayTrueBeginsAnewWhenItWasNot(t *testing.T) {
 	require.Equal(t, inactive, w.look(2*time.Second, true).To)
 }
 
-func TestWhatWasSeenForAnEarlierRequestDoesNotCount(t *testing.T) {
+func TestHealthSeenForAnEarlierRequestDoesNotCount(t *testing.T) {
 	w := newStableWorld(t)
 	w.requestCluster()
 	w.look(0, true)
@@ -65,7 +65,7 @@ func TestWhatWasSeenForAnEarlierRequestDoesNotCount(t *testing.T) {
 	require.Equal(t, active, w.look(31*time.Second, true).To)
 }
 
-func TestAControllerThatDiesBeforeTheLockLetGoDoesNotBeginAnew(t *testing.T) {
+func TestARestartedControllerKeepsTheTimeOfAStableCheck(t *testing.T) {
 	w := newStableWorld(t)
 	w.requestCluster()
 	w.look(0, true)
@@ -82,7 +82,7 @@ func (w *world) turns() locks.Turns {
 	return turns
 }
 
-func TestWithoutStableSecondsNothingIsRemembered(t *testing.T) {
+func TestWithoutStableSecondsNoTimeIsRecorded(t *testing.T) {
 	w := newStableWorld(t)
 	w.policy.ClusterHealth = w.policy.ClusterHealth[1:]
 	w.requestCluster()
@@ -90,7 +90,7 @@ func TestWithoutStableSecondsNothingIsRemembered(t *testing.T) {
 	require.Equal(t, map[string]metav1.Time(nil), w.turns().HealthySince)
 }
 
-// noted are objects that note how often they are asked for.
+// noted are objects that count how often they are read.
 type noted struct {
 	health.Objects
 	asked int
@@ -101,7 +101,7 @@ func (n *noted) Fetch(string) (health.Answer, error) {
 	return health.Answer{Status: 503}, nil
 }
 
-func TestHealthIsLookedAtOnlyWhileItMatters(t *testing.T) {
+func TestHealthIsEvaluatedOnlyWhenItMatters(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "shop", HTTP: &drydockv1.HTTPCheck{URL: "http://shop.example.com/ready"}}}
 	objects := &noted{}
@@ -110,7 +110,7 @@ func TestHealthIsLookedAtOnlyWhileItMatters(t *testing.T) {
 		require.NoError(t, w.snapshot.Examine(w.policy, objects))
 		return objects.asked
 	}
-	require.Zero(t, examine(), "nobody asks")
+	require.Zero(t, examine(), "not requested")
 	w.requestCluster()
 	require.Equal(t, 1, examine())
 	require.Equal(t, "shop: http://shop.example.com/ready answers 503, not 200", ofCluster(w.settle()).Message)
@@ -118,7 +118,7 @@ func TestHealthIsLookedAtOnlyWhileItMatters(t *testing.T) {
 	w.snapshot.Health[0].Healthy = true
 	w.settle()
 	require.Equal(t, inactive, w.clusterLock().Status.State)
-	require.Zero(t, examine(), "it has let go, whatever the health")
+	require.Zero(t, examine(), "it is released regardless of health")
 	w.settle()
 	require.Equal(t, inactive, w.clusterLock().Status.State)
 
@@ -127,14 +127,14 @@ func TestHealthIsLookedAtOnlyWhileItMatters(t *testing.T) {
 	require.Equal(t, 1, examine(), "that is a new request")
 }
 
-func TestWhatCannotBeWatchedIsLookedAtAgain(t *testing.T) {
+func TestChecksWithoutEventsAreEvaluatedPeriodically(t *testing.T) {
 	w := newStableWorld(t)
 	w.policy.ClusterHealth[0].HTTP = &drydockv1.HTTPCheck{URL: "http://shop.example.com/ready"}
 	w.requestCluster()
 	w.look(time.Second, false)
 	require.Equal(t, t0.Add(5*time.Second), w.decide().NextLook.UTC())
 	w.now = w.now.Add(3 * time.Second)
-	require.Equal(t, t0.Add(5*time.Second), w.decide().NextLook.UTC(), "the same for all who look meanwhile, or each look would ask for another")
+	require.Equal(t, t0.Add(5*time.Second), w.decide().NextLook.UTC(), "the same time for every pass, or each pass would schedule another")
 	w.look(time.Second, true)
 	require.Equal(t, t0.Add(10*time.Second), w.decide().NextLook.UTC(), "it must stay healthy")
 }

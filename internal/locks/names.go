@@ -8,7 +8,7 @@ import (
 	"drydock.dev/drydock/internal/safename"
 )
 
-// clusterLockName names the lock of an application that has none.
+// clusterLockName returns the name of a new cluster lock of an application.
 func clusterLockName(controller string, existing []lcmv1.ClusterWorkloadLock) string {
 	taken := map[string]bool{}
 	for _, lock := range existing {
@@ -17,7 +17,7 @@ func clusterLockName(controller string, existing []lcmv1.ClusterWorkloadLock) st
 	return freeName(taken, controller)
 }
 
-// nodeLockName names the lock of an application on a node that has none.
+// nodeLockName returns the name of a new lock of an application on a node.
 func nodeLockName(controller, node string, taken map[string]bool) string {
 	return freeName(taken, controller, node)
 }
@@ -30,8 +30,8 @@ func takenNames(existing []lcmv1.NodeWorkloadLock) map[string]bool {
 	return taken
 }
 
-// freeName is the same every time, so that a lock whose creation was not heard of is found again, unless another application has taken
-// it: tf-b on node c and tf on node b-c want the same name.
+// freeName is deterministic, so that a retry after a lost response finds the lock it created. It avoids names that another application took: tf-b on
+// node c and tf on node b-c want the same name.
 func freeName(taken map[string]bool, parts ...string) string {
 	name := safename.Join("-", parts...)
 	for n := 2; taken[name]; n++ {

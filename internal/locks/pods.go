@@ -7,15 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// presence is whether the application is up on a node.
+// presence is the state of the application's pods on a node.
 type presence struct {
 	ready bool
-	// message says what is missing when it is not ready.
+	// message says what is missing if they are not ready.
 	message string
 }
 
-// presenceOf judges the application's pods on a node. Pods that have ended or are about to be deleted are passed over: their
-// successor counts.
+// presenceOf evaluates the application's pods on a node. It skips pods that have ended or are being deleted: their successors count.
 func presenceOf(pods []corev1.Pod) presence {
 	found := false
 	for _, pod := range pods {
@@ -33,7 +32,7 @@ func presenceOf(pods []corev1.Pod) presence {
 	return presence{ready: true}
 }
 
-// notReady says what of the pod is not ready, or nothing.
+// notReady returns what of the pod is not ready; empty: it is ready.
 func notReady(pod *corev1.Pod) string {
 	statuses := slices.Concat(pod.Status.ContainerStatuses, sidecars(pod))
 	if want := len(pod.Spec.Containers); len(pod.Status.ContainerStatuses) < max(want, 1) {
@@ -44,7 +43,7 @@ func notReady(pod *corev1.Pod) string {
 			return fmt.Sprintf("container %s is not ready", status.Name)
 		}
 	}
-	// The kubelet of a node that has died leaves its containers' statuses as they were; only this condition is taken back.
+	// The kubelet of a failed node leaves its containers' statuses unchanged; only this condition is cleared.
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status != corev1.ConditionTrue {
 			return "the pod is not ready"

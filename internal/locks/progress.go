@@ -12,16 +12,16 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
-// Progress is how far a maintenance has come with the nodes of an application.
+// Progress is the progress of a maintenance over the nodes of an application.
 type Progress struct {
-	// Percentage is Updated of Total in whole percent, rounded down; 100 when there are no nodes.
+	// Percentage is Updated of Total in whole percent, rounded down; 100 without nodes.
 	Percentage int32 `json:"percentage"`
-	// Description says the same in words.
+	// Description is the progress as text.
 	Description string `json:"description"`
 	// InactiveNow are the nodes whose lock is inactive.
 	InactiveNow int `json:"inactiveNow"`
-	// Updated are those and, while a maintenance of the cluster is asked for, the nodes whose lock was inactive during it. With one node at a
-	// time InactiveNow alone would never pass 1. A node whose lock has failed is not updated, whatever it was before.
+	// Updated are those and, while a maintenance of the cluster is requested, the nodes whose lock was inactive during it. With one node at a time
+	// InactiveNow alone would never exceed 1. A node whose lock has failed is not updated.
 	Updated int `json:"updated"`
 	// Total nodes.
 	Total int `json:"total"`
@@ -32,7 +32,7 @@ func (p Progress) String() string {
 	return fmt.Sprintf("%s (%d%%), %d inactive now", p.Description, p.Percentage, p.InactiveNow)
 }
 
-// ProgressOf counts the node locks of one application as they are, whoever keeps them.
+// ProgressOf counts the node locks of one application, no matter which controller manages them.
 func ProgressOf(controllerName string, requests []lcmv1.ClusterMaintenanceRequest, locks []lcmv1.NodeWorkloadLock) Progress {
 	asked := map[types.UID]bool{}
 	for i := range requests {
@@ -47,7 +47,7 @@ func ProgressOf(controllerName string, requests []lcmv1.ClusterMaintenanceReques
 	return t.progress()
 }
 
-// maxApplications is how many applications ProgressOfAll names, so that a status stays small.
+// maxApplications limits how many applications ProgressOfAll names, so that a status stays small.
 const maxApplications = 20
 
 // ProgressOfAll is ProgressOf for each application that holds locks on nodes, by name: the first 20.
@@ -74,7 +74,7 @@ func ProgressOfAll(requests []lcmv1.ClusterMaintenanceRequest, locks []lcmv1.Nod
 // tally counts nodes.
 type tally struct{ inactiveNow, updated, total int }
 
-// count counts a node. Was: its lock was inactive during the maintenance of the cluster that is asked for now.
+// count counts a node. Was: its lock was inactive during the current maintenance of the cluster.
 func (t *tally) count(state lcmv1.LockState, was bool) {
 	t.total++
 	switch {
@@ -100,7 +100,7 @@ func (p Progress) reported() lcmv1.InactivationProgress {
 	return lcmv1.InactivationProgress{Description: p.Description, Percentage: p.Percentage}
 }
 
-// progress counts the enabled nodes as their locks were found, and as they are once the decision is carried out.
+// progress counts the enabled nodes with their observed locks, and with their locks after the decision is applied.
 func (a *application) progress() (found, decided Progress) {
 	var before, after tally
 	for _, n := range a.nodes {
@@ -111,7 +111,7 @@ func (a *application) progress() (found, decided Progress) {
 	return before.progress(), after.progress()
 }
 
-// updatedFor are the maintenances of the cluster during which a lock was inactive, as it remembers them.
+// updatedFor are the maintenances of the cluster during which a lock was inactive, from its annotation.
 func updatedFor(lock *lcmv1.NodeWorkloadLock) (uids []types.UID) {
 	for uid := range strings.SplitSeq(lock.Annotations[lcmv1.AnnotationUpdatedFor], ",") {
 		if uid != "" {
@@ -121,13 +121,13 @@ func updatedFor(lock *lcmv1.NodeWorkloadLock) (uids []types.UID) {
 	return uids
 }
 
-// asksFor reports whether a ClusterMaintenanceRequest with that UID stands.
+// asksFor reports whether a ClusterMaintenanceRequest with that UID exists.
 func (a *application) asksFor(uid types.UID) bool {
 	return slices.ContainsFunc(a.requests, func(r request) bool { return r.uid == uid })
 }
 
-// toRemember are the maintenances of the cluster that are to be remembered on the node's lock, which was or goes inactive during them: all that are asked
-// for; empty when there is none, or they are on the lock.
+// toRemember are the maintenances of the cluster to record on the node's lock, which was or becomes inactive during them: all requested ones; empty
+// if there are none, or they are recorded already.
 func (a *application) toRemember(n *node) string {
 	letsGo := n.decided.From == lcmv1.LockInactive || n.decided.To == lcmv1.LockInactive
 	if !letsGo {
@@ -149,7 +149,7 @@ func (a *application) toRemember(n *node) string {
 	return strings.Join(asked, ",")
 }
 
-// nodeProgress is what the lock of a node reports in a state.
+// nodeProgress is the reported progress of a node's lock in a state.
 func nodeProgress(state lcmv1.LockState) lcmv1.InactivationProgress {
 	switch state {
 	case lcmv1.LockInactive:

@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-// progress is what is decided and, once that is carried out, reported: the same.
+// progress is the decided progress and, after the decision is applied, the reported one: both are the same.
 func (w *world) progress() locks.Progress {
 	progress := w.settle().Progress
 	require.Equal(w.t, lcmv1.InactivationProgress{Description: progress.Description, Percentage: progress.Percentage},
@@ -27,7 +27,7 @@ func (w *world) progress() locks.Progress {
 	return progress
 }
 
-// maintain has these nodes maintained, one after the other.
+// maintain maintains these nodes, one after the other.
 func (w *world) maintain(nodes ...string) {
 	for _, node := range nodes {
 		w.request(node)
@@ -37,7 +37,7 @@ func (w *world) maintain(nodes ...string) {
 	}
 }
 
-func TestProgressCountsTheNodesThatWereLetGoOfDuringTheMaintenance(t *testing.T) {
+func TestProgressCountsTheNodesReleasedDuringTheMaintenance(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		nodes []string
@@ -49,11 +49,11 @@ func TestProgressCountsTheNodesThatWereLetGoOfDuringTheMaintenance(t *testing.T)
 			want: locks.Progress{Percentage: 0, Description: "0 out of 4 nodes updated", Total: 4},
 		},
 		{
-			name: "a node counts as soon as it is let go of", nodes: names, story: func(w *world) { w.requestCluster(); w.request("n1") },
+			name: "a node counts as soon as it is released", nodes: names, story: func(w *world) { w.requestCluster(); w.request("n1") },
 			want: locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", InactiveNow: 1, Updated: 1, Total: 4},
 		},
 		{
-			name: "and goes on counting when it is held again", nodes: names,
+			name: "and still counts when it is held again", nodes: names,
 			story: func(w *world) { w.requestCluster(); w.maintain("n1", "n2"); w.request("n3") },
 			want:  locks.Progress{Percentage: 75, Description: "3 out of 4 nodes updated", InactiveNow: 1, Updated: 3, Total: 4},
 		},
@@ -66,7 +66,7 @@ func TestProgressCountsTheNodesThatWereLetGoOfDuringTheMaintenance(t *testing.T)
 			want: locks.Progress{Percentage: 100, Description: "4 out of 4 nodes updated", Updated: 4, Total: 4},
 		},
 		{
-			name: "while the cluster is not asked for, those count that are inactive", nodes: names, story: func(w *world) { w.maintain("n1"); w.request("n2") },
+			name: "while no maintenance of the cluster is requested, inactive nodes count", nodes: names, story: func(w *world) { w.maintain("n1"); w.request("n2") },
 			want: locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", InactiveNow: 1, Updated: 1, Total: 4},
 		},
 		{
@@ -75,7 +75,7 @@ func TestProgressCountsTheNodesThatWereLetGoOfDuringTheMaintenance(t *testing.T)
 			want:  locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", Updated: 1, Total: 4},
 		},
 		{
-			name: "a node counts whose maintenance ended before it was remembered", nodes: names,
+			name: "a node counts whose maintenance ended before it was recorded", nodes: names,
 			story: func(w *world) { w.request("n1"); w.settle(); w.requestCluster(); w.withdraw("n1") },
 			want:  locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", Updated: 1, Total: 4},
 		},
@@ -91,12 +91,12 @@ func TestProgressCountsTheNodesThatWereLetGoOfDuringTheMaintenance(t *testing.T)
 			want: locks.Progress{Percentage: 0, Description: "0 out of 4 nodes updated", Total: 4},
 		},
 		{
-			name: "a maintenance that is over reports nothing of it", nodes: names,
+			name: "a maintenance that is over reports no progress", nodes: names,
 			story: func(w *world) { w.requestCluster(); w.maintain(names...); w.withdrawCluster() },
 			want:  locks.Progress{Percentage: 0, Description: "0 out of 4 nodes updated", Total: 4},
 		},
 		{
-			name: "who asks as well does not begin it anew", nodes: names,
+			name: "a second request does not start it again", nodes: names,
 			story: func(w *world) {
 				w.requestCluster()
 				w.maintain("n1", "n2")
@@ -126,7 +126,7 @@ func TestProgressCountsTheNodesThatWereLetGoOfDuringTheMaintenance(t *testing.T)
 			want: locks.Progress{Percentage: 33, Description: "1 out of 3 nodes updated", Updated: 1, Total: 3},
 		},
 		{
-			name: "a node that came back under the same name begins anew", nodes: names,
+			name: "a new node with the same name starts again", nodes: names,
 			story: func(w *world) {
 				w.requestCluster()
 				w.maintain("n1")
@@ -142,7 +142,7 @@ func TestProgressCountsTheNodesThatWereLetGoOfDuringTheMaintenance(t *testing.T)
 			want: locks.Progress{Percentage: 100, Description: "0 out of 0 nodes updated"},
 		},
 		{
-			name: "a failed node counts in the whole only, whatever it was before", nodes: names,
+			name: "a failed node counts in the total only", nodes: names,
 			story: func(w *world) {
 				w.requestCluster()
 				w.maintain("n1", "n2")
@@ -179,7 +179,7 @@ func TestProgressCountsTheNodesThatWereLetGoOfDuringTheMaintenance(t *testing.T)
 	}
 }
 
-func TestTheProgressOfEveryApplicationIsToldByName(t *testing.T) {
+func TestProgressOfEveryApplicationIsReportedByName(t *testing.T) {
 	maintenance := []lcmv1.ClusterMaintenanceRequest{{ObjectMeta: metav1.ObjectMeta{UID: "june"}}}
 	was := lockOf("tf", "n1", active)
 	was.Annotations = map[string]string{lcmv1.AnnotationUpdatedFor: "june"}
@@ -195,7 +195,7 @@ func TestTheProgressOfEveryApplicationIsToldByName(t *testing.T) {
 	require.Len(t, locks.ProgressOfAll(nil, found), 20, "a status stays small")
 }
 
-func TestANodesLockReportsItsState(t *testing.T) {
+func TestANodeLockReportsItsState(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.settle()
 	require.Equal(t, lcmv1.InactivationProgress{Description: "Update is currently in progress", Percentage: 0}, *w.lock("n1").Status.InactivationProgress)
@@ -208,17 +208,17 @@ func TestANodesLockReportsItsState(t *testing.T) {
 	require.Equal(t, lcmv1.InactivationProgress{Description: "Update encountered an error and stopped", Percentage: 0}, *w.lock("n1").Status.InactivationProgress)
 
 	w.lock("n1").Status.InactivationProgress = nil
-	require.Equal(t, locks.Update, of(w.settle(), "n1").Action, "a lock that reports nothing, as those of former versions")
+	require.Equal(t, locks.Update, of(w.settle(), "n1").Action, "a lock that reports nothing")
 }
 
-func TestTheClustersLockReportsWhatIsReachedOnceItIs(t *testing.T) {
+func TestTheClusterLockReportsProgressOnceItIsReached(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	w.settle()
 	w.requestCluster()
 	w.request("n1")
 	decision := w.decide()
 	require.Equal(t, int32(50), decision.Progress.Percentage)
-	require.Zero(t, ofCluster(decision).Progress.Percentage, "the lock has not let go yet")
+	require.Zero(t, ofCluster(decision).Progress.Percentage, "the lock is not released yet")
 	w.carryOut(decision, len(decision.Changes()))
 	report := ofCluster(w.decide())
 	require.Equal(t, locks.Update, report.Action)
@@ -226,7 +226,7 @@ func TestTheClustersLockReportsWhatIsReachedOnceItIs(t *testing.T) {
 	require.False(t, report.Grave())
 }
 
-func TestLessIsReportedOnFreshInformationOnly(t *testing.T) {
+func TestDecreasingProgressIsReportedOnFreshInformationOnly(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.settle()
 	w.requestCluster()
@@ -238,7 +238,7 @@ func TestLessIsReportedOnFreshInformationOnly(t *testing.T) {
 	require.True(t, less.Grave())
 }
 
-func TestALockRecordsTheMaintenanceDuringWhichItLetGo(t *testing.T) {
+func TestALockRecordsTheMaintenanceDuringWhichItWasReleased(t *testing.T) {
 	updatedFor := func(w *world, node string) string { return w.lock(node).Annotations[lcmv1.AnnotationUpdatedFor] }
 	w := newWorld(t, "n1", "n2")
 	w.settle()
@@ -267,7 +267,7 @@ func TestALockRecordsTheMaintenanceDuringWhichItLetGo(t *testing.T) {
 	require.Equal(t, string(first), updatedFor(w, "n2"))
 }
 
-func TestANodeCountsForEveryMaintenanceDuringWhichItWasLetGoOf(t *testing.T) {
+func TestANodeCountsForEveryMaintenanceDuringWhichItWasReleased(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	w.settle()
 	w.requestCluster()
@@ -278,7 +278,7 @@ func TestANodeCountsForEveryMaintenanceDuringWhichItWasLetGoOf(t *testing.T) {
 	w.withdraw("n1")
 	w.settle()
 	w.snapshot.ClusterRequests = w.snapshot.ClusterRequests[1:]
-	require.Equal(t, int32(50), w.progress().Percentage, "n1 was let go of during the second maintenance, too")
+	require.Equal(t, int32(50), w.progress().Percentage, "n1 was released during the second maintenance, too")
 	w.request("n2")
 	w.settle()
 	require.Equal(t, string(second), w.lock("n2").Annotations[lcmv1.AnnotationUpdatedFor])
@@ -315,7 +315,7 @@ func TestANodeCountsForEveryMaintenanceDuringWhichItWasLetGoOf(t *testing.T) {
 	})
 }
 
-func TestWhateverHappensProgressStaysWithinItsBounds(t *testing.T) {
+func TestProgressStaysWithinItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, names...)
 		w.policy.NodePodDeadlineSeconds = ptr.To[int32](60)
@@ -340,7 +340,7 @@ func TestWhateverHappensProgressStaysWithinItsBounds(t *testing.T) {
 	})
 }
 
-func TestDuringAMaintenanceOfFixedNodesProgressNeverFalls(t *testing.T) {
+func TestProgressNeverDecreasesDuringAMaintenance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, names...)
 		w.settle()

@@ -16,7 +16,7 @@ import (
 
 var names = []string{"n1", "n2", "n3", "n4"}
 
-// happen lets something happen in the cluster, or makes the controller carry out a part of what it decides, or all.
+// happen applies a random event in the cluster, or applies a part or all of the controller's decision.
 func happen(t *rapid.T, w *world) {
 	happenOneOf(t, w, "request", "withdraw", "pod", "noPod", "node", "noNode", "role", "cluster", "noCluster", "failed", "unlocked", "late", "die", "settle")
 }
@@ -65,7 +65,7 @@ func happenOneOf(t *rapid.T, w *world, events ...string) {
 	}
 }
 
-func TestWhateverHappensNeverMoreThanMaxInactiveNodesAreInactive(t *testing.T) {
+func TestNeverMoreThanMaxInactiveNodesAreInactive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, names...)
 		limit := rapid.IntRange(1, 3).Draw(t, "maxInactiveNodes")
@@ -84,23 +84,23 @@ func TestWhateverHappensNeverMoreThanMaxInactiveNodesAreInactive(t *testing.T) {
 	})
 }
 
-// users are requests whose makers have found all they need to take their node out.
+// users are requests whose owners have found every lock inactive and have taken the node out of service.
 type users map[types.UID]bool
 
-// look has the makers of requests look at the locks, and holds those that have gone on to what they rely on. Where someone else marks a lock failed or
-// takes the role from a node, it is he who holds the node, or lets go of it.
+// look makes the owners of requests read the locks, and checks that a lock in use is not held again. If another client marks a lock failed or takes
+// the role from a node, that client decides about the node.
 func (u users) look(t *rapid.T, w *world) {
 	for _, r := range w.snapshot.NodeRequests {
 		lock := w.lock(r.Spec.NodeName)
 		inactive := lock != nil && lock.Status.State == inactive
 		if u[r.UID] && lock != nil {
-			require.NotEqual(t, active, lock.Status.State, "the lock of %s is held again in the middle of %s", r.Spec.NodeName, r.UID)
+			require.NotEqual(t, active, lock.Status.State, "the lock of %s is held again during %s", r.Spec.NodeName, r.UID)
 		}
 		u[r.UID] = u[r.UID] || inactive
 	}
 }
 
-func TestARequestThatFindsALockInactiveHasItUntilItIsWithdrawn(t *testing.T) {
+func TestARequestThatFindsALockInactiveKeepsItUntilWithdrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, names...)
 		w.policy.MaxInactiveNodes = ptr.To(int32(rapid.IntRange(1, 3).Draw(t, "maxInactiveNodes")))
@@ -122,7 +122,7 @@ func TestARequestThatFindsALockInactiveHasItUntilItIsWithdrawn(t *testing.T) {
 	})
 }
 
-func TestWhateverHappenedEveryLockIsActiveOnceAllRequestsAreGoneAndAllPodsReady(t *testing.T) {
+func TestEveryLockIsActiveAfterAllRequestsAreGoneAndAllPodsReady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, names...)
 		w.policy.NodePodDeadlineSeconds = ptr.To[int32](60)
@@ -145,7 +145,7 @@ func TestWhateverHappenedEveryLockIsActiveOnceAllRequestsAreGoneAndAllPodsReady(
 	})
 }
 
-func TestEveryRequestIsServedInTheEnd(t *testing.T) {
+func TestEveryRequestIsEventuallyServed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, names...)
 		for range rapid.IntRange(1, 20).Draw(t, "events") {
@@ -171,9 +171,9 @@ func TestEveryRequestIsServedInTheEnd(t *testing.T) {
 	})
 }
 
-func TestReorderedAndRepeatedEventsGiveTheSameEnd(t *testing.T) {
+func TestReorderedAndRepeatedEventsGiveTheSameResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		// What is asked for and what becomes of the pods, each at its own time. How the watch delivers it is another matter.
+		// Requests and pod changes, each at its own time. The order of watch events may differ.
 		ready := rapid.SliceOfN(rapid.Bool(), len(names), len(names)).Draw(t, "ready")
 		age := rapid.SliceOfN(rapid.IntRange(0, 2), len(names), len(names)).Draw(t, "age")
 		asked := rapid.SliceOfN(rapid.Bool(), len(names), len(names)).Draw(t, "asked")

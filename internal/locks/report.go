@@ -9,15 +9,15 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
-// Report is a decision in a few words, for the status of whoever carries it out.
+// Report summarizes a decision for a status.
 type Report struct {
 	// Cluster is the cluster's lock.
 	Cluster LockDecision `json:"cluster"`
-	// Nodes are the locks of nodes that somebody asks for, or that are not active: the first MaxReported by name.
+	// Nodes are the locks of nodes that are requested or not active: the first MaxReported by name.
 	Nodes []LockDecision `json:"nodes,omitempty"`
-	// More of them were left out.
+	// More were left out.
 	More int `json:"more,omitempty"`
-	// Total locks of nodes, and how many are in which state.
+	// Total is the number of node locks; the others count them by state.
 	Total    int `json:"total"`
 	Active   int `json:"active"`
 	Inactive int `json:"inactive"`
@@ -26,10 +26,10 @@ type Report struct {
 	Progress Progress `json:"progress"`
 }
 
-// MaxReported is how many node locks a report names, so that it stays small however large the cluster is.
+// MaxReported is how many node locks a report names, so that it stays small in a large cluster.
 const MaxReported = 100
 
-// Report summarizes a decision that has been carried out.
+// Report summarizes a decision that has been applied.
 func (d Decision) Report() Report {
 	report := Report{Progress: d.Progress}
 	for _, lock := range d.Locks {
@@ -64,19 +64,19 @@ func (r *Report) count(state lcmv1.LockState) {
 	}
 }
 
-// Reasons of a controller that waits while none of its locks is held up.
+// Reasons of a controller that waits while no lock needs anything.
 const (
-	// NoMaintenance: nobody asks for anything.
+	// NoMaintenance: no maintenance is requested.
 	NoMaintenance Reason = "NoMaintenance"
-	// InMaintenance: what was asked for has been let go of.
+	// InMaintenance: the requested locks are released.
 	InMaintenance Reason = "InMaintenance"
 )
 
-// gravity orders the reasons of locks that are held up: what wants a person comes first, what passes by itself last.
+// gravity orders the reasons of waiting locks: those that need a person first, those that resolve themselves last.
 var gravity = []Reason{PodDeadlinePassed, MarkedFailed, PodNotBack, ClusterNotHealthy, PodNotReady, MaxInactiveNodes}
 
-// Wait is the one reason why the controller has nothing to do now: that of the lock that is held up most gravely, or else that all is as
-// it was asked for. Blockers are all locks that are held up. It has no Since.
+// Wait returns the current reason of the controller: that of the gravest waiting lock, or that nothing waits. Blockers are all waiting locks. It has
+// no Since.
 func (r Report) Wait() drydockv1.Wait {
 	var heldUp []LockDecision
 	for _, lock := range append([]LockDecision{r.Cluster}, r.Nodes...) {

@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-func TestAReportNamesTheGravestReasonWhyALockIsHeldUp(t *testing.T) {
+func TestAReportNamesTheGravestWaitingLock(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		story   func(w *world)
@@ -19,21 +19,21 @@ func TestAReportNamesTheGravestReasonWhyALockIsHeldUp(t *testing.T) {
 		message string
 		held    int
 	}{
-		{name: "nobody asks for anything", story: func(*world) {}, reason: locks.NoMaintenance, message: "no maintenance is requested"},
+		{name: "no request", story: func(*world) {}, reason: locks.NoMaintenance, message: "no maintenance is requested"},
 		{
-			name: "the cluster has been let go of", story: func(w *world) { w.requestCluster() },
+			name: "the cluster is released", story: func(w *world) { w.requestCluster() },
 			reason: locks.InMaintenance, message: "the cluster is under maintenance",
 		},
 		{
-			name: "a node has been let go of", story: func(w *world) { w.requestCluster(); w.request("n1") },
+			name: "a node is released", story: func(w *world) { w.requestCluster(); w.request("n1") },
 			reason: locks.InMaintenance, message: "1 of 3 nodes are under maintenance",
 		},
 		{
 			name: "a node waits for its turn", story: func(w *world) { w.request("n1"); w.request("n2") },
-			reason: locks.MaxInactiveNodes, message: "node n2: its turn comes after n1 (at most 1 at once)", held: 1,
+			reason: locks.MaxInactiveNodes, message: "node n2: waits for n1 (at most 1 inactive at once)", held: 1,
 		},
 		{
-			name: "a pod is not ready and a node waits for its turn", story: func(w *world) {
+			name: "a pod is not ready and a node waits for another", story: func(w *world) {
 				w.request("n1")
 				w.request("n2")
 				w.request("n3")
@@ -46,7 +46,7 @@ func TestAReportNamesTheGravestReasonWhyALockIsHeldUp(t *testing.T) {
 				w.policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "control"}}
 				w.requestCluster()
 			},
-			reason: locks.ClusterNotHealthy, message: "the cluster: control: not looked at", held: 1,
+			reason: locks.ClusterNotHealthy, message: "the cluster: control: not evaluated", held: 1,
 		},
 		{
 			name: "a lock was marked failed", story: func(w *world) {

@@ -19,12 +19,12 @@ func requestOf(meta metav1.ObjectMeta) request {
 	return request{uid: meta.UID, name: meta.Name, created: meta.CreationTimestamp}
 }
 
-// byAge orders requests: older first, then by name, since creation times have whole seconds only.
+// byAge orders requests: older first, then by name, because creation times are in whole seconds.
 func byAge(a, b request) int {
 	return cmp.Or(a.created.Compare(b.created.Time), cmp.Compare(a.name, b.name))
 }
 
-// served are the requests as the record of turns keeps them, ordered by UID: the same requests give the same list.
+// served returns the requests as the record of permits has them, sorted by UID, so that equal sets are equal lists.
 func served(requests []request) []Served {
 	var list []Served
 	for _, r := range requests {
@@ -34,8 +34,8 @@ func served(requests []request) []Served {
 	return list
 }
 
-// stands reports whether one of the requests that were served still exists. A request that was deleted and made again has another UID
-// and is another request.
+// stands reports whether one of the served requests still exists. A request that was deleted and created again has another UID and is another
+// request.
 func stands(list []Served, requests []request) bool {
 	return slices.ContainsFunc(requests, func(r request) bool {
 		return slices.ContainsFunc(list, func(s Served) bool { return s.UID == r.uid })

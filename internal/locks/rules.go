@@ -12,8 +12,8 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
-// decideCluster applies the rules of the cluster's lock: it lets go for a request once the application is healthy, and then stays so,
-// healthy or not, until that request is gone.
+// decideCluster applies the rules of the cluster's lock: it is released for a request once the application is healthy, and then stays released,
+// healthy or not, until that request is deleted.
 func (a *application) decideCluster() {
 	d := &a.cluster
 	switch {
@@ -31,35 +31,36 @@ func (a *application) decideCluster() {
 	}
 }
 
-// hasLetGo reports whether the cluster's lock has let go for a request that stands.
+// hasLetGo reports whether the cluster's lock was released for a request that still exists.
 func (a *application) hasLetGo() bool {
 	lastServed := a.before.Cluster
 	if len(lastServed) == 0 {
-		lastServed = served(a.requests) // someone else made it inactive, for what was asked then
+		lastServed = served(a.requests) // another client made it inactive for the requests of that time
 	}
 	return a.cluster.From == lcmv1.LockInactive && stands(lastServed, a.requests)
 }
 
-// wholeNow is now as it reads after it was written: the API keeps whole seconds.
+// wholeNow is now as the API stores it, in whole seconds.
 func (a *application) wholeNow() metav1.Time {
 	return metav1.NewTime(a.now.UTC().Truncate(time.Second))
 }
 
-// lookAt has the decision made again then at the latest.
+// lookAt schedules the next decision at that time at the latest.
 func (a *application) lookAt(instant time.Time) {
 	if a.nextLook == nil || instant.Before(*a.nextLook) {
 		a.nextLook = &instant
 	}
 }
 
-// settle decides about a node as far as it does not depend on other nodes: the rest want to let go, and grant decides.
+// settle decides everything about a node that does not depend on other nodes; grant decides the rest.
 func (a *application) settle(n *node) {
 	d := &n.decided
 	inMaintenance := n.turn != nil && stands(n.turn.Requests, n.requests)
 	out := n.turn != nil && d.From != lcmv1.LockActive
 	switch {
 	case out && d.From != lcmv1.LockFailed && len(n.requests) > 0:
-		// Whoever asks and finds the lock inactive takes the node out, whomever it has let go for. One that was deleted has let go, too.
+		// A maintainer that finds the lock inactive takes the node out of service, no matter for which request it was released. A deleted lock is
+		// released too.
 		d.be(lcmv1.LockInactive, RequestStands, "")
 		n.keeps = &Turn{Requests: served(n.requests)}
 		d.EndsTurn = !inMaintenance
@@ -79,8 +80,7 @@ func (a *application) settle(n *node) {
 	}
 }
 
-// awaitReturn keeps a node that was maintained out, and others held back for it, until its pod is ready. One whose lock is failed still
-// counts as out.
+// awaitReturn keeps a maintained node inactive, and others held for it, until its pod is ready. A failed lock still counts as inactive.
 func (a *application) awaitReturn(n *node) {
 	since := a.wholeNow()
 	if n.turn.AwaitedSince != nil {
@@ -88,13 +88,13 @@ func (a *application) awaitReturn(n *node) {
 	}
 	n.keeps = &Turn{Requests: n.turn.Requests, AwaitedSince: &since}
 	if !a.fails(n, since, notBackInTime) {
-		n.decided.be(lcmv1.LockInactive, PodNotBack, fmt.Sprintf("its maintenance is over, but since %s the application is not back: %s",
+		n.decided.be(lcmv1.LockInactive, PodNotBack, fmt.Sprintf("the maintenance is over, but since %s the application is not back: %s",
 			since.UTC().Format(time.RFC3339), n.presence.message))
 	}
 }
 
-// awaitPod holds a node that is asked for while its pod is not ready: it would go down twice. Once the lock is failed it stays so until the pod is ready,
-// whoever asks.
+// awaitPod holds a requested node while its pod is not ready, which avoids a second interruption. A failed lock stays failed until the pod is ready,
+// for any request.
 func (a *application) awaitPod(n *node) {
 	d := &n.decided
 	missing, known := a.before.Missing[n.name]
@@ -113,14 +113,14 @@ func (a *application) awaitPod(n *node) {
 	a.after.Missing[n.name] = Missing{Requests: served(n.requests), Since: missing.Since}
 }
 
-// What the lock of a node says that has failed by the deadline, and no other does; since when, and what is missing, comes after it.
+// The message of a node's lock that failed by the deadline, and of no other, starts with one of these. The time and what is missing follow.
 const (
-	notBackInTime  = "its maintenance is over, but the application has not been back since "
-	notReadyInTime = "it cannot let go, the application has not been ready since "
+	notBackInTime  = "the maintenance is over, but the application has not been back since "
+	notReadyInTime = "cannot release the node: the application is not ready since "
 )
 
-// fails has the lock of a node failed whose pod has not been ready since then, and reports whether it is: a person has marked it, or the deadline has passed,
-// which tells whoever waits for it. It has passed also where the policy has another one now, or none. What the lock says then begins with these words.
+// fails marks a node's lock failed if its pod has not been ready since then and the deadline has passed or a person marked it, and reports whether it
+// did. It stays failed if the policy changes its deadline or drops it. The message starts with words.
 func (a *application) fails(n *node, since metav1.Time, words string) bool {
 	d := &n.decided
 	if markedFailed(n) {
@@ -140,15 +140,14 @@ func (a *application) fails(n *node, since metav1.Time, words string) bool {
 	return true
 }
 
-// markedFailed reports whether it was a person who has marked the lock of a node failed, and no deadline.
+// markedFailed reports whether a person, and not a deadline, marked the lock of a node failed.
 func markedFailed(n *node) bool {
 	d := n.decided
 	overdue := strings.HasPrefix(d.Message, notBackInTime) || strings.HasPrefix(d.Message, notReadyInTime)
 	return d.From == lcmv1.LockFailed && !overdue
 }
 
-// grant lets nodes go in the order in which they were asked for, as many as may be out at once. A turn that was recorded and not used
-// yet comes first.
+// grant releases nodes in the order of their requests, up to the maximum that may be inactive. A recorded permit that was not used yet comes first.
 func (a *application) grant() {
 	var waiting []*node
 	var out []string
@@ -174,7 +173,7 @@ func (a *application) grant() {
 	}
 }
 
-// queue holds a node whose turn has not come.
+// queue holds a node that must wait for others.
 func (a *application) queue(n *node, out []string) {
 	if markedFailed(n) {
 		n.decided.be(lcmv1.LockFailed, MaxInactiveNodes, n.decided.Message)
@@ -186,10 +185,10 @@ func (a *application) queue(n *node, out []string) {
 	if len(out) > named {
 		first += fmt.Sprintf(" and %d more", len(out)-named)
 	}
-	n.decided.be(lcmv1.LockActive, MaxInactiveNodes, fmt.Sprintf("its turn comes after %s (at most %d at once)", first, a.maxInactiveNodes()))
+	n.decided.be(lcmv1.LockActive, MaxInactiveNodes, fmt.Sprintf("waits for %s (at most %d inactive at once)", first, a.maxInactiveNodes()))
 }
 
-// rank is lower for a node that has a turn for what is asked now.
+// rank is lower for a node that has a permit for its current requests.
 func rank(n *node) int {
 	if n.turn != nil && stands(n.turn.Requests, n.requests) {
 		return 0
@@ -204,7 +203,7 @@ func (a *application) maxInactiveNodes() int {
 	return 1
 }
 
-// decision puts together what was decided, with what has to be done for it.
+// decision assembles the decision, with the writes that it needs.
 func (a *application) decision() Decision {
 	decision := Decision{NextLook: a.nextLook}
 	for _, n := range a.nodes {
@@ -223,8 +222,8 @@ func (a *application) decision() Decision {
 	return decision
 }
 
-// clusterDecision has the cluster's lock report the progress that was found: what the decision makes of it is so only once that is carried
-// out, and is reported then.
+// clusterDecision reports the observed progress on the cluster's lock: the progress of the decision itself becomes true, and is reported, after it is
+// applied.
 func (a *application) clusterDecision(found Progress) LockDecision {
 	d := a.cluster
 	d.Progress = found.reported()
@@ -249,7 +248,7 @@ func (d *LockDecision) be(state lcmv1.LockState, reason Reason, message string) 
 	d.To, d.Reason, d.Message = state, reason, message
 }
 
-// act says what has to be done with a lock that exists or not; differs: something of it is not as it should be.
+// act sets the action for an existing or missing lock; differs: a field of it is not as desired.
 func (d *LockDecision) act(exists, differs bool) {
 	switch {
 	case !exists:

@@ -15,52 +15,52 @@ import (
 // AnnotationTurns on an application's ClusterWorkloadLock holds its Turns, as JSON.
 const AnnotationTurns = "drydock.dev/turns"
 
-// AnnotationTurnEnded on a NodeWorkloadLock is written when its node loses a turn that it has not used, or has it for others from now on, for no other
-// sake than that the lock has been written; see LockDecision.EndsTurn.
+// AnnotationTurnEnded on a NodeWorkloadLock is written when its node loses an unused permit, or has it for other requests from now on. It only
+// changes the lock's resourceVersion; see LockDecision.EndsTurn.
 const AnnotationTurnEnded = "drydock.dev/turn-ended"
 
-// Turns is the book in which the controller of an application writes for whom its locks let go. It is kept on one object, the
-// application's ClusterWorkloadLock, so that writing it under that object's resourceVersion puts all its writers in one order: a node's
-// lock goes inactive only after its turn was recorded, and there are never more turns than nodes that may be inactive.
+// Turns is the record of the nodes whose locks the controller of an application has released or is about to. It is stored on one object, the
+// application's ClusterWorkloadLock, so that resourceVersion conflicts put all its writers in one order: a lock becomes inactive only after its
+// permit was recorded, and there are never more permits than nodes that may be inactive.
 //
-// It also tells whether a lock that was deleted had let go, and what time alone can tell: whoever goes on after a restart does not begin anew.
+// It also tells whether a deleted lock had been released, and keeps the times that a restarted controller could not observe.
 type Turns struct {
-	// Cluster are the ClusterMaintenanceRequests that the cluster's lock has let go for.
+	// Cluster are the ClusterMaintenanceRequests that the cluster's lock was released for.
 	Cluster []Served `json:"cluster,omitempty"`
-	// HealthySince is since when the checks that must hold for a while were found to, as long as the cluster's lock is held for them.
+	// HealthySince is when the checks that must hold for a while started to hold, while the cluster's lock is held for them.
 	HealthySince map[string]metav1.Time `json:"healthySince,omitempty"`
-	// Missing is the application on nodes that are asked for and where it is not ready, by node, where the policy has a deadline for that.
+	// Missing has, by node, the application where it is requested and not ready, if the policy has a deadline for that.
 	Missing map[string]Missing `json:"missing,omitempty"`
-	// Nodes that are inactive, or about to be.
+	// Nodes that are inactive, or are about to be.
 	Nodes map[string]Turn `json:"nodes,omitempty"`
-	// Follows is the resourceVersion of the lock that this entry was written over. It makes every entry different from the one before:
-	// writing even the same turns again proves that nobody has written others meanwhile.
+	// Follows is the resourceVersion of the lock that this record was written over. It makes every record unique: writing even the same permits again
+	// proves that there was no other write in between.
 	Follows string `json:"follows,omitempty"`
 }
 
 // Turn is one node's permission to be inactive.
 type Turn struct {
-	// Requests are the NodeMaintenanceRequests that the node's lock lets go for.
+	// Requests are the NodeMaintenanceRequests that the node's lock is released for.
 	Requests []Served `json:"requests,omitempty"`
-	// AwaitedSince is when the maintenance was found over and the application's pod not ready.
+	// AwaitedSince is when the maintenance was over and the application's pod not ready.
 	AwaitedSince *metav1.Time `json:"awaitedSince,omitempty"`
 }
 
-// Missing is an application that is not ready where it is asked to let go.
+// Missing is an application that is not ready on a node that is requested.
 type Missing struct {
-	// Requests are the NodeMaintenanceRequests for the node; once none of them stands, the time counts for nobody.
+	// Requests are the NodeMaintenanceRequests for the node; once all are deleted, the time no longer counts.
 	Requests []Served `json:"requests,omitempty"`
-	// Since is when it was first found so.
+	// Since is when it was first observed.
 	Since metav1.Time `json:"since"`
 }
 
-// Served is a request that a lock has let go for.
+// Served is a request that a lock was released for.
 type Served struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
 }
 
-// ReadTurns returns what is recorded on the lock. An unreadable record is an error: whoever is inactive by it is unknown.
+// ReadTurns returns the record on the lock. An unreadable record is an error, because the inactive nodes are unknown then.
 func ReadTurns(lock *lcmv1.ClusterWorkloadLock) (Turns, error) {
 	text, ok := lock.Annotations[AnnotationTurns]
 	if !ok {
@@ -74,7 +74,7 @@ func ReadTurns(lock *lcmv1.ClusterWorkloadLock) (Turns, error) {
 	return turns, nil
 }
 
-// Annotation is the value of AnnotationTurns when it is written over the lock with that resourceVersion.
+// Annotation returns the value of AnnotationTurns to write over the lock with that resourceVersion.
 func (t Turns) Annotation(follows string) (string, error) {
 	t.Follows = follows
 	text, err := json.Marshal(t)
@@ -84,7 +84,7 @@ func (t Turns) Annotation(follows string) (string, error) {
 	return string(text), nil
 }
 
-// same reports whether two books say the same; when they were written does not matter.
+// same reports whether two records are equal, apart from Follows.
 func (t Turns) same(other Turns) bool {
 	sameTime := func(a, b metav1.Time) bool { return a.Equal(&b) }
 	if len(t.Nodes) != len(other.Nodes) || !slices.Equal(t.Cluster, other.Cluster) ||

@@ -16,12 +16,12 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-// t0 is when the story of a test begins.
+// t0 is when a test starts.
 var t0 = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 
 const controller = "tf"
 
-// world is a cluster in memory: what a decision sees, and what carrying it out makes of it.
+// world is a cluster in memory: the input of a decision, and the result of applying it.
 type world struct {
 	t        require.TestingT
 	policy   drydockv1.WorkloadLockPolicySpec
@@ -73,7 +73,7 @@ func (w *world) removePod(node string) {
 	w.snapshot.Pods = slices.DeleteFunc(w.snapshot.Pods, func(p corev1.Pod) bool { return p.Spec.NodeName == node })
 }
 
-// setPod makes the node's pod ready or not ready, whether it existed or not.
+// setPod sets the node's pod ready or not ready, and creates it if needed.
 func (w *world) setPod(node string, ready bool) {
 	w.removePod(node)
 	w.addPod(node, ready)
@@ -84,7 +84,7 @@ func (w *world) uid() types.UID {
 	return types.UID("uid-" + strconv.Itoa(w.requests))
 }
 
-// request asks for the maintenance of a node; the request is as old as the world's clock says.
+// request requests the maintenance of a node, created now by the world's clock.
 func (w *world) request(node string) {
 	w.snapshot.NodeRequests = append(w.snapshot.NodeRequests, lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: node, UID: w.uid(), CreationTimestamp: metav1.NewTime(w.now)},
@@ -131,7 +131,7 @@ func (w *world) clusterLock() *lcmv1.ClusterWorkloadLock {
 
 func (w *world) state(node string) lcmv1.LockState { return w.lock(node).Status.State }
 
-// inactive are the nodes whose lock has let go, by name.
+// inactive are the nodes whose lock is inactive, by name.
 func (w *world) inactive() []string {
 	var nodes []string
 	for _, lock := range w.snapshot.NodeLocks {
@@ -149,25 +149,24 @@ func (w *world) decide() locks.Decision {
 	return decision
 }
 
-// settle decides and carries the decision out, as the controller does, and checks that this is the end of it: what is left then is that the
-// cluster's lock reports the progress.
+// settle decides and applies the decision, as the controller does, and checks that it is stable: only the cluster's progress report may follow.
 func (w *world) settle() locks.Decision {
 	decision := w.decide()
 	w.carryOut(decision, len(decision.Changes()))
 	left := w.decide()
 	for _, change := range left.Changes() {
-		require.Equal(w.t, locks.ClusterLockKind, change.Kind, "deciding again after carrying out %+v", decision.Changes())
+		require.Equal(w.t, locks.ClusterLockKind, change.Kind, "deciding again after applying %+v", decision.Changes())
 		require.Equal(w.t, w.clusterLock().Status.State, change.To)
 		require.Equal(w.t, w.clusterLock().Status.ErrorMessage, change.Message)
 	}
 	w.carryOut(left, len(left.Changes()))
-	require.True(w.t, w.decide().Settled(), "deciding again after carrying out %+v", left.Changes())
+	require.True(w.t, w.decide().Settled(), "deciding again after applying %+v", left.Changes())
 	require.Equal(w.t, decision.Progress, w.decide().Progress)
 	return decision
 }
 
-// carryOut makes the first changes of a decision: who holds again first, then the record of turns, then who lets go. Fewer than all is
-// a controller that died in the middle.
+// carryOut applies the first changes of a decision: locks that are held again, then the record of permits, then releases. A part of them is a
+// controller that crashed in between.
 func (w *world) carryOut(decision locks.Decision, count int) {
 	changes := decision.Changes()
 	slices.SortStableFunc(changes, func(a, b locks.LockDecision) int { return cmp.Compare(letsGo(a), letsGo(b)) })
@@ -227,7 +226,7 @@ func (w *world) make(change locks.LockDecision) {
 	}
 }
 
-// of returns what was decided about a node's lock.
+// of returns the decision about a node's lock.
 func of(decision locks.Decision, node string) locks.LockDecision {
 	i := slices.IndexFunc(decision.Locks, func(d locks.LockDecision) bool { return d.Node == node })
 	if i < 0 {
@@ -236,5 +235,5 @@ func of(decision locks.Decision, node string) locks.LockDecision {
 	return decision.Locks[i]
 }
 
-// ofCluster returns what was decided about the cluster's lock.
+// ofCluster returns the decision about the cluster's lock.
 func ofCluster(decision locks.Decision) locks.LockDecision { return decision.Locks[0] }

@@ -30,7 +30,7 @@ func nodeLock(node string, from, to lcmv1.LockState, reason locks.Reason) locks.
 // inMaintenance is a report of two nodes, of which n1 has been let go of and n2 waits for its turn.
 func inMaintenance() locks.Report {
 	n2 := nodeLock("n2", lcmv1.LockActive, lcmv1.LockActive, locks.MaxInactiveNodes)
-	n2.Message = "its turn comes after n1 (at most 1 at once)"
+	n2.Message = "waits for n1 (at most 1 inactive at once)"
 	return locks.Report{
 		Cluster: workflowtest.ClusterLock(lcmv1.LockInactive, locks.RequestStands), Total: 2, Active: 1, Inactive: 1,
 		Nodes:    []locks.LockDecision{nodeLock("n1", lcmv1.LockInactive, lcmv1.LockInactive, locks.RequestStands), n2},
@@ -47,7 +47,7 @@ func TestALockControllerPutsTheLocksRightAtTheStartAndWheneverSomethingIsDue(t *
 		require.Equal(t, inMaintenance(), *status.Locks)
 		require.Equal(t, "tf", status.Policy.ControllerName)
 		require.Equal(t, string(locks.MaxInactiveNodes), status.Wait.Reason)
-		require.Equal(t, "node n2: its turn comes after n1 (at most 1 at once)", status.Wait.Message)
+		require.Equal(t, "node n2: waits for n1 (at most 1 inactive at once)", status.Wait.Message)
 		w.SignalWorkflow(temporal.SignalCancel, nil)
 	})
 	w.Run(workflowtest.LockInput())
