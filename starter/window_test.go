@@ -132,7 +132,7 @@ func TestAWindowThatCannotBeAskedIsRefused(t *testing.T) {
 	}{
 		{
 			name: "with a rule that opens every second", stdin: strings.Replace(springWindow, "DAILY", "SECONDLY", 1), args: []string{"preview", "-f", "-"},
-			stderr: `error: stdin: MaintenanceWindow prod/nightly: spec.recurrence: Invalid value: "FREQ=SECONDLY;BYHOUR=2;BYMINUTE=30": RRULE: FREQ=SECONDLY: a window opens hourly at most; say in BYMINUTE when`,
+			stderr: `error: stdin: MaintenanceWindow prod/nightly: spec.recurrence: Invalid value: "FREQ=SECONDLY;BYHOUR=2;BYMINUTE=30": RRULE: FREQ=SECONDLY: a window opens hourly at most; give the minutes in BYMINUTE`,
 		},
 		{
 			name: "backwards", args: []string{"preview", "-f", window, "--from", "2026-03-28T00:00:00Z", "--to", "2026-03-27T00:00:00Z"},

@@ -12,7 +12,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
-// AnnotationTurns on an application's ClusterWorkloadLock holds its Turns, as JSON.
+// AnnotationTurns on the ClusterWorkloadLock of an application holds the record of permits, as JSON.
 const AnnotationTurns = "drydock.dev/turns"
 
 // AnnotationTurnEnded on a NodeWorkloadLock is written when its node loses an unused permit, or has it for other requests from now on. It only

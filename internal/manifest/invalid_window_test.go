@@ -123,7 +123,7 @@ func invalidWindows() []invalidCase {
 		},
 		{
 			name: "a recurrence that cannot be meant", text: window("recurrence: FREQ=SECONDLY\nduration: 4h"),
-			lines: []string{w + `spec.recurrence: Invalid value: "FREQ=SECONDLY": RRULE: FREQ=SECONDLY: a window opens hourly at most; say in BYMINUTE when`}, onlyHere: true,
+			lines: []string{w + `spec.recurrence: Invalid value: "FREQ=SECONDLY": RRULE: FREQ=SECONDLY: a window opens hourly at most; give the minutes in BYMINUTE`}, onlyHere: true,
 		},
 		{
 			name: "a duration of no time, and a cutoff that leaves none", text: window("recurrence: FREQ=DAILY;BYHOUR=22\nduration: 0s\nexclusions: [{name: e, recurrence: FREQ=DAILY;BYHOUR=22, duration: 9000h}]"),
