@@ -62,10 +62,10 @@ func TestTwoDrainsThatWaitForEachOtherAreToldAsADeadlock(t *testing.T) {
 
 	told := first.waitsFor(t, "Deadlock")
 	require.Contains(t, told.Wait.Message, fmt.Sprintf("lacks pod %s/web-homeless", shop.namespace))
-	require.Contains(t, told.Wait.Message, fmt.Sprintf("%s waits in turn for PodDisruptionBudget %s/db", other.Node, shop.namespace))
+	require.Contains(t, told.Wait.Message, fmt.Sprintf("%s waits for PodDisruptionBudget %s/db", other.Node, shop.namespace))
 	require.Equal(t, "Deadlock", told.Drain.Blocked[0].Reason)
 	told = second.waitsFor(t, "Deadlock")
-	require.Contains(t, told.Wait.Message, fmt.Sprintf("%s waits in turn for PodDisruptionBudget %s/web", one.Node, shop.namespace))
+	require.Contains(t, told.Wait.Message, fmt.Sprintf("%s waits for PodDisruptionBudget %s/web", one.Node, shop.namespace))
 
 	lower(t, web, 0)
 	require.NoError(t, (<-endedOne).err)

@@ -180,7 +180,7 @@ func TestADrainKeepsTheOrderOfItsPods(t *testing.T) {
 	spec := maintenancev1.DrainSpec{PodOrder: []maintenancev1.PodOrder{{PodSelector: "tier=front", Order: -1}, {PodSelector: "tier=storage", Order: 1}}}
 	ended := startDrain(t, DrainInput{NodeRef: ref, Attempt: 1, Spec: spec}, workflow, nil)
 	waiting := workflow.waitsFor(t, "DisruptionBudgetNever")
-	require.Contains(t, waiting.Wait.Message, fmt.Sprintf("2 pods not due before others have left: %[1]s/plain, %[1]s/storage", shop.namespace))
+	require.Contains(t, waiting.Wait.Message, fmt.Sprintf("2 pods waiting for pods of a lower order: %[1]s/plain, %[1]s/storage", shop.namespace))
 	require.Empty(t, shop.evictions(t))
 
 	require.NoError(t, testCluster(t).Client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: shop.namespace, Name: "front"}}))

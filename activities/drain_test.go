@@ -222,7 +222,7 @@ func TestADrainWithPodsThatMayNotBeEvictedTouchesNone(t *testing.T) {
 	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
 	require.Equal(t, []drydockv1.Blocker{{
 		Kind: "Pod", Namespace: shop.namespace, Name: "bare", Reason: "NoController",
-		Message: "no controller would bring it back; force evicts it all the same", Since: temporal.Blockers(err)[0].Since,
+		Message: "no controller would recreate it; force evicts it anyway", Since: temporal.Blockers(err)[0].Since,
 	}}, temporal.Blockers(err))
 	require.Len(t, shop.left(t), 2)
 	require.Nil(t, kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionDrainInProgress))

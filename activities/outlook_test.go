@@ -21,7 +21,7 @@ func TestANodeWhoseDrainWouldFailStaysInServiceAndNothingIsAskedFor(t *testing.T
 
 	planned, err := nodes().PlanMaintenance(t.Context(), PlanMaintenanceInput{NodeRef: ref, Departure: departure})
 	require.NoError(t, err, "its turn is not yet")
-	require.Contains(t, planned.Warning, "its drain would fail: 1 pod without a controller, which only force evicts: "+shop.namespace+"/bare")
+	require.Contains(t, planned.Warning, " would fail: 1 pod without a controller, which only force evicts: "+shop.namespace+"/bare")
 	_, err = nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, Departure: departure})
 	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
 	require.Len(t, temporal.Blockers(err), 1)
@@ -48,7 +48,7 @@ func TestABudgetThatCanNeverAllowADisruptionIsCalledOutWhileTheNodeIsInService(t
 	settled(t, spokeName, shop.pod(t, ref.Node, "web"))
 	budget := shop.budget(t, "web", 1, 1)
 	settled(t, spokeName, budget)
-	warning := fmt.Sprintf("as node %s stands, its drain would wait until somebody changes the budgets or adds replicas: "+
+	warning := fmt.Sprintf("the drain of node %s would wait until you change the budgets or add replicas: "+
 		"1 pod blocked by PodDisruptionBudget %s/web (0 of 1 may be disrupted; 1 of 1 healthy, needs 1)", ref.Node, shop.namespace)
 	departure := Departure{Drain: &maintenancev1.DrainSpec{}}
 	for range 2 {
@@ -76,7 +76,7 @@ func TestPodsThatALockHolderMayTakeOffTheNodeAreNoReasonNotToAskIt(t *testing.T)
 	departure := Departure{Drain: &maintenancev1.DrainSpec{}}
 	taken, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, Departure: departure})
 	require.NoError(t, err)
-	require.Contains(t, taken.Warning, "its drain would fail")
+	require.Contains(t, taken.Warning, " would fail")
 	require.Nil(t, taken.Cordon)
 	require.Len(t, requestsFor(t, ref.Node), 1)
 

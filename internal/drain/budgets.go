@@ -13,23 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// guard is what the budgets of a pod say of its eviction now.
+// guard is what the budgets of a pod currently say about its eviction.
 type guard struct {
-	// key names the budgets together; empty without any. Pods with the same key wait for the same thing.
+	// key identifies the set of budgets; empty without any. Pods with the same key wait for the same budgets.
 	key string
-	// allowed is how many of the guarded pods may leave now. Counted: this pod's eviction spends one of them.
+	// allowed is how many of the guarded pods may leave now. Counted: the eviction of this pod uses one of them.
 	allowed int
 	counted bool
 	// version changes whenever the pod or one of its budgets does.
 	version string
-	// state is the budget in words, for the message of a drain that waits for it.
+	// state describes the budget for the message of a drain that waits for it.
 	state string
 }
 
 // budgets finds the PodDisruptionBudgets of pods.
 type budgets struct {
 	byNamespace map[string][]*policyv1.PodDisruptionBudget
-	// parsed selectors of the namespaces that were asked about: a cluster has many more budgets than a node has pods.
+	// parsed has the selectors of the namespaces that were needed: a cluster has many more budgets than a node has pods.
 	parsed map[string][]budget
 }
 
@@ -52,7 +52,7 @@ func (b budgets) in(namespace string) []budget {
 		return parsed
 	}
 	for _, candidate := range b.byNamespace[namespace] {
-		// As for the API server, a budget whose selector is invalid guards nothing.
+		// As in the API server, a budget with an invalid selector guards nothing.
 		if selector, err := metav1.LabelSelectorAsSelector(candidate.Spec.Selector); err == nil {
 			parsed = append(parsed, budget{candidate, selector})
 		}
@@ -61,7 +61,7 @@ func (b budgets) in(namespace string) []budget {
 	return parsed
 }
 
-// of returns the budgets that select a pod, by name.
+// of returns the budgets that select a pod, sorted by name.
 func (b budgets) of(pod *corev1.Pod) []budget {
 	var guarding []budget
 	for _, candidate := range b.in(pod.Namespace) {
@@ -73,13 +73,13 @@ func (b budgets) of(pod *corev1.Pod) []budget {
 	return guarding
 }
 
-// applyBudgets decides about a pod that may leave as the eviction API will (k8s.io/kubernetes, pkg/registry/core/pod/storage/eviction.go).
+// applyBudgets decides about a pod as the eviction API does (k8s.io/kubernetes, pkg/registry/core/pod/storage/eviction.go).
 func applyBudgets(decision Decision, guarding []budget) Decision {
 	decision.Budgets = budgetNames(guarding)
 	decision.budget = guard{key: strings.Join(decision.Budgets, ","), version: version(decision.pod, guarding)}
 	switch {
 	case len(guarding) == 0, decision.pod.Status.Phase == corev1.PodPending:
-		// A pod that has not started yet is evicted whatever its budgets say.
+		// A pod that has not started yet is evicted regardless of its budgets.
 		return decision
 	case len(guarding) > 1:
 		decision.Action, decision.Reason = Block, ReasonMultipleBudgets
@@ -125,7 +125,7 @@ func version(pod *corev1.Pod, guarding []budget) string {
 
 func (b budget) key() string { return b.Namespace + "/" + b.Name }
 
-// current reports whether the budget's status answers its specification.
+// current reports whether the budget's status reflects its spec.
 func (b budget) current() bool { return b.Status.ObservedGeneration >= b.Generation }
 
 func (b budget) allowed() int {
@@ -135,9 +135,9 @@ func (b budget) allowed() int {
 	return max(0, int(b.Status.DisruptionsAllowed))
 }
 
-// letsUnhealthyGo reports whether the pod is not ready and its eviction costs the budget nothing.
+// letsUnhealthyGo reports whether the pod is not ready and its eviction uses none of the budget.
 func (b budget) letsUnhealthyGo(pod *corev1.Pod) bool {
-	// A running pod without the condition is taken for ready: kubelets always set it.
+	// A running pod without the condition counts as ready: kubelets always set it.
 	ready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 	if ready < 0 || pod.Status.Conditions[ready].Status == corev1.ConditionTrue {
 		return false
@@ -148,8 +148,8 @@ func (b budget) letsUnhealthyGo(pod *corev1.Pod) bool {
 	return b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
 }
 
-// never reports whether a budget that allows nothing now will not do so later either, as it and its workload stand: it demands every
-// pod, or it allows none although all are healthy.
+// never reports whether a budget that allows nothing now cannot do so later either, without a change of it or its workload: it requires every pod, or
+// it allows none although all are healthy.
 func (b budget) never() bool {
 	if demandsAll(b.Spec) {
 		return true
@@ -158,7 +158,7 @@ func (b budget) never() bool {
 	if b.syncFailure() != "" || !b.current() || status.ExpectedPods == 0 {
 		return false
 	}
-	// While evictions are on their way, the healthy pods are counted before those that leave.
+	// While evictions are in progress, the count includes the healthy pods that are leaving.
 	settled := len(status.DisruptedPods) == 0
 	return status.DesiredHealthy >= status.ExpectedPods || settled && status.CurrentHealthy >= status.ExpectedPods
 }
@@ -176,7 +176,7 @@ func demandsAll(spec policyv1.PodDisruptionBudgetSpec) bool {
 	return false
 }
 
-// syncFailure is why the disruption controller cannot compute the budget's status; empty when it can.
+// syncFailure is why the disruption controller cannot compute the budget's status; empty: it can.
 func (b budget) syncFailure() string {
 	condition := meta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
 	if condition == nil || condition.Reason != policyv1.SyncFailedReason {
@@ -185,7 +185,7 @@ func (b budget) syncFailure() string {
 	return condition.Message
 }
 
-// state says how the budget stands, e.g. "0 of 3 may be disrupted; 2 of 3 healthy, needs 3".
+// state describes the budget, e.g. "0 of 3 may be disrupted; 2 of 3 healthy, needs 3".
 func (b budget) state() string {
 	status := b.Status
 	if failure := b.syncFailure(); failure != "" {

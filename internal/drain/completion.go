@@ -14,19 +14,19 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// ReasonPodsRunning is why a pod is waited for that may end by itself: it runs, or has not started.
+// ReasonPodsRunning: a pod that should end by itself is running or has not started.
 const ReasonPodsRunning Reason = "PodsRunning"
 
-// Completion says which pods of a node are left to end by themselves before it is drained.
+// Completion selects the pods of a node that should end by themselves before the drain.
 type Completion struct {
 	selector labels.Selector
-	// everyPod is set without a selector: pods that never end are then not meant.
+	// everyPod is set without a selector: then pods that never end do not count.
 	everyPod bool
-	// drain that follows, which does not wait for every pod that terminates, either.
+	// drain is the drain that follows; it does not wait for every terminating pod either.
 	drain rules
 }
 
-// NewCompletion reads what a request says about it, and about the drain that follows; nil is none. Error: InvalidSpec, naming the field.
+// NewCompletion reads a request's wait for pods and the drain that follows; nil: none. Error: InvalidSpec, with the field.
 func NewCompletion(spec maintenancev1.WaitForPodCompletionSpec, drainSpec *maintenancev1.DrainSpec) (Completion, error) {
 	path := field.NewPath("waitForPodCompletion")
 	selector, problems := parseSelector(spec.PodSelector, path.Child("podSelector"))
@@ -38,14 +38,14 @@ func NewCompletion(spec maintenancev1.WaitForPodCompletionSpec, drainSpec *maint
 	return completion, invalid(problems)
 }
 
-// CheckCompletion reports whether the selector of a request cannot be used: what no schema can find.
+// CheckCompletion returns the errors of a request's selector that a schema cannot express.
 func CheckCompletion(spec maintenancev1.WaitForPodCompletionSpec, path *field.Path) field.ErrorList {
 	_, problems := parseSelector(spec.PodSelector, path.Child("podSelector"))
 	return problems
 }
 
-// Awaits reports whether the pod is waited for: it is picked, has neither succeeded nor failed, and does not terminate for so long that the drain would pass
-// it over. Without a selector every pod is picked, except those of DaemonSets and static pods.
+// Awaits reports whether the wait includes the pod: it is selected, has not ended, and has not been terminating for so long that the drain would skip
+// it. Without a selector it includes all pods, except those of DaemonSets and static pods.
 func (c Completion) Awaits(pod *corev1.Pod, now time.Time) bool {
 	if isFinished(pod) || c.drain.passesOver(pod, now) || c.everyPod && (ownedByDaemonSet(pod) || isMirror(pod)) {
 		return false
@@ -53,18 +53,18 @@ func (c Completion) Awaits(pod *corev1.Pod, now time.Time) bool {
 	return c.selector.Matches(labels.Set(pod.Labels))
 }
 
-// Awaited is what is waited for at one look at a node.
+// Awaited is the state of the wait at one moment.
 type Awaited struct {
-	// Pods that have not ended, as namespace/name, in order.
+	// Pods that have not ended, as namespace/name, sorted.
 	Pods []string
-	// Wait says what keeps them; nil: the wait is over.
+	// Wait is why they have not ended; nil: the wait is over.
 	Wait *drydockv1.Wait
-	// Again is when to look once more although nothing has changed; the zero time: never.
+	// Again is when to check again without a change; the zero time: never.
 	Again time.Time
 }
 
-// Look says what of a node is waited for, and why it has not ended. While a node that was cordoned for it is uncordoned, the wait is not over: another pod may
-// come the next moment.
+// Look returns the pods that a node waits for, and why they have not ended. While a node that was cordoned for the wait is uncordoned, the wait
+// continues: another pod may arrive at any moment.
 func (c Completion) Look(node *corev1.Node, uncordoned bool, pods []corev1.Pod, now time.Time) Awaited {
 	var found Awaited
 	var obstacles []obstacle

@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestWhichPodsAreLeftToEndByThemselves(t *testing.T) {
+func TestWhichPodsShouldEndByThemselves(t *testing.T) {
 	skipping := &maintenancev1.DrainSpec{SkipWaitForDeleteSeconds: new(int32(60))}
 	cases := []struct {
 		name     string
@@ -28,13 +28,13 @@ func TestWhichPodsAreLeftToEndByThemselves(t *testing.T) {
 		{name: "however long that takes, if the drain waits for it", drain: &maintenancev1.DrainSpec{}, pod: webPod("a", terminatingSince(time.Hour)), awaited: true},
 		{name: "one that the drain still waits for", drain: skipping, pod: webPod("a", terminatingSince(59*time.Second)), awaited: true},
 		{name: "none that the drain passes over", drain: skipping, pod: webPod("a", terminatingSince(time.Minute))},
-		{name: "a running pod whenever the drain would pass one over", drain: skipping, pod: webPod("a"), awaited: true},
+		{name: "a running pod even if the drain would skip a terminating one", drain: skipping, pod: webPod("a"), awaited: true},
 		{name: "no pod that succeeded", pod: webPod("a", finished)},
 		{name: "no pod that failed", pod: webPod("a", failed)},
 		{name: "no pod of a DaemonSet, which never ends", pod: webPod("a", ownedBy("DaemonSet", "agent"))},
 		{name: "no static pod, which never ends", pod: webPod("a", mirror)},
 		{name: "pods that the selector picks", selector: "app=web", pod: webPod("a"), awaited: true},
-		{name: "pods of a DaemonSet if the selector picks them", selector: "app=web", pod: webPod("a", ownedBy("DaemonSet", "agent")), awaited: true},
+		{name: "pods of a DaemonSet if the selector matches them", selector: "app=web", pod: webPod("a", ownedBy("DaemonSet", "agent")), awaited: true},
 		{name: "no pod that the selector does not pick", selector: "app=db", pod: webPod("a")},
 		{name: "no finished pod that the selector picks", selector: "app=web", pod: webPod("a", finished)},
 	}
@@ -47,7 +47,7 @@ func TestWhichPodsAreLeftToEndByThemselves(t *testing.T) {
 	}
 }
 
-func TestAWaitForPodsToEndSaysWhatKeepsThem(t *testing.T) {
+func TestAWaitForPodsReportsWhyTheyHaveNotEnded(t *testing.T) {
 	const graceOver = "its grace period ends at 2026-11-20T11:59:00Z"
 	held := func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/keep"} }
 	cases := []struct {
@@ -75,7 +75,7 @@ func TestAWaitForPodsToEndSaysWhatKeepsThem(t *testing.T) {
 		},
 		{
 			name: "a node that says nothing", notReady: true, pods: []corev1.Pod{webPod("b", terminatingSince(time.Minute)), webPod("a")},
-			reason: "NodeNotReady", message: "2 pods cannot be seen to end while the node is not Ready: shop/a, shop/b",
+			reason: "NodeNotReady", message: "2 pods in an unknown state, because the node is not Ready: shop/a, shop/b",
 			blockers: []string{"NodeNotReady shop/a: " + nodeNotReady, "NodeNotReady shop/b: " + graceOver + "; " + nodeNotReady},
 		},
 		{
@@ -114,7 +114,7 @@ func TestAWaitForPodsToEndSaysWhatKeepsThem(t *testing.T) {
 	}
 }
 
-func TestAPodIsWaitedForUntilTheDrainWouldPassItOver(t *testing.T) {
+func TestAPodIsWaitedForUntilTheDrainWouldSkipIt(t *testing.T) {
 	completion, err := NewCompletion(maintenancev1.WaitForPodCompletionSpec{}, &maintenancev1.DrainSpec{SkipWaitForDeleteSeconds: new(int32(60))})
 	require.NoError(t, err)
 	pods := []corev1.Pod{webPod("a", terminatingSince(10*time.Second)), webPod("b", terminatingSince(30*time.Second)), webPod("c", terminatingSince(time.Hour))}
@@ -125,7 +125,7 @@ func TestAPodIsWaitedForUntilTheDrainWouldPassItOver(t *testing.T) {
 	require.Equal(t, []string{"shop/a"}, found.Pods)
 }
 
-func TestAWaitForPodsNamesNoMoreThanFitIntoAStatus(t *testing.T) {
+func TestAWaitForPodsNamesOnlyTheFirstPods(t *testing.T) {
 	completion, err := NewCompletion(maintenancev1.WaitForPodCompletionSpec{}, nil)
 	require.NoError(t, err)
 	found := completion.Look(snapshotOf(nil).Node, false, manyPods(50), now)
@@ -133,7 +133,7 @@ func TestAWaitForPodsNamesNoMoreThanFitIntoAStatus(t *testing.T) {
 	require.Len(t, found.Wait.Blockers, listed)
 }
 
-func TestAWaitThatCannotBeUnderstoodIsRefusedNamingEveryField(t *testing.T) {
+func TestAnInvalidWaitForPodsIsRefusedWithEveryField(t *testing.T) {
 	_, err := NewCompletion(maintenancev1.WaitForPodCompletionSpec{PodSelector: "app in", TimeoutSeconds: -1}, nil)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "waitForPodCompletion.podSelector")

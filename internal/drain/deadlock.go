@@ -10,32 +10,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ReasonDeadlock is why a pod waits for a budget that only nodes could free which are being drained, too, and wait in turn. Nothing changes
-// until somebody gives way.
+// ReasonDeadlock: a pod waits for a budget that only other nodes being drained could free, and these wait too. Nothing changes without a person.
 const ReasonDeadlock Reason = "Deadlock"
 
-// slowStart is for how long a pod that is not ready is taken to be starting.
+// slowStart is how long a pod that is not ready counts as starting.
 const slowStart = time.Minute
 
-// standstill is what a deadlock is found from.
+// standstill has the objects from which a deadlock is found.
 type standstill struct {
-	// draining are the nodes that are being drained, and not yet empty.
+	// draining are the nodes being drained that are not empty yet.
 	draining []*corev1.Node
-	// away are nodes that are out of service and not being drained: they come back, as far as we know.
+	// away are nodes out of service that are not being drained: they are expected to return.
 	away []*corev1.Node
-	// pods that are guarded by budgets which allow nothing, wherever they are.
+	// pods are guarded by budgets that allow nothing, on any node.
 	pods    []corev1.Pod
 	budgets budgets
 	now     time.Time
 }
 
-// deadlock is a budget that the drain of a node waits for in vain.
+// deadlock is a budget that the drain of a node waits for without end.
 type deadlock struct {
 	// lacks are the pods that the budget needs and that cannot become ready, as namespace/name.
 	lacks []string
-	// nodes on which they could, all of them being drained.
+	// nodes are the only ones that could run them, all of them being drained.
 	nodes []string
-	// waits are the budgets that the drains of the other nodes wait for in turn.
+	// waits are, by node, the budgets that the drains of the other nodes wait for.
 	waits map[string][]string
 }
 
@@ -43,7 +42,7 @@ func (d deadlock) message(budget, state string) string {
 	message := fmt.Sprintf("PodDisruptionBudget %s (%s) lacks pod %s, which no node but %s takes", budget, state, shorten(d.lacks), shorten(d.nodes))
 	var turns []string
 	for _, node := range slices.Sorted(maps.Keys(d.waits)) {
-		turns = append(turns, fmt.Sprintf("%s waits in turn for PodDisruptionBudget %s", node, shorten(d.waits[node])))
+		turns = append(turns, fmt.Sprintf("%s waits for PodDisruptionBudget %s", node, shorten(d.waits[node])))
 	}
 	if len(turns) == 0 {
 		return message + ", which is being drained: cancel the maintenance, or add a node"
@@ -51,7 +50,7 @@ func (d deadlock) message(budget, state string) string {
 	return message + "; these are being drained, and " + strings.Join(turns, ", ") + ": cancel one of the maintenances, or add a node"
 }
 
-// shorten lists names for a person: the first few.
+// shorten lists the first few names.
 func shorten(listed []string) string {
 	const shown = 3
 	if more := len(listed) - shown; more > 0 {
@@ -60,8 +59,8 @@ func shorten(listed []string) string {
 	return strings.Join(listed, ", ")
 }
 
-// deadlocks returns the budgets that the drain of the node waits for in vain, by their keys. A drain waits for all its budgets, a budget for any of
-// the pods that it lacks: whatever can still come to its end, step by step, is no deadlock. In doubt there is none.
+// deadlocks returns, by key, the budgets in a deadlock that the drain of the node waits for. A drain waits for all its budgets; a budget for any of
+// the pods that it lacks. Whatever can still finish, step by step, is not in a deadlock. If in doubt, there is none.
 func (s standstill) deadlocks(node string) map[string]deadlock {
 	shut := s.shutBudgets()
 	ends := map[string]bool{}
@@ -82,7 +81,7 @@ func (s standstill) deadlocks(node string) map[string]deadlock {
 	return found
 }
 
-// isStuck reports whether the drain of the node waits for a budget that lacks what only nodes being drained could give it.
+// isStuck reports whether the drain of the node waits for a budget whose missing pods need nodes that are being drained.
 func (s standstill) isStuck(node string) bool {
 	for _, budget := range s.shutBudgets() {
 		if budget.waiting[node] && !budget.opens(nil) {
@@ -106,10 +105,10 @@ type shutBudget struct {
 	budget
 	// waiting are the nodes being drained that have pods which wait for it.
 	waiting map[string]bool
-	// lacking are pods that cannot become ready by themselves, each with the nodes being drained of which one would have to be returned.
+	// lacking are the pods that cannot become ready by themselves, each with the nodes being drained of which one must return to service.
 	lacking []lackingPod
 	members int
-	// moves: something is happening already, or may happen, that has nothing to do with drains.
+	// moves: something happens or may happen that does not depend on drains.
 	moves bool
 }
 
@@ -118,7 +117,7 @@ type lackingPod struct {
 	nodes []string
 }
 
-// opens reports whether the budget can come to allow a disruption when the drains of these nodes end.
+// opens reports whether the budget can allow a disruption after the drains of these nodes end.
 func (b *shutBudget) opens(ends map[string]bool) bool {
 	coming := b.coming(func(node string) bool { return ends[node] })
 	return b.moves || coming >= b.needed() || b.coming(func(string) bool { return true }) < b.needed()
@@ -127,7 +126,7 @@ func (b *shutBudget) opens(ends map[string]bool) bool {
 // needed is how many more pods must be healthy.
 func (b *shutBudget) needed() int { return int(b.Status.DesiredHealthy - b.Status.CurrentHealthy + 1) }
 
-// coming counts the pods that become healthy when these nodes are returned. If all nodes together are not enough, drains are not the reason.
+// coming counts the pods that become healthy when these nodes return. If all nodes together are not enough, drains are not the cause.
 func (b *shutBudget) coming(returned func(string) bool) (count int) {
 	for _, pod := range b.lacking {
 		if slices.ContainsFunc(pod.nodes, returned) {
@@ -186,14 +185,14 @@ func (s standstill) shutBudgets() map[string]*shutBudget {
 	return shut
 }
 
-// add says what a pod means for a budget of its.
+// add takes a pod of the budget into account.
 func (s standstill) add(budget *shutBudget, pod *corev1.Pod) {
 	budget.members++
 	drained := slices.ContainsFunc(s.draining, func(node *corev1.Node) bool { return node.Name == pod.Spec.NodeName })
 	ready := conditionOf(pod, corev1.PodReady)
 	switch {
 	case !pod.DeletionTimestamp.IsZero():
-		budget.moves = true // what replaces it may become ready
+		budget.moves = true // its replacement may become ready
 	case ready != nil && ready.Status == corev1.ConditionTrue:
 		if drained && !ownedByDaemonSet(pod) && !isMirror(pod) {
 			budget.waiting[pod.Spec.NodeName] = true
@@ -201,14 +200,14 @@ func (s standstill) add(budget *shutBudget, pod *corev1.Pod) {
 	case pod.Spec.NodeName == "":
 		s.addUnscheduled(budget, pod)
 	case !drained, pod.Status.Phase == corev1.PodPending, budget.letsUnhealthyGo(pod), ready == nil, s.now.Before(ready.LastTransitionTime.Add(slowStart)):
-		budget.moves = true // it may become ready, or is evicted and comes back elsewhere
+		budget.moves = true // it may become ready, or is evicted and replaced elsewhere
 	default:
 		budget.waiting[pod.Spec.NodeName] = true
 		budget.lacking = append(budget.lacking, lackingPod{nameOf(pod).String(), []string{pod.Spec.NodeName}})
 	}
 }
 
-// addUnscheduled: if the scheduler has found no node for the pod, only one that comes back helps.
+// addUnscheduled handles a pod that the scheduler found no node for: only a node that returns helps.
 func (s standstill) addUnscheduled(budget *shutBudget, pod *corev1.Pod) {
 	scheduled := conditionOf(pod, corev1.PodScheduled)
 	comesBack := slices.ContainsFunc(s.away, func(node *corev1.Node) bool { return wouldTake(node, pod) })

@@ -25,13 +25,13 @@ func on(node string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeName = node }
 }
 
-// homeless is a pod for which the scheduler has found no node.
+// homeless is a pod that the scheduler found no node for.
 func homeless(pod *corev1.Pod) {
 	pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 }
 
-// unjudged is a pod at which the scheduler has not looked yet.
+// unjudged is a pod that the scheduler has not handled yet.
 func unjudged(pod *corev1.Pod) { homeless(pod); pod.Status.Conditions = nil }
 
 func onlyFor(node string) func(*corev1.Pod) {
@@ -45,7 +45,7 @@ func unreadySince(ago time.Duration) func(*corev1.Pod) {
 	}
 }
 
-// budgetOf guards the pods of an application, of which one more would have to be healthy.
+// budgetOf guards the pods of an application and needs one more healthy pod.
 func budgetOf(app string, expected int32, changes ...func(*policyv1.PodDisruptionBudget)) policyv1.PodDisruptionBudget {
 	budget := webBudget(0, expected-1, expected-1, expected, named(app))
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
@@ -67,7 +67,7 @@ func tainted(name string) *corev1.Node {
 	return node
 }
 
-func TestADeadlockIsTold(t *testing.T) {
+func TestDeadlocksAreFound(t *testing.T) {
 	const a, b, c = "node-a", "node-b", "node-c"
 	webOnA, webHomeless := webPod("web-a", on(a)), webPod("web-x", homeless)
 	dbOnB, dbHomeless := webPod("db-b", app("db"), on(b)), webPod("db-x", app("db"), homeless)
@@ -82,7 +82,7 @@ func TestADeadlockIsTold(t *testing.T) {
 		want *deadlock
 	}{
 		{
-			name: "each node's pods wait for a budget whose pods only the other, or it itself, would take",
+			name: "each node's pods wait for a budget whose pods only one of the two nodes could run",
 			pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: webAndDB,
 			want: &deadlock{lacks: []string{"shop/web-x"}, nodes: []string{a, b}, waits: map[string][]string{b: {"shop/db"}}},
 		},
@@ -106,7 +106,7 @@ func TestADeadlockIsTold(t *testing.T) {
 			want:    &deadlock{lacks: []string{"shop/web-x"}, nodes: []string{b}, waits: map[string][]string{b: {"shop/db"}}},
 		},
 		{
-			name: "with itself: no other node takes its pods", draining: []*corev1.Node{plainNode(a)},
+			name: "with itself: no other node can run its pods", draining: []*corev1.Node{plainNode(a)},
 			pods: []corev1.Pod{webOnA, webPod("web-x", homeless, onlyFor(a))}, budgets: webAndDB[:1],
 			want: &deadlock{lacks: []string{"shop/web-x"}, nodes: []string{a}, waits: map[string][]string{}},
 		},
@@ -120,7 +120,7 @@ func TestADeadlockIsTold(t *testing.T) {
 			want:    &deadlock{lacks: []string{"shop/web-b", "shop/web-c"}, nodes: []string{b}, waits: map[string][]string{b: {"shop/db", "shop/web"}}},
 		},
 		{name: "not when the other drain can end", pods: []corev1.Pod{webOnA, webHomeless}, budgets: webAndDB[:1], want: nil, draining: []*corev1.Node{plainNode(a), plainNode(b)}},
-		{name: "not while the scheduler has not looked at the pod", pods: []corev1.Pod{webOnA, webPod("web-x", unjudged), dbOnB, dbHomeless}, budgets: webAndDB},
+		{name: "not while the scheduler has not evaluated the pod", pods: []corev1.Pod{webOnA, webPod("web-x", unjudged), dbOnB, dbHomeless}, budgets: webAndDB},
 		{name: "not while the other's pod has hope", pods: []corev1.Pod{webOnA, webHomeless, dbOnB, webPod("db-x", app("db"), unjudged)}, budgets: webAndDB},
 		{name: "not while a pod starts elsewhere", pods: []corev1.Pod{webOnA, webPod("web-x", on(c), unreadySince(time.Hour)), dbOnB, dbHomeless}, budgets: webAndDB},
 		{name: "not while a pod of the budget terminates", pods: []corev1.Pod{webOnA, webHomeless, webPod("web-y", on(c), terminatingSince(0)), dbOnB, dbHomeless}, budgets: webAndDB},
@@ -133,10 +133,10 @@ func TestADeadlockIsTold(t *testing.T) {
 		{name: "not when the budget's change has not been seen", pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: []policyv1.PodDisruptionBudget{
 			budgetOf("web", 2, func(b *policyv1.PodDisruptionBudget) { b.Generation = 2 }), budgetOf("db", 2),
 		}},
-		{name: "not when no drained node would take the pod: drains are not the reason", pods: []corev1.Pod{webOnA, webPod("web-x", homeless, onlyFor(c)), dbOnB, dbHomeless}, budgets: webAndDB},
-		{name: "not while another node that would take the pod is only away", away: []*corev1.Node{plainNode(c)}, pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: webAndDB},
+		{name: "not when no drained node could run the pod: drains are not the cause", pods: []corev1.Pod{webOnA, webPod("web-x", homeless, onlyFor(c)), dbOnB, dbHomeless}, budgets: webAndDB},
+		{name: "not while another node that could run the pod is only away", away: []*corev1.Node{plainNode(c)}, pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: webAndDB},
 		{
-			name: "a node that is away and would not take the pod does not matter", away: []*corev1.Node{tainted(c)},
+			name: "a node that is away and could not run the pod does not matter", away: []*corev1.Node{tainted(c)},
 			pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: webAndDB,
 			want: &deadlock{lacks: []string{"shop/web-x"}, nodes: []string{a, b}, waits: map[string][]string{b: {"shop/db"}}},
 		},
@@ -172,9 +172,9 @@ func needing(healthy, desired int32) func(*policyv1.PodDisruptionBudget) {
 	}
 }
 
-// Whatever waits for whatever: of the nodes that a budget in a deadlock waits for, each waits for such a budget itself; and the order in which objects
-// are read does not matter.
-func TestADeadlockIsClosed(t *testing.T) {
+// In any random situation: each node that a budget in a deadlock waits for also waits for such a budget, and the order in which objects are read has
+// no effect.
+func TestEveryNodeOfADeadlockWaitsForADeadlockedBudget(t *testing.T) {
 	nodes := []string{"node-a", "node-b", "node-c"}
 	rapid.Check(t, func(t *rapid.T) {
 		node := rapid.SampledFrom(nodes)
@@ -211,7 +211,7 @@ func TestADeadlockIsClosed(t *testing.T) {
 	})
 }
 
-func TestADrainThatStandsStillLooksForTheDeadlockAndNamesIt(t *testing.T) {
+func TestADrainWithoutProgressFindsAndReportsItsDeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("web-a"), webPod("web-x", homeless), webPod("db-b", app("db"), on("worker-8")), webPod("db-x", app("db"), homeless)},
 			budgetOf("web", 2), budgetOf("db", 2))
@@ -240,7 +240,7 @@ func TestADrainThatStandsStillLooksForTheDeadlockAndNamesIt(t *testing.T) {
 		told.Lock()
 		require.Equal(t, "Deadlock", wait.Reason)
 		require.Equal(t, "1 pod in a deadlock: PodDisruptionBudget shop/web (0 of 2 may be disrupted; 1 of 2 healthy, needs 1) lacks pod shop/web-x, which no node but worker-7, worker-8 takes; "+
-			"these are being drained, and worker-8 waits in turn for PodDisruptionBudget shop/db: cancel one of the maintenances, or add a node", wait.Message)
+			"these are being drained, and worker-8 waits for PodDisruptionBudget shop/db: cancel one of the maintenances, or add a node", wait.Message)
 		require.Equal(t, "Deadlock", status.Blocked[0].Reason)
 		require.Equal(t, "Pod shop/web-a", status.Blocked[0].String())
 		told.Unlock()
@@ -251,7 +251,7 @@ func TestADrainThatStandsStillLooksForTheDeadlockAndNamesIt(t *testing.T) {
 	})
 }
 
-func TestADeadlockThatIsOverIsNotToldAnyMore(t *testing.T) {
+func TestAResolvedDeadlockIsNoLongerReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("web-a"), webPod("web-x", homeless, onlyFor(node))}, budgetOf("web", 2))
 		w.snapshot.Node = plainNode(node)

@@ -15,9 +15,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Decide says what a drain of the node does with each of its pods at the instant now. The live drain, its dry run and the dry run on a
-// file of objects all ask this function. Errors: InvalidSpec, naming each field that cannot be used; NotFound when the snapshot has no
-// such node.
+// Decide returns what a drain of the node does with each of its pods now. The drain, its dry run and the dry run on a file of objects all use it.
+// Errors: InvalidSpec, with each invalid field; NotFound when the snapshot has no such node.
 func Decide(ctx context.Context, nodeName string, snapshot Snapshot, spec maintenancev1.DrainSpec, now time.Time) (Preview, error) {
 	rules, err := newRules(spec)
 	if err != nil {
@@ -29,7 +28,7 @@ func Decide(ctx context.Context, nodeName string, snapshot Snapshot, spec mainte
 	return rules.decide(ctx, snapshot, now), nil
 }
 
-// rules are a drain specification that has been checked.
+// rules are a validated drain specification.
 type rules struct {
 	spec    maintenancev1.DrainSpec
 	filters filters
@@ -69,8 +68,8 @@ func (r rules) decide(ctx context.Context, snapshot Snapshot, now time.Time) Pre
 	return preview
 }
 
-// decidePod asks one rule after the other; the first that has an answer wins. The order matters: a pod that is over needs no permission,
-// and budgets are asked only about pods that may leave.
+// decidePod applies the rules in order; the first that matches wins. The order matters: a pod that has ended needs no permission, and budgets apply
+// only to pods that may leave.
 func (r rules) decidePod(pod *corev1.Pod, kubectl verdict, budgets budgets, now time.Time) Decision {
 	decision := r.decisionOn(pod)
 	if kubectl.action == Skip {
@@ -98,34 +97,34 @@ func (d Decision) as(action Action, reason Reason, message string) Decision {
 	return d
 }
 
-// spares reports why the specification is not about the pod, if so.
+// spares returns why the specification does not apply to the pod; empty: it does.
 func (r rules) spares(pod *corev1.Pod) (Reason, string) {
 	if !r.filters.selects(pod) {
-		return ReasonSelector, fmt.Sprintf("podSelector %q does not pick it", r.spec.PodSelector)
+		return ReasonSelector, fmt.Sprintf("podSelector %q does not select it", r.spec.PodSelector)
 	}
 	if !r.filters.picks(pod) {
-		return ReasonResourceFilter, "it requests no resource that podEvictionFilters name"
+		return ReasonResourceFilter, "it requests no resource in podEvictionFilters"
 	}
 	return "", ""
 }
 
-// decideTerminating decides about a pod that is being deleted: it is awaited, unless the specification says not to. It does not block
-// even where kubectl would not have it deleted: there is nothing left to protect.
+// decideTerminating decides about a pod that is being deleted: the drain waits for it, unless the specification says otherwise. It does not block
+// even where kubectl would not delete it, because nothing is left to protect.
 func (r rules) decideTerminating(decision Decision, now time.Time) Decision {
 	if r.passesOver(decision.pod, now) {
-		return decision.as(Skip, ReasonTerminating, fmt.Sprintf("it terminates for longer than skipWaitForDeleteSeconds (%d s)", *r.spec.SkipWaitForDeleteSeconds))
+		return decision.as(Skip, ReasonTerminating, fmt.Sprintf("it has been terminating for longer than skipWaitForDeleteSeconds (%d s)", *r.spec.SkipWaitForDeleteSeconds))
 	}
 	return decision.as(Evict, ReasonTerminating, "it is terminating already")
 }
 
-// passesOver reports whether a pod terminates for so long that it is not waited for any more.
+// passesOver reports whether a pod has been terminating for so long that the drain no longer waits for it.
 func (r rules) passesOver(pod *corev1.Pod, now time.Time) bool {
 	over, ok := r.awaitedUntil(pod)
 	return ok && !now.Before(over)
 }
 
-// awaitedUntil is when a terminating pod is no longer waited for; false when it always is. As in kubectl, the time counts from the end
-// of the pod's grace period, which is what deletionTimestamp says.
+// awaitedUntil is when the drain stops waiting for a terminating pod; false: never. As in kubectl, the time counts from the end of the pod's grace
+// period, which is the deletionTimestamp.
 func (r rules) awaitedUntil(pod *corev1.Pod) (time.Time, bool) {
 	if pod.DeletionTimestamp.IsZero() || r.spec.SkipWaitForDeleteSeconds == nil {
 		return time.Time{}, false
@@ -133,13 +132,13 @@ func (r rules) awaitedUntil(pod *corev1.Pod) (time.Time, bool) {
 	return pod.DeletionTimestamp.Add(time.Duration(*r.spec.SkipWaitForDeleteSeconds) * time.Second), true
 }
 
-// warning says what an eviction that the specification permits destroys, or why it may be in vain.
+// warning returns what an eviction that the specification permits destroys, or why it may not help.
 func (r rules) warning(pod *corev1.Pod) string {
 	switch {
 	case ownedByDaemonSet(pod):
-		return "its DaemonSet does not exist; force evicts it, and it does not come back"
+		return "its DaemonSet does not exist; force evicts it, and nothing recreates it"
 	case metav1.GetControllerOf(pod) == nil:
-		return "no controller brings it back; force evicts it all the same"
+		return "no controller recreates it; force evicts it anyway"
 	case refusedBy(pod, maintenancev1.DrainSpec{}) == ReasonLocalStorage:
 		return "its emptyDir data is lost, as deleteEmptyDir permits"
 	case toleratesCordon(pod):
@@ -151,15 +150,15 @@ func (r rules) warning(pod *corev1.Pod) string {
 func kubectlMessage(reason Reason) string {
 	switch reason {
 	case ReasonDaemonSet:
-		return "its DaemonSet would bring it back at once"
+		return "its DaemonSet would recreate it at once"
 	case ReasonMirror:
 		return "it is a static pod, which only the kubelet starts and stops"
 	case ReasonLocalStorage:
-		return "its emptyDir data would be lost; deleteEmptyDir evicts it all the same"
+		return "its emptyDir data would be lost; deleteEmptyDir evicts it anyway"
 	case ReasonNoController:
-		return "no controller would bring it back; force evicts it all the same"
+		return "no controller would recreate it; force evicts it anyway"
 	case ReasonDaemonSetGone:
-		return "its DaemonSet does not exist, so it would not come back; force evicts it all the same"
+		return "its DaemonSet does not exist, so it would not be recreated; force evicts it anyway"
 	}
 	return ""
 }

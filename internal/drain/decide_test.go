@@ -224,7 +224,7 @@ func TestEachPodOfANodeIsEvictedSkippedOrBlocks(t *testing.T) {
 				b.Status.Conditions = []metav1.Condition{{Type: policyv1.DisruptionAllowedCondition, Reason: policyv1.SyncFailedReason, Message: "no scale"}}
 			})},
 		},
-		{name: "a pod's turn does not change what is decided about it", pod: webPod("a"), spec: spec{PodOrder: order("app=web", 3)}, action: Evict},
+		{name: "the order of a pod does not change its decision", pod: webPod("a"), spec: spec{PodOrder: order("app=web", 3)}, action: Evict},
 		{name: "two budgets over one pod block", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(1, 3, 2, 3), webBudget(1, 3, 2, 3, named("web-too"))}, action: Block, reason: ReasonMultipleBudgets},
 		{name: "a pod that has not started yet needs no budget", pod: webPod("a", pending), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 3, 3), webBudget(0, 2, 3, 3, named("web-too"))}, action: Evict},
 		{name: "a pod that is not ready goes while enough others are", pod: webPod("a", unready), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 2, 3)}, action: Evict},
@@ -258,7 +258,7 @@ func TestEachPodOfANodeIsEvictedSkippedOrBlocks(t *testing.T) {
 	}
 }
 
-func TestAPreviewIsPrintedAsTheCommandLinePromises(t *testing.T) {
+func TestAPreviewHasTheDocumentedJSON(t *testing.T) {
 	snapshot := snapshotOf([]corev1.Pod{
 		webPod("web-1"), webPod("bare", bare, labelled("app", "tool")), webPod("ds-x", ownedBy("DaemonSet", "agent")), webPod("web-2", elsewhere),
 	}, webBudget(0, 2, 2, 3))
@@ -267,14 +267,14 @@ func TestAPreviewIsPrintedAsTheCommandLinePromises(t *testing.T) {
 	printed, err := json.Marshal(preview)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"pods": [
-		{"namespace":"shop","name":"bare","action":"block","reason":"NoController","message":"no controller would bring it back; force evicts it all the same"},
-		{"namespace":"shop","name":"ds-x","action":"skip","reason":"DaemonSet","owner":"DaemonSet/agent","message":"its DaemonSet would bring it back at once"},
+		{"namespace":"shop","name":"bare","action":"block","reason":"NoController","message":"no controller would recreate it; force evicts it anyway"},
+		{"namespace":"shop","name":"ds-x","action":"skip","reason":"DaemonSet","owner":"DaemonSet/agent","message":"its DaemonSet would recreate it at once"},
 		{"namespace":"shop","name":"web-1","action":"evict","reason":"DisruptionBudget","owner":"ReplicaSet/web","budgets":["shop/web"],
 		 "message":"PodDisruptionBudget shop/web allows no disruption now (0 of 3 may be disrupted; 2 of 3 healthy, needs 2)"}],
 		"drainable": false}`, string(printed))
 }
 
-func TestAnEmptyNodeIsDrainableAndItsPodsAreAnEmptyList(t *testing.T) {
+func TestAnEmptyNodeIsDrainableWithAnEmptyList(t *testing.T) {
 	preview, err := Decide(t.Context(), node, snapshotOf(nil), maintenancev1.DrainSpec{}, now)
 	require.NoError(t, err)
 	printed, err := json.Marshal(preview)
@@ -282,7 +282,7 @@ func TestAnEmptyNodeIsDrainableAndItsPodsAreAnEmptyList(t *testing.T) {
 	require.JSONEq(t, `{"pods": [], "drainable": true}`, string(printed))
 }
 
-func TestANodeThatIsNotThereIsNotReportedAsEmpty(t *testing.T) {
+func TestAMissingNodeIsNotReportedAsEmpty(t *testing.T) {
 	snapshot := snapshotOf(nil)
 	_, err := Decide(t.Context(), "worker-8", snapshot, maintenancev1.DrainSpec{}, now)
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
@@ -291,7 +291,7 @@ func TestANodeThatIsNotThereIsNotReportedAsEmpty(t *testing.T) {
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
 }
 
-func TestABadSpecificationIsRefusedNamingEveryField(t *testing.T) {
+func TestAnInvalidSpecificationIsRefusedWithEveryField(t *testing.T) {
 	spec := maintenancev1.DrainSpec{
 		PodSelector:              "app in (web",
 		TimeoutSeconds:           ptr.To[int32](-1),

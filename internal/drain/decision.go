@@ -1,5 +1,4 @@
-// Package drain decides which pods leave a node, which stay and which are in the way, by kubectl's own rules, and evicts those that
-// leave.
+// Package drain decides which pods leave a node, which stay and which block, by kubectl's own rules, and evicts those that leave.
 package drain
 
 import (
@@ -8,15 +7,15 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 )
 
-// Snapshot holds the objects that a drain is decided from. They are only read.
+// Snapshot has the objects that a drain is decided from. They are only read.
 type Snapshot struct {
-	// Node to drain; nil when there is none of that name.
+	// Node to drain; nil when it does not exist.
 	Node *corev1.Node
-	// Pods of the node. Those of other nodes are passed over.
+	// Pods of the node. Those of other nodes are ignored.
 	Pods []corev1.Pod
-	// Budgets of the pods' namespaces; others do no harm.
+	// Budgets of the pods' namespaces; others are ignored.
 	Budgets []policyv1.PodDisruptionBudget
-	// DaemonSets of the pods' namespaces; others do no harm.
+	// DaemonSets of the pods' namespaces; others are ignored.
 	DaemonSets []appsv1.DaemonSet
 }
 
@@ -25,15 +24,15 @@ type Action string
 
 // The actions.
 const (
-	// Evict: the pod leaves. It is evicted, or awaited if it is leaving already.
+	// Evict: the pod leaves. It is evicted, or only awaited if it is terminating already.
 	Evict Action = "evict"
 	// Skip: the pod stays, and the node counts as drained with it.
 	Skip Action = "skip"
-	// Block: the pod must leave and cannot. See Decision.Refused for what becomes of the drain.
+	// Block: the pod must leave and cannot. See Decision.Refused for the result of the drain.
 	Block Action = "block"
 )
 
-// Reason is why a pod stays, blocks, or leaves otherwise than at once.
+// Reason is why a pod stays, blocks, or does not leave at once.
 type Reason string
 
 // Reasons to stay.
@@ -44,24 +43,24 @@ const (
 	ReasonResourceFilter Reason = "ResourceFilter"
 )
 
-// Reasons of pods that are over: they leave, except those that terminate for longer than skipWaitForDeleteSeconds.
+// Reasons of pods that have ended or terminate: they leave, except those that terminate for longer than skipWaitForDeleteSeconds.
 const (
 	ReasonFinished    Reason = "Finished"
 	ReasonTerminating Reason = "Terminating"
 )
 
-// Reasons to block that only another drain specification, or the pod's owner, can lift.
+// Reasons to block that only another drain specification, or the pod's owner, can resolve.
 const (
 	ReasonNoController  Reason = "NoController"
 	ReasonLocalStorage  Reason = "LocalStorage"
 	ReasonDaemonSetGone Reason = "DaemonSetGone"
 )
 
-// Reasons that lie in PodDisruptionBudgets.
+// Reasons of PodDisruptionBudgets.
 const (
 	// ReasonDisruptionBudget: the budget allows no disruption now. The pod is evicted once it does.
 	ReasonDisruptionBudget Reason = "DisruptionBudget"
-	// ReasonDisruptionBudgetNever: the budget can never allow one as it and its workload stand. Blocks.
+	// ReasonDisruptionBudgetNever: the budget cannot allow a disruption without a change of it or its workload. Blocks.
 	ReasonDisruptionBudgetNever Reason = "DisruptionBudgetNever"
 	// ReasonMultipleBudgets: the API server evicts no pod that two budgets guard. Blocks.
 	ReasonMultipleBudgets Reason = "MultipleBudgets"
@@ -76,21 +75,21 @@ type Decision struct {
 	Reason Reason `json:"reason"`
 	// Owner is the pod's controller as Kind/name.
 	Owner string `json:"owner,omitempty"`
-	// Order is the pod's place in the drain, by podOrder; lower ones leave first.
+	// Order is the position of the pod in the drain, by podOrder; lower ones leave first.
 	Order int32 `json:"order,omitempty"`
 	// Budgets that guard the pod, as namespace/name.
 	Budgets []string `json:"budgets,omitempty"`
-	// Message says to a person what the reason means here, and what would change it.
+	// Message explains the reason for this pod, and what would resolve it.
 	Message string `json:"message,omitempty"`
 
 	pod    *corev1.Pod
 	budget guard
-	// held is why it is not asked for although it must leave; empty: it is.
+	// held is why its eviction is not requested yet although it must leave; empty: it is requested.
 	held Reason
 }
 
-// Refused reports whether the drain must not even begin: the pod blocks, and waiting cannot help. A pod that its budgets block is not
-// refused: a person may change the budget, or its workload may grow, while the drain waits for it.
+// Refused reports whether the drain must not start: the pod blocks, and waiting does not help. A pod blocked by its budgets is not refused: a person
+// may change the budget, or its workload may grow, during the drain.
 func (d Decision) Refused() bool {
 	switch d.Reason {
 	case ReasonNoController, ReasonLocalStorage, ReasonDaemonSetGone:
@@ -102,12 +101,12 @@ func (d Decision) Refused() bool {
 // mustLeave reports whether the node is not drained while the pod is on it.
 func (d Decision) mustLeave() bool { return d.Action != Skip }
 
-// key names the pod as namespace/name.
+// key returns namespace/name of the pod.
 func (d Decision) key() string { return d.Namespace + "/" + d.Name }
 
 // Preview is what a drain would do with each pod of a node.
 type Preview struct {
-	// Pods by namespace and name, each exactly once.
+	// Pods sorted by namespace and name, each once.
 	Pods []Decision `json:"pods"`
 	// Drainable: no pod blocks.
 	Drainable bool `json:"drainable"`

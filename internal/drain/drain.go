@@ -17,15 +17,15 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// lookInterval is how soon after one look at the node the next may follow. When many pods leave, they change all the time.
+// lookInterval is the shortest time between two looks at the node. While many pods leave, they change all the time.
 const lookInterval = 50 * time.Millisecond
 
-// Evictor asks the API server once to evict a pod. Its retries must be off: they would sleep inside the call.
+// Evictor requests the eviction of a pod once. Its client must not retry, which would sleep inside the call.
 type Evictor interface {
 	Evict(ctx context.Context, eviction *policyv1.Eviction) error
 }
 
-// Watcher calls check, and again whenever an object of these kinds has changed, until check is done or fails, or ctx is done.
+// Watcher calls check, and again after each change of an object of these kinds, until check is done or fails, or ctx is done.
 type Watcher interface {
 	Await(ctx context.Context, kinds []client.Object, check func(context.Context) (done bool, err error)) error
 }
@@ -33,43 +33,43 @@ type Watcher interface {
 // Drain empties one node.
 type Drain struct {
 	Node string
-	// NodeUID tells the node from a later one of its name; empty: it is the one that is there at first.
+	// NodeUID distinguishes the node from a later one with its name; empty: the node that exists at the start.
 	NodeUID types.UID
 	Spec    maintenancev1.DrainSpec
-	// Cordoned: the node was cordoned for the drain. While it is not any more, nothing is evicted, and the drain is not over.
+	// Cordoned: the node was cordoned for the drain. While it is uncordoned, nothing is evicted and the drain continues.
 	Cordoned bool
 	// Deadline is when the drain times out; nil: never.
 	Deadline *time.Time
-	// Attempt counts drains of the node from 1: another follows one that timed out.
+	// Attempt counts drains of the node from 1: another one follows one that timed out.
 	Attempt int32
-	// Before is the progress of an earlier run, of this attempt or the one before, or nil. Its counts go on.
+	// Before is the progress of an earlier run of this attempt or of the attempt before, or nil. Its counts continue.
 	Before *maintenancev1.DrainStatus
 
-	// Ours, unless nil, reports whether the node is still ours to drain. A worker that is cut off from Temporal does not hear that another has
-	// taken over and the node was returned: it must not go on evicting what has come to the node since.
+	// Ours, if not nil, reports whether the node still has our ownership mark. A worker that lost its connection to Temporal does not learn that
+	// another worker took over and returned the node to service: it must stop evicting pods.
 	Ours func(*corev1.Node) bool
-	// Draining, unless nil, reports whether a node is being drained, this one or another: two drains can wait for each other.
+	// Draining, if not nil, reports whether a node is being drained, this one or another: two drains can wait for each other.
 	Draining func(*corev1.Node) bool
 
-	// Cache of the cluster's objects, kept by the watches of Watcher.
+	// Cache of the cluster's objects, updated by the watches of Watcher.
 	Cache   client.Reader
 	Watcher Watcher
-	// Server reads past the cache, wherever a wrong answer would end the drain.
+	// Server reads from the API server, where a stale answer would end the drain.
 	Server  client.Reader
 	Evictor Evictor
-	// Begin, unless nil, is called before the first eviction of a run.
+	// Begin, if not nil, is called before the first eviction of a run.
 	Begin func(context.Context) error
-	// Progress, unless nil, is told whenever the progress has changed, or what the drain waits for; nil is nothing. It is told nothing before
-	// the drain has begun: a next run that is given a progress takes it that no pod was in the way.
+	// Progress, if not nil, is called when the progress or the wait has changed; a nil wait means none. It is not called before the drain has
+	// started: the next run takes any progress as a sign that no pod was refused.
 	Progress func(status maintenancev1.DrainStatus, wait *drydockv1.Wait)
-	// Measure, unless nil, is told with each progress how many pods must still leave, and how many of these are blocked: a status names only the
+	// Measure, if not nil, is called with each progress: how many pods must still leave, and how many of these are blocked. A status names only the
 	// first.
 	Measure func(remaining, blocked int)
 }
 
-// Run evicts the pods that must leave, never deletes one, and returns when they are gone: deleted, or running elsewhere under another
-// UID. It may be interrupted at any instant and run again. Errors: InvalidSpec; PodsNotEvictable, before anything is evicted, and
-// DrainTimedOut, both with the pods that are in the way, the gravest first; NodeGone; NodeBusy when the node is not ours.
+// Run evicts the pods that must leave, never deletes one, and returns when they are gone: deleted, or replaced under another UID. It may be
+// interrupted at any moment and run again. Errors: InvalidSpec; PodsNotEvictable, before any eviction, and DrainTimedOut, both with the blocking
+// pods, the gravest first; NodeGone; NodeBusy if the node no longer has our mark.
 func (d Drain) Run(ctx context.Context) (maintenancev1.DrainStatus, error) {
 	rules, err := newRules(d.Spec)
 	if err != nil {
@@ -90,7 +90,7 @@ func (d Drain) Run(ctx context.Context) (maintenancev1.DrainStatus, error) {
 	return r.progress.status, err
 }
 
-// run is one run of a drain. Only its loop touches the state; watch and evictions tell it by channels.
+// run is one run of a drain. Only its loop touches the state; watches and evictions report over channels.
 type run struct {
 	Drain
 	rules    rules
@@ -105,11 +105,11 @@ type run struct {
 	answers     chan answer
 	// budgetsWatched are the namespaces whose budgets wake the loop.
 	budgetsWatched map[string]bool
-	// sought is when a deadlock was last looked for.
+	// sought is when a deadlock was last searched for.
 	sought time.Time
 }
 
-// answer is what became of the eviction of a pod.
+// answer is the result of a pod's eviction.
 type answer struct {
 	pod types.UID
 	err error
@@ -120,7 +120,7 @@ func (r *run) loop(ctx context.Context) error {
 		r.looked = time.Now()
 		preview, err := r.look(ctx, cached)
 		if err == nil && r.over(preview) {
-			// The cache may not have seen a pod that was bound right before the node was cordoned.
+			// The cache may lack a pod that was bound right before the node was cordoned.
 			preview, err = r.look(ctx, confirmed)
 		}
 		if err != nil || r.over(preview) {
@@ -144,15 +144,15 @@ func (r *run) loop(ctx context.Context) error {
 	}
 }
 
-// view is how far a look trusts the cache.
+// view is which reads may come from the cache.
 type view int
 
 const (
-	// cached trusts it in everything.
+	// cached reads everything from the cache.
 	cached view = iota
-	// confirmed asks the API server for the node and its pods.
+	// confirmed reads the node and its pods from the API server.
 	confirmed
-	// actual asks the API server for everything.
+	// actual reads everything from the API server.
 	actual
 )
 
@@ -167,7 +167,7 @@ func (r *run) read(ctx context.Context, v view) (Snapshot, error) {
 	return readPods(ctx, reader, r.Cache, r.Node)
 }
 
-// look reads the node and decides about its pods. Error NodeGone: its pods are gone with it.
+// look reads the node and decides about its pods. Error NodeGone: its pods are gone too.
 func (r *run) look(ctx context.Context, v view) (Preview, error) {
 	snapshot, err := r.read(ctx, v)
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *run) look(ctx context.Context, v view) (Preview, error) {
 		return Preview{}, temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("drain %s: the node has been deleted", r.Node), nil)
 	}
 	if !r.ours(snapshot.Node) {
-		return Preview{}, temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("drain %s: the node does not bear our mark any more", r.Node), nil)
+		return Preview{}, temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("drain %s: the node no longer has the ownership mark of this maintenance", r.Node), nil)
 	}
 	r.NodeUID = snapshot.Node.UID
 	r.cordoned(!uncordoned)
@@ -195,24 +195,24 @@ func (r *run) look(ctx context.Context, v view) (Preview, error) {
 
 func (r *run) ours(node *corev1.Node) bool { return r.Ours == nil || r.Ours(node) }
 
-// over reports whether no pod must leave any more, and none can come.
+// over reports whether no pod must leave, and none can arrive.
 func (r *run) over(preview Preview) bool {
 	return len(preview.remaining()) == 0 && r.progress.uncordoned == nil
 }
 
-// cordoned takes in whether the node is cordoned, as far as it has to be.
+// cordoned records whether the node is cordoned, if it has to be.
 func (r *run) cordoned(is bool) {
 	switch {
 	case is && r.progress.uncordoned != nil:
 		r.progress.uncordoned = nil
 		r.requests.forgetReturns()
 	case !is:
-		r.progress.uncordoned = uncordonedNode(r.Node, "nothing is evicted, as it may come back")
+		r.progress.uncordoned = uncordonedNode(r.Node, "no pod is evicted, because it may return")
 	}
 }
 
-// begin refuses a drain that cannot succeed before the first pod is evicted, and announces any other. Later, a pod that may not be
-// evicted (one that tolerates the cordon, say) is only waited for: what was evicted does not come back by giving up.
+// begin refuses a drain that cannot succeed before the first eviction, and announces any other. Later, the drain only waits for a pod that may not be
+// evicted (for example one that tolerates the cordon): giving up does not undo evictions.
 func (r *run) begin(ctx context.Context) error {
 	if r.begun {
 		return nil
@@ -233,7 +233,7 @@ func (r *run) refuse(ctx context.Context) error {
 	if len(r.progress.refused()) == 0 {
 		return nil
 	}
-	// The cache's kinds come by separate watches: a pod can be there before its DaemonSet.
+	// The cache's kinds come from separate watches: it may have a pod before its DaemonSet.
 	if _, err := r.look(ctx, actual); err != nil {
 		return err
 	}
@@ -244,8 +244,8 @@ func (r *run) refuse(ctx context.Context) error {
 	return temporal.Error(temporal.ErrPodsNotEvictable, fmt.Sprintf("drain %s: %s", r.Node, summarize(refused)), nil, blockers(gravestFirst(refused))...)
 }
 
-// evict asks for every pod that is due, without waiting for the answers: how many are under way at once is the Evictor's to say, for all the drains of
-// a cluster. It returns when to look again.
+// evict requests the eviction of every pod that is due, without waiting for the answers. The Evictor limits how many run at once, over all the drains
+// of a cluster. It returns when to look again.
 func (r *run) evict(ctx context.Context, preview Preview) time.Time {
 	if r.progress.uncordoned != nil {
 		return time.Time{}
@@ -265,8 +265,8 @@ func (r *run) evict(ctx context.Context, preview Preview) time.Time {
 	return next
 }
 
-// evictOne asks for a pod once. Where it is not known what became of the eviction before, as the API server failed or its answer was lost, the pod is read
-// first: the cache may not have heard that it terminates.
+// evictOne requests one eviction. If the result of an earlier request is unknown, because the API server failed or the answer was lost, it reads the
+// pod first: the cache may not know yet that it is terminating.
 func (r *run) evictOne(ctx context.Context, pod *corev1.Pod, doubtful bool) error {
 	if doubtful {
 		var now corev1.Pod
@@ -280,7 +280,7 @@ func (r *run) evictOne(ctx context.Context, pod *corev1.Pod, doubtful bool) erro
 	return r.Evictor.Evict(ctx, evictionOf(pod))
 }
 
-// evictionOf names the very pod: one that has taken its name since is not meant. The pod's own grace period stands.
+// evictionOf has the UID of the pod as a precondition, so that a new pod with the same name is safe. The pod's own grace period applies.
 func evictionOf(pod *corev1.Pod) *policyv1.Eviction {
 	return &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
@@ -300,7 +300,7 @@ func (r *run) tell() {
 	}
 }
 
-// nextSkip is when the next terminating pod is no longer waited for; zero if none is.
+// nextSkip is when the drain stops waiting for the next terminating pod; zero: never.
 func (r *run) nextSkip(preview Preview) (next time.Time) {
 	for _, decision := range preview.remaining() {
 		if until, ok := r.rules.awaitedUntil(decision.pod); ok {
@@ -310,7 +310,7 @@ func (r *run) nextSkip(preview Preview) (next time.Time) {
 	return next
 }
 
-// pause returns when there is reason to look again: something changed, an eviction was answered, or the time has come.
+// pause returns when there is a reason to look again: a change, an answer to an eviction, or a timer.
 func (r *run) pause(ctx context.Context, next time.Time) error {
 	if r.Deadline != nil {
 		next = earliest(next, *r.Deadline)
@@ -332,7 +332,7 @@ func (r *run) pause(ctx context.Context, next time.Time) error {
 	return r.gather(ctx)
 }
 
-// gather takes in what else happens until the next look is due, so that much change makes few looks.
+// gather collects further changes until the next look is due, so that many changes make few looks.
 func (r *run) gather(ctx context.Context) error {
 	due := time.After(time.Until(r.looked.Add(lookInterval)))
 	for {
@@ -349,7 +349,7 @@ func (r *run) gather(ctx context.Context) error {
 
 func (r *run) expired() bool { return r.Deadline != nil && !time.Now().Before(*r.Deadline) }
 
-// timeOut looks once more at what is really there before it calls the drain timed out.
+// timeOut reads the actual state once before it reports a timeout.
 func (r *run) timeOut(ctx context.Context) error {
 	preview, err := r.look(ctx, confirmed)
 	if err != nil || r.over(preview) {
@@ -359,7 +359,7 @@ func (r *run) timeOut(ctx context.Context) error {
 	return temporal.Error(temporal.ErrDrainTimedOut, fmt.Sprintf("drain %s: %s", r.Node, message), nil, left...)
 }
 
-// watch wakes the loop whenever one of these has changed.
+// watch wakes the loop when one of these objects has changed.
 func (r *run) watch(ctx context.Context, kinds ...client.Object) {
 	r.running.Go(func() {
 		err := r.Watcher.Await(ctx, kinds, func(context.Context) (bool, error) {
@@ -376,12 +376,12 @@ func (r *run) watch(ctx context.Context, kinds ...client.Object) {
 func (r *run) wake() {
 	select {
 	case r.changed <- struct{}{}:
-	default: // a look is due already
+	default: // a look is pending
 	}
 }
 
-// watchBudgets wakes the loop when a budget changes in a namespace from which pods must leave. A cluster has many more budgets than a node has
-// pods, and each of them changes whenever one of its pods does: all drains of a cluster would look at their nodes all the time.
+// watchBudgets wakes the loop when a budget changes in a namespace from which pods must leave. A cluster has many more budgets than a node has pods,
+// and a budget changes with each of its pods: watching all of them would make all drains of a cluster look without pause.
 func (r *run) watchBudgets(ctx context.Context, preview Preview) {
 	for _, decision := range preview.remaining() {
 		if !r.budgetsWatched[decision.Namespace] {

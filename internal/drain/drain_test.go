@@ -37,13 +37,13 @@ func begin(t *testing.T, drain Drain) (ended chan error, status *maintenancev1.D
 	return ended, status
 }
 
-// soon lets everything happen that is due now.
+// soon runs everything that is due now.
 func soon() {
 	time.Sleep(2 * lookInterval)
 	synctest.Wait()
 }
 
-// requireTook holds what began with the world to have taken so long, but for the time between two looks.
+// requireTook checks the time since the world began, with a tolerance of one look interval.
 func requireTook(t *testing.T, w *world, want time.Duration) {
 	t.Helper()
 	require.InDelta(t, want, time.Since(w.began), float64(2*lookInterval))
@@ -57,7 +57,7 @@ func manyPods(count int) []corev1.Pod {
 	return pods
 }
 
-func TestADrainTakesAsLongAsTheSlowestPodAndNoLonger(t *testing.T) {
+func TestADrainTakesAsLongAsItsSlowestPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(append(manyPods(250), webPod("agent", ownedBy("DaemonSet", "agent"))))
 		status, err := w.drain().Run(t.Context())
@@ -71,7 +71,7 @@ func TestADrainTakesAsLongAsTheSlowestPodAndNoLonger(t *testing.T) {
 	})
 }
 
-// attentive notes of which namespaces a drain lists the budgets and DaemonSets, and of which it watches the budgets.
+// attentive records the namespaces in which a drain lists budgets and DaemonSets, and in which it watches budgets.
 type attentive struct {
 	*world
 	mu      sync.Mutex
@@ -99,7 +99,7 @@ func (a *attentive) Await(ctx context.Context, kinds []client.Object, check func
 	return a.world.Await(ctx, kinds, check)
 }
 
-func TestADrainLooksOnlyAtTheNamespacesOfItsPods(t *testing.T) {
+func TestADrainReadsOnlyTheNamespacesOfItsPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := func(namespace string) func(*corev1.Pod) {
 			return func(pod *corev1.Pod) { pod.Namespace = namespace }
@@ -116,7 +116,7 @@ func TestADrainLooksOnlyAtTheNamespacesOfItsPods(t *testing.T) {
 	})
 }
 
-func TestANodeWithNothingToEvictIsDrainedAtOnce(t *testing.T) {
+func TestANodeWithoutPodsToEvictIsDrainedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("agent", ownedBy("DaemonSet", "agent"))})
 		status, err := w.drain().Run(t.Context())
@@ -126,7 +126,7 @@ func TestANodeWithNothingToEvictIsDrainedAtOnce(t *testing.T) {
 	})
 }
 
-func TestAPodWaitsForItsBudgetAndTheOthersDoNotWaitForIt(t *testing.T) {
+func TestAPodThatWaitsForItsBudgetDoesNotDelayOtherPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("web"), webPod("other", labelled("app", "other"))}, webBudget(0, 2, 2, 3))
 		var waits []drydockv1.Wait
@@ -148,13 +148,13 @@ func TestAPodWaitsForItsBudgetAndTheOthersDoNotWaitForIt(t *testing.T) {
 		opened := time.Since(w.began)
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = 3, 1 })
 		require.NoError(t, <-ended)
-		require.Equal(t, ask{"web", opened}, w.asks()[len(w.asks())-1], "asked for at the instant the budget opened")
+		require.Equal(t, ask{"web", opened}, w.asks()[len(w.asks())-1], "requested when the budget opened")
 		requireTook(t, w, opened+w.grace)
 		require.Equal(t, int32(2), status.Evicted)
 	})
 }
 
-func TestABudgetThatOpensForOneLetsOneGoWithoutAskingForTheRest(t *testing.T) {
+func TestABudgetThatAllowsOneDisruptionGetsOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(20), webBudget(0, 18, 18, 20))
 		ended, _ := begin(t, w.drain())
@@ -171,7 +171,7 @@ func TestABudgetThatOpensForOneLetsOneGoWithoutAskingForTheRest(t *testing.T) {
 	})
 }
 
-func TestABudgetThatAllowsAFewIsAskedForAFew(t *testing.T) {
+func TestABudgetThatAllowsAFewDisruptionsGetsAsManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(250), webBudget(3, 250, 247, 250))
 		ended, _ := begin(t, w.drain())
@@ -182,7 +182,7 @@ func TestABudgetThatAllowsAFewIsAskedForAFew(t *testing.T) {
 	})
 }
 
-func TestABudgetThatNobodyAnnouncesAsOpenIsAskedEveryFiveSeconds(t *testing.T) {
+func TestABudgetWithoutEventsIsTriedEveryFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(2), webBudget(0, 2, 2, 3))
 		var open atomic.Bool
@@ -202,7 +202,7 @@ func TestABudgetThatNobodyAnnouncesAsOpenIsAskedEveryFiveSeconds(t *testing.T) {
 	})
 }
 
-func TestAPodThatTurnsUnreadyNeedsItsBudgetNoLonger(t *testing.T) {
+func TestAPodThatBecomesUnreadyNoLongerNeedsItsBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(1), webBudget(0, 2, 2, 3))
 		refusals := 1
@@ -224,7 +224,7 @@ func TestAPodThatTurnsUnreadyNeedsItsBudgetNoLonger(t *testing.T) {
 	})
 }
 
-func TestRefusalsThatAreNoBudgetsAreTriedAgainAsTold(t *testing.T) {
+func TestOtherRefusalsAreRetriedAfterTheRequestedDelay(t *testing.T) {
 	terminating := apierrors.NewForbidden(corev1.Resource("pods"), "web", nil)
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	multiple := apierrors.NewGenericServerResponse(500, "create", corev1.Resource("pods"), "web",
@@ -276,7 +276,7 @@ func TestRefusalsThatAreNoBudgetsAreTriedAgainAsTold(t *testing.T) {
 	}
 }
 
-func TestAPodWhoseEvictionMetAFaultIsReadBeforeItIsAskedForAgain(t *testing.T) {
+func TestAPodIsReadBeforeARetryAfterAServerFault(t *testing.T) {
 	for name, became := range map[string]func(*corev1.Pod){
 		"it terminates":          func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} },
 		"another has taken over": func(pod *corev1.Pod) { pod.UID = "another" },
@@ -325,12 +325,12 @@ func TestAPodThatTheAPIServerNoLongerHasIsGone(t *testing.T) {
 	}
 }
 
-func TestPodsThatMayNotBeEvictedEndTheDrainBeforeItBegins(t *testing.T) {
+func TestPodsThatMayNotBeEvictedEndTheDrainBeforeItStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("web"), webPod("bare", bare), webPod("scratch", withEmptyDir), webPod("bare-too", bare)})
 		drain := w.drain()
 		drain.Progress = func(maintenancev1.DrainStatus, *drydockv1.Wait) {
-			t.Error("a drain that has not begun has no progress: the next run would take it for one that has")
+			t.Error("a drain that has not started has no progress, or the next run would skip the refusal")
 		}
 		_, err := drain.Run(t.Context())
 		require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
@@ -354,7 +354,7 @@ func TestAPodThatAppearedDuringTheLastAttemptDoesNotEndTheNext(t *testing.T) {
 	})
 }
 
-func TestABudgetThatCanNeverBeMetIsWaitedForBecauseAPersonMayChangeIt(t *testing.T) {
+func TestADrainWaitsForABudgetThatCanNeverBeMetBecauseItMayBeChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(1), webBudget(0, 3, 3, 3))
 		ended, _ := begin(t, w.drain())
@@ -364,7 +364,7 @@ func TestABudgetThatCanNeverBeMetIsWaitedForBecauseAPersonMayChangeIt(t *testing
 	})
 }
 
-func TestAtItsDeadlineADrainNamesWhatIsInTheWay(t *testing.T) {
+func TestATimedOutDrainReportsWhatBlocksIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := append(manyPods(2), webPod("stuck", labelled("app", "other"), terminatingSince(time.Hour)))
 		w := newWorld(pods, webBudget(0, 2, 3, 3))
@@ -375,7 +375,7 @@ func TestAtItsDeadlineADrainNamesWhatIsInTheWay(t *testing.T) {
 		requireTook(t, w, 12*time.Second)
 		require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
 		require.Equal(t, "drain worker-7: 2 pods blocked by PodDisruptionBudget shop/web (0 of 3 may be disrupted; 2 of 3 healthy, needs 3); "+
-			"1 pod cannot be seen to end while the node is not Ready: shop/stuck", temporal.ErrorMessage(err))
+			"1 pod in an unknown state, because the node is not Ready: shop/stuck", temporal.ErrorMessage(err))
 		blockers := temporal.Blockers(err)
 		require.Len(t, blockers, 3)
 		require.Equal(t, "DisruptionBudgetNever", blockers[0].Reason, "the gravest come first")
@@ -385,7 +385,7 @@ func TestAtItsDeadlineADrainNamesWhatIsInTheWay(t *testing.T) {
 	})
 }
 
-func TestADeadlineThatPassedWhileNobodyWorkedEvictsNothingMore(t *testing.T) {
+func TestADeadlineThatPassedWithoutAWorkerEvictsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(2))
 		drain := w.drain()
@@ -397,7 +397,7 @@ func TestADeadlineThatPassedWhileNobodyWorkedEvictsNothingMore(t *testing.T) {
 	})
 }
 
-func TestAtItsDeadlineADrainThatIsReallyOverSucceeds(t *testing.T) {
+func TestADrainThatIsCompleteAtItsDeadlineSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		behind, server := newWorld(manyPods(1)), newWorld(nil)
 		behind.refuse = func(*policyv1.Eviction) error { return apierrors.NewNotFound(corev1.Resource("pods"), "web-000") }
@@ -410,7 +410,7 @@ func TestAtItsDeadlineADrainThatIsReallyOverSucceeds(t *testing.T) {
 	})
 }
 
-func TestANodeIsNotDrainedWhileTheCacheHasNotSeenItsLastPod(t *testing.T) {
+func TestANodeIsNotDrainedWhileTheCacheLacksItsLastPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		behind, server := newWorld(nil), newWorld(manyPods(1))
 		drain := server.drain()
@@ -427,7 +427,7 @@ func TestANodeIsNotDrainedWhileTheCacheHasNotSeenItsLastPod(t *testing.T) {
 	})
 }
 
-func TestADaemonSetThatTheCacheHasNotSeenYetDoesNotEndTheDrain(t *testing.T) {
+func TestADaemonSetMissingFromTheCacheDoesNotEndTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := []corev1.Pod{webPod("web"), webPod("new", ownedBy("DaemonSet", "new"))}
 		behind, server := newWorld(pods), newWorld(pods)
@@ -443,7 +443,7 @@ func TestADaemonSetThatTheCacheHasNotSeenYetDoesNotEndTheDrain(t *testing.T) {
 	})
 }
 
-func TestANodeThatIsDeletedEndsTheDrain(t *testing.T) {
+func TestADeletedNodeEndsTheDrain(t *testing.T) {
 	for name, change := range map[string]func(*Snapshot){
 		"with its name":                      func(s *Snapshot) { s.Node = nil },
 		"also when another takes its name":   func(s *Snapshot) { s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "new"}} },
@@ -460,7 +460,7 @@ func TestANodeThatIsDeletedEndsTheDrain(t *testing.T) {
 	}
 }
 
-func TestANodeWhoseNameAnotherTookBeforeTheDrainLookedIsGone(t *testing.T) {
+func TestANodeReplacedUnderItsNameBeforeTheFirstLookIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(1))
 		drain := w.drain()
@@ -472,7 +472,7 @@ func TestANodeWhoseNameAnotherTookBeforeTheDrainLookedIsGone(t *testing.T) {
 	})
 }
 
-func TestANodeIsNotGoneBecauseTheCacheHasTheOneBeforeIt(t *testing.T) {
+func TestAStaleNodeInTheCacheDoesNotMakeTheNodeGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		behind, server := newWorld(nil), newWorld(nil)
 		behind.snapshot.Node.UID = "uid-of-the-one-before"
@@ -483,7 +483,7 @@ func TestANodeIsNotGoneBecauseTheCacheHasTheOneBeforeIt(t *testing.T) {
 	})
 }
 
-func TestANodeThatIsNotOursAnyMoreIsNotDrainedFurther(t *testing.T) {
+func TestANodeWithoutTheOwnershipMarkIsNotDrainedFurther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(1), webBudget(0, 2, 2, 3))
 		drain := w.drain()
@@ -518,14 +518,14 @@ func TestPodsThatAppearDuringTheDrainLeaveToo(t *testing.T) {
 	})
 }
 
-func TestATerminatingPodIsNotWaitedForLongerThanAskedFor(t *testing.T) {
+func TestADrainStopsWaitingForATerminatingPodAfterTheGivenTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(1))
 		drain := w.drain()
 		drain.Spec.SkipWaitForDeleteSeconds = ptr.To[int32](60)
 		w.refuse = func(*policyv1.Eviction) error {
 			w.changeLocked(func(s *Snapshot) { s.Pods[0].DeletionTimestamp = &metav1.Time{Time: time.Now().Add(10 * time.Second)} })
-			return apierrors.NewNotFound(corev1.Resource("pods"), "web-000") // its kubelet is dead: nobody removes it
+			return apierrors.NewNotFound(corev1.Resource("pods"), "web-000") // its kubelet has failed: nothing removes it
 		}
 		_, err := drain.Run(t.Context())
 		require.NoError(t, err)
@@ -533,7 +533,7 @@ func TestATerminatingPodIsNotWaitedForLongerThanAskedFor(t *testing.T) {
 	})
 }
 
-func TestADrainThatWasInterruptedGoesOn(t *testing.T) {
+func TestAnInterruptedDrainContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := append(manyPods(2), webPod("bare", bare))
 		pods[0].DeletionTimestamp = &metav1.Time{Time: time.Now().Add(time.Second)}
@@ -572,14 +572,14 @@ func TestACancelledDrainEndsAtOnceAndLeavesNothingRunning(t *testing.T) {
 	})
 }
 
-// failingWatcher is a watch that ends.
+// failingWatcher is a watch that fails.
 type failingWatcher struct{ err error }
 
 func (f failingWatcher) Await(context.Context, []client.Object, func(context.Context) (bool, error)) error {
 	return f.err
 }
 
-func TestADrainThatCannotWatchSaysWhy(t *testing.T) {
+func TestADrainWhoseWatchFailsReportsWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(1), webBudget(0, 2, 2, 3))
 		drain := w.drain()
@@ -589,7 +589,7 @@ func TestADrainThatCannotWatchSaysWhy(t *testing.T) {
 	})
 }
 
-func TestProgressCountsAndNamesWhatIsLeft(t *testing.T) {
+func TestProgressCountsAndNamesTheRemainingPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(append(manyPods(30), webPod("agent", ownedBy("DaemonSet", "agent"))), webBudget(10, 30, 20, 30))
 		var reports []maintenancev1.DrainStatus

@@ -12,17 +12,16 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// filters are the pods that a drain specification is about. They are applied before kubectl's own: a pod that is spared must not block
-// the node.
+// filters select the pods that a drain specification applies to. They come before kubectl's filters, so that a pod outside of the specification
+// cannot block the node.
 type filters struct {
 	selector  labels.Selector
 	resources []*regexp.Regexp
 	order     []place
 }
 
-// parseSpec reads which pods a drain specification is about, and reports every field that cannot be used: a selector or regular
-// expression that does not parse, a filter that names nothing, a negative number. A bad filter must never end in "nothing to evict, node is
-// ready".
+// parseSpec reads the filters of a drain specification, and reports every invalid field: an invalid selector or regular expression, an empty filter,
+// a negative number. An invalid filter must never result in a drain that evicts nothing.
 func parseSpec(spec maintenancev1.DrainSpec, path *field.Path) (filters, field.ErrorList) {
 	found, problems := parseFilters(spec, path)
 	return found, slices.Concat(problems,
@@ -30,7 +29,7 @@ func parseSpec(spec maintenancev1.DrainSpec, path *field.Path) (filters, field.E
 		atLeastZero(spec.SkipWaitForDeleteSeconds, path.Child("skipWaitForDeleteSeconds")))
 }
 
-// CheckFilters reports what of a drain specification's selector and filters cannot be used: what no schema can find.
+// CheckFilters returns the errors of a drain specification's selector and filters that a schema cannot express.
 func CheckFilters(spec maintenancev1.DrainSpec, path *field.Path) field.ErrorList {
 	_, problems := parseFilters(spec, path)
 	return problems
@@ -75,7 +74,7 @@ func atLeastZero(value *int32, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// invalid turns problems into an InvalidSpec error; nil if there are none.
+// invalid turns problems into an InvalidSpec error; nil: no problems.
 func invalid(problems field.ErrorList) error {
 	if len(problems) == 0 {
 		return nil
@@ -87,8 +86,8 @@ func (f filters) selects(pod *corev1.Pod) bool {
 	return f.selector.Matches(labels.Set(pod.Labels))
 }
 
-// picks reports whether a container of the pod, init and sidecar containers included, requests a resource that one of the filters
-// names. Without filters, every pod is picked.
+// picks reports whether a container of the pod, including init and sidecar containers, requests a resource that one of the filters names. Without
+// filters, every pod matches.
 func (f filters) picks(pod *corev1.Pod) bool {
 	if len(f.resources) == 0 {
 		return true

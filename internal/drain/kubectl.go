@@ -17,7 +17,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// kubectlRules asks kubectl's filters about pods. They are the rules that everyone expects of a drain, so they are called, not copied.
+// kubectlRules applies kubectl's filters to pods. Users expect exactly these rules of a drain, so kubectl's code is called, not copied.
 type kubectlRules struct {
 	spec       maintenancev1.DrainSpec
 	daemonSets map[types.NamespacedName]*appsv1.DaemonSet
@@ -32,14 +32,14 @@ func newKubectlRules(spec maintenancev1.DrainSpec, daemonSets []appsv1.DaemonSet
 	return rules
 }
 
-// verdict is what kubectl says of a pod: it leaves, it stays, or it must not be deleted.
+// verdict is kubectl's answer for a pod: it leaves, it stays, or it must not be deleted.
 type verdict struct {
 	action Action
 	reason Reason
 }
 
-// verdicts asks about pods of one node. Kubectl names those that leave; about each of the others it is asked alone, because only then its
-// refusal can be told from its sparing the pod. Which filter it was follows from the pod.
+// verdicts evaluates the pods of one node. kubectl lists those that leave. Each other pod is evaluated alone, which tells a refused pod from one that
+// stays. The filter follows from the pod.
 func (k kubectlRules) verdicts(ctx context.Context, pods []corev1.Pod) map[types.NamespacedName]verdict {
 	found := make(map[types.NamespacedName]verdict, len(pods))
 	leaving, _ := k.ask(ctx, pods)
@@ -71,7 +71,7 @@ func (k kubectlRules) ask(ctx context.Context, pods []corev1.Pod) (*kubectldrain
 		Force:               k.spec.Force,
 		DeleteEmptyDirData:  k.spec.DeleteEmptyDir,
 		IgnoreAllDaemonSets: true,
-		// SkipWaitForDeleteTimeoutSeconds is not set: kubectl would measure it on the wall clock.
+		// SkipWaitForDeleteTimeoutSeconds is not set: kubectl would use the wall clock.
 	}
 	return helper.GetPodsForDeletion("")
 }
@@ -80,7 +80,7 @@ func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// refusedBy names the filter that refused a pod, in the order kubectl applies them.
+// refusedBy returns the filter that refused a pod, in kubectl's order.
 func refusedBy(pod *corev1.Pod, spec maintenancev1.DrainSpec) Reason {
 	hasEmptyDir := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
 	switch {
@@ -106,8 +106,8 @@ func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// snapshotClient is all of Kubernetes that kubectl's filters look at: the pods in question, and the DaemonSets of a snapshot. Any other
-// call would be a change in kubectl; the embedded nil interfaces make it panic in the tests.
+// snapshotClient implements the part of the Kubernetes client that kubectl's filters use: the pods, and the DaemonSets of a snapshot. The embedded
+// nil interfaces panic in the tests if a new version of kubectl calls anything else.
 type snapshotClient struct {
 	kubernetes.Interface
 	pods       []corev1.Pod

@@ -13,15 +13,15 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Reasons of pods that are on their way.
+// Reasons of pods that are leaving.
 const (
-	// ReasonEvicting: its eviction has not been answered, or its end not begun.
+	// ReasonEvicting: its eviction has no answer yet, or the pod has not started to terminate.
 	ReasonEvicting Reason = "Evicting"
-	// ReasonNodeNotReady: it terminates, or may end by itself, but the node's kubelet does not say that it has ended.
+	// ReasonNodeNotReady: the pod terminates, or should end by itself, but the node's kubelet reports nothing.
 	ReasonNodeNotReady Reason = "NodeNotReady"
 )
 
-// gravest orders reasons by how much a person would want to know of them: a wait shows the first that there is.
+// gravest orders reasons by how much they need a person: a wait shows the first.
 var gravest = []Reason{
 	ReasonNoController, ReasonLocalStorage, ReasonDaemonSetGone, ReasonReturnsToNode, ReasonDeadlock, ReasonMultipleBudgets,
 	ReasonDisruptionBudgetNever, ReasonEvictionRefused, ReasonServerError, ReasonDisruptionBudget, ReasonServerBusy, ReasonNamespaceTerminating,
@@ -33,11 +33,11 @@ type obstacle struct {
 	decision Decision
 	reason   Reason
 	message  string
-	// since when; the zero time: it is not known.
+	// since when; the zero time: unknown.
 	since time.Time
 }
 
-// blocks reports whether something stands in the pod's way; otherwise it is leaving, or its turn will come.
+// blocks reports whether something blocks the pod; otherwise it is leaving, or waits for its order.
 func (o obstacle) blocks() bool {
 	switch o.reason {
 	case ReasonEvicting, ReasonTerminating, ReasonNodeNotReady, ReasonPodOrder:
@@ -60,7 +60,7 @@ func (o obstacle) blocker() drydockv1.Blocker {
 	return blocker
 }
 
-// obstacleOf says why a pod is still there.
+// obstacleOf returns why a pod is still there.
 func obstacleOf(decision Decision, asked *request, node *corev1.Node) obstacle {
 	o := obstacle{decision: decision, reason: decision.Reason, message: decision.Message}
 	switch {
@@ -68,21 +68,21 @@ func obstacleOf(decision Decision, asked *request, node *corev1.Node) obstacle {
 	case !decision.pod.DeletionTimestamp.IsZero():
 		o.reason, o.message = terminating(decision.pod, node)
 	case decision.Action == Block:
-		// What the budgets say now is more than the answer of a while ago.
+		// The current state of the budgets says more than an earlier answer.
 	case decision.held == ReasonReturnsToNode:
 		o.reason, o.message = decision.held, returnsMessage(decision.pod, node)
 	case decision.held == ReasonPodOrder:
 		o.reason, o.message = decision.held, decision.orderMessage()
 	case decision.Reason == ReasonDisruptionBudget && (asked == nil || asked.refusal != nil && asked.refusal.byBudget):
 	case asked == nil, asked.refusal == nil, asked.refusal.gone:
-		o.reason, o.message = ReasonEvicting, "its eviction is asked for"
+		o.reason, o.message = ReasonEvicting, "its eviction is requested"
 	default:
 		o.reason, o.message = asked.refusal.reason, asked.refusal.message
 	}
 	return o
 }
 
-// in names the deadlock that the pod's budget is in, if it is in one.
+// in reports the deadlock that the pod's budget is part of, if any.
 func (o obstacle) in(deadlocks map[string]deadlock) obstacle {
 	budget := o.decision.budget
 	if found, ok := deadlocks[budget.key]; ok && o.reason == ReasonDisruptionBudget {
@@ -91,11 +91,11 @@ func (o obstacle) in(deadlocks map[string]deadlock) obstacle {
 	return o
 }
 
-// nodeNotReady is why nothing is heard of a pod, and what to do.
-const nodeNotReady = "the node is not Ready, so nobody says that it has ended: bring the node back, or, when its machine is off, " +
+// nodeNotReady explains why a pod reports nothing, and what to do.
+const nodeNotReady = "the node is not Ready, so the end of the pod is not reported: repair the node, or, if its machine is off, " +
 	"delete the node or the pod (kubectl delete pod --force)"
 
-// notEnded says why a pod is still there that may end by itself.
+// notEnded returns why a pod that should end by itself is still there.
 func notEnded(pod *corev1.Pod, node *corev1.Node) (Reason, string) {
 	switch {
 	case !pod.DeletionTimestamp.IsZero():
@@ -123,17 +123,17 @@ func ready(node *corev1.Node) bool {
 	})
 }
 
-// refused returns the obstacles that the drain must not begin with.
+// refused returns the obstacles that prevent the start of the drain.
 func (p *progress) refused() []obstacle {
 	return slices.DeleteFunc(slices.Clone(p.obstacles), func(o obstacle) bool { return !o.decision.Refused() })
 }
 
-// blocking returns the obstacles that something stands in the way of.
+// blocking returns the obstacles that are blocked, not only leaving.
 func blocking(obstacles []obstacle) []obstacle {
 	return slices.DeleteFunc(slices.Clone(obstacles), func(o obstacle) bool { return !o.blocks() })
 }
 
-// gravestFirst orders obstacles by what a person would want to know first: not all of them can be named.
+// gravestFirst sorts obstacles by how much they need a person: a status names only the first.
 func gravestFirst(obstacles []obstacle) []obstacle {
 	return slices.SortedStableFunc(slices.Values(obstacles), func(a, b obstacle) int {
 		return cmp.Compare(slices.Index(gravest, a.reason), slices.Index(gravest, b.reason))
@@ -158,7 +158,7 @@ func gravestReason(obstacles []obstacle) Reason {
 	return ""
 }
 
-// summarize says in one line what stands in the way: gravest first, pods that wait for the same thing together.
+// summarize describes the obstacles in one line: gravest first, pods that wait for the same thing together.
 func summarize(obstacles []obstacle) string {
 	var lines []string
 	for _, reason := range gravest {
@@ -184,7 +184,7 @@ func summarize(obstacles []obstacle) string {
 	return strings.Join(lines, "; ")
 }
 
-// group names what the pod waits for, among pods with the same reason.
+// group returns what the pod waits for, among pods with the same reason.
 func (o obstacle) group() string {
 	switch o.reason {
 	case ReasonDisruptionBudget, ReasonDisruptionBudgetNever, ReasonMultipleBudgets, ReasonDeadlock:
@@ -195,7 +195,7 @@ func (o obstacle) group() string {
 	return ""
 }
 
-// describe says what a group of pods with one reason, and the same budgets, waits for.
+// describe describes a group of pods with one reason and the same budgets.
 func describe(reason Reason, group []obstacle) string {
 	first := group[0]
 	switch reason {
@@ -215,7 +215,7 @@ func describe(reason Reason, group []obstacle) string {
 	case ReasonDaemonSetGone:
 		return fmt.Sprintf("%s of a DaemonSet that does not exist, which only force evicts: %s", count(group), names(group))
 	case ReasonReturnsToNode:
-		return fmt.Sprintf("%s not evicted any more (%s): %s", count(group), names(group), first.message)
+		return fmt.Sprintf("%s no longer evicted (%s): %s", count(group), names(group), first.message)
 	case ReasonPodsRunning:
 		if len(group) == 1 {
 			return "1 pod has not ended by itself: " + names(group)
@@ -226,9 +226,9 @@ func describe(reason Reason, group []obstacle) string {
 	case ReasonEvicting:
 		return fmt.Sprintf("%s being evicted: %s", count(group), names(group))
 	case ReasonPodOrder:
-		return fmt.Sprintf("%s not due before others have left: %s", count(group), names(group))
+		return fmt.Sprintf("%s waiting for pods of a lower order: %s", count(group), names(group))
 	case ReasonNodeNotReady:
-		return fmt.Sprintf("%s cannot be seen to end while the node is not Ready: %s", count(group), names(group))
+		return fmt.Sprintf("%s in an unknown state, because the node is not Ready: %s", count(group), names(group))
 	}
 	return fmt.Sprintf("%s not evicted yet (%s): %s", count(group), names(group), first.message)
 }
@@ -240,7 +240,7 @@ func count(group []obstacle) string {
 	return fmt.Sprintf("%d pods", len(group))
 }
 
-// names lists pods for a person: the first few.
+// names lists the first few pods.
 func names(group []obstacle) string {
 	const shown = 3
 	var listed []string

@@ -10,10 +10,10 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// ReasonPodOrder is why a pod is not asked for yet: pods of a lower order have not left.
+// ReasonPodOrder: pods of a lower order have not left yet.
 const ReasonPodOrder Reason = "PodOrder"
 
-// place is the order of the pods that a selector picks.
+// place is one entry of podOrder: the order of the pods that a selector matches.
 type place struct {
 	selector labels.Selector
 	order    int32
@@ -23,7 +23,7 @@ func parseOrder(entries []maintenancev1.PodOrder, path *field.Path) (places []pl
 	for i, entry := range entries {
 		at := path.Index(i).Child("podSelector")
 		if entry.PodSelector == "" {
-			problems = append(problems, field.Required(at, "an entry that picks every pod would leave nothing to those after it; pods that no entry picks have order 0"))
+			problems = append(problems, field.Required(at, "an entry that selects every pod makes the entries after it useless; pods that no entry selects have order 0"))
 			continue
 		}
 		selector, invalid := parseSelector(entry.PodSelector, at)
@@ -33,7 +33,7 @@ func parseOrder(entries []maintenancev1.PodOrder, path *field.Path) (places []pl
 	return places, problems
 }
 
-// orderOf returns the order of a pod: that of the first entry which picks it, or 0.
+// orderOf returns the order of a pod: that of the first entry that selects it, or 0.
 func (f filters) orderOf(pod *corev1.Pod) int32 {
 	for _, place := range f.order {
 		if place.selector.Matches(labels.Set(pod.Labels)) {
@@ -43,8 +43,8 @@ func (f filters) orderOf(pod *corev1.Pod) int32 {
 	return 0
 }
 
-// hold holds back the pods for which it is not their turn: those of a higher order than the lowest of which pods must still leave. It follows from
-// what is on the node alone, so whoever takes the drain over holds the same ones.
+// hold defers pods of a higher order than the lowest that must still leave. It depends only on the pods of the node, so every run of the drain defers
+// the same ones.
 func hold(decisions []Decision) {
 	lowest, found := int32(0), false
 	for _, decision := range decisions {
@@ -60,5 +60,5 @@ func hold(decisions []Decision) {
 }
 
 func (d Decision) orderMessage() string {
-	return fmt.Sprintf("its order is %d: it is evicted when the pods of lower orders have left", d.Order)
+	return fmt.Sprintf("its order is %d: it is evicted after all pods of lower orders have left", d.Order)
 }

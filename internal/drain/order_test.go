@@ -19,7 +19,7 @@ func order(selector string, order int32) []maintenancev1.PodOrder {
 	return []maintenancev1.PodOrder{{PodSelector: selector, Order: order}}
 }
 
-// tiers lets the front end leave first, what nobody names next, and the storage last.
+// tiers lets the front end leave first, unlisted pods next, and the storage last.
 func tiers() maintenancev1.DrainSpec {
 	return maintenancev1.DrainSpec{PodOrder: append(order("tier=front", -1), append(order("tier in (front,storage)", 7), order("tier", 99)...)...)}
 }
@@ -36,7 +36,7 @@ func TestThePreviewShowsTheOrderOfThePods(t *testing.T) {
 	printed, err := json.Marshal(preview)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"pods": [
-		{"namespace":"shop","name":"agent","action":"skip","reason":"DaemonSet","owner":"DaemonSet/agent","order":-1,"message":"its DaemonSet would bring it back at once"},
+		{"namespace":"shop","name":"agent","action":"skip","reason":"DaemonSet","owner":"DaemonSet/agent","order":-1,"message":"its DaemonSet would recreate it at once"},
 		{"namespace":"shop","name":"front","action":"evict","reason":"","owner":"ReplicaSet/web","order":-1},
 		{"namespace":"shop","name":"other","action":"evict","reason":"","owner":"ReplicaSet/web","order":99},
 		{"namespace":"shop","name":"plain","action":"evict","reason":"","owner":"ReplicaSet/web"},
@@ -44,7 +44,7 @@ func TestThePreviewShowsTheOrderOfThePods(t *testing.T) {
 		"drainable": true}`, string(printed))
 }
 
-func TestLowerOrdersLeaveBeforeHigherOnesStart(t *testing.T) {
+func TestPodsOfLowerOrdersLeaveBeforeHigherOnesStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("storage", tier("storage")), webPod("front-1", tier("front")), webPod("plain"), webPod("front-2", tier("front"))})
 		drain := w.drain()
@@ -63,11 +63,11 @@ func TestLowerOrdersLeaveBeforeHigherOnesStart(t *testing.T) {
 		require.Equal(t, []string{"plain", "storage"}, askedPods(w)[2:])
 		require.Equal(t, []time.Duration{0, 0, w.grace, 2 * w.grace}, []time.Duration{at(0), at(1), at(2), at(3)})
 		require.Equal(t, int32(4), status.Evicted)
-		require.Contains(t, first.Message, "2 pods not due before others have left: shop/plain, shop/storage")
+		require.Contains(t, first.Message, "2 pods waiting for pods of a lower order: shop/plain, shop/storage")
 	})
 }
 
-func TestAPodThatIsStuckHoldsThoseOfHigherOrdersAndTheWaitSaysSo(t *testing.T) {
+func TestAStuckPodDelaysHigherOrdersAndIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("front", tier("front")), webPod("storage", tier("storage"), labelled("app", "db"))}, webBudget(0, 2, 2, 3))
 		drain := w.drain()
@@ -80,14 +80,14 @@ func TestAPodThatIsStuckHoldsThoseOfHigherOrdersAndTheWaitSaysSo(t *testing.T) {
 		synctest.Wait()
 		require.NotContains(t, askedPods(w), "storage")
 		require.Equal(t, "DisruptionBudget", wait.Reason)
-		require.Len(t, status.Blocked, 1, "whose turn has not come is not blocked by anything of its own")
+		require.Len(t, status.Blocked, 1, "a pod that waits for its order is not blocked itself")
 		require.Equal(t, []string{"shop/front", "shop/storage"}, status.WaitForEviction)
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 1 })
 		require.NoError(t, <-ended)
 	})
 }
 
-func TestAPodOfALowerOrderThatComesLateGoesFirst(t *testing.T) {
+func TestALatePodOfALowerOrderGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("front", tier("front")), webPod("storage", tier("storage"))})
 		drain := w.drain()
@@ -99,7 +99,7 @@ func TestAPodOfALowerOrderThatComesLateGoesFirst(t *testing.T) {
 	})
 }
 
-func TestAPodThatMayNotBeEvictedEndsTheDrainWhateverItsTurn(t *testing.T) {
+func TestAPodThatMayNotBeEvictedEndsTheDrainInAnyOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("front", tier("front")), webPod("bare", tier("storage"), bare)})
 		drain := w.drain()
@@ -124,7 +124,7 @@ func TestTheNextWorkerKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// However pods and orders are mixed: those of the lowest order that must leave are due, all others that must leave are held.
+// For any mix of pods and orders: the pods of the lowest remaining order are due, all others wait.
 func TestOnlyTheLowestOrderIsDue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := anySpec().Draw(t, "spec")

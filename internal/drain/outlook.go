@@ -12,16 +12,16 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Outlook is what stands in the way of a drain that has not begun and will not pass by itself.
+// Outlook has the pods that would block a drain that has not started, and that need a person.
 type Outlook struct {
 	node string
-	// refused pods end the drain before the first eviction; stuck ones wait for a person who changes their budgets.
+	// refused pods end the drain before the first eviction; stuck ones wait for a person to change their budgets.
 	refused, stuck []obstacle
 }
 
-// Foresee looks at a node that was not touched yet. Pods that are to end by themselves before are nobody's obstacle. What would end the drain is
-// believed only from the API server: the cache's kinds come by separate watches, and a pod can be there before its DaemonSet. A node that does not
-// exist has no obstacles. Errors: InvalidSpec, naming the field.
+// Foresee checks a node before it is cordoned. Pods that should end by themselves first do not count. A refusal is confirmed with the API server,
+// because the cache's kinds come from separate watches and it may have a pod before its DaemonSet. A node that does not exist has no obstacles.
+// Errors: InvalidSpec, with the field.
 func Foresee(ctx context.Context, cache, server client.Reader, node string,
 	spec maintenancev1.DrainSpec, completion *maintenancev1.WaitForPodCompletionSpec,
 ) (Outlook, error) {
@@ -42,7 +42,7 @@ func Foresee(ctx context.Context, cache, server client.Reader, node string,
 	return look(Read(ctx, server, node))
 }
 
-// foresee decides about every pod of the snapshot's node that is not to end by itself before.
+// foresee decides about every pod of the snapshot's node, except those that should end by themselves first.
 func (r rules) foresee(ctx context.Context, snapshot Snapshot, completion *maintenancev1.WaitForPodCompletionSpec, now time.Time) (Outlook, error) {
 	outlook := Outlook{node: snapshot.Node.Name}
 	awaited := Completion{}
@@ -66,23 +66,23 @@ func (r rules) foresee(ctx context.Context, snapshot Snapshot, completion *maint
 	return outlook, nil
 }
 
-// Err is PodsNotEvictable when the drain would end before the first eviction, with the pods because of which it would, the gravest first; otherwise nil.
+// Err returns PodsNotEvictable, with the blocking pods, if the drain would end before the first eviction; otherwise nil.
 func (o Outlook) Err() error {
 	if len(o.refused) == 0 {
 		return nil
 	}
 	return temporal.Error(temporal.ErrPodsNotEvictable,
-		fmt.Sprintf("node %s is not taken out of service, as its drain would fail: %s", o.node, summarize(o.refused)), nil, blockers(gravestFirst(o.refused))...)
+		fmt.Sprintf("node %s stays in service, because its drain would fail: %s", o.node, summarize(o.refused)), nil, blockers(gravestFirst(o.refused))...)
 }
 
-// Warning says to a person what is in the way, so that it can be changed before the drain begins; empty if nothing is.
+// Warning describes what would block the drain, so that a person can change it in time; empty: nothing.
 func (o Outlook) Warning() string {
-	outcome := "wait until somebody changes the budgets or adds replicas"
+	outcome := "wait until you change the budgets or add replicas"
 	switch {
 	case len(o.refused) > 0:
 		outcome = "fail"
 	case len(o.stuck) == 0:
 		return ""
 	}
-	return fmt.Sprintf("as node %s stands, its drain would %s: %s", o.node, outcome, summarize(slices.Concat(o.refused, o.stuck)))
+	return fmt.Sprintf("the drain of node %s would %s: %s", o.node, outcome, summarize(slices.Concat(o.refused, o.stuck)))
 }

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestWhatWillBeInTheWayOfADrainIsForeseen(t *testing.T) {
+func TestThePreflightFindsWhatWouldBlockADrain(t *testing.T) {
 	everyPod := &maintenancev1.WaitForPodCompletionSpec{}
 	tests := []struct {
 		name       string
@@ -29,24 +29,24 @@ func TestWhatWillBeInTheWayOfADrainIsForeseen(t *testing.T) {
 		{name: "a budget that only has to be waited for", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 2, 3)}},
 		{
 			name: "a budget of no pod at all", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 0, 3, limitedTo(intstr.FromInt32(0)))},
-			warning: "as node worker-7 stands, its drain would wait until somebody changes the budgets or adds replicas: " +
+			warning: "the drain of node worker-7 would wait until you change the budgets or add replicas: " +
 				"2 pods blocked by PodDisruptionBudget shop/web (0 of 3 may be disrupted; 3 of 3 healthy, needs 0)",
 		},
 		{
 			name: "a budget that demands every pod", pods: manyPods(1), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 1, 1, 1)},
-			warning: "as node worker-7 stands, its drain would wait until somebody changes the budgets or adds replicas: " +
+			warning: "the drain of node worker-7 would wait until you change the budgets or add replicas: " +
 				"1 pod blocked by PodDisruptionBudget shop/web (0 of 1 may be disrupted; 1 of 1 healthy, needs 1)",
 		},
 		{
 			name: "two budgets on one pod", pods: manyPods(1), budgets: []policyv1.PodDisruptionBudget{webBudget(1, 3, 2, 3), webBudget(1, 3, 2, 3, named("all"))},
-			warning: "as node worker-7 stands, its drain would wait until somebody changes the budgets or adds replicas: " +
+			warning: "the drain of node worker-7 would wait until you change the budgets or add replicas: " +
 				"1 pod blocked by several PodDisruptionBudgets at once (shop/all, shop/web), which the API server does not evict",
 		},
 		{
 			name: "pods that only another specification evicts", pods: []corev1.Pod{webPod("web"), webPod("bare", bare), webPod("scratch", withEmptyDir)},
-			refused: "node worker-7 is not taken out of service, as its drain would fail: " +
+			refused: "node worker-7 stays in service, because its drain would fail: " +
 				"1 pod without a controller, which only force evicts: shop/bare; 1 pod with emptyDir data, which only deleteEmptyDir evicts: shop/scratch",
-			warning: "as node worker-7 stands, its drain would fail: " +
+			warning: "the drain of node worker-7 would fail: " +
 				"1 pod without a controller, which only force evicts: shop/bare; 1 pod with emptyDir data, which only deleteEmptyDir evicts: shop/scratch",
 		},
 		{name: "such pods, and that specification", pods: []corev1.Pod{webPod("bare", bare)}, spec: maintenancev1.DrainSpec{Force: true}},
@@ -55,9 +55,9 @@ func TestWhatWillBeInTheWayOfADrainIsForeseen(t *testing.T) {
 		{
 			name: "pods that are not among those that are to end by themselves", pods: []corev1.Pod{webPod("web"), webPod("bare", bare)},
 			completion: &maintenancev1.WaitForPodCompletionSpec{PodSelector: "app=batch"},
-			refused: "node worker-7 is not taken out of service, as its drain would fail: " +
+			refused: "node worker-7 stays in service, because its drain would fail: " +
 				"1 pod without a controller, which only force evicts: shop/bare",
-			warning: "as node worker-7 stands, its drain would fail: 1 pod without a controller, which only force evicts: shop/bare",
+			warning: "the drain of node worker-7 would fail: 1 pod without a controller, which only force evicts: shop/bare",
 		},
 	}
 	for _, tt := range tests {
@@ -77,7 +77,7 @@ func TestWhatWillBeInTheWayOfADrainIsForeseen(t *testing.T) {
 	}
 }
 
-func TestADrainIsForeseenToFailOnlyByWhatTheAPIServerSays(t *testing.T) {
+func TestAPreflightFailureIsConfirmedWithTheAPIServer(t *testing.T) {
 	pods := []corev1.Pod{webPod("new", ownedBy("DaemonSet", "new"))}
 	behind, server := newWorld(pods), newWorld(pods)
 	server.snapshot.DaemonSets = []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}}
@@ -89,7 +89,7 @@ func TestADrainIsForeseenToFailOnlyByWhatTheAPIServerSays(t *testing.T) {
 	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(outlook.Err()))
 }
 
-func TestNothingIsForeseenOfANodeThatIsGone(t *testing.T) {
+func TestThePreflightIgnoresADeletedNode(t *testing.T) {
 	w := newWorld([]corev1.Pod{webPod("bare", bare)})
 	outlook, err := Foresee(t.Context(), w, w, "gone", maintenancev1.DrainSpec{}, nil)
 	require.NoError(t, err)

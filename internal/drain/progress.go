@@ -14,23 +14,23 @@ import (
 // listed is how many pods a status names, so that it stays small.
 const listed = 20
 
-// progress is what a drain has reached and what it waits for.
+// progress is what a drain has achieved and what it waits for.
 type progress struct {
 	status maintenancev1.DrainStatus
 	wait   *drydockv1.Wait
 	// obstacles are all pods that must leave and have not.
 	obstacles []obstacle
-	// uncordoned is the node, while it is not cordoned although it should be; nil: it is not in the way.
+	// uncordoned is the node while it is not cordoned although it should be; nil: it is cordoned.
 	uncordoned *drydockv1.Blocker
-	// deadlocks, by budget, as they were when last looked for.
+	// deadlocks, by budget, as of the last search.
 	deadlocks map[string]deadlock
 
 	before maintenancev1.DrainStatus
-	// leftBefore is how many pods had left in earlier runs. Negative: not known yet.
+	// leftBefore is how many pods had left in earlier runs. Negative: unknown.
 	leftBefore int
-	// met are the pods that had to leave at some look of this run.
+	// met are the pods that had to leave at any look of this run.
 	met map[types.UID]bool
-	// waits is since when, and for what reason, each obstacle stands.
+	// waits are, by pod, the reason and the start of its wait.
 	waits map[types.UID]standing
 	told  report
 }
@@ -40,7 +40,7 @@ type standing struct {
 	since  time.Time
 }
 
-// report is what was told last.
+// report is what was last reported.
 type report struct {
 	status maintenancev1.DrainStatus
 	wait   *drydockv1.Wait
@@ -55,7 +55,7 @@ func newProgress(attempt int32, before *maintenancev1.DrainStatus) *progress {
 	return p
 }
 
-// observe takes in one look at the node.
+// observe updates the progress with one look at the node.
 func (p *progress) observe(node *corev1.Node, preview Preview, asked *requests, now time.Time) {
 	remaining := preview.remaining()
 	if p.leftBefore < 0 {
@@ -75,7 +75,7 @@ func (p *progress) observe(node *corev1.Node, preview Preview, asked *requests, 
 	p.count(len(preview.Pods))
 }
 
-// standingSince is since when the pod waits for its reason, also over an interruption.
+// standingSince is when the pod started to wait for its reason, even in an earlier run.
 func (p *progress) standingSince(o obstacle, now time.Time) time.Time {
 	if known, ok := p.waits[o.decision.pod.UID]; ok {
 		if known.reason == o.reason {
@@ -109,7 +109,7 @@ func (p *progress) count(current int) {
 	p.status.Blocked = blockers(blocked[:min(listed, len(blocked))])
 }
 
-// changed brings the wait up to date, and reports whether there is anything new to tell.
+// changed updates the wait, and reports whether there is something new to report.
 func (p *progress) changed() bool {
 	p.wait = p.currentWait()
 	current := report{p.status, p.wait}
@@ -120,7 +120,7 @@ func (p *progress) changed() bool {
 	return true
 }
 
-// currentWait is what the drain waits for. Since when, and until when, is known to whoever runs it.
+// currentWait is what the drain waits for. The caller sets Since and Until.
 func (p *progress) currentWait() *drydockv1.Wait {
 	if p.uncordoned != nil {
 		return &drydockv1.Wait{Reason: p.uncordoned.Reason, Message: p.uncordoned.Message, Blockers: []drydockv1.Blocker{*p.uncordoned}}
@@ -138,7 +138,7 @@ func (p *progress) currentWait() *drydockv1.Wait {
 	}
 }
 
-// inTheWay is what keeps the drain from its end, the gravest first.
+// inTheWay returns what keeps the drain from finishing, the gravest first.
 func (p *progress) inTheWay() (message string, named []drydockv1.Blocker) {
 	if p.uncordoned != nil {
 		return p.uncordoned.Message, []drydockv1.Blocker{*p.uncordoned}

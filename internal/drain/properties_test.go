@@ -164,11 +164,11 @@ func TestTheOrderOfTheObjectsDoesNotMatter(t *testing.T) {
 	})
 }
 
-// What kubectl itself would delete, asked through a client over all objects, is what leaves here; what it refuses is refused here.
+// kubectl itself, with a client over all objects, deletes and refuses the same pods.
 func TestDecisionsAreThoseOfKubectl(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := anySpec().Draw(t, "spec")
-		spec.PodEvictionFilters, spec.SkipWaitForDeleteSeconds = nil, nil // kubectl has no such filter, and its clock is the wall's
+		spec.PodEvictionFilters, spec.SkipWaitForDeleteSeconds = nil, nil // kubectl has no such filter, and uses the wall clock
 		var pods []corev1.Pod
 		for _, pod := range anyPods().Draw(t, "pods") {
 			if pod.DeletionTimestamp == nil { // see decideTerminating

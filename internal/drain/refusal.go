@@ -10,15 +10,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Reasons why the eviction of a pod that may leave is not accepted. None is a failure of the drain: it asks again until its deadline.
+// Reasons why an eviction is not accepted. None fails the drain: it retries until its deadline.
 const (
-	// ReasonNamespaceTerminating: nothing can be created in the pod's namespace, evictions included, until the pod is deleted with it.
+	// ReasonNamespaceTerminating: nothing can be created in the pod's namespace, including evictions, until the pod is deleted with it.
 	ReasonNamespaceTerminating Reason = "NamespaceTerminating"
-	// ReasonServerBusy: the API server asks its clients to slow down.
+	// ReasonServerBusy: the API server throttles its clients.
 	ReasonServerBusy Reason = "ServerBusy"
 	// ReasonServerError: the API server failed, or did not answer.
 	ReasonServerError Reason = "ServerError"
-	// ReasonEvictionRefused: the API server or an admission webhook said no.
+	// ReasonEvictionRefused: the API server or an admission webhook refused.
 	ReasonEvictionRefused Reason = "EvictionRefused"
 )
 
@@ -26,27 +26,27 @@ const (
 type refusal struct {
 	reason  Reason
 	message string
-	// byBudget: it may be asked again when a budget changes.
+	// byBudget: it may be retried when a budget changes.
 	byBudget bool
-	// gone: the pod has left already; the watch will say so.
+	// gone: the pod has left already; a watch event follows.
 	gone bool
-	// delay is how long the API server asks us to wait; 0 if it does not say.
+	// delay is the pause that the API server asks for; 0: none.
 	delay time.Duration
 }
 
-// classify says what an error of an eviction means.
+// classify interprets an error of an eviction.
 func classify(err error) refusal {
 	r := refusal{message: err.Error(), delay: askedDelay(err)}
 	budgetCause, byBudget := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		// No such pod, or one with another UID: ours is gone. Should the API server mean another conflict, the pod is still there
-		// at the next look and is asked for again.
+		// No such pod, or one with another UID: the evicted pod is gone. If the API server meant another conflict, the pod is still there at the next
+		// look and is evicted again.
 		r.gone = true
 	case apierrors.IsTooManyRequests(err) && byBudget:
 		r.reason, r.byBudget, r.message = ReasonDisruptionBudget, true, budgetCause.Message
 	case strings.Contains(r.message, "more than one PodDisruptionBudget"):
-		// A 500 without reason or cause: the text is all that tells it from a fault of the server.
+		// A 500 without reason or cause: only the text distinguishes it from an internal error.
 		r.reason, r.byBudget = ReasonMultipleBudgets, true
 	case apierrors.IsTooManyRequests(err):
 		r.reason = ReasonServerBusy

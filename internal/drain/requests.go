@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// budgetInterval is how often a budget that allows nothing is asked although it has not changed.
+	// budgetInterval is how often the drain retries for a budget that allows nothing and has not changed.
 	budgetInterval = 5 * time.Second
-	// The pause after a refusal that is no budget's and asks for no certain pause: it doubles from the first to the longest.
+	// The pause after a refusal without a budget and without a given delay: it doubles from the first to the longest.
 	firstPause, longestPause = time.Second, 16 * time.Second
 )
 
-// requests remembers which evictions were asked for and how they were answered, and says whom to ask for next. It does no I/O and has no
-// clock. Nothing is forgotten: a look at a cache that is behind must not make a pod look new.
+// requests records the requested evictions and their answers, and decides which to request next. It does no I/O and has no clock. It forgets nothing,
+// so that a stale cache cannot make a pod look new.
 type requests struct {
 	byPod map[types.UID]*request
-	// budgetAsked is when each budget, by the key of its pods, was last asked.
+	// budgetAsked is when each budget was last tried, by the key of its pods.
 	budgetAsked map[string]time.Time
-	// returns is, for each pod that was met, how many of its controller were evicted before it, one after the other. returnedBefore are the pods, as
-	// namespace/name, of which an earlier run knew that they come back.
+	// returns is, for each pod, how many pods of its controller were evicted before it, one after the other. returnedBefore are the pods, as
+	// namespace/name, that an earlier run knew to return.
 	returns        map[types.UID]int
 	returnedBefore map[string]bool
 }
@@ -32,19 +32,19 @@ type requests struct {
 // request is the eviction of one pod.
 type request struct {
 	inFlight, accepted bool
-	// controller of the pod, which may replace it; empty: none, or it had run to its end.
+	// controller of the pod, which may replace it; empty: none, or the pod had ended.
 	controller types.UID
-	// asked is when, and version what was known of the pod and its budgets then.
+	// asked is when the eviction was requested, and version the state of the pod and its budgets then.
 	asked   time.Time
 	version string
 	key     string
-	// refusal is the last answer, if it was one.
+	// refusal is the last answer, if it was a refusal.
 	refusal  *refusal
 	refusals int
 	retryAt  time.Time
 }
 
-// newRequests goes on from what an earlier run of the same attempt has reached. A further attempt tries anew what came back in the one before.
+// newRequests continues from the progress of an earlier run of the same attempt. A new attempt evicts again the pods that returned in the one before.
 func newRequests(attempt int32, before *maintenancev1.DrainStatus) *requests {
 	r := &requests{
 		byPod: map[types.UID]*request{}, budgetAsked: map[string]time.Time{}, returns: map[types.UID]int{}, returnedBefore: map[string]bool{},
@@ -59,8 +59,8 @@ func newRequests(attempt int32, before *maintenancev1.DrainStatus) *requests {
 	return r
 }
 
-// due returns the pods to ask for now, and when to look again if nothing happens before; zero if there is no need. A pod waits for
-// nothing but its turn, its own refusal, or its own budgets.
+// due returns the pods to evict now, and when to look again without a change; zero: no need. A pod waits only for its order, its own refusal, or its
+// own budgets.
 func (r *requests) due(remaining []Decision, now time.Time) (ask []Decision, next time.Time) {
 	parked := map[string][]Decision{}
 	for _, decision := range remaining {
@@ -91,9 +91,9 @@ func (r *requests) due(remaining []Decision, now time.Time) (ask []Decision, nex
 	return ask, next
 }
 
-// release returns those of the pods parked on a budget that may be asked for: as many as the budget allows, but none again unless
-// it has changed; and one, the longest waiting, when the budget has not been asked for a while. To ask for more would only be refused, and each
-// refusal is a write that somebody else's pod waits for.
+// release returns which of the pods that wait for a budget to evict now: as many as the budget allows, but none again unless it has changed; and one,
+// the longest waiting, if the budget was not tried for a while. More requests would only be refused, and each refusal is a write that delays the pods
+// of others.
 func (r *requests) release(key string, parked []Decision, now time.Time) (released []Decision) {
 	slices.SortFunc(parked, func(a, b Decision) int {
 		return cmp.Or(r.lastAsked(a).Compare(r.lastAsked(b)), cmp.Compare(a.key(), b.key()))
@@ -116,7 +116,7 @@ func (r *requests) release(key string, parked []Decision, now time.Time) (releas
 	return released
 }
 
-// lastAsked is when a pod was last asked for; zero if it never was.
+// lastAsked is when the eviction of a pod was last requested; zero: never.
 func (r *requests) lastAsked(decision Decision) time.Time {
 	if known, asked := r.byPod[decision.pod.UID]; asked {
 		return known.asked
@@ -135,7 +135,7 @@ func (r *requests) inFlight(key string) (count int) {
 	return count
 }
 
-// sent records that a pod is being asked for.
+// sent records that the eviction of a pod is requested.
 func (r *requests) sent(decision Decision, now time.Time) {
 	known, ok := r.byPod[decision.pod.UID]
 	if !ok {
@@ -146,12 +146,12 @@ func (r *requests) sent(decision Decision, now time.Time) {
 		known.controller = controllerOf(decision.pod)
 	}
 	known.inFlight, known.asked, known.version = true, now, decision.budget.version
-	// A pod whose budget we do not see waits alone.
+	// A pod whose budget is not visible waits alone.
 	known.key = cmp.Or(decision.budget.key, string(decision.pod.UID))
 	r.budgetAsked[known.key] = now
 }
 
-// doubtful reports whether a pod was asked for, and nobody knows what became of that.
+// doubtful reports whether the eviction of a pod was requested with an unknown result.
 func (r *requests) doubtful(pod types.UID) bool {
 	known := r.byPod[pod]
 	return known != nil && known.refusal != nil && known.refusal.reason == ReasonServerError
@@ -169,10 +169,10 @@ func (r *requests) answered(pod types.UID, err error, now time.Time) {
 	known.refusal = &refused
 	pause := min(longestPause, firstPause<<known.refusals)
 	known.retryAt = now.Add(cmp.Or(refused.delay, pause))
-	known.refusals = min(known.refusals+1, 8) // more would overflow the shift and change nothing
+	known.refusals = min(known.refusals+1, 8) // more would overflow the shift without effect
 }
 
-// earliest returns the earlier of two instants, of which the zero one means never.
+// earliest returns the earlier of two times; zero means never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

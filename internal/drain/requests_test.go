@@ -13,10 +13,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the API server answers and however the budget moves: a pod is asked for at most once at a time and never again once it is
-// leaving, none before its turn, no more pods of a budget than it allows, nobody waits for another pod's refusal, and whoever waits has a time
-// at which it is looked at again.
-func TestRequestsAreNeverTwoForOnePodAndNeverForgotten(t *testing.T) {
+// For any answers of the API server and any changes of the budget: a pod has at most one eviction request at a time and none once it leaves, none
+// before its order, no more pods of a budget than it allows; no pod waits for another pod's refusal, and each waiting pod has a next check.
+func TestEveryPodHasAtMostOneRequestAndNoneIsForgotten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		requests, at := newRequests(1, nil), now
 		allowed, version := 0, 0

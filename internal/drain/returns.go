@@ -12,19 +12,18 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// ReasonReturnsToNode is why a pod is only waited for: its controller puts on the node again what the drain evicts.
+// ReasonReturnsToNode: the pod's controller creates its replacement on the same node each time, so the drain only waits for it.
 const ReasonReturnsToNode Reason = "ReturnsToNode"
 
-// ReasonUncordoned is why a drain evicts nothing, and why a wait for pods to end is not over: the node was cordoned for it and is not any more, so that
-// what is evicted may come back, and others may come.
+// ReasonUncordoned: the node was cordoned for the drain or for the wait, and is not now. Evicted pods may return, and others may arrive, so nothing
+// is evicted and the wait continues.
 const ReasonUncordoned Reason = "Uncordoned"
 
-// mostReturns is how often pods of one controller may come to the node, each after the one before was evicted, until those that come next are only
-// waited for. It is more than once: a pod that was bound right before the node was cordoned is seen late, too, and what tolerates the cordon may find
-// another node the next time.
+// mostReturns is how often a pod of one controller may arrive at the node after the one before was evicted, until the drain only waits for it. It is
+// more than once: a pod bound right before the cordon may be seen late, and a pod that tolerates the cordon may get another node the next time.
 const mostReturns = 2
 
-// meet takes in pods that must leave, each when it is first seen: how many of its controller were evicted one after the other before it came.
+// meet records pods that must leave when they are first seen, with how many pods of their controller were evicted before, one after the other.
 func (r *requests) meet(remaining []Decision) {
 	for _, decision := range remaining {
 		if _, met := r.returns[decision.pod.UID]; !met {
@@ -39,7 +38,7 @@ func (r *requests) returnsOf(decision Decision) (returns int) {
 	}
 	controller := controllerOf(decision.pod)
 	for pod, request := range r.byPod {
-		// An eviction that is not answered counts: what replaces the pod may be seen before the answer.
+		// An eviction without an answer counts: the replacement may be seen before the answer.
 		if controller != "" && request.controller == controller && (request.inFlight || request.accepted) {
 			returns = max(returns, r.returns[pod]+1)
 		}
@@ -47,7 +46,7 @@ func (r *requests) returnsOf(decision Decision) (returns int) {
 	return returns
 }
 
-// forgetReturns is for a node that was open for a while: what has come to it need not come back.
+// forgetReturns is for a node that was uncordoned for a while: pods that arrived then need not return.
 func (r *requests) forgetReturns() {
 	clear(r.returns)
 	clear(r.returnedBefore)
@@ -56,7 +55,7 @@ func (r *requests) forgetReturns() {
 	}
 }
 
-// holdReturned holds back the pods whose eviction is in vain. One that has run to its end is only removed.
+// holdReturned defers the pods whose eviction does not help. The eviction of an ended pod only removes it.
 func (r *requests) holdReturned(decisions []Decision) {
 	for i := range decisions {
 		decision := &decisions[i]
@@ -66,7 +65,7 @@ func (r *requests) holdReturned(decisions []Decision) {
 	}
 }
 
-// controllerOf tells pods that replace each other from others; empty: nobody replaces it.
+// controllerOf identifies pods that replace each other; empty: no controller replaces the pod.
 func controllerOf(pod *corev1.Pod) types.UID {
 	if controller := metav1.GetControllerOf(pod); controller != nil {
 		return controller.UID
@@ -82,21 +81,21 @@ func returnsMessage(pod *corev1.Pod, node *corev1.Node) string {
 	case toleratesCordon(pod):
 		why = "it tolerates the cordon (taint " + corev1.TaintNodeUnschedulable + ")"
 	}
-	return "it comes back to this node each time: " + why +
+	return "it returns to this node each time: " + why +
 		"; change that or scale it down, and delete the pod if it stays, or leave it out of the drain (drainSpec.podSelector)"
 }
 
-// toleratesCordon reports whether the scheduler may put the pod, or one like it, on a cordoned node.
+// toleratesCordon reports whether the scheduler may place such a pod on a cordoned node.
 func toleratesCordon(pod *corev1.Pod) bool {
 	cordon := &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	return schedulinghelpers.TolerationsTolerateTaint(klog.Background(), pod.Spec.Tolerations, cordon, false)
 }
 
-// uncordonedNode says that a node is not cordoned any more, what follows from that, and what to do.
+// uncordonedNode reports that a node is no longer cordoned, the consequence, and what to do.
 func uncordonedNode(node, consequence string) *drydockv1.Blocker {
 	return &drydockv1.Blocker{
 		Kind: "Node", Name: node, Reason: string(ReasonUncordoned),
-		Message: fmt.Sprintf("the node is not cordoned any more, so that %s: "+
-			"cordon it (kubectl cordon %s), and the maintenance goes on, but you take that cordon back; or cancel it", consequence, node),
+		Message: fmt.Sprintf("the node is no longer cordoned, so %s: "+
+			"run `kubectl cordon %s` to continue the maintenance (you then uncordon it yourself), or cancel it", consequence, node),
 	}
 }

@@ -23,7 +23,7 @@ func tolerant(pod *corev1.Pod) {
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }
 
-// putBack lets a controller make another pod on the node, of that form, as soon as one that it had made is evicted.
+// putBack makes a controller create another pod of that form on the node as soon as one of its pods is evicted.
 func (w *world) putBack(pod func(name string) corev1.Pod) {
 	made := 0
 	w.replace = func(s *Snapshot, evicted corev1.Pod) {
@@ -34,7 +34,7 @@ func (w *world) putBack(pod func(name string) corev1.Pod) {
 	}
 }
 
-// following returns the drain with what it told last.
+// following returns the drain, and records its last progress.
 func following(drain Drain) (Drain, *maintenancev1.DrainStatus, **drydockv1.Wait) {
 	var status maintenancev1.DrainStatus
 	var wait *drydockv1.Wait
@@ -49,7 +49,7 @@ func cordonedNode(is bool) func(*Snapshot) {
 	}
 }
 
-func TestAPodThatItsControllerPutsBackIsOnlyWaitedForAfterAFewEvictions(t *testing.T) {
+func TestAPodThatItsControllerReplacesOnTheNodeIsOnlyWaitedForAfterAFewEvictions(t *testing.T) {
 	for name, c := range map[string]struct {
 		cordoned bool
 		pod      func(name string) corev1.Pod
@@ -71,18 +71,18 @@ func TestAPodThatItsControllerPutsBackIsOnlyWaitedForAfterAFewEvictions(t *testi
 				synctest.Wait()
 				require.Equal(t, []string{"other", "web", "web-again-1", "web-again-2"}, slices.Sorted(slices.Values(askedPods(w))), "and no more")
 				require.Equal(t, "ReturnsToNode", (*wait).Reason)
-				require.Contains(t, (*wait).Message, "1 pod not evicted any more (shop/web-again-3): it comes back to this node each time: ")
+				require.Contains(t, (*wait).Message, "1 pod no longer evicted (shop/web-again-3): it returns to this node each time: ")
 				require.Contains(t, (*wait).Message, c.why)
 				require.Equal(t, "Pod shop/web-again-3", status.Blocked[0].String())
 				w.remove("web-again-3")
-				require.NoError(t, <-ended, "somebody has stopped its controller, and deleted it")
+				require.NoError(t, <-ended, "a person stopped its controller and deleted it")
 			})
 		})
 	}
 }
 
-// What was seen of it goes over to whoever takes the drain over, in the form in which it is handed on.
-func TestAPodThatComesBackIsNotEvictedByTheNextWorkerEitherButByTheNextAttempt(t *testing.T) {
+// The next run learns it from the progress, in its serialised form.
+func TestAReturningPodIsEvictedAgainByTheNextAttemptNotByTheNextWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("web", tolerant)})
 		w.change(cordonedNode(true))
@@ -92,7 +92,7 @@ func TestAPodThatComesBackIsNotEvictedByTheNextWorkerEitherButByTheNextAttempt(t
 		drain.Deadline = &deadline
 		_, err := drain.Run(t.Context())
 		require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
-		require.Contains(t, temporal.ErrorMessage(err), "drain worker-7: 1 pod not evicted any more (shop/web-again-3): ")
+		require.Contains(t, temporal.ErrorMessage(err), "drain worker-7: 1 pod no longer evicted (shop/web-again-3): ")
 		require.Len(t, w.asks(), 3)
 
 		handedOn, err := json.Marshal(status)
@@ -122,7 +122,7 @@ func TestAPodThatComesBackIsNotEvictedByTheNextWorkerEitherButByTheNextAttempt(t
 	})
 }
 
-func TestPodsOfOneControllerThatAreSeenLateLeaveAll(t *testing.T) {
+func TestPodsOfOneControllerThatAreSeenLateAllLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(1))
 		w.change(cordonedNode(true))
@@ -136,7 +136,7 @@ func TestPodsOfOneControllerThatAreSeenLateLeaveAll(t *testing.T) {
 	})
 }
 
-func TestAPodThatRanToItsEndIsRemovedHoweverOftenAnotherComes(t *testing.T) {
+func TestAnEndedPodIsRemovedHoweverOftenAnotherArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("job", finished, tolerant)})
 		w.change(cordonedNode(true))
@@ -163,8 +163,8 @@ func TestNothingIsEvictedWhileTheNodeIsUncordoned(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, w.asks(), 1)
 		require.Equal(t, "Uncordoned", (*wait).Reason)
-		require.Equal(t, "the node is not cordoned any more, so that nothing is evicted, as it may come back: "+
-			"cordon it (kubectl cordon worker-7), and the maintenance goes on, but you take that cordon back; or cancel it", (*wait).Message)
+		require.Equal(t, "the node is no longer cordoned, so no pod is evicted, because it may return: "+
+			"run `kubectl cordon worker-7` to continue the maintenance (you then uncordon it yourself), or cancel it", (*wait).Message)
 		require.Equal(t, "Node worker-7", (*wait).Blockers[0].String())
 
 		w.change(cordonedNode(true))
@@ -173,7 +173,7 @@ func TestNothingIsEvictedWhileTheNodeIsUncordoned(t *testing.T) {
 	})
 }
 
-func TestADrainIsNotOverWhileTheNodeIsUncordoned(t *testing.T) {
+func TestADrainIsNotCompleteWhileTheNodeIsUncordoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(nil)
 		drain, _, wait := following(w.drain())
@@ -189,12 +189,12 @@ func TestADrainIsNotOverWhileTheNodeIsUncordoned(t *testing.T) {
 		drain.Deadline = &deadline
 		_, err := drain.Run(t.Context())
 		require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
-		require.Contains(t, temporal.ErrorMessage(err), "drain worker-7: the node is not cordoned any more")
+		require.Contains(t, temporal.ErrorMessage(err), "drain worker-7: the node is no longer cordoned")
 		require.Equal(t, "Uncordoned", temporal.Blockers(err)[0].Reason)
 	})
 }
 
-func TestANodeIsNotUncordonedBecauseTheCacheHasNotSeenTheCordon(t *testing.T) {
+func TestAStaleCacheDoesNotMakeTheNodeUncordoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		behind, server := newWorld(manyPods(1)), newWorld(manyPods(1))
 		server.change(cordonedNode(true))
@@ -208,8 +208,8 @@ func TestANodeIsNotUncordonedBecauseTheCacheHasNotSeenTheCordon(t *testing.T) {
 	})
 }
 
-// What came to the node while it was open need not come back: it is evicted as at first, however often before.
-func TestWhatCameWhileTheNodeWasOpenIsEvictedAnew(t *testing.T) {
+// Pods that arrived while the node was uncordoned need not return: they are evicted as at first.
+func TestPodsThatArrivedWhileTheNodeWasUncordonedAreEvictedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("web", tolerant)})
 		w.change(cordonedNode(true))
@@ -229,7 +229,7 @@ func TestWhatCameWhileTheNodeWasOpenIsEvictedAnew(t *testing.T) {
 	})
 }
 
-func TestThePreviewSaysWhatMayComeBack(t *testing.T) {
+func TestThePreviewReportsPodsThatMayReturn(t *testing.T) {
 	pods := []corev1.Pod{
 		webPod("a", tolerant), webPod("b"), webPod("c", tolerant, ownedBy("DaemonSet", "agent")),
 		webPod("d", func(pod *corev1.Pod) {
@@ -246,11 +246,11 @@ func TestThePreviewSaysWhatMayComeBack(t *testing.T) {
 	for _, decision := range preview.Pods {
 		notes = append(notes, decision.Message)
 	}
-	require.Equal(t, []string{warning, "", "its DaemonSet would bring it back at once", warning, ""}, notes)
+	require.Equal(t, []string{warning, "", "its DaemonSet would recreate it at once", warning, ""}, notes)
 	require.True(t, preview.Drainable)
 }
 
-// However evictions are answered and pods come: those of one controller are asked for in at most mostReturns+1 rounds.
+// For any answers and arrivals: the pods of one controller are requested in at most mostReturns+1 rounds.
 func TestReturnsAreCountedByController(t *testing.T) {
 	requests := newRequests(1, nil)
 	uid := func(name string) types.UID { return types.UID("uid-of-" + name) }

@@ -17,19 +17,18 @@ import (
 // nodeNameField selects pods by node: a field selector of the API server, and an index of internal/kube's caches.
 const nodeNameField = "spec.nodeName"
 
-// Read collects what a drain of the node is decided from, from an API server or from a file of objects. A node that does not exist leaves
-// Snapshot.Node nil.
+// Read reads the objects that a drain of the node is decided from, from an API server or a file. If the node does not exist, Snapshot.Node is nil.
 func Read(ctx context.Context, reader client.Reader, nodeName string) (Snapshot, error) {
 	snapshot, err := readNode(ctx, reader, nodeName)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	// One request for each kind is less than one for each namespace.
+	// One request per kind is fewer than one per namespace.
 	return snapshot, snapshot.readRules(ctx, reader, metav1.NamespaceAll)
 }
 
-// readPods reads a node and its pods, and from the cache what these are judged by: that of all namespaces would be too much to ask a server for, and to
-// go through, at every look.
+// readPods reads a node and its pods, and the other objects from the cache: reading those of all namespaces from the server at every look would be
+// too much.
 func readPods(ctx context.Context, reader, cache client.Reader, nodeName string) (Snapshot, error) {
 	snapshot, err := readNode(ctx, reader, nodeName)
 	if err != nil {
@@ -56,7 +55,7 @@ func readNode(ctx context.Context, reader client.Reader, nodeName string) (Snaps
 	return Snapshot{Node: node, Pods: pods.Items}, nil
 }
 
-// readRules adds what the pods are judged by: the budgets and DaemonSets of these namespaces.
+// readRules adds the budgets and DaemonSets of these namespaces.
 func (s *Snapshot) readRules(ctx context.Context, reader client.Reader, namespaces ...string) error {
 	for _, namespace := range namespaces {
 		var budgets policyv1.PodDisruptionBudgetList
@@ -72,7 +71,7 @@ func (s *Snapshot) readRules(ctx context.Context, reader client.Reader, namespac
 	return nil
 }
 
-// namespaces are those of the pods, in order.
+// namespaces are those of the pods, sorted.
 func (s *Snapshot) namespaces() []string {
 	found := map[string]bool{}
 	for i := range s.Pods {

@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// patience is for how long a drain stands still before it looks for a deadlock, and how often it does then. A deadlock does not go away by itself,
-// and most waits are shorter; to look for one takes reading what other nodes wait for.
+// patience is how long a drain makes no progress before it searches for a deadlock, and the interval of further searches. A deadlock is permanent and
+// most waits are shorter; a search has to read the drains of other nodes.
 const patience = 8 * time.Second
 
-// seekDeadlock finds out whether a drain that stands still for its budgets can go on at all.
+// seekDeadlock finds out whether a drain that only waits for budgets can ever continue.
 func (r *run) seekDeadlock(ctx context.Context) error {
 	now := time.Now()
 	if r.Draining == nil || now.Before(r.sought.Add(patience)) && r.progress.standsStill(now) {
@@ -39,7 +39,7 @@ func (r *run) seekDeadlock(ctx context.Context) error {
 	return nil
 }
 
-// standsStill reports whether pods have waited for budgets for a while, and none is on its way.
+// standsStill reports whether pods have waited for budgets for a while, and none is leaving.
 func (p *progress) standsStill(now time.Time) bool {
 	waits := false
 	for _, o := range p.obstacles {
@@ -58,7 +58,7 @@ func (p *progress) standsStill(now time.Time) bool {
 	return waits
 }
 
-// findDeadlocks looks at the budgets that this drain waits for; only if these could be in a deadlock, at what other drains wait for.
+// findDeadlocks evaluates the budgets that this drain waits for, and, if these could be in a deadlock, those of other drains.
 func (r *run) findDeadlocks(ctx context.Context, now time.Time) (map[string]deadlock, error) {
 	draining, away, err := r.nodesOut(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *run) findDeadlocks(ctx context.Context, now time.Time) (map[string]dead
 	return whole.deadlocks(r.Node), nil
 }
 
-// nodesOut returns the nodes that are being drained, and those that are out of service otherwise.
+// nodesOut returns the nodes being drained, and those that are out of service for other reasons.
 func (r *run) nodesOut(ctx context.Context) (draining, away []*corev1.Node, err error) {
 	var nodes corev1.NodeList
 	if err := r.Cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -137,7 +137,7 @@ func readStandstill(ctx context.Context, cache client.Reader, pods []corev1.Pod)
 	return found, nil
 }
 
-// wouldTake reports whether a pod may run on the node once that is back. Whether there is room on it is not asked: there was.
+// wouldTake reports whether a pod may run on the node after it returns. Capacity is not checked: the node had enough before.
 func wouldTake(node *corev1.Node, pod *corev1.Pod) bool {
 	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
 	if err != nil || !matches {

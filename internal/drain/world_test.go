@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// world is an API server, a kubelet and a disruption controller as far as a drain sees them. It answers the real ones' answers, and can
-// be told to answer otherwise. Its clock is the test's bubble (testing/synctest).
+// world is an API server, a kubelet and a disruption controller as far as a drain needs them. It gives the answers of the real ones, and can be set
+// to give others. Its clock is that of testing/synctest.
 type world struct {
 	mu       sync.Mutex
 	changed  chan struct{}
@@ -26,12 +26,12 @@ type world struct {
 	others []corev1.Node
 	// grace is how long an evicted pod takes to end.
 	grace time.Duration
-	// refuse, unless nil, answers an eviction before anything else; nil lets it through.
+	// refuse, if not nil, answers an eviction before anything else; nil allows it.
 	refuse func(eviction *policyv1.Eviction) error
-	// replace, unless nil, is what the controller of an evicted pod does. The pods that leave for good are none of its.
+	// replace, if not nil, is what the controller of an evicted pod does. Pods that leave for good have none.
 	replace func(s *Snapshot, evicted corev1.Pod)
 	leaves  func(pod corev1.Pod) bool
-	// asked are the names of the pods whose eviction was asked for, with the time since the world began.
+	// asked are the names of the pods whose eviction was requested, with the time since the world began.
 	asked []ask
 	began time.Time
 }
@@ -45,12 +45,12 @@ func newWorld(pods []corev1.Pod, budgets ...policyv1.PodDisruptionBudget) *world
 	return &world{changed: make(chan struct{}), snapshot: snapshotOf(pods, budgets...), grace: 30 * time.Second, began: time.Now()}
 }
 
-// drain returns a drain of the world's node, of which the cache is always up to date.
+// drain returns a drain of the world's node with a cache that is always current.
 func (w *world) drain() Drain {
 	return Drain{Node: node, Attempt: 1, Cache: w, Server: w, Watcher: w, Evictor: w}
 }
 
-// change changes the world and wakes everyone who watches it.
+// change changes the world and wakes all watches.
 func (w *world) change(apply func(*Snapshot)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -108,7 +108,7 @@ func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 			return waiting(s) && strings.Contains(s.Wait.Message, says)
 		}
 	}
-	awaitStatus(t, "nightly", waitingAs("nobody has defined it"))
+	awaitStatus(t, "nightly", waitingAs("the window is not defined"))
 
 	first, later := inSeconds(1), inSeconds(1200)
 	opensLater := "; it opens " + later.UTC().Format("2006-01-02 15:04:05Z")

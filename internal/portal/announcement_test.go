@@ -309,7 +309,7 @@ func TestAWindowAnnouncesItsOpeningsOnlyWithATitle(t *testing.T) {
 	object.Spec.TimeZone, object.Spec.PortalRef, object.Spec.Components = "UTC", "main", []string{"db"}
 	object.Spec.Recurrence, object.Spec.Duration = "FREQ=DAILY;BYHOUR=13", "4h"
 	var course windows.Course
-	require.Empty(t, Announce(&course, "prod/night", 1, noon).Portal, "nobody has defined it")
+	require.Empty(t, Announce(&course, "prod/night", 1, noon).Portal, "the window is not defined")
 	define := func() {
 		window, err := windows.New(&object)
 		require.NoError(t, err)

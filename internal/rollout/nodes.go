@@ -36,7 +36,7 @@ const (
 	ReasonSkipNodes = "SkipNodes"
 	// ReasonSkipMaintenance: an annotation of the node asks for it.
 	ReasonSkipMaintenance = "SkipMaintenance"
-	// ReasonNodeSelector: nodeSelector does not pick it.
+	// ReasonNodeSelector: nodeSelector does not select it.
 	ReasonNodeSelector = "NodeSelector"
 )
 

@@ -96,8 +96,8 @@ func TestAWindowThatIsNotKnownIsClosedAndTheRolloutSaysSo(t *testing.T) {
 		windows map[string]windows.Standing
 		says    string
 	}{
-		"because it does not answer":        {nil, "window ops/night has not said yet whether it is open"},
-		"because nobody has defined it":     {map[string]windows.Standing{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "nobody has defined it"}}, "counts as closed: nobody has defined it"},
+		"because it does not answer":        {nil, "window ops/night has not reported its state yet"},
+		"because nobody has defined it":     {map[string]windows.Standing{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}}, "counts as closed: nobody has defined it"},
 		"because its calendar is no longer": {map[string]windows.Standing{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "spec.timeZone: unknown"}}, "counts as closed: spec.timeZone: unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,11 +122,11 @@ func TestAWindowThatSaysNothingWhenItShouldIsAskedAgain(t *testing.T) {
 	silent.Next = new(start.Add(time.Hour))
 	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: silent}
 	w.RegisterDelayedCallback(func() {
-		w.Windows[workflowtest.NightWindow] = windows.Standing{Window: workflowtest.NightWindow, Number: 2, Trouble: "nobody has defined it"}
+		w.Windows[workflowtest.NightWindow] = windows.Standing{Window: workflowtest.NightWindow, Number: 2, Trouble: "the window is not defined"}
 	}, 30*time.Minute)
 	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.Events)
-		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "nobody has defined it")
+		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "the window is not defined")
 		w.SignalWorkflow(temporal.SignalCancel, nil)
 	}, 2*time.Hour)
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
@@ -136,7 +136,7 @@ func TestAWindowThatSaysNothingWhenItShouldIsAskedAgain(t *testing.T) {
 // It said that nothing would happen by itself, or nothing at all: neither is believed for ever.
 func TestAWindowThatNeedNotSayAnythingIsAskedEveryHour(t *testing.T) {
 	for name, first := range map[string]map[string]windows.Standing{
-		"because nobody had defined it":    {workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "nobody has defined it"}},
+		"because nobody had defined it":    {workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}},
 		"because it has not even answered": {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestAClusterThatWouldNotBeDoneInTimeWaitsForTheNextOpening(t *testing.T) {
 	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(45*time.Minute))}
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+c1", "-c1"}, clusters.Story())
-		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "closes before what is next would be done")
+		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "closes before the next step would finish")
 	}, 40*time.Minute)
 	w.Tells(21*time.Hour, workflowtest.OpenUntil(2, start.Add(25*time.Hour)))
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())

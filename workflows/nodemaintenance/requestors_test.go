@@ -432,7 +432,7 @@ func TestANodeThatSomebodyUncordonsWhileItIsHandedOverIsSaidToBeOpenAndSharedWit
 				w.KeepsNode(maintenancev1.NodeReady)()
 				wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
 				require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, wait.Reason, "the requestor has the node all the same")
-				require.Equal(t, c.open, strings.Contains(wait.Message, "; the node is not cordoned any more, so that pods may come to it"))
+				require.Equal(t, c.open, strings.Contains(wait.Message, "; the node is no longer cordoned, so pods may come to it"))
 			}, func() {
 				problem := ""
 				if c.open {

@@ -179,7 +179,7 @@ func (m *nodeMaintenance) sayWhoHasTheNode(ctx workflow.Context, told maintenanc
 			message += "; the work of " + failed + " has failed, and waits for recover, done or cancel"
 		}
 		if m.ready.Uncordoned {
-			message += "; the node is not cordoned any more, so that pods may come to it"
+			message += "; the node is no longer cordoned, so pods may come to it"
 		}
 		if m.ready.Stale {
 			m.record.reason.Set(ctx, ReasonStale, fmt.Sprintf("%s for longer than %d s (maxNodeMaintenanceTimeSeconds)", message, m.ready.LimitSeconds))

@@ -29,7 +29,7 @@ type Carried struct {
 }
 
 // MaintenanceWindow opens and closes a maintenance window by its calendar, and by what people order, and tells all that to those that follow it. It
-// ends when the window opens no more and nobody follows it, and is asked in vain while nobody has defined it.
+// ends when the window has no more openings and nobody follows it, and is asked in vain while nobody has defined it.
 func MaintenanceWindow(ctx workflow.Context, in Input) error {
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	w := newMaintenanceWindow(listening, in)

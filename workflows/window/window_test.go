@@ -26,7 +26,7 @@ func TestAWindowTellsItsFollowersAndReceiversAndRunsOnWithTheNextOpening(t *test
 	require.Equal(t, []windows.EventKind{windows.EventUpcoming, windows.EventStarted, windows.EventCutoff, windows.EventEnded}, w.Sent())
 
 	first, last := w.Told[0], w.Told[len(w.Told)-1]
-	require.Contains(t, first.Trouble, "nobody has defined it")
+	require.Contains(t, first.Trouble, "the window is not defined")
 	require.GreaterOrEqual(t, first.Number, workflowtest.Noon.UnixMicro(), "more than what a window of that name has told that was terminated")
 	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 1).Add(10*time.Hour), last.Outlook.Openings[0].Start.UTC())
 	opened := false
