@@ -211,7 +211,7 @@ func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
 
 // retrier retries activities on this cluster. The status says why one does not succeed yet.
 func (c *clusterUpgrade) retrier() kit.Retrier {
-	return kit.NewRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.troubles.Add())
+	return kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.troubles.Add())
 }
 
 // waits is everything that the cluster waits for now.

@@ -116,7 +116,7 @@ const (
 // followLocks shows the progress of applications that hold locks, from the first report of a node on, until ctx is cancelled.
 func (c *clusterUpgrade) followLocks(ctx workflow.Context) {
 	// A failure here is not what the cluster waits for.
-	retrier := kit.NewRetrier(c.in.Cluster, &c.in.TaskQueue, func(workflow.Context, string, string) {})
+	retrier := kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, nil)
 	for workflow.Await(ctx, func() bool { return len(c.status.LockProgress) > 0 }) == nil {
 		deadline := workflow.Now(ctx).Add(followLimit)
 		in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Deadline: &deadline}

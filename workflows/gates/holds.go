@@ -53,7 +53,7 @@ func (k *Holds) Follow(ctx workflow.Context, cluster string) {
 	asking, stop := workflow.WithCancel(ctx)
 	k.stopAsking = stop
 	workflow.GoNamed(asking, "follow holds", func(ctx workflow.Context) {
-		retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(_ workflow.Context, _, message string) { k.Trouble = message }}
+		retrier := kit.HubRetrier(func(_ workflow.Context, _, message string) { k.Trouble = message })
 		var hub *activities.Holds
 		// The only error is that the workflow is cancelled, and then it disrupts nothing.
 		_ = retrier.Run(ctx, "ask what is held", hub.FollowHolds, *k.subscription, nil)
@@ -178,7 +178,7 @@ func (k *Holds) About(cluster string) emergency.State {
 func (k *Holds) Known() bool { return k.subscription == nil || k.State.Number > 0 }
 
 // AwaitKnown waits until the state of the emergency stop is known. Waiting receives the reason for the wait, and an empty reason at its end.
-func (k *Holds) AwaitKnown(ctx workflow.Context, waiting func(ctx workflow.Context, reason, message string)) error {
+func (k *Holds) AwaitKnown(ctx workflow.Context, waiting kit.Report) error {
 	if k.Known() {
 		return nil
 	}

@@ -149,7 +149,7 @@ const pollInterval = time.Hour
 func (k *Windows) keepFollowing(ctx workflow.Context, name string) {
 	info := workflow.GetInfo(ctx)
 	in := activities.FollowWindowInput{Window: name, Subscription: temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}}
-	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
+	retrier := kit.HubRetrier(nil)
 	var hub *activities.Windows
 	var last time.Time // of the last notification or subscription
 	if k.told[name].Number > 0 {

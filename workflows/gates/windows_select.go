@@ -81,7 +81,7 @@ func (k *Windows) keepSelecting(ctx workflow.Context) {
 
 // selectClusters returns the windows of each cluster.
 func (k *Windows) selectClusters(ctx workflow.Context) (map[string][]string, error) {
-	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(_ workflow.Context, _, message string) { k.setTrouble(message) }}
+	retrier := kit.HubRetrier(func(_ workflow.Context, _, message string) { k.setTrouble(message) })
 	var hub *activities.Rollouts
 	selected, names := map[string][]string{}, k.Names
 	in := activities.SelectClustersInput{}

@@ -180,7 +180,7 @@ func (h *harborKeeper) locate(ctx workflow.Context) error {
 	if h.taskQueue != "" {
 		return nil
 	}
-	hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: h.record.reason.Set}
+	hub := kit.HubRetrier(h.record.reason.Set)
 	return kit.Locate(ctx, hub, h.in.Cluster, &h.taskQueue)
 }
 
@@ -236,7 +236,7 @@ func (h *harborKeeper) take(ctx workflow.Context, due harbor.Look) {
 
 // retrier returns the retrier of this run: its status says why an activity does not succeed.
 func (h *harborKeeper) retrier() kit.Retrier {
-	return kit.NewRetrier(h.in.Cluster, &h.taskQueue, h.record.reason.Set)
+	return kit.ClusterRetrier(h.in.Cluster, &h.taskQueue, h.record.reason.Set)
 }
 
 // continueAsNew hands the state to a new run. Nothing is being changed, and nobody waits for an answer.

@@ -1,8 +1,6 @@
 package kit
 
 import (
-	"time"
-
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
@@ -14,9 +12,14 @@ func Locate(ctx workflow.Context, hub Retrier, cluster string, taskQueue *string
 	return hub.Run(ctx, "locate "+cluster, (&activities.Rollouts{}).LocateCluster, cluster, taskQueue)
 }
 
-// NewRetrier returns a retrier for the activities of a cluster. The run remembers the task queue, since the cluster may move to another worker.
-func NewRetrier(cluster string, taskQueue *string, waiting func(ctx workflow.Context, reason, message string)) Retrier {
-	return Retrier{Located: taskQueue, cluster: cluster, Report: waiting}
+// HubRetrier returns a retrier for activities on the hub.
+func HubRetrier(report Report) Retrier {
+	return Retrier{TaskQueue: temporal.TaskQueue, Report: report}
+}
+
+// ClusterRetrier returns a retrier for activities on a cluster. The run remembers the task queue, since the cluster may move to another worker.
+func ClusterRetrier(cluster string, taskQueue *string, report Report) Retrier {
+	return Retrier{Located: taskQueue, cluster: cluster, Report: report}
 }
 
 // locateAgain locates the cluster again after a round that failed because no worker on the task queue has it. If that fails too, the task queue stays:
@@ -26,9 +29,8 @@ func (r Retrier) locateAgain(ctx workflow.Context, err error) {
 	if r.Located == nil || !lost || *r.Located != r.TaskQueue { // another coroutine has located it meanwhile
 		return
 	}
-	oneRound := Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}, Deadline: time.Unix(0, 0)}
 	var found string
-	if Locate(ctx, oneRound, r.cluster, &found) == nil {
+	if Locate(ctx, HubRetrier(nil).Once(), r.cluster, &found) == nil {
 		*r.Located = found
 	}
 }

@@ -42,6 +42,10 @@ const (
 	outageRound  = time.Hour
 )
 
+// Report receives the reason why an activity does not succeed yet, and an empty reason once it does. An empty reason with a message clears only that
+// message: the activity continues, and something else may have set another reason meanwhile.
+type Report func(ctx workflow.Context, reason, message string)
+
 // Retrier retries activities until they succeed or fail for good, in rounds of attempts. Between rounds it reports why.
 type Retrier struct {
 	// TaskQueue of the activities.
@@ -50,9 +54,8 @@ type Retrier struct {
 	// has the cluster any more.
 	Located *string
 	cluster string
-	// Report receives the reason why an activity does not succeed yet, and an empty reason once it does. An empty reason with a message clears only
-	// that message: the activity continues, and something else may have set another reason meanwhile.
-	Report func(ctx workflow.Context, reason, message string)
+	// Report is called when the reason changes; nil: the reason is not reported.
+	Report Report
 	// Deadline ends the retries; the zero time means never. At least one round runs, however late it is.
 	Deadline time.Time
 	// HeartbeatTimeout is how long a waiting activity may go without a heartbeat; 0 means the constant HeartbeatTimeout.
@@ -72,6 +75,9 @@ func (r Retrier) Until(then time.Time) Retrier {
 	r.Deadline = then
 	return r
 }
+
+// Once returns a copy that makes one round of attempts.
+func (r Retrier) Once() Retrier { return r.Until(time.Unix(0, 0)) }
 
 // Run runs a short activity.
 func (r Retrier) Run(ctx workflow.Context, summary string, activity, input, result any) error {
@@ -115,7 +121,7 @@ func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, input).Get(ctx, result)
 		over := err == nil || temporal.Final(err) || late
 		if reported != "" && (over || ctx.Err() != nil) {
-			r.Report(ctx, "", "")
+			r.report(ctx, "", "")
 		}
 		switch {
 		case over:
@@ -126,12 +132,12 @@ func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 		case Uneventful(err, options):
 			failed = 0
 			if reported != "" && timedOut(err) {
-				r.Report(ctx, "", reported)
+				r.report(ctx, "", reported)
 				reported = ""
 			}
 		default:
 			reported = options.Summary + ": " + r.Explain(err, options)
-			r.Report(ctx, ReasonOf(err), reported)
+			r.report(ctx, ReasonOf(err), reported)
 			failed++
 			r.locateAgain(ctx, err)
 		}
@@ -139,9 +145,15 @@ func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 			continue
 		}
 		if err := r.BeforeRound(); err != nil {
-			r.Report(ctx, "", "")
+			r.report(ctx, "", "")
 			return err
 		}
+	}
+}
+
+func (r Retrier) report(ctx workflow.Context, reason, message string) {
+	if r.Report != nil {
+		r.Report(ctx, reason, message)
 	}
 }
 

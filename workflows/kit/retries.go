@@ -28,7 +28,7 @@ func (t *Retries) Oldest() *drydockv1.Wait {
 }
 
 // Add returns a function that records why an activity does not succeed yet. Without a reason, it does by now, or is not tried any more.
-func (t *Retries) Add() func(ctx workflow.Context, reason, message string) {
+func (t *Retries) Add() Report {
 	one := &trouble{}
 	return func(ctx workflow.Context, reason, message string) {
 		before := one.wait

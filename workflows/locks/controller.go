@@ -3,7 +3,6 @@ package locks
 
 import (
 	"errors"
-	"time"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -108,7 +107,7 @@ func (c *lockController) locateCluster(ctx workflow.Context) error {
 	if c.in.TaskQueue != "" {
 		return nil
 	}
-	hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: c.record.reason.Set}
+	hub := kit.HubRetrier(c.record.reason.Set)
 	return kit.Locate(ctx, hub, c.in.Cluster, &c.in.TaskQueue)
 }
 
@@ -131,9 +130,7 @@ func (c *lockController) apply(ctx workflow.Context, due activities.WorkloadLock
 
 // observe waits until something is due. After an outage the locks are put right once more, which also says how they are now.
 func (c *lockController) observe(ctx workflow.Context) (due activities.WorkloadLocksDue, err error) {
-	oneRound := c.retrier()
-	oneRound.Deadline = workflow.Now(ctx).Add(-time.Nanosecond)
-	err = oneRound.Wait(ctx, "watch the locks of "+c.in.Policy.Spec.ControllerName, nil, "", c.locks.ObserveWorkloadLocks, c.input(ctx), &due)
+	err = c.retrier().Once().Wait(ctx, "watch the locks of "+c.in.Policy.Spec.ControllerName, nil, "", c.locks.ObserveWorkloadLocks, c.input(ctx), &due)
 	if err != nil && !temporal.Final(err) && ctx.Err() == nil {
 		return activities.WorkloadLocksDue{}, nil
 	}
@@ -146,7 +143,7 @@ func (c *lockController) input(ctx workflow.Context) activities.WorkloadLocksInp
 
 // retrier returns the retrier of this controller: its status says why an activity does not succeed.
 func (c *lockController) retrier() kit.Retrier {
-	return kit.NewRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.reason.Set)
+	return kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.reason.Set)
 }
 
 // continueAsNew hands the state to a new run. No activity runs, and no signal is left behind.

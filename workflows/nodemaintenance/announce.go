@@ -1,8 +1,6 @@
 package nodemaintenance
 
 import (
-	"time"
-
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
@@ -15,8 +13,7 @@ import (
 // on it, and the work does not wait for it: it is tried for one round, and then the future is ready.
 func (m *nodeMaintenance) announce(ctx workflow.Context, state maintenancev1.NodeState, message string) workflow.Future {
 	m.announced++
-	retrier := kit.NewRetrier(m.in.Cluster, &m.in.TaskQueue, func(workflow.Context, string, string) {})
-	retrier.Deadline = time.Unix(0, 0) // long over: one round is tried all the same
+	retrier := kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, nil).Once()
 	in := activities.AnnounceStateInput{NodeRef: m.node, State: state, Occurrence: m.announced, Message: message}
 	tried, settle := workflow.NewFuture(ctx)
 	workflow.GoNamed(ctx, "announce "+string(state), func(ctx workflow.Context) {

@@ -204,7 +204,7 @@ func (m *nodeMaintenance) releaseSlot(ctx workflow.Context, err error) {
 // returnParentsSlot gives the parent's slot back. A scheduler that is not there is started by it, and hears from the parent which slots it has.
 func (m *nodeMaintenance) returnParentsSlot(ctx workflow.Context) {
 	in := activities.ReturnSlotInput{Cluster: m.in.Cluster, Return: m.in.Slot.Return(m.status.LeftCordoned)}
-	hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: m.record.reason.Set}
+	hub := kit.HubRetrier(m.record.reason.Set)
 	m.slotReturned = hub.Run(ctx, "return the slot of "+m.node.Node, m.scheduler.ReturnSlot, in, nil) == nil
 }
 

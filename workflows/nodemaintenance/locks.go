@@ -40,7 +40,7 @@ func (m *nodeMaintenance) followLocks(ctx workflow.Context) {
 		return
 	}
 	// What cannot be seen is not what the maintenance waits for.
-	retrier := kit.NewRetrier(m.in.Cluster, &m.in.TaskQueue, func(workflow.Context, string, string) {})
+	retrier := kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, nil)
 	for {
 		in := activities.AwaitHeldAgainInput{NodeRef: m.node, Known: m.heldAgain}
 		var locks []drydockv1.Blocker

@@ -180,7 +180,7 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	if err := m.checkID(ctx); err != nil || m.in.Parent != "" {
 		return err
 	}
-	hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: m.record.reason.Set}
+	hub := kit.HubRetrier(m.record.reason.Set)
 	if err := hub.Run(ctx, "check the request", m.hub.CheckNodeMaintenance, m.in.Written, nil); err != nil {
 		return err
 	}
@@ -300,7 +300,7 @@ func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
 
 // retrier returns the retrier of this maintenance: its status says why an activity does not succeed.
 func (m *nodeMaintenance) retrier() kit.Retrier {
-	return kit.NewRetrier(m.in.Cluster, &m.in.TaskQueue, m.record.reason.Set)
+	return kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, m.record.reason.Set)
 }
 
 // retrierUntilHeld is that of a step that disrupts: what has not begun yet when the cluster is held ends as Held. So do attempts within a round.

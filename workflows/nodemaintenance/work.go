@@ -202,7 +202,7 @@ func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 		in.CordonedNode = m.node.Node
 	}
 	// A cluster that does not answer makes nothing stale; why it does not is not what the requestor is waited for.
-	retrier := kit.NewRetrier(m.in.Cluster, &m.in.TaskQueue, func(workflow.Context, string, string) {})
+	retrier := kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, nil)
 	for {
 		var found activities.Readiness
 		if retrier.Wait(ctx, "until the maintenance of "+m.node.Node+" is stale", nil, "", m.clusters.AwaitStale, in, &found) != nil || ctx.Err() != nil {

@@ -159,7 +159,7 @@ func (o *onboarding) await(ctx workflow.Context) (activities.NewClusters, error)
 	})
 	atWork, failed := o.record.known()
 	var found activities.NewClusters
-	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: o.record.reason.Set}
+	retrier := kit.HubRetrier(o.record.reason.Set)
 	err := retrier.Watch(watching, "watch for new clusters", o.hub.AwaitNewClusters, activities.AwaitNewClustersInput{AtWork: atWork, Failed: failed}, &found)
 	breakOff()
 	return found, err
@@ -200,7 +200,7 @@ func (o *onboarding) onboard(ctx workflow.Context, cluster Cluster) (activities.
 		o.record.foundAtWork(ctx, cluster.Name)
 	}
 	var end activities.RolloutEnd
-	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
+	retrier := kit.HubRetrier(nil)
 	err := retrier.Wait(ctx, "the rollout of "+cluster.Name, nil, "", o.hub.AwaitRollout, run, &end)
 	return end, err
 }

@@ -227,7 +227,7 @@ func (s *statusPortal) seek(ctx workflow.Context) {
 
 // tellAfter runs an activity a while later, and reports whether that was done.
 func (s *statusPortal) tellAfter(ctx workflow.Context, pause time.Duration, summary string, activity, input any) bool {
-	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
+	retrier := kit.HubRetrier(nil)
 	if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "then, once more: " + summary}).Get(ctx, nil) != nil {
 		return false
 	}

@@ -36,7 +36,7 @@ type completions struct {
 	due    []string
 	atWork bool
 	// trouble shows why a change does not succeed yet.
-	trouble func(ctx workflow.Context, reason, message string)
+	trouble kit.Report
 	// refused are those of them that refused the change.
 	refused []activities.RefusedChange
 }

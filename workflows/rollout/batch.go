@@ -45,7 +45,7 @@ type batch struct {
 	// blind: the hub did not answer, and is asked again after askPause; 0: it answered. trouble shows that.
 	blind    bool
 	askPause time.Duration
-	trouble  func(ctx workflow.Context, reason, message string)
+	trouble  kit.Report
 	// vanishing watches whether ManagedClusters are deleted.
 	vanishing vanishWatch
 }

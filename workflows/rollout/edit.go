@@ -43,7 +43,7 @@ const planPatience = 8 * time.Second
 func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (EditAnswer, error) {
 	object := g.in.Object
 	object.Spec = request.Spec
-	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}, Deadline: workflow.Now(ctx).Add(editPatience)}
+	retrier := kit.HubRetrier(nil).Until(workflow.Now(ctx).Add(editPatience))
 	if err := retrier.Run(ctx, "check the new spec", g.hub.CheckRollout, object, &object); err != nil {
 		return EditAnswer{}, err
 	}

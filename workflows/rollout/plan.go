@@ -9,7 +9,6 @@ import (
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
-	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
 
@@ -75,7 +74,7 @@ func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid b
 func (g *groupUpgrade) register(ctx workflow.Context) {
 	object := g.in.Object
 	object.Status = ranv1.ClusterGroupUpgradeStatus{Conditions: slices.Clone(g.status.Conditions)}
-	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}, Deadline: workflow.Now(ctx)}
+	retrier := kit.HubRetrier(nil).Until(workflow.Now(ctx))
 	g.registered = true // even if only the answer is lost
 	_ = retrier.Run(ctx, "register the rollout on the hub", g.hub.SaveRollout, activities.SaveRolloutInput{Object: object, Owner: kit.Owner(ctx)}, nil)
 }

@@ -138,7 +138,7 @@ func (p *clusterPreparation) awaitRelease(ctx workflow.Context, cluster string) 
 func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrepare) {
 	kind := p.in.Work.Kind
 	job := activities.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work}
-	retrier := kit.NewRetrier(cluster.Name, &cluster.TaskQueue, func(_ workflow.Context, reason, message string) {
+	retrier := kit.ClusterRetrier(cluster.Name, &cluster.TaskQueue, func(_ workflow.Context, reason, message string) {
 		progress := p.clusters[cluster.Name]
 		progress.Reason, progress.Message = reason, message
 		p.record(cluster.Name, progress)

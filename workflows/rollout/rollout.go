@@ -175,7 +175,7 @@ func newGroupUpgrade(ctx workflow.Context, in Input) (*groupUpgrade, error) {
 
 // retrier retries activities on the hub. The status says why one does not succeed yet.
 func (g *groupUpgrade) retrier() kit.Retrier {
-	return kit.Retrier{TaskQueue: temporal.TaskQueue, Report: g.record.troubles.Add()}
+	return kit.HubRetrier(g.record.troubles.Add())
 }
 
 func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {

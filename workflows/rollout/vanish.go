@@ -38,7 +38,7 @@ func (b *batch) watchVanishing(clusters []*policy.ClusterWork) {
 	watching, stop := workflow.WithCancel(b.work)
 	v.stop, v.watched = stop, slices.Concat(b.begun(), b.pending[:min(watchedAhead, len(b.pending))])
 	number := v.number
-	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
+	retrier := kit.HubRetrier(nil)
 	workflow.GoNamed(watching, "watch for deleted clusters", func(ctx workflow.Context) {
 		for len(v.watched) > 0 {
 			var vanished []string

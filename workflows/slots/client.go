@@ -256,7 +256,7 @@ func (c *Client) deliver(ctx workflow.Context, set scheduling.SlotRequests) erro
 			return nil
 		}
 	}
-	hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: c.explain}
+	hub := kit.HubRetrier(c.explain)
 	var scheduler *activities.Scheduler
 	in := activities.RequestSlotsInput{Cluster: c.cluster, Requests: set}
 	return hub.Run(ctx, "request slots of "+c.cluster, scheduler.RequestSlots, in, nil)

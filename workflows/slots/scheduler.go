@@ -236,10 +236,10 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 	watching, stop := workflow.WithCancel(ctx)
 	s.stopWatching = stop
 	workflow.GoNamed(watching, "watch nodes", func(ctx workflow.Context) {
-		hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: s.blind}
+		hub := kit.HubRetrier(s.blind)
 		err := kit.Locate(ctx, hub, s.in.Cluster, &s.queue)
 		if err == nil {
-			watch := kit.NewRetrier(s.in.Cluster, &s.queue, s.blind)
+			watch := kit.ClusterRetrier(s.in.Cluster, &s.queue, s.blind)
 			watch.HeartbeatTimeout = kit.WatchHeartbeatTimeout
 			err = watch.Wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
 		}

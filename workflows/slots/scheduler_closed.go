@@ -8,7 +8,6 @@ import (
 
 	"drydock.dev/drydock/activities"
 	"drydock.dev/drydock/internal/scheduling"
-	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/sweeper"
 )
@@ -57,7 +56,7 @@ func (s *maintenanceScheduler) checkOwners(ctx workflow.Context) {
 	s.ownersCheckedAt = workflow.Now(ctx)
 	for holders := range slices.Chunk(s.slots.Holders(), checkedAtOnce) {
 		var closed []scheduling.Holder
-		hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
+		hub := kit.HubRetrier(nil)
 		if hub.Run(ctx, "check the slot owners", s.scheduler.FindClosedOwners, holders, &closed) != nil {
 			return
 		}
@@ -75,8 +74,7 @@ func (s *maintenanceScheduler) checkOwners(ctx workflow.Context) {
 // sweep wakes the sweeper. A run that ends before that is done leaves it to the next one.
 func (s *maintenanceScheduler) sweep(ctx workflow.Context) {
 	s.unswept = true
-	silent := func(workflow.Context, string, string) {}
-	s.unswept = sweeper.Wake(ctx, silent, s.in.Cluster, "maintenances ended without returning their nodes").Get(ctx, nil) != nil
+	s.unswept = sweeper.Wake(ctx, nil, s.in.Cluster, "maintenances ended without returning their nodes").Get(ctx, nil) != nil
 }
 
 // findGone looks for nodes that requests wait for and that no watch has shown. Requests for nodes that do not exist end. Nothing is granted for a node that
@@ -88,7 +86,7 @@ func (s *maintenanceScheduler) findGone(ctx workflow.Context) {
 		}
 		missing := s.decided.Missing()
 		in := activities.FindGoneInput{Cluster: s.in.Cluster, Nodes: missing[:min(missingAtOnce, len(missing))]}
-		retrier := kit.NewRetrier(s.in.Cluster, &s.queue, func(workflow.Context, string, string) {})
+		retrier := kit.ClusterRetrier(s.in.Cluster, &s.queue, nil)
 		var gone []string
 		err := retrier.Run(ctx, "look for nodes that no watch has shown", s.scheduler.FindGone, in, &gone)
 		s.slots.NodesGone(gone)

@@ -149,7 +149,7 @@ func (s *sweeper) locate(ctx workflow.Context, giveUpAt time.Time) error {
 	if s.taskQueue != "" {
 		return nil
 	}
-	hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: s.record.waiting, Deadline: giveUpAt}
+	hub := kit.HubRetrier(s.record.waiting).Until(giveUpAt)
 	for gone := workflow.Now(ctx).Add(goneAfter); ; {
 		wakes := s.wakes
 		err := kit.Locate(ctx, hub, s.in.Cluster, &s.taskQueue)
@@ -327,7 +327,7 @@ func (s *sweeper) glance(ctx workflow.Context) error {
 
 // retrier returns the retrier of this sweeper: its status says why an activity does not succeed.
 func (s *sweeper) retrier() kit.Retrier {
-	return kit.NewRetrier(s.in.Cluster, &s.taskQueue, s.record.waiting)
+	return kit.ClusterRetrier(s.in.Cluster, &s.taskQueue, s.record.waiting)
 }
 
 // continueAsNew hands the status to a new run. No activity runs, and no signal is left behind: the new run begins with a look, which is all

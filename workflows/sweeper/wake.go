@@ -2,21 +2,19 @@ package sweeper
 
 import (
 	"errors"
-	"time"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
-	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
 
 // Wake has the sweeper of a cluster look, beside what else is done before anything is touched. The future is ready when it does.
-func Wake(ctx workflow.Context, waiting func(workflow.Context, string, string), cluster, why string) workflow.Future {
+func Wake(ctx workflow.Context, waiting kit.Report, cluster, why string) workflow.Future {
 	awake, settle := workflow.NewFuture(ctx)
 	workflow.GoNamed(ctx, "wake the sweeper", func(ctx workflow.Context) {
-		hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: waiting}
+		hub := kit.HubRetrier(waiting)
 		settle.SetError(hub.Run(ctx, "wake the sweeper of "+cluster, (&activities.Sweeper{}).WakeSweeper, wakeInput(ctx, cluster, why), nil))
 	})
 	return awake
@@ -29,7 +27,7 @@ func WakeIfTerminated(ctx workflow.Context, child error, cluster string) {
 		return
 	}
 	telling, _ := workflow.NewDisconnectedContext(ctx)
-	hub := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}, Deadline: workflow.Now(ctx).Add(-time.Nanosecond)}
+	hub := kit.HubRetrier(nil).Once()
 	err := hub.Run(telling, "wake the sweeper of "+cluster, (&activities.Sweeper{}).WakeSweeper, wakeInput(ctx, cluster, "a workflow was terminated"), nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("the sweeper could not be woken", "cluster", cluster, "error", err)

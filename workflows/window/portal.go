@@ -7,7 +7,6 @@ import (
 
 	"drydock.dev/drydock/activities"
 	"drydock.dev/drydock/internal/portal"
-	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
 
@@ -21,7 +20,7 @@ type shownOn struct {
 
 // keepAnnouncing tells the portal that shows the window of its openings, whenever they have changed. It is not for the window to wait for that.
 func (w *maintenanceWindow) keepAnnouncing(ctx workflow.Context) {
-	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
+	retrier := kit.HubRetrier(nil)
 	var portals *activities.Portals
 	for workflow.Await(ctx, func() bool { return w.unannounced() && !w.turned && !kit.ShouldContinueAsNew(ctx, w.messages) }) == nil {
 		announcement := portal.Announce(&w.course, w.name, w.number, workflow.Now(ctx))

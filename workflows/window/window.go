@@ -144,7 +144,7 @@ func (w *maintenanceWindow) passTime(ctx workflow.Context) {
 
 // foresee reads the calendar of a window. It is done by an activity: zones differ between the images of workers.
 func (w *maintenanceWindow) foresee(ctx workflow.Context, in activities.ForeseeWindowInput) (windows.Outlook, error) {
-	retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
+	retrier := kit.HubRetrier(nil)
 	var outlook windows.Outlook
 	err := retrier.Run(ctx, "read the calendar from "+in.From.UTC().Format(kit.TimeFormat)+" on", w.calendars.ForeseeWindow, in, &outlook)
 	return outlook, err

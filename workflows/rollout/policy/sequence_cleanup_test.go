@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/kit/kittest"
 )
@@ -35,7 +34,7 @@ type simpleRollout struct {
 func (r simpleRollout) Status() *ranv1.ClusterGroupUpgradeStatus { return r.status }
 
 func (r simpleRollout) Retrier() kit.Retrier {
-	return kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) {}}
+	return kit.HubRetrier(nil)
 }
 
 // A rollout is cancelled while a worker prepares it, who does not hear of that: what was removed meanwhile would be made again, and stay.
