@@ -97,7 +97,7 @@ func TestAWindowThatIsNotKnownIsClosedAndTheRolloutSaysSo(t *testing.T) {
 		says    string
 	}{
 		"because it does not answer":        {nil, "window ops/night has not reported its state yet"},
-		"because nobody has defined it":     {map[string]windows.Standing{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}}, "counts as closed: nobody has defined it"},
+		"because it is not defined":         {map[string]windows.Standing{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}}, "counts as closed: the window is not defined"},
 		"because its calendar is no longer": {map[string]windows.Standing{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "spec.timeZone: unknown"}}, "counts as closed: spec.timeZone: unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
