@@ -4,6 +4,13 @@ import (
 	"context"
 	"errors"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"drydock.dev/drydock/internal/harbor"
+
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,4 +95,19 @@ func (o objects) Node(name string) (*corev1.Node, error) {
 		return node, err
 	}
 	return snapshot.NewEvidence(o.ctx, o.cluster.Client, o.cluster.Client.Scheme(), endpoint.Fetch).Node(name)
+}
+
+// harborServiceKinds are the objects of a namespace that HarborClusters are judged by, but for Secrets.
+func harborServiceKinds(namespace string) []client.Object {
+	var kinds []client.Object
+	for _, kind := range []schema.GroupVersionKind{harbor.Postgresql, harbor.RedisFailover, harbor.Tenant, harbor.Harbor} {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kind)
+		kinds = append(kinds, kube.IfServed(object))
+	}
+	kinds = append(kinds, &appsv1.StatefulSet{}, &appsv1.Deployment{}, &batchv1.Job{})
+	for _, kind := range kinds {
+		kind.SetNamespace(namespace)
+	}
+	return kinds
 }

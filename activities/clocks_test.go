@@ -24,7 +24,7 @@ func TestADeadlineIsByTheClockOfTheServer(t *testing.T) {
 	completion := AwaitPodCompletionInput{NodeRef: ref, Deadline: &passed}
 	require.NoError(t, attempt{number: 1, at: behind}.run(drains.AwaitPodCompletion, completion, nil), "it goes on without the pod")
 	healthy := AwaitNodeHealthyInput{NodeRef: ref, Since: behind, Deadline: new(behind.Add(time.Hour))}
-	require.NoError(t, attempt{number: 1, at: behind}.run(checkups().AwaitNodeHealthy, healthy, nil), "what is seen now is evidence")
+	require.NoError(t, attempt{number: 1, at: behind}.run((&Health{Clusters: clusters}).AwaitNodeHealthy, healthy, nil), "what is seen now is evidence")
 
 	lower(t, budget, 0)
 	ahead := time.Now().Add(-10 * time.Hour)

@@ -2,16 +2,12 @@ package activities
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
-	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
-	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -42,13 +38,4 @@ func (c *Clusters) InspectCluster(ctx context.Context, in InspectClusterInput) (
 		return rollout.NodePlan{}, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
 	}
 	return plan, nil
-}
-
-// maintenanceConfig reads the budgets of a cluster.
-func maintenanceConfig(ctx context.Context, cluster *kube.Cluster) (maintenancev1.MaintenanceOperatorConfigSpec, error) {
-	config, err := snapshot.MaintenanceConfig(ctx, cluster.Cache)
-	if several, ok := errors.AsType[snapshot.SeveralConfigs](err); ok {
-		err = temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %v", cluster.Name, several), several)
-	}
-	return config, explain(cluster, "read the budgets", err)
 }

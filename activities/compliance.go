@@ -74,9 +74,6 @@ func (s complianceReader) read(ctx context.Context, clusters []string) ([]polici
 	return read, nil
 }
 
-// requestsAtOnce is how many objects are read or written at the same time.
-const requestsAtOnce = 16
-
 // ask reads one object from the API server.
 func (s complianceReader) ask(ctx context.Context, key client.ObjectKey) (policies.Compliance, error) {
 	object := s.empty()

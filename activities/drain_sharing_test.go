@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,55 +17,6 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 )
-
-// evictionsInOrder returns, from the audit log, the pods of the namespace whose eviction was accepted, as they were.
-func (n tenant) evictionsInOrder(t *testing.T) (accepted []string) {
-	t.Helper()
-	events, err := stack.Cluster(spokeName).AuditEvents()
-	require.NoError(t, err)
-	for _, event := range events {
-		if event.ObjectRef != nil && event.ObjectRef.Namespace == n.namespace && event.ObjectRef.Subresource == "eviction" && event.ResponseStatus.Code == 201 {
-			accepted = append(accepted, event.ObjectRef.Name)
-		}
-	}
-	return accepted
-}
-
-// awaitPods returns when the activities see so many pods of the namespace, all of them ready.
-func (n tenant) awaitPods(t *testing.T, count int) {
-	t.Helper()
-	cluster, err := clusters.Cluster(t.Context(), spokeName)
-	require.NoError(t, err)
-	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace}}}, func(ctx context.Context) (bool, error) {
-		var pods corev1.PodList
-		err := cluster.Cache.List(ctx, &pods, client.InNamespace(n.namespace))
-		return len(pods.Items) == count && !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return !podReady(&p) }), err
-	}))
-}
-
-// askedBefore counts, from the audit log, how often each other pod's eviction was asked for, accepted or not, between the last mark on a pod's node
-// before it was evicted, with which its drain begins, and its own eviction.
-func (n tenant) askedBefore(t *testing.T, node, pod string) map[string]int {
-	t.Helper()
-	events, err := stack.Cluster(spokeName).AuditEvents()
-	require.NoError(t, err)
-	asked := map[string]int{}
-	for _, event := range events {
-		object := event.ObjectRef
-		switch {
-		case object == nil:
-		case object.Resource == "nodes" && object.Subresource == "status" && object.Name == node && event.Verb == "patch":
-			clear(asked)
-		case object.Namespace != n.namespace || object.Subresource != "eviction":
-		case object.Name == pod:
-			return asked
-		default:
-			asked[object.Name]++
-		}
-	}
-	require.Fail(t, "the pod was not evicted", pod)
-	return nil
-}
 
 func TestASmallDrainIsNotDelayedByFiftyBlockedOnes(t *testing.T) {
 	const blocked = 50

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/testsuite"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -23,50 +22,6 @@ import (
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
-
-// drained is how a drain ended.
-type drained struct {
-	status maintenancev1.DrainStatus
-	err    error
-}
-
-// startDrain runs the activity in the background, as a worker does.
-func startDrain(t *testing.T, in DrainInput, workflow Signaller, before *maintenancev1.DrainStatus) chan drained {
-	t.Helper()
-	mark(t, in.NodeRef)
-	var suite testsuite.WorkflowTestSuite
-	environment := suite.NewTestActivityEnvironment()
-	drains := &Drains{Clusters: clusters, Waits: Waits{Temporal: workflow}}
-	environment.RegisterActivity(drains)
-	if before != nil {
-		environment.SetHeartbeatDetails(temporal.Observation{Drain: before})
-	}
-	ended := make(chan drained, 1)
-	go func() {
-		var result drained
-		value, err := environment.ExecuteActivity(drains.Drain, in)
-		if result.err = err; err == nil {
-			result.err = value.Get(&result.status)
-		}
-		ended <- result
-	}()
-	return ended
-}
-
-// mark marks a node, if it is there, as the cordon before a drain does.
-func mark(t *testing.T, ref NodeRef) {
-	t.Helper()
-	_, err := (&Nodes{Clusters: clusters}).Cordon(t.Context(), CordonInput{NodeRef: ref})
-	if temporal.ErrorType(err) != temporal.ErrNodeGone {
-		require.NoError(t, err)
-	}
-}
-
-func drainNode(t *testing.T, in DrainInput) (maintenancev1.DrainStatus, error) {
-	t.Helper()
-	result := <-startDrain(t, in, nil, nil)
-	return result.status, result.err
-}
 
 func TestADrainEvictsEveryPodAndMarksTheNodeDrained(t *testing.T) {
 	ref, shop := testNode(t), newTenant(t)

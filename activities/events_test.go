@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -14,39 +13,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/kubectl/pkg/util/event"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
-
-// eventsOf returns the Events of ours that kubectl describe lists for a node, found and sorted as it does a dozen; of more it does not keep those of one
-// second in the order of their names.
-func eventsOf(t *testing.T, node string) []corev1.Event {
-	t.Helper()
-	kind, namespace := "Node", ""
-	var found []corev1.Event
-	for _, uid := range []string{string(getNode(t, node).UID), node} {
-		api := testCluster(t).Clientset.CoreV1().Events(namespace)
-		list, err := api.List(t.Context(), metav1.ListOptions{FieldSelector: api.GetFieldSelector(&node, &namespace, &kind, &uid).String()})
-		require.NoError(t, err)
-		found = append(found, list.Items...)
-	}
-	sort.Stable(event.SortableEvents(found))
-	return slices.DeleteFunc(found, func(e corev1.Event) bool { return e.Source.Component != "drydock" })
-}
-
-// told are Events as a person reads them.
-func told(events []corev1.Event) []string {
-	var lines []string
-	for _, e := range events {
-		message, _, _ := strings.Cut(e.Message, " (node/")
-		lines = append(lines, e.Type+" "+e.Reason+": "+message)
-	}
-	return lines
-}
 
 func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T) {
 	ref, shop := testNode(t), newTenant(t)
@@ -72,7 +44,7 @@ func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T
 			return nodes().AnnounceState(t.Context(), in)
 		},
 		func() error {
-			return checkups().AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(30)})
+			return (&Health{Clusters: clusters}).AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(30)})
 		},
 		func() error {
 			_, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref, FinishedJob: &job, Withdraw: true, Ended: ended})
@@ -109,7 +81,7 @@ func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T
 func TestANodeOnWhichNobodyWorksIsAnnouncedReadyWithItsChecks(t *testing.T) {
 	ref := testNode(t)
 	in := AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(30), NoWork: true}
-	require.NoError(t, checkups().AwaitNodeHealthy(t.Context(), in))
+	require.NoError(t, (&Health{Clusters: clusters}).AwaitNodeHealthy(t.Context(), in))
 	require.Equal(t, []string{
 		"Normal Ready: the node is ready, and has no work to wait for",
 		"Normal HealthChecks: before the node is returned it must be Ready and its DaemonSet pods ready",
@@ -169,7 +141,7 @@ func TestWhatGoesWrongIsToldAsAWarningWithItsReason(t *testing.T) {
 			func(t *testing.T, ref NodeRef, _ tenant) {
 				changed(t, ref.Node, annotated(devstack.AnnotationNotReady, "rebooting"))
 				require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, newsLimit, 20*time.Millisecond)
-				err := checkups().AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(0.3)})
+				err := (&Health{Clusters: clusters}).AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(0.3)})
 				require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
 			},
 			"Warning HealthGateFailed: health gate of node NODE failed: ",

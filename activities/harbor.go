@@ -6,14 +6,11 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -101,21 +98,6 @@ func (w *harborWatch) kinds() []client.Object {
 	ingress := &networkingv1.Ingress{}
 	ingress.Namespace = w.in.Namespace
 	return append(harborServiceKinds(w.in.Namespace), hc, w.secrets, kube.IfServed(ingress))
-}
-
-// harborServiceKinds are the objects of a namespace that HarborClusters are judged by, but for Secrets.
-func harborServiceKinds(namespace string) []client.Object {
-	var kinds []client.Object
-	for _, kind := range []schema.GroupVersionKind{harbor.Postgresql, harbor.RedisFailover, harbor.Tenant, harbor.Harbor} {
-		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(kind)
-		kinds = append(kinds, kube.IfServed(object))
-	}
-	kinds = append(kinds, &appsv1.StatefulSet{}, &appsv1.Deployment{}, &batchv1.Job{})
-	for _, kind := range kinds {
-		kind.SetNamespace(namespace)
-	}
-	return kinds
 }
 
 // look looks at everything, and says whether something is due, or when to look again although nothing changes. The cache is not believed what may be of

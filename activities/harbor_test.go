@@ -355,7 +355,7 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 			Name: "registry", TimeoutSeconds: &timeout, HarborCluster: &drydockv1.HarborClusterCheck{Namespace: r.ref.Namespace, Name: "main"},
 		}}}
 	}
-	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), check(20)))
+	require.NoError(t, (&Health{Clusters: clusters}).AwaitClusterHealthy(t.Context(), check(20)))
 
 	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{Down: true})
 	require.Eventually(t, func() bool {
@@ -365,23 +365,23 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 	hc, err := readHarborCluster(t.Context(), r.cluster.Client, r.ref)
 	require.NoError(t, err)
 	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status, "nobody keeps it, so that its status is of before")
-	err = checkups().AwaitClusterHealthy(t.Context(), check(1))
+	err = (&Health{Clusters: clusters}).AwaitClusterHealthy(t.Context(), check(1))
 	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
 	require.Regexp(t, `health gate of cluster hub failed: registry: HarborCluster \S+/main: condition StorageReady is False: ReplicasNotReady: was ready, and is not now: 1 of 2 replicas of `+
 		`Tenant minio-main are available; seen so since \d\d:\d\d:\d\dZ, for \ds`, temporal.ErrorMessage(err))
 
 	opened := make(chan error, 1)
-	go func() { opened <- checkups().AwaitClusterHealthy(t.Context(), check(30)) }()
+	go func() { opened <- (&Health{Clusters: clusters}).AwaitClusterHealthy(t.Context(), check(30)) }()
 	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
 	require.NoError(t, <-opened)
 
 	r.patch(hc, `{"spec":{"version":"2.6.0"}}`)
-	require.Contains(t, temporal.ErrorMessage(checkups().AwaitClusterHealthy(t.Context(), check(1))), "generation 2: not looked at yet", "its operators speak of the first")
+	require.Contains(t, temporal.ErrorMessage((&Health{Clusters: clusters}).AwaitClusterHealthy(t.Context(), check(1))), "generation 2: not looked at yet", "its operators speak of the first")
 	r.until(func(s goharborv1.HarborClusterStatus) bool { return s.ObservedGeneration == 2 })
 	require.NotEqual(t, goharborv1.StatusHealthy, r.known.Status.Status, "Harbor was not applied when it was looked at")
-	require.ErrorContains(t, checkups().AwaitClusterHealthy(t.Context(), check(1)), "generation 2: not applied yet: harbor", "it is up as it was before")
+	require.ErrorContains(t, (&Health{Clusters: clusters}).AwaitClusterHealthy(t.Context(), check(1)), "generation 2: not applied yet: harbor", "it is up as it was before")
 	r.untilIs(goharborv1.StatusHealthy)
-	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), check(20)))
+	require.NoError(t, (&Health{Clusters: clusters}).AwaitClusterHealthy(t.Context(), check(20)))
 }
 
 func harborSaysWhy(t *testing.T, played *operators.Operators) {

@@ -33,10 +33,6 @@ func nodeGateOf(t *testing.T, in AwaitNodeHealthyInput) <-chan error {
 	return end
 }
 
-func inSeconds(seconds float64) *time.Time {
-	return new(time.Now().Add(time.Duration(seconds * float64(time.Second))))
-}
-
 // agentOn places a DaemonSet on one node, and waits until it has a pod there.
 func agentOn(t *testing.T, ref NodeRef, podAnnotations map[string]string) *appsv1.DaemonSet {
 	t.Helper()
@@ -80,15 +76,6 @@ func TestANodeIsWaitedForUntilItIsReady(t *testing.T) {
 	changed(t, ref.Node, unannotated(devstack.AnnotationNotReady))
 	require.NoError(t, <-end)
 	require.True(t, nodeReady(t, ref.Node))
-}
-
-func nodeReady(t *testing.T, name string) bool {
-	for _, c := range getNode(t, name).Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func TestANodeThatDoesNotGetReadyFailsTheGateAndSaysSinceWhen(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/client"
 
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
@@ -14,9 +13,7 @@ import (
 
 // HoldsServer is what the emergency stop needs of Temporal, as Temporal's client has it.
 type HoldsServer interface {
-	// SignalWithStartWorkflow sends a signal to a workflow, and starts one that does not run yet.
-	SignalWithStartWorkflow(ctx context.Context, workflowID, signal string, payload any,
-		options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
+	Starter
 	Lister
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -91,23 +90,6 @@ func TestAHubThatMayNotBeReadIsNotTakenForOneWhereNothingIsHeld(t *testing.T) {
 		require.False(t, temporal.Final(err), "somebody may grant the right")
 		require.ErrorContains(t, err, "grant the worker's user the roles of deploy/rbac")
 	}
-}
-
-// pages are lists of workflows, as Temporal hands them out.
-type pages struct {
-	HoldsServer
-	pages [][]*workflowpb.WorkflowExecutionInfo
-	query string
-}
-
-func (p *pages) ListWorkflow(_ context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	p.query = request.Query
-	at := len(request.NextPageToken)
-	response := &workflowservice.ListWorkflowExecutionsResponse{Executions: p.pages[at]}
-	if at+1 < len(p.pages) {
-		response.NextPageToken = make([]byte, at+1)
-	}
-	return response, nil
 }
 
 func TestThoseThatFollowAreTheWorkflowsThatNobodyElseTells(t *testing.T) {

@@ -311,16 +311,6 @@ func (j *Jobs) stopJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.
 	return releaseJob(ctx, cluster, job)
 }
 
-// watchedNode is the node to watch beside a Job, if it is for one.
-func watchedNode(name string) []client.Object {
-	if name == "" {
-		return nil
-	}
-	node := &corev1.Node{}
-	node.Name = name
-	return []client.Object{node}
-}
-
 // podsLeft names the Job's pods that are not gone.
 func podsLeft(ctx context.Context, cluster *kube.Cluster, reader client.Reader, job *batchv1.Job, node string) ([]string, error) {
 	pods, err := podsOfJob(ctx, reader, job)

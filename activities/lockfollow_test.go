@@ -30,15 +30,6 @@ func inBackground(t *testing.T, wait func(context.Context, *Locks) error) (*sign
 	})
 }
 
-func (s *signals) last() (last temporal.Observation, count int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.observed) > 0 {
-		last = s.observed[len(s.observed)-1]
-	}
-	return last, len(s.observed)
-}
-
 func TestALockThatHoldsANodeAgainIsSeenOnce(t *testing.T) {
 	in := AwaitHeldAgainInput{NodeRef: testNode(t)}
 	tf, ceph := heldNode(t, "tf", in.Node), heldNode(t, "ceph", in.Node)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,23 +90,4 @@ func stillRequested(ctx context.Context, cluster *kube.Cluster, ours client.Obje
 // withdraw deletes a request if it is there and ours. One with a UID is.
 func withdraw(ctx context.Context, cluster *kube.Cluster, ours client.Object) error {
 	return deleteOurs(ctx, cluster, "maintenance request "+ours.GetName(), ours)
-}
-
-// deleteOurs deletes an object if it is there and bears the mark that ours does. One with a UID does. What names it in errors.
-func deleteOurs(ctx context.Context, cluster *kube.Cluster, what string, ours client.Object) error {
-	if ours.GetUID() == "" {
-		owner := kube.Owner(ours)
-		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(ours), ours)
-		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || err == nil && !kube.OwnedBy(ours, owner) {
-			return nil
-		}
-		if err != nil {
-			return explain(cluster, "read "+what, err)
-		}
-	}
-	err := kube.DeleteExactly(ctx, cluster.Client, ours)
-	if meta.IsNoMatchError(err) {
-		return nil // the kind is gone, and all of its objects with it
-	}
-	return explain(cluster, "delete "+what, err)
 }

@@ -3,12 +3,11 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -139,10 +138,18 @@ type NodeLocks struct {
 	ClusterRequestUID types.UID `json:"clusterRequestUID,omitempty"`
 }
 
+// nodeRequest says for which node a maintenance requests what.
+type nodeRequest struct {
+	NodeRef
+	Scope lcmv1.Scope
+	// WithCluster is as in TakeNodeInput.
+	WithCluster bool
+}
+
 // requestNode creates our NodeMaintenanceRequest and says whether the node's locks have to be waited for. For a node without locks that no
 // maintenance may be requested for there is none, and none before the cluster's locks have let go. All had let go of a node that was taken: what has come
 // to hold it since then changes nothing.
-func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in TakeNodeInput, taken bool) (NodeLocks, error) {
+func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in nodeRequest, taken bool) (NodeLocks, error) {
 	_, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]
 	if skip && !taken {
 		if err := refuseSkipped(ctx, cluster, in.Node); err != nil {
@@ -172,7 +179,7 @@ func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 // askCluster asks the cluster's locks to let go where that is to be done, and reports whether one holds it still. That none does is believed only from
 // the API server: nobody looks again before the node's are asked. Where a rollout has asked and looked before its first node, the cache tells whether one
 // has come since, or has taken that back: it is looked at once more before the cordon, but for a node that is skipped.
-func askCluster(ctx context.Context, cluster *kube.Cluster, in TakeNodeInput, skip bool) (uid types.UID, held bool, err error) {
+func askCluster(ctx context.Context, cluster *kube.Cluster, in nodeRequest, skip bool) (uid types.UID, held bool, err error) {
 	if !in.WithCluster {
 		gate, err := heldClusterGate(ctx, cluster)
 		if err == nil && gate.Open && skip {
@@ -194,13 +201,6 @@ func mayTakePodsAway(ctx context.Context, cluster *kube.Cluster, node string) bo
 	}
 	gate, err := heldClusterGate(ctx, cluster)
 	return err != nil || !gate.Open
-}
-
-func scheduledMessage(locksServed bool) string {
-	if locksServed {
-		return "it is the node's turn; its workload locks are asked to let go"
-	}
-	return "it is the node's turn"
 }
 
 // nodeLocks says how the locks of a node stand that was asked for. Most nodes have none, and an activity that waits for nothing costs as much as one that
@@ -358,11 +358,10 @@ func requestedByOthers(ctx context.Context, reader client.Reader, in NodeLockInp
 	return false, nil
 }
 
-// listIfServed lists nothing of a kind that the cluster no longer serves: its locks are gone with it. The items are not to be changed.
-func listIfServed(ctx context.Context, reader client.Reader, list client.ObjectList) error {
-	err := reader.List(ctx, list, client.UnsafeDisableDeepCopy)
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+// hasNoLocks reports whether the node has no workload lock at all, as the cache has it: nobody has to be told of the maintenance before the locks are
+// looked at.
+func hasNoLocks(ctx context.Context, cluster *kube.Cluster, node string) bool {
+	var found lcmv1.NodeWorkloadLockList
+	err := listIfServed(ctx, cluster.Cache, &found)
+	return err == nil && !slices.ContainsFunc(found.Items, func(lock lcmv1.NodeWorkloadLock) bool { return lock.Spec.NodeName == node })
 }

@@ -5,21 +5,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/internal/kube"
 )
-
-// nodeChange is how a node should be marked and whether pods may be scheduled on it. The zero value of a mark is no mark.
-type nodeChange struct {
-	owner string
-	// label stands for the owner where pods can require it.
-	label         string
-	former        kube.FormerState
-	keepOnFailure bool
-	unschedulable bool
-}
 
 // cordonChange decides how a node that is free or ours is cordoned. What it was before is what our mark says, if there is one: a repeated
 // call finds its own cordon.
@@ -107,54 +95,4 @@ func notOurs(node *corev1.Node) string {
 		return fmt.Sprintf("the node is left as it is: someone has removed our mark, annotation %s", kube.AnnotationOwner)
 	}
 	return ""
-}
-
-func currentMarks(node *corev1.Node) nodeChange {
-	return nodeChange{
-		owner: kube.Owner(node), label: node.Labels[kube.LabelMaintenance], former: kube.FormerStateOf(node), keepOnFailure: kube.KeptOnFailure(node),
-		unschedulable: node.Spec.Unschedulable,
-	}
-}
-
-// patch returns the one patch that makes the change, or nil when the node is so already. It holds only for the node as it was read:
-// anyone's write in between is a conflict.
-func (c nodeChange) patch(node *corev1.Node) (client.Patch, error) {
-	current := currentMarks(node)
-	if c == current {
-		return nil, nil
-	}
-	metadata := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
-	body := map[string]any{"metadata": metadata}
-	if c.owner != current.owner || c.former != current.former || c.keepOnFailure != current.keepOnFailure {
-		metadata["annotations"] = map[string]any{
-			kube.AnnotationOwner: orNull(c.owner), kube.AnnotationFormerState: orNull(string(c.former)), kube.AnnotationKeepOnFailure: nullUnless(c.keepOnFailure, "true"),
-		}
-	}
-	if c.label != current.label {
-		metadata["labels"] = map[string]any{kube.LabelMaintenance: orNull(c.label)}
-	}
-	if c.unschedulable != node.Spec.Unschedulable {
-		// False is the field's absence, so that a node that was returned is as it was found.
-		body["spec"] = map[string]any{"unschedulable": nullUnless(c.unschedulable, true)}
-	}
-	patch, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("encode the marks of node %s: %w", node.Name, err)
-	}
-	return client.RawPatch(types.MergePatchType, patch), nil
-}
-
-// orNull removes what is empty: in a merge patch null does.
-func orNull(value string) any {
-	if value == "" {
-		return nil
-	}
-	return value
-}
-
-func nullUnless(fact bool, value any) any {
-	if !fact {
-		return nil
-	}
-	return value
 }

@@ -346,38 +346,3 @@ func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) 
 	}
 	return result, ours, explain(cluster, "return node "+in.Node, err)
 }
-
-// changeSeenNode is changeNode that begins with the node as the cache has it. That is believed only if there is something to patch and the patch, which
-// holds just for what was seen, succeeds.
-func changeSeenNode(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
-	node := &corev1.Node{}
-	if cluster.Cache.Get(ctx, client.ObjectKey{Name: name}, node) == nil {
-		patch, err := workOut(node)
-		if err == nil && patch != nil && cluster.Client.Patch(ctx, node, patch) == nil {
-			return nil
-		}
-	}
-	return changeNode(ctx, cluster, name, workOut)
-}
-
-// conflictAttempts is how often a change is worked out anew at once because the node changed in between; its kubelet and others write
-// to it all the time.
-const conflictAttempts = 5
-
-// changeNode reads a node from the API server and applies the patch that is worked out from it; nil is none. The node that was handed to workOut is
-// then as the API server answers. What workOut itself patches may conflict likewise.
-func changeNode(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
-	for attempt := 1; ; attempt++ {
-		node := &corev1.Node{}
-		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-			return err
-		}
-		patch, err := workOut(node)
-		if err == nil && patch != nil {
-			err = cluster.Client.Patch(ctx, node, patch)
-		}
-		if !apierrors.IsConflict(err) || attempt == conflictAttempts {
-			return err
-		}
-	}
-}

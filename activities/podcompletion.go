@@ -113,19 +113,3 @@ func awaitedPods(ctx context.Context, cache, server client.Reader, node string, 
 	}
 	return awaited, nil
 }
-
-// isUncordoned reports whether a node that was cordoned is not any more, as it may be known to be already. The first time that is believed only from the API
-// server: the cache may not have seen the cordon yet. A node that is gone is not uncordoned.
-func isUncordoned(ctx context.Context, cluster *kube.Cluster, name string, known bool) (bool, error) {
-	readers := []client.Reader{cluster.Cache, cluster.Client}
-	if known {
-		readers = readers[:1]
-	}
-	for _, reader := range readers {
-		node := &corev1.Node{}
-		if err := reader.Get(ctx, client.ObjectKey{Name: name}, node); err != nil || node.Spec.Unschedulable {
-			return false, client.IgnoreNotFound(err)
-		}
-	}
-	return true, nil
-}

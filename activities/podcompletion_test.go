@@ -1,20 +1,16 @@
 package activities
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
-	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/drain"
 	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
@@ -42,29 +38,6 @@ func startCompletion(t *testing.T, in AwaitPodCompletionInput, workflow Signalle
 		ended <- completed{result.Remaining, err}
 	}()
 	return ended
-}
-
-// job runs a Job on a node whose pod ends by itself after a while, and returns once the activities see the pod.
-func (n tenant) job(t *testing.T, node, name string, after time.Duration) {
-	t.Helper()
-	job := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: name},
-		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{devstack.AnnotationCompleteAfter: after.String()}},
-			Spec: corev1.PodSpec{
-				NodeName: node, RestartPolicy: corev1.RestartPolicyNever,
-				Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
-			},
-		}},
-	}
-	require.NoError(t, testCluster(t).Client.Create(t.Context(), job))
-	cluster, err := clusters.Cluster(t.Context(), spokeName)
-	require.NoError(t, err)
-	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace}}}, func(ctx context.Context) (bool, error) {
-		var pods corev1.PodList
-		err := cluster.Cache.List(ctx, &pods, client.InNamespace(n.namespace), client.MatchingLabels{batchv1.JobNameLabel: name})
-		return len(pods.Items) == 1, err
-	}))
 }
 
 func TestPodsAreLeftToEndByThemselves(t *testing.T) {

@@ -44,7 +44,7 @@ func (p *Policies) PlacePolicies(ctx context.Context, in PlacePoliciesInput) (Pl
 	if losing < 0 {
 		losing = len(changes)
 	}
-	if err := placed.apply(ctx, hub, in.Rollout, changes[:losing]); err != nil || losing == len(changes) {
+	if err := applyPlacements(ctx, &placed, hub, in.Rollout, changes[:losing]); err != nil || losing == len(changes) {
 		return placed, err
 	}
 	gaining := changes[losing:]
@@ -55,10 +55,10 @@ func (p *Policies) PlacePolicies(ctx context.Context, in PlacePoliciesInput) (Pl
 	if err := p.Waits.mayBeginOn(ctx, added, in.Closes); err != nil {
 		return Placed{}, err
 	}
-	if err := placed.restore(ctx, hub, in.Rollout, gaining); err != nil {
+	if err := restorePlacements(ctx, &placed, hub, in.Rollout, gaining); err != nil {
 		return Placed{}, err
 	}
-	return placed, placed.apply(ctx, hub, in.Rollout, gaining)
+	return placed, applyPlacements(ctx, &placed, hub, in.Rollout, gaining)
 }
 
 // observePlacements reads the clusters that the placement of each policy lists; none where it does not exist.
@@ -92,8 +92,8 @@ func (r PolicyRollout) placement(ref policies.Ref, clusters []string) (*unstruct
 	return policies.Placement(r.name(), names, ref.Name, r.Enforcement, clusters), nil
 }
 
-// apply writes placements. One that the hub refuses does not stop the others. The error is the first of any other kind.
-func (p *Placed) apply(ctx context.Context, hub *kube.Cluster, in PolicyRollout, changes []policies.PlacementChange) error {
+// applyPlacements writes placements. One that the hub refuses does not stop the others. The error is the first of any other kind.
+func applyPlacements(ctx context.Context, p *Placed, hub *kube.Cluster, in PolicyRollout, changes []policies.PlacementChange) error {
 	var failure error
 	for _, change := range changes {
 		placement, err := in.placement(in.Policies[change.Item], change.Clusters)
@@ -113,8 +113,8 @@ func (p *Placed) apply(ctx context.Context, hub *kube.Cluster, in PolicyRollout,
 	return failure
 }
 
-// restore recreates what was deleted of the objects that enforce the policies which gain clusters, and looks which of these policies have changed.
-func (p *Placed) restore(ctx context.Context, hub *kube.Cluster, in PolicyRollout, gaining []policies.PlacementChange) error {
+// restorePlacements recreates what was deleted of the objects that enforce the policies which gain clusters, and looks which of these policies have changed.
+func restorePlacements(ctx context.Context, p *Placed, hub *kube.Cluster, in PolicyRollout, gaining []policies.PlacementChange) error {
 	recreated, changed := make([][]string, len(gaining)), make([]bool, len(gaining))
 	looks, looking := errgroup.WithContext(ctx)
 	looks.SetLimit(requestsAtOnce)

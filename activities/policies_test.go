@@ -393,7 +393,7 @@ func TestAPlacementThatTheHubRefusesStopsNoOther(t *testing.T) {
 	require.NoError(t, err)
 	changes, _ := policies.Changes(desired, observed)
 	var placed Placed
-	require.NoError(t, placed.apply(t.Context(), hub, s.rollout, changes))
+	require.NoError(t, applyPlacements(t.Context(), &placed, hub, s.rollout, changes))
 	require.Len(t, placed.Refused, 1)
 	require.Equal(t, s.clusters[:2], placed.Refused[0].Clusters)
 	require.Equal(t, reasonNotPlaced, placed.Refused[0].Reason)

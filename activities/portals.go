@@ -16,8 +16,9 @@ import (
 
 // PortalsServer is what portals need of Temporal, as Temporal's client has it.
 type PortalsServer interface {
-	HoldsServer
-	SignalWorkflow(ctx context.Context, workflowID, runID, signal string, payload any) error
+	Starter
+	Signaller
+	Lister
 }
 
 // Portals brings status portals, and the windows that they show, together.

@@ -2,14 +2,11 @@ package activities
 
 import (
 	"context"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 
 	"drydock.dev/drydock/internal/kube"
@@ -58,36 +55,4 @@ func clustersOf(t *testing.T, user string) *kube.Clusters {
 	theirs := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{spokeName: config}), kube.Options{})
 	t.Cleanup(theirs.Close)
 	return theirs
-}
-
-// readsUntilAskedFor returns, from the audit log, what a user had read when he had asked so often for evictions from the namespace.
-func (n tenant) readsUntilAskedFor(t *testing.T, user string, times int) (reads []string) {
-	t.Helper()
-	asked := 0
-	require.Eventually(t, func() bool {
-		asked, reads = 0, nil
-		events, err := stack.Cluster(spokeName).AuditEvents()
-		if err != nil {
-			return false
-		}
-		for _, event := range events {
-			if event.User.Username != user || event.ObjectRef == nil {
-				continue
-			}
-			if event.ObjectRef.Namespace == n.namespace && event.ObjectRef.Subresource == "eviction" {
-				if asked++; asked == times {
-					return true
-				}
-			}
-			if slices.Contains([]string{"get", "list"}, event.Verb) {
-				reads = append(reads, readOf(event))
-			}
-		}
-		return false
-	}, newsLimit, 200*time.Millisecond, "asked for %d times only", &asked)
-	return reads
-}
-
-func readOf(event auditv1.Event) string {
-	return event.Verb + " " + event.ObjectRef.Resource + " " + event.ObjectRef.Name
 }

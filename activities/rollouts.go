@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
@@ -75,9 +74,6 @@ func (r planReader) List(ctx context.Context, list client.ObjectList, options ..
 	}
 	return r.Reader.List(ctx, list, options...)
 }
-
-// managedClusterKind is the kind of objects that register clusters on the hub.
-var managedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 
 // PlanRollout selects the clusters of a rollout and divides them into batches. A cluster that no worker has credentials for makes the plan
 // invalid. Errors: NotFound if the hub does not serve ManagedClusters; those of CheckRollout, before anything changes.
@@ -203,28 +199,6 @@ func (r *Rollouts) SelectClusters(ctx context.Context, in SelectClustersInput) (
 		}
 	}
 	return selected, nil
-}
-
-// vanished reports whether the ManagedCluster of a cluster is gone or is being deleted. The API server decides: the cache may not have it yet.
-func vanished(ctx context.Context, hub *kube.Cluster, cluster string) (bool, error) {
-	registered := registeredCluster(cluster)
-	key := client.ObjectKeyFromObject(registered)
-	err := hub.Cache.Get(ctx, key, registered)
-	if apierrors.IsNotFound(err) {
-		err = hub.Client.Get(ctx, key, registered)
-	}
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	return registered.DeletionTimestamp != nil, explain(hub, "get ManagedCluster "+cluster, err)
-}
-
-// registeredCluster is an empty ManagedCluster to read metadata into.
-func registeredCluster(name string) *metav1.PartialObjectMetadata {
-	cluster := &metav1.PartialObjectMetadata{}
-	cluster.SetGroupVersionKind(managedClusterKind)
-	cluster.SetName(name)
-	return cluster
 }
 
 // CheckNodeMaintenance validates a request before anything is touched, since not every request comes through the CLI. Errors: InvalidSpec, naming

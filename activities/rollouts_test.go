@@ -19,23 +19,6 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func managedCluster(t *testing.T, name string, annotations map[string]string) {
-	t.Helper()
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(managedClusterKind)
-	object.SetName(name)
-	object.SetAnnotations(annotations)
-	create(t, bareCluster(t), object)
-}
-
-func nodeRollout(clusters ...string) ranv1.ClusterGroupUpgrade {
-	return ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nodes"}, Spec: ranv1.ClusterGroupUpgradeSpec{
-		Clusters:            clusters,
-		NodeMaintenance:     &ranv1.NodeMaintenanceRemediation{},
-		RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(2)},
-	}}
-}
-
 // plan plans once the hub's cache has what the test has just created.
 func plan(t *testing.T, cgu ranv1.ClusterGroupUpgrade) RolloutPlan {
 	t.Helper()

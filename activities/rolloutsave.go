@@ -18,12 +18,6 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// The label of the ConfigMaps with saved rollouts.
-const (
-	labelManagedBy = "app.kubernetes.io/managed-by"
-	drydock        = "drydock"
-)
-
 // SaveRolloutInput is a rollout with its status.
 type SaveRolloutInput struct {
 	Object ranv1.ClusterGroupUpgrade `json:"object"`

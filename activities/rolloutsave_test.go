@@ -29,13 +29,6 @@ func finalStatus(namespace, name, reason string) SaveRolloutInput {
 	}}
 }
 
-func getKept(t *testing.T, name string) *corev1.ConfigMap {
-	t.Helper()
-	kept := &corev1.ConfigMap{}
-	require.NoError(t, bareCluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, kept))
-	return kept
-}
-
 func TestTheFinalStatusOfARolloutIsKeptAndThatOfTheNextReplacesIt(t *testing.T) {
 	rollouts := &Rollouts{Clusters: clusters}
 	for _, reason := range []string{ranv1.ReasonFailed, ranv1.ReasonTimedOut} {

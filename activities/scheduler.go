@@ -28,7 +28,8 @@ type Scheduler struct {
 
 // SchedulerClient is what the activities of the scheduler need of Temporal's client.
 type SchedulerClient interface {
-	Workflows
+	temporal.Executions
+	Starter
 	Signaller
 	Lister
 }
@@ -57,7 +58,7 @@ func (s *Scheduler) ReturnSlot(ctx context.Context, in ReturnSlotInput) error {
 
 // signalScheduler signals the scheduler of a cluster, and starts it if it is not running. A scheduler that is started learns whether another one ran before,
 // which may have granted slots in its last moments.
-func signalScheduler(ctx context.Context, server Workflows, cluster, signal string, payload any) error {
+func signalScheduler(ctx context.Context, server Starter, cluster, signal string, payload any) error {
 	// As workflows.MaintenanceSchedulerInput reads it.
 	type start struct {
 		Cluster string `json:"cluster"`
@@ -105,8 +106,15 @@ func findSlotOwners(ctx context.Context, server Lister, cluster string) ([]strin
 	return owners, nil
 }
 
+// reviver is what it takes to start a scheduler that was terminated.
+type reviver interface {
+	temporal.Executions
+	Starter
+	Lister
+}
+
 // reviveScheduler starts the scheduler of a cluster if it was terminated while there are slot owners. An owner that waits does so, too, but may take an hour.
-func reviveScheduler(ctx context.Context, server SweeperClient, cluster string) error {
+func reviveScheduler(ctx context.Context, server reviver, cluster string) error {
 	open, err := temporal.Open(ctx, server, temporal.MaintenanceSchedulerID(cluster))
 	if err != nil || open {
 		return err

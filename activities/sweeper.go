@@ -23,15 +23,10 @@ type Sweeper struct {
 	Quiet time.Duration
 }
 
-// Workflows is what the sweeper asks of Temporal and tells it, as Temporal's client does.
-type Workflows interface {
-	temporal.Executions
-	SignalWithStartWorkflow(ctx context.Context, workflowID, signal string, payload any, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
-}
-
-// SweeperClient is what the sweeper asks of Temporal besides.
+// SweeperClient is what the sweeper asks of Temporal and tells it, as Temporal's client does.
 type SweeperClient interface {
-	Workflows
+	temporal.Executions
+	Starter
 	Lister
 }
 

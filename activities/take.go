@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -80,7 +79,7 @@ func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult,
 		if !in.WithCluster && hasNoLocks(ctx, cluster, in.Node) {
 			check = ahead(ctx, check)
 		}
-		if result.Locks, err = requestNode(ctx, cluster, node, in, taken); err != nil {
+		if result.Locks, err = requestNode(ctx, cluster, node, nodeRequest{NodeRef: in.NodeRef, Scope: in.Scope, WithCluster: in.WithCluster}, taken); err != nil {
 			return TakeNodeResult{}, err
 		}
 	}
@@ -107,14 +106,6 @@ func takenBefore(ctx context.Context, cluster *kube.Cluster, ref NodeRef, seen *
 	node := &corev1.Node{}
 	err := cluster.Client.Get(ctx, client.ObjectKey{Name: ref.Node}, node)
 	return kube.OwnedBy(node, ref.Owner), explainNode(cluster, ref.Node, "read", err)
-}
-
-// hasNoLocks reports whether the node has no workload lock at all, as the cache has it: nobody has to be told of the maintenance before the locks are
-// looked at.
-func hasNoLocks(ctx context.Context, cluster *kube.Cluster, node string) bool {
-	var found lcmv1.NodeWorkloadLockList
-	err := listIfServed(ctx, cluster.Cache, &found)
-	return err == nil && !slices.ContainsFunc(found.Items, func(lock lcmv1.NodeWorkloadLock) bool { return lock.Spec.NodeName == node })
 }
 
 // ahead begins a check that is needed in a moment, beside what is to be done before. Whoever asks first gets its answer; afterwards it is made anew.
@@ -151,4 +142,11 @@ func markPlanned(ctx context.Context, cluster *kube.Cluster, ref NodeRef, node *
 	err := cluster.UpdateNodeConditions(ctx, node, ref.Owner, kube.AnyNode,
 		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its turn"))
 	return explainNode(cluster, ref.Node, "mark", err)
+}
+
+func scheduledMessage(locksServed bool) string {
+	if locksServed {
+		return "it is the node's turn; its workload locks are asked to let go"
+	}
+	return "it is the node's turn"
 }

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/internal/devstack/devstacktest"
-	"drydock.dev/drydock/internal/temporal"
 )
 
 // tenant is a namespace with an object that controls pods, as an operator's custom resource does: nobody brings its pods back.
@@ -153,22 +152,6 @@ func (n tenant) evictions(t *testing.T) (accepted []string) {
 	require.NoError(t, lines.Err())
 	slices.Sort(accepted)
 	return accepted
-}
-
-// waitsFor returns when what is reported waits for a reason.
-func (s *signals) waitsFor(t *testing.T, reason string) temporal.Observation {
-	t.Helper()
-	var found temporal.Observation
-	require.Eventually(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.observed) == 0 {
-			return false
-		}
-		found = s.observed[len(s.observed)-1]
-		return found.Wait != nil && found.Wait.Reason == reason
-	}, newsLimit, 10*time.Millisecond)
-	return found
 }
 
 func withAnnotation(key, value string) func(*corev1.Pod) {

@@ -6,23 +6,12 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
-
-// Signaller sends signals to workflows, as Temporal's client does.
-type Signaller interface {
-	SignalWorkflow(ctx context.Context, workflowID, runID, signal string, payload any) error
-}
-
-// Questioner asks workflows, as Temporal's client does.
-type Questioner interface {
-	QueryWorkflow(ctx context.Context, workflowID, runID, query string, args ...any) (converter.EncodedValue, error)
-}
 
 // Waits makes an activity wait for something in a cluster so that its workflow, and whoever looks at it, knows what it waits for.
 type Waits struct {

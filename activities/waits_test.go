@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -29,30 +28,6 @@ import (
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
-
-// signals keeps what is reported to a workflow.
-type signals struct {
-	mu       sync.Mutex
-	observed []temporal.Observation
-}
-
-func (s *signals) SignalWorkflow(_ context.Context, _, _, _ string, payload any) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.observed = append(s.observed, payload.(temporal.Observation))
-	return nil
-}
-
-// reasons are the reasons of the waits that were reported.
-func (s *signals) reasons() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var reasons []string
-	for _, observation := range s.observed {
-		reasons = append(reasons, observation.Wait.Reason)
-	}
-	return reasons
-}
 
 // The annotations by which a test says what a wait for a node sees.
 const (

@@ -24,7 +24,7 @@ import (
 
 // Windows reads the calendars of maintenance windows, and brings workflows and windows together.
 type Windows struct {
-	Temporal HoldsServer
+	Temporal Starter
 }
 
 // ForeseeWindowInput says which calendar is read, and from when on.

@@ -84,7 +84,7 @@ func TestANoticeThatDidNotArriveIsTriedAgain(t *testing.T) {
 
 // aWindowThatIsAsked remembers how it was signalled.
 type aWindowThatIsAsked struct {
-	HoldsServer
+	Starter
 	options client.StartWorkflowOptions
 	signal  string
 	payload any

@@ -3,9 +3,19 @@ package activities
 import (
 	"context"
 
+	"go.temporal.io/sdk/client"
+
+	"go.temporal.io/sdk/converter"
+
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 )
+
+// Starter signals workflows and starts those that do not run, as Temporal's client does.
+type Starter interface {
+	SignalWithStartWorkflow(ctx context.Context, workflowID, signal string, payload any,
+		options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
+}
 
 // Lister lists workflows, as Temporal's client does. One that has just been started, or is just over, may be missing or listed still.
 type Lister interface {
@@ -39,4 +49,14 @@ func eachPage(ctx context.Context, server Lister, request *workflowservice.ListW
 			return nil
 		}
 	}
+}
+
+// Signaller sends signals to workflows, as Temporal's client does.
+type Signaller interface {
+	SignalWorkflow(ctx context.Context, workflowID, runID, signal string, payload any) error
+}
+
+// Questioner asks workflows, as Temporal's client does.
+type Questioner interface {
+	QueryWorkflow(ctx context.Context, workflowID, runID, query string, args ...any) (converter.EncodedValue, error)
 }

@@ -1,0 +1,67 @@
+package activities
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/kube"
+)
+
+// deleteOurs deletes an object if it is there and bears the mark that ours does. One with a UID does. What names it in errors.
+func deleteOurs(ctx context.Context, cluster *kube.Cluster, what string, ours client.Object) error {
+	if ours.GetUID() == "" {
+		owner := kube.Owner(ours)
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(ours), ours)
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || err == nil && !kube.OwnedBy(ours, owner) {
+			return nil
+		}
+		if err != nil {
+			return explain(cluster, "read "+what, err)
+		}
+	}
+	err := kube.DeleteExactly(ctx, cluster.Client, ours)
+	if meta.IsNoMatchError(err) {
+		return nil // the kind is gone, and all of its objects with it
+	}
+	return explain(cluster, "delete "+what, err)
+}
+
+func nameOf(object client.Object) string {
+	return object.GetObjectKind().GroupVersionKind().Kind + " " + client.ObjectKeyFromObject(object).String()
+}
+
+// listIfServed lists nothing of a kind that the cluster no longer serves: its locks are gone with it. The items are not to be changed.
+func listIfServed(ctx context.Context, reader client.Reader, list client.ObjectList) error {
+	err := reader.List(ctx, list, client.UnsafeDisableDeepCopy)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// requestsAtOnce is how many objects are read or written at the same time.
+const requestsAtOnce = 16
+
+// orNull removes what is empty: in a merge patch null does.
+func orNull(value string) any {
+	if value == "" {
+		return nil
+	}
+	return value
+}
+
+func nullUnless(fact bool, value any) any {
+	if !fact {
+		return nil
+	}
+	return value
+}
+
+// The label of the ConfigMaps with saved rollouts.
+const (
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	drydock        = "drydock"
+)
