@@ -26,7 +26,7 @@ const cycleStands = 2 * time.Second
 // server. Errors: LockTimedOut (with blockers), LockCycle when the request for the node has to be withdrawn (with the requests that go first), LockRefused when
 // it is gone, NodeGone.
 func (l *Locks) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error {
-	cluster, _, err := l.cluster(ctx, in.Cluster)
+	cluster, _, err := servingCluster(ctx, l.Clusters, in.Cluster)
 	if err != nil {
 		return err
 	}

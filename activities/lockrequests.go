@@ -18,10 +18,10 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// cluster returns the cluster, and whether it serves workload locks: all of their kinds, or none. With only some of them, nobody could
+// servingCluster returns the cluster, and whether it serves workload locks: all of their kinds, or none. With only some of them, nobody could
 // be asked to let go, or nobody could refuse.
-func (l *Locks) cluster(ctx context.Context, name string) (*kube.Cluster, bool, error) {
-	cluster, err := l.Clusters.Cluster(ctx, name)
+func servingCluster(ctx context.Context, clusters *kube.Clusters, name string) (*kube.Cluster, bool, error) {
+	cluster, err := clusters.Cluster(ctx, name)
 	if err != nil {
 		return nil, false, err
 	}

@@ -59,7 +59,7 @@ type NodeLockInput struct {
 
 // RequestClusterMaintenance creates our ClusterMaintenanceRequest. It returns false when the cluster does not serve workload locks. Errors: Held.
 func (l *Locks) RequestClusterMaintenance(ctx context.Context, in ClusterLockInput) (bool, error) {
-	cluster, served, err := l.cluster(ctx, in.Cluster)
+	cluster, served, err := servingCluster(ctx, l.Clusters, in.Cluster)
 	if err != nil || !served {
 		return false, err
 	}
@@ -82,7 +82,7 @@ func requestCluster(ctx context.Context, cluster *kube.Cluster, owner string, sc
 
 // AwaitClusterLocks waits until every ClusterWorkloadLock is inactive. Errors: LockTimedOut (with blockers), LockRefused when our request is gone.
 func (l *Locks) AwaitClusterLocks(ctx context.Context, in ClusterLockInput) error {
-	cluster, _, err := l.cluster(ctx, in.Cluster)
+	cluster, _, err := servingCluster(ctx, l.Clusters, in.Cluster)
 	if err != nil {
 		return err
 	}

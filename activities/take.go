@@ -52,8 +52,7 @@ func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult,
 	if err := n.Waits.mayBegin(ctx, in.Closes); err != nil {
 		return TakeNodeResult{}, err
 	}
-	locks := Locks{Clusters: n.Clusters, Waits: n.Waits}
-	cluster, served, err := locks.cluster(ctx, in.Cluster)
+	cluster, served, err := servingCluster(ctx, n.Clusters, in.Cluster)
 	if err != nil {
 		return TakeNodeResult{}, err
 	}
