@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	sweeperactivities "drydock.dev/drydock/activities/sweeper"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/sweeper"
@@ -21,7 +21,7 @@ func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 30, 0, time.UTC))
 	found := func(node string, state sweeper.FindingState, ended, message string) sweeper.Finding {
 		return sweeper.Finding{
-			Mark: activities.Mark{Kind: activities.MarkNode, Name: node}, Workflow: "node/c1/default/" + node,
+			Mark: sweeperactivities.Mark{Kind: sweeperactivities.MarkNode, Name: node}, Workflow: "node/c1/default/" + node,
 			State: state, Ended: ended, Message: message, SettledAt: &at,
 		}
 	}
@@ -75,7 +75,7 @@ func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
 }
 
 // awaitOrphans finds what the test wants found, and nothing else.
-func (s *stage) awaitOrphans(ctx context.Context, _ activities.AwaitOrphansInput) (activities.Orphans, error) {
+func (s *stage) awaitOrphans(ctx context.Context, _ sweeperactivities.AwaitOrphansInput) (sweeperactivities.Orphans, error) {
 	beat := time.NewTicker(50 * time.Millisecond)
 	defer beat.Stop()
 	for {
@@ -83,7 +83,7 @@ func (s *stage) awaitOrphans(ctx context.Context, _ activities.AwaitOrphansInput
 		case found := <-s.orphans:
 			return found, nil
 		case <-ctx.Done():
-			return activities.Orphans{}, ctx.Err()
+			return sweeperactivities.Orphans{}, ctx.Err()
 		case <-beat.C:
 			activity.RecordHeartbeat(ctx)
 		}
@@ -92,8 +92,8 @@ func (s *stage) awaitOrphans(ctx context.Context, _ activities.AwaitOrphansInput
 
 // sweeps has the sweeper find something. It was started when a node was maintained.
 func (s *stage) sweeps(t *testing.T) {
-	s.orphans <- activities.Orphans{Orphans: []activities.Orphan{{
-		Mark:  activities.Mark{Kind: activities.MarkNode, Name: "worker-9", Node: "worker-9", Owner: "node/spoke-1/default/gone/run"},
+	s.orphans <- sweeperactivities.Orphans{Orphans: []sweeperactivities.Orphan{{
+		Mark:  sweeperactivities.Mark{Kind: sweeperactivities.MarkNode, Name: "worker-9", Node: "worker-9", Owner: "node/spoke-1/default/gone/run"},
 		Ended: "Terminated at 2026-11-20T12:00:00Z by ann: wrong node",
 	}}}
 	require.Eventually(t, func() bool {

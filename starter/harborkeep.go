@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 	sdktemporal "go.temporal.io/sdk/temporal"
 
-	"drydock.dev/drydock/activities"
+	harboractivities "drydock.dev/drydock/activities/harbor"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/observe"
@@ -99,7 +99,7 @@ func (c *cli) applyHarbor(ctx context.Context, hc *goharborv1.HarborCluster, wai
 	}
 	defer s.Close()
 	target := harborCluster(c.cluster, hc.Namespace, hc.Name)
-	var applied activities.ApplyHarborClusterResult
+	var applied harboractivities.ApplyClusterResult
 	runID, err := s.changeHarbor(ctx, target, hc, temporal.UpdateApply, harbor.ApplyRequest{Actor: actor(), Object: *hc}, &applied)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/holds"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/emergencystop"
@@ -43,7 +43,7 @@ func TestAHoldThatMeetsTheEmergencyStopContinuingAsNewIsAnsweredAtOnce(t *testin
 	s := newStage(t)
 	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}})
 	s.worker.RegisterWorkflowWithOptions(emergencystop.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
-	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client, Hub: noHub{}})
+	s.worker.RegisterActivity(&holds.Activities{Temporal: s.client, Hub: noHub{}})
 	require.NoError(t, s.worker.Start())
 	t.Cleanup(s.worker.Stop)
 

@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -17,26 +18,26 @@ import (
 const guardedNode = "worker-7"
 
 // takeNode takes any node at once, but for the one with locks.
-func takeNode(_ context.Context, in activities.TakeNodeInput) (activities.TakeNodeResult, error) {
+func takeNode(_ context.Context, in node.TakeNodeInput) (node.TakeNodeResult, error) {
 	if in.Node == guardedNode {
-		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true, RequestUID: "request", ClusterRequestUID: "request-for-cluster"}}, nil
+		return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true, RequestUID: "request", ClusterRequestUID: "request-for-cluster"}}, nil
 	}
-	return activities.TakeNodeResult{Cordon: &activities.CordonResult{CordonedByUs: true}}, nil
+	return node.TakeNodeResult{Cordon: &node.CordonResult{CordonedByUs: true}}, nil
 }
 
 // lockActivities play locks that let go whenever they are waited for, and that is taken back before the next cordons, so many times.
 func lockActivities(takenBack int32) map[string]any {
 	var cordons atomic.Int32
 	return map[string]any{
-		"AwaitNodeLocks": func(context.Context, activities.NodeLockInput) error { return nil },
-		"Cordon": func(context.Context, activities.CordonInput) (activities.CordonResult, error) {
+		"AwaitNodeLocks": func(context.Context, locks.NodeLockInput) error { return nil },
+		"Cordon": func(context.Context, node.CordonInput) (node.CordonResult, error) {
 			if cordons.Add(1) <= takenBack {
-				return activities.CordonResult{}, temporal.Error(temporal.ErrLockRefused, "node "+guardedNode+" is not cordoned: ceph holds it", nil)
+				return node.CordonResult{}, temporal.Error(temporal.ErrLockRefused, "node "+guardedNode+" is not cordoned: ceph holds it", nil)
 			}
-			return activities.CordonResult{CordonedByUs: true}, nil
+			return node.CordonResult{CordonedByUs: true}, nil
 		},
-		"AwaitNodeLocksActive":       func(context.Context, activities.NodeLockInput) ([]drydockv1.Blocker, error) { return nil, nil },
-		"WithdrawClusterMaintenance": func(context.Context, activities.ClusterLockInput) error { return nil },
+		"AwaitNodeLocksActive":       func(context.Context, locks.NodeLockInput) ([]drydockv1.Blocker, error) { return nil, nil },
+		"WithdrawClusterMaintenance": func(context.Context, locks.ClusterLockInput) error { return nil },
 	}
 }
 

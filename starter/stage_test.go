@@ -17,7 +17,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/health"
+	"drydock.dev/drydock/activities/holds"
+	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/lockcontroller"
+	locksactivities "drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/portals"
+	"drydock.dev/drydock/activities/rollouts"
+	"drydock.dev/drydock/activities/scheduler"
+	sweeperactivities "drydock.dev/drydock/activities/sweeper"
+	"drydock.dev/drydock/activities/windows"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -47,7 +58,7 @@ type stage struct {
 	// drained lets the drain of a node end.
 	drained chan struct{}
 	// orphans are what a sweeper finds next.
-	orphans chan activities.Orphans
+	orphans chan sweeperactivities.Orphans
 	worker  worker.Worker
 	// kept is what the hub would keep of rollouts, by name.
 	kept sync.Map
@@ -63,7 +74,7 @@ func newStage(t *testing.T) *stage {
 	t.Setenv("TEMPORAL_ADDRESS", stack.Temporal.Address)
 	options, err := temporal.Connection{}.Options(nil, nil)
 	require.NoError(t, err)
-	s := &stage{drained: make(chan struct{}), orphans: make(chan activities.Orphans, 1)}
+	s := &stage{drained: make(chan struct{}), orphans: make(chan sweeperactivities.Orphans, 1)}
 	s.client, err = temporal.Dial(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
@@ -82,52 +93,52 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(emergencystop.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
 	s.worker.RegisterWorkflowWithOptions(window.MaintenanceWindow, workflow.RegisterOptions{Name: temporal.MaintenanceWindow})
 	s.worker.RegisterWorkflowWithOptions(portal.StatusPortal, workflow.RegisterOptions{Name: temporal.StatusPortal})
-	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client, Hub: noHub{}})
-	s.worker.RegisterActivity(&activities.Windows{Temporal: s.client})
+	s.worker.RegisterActivity(&holds.Activities{Temporal: s.client, Hub: noHub{}})
+	s.worker.RegisterActivity(&windows.Activities{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(window.WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification})
-	s.worker.RegisterActivity(&activities.Webhooks{Secret: []byte(webhookSecret)})
-	s.worker.RegisterActivity(&activities.Portals{Temporal: s.client})
+	s.worker.RegisterActivity(&windows.Activities{Secret: []byte(webhookSecret)})
+	s.worker.RegisterActivity(&portals.Activities{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(playedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
 	for name, play := range map[string]any{
-		"PlanRollout": func(_ context.Context, cgu ranv1.ClusterGroupUpgrade) (activities.RolloutPlan, error) {
+		"PlanRollout": func(_ context.Context, cgu ranv1.ClusterGroupUpgrade) (rollouts.Plan, error) {
 			inventory := rollout.Inventory{Clusters: []rollout.Cluster{{Name: "spoke-1"}, {Name: "spoke-2"}, {Name: "spoke-3"}}}
-			return activities.RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, time.Now())}, nil
+			return rollouts.Plan{Plan: rollout.NewPlan(&cgu, inventory, time.Now())}, nil
 		},
-		"CheckNodeMaintenance": (&activities.Rollouts{}).CheckNodeMaintenance,
+		"CheckNodeMaintenance": (&rollouts.Activities{}).CheckNodeMaintenance,
 		"LocateCluster":        func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
-		"PlanMaintenance": func(context.Context, activities.PlanMaintenanceInput) (activities.PlanMaintenanceResult, error) {
-			return activities.PlanMaintenanceResult{}, nil
+		"PlanMaintenance": func(context.Context, node.PlanMaintenanceInput) (node.PlanMaintenanceResult, error) {
+			return node.PlanMaintenanceResult{}, nil
 		},
-		"RequestSlots":     (&activities.Scheduler{Temporal: s.client}).RequestSlots,
-		"FindClosedOwners": (&activities.Scheduler{Temporal: s.client}).FindClosedOwners,
+		"RequestSlots":     (&scheduler.Activities{Temporal: s.client}).RequestSlots,
+		"FindClosedOwners": (&scheduler.Activities{Temporal: s.client}).FindClosedOwners,
 		// Clusters of rollouts are played, and have no slots.
 		"FindSlotOwners": func(context.Context, string) ([]string, error) { return nil, nil },
-		"AnnounceState":  func(context.Context, activities.AnnounceStateInput) error { return nil },
+		"AnnounceState":  func(context.Context, node.AnnounceStateInput) error { return nil },
 		"WatchNodes":     s.watchNodes,
-		"AwaitStale": func(ctx context.Context, _ activities.AwaitStaleInput) (scheduling.Staleness, error) {
+		"AwaitStale": func(ctx context.Context, _ node.AwaitStaleInput) (scheduling.Staleness, error) {
 			return scheduling.Staleness{}, untilCancelled(ctx, nil)
 		},
 		"TakeNode": takeNode,
-		"WithdrawNodeMaintenance": func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) {
-			return activities.NodeLocks{}, nil
+		"WithdrawNodeMaintenance": func(context.Context, locksactivities.NodeLockInput) (locksactivities.NodeLocks, error) {
+			return locksactivities.NodeLocks{}, nil
 		},
-		"ApplyWorkloadLocks": func(context.Context, activities.WorkloadLocksInput) (locks.Report, error) { return reportedLocks, nil },
-		"ObserveWorkloadLocks": func(ctx context.Context, _ activities.WorkloadLocksInput) (activities.WorkloadLocksDue, error) {
-			return activities.WorkloadLocksDue{}, untilCancelled(ctx, nil)
+		"ApplyWorkloadLocks": func(context.Context, lockcontroller.Input) (locks.Report, error) { return reportedLocks, nil },
+		"ObserveWorkloadLocks": func(ctx context.Context, _ lockcontroller.Input) (lockcontroller.Due, error) {
+			return lockcontroller.Due{}, untilCancelled(ctx, nil)
 		},
 		"VanishedClusters": func(context.Context, []string) ([]string, error) { return nil, nil },
 		"AwaitVanished":    func(ctx context.Context, _ []string) ([]string, error) { return nil, untilCancelled(ctx, nil) },
 		"SaveRollout":      s.keepRollout,
 		"LoadRollout":      s.recallRollout,
-		"CheckRollout":     (&activities.Rollouts{}).CheckRollout,
-		"WakeSweeper":      (&activities.Sweeper{Temporal: s.client}).WakeSweeper,
+		"CheckRollout":     (&rollouts.Activities{}).CheckRollout,
+		"WakeSweeper":      (&sweeperactivities.Activities{Temporal: s.client}).WakeSweeper,
 		"AwaitOrphans":     s.awaitOrphans,
 		"Drain":            s.drain,
-		"RunJob":           func(ctx context.Context, _ activities.RunJobInput) error { return untilCancelled(ctx, nil) },
-		"RemoveJob":        func(context.Context, activities.RunJobInput) error { return nil },
-		"AwaitNodeHealthy": func(context.Context, activities.AwaitNodeHealthyInput) error { return nil },
-		"ReturnNode": func(context.Context, activities.ReturnNodeInput) (activities.ReturnNodeResult, error) {
-			return activities.ReturnNodeResult{Uncordoned: true}, nil
+		"RunJob":           func(ctx context.Context, _ jobs.RunJobInput) error { return untilCancelled(ctx, nil) },
+		"RemoveJob":        func(context.Context, jobs.RunJobInput) error { return nil },
+		"AwaitNodeHealthy": func(context.Context, health.AwaitNodeHealthyInput) error { return nil },
+		"ReturnNode": func(context.Context, node.ReturnNodeInput) (node.ReturnNodeResult, error) {
+			return node.ReturnNodeResult{Uncordoned: true}, nil
 		},
 	} {
 		s.worker.RegisterActivityWithOptions(play, activity.RegisterOptions{Name: name})
@@ -138,22 +149,22 @@ func (s *stage) startWorker(t *testing.T) {
 	require.NoError(t, s.worker.Start())
 }
 
-func (s *stage) keepRollout(_ context.Context, in activities.SaveRolloutInput) error {
+func (s *stage) keepRollout(_ context.Context, in rollouts.SaveRolloutInput) error {
 	s.kept.Store(in.Object.Name, in.Object)
 	return nil
 }
 
-func (s *stage) recallRollout(_ context.Context, in activities.LoadRolloutInput) (activities.LoadedRollout, error) {
+func (s *stage) recallRollout(_ context.Context, in rollouts.LoadRolloutInput) (rollouts.LoadedRollout, error) {
 	kept, _ := s.kept.Load(in.Name)
 	object, known := kept.(ranv1.ClusterGroupUpgrade)
 	if !known {
-		return activities.LoadedRollout{}, temporal.Error(temporal.ErrNotFound, "rollout "+in.Name+" is not saved on the hub", nil)
+		return rollouts.LoadedRollout{}, temporal.Error(temporal.ErrNotFound, "rollout "+in.Name+" is not saved on the hub", nil)
 	}
 	var err error
 	if object.Status, err = rollout.Retry(object.Status, object.Spec.RemediationStrategy.Canaries, in.Request); err != nil {
 		err = temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	return activities.LoadedRollout{Object: object}, err
+	return rollouts.LoadedRollout{Object: object}, err
 }
 
 // noHub is that of an installation without a hub.
@@ -184,7 +195,7 @@ func (s *stage) watchNodes(ctx context.Context, _ string) error {
 }
 
 // drain lasts until the test lets it end, or until it is cancelled.
-func (s *stage) drain(ctx context.Context, _ activities.DrainInput) (maintenancev1.DrainStatus, error) {
+func (s *stage) drain(ctx context.Context, _ drain.Input) (maintenancev1.DrainStatus, error) {
 	err := untilCancelled(ctx, s.drained)
 	return maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 2, DrainProgress: 100}, err
 }

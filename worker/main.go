@@ -16,7 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/worker"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
@@ -95,8 +96,8 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if o.cluster == "" {
 		workflows.Register(w, o.versioned())
 	}
-	images := activities.PreparationImages{Precache: o.precacheImage, Backup: o.backupImage}
-	registerActivities(w, clusters, server, activities.NewDrainMetrics(registry), images, secret)
+	images := rollouts.PreparationImages{Precache: o.precacheImage, Backup: o.backupImage}
+	registerActivities(w, clusters, server, drain.NewMetrics(registry), images, secret)
 
 	ready := &readiness{temporal: server, namespace: connection.Namespace, clusters: clusters}
 	health, err := serveHealth(o.healthAddress, ready, registry)

@@ -4,31 +4,45 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/harbor"
+	"drydock.dev/drydock/activities/health"
+	"drydock.dev/drydock/activities/holds"
+	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/lockcontroller"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/manifestworks"
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/onboarding"
+	"drydock.dev/drydock/activities/policies"
+	"drydock.dev/drydock/activities/portals"
+	"drydock.dev/drydock/activities/rollouts"
+	"drydock.dev/drydock/activities/scheduler"
+	"drydock.dev/drydock/activities/sweeper"
+	"drydock.dev/drydock/activities/windows"
 	"drydock.dev/drydock/internal/kube"
 )
 
 // registerActivities registers every activity by the name of its method.
-func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *activities.DrainMetrics, images activities.PreparationImages,
+func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, images rollouts.PreparationImages,
 	webhookSecret []byte,
 ) {
-	waits := activities.Waits{Temporal: server, Workflows: server}
-	w.RegisterActivity(&activities.Rollouts{Clusters: clusters, Waits: waits, Images: images})
-	w.RegisterActivity(&activities.Onboarding{Clusters: clusters, Temporal: server})
-	w.RegisterActivity(&activities.Policies{Clusters: clusters, Waits: waits})
-	w.RegisterActivity(&activities.ManifestWorks{Clusters: clusters, Waits: waits})
-	w.RegisterActivity(&activities.Holds{Temporal: server, Hub: clusters})
-	w.RegisterActivity(&activities.Windows{Temporal: server})
-	w.RegisterActivity(&activities.Portals{Temporal: server})
-	w.RegisterActivity(&activities.Webhooks{Secret: webhookSecret})
-	w.RegisterActivity(&activities.Clusters{Clusters: clusters, Waits: waits})
-	w.RegisterActivity(&activities.Nodes{Clusters: clusters, Waits: waits})
-	w.RegisterActivity(&activities.Drains{Clusters: clusters, Waits: waits, Metrics: drains})
-	w.RegisterActivity(&activities.Jobs{Clusters: clusters, Waits: waits})
-	w.RegisterActivity(&activities.Health{Clusters: clusters, Waits: waits})
-	w.RegisterActivity(&activities.Locks{Clusters: clusters, Waits: waits})
-	w.RegisterActivity(&activities.WorkloadLocks{Clusters: clusters})
-	w.RegisterActivity(&activities.Scheduler{Clusters: clusters, Temporal: server})
-	w.RegisterActivity(&activities.Harbor{Clusters: clusters, Waits: waits})
-	w.RegisterActivity(&activities.Sweeper{Clusters: clusters, Temporal: server})
+	waits := activitykit.Waits{Temporal: server, Workflows: server}
+	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Images: images})
+	w.RegisterActivity(&onboarding.Activities{Clusters: clusters, Temporal: server})
+	w.RegisterActivity(&policies.Activities{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&manifestworks.Activities{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&holds.Activities{Temporal: server, Hub: clusters})
+	w.RegisterActivity(&windows.Activities{Temporal: server, Secret: webhookSecret})
+	w.RegisterActivity(&portals.Activities{Temporal: server})
+	w.RegisterActivity(&node.Activities{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&drain.Activities{Clusters: clusters, Waits: waits, Metrics: drains})
+	w.RegisterActivity(&jobs.Activities{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&health.Activities{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&locks.Activities{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&lockcontroller.Activities{Clusters: clusters})
+	w.RegisterActivity(&scheduler.Activities{Clusters: clusters, Temporal: server})
+	w.RegisterActivity(&harbor.Activities{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&sweeper.Activities{Clusters: clusters, Temporal: server})
 }

@@ -86,6 +86,7 @@ func TestImports(t *testing.T) {
 	t.Run("of the programs do not reach the local stack", func(t *testing.T) { programsDoNotReachTheLocalStack(t, all) })
 	t.Run("of the programs embed the time zones", func(t *testing.T) { programsEmbedTimeZones(t, all) })
 	t.Run("between workflows are those of their parents", func(t *testing.T) { workflowsImportTheirChildren(t, all) })
+	t.Run("of activities stay in their family", func(t *testing.T) { activitiesImportFewFamilies(t, all) })
 	t.Run("of workflows are no Kubernetes clients", func(t *testing.T) { workflowsImportNoClients(t, all) })
 	t.Run("of pure packages are types and small pure libraries", func(t *testing.T) { purePackagesImportOnlyPurePackages(t, all) })
 	t.Run("pure packages read no clock and start nothing", func(t *testing.T) { purePackagesReadNoClock(t, all) })
@@ -172,6 +173,34 @@ func workflowsImportTheirChildren(t *testing.T, all []goPackage) {
 		for _, imported := range p.Imports {
 			if other, ok := strings.CutPrefix(name(imported), "workflows/"); ok && other != "kit" && !slices.Contains(allowed, other) {
 				t.Errorf("workflows/%s imports workflows/%s", importer, other)
+			}
+		}
+	}
+}
+
+// familyImports are the families of activities that others build on. All may import activitykit.
+var familyImports = map[string][]string{
+	"drain":          {"events"},
+	"harbor":         {"health"},
+	"health":         {"events"},
+	"jobs":           {"events", "marks"},
+	"lockcontroller": {"health"},
+	"manifestworks":  {"remediation"},
+	"node":           {"drain", "events", "jobs", "locks", "marks"},
+	"policies":       {"remediation"},
+	"sweeper":        {"jobs", "scheduler"},
+}
+
+// activitiesImportFewFamilies: a family of activities imports only those families that are listed for it. Package activitytest is for tests.
+func activitiesImportFewFamilies(t *testing.T, all []goPackage) {
+	for _, p := range all {
+		family, ok := strings.CutPrefix(name(p.ImportPath), "activities/")
+		if !ok || family == "activitytest" {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if other, ok := strings.CutPrefix(name(imported), "activities/"); ok && other != "activitykit" && !slices.Contains(familyImports[family], other) {
+				t.Errorf("activities/%s imports activities/%s", family, other)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -36,9 +37,7 @@ func TestConditionsOfRolloutsHaveNoReasonOfTheirOwn(t *testing.T) {
 	known := stringConstants(t, "Condition reasons")
 	found := 0
 	for _, tree := range []string{"internal/rollout", "internal/precache", "activities", "workflows"} {
-		files, err := filepath.Glob(filepath.Join(root, tree, "*.go"))
-		require.NoError(t, err)
-		for _, file := range files {
+		for _, file := range goFiles(t, tree) {
 			if strings.HasSuffix(file, "_test.go") {
 				continue
 			}
@@ -140,4 +139,16 @@ func documentedConditions(t *testing.T) (types, reasons []string) {
 		}
 	}
 	return slices.Collect(maps.Keys(foundTypes)), slices.Collect(maps.Keys(foundReasons))
+}
+
+// goFiles lists the Go files of a directory of the repository and of all directories below it.
+func goFiles(t *testing.T, tree string) (files []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(filepath.Join(root, tree), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") {
+			files = append(files, path)
+		}
+		return err
+	}))
+	return files
 }

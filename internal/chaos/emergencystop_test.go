@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/holds"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
@@ -61,8 +61,8 @@ func emergencyStopTerminated(t *testing.T, s *scene) {
 	s.awaitHeld(t, before, at.Name)
 	require.NoError(t, s.Await(t.Context(), s.Hub, "what is held is kept", []client.Object{&corev1.ConfigMap{}}, func(ctx context.Context, hub client.Reader) (bool, error) {
 		var kept corev1.ConfigMap
-		err := hub.Get(ctx, client.ObjectKey{Namespace: activities.KeptHoldsNamespace, Name: activities.KeptHoldsName}, &kept)
-		return strings.Contains(kept.Data[activities.KeptHoldsKey], s.name), client.IgnoreNotFound(err)
+		err := hub.Get(ctx, client.ObjectKey{Namespace: holds.KeptHoldsNamespace, Name: holds.KeptHoldsName}, &kept)
+		return strings.Contains(kept.Data[holds.KeptHoldsKey], s.name), client.IgnoreNotFound(err)
 	}))
 
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.EmergencyStopID, "", s.name))

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"drydock.dev/drydock/activities"
+	harboractivities "drydock.dev/drydock/activities/harbor"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/devstack/operators"
@@ -155,7 +155,7 @@ func appliedParts(t *testing.T, run history.Run) map[harbor.Part]applying {
 	for _, event := range run.Events {
 		at := event.GetEventTime().AsTime()
 		if a := event.GetActivityTaskScheduledEventAttributes(); a.GetActivityType().GetName() == "ApplyHarborPart" {
-			var in activities.ApplyHarborPartInput
+			var in harboractivities.ApplyPartInput
 			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(a.Input, &in))
 			if _, again := parts[in.Part]; !again {
 				names[event.EventId] = in.Part

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/portals"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
@@ -148,7 +148,7 @@ func (s *stage) startWorker(t *testing.T) {
 	} {
 		s.worker.RegisterWorkflowWithOptions(play, workflow.RegisterOptions{Name: name})
 	}
-	s.worker.RegisterActivity(&activities.Portals{Temporal: s.temporal})
+	s.worker.RegisterActivity(&portals.Activities{Temporal: s.temporal})
 	require.NoError(t, s.worker.Start())
 }
 

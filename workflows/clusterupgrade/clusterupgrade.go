@@ -6,7 +6,9 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/health"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -85,9 +87,9 @@ type clusterUpgrade struct {
 	// suggestedAt is the length of the history, in events, when the server first suggested to continue as new.
 	suggestedAt int
 
-	cluster *activities.Clusters
-	locks   *activities.Locks
-	health  *activities.Health
+	cluster *node.Activities
+	locks   *locks.Activities
+	health  *health.Activities
 }
 
 func newClusterUpgrade(ctx workflow.Context, in Input) (*clusterUpgrade, error) {
@@ -149,7 +151,7 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 		return nil
 	}
 	c.record.enter(ranv1.StepInspect)
-	in := activities.InspectClusterInput{Cluster: c.in.Cluster, Remediation: c.in.Remediation}
+	in := node.InspectClusterInput{Cluster: c.in.Cluster, Remediation: c.in.Remediation}
 	awake := sweeper.Wake(ctx, c.record.troubles.Add(), c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
 	var plan rollout.NodePlan
 	if err := c.retrier().Run(ctx, "inspect "+c.in.Cluster, c.cluster.InspectCluster, in, &plan); err != nil {
@@ -198,7 +200,7 @@ func (c *clusterUpgrade) maintainWorkers(ctx workflow.Context) error {
 // checkHealth waits until all maintained nodes are healthy and the declared checks pass.
 func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
 	c.record.enter(ranv1.StepHealthChecks)
-	in := activities.AwaitClusterHealthyInput{Cluster: c.in.Cluster, Since: workflow.Now(ctx), Checks: c.in.Remediation.HealthChecks}
+	in := health.AwaitClusterHealthyInput{Cluster: c.in.Cluster, Since: workflow.Now(ctx), Checks: c.in.Remediation.HealthChecks}
 	for _, n := range c.status.Nodes {
 		if n.State == maintenancev1.NodeCompleted {
 			in.Nodes = append(in.Nodes, n.Name)

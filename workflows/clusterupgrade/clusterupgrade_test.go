@@ -13,7 +13,11 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/health"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/scheduler"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
@@ -46,7 +50,7 @@ func TestControlPlaneNodesGoFirstOneByOneThenWorkersAsGranted(t *testing.T) {
 	require.Equal(t, ranv1.NodeCounts{Total: 7, Done: 7, Evicted: 14}, result.Nodes)
 	called := w.Called()
 	require.Equal(t, []string{"InspectCluster", "RequestClusterMaintenance", "AwaitClusterLocks"}, called[:3])
-	require.Nil(t, w.Inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Deadline, "for as long as it takes")
+	require.Nil(t, w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Deadline, "for as long as it takes")
 	require.Equal(t, []string{"AwaitClusterHealthy", "WithdrawClusterMaintenance"}, called[len(called)-2:])
 }
 
@@ -86,7 +90,7 @@ func TestANodeThatWasDeletedFailsNobody(t *testing.T) {
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 
 	require.Equal(t, ranv1.ClusterComplete, workflowtest.RequireResult[ranv1.ClusterStatus](w).State)
-	require.Equal(t, []string{"w1"}, w.Inputs["AwaitClusterHealthy"][0].(activities.AwaitClusterHealthyInput).Nodes)
+	require.Equal(t, []string{"w1"}, w.Inputs["AwaitClusterHealthy"][0].(health.AwaitClusterHealthyInput).Nodes)
 }
 
 func TestANodeThatIsDeletedBeforeItsTurnFailsNobody(t *testing.T) {
@@ -98,7 +102,7 @@ func TestANodeThatIsDeletedBeforeItsTurnFailsNobody(t *testing.T) {
 	require.Equal(t, ranv1.ClusterComplete, result.State)
 	require.EqualValues(t, 3, result.Nodes.Done)
 	require.Equal(t, []string{"+w0", "-w0", "+w2", "-w2"}, nodes.Story())
-	require.Equal(t, []string{"w0", "w2"}, w.Inputs["AwaitClusterHealthy"][0].(activities.AwaitClusterHealthyInput).Nodes)
+	require.Equal(t, []string{"w0", "w2"}, w.Inputs["AwaitClusterHealthy"][0].(health.AwaitClusterHealthyInput).Nodes)
 	require.True(t, w.Scheduler.State.Empty())
 }
 
@@ -268,7 +272,7 @@ func TestARolloutSendsItsRequestsAgainToASchedulerThatWasTerminated(t *testing.T
 
 	require.Equal(t, int32(3), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done)
 	require.Equal(t, 1, nodes.Most)
-	resent := w.InputsOf("RequestSlots")[1].(activities.RequestSlotsInput).Requests
+	resent := w.InputsOf("RequestSlots")[1].(scheduler.RequestSlotsInput).Requests
 	require.Len(t, workflowtest.Waiting(resent), 2)
 }
 
@@ -327,8 +331,8 @@ func TestTheLocksOfAClusterStayLetGoUntilTheSweeperHasReturnedWhatAMaintenanceHa
 				nodes.Ends["w0"], w.Blocked["AwaitNodeFree"] = ends, !swept
 				w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 				require.Error(t, w.GetWorkflowError())
-				require.Equal(t, []any{activities.AwaitNodeFreeInput{
-					NodeRef: activities.NodeRef{Cluster: "c1", Node: "w0", Owner: w.Inputs["RequestClusterMaintenance"][0].(activities.ClusterLockInput).Owner},
+				require.Equal(t, []any{node.AwaitNodeFreeInput{
+					NodeRef: activitykit.NodeRef{Cluster: "c1", Node: "w0", Owner: w.Inputs["RequestClusterMaintenance"][0].(locks.ClusterLockInput).Owner},
 					Of:      "node/c1/ops/june-w0",
 				}}, w.Inputs["AwaitNodeFree"][:1], "only that maintenance is waited for")
 				last := w.Called()[len(w.Called())-1]

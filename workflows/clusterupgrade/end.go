@@ -6,7 +6,9 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/locks"
+	nodeactivities "drydock.dev/drydock/activities/node"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -114,7 +116,7 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 	}
 	retrier := c.retrier()
 	retrier.Deadline = workflow.Now(ctx).Add(clusterCleanUpLimit)
-	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner}
+	in := locks.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner}
 	summary := "withdraw the request for " + c.in.Cluster
 	c.record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRemoved)
 	err := retrier.Run(ctx, summary, c.locks.WithdrawClusterMaintenance, in, nil)
@@ -130,11 +132,11 @@ func (c *clusterUpgrade) awaitSwept(ctx workflow.Context) bool {
 	deadline := workflow.Now(ctx).Add(sweptLimit)
 	for _, node := range c.nodes.left {
 		object := c.nodes.objectFor(node)
-		in := activities.AwaitNodeFreeInput{
-			NodeRef: activities.NodeRef{Cluster: c.in.Cluster, Node: node, Owner: c.owner},
+		in := nodeactivities.AwaitNodeFreeInput{
+			NodeRef: activitykit.NodeRef{Cluster: c.in.Cluster, Node: node, Owner: c.owner},
 			Of:      temporal.NodeMaintenanceID(c.in.Cluster, object.Namespace, object.Name),
 		}
-		var nodes *activities.Nodes
+		var nodes *nodeactivities.Activities
 		err := c.await(ctx, "AwaitNodeFree", "wait until the sweeper has returned "+node, &deadline, temporal.ErrNodeBusy, nodes.AwaitNodeFree, in)
 		if err != nil && temporal.ErrorType(err) != temporal.ErrNodeGone {
 			c.record.note("the request for " + c.in.Cluster + " is left to the sweeper, which deletes it when node " + node + " is back")

@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -24,15 +25,15 @@ func updated(nodes int32) []drydockv1.LockProgress {
 func TestAMaintenanceTellsHowFarApplicationsHaveCome(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	workflowtest.Play(w, "Cordon", func(activities.CordonInput) any {
-		return activities.CordonResult{CordonedByUs: true, NodeUID: workflowtest.TakenUID, LockProgress: updated(1)}
+	workflowtest.Play(w, "Cordon", func(node.CordonInput) any {
+		return node.CordonResult{CordonedByUs: true, NodeUID: workflowtest.TakenUID, LockProgress: updated(1)}
 	})
 	w.Blocked["Drain"] = true
 	w.When(func() bool { return len(workflowtest.StatusOf[workflowtest.NodeStatus](w).LockProgress) > 0 }, func() {
 		require.Equal(t, updated(1), workflowtest.StatusOf[workflowtest.NodeStatus](w).LockProgress)
 		w.CancelWorkflow()
 	})
-	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{LockProgress: updated(2)} })
+	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LockProgress: updated(2)} })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	require.Equal(t, updated(2), workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LockProgress)
 }
@@ -42,14 +43,14 @@ func TestALockThatHoldsANodeDuringItsMaintenanceIsRecordedAndStopsNothing(t *tes
 	note := "NodeWorkloadLock tf-n1 held the node again before it was returned: tf holds it"
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{LocksHeld: held} })
+	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LocksHeld: held} })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, note)
 
 	w = workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "tf did not let go", nil))
-	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{LocksHeld: held} })
+	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LocksHeld: held} })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	require.NotContains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut).Notes, note, "it never had the node")
 }
@@ -60,12 +61,12 @@ func TestALockThatHoldsANodeForAWhileDuringTheDrainIsRecordedThen(t *testing.T) 
 	w := workflowtest.NewWorld(t)
 	w.Locked, w.Blocked["Drain"] = true, true
 	w.HeldAgain = [][]drydockv1.Blocker{{tf}, {ceph}}
-	workflowtest.Play(w, "Cordon", func(activities.CordonInput) any {
-		return activities.CordonResult{CordonedByUs: true, NodeUID: workflowtest.TakenUID, HasLocks: true}
+	workflowtest.Play(w, "Cordon", func(node.CordonInput) any {
+		return node.CordonResult{CordonedByUs: true, NodeUID: workflowtest.TakenUID, HasLocks: true}
 	})
-	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
+	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any {
 		tf.Message = "tf holds it: it is back"
-		return activities.ReturnNodeResult{LocksHeld: []drydockv1.Blocker{tf}}
+		return node.ReturnNodeResult{LocksHeld: []drydockv1.Blocker{tf}}
 	})
 	notes := []string{
 		"NodeWorkloadLock tf-n1 held the node again before it was returned: tf holds it",
@@ -79,7 +80,7 @@ func TestALockThatHoldsANodeForAWhileDuringTheDrainIsRecordedThen(t *testing.T) 
 	w.SimulateAfter(time.Minute, w.CancelWorkflow) // if it is not seen
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	require.Equal(t, notes, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).Notes, "each once")
-	require.Equal(t, []string{"tf-n1", "ceph-n1"}, w.Inputs["AwaitHeldAgain"][2].(activities.AwaitHeldAgainInput).Known)
+	require.Equal(t, []string{"tf-n1", "ceph-n1"}, w.Inputs["AwaitHeldAgain"][2].(locks.AwaitHeldAgainInput).Known)
 
 	w = workflowtest.NewWorld(t)
 	w.Locked = true
@@ -117,7 +118,7 @@ func TestARolloutFollowsTheLocksOfAClusterOnThatDoesNotAnswerForAWhile(t *testin
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	nodes.Takes = 3 * time.Hour
 	start := w.Now()
-	workflowtest.Play(w, "FollowLocks", func(activities.ClusterLockInput) any { return nil })
+	workflowtest.Play(w, "FollowLocks", func(locks.ClusterLockInput) any { return nil })
 	w.Blocked["FollowLocks"] = true
 	w.Fail["FollowLocks"] = func(int) error {
 		if w.Now().Before(start.Add(time.Hour)) {
@@ -130,7 +131,7 @@ func TestARolloutFollowsTheLocksOfAClusterOnThatDoesNotAnswerForAWhile(t *testin
 	}, time.Minute)
 	w.RegisterDelayedCallback(func() {
 		asked := w.InputsOf("FollowLocks")
-		require.True(t, asked[len(asked)-1].(activities.ClusterLockInput).Deadline.After(start.Add(time.Hour)))
+		require.True(t, asked[len(asked)-1].(locks.ClusterLockInput).Deadline.After(start.Add(time.Hour)))
 	}, 2*time.Hour)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	workflowtest.RequireResult[ranv1.ClusterStatus](w)
@@ -138,8 +139,8 @@ func TestARolloutFollowsTheLocksOfAClusterOnThatDoesNotAnswerForAWhile(t *testin
 
 func TestAMaintenanceThatWaitsForLocksTellsHowFarApplicationsHaveCome(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
-		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}, LockProgress: updated(0)}
+	workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+		return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true}, LockProgress: updated(0)}
 	})
 	w.Blocked["AwaitNodeLocks"] = true
 	seen := false

@@ -5,7 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
@@ -20,7 +20,7 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 		return nil
 	}
 	c.record.enter(ranv1.StepClusterLocks)
-	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: scheduling.LockScope(c.in.Remediation.Action), Requested: true}
+	in := locks.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: scheduling.LockScope(c.in.Remediation.Action), Requested: true}
 	for pause := nodemaintenance.LockRefusedPause; ; pause = min(2*pause, nodemaintenance.LockRefusedPauseLimit) {
 		if err := c.awaitRelease(ctx, &in); err != nil {
 			return err
@@ -41,7 +41,7 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 }
 
 // awaitRelease waits until the cluster is not held and the rollout not paused. Then the locks have their full time.
-func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *activities.ClusterLockInput) error {
+func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *locks.ClusterLockInput) error {
 	var err error
 	for err == nil && c.held() != nil {
 		in.Deadline, c.asksLocks = nil, true
@@ -79,7 +79,7 @@ func (c *clusterUpgrade) held() error {
 
 // askClusterLocks requests the maintenance of the cluster and waits until its locks are inactive, at most until the deadline that the first call
 // sets. Errors: LockRefused when the request is gone; Held when none was made.
-func (c *clusterUpgrade) askClusterLocks(ctx workflow.Context, in *activities.ClusterLockInput) error {
+func (c *clusterUpgrade) askClusterLocks(ctx workflow.Context, in *locks.ClusterLockInput) error {
 	c.requested = true
 	c.record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRequested)
 	retrier := c.retrier()
@@ -119,7 +119,7 @@ func (c *clusterUpgrade) followLocks(ctx workflow.Context) {
 	retrier := kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, nil)
 	for workflow.Await(ctx, func() bool { return len(c.status.LockProgress) > 0 }) == nil {
 		deadline := workflow.Now(ctx).Add(followLimit)
-		in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Deadline: &deadline}
+		in := locks.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Deadline: &deadline}
 		err := retrier.Wait(ctx, "follow the workload locks of "+c.in.Cluster, &deadline, temporal.ErrClusterUnreachable, c.locks.FollowLocks, in, nil)
 		c.record.followsLocks = false
 		if err != nil && temporal.ErrorType(err) != temporal.ErrClusterUnreachable {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
@@ -63,7 +63,7 @@ func TestTheLocksOfAClusterAreNotAskedWhileItIsHeldOrPaused(t *testing.T) {
 				require.Equal(t, ranv1.ClusterComplete, workflowtest.RequireResult[ranv1.ClusterStatus](w).State)
 				require.Len(t, w.InputsOf(request), tried+1)
 				awaits := w.InputsOf(await)
-				last := awaits[len(awaits)-1].(activities.ClusterLockInput)
+				last := awaits[len(awaits)-1].(locks.ClusterLockInput)
 				require.True(t, last.Deadline.After(start.Add(100*time.Hour)), "the locks have all their time")
 				require.Len(t, nodes.Events, 2)
 			})
@@ -91,8 +91,8 @@ func TestTheLocksOfAClusterHaveNoMoreTimeWhenTheirRequestIsDeleted(t *testing.T)
 	awaits := w.InputsOf("AwaitClusterLocks")
 	require.True(t, said)
 	require.Len(t, awaits, 5)
-	first := awaits[0].(activities.ClusterLockInput).Deadline
+	first := awaits[0].(locks.ClusterLockInput).Deadline
 	for _, again := range awaits[1:] {
-		require.True(t, first.Equal(*again.(activities.ClusterLockInput).Deadline))
+		require.True(t, first.Equal(*again.(locks.ClusterLockInput).Deadline))
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -28,12 +28,12 @@ func TestTheNodeThatIsNamedIsTheOneWhoseLockHasFailed(t *testing.T) {
 			return ranv1.ClusterNodeStatus{Name: name, State: maintenancev1.NodeScheduled, StartedAt: c.status.StartedAt, Wait: &drydockv1.Wait{Reason: reason}}
 		}
 		c.status.Nodes = []ranv1.ClusterNodeStatus{
-			waits("w0", activities.ReasonWorkloadLocksHeld), waits("w1", activities.ReasonWorkloadLocksFailed), waits("w2", activities.ReasonWorkloadLocksHeld),
+			waits("w0", locks.ReasonWorkloadLocksHeld), waits("w1", locks.ReasonWorkloadLocksFailed), waits("w2", locks.ReasonWorkloadLocksHeld),
 		}
 		return c.record.summary(), err
 	})
 	require.Equal(t, "w1: Scheduled", summary.Step)
-	require.Equal(t, activities.ReasonWorkloadLocksFailed, summary.Reason)
+	require.Equal(t, locks.ReasonWorkloadLocksFailed, summary.Reason)
 }
 
 func TestARolloutTellsHowFarApplicationsHaveComeUntilTheClusterIsOver(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/holds"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -88,7 +88,7 @@ func (e *emergencyStop) awaitKnown(ctx workflow.Context, check func() error) err
 
 // recall reads what was held before. What nobody can read must be seen to by a person, and until then everything is held.
 func (e *emergencyStop) recall(ctx workflow.Context) {
-	var hub *activities.Holds
+	var hub *holds.Activities
 	var before emergency.State
 	say := func(trouble string) { e.notRecalled = trouble }
 	err := e.retrier(say).Run(ctx, "read what was held before", hub.RecallHolds, struct{}{}, &before)
@@ -128,7 +128,7 @@ func (e *emergencyStop) doubt(ctx workflow.Context) {
 
 // seek finds those again that have followed a run which was terminated. Whoever begins to follow later asks for it.
 func (e *emergencyStop) seek(ctx workflow.Context) {
-	var hub *activities.Holds
+	var hub *holds.Activities
 	for _, pause := range []time.Duration{0, kit.ListAgainAfter} {
 		options := workflow.TimerOptions{Summary: "then followers are looked for again"}
 		if workflow.NewTimerWithOptions(ctx, pause, options).Get(ctx, nil) != nil {
@@ -149,7 +149,7 @@ func (e *emergencyStop) seek(ctx workflow.Context) {
 
 // keep keeps what is held on the hub, whenever that has changed.
 func (e *emergencyStop) keep(ctx workflow.Context) {
-	var hub *activities.Holds
+	var hub *holds.Activities
 	say := func(trouble string) {
 		e.notKept = trouble
 		e.show(ctx)

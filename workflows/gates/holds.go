@@ -7,7 +7,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/holds"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
@@ -54,7 +54,7 @@ func (k *Holds) Follow(ctx workflow.Context, cluster string) {
 	k.stopAsking = stop
 	workflow.GoNamed(asking, "follow holds", func(ctx workflow.Context) {
 		retrier := kit.HubRetrier(func(_ workflow.Context, _, message string) { k.Trouble = message })
-		var hub *activities.Holds
+		var hub *holds.Activities
 		// The only error is that the workflow is cancelled, and then it disrupts nothing.
 		_ = retrier.Run(ctx, "ask what is held", hub.FollowHolds, *k.subscription, nil)
 	})

@@ -11,7 +11,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/drain"
+	jobsactivities "drydock.dev/drydock/activities/jobs"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -499,7 +500,7 @@ func TestWhatHasOnlyBeenTriedDoesNotBeginWhileHeld(t *testing.T) {
 				require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 				inputs := w.InputsOf(step)
 				require.Len(t, inputs, held.after+1)
-				if drain, ok := inputs[held.after].(activities.DrainInput); ok {
+				if drain, ok := inputs[held.after].(drain.Input); ok {
 					require.Equal(t, int32(1), drain.Attempt)
 					require.True(t, drain.Deadline.After(w.Now()), "it has all its time")
 				}
@@ -529,7 +530,7 @@ func TestAJobThatIsAtWorkThoughNobodyHasHeardOfItIsLookedAfterWhileHeld(t *testi
 	start := w.Now()
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, unseenJob(w, nil))
 	require.Equal(t, "ann", workflowtest.RequireResult[workflowtest.NodeStatus](w).Held.By, "it is done, and its node returned, before the release")
-	first, second := w.Inputs["RunJob"][0].(activities.RunJobInput), w.Inputs["RunJob"][kit.RoundAttempts].(activities.RunJobInput)
+	first, second := w.Inputs["RunJob"][0].(jobsactivities.RunJobInput), w.Inputs["RunJob"][kit.RoundAttempts].(jobsactivities.RunJobInput)
 	require.Nil(t, first.Held)
 	require.Equal(t, "ann", second.Held.By, "it is not created now")
 	require.Equal(t, first.Deadline, second.Deadline)
@@ -555,7 +556,7 @@ func TestAJobThatWasNotCreatedBeforeTheHoldHasAllItsTimeAfterTheRelease(t *testi
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 			workflowtest.RequireResult[workflowtest.NodeStatus](w)
 			jobs := w.Inputs["RunJob"]
-			last := jobs[len(jobs)-1].(activities.RunJobInput)
+			last := jobs[len(jobs)-1].(jobsactivities.RunJobInput)
 			require.Nil(t, last.Held)
 			require.WithinDuration(t, start.Add(101*time.Hour), *last.Deadline, time.Minute)
 		})

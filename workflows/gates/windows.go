@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	windowsactivities "drydock.dev/drydock/activities/windows"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
@@ -148,9 +148,9 @@ const pollInterval = time.Hour
 // another notification.
 func (k *Windows) keepFollowing(ctx workflow.Context, name string) {
 	info := workflow.GetInfo(ctx)
-	in := activities.FollowWindowInput{Window: name, Subscription: temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}}
+	in := windowsactivities.FollowWindowInput{Window: name, Subscription: temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}}
 	retrier := kit.HubRetrier(nil)
-	var hub *activities.Windows
+	var hub *windowsactivities.Activities
 	var last time.Time // of the last notification or subscription
 	if k.told[name].Number > 0 {
 		last = workflow.Now(ctx)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/drain"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -118,7 +118,7 @@ func TestNodesAtWorkStopWhenTheWindowClosesAlsoIfNothingIsToldAfterItsCutoff(t *
 	w.Tells(3*time.Hour, cutOff)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
-	require.WithinDuration(t, start.Add(4*time.Hour), *w.Inputs["Drain"][0].(activities.DrainInput).Closes, time.Second)
+	require.WithinDuration(t, start.Add(4*time.Hour), *w.Inputs["Drain"][0].(drain.Input).Closes, time.Second)
 }
 
 // What the emergency stop holds does not even finish.

@@ -5,7 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
@@ -82,9 +82,9 @@ func (k *Windows) keepSelecting(ctx workflow.Context) {
 // selectClusters returns the windows of each cluster.
 func (k *Windows) selectClusters(ctx workflow.Context) (map[string][]string, error) {
 	retrier := kit.HubRetrier(func(_ workflow.Context, _, message string) { k.setTrouble(message) })
-	var hub *activities.Rollouts
+	var hub *rollouts.Activities
 	selected, names := map[string][]string{}, k.Names
-	in := activities.SelectClustersInput{}
+	in := rollouts.SelectClustersInput{}
 	for _, name := range names {
 		in.Selectors = append(in.Selectors, k.told[name].Selector)
 	}

@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/scheduler"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -56,7 +58,7 @@ func TestANodeOfARolloutThatWasNotTakenWhenItsWindowClosedGivesBackItsSlotAndIts
 			called := w.Called()
 			require.NotContains(t, called[:len(called)-1], "ReturnNode")
 			require.Equal(t, tt.then, called[len(called)-len(tt.then):])
-			require.Equal(t, []any{activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
+			require.Equal(t, []any{scheduler.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
 		})
 	}
 }
@@ -86,7 +88,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 	waits := w.InputsOf("AwaitNodeLocks")
 	require.Len(t, waits, 2)
-	require.WithinDuration(t, start.Add(25*time.Hour-nodemaintenance.StandsBackAfter), *waits[1].(activities.NodeLockInput).Deadline, 10*time.Second, "the locks have what was left of their time")
+	require.WithinDuration(t, start.Add(25*time.Hour-nodemaintenance.StandsBackAfter), *waits[1].(locks.NodeLockInput).Deadline, 10*time.Second, "the locks have what was left of their time")
 }
 
 func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T) {
@@ -125,7 +127,7 @@ func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedIsReturnedBeforeItsSlotIs(t
 			require.WithinDuration(t, start.Add(time.Hour), w.Now(), kit.LaterRetry+time.Second)
 			called := w.Called()
 			require.Equal(t, []string{"ReturnNode", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}, called[len(called)-4:])
-			require.Equal(t, []any{activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
+			require.Equal(t, []any{scheduler.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
 		})
 	}
 }
@@ -138,7 +140,7 @@ func TestAMaintenanceThatMayHaveTakenItsNodeWhenItsWindowClosedReturnsItAndWaits
 	w.RegisterDelayedCallback(func() {
 		called := w.Called()
 		require.Equal(t, []string{"ReturnNode", "PlanMaintenance"}, called[slices.Index(called, "ReturnNode"):][:2])
-		require.Equal(t, maintenancev1.NodePending, w.InputsOf("ReturnNode")[0].(activities.ReturnNodeInput).Ended.State)
+		require.Equal(t, maintenancev1.NodePending, w.InputsOf("ReturnNode")[0].(node.ReturnNodeInput).Ended.State)
 		require.True(t, w.Scheduler.State.Empty(), "others can have the slot")
 		require.Equal(t, maintenancev1.NodePending, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
 	}, time.Hour)

@@ -10,7 +10,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	harboractivities "drydock.dev/drydock/activities/harbor"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/temporal"
@@ -46,7 +46,7 @@ func (h *harborKeeper) act(ctx workflow.Context, due harbor.Look) {
 	}
 	if due.Outdated {
 		write("status", func(ctx workflow.Context) error {
-			in := activities.WriteHarborStatusInput{HarborRef: h.ref, Status: due.Status}
+			in := harboractivities.WriteStatusInput{Ref: h.ref, Status: due.Status}
 			err := h.tryOnce(ctx, "say that it is "+string(due.Status.Status), h.harbor.WriteHarborStatus, in, nil)
 			return written(ctx, err, &h.known.StatusWritten)
 		})
@@ -132,7 +132,7 @@ func (h *harborKeeper) failures() error {
 // applyPart applies a part. A failure is an answer, which is remembered; an error leaves open what came of it.
 func (h *harborKeeper) applyPart(ctx workflow.Context, part harbor.Due, generation int64) error {
 	var applied harbor.Applied
-	in := activities.ApplyHarborPartInput{HarborRef: h.ref, Due: part, Generation: generation}
+	in := harboractivities.ApplyPartInput{Ref: h.ref, Due: part, Generation: generation}
 	err := h.tryOnce(ctx, fmt.Sprintf("apply the %s: %s", part.Part, part.Why), h.harbor.ApplyHarborPart, in, &applied)
 	switch {
 	case in.UID != h.ref.UID: // of another object now, nothing is applied

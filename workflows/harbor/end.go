@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	harboractivities "drydock.dev/drydock/activities/harbor"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/emergency"
@@ -47,8 +47,8 @@ func (h *harborKeeper) checkDelete(temporal.SignalRequest) error {
 var errEnding = temporal.Error(temporal.ErrEnding, "the workflow is about to end: try again", nil)
 
 // apply writes the object as somebody wants it. What follows from that is seen by watching it, as if anybody else had written it.
-func (h *harborKeeper) apply(ctx workflow.Context, r ApplyRequest) (result activities.ApplyHarborClusterResult, err error) {
-	err = h.change(ctx, "apply the object", h.harbor.ApplyHarborCluster, activities.ApplyHarborClusterInput{Cluster: h.in.Cluster, Object: r.Object}, &result)
+func (h *harborKeeper) apply(ctx workflow.Context, r ApplyRequest) (result harboractivities.ApplyClusterResult, err error) {
+	err = h.change(ctx, "apply the object", h.harbor.ApplyHarborCluster, harboractivities.ApplyClusterInput{Cluster: h.in.Cluster, Object: r.Object}, &result)
 	return result, err
 }
 
@@ -93,7 +93,7 @@ func (h *harborKeeper) remove(ctx workflow.Context, due harbor.Look) error {
 	if err := workflow.Await(ctx, func() bool { return h.changing == 0 }); err != nil {
 		return err
 	}
-	released := activities.ReleaseHarborClusterInput{HarborRef: h.ref, Removed: true}
+	released := harboractivities.ReleaseInput{Ref: h.ref, Removed: true}
 	if err := h.retrier().Run(ctx, "let the object go", h.harbor.ReleaseHarborCluster, released, nil); err != nil {
 		return err
 	}
@@ -156,8 +156,8 @@ func (h *harborKeeper) removePart(ctx workflow.Context, part harbor.Part) error 
 		if part == harbor.PartHarbor {
 			h.record.seen(ctx, harbor.BeingRemoved(h.status.Harbor, h.status.Harbor.ObservedGeneration, workflow.Now(ctx))) // as the object says then
 		}
-		var result activities.RemoveHarborPartResult
-		err := retrier.Wait(ctx, "remove the "+string(part), nil, "", h.harbor.RemoveHarborPart, activities.RemoveHarborPartInput{HarborRef: h.ref, Part: part}, &result)
+		var result harboractivities.RemovePartResult
+		err := retrier.Wait(ctx, "remove the "+string(part), nil, "", h.harbor.RemoveHarborPart, harboractivities.RemovePartInput{Ref: h.ref, Part: part}, &result)
 		if temporal.ErrorType(err) == temporal.ErrHeld {
 			continue
 		}
@@ -243,8 +243,8 @@ func (h *harborKeeper) release(ctx workflow.Context) {
 	if h.ref.UID == "" {
 		return
 	}
-	in := activities.ReleaseHarborClusterInput{HarborRef: h.ref}
+	in := harboractivities.ReleaseInput{Ref: h.ref}
 	if err := h.retrier().Until(workflow.Now(ctx).Add(releaseLimit)).Run(ctx, "let the object go", h.harbor.ReleaseHarborCluster, in, nil); err != nil {
-		h.record.note("the finalizer " + activities.HarborFinalizer + " could not be removed: " + temporal.ErrorMessage(err))
+		h.record.note("the finalizer " + harboractivities.Finalizer + " could not be removed: " + temporal.ErrorMessage(err))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/types"
 
-	"drydock.dev/drydock/activities"
+	harboractivities "drydock.dev/drydock/activities/harbor"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/emergency"
@@ -58,7 +58,7 @@ func HarborCluster(ctx workflow.Context, in Input) (Status, error) {
 // harborKeeper is one run of the workflow.
 type harborKeeper struct {
 	in     Input
-	ref    activities.HarborRef
+	ref    harboractivities.Ref
 	status Status
 	record *harborRecord
 	// known is what is known of the object but for its status.
@@ -86,12 +86,12 @@ type harborKeeper struct {
 	withdrawn *temporal.SignalRequest
 	signals   int
 
-	harbor *activities.Harbor
+	harbor *harboractivities.Activities
 }
 
 func newHarborKeeper(ctx workflow.Context, in Input) (*harborKeeper, error) {
 	h := &harborKeeper{in: in, applying: map[harbor.Part]bool{}, seen: map[harbor.Part]drydockv1.Wait{}}
-	h.ref = activities.HarborRef{Cluster: in.Cluster, Namespace: in.Namespace, Name: in.Name}
+	h.ref = harboractivities.Ref{Cluster: in.Cluster, Namespace: in.Namespace, Name: in.Name}
 	if c := in.Carried; c != nil {
 		h.taskQueue, h.ref.UID, h.known, h.holds.State = c.TaskQueue, c.UID, c.Known, c.Held
 	}
@@ -205,7 +205,7 @@ func (h *harborKeeper) awaitDue(ctx workflow.Context) (harbor.Look, error) {
 			breakOff()
 		}
 	})
-	in := activities.AwaitHarborDueInput{HarborRef: h.ref, Known: h.known}
+	in := harboractivities.AwaitDueInput{Ref: h.ref, Known: h.known}
 	in.Known.Status, in.Known.Held, in.Known.Applying = h.status.Harbor, held, workflow.DeterministicKeys(h.applying)
 	var due harbor.Look
 	retrier := h.retrier()

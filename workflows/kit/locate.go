@@ -3,13 +3,13 @@ package kit
 import (
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/internal/temporal"
 )
 
 // Locate finds the task queue of the workers that have a cluster.
 func Locate(ctx workflow.Context, hub Retrier, cluster string, taskQueue *string) error {
-	return hub.Run(ctx, "locate "+cluster, (&activities.Rollouts{}).LocateCluster, cluster, taskQueue)
+	return hub.Run(ctx, "locate "+cluster, (&rollouts.Activities{}).LocateCluster, cluster, taskQueue)
 }
 
 // HubRetrier returns a retrier for activities on the hub.

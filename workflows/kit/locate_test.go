@@ -9,7 +9,8 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
+	sweeperactivities "drydock.dev/drydock/activities/sweeper"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -85,7 +86,7 @@ func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
 				require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
 			}, []string{"AwaitHarborDue"}, "ReleaseHarborCluster"},
 			{"a sweeper", "AwaitOrphans", func(t *testing.T, c *workflowtest.MovingCluster) {
-				w := workflowtest.NewSweptWorld(t, activities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
+				w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
 				w.Moving(c)
 				w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) { require.Equal(t, 3, status.TakenBack) })
 			}, []string{"AwaitOrphans"}, "AwaitOrphans"},
@@ -143,13 +144,13 @@ func TestWhileNoWorkerHasTheClusterAnyMoreWhatIsAtWorkSaysSoAndGoesOnAfterwards(
 }
 
 func TestAClusterIsRefusedEarlyOnlyWhenNoWorkerThatIsAskedHasIt(t *testing.T) {
-	require.LessOrEqual(t, activities.WorkersAsked, kit.RoundAttempts, "or a name that nobody knows would be asked for in a second round")
+	require.LessOrEqual(t, rollouts.WorkersAsked, kit.RoundAttempts, "or a name that nobody knows would be asked for in a second round")
 
-	w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, Strangers: activities.WorkersAsked - 1}
+	w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, Strangers: rollouts.WorkersAsked - 1}
 	w.Moving(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 
-	w, c = workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, Unanswered: kit.RoundAttempts - 1, Strangers: activities.WorkersAsked - 1}
+	w, c = workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, Unanswered: kit.RoundAttempts - 1, Strangers: rollouts.WorkersAsked - 1}
 	w.Moving(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 
@@ -158,5 +159,5 @@ func TestAClusterIsRefusedEarlyOnlyWhenNoWorkerThatIsAskedHasIt(t *testing.T) {
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNotFound)
 	require.Contains(t, status.Failure.Message, "cluster c1 is not known: add it to the worker's clusters file")
 	require.Equal(t, []string{"CheckNodeMaintenance"}, w.Called(), "nothing is touched")
-	require.Equal(t, activities.WorkersAsked, c.Located, "in one round")
+	require.Equal(t, rollouts.WorkersAsked, c.Located, "in one round")
 }

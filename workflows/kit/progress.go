@@ -7,7 +7,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
@@ -50,7 +50,7 @@ func (p *Progress) Hurry() {
 
 // TurnedUrgent reports whether a wait has changed to a reason that needs a person.
 func TurnedUrgent(before, now *drydockv1.Wait) bool {
-	return now != nil && now.Reason == activities.ReasonWorkloadLocksFailed && (before == nil || before.Reason != now.Reason)
+	return now != nil && now.Reason == locks.ReasonWorkloadLocksFailed && (before == nil || before.Reason != now.Reason)
 }
 
 // Report sends what current returns to the parent whenever it has changed, until ctx is cancelled. It runs in a coroutine of its own.

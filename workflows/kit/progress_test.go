@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -62,7 +62,7 @@ func firstTold(t *testing.T, id string, limit time.Duration) time.Duration {
 
 // A parent that has hundreds of children hears of most changes late.
 func TestAParentIsToldAtOnceThatALockHasFailed(t *testing.T) {
-	failed := &drydockv1.Wait{Reason: activities.ReasonWorkloadLocksFailed, Message: "tf has failed"}
+	failed := &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksFailed, Message: "tf has failed"}
 	// soon sends a signal when something was called, and requires that the parent is told once before it would be told of any other change.
 	soon := func(w *workflowtest.World, called func() bool, signal string, news any, told string) {
 		w.When(called, func() {
@@ -109,7 +109,7 @@ func TestALockThatFailsAgainAndAgainDoesNotFloodTheParent(t *testing.T) {
 	}
 	p.Hurry()
 	require.False(t, p.Urgent)
-	failed, held := &drydockv1.Wait{Reason: activities.ReasonWorkloadLocksFailed}, &drydockv1.Wait{Reason: activities.ReasonWorkloadLocksHeld}
+	failed, held := &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksFailed}, &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksHeld}
 	require.True(t, kit.TurnedUrgent(nil, failed))
 	require.True(t, kit.TurnedUrgent(held, failed))
 	require.False(t, kit.TurnedUrgent(failed, failed), "it is known")

@@ -11,7 +11,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -78,8 +78,8 @@ func TestAClusterThatDoesNotAnswerForLongLeavesRoomInTheHistoryAndIsHeardAtOnce(
 	rounds := 0
 	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {
 		retrier := kit.Retrier{TaskQueue: temporal.TaskQueue, Report: func(workflow.Context, string, string) { rounds++ }}
-		var nodes *activities.Nodes
-		return retrier.Run(ctx, "mark a node as planned", nodes.PlanMaintenance, activities.PlanMaintenanceInput{}, nil)
+		var nodes *node.Activities
+		return retrier.Run(ctx, "mark a node as planned", nodes.PlanMaintenance, node.PlanMaintenanceInput{}, nil)
 	}, "")
 	require.True(t, w.IsWorkflowCompleted())
 	require.NoError(t, w.GetWorkflowError())

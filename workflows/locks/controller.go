@@ -7,7 +7,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/lockcontroller"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/temporal"
@@ -48,7 +48,7 @@ type lockController struct {
 	withdrawn *temporal.SignalRequest
 	signals   int
 
-	locks *activities.WorkloadLocks
+	locks *lockcontroller.Activities
 }
 
 func newLockController(ctx workflow.Context, in Input) (*lockController, error) {
@@ -88,7 +88,7 @@ func (c *lockController) keep(ctx workflow.Context) error {
 	if err := c.locateCluster(ctx); err != nil {
 		return err
 	}
-	due := activities.WorkloadLocksDue{}
+	due := lockcontroller.Due{}
 	for {
 		err := c.apply(ctx, due)
 		if errors.Is(err, kit.ErrHistoryLong) || err == nil && kit.ShouldContinueAsNew(ctx, c.signals) {
@@ -112,7 +112,7 @@ func (c *lockController) locateCluster(ctx workflow.Context) error {
 }
 
 // apply puts the locks right and takes over how they are then. A cluster that does not answer for weeks makes the history long: then it returns errLong.
-func (c *lockController) apply(ctx workflow.Context, due activities.WorkloadLocksDue) error {
+func (c *lockController) apply(ctx workflow.Context, due lockcontroller.Due) error {
 	retrier := c.retrier()
 	retrier.BeforeRound = func() error {
 		if kit.ShouldContinueAsNew(ctx, c.signals) {
@@ -129,16 +129,16 @@ func (c *lockController) apply(ctx workflow.Context, due activities.WorkloadLock
 }
 
 // observe waits until something is due. After an outage the locks are put right once more, which also says how they are now.
-func (c *lockController) observe(ctx workflow.Context) (due activities.WorkloadLocksDue, err error) {
+func (c *lockController) observe(ctx workflow.Context) (due lockcontroller.Due, err error) {
 	err = c.retrier().Once().Wait(ctx, "watch the locks of "+c.in.Policy.Spec.ControllerName, nil, "", c.locks.ObserveWorkloadLocks, c.input(ctx), &due)
 	if err != nil && !temporal.Final(err) && ctx.Err() == nil {
-		return activities.WorkloadLocksDue{}, nil
+		return lockcontroller.Due{}, nil
 	}
 	return due, err
 }
 
-func (c *lockController) input(ctx workflow.Context) activities.WorkloadLocksInput {
-	return activities.WorkloadLocksInput{Cluster: c.in.Cluster, Owner: kit.Owner(ctx), Policy: c.in.Policy.Spec}
+func (c *lockController) input(ctx workflow.Context) lockcontroller.Input {
+	return lockcontroller.Input{Cluster: c.in.Cluster, Owner: kit.Owner(ctx), Policy: c.in.Policy.Spec}
 }
 
 // retrier returns the retrier of this controller: its status says why an activity does not succeed.

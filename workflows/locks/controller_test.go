@@ -13,7 +13,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/lockcontroller"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/locks"
@@ -52,7 +52,7 @@ func TestALockControllerPutsTheLocksRightAtTheStartAndWheneverSomethingIsDue(t *
 	})
 	w.Run(workflowtest.LockInput())
 	require.Equal(t, []string{"LocateCluster", "ApplyWorkloadLocks", "ObserveWorkloadLocks", "ApplyWorkloadLocks", "ObserveWorkloadLocks"}, w.Called())
-	in := w.Inputs["ApplyWorkloadLocks"][0].(activities.WorkloadLocksInput)
+	in := w.Inputs["ApplyWorkloadLocks"][0].(lockcontroller.Input)
 	require.Equal(t, "c1", in.Cluster)
 	require.True(t, strings.HasPrefix(in.Owner, "default-test-workflow-id/"), in.Owner)
 }
@@ -184,7 +184,7 @@ func TestALockControllerShowsTheProgress(t *testing.T) {
 
 func TestWhatALockControllerShowsStaysSmall(t *testing.T) {
 	status := locksworkflow.Status{Cluster: "c1", State: locksworkflow.Running, Locks: &locks.Report{}}
-	var due activities.WorkloadLocksDue
+	var due lockcontroller.Due
 	for i := range locks.MaxReported {
 		lock := nodeLock(fmt.Sprintf("worker-%d.example.com", i), lcmv1.LockActive, lcmv1.LockInactive, locks.PodReady)
 		lock.Message = "pod tf/vrouter: container agent is not ready"
@@ -195,7 +195,7 @@ func TestWhatALockControllerShowsStaysSmall(t *testing.T) {
 	require.Contains(t, locksworkflow.LockControllerDetails(&status), "| worker-0.example.com | inactive | PodReady | pod tf/vrouter: container agent is not ready |")
 	require.Less(t, len(locksworkflow.ApplySummary(due)), 200)
 	require.Equal(t, "worker-0.example.com inactive, worker-1.example.com inactive, worker-2.example.com inactive, worker-3.example.com inactive and 96 more", locksworkflow.ApplySummary(due))
-	require.Equal(t, "cluster created, n1 removed, n2 PodNotReady", locksworkflow.ApplySummary(activities.WorkloadLocksDue{Changes: []locks.LockDecision{
+	require.Equal(t, "cluster created, n1 removed, n2 PodNotReady", locksworkflow.ApplySummary(lockcontroller.Due{Changes: []locks.LockDecision{
 		{Kind: locks.ClusterLockKind, Action: locks.Create},
 		{Kind: locks.NodeLockKind, Node: "n1", Action: locks.Delete},
 		nodeLock("n2", lcmv1.LockActive, lcmv1.LockActive, locks.PodNotReady),

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/lockcontroller"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/locks"
@@ -131,7 +131,7 @@ func lockControllerDetails(s *Status) string {
 }
 
 // applySummary says in the Web UI what is put right.
-func applySummary(due activities.WorkloadLocksDue) string {
+func applySummary(due lockcontroller.Due) string {
 	summary := ""
 	for i, change := range due.Changes {
 		said := changeText(change)

@@ -3,7 +3,7 @@ package nodemaintenance
 import (
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/node"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -14,7 +14,7 @@ import (
 func (m *nodeMaintenance) announce(ctx workflow.Context, state maintenancev1.NodeState, message string) workflow.Future {
 	m.announced++
 	retrier := kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, nil).Once()
-	in := activities.AnnounceStateInput{NodeRef: m.node, State: state, Occurrence: m.announced, Message: message}
+	in := node.AnnounceStateInput{NodeRef: m.node, State: state, Occurrence: m.announced, Message: message}
 	tried, settle := workflow.NewFuture(ctx)
 	workflow.GoNamed(ctx, "announce "+string(state), func(ctx workflow.Context) {
 		settle.SetError(retrier.Run(ctx, "announce "+string(state)+" on "+m.node.Node, m.nodes.AnnounceState, in, nil))
@@ -38,8 +38,8 @@ func (m *nodeMaintenance) endState(err error) maintenancev1.NodeState {
 }
 
 // end is how the maintenance ends, as it is announced on the node.
-func (m *nodeMaintenance) end(err error) *activities.MaintenanceEnd {
-	end := &activities.MaintenanceEnd{State: m.endState(err), Message: "the maintenance is completed"}
+func (m *nodeMaintenance) end(err error) *node.MaintenanceEnd {
+	end := &node.MaintenanceEnd{State: m.endState(err), Message: "the maintenance is completed"}
 	switch {
 	case end.State == maintenancev1.NodePending:
 		end.Message = "the maintenance waits for its turn once more"

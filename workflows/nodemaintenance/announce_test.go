@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/health"
+	"drydock.dev/drydock/activities/node"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/nodemaintenance"
@@ -23,15 +25,15 @@ func TestEveryHandOverAndEveryFailureOfTheRequestorIsAnnouncedOnTheNode(t *testi
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	var announced []activities.AnnounceStateInput
+	var announced []node.AnnounceStateInput
 	for _, input := range w.Inputs["AnnounceState"] {
-		announcement := input.(activities.AnnounceStateInput)
+		announcement := input.(node.AnnounceStateInput)
 		require.Equal(t, in.Object.Spec.NodeName, announcement.Node)
-		announcement.NodeRef = activities.NodeRef{}
+		announcement.NodeRef = activitykit.NodeRef{}
 		announced = append(announced, announcement)
 	}
 	ready := "the node is ready, and handed over to " + in.Object.Spec.RequestorID
-	require.Equal(t, []activities.AnnounceStateInput{
+	require.Equal(t, []node.AnnounceStateInput{
 		{State: maintenancev1.NodeReady, Occurrence: 1, Message: ready},
 		{
 			State: maintenancev1.NodeRequestorFailed, Occurrence: 2,
@@ -60,43 +62,43 @@ func TestNobodyIsToldOfAHandOverToNobody(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.NotContains(t, w.Called(), "AnnounceState", "the Job's Events say all there is")
-	require.False(t, w.Inputs["AwaitNodeHealthy"][0].(activities.AwaitNodeHealthyInput).NoWork)
+	require.False(t, w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput).NoWork)
 
 	w, in.Object.Spec.Action = workflowtest.NewWorld(t), nil
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.NotContains(t, w.Called(), "AnnounceState")
-	require.True(t, w.Inputs["AwaitNodeHealthy"][0].(activities.AwaitNodeHealthyInput).NoWork, "that it was ready is announced with its checks")
+	require.True(t, w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput).NoWork, "that it was ready is announced with its checks")
 }
 
 func TestTheNodeIsToldHowItsMaintenanceHasEnded(t *testing.T) {
 	tests := []struct {
 		name string
 		play func(*workflowtest.World)
-		want activities.MaintenanceEnd
+		want node.MaintenanceEnd
 	}{
 		{
 			"completed", func(*workflowtest.World) {},
-			activities.MaintenanceEnd{State: maintenancev1.NodeCompleted, Message: "the maintenance is completed"},
+			node.MaintenanceEnd{State: maintenancev1.NodeCompleted, Message: "the maintenance is completed"},
 		},
 		{
 			"failed", func(w *workflowtest.World) {
 				w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 2 pods are left", nil))
 			},
-			activities.MaintenanceEnd{State: maintenancev1.NodeFailed, Message: "the maintenance has failed: DrainTimedOut: drain n1: 2 pods are left"},
+			node.MaintenanceEnd{State: maintenancev1.NodeFailed, Message: "the maintenance has failed: DrainTimedOut: drain n1: 2 pods are left"},
 		},
 		{
 			"cancelled by a person", func(w *workflowtest.World) {
 				w.Blocked["Drain"] = true
 				workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeDraining), temporal.SignalCancel, temporal.SignalRequest{Actor: "ann", Reason: "wrong node"})
 			},
-			activities.MaintenanceEnd{State: maintenancev1.NodeCancelled, Message: "the maintenance was cancelled by ann: wrong node"},
+			node.MaintenanceEnd{State: maintenancev1.NodeCancelled, Message: "the maintenance was cancelled by ann: wrong node"},
 		},
 		{
 			"without its node", func(w *workflowtest.World) {
 				w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrNodeGone, "node n1 was deleted", nil))
 			},
-			activities.MaintenanceEnd{State: maintenancev1.NodeGone, Message: "the maintenance has failed: NodeGone: node n1 was deleted"},
+			node.MaintenanceEnd{State: maintenancev1.NodeGone, Message: "the maintenance has failed: NodeGone: node n1 was deleted"},
 		},
 	}
 	for _, tt := range tests {
@@ -104,7 +106,7 @@ func TestTheNodeIsToldHowItsMaintenanceHasEnded(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			tt.play(w)
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
-			require.Equal(t, tt.want, *w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).Ended)
+			require.Equal(t, tt.want, *w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).Ended)
 		})
 	}
 }

@@ -3,7 +3,7 @@ package nodemaintenance
 import (
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/workflows/kit"
 )
@@ -22,7 +22,7 @@ func (m *nodeMaintenance) recordClusterAsked(ctx workflow.Context, err error) {
 }
 
 func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) error {
-	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.runLockClock(ctx, &m.lockState.ClusterClock), Requested: true}
+	in := locks.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.runLockClock(ctx, &m.lockState.ClusterClock), Requested: true}
 	return m.awaitLetGo(ctx, ranv1.StageClusterWorkloadLocksInactive, "AwaitClusterLocks", m.in.Cluster, in.Deadline, m.locks.AwaitClusterLocks, in)
 }
 
@@ -32,7 +32,7 @@ func (m *nodeMaintenance) withdrawCluster(ctx workflow.Context, retrier kit.Retr
 	if !m.lockState.ClusterRequested || m.lockState.Requested {
 		return
 	}
-	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner}
+	in := locks.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner}
 	m.record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRemoved)
 	err := m.undo(ctx, retrier, "withdraw the request for "+m.in.Cluster, m.locks.WithdrawClusterMaintenance, in, nil)
 	m.record.stages.End(ctx, ranv1.StageClusterMaintenanceRemoved, err, "")

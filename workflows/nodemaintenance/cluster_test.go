@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -21,30 +22,30 @@ import (
 // clusterHeldOnce lets a lock of the cluster be held when it is asked first.
 func clusterHeldOnce(w *workflowtest.World) {
 	asked := 0
-	workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
+	workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
 		asked++
-		locks := activities.NodeLocks{Asked: true, ClusterHeld: asked == 1, ClusterRequestUID: "uid-of-request"}
+		locks := locks.NodeLocks{Asked: true, ClusterHeld: asked == 1, ClusterRequestUID: "uid-of-request"}
 		if asked == 1 {
-			return activities.TakeNodeResult{Locks: locks}
+			return node.TakeNodeResult{Locks: locks}
 		}
 		locks.Inactive = true
-		return activities.TakeNodeResult{Locks: locks, Cordon: &activities.CordonResult{CordonedByUs: true}}
+		return node.TakeNodeResult{Locks: locks, Cordon: &node.CordonResult{CordonedByUs: true}}
 	})
 }
 
 func TestTheWorkloadsOfTheClusterLetGoBeforeThoseOfTheNodeAndGoBackToWorkAfter(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	clusterHeldOnce(w)
-	workflowtest.Play(w, "ReturnNode", func(in activities.ReturnNodeInput) any {
+	workflowtest.Play(w, "ReturnNode", func(in node.ReturnNodeInput) any {
 		require.True(t, in.WithdrawCluster)
 		require.Equal(t, types.UID("uid-of-request"), in.ClusterRequestUID)
-		return activities.ReturnNodeResult{Locks: activities.NodeLocks{Active: true}, ClusterWithdrawn: true}
+		return node.ReturnNodeResult{Locks: locks.NodeLocks{Active: true}, ClusterWithdrawn: true}
 	})
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []string{"TakeNode", "AwaitClusterLocks", "TakeNode", "AwaitPodCompletion"}, w.Called()[3:7])
-	require.True(t, w.Inputs["TakeNode"][0].(activities.TakeNodeInput).WithCluster)
+	require.True(t, w.Inputs["TakeNode"][0].(node.TakeNodeInput).WithCluster)
 	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance", "it went with the node")
 	for _, name := range []drydockv1.Stage{ranv1.StageClusterMaintenanceRequested, ranv1.StageClusterWorkloadLocksInactive, ranv1.StageClusterMaintenanceRemoved} {
 		stage := kit.Stages{Records: &status.Stages}.Stage(name)
@@ -56,9 +57,9 @@ func TestTheWorkloadsOfTheClusterLetGoBeforeThoseOfTheNodeAndGoBackToWorkAfter(t
 
 func TestTheRequestForTheClusterIsWithdrawnAlsoWhereTheNodeIsNotAsked(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
-		locks := activities.NodeLocks{Skipped: true, Inactive: true, ClusterRequestUID: "uid-of-request"}
-		return activities.TakeNodeResult{Locks: locks, Cordon: &activities.CordonResult{CordonedByUs: true}}
+	workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+		locks := locks.NodeLocks{Skipped: true, Inactive: true, ClusterRequestUID: "uid-of-request"}
+		return node.TakeNodeResult{Locks: locks, Cordon: &node.CordonResult{CordonedByUs: true}}
 	})
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
@@ -70,7 +71,7 @@ func TestTheRequestForTheClusterIsWithdrawnAlsoWhereTheNodeIsNotAsked(t *testing
 	for _, stage := range status.Stages {
 		require.NotContains(t, stage.Message, "no workload locks", "%s", stage.Stage)
 	}
-	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).WithdrawCluster)
+	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).WithdrawCluster)
 }
 
 func TestWorkloadsOfTheClusterThatDoNotLetGoEndTheMaintenanceBeforeItsNodeIsTouched(t *testing.T) {
@@ -82,7 +83,7 @@ func TestWorkloadsOfTheClusterThatDoNotLetGoEndTheMaintenanceBeforeItsNodeIsTouc
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut)
-	require.NotNil(t, w.Inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Deadline)
+	require.NotNil(t, w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Deadline)
 	require.NotContains(t, w.Called(), "Cordon")
 	require.Equal(t, "WithdrawClusterMaintenance", w.Called()[len(w.Called())-1])
 }
@@ -94,8 +95,8 @@ func TestTheMaintenanceOfARolloutLeavesTheClusterToTheRollout(t *testing.T) {
 	in.Parent, in.TaskQueue, in.Slot = "cgu/ops/june/c1", temporal.TaskQueue, nil
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.False(t, w.Inputs["TakeNode"][0].(activities.TakeNodeInput).WithCluster)
-	require.False(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).WithdrawCluster)
+	require.False(t, w.Inputs["TakeNode"][0].(node.TakeNodeInput).WithCluster)
+	require.False(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).WithdrawCluster)
 	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance")
 }
 
@@ -103,12 +104,12 @@ func TestTheMaintenanceOfARolloutLeavesTheClusterToTheRollout(t *testing.T) {
 func TestTheMaintenanceOfARolloutAsksTheClusterItselfWhenALockHoldsItAllTheSame(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	var asked []bool
-	workflowtest.Play(w, "TakeNode", func(in activities.TakeNodeInput) any {
+	workflowtest.Play(w, "TakeNode", func(in node.TakeNodeInput) any {
 		asked = append(asked, in.WithCluster)
 		if len(asked) < 3 {
-			return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true, ClusterHeld: true}}
+			return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: true}}
 		}
-		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}}
+		return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true}}
 	})
 	w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrLockRefused, "lock tf-n1 is active", nil))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
@@ -116,8 +117,8 @@ func TestTheMaintenanceOfARolloutAsksTheClusterItselfWhenALockHoldsItAllTheSame(
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []bool{false, true, true, true}, asked)
 	require.Equal(t, []string{"TakeNode", "TakeNode", "AwaitClusterLocks", "TakeNode", "AwaitNodeLocks", "Cordon", "TakeNode", "AwaitNodeLocks", "Cordon"}, w.Called()[:9])
-	require.True(t, w.Inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Requested)
-	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).WithdrawCluster)
+	require.True(t, w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Requested)
+	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).WithdrawCluster)
 	require.Contains(t, w.Called(), "WithdrawClusterMaintenance")
 }
 
@@ -129,7 +130,7 @@ func TestARequestThatSomebodyDeletedIsMadeAgain(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes[0], "somebody has deleted maintenance request")
 	require.Len(t, w.Inputs["TakeNode"], 2)
-	require.True(t, w.Inputs["AwaitNodeLocks"][0].(activities.NodeLockInput).Requested)
+	require.True(t, w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Requested)
 
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	w.Fail["AwaitClusterLocks"] = workflowtest.Once(gone)
@@ -140,7 +141,7 @@ func TestARequestThatSomebodyDeletedIsMadeAgain(t *testing.T) {
 	require.Equal(t, []string{"+w0", "-w0"}, nodes.Events)
 	require.Len(t, w.Inputs["RequestClusterMaintenance"], 2)
 	require.Equal(t, w.Inputs["AwaitClusterLocks"][0], w.Inputs["AwaitClusterLocks"][1], "until the same deadline")
-	require.True(t, w.Inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Requested)
+	require.True(t, w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Requested)
 }
 
 // An application may let go of a node that is only drained, and not of one that is restarted.
@@ -161,14 +162,14 @@ func TestLocksAreAskedForARestartUnlessTheWorkIsKnownToDoWithout(t *testing.T) {
 			in.Object.Spec.Action = tt.action
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 			workflowtest.RequireResult[workflowtest.NodeStatus](w)
-			require.Equal(t, tt.scope, w.Inputs["TakeNode"][0].(activities.TakeNodeInput).Scope)
+			require.Equal(t, tt.scope, w.Inputs["TakeNode"][0].(node.TakeNodeInput).Scope)
 
 			c, _ := workflowtest.NewClusterWorld(t, 0, 1, 1)
 			whole := workflowtest.OneCluster()
 			whole.Remediation.Action = tt.action
 			c.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, whole)
 			workflowtest.RequireResult[ranv1.ClusterStatus](c)
-			require.Equal(t, tt.scope, c.Inputs["RequestClusterMaintenance"][0].(activities.ClusterLockInput).Scope)
+			require.Equal(t, tt.scope, c.Inputs["RequestClusterMaintenance"][0].(locks.ClusterLockInput).Scope)
 		})
 	}
 }

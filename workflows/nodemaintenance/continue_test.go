@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -80,7 +81,7 @@ func TestAMaintenanceWhoseLocksAreTakenBackAgainAndAgainContinuesAsNew(t *testin
 			for _, stage := range status.Stages {
 				require.True(t, stage.Succeeded, stage.Stage)
 			}
-			returned := last.Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+			returned := last.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 			require.True(t, returned.Withdraw, "the request that an earlier run has made")
 			require.Equal(t, in.Parent == "", returned.WithdrawCluster)
 		})
@@ -94,10 +95,10 @@ func TestAWaitForLocksThatIsToldOfAgainAndAgainContinuesAsNew(t *testing.T) {
 			runs := inRuns(t, workflowtest.WholeMaintenance(), func(run int, w *workflowtest.World) func() bool {
 				w.Locked = true
 				held := wait == "AwaitClusterLocks"
-				workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
-					locks := activities.NodeLocks{Asked: true, ClusterHeld: held, RequestUID: "r1", ClusterRequestUID: "r2"}
+				workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+					locks := locks.NodeLocks{Asked: true, ClusterHeld: held, RequestUID: "r1", ClusterRequestUID: "r2"}
 					held = false
-					return activities.TakeNodeResult{Locks: locks}
+					return node.TakeNodeResult{Locks: locks}
 				})
 				if run == 1 {
 					return nil
@@ -124,10 +125,10 @@ func TestTheTimeOfLocksRunsOnInTheNextRun(t *testing.T) {
 		deadline func(w *workflowtest.World) time.Time
 	}{
 		{"AwaitNodeLocks", func(w *workflowtest.World) time.Time {
-			return *w.Inputs["AwaitNodeLocks"][0].(activities.NodeLockInput).Deadline
+			return *w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Deadline
 		}},
 		{"AwaitClusterLocks", func(w *workflowtest.World) time.Time {
-			return *w.Inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Deadline
+			return *w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Deadline
 		}},
 	} {
 		t.Run(tt.wait, func(t *testing.T) {
@@ -135,8 +136,8 @@ func TestTheTimeOfLocksRunsOnInTheNextRun(t *testing.T) {
 			in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 			runs := inRuns(t, in, func(run int, w *workflowtest.World) func() bool {
 				w.Locked = true
-				workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
-					return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true, ClusterHeld: tt.wait == "AwaitClusterLocks", ClusterRequestUID: "r2"}}
+				workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+					return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: tt.wait == "AwaitClusterLocks", ClusterRequestUID: "r2"}}
 				})
 				if run == 1 {
 					w.Fail[tt.wait] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "ceph did not let go", nil))
@@ -164,8 +165,8 @@ func TestWhatAnEarlierRunHasAskedForIsTakenBack(t *testing.T) {
 			w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour)
 			return nil
 		}
-		workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
-			return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true, RequestUID: "r1", ClusterRequestUID: "r2"}}
+		workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+			return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true, RequestUID: "r1", ClusterRequestUID: "r2"}}
 		})
 		w.When(w.CalledTimes("Cordon", 2), func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, drydockv1.HoldCluster("c1"))) })
 		return w.CalledTimes("Cordon", 2)
@@ -173,7 +174,7 @@ func TestWhatAnEarlierRunHasAskedForIsTakenBack(t *testing.T) {
 	require.Len(t, runs, 2)
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](runs[1])
 	require.NotContains(t, runs[1].Called(), "TakeNode")
-	returned := runs[1].Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	returned := runs[1].Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 	require.True(t, returned.Withdraw && returned.WithdrawCluster && returned.AwaitLocks)
 	require.Equal(t, []types.UID{"r1", "r2"}, []types.UID{returned.RequestUID, returned.ClusterRequestUID})
 	require.Len(t, runs[1].Scheduler.Sets, 1)

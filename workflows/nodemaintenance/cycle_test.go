@@ -10,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/scheduler"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -41,7 +43,7 @@ func TestAMaintenanceThatGivesWayFreesItsLocksAndItsSlotAndQueuesAgain(t *testin
 		"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance", "AwaitRequestsServed",
 		"TakeNode", "AwaitNodeLocks", "Cordon",
 	}, w.Called()[:12])
-	first := w.Inputs["AwaitRequestsServed"][0].(activities.RequestsServedInput)
+	first := w.Inputs["AwaitRequestsServed"][0].(locks.RequestsServedInput)
 	require.Equal(t, []string{"drydock-n0-1234"}, first.Requests)
 	require.WithinDuration(t, status.StartedAt.Add(time.Hour), *first.Deadline, time.Minute)
 	require.Contains(t, status.Notes[0], "queued again: the maintenances of n1 and n0 wait for each other's workload locks")
@@ -130,12 +132,12 @@ func TestTheLocksHaveNoMoreTimeForAMaintenanceThatGivesWayAgainAndAgain(t *testi
 
 	waits := w.InputsOf("AwaitNodeLocks")
 	require.Len(t, waits, 4)
-	first := *waits[0].(activities.NodeLockInput).Deadline
+	first := *waits[0].(locks.NodeLockInput).Deadline
 	for _, wait := range waits {
-		require.WithinDuration(t, first, *wait.(activities.NodeLockInput).Deadline, 10*time.Second)
+		require.WithinDuration(t, first, *wait.(locks.NodeLockInput).Deadline, 10*time.Second)
 	}
 	for _, wait := range w.InputsOf("AwaitRequestsServed") {
-		require.WithinDuration(t, first, *wait.(activities.RequestsServedInput).Deadline, 10*time.Second)
+		require.WithinDuration(t, first, *wait.(locks.RequestsServedInput).Deadline, 10*time.Second)
 	}
 	require.Greater(t, w.Now().Sub(start), 10*time.Minute)
 }
@@ -151,12 +153,12 @@ func TestAMaintenanceOfARolloutThatGivesWayReturnsItsSlotAndLeavesTheQueueingToT
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, maintenancev1.NodePending, status.State)
-	deadline := w.Inputs["AwaitNodeLocks"][0].(activities.NodeLockInput).Deadline
+	deadline := w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Deadline
 	require.WithinDuration(t, start.Add(time.Minute), *deadline, 10*time.Second, "it gave way before")
-	require.Equal(t, deadline, w.Inputs["AwaitRequestsServed"][0].(activities.RequestsServedInput).Deadline)
+	require.Equal(t, deadline, w.Inputs["AwaitRequestsServed"][0].(locks.RequestsServedInput).Deadline)
 	require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "AwaitRequestsServed", "ReturnNode"}, w.Called())
-	require.Equal(t, []any{activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
-	returned := w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	require.Equal(t, []any{scheduler.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
+	returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 	require.Equal(t, maintenancev1.NodePending, returned.Ended.State)
 	require.Nil(t, returned.Slot)
 	require.False(t, returned.Withdraw, "it was withdrawn already")

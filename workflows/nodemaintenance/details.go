@@ -3,12 +3,12 @@ package nodemaintenance
 import (
 	"fmt"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/activitykit"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/workflows/kit"
 )
 
-func nodeDetails(node activities.NodeRef, s *maintenancev1.NodeMaintenanceStatus) string {
+func nodeDetails(node activitykit.NodeRef, s *maintenancev1.NodeMaintenanceStatus) string {
 	var d kit.Details
 	d.Head("node", node.Cluster+"/"+node.Node)
 	d.Row("state", string(s.State))

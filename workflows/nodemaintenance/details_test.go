@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/activitykit"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -21,5 +21,5 @@ func TestTheDetailsOfAFailedDrainNameThePods(t *testing.T) {
 | state | Failed |
 | **failure** | DrainTimedOut: drain n1: 1 pod blocked |
 | blocked by | Pod shop/web-1: PodDisruptionBudget shop/web |
-`, nodeDetails(activities.NodeRef{Cluster: "c1", Node: "n1"}, status))
+`, nodeDetails(activitykit.NodeRef{Cluster: "c1", Node: "n1"}, status))
 }

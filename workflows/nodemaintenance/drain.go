@@ -5,7 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/drain"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -18,11 +18,11 @@ func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 		return nil
 	}
 	m.record.enter(ctx, maintenancev1.NodeWaitForPodCompletion)
-	in := activities.AwaitPodCompletionInput{
+	in := drain.AwaitPodCompletionInput{
 		NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.WaitForPodCompletion, Drain: m.spec.DrainSpec, Cordoned: m.cordons(),
 	}
 	in.Deadline = kit.DeadlineIn(ctx, in.Spec.TimeoutSeconds)
-	var result activities.AwaitPodCompletionResult
+	var result drain.AwaitPodCompletionResult
 	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, temporal.ErrPodCompletionUnseen,
 		m.drains.AwaitPodCompletion, in, &result)
 	if result.Uncordoned {
@@ -58,7 +58,7 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	}
 	m.record.enter(ctx, maintenancev1.NodeDraining)
 	m.record.stages.Begin(ctx, maintenancev1.StageKubernetesDrained)
-	in := &activities.DrainInput{NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.DrainSpec, Cordoned: m.cordons()}
+	in := &drain.Input{NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.DrainSpec, Cordoned: m.cordons()}
 	m.draining = in
 	for {
 		in.Attempt++
@@ -72,7 +72,7 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	}
 }
 
-func (m *nodeMaintenance) tryToDrain(ctx workflow.Context, in *activities.DrainInput) error {
+func (m *nodeMaintenance) tryToDrain(ctx workflow.Context, in *drain.Input) error {
 	in.Deadline, in.Closes = kit.DeadlineIn(ctx, drainTimeout(in.Spec, in.Attempt)), m.holds.Closes(m.in.Cluster)
 	var result maintenancev1.DrainStatus
 	err := m.awaitBy(ctx, m.retrierUntilHeld(), "Drain", "drain "+m.node.Node, in.Deadline, temporal.ErrDrainTimedOut, m.drains.Drain, in, &result)

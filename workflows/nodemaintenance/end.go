@@ -6,7 +6,9 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/scheduler"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -77,7 +79,7 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 		}
 	}
 	mayHaveLetGo := !m.gaveWay && m.mayHaveLetGo()
-	var found activities.NodeLocks
+	var found locks.NodeLocks
 	if m.marked {
 		found = m.returnNode(ctx, retrier, err, mayHaveLetGo)
 	}
@@ -123,9 +125,9 @@ func (m *nodeMaintenance) cleanUpRetrier(ctx workflow.Context) kit.Retrier {
 }
 
 // returnNode returns the node; what always goes with that goes with it.
-func (m *nodeMaintenance) returnNode(ctx workflow.Context, retrier kit.Retrier, err error, mayHaveLetGo bool) activities.NodeLocks {
+func (m *nodeMaintenance) returnNode(ctx workflow.Context, retrier kit.Retrier, err error, mayHaveLetGo bool) locks.NodeLocks {
 	keep := m.status.Failure != nil && m.keepsOnFailure()
-	in := activities.ReturnNodeInput{
+	in := node.ReturnNodeInput{
 		NodeRef: m.node, KeepCordoned: keep, Withdraw: m.lockState.Requested, RequestUID: m.lockState.RequestUID, Ended: m.end(err),
 		WithdrawCluster: m.lockState.ClusterRequested, ClusterRequestUID: m.lockState.ClusterRequestUID, Slot: m.parentsSlot(err), AwaitLocks: mayHaveLetGo,
 	}
@@ -138,7 +140,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, retrier kit.Retrier, 
 	if m.lockState.Requested {
 		m.record.stages.Begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
 	}
-	var result activities.ReturnNodeResult
+	var result node.ReturnNodeResult
 	undone := m.undo(ctx, retrier, "return "+m.node.Node, m.nodes.ReturnNode, in, &result)
 	m.slotReturned = result.SlotReturned
 	m.record.note(result.Note)
@@ -164,7 +166,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, retrier kit.Retrier, 
 }
 
 // recordReturn records how a node is left that may have been taken.
-func (m *nodeMaintenance) recordReturn(result activities.ReturnNodeResult, undone error) {
+func (m *nodeMaintenance) recordReturn(result node.ReturnNodeResult, undone error) {
 	if undone != nil {
 		m.status.LeftCordoned = m.cordons()
 		message := "the node could not be returned: " + temporal.ErrorMessage(undone) + "; workflow " + temporal.SweeperID(m.in.Cluster) + " goes on trying"
@@ -203,13 +205,13 @@ func (m *nodeMaintenance) releaseSlot(ctx workflow.Context, err error) {
 
 // returnParentsSlot gives the parent's slot back. A scheduler that is not there is started by it, and hears from the parent which slots it has.
 func (m *nodeMaintenance) returnParentsSlot(ctx workflow.Context) {
-	in := activities.ReturnSlotInput{Cluster: m.in.Cluster, Return: m.in.Slot.Return(m.status.LeftCordoned)}
+	in := scheduler.ReturnSlotInput{Cluster: m.in.Cluster, Return: m.in.Slot.Return(m.status.LeftCordoned)}
 	hub := kit.HubRetrier(m.record.reason.Set)
 	m.slotReturned = hub.Run(ctx, "return the slot of "+m.node.Node, m.scheduler.ReturnSlot, in, nil) == nil
 }
 
-func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context, retrier kit.Retrier) (found activities.NodeLocks) {
-	in := activities.NodeLockInput{NodeRef: m.node}
+func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context, retrier kit.Retrier) (found locks.NodeLocks) {
+	in := locks.NodeLockInput{NodeRef: m.node}
 	m.record.stages.Begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
 	err := m.undo(ctx, retrier, "withdraw the request for "+m.node.Node, m.locks.WithdrawNodeMaintenance, in, &found)
 	m.record.stages.End(ctx, maintenancev1.StageNodeMaintenanceRemoved, err, m.lockNote())
@@ -219,7 +221,7 @@ func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context, retrier kit.Retr
 
 func (m *nodeMaintenance) awaitLocksActive(ctx workflow.Context) {
 	deadline := workflow.Now(ctx).Add(locksActiveLimit)
-	in := activities.NodeLockInput{NodeRef: m.node, Deadline: &deadline}
+	in := locks.NodeLockInput{NodeRef: m.node, Deadline: &deadline}
 	var inactive []drydockv1.Blocker
 	err := m.await(ctx, "AwaitNodeLocksActive", "wait until the locks of "+m.node.Node+" are active", &deadline, temporal.ErrLockTimedOut,
 		m.locks.AwaitNodeLocksActive, in, &inactive)

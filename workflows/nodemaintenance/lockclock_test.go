@@ -9,7 +9,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -101,12 +102,12 @@ func TestTheLocksOfTheClusterHaveOnlyWhatWasLeftOfTheirTime(t *testing.T) {
 	in := workflowtest.OfRollout()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 	in.LockTimeLeft = &maintenancev1.LockTimeLeft{ClusterSeconds: new(int32(1800))}
-	workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
-		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: "uid-of-request"}}
+	workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+		return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: "uid-of-request"}}
 	})
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.WithinDuration(t, start.Add(30*time.Minute), *w.Inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Deadline, 2*time.Second)
+	require.WithinDuration(t, start.Add(30*time.Minute), *w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Deadline, 2*time.Second)
 	require.InDelta(t, 1800-600-60, *status.LockTimeLeft.ClusterSeconds, 2)
 	require.Nil(t, status.LockTimeLeft.NodeSeconds, "they were not asked")
 }
@@ -135,8 +136,8 @@ func TestTheTimeOfLocksStandsStillWhileAMaintenanceThatGaveWayWaitsForItsTurn(t 
 	in.Object.Spec.LockTimeoutSeconds = new(int32(600))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.WithinDuration(t, start.Add(time.Hour+10*time.Minute), *w.Inputs["AwaitNodeLocks"][1].(activities.NodeLockInput).Deadline, 10*time.Second)
-	require.True(t, w.Inputs["Cordon"][0].(activities.CordonInput).Locked, "the locks are looked at once more right before")
+	require.WithinDuration(t, start.Add(time.Hour+10*time.Minute), *w.Inputs["AwaitNodeLocks"][1].(locks.NodeLockInput).Deadline, 10*time.Second)
+	require.True(t, w.Inputs["Cordon"][0].(node.CordonInput).Locked, "the locks are looked at once more right before")
 }
 
 func TestTheTimeOfLocksThatHaveLetGoStandsStillWhileTheClusterIsHeld(t *testing.T) {
@@ -161,25 +162,25 @@ func TestTheTimeOfLocksThatHaveLetGoStandsStillWhileTheClusterIsHeld(t *testing.
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 		workflowtest.RequireResult[workflowtest.NodeStatus](w)
 		require.Len(t, w.Inputs["AwaitNodeLocks"], 2)
-		require.Greater(t, w.Inputs["AwaitNodeLocks"][1].(activities.NodeLockInput).Deadline.Sub(start), 24*time.Hour)
+		require.Greater(t, w.Inputs["AwaitNodeLocks"][1].(locks.NodeLockInput).Deadline.Sub(start), 24*time.Hour)
 	})
 	t.Run("those of the cluster", func(t *testing.T) {
 		w := workflowtest.NewWorld(t)
 		start := w.Now()
 		heldAt(w, "AwaitClusterLocks")
 		taken := 0
-		workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
-			locks := activities.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: "uid-of-request"}
+		workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+			locks := locks.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: "uid-of-request"}
 			if taken++; taken < 3 {
-				return activities.TakeNodeResult{Locks: locks}
+				return node.TakeNodeResult{Locks: locks}
 			}
 			locks.ClusterHeld, locks.Inactive = false, true
-			return activities.TakeNodeResult{Locks: locks, Cordon: &activities.CordonResult{CordonedByUs: true}}
+			return node.TakeNodeResult{Locks: locks, Cordon: &node.CordonResult{CordonedByUs: true}}
 		})
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 		workflowtest.RequireResult[workflowtest.NodeStatus](w)
 		require.Len(t, w.Inputs["AwaitClusterLocks"], 2)
-		require.Greater(t, w.Inputs["AwaitClusterLocks"][1].(activities.ClusterLockInput).Deadline.Sub(start), 24*time.Hour)
+		require.Greater(t, w.Inputs["AwaitClusterLocks"][1].(locks.ClusterLockInput).Deadline.Sub(start), 24*time.Hour)
 	})
 }
 

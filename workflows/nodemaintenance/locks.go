@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/types"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/locks"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/workflows/kit"
 )
@@ -42,7 +42,7 @@ func (m *nodeMaintenance) followLocks(ctx workflow.Context) {
 	// What cannot be seen is not what the maintenance waits for.
 	retrier := kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, nil)
 	for {
-		in := activities.AwaitHeldAgainInput{NodeRef: m.node, Known: m.heldAgain}
+		in := locks.AwaitHeldAgainInput{NodeRef: m.node, Known: m.heldAgain}
 		var locks []drydockv1.Blocker
 		if retrier.Wait(ctx, "follow the workload locks of "+m.node.Node, nil, "", m.locks.AwaitHeldAgain, in, &locks) != nil || ctx.Err() != nil {
 			return

@@ -10,7 +10,14 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/types"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/health"
+	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/rollouts"
+	"drydock.dev/drydock/activities/scheduler"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -47,7 +54,7 @@ func NodeMaintenance(ctx workflow.Context, in Input) (maintenancev1.NodeMaintena
 type nodeMaintenance struct {
 	in     Input
 	spec   maintenancev1.NodeMaintenanceSpec
-	node   activities.NodeRef
+	node   activitykit.NodeRef
 	status maintenancev1.NodeMaintenanceStatus
 	record *nodeRecord
 	holds  gates.Holds
@@ -57,7 +64,7 @@ type nodeMaintenance struct {
 	awaited  string
 	observed bool
 	// draining is the input of the drain; every attempt goes on from what was observed of those before.
-	draining *activities.DrainInput
+	draining *drain.Input
 	// lockState is what is known of the workload locks that were asked to let go.
 	lockState lockState
 	// mayBeHeldAgain: the node has locks, which have let go of it. heldAgain are those that have taken that back since.
@@ -81,26 +88,26 @@ type nodeMaintenance struct {
 	// stopJob ends the Job that is at work.
 	stopJob workflow.CancelFunc
 	// ready is how it stands with the node while it is handed over, or its Job at work: for too long, or uncordoned by somebody.
-	ready activities.Readiness
+	ready node.Readiness
 	// withdraw cancels the work; withdrawn says on whose word.
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
 
-	nodes     *activities.Nodes
-	drains    *activities.Drains
-	jobs      *activities.Jobs
-	health    *activities.Health
-	locks     *activities.Locks
-	hub       *activities.Rollouts
-	clusters  *activities.Clusters
-	scheduler *activities.Scheduler
+	nodes     *node.Activities
+	drains    *drain.Activities
+	jobs      *jobs.Activities
+	health    *health.Activities
+	locks     *locks.Activities
+	hub       *rollouts.Activities
+	clusters  *node.Activities
+	scheduler *scheduler.Activities
 }
 
 func newNodeMaintenance(ctx workflow.Context, in Input) (*nodeMaintenance, error) {
 	m := &nodeMaintenance{
 		in:   in,
 		spec: in.Object.Spec,
-		node: activities.NodeRef{Cluster: in.Cluster, Node: in.Object.Spec.NodeName, Owner: kit.Owner(ctx)},
+		node: activitykit.NodeRef{Cluster: in.Cluster, Node: in.Object.Spec.NodeName, Owner: kit.Owner(ctx)},
 	}
 	if left := in.LockTimeLeft; left != nil {
 		m.lockState.NodeClock, m.lockState.ClusterClock, m.status.LockTimeLeft = lockClockOf(left.NodeSeconds), lockClockOf(left.ClusterSeconds), left
@@ -197,8 +204,8 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 // plan marks the node as one whose maintenance waits for its turn.
 func (m *nodeMaintenance) plan(ctx workflow.Context) error {
 	m.marked = true
-	in := activities.PlanMaintenanceInput{NodeRef: m.node, Departure: m.departure()}
-	var result activities.PlanMaintenanceResult
+	in := node.PlanMaintenanceInput{NodeRef: m.node, Departure: m.departure()}
+	var result node.PlanMaintenanceResult
 	err := m.retrier().Run(ctx, "mark "+m.node.Node+" as planned", m.nodes.PlanMaintenance, in, &result)
 	m.record.note(result.Warning)
 	return err
@@ -246,7 +253,7 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	}
 	m.record.reason.Replace(nil)
 	if len(m.slots.TakeNodesGone()) > 0 {
-		return activities.NodeGone(m.in.Cluster, m.node.Node)
+		return activitykit.NodeGone(m.in.Cluster, m.node.Node)
 	}
 	return nil
 }
@@ -292,7 +299,7 @@ func (m *nodeMaintenance) whenReleased(ctx workflow.Context, step func() error) 
 func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
 	m.returning = true
 	m.record.enter(ctx, maintenancev1.NodeHealthChecks)
-	in := activities.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks, NoWork: m.in.DoneWhenReady && !m.byJob()}
+	in := health.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks, NoWork: m.in.DoneWhenReady && !m.byJob()}
 	in.Deadline = kit.DeadlineIn(ctx, kit.HealthTimeout(m.spec.HealthTimeoutSeconds))
 	return m.await(ctx, "AwaitNodeHealthy", "check the health of "+m.node.Node, kit.LastDeadline(ctx, in.Deadline, in.Checks), temporal.ErrHealthGateFailed,
 		m.health.AwaitNodeHealthy, in, nil)

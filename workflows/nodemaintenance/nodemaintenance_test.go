@@ -16,7 +16,11 @@ import (
 	"go.temporal.io/sdk/converter"
 	sdktemporal "go.temporal.io/sdk/temporal"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/scheduler"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
@@ -36,9 +40,9 @@ func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
 		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
 		"AwaitNodeHealthy", "ReturnNode", "AwaitNodeLocksActive", "WithdrawClusterMaintenance",
 	}, w.Called())
-	require.Nil(t, w.Inputs["AwaitNodeLocks"][0].(activities.NodeLockInput).Deadline, "for as long as it takes")
-	returned := w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
-	require.Equal(t, w.Inputs["RunJob"][0].(activities.RunJobInput).Job, returned.FinishedJob.Job, "the job has done its work")
+	require.Nil(t, w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Deadline, "for as long as it takes")
+	returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
+	require.Equal(t, w.Inputs["RunJob"][0].(jobs.RunJobInput).Job, returned.FinishedJob.Job, "the job has done its work")
 	require.True(t, returned.Withdraw)
 	require.Equal(t, []maintenancev1.NodeState{
 		maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon, maintenancev1.NodeWaitForPodCompletion,
@@ -88,11 +92,11 @@ func TestAClusterWithoutLocksIsNotAskedForThem(t *testing.T) {
 
 func TestANodeWithoutLocksIsNotWaitedFor(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	none := activities.NodeLocks{Asked: true, Inactive: true, Active: true}
-	workflowtest.Play(w, "TakeNode", func(activities.TakeNodeInput) any {
-		return activities.TakeNodeResult{Locks: none, Cordon: &activities.CordonResult{CordonedByUs: true, Note: "somebody had been there"}}
+	none := locks.NodeLocks{Asked: true, Inactive: true, Active: true}
+	workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+		return node.TakeNodeResult{Locks: none, Cordon: &node.CordonResult{CordonedByUs: true, Note: "somebody had been there"}}
 	})
-	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Locks: none} })
+	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Locks: none} })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
@@ -118,7 +122,7 @@ func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
 	require.Equal(t, []string{
 		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AnnounceState", "AwaitNodeHealthy", "ReturnNode",
 	}, w.Called())
-	require.False(t, w.Inputs["TakeNode"][0].(activities.TakeNodeInput).Cordon)
+	require.False(t, w.Inputs["TakeNode"][0].(node.TakeNodeInput).Cordon)
 }
 
 func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
@@ -171,7 +175,7 @@ func TestADrainThatRunsOutOfTimeFailsWithItsBlockersAndReturnsTheNode(t *testing
 	require.Equal(t, []drydockv1.Blocker{blocker}, status.Failure.Blockers)
 	require.Equal(t, "drain n1: 1 pod blocked", status.Failure.Message)
 	require.NotContains(t, w.Called(), "RunJob")
-	returned := w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 	require.False(t, returned.KeepCordoned)
 	require.True(t, returned.Withdraw, "its locks are not kept waiting")
 	require.Contains(t, w.Called(), "AwaitNodeLocksActive")
@@ -186,7 +190,7 @@ func TestAFailedNodeStaysCordonedWhenAsked(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrDrainTimedOut)
-	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).KeepCordoned)
 }
 
 func TestADrainThatRunsOutOfTimeIsTriedAgainWhenAsked(t *testing.T) {
@@ -197,7 +201,7 @@ func TestADrainThatRunsOutOfTimeIsTriedAgainWhenAsked(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	first, second := w.Inputs["Drain"][0].(activities.DrainInput), w.Inputs["Drain"][1].(activities.DrainInput)
+	first, second := w.Inputs["Drain"][0].(drain.Input), w.Inputs["Drain"][1].(drain.Input)
 	require.Equal(t, int32(2), second.Attempt)
 	require.False(t, second.Deadline.Before(*first.Deadline))
 	require.Contains(t, status.Notes, "draining once more: drain n1: 1 pod blocked")
@@ -218,7 +222,7 @@ func TestAnotherDrainGoesOnFromWhatTheOneBeforeHadReached(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.Equal(t, reached, w.Inputs["Drain"][1].(activities.DrainInput).Before)
+	require.Equal(t, reached, w.Inputs["Drain"][1].(drain.Input).Before)
 }
 
 func TestADrainThatNeverSucceedsDoesNotFillItsHistory(t *testing.T) {
@@ -242,7 +246,7 @@ func TestADrainThatNeverSucceedsDoesNotFillItsHistory(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	want := time.Second
 	for i, input := range w.Inputs["Drain"] {
-		drain := input.(activities.DrainInput)
+		drain := input.(drain.Input)
 		require.WithinDuration(t, begin.Add(want), *drain.Deadline, 30*time.Second, "attempt %d", i+1)
 		require.Equal(t, i*reports, drain.Reports, "reports do not begin anew with attempt %d", i+1)
 		want = min(2*want, 24*time.Hour)
@@ -271,7 +275,7 @@ func TestDrainDeadlineIsFiveMinutesUnlessGivenAndNoneForZero(t *testing.T) {
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 			workflowtest.RequireResult[workflowtest.NodeStatus](w)
-			deadline := w.Inputs["Drain"][0].(activities.DrainInput).Deadline
+			deadline := w.Inputs["Drain"][0].(drain.Input).Deadline
 			if tc.want == nil {
 				require.Nil(t, deadline)
 				return
@@ -387,13 +391,13 @@ func TestANodeWhoseJobCannotBeRemovedIsKeptForTheSweeper(t *testing.T) {
 		w := workflowtest.NewWorld(t)
 		w.Locked = true
 		w.Blocked["RunJob"] = true
-		w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone: ops/n1-x", nil))
+		w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone: ops/n1-x", nil))
 		workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"})
 		in := workflowtest.WholeMaintenance()
 		in.Object.Spec.Cordon = &cordon
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
-		status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, activities.ReasonJobStopping)
+		status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, jobs.ReasonJobStopping)
 		require.Equal(t, maintenancev1.NodeFailed, status.State)
 		kept := "the node is kept out of service until its job is gone: job ops/n1 was stopped; waiting until its pods are gone: ops/n1-x"
 		require.Equal(t, kept, status.Failure.Message)
@@ -403,7 +407,7 @@ func TestANodeWhoseJobCannotBeRemovedIsKeptForTheSweeper(t *testing.T) {
 		require.NotContains(t, called[slices.Index(called, "RemoveJob"):], "ReturnNode", "firmware may be in the midst of being written")
 		require.NotContains(t, called, "WithdrawNodeMaintenance", "its locks must not take the node back")
 		require.NotContains(t, called, "WithdrawClusterMaintenance")
-		require.Equal(t, maintenancev1.NodeFailed, w.Inputs["AnnounceState"][0].(activities.AnnounceStateInput).State)
+		require.Equal(t, maintenancev1.NodeFailed, w.Inputs["AnnounceState"][0].(node.AnnounceStateInput).State)
 		require.True(t, status.NotReturned)
 		released := []scheduling.Release{{Number: 1, Unclean: true, LeftOut: cordon}}
 		require.Equal(t, released, w.Scheduler.LastSet().Releases, "its mark holds the node")
@@ -415,16 +419,16 @@ func TestANodeThatIsToBeKeptOnFailureRemembersThat(t *testing.T) {
 		for onFailure, keep := range map[maintenancev1.FailureAction]bool{maintenancev1.FailureUncordon: false, maintenancev1.FailureKeepCordoned: true} {
 			w := workflowtest.NewWorld(t)
 			w.Locked, w.Blocked["RunJob"] = locked, true
-			w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped", nil))
+			w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped", nil))
 			workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalCancel, nil)
 			in := workflowtest.WholeMaintenance()
 			in.Object.Spec.OnFailure = onFailure
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
-			status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, activities.ReasonJobStopping)
-			require.Equal(t, keep, w.Inputs["TakeNode"][0].(activities.TakeNodeInput).KeepOnFailure)
+			status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, jobs.ReasonJobStopping)
+			require.Equal(t, keep, w.Inputs["TakeNode"][0].(node.TakeNodeInput).KeepOnFailure)
 			if locked {
-				require.Equal(t, keep, w.Inputs["Cordon"][0].(activities.CordonInput).KeepOnFailure)
+				require.Equal(t, keep, w.Inputs["Cordon"][0].(node.CordonInput).KeepOnFailure)
 			}
 			require.Equal(t, keep, strings.HasSuffix(status.Notes[len(status.Notes)-1], "leaves it cordoned, as onFailure asks"), status.Notes)
 		}
@@ -434,7 +438,7 @@ func TestANodeThatIsToBeKeptOnFailureRemembersThat(t *testing.T) {
 func TestANodeKeptForItsJobSaysFirstWhyTheWorkFailed(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: it was not complete in time", nil))
-	w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped", nil))
+	w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped", nil))
 	workflowtest.SignalWhen(w, func(s workflowtest.NodeStatus) bool { return s.Failure != nil }, temporal.SignalCancel, nil)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
@@ -484,7 +488,7 @@ func TestCancelAfterTheRequestorFailedEndsAsAFailure(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	require.Contains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, "RequestorFailed").Failure.Message, "no firmware")
-	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).KeepCordoned)
 }
 
 func TestRecoverAfterTheNodeIsGivenBackChangesNothing(t *testing.T) {
@@ -585,7 +589,7 @@ func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	first, second := w.Inputs["AwaitNodeLocks"][0].(activities.NodeLockInput), w.Inputs["AwaitNodeLocks"][1].(activities.NodeLockInput)
+	first, second := w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput), w.Inputs["AwaitNodeLocks"][1].(locks.NodeLockInput)
 	require.True(t, second.Deadline.After(*first.Deadline), "the locks are asked anew")
 	require.Equal(t, []string{
 		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon",
@@ -627,7 +631,7 @@ func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
 	require.Equal(t, maintenancev1.NodeGone, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeGone).State)
-	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).Withdraw)
+	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).Withdraw)
 	require.True(t, w.Scheduler.State.Empty(), "its slot is free")
 }
 
@@ -638,12 +642,12 @@ func TestTheVeryNodeThatWasTakenIsWorkedOn(t *testing.T) {
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
 		workflowtest.RequireResult[workflowtest.NodeStatus](w)
-		completion := w.Inputs["AwaitPodCompletion"][0].(activities.AwaitPodCompletionInput)
+		completion := w.Inputs["AwaitPodCompletion"][0].(drain.AwaitPodCompletionInput)
 		require.EqualValues(t, workflowtest.TakenUID, completion.NodeUID)
 		require.Equal(t, &maintenancev1.DrainSpec{}, completion.Drain, "what that passes over is not waited for")
 		require.True(t, completion.Cordoned)
-		require.EqualValues(t, workflowtest.TakenUID, w.Inputs["Drain"][0].(activities.DrainInput).NodeUID)
-		require.EqualValues(t, workflowtest.TakenUID, w.Inputs["RunJob"][0].(activities.RunJobInput).NodeUID)
+		require.EqualValues(t, workflowtest.TakenUID, w.Inputs["Drain"][0].(drain.Input).NodeUID)
+		require.EqualValues(t, workflowtest.TakenUID, w.Inputs["RunJob"][0].(jobs.RunJobInput).NodeUID)
 	}
 }
 
@@ -660,8 +664,8 @@ func TestANodeThatIsDeletedWhileItWaitsIsNotTaken(t *testing.T) {
 func TestAMaintenanceThatOnlyWaitedDoesNotLeaveTheNodeOfAnotherCordoned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity = 0
-	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
-		return activities.ReturnNodeResult{LeftCordoned: true, Note: "the node is left as it is: it is under maintenance by node/c1/ops/other"}
+	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any {
+		return node.ReturnNodeResult{LeftCordoned: true, Note: "the node is left as it is: it is under maintenance by node/c1/ops/other"}
 	})
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
@@ -738,7 +742,7 @@ func TestACleanUpThatNeverSucceedsIsReportedAndTheRestIsStillTakenBack(t *testin
 	require.Equal(t, maintenancev1.NodeFailed, status.State, "nobody may take the node for returned, though the work is done")
 	failed := "the node could not be returned: the API server is on fire; workflow sweeper/c1 goes on trying"
 	require.Equal(t, failed, status.Failure.Message)
-	announced := w.Inputs["AnnounceState"][0].(activities.AnnounceStateInput)
+	announced := w.Inputs["AnnounceState"][0].(node.AnnounceStateInput)
 	require.Equal(t, maintenancev1.NodeFailed, announced.State)
 	require.Equal(t, "the maintenance has failed: NodeNotReturned: "+failed, announced.Message)
 	require.True(t, w.Scheduler.LastSet().Releases[0].Unclean, "its mark holds the node")
@@ -762,7 +766,7 @@ func TestAMaintenanceThatHadFailedSaysAlsoThatItsNodeIsNotReturned(t *testing.T)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
 	require.True(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrDrainTimedOut).NotReturned)
-	announced := w.Inputs["AnnounceState"][0].(activities.AnnounceStateInput)
+	announced := w.Inputs["AnnounceState"][0].(node.AnnounceStateInput)
 	require.Equal(t, "the maintenance has failed: DrainTimedOut: drain n1: 2 pods are left; the node could not be returned", announced.Message)
 }
 
@@ -778,8 +782,8 @@ func TestTheParentsSlotOfANodeThatCouldNotBeReturnedStaysItsParents(t *testing.T
 func TestANodeIsReturnedAlsoWhileTheRequestToItsLocksCannotBeWithdrawn(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
-		return activities.ReturnNodeResult{Uncordoned: true, NotWithdrawn: true}
+	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any {
+		return node.ReturnNodeResult{Uncordoned: true, NotWithdrawn: true}
 	})
 	w.Fail["WithdrawNodeMaintenance"] = workflowtest.Always(errors.New("its webhook does not answer"))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
@@ -792,7 +796,7 @@ func TestANodeIsReturnedAlsoWhileTheRequestToItsLocksCannotBeWithdrawn(t *testin
 
 func TestANodeThatWasFoundLeftCordonedSaysSoAlsoWhenTheAnswerWasLost(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{LeftCordoned: true} })
+	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LeftCordoned: true} })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
@@ -804,7 +808,7 @@ func TestLocksThatDoNotComeBackAreReported(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocksActive"] = nil
-	workflowtest.Play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any {
+	workflowtest.Play(w, "AwaitNodeLocksActive", func(locks.NodeLockInput) any {
 		return []drydockv1.Blocker{{Kind: "NodeWorkloadLock", Name: "tf-n1", Message: "vRouter not ready"}}
 	})
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
@@ -836,13 +840,13 @@ func ptr[T any](v T) *T { return &v }
 
 func TestTheParentsSlotGoesBackWithTheNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
-		return activities.ReturnNodeResult{Uncordoned: true, SlotReturned: true}
+	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any {
+		return node.ReturnNodeResult{Uncordoned: true, SlotReturned: true}
 	})
 	in := workflowtest.OfRollout()
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	returned := w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 	require.Equal(t, in.Slot, returned.Slot)
 	require.False(t, returned.AwaitLocks)
 	require.Empty(t, w.Inputs["ReturnSlot"])
@@ -851,15 +855,15 @@ func TestTheParentsSlotGoesBackWithTheNode(t *testing.T) {
 func TestAParentsSlotThatDidNotGoBackWithTheNodeIsReturnedOnceItsLocksHoldItAgain(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	workflowtest.Play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any {
+	workflowtest.Play(w, "AwaitNodeLocksActive", func(locks.NodeLockInput) any {
 		require.Empty(t, w.InputsOf("ReturnSlot"))
 		return []drydockv1.Blocker{}
 	})
 	in := workflowtest.OfRollout()
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).AwaitLocks)
-	require.Equal(t, activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}, w.Inputs["ReturnSlot"][0])
+	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).AwaitLocks)
+	require.Equal(t, scheduler.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}, w.Inputs["ReturnSlot"][0])
 }
 
 func TestTheSlotOfAMaintenanceThatFailedStaysItsParents(t *testing.T) {
@@ -867,27 +871,27 @@ func TestTheSlotOfAMaintenanceThatFailedStaysItsParents(t *testing.T) {
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "exit code 1", nil))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed)
-	require.Nil(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).Slot, "the next node must not start before the parent knows")
+	require.Nil(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).Slot, "the next node must not start before the parent knows")
 	require.Empty(t, w.Inputs["ReturnSlot"])
 }
 
 func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "PlanMaintenance", func(in activities.PlanMaintenanceInput) any {
+	workflowtest.Play(w, "PlanMaintenance", func(in node.PlanMaintenanceInput) any {
 		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Departure.Drain)
 		require.Equal(t, workflowtest.HandOver().Object.Spec.WaitForPodCompletion, in.Departure.Completion)
-		return activities.PlanMaintenanceResult{Warning: "its drain would fail"}
+		return node.PlanMaintenanceResult{Warning: "its drain would fail"}
 	})
-	workflowtest.Play(w, "TakeNode", func(in activities.TakeNodeInput) any {
+	workflowtest.Play(w, "TakeNode", func(in node.TakeNodeInput) any {
 		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Departure.Drain)
-		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}, Warning: "its drain would wait"}
+		return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true}, Warning: "its drain would wait"}
 	})
 	w.Fail["Cordon"] = workflowtest.Always(temporal.Error(temporal.ErrPodsNotEvictable, "node n1 is not taken out of service: 1 pod without a controller", nil))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
 
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrPodsNotEvictable)
 	require.Equal(t, []string{"its drain would fail", "its drain would wait"}, status.Notes)
-	require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, w.Inputs["Cordon"][0].(activities.CordonInput).Departure.Drain)
+	require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, w.Inputs["Cordon"][0].(node.CordonInput).Departure.Drain)
 	require.NotContains(t, w.Called(), "AwaitPodCompletion")
 	require.Contains(t, w.Called(), "ReturnNode")
 }
@@ -897,7 +901,7 @@ func TestTheCordonOfWhoeverWasFasterIsNotOursToReport(t *testing.T) {
 	w.Locked = true
 	w.Fail["Cordon"] = workflowtest.Always(temporal.Error(temporal.ErrNodeBusy, "node worker-7 is under maintenance by another", nil))
 	w.Blocked["AwaitNodeFree"] = true
-	w.OnActivity("ReturnNode", mock.Anything, mock.Anything).Return(activities.ReturnNodeResult{LeftCordoned: true}, nil)
+	w.OnActivity("ReturnNode", mock.Anything, mock.Anything).Return(node.ReturnNodeResult{LeftCordoned: true}, nil)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	require.False(t, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LeftCordoned)
@@ -916,8 +920,8 @@ func TestAMaintenanceUnderAnIDByWhichNobodyWouldFindItIsRefused(t *testing.T) {
 
 func TestAMaintenanceSaysThatItWentOnWithANodeThatIsUncordoned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "AwaitPodCompletion", func(activities.AwaitPodCompletionInput) any {
-		return activities.AwaitPodCompletionResult{Uncordoned: true}
+	workflowtest.Play(w, "AwaitPodCompletion", func(drain.AwaitPodCompletionInput) any {
+		return drain.AwaitPodCompletionResult{Uncordoned: true}
 	})
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "went on although somebody has uncordoned the node, and pods may come to it")

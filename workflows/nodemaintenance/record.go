@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/activitykit"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -21,7 +21,7 @@ import (
 type nodeRecord struct {
 	ctx        workflow.Context
 	status     *maintenancev1.NodeMaintenanceStatus
-	node       activities.NodeRef
+	node       activitykit.NodeRef
 	requestor  string
 	reason     kit.CurrentReason
 	attributes *kit.SearchAttributes
@@ -29,7 +29,7 @@ type nodeRecord struct {
 	progress   kit.Progress
 }
 
-func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activities.NodeRef, requestor string) *nodeRecord {
+func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activitykit.NodeRef, requestor string) *nodeRecord {
 	r := &nodeRecord{ctx: ctx, status: status, node: node, requestor: requestor}
 	r.attributes = &kit.SearchAttributes{Ctx: ctx}
 	r.attributes.Gather()

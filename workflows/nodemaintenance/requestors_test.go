@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
@@ -90,7 +91,7 @@ func TestOneThatIsCancelledWhenItIsDoneHasCompleted(t *testing.T) {
 			status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 			require.Equal(t, maintenancev1.NodeCompleted, status.State)
 			require.Contains(t, status.Notes, "cancel was said for ops.example.com: the node is kept for gpu.example.com")
-			returned := w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+			returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 			require.Equal(t, maintenancev1.NodeCompleted, returned.Ended.State, "the node is told so, too")
 		})
 	}
@@ -193,7 +194,7 @@ func TestAFailureIsToldWithWhatWasSaidOfIt(t *testing.T) {
 			}, w.Signal(temporal.SignalDone, ""))
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
 			workflowtest.RequireResult[workflowtest.NodeStatus](w)
-			announced := w.Inputs["AnnounceState"][1].(activities.AnnounceStateInput)
+			announced := w.Inputs["AnnounceState"][1].(node.AnnounceStateInput)
 			require.Equal(t, "the work on the node has failed"+test.said+"; it stays out of service until somebody decides", announced.Message)
 		})
 	}
@@ -215,7 +216,7 @@ func TestOneThatLeavesWithAFailureLeavesAFailedMaintenance(t *testing.T) {
 	w.Say(w.Signal(temporal.SignalFail, "gpu.example.com"), w.Signal(temporal.SignalCancel, "gpu.example.com"), w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, "RequestorFailed")
-	require.True(t, w.Inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).KeepCordoned)
 }
 
 func TestAJobThatIsDoneLeavesTheNodeToTheOthers(t *testing.T) {
@@ -249,13 +250,13 @@ func TestTheOthersDoNotGetTheNodeBeforeTheJobOfTheOneThatLeftIsGone(t *testing.T
 			return nil
 		}
 		require.Empty(t, w.InputsOf("AnnounceState"), "the node is handed over")
-		return temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
+		return temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
 	}
 	in := workflowtest.WholeMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
 	w.Say(w.Signal(temporal.SignalCancel, ""))
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, activities.ReasonJobStopping, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
+		require.Equal(t, jobs.ReasonJobStopping, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
 	}, nodemaintenance.CleanUpLimit)
 	w.When(func() bool { return len(w.InputsOf("AnnounceState")) > 0 }, w.Signal(temporal.SignalDone, "gpu.example.com"))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
@@ -276,14 +277,14 @@ func TestNobodyGetsTheNodeBeforeAJobThatHasFailedIsGone(t *testing.T) {
 			return nil
 		}
 		require.Empty(t, w.InputsOf("AnnounceState"), "the node is handed over")
-		return temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
+		return temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
 	}
 	in := workflowtest.WholeMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
 	w.Say(w.Signal(temporal.SignalDone, ""), func() {
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 		require.Equal(t, maintenancev1.NodeReady, status.State, "nobody may say done yet")
-		require.Equal(t, activities.ReasonJobStopping, status.Wait.Reason)
+		require.Equal(t, jobs.ReasonJobStopping, status.Wait.Reason)
 		require.Equal(t, temporal.ErrJobFailed, status.Failure.Reason)
 		require.Contains(t, status.Notes, "done was said for ops.example.com, but a job is at work: nothing done")
 	}, w.Signal(temporal.SignalRecover, ""))
@@ -304,11 +305,11 @@ func TestWhatAJobThatIsRemovedIsWaitedForIsSaidAtOnce(t *testing.T) {
 	w.Fail["RemoveJob"] = func(call int) error {
 		if call == 1 {
 			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{
-				Activity: "RemoveJob", Wait: &drydockv1.Wait{Reason: activities.ReasonJobStopping, Message: "waiting until its pods are gone: ops/n1-x"},
+				Activity: "RemoveJob", Wait: &drydockv1.Wait{Reason: jobs.ReasonJobStopping, Message: "waiting until its pods are gone: ops/n1-x"},
 			})
 		}
 		if call <= kit.RoundAttempts {
-			return temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped", nil)
+			return temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped", nil)
 		}
 		return nil
 	}
@@ -344,7 +345,7 @@ func TestAMaintenanceIsStaleOnlyAsLongAsItsClusterSaysSo(t *testing.T) {
 	}, w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.Equal(t, scheduling.Staleness{Stale: true, LimitSeconds: 3600}, w.Inputs["AwaitStale"][1].(activities.AwaitStaleInput).Known.Staleness)
+	require.Equal(t, scheduling.Staleness{Stale: true, LimitSeconds: 3600}, w.Inputs["AwaitStale"][1].(node.AwaitStaleInput).Known.Staleness)
 }
 
 func TestAStaleMaintenanceIsCollectedWhereItsClusterWantsThat(t *testing.T) {
@@ -372,7 +373,7 @@ func TestAJobThatIsAtWorkForTooLongIsReportedAndNotStopped(t *testing.T) {
 func TestWhoGetsTheNodeAfterAJobThatTookTooLongIsNotCollectedForIt(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	seen, calls := make(chan struct{}), 0
-	workflowtest.Beside(w, "AwaitStale", func(activities.AwaitStaleInput) (any, bool) {
+	workflowtest.Beside(w, "AwaitStale", func(node.AwaitStaleInput) (any, bool) {
 		calls++
 		if calls == 2 { // the job is known to be stale
 			close(seen)
@@ -396,7 +397,7 @@ func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollectedAndIsReadyAnewWhenItGo
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
 	start := w.Now()
-	workflowtest.Beside(w, "AwaitStale", func(in activities.AwaitStaleInput) (any, bool) {
+	workflowtest.Beside(w, "AwaitStale", func(in node.AwaitStaleInput) (any, bool) {
 		return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, !in.Known.Stale && in.ReadySince.Before(start.Add(time.Minute))
 	})
 	w.Say(w.KeepsNode(maintenancev1.NodeRequestorFailed), w.Signal(temporal.SignalRecover, ""), func() {
@@ -406,22 +407,22 @@ func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollectedAndIsReadyAnewWhenItGo
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	asked := w.InputsOf("AwaitStale")
-	require.WithinDuration(t, start.Add(2*time.Minute), asked[len(asked)-1].(activities.AwaitStaleInput).ReadySince, time.Second)
+	require.WithinDuration(t, start.Add(2*time.Minute), asked[len(asked)-1].(node.AwaitStaleInput).ReadySince, time.Second)
 }
 
 func TestANodeThatSomebodyUncordonsWhileItIsHandedOverIsSaidToBeOpenAndSharedWithNobody(t *testing.T) {
 	const noted = "somebody has uncordoned the node: pods may come to it; whoever cordons it (kubectl cordon n1) takes that cordon back"
 	for name, c := range map[string]struct {
-		seen []activities.Readiness
+		seen []node.Readiness
 		open bool
 	}{
-		"as long as it is open":     {[]activities.Readiness{{Uncordoned: true}}, true},
-		"and not once it is closed": {[]activities.Readiness{{Uncordoned: true}, {}}, false},
+		"as long as it is open":     {[]node.Readiness{{Uncordoned: true}}, true},
+		"and not once it is closed": {[]node.Readiness{{Uncordoned: true}, {}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			looks := 0
-			workflowtest.Beside(w, "AwaitStale", func(in activities.AwaitStaleInput) (any, bool) {
+			workflowtest.Beside(w, "AwaitStale", func(in node.AwaitStaleInput) (any, bool) {
 				require.Equal(t, "n1", in.CordonedNode)
 				if looks++; looks > len(c.seen) {
 					return nil, false
@@ -443,7 +444,7 @@ func TestANodeThatSomebodyUncordonsWhileItIsHandedOverIsSaidToBeOpenAndSharedWit
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
 			require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, noted)
 			for i, in := range w.InputsOf("AwaitStale") {
-				require.Equal(t, i, in.(activities.AwaitStaleInput).Changes)
+				require.Equal(t, i, in.(node.AwaitStaleInput).Changes)
 			}
 		})
 	}
@@ -456,5 +457,5 @@ func TestNobodyIsToldThatANodeIsOpenWhichIsNotToBeCordoned(t *testing.T) {
 	w.Say(w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.Empty(t, w.InputsOf("AwaitStale")[0].(activities.AwaitStaleInput).CordonedNode)
+	require.Empty(t, w.InputsOf("AwaitStale")[0].(node.AwaitStaleInput).CordonedNode)
 }

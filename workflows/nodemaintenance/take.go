@@ -6,7 +6,9 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -20,7 +22,7 @@ import (
 func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 	m.record.enter(ctx, maintenancev1.NodeScheduled)
 	m.marked, m.lockState.Requested, m.cordoned = true, true, true
-	in := activities.TakeNodeInput{
+	in := node.TakeNodeInput{
 		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure(),
 		Closes: m.holds.Closes(m.in.Cluster),
 	}
@@ -31,7 +33,7 @@ func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 		m.record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRequested)
 	}
 	m.record.stages.Begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
-	var found activities.TakeNodeResult
+	var found node.TakeNodeResult
 	err = m.retrierUntilHeld().Run(ctx, "take "+m.node.Node, m.nodes.TakeNode, in, &found)
 	m.lockState.Answered, m.lockState.Asked, m.lockState.Skipped, m.lockState.RequestUID = err == nil, found.Locks.Asked, found.Locks.Skipped, found.Locks.RequestUID
 	m.lockState.ClusterHeld, m.lockState.ClusterRequestUID = found.Locks.ClusterHeld, found.Locks.ClusterRequestUID
@@ -70,7 +72,7 @@ func (m *nodeMaintenance) keepsOnFailure() bool {
 	return m.spec.OnFailure == maintenancev1.FailureKeepCordoned
 }
 
-func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
+func (m *nodeMaintenance) takenOut(result node.CordonResult) {
 	m.locksLetGo()
 	m.status.CordonedByUs, m.nodeUID, m.mayBeHeldAgain = result.CordonedByUs, result.NodeUID, result.HasLocks
 	m.record.note(result.Note)
@@ -82,7 +84,7 @@ func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
 // awaitNodeFree waits for a maintenance that the scheduler does not know: one that has ended and left its mark, say.
 func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodePending)
-	in := activities.AwaitNodeFreeInput{NodeRef: m.node}
+	in := node.AwaitNodeFreeInput{NodeRef: m.node}
 	return m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, in, nil)
 }
 
@@ -110,7 +112,7 @@ func (m *nodeMaintenance) giveWay(ctx workflow.Context, cycle error) error {
 	if err := m.requeue(ctx); err != nil {
 		return err
 	}
-	in := activities.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.lockState.NodeClock.RunsOut}
+	in := locks.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.lockState.NodeClock.RunsOut}
 	for _, first := range temporal.Blockers(cycle) {
 		in.Requests = append(in.Requests, first.Name)
 	}
@@ -146,7 +148,7 @@ func (m *nodeMaintenance) mayHaveLetGo() bool {
 }
 
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
-	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.runLockClock(ctx, &m.lockState.NodeClock), Requested: true}
+	in := locks.NodeLockInput{NodeRef: m.node, Deadline: m.runLockClock(ctx, &m.lockState.NodeClock), Requested: true}
 	return m.awaitLetGo(ctx, maintenancev1.StageNodeWorkloadLocksInactive, "AwaitNodeLocks", m.node.Node, in.Deadline, m.locks.AwaitNodeLocks, in)
 }
 
@@ -175,10 +177,10 @@ func (m *nodeMaintenance) lockNote() string {
 func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeCordon)
 	m.cordoned = true
-	in := activities.CordonInput{
+	in := node.CordonInput{
 		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.lockState.Asked, Departure: m.departure(), Closes: m.holds.Closes(m.in.Cluster),
 	}
-	var result activities.CordonResult
+	var result node.CordonResult
 	err := m.retrierUntilHeld().Run(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
 	m.cordoned = err == nil || mayHaveTaken(err)
 	switch {
@@ -191,6 +193,6 @@ func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
 }
 
 // departure is how the pods are to leave the node.
-func (m *nodeMaintenance) departure() activities.Departure {
-	return activities.Departure{Drain: m.spec.DrainSpec, Completion: m.spec.WaitForPodCompletion}
+func (m *nodeMaintenance) departure() drain.Preflight {
+	return drain.Preflight{Drain: m.spec.DrainSpec, Completion: m.spec.WaitForPodCompletion}
 }

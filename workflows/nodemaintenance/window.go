@@ -6,7 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -119,10 +119,10 @@ func (m *nodeMaintenance) standBack(ctx workflow.Context) error {
 
 // returnUnheard returns a node that an attempt may have taken whose answer nobody heard. It keeps its slot until it is known to be in service.
 func (m *nodeMaintenance) returnUnheard(ctx workflow.Context) error {
-	in := activities.ReturnNodeInput{NodeRef: m.node, Ended: &activities.MaintenanceEnd{
+	in := node.ReturnNodeInput{NodeRef: m.node, Ended: &node.MaintenanceEnd{
 		State: maintenancev1.NodePending, Message: "the maintenance window has closed; the maintenance waits for its turn once more",
 	}}
-	var result activities.ReturnNodeResult
+	var result node.ReturnNodeResult
 	if err := m.retrier().Run(ctx, "return "+m.node.Node, m.nodes.ReturnNode, in, &result); err != nil {
 		return err
 	}

@@ -7,7 +7,8 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/node"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
@@ -76,7 +77,7 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 		return err
 	}
 	failure := kit.FailureOf(err)
-	message := activities.WithoutLog(failure.Message)
+	message := jobs.WithoutLog(failure.Message)
 	own.failure = &WorkFailure{Failure: *failure, Said: ": " + message}
 	m.requestors.set(own, maintenancev1.RequestorFailed, message)
 	m.showFailure()
@@ -86,7 +87,7 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 
 // lookAfterJob stands before a further round of attempts at a job. It may be at work already, though nobody has heard of it: while the cluster is held it is looked
 // after all the same, and ended in its time, but not created any more. Errors: Held, when its time is over and nobody could look.
-func (m *nodeMaintenance) lookAfterJob(ctx workflow.Context, in *activities.RunJobInput) error {
+func (m *nodeMaintenance) lookAfterJob(ctx workflow.Context, in *jobs.RunJobInput) error {
 	if hold := m.holds.Of(m.in.Cluster); hold != nil && !m.observed {
 		in.Held = hold
 	}
@@ -96,8 +97,8 @@ func (m *nodeMaintenance) lookAfterJob(ctx workflow.Context, in *activities.RunJ
 	return nil
 }
 
-func (m *nodeMaintenance) jobInput() activities.RunJobInput {
-	return activities.RunJobInput{NodeRef: m.node, NodeUID: m.nodeUID, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
+func (m *nodeMaintenance) jobInput() jobs.RunJobInput {
+	return jobs.RunJobInput{NodeRef: m.node, NodeUID: m.nodeUID, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
 }
 
 // removeJob ends the job, if it may be at work, and waits until it is gone. One that has failed is kept for its logs.
@@ -119,7 +120,7 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 	defer func() { m.status.HandedOver = false }()
 	for {
 		// How long the job took, or a failure was looked into, is not what those answer for who get the node now.
-		m.ready = activities.Readiness{}
+		m.ready = node.Readiness{}
 		err := kit.Within(ctx, func(watching workflow.Context) error {
 			workflow.GoNamed(watching, "staleness", m.followStaleness)
 			return m.awaitThemAll(ctx)
@@ -196,15 +197,15 @@ func (m *nodeMaintenance) sayWhoHasTheNode(ctx workflow.Context, told maintenanc
 // followStaleness looks whether the node has been handed over, or its job at work, for longer than the cluster allows, and whether it stays cordoned, until ctx
 // is cancelled.
 func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
-	m.ready = activities.Readiness{}
-	in := activities.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx)}
+	m.ready = node.Readiness{}
+	in := node.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx)}
 	if m.cordons() {
 		in.CordonedNode = m.node.Node
 	}
 	// A cluster that does not answer makes nothing stale; why it does not is not what the requestor is waited for.
 	retrier := kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, nil)
 	for {
-		var found activities.Readiness
+		var found node.Readiness
 		if retrier.Wait(ctx, "until the maintenance of "+m.node.Node+" is stale", nil, "", m.clusters.AwaitStale, in, &found) != nil || ctx.Err() != nil {
 			return
 		}

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	onboardingactivities "drydock.dev/drydock/activities/onboarding"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -62,7 +62,7 @@ func TestAClusterWhoseRolloutSomebodyElseHasStartedKeepsItsPolicies(t *testing.T
 		h.Available("c2")
 	}, time.Minute)
 	h.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{})
-	require.Contains(t, h.InputsOf("AwaitRollout"), activities.RolloutRun{Namespace: "ztp-install", Name: "c1"}, "it is followed")
+	require.Contains(t, h.InputsOf("AwaitRollout"), onboardingactivities.RolloutRun{Namespace: "ztp-install", Name: "c1"}, "it is followed")
 	in := workflowtest.HandedOn[onboarding.Input](h.World)
 	require.NotNil(t, in, "%v", h.GetWorkflowError())
 

@@ -11,7 +11,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	onboardingactivities "drydock.dev/drydock/activities/onboarding"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -88,7 +88,7 @@ type onboarding struct {
 
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
-	hub       *activities.Onboarding
+	hub       *onboardingactivities.Activities
 }
 
 func newOnboarding(ctx workflow.Context, in Input) *onboarding {
@@ -146,7 +146,7 @@ func (o *onboarding) watch(ctx workflow.Context) error {
 }
 
 // await watches the hub for new clusters. The end of a rollout interrupts it, since other clusters count then.
-func (o *onboarding) await(ctx workflow.Context) (activities.NewClusters, error) {
+func (o *onboarding) await(ctx workflow.Context) (onboardingactivities.NewClusters, error) {
 	o.outdated = false
 	watching, breakOff := workflow.WithCancel(ctx)
 	workflow.GoNamed(watching, "look anew", func(ctx workflow.Context) {
@@ -158,9 +158,9 @@ func (o *onboarding) await(ctx workflow.Context) (activities.NewClusters, error)
 		}
 	})
 	atWork, failed := o.record.known()
-	var found activities.NewClusters
+	var found onboardingactivities.NewClusters
 	retrier := kit.HubRetrier(o.record.reason.Set)
-	err := retrier.Watch(watching, "watch for new clusters", o.hub.AwaitNewClusters, activities.AwaitNewClustersInput{AtWork: atWork, Failed: failed}, &found)
+	err := retrier.Watch(watching, "watch for new clusters", o.hub.AwaitNewClusters, onboardingactivities.AwaitNewClustersInput{AtWork: atWork, Failed: failed}, &found)
 	breakOff()
 	return found, err
 }
@@ -176,7 +176,7 @@ func (o *onboarding) startAll(ctx workflow.Context) {
 		workflow.GoNamed(following, cluster.Name, func(ctx workflow.Context) {
 			end, err := o.onboard(ctx, cluster)
 			if err != nil {
-				end = activities.RolloutEnd{Reason: kit.ReasonOf(err), Message: temporal.ErrorMessage(err)}
+				end = onboardingactivities.RolloutEnd{Reason: kit.ReasonOf(err), Message: temporal.ErrorMessage(err)}
 			}
 			o.record.ended(ctx, cluster.Name, end)
 			o.outdated = true
@@ -186,8 +186,8 @@ func (o *onboarding) startAll(ctx workflow.Context) {
 }
 
 // onboard starts the rollout of a cluster, or finds it running, and waits for its end.
-func (o *onboarding) onboard(ctx workflow.Context, cluster Cluster) (activities.RolloutEnd, error) {
-	run := activities.RolloutRun{Namespace: rollout.OnboardingNamespace, Name: cluster.Name, RunID: cluster.RunID}
+func (o *onboarding) onboard(ctx workflow.Context, cluster Cluster) (onboardingactivities.RolloutEnd, error) {
+	run := onboardingactivities.RolloutRun{Namespace: rollout.OnboardingNamespace, Name: cluster.Name, RunID: cluster.RunID}
 	if cluster.RunID == "" {
 		child, started, err := o.start(ctx, cluster)
 		if err == nil {
@@ -195,11 +195,11 @@ func (o *onboarding) onboard(ctx workflow.Context, cluster Cluster) (activities.
 			return rolloutEnd(child.Get(ctx, nil)), nil
 		}
 		if _, running := errors.AsType[*sdktemporal.ChildWorkflowExecutionAlreadyStartedError](err); !running {
-			return activities.RolloutEnd{}, err
+			return onboardingactivities.RolloutEnd{}, err
 		}
 		o.record.foundAtWork(ctx, cluster.Name)
 	}
-	var end activities.RolloutEnd
+	var end onboardingactivities.RolloutEnd
 	retrier := kit.HubRetrier(nil)
 	err := retrier.Wait(ctx, "the rollout of "+cluster.Name, nil, "", o.hub.AwaitRollout, run, &end)
 	return end, err
@@ -225,14 +225,14 @@ func (o *onboarding) start(ctx workflow.Context, cluster Cluster) (workflow.Chil
 }
 
 // rolloutEnd is the end of a rollout that was started as a child.
-func rolloutEnd(err error) activities.RolloutEnd {
+func rolloutEnd(err error) onboardingactivities.RolloutEnd {
 	switch {
 	case err == nil:
-		return activities.RolloutEnd{Succeeded: true}
+		return onboardingactivities.RolloutEnd{Succeeded: true}
 	case sdktemporal.IsCanceledError(err):
-		return activities.RolloutEnd{Reason: ranv1.ReasonCancelled, Message: "its rollout was cancelled"}
+		return onboardingactivities.RolloutEnd{Reason: ranv1.ReasonCancelled, Message: "its rollout was cancelled"}
 	}
-	return activities.RolloutEnd{Reason: kit.ReasonOf(err), Message: temporal.ErrorMessage(err)}
+	return onboardingactivities.RolloutEnd{Reason: kit.ReasonOf(err), Message: temporal.ErrorMessage(err)}
 }
 
 // continueAsNew passes the state to a new run, which follows the running rollouts.

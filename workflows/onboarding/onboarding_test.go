@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
 
-	"drydock.dev/drydock/activities"
+	onboardingactivities "drydock.dev/drydock/activities/onboarding"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/onboarding"
 	"drydock.dev/drydock/workflows/workflowtest"
@@ -61,10 +61,10 @@ func TestAFailedOnboardingIsSeenAndNotRepeatedBeforeSomethingNewIsKnown(t *testi
 func TestAClusterWhosePoliciesCannotBeOrderedHasFailed(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	told := false
-	workflowtest.Beside(w, "AwaitNewClusters", func(activities.AwaitNewClustersInput) (any, bool) {
+	workflowtest.Beside(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) (any, bool) {
 		first := !told
 		told = true
-		return activities.NewClusters{Found: []activities.NewCluster{{Name: "c1", Problem: "policy p: no whole number"}}}, first
+		return onboardingactivities.NewClusters{Found: []onboardingactivities.NewCluster{{Name: "c1", Problem: "policy p: no whole number"}}}, first
 	})
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) }, time.Hour)
 	w.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{})
@@ -86,13 +86,15 @@ func TestHundredsOfClustersAreOnboardedNotAllAtOnce(t *testing.T) {
 
 func TestARolloutThatSomebodyElseHasStartedIsFollowed(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "AwaitRollout", func(activities.RolloutRun) any { return activities.RolloutEnd{Reason: "TimedOut", Message: "too long"} })
-	workflowtest.Beside(w, "AwaitNewClusters", func(activities.AwaitNewClustersInput) (any, bool) { return nil, false })
+	workflowtest.Play(w, "AwaitRollout", func(onboardingactivities.RolloutRun) any {
+		return onboardingactivities.RolloutEnd{Reason: "TimedOut", Message: "too long"}
+	})
+	workflowtest.Beside(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) (any, bool) { return nil, false })
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 	carried := &onboarding.Status{Onboarded: 7, Clusters: []onboarding.Cluster{{Name: "c1", State: onboarding.Running, RunID: "run-1"}}}
 	w.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{Carried: carried})
 	status := workflowtest.RequireCancelled[onboarding.Status](w)
-	require.Equal(t, []any{activities.RolloutRun{Namespace: "ztp-install", Name: "c1", RunID: "run-1"}}, w.InputsOf("AwaitRollout"))
+	require.Equal(t, []any{onboardingactivities.RolloutRun{Namespace: "ztp-install", Name: "c1", RunID: "run-1"}}, w.InputsOf("AwaitRollout"))
 	require.Equal(t, onboarding.Failed, status.Clusters[0].State, "a run follows what the one before has started")
 	require.Equal(t, 7, status.Onboarded)
 }
@@ -100,7 +102,7 @@ func TestARolloutThatSomebodyElseHasStartedIsFollowed(t *testing.T) {
 func TestAHubThatCannotBeWatchedIsSaidAndTriedAgain(t *testing.T) {
 	away := true
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "AwaitNewClusters", func(activities.AwaitNewClustersInput) any { return activities.NewClusters{} })
+	workflowtest.Play(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) any { return onboardingactivities.NewClusters{} })
 	w.Fail["AwaitNewClusters"] = func(int) error {
 		if away {
 			return temporal.Error(temporal.ErrNotFound, "there is no hub", errors.New("x"))
@@ -124,7 +126,7 @@ func TestAHubThatCannotBeWatchedIsSaidAndTriedAgain(t *testing.T) {
 func TestAHubThatAnswersAgainIsNotSaidToBeAwayByTheNextWatch(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	away := true
-	workflowtest.Play(w, "AwaitNewClusters", func(activities.AwaitNewClustersInput) any { return activities.NewClusters{} })
+	workflowtest.Play(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) any { return onboardingactivities.NewClusters{} })
 	w.Fail["AwaitNewClusters"] = func(int) error {
 		if away {
 			return temporal.Error(temporal.ErrClusterUnreachable, "its API server does not answer", nil)

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	onboardingactivities "drydock.dev/drydock/activities/onboarding"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -105,7 +105,7 @@ func (r *onboardingRecord) known() (atWork, failed []string) {
 }
 
 // found takes in a new cluster. One of which it cannot be said what is to be rolled out has failed.
-func (r *onboardingRecord) found(ctx workflow.Context, found activities.NewCluster) {
+func (r *onboardingRecord) found(ctx workflow.Context, found onboardingactivities.NewCluster) {
 	if r.cluster(found.Name) != nil {
 		return // its rollout ended while it was looked for
 	}
@@ -171,7 +171,7 @@ func (r *onboardingRecord) foundAtWork(ctx workflow.Context, name string) {
 }
 
 // ended records how the rollout of a cluster ended. One that is onboarded is of no further concern.
-func (r *onboardingRecord) ended(ctx workflow.Context, name string, end activities.RolloutEnd) {
+func (r *onboardingRecord) ended(ctx workflow.Context, name string, end onboardingactivities.RolloutEnd) {
 	delete(r.followed, name)
 	if end.Succeeded {
 		r.status.Onboarded++

@@ -9,7 +9,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/portals"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -57,7 +57,7 @@ type statusPortal struct {
 	status     string
 	kit.Background
 
-	portals *activities.Portals
+	portals *portals.Activities
 }
 
 func newStatusPortal(ctx workflow.Context, in Input) *statusPortal {

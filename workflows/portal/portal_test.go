@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/portals"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/temporal"
@@ -247,7 +247,7 @@ func TestAPortalTellsOthersAtOnceOfAllThatItShowsNow(t *testing.T) {
 
 func newShownWindow(t *testing.T) (*workflowtest.WindowWorld, windows.DefineRequest) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	workflowtest.Play(w.World, "AnnounceWindow", func(activities.AnnounceWindowInput) any { return nil })
+	workflowtest.Play(w.World, "AnnounceWindow", func(portals.AnnounceWindowInput) any { return nil })
 	request := workflowtest.Defined()
 	request.Object.Spec.Title, request.Object.Spec.PortalRef, request.Object.Spec.Components = "Nightly", "main", []string{"web"}
 	return w, request

@@ -8,7 +8,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -38,7 +38,7 @@ type completions struct {
 	// trouble shows why a change does not succeed yet.
 	trouble kit.Report
 	// refused are those of them that refused the change.
-	refused []activities.RefusedChange
+	refused []rollouts.RefusedChange
 }
 
 // add adds clusters that are complete or needed no work.
@@ -143,10 +143,10 @@ func (g *groupUpgrade) changeCompleted(ctx workflow.Context) {
 }
 
 // takeRefusals records which of some clusters refused the change. They are retried after all others.
-func (g *groupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused []activities.RefusedChange) {
+func (g *groupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused []rollouts.RefusedChange) {
 	c := &g.completions
-	asked := func(r activities.RefusedChange) bool { return slices.Contains(some, r.Cluster) }
-	again := slices.DeleteFunc(slices.Clone(refused), func(r activities.RefusedChange) bool { return r.Final })
+	asked := func(r rollouts.RefusedChange) bool { return slices.Contains(some, r.Cluster) }
+	again := slices.DeleteFunc(slices.Clone(refused), func(r rollouts.RefusedChange) bool { return r.Final })
 	c.refused = append(slices.DeleteFunc(c.refused, asked), again...)
 	c.due = append(c.due[len(some):], namesOf(again)...)
 	reason, message := "", ""
@@ -167,11 +167,11 @@ func (c *completions) awaitOthers(ctx workflow.Context, pause time.Duration) boo
 }
 
 // finally are the refusals that are final.
-func finally(refused []activities.RefusedChange) []activities.RefusedChange {
-	return slices.DeleteFunc(slices.Clone(refused), func(r activities.RefusedChange) bool { return !r.Final })
+func finally(refused []rollouts.RefusedChange) []rollouts.RefusedChange {
+	return slices.DeleteFunc(slices.Clone(refused), func(r rollouts.RefusedChange) bool { return !r.Final })
 }
 
-func namesOf(refused []activities.RefusedChange) []string {
+func namesOf(refused []rollouts.RefusedChange) []string {
 	var names []string
 	for _, r := range refused {
 		names = append(names, r.Cluster)
@@ -180,7 +180,7 @@ func namesOf(refused []activities.RefusedChange) []string {
 }
 
 // answers are the answers of the hub for the first clusters that refuse a change.
-func answers(refused []activities.RefusedChange) string {
+func answers(refused []rollouts.RefusedChange) string {
 	var messages []string
 	for _, r := range refused[:min(len(refused), refusalsNamed)] {
 		messages = append(messages, r.Message)
@@ -191,13 +191,13 @@ func answers(refused []activities.RefusedChange) string {
 	return strings.Join(messages, "; ")
 }
 
-func (g *groupUpgrade) change(ctx workflow.Context, action string, clusters []string, change rollout.ClusterChange) ([]activities.RefusedChange, error) {
+func (g *groupUpgrade) change(ctx workflow.Context, action string, clusters []string, change rollout.ClusterChange) ([]rollouts.RefusedChange, error) {
 	summary := action + " on " + clusters[0]
 	if len(clusters) > 1 {
 		summary += fmt.Sprintf(" and %d more", len(clusters)-1)
 	}
-	var refused []activities.RefusedChange
-	err := g.retrier().Run(ctx, summary, g.hub.ChangeClusters, activities.ChangeClustersInput{Clusters: clusters, Change: change}, &refused)
+	var refused []rollouts.RefusedChange
+	err := g.retrier().Run(ctx, summary, g.hub.ChangeClusters, rollouts.ChangeClustersInput{Clusters: clusters, Change: change}, &refused)
 	return refused, err
 }
 

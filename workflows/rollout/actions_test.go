@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -110,7 +110,7 @@ func TestAClusterThatRefusesItsLabelsKeepsNoOtherFromThemAndTheRolloutSaysSo(t *
 	require.Equal(t, "afterCompletion: ManagedCluster c1: frozen", during.Wait.Message)
 	again := 0
 	for _, in := range w.InputsOf("ChangeClusters")[2:] {
-		if slices.Equal(in.(activities.ChangeClustersInput).Clusters, []string{"c1"}) {
+		if slices.Equal(in.(rollouts.ChangeClustersInput).Clusters, []string{"c1"}) {
 			again++
 		}
 	}
@@ -138,9 +138,9 @@ func TestALabelThatAClusterCanNeverHaveIsNoted(t *testing.T) {
 func TestNothingIsWorkedOnBeforeEveryClusterHasTakenItsLabels(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	from := w.Now()
-	workflowtest.Play(w, "ChangeClusters", func(in activities.ChangeClustersInput) any {
+	workflowtest.Play(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
 		if slices.Contains(in.Clusters, "c1") && w.Now().Before(from.Add(time.Hour)) {
-			return []activities.RefusedChange{{Cluster: "c1", Message: "ManagedCluster c1: frozen"}}
+			return []rollouts.RefusedChange{{Cluster: "c1", Message: "ManagedCluster c1: frozen"}}
 		}
 		return nil
 	})

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -58,7 +58,7 @@ func TestADefaultThatWasLeftOutIsNoChange(t *testing.T) {
 				require.NoError(t, edited.Err)
 				require.Equal(t, rolloutworkflow.EditAnswer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.Result)
 				kept := w.InputsOf("SaveRollout")
-				last := kept[len(kept)-1].(activities.SaveRolloutInput).Object.Spec
+				last := kept[len(kept)-1].(rollouts.SaveRolloutInput).Object.Spec
 				require.Equal(t, int32(300), last.RemediationStrategy.Timeout)
 				require.Equal(t, ranv1.BatchTimeoutContinue, last.BatchTimeoutAction)
 				require.True(t, *last.NodeMaintenance.ControlPlaneFirst, "the work on nodes has its defaults")

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -124,7 +124,7 @@ func (g *groupUpgrade) save(ctx workflow.Context) {
 	saved := g.in.Object
 	saved.Status = g.result()
 	retrier := g.retrier().Until(workflow.Now(ctx).Add(policy.HubLimit))
-	err := retrier.Run(ctx, "save the final status on the hub", g.hub.SaveRollout, activities.SaveRolloutInput{Object: saved, Owner: kit.Owner(ctx)}, nil)
+	err := retrier.Run(ctx, "save the final status on the hub", g.hub.SaveRollout, rollouts.SaveRolloutInput{Object: saved, Owner: kit.Owner(ctx)}, nil)
 	if err != nil {
 		g.record.note(rollout.NotSaved + ": " + temporal.ErrorMessage(err))
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/health"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
@@ -85,7 +85,7 @@ func requireStopped(w *workflowtest.World, clusters *workflowtest.Children, reas
 func requireLookedAgain(w *workflowtest.World, first int, then time.Time) {
 	w.T.Helper()
 	looks := w.InputsOf("AwaitClusterHealthy")
-	require.False(w.T, looks[first].(activities.AwaitClusterHealthyInput).Since.Before(then), "%d", first)
+	require.False(w.T, looks[first].(health.AwaitClusterHealthyInput).Since.Before(then), "%d", first)
 }
 
 func TestTheHealthOfClustersIsLookedAtWhenOneMayBeStarted(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
@@ -154,7 +154,7 @@ func TestARolloutThatIsNotEnabledCanBeEditedAndIsPlannedAnew(t *testing.T) {
 	require.Equal(t, []string{"+c2", "-c2"}, clusters.Events, "the second edit has enabled it")
 	require.Equal(t, int32(1), status.Counts.Total)
 	kept := w.Inputs["SaveRollout"]
-	require.Equal(t, []string{"c2"}, kept[len(kept)-1].(activities.SaveRolloutInput).Object.Spec.Clusters)
+	require.Equal(t, []string{"c2"}, kept[len(kept)-1].(rollouts.SaveRolloutInput).Object.Spec.Clusters)
 }
 
 func TestAnEditThatIsWrongChangesNothing(t *testing.T) {
@@ -259,7 +259,7 @@ func TestACycleThatComesToLightLaterEndsTheRolloutAndIsKept(t *testing.T) {
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrInvalidSpec)
 	kept := w.Inputs["SaveRollout"]
 	require.Len(t, kept, 2)
-	workflowtest.RequireCondition(t, kept[1].(activities.SaveRolloutInput).Object.Status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed)
+	workflowtest.RequireCondition(t, kept[1].(rollouts.SaveRolloutInput).Object.Status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed)
 }
 
 func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
@@ -277,7 +277,7 @@ func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
 	next, err := rollout.Retry(over, []string{"c1"}, rollout.RetryRequest{})
 	require.NoError(t, err)
 	w, clusters := workflowtest.NewGroupWorld(t)
-	w.RecalledRollout = activities.LoadedRollout{Object: workflowtest.WithActions(workflowtest.ARollout("c1"))}
+	w.RecalledRollout = rollouts.LoadedRollout{Object: workflowtest.WithActions(workflowtest.ARollout("c1"))}
 	w.RecalledRollout.Object.Status = next
 	clusters.Ends["c2"] = workflowtest.Never
 	object := ranv1.ClusterGroupUpgrade{ObjectMeta: workflowtest.ARollout().ObjectMeta}
@@ -293,7 +293,7 @@ func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
 	require.WithinDuration(t, start.Add(32*time.Minute), w.Now(), 5*time.Second, "half of the time is c2's: batches that are done have no share")
 	kept := w.Inputs["SaveRollout"]
 	require.Len(t, kept, 1, "what can be retried is not written over before the end")
-	require.Equal(t, workflowtest.WithActions(workflowtest.ARollout("c1")).Spec, kept[0].(activities.SaveRolloutInput).Object.Spec)
+	require.Equal(t, workflowtest.WithActions(workflowtest.ARollout("c1")).Spec, kept[0].(rollouts.SaveRolloutInput).Object.Spec)
 }
 
 func TestARetryOfNothingEndsAndSaysWhy(t *testing.T) {
@@ -323,7 +323,7 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 			cancelled(w)
 		}, false},
 		{"a retry whose starter is not known, where duties are separate", rolloutworkflow.Input{Object: workflowtest.ARollout(), Retry: &rollout.RetryRequest{}}, func(w *workflowtest.World) {
-			w.RecalledRollout = activities.LoadedRollout{Object: approvedRollout()}
+			w.RecalledRollout = rollouts.LoadedRollout{Object: approvedRollout()}
 		}, false},
 		{"a cluster that does not exist", start, func(w *workflowtest.World) { w.Plan = planWithoutClusters("cluster c9 not found") }, false},
 		{"a start that is cancelled while the hub does not answer", start, func(w *workflowtest.World) {
@@ -346,7 +346,7 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 			cancelled(w)
 		}, true},
 		{"a retry that has its plan is kept with its end", retry, func(w *workflowtest.World) {
-			w.RecalledRollout = activities.LoadedRollout{Object: prepared(workflowtest.ARollout())}
+			w.RecalledRollout = rollouts.LoadedRollout{Object: prepared(workflowtest.ARollout())}
 			w.RecalledRollout.Object.Status = workflowtest.GroupStatus{
 				RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterPending, Batch: 1}},
 				Precaching: &ranv1.PrecachingStatus{},
@@ -362,7 +362,7 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 			require.Error(t, w.GetWorkflowError())
 			require.Empty(t, clusters.Story())
 			require.Equal(t, tt.kept, slices.ContainsFunc(w.InputsOf("SaveRollout"), func(in any) bool {
-				return in.(activities.SaveRolloutInput).Object.Status.Status.CompletedAt != nil
+				return in.(rollouts.SaveRolloutInput).Object.Status.Status.CompletedAt != nil
 			}))
 		})
 	}
@@ -395,7 +395,7 @@ func TestAnEditThatArrivesWhileARunSettlesIsAnsweredByThatRun(t *testing.T) {
 
 func TestARetryOfWhatIsBehindTheCanariesIsApprovedOnce(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t)
-	w.RecalledRollout = activities.LoadedRollout{Object: approvedRollout()}
+	w.RecalledRollout = rollouts.LoadedRollout{Object: approvedRollout()}
 	w.RecalledRollout.Object.Status = workflowtest.GroupStatus{
 		RemediationPlan: [][]string{{"c1"}, {"c2"}, {"c3"}, {"c4"}},
 		Clusters: []ranv1.ClusterStatus{

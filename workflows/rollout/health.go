@@ -3,7 +3,7 @@ package rollout
 import (
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/health"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -39,13 +39,13 @@ func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) 
 	}
 	defer g.looks.Release(1)
 	now := workflow.Now(ctx)
-	in := activities.AwaitClusterHealthyInput{Cluster: cluster, Since: now, Checks: g.spec.HealthChecks}
+	in := health.AwaitClusterHealthyInput{Cluster: cluster, Since: now, Checks: g.spec.HealthChecks}
 	retrier := g.retrier()
 	if queue, own := g.taskQueues[cluster]; own {
 		retrier.TaskQueue = queue
 	}
 	return retrier.Wait(ctx, "check the health of "+cluster, kit.LastDeadline(ctx, &now, in.Checks), temporal.ErrHealthGateFailed,
-		(&activities.Health{}).AwaitClusterHealthy, in, nil)
+		(&health.Activities{}).AwaitClusterHealthy, in, nil)
 }
 
 // checkHealth keeps the place of a cluster until it passes the health checks of the rollout. Then its work ends.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/health"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -34,7 +34,7 @@ func unhealthyRegistry(cluster string) error {
 func looksAt(w *workflowtest.World) []string {
 	var clusters []string
 	for _, in := range w.InputsOf("AwaitClusterHealthy") {
-		clusters = append(clusters, in.(activities.AwaitClusterHealthyInput).Cluster)
+		clusters = append(clusters, in.(health.AwaitClusterHealthyInput).Cluster)
 	}
 	return clusters
 }
@@ -53,8 +53,8 @@ func TestARolloutBeginsOnlyWhenEveryClusterIsHealthyAndEachMustBeAgainWhenItIsDo
 			require.ElementsMatch(t, []string{"c1", "c2", "c3"}, looks[:3], "before the first batch")
 			require.Equal(t, "c1", looks[3])
 			require.ElementsMatch(t, []string{"c2", "c3"}, looks[4:])
-			first := w.InputsOf("AwaitClusterHealthy")[0].(activities.AwaitClusterHealthyInput)
-			last := w.InputsOf("AwaitClusterHealthy")[5].(activities.AwaitClusterHealthyInput)
+			first := w.InputsOf("AwaitClusterHealthy")[0].(health.AwaitClusterHealthyInput)
+			last := w.InputsOf("AwaitClusterHealthy")[5].(health.AwaitClusterHealthyInput)
 			require.Equal(t, withHealthChecks(remediation.Object()).Spec.HealthChecks, first.Checks)
 			require.True(t, last.Since.After(first.Since), "what was seen before the work was done does not count")
 		})
@@ -64,7 +64,7 @@ func TestARolloutBeginsOnlyWhenEveryClusterIsHealthyAndEachMustBeAgainWhenItIsDo
 func TestWhereAClusterIsUnhealthyNothingIsBegun(t *testing.T) {
 	w, c := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.Fail["AwaitClusterHealthy"] = func(call int) error {
-		if in := w.InputsOf("AwaitClusterHealthy")[call-1].(activities.AwaitClusterHealthyInput); in.Cluster == "c2" {
+		if in := w.InputsOf("AwaitClusterHealthy")[call-1].(health.AwaitClusterHealthyInput); in.Cluster == "c2" {
 			return unhealthyRegistry("c2")
 		}
 		return nil
@@ -172,7 +172,7 @@ func TestClustersThatAreDoneTogetherAreLookedAtSomeAtATimeAndEachHasItsTime(t *t
 	since := map[string]time.Time{}
 	first, later := time.Time{}, 0
 	for _, look := range w.InputsOf("AwaitClusterHealthy")[len(batch):] {
-		in := look.(activities.AwaitClusterHealthyInput)
+		in := look.(health.AwaitClusterHealthyInput)
 		if first.IsZero() {
 			first = in.Since
 		}

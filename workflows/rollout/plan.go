@@ -6,7 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/workflows/kit"
@@ -49,7 +49,7 @@ func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
 
 // plan selects the clusters and divides them into batches, in an activity next to the hub, and precaches them until the plan is outdated.
 func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid bool, err error) {
-	var plan activities.RolloutPlan
+	var plan rollouts.Plan
 	retrier := g.retrier()
 	if err := retrier.Run(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
 		return false, err
@@ -76,7 +76,7 @@ func (g *groupUpgrade) register(ctx workflow.Context) {
 	object.Status = ranv1.ClusterGroupUpgradeStatus{Conditions: slices.Clone(g.status.Conditions)}
 	retrier := kit.HubRetrier(nil).Until(workflow.Now(ctx))
 	g.registered = true // even if only the answer is lost
-	_ = retrier.Run(ctx, "register the rollout on the hub", g.hub.SaveRollout, activities.SaveRolloutInput{Object: object, Owner: kit.Owner(ctx)}, nil)
+	_ = retrier.Run(ctx, "register the rollout on the hub", g.hub.SaveRollout, rollouts.SaveRolloutInput{Object: object, Owner: kit.Owner(ctx)}, nil)
 }
 
 // checkDuties refuses separate duties if it is not known who started the rollout.

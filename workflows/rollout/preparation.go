@@ -8,7 +8,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/jobs"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/precache"
@@ -71,7 +71,7 @@ type clusterPreparation struct {
 	progress kit.Progress
 	holds    gates.Holds
 	paused   bool
-	jobs     *activities.Jobs
+	jobs     *jobs.Activities
 }
 
 func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Progress, error) {
@@ -137,7 +137,7 @@ func (p *clusterPreparation) awaitRelease(ctx workflow.Context, cluster string) 
 // prepare runs the Job of one cluster to its end, and removes it. A Job that a hold prevented has its full time after the release.
 func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrepare) {
 	kind := p.in.Work.Kind
-	job := activities.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work}
+	job := jobs.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work}
 	retrier := kit.ClusterRetrier(cluster.Name, &cluster.TaskQueue, func(_ workflow.Context, reason, message string) {
 		progress := p.clusters[cluster.Name]
 		progress.Reason, progress.Message = reason, message
@@ -183,7 +183,7 @@ func (p *clusterPreparation) observed(seen temporal.Observation) {
 		return
 	}
 	state := ranv1.PreparationStarting
-	if seen.Wait.Reason == activities.ReasonJobRunning {
+	if seen.Wait.Reason == jobs.ReasonJobRunning {
 		state = ranv1.PreparationActive
 	}
 	p.record(seen.Cluster, precache.Progress{State: state, Reason: seen.Wait.Reason, Message: seen.Wait.Message})

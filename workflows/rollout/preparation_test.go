@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 
-	"drydock.dev/drydock/activities"
+	jobsactivities "drydock.dev/drydock/activities/jobs"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -35,7 +35,7 @@ func TestNoJobStartsOnAClusterThatIsHeldOrPausedMeanwhile(t *testing.T) {
 			t.Run(by+" "+name, func(t *testing.T) {
 				w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
 				var deadlines []time.Time
-				w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job activities.ClusterJob) error {
+				w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job jobsactivities.ClusterJob) error {
 					deadlines = append(deadlines, job.Deadline)
 					if len(deadlines) == away.calls {
 						test.Stop(w)
@@ -67,10 +67,10 @@ func TestNoJobStartsOnAClusterThatIsHeldOrPausedMeanwhile(t *testing.T) {
 func TestAJobThatWorksGoesOnWhileItsClusterIsHeld(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	calls := 0
-	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(context.Context, activities.ClusterJob) error {
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(context.Context, jobsactivities.ClusterJob) error {
 		calls++
 		if calls == 1 {
-			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: "c1", Wait: &drydockv1.Wait{Reason: activities.ReasonJobRunning}})
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: "c1", Wait: &drydockv1.Wait{Reason: jobsactivities.ReasonJobRunning}})
 			workflowtest.Stops["held"].Stop(w)
 		}
 		if calls <= kit.RoundAttempts {
@@ -97,12 +97,12 @@ func TestAJobThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeldOrPaused(t *t
 		for by, kept := range workflowtest.Stops {
 			t.Run(by+", "+name, func(t *testing.T) {
 				w := workflowtest.NewWorld(t)
-				var jobs []activities.ClusterJob
+				var jobs []jobsactivities.ClusterJob
 				released := false
-				w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job activities.ClusterJob) error {
+				w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job jobsactivities.ClusterJob) error {
 					jobs = append(jobs, job)
 					if len(jobs) == 1 {
-						w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: "c1", Wait: &drydockv1.Wait{Reason: activities.ReasonJobRunning}})
+						w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: "c1", Wait: &drydockv1.Wait{Reason: jobsactivities.ReasonJobRunning}})
 						kept.Stop(w)
 					}
 					switch {
@@ -147,7 +147,7 @@ func TestHeldClustersDoNotKeepOthersFromBeingPrepared(t *testing.T) {
 	}
 	w, _ := workflowtest.NewPreparedWorld(t, nil, slices.Collect(slices.Chunk(many, rollout.PreparedTogether))...)
 	released, tried, trying := false, map[string]bool{}, sync.Mutex{}
-	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job activities.ClusterJob) error {
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job jobsactivities.ClusterJob) error {
 		if released || !slices.Contains(held, drydockv1.HoldScope("cluster/"+job.Cluster)) {
 			return nil
 		}

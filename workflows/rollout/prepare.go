@@ -9,7 +9,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -58,7 +58,7 @@ type PreparationProgress struct {
 
 // takePreparations applies a plan to precaching and backups. Finished work stays finished and work in progress goes on, unless the plan
 // asks for other work or for none. An invalid plan does not change what is pulled.
-func (g *groupUpgrade) takePreparations(plan activities.RolloutPlan) {
+func (g *groupUpgrade) takePreparations(plan rollouts.Plan) {
 	s := &g.status
 	s.Backup = nil
 	if g.spec.Backup {

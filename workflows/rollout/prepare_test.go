@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/jobs"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/precache"
@@ -46,7 +46,7 @@ func TestClustersArePrecachedAndBackedUpBeforeTheFirstBatch(t *testing.T) {
 	require.Equal(t, all, status.Precaching.Status)
 	require.Equal(t, all, status.Backup.Status)
 	require.Len(t, clusters.Story(), 6)
-	job := w.InputsOf("RunClusterJob")[0].(activities.ClusterJob)
+	job := w.InputsOf("RunClusterJob")[0].(jobs.ClusterJob)
 	require.Equal(t, precache.Work{Kind: precache.Precaching, Image: "pull:1", Spec: &ranv1.PrecachingSpec{SpaceRequired: "35"}, Timeout: time.Hour}, job.Work)
 	require.NotEmpty(t, job.Owner)
 }
@@ -134,7 +134,7 @@ func TestWhatClustersWaitForIsSeenWhileTheyArePrecached(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, map[string]ranv1.PreparationState{"c1": "PreparingToStart", "c2": "PreparingToStart"}, workflowtest.StatusOf[workflowtest.GroupStatus](w).Precaching.Status)
 		w.SignalWorkflow(temporal.SignalPreparationProgress, rolloutworkflow.PreparationProgress{Preparation: w.Precachings()[0].Preparation, Clusters: map[string]precache.Progress{
-			"c1": {State: ranv1.PreparationActive, Reason: activities.ReasonJobRunning, Message: "runs"}, "c2": {State: ranv1.PreparationStarting}, "other": {},
+			"c1": {State: ranv1.PreparationActive, Reason: jobs.ReasonJobRunning, Message: "runs"}, "c2": {State: ranv1.PreparationStarting}, "other": {},
 		}})
 	}, time.Second)
 	w.RegisterDelayedCallback(func() {
@@ -184,12 +184,12 @@ func TestAPreparationTellsWhatEachJobDoes(t *testing.T) {
 	}
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, ranv1.PreparationPreparingToStart, progress()["c1"].State)
-		observe("c1", activities.ReasonJobPodPending)
-		observe("other", activities.ReasonJobRunning)
+		observe("c1", jobs.ReasonJobPodPending)
+		observe("other", jobs.ReasonJobRunning)
 	}, time.Second)
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, precache.Progress{State: ranv1.PreparationStarting, Reason: activities.ReasonJobPodPending, Message: "m"}, progress()["c1"])
-		observe("c1", activities.ReasonJobRunning)
+		require.Equal(t, precache.Progress{State: ranv1.PreparationStarting, Reason: jobs.ReasonJobPodPending, Message: "m"}, progress()["c1"])
+		observe("c1", jobs.ReasonJobRunning)
 	}, 2*time.Second)
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, ranv1.PreparationActive, progress()["c1"].State)

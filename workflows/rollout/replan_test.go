@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/jobs"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -218,7 +218,7 @@ func TestPausedNoOtherClusterIsBackedUp(t *testing.T) {
 	object := workflowtest.ARollout()
 	object.Spec.Backup = true
 	var begun atomic.Int32
-	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).After(10 * time.Minute).Return(func(context.Context, activities.ClusterJob) error {
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).After(10 * time.Minute).Return(func(context.Context, jobs.ClusterJob) error {
 		begun.Add(1)
 		return nil
 	})

@@ -3,7 +3,7 @@ package rollout
 import (
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -11,8 +11,8 @@ import (
 // loadSaved loads the saved spec and plan from the hub for a retry of the failed clusters.
 func (g *groupUpgrade) loadSaved(ctx workflow.Context) (rollout.End, error) {
 	retrier := g.retrier()
-	in := activities.LoadRolloutInput{Namespace: g.in.Object.Namespace, Name: g.in.Object.Name, Request: *g.in.Retry}
-	var saved activities.LoadedRollout
+	in := rollouts.LoadRolloutInput{Namespace: g.in.Object.Namespace, Name: g.in.Object.Name, Request: *g.in.Retry}
+	var saved rollouts.LoadedRollout
 	err := retrier.Run(ctx, "load the saved rollout", g.hub.LoadRollout, in, &saved)
 	switch {
 	case ctx.Err() != nil:

@@ -8,7 +8,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -137,7 +137,7 @@ type groupUpgrade struct {
 	withdrawn    *temporal.SignalRequest
 	signals      int
 
-	hub *activities.Rollouts
+	hub *rollouts.Activities
 }
 
 func newGroupUpgrade(ctx workflow.Context, in Input) (*groupUpgrade, error) {

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
@@ -22,8 +22,8 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func planWithoutClusters(problem string) activities.RolloutPlan {
-	return activities.RolloutPlan{Plan: rollout.Plan{Conditions: []metav1.Condition{
+func planWithoutClusters(problem string) rollouts.Plan {
+	return rollouts.Plan{Plan: rollout.Plan{Conditions: []metav1.Condition{
 		{Type: ranv1.ConditionClustersSelected, Status: metav1.ConditionFalse, Reason: ranv1.ReasonClusterNotFound, Message: problem},
 	}}}
 }
@@ -47,9 +47,9 @@ func TestTheFinalStatusIsKeptOnTheHub(t *testing.T) {
 
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Len(t, w.Inputs["SaveRollout"], 2)
-	begun := w.Inputs["SaveRollout"][0].(activities.SaveRolloutInput)
+	begun := w.Inputs["SaveRollout"][0].(rollouts.SaveRolloutInput)
 	require.Nil(t, meta.FindStatusCondition(begun.Object.Status.Conditions, ranv1.ConditionSucceeded), "others are to know that it has not succeeded yet")
-	kept := w.Inputs["SaveRollout"][1].(activities.SaveRolloutInput)
+	kept := w.Inputs["SaveRollout"][1].(rollouts.SaveRolloutInput)
 	require.Equal(t, status, kept.Object.Status)
 	require.Equal(t, workflowtest.ARollout().Spec, kept.Object.Spec)
 	require.NotEmpty(t, kept.Owner)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -96,7 +96,7 @@ func TestMessagesThatFitAreHandedOnWhole(t *testing.T) {
 
 func TestTenThousandClustersFitIntoAPlanAndIntoASavedRollout(t *testing.T) {
 	g, in := largest(ranv1.ClusterFailed)
-	plan := activities.RolloutPlan{TaskQueues: g.taskQueues, Plan: rollout.Plan{RemediationPlan: g.status.RemediationPlan, StartPolicyIndex: map[string]int{}}}
+	plan := rollouts.Plan{TaskQueues: g.taskQueues, Plan: rollout.Plan{RemediationPlan: g.status.RemediationPlan, StartPolicyIndex: map[string]int{}}}
 	for i, name := range g.spec.Clusters {
 		plan.StartPolicyIndex[name] = i % 3
 	}
@@ -107,14 +107,14 @@ func TestTenThousandClustersFitIntoAPlanAndIntoASavedRollout(t *testing.T) {
 	retried, err := rollout.Retry(g.status, nil, rollout.RetryRequest{})
 	require.NoError(t, err)
 	in.Object.Status = rollout.Compact(retried)
-	saved := requireFits(t, activities.LoadedRollout{Object: in.Object, TaskQueues: g.taskQueues, NotBound: plan.NotBound})
+	saved := requireFits(t, rollouts.LoadedRollout{Object: in.Object, TaskQueues: g.taskQueues, NotBound: plan.NotBound})
 	require.Equal(t, retried.RemediationPlan, rollout.Expand(saved.Object.Status).RemediationPlan)
 }
 
 func TestTenThousandClustersFitIntoTheFinalResult(t *testing.T) {
 	g, in := largest(ranv1.ClusterComplete, ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterCancelled)
 	in.Object.Status = g.result()
-	kept := requireFits(t, activities.SaveRolloutInput{Object: in.Object}).Object.Status
+	kept := requireFits(t, rollouts.SaveRolloutInput{Object: in.Object}).Object.Status
 	require.Equal(t, g.status.RemediationPlan, kept.RemediationPlan)
 	require.Greater(t, len(kept.Clusters), 50)
 }

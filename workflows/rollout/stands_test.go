@@ -10,7 +10,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
@@ -89,9 +89,9 @@ func TestWhatARolloutWaitsForIsSaidAgainWhenAnActivityRecovers(t *testing.T) {
 			}
 		},
 		"from refusals": func(w *workflowtest.World) {
-			workflowtest.Play(w, "ChangeClusters", func(in activities.ChangeClustersInput) any {
+			workflowtest.Play(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
 				if len(w.InputsOf("ChangeClusters")) == 2 {
-					return []activities.RefusedChange{{Cluster: "c1", Message: "c1 refuses"}}
+					return []rollouts.RefusedChange{{Cluster: "c1", Message: "c1 refuses"}}
 				}
 				return nil
 			})

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -106,7 +106,7 @@ func TestARetryThatIsStoppedAtOnceBeginsNothingUntilItGoesOn(t *testing.T) {
 			next, err := rollout.Retry(over, nil, rollout.RetryRequest{})
 			require.NoError(t, err)
 			w, clusters := workflowtest.NewGroupWorld(t)
-			w.RecalledRollout = activities.LoadedRollout{Object: workflowtest.ARollout()}
+			w.RecalledRollout = rollouts.LoadedRollout{Object: workflowtest.ARollout()}
 			w.RecalledRollout.Object.Status = rollout.Compact(next)
 			w.Fail["LoadRollout"] = func(int) error { stop.begin(w); return nil }
 			w.RegisterDelayedCallback(func() {

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	scheduleractivities "drydock.dev/drydock/activities/scheduler"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -257,8 +257,8 @@ func (c *Client) deliver(ctx workflow.Context, set scheduling.SlotRequests) erro
 		}
 	}
 	hub := kit.HubRetrier(c.explain)
-	var scheduler *activities.Scheduler
-	in := activities.RequestSlotsInput{Cluster: c.cluster, Requests: set}
+	var scheduler *scheduleractivities.Activities
+	in := scheduleractivities.RequestSlotsInput{Cluster: c.cluster, Requests: set}
 	return hub.Run(ctx, "request slots of "+c.cluster, scheduler.RequestSlots, in, nil)
 }
 

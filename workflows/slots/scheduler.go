@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/scheduler"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
@@ -87,7 +87,7 @@ type maintenanceScheduler struct {
 	changed, unreachable bool
 	sending, received    int
 
-	scheduler *activities.Scheduler
+	scheduler *scheduler.Activities
 }
 
 func newMaintenanceScheduler(ctx workflow.Context, in SchedulerInput) (*maintenanceScheduler, error) {

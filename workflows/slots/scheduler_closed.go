@@ -6,7 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/scheduler"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/sweeper"
@@ -85,7 +85,7 @@ func (s *maintenanceScheduler) findGone(ctx workflow.Context) {
 			return
 		}
 		missing := s.decided.Missing()
-		in := activities.FindGoneInput{Cluster: s.in.Cluster, Nodes: missing[:min(missingAtOnce, len(missing))]}
+		in := scheduler.FindGoneInput{Cluster: s.in.Cluster, Nodes: missing[:min(missingAtOnce, len(missing))]}
 		retrier := kit.ClusterRetrier(s.in.Cluster, &s.queue, nil)
 		var gone []string
 		err := retrier.Run(ctx, "look for nodes that no watch has shown", s.scheduler.FindGone, in, &gone)

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	sweeperactivities "drydock.dev/drydock/activities/sweeper"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -83,7 +83,7 @@ func (s FindingState) Settled() bool { return s == FindingTakenBack || s == Find
 
 // Finding is an object with the mark of a workflow that does not take it back.
 type Finding struct {
-	activities.Mark
+	sweeperactivities.Mark
 	// Workflow is the id of the workflow.
 	Workflow string `json:"workflow"`
 	// Ended says how the workflow ended; empty when Temporal does not know it.
@@ -147,7 +147,7 @@ func (r *sweeperRecord) waiting(ctx workflow.Context, reason, message string) {
 }
 
 // found records an orphan before it is touched.
-func (r *sweeperRecord) found(ctx workflow.Context, orphan activities.Orphan) {
+func (r *sweeperRecord) found(ctx workflow.Context, orphan sweeperactivities.Orphan) {
 	workflow.GetLogger(ctx).Warn("a workflow is over and has left something: it is taken back", "cluster", r.status.Cluster, "object", orphan.String(),
 		"owner", orphan.Owner, "ended", orphan.Ended)
 	f := r.finding(ctx, orphan.Mark)
@@ -156,7 +156,7 @@ func (r *sweeperRecord) found(ctx workflow.Context, orphan activities.Orphan) {
 }
 
 // settle records what became of an orphan.
-func (r *sweeperRecord) settle(ctx workflow.Context, orphan activities.Orphan, how string, err error) {
+func (r *sweeperRecord) settle(ctx workflow.Context, orphan sweeperactivities.Orphan, how string, err error) {
 	f := r.finding(ctx, orphan.Mark)
 	if err != nil {
 		workflow.GetLogger(ctx).Error("could not take back what an ended workflow left", "cluster", r.status.Cluster, "object", orphan.String(), "error", err)
@@ -172,7 +172,7 @@ func (r *sweeperRecord) settle(ctx workflow.Context, orphan activities.Orphan, h
 }
 
 // held records the orphans whose turn comes after one that could not be taken back.
-func (r *sweeperRecord) held(ctx workflow.Context, orphans []activities.Orphan, by activities.Orphan) {
+func (r *sweeperRecord) held(ctx workflow.Context, orphans []sweeperactivities.Orphan, by sweeperactivities.Orphan) {
 	for _, orphan := range orphans {
 		f := r.finding(ctx, orphan.Mark)
 		f.State, f.Message = FindingNotTakenBack, "comes after "+by.String()
@@ -181,7 +181,7 @@ func (r *sweeperRecord) held(ctx workflow.Context, orphans []activities.Orphan, 
 }
 
 // unknown takes over which marks are of unknown holders.
-func (r *sweeperRecord) unknown(ctx workflow.Context, found activities.Orphans) {
+func (r *sweeperRecord) unknown(ctx workflow.Context, found sweeperactivities.Orphans) {
 	now := metav1.NewTime(workflow.Now(ctx))
 	for i := range r.status.Findings {
 		f := &r.status.Findings[i]
@@ -202,7 +202,7 @@ func (r *sweeperRecord) unknown(ctx workflow.Context, found activities.Orphans) 
 }
 
 // gone records which marks are left behind no more, although the sweeper has not taken them back.
-func (r *sweeperRecord) gone(ctx workflow.Context, marks []activities.Mark) {
+func (r *sweeperRecord) gone(ctx workflow.Context, marks []sweeperactivities.Mark) {
 	now := metav1.NewTime(workflow.Now(ctx))
 	for i := range r.status.Findings {
 		if f := &r.status.Findings[i]; !f.State.Settled() && slices.Contains(marks, f.Mark) {
@@ -213,19 +213,19 @@ func (r *sweeperRecord) gone(ctx workflow.Context, marks []activities.Mark) {
 }
 
 // marksOf are those of the findings in some states, in the order in which they are found.
-func (r *sweeperRecord) marksOf(states ...FindingState) []activities.Mark {
-	var marks []activities.Mark
+func (r *sweeperRecord) marksOf(states ...FindingState) []sweeperactivities.Mark {
+	var marks []sweeperactivities.Mark
 	for _, f := range r.status.Findings {
 		if slices.Contains(states, f.State) {
 			marks = append(marks, f.Mark)
 		}
 	}
-	slices.SortFunc(marks, activities.CompareMarks)
+	slices.SortFunc(marks, sweeperactivities.CompareMarks)
 	return marks
 }
 
 // finding returns the finding about a mark that is not settled, or a new one.
-func (r *sweeperRecord) finding(ctx workflow.Context, mark activities.Mark) *Finding {
+func (r *sweeperRecord) finding(ctx workflow.Context, mark sweeperactivities.Mark) *Finding {
 	at := slices.IndexFunc(r.status.Findings, func(f Finding) bool { return f.Mark == mark && !f.State.Settled() })
 	if at >= 0 {
 		return &r.status.Findings[at]

@@ -9,7 +9,11 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/locks"
+	nodeactivities "drydock.dev/drydock/activities/node"
+	sweeperactivities "drydock.dev/drydock/activities/sweeper"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
@@ -58,7 +62,7 @@ type sweeper struct {
 	// taskQueue of the cluster's activities; empty: it is to be looked up.
 	taskQueue string
 	// later are the owners that were swept a moment ago, or could not be.
-	later []activities.LaterOwner
+	later []sweeperactivities.LaterOwner
 	// located: a worker had the cluster once.
 	located bool
 	// woken: somebody has asked for a look that has not begun yet. wakes is how often somebody has asked.
@@ -69,10 +73,10 @@ type sweeper struct {
 	withdrawn *temporal.SignalRequest
 	signals   int
 
-	sweeper *activities.Sweeper
-	nodes   *activities.Nodes
-	jobs    *activities.Jobs
-	locks   *activities.Locks
+	sweeper *sweeperactivities.Activities
+	nodes   *nodeactivities.Activities
+	jobs    *jobs.Activities
+	locks   *locks.Activities
 }
 
 func newSweeper(ctx workflow.Context, in Input) (*sweeper, error) {
@@ -166,11 +170,11 @@ func (s *sweeper) locate(ctx workflow.Context, giveUpAt time.Time) error {
 
 // watch waits until there is something to do or to say, or nothing left to watch. Who wakes the sweeper makes it look anew: it then asks about
 // every workflow, also those it has asked about a moment ago. A look that does not succeed for days ends when the history has become long.
-func (s *sweeper) watch(ctx workflow.Context) (activities.Orphans, error) {
+func (s *sweeper) watch(ctx workflow.Context) (sweeperactivities.Orphans, error) {
 	s.woken = false
 	s.record.enter(Watching)
 	s.forgetPast(ctx)
-	in := activities.AwaitOrphansInput{Cluster: s.in.Cluster, Later: s.later, Unknown: s.record.marksOf(FindingNotTouched)}
+	in := sweeperactivities.AwaitOrphansInput{Cluster: s.in.Cluster, Later: s.later, Unknown: s.record.marksOf(FindingNotTouched)}
 	in.Left = s.record.marksOf(FindingNotTakenBack, FindingAtWork)
 
 	looking, lookAnew := workflow.WithCancel(ctx)
@@ -179,12 +183,12 @@ func (s *sweeper) watch(ctx workflow.Context) (activities.Orphans, error) {
 			lookAnew()
 		}
 	})
-	var found activities.Orphans
+	var found sweeperactivities.Orphans
 	err := s.retrier().Watch(looking, "watch "+s.in.Cluster+" for what nobody takes back", s.sweeper.AwaitOrphans, in, &found)
 	lookAnew()
 	if sdktemporal.IsCanceledError(err) && ctx.Err() == nil {
 		// What was reported stands until the next look.
-		return activities.Orphans{Unknown: in.Unknown, MoreUnknown: s.status.MoreNotTouched}, nil
+		return sweeperactivities.Orphans{Unknown: in.Unknown, MoreUnknown: s.status.MoreNotTouched}, nil
 	}
 	return found, err
 }
@@ -192,11 +196,11 @@ func (s *sweeper) watch(ctx workflow.Context) (activities.Orphans, error) {
 // forgetPast drops the owners whose time has come.
 func (s *sweeper) forgetPast(ctx workflow.Context) {
 	now := workflow.Now(ctx)
-	s.later = slices.DeleteFunc(s.later, func(o activities.LaterOwner) bool { return !o.Until.After(now) })
+	s.later = slices.DeleteFunc(s.later, func(o sweeperactivities.LaterOwner) bool { return !o.Until.After(now) })
 }
 
 // takeBack takes back what was found, the orphans of different owners side by side.
-func (s *sweeper) takeBack(ctx workflow.Context, orphans []activities.Orphan) {
+func (s *sweeper) takeBack(ctx workflow.Context, orphans []sweeperactivities.Orphan) {
 	if len(orphans) == 0 {
 		return
 	}
@@ -225,8 +229,8 @@ func (s *sweeper) takeBack(ctx workflow.Context, orphans []activities.Orphan) {
 }
 
 // byOwner divides orphans, which are sorted by owner.
-func byOwner(orphans []activities.Orphan) [][]activities.Orphan {
-	var groups [][]activities.Orphan
+func byOwner(orphans []sweeperactivities.Orphan) [][]sweeperactivities.Orphan {
+	var groups [][]sweeperactivities.Orphan
 	for i, orphan := range orphans {
 		if i == 0 || orphans[i-1].Owner != orphan.Owner {
 			groups = append(groups, nil)
@@ -238,7 +242,7 @@ func byOwner(orphans []activities.Orphan) [][]activities.Orphan {
 
 // sweepOwner takes back what one owner has left, in the order of a clean-up. What comes after a step that fails stays for the next time: a node
 // on which a job runs is not returned.
-func (s *sweeper) sweepOwner(ctx workflow.Context, retrier kit.Retrier, orphans []activities.Orphan) {
+func (s *sweeper) sweepOwner(ctx workflow.Context, retrier kit.Retrier, orphans []sweeperactivities.Orphan) {
 	pause := sweptFor
 	for i, orphan := range orphans {
 		how, err := s.undo(ctx, retrier, orphan.Mark)
@@ -249,30 +253,30 @@ func (s *sweeper) sweepOwner(ctx workflow.Context, retrier kit.Retrier, orphans 
 			break
 		}
 	}
-	s.later = append(s.later, activities.LaterOwner{Owner: orphans[0].Owner, Until: workflow.Now(ctx).Add(pause)})
+	s.later = append(s.later, sweeperactivities.LaterOwner{Owner: orphans[0].Owner, Until: workflow.Now(ctx).Add(pause)})
 }
 
 // undo takes one thing back, if it still bears that mark, and says what was done.
-func (s *sweeper) undo(ctx workflow.Context, retrier kit.Retrier, mark activities.Mark) (how string, err error) {
-	node := activities.NodeRef{Cluster: s.in.Cluster, Node: mark.Node, Owner: mark.Owner}
+func (s *sweeper) undo(ctx workflow.Context, retrier kit.Retrier, mark sweeperactivities.Mark) (how string, err error) {
+	node := activitykit.NodeRef{Cluster: s.in.Cluster, Node: mark.Node, Owner: mark.Owner}
 	switch mark.Kind {
-	case activities.MarkJob:
-		in := activities.OrphanedJob{Cluster: s.in.Cluster, Namespace: mark.Namespace, Name: mark.Name, Owner: mark.Owner}
+	case sweeperactivities.MarkJob:
+		in := jobs.OrphanedJob{Cluster: s.in.Cluster, Namespace: mark.Namespace, Name: mark.Name, Owner: mark.Owner}
 		return "removed, or let go of if it had failed", retrier.Run(ctx, "remove "+mark.String(), s.jobs.RemoveOrphanedJob, in, nil)
-	case activities.MarkNode:
-		var result activities.ReturnNodeResult
-		err := retrier.Run(ctx, "return "+mark.Node, s.nodes.ReturnNode, activities.ReturnNodeInput{NodeRef: node}, &result)
+	case sweeperactivities.MarkNode:
+		var result nodeactivities.ReturnNodeResult
+		err := retrier.Run(ctx, "return "+mark.Node, s.nodes.ReturnNode, nodeactivities.ReturnNodeInput{NodeRef: node}, &result)
 		return returned(result), err
-	case activities.MarkNodeRequest:
-		return "deleted", retrier.Run(ctx, "withdraw the request for "+mark.Node, s.locks.WithdrawNodeMaintenance, activities.NodeLockInput{NodeRef: node}, nil)
-	case activities.MarkClusterRequest:
-		in := activities.ClusterLockInput{Cluster: s.in.Cluster, Owner: mark.Owner}
+	case sweeperactivities.MarkNodeRequest:
+		return "deleted", retrier.Run(ctx, "withdraw the request for "+mark.Node, s.locks.WithdrawNodeMaintenance, locks.NodeLockInput{NodeRef: node}, nil)
+	case sweeperactivities.MarkClusterRequest:
+		in := locks.ClusterLockInput{Cluster: s.in.Cluster, Owner: mark.Owner}
 		return "deleted", retrier.Run(ctx, "withdraw the request for "+s.in.Cluster, s.locks.WithdrawClusterMaintenance, in, nil)
 	}
 	return "", fmt.Errorf("%s: this version takes no such thing back", mark)
 }
 
-func returned(result activities.ReturnNodeResult) string {
+func returned(result nodeactivities.ReturnNodeResult) string {
 	switch {
 	case result.Note != "":
 		return "marks removed; " + result.Note

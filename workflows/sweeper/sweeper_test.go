@@ -12,7 +12,10 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	sweeperactivities "drydock.dev/drydock/activities/sweeper"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -24,7 +27,7 @@ import (
 )
 
 func TestWhatATerminatedMaintenanceHasLeftIsTakenBackAsACleanUpWould(t *testing.T) {
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
 	w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) {
 		require.Equal(t, sweeper.Watching, status.State)
 		require.Equal(t, "Watching", status.Wait.Reason)
@@ -44,20 +47,20 @@ func TestWhatATerminatedMaintenanceHasLeftIsTakenBackAsACleanUpWould(t *testing.
 		}, said)
 	})
 	require.Equal(t, []string{"LocateCluster", "AwaitOrphans", "RemoveOrphanedJob", "ReturnNode", "WithdrawNodeMaintenance", "AwaitOrphans"}, w.Called())
-	require.Equal(t, activities.ReturnNodeInput{NodeRef: activities.NodeRef{Cluster: "c1", Node: "n1", Owner: workflowtest.NodeOwner}}, w.Inputs["ReturnNode"][0])
+	require.Equal(t, node.ReturnNodeInput{NodeRef: activitykit.NodeRef{Cluster: "c1", Node: "n1", Owner: workflowtest.NodeOwner}}, w.Inputs["ReturnNode"][0])
 	require.Equal(t, workflowtest.NodeOwner, w.Looks()[1].Later[0].Owner, "what is watched may be behind")
 }
 
 func TestARequestForTheClusterIsWithdrawnInTheNameOfItsOwner(t *testing.T) {
-	mark := activities.Mark{Kind: activities.MarkClusterRequest, Name: "drydock-1234", Owner: workflowtest.ClusterOwner}
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Orphans: []activities.Orphan{workflowtest.Orphan(mark)}})
+	mark := sweeperactivities.Mark{Kind: sweeperactivities.MarkClusterRequest, Name: "drydock-1234", Owner: workflowtest.ClusterOwner}
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Orphans: []sweeperactivities.Orphan{workflowtest.Orphan(mark)}})
 	w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) { require.Equal(t, sweeper.FindingTakenBack, status.Findings[0].State) })
-	require.Equal(t, []any{activities.ClusterLockInput{Cluster: "c1", Owner: workflowtest.ClusterOwner}}, w.Inputs["WithdrawClusterMaintenance"])
+	require.Equal(t, []any{locks.ClusterLockInput{Cluster: "c1", Owner: workflowtest.ClusterOwner}}, w.Inputs["WithdrawClusterMaintenance"])
 }
 
 func TestANodeIsNotReturnedWhileItsJobCannotBeRemovedAndOthersAreNotHeldUp(t *testing.T) {
-	other := workflowtest.Orphan(activities.Mark{Kind: activities.MarkNode, Name: "n2", Node: "n2", Owner: "node/c1/ops/n2/first-run"})
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Orphans: append(workflowtest.LeftByAMaintenance(), other)})
+	other := workflowtest.Orphan(sweeperactivities.Mark{Kind: sweeperactivities.MarkNode, Name: "n2", Node: "n2", Owner: "node/c1/ops/n2/first-run"})
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Orphans: append(workflowtest.LeftByAMaintenance(), other)})
 	w.Fail["RemoveOrphanedJob"] = workflowtest.Always(errors.New("job ops/n1-1234 was stopped; waiting until its pods are gone"))
 	w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) {
 		require.Len(t, status.Findings, 4)
@@ -76,7 +79,7 @@ func TestANodeIsNotReturnedWhileItsJobCannotBeRemovedAndOthersAreNotHeldUp(t *te
 }
 
 func TestWhatCouldNotBeTakenBackIsTriedAgain(t *testing.T) {
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Orphans: workflowtest.LeftByAMaintenance()}, activities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Orphans: workflowtest.LeftByAMaintenance()}, sweeperactivities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
 	w.Fail["RemoveOrphanedJob"] = func(int) error {
 		if len(w.Looks()) == 1 {
 			return errors.New("its pods are not gone")
@@ -91,8 +94,8 @@ func TestWhatCouldNotBeTakenBackIsTriedAgain(t *testing.T) {
 
 func TestWhatCouldNotBeTakenBackAndIsRemovedByAPersonIsGone(t *testing.T) {
 	left := workflowtest.LeftByAMaintenance()[:2]
-	marks := []activities.Mark{left[0].Mark, left[1].Mark}
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Orphans: left}, activities.Orphans{Gone: marks[1:]}, activities.Orphans{Gone: marks[:1], Quiet: true})
+	marks := []sweeperactivities.Mark{left[0].Mark, left[1].Mark}
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Orphans: left}, sweeperactivities.Orphans{Gone: marks[1:]}, sweeperactivities.Orphans{Gone: marks[:1], Quiet: true})
 	w.Fail["RemoveOrphanedJob"] = workflowtest.Always(errors.New("its pods are not gone"))
 	w.When(func() bool {
 		return len(w.Looks()) == 3 && workflowtest.StatusOf[sweeper.Status](w.World).State == sweeper.Resting
@@ -114,8 +117,8 @@ func TestWhatCouldNotBeTakenBackAndIsRemovedByAPersonIsGone(t *testing.T) {
 }
 
 func TestAMarkOfAnUnknownHolderIsReportedAndNeverTouched(t *testing.T) {
-	unknown := []activities.Mark{{Kind: activities.MarkNode, Name: "n1", Node: "n1", Owner: "node/c1/theirs/n1/other-run"}}
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Unknown: unknown}, activities.Orphans{})
+	unknown := []sweeperactivities.Mark{{Kind: sweeperactivities.MarkNode, Name: "n1", Node: "n1", Owner: "node/c1/theirs/n1/other-run"}}
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Unknown: unknown}, sweeperactivities.Orphans{})
 	w.RunUntil(3, workflowtest.Whenever, func(status sweeper.Status) {
 		require.Len(t, status.Findings, 1)
 		require.Equal(t, sweeper.FindingGone, status.Findings[0].State, "a person has removed it meanwhile")
@@ -128,14 +131,14 @@ func TestAMarkOfAnUnknownHolderIsReportedAndNeverTouched(t *testing.T) {
 }
 
 func TestASweeperRestsWhileThereAreNoMarksAndLooksWhenItIsWoken(t *testing.T) {
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Quiet: true})
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Quiet: true})
 	workflowtest.SignalWhen(w.World, func(s sweeper.Status) bool { return s.State == sweeper.Resting && s.Wait.Reason == "NoMarks" }, temporal.SignalWake, nil)
 	w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) { require.Equal(t, sweeper.Watching, status.State) })
 	require.Equal(t, []string{"LocateCluster", "AwaitOrphans", "LocateCluster", "AwaitOrphans"}, w.Called(), "who works on the cluster may have changed")
 }
 
 func TestASweeperAtRestGlancesAtItsClusterEveryTenMinutesAndLooksWhenThereIsAMark(t *testing.T) {
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Quiet: true}, activities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Quiet: true}, sweeperactivities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
 	began := time.Now()
 	w.SetStartTime(began)
 	w.When(func() bool {
@@ -152,7 +155,7 @@ func TestASweeperAtRestGlancesAtItsClusterEveryTenMinutesAndLooksWhenThereIsAMar
 }
 
 func TestAClusterThatDoesNotAnswerAGlanceIsSaidAndLeftAloneUntilTheNextOne(t *testing.T) {
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Quiet: true})
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Quiet: true})
 	unreachable := true
 	w.Fail["AnyMarks"] = func(int) error {
 		if unreachable {
@@ -173,7 +176,7 @@ func TestAClusterThatDoesNotAnswerAGlanceIsSaidAndLeftAloneUntilTheNextOne(t *te
 }
 
 func TestASweeperWhoseClusterIsNotKnownAnyMoreDoesNotRestForEver(t *testing.T) {
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Quiet: true})
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Quiet: true})
 	w.Fail["LocateCluster"] = func(call int) error {
 		if call == 1 {
 			return nil
@@ -185,7 +188,7 @@ func TestASweeperWhoseClusterIsNotKnownAnyMoreDoesNotRestForEver(t *testing.T) {
 }
 
 func TestAClusterThatNobodyHasForAWhileKeepsItsSweeper(t *testing.T) {
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Quiet: true}, activities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Quiet: true}, sweeperactivities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
 	known := false
 	w.Fail["LocateCluster"] = func(call int) error {
 		if call > 1 && !known {
@@ -227,7 +230,9 @@ func TestNeitherARestNorALookThatDoesNotSucceedLetsTheHistoryGrowForEver(t *test
 	}{
 		{
 			"at rest",
-			func() *workflowtest.SweptWorld { return workflowtest.NewSweptWorld(t, activities.Orphans{Quiet: true}) },
+			func() *workflowtest.SweptWorld {
+				return workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Quiet: true})
+			},
 			func(w *workflowtest.SweptWorld) bool { return w.Glances() == 3 },
 		},
 		{
@@ -257,7 +262,7 @@ func TestAWakeMakesALookThatIsUnderWayBeginAnew(t *testing.T) {
 }
 
 func TestAWakeThatArrivesWhileTheLookEndsIsNotLost(t *testing.T) {
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Quiet: true})
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Quiet: true})
 	w.SetOnActivityCompletedListener(func(info *activity.Info, _ converter.EncodedValue, _ error) {
 		if info.ActivityType.Name == "AwaitOrphans" && len(w.Looks()) == 1 {
 			w.SignalWorkflow(temporal.SignalWake, nil)
@@ -267,7 +272,7 @@ func TestAWakeThatArrivesWhileTheLookEndsIsNotLost(t *testing.T) {
 }
 
 func TestASweeperContinuesAsNewWithItsFindingsAndLosesNoWake(t *testing.T) {
-	w := workflowtest.NewSweptWorld(t, activities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
+	w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
 	w.When(func() bool { return len(w.Looks()) == 2 }, func() {
 		w.SetContinueAsNewSuggested(true)
 		w.SignalWorkflow(temporal.SignalWake, nil)
@@ -297,13 +302,13 @@ func TestAClusterThatNobodyKnowsEndsItsSweeper(t *testing.T) {
 }
 
 func TestTheLastHundredFindingsAreKeptAndWhatIsStillThereBeforeAll(t *testing.T) {
-	unknown := activities.Mark{Kind: activities.MarkNode, Name: "theirs", Node: "theirs", Owner: "node/c1/theirs/n1/other-run"}
-	found := []activities.Orphans{{Unknown: []activities.Mark{unknown}}}
+	unknown := sweeperactivities.Mark{Kind: sweeperactivities.MarkNode, Name: "theirs", Node: "theirs", Owner: "node/c1/theirs/n1/other-run"}
+	found := []sweeperactivities.Orphans{{Unknown: []sweeperactivities.Mark{unknown}}}
 	for round := range 3 {
-		next := activities.Orphans{Unknown: found[0].Unknown}
+		next := sweeperactivities.Orphans{Unknown: found[0].Unknown}
 		for i := range 50 {
 			name := fmt.Sprintf("n%d-%02d", round, i)
-			next.Orphans = append(next.Orphans, workflowtest.Orphan(activities.Mark{Kind: activities.MarkNode, Name: name, Node: name, Owner: "node/c1/ops/" + name + "/run"}))
+			next.Orphans = append(next.Orphans, workflowtest.Orphan(sweeperactivities.Mark{Kind: sweeperactivities.MarkNode, Name: name, Node: name, Owner: "node/c1/ops/" + name + "/run"}))
 		}
 		found = append(found, next)
 	}
@@ -322,7 +327,7 @@ func TestAMaintenanceThatNoRolloutStartedWakesTheSweeperBeforeAnythingIsTouched(
 	w := workflowtest.NewWorld(t)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.Equal(t, []any{activities.WakeSweeperInput{Cluster: "c1", By: "node/c1/ops/n1", Why: "a maintenance of n1 begins"}}, w.InputsOf("WakeSweeper"))
+	require.Equal(t, []any{sweeperactivities.WakeSweeperInput{Cluster: "c1", By: "node/c1/ops/n1", Why: "a maintenance of n1 begins"}}, w.InputsOf("WakeSweeper"))
 
 	w = workflowtest.NewWorld(t)
 	in := workflowtest.WholeMaintenance()
@@ -342,7 +347,7 @@ func TestAClusterWakesItsSweeperAtItsBeginningAndWhenAMaintenanceWasTerminated(t
 	require.Error(t, w.GetWorkflowError())
 	var why []string
 	for _, in := range w.InputsOf("WakeSweeper") {
-		why = append(why, in.(activities.WakeSweeperInput).Why)
+		why = append(why, in.(sweeperactivities.WakeSweeperInput).Why)
 	}
 	require.Equal(t, []string{"rollout ops/june begins", "a workflow was terminated"}, why)
 }

@@ -6,7 +6,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	sweeperactivities "drydock.dev/drydock/activities/sweeper"
 	"drydock.dev/drydock/workflows/kit"
 )
 
@@ -15,7 +15,7 @@ func Wake(ctx workflow.Context, waiting kit.Report, cluster, why string) workflo
 	awake, settle := workflow.NewFuture(ctx)
 	workflow.GoNamed(ctx, "wake the sweeper", func(ctx workflow.Context) {
 		hub := kit.HubRetrier(waiting)
-		settle.SetError(hub.Run(ctx, "wake the sweeper of "+cluster, (&activities.Sweeper{}).WakeSweeper, wakeInput(ctx, cluster, why), nil))
+		settle.SetError(hub.Run(ctx, "wake the sweeper of "+cluster, (&sweeperactivities.Activities{}).WakeSweeper, wakeInput(ctx, cluster, why), nil))
 	})
 	return awake
 }
@@ -28,12 +28,12 @@ func WakeIfTerminated(ctx workflow.Context, child error, cluster string) {
 	}
 	telling, _ := workflow.NewDisconnectedContext(ctx)
 	hub := kit.HubRetrier(nil).Once()
-	err := hub.Run(telling, "wake the sweeper of "+cluster, (&activities.Sweeper{}).WakeSweeper, wakeInput(ctx, cluster, "a workflow was terminated"), nil)
+	err := hub.Run(telling, "wake the sweeper of "+cluster, (&sweeperactivities.Activities{}).WakeSweeper, wakeInput(ctx, cluster, "a workflow was terminated"), nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("the sweeper could not be woken", "cluster", cluster, "error", err)
 	}
 }
 
-func wakeInput(ctx workflow.Context, cluster, why string) activities.WakeSweeperInput {
-	return activities.WakeSweeperInput{Cluster: cluster, By: workflow.GetInfo(ctx).WorkflowExecution.ID, Why: why}
+func wakeInput(ctx workflow.Context, cluster, why string) sweeperactivities.WakeSweeperInput {
+	return sweeperactivities.WakeSweeperInput{Cluster: cluster, By: workflow.GetInfo(ctx).WorkflowExecution.ID, Why: why}
 }

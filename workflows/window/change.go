@@ -7,7 +7,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	windowsactivities "drydock.dev/drydock/activities/windows"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
@@ -110,7 +110,7 @@ func (w *maintenanceWindow) define(ctx workflow.Context, r windows.DefineRequest
 	w.passTime(ctx) // an opening at hand keeps its end
 	now, cancelled := workflow.Now(ctx), w.course.Cancelled
 	reading, _ := workflow.NewDisconnectedContext(ctx) // a window whose workflow was cancelled may be defined anew
-	outlook, err := w.foresee(reading, activities.ForeseeWindowInput{Object: r.Object, From: now, Defining: true})
+	outlook, err := w.foresee(reading, windowsactivities.ForeseeWindowInput{Object: r.Object, From: now, Defining: true})
 	w.defining--
 	if err == nil && w.course.Cancelled && !cancelled {
 		err = kit.InvalidSpec(errors.New("the window was cancelled meanwhile: say it once more to have the window open again"))

@@ -7,7 +7,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	windowsactivities "drydock.dev/drydock/activities/windows"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/kit"
@@ -54,6 +54,6 @@ func WindowNotification(ctx workflow.Context, notice windows.Notice) error {
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: notifyPause, NonRetryableErrorTypes: temporal.NonRetryable,
 		},
 	})
-	var webhooks *activities.Webhooks
+	var webhooks *windowsactivities.Activities
 	return workflow.ExecuteActivity(ctx, webhooks.SendNotice, notice).Get(ctx, nil)
 }

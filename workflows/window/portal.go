@@ -5,7 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	portalsactivities "drydock.dev/drydock/activities/portals"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/workflows/kit"
 )
@@ -21,7 +21,7 @@ type shownOn struct {
 // keepAnnouncing tells the portal that shows the window of its openings, whenever they have changed. It is not for the window to wait for that.
 func (w *maintenanceWindow) keepAnnouncing(ctx workflow.Context) {
 	retrier := kit.HubRetrier(nil)
-	var portals *activities.Portals
+	var portals *portalsactivities.Activities
 	for workflow.Await(ctx, func() bool { return w.unannounced() && !w.turned && !kit.ShouldContinueAsNew(ctx, w.messages) }) == nil {
 		announcement := portal.Announce(&w.course, w.name, w.number, workflow.Now(ctx))
 		told := append([]string{announcement.Portal}, w.shown.Astray...)
@@ -29,7 +29,7 @@ func (w *maintenanceWindow) keepAnnouncing(ctx workflow.Context) {
 			told = append(told, before)
 		}
 		for _, name := range told {
-			in := activities.AnnounceWindowInput{Portal: name, Announcement: announcement}
+			in := portalsactivities.AnnounceWindowInput{Portal: name, Announcement: announcement}
 			if name != "" && retrier.Run(ctx, "tell portal "+name+" of the openings", portals.AnnounceWindow, in, nil) != nil {
 				return
 			}

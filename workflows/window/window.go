@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	windowsactivities "drydock.dev/drydock/activities/windows"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/kit"
@@ -64,7 +64,7 @@ type maintenanceWindow struct {
 	attributes *kit.SearchAttributes
 	phase      windows.Phase
 
-	calendars *activities.Windows
+	calendars *windowsactivities.Activities
 }
 
 func newMaintenanceWindow(ctx workflow.Context, in Input) *maintenanceWindow {
@@ -113,7 +113,7 @@ func (w *maintenanceWindow) pass(ctx workflow.Context) {
 		return
 	}
 	of := w.course.Window
-	outlook, err := w.foresee(ctx, activities.ForeseeWindowInput{Object: *of, From: from})
+	outlook, err := w.foresee(ctx, windowsactivities.ForeseeWindowInput{Object: *of, From: from})
 	if w.course.Window != of {
 		return // it was edited or cancelled meanwhile
 	}
@@ -143,7 +143,7 @@ func (w *maintenanceWindow) passTime(ctx workflow.Context) {
 }
 
 // foresee reads the calendar of a window. It is done by an activity: zones differ between the images of workers.
-func (w *maintenanceWindow) foresee(ctx workflow.Context, in activities.ForeseeWindowInput) (windows.Outlook, error) {
+func (w *maintenanceWindow) foresee(ctx workflow.Context, in windowsactivities.ForeseeWindowInput) (windows.Outlook, error) {
 	retrier := kit.HubRetrier(nil)
 	var outlook windows.Outlook
 	err := retrier.Run(ctx, "read the calendar from "+in.From.UTC().Format(kit.TimeFormat)+" on", w.calendars.ForeseeWindow, in, &outlook)

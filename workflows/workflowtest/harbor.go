@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"drydock.dev/drydock/activities"
+	harboractivities "drydock.dev/drydock/activities/harbor"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/manifest"
@@ -49,7 +49,7 @@ type HarborWorld struct {
 	Foreign map[harbor.Part]string
 	// watching is the look that is under way, by one that knows this.
 	watching   []byte
-	watchedFor activities.AwaitHarborDueInput
+	watchedFor harboractivities.AwaitDueInput
 }
 
 func NewHarborWorld(t *testing.T) *HarborWorld {
@@ -59,7 +59,7 @@ func NewHarborWorld(t *testing.T) *HarborWorld {
 	}
 	h.RegisterActivityWithOptions(h.awaitDue, activity.RegisterOptions{Name: "AwaitHarborDue"})
 	h.RegisterActivityWithOptions(h.applyPart, activity.RegisterOptions{Name: "ApplyHarborPart"})
-	Play(h.World, "HoldHarborCluster", func(activities.HarborRef) any {
+	Play(h.World, "HoldHarborCluster", func(harboractivities.Ref) any {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
 		h.Held = true
@@ -68,13 +68,13 @@ func NewHarborWorld(t *testing.T) *HarborWorld {
 		}
 		return nil
 	})
-	Play(h.World, "ReleaseHarborCluster", func(activities.ReleaseHarborClusterInput) any {
+	Play(h.World, "ReleaseHarborCluster", func(harboractivities.ReleaseInput) any {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
 		h.Held = false
 		return nil
 	})
-	Play(h.World, "WriteHarborStatus", func(in activities.WriteHarborStatusInput) any {
+	Play(h.World, "WriteHarborStatus", func(in harboractivities.WriteStatusInput) any {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
 		h.Object.Status = in.Status
@@ -87,7 +87,7 @@ func NewHarborWorld(t *testing.T) *HarborWorld {
 		return nil
 	})
 	h.RegisterActivityWithOptions(h.removePart, activity.RegisterOptions{Name: "RemoveHarborPart"})
-	Play(h.World, "ApplyHarborCluster", func(in activities.ApplyHarborClusterInput) any {
+	Play(h.World, "ApplyHarborCluster", func(in harboractivities.ApplyClusterInput) any {
 		h.Change(func() {
 			generation := int64(1)
 			if h.Object != nil {
@@ -98,9 +98,9 @@ func NewHarborWorld(t *testing.T) *HarborWorld {
 		})
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
-		return activities.ApplyHarborClusterResult{Generation: h.Object.Generation}
+		return harboractivities.ApplyClusterResult{Generation: h.Object.Generation}
 	})
-	Play(h.World, "DeleteHarborCluster", func(activities.HarborRef) any {
+	Play(h.World, "DeleteHarborCluster", func(harboractivities.Ref) any {
 		h.Change(func() { h.Object.DeletionTimestamp, h.Held = &metav1.Time{Time: h.Now()}, true })
 		return nil
 	})
@@ -119,7 +119,7 @@ func wholeHarborCluster(t *testing.T) *goharborv1.HarborCluster {
 }
 
 // applyPart applies a part to the played cluster.
-func (h *HarborWorld) applyPart(ctx context.Context, in activities.ApplyHarborPartInput) (harbor.Applied, error) {
+func (h *HarborWorld) applyPart(ctx context.Context, in harboractivities.ApplyPartInput) (harbor.Applied, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	require.Equal(h.T, Count(h.Begun, in.Part), Count(h.Ended, in.Part), "%s is applied twice at once", in.Part)
@@ -160,7 +160,7 @@ func (h *HarborWorld) applyPart(ctx context.Context, in activities.ApplyHarborPa
 const hangSaidAfter = 2500 * time.Millisecond
 
 // awaitDue returns what is due, or will be.
-func (h *HarborWorld) awaitDue(ctx context.Context, in activities.AwaitHarborDueInput) (harbor.Look, error) {
+func (h *HarborWorld) awaitDue(ctx context.Context, in harboractivities.AwaitDueInput) (harbor.Look, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	h.Inputs["AwaitHarborDue"] = append(h.Inputs["AwaitHarborDue"], in)
@@ -181,7 +181,7 @@ func (h *HarborWorld) lookAgain(look harbor.Look) {
 }
 
 // look is what the played cluster shows to one that knows this.
-func (h *HarborWorld) look(in activities.AwaitHarborDueInput) harbor.Look {
+func (h *HarborWorld) look(in harboractivities.AwaitDueInput) harbor.Look {
 	if h.Object == nil {
 		return harbor.LookAt(nil, harbor.Seen{}, in.UID, in.Known, h.Now())
 	}
@@ -197,11 +197,11 @@ func (h *HarborWorld) look(in activities.AwaitHarborDueInput) harbor.Look {
 }
 
 // removePart removes a part from the played cluster.
-func (h *HarborWorld) removePart(ctx context.Context, in activities.RemoveHarborPartInput) (activities.RemoveHarborPartResult, error) {
+func (h *HarborWorld) removePart(ctx context.Context, in harboractivities.RemovePartInput) (harboractivities.RemovePartResult, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	h.Removed = append(h.Removed, in.Part)
-	result := activities.RemoveHarborPartResult{Foreign: h.Foreign[in.Part], Gone: h.Object == nil}
+	result := harboractivities.RemovePartResult{Foreign: h.Foreign[in.Part], Gone: h.Object == nil}
 	if err := h.Refused[in.Part]; err != nil || !h.Slow[in.Part] {
 		return result, err
 	}

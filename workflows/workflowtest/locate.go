@@ -13,7 +13,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -93,7 +93,7 @@ func (c *MovingCluster) locate(ctx context.Context) (string, error) {
 		return "", errors.New("the hub does not answer")
 	}
 	if stranger {
-		return (&activities.Rollouts{Clusters: kube.New(kube.FromConfigs(nil, nil), kube.Options{})}).LocateCluster(ctx, "c1")
+		return (&rollouts.Activities{Clusters: kube.New(kube.FromConfigs(nil, nil), kube.Options{})}).LocateCluster(ctx, "c1")
 	}
 	return home, nil
 }

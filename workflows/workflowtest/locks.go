@@ -3,7 +3,7 @@ package workflowtest
 import (
 	"testing"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/lockcontroller"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/locks"
@@ -13,13 +13,13 @@ import (
 // LockWorld is a world with an application's locks: each look finds the next of what is due, and after the last nothing is due any more.
 type LockWorld struct {
 	*World
-	due     []activities.WorkloadLocksDue
+	due     []lockcontroller.Due
 	Reports []locks.Report
 }
 
 func NewLockWorld(t *testing.T) *LockWorld {
 	w := &LockWorld{World: NewWorld(t), Reports: []locks.Report{{Cluster: ClusterLock(lcmv1.LockActive, locks.NoRequest), Total: 2, Active: 2}}}
-	Play(w.World, "ObserveWorkloadLocks", func(activities.WorkloadLocksInput) any {
+	Play(w.World, "ObserveWorkloadLocks", func(lockcontroller.Input) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		next := w.due[0]
@@ -27,7 +27,7 @@ func NewLockWorld(t *testing.T) *LockWorld {
 		w.Blocked["ObserveWorkloadLocks"] = len(w.due) == 0
 		return next
 	})
-	Play(w.World, "ApplyWorkloadLocks", func(activities.WorkloadLocksInput) any {
+	Play(w.World, "ApplyWorkloadLocks", func(lockcontroller.Input) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		last := w.Reports[0]
@@ -43,7 +43,7 @@ func NewLockWorld(t *testing.T) *LockWorld {
 // Finds has something due at the next look, and this is how the locks are then.
 func (w *LockWorld) Finds(change locks.LockDecision, report locks.Report) {
 	w.Blocked["ObserveWorkloadLocks"] = false
-	w.due = append(w.due, activities.WorkloadLocksDue{Changes: []locks.LockDecision{change}})
+	w.due = append(w.due, lockcontroller.Due{Changes: []locks.LockDecision{change}})
 	w.Reports = append(w.Reports, report)
 }
 

@@ -8,7 +8,9 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/manifestworks"
+	policiesactivities "drydock.dev/drydock/activities/policies"
+	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
 )
@@ -21,8 +23,8 @@ func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWor
 		w.Compliance[cluster] = []byte("UU")
 	}
 	var story []string
-	Play(w.World, "PrepareManifestWorks", func(in activities.WorkRollout) any {
-		return []activities.PreparedWork{{Template: "os", Work: "safe-os", Pin: "1"}, {Template: "firmware", Work: "safe-firmware", Pin: "2"}}
+	Play(w.World, "PrepareManifestWorks", func(in manifestworks.Rollout) any {
+		return []manifestworks.Prepared{{Template: "os", Work: "safe-os", Pin: "1"}, {Template: "firmware", Work: "safe-firmware", Pin: "2"}}
 	})
 	w.Bring = func(cluster string, item int) {
 		story = append(story, "+"+workTemplates[item]+" "+cluster)
@@ -32,11 +34,11 @@ func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWor
 			w.SimulateAfter(time.Minute, func() { w.Comply(cluster, item, policies.Compliant) })
 		}
 	}
-	Play(w.World, "PlaceManifestWorks", func(in activities.PlaceWorksInput) any {
+	Play(w.World, "PlaceManifestWorks", func(in manifestworks.PlaceWorksInput) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
-		var placed activities.Placed
-		refuse := func(cluster string, refusal activities.RefusedPlacement) {
+		var placed remediation.PlacementResult
+		refuse := func(cluster string, refusal remediation.RefusedPlacement) {
 			refusal.Clusters = []string{cluster}
 			placed.Refused = append(placed.Refused, refusal)
 		}
@@ -46,7 +48,7 @@ func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWor
 					switch {
 					case item == desired.Item, !slices.Contains(w.Enforced[item], cluster):
 					case slices.Contains(w.Stays, cluster):
-						refuse(cluster, activities.RefusedPlacement{Reason: "NotPlaced", Message: "the hub forbids it"})
+						refuse(cluster, remediation.RefusedPlacement{Reason: "NotPlaced", Message: "the hub forbids it"})
 					default:
 						story = append(story, "-"+workTemplates[item]+" "+cluster)
 						w.Enforced[item] = slices.DeleteFunc(w.Enforced[item], func(name string) bool { return name == cluster })
@@ -67,8 +69,8 @@ func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWor
 		}
 		return placed
 	})
-	Play(w.World, "CleanUpManifestWorks", func(activities.CleanUpWorksInput) any { return nil })
-	Play(w.World, "ReadManifestWorks", func(in activities.ReadWorksInput) any {
+	Play(w.World, "CleanUpManifestWorks", func(manifestworks.CleanUpWorksInput) any { return nil })
+	Play(w.World, "ReadManifestWorks", func(in manifestworks.ReadWorksInput) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		var seen []policies.ClusterCompliance
@@ -77,10 +79,10 @@ func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWor
 		}
 		return seen
 	})
-	w.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitWorksInput) ([]policies.ClusterCompliance, error) {
+	w.RegisterActivityWithOptions(func(ctx context.Context, in manifestworks.AwaitWorksInput) ([]policies.ClusterCompliance, error) {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
-		await := activities.AwaitComplianceInput{Clusters: in.Clusters}
+		await := policiesactivities.AwaitComplianceInput{Clusters: in.Clusters}
 		if news := w.news(await); len(news) > 0 {
 			return news, nil
 		}

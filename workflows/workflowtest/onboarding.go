@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	onboardingactivities "drydock.dev/drydock/activities/onboarding"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/onboarding"
@@ -29,7 +29,7 @@ type hubWorld struct {
 	Started []ranv1.ClusterGroupUpgrade
 	// watching is the wait for new clusters that is under way, by one that knows those.
 	watching   []byte
-	watchedFor activities.AwaitNewClustersInput
+	watchedFor onboardingactivities.AwaitNewClustersInput
 }
 
 func NewHubWorld(t *testing.T) *hubWorld {
@@ -44,7 +44,7 @@ func NewHubWorld(t *testing.T) *hubWorld {
 		}
 		return err
 	})
-	h.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitNewClustersInput) (activities.NewClusters, error) {
+	h.RegisterActivityWithOptions(func(ctx context.Context, in onboardingactivities.AwaitNewClustersInput) (onboardingactivities.NewClusters, error) {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
 		found, any := h.look(in)
@@ -54,17 +54,17 @@ func NewHubWorld(t *testing.T) *hubWorld {
 		}
 		return found, nil
 	}, activity.RegisterOptions{Name: "AwaitNewClusters"})
-	Play(h.World, "AwaitRollout", func(run activities.RolloutRun) any {
+	Play(h.World, "AwaitRollout", func(run onboardingactivities.RolloutRun) any {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
 		delete(h.IsNew, run.Name) // it is labelled
-		return activities.RolloutEnd{Succeeded: true}
+		return onboardingactivities.RolloutEnd{Succeeded: true}
 	})
 	return h
 }
 
 // look is what the hub shows to one that knows these clusters.
-func (h *hubWorld) look(in activities.AwaitNewClustersInput) (found activities.NewClusters, any bool) {
+func (h *hubWorld) look(in onboardingactivities.AwaitNewClustersInput) (found onboardingactivities.NewClusters, any bool) {
 	for _, name := range h.Settled {
 		if slices.Contains(in.Failed, name) {
 			found.Settled = append(found.Settled, name)
@@ -72,10 +72,10 @@ func (h *hubWorld) look(in activities.AwaitNewClustersInput) (found activities.N
 	}
 	for name, policies := range h.IsNew {
 		if !slices.Contains(in.AtWork, name) && !slices.Contains(in.Failed, name) && len(found.Found) < 100 {
-			found.Found = append(found.Found, activities.NewCluster{Name: name, Policies: policies})
+			found.Found = append(found.Found, onboardingactivities.NewCluster{Name: name, Policies: policies})
 		}
 	}
-	slices.SortFunc(found.Found, func(a, b activities.NewCluster) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(found.Found, func(a, b onboardingactivities.NewCluster) int { return strings.Compare(a.Name, b.Name) })
 	return found, len(found.Found)+len(found.Settled) > 0
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
-	"drydock.dev/drydock/activities"
+	policiesactivities "drydock.dev/drydock/activities/policies"
+	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/policies"
@@ -34,7 +35,7 @@ type PolicyWorld struct {
 	Watching     []Watching
 	MostWatching int
 	// Refuses says why clusters get no work, and stays are those from which the hub deletes none.
-	Refuses map[string]activities.RefusedPlacement
+	Refuses map[string]remediation.RefusedPlacement
 	Stays   []string
 	// Bring makes a manifest work on a cluster.
 	Bring func(cluster string, item int)
@@ -43,7 +44,7 @@ type PolicyWorld struct {
 type Watching struct {
 	Id    int
 	Token []byte
-	in    activities.AwaitComplianceInput
+	in    policiesactivities.AwaitComplianceInput
 }
 
 // NewPolicyWorld plans a rollout of the policies kernel and network, with which no cluster complies.
@@ -60,24 +61,24 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 		w.Compliance[cluster] = []byte("NN")
 		w.Plan.StartPolicyIndex[cluster] = 0
 	}
-	Play(w.World, "PreparePolicies", func(in activities.PolicyRollout) any {
-		var prepared []activities.PreparedPolicy
+	Play(w.World, "PreparePolicies", func(in policiesactivities.Rollout) any {
+		var prepared []policiesactivities.Prepared
 		for i, ref := range in.Policies {
-			prepared = append(prepared, activities.PreparedPolicy{
+			prepared = append(prepared, policiesactivities.Prepared{
 				Ref: ref, Soak: w.Soaks[i], SafeNames: map[string]string{"june-" + ref.Name: "safe-" + ref.Name}, Pin: "uid-of-" + ref.Name + "/3",
 			})
 		}
 		return prepared
 	})
 	Play(w.World, "PlacePolicies", w.Place)
-	Play(w.World, "CleanUpPolicies", func(activities.PolicyRollout) any {
+	Play(w.World, "CleanUpPolicies", func(policiesactivities.Rollout) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		w.Enforced = map[int][]string{}
 		return nil
 	})
-	Play(w.World, "ChangedPolicies", func(activities.PolicyRollout) any { return nil })
-	Play(w.World, "ReadCompliance", func(in activities.ReadComplianceInput) any {
+	Play(w.World, "ChangedPolicies", func(policiesactivities.Rollout) any { return nil })
+	Play(w.World, "ReadCompliance", func(in policiesactivities.ReadComplianceInput) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		var seen []policies.ClusterCompliance
@@ -86,7 +87,7 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 		}
 		return seen
 	})
-	w.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitComplianceInput) ([]policies.ClusterCompliance, error) {
+	w.RegisterActivityWithOptions(func(ctx context.Context, in policiesactivities.AwaitComplianceInput) ([]policies.ClusterCompliance, error) {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		w.Inputs["AwaitCompliance"] = append(w.Inputs["AwaitCompliance"], in)
@@ -105,7 +106,7 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 }
 
 // watch takes in an activity that waits.
-func (w *PolicyWorld) watch(ctx context.Context, in activities.AwaitComplianceInput) {
+func (w *PolicyWorld) watch(ctx context.Context, in policiesactivities.AwaitComplianceInput) {
 	info := activity.GetInfo(ctx)
 	id, err := strconv.Atoi(info.ActivityID)
 	require.NoError(w.T, err)
@@ -129,7 +130,7 @@ func (w *PolicyWorld) LastWatch() int {
 	return w.Watching[len(w.Watching)-1].Id
 }
 
-func (w *PolicyWorld) news(in activities.AwaitComplianceInput) []policies.ClusterCompliance {
+func (w *PolicyWorld) news(in policiesactivities.AwaitComplianceInput) []policies.ClusterCompliance {
 	var news []policies.ClusterCompliance
 	for _, known := range in.Clusters {
 		now := policies.ComplianceStatus(w.Compliance[known.Cluster])
@@ -142,7 +143,7 @@ func (w *PolicyWorld) news(in activities.AwaitComplianceInput) []policies.Cluste
 	return news
 }
 
-func (w *PolicyWorld) Place(in activities.PlacePoliciesInput) any {
+func (w *PolicyWorld) Place(in policiesactivities.PlacePoliciesInput) any {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	changes, waiting := policies.Changes(in.Desired, [][]string{w.Enforced[0], w.Enforced[1]})
@@ -155,7 +156,7 @@ func (w *PolicyWorld) Place(in activities.PlacePoliciesInput) any {
 		w.Enforced[change.Item] = change.Clusters
 	}
 	w.Most = max(w.Most, len(slices.Concat(w.Enforced[0], w.Enforced[1])))
-	return activities.Placed{Waiting: waiting}
+	return remediation.PlacementResult{Waiting: waiting}
 }
 
 // Comply changes the compliance of a cluster.
@@ -220,7 +221,7 @@ func (w *PolicyWorld) RequireNothingEnforced() {
 func (w *PolicyWorld) Gathers() []time.Duration {
 	var gathers []time.Duration
 	for _, in := range w.InputsOf("AwaitCompliance") {
-		gathers = append(gathers, in.(activities.AwaitComplianceInput).Gather)
+		gathers = append(gathers, in.(policiesactivities.AwaitComplianceInput).Gather)
 	}
 	return gathers
 }

@@ -13,7 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/portals"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/temporal"
@@ -121,10 +121,10 @@ func NightAnnounced(number int64, start time.Time) portal.Announcement {
 }
 
 // Announced are what a window has told of itself, to which portal.
-func (w *WindowWorld) Announced() []activities.AnnounceWindowInput {
-	var told []activities.AnnounceWindowInput
+func (w *WindowWorld) Announced() []portals.AnnounceWindowInput {
+	var told []portals.AnnounceWindowInput
 	for _, in := range w.InputsOf("AnnounceWindow") {
-		told = append(told, in.(activities.AnnounceWindowInput))
+		told = append(told, in.(portals.AnnounceWindowInput))
 	}
 	return told
 }

@@ -15,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"drydock.dev/drydock/activities"
+	jobsactivities "drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
@@ -38,8 +39,8 @@ func ARollout(canaries ...string) ranv1.ClusterGroupUpgrade {
 	}
 }
 
-func PlanOf(batches ...[]string) activities.RolloutPlan {
-	return activities.RolloutPlan{Plan: rollout.Plan{
+func PlanOf(batches ...[]string) rollouts.Plan {
+	return rollouts.Plan{Plan: rollout.Plan{
 		ComputedMaxConcurrency: 2, RemediationPlan: batches,
 		Conditions: []metav1.Condition{
 			{Type: ranv1.ConditionClustersSelected, Status: metav1.ConditionTrue, Reason: ranv1.ReasonClusterSelectionCompleted},
@@ -107,7 +108,7 @@ func WithActions(object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
 func (w *World) Changed() map[string][]string {
 	found := map[string][]string{}
 	for _, in := range w.InputsOf("ChangeClusters") {
-		in := in.(activities.ChangeClustersInput)
+		in := in.(rollouts.ChangeClustersInput)
 		for label, value := range in.Change.Labels {
 			if value != nil {
 				found[label] = append(found[label], in.Clusters...)
@@ -119,11 +120,11 @@ func (w *World) Changed() map[string][]string {
 
 // RefuseChanges lets clusters refuse what afterCompletion asks for, until then.
 func (w *World) RefuseChanges(until time.Time, final bool, clusters ...string) {
-	Play(w, "ChangeClusters", func(in activities.ChangeClustersInput) any {
-		refused := []activities.RefusedChange{}
+	Play(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
+		refused := []rollouts.RefusedChange{}
 		for _, cluster := range in.Clusters {
 			if _, after := in.Change.Labels["done"]; after && slices.Contains(clusters, cluster) && w.Now().Before(until) {
-				refused = append(refused, activities.RefusedChange{Cluster: cluster, Message: "ManagedCluster " + cluster + ": frozen", Final: final})
+				refused = append(refused, rollouts.RefusedChange{Cluster: cluster, Message: "ManagedCluster " + cluster + ": frozen", Final: final})
 			}
 		}
 		return refused
@@ -132,7 +133,7 @@ func (w *World) RefuseChanges(until time.Time, final bool, clusters ...string) {
 
 // Complete is a rollout with its defaults.
 func Complete(t *testing.T, object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
-	object, err := (&activities.Rollouts{}).CheckRollout(context.Background(), object)
+	object, err := (&rollouts.Activities{}).CheckRollout(context.Background(), object)
 	require.NoError(t, err)
 	return object
 }
@@ -199,7 +200,7 @@ func NewPreparedWorld(t *testing.T, jobs map[string]error, batches ...[]string) 
 func (w *World) JobsOf(kind precache.Kind) []string {
 	var clusters []string
 	for _, in := range w.InputsOf("RunClusterJob") {
-		if job := in.(activities.ClusterJob); job.Work.Kind == kind {
+		if job := in.(jobsactivities.ClusterJob); job.Work.Kind == kind {
 			clusters = append(clusters, job.Cluster)
 		}
 	}
@@ -222,10 +223,10 @@ func (w *World) Edit(change func(*ranv1.ClusterGroupUpgradeSpec)) *Asked {
 }
 
 // Precachings are the Jobs that pull, in the order in which they were asked for.
-func (w *World) Precachings() []activities.ClusterJob {
-	var jobs []activities.ClusterJob
+func (w *World) Precachings() []jobsactivities.ClusterJob {
+	var jobs []jobsactivities.ClusterJob
 	for _, in := range w.InputsOf("RunClusterJob") {
-		jobs = append(jobs, in.(activities.ClusterJob))
+		jobs = append(jobs, in.(jobsactivities.ClusterJob))
 	}
 	return jobs
 }

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/scheduler"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -62,7 +62,7 @@ func (w *SchedulerWorld) simulate() {
 		defer w.Mu.Unlock()
 		return w.Closed
 	})
-	Play(w.World, "FindGone", func(in activities.FindGoneInput) any {
+	Play(w.World, "FindGone", func(in scheduler.FindGoneInput) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		return slices.DeleteFunc(slices.Clone(in.Nodes), func(node string) bool { return slices.Contains(w.Unseen, node) })

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/scheduler"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -51,8 +51,8 @@ func (s *simulatedScheduler) Released() (count int) {
 // simulateScheduler registers the activities that reach the simulated scheduler of the world.
 func simulateScheduler(w *World) {
 	w.Scheduler.startedAt = time.Unix(1, 0).UTC()
-	registerDelivery(w, "RequestSlots", func(in activities.RequestSlotsInput) { w.RequestSlots(in.Requests) })
-	registerDelivery(w, "ReturnSlot", func(in activities.ReturnSlotInput) { w.ReturnSlot(in.Return) })
+	registerDelivery(w, "RequestSlots", func(in scheduler.RequestSlotsInput) { w.RequestSlots(in.Requests) })
+	registerDelivery(w, "ReturnSlot", func(in scheduler.ReturnSlotInput) { w.ReturnSlot(in.Return) })
 }
 
 // registerDelivery registers an activity that delivers a message to the scheduler, and starts the scheduler.

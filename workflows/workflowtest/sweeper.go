@@ -5,7 +5,8 @@ import (
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/jobs"
+	sweeperactivities "drydock.dev/drydock/activities/sweeper"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/sweeper"
 )
@@ -13,15 +14,15 @@ import (
 // SweptWorld is a world with marks: each look finds the next of what there is, and after the last nothing is found any more.
 type SweptWorld struct {
 	*World
-	found []activities.Orphans
+	found []sweeperactivities.Orphans
 	// Marked is what a glance at the cluster finds.
 	Marked bool
 }
 
-func NewSweptWorld(t *testing.T, found ...activities.Orphans) *SweptWorld {
+func NewSweptWorld(t *testing.T, found ...sweeperactivities.Orphans) *SweptWorld {
 	w := &SweptWorld{World: NewWorld(t), found: found}
 	w.Blocked["AwaitOrphans"] = len(found) == 0
-	Play(w.World, "AwaitOrphans", func(activities.AwaitOrphansInput) any {
+	Play(w.World, "AwaitOrphans", func(sweeperactivities.AwaitOrphansInput) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		next := w.found[0]
@@ -30,17 +31,17 @@ func NewSweptWorld(t *testing.T, found ...activities.Orphans) *SweptWorld {
 		return next
 	})
 	Play(w.World, "AnyMarks", func(string) any { return w.Marked })
-	Play(w.World, "RemoveOrphanedJob", func(activities.OrphanedJob) any { return nil })
+	Play(w.World, "RemoveOrphanedJob", func(jobs.OrphanedJob) any { return nil })
 	return w
 }
 
 // Looks returns what the looks were asked, so far.
-func (w *SweptWorld) Looks() []activities.AwaitOrphansInput {
+func (w *SweptWorld) Looks() []sweeperactivities.AwaitOrphansInput {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	var looks []activities.AwaitOrphansInput
+	var looks []sweeperactivities.AwaitOrphansInput
 	for _, in := range w.Inputs["AwaitOrphans"] {
-		looks = append(looks, in.(activities.AwaitOrphansInput))
+		looks = append(looks, in.(sweeperactivities.AwaitOrphansInput))
 	}
 	return looks
 }
@@ -64,16 +65,16 @@ const (
 )
 
 // LeftByAMaintenance is all that a maintenance can leave behind.
-func LeftByAMaintenance() []activities.Orphan {
-	return []activities.Orphan{
-		Orphan(activities.Mark{Kind: activities.MarkJob, Namespace: "ops", Name: "n1-1234", Owner: NodeOwner}),
-		Orphan(activities.Mark{Kind: activities.MarkNode, Name: "n1", Node: "n1", Owner: NodeOwner}),
-		Orphan(activities.Mark{Kind: activities.MarkNodeRequest, Name: "drydock-n1-1234", Node: "n1", Owner: NodeOwner}),
+func LeftByAMaintenance() []sweeperactivities.Orphan {
+	return []sweeperactivities.Orphan{
+		Orphan(sweeperactivities.Mark{Kind: sweeperactivities.MarkJob, Namespace: "ops", Name: "n1-1234", Owner: NodeOwner}),
+		Orphan(sweeperactivities.Mark{Kind: sweeperactivities.MarkNode, Name: "n1", Node: "n1", Owner: NodeOwner}),
+		Orphan(sweeperactivities.Mark{Kind: sweeperactivities.MarkNodeRequest, Name: "drydock-n1-1234", Node: "n1", Owner: NodeOwner}),
 	}
 }
 
-func Orphan(mark activities.Mark) activities.Orphan {
-	return activities.Orphan{Mark: mark, Ended: "Terminated at 2026-11-20T12:00:00Z by ann"}
+func Orphan(mark sweeperactivities.Mark) sweeperactivities.Orphan {
+	return sweeperactivities.Orphan{Mark: mark, Ended: "Terminated at 2026-11-20T12:00:00Z by ann"}
 }
 
 // Glances counts the glances that have begun.

@@ -13,7 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	windowsactivities "drydock.dev/drydock/activities/windows"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
@@ -35,7 +35,7 @@ func NewWindowWorld(t *testing.T, now time.Time) *WindowWorld {
 	w := &WindowWorld{World: NewWorld(t)}
 	w.SetStartTime(now)
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "window/prod/night", TaskQueue: temporal.TaskQueue})
-	w.RegisterActivity(&activities.Windows{})
+	w.RegisterActivity(&windowsactivities.Activities{})
 	Play(w.World, "SendNotice", func(windows.Notice) any { return nil })
 	w.RegisterAs(temporal.WindowNotification, window.WindowNotification)
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalWindow, mock.Anything).Return(

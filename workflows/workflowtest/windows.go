@@ -3,7 +3,10 @@ package workflowtest
 import (
 	"time"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
@@ -59,16 +62,16 @@ func ClosedState(number int64, action drydockv1.OverrunAction) emergency.State {
 // closesOf is from when on what a step does is not to begin any more, by its input.
 func closesOf(in any) *time.Time {
 	switch in := in.(type) {
-	case activities.TakeNodeInput:
+	case node.TakeNodeInput:
 		return in.Closes
-	case activities.CordonInput:
+	case node.CordonInput:
 		return in.Closes
-	case activities.DrainInput:
+	case drain.Input:
 		return in.Closes
-	case activities.ClusterLockInput:
+	case locks.ClusterLockInput:
 		return in.Closes
 	default:
-		return in.(activities.RunJobInput).Closes
+		return in.(jobs.RunJobInput).Closes
 	}
 }
 

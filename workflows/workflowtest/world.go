@@ -18,7 +18,14 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/health"
+	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/rollouts"
+	"drydock.dev/drydock/activities/sweeper"
+	windowsactivities "drydock.dev/drydock/activities/windows"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -49,10 +56,10 @@ type World struct {
 	Blocked map[string]bool
 	Inputs  map[string][]any
 	// Plan and nodes are what the hub and the cluster answer.
-	Plan  activities.RolloutPlan
+	Plan  rollouts.Plan
 	Nodes rollout.NodePlan
 	// RecalledRollout is what the hub has kept of a rollout that begins once more.
-	RecalledRollout activities.LoadedRollout
+	RecalledRollout rollouts.LoadedRollout
 	// Vanished are the clusters that the hub does not have any more.
 	Vanished []string
 	// vanishing are the activities that wait for some to vanish.
@@ -128,33 +135,33 @@ func (w *World) ExecuteWorkflow(run, in any) {
 const TakenUID = "uid-of-the-node"
 
 func (w *World) register() {
-	taken := activities.CordonResult{CordonedByUs: true, NodeUID: TakenUID}
-	Play(w, "PlanMaintenance", func(activities.PlanMaintenanceInput) any { return activities.PlanMaintenanceResult{} })
-	Play(w, "AwaitNodeFree", func(activities.AwaitNodeFreeInput) any { return nil })
-	Play(w, "Cordon", func(activities.CordonInput) any { return taken })
-	Play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Uncordoned: true} })
-	Play(w, "Drain", func(activities.DrainInput) any {
+	taken := node.CordonResult{CordonedByUs: true, NodeUID: TakenUID}
+	Play(w, "PlanMaintenance", func(node.PlanMaintenanceInput) any { return node.PlanMaintenanceResult{} })
+	Play(w, "AwaitNodeFree", func(node.AwaitNodeFreeInput) any { return nil })
+	Play(w, "Cordon", func(node.CordonInput) any { return taken })
+	Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Uncordoned: true} })
+	Play(w, "Drain", func(drain.Input) any {
 		return maintenancev1.DrainStatus{PodsToEvict: 3, Evicted: 3, DrainProgress: 100}
 	})
-	Play(w, "AwaitPodCompletion", func(activities.AwaitPodCompletionInput) any { return activities.AwaitPodCompletionResult{} })
-	Play(w, "AnnounceState", func(activities.AnnounceStateInput) any { return nil })
-	Play(w, "RunJob", func(activities.RunJobInput) any { return nil })
-	Play(w, "RemoveJob", func(activities.RunJobInput) any { return nil })
-	Play(w, "AwaitNodeHealthy", func(activities.AwaitNodeHealthyInput) any { return nil })
-	Play(w, "AwaitClusterHealthy", func(activities.AwaitClusterHealthyInput) any { return nil })
-	Play(w, "TakeNode", func(activities.TakeNodeInput) any {
+	Play(w, "AwaitPodCompletion", func(drain.AwaitPodCompletionInput) any { return drain.AwaitPodCompletionResult{} })
+	Play(w, "AnnounceState", func(node.AnnounceStateInput) any { return nil })
+	Play(w, "RunJob", func(jobs.RunJobInput) any { return nil })
+	Play(w, "RemoveJob", func(jobs.RunJobInput) any { return nil })
+	Play(w, "AwaitNodeHealthy", func(health.AwaitNodeHealthyInput) any { return nil })
+	Play(w, "AwaitClusterHealthy", func(health.AwaitClusterHealthyInput) any { return nil })
+	Play(w, "TakeNode", func(node.TakeNodeInput) any {
 		if w.Locked {
-			return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}}
+			return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true}}
 		}
-		return activities.TakeNodeResult{Cordon: &taken}
+		return node.TakeNodeResult{Cordon: &taken}
 	})
-	Play(w, "AwaitNodeLocks", func(activities.NodeLockInput) any { return nil })
-	Play(w, "AwaitRequestsServed", func(activities.RequestsServedInput) any { return nil })
-	Play(w, "WithdrawNodeMaintenance", func(activities.NodeLockInput) any { return activities.NodeLocks{} })
-	Play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any { return []drydockv1.Blocker{} })
-	Play(w, "RequestClusterMaintenance", func(activities.ClusterLockInput) any { return w.Locked })
-	Play(w, "AwaitClusterLocks", func(activities.ClusterLockInput) any { return nil })
-	Play(w, "WithdrawClusterMaintenance", func(activities.ClusterLockInput) any { return nil })
+	Play(w, "AwaitNodeLocks", func(locks.NodeLockInput) any { return nil })
+	Play(w, "AwaitRequestsServed", func(locks.RequestsServedInput) any { return nil })
+	Play(w, "WithdrawNodeMaintenance", func(locks.NodeLockInput) any { return locks.NodeLocks{} })
+	Play(w, "AwaitNodeLocksActive", func(locks.NodeLockInput) any { return []drydockv1.Blocker{} })
+	Play(w, "RequestClusterMaintenance", func(locks.ClusterLockInput) any { return w.Locked })
+	Play(w, "AwaitClusterLocks", func(locks.ClusterLockInput) any { return nil })
+	Play(w, "WithdrawClusterMaintenance", func(locks.ClusterLockInput) any { return nil })
 	Play(w, "CheckNodeMaintenance", func(json.RawMessage) any { return nil })
 	Play(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
 	Play(w, "PlanRollout", func(any) any { return w.Plan })
@@ -162,7 +169,7 @@ func (w *World) register() {
 		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.Vanished, name) })
 	})
 	w.RegisterActivityWithOptions(w.awaitVanished, activity.RegisterOptions{Name: "AwaitVanished"})
-	w.RegisterActivityWithOptions(func(_ context.Context, job activities.ClusterJob) error {
+	w.RegisterActivityWithOptions(func(_ context.Context, job jobs.ClusterJob) error {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		w.Inputs["RunClusterJob"] = append(w.Inputs["RunClusterJob"], job)
@@ -171,30 +178,30 @@ func (w *World) register() {
 		}
 		return w.Jobs[string(job.Work.Kind)+" "+job.Cluster]
 	}, activity.RegisterOptions{Name: "RunClusterJob"})
-	Play(w, "RemoveClusterJob", func(activities.ClusterJob) any { return nil })
+	Play(w, "RemoveClusterJob", func(jobs.ClusterJob) any { return nil })
 	w.RegisterAs(temporal.ClusterPreparation, rolloutworkflow.ClusterPreparation)
-	Play(w, "ChangeClusters", func(activities.ChangeClustersInput) any { return nil })
+	Play(w, "ChangeClusters", func(rollouts.ChangeClustersInput) any { return nil })
 	Play(w, "RecallHolds", func(struct{}) any { return w.Recalled })
 	Play(w, "KeepHolds", func(emergency.State) any { return nil })
 	Play(w, "FindFollowers", func(struct{}) any { return w.Followers })
 	Play(w, "AwaitBlockers", func(ranv1.ClusterGroupUpgrade) any { return nil })
 	Play(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return object })
-	Play(w, "LoadRollout", func(activities.LoadRolloutInput) any { return w.RecalledRollout })
-	Play(w, "SaveRollout", func(activities.SaveRolloutInput) any { return nil })
-	Play(w, "InspectCluster", func(activities.InspectClusterInput) any { return w.Nodes })
+	Play(w, "LoadRollout", func(rollouts.LoadRolloutInput) any { return w.RecalledRollout })
+	Play(w, "SaveRollout", func(rollouts.SaveRolloutInput) any { return nil })
+	Play(w, "InspectCluster", func(node.InspectClusterInput) any { return w.Nodes })
 	w.RegisterActivityWithOptions(func(_ context.Context, s temporal.Subscription) error {
 		if !w.Untold {
 			w.SignalWorkflow(temporal.SignalHeld, w.Held.About(s.Cluster))
 		}
 		return nil
 	}, activity.RegisterOptions{Name: "FollowHolds"})
-	w.RegisterActivityWithOptions(func(_ context.Context, in activities.FollowWindowInput) error {
+	w.RegisterActivityWithOptions(func(_ context.Context, in windowsactivities.FollowWindowInput) error {
 		if standing, told := w.Windows[in.Window]; told {
 			w.SignalWorkflow(temporal.SignalWindow, standing)
 		}
 		return nil
 	}, activity.RegisterOptions{Name: "FollowWindow"})
-	Play(w, "SelectClusters", func(in activities.SelectClustersInput) any {
+	Play(w, "SelectClusters", func(in rollouts.SelectClustersInput) any {
 		selected := make([][]string, len(in.Selectors))
 		for i := range selected {
 			selected[i] = slices.DeleteFunc(slices.Clone(in.Clusters), func(name string) bool {
@@ -204,13 +211,13 @@ func (w *World) register() {
 		return selected
 	})
 	// Beside others, so that its place among the calls is not sure.
-	w.RegisterActivityWithOptions(func(_ context.Context, in activities.WakeSweeperInput) error {
+	w.RegisterActivityWithOptions(func(_ context.Context, in sweeper.WakeSweeperInput) error {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		w.Inputs["WakeSweeper"] = append(w.Inputs["WakeSweeper"], in)
 		return nil
 	}, activity.RegisterOptions{Name: "WakeSweeper"})
-	Beside(w, "AwaitHeldAgain", func(in activities.AwaitHeldAgainInput) (any, bool) {
+	Beside(w, "AwaitHeldAgain", func(in locks.AwaitHeldAgainInput) (any, bool) {
 		if len(w.HeldAgain) == 0 {
 			return nil, false
 		}
@@ -218,8 +225,8 @@ func (w *World) register() {
 		w.HeldAgain = w.HeldAgain[1:]
 		return found, true
 	})
-	Beside(w, "FollowLocks", func(activities.ClusterLockInput) (any, bool) { return nil, false })
-	Beside(w, "AwaitStale", func(activities.AwaitStaleInput) (any, bool) {
+	Beside(w, "FollowLocks", func(locks.ClusterLockInput) (any, bool) { return nil, false })
+	Beside(w, "AwaitStale", func(node.AwaitStaleInput) (any, bool) {
 		if len(w.Staleness) == 0 {
 			return nil, false
 		}

@@ -8,7 +8,8 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/manifestworks"
+	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
@@ -20,16 +21,16 @@ import (
 type workItems struct {
 	of   RemediatedRollout
 	pins func() []string
-	hub  *activities.ManifestWorks
+	hub  *manifestworks.Activities
 }
 
 // worksAtOnce is on how many clusters one activity places works.
 const worksAtOnce = 200
 
 // rollout is what the activities need to know of the rollout.
-func (w *workItems) rollout(ctx workflow.Context) activities.WorkRollout {
+func (w *workItems) rollout(ctx workflow.Context) manifestworks.Rollout {
 	object := w.of.Request()
-	return activities.WorkRollout{Namespace: object.Namespace, Name: object.Name, Owner: kit.Owner(ctx), Templates: object.Spec.ManifestWorkTemplates, Pins: w.pins()}
+	return manifestworks.Rollout{Namespace: object.Namespace, Name: object.Name, Owner: kit.Owner(ctx), Templates: object.Spec.ManifestWorkTemplates, Pins: w.pins()}
 }
 
 func (w *workItems) Count() int { return len(w.of.Request().Spec.ManifestWorkTemplates) }
@@ -44,7 +45,7 @@ func (w *workItems) Awaited() string {
 }
 
 func (w *workItems) Prepare(ctx workflow.Context) (*PreparedItems, error) {
-	var prepared []activities.PreparedWork
+	var prepared []manifestworks.Prepared
 	if err := w.of.Retrier().Run(ctx, "read the manifest work templates", w.hub.PrepareManifestWorks, w.rollout(ctx), &prepared); err != nil {
 		return nil, err
 	}
@@ -57,8 +58,8 @@ func (w *workItems) Prepare(ctx workflow.Context) (*PreparedItems, error) {
 	return items, nil
 }
 
-func (w *workItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (activities.Placed, error) {
-	in := activities.PlaceWorksInput{Rollout: w.rollout(ctx), Desired: desired, Closes: closes}
+func (w *workItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (remediation.PlacementResult, error) {
+	in := manifestworks.PlaceWorksInput{Rollout: w.rollout(ctx), Desired: desired, Closes: closes}
 	var counts []string
 	for _, placement := range desired {
 		name := "none"
@@ -67,7 +68,7 @@ func (w *workItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []p
 		}
 		counts = append(counts, fmt.Sprintf("%s on %d", name, len(placement.Clusters)))
 	}
-	var placed activities.Placed
+	var placed remediation.PlacementResult
 	err := retrier.Run(ctx, temporal.Cut("manifest works: "+strings.Join(counts, ", ")+" clusters", kit.SummaryLimit), w.hub.PlaceManifestWorks, in, &placed)
 	return placed, err
 }
@@ -76,14 +77,14 @@ func (w *workItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []p
 func (w *workItems) PlacedAtOnce() int { return worksAtOnce }
 
 func (w *workItems) Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
-	in := activities.AwaitWorksInput{Rollout: w.rollout(ctx), Clusters: known, Gather: gather}
+	in := manifestworks.AwaitWorksInput{Rollout: w.rollout(ctx), Clusters: known, Gather: gather}
 	var news []policies.ClusterCompliance
 	err := w.of.Retrier().Watch(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), w.hub.AwaitManifestWorks, in, &news)
 	return news, err
 }
 
 func (w *workItems) Read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error) {
-	in := activities.ReadWorksInput{Rollout: w.rollout(ctx), Clusters: clusters}
+	in := manifestworks.ReadWorksInput{Rollout: w.rollout(ctx), Clusters: clusters}
 	var seen []policies.ClusterCompliance
 	err := retrier.Run(ctx, fmt.Sprintf("read the works of %d clusters", len(clusters)), w.hub.ReadManifestWorks, in, &seen)
 	return seen, err
@@ -91,7 +92,7 @@ func (w *workItems) Read(ctx workflow.Context, retrier kit.Retrier, clusters []s
 
 // CleanUp leaves complete clusters the works that stay there, however the rollout has ended: deleting a work removes its manifests from the cluster.
 func (w *workItems) CleanUp(ctx workflow.Context, retrier kit.Retrier) error {
-	in := activities.CleanUpWorksInput{WorkRollout: w.rollout(ctx)}
+	in := manifestworks.CleanUpWorksInput{Rollout: w.rollout(ctx)}
 	if w.Stay() {
 		in.Keep = rollout.NamesInState(w.of.Status().Clusters, ranv1.ClusterComplete)
 		slices.Sort(in.Keep)

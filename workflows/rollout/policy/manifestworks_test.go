@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/manifestworks"
+	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
@@ -32,7 +33,7 @@ func TestWorksAreBroughtToEachClusterOneAfterTheOther(t *testing.T) {
 	}, *story)
 	require.Equal(t, map[string]string{"june-os": "safe-os", "june-firmware": "safe-firmware"}, status.SafeResourceNames)
 	for i, in := range w.InputsOf("PlaceManifestWorks") {
-		require.Equal(t, []string{"1", "2"}, in.(activities.PlaceWorksInput).Rollout.Pins, "call %d", i)
+		require.Equal(t, []string{"1", "2"}, in.(manifestworks.PlaceWorksInput).Rollout.Pins, "call %d", i)
 	}
 	require.Len(t, w.InputsOf("CleanUpManifestWorks"), 1)
 }
@@ -50,8 +51,8 @@ func TestAWorkThatIsNotDoneInTimeIsTakenBackAndTheRolloutSaysSo(t *testing.T) {
 // The agent of a cluster that is offline does not let go of the work that an earlier run has deleted.
 func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
 	w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
-	offline := activities.RefusedPlacement{Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}
-	w.Refuses = map[string]activities.RefusedPlacement{
+	offline := remediation.RefusedPlacement{Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}
+	w.Refuses = map[string]remediation.RefusedPlacement{
 		"c1": offline, "c4": offline,
 		"c2": {Reason: ranv1.ReasonClusterVanished, Message: "the hub has no namespace for the cluster", Final: true},
 	}
@@ -77,7 +78,7 @@ func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
 // The work of c1 was refused, and is just being asked for again when the time of the cluster is over: the answer comes after that, and the work was there never.
 func TestAClusterWhoseTimeIsOverWhileItsWorkIsAskedForKeepsTheReason(t *testing.T) {
 	w, _ := workflowtest.NewWorkWorld(t, nil, []string{"c1"})
-	w.Refuses = map[string]activities.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}}
+	w.Refuses = map[string]remediation.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}}
 	start := w.Now()
 	w.Fail["PlaceManifestWorks"] = func(int) error {
 		if since := w.Now().Sub(start); since > 2*time.Minute && since < 5*time.Minute {
@@ -169,12 +170,12 @@ func TestWorksStayOnCompleteClustersOnRequestWhateverBecomesOfTheOthers(t *testi
 	require.NotContains(t, *story, "-firmware c1")
 	withdrawn := w.InputsOf("CleanUpManifestWorks")
 	require.Len(t, withdrawn, 1)
-	require.Equal(t, []string{"c1", "c3"}, withdrawn[0].(activities.CleanUpWorksInput).Keep)
+	require.Equal(t, []string{"c1", "c3"}, withdrawn[0].(manifestworks.CleanUpWorksInput).Keep)
 
 	w, _ = workflowtest.NewWorkWorld(t, []string{"c2"}, []string{"c1"}, []string{"c2"})
 	w.RunWorks()
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
-	require.Empty(t, w.InputsOf("CleanUpManifestWorks")[0].(activities.CleanUpWorksInput).Keep, "nobody has asked for that")
+	require.Empty(t, w.InputsOf("CleanUpManifestWorks")[0].(manifestworks.CleanUpWorksInput).Keep, "nobody has asked for that")
 }
 
 // The last work of c1 was made by an attempt of which nobody has heard when the rollout is paused: c1 is complete, and keeps it.
@@ -184,7 +185,7 @@ func TestAWorkThatMayHaveBeenMadeStaysOnItsClusterOnRequest(t *testing.T) {
 	}
 	w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
 	w.Fail["PlaceManifestWorks"] = func(call int) error {
-		for _, placed := range w.InputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Desired {
+		for _, placed := range w.InputsOf("PlaceManifestWorks")[call-1].(manifestworks.PlaceWorksInput).Desired {
 			if placed.Item == 1 && slices.Equal(placed.Clusters, []string{"c1"}) {
 				workflowtest.Stops["paused"].Stop(w.World)
 				w.Bring("c1", 1)
@@ -233,7 +234,7 @@ func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing
 					test.stop(w.World, 2)
 					return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
 				}
-				if desired := w.InputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Desired; !stopped && len(desired[0].Clusters) == policy.WorksAtOnce {
+				if desired := w.InputsOf("PlaceManifestWorks")[call-1].(manifestworks.PlaceWorksInput).Desired; !stopped && len(desired[0].Clusters) == policy.WorksAtOnce {
 					stopped = true
 					test.stop(w.World, 4)
 				}

@@ -9,7 +9,8 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	policiesactivities "drydock.dev/drydock/activities/policies"
+	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
@@ -20,13 +21,13 @@ import (
 type policyItems struct {
 	of   RemediatedRollout
 	pins func() []string
-	hub  *activities.Policies
+	hub  *policiesactivities.Activities
 }
 
 // rollout is what the activities need to know of the rollout.
-func (p *policyItems) rollout(ctx workflow.Context) activities.PolicyRollout {
+func (p *policyItems) rollout(ctx workflow.Context) policiesactivities.Rollout {
 	object := p.of.Request()
-	return activities.PolicyRollout{
+	return policiesactivities.Rollout{
 		Namespace: object.Namespace, Name: object.Name, Owner: kit.Owner(ctx), Enforcement: p.enforcement(), Policies: p.refs(), Pins: p.pins(),
 	}
 }
@@ -73,7 +74,7 @@ func (p *policyItems) Bound(cluster *ranv1.ClusterStatus) []bool {
 }
 
 func (p *policyItems) Prepare(ctx workflow.Context) (*PreparedItems, error) {
-	var prepared []activities.PreparedPolicy
+	var prepared []policiesactivities.Prepared
 	if err := p.of.Retrier().Run(ctx, "prepare the enforcement of policies", p.hub.PreparePolicies, p.rollout(ctx), &prepared); err != nil {
 		return nil, err
 	}
@@ -89,8 +90,8 @@ func (p *policyItems) Prepare(ctx workflow.Context) (*PreparedItems, error) {
 	return items, nil
 }
 
-func (p *policyItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (activities.Placed, error) {
-	in := activities.PlacePoliciesInput{Rollout: p.rollout(ctx), Closes: closes}
+func (p *policyItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (remediation.PlacementResult, error) {
+	in := policiesactivities.PlacePoliciesInput{Rollout: p.rollout(ctx), Closes: closes}
 	var enforced []string
 	for _, placement := range desired {
 		if placement.Item == policies.Nowhere {
@@ -103,7 +104,7 @@ func (p *policyItems) Place(ctx workflow.Context, retrier kit.Retrier, desired [
 	if len(enforced) == 0 {
 		summary = "enforce no policy on any cluster"
 	}
-	var placed activities.Placed
+	var placed remediation.PlacementResult
 	err := retrier.Run(ctx, temporal.Cut(summary, kit.SummaryLimit), p.hub.PlacePolicies, in, &placed)
 	for _, name := range placed.Recreated {
 		p.note(name + " had been deleted, and was made again")
@@ -140,14 +141,14 @@ func (p *policyItems) changed(item int) string {
 }
 
 func (p *policyItems) Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
-	in := activities.AwaitComplianceInput{Policies: p.refs(), Clusters: known, Gather: gather}
+	in := policiesactivities.AwaitComplianceInput{Policies: p.refs(), Clusters: known, Gather: gather}
 	var news []policies.ClusterCompliance
 	err := p.of.Retrier().Watch(ctx, fmt.Sprintf("watch the compliance of %d clusters", len(known)), p.hub.AwaitCompliance, in, &news)
 	return news, err
 }
 
 func (p *policyItems) Read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error) {
-	in := activities.ReadComplianceInput{Policies: p.refs(), Clusters: clusters}
+	in := policiesactivities.ReadComplianceInput{Policies: p.refs(), Clusters: clusters}
 	var seen []policies.ClusterCompliance
 	err := retrier.Run(ctx, fmt.Sprintf("read the compliance of %d clusters", len(clusters)), p.hub.ReadCompliance, in, &seen)
 	return seen, err

@@ -13,7 +13,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities"
+	policiesactivities "drydock.dev/drydock/activities/policies"
+	"drydock.dev/drydock/activities/remediation"
+	"drydock.dev/drydock/activities/rollouts"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -51,7 +53,7 @@ func TestPoliciesAreEnforcedInOrderOnEachClusterAndBatchAfterBatch(t *testing.T)
 
 	var story [][]policies.DesiredPlacement
 	for _, in := range w.InputsOf("PlacePolicies") {
-		story = append(story, in.(activities.PlacePoliciesInput).Desired)
+		story = append(story, in.(policiesactivities.PlacePoliciesInput).Desired)
 	}
 	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, story[0])
 	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}}, {Item: 1, Clusters: []string{"c1"}}}, story[1])
@@ -76,7 +78,7 @@ func TestARollingRolloutWatchesManyClustersWithFewActivities(t *testing.T) {
 	require.Equal(t, int32(260), status.Counts.Complete)
 	require.LessOrEqual(t, w.MostWatching, 3)
 	for _, in := range w.InputsOf("PlacePolicies") {
-		for _, placed := range in.(activities.PlacePoliciesInput).Desired {
+		for _, placed := range in.(policiesactivities.PlacePoliciesInput).Desired {
 			require.LessOrEqual(t, len(placed.Clusters), 130)
 		}
 	}
@@ -84,8 +86,8 @@ func TestARollingRolloutWatchesManyClustersWithFewActivities(t *testing.T) {
 
 func TestWhatEnforcesAPolicyAndWasMadeAgainIsNotedOnce(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	workflowtest.Play(w.World, "PlacePolicies", func(in activities.PlacePoliciesInput) any {
-		placed := w.Place(in).(activities.Placed)
+	workflowtest.Play(w.World, "PlacePolicies", func(in policiesactivities.PlacePoliciesInput) any {
+		placed := w.Place(in).(remediation.PlacementResult)
 		placed.Recreated = []string{"PlacementBinding ops/safe-kernel"}
 		return placed
 	})
@@ -112,15 +114,15 @@ func TestAPolicyThatHasChangedSinceTheRolloutBeganIsNotedOnce(t *testing.T) {
 				} else {
 					w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
 				}
-				workflowtest.Play(w.World, "PlacePolicies", func(in activities.PlacePoliciesInput) any {
+				workflowtest.Play(w.World, "PlacePolicies", func(in policiesactivities.PlacePoliciesInput) any {
 					require.Equal(t, []string{"uid-of-kernel/3", "uid-of-network/3"}, in.Rollout.Pins)
-					placed := w.Place(in).(activities.Placed)
+					placed := w.Place(in).(remediation.PlacementResult)
 					if runs > 0 && len(in.Desired) > 0 && in.Desired[0].Item == 0 {
 						placed.Changed = []int{0}
 					}
 					return placed
 				})
-				workflowtest.Play(w.World, "CleanUpPolicies", func(activities.PolicyRollout) any {
+				workflowtest.Play(w.World, "CleanUpPolicies", func(policiesactivities.Rollout) any {
 					return []int{0, 1}
 				})
 				w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *in)
@@ -359,7 +361,7 @@ func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *tes
 	again := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
 	again.Compliance["c1"] = []byte("C-")
 	object := workflowtest.PolicyRollout()
-	again.RecalledRollout = activities.LoadedRollout{Object: object}
+	again.RecalledRollout = rollouts.LoadedRollout{Object: object}
 	again.RecalledRollout.Object.Status = next
 	again.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{
 		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},
@@ -572,7 +574,7 @@ func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
-	workflowtest.Play(w.World, "ChangedPolicies", func(in activities.PolicyRollout) any {
+	workflowtest.Play(w.World, "ChangedPolicies", func(in policiesactivities.Rollout) any {
 		require.Len(t, in.Pins, 2)
 		return []int{1}
 	})
@@ -605,20 +607,20 @@ func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
 	}
 	first.Run()
 	over := workflowtest.RequireFailure[workflowtest.GroupStatus](first.World, ranv1.ReasonTimedOut)
-	planned := first.InputsOf("PreparePolicies")[0].(activities.PolicyRollout)
+	planned := first.InputsOf("PreparePolicies")[0].(policiesactivities.Rollout)
 	next, err := rollout.Retry(over, nil, rollout.RetryRequest{})
 	require.NoError(t, err)
 
 	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
 	w.Compliance = map[string][]byte{"c1": []byte("CC"), "c2": []byte("CN")}
 	object := workflowtest.PolicyRollout()
-	w.RecalledRollout = activities.LoadedRollout{Object: object}
+	w.RecalledRollout = rollouts.LoadedRollout{Object: object}
 	w.RecalledRollout.Object.Status = next
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{
 		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},
 	})
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 	require.Equal(t, ranv1.ClusterCounts{Total: 2, Complete: 2}, status.Counts)
-	require.Equal(t, planned.Policies, w.InputsOf("PreparePolicies")[0].(activities.PolicyRollout).Policies, "by name and namespace")
-	require.Equal(t, []policies.DesiredPlacement{{Item: 1, Clusters: []string{"c2"}}}, w.InputsOf("PlacePolicies")[0].(activities.PlacePoliciesInput).Desired)
+	require.Equal(t, planned.Policies, w.InputsOf("PreparePolicies")[0].(policiesactivities.Rollout).Policies, "by name and namespace")
+	require.Equal(t, []policies.DesiredPlacement{{Item: 1, Clusters: []string{"c2"}}}, w.InputsOf("PlacePolicies")[0].(policiesactivities.PlacePoliciesInput).Desired)
 }

@@ -7,7 +7,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/workflows/kit"
@@ -19,7 +19,7 @@ type items interface {
 	Prepare(ctx workflow.Context) (*PreparedItems, error)
 	// Place makes the clusters have their desired items and no others, and returns what was observed. Closes is when the first window closes in which something
 	// may begin.
-	Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (activities.Placed, error)
+	Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (remediation.PlacementResult, error)
 	// PlacedAtOnce is how many clusters one call of place may name. 0: each call names all clusters, and the others are to have no item.
 	PlacedAtOnce() int
 	// Stay reports whether a complete cluster keeps its last item.

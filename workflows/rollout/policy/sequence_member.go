@@ -3,7 +3,7 @@ package policy
 import (
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
 )
@@ -20,7 +20,7 @@ type member struct {
 	desired, placed int64
 	placement       memberPlacement
 	// refusal is why the hub refuses the placement; nil: it does not.
-	refusal *activities.RefusedPlacement
+	refusal *remediation.RefusedPlacement
 	// itemDeleted: the current item was deleted from the cluster, and is to be placed again.
 	itemDeleted bool
 }
@@ -125,7 +125,7 @@ func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStat
 }
 
 // observe takes in what was observed of the placement of a cluster. It reports whether the cluster's status changes with it.
-func (s *sequence) observe(ctx workflow.Context, m *member, held bool, refusal *activities.RefusedPlacement) bool {
+func (s *sequence) observe(ctx workflow.Context, m *member, held bool, refusal *remediation.RefusedPlacement) bool {
 	before, item := m.placement, m.progress.Policy
 	m.refusal = refusal
 	switch {

@@ -8,7 +8,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
@@ -191,8 +191,8 @@ func (s *sequence) place(ctx workflow.Context, members []*member) error {
 }
 
 // observeAll takes in what was observed of clusters that were placed in these generations. A cluster whose desired place has changed since is placed anew.
-func (s *sequence) observeAll(ctx workflow.Context, members []*member, generations []int64, placed activities.Placed) {
-	held, refusals, retry := map[string]bool{}, map[string]*activities.RefusedPlacement{}, false
+func (s *sequence) observeAll(ctx workflow.Context, members []*member, generations []int64, placed remediation.PlacementResult) {
+	held, refusals, retry := map[string]bool{}, map[string]*remediation.RefusedPlacement{}, false
 	for _, cluster := range placed.Waiting {
 		held[cluster] = true
 	}

@@ -8,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/activities/manifestworks"
+	policiesactivities "drydock.dev/drydock/activities/policies"
+	"drydock.dev/drydock/activities/remediation"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
@@ -70,7 +72,7 @@ func TestAWorkThatTheHubRefusesIsNotMadeWhileItsClusterIsHeld(t *testing.T) {
 	for by, test := range workflowtest.Stops {
 		t.Run(by, func(t *testing.T) {
 			w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1"})
-			w.Refuses = map[string]activities.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "namespace c1 of the hub is being deleted"}}
+			w.Refuses = map[string]remediation.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "namespace c1 of the hub is being deleted"}}
 			w.RegisterDelayedCallback(func() { test.Stop(w.World) }, 3*time.Minute)
 			w.RegisterDelayedCallback(func() { delete(w.Refuses, "c1") }, 5*time.Minute)
 			w.RegisterDelayedCallback(func() {
@@ -132,9 +134,9 @@ func TestAWorkThatMayHaveBeenMadeIsTakenOffWhenItsClusterLeaves(t *testing.T) {
 			workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
 			require.Equal(t, []string{"+os c1", "-os c1"}, *story)
 			placed := w.InputsOf("PlaceManifestWorks")
-			require.Equal(t, []policies.DesiredPlacement{{Item: 0, Held: []string{"c1"}}}, placed[1].(activities.PlaceWorksInput).Desired, "what may be there is looked for")
+			require.Equal(t, []policies.DesiredPlacement{{Item: 0, Held: []string{"c1"}}}, placed[1].(manifestworks.PlaceWorksInput).Desired, "what may be there is looked for")
 			for _, later := range placed[2:] {
-				require.Equal(t, []policies.DesiredPlacement{{Item: policies.Nowhere, Clusters: []string{"c1"}}}, later.(activities.PlaceWorksInput).Desired)
+				require.Equal(t, []policies.DesiredPlacement{{Item: policies.Nowhere, Clusters: []string{"c1"}}}, later.(manifestworks.PlaceWorksInput).Desired)
 			}
 		})
 	}
@@ -157,15 +159,15 @@ func TestWhoPutsAnythingOnAClusterKnowsWhenItsWindowCloses(t *testing.T) {
 		w.Run(inWindow)
 		workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 		placed := w.InputsOf("PlacePolicies")
-		require.WithinDuration(t, cutoff, *placed[0].(activities.PlacePoliciesInput).Closes, time.Second)
-		require.Nil(t, placed[len(placed)-1].(activities.PlacePoliciesInput).Closes, "it only takes off")
+		require.WithinDuration(t, cutoff, *placed[0].(policiesactivities.PlacePoliciesInput).Closes, time.Second)
+		require.Nil(t, placed[len(placed)-1].(policiesactivities.PlacePoliciesInput).Closes, "it only takes off")
 	})
 	t.Run("works", func(t *testing.T) {
 		w, _ := workflowtest.NewWorkWorld(t, nil, []string{"c1"})
 		cutoff := open(w.World)
 		w.RunWorks(inWindow)
 		workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-		require.WithinDuration(t, cutoff, *w.InputsOf("PlaceManifestWorks")[0].(activities.PlaceWorksInput).Closes, time.Second)
+		require.WithinDuration(t, cutoff, *w.InputsOf("PlaceManifestWorks")[0].(manifestworks.PlaceWorksInput).Closes, time.Second)
 	})
 }
 
@@ -194,7 +196,7 @@ func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
 			return time.Minute
 		}
 		w.Fail["PlacePolicies"] = func(call int) error {
-			if desired := w.InputsOf("PlacePolicies")[call-1].(activities.PlacePoliciesInput).Desired; len(desired) > 0 && desired[len(desired)-1].Item == 1 {
+			if desired := w.InputsOf("PlacePolicies")[call-1].(policiesactivities.PlacePoliciesInput).Desired; len(desired) > 0 && desired[len(desired)-1].Item == 1 {
 				return gone
 			}
 			return nil
@@ -209,7 +211,7 @@ func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
 	t.Run("works", func(t *testing.T) {
 		w, story := workflowtest.NewWorkWorld(t, []string{"c2"}, []string{"c1", "c2"}, []string{"c3"})
 		w.Fail["PlaceManifestWorks"] = func(call int) error {
-			for _, placed := range w.InputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Desired {
+			for _, placed := range w.InputsOf("PlaceManifestWorks")[call-1].(manifestworks.PlaceWorksInput).Desired {
 				if placed.Item == 1 && len(placed.Clusters) > 0 {
 					return gone
 				}

@@ -1,0 +1,221 @@
+package activitykit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwait "k8s.io/apimachinery/pkg/util/wait"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+const (
+	// HeartbeatInterval bounds how late a cancellation is noticed: it comes with the answer to a heartbeat.
+	HeartbeatInterval = 2 * time.Second
+	// firstReport leaves waits that end soon unreported: every report costs the workflow a task, and its end another.
+	firstReport = 2500 * time.Millisecond
+	// reportInterval is how often a wait is reported at most, for as long as people look at one, who see with its spread what has changed within 5 s;
+	// longReportInterval is what it grows to when it does not stop changing, and longestReportInterval when it does not for days.
+	reportInterval        = 3500 * time.Millisecond
+	longReportInterval    = 5 * time.Minute
+	longestReportInterval = time.Hour
+	// ReportTimeout keeps a slow Temporal server from holding up the heartbeats.
+	ReportTimeout = 5 * time.Second
+)
+
+// Report takes what a waiting activity observes to the outside: into its heartbeats, and as signals to its workflow.
+type Report struct {
+	activity string
+	deadline *time.Time
+	// Sent counts the reports of the wait, also those of earlier activities that waited for the same.
+	Sent int
+
+	mu      sync.Mutex
+	latest  temporal.Observation
+	changed chan struct{}
+}
+
+// heartbeatDetails are what one attempt of a wait leaves to the next.
+type heartbeatDetails struct {
+	temporal.Observation
+	// Sent counts the reports.
+	Sent int `json:"sent,omitempty"`
+}
+
+// NewReport begins with what an earlier attempt of the activity observed last, so that a wait is as old as it is, and goes on counting its reports.
+func NewReport(ctx context.Context, deadline *time.Time) *Report {
+	r := &Report{deadline: deadline, changed: make(chan struct{}, 1)}
+	if !activity.IsActivity(ctx) {
+		return r
+	}
+	r.activity = activity.GetInfo(ctx).ActivityType.Name
+	if activity.HasHeartbeatDetails(ctx) {
+		// Details of another shape are from an older program; the wait then begins anew.
+		var before heartbeatDetails
+		_ = activity.GetHeartbeatDetails(ctx, &before)
+		r.latest, r.Sent = before.Observation, before.Sent
+	}
+	return r
+}
+
+// Observe takes in what is seen now. A wait for the same reason goes on since when it began.
+func (r *Report) Observe(observation temporal.Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	observation.Activity = r.activity
+	if observation.Wait != nil {
+		wait := *observation.Wait
+		r.complete(&wait)
+		observation.Wait = &wait
+	}
+	r.latest = observation
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// observing is check, and takes in what it sees while it is not done.
+func (r *Report) observing(check func(context.Context) (temporal.Observation, bool, error)) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		observation, done, err := check(ctx)
+		if err == nil && !done {
+			r.Observe(observation)
+		}
+		return done, err
+	}
+}
+
+func (r *Report) complete(wait *drydockv1.Wait) {
+	if before := r.latest.Wait; wait.Since.IsZero() && before != nil && before.Reason == wait.Reason {
+		wait.Since = before.Since
+	}
+	if wait.Since.IsZero() {
+		wait.Since = metav1.Now()
+	}
+	if wait.Until == nil && r.deadline != nil {
+		until := metav1.NewTime(*r.deadline)
+		wait.Until = &until
+	}
+}
+
+func (r *Report) Observed() temporal.Observation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.latest
+}
+
+// Start reports in the background until stop is called. Outside an activity there is nobody to report to.
+func (r *Report) Start(ctx context.Context, workflows Signaller) (stop func()) {
+	if !activity.IsActivity(ctx) {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { r.run(ctx, workflows) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// run sends a heartbeat every heartbeatInterval and a signal when what is observed has changed. The last change before a quiet time
+// is always sent; what is left when the wait ends is not, the activity's result says more. When it is handed over, the last heartbeat tells
+// the next worker how far it had come.
+func (r *Report) run(ctx context.Context, workflows Signaller) {
+	heartbeat := time.NewTicker(HeartbeatInterval)
+	defer heartbeat.Stop()
+	var due <-chan time.Time
+	var told temporal.Observation
+	earliest := time.Now().Add(spread(firstReport))
+	for {
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown) {
+				r.heartbeat(context.WithoutCancel(ctx))
+			}
+			return
+		case <-heartbeat.C:
+			r.heartbeat(ctx)
+		case <-r.changed:
+			switch {
+			case workflows == nil:
+			case r.urgent(told):
+				due = time.After(0)
+			case due == nil:
+				due = time.After(time.Until(earliest))
+			}
+		case <-due:
+			r.Sent++
+			due, earliest = nil, time.Now().Add(spread(pauseAfter(r.Sent)))
+			if latest := r.Observed(); !equality.Semantic.DeepEqual(latest, told) {
+				if err := send(ctx, workflows, latest); err != nil {
+					activity.GetLogger(ctx).Warn("what is waited for could not be reported, will be tried again", "error", err)
+					due = time.After(reportInterval)
+					continue
+				}
+				told = latest
+			}
+		}
+	}
+}
+
+// HeartbeatFor lets that time pass.
+func HeartbeatFor(ctx context.Context, pause time.Duration) error {
+	defer NewReport(ctx, nil).Start(ctx, nil)()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(pause):
+		return nil
+	}
+}
+
+func (r *Report) heartbeat(ctx context.Context) {
+	activity.RecordHeartbeat(ctx, heartbeatDetails{Observation: r.Observed(), Sent: r.Sent})
+}
+
+// urgent reports whether what is observed is urgent, and for a reason that was not told last. Reports that were urgent too often wait like others.
+func (r *Report) urgent(told temporal.Observation) bool {
+	latest := r.Observed()
+	return latest.Urgent && r.Sent < usualReports && (told.Wait == nil || latest.Wait == nil || told.Wait.Reason != latest.Wait.Reason)
+}
+
+const (
+	// usualReports is after how many reports a wait is reported less and less, and manyReports after how many it is so once more.
+	usualReports = 1000
+	manyReports  = 2000
+	// reportsDoubling is after how many more the pause doubles.
+	reportsDoubling = 36
+)
+
+// pauseAfter is how long nothing is reported after so many reports: a change is seen within 5 s. Only a wait that has changed a thousand times, which
+// takes more than an hour, is reported less and less, as it must not fill its workflow's history, which the server ends at 10,000 signals: it makes
+// fewer than 1,500 on the first day, 288 on each of the next, and from the fourth or fifth on 24 a day. The count begins anew with a round of attempts, of which
+// each takes a day at most, but for a drain.
+func pauseAfter(reports int) time.Duration {
+	pause := grown(reportInterval, reports-usualReports, longReportInterval)
+	return grown(pause, reports-manyReports, longestReportInterval)
+}
+
+// grown is a pause that doubles with every reportsDoubling of so many reports, up to the longest.
+func grown(pause time.Duration, reports int, longest time.Duration) time.Duration {
+	return min(pause<<min(10, max(0, reports)/reportsDoubling), longest)
+}
+
+// spread makes a pause up to a quarter longer: many that begin to wait together do not all report together.
+func spread(pause time.Duration) time.Duration { return apiwait.Jitter(pause, 0.25) }
+
+func send(ctx context.Context, workflows Signaller, observation temporal.Observation) error {
+	ctx, cancel := context.WithTimeout(ctx, ReportTimeout)
+	defer cancel()
+	workflow := activity.GetInfo(ctx).WorkflowExecution
+	return workflows.SignalWorkflow(ctx, workflow.ID, workflow.RunID, temporal.SignalObserved, observation)
+}

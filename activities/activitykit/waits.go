@@ -1,0 +1,157 @@
+package activitykit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Waits makes an activity wait for something in a cluster so that its workflow, and whoever looks at it, knows what it waits for.
+type Waits struct {
+	// Temporal takes what is observed to the activity's workflow; nil reports nothing.
+	Temporal Signaller
+	// Workflows is asked whether an activity's workflow is held; nil: none is.
+	Workflows Querier
+}
+
+// askAfter is after how long in its queue an activity asks whether it may begin what its workflow wanted to begin.
+const askAfter = 10 * time.Second
+
+// MayBegin stands before the effect of an activity that disrupts: it does not begin once the maintenance windows have closed, nor while its cluster is held.
+// Of a workflow that works on several clusters by itself, those are named. Errors: those of unlessHeld.
+func (w Waits) MayBegin(ctx context.Context, closes *time.Time, clusters ...string) error {
+	if err := unlessClosed(ctx, closes); err != nil {
+		return err
+	}
+	return w.UnlessHeld(ctx, clusters...)
+}
+
+// unlessClosed refuses an attempt that was handed out after the maintenance windows had closed: no worker was there before, and what its workflow
+// answers is as old as that. It goes by Temporal's clock, which has told the workflow that they were open and tells it next that they have closed; a worker's
+// own is not asked. By that, one that is slow would begin too late, and one that is fast would refuse what the workflow wants at once again and again. What was
+// handed out in time may begin a little later, but not after its own time-out.
+// Errors: Held.
+func unlessClosed(ctx context.Context, closes *time.Time) error {
+	if closes == nil || !activity.IsActivity(ctx) || activity.GetInfo(ctx).StartedTime.Before(*closes) {
+		return nil
+	}
+	return temporal.Error(temporal.ErrHeld, "nothing may begin any more since "+closes.UTC().Format("2006-01-02 15:04:05Z")+": the maintenance windows have closed", nil)
+}
+
+// UnlessHeld stands before the effect of an activity that disrupts. Its workflow has made sure that the cluster is not held when it wanted the first attempt;
+// later ones, and one that nobody took for long, ask. A workflow that works on several clusters by itself is asked about those that are named. Errors: Held;
+// HoldUnknown when it does not answer.
+func (w Waits) UnlessHeld(ctx context.Context, clusters ...string) error {
+	if w.Workflows == nil || !activity.IsActivity(ctx) {
+		return nil
+	}
+	info := activity.GetInfo(ctx)
+	if info.Attempt <= 1 && info.StartedTime.Sub(info.ScheduledTime) < askAfter {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ReportTimeout)
+	defer cancel()
+	query, args := temporal.QueryStatus, []any(nil)
+	if len(clusters) > 0 {
+		query, args = temporal.QueryHeld, []any{clusters}
+	}
+	var status temporal.Held
+	answer, err := w.Workflows.QueryWorkflow(ctx, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, query, args...)
+	if err == nil {
+		err = answer.Get(&status)
+	}
+	switch {
+	case err != nil:
+		return temporal.Error(emergency.ReasonUnknown, fmt.Sprintf("ask workflow %s whether its cluster is held: %v", info.WorkflowExecution.ID, err), err)
+	case status.Held != nil:
+		return temporal.Error(temporal.ErrHeld, emergency.Message(*status.Held), nil)
+	case status.Paused:
+		return temporal.Error(temporal.ErrHeld, "paused: nothing new begins until it is resumed", nil)
+	}
+	return nil
+}
+
+// MayBeginOn is mayBegin for an activity that begins something on these clusters, or on none.
+func (w Waits) MayBeginOn(ctx context.Context, clusters []string, closes *time.Time) error {
+	if len(clusters) == 0 {
+		return nil
+	}
+	return w.MayBegin(ctx, closes, clusters...)
+}
+
+// Await calls check until it is done or fails, whenever an object of one of these kinds has changed (kube.Cluster.Await). What check
+// observes goes into the heartbeats and, when it has changed, to the workflow. Check need not set the observation's Activity, nor its
+// Wait's Since.
+func (w Waits) Await(ctx context.Context, cluster *kube.Cluster, kinds []client.Object,
+	check func(context.Context) (temporal.Observation, bool, error),
+) error {
+	return w.AwaitAlarm(ctx, nil, cluster, kinds, check)
+}
+
+// AwaitAlarm is await that calls check also when the alarm goes off.
+func (w Waits) AwaitAlarm(ctx context.Context, alarm <-chan time.Time, cluster *kube.Cluster, kinds []client.Object,
+	check func(context.Context) (temporal.Observation, bool, error),
+) error {
+	r := NewReport(ctx, nil)
+	stop := r.Start(ctx, w.Temporal)
+	defer stop()
+	return TypedError(cluster, cluster.AwaitAlarm(ctx, kinds, alarm, r.observing(check)))
+}
+
+// Tell lets an activity's workflow know, if it takes long, what it waits for. It does so until stop is called.
+func (w Waits) Tell(ctx context.Context, observation temporal.Observation) (stop func()) {
+	r := NewReport(ctx, nil)
+	r.Observe(observation)
+	return r.Start(ctx, w.Temporal)
+}
+
+// AwaitUntil is await with a deadline, by Temporal's clock; nil is none. Check reads from the reader it is given: the cache, and once the deadline has passed
+// the API server itself, so that a wait is called over only after a last real look. It returns false when check was not done then
+// either.
+func (w Waits) AwaitUntil(ctx context.Context, deadline *time.Time, cluster *kube.Cluster, kinds []client.Object,
+	check func(context.Context, client.Reader) (temporal.Observation, bool, error),
+) (done bool, err error) {
+	return w.AwaitUntilAlarm(ctx, deadline, nil, cluster, kinds, check)
+}
+
+// AwaitUntilAlarm is awaitUntil that calls check also when the alarm goes off.
+func (w Waits) AwaitUntilAlarm(ctx context.Context, deadline *time.Time, alarm <-chan time.Time, cluster *kube.Cluster, kinds []client.Object,
+	check func(context.Context, client.Reader) (temporal.Observation, bool, error),
+) (done bool, err error) {
+	r := NewReport(ctx, deadline)
+	stop := r.Start(ctx, w.Temporal)
+	defer stop()
+
+	waiting, cancel := withDeadline(ctx, deadline)
+	defer cancel()
+	err = cluster.AwaitAlarm(waiting, kinds, alarm, r.observing(func(ctx context.Context) (temporal.Observation, bool, error) {
+		return check(ctx, cluster.Cache)
+	}))
+	if err == nil || waiting.Err() == nil || ctx.Err() != nil {
+		return err == nil, TypedError(cluster, err)
+	}
+	_, done, err = check(ctx, cluster.Client)
+	return done && err == nil, TypedError(cluster, err)
+}
+
+func withDeadline(ctx context.Context, deadline *time.Time) (context.Context, context.CancelFunc) {
+	if deadline == nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, *WorkerTime(ctx, deadline))
+}
+
+// WorkerTime is an instant of Temporal's clock, as a deadline is, by the clock of this worker; nil stays nil.
+func WorkerTime(ctx context.Context, instant *time.Time) *time.Time {
+	if instant == nil {
+		return nil
+	}
+	return new(time.Now().Add(instant.Sub(temporal.Now(ctx))))
+}

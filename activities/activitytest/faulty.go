@@ -1,0 +1,49 @@
+package activitytest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// faultyClusters reach the hub with the shipped roles through a proxy.
+type faultyClusters struct {
+	Proxy    *faultproxy.Proxy
+	Clusters *kube.Clusters
+}
+
+func NewFaultyClusters(t *testing.T) faultyClusters {
+	t.Helper()
+	hub := Stack.Cluster(HubName)
+	proxy, err := faultproxy.Start(hub.Config)
+	require.NoError(t, err)
+	config, err := hub.ServiceAccountConfig(t.Context(), "drydock-system", "drydock-initiator")
+	require.NoError(t, err)
+	f := faultyClusters{proxy, kube.New(kube.FromConfigs(nil, map[string]*rest.Config{HubName: proxy.Config(config)}), kube.Options{})}
+	t.Cleanup(func() {
+		f.Clusters.Close()
+		require.NoError(t, proxy.Close())
+	})
+	return f
+}
+
+// LoseWatch cuts the connection, after which the watch of a resource shows nothing any more. The others come back.
+func (f faultyClusters) LoseWatch(t *testing.T, cluster *kube.Cluster, namespace, resource string) {
+	t.Helper()
+	lost := f.Proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Verbs: []string{"watch"}, Resource: resource}, Fault: faultproxy.Stop()})
+	cut := f.Proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Verbs: []string{"get"}, Resource: "harborclusters", Name: "nobody"}, Fault: faultproxy.HangUp()})
+	nobody := &goharborv1.HarborCluster{}
+	require.Error(t, cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "nobody"}, nobody))
+	cut.Remove()
+	select {
+	case <-lost.Stopped():
+	case <-t.Context().Done():
+		require.Fail(t, "the watch goes on")
+	}
+}

@@ -1,0 +1,83 @@
+package activitytest
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// BareCluster is an administrator's access to the hub, used as a cluster: all its nodes are the test's.
+func BareCluster(t *testing.T) *kube.Cluster {
+	t.Helper()
+	cluster, err := Admin.Cluster(t.Context(), HubName)
+	require.NoError(t, err)
+	return cluster
+}
+
+// Create creates an object for the time of a test.
+func Create[O client.Object](t *testing.T, cluster *kube.Cluster, object O) O {
+	t.Helper()
+	require.NoError(t, cluster.Client.Create(t.Context(), object))
+	t.Cleanup(func() {
+		require.NoError(t, client.IgnoreNotFound(cluster.Client.Delete(context.Background(), object)))
+	})
+	return object
+}
+
+// BareNodes creates nodes that are Ready.
+func BareNodes(t *testing.T, names ...string) *kube.Cluster {
+	t.Helper()
+	cluster := BareCluster(t)
+	for _, name := range names {
+		node := Create(t, cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		require.NoError(t, cluster.Client.Status().Update(t.Context(), node))
+		Settled(t, HubName, node)
+	}
+	return cluster
+}
+
+func Budgets(t *testing.T, cluster *kube.Cluster, spec maintenancev1.MaintenanceOperatorConfigSpec) *maintenancev1.MaintenanceOperatorConfig {
+	t.Helper()
+	config := Create(t, cluster, &maintenancev1.MaintenanceOperatorConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "config-"}, Spec: spec,
+	})
+	Settled(t, HubName, config)
+	return config
+}
+
+func ManagedCluster(t *testing.T, name string, annotations map[string]string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(activitykit.ManagedClusterKind)
+	object.SetName(name)
+	object.SetAnnotations(annotations)
+	Create(t, BareCluster(t), object)
+}
+
+func NodeRollout(clusters ...string) ranv1.ClusterGroupUpgrade {
+	return ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nodes"}, Spec: ranv1.ClusterGroupUpgradeSpec{
+		Clusters:            clusters,
+		NodeMaintenance:     &ranv1.NodeMaintenanceRemediation{},
+		RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(2)},
+	}}
+}
+
+func GetKept(t *testing.T, name string) *corev1.ConfigMap {
+	t.Helper()
+	kept := &corev1.ConfigMap{}
+	require.NoError(t, BareCluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, kept))
+	return kept
+}

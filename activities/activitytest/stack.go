@@ -1,0 +1,175 @@
+// Package activitytest runs the tests of activities on a local stack, with the roles that deploy/rbac grants.
+package activitytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// spokeName is the cluster that every test of this package shares; each test has nodes and namespaces of its own. hubName is the hub, and at
+// the same time a cluster without controllers and kubelets, whose nodes are what a test says they are.
+const (
+	SpokeName = "spoke"
+	HubName   = "hub"
+)
+
+// NewsLimit is how long a test waits for what a watch tells: less than after what waits look though it tells nothing (kube.Options.SafetyInterval).
+const NewsLimit = 25 * time.Second
+
+// stack, clusters and admin are set by TestMain. Activities reach the clusters with the roles of deploy/rbac and nothing else; tests do as
+// administrators what is not ours to do.
+var (
+	Stack     *devstack.Stack
+	Clusters  *kube.Clusters
+	Admin     *kube.Clusters
+	testNodes atomic.Int32
+)
+
+func runOnStack(m *testing.M) (code int, err error) {
+	ctx := context.Background()
+	Stack, err = devstack.Start(ctx, devstack.Options{
+		Output: os.Stderr,
+		Clusters: []devstack.ClusterOptions{
+			{Name: SpokeName, CRDs: []string{"deploy/crds"}},
+			{Name: HubName, CRDs: []string{"deploy/crds", "deploy/crds/testing"}, ControlPlaneOnly: true},
+		},
+	})
+	if err != nil {
+		return 1, err
+	}
+	spoke, hub := Stack.Cluster(SpokeName), Stack.Cluster(HubName)
+	Admin = kube.New(kube.FromConfigs(nil, map[string]*rest.Config{SpokeName: spoke.Config, HubName: hub.Config}), kube.Options{})
+	source, err := shippedRoles(ctx, spoke, hub)
+	if err != nil {
+		return 1, errors.Join(err, Stack.Stop())
+	}
+	Clusters = kube.New(source, kube.Options{})
+	code = m.Run()
+	Clusters.Close()
+	Admin.Close()
+	return code, Stack.Stop()
+}
+
+// shippedRoles grants what deploy/rbac grants and returns a source that reaches the clusters with it. Which namespaces
+// the tests' Jobs run in is not known beforehand, so the role for them is bound everywhere.
+func shippedRoles(ctx context.Context, spoke, hub *devstack.Cluster) (kube.Source, error) {
+	var file strings.Builder
+	fmt.Fprintf(&file, "hub: {kubeconfig: %s}\nclusters:\n", KubeconfigOf(hub, "drydock-hub"))
+	for _, cluster := range []*devstack.Cluster{spoke, hub} {
+		fmt.Fprintf(&file, "- {name: %s, kubeconfig: %s, lockController: {kubeconfig: %s}}\n",
+			cluster.Name, KubeconfigOf(cluster, "drydock-initiator"), KubeconfigOf(cluster, "drydock-lock-controller"))
+		if err := grantShippedRoles(ctx, cluster); err != nil {
+			return kube.Source{}, err
+		}
+	}
+	path := filepath.Join(Stack.Dir, "clusters.yaml")
+	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+		return kube.Source{}, err
+	}
+	return kube.FromClustersFile(path)
+}
+
+func grantShippedRoles(ctx context.Context, cluster *devstack.Cluster) error {
+	if err := cluster.Apply(ctx, "deploy/rbac"); err != nil {
+		return err
+	}
+	for _, account := range []string{"drydock-hub", "drydock-initiator", "drydock-lock-controller"} {
+		config, err := cluster.ServiceAccountConfig(ctx, "drydock-system", account)
+		if err != nil {
+			return err
+		}
+		if err := devstack.WriteKubeconfig(KubeconfigOf(cluster, account), account, config); err != nil {
+			return err
+		}
+	}
+	_, err := cluster.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "jobs-everywhere"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "drydock-job-runner"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "drydock-system", Name: "drydock-initiator"}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func KubeconfigOf(cluster *devstack.Cluster, account string) string {
+	return filepath.Join(Stack.Dir, cluster.Name+"-"+account+".kubeconfig")
+}
+
+// TestCluster returns an administrator's access to the shared spoke: a whole cluster with controllers, and KWOK for kubelets.
+func TestCluster(t testing.TB) *kube.Cluster {
+	t.Helper()
+	cluster, err := Admin.Cluster(t.Context(), SpokeName)
+	require.NoError(t, err)
+	return cluster
+}
+
+// TestNode adds a ready node that is the test's own, and removes it afterwards.
+func TestNode(t testing.TB, options ...func(*devstack.Node)) activitykit.NodeRef {
+	t.Helper()
+	node := devstack.Node{Name: fmt.Sprintf("node-%d", testNodes.Add(1))}
+	for _, option := range options {
+		option(&node)
+	}
+	require.NoError(t, Stack.Cluster(SpokeName).AddNodes(t.Context(), node))
+	t.Cleanup(func() {
+		object := &corev1.Node{}
+		object.Name = node.Name
+		cluster, err := Admin.Cluster(context.Background(), SpokeName)
+		require.NoError(t, err)
+		require.NoError(t, client.IgnoreNotFound(cluster.Client.Delete(context.Background(), object)))
+	})
+	return activitykit.NodeRef{Cluster: SpokeName, Node: node.Name, Owner: "node/" + SpokeName + "/default/" + node.Name + "/first-run"}
+}
+
+// GetNode reads a node from the API server.
+func GetNode(t *testing.T, name string) *corev1.Node {
+	t.Helper()
+	node := &corev1.Node{}
+	require.NoError(t, TestCluster(t).Client.Get(t.Context(), client.ObjectKey{Name: name}, node))
+	return node
+}
+
+// Settled returns when the activities see an object at least as it is: what they read is a watch that may be behind.
+func Settled(t testing.TB, clusterName string, object client.Object) {
+	t.Helper()
+	cluster, err := Clusters.Cluster(t.Context(), clusterName)
+	require.NoError(t, err)
+	seen := object.DeepCopyObject().(client.Object)
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{seen}, func(ctx context.Context) (bool, error) {
+		if err := cluster.Cache.Get(ctx, client.ObjectKeyFromObject(object), seen); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		order, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), object.GetResourceVersion())
+		return order >= 0, err
+	}))
+}
+
+func Main(m *testing.M) {
+	devstacktest.MainNeedsServers()
+	code, err := runOnStack(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}

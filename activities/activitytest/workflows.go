@@ -1,0 +1,103 @@
+package activitytest
+
+import (
+	"context"
+	"sync"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	temporalclient "go.temporal.io/sdk/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// SomeWorkflows is a Temporal server that knows the workflows whose status was set, by owner. It counts the questions.
+type SomeWorkflows struct {
+	mu     sync.Mutex
+	status map[string]enumspb.WorkflowExecutionStatus
+	asked  map[string]int
+	Woken  []temporalclient.StartWorkflowOptions
+	// Listed are the workflows that a list finds; blind is why there is none.
+	Listed []string
+	Blind  error
+}
+
+func NewWorkflows() *SomeWorkflows {
+	return &SomeWorkflows{status: map[string]enumspb.WorkflowExecutionStatus{}, asked: map[string]int{}}
+}
+
+func (w *SomeWorkflows) Set(owner string, status enumspb.WorkflowExecutionStatus) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status[owner] = status
+}
+
+func (w *SomeWorkflows) TimesAsked(owner string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id, _ := kube.OwnerWorkflow(owner)
+	return w.asked[id]
+}
+
+func (w *SomeWorkflows) DescribeWorkflowExecution(_ context.Context, id, run string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked[id]++
+	for owner, status := range w.status {
+		workflowID, firstRun := kube.OwnerWorkflow(owner)
+		if workflowID == id && (run == "" || run == firstRun) {
+			return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{FirstRunId: firstRun, Status: status}}, nil
+		}
+	}
+	return nil, serviceerror.NewNotFound("workflow not found")
+}
+
+func (w *SomeWorkflows) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) temporalclient.HistoryEventIterator {
+	return noEvents{}
+}
+
+func (w *SomeWorkflows) SignalWithStartWorkflow(_ context.Context, id, signal string, payload any, options temporalclient.StartWorkflowOptions, _ any, _ ...any) (temporalclient.WorkflowRun, error) {
+	options.ID = id
+	w.Woken = append(w.Woken, options)
+	return nil, nil
+}
+
+func (w *SomeWorkflows) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	response := &workflowservice.ListWorkflowExecutionsResponse{}
+	for _, id := range w.Listed {
+		response.Executions = append(response.Executions, &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
+	}
+	return response, w.Blind
+}
+
+type noEvents struct {
+	temporalclient.HistoryEventIterator
+}
+
+func (noEvents) HasNext() bool { return false }
+
+const (
+	StillRunning  = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	WasTerminated = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+)
+
+// Pages are lists of workflows, as Temporal hands them out.
+type Pages struct {
+	activitykit.Starter
+	Pages [][]*workflowpb.WorkflowExecutionInfo
+	Query string
+}
+
+func (p *Pages) ListWorkflow(_ context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	p.Query = request.Query
+	at := len(request.NextPageToken)
+	response := &workflowservice.ListWorkflowExecutionsResponse{Executions: p.Pages[at]}
+	if at+1 < len(p.Pages) {
+		response.NextPageToken = make([]byte, at+1)
+	}
+	return response, nil
+}

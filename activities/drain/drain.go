@@ -1,0 +1,116 @@
+// Package drain holds the activities that empty a node: wait for pods to complete, and evict the others.
+package drain
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/events"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/drain"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Activities empties nodes.
+type Activities struct {
+	Clusters *kube.Clusters
+	Waits    activitykit.Waits
+	Metrics  *Metrics
+}
+
+// Input says which pods leave which node, until when.
+type Input struct {
+	activitykit.NodeRef
+	// NodeUID is that of the node that was cordoned: it is gone when another has its name. Empty: it is not known.
+	NodeUID types.UID               `json:"nodeUID,omitempty"`
+	Spec    maintenancev1.DrainSpec `json:"spec"`
+	// Cordoned: the node was cordoned for the maintenance. While somebody has uncordoned it, nothing is evicted.
+	Cordoned bool `json:"cordoned,omitempty"`
+	// Deadline is when the drain times out; nil: never.
+	Deadline *time.Time `json:"deadline,omitempty"`
+	Attempt  int32      `json:"attempt"`
+	// Before is what an earlier drain of the same maintenance had reached; nil: there was none. The counts go on from there.
+	Before *maintenancev1.DrainStatus `json:"before,omitempty"`
+	// Reports counts how often earlier attempts have reported what they saw: the more, the less often it is reported.
+	Reports int `json:"reports,omitempty"`
+	// Closes is as in TakeNodeInput.
+	Closes *time.Time `json:"closes,omitempty"`
+}
+
+// Drain evicts the pods that must leave and waits until they are gone. It reports its progress as observations; another worker goes on
+// where one was killed.
+// Errors: Held, DrainTimedOut, PodsNotEvictable (both with blockers), NodeGone, NodeBusy when the node does not bear our mark, InvalidSpec.
+func (d *Activities) Drain(ctx context.Context, in Input) (maintenancev1.DrainStatus, error) {
+	cluster, err := d.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return maintenancev1.DrainStatus{}, err
+	}
+	report := activitykit.NewReport(ctx, in.Deadline)
+	report.Sent = max(report.Sent, in.Reports)
+	before := report.Observed().Drain
+	if before == nil {
+		before = in.Before
+		if err := d.Waits.MayBegin(ctx, in.Closes); err != nil {
+			return maintenancev1.DrainStatus{}, err
+		}
+	}
+	stop := report.Start(ctx, d.Waits.Temporal)
+	defer stop()
+	defer d.Metrics.forget(in.NodeRef)
+	status, err := drain.Drain{
+		Node: in.Node, NodeUID: in.NodeUID, Spec: in.Spec, Cordoned: in.Cordoned, Deadline: activitykit.WorkerTime(ctx, in.Deadline), Attempt: in.Attempt, Before: before,
+		Ours: func(node *corev1.Node) bool { return kube.OwnedBy(node, in.Owner) },
+		Draining: func(node *corev1.Node) bool {
+			condition := kube.FindNodeCondition(node, kube.ConditionDrainInProgress)
+			return condition != nil && condition.Status == corev1.ConditionTrue
+		},
+		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: cluster.Evictions.From(in.Node),
+		Begin: func(ctx context.Context) error {
+			defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeDraining), Occurrence: in.Attempt, Message: "pods are being evicted"})()
+			return setDrainConditions(ctx, cluster, in.NodeRef,
+				kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "pods are being evicted"),
+				kube.NoNodeCondition(kube.ConditionDrained))
+		},
+		Progress: func(status maintenancev1.DrainStatus, wait *drydockv1.Wait) {
+			report.Observe(temporal.Observation{Drain: &status, Wait: wait})
+		},
+		Measure: func(remaining, blocked int) { d.Metrics.observe(in.NodeRef, remaining, blocked) },
+	}.Run(ctx)
+	if err != nil {
+		return status, d.failed(ctx, cluster, in, err)
+	}
+	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: events.Drained, Message: drainedMessage(status)})()
+	err = setDrainConditions(ctx, cluster, in.NodeRef,
+		kube.NoNodeCondition(kube.ConditionDrainInProgress),
+		kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "every pod that had to leave has left"))
+	return status, err
+}
+
+func drainedMessage(status maintenancev1.DrainStatus) string {
+	if status.Evicted == 0 {
+		return "no pod had to leave"
+	}
+	return fmt.Sprintf("every pod that had to leave has left; evicted: %d", status.Evicted)
+}
+
+// failed takes back that a drain is in progress when it has timed out. After any other error it goes on, or the node is gone, or it
+// never began.
+func (d *Activities) failed(ctx context.Context, cluster *kube.Cluster, in Input, err error) error {
+	if temporal.ErrorType(err) == temporal.ErrDrainTimedOut {
+		// Its own error would hide the blockers; what is left of the condition goes with the clean-up.
+		_ = setDrainConditions(ctx, cluster, in.NodeRef, kube.NoNodeCondition(kube.ConditionDrainInProgress))
+	}
+	events.AnnounceFailure(ctx, cluster, in.NodeRef, in.Attempt, err)
+	return activitykit.ExplainNode(cluster, in.Node, "drain", err)
+}
+
+func setDrainConditions(ctx context.Context, cluster *kube.Cluster, node activitykit.NodeRef, conditions ...corev1.NodeCondition) error {
+	return activitykit.ExplainNode(cluster, node.Node, "mark", cluster.SetNodeConditions(ctx, node.Node, node.Owner, kube.OwnedNode(node.Owner), conditions...))
+}

@@ -1,0 +1,5 @@
+package drain
+
+// What the tests of this package use of its inside.
+
+var AwaitedPods = awaitedPods

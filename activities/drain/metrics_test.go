@@ -1,0 +1,58 @@
+package drain_test
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/activities/drain"
+)
+
+func TestADrainIsMeasuredWhileItLasts(t *testing.T) {
+	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
+	for _, name := range []string{"web-1", "web-2"} {
+		shop.Pod(t, ref.Node, name)
+	}
+	budget := shop.Budget(t, "web", 2, 2)
+	activitytest.Mark(t, ref)
+	registry, workflow := prometheus.NewRegistry(), &activitytest.Signals{}
+	drains := &drain.Activities{Clusters: activitytest.Clusters, Waits: activitykit.Waits{Temporal: workflow}, Metrics: drain.NewMetrics(registry)}
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	environment.RegisterActivity(drains)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := environment.ExecuteActivity(drains.Drain, drain.Input{NodeRef: ref, Attempt: 1})
+		ended <- err
+	}()
+	workflow.WaitsFor(t, "DisruptionBudgetNever")
+	require.Equal(t, map[string]float64{ref.Node + " blocked": 2, ref.Node + " remaining": 2}, measured(t, registry))
+
+	activitytest.Lower(t, budget, 0)
+	require.NoError(t, <-ended)
+	require.Empty(t, measured(t, registry), "a node that is not drained is not measured")
+}
+
+// measured returns what is measured of the pods of nodes, by node and state.
+func measured(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	pods := map[string]float64{}
+	for _, family := range families {
+		require.Equal(t, "drydock_drain_pods", family.GetName())
+		for _, metric := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, label := range metric.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			require.Equal(t, activitytest.SpokeName, labels["cluster"])
+			pods[labels["node"]+" "+labels["state"]] = metric.GetGauge().GetValue()
+		}
+	}
+	return pods
+}

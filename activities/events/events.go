@@ -1,0 +1,151 @@
+// Package events records what happens to a node as Kubernetes Events.
+package events
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"drydock.dev/drydock/activities/activitykit"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/safename"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Reasons of Events on nodes, beside the states of a maintenance and the types of the errors that end one.
+const (
+	// DrainObstructed: the drain has not begun, and something is in its way that will not pass by itself.
+	DrainObstructed = "DrainObstructed"
+	// PodCompletionTimedOut: pods had not ended by themselves when the time for it was over.
+	PodCompletionTimedOut = "PodCompletionTimedOut"
+	// Drained: every pod that had to leave has left.
+	Drained = "Drained"
+	// JobStarted: the Job that does the work was created.
+	JobStarted = "JobStarted"
+	// TakenBack: the sweeper has found the node marked for a maintenance whose workflow is over.
+	TakenBack = "TakenBack"
+)
+
+// Reasons are the reasons of all Events that Drydock records on nodes, in the order in which they happen.
+func Reasons() []string {
+	return []string{
+		string(maintenancev1.NodePending), DrainObstructed, string(maintenancev1.NodeScheduled), string(maintenancev1.NodeCordon),
+		string(maintenancev1.NodeWaitForPodCompletion), PodCompletionTimedOut,
+		string(maintenancev1.NodeDraining), Drained, temporal.ErrDrainTimedOut, temporal.ErrPodsNotEvictable,
+		string(maintenancev1.NodeReady), JobStarted, temporal.ErrJobFailed, string(maintenancev1.NodeRequestorFailed),
+		string(maintenancev1.NodeHealthChecks), temporal.ErrHealthGateFailed, string(maintenancev1.NodeCleaningUp),
+		string(maintenancev1.NodeCompleted), string(maintenancev1.NodeFailed), string(maintenancev1.NodeCancelled), string(maintenancev1.NodeGone), TakenBack,
+	}
+}
+
+const (
+	// eventTimeout is for how long an Event may hold up the maintenance that it tells of.
+	eventTimeout = 2 * time.Second
+	// eventNamespace is where Events on objects without a namespace are, and where kubectl describe looks for them.
+	eventNamespace = metav1.NamespaceDefault
+	// eventReporter is whom kubectl describe names as the source.
+	eventReporter = "drydock"
+	// eventMessageLimit is the API's, in bytes.
+	eventMessageLimit = 1024
+)
+
+// Event is what is told of a maintenance by an Event on its node.
+type Event struct {
+	// Reason is one of EventReasons.
+	Reason string
+	// Occurrence tells Events apart that a maintenance has more than once; 0 for those that it has once.
+	Occurrence int32
+	// Warning: a person should look.
+	Warning bool
+	Message string
+}
+
+// Announce begins to record an Event on the node, beside whatever else is done, and returns a function that waits until it is. It is recorded once
+// however often it is said: attempts that repeat each other find its name taken. Nothing depends on an Event, so one that is not taken soon is left
+// out. A cancelled attempt writes none, nor does one that another may have taken over (see kube.Cluster): the state may be over.
+func Announce(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, event Event) (recorded func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		Record(ctx, cluster, ref, event)
+	}()
+	return func() { <-done }
+}
+
+func Record(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, event Event) {
+	writing, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	object := eventOn(ref, uidForEvents(writing, cluster, ref.Node), event, metav1.Now())
+	_, err := cluster.Clientset.CoreV1().Events(eventNamespace).Create(writing, object, metav1.CreateOptions{FieldManager: kube.FieldManager})
+	if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil || !activity.IsActivity(ctx) {
+		return
+	}
+	activity.GetLogger(ctx).Warn("an event could not be recorded", "cluster", ref.Cluster, "node", ref.Node, "reason", event.Reason, "error", err)
+}
+
+// AnnounceFailure records an Event for an error that ends a step, unless the end of the maintenance tells all there is to it.
+func AnnounceFailure(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, occurrence int32, err error) {
+	switch reason := temporal.ErrorType(err); reason {
+	case temporal.ErrDrainTimedOut, temporal.ErrPodsNotEvictable, temporal.ErrJobFailed, temporal.ErrHealthGateFailed:
+		Record(ctx, cluster, ref, Event{Reason: reason, Occurrence: occurrence, Warning: true, Message: temporal.ErrorMessage(err)})
+	}
+}
+
+// uidForEvents is by which kubectl describe finds the Events of a node: its UID, or its name, as kubelets have it; the latter for a node that is gone.
+func uidForEvents(ctx context.Context, cluster *kube.Cluster, name string) types.UID {
+	node, err := cluster.Node(ctx, name)
+	if err != nil {
+		return types.UID(name)
+	}
+	return node.UID
+}
+
+// eventOn makes the Event as Kubernetes' own controllers do.
+func eventOn(ref activitykit.NodeRef, uid types.UID, event Event, now metav1.Time) *corev1.Event {
+	eventType := corev1.EventTypeNormal
+	if event.Warning {
+		eventType = corev1.EventTypeWarning
+	}
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: eventNamespace, Name: eventName(ref, event)},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: ref.Node, UID: uid},
+		Type:           eventType, Reason: event.Reason, Message: eventMessage(ref, event),
+		Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Source:              corev1.EventSource{Component: eventReporter},
+		ReportingController: eventReporter,
+	}
+}
+
+// eventName is the same for the same Event of the same maintenance. Times in Events have no fractions of a second, so it is by their names
+// that those of one second are listed in the order in which they happen.
+func eventName(ref activitykit.NodeRef, event Event) string {
+	owner := sha256.Sum256([]byte(ref.Owner))
+	name := fmt.Sprintf("%s.%s.%02d-%s", safename.Join(".", ref.Node), hex.EncodeToString(owner[:8]),
+		slices.Index(Reasons(), event.Reason), strings.ToLower(event.Reason))
+	if event.Occurrence > 0 {
+		name += fmt.Sprintf("-%d", event.Occurrence)
+	}
+	return name
+}
+
+// eventMessage ends with whose maintenance it is.
+func eventMessage(ref activitykit.NodeRef, event Event) string {
+	workflow, _ := kube.OwnerWorkflow(ref.Owner)
+	message, suffix := event.Message, " ("+workflow+")"
+	if limit := eventMessageLimit - len(suffix); len(message) > limit {
+		const cut = "..."
+		message = strings.ToValidUTF8(message[:max(0, limit-len(cut))], "") + cut
+	}
+	return message + suffix
+}

@@ -1,0 +1,371 @@
+package harbor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// ApplyPartInput says what of a HarborCluster is applied.
+type ApplyPartInput struct {
+	Ref
+	harbor.Due
+	// Generation of the HarborCluster that it is due for.
+	Generation int64 `json:"generation,omitempty"`
+}
+
+const (
+	// applyTimeout is how long an API server may take: less than an attempt has, in which what is not answered is named.
+	applyTimeout = 8 * time.Second
+	// answerTimeout is how long one may take that answers, though not that.
+	answerTimeout = time.Second
+)
+
+// ApplyHarborPart applies a part of a HarborCluster, as the API server has its spec now. Applied once more it changes nothing. Errors: NotFound when the
+// HarborCluster is gone, is being deleted, or is another one; InvalidSpec when an object is refused, or is somebody else's; Held when the cluster is held.
+func (h *Activities) ApplyHarborPart(ctx context.Context, in ApplyPartInput) (harbor.Applied, error) {
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return harbor.Applied{}, err
+	}
+	if err := h.Waits.UnlessHeld(ctx); err != nil {
+		return harbor.Applied{}, err
+	}
+	doing := fmt.Sprintf("apply the %s of %s", in.Part, in.Ref)
+	defer h.Waits.Tell(ctx, temporal.Observation{Part: string(in.Part), Wait: &drydockv1.Wait{Reason: harbor.ReasonApplying, Message: doing + ": there is no answer yet"}})()
+	applying, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	a := &apply{cluster: cluster, in: in, versions: map[string]string{}}
+	err = a.run(applying)
+	switch {
+	case err == nil:
+	case apierrors.IsForbidden(err):
+		// The cluster answers: this part cannot be applied.
+		return harbor.Applied{}, temporal.Error(temporal.ErrInvalidSpec, temporal.ErrorMessage(explainHarbor(cluster, in.Ref, doing, err)), err)
+	case errors.Is(applying.Err(), context.DeadlineExceeded) && answers(ctx, cluster, in.Ref):
+		return harbor.Applied{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s: its API server answers, but not this within %s, as when an admission webhook hangs: %v",
+			cluster.Name, doing, applyTimeout, err), err)
+	default:
+		return harbor.Applied{}, explainHarbor(cluster, in.Ref, doing, err)
+	}
+	return harbor.Applied{Wanted: in.Wanted, Versions: a.versions, At: time.Now()}, nil
+}
+
+// answers reports whether an API server answers at all.
+func answers(ctx context.Context, cluster *kube.Cluster, ref Ref) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	_, err := readHarborCluster(ctx, cluster.Client, ref)
+	return err == nil
+}
+
+// apply is one attempt at ApplyHarborPart.
+type apply struct {
+	cluster *kube.Cluster
+	in      ApplyPartInput
+
+	mu       sync.Mutex
+	versions map[string]string
+}
+
+func (a *apply) run(ctx context.Context) error {
+	hc, err := a.read(ctx)
+	switch {
+	case err != nil:
+		return err
+	case hc == nil || hc.DeletionTimestamp != nil || hc.UID != a.in.UID:
+		return temporal.Error(temporal.ErrNotFound, a.in.Ref.String()+" is gone, or is being deleted", nil)
+	}
+	switch a.in.Part {
+	case harbor.PartBucket:
+		return a.createJob(ctx, hc)
+	case harbor.PartHarbor:
+		return a.applyService(ctx, hc)
+	}
+	manifest := harbor.ManifestOf(hc, a.in.Part)
+	for _, credentials := range manifest.Credentials {
+		if err := a.createCredentials(ctx, hc, credentials); err != nil {
+			return err
+		}
+	}
+	if err := a.applyAll(ctx, hc, manifest.Objects); err != nil {
+		return err
+	}
+	return a.removeUnwanted(ctx, hc, manifest.Unwanted)
+}
+
+// removeUnwanted deletes objects, but for those that do not belong to the HarborCluster.
+func (a *apply) removeUnwanted(ctx context.Context, hc *goharborv1.HarborCluster, unwanted []harbor.Object) error {
+	removal := removal{cluster: a.cluster, hc: hc, part: a.in.Part}
+	for _, object := range unwanted {
+		if _, err := removal.remove(ctx, metadataOf(object.Kind, hc.Namespace, object.Name)); err != nil {
+			return fmt.Errorf("%s %s/%s: %w", object.Kind.Kind, hc.Namespace, object.Name, err)
+		}
+	}
+	return nil
+}
+
+// read reads the HarborCluster: from the cache, if that has the one that was looked at, as it was then.
+func (a *apply) read(ctx context.Context) (*goharborv1.HarborCluster, error) {
+	hc, err := readHarborCluster(ctx, a.cluster.Cache, a.in.Ref)
+	if err == nil && hc != nil && hc.UID == a.in.UID && hc.Generation == a.in.Generation && hc.DeletionTimestamp == nil {
+		return hc, nil
+	}
+	return readHarborCluster(ctx, a.cluster.Client, a.in.Ref)
+}
+
+// applyService applies Harbor with the values that its services have given: first the Secrets that it reads, then itself. Nothing is written unless all of
+// it may be.
+func (a *apply) applyService(ctx context.Context, hc *goharborv1.HarborCluster) error {
+	var secrets map[string]map[string][]byte
+	var asking errgroup.Group
+	asking.Go(func() (err error) {
+		secrets, err = a.readSources(ctx, hc)
+		return err
+	})
+	for _, object := range harbor.ServiceObjects(hc) {
+		asking.Go(func() error { return a.mayApply(ctx, hc, metadataOf(object.Kind, hc.Namespace, object.Name)) })
+	}
+	if err := asking.Wait(); err != nil {
+		return err
+	}
+	objects, err := harbor.Service(hc, harbor.ReadValues(hc, secrets))
+	if err != nil {
+		return err
+	}
+	last := len(objects) - 1
+	var applying errgroup.Group
+	for _, object := range objects[:last] {
+		applying.Go(func() error { return a.apply(ctx, object) })
+	}
+	if err := applying.Wait(); err != nil {
+		return err
+	}
+	return a.apply(ctx, objects[last])
+}
+
+// readSources reads what the Secrets say that Harbor's are made of, by name.
+func (a *apply) readSources(ctx context.Context, hc *goharborv1.HarborCluster) (map[string]map[string][]byte, error) {
+	sources := harbor.SourceSecrets(hc)
+	found := make([]*corev1.Secret, len(sources))
+	var reading errgroup.Group
+	for i, names := range sources {
+		reading.Go(func() (err error) {
+			found[i], err = a.readFirst(ctx, hc.Namespace, names)
+			return err
+		})
+	}
+	if err := reading.Wait(); err != nil {
+		return nil, err
+	}
+	secrets := map[string]map[string][]byte{}
+	for _, secret := range found {
+		if secret != nil {
+			secrets[secret.Name] = secret.Data
+		}
+	}
+	return secrets, nil
+}
+
+// readFirst reads the first of the Secrets that is there; nil: none is.
+func (a *apply) readFirst(ctx context.Context, namespace string, names []string) (*corev1.Secret, error) {
+	for _, name := range names {
+		secret := &corev1.Secret{}
+		err := a.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
+		if err == nil || !apierrors.IsNotFound(err) {
+			return secret, err
+		}
+	}
+	return nil, nil
+}
+
+func (a *apply) applyAll(ctx context.Context, hc *goharborv1.HarborCluster, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if err := a.mayApply(ctx, hc, metadataOf(object.GroupVersionKind(), object.GetNamespace(), object.GetName())); err != nil {
+			return err
+		}
+		if err := a.apply(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayApply asks the API server for an object that is to be applied: one that the Harbor operator has made for the HarborCluster is taken over, one that is
+// somebody else's is not.
+func (a *apply) mayApply(ctx context.Context, hc *goharborv1.HarborCluster, there *metav1.PartialObjectMetadata) error {
+	err := ownByLabel(ctx, a.cluster.Client, hc, there)
+	if err == nil && !harbor.Belongs(there, hc.Name) {
+		return a.isTheirs(hc, there)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// isTheirs says of an object that it is somebody else's, and what to do about that.
+func (a *apply) isTheirs(hc *goharborv1.HarborCluster, object *metav1.PartialObjectMetadata) error {
+	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s exists and is not of this HarborCluster: delete it, or hand it over with the label %s=%s",
+		a.cluster.Name, activitykit.ObjectName(object), harbor.LabelCluster, hc.Name), nil)
+}
+
+// apply applies an object, makes fields ours that somebody else has written, and takes down its version.
+func (a *apply) apply(ctx context.Context, object *unstructured.Unstructured) error {
+	set := object.GetAnnotations()
+	if err := a.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership); err != nil {
+		return fmt.Errorf("%s: %w", activitykit.ObjectName(object), err)
+	}
+	a.took(object.GetKind(), object, set)
+	return nil
+}
+
+// took takes down the version of an object as it is now, which we have given those annotations.
+func (a *apply) took(kind string, object metav1.Object, set map[string]string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.versions[harbor.VersionKey(kind, object.GetName())] = harbor.VersionOf(object, set)
+}
+
+// createCredentials makes a Secret with random values, unless it is there: what it says is in use then.
+func (a *apply) createCredentials(ctx context.Context, hc *goharborv1.HarborCluster, credentials harbor.Credentials) error {
+	secret := credentials.Secret(hc)
+	secret.StringData = map[string]string{}
+	for _, keys := range credentials.Keys {
+		value := rand.Text()[:credentialLength]
+		for _, key := range keys {
+			secret.StringData[key] = value
+		}
+	}
+	var there metav1.Object = secret
+	err := a.cluster.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		found := metadataOf(harbor.Secret, secret.Namespace, secret.Name)
+		there, err = found, ownByLabel(ctx, a.cluster.Client, hc, found)
+	}
+	if err != nil {
+		return fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	a.took(harbor.Secret.Kind, there, nil)
+	return nil
+}
+
+// credentialLength is 100 bits in base32, and as many letters as MinIO takes for an access key.
+const credentialLength = 20
+
+// createJob creates the Job that makes the bucket, in the place of one that is outdated. A Job cannot be changed: any other that is there stays.
+func (a *apply) createJob(ctx context.Context, hc *goharborv1.HarborCluster) error {
+	job := harbor.BucketJob(hc)
+	if job == nil {
+		return nil
+	}
+	if err := a.removeOutdated(ctx, hc, metadataOf(harbor.Job, job.GetNamespace(), job.GetName())); err != nil {
+		return err
+	}
+	if err := a.cluster.Client.Create(ctx, job); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("job %s/%s: %w", job.GetNamespace(), job.GetName(), err)
+	}
+	return nil
+}
+
+// removeOutdated deletes the object that is replaced, if there is one and it is there still.
+func (a *apply) removeOutdated(ctx context.Context, hc *goharborv1.HarborCluster, there *metav1.PartialObjectMetadata) error {
+	if a.in.Replaces == "" {
+		return nil
+	}
+	err := a.cluster.Client.Get(ctx, client.ObjectKeyFromObject(there), there)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && there.UID != a.in.Replaces:
+		return nil
+	case err == nil && !harbor.Belongs(there, hc.Name):
+		return a.isTheirs(hc, there)
+	case err == nil:
+		err = kube.DeleteExactly(ctx, a.cluster.Client, there, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", activitykit.ObjectName(there), err)
+	}
+	return nil
+}
+
+// ApplyClusterInput is a HarborCluster as a person wants it.
+type ApplyClusterInput struct {
+	Cluster string                   `json:"cluster"`
+	Object  goharborv1.HarborCluster `json:"object"`
+}
+
+// ApplyClusterResult is the object that was applied.
+type ApplyClusterResult struct {
+	Ref
+	Generation int64 `json:"generation"`
+}
+
+// ApplyHarborCluster applies a HarborCluster itself, held by our finalizer. Errors: InvalidSpec when the API server refuses it, its namespace is
+// missing, or the CRD is not ours; NotFound when the cluster does not serve the kind, or it is being deleted.
+func (h *Activities) ApplyHarborCluster(ctx context.Context, in ApplyClusterInput) (ApplyClusterResult, error) {
+	ref := Ref{Cluster: in.Cluster, Namespace: in.Object.Namespace, Name: in.Object.Name}
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return ApplyClusterResult{}, err
+	}
+	there, err := readHarborCluster(ctx, cluster.Client, ref)
+	if err == nil && there != nil && there.DeletionTimestamp != nil {
+		return ApplyClusterResult{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s: %s is being deleted: apply it again when it is gone", cluster.Name, ref), nil)
+	}
+	object, convertErr := appliedHarborCluster(in.Object)
+	if convertErr != nil {
+		return ApplyClusterResult{}, convertErr
+	}
+	if err == nil {
+		err = cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership)
+	}
+	if apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		return ApplyClusterResult{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s has no namespace %s: create it", cluster.Name, ref.Namespace), err)
+	}
+	if undeclared(err) {
+		return ApplyClusterResult{}, otherCRD(ref, "apply", err)
+	}
+	ref.UID = object.GetUID()
+	return ApplyClusterResult{Ref: ref, Generation: object.GetGeneration()}, explainHarbor(cluster, ref, "apply "+ref.String(), err)
+}
+
+// WriteStatusInput is what is to be said of a HarborCluster.
+type WriteStatusInput struct {
+	Ref
+	Status goharborv1.HarborClusterStatus `json:"status"`
+}
+
+// WriteHarborStatus writes the status of a HarborCluster; conditions of other types than ours stay. It is no error that it is gone. Errors: InvalidSpec when
+// the CRD is not ours: it asks for more than we say, or does not keep what we say.
+func (h *Activities) WriteHarborStatus(ctx context.Context, in WriteStatusInput) error {
+	const doing = "write the status of"
+	return h.change(ctx, in.Ref, doing, func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
+		if harbor.SameStatus(hc.Status, in.Status) {
+			return false, nil
+		}
+		hc.Status = harbor.WithOthers(in.Status, hc.Status)
+		err := c.Status().Update(ctx, hc)
+		switch {
+		case apierrors.IsInvalid(err):
+			err = otherCRD(in.Ref, doing, err)
+		case err == nil && !harbor.SameStatus(hc.Status, in.Status):
+			err = otherCRD(in.Ref, doing, errors.New("it does not keep all of it"))
+		}
+		return true, err
+	})
+}

@@ -1,0 +1,105 @@
+package harbor
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/devstack/operators"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// harborHangs has an admission webhook for the database that takes connections and never says a word: the API server answers everything else.
+func harborHangs(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml")
+	heal := r.hang()
+	var told activitytest.Signals
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	activities := &Activities{Clusters: r.clusters, Waits: activitykit.Waits{Temporal: &told}}
+	environment.RegisterActivity(activities.ApplyHarborPart)
+	_, err := environment.ExecuteActivity(activities.ApplyHarborPart, ApplyPartInput{Ref: r.ref, Due: harbor.Due{Part: harbor.PartDatabase}})
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "its API server answers, but not this within 8s, as when an admission webhook hangs: postgresql "+r.ref.Namespace+"/"+r.postgres())
+	require.Equal(t, []string{harbor.ReasonApplying}, told.Reasons(), "its workflow does not wait for it")
+	require.Equal(t, string(harbor.PartDatabase), told.Observed[0].Part)
+
+	failed := r.untilReason(goharborv1.DatabaseReady, harbor.ReasonApplyFailed)
+	require.Equal(t, metav1.ConditionFalse, failed.Status)
+	require.Contains(t, failed.Message, "as when an admission webhook hangs")
+	heal()
+	r.untilIs(goharborv1.StatusHealthy)
+}
+
+// hang lets every write of the database hang, until heal is called.
+func (r *registry) hang() (heal func()) {
+	r.t.Helper()
+	var listening net.ListenConfig
+	listener, err := listening.Listen(r.t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(r.t, err)
+	asked := make(chan struct{}, 1)
+	go func() {
+		var silent []net.Conn // who is forgotten is hung up on
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				break
+			}
+			silent = append(silent, connection)
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+		}
+		for _, connection := range silent {
+			_ = connection.Close()
+		}
+	}()
+	url := "https://" + listener.Addr().String()
+	webhook := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "hangs-" + r.ref.Namespace},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "hangs.example.org", ClientConfig: admissionv1.WebhookClientConfig{URL: &url},
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{harbor.Postgresql.Group}, APIVersions: []string{"*"}, Resources: []string{"postgresqls"}},
+			}},
+			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: r.ref.Namespace}},
+			SideEffects:             new(admissionv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+			TimeoutSeconds:          new(int32(30)),
+		}},
+	}
+	heal = func() {
+		require.NoError(r.t, client.IgnoreNotFound(r.cluster.Client.Delete(context.WithoutCancel(r.t.Context()), webhook.DeepCopy())))
+		_ = listener.Close()
+	}
+	activitytest.Create(r.t, r.cluster, webhook.DeepCopy())
+	r.t.Cleanup(heal)
+	probe := harbor.Database(harborCluster(r.t, r.ref.Namespace)).Objects[0]
+	probe.SetName("probe")
+	require.Eventually(r.t, func() bool {
+		ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)
+		defer cancel()
+		_ = r.cluster.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll)
+		select {
+		case <-asked:
+			return true
+		default:
+			return false
+		}
+	}, activitytest.NewsLimit, 20*time.Millisecond, "the webhook is not asked")
+	return heal
+}

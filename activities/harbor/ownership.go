@@ -1,0 +1,50 @@
+package harbor
+
+import (
+	"context"
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// metadataOf names an object of which no more than its metadata is read.
+func metadataOf(kind schema.GroupVersionKind, namespace, name string) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	return object
+}
+
+// ownByLabel reads an object and, if it is the HarborCluster's by its owner, as the Harbor operator makes it, makes it ours by the label instead:
+// Kubernetes' garbage collector would delete it, and its data, with the HarborCluster, whatever the deletionPolicy.
+func ownByLabel(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster, object *metav1.PartialObjectMetadata) error {
+	return kube.RetryOnConflict(func() error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		owners, owned := harbor.OtherOwners(object, hc.Name)
+		if !owned || !harbor.Belongs(object, hc.Name) {
+			return nil
+		}
+		return patchExactly(ctx, c, object, map[string]any{"ownerReferences": owners, "labels": map[string]string{harbor.LabelCluster: hc.Name}})
+	})
+}
+
+// patchExactly changes nothing but an object's metadata: fields that our types lack stay. It holds for the object as it was read: a write of anybody else in
+// between, and another object of the name, is a conflict.
+func patchExactly(ctx context.Context, c client.Client, object client.Object, metadata map[string]any) error {
+	metadata["uid"], metadata["resourceVersion"] = object.GetUID(), object.GetResourceVersion()
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+}

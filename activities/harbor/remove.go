@@ -1,0 +1,267 @@
+package harbor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"drydock.dev/drydock/activities/activitykit"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Finalizer keeps a HarborCluster that was deleted until what belongs to it is gone.
+const Finalizer = harbor.Finalizer
+
+// appliedHarborCluster is a HarborCluster as it is applied: what a person wrote, and our finalizer.
+func appliedHarborCluster(hc goharborv1.HarborCluster) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&hc)
+	if err != nil {
+		return nil, fmt.Errorf("HarborCluster %s/%s: %w", hc.Namespace, hc.Name, err)
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": fields["spec"]}}
+	object.SetGroupVersionKind(goharborv1.GroupVersion.WithKind("HarborCluster"))
+	object.SetNamespace(hc.Namespace)
+	object.SetName(hc.Name)
+	object.SetLabels(hc.Labels)
+	object.SetAnnotations(hc.Annotations)
+	object.SetFinalizers([]string{Finalizer})
+	return object, nil
+}
+
+// HoldHarborCluster gives a HarborCluster our finalizer. It is no error that it is gone, or is being deleted.
+func (h *Activities) HoldHarborCluster(ctx context.Context, in Ref) error {
+	return h.change(ctx, in, "hold", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
+		if hc.DeletionTimestamp != nil || !controllerutil.AddFinalizer(hc, Finalizer) {
+			return false, nil
+		}
+		return true, patchExactly(ctx, c, hc, map[string]any{"finalizers": hc.Finalizers})
+	})
+}
+
+// ReleaseInput says which HarborCluster is let go.
+type ReleaseInput struct {
+	Ref
+	// Removed: what belongs to it is gone. Otherwise one that is being deleted is held on to: whoever deletes it wants that to be done.
+	Removed bool `json:"removed,omitempty"`
+}
+
+// ReleaseHarborCluster takes our finalizer away. It is no error that the HarborCluster is gone.
+func (h *Activities) ReleaseHarborCluster(ctx context.Context, in ReleaseInput) error {
+	return h.change(ctx, in.Ref, "release", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
+		if hc.DeletionTimestamp != nil && !in.Removed || !controllerutil.RemoveFinalizer(hc, Finalizer) {
+			return false, nil
+		}
+		return true, patchExactly(ctx, c, hc, map[string]any{"finalizers": hc.Finalizers})
+	})
+}
+
+// DeleteHarborCluster deletes a HarborCluster, which our finalizer holds until what belongs to it is gone. One that nobody keeps has none: without it the
+// object would be gone at once, and all that belongs to it would stay, or go, whatever the deletionPolicy says. Errors: NotFound.
+func (h *Activities) DeleteHarborCluster(ctx context.Context, in Ref) error {
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	hc, err := readHarborCluster(ctx, cluster.Client, in)
+	if err == nil && hc == nil {
+		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s has no %s", cluster.Name, in), nil)
+	}
+	if err == nil && hc.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(hc, Finalizer) {
+		in.UID = hc.UID
+		if err := h.HoldHarborCluster(ctx, in); err != nil {
+			return err
+		}
+	}
+	if err == nil && hc.DeletionTimestamp == nil {
+		err = kube.DeleteExactly(ctx, cluster.Client, hc)
+	}
+	return explainHarbor(cluster, in, "delete "+in.String(), err)
+}
+
+// change changes a HarborCluster, if anything is to be changed, and once more when somebody else has written it meanwhile. One that is gone, or another one, is
+// left alone. It holds for the object as it was read, so that what the cache has will do at first; that nothing is to be changed is believed to the API
+// server alone.
+func (h *Activities) change(ctx context.Context, ref Ref, doing string,
+	change func(context.Context, client.Client, *goharborv1.HarborCluster) (changed bool, err error),
+) error {
+	cluster, err := h.Clusters.Cluster(ctx, ref.Cluster)
+	if err != nil {
+		return err
+	}
+	attempt := func(reader client.Reader) (changed bool, err error) {
+		hc, err := readHarborCluster(ctx, reader, ref)
+		if err != nil || hc == nil || ref.UID != "" && hc.UID != ref.UID {
+			return false, err
+		}
+		return change(ctx, cluster.Client, hc)
+	}
+	if changed, err := attempt(cluster.Cache); changed && err == nil {
+		return nil
+	}
+	err = kube.RetryOnConflict(func() error {
+		_, err := attempt(cluster.Client)
+		return client.IgnoreNotFound(err)
+	})
+	return explainHarbor(cluster, ref, doing+" "+ref.String(), err)
+}
+
+// RemovePartInput says what of a HarborCluster that is being deleted goes.
+type RemovePartInput struct {
+	Ref
+	Part harbor.Part `json:"part"`
+}
+
+// RemovePartResult says what of a part was not removed.
+type RemovePartResult struct {
+	// Foreign is the object that has the name of one of the part's, and does not belong to the HarborCluster; empty: there is none. The part's
+	// Secrets and claims stay then: they may be in use by that object.
+	Foreign string `json:"foreign,omitempty"`
+	// Gone: the HarborCluster was gone already, so that the part was left as it is. Nobody knows any more what belongs to it.
+	Gone bool `json:"gone,omitempty"`
+}
+
+// RemoveHarborPart deletes what was applied for a part of a HarborCluster that is being deleted, and waits until it is gone. By the deletionPolicy Retain the
+// services that hold data stay: their operators would delete the data with them. Objects that do not belong to the HarborCluster stay. Claims go as
+// soon as nobody uses them, which is not waited for. When Harbor goes, the object says so: nobody looks any more how it is. Errors: Held when the cluster is held.
+func (h *Activities) RemoveHarborPart(ctx context.Context, in RemovePartInput) (RemovePartResult, error) {
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return RemovePartResult{}, err
+	}
+	doing := fmt.Sprintf("remove the %s of %s", in.Part, in.Ref)
+	hc, err := readHarborCluster(ctx, cluster.Client, in.Ref)
+	if err != nil || hc == nil || hc.UID != in.UID || hc.DeletionTimestamp == nil {
+		return RemovePartResult{Gone: err == nil}, explainHarbor(cluster, in.Ref, doing, err)
+	}
+	if err := h.Waits.UnlessHeld(ctx); err != nil {
+		return RemovePartResult{}, err
+	}
+	if in.Part == harbor.PartHarbor {
+		said := WriteStatusInput{Ref: in.Ref, Status: harbor.BeingRemoved(hc.Status, hc.Generation, time.Now())}
+		if err := h.WriteHarborStatus(ctx, said); err != nil && activity.IsActivity(ctx) {
+			activity.GetLogger(ctx).Warn("The object does not say that it is being removed.", "Error", err) // no reason not to remove it
+		}
+	}
+	r := removal{cluster: cluster, hc: hc, part: in.Part, waits: h.Waits}
+	err = r.run(ctx, harbor.RemovalOf(hc, in.Part))
+	return RemovePartResult{Foreign: r.foreign}, explainHarbor(cluster, in.Ref, doing, err)
+}
+
+// removal is one attempt at RemoveHarborPart.
+type removal struct {
+	cluster *kube.Cluster
+	hc      *goharborv1.HarborCluster
+	part    harbor.Part
+	waits   activitykit.Waits
+	// foreign is an object that was found and is not the HarborCluster's; empty: all are.
+	foreign string
+}
+
+// presence is what was found under the name of one of our objects.
+type presence int
+
+const (
+	absent presence = iota
+	ours
+	foreign
+)
+
+// run goes on when objects are gone: the passwords of a database that still ends may be needed for that.
+func (r *removal) run(ctx context.Context, removal harbor.Removal) error {
+	for _, object := range removal.Kept {
+		if err := r.keep(ctx, object); err != nil {
+			return err
+		}
+	}
+	for _, object := range removal.Objects {
+		if err := r.removeObject(ctx, object); err != nil {
+			return err
+		}
+	}
+	if r.foreign != "" {
+		return nil // claims are told by the name alone, which that object has
+	}
+	for _, name := range removal.Secrets {
+		if _, err := r.remove(ctx, metadataOf(harbor.Secret, r.hc.Namespace, name)); err != nil {
+			return err
+		}
+	}
+	if len(removal.Claims) == 0 {
+		return nil
+	}
+	return r.removeClaims(ctx, client.InNamespace(r.hc.Namespace), client.MatchingLabels(removal.Claims))
+}
+
+// removeClaims deletes the claims of a part, which bear no label of ours, but those of their operator with the name of the object that is gone.
+func (r *removal) removeClaims(ctx context.Context, namespace client.InNamespace, picked client.MatchingLabels) error {
+	claims := &metav1.PartialObjectMetadataList{}
+	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
+	if err := r.cluster.Client.List(ctx, claims, namespace, picked); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(claims.Items, func(claim metav1.PartialObjectMetadata) bool { return claim.DeletionTimestamp == nil }) {
+		return nil
+	}
+	return r.cluster.Client.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, namespace, picked)
+}
+
+// keep lets an object stay when the HarborCluster goes. That there is none is no error.
+func (r *removal) keep(ctx context.Context, named harbor.Object) error {
+	err := ownByLabel(ctx, r.cluster.Client, r.hc, metadataOf(named.Kind, r.hc.Namespace, named.Name))
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil
+	}
+	return err
+}
+
+// removeObject deletes an object and waits until it is gone.
+func (r *removal) removeObject(ctx context.Context, named harbor.Object) error {
+	object := metadataOf(named.Kind, r.hc.Namespace, named.Name)
+	found, err := r.remove(ctx, object)
+	if found == foreign {
+		r.foreign = named.Kind.Kind + " " + r.hc.Namespace + "/" + named.Name
+	}
+	if err != nil || found != ours || named.Kind == harbor.Job {
+		return err
+	}
+	watched := &unstructured.Unstructured{}
+	watched.SetGroupVersionKind(named.Kind)
+	watched.SetNamespace(r.hc.Namespace)
+	watched.SetName(named.Name)
+	return r.waits.Await(ctx, r.cluster, []client.Object{kube.Alone(watched)}, func(ctx context.Context) (temporal.Observation, bool, error) {
+		there := object.DeepCopy()
+		err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), there)
+		gone := apierrors.IsNotFound(err) || err == nil && there.UID != object.UID
+		return temporal.Observation{Part: string(r.part), Wait: harbor.Going(there)}, gone, client.IgnoreNotFound(err)
+	})
+}
+
+// remove deletes an object if it belongs to the HarborCluster, unless somebody has done so before, and says what it found.
+func (r *removal) remove(ctx context.Context, object *metav1.PartialObjectMetadata) (presence, error) {
+	err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return absent, nil
+	case err != nil:
+		return absent, err
+	case !harbor.Belongs(object, r.hc.Name):
+		return foreign, nil
+	case object.DeletionTimestamp != nil:
+		return ours, nil
+	}
+	return ours, kube.DeleteExactly(ctx, r.cluster.Client, object, client.PropagationPolicy(metav1.DeletePropagationBackground))
+}

@@ -1,0 +1,113 @@
+package health
+
+import (
+	"context"
+	"errors"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/endpoint"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/health"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/snapshot"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// evaluate judges the checks and returns a result for each. Node is the node under maintenance, or "". Errors: InvalidSpec,
+// ClusterUnreachable, and others that may pass.
+func evaluate(objects objects, checks []drydockv1.HealthCheck, node string) ([]health.Result, error) {
+	results := make([]health.Result, 0, len(checks))
+	for _, check := range checks {
+		result, err := health.Evaluate(check, node, objects)
+		if err != nil {
+			return nil, ExplainCheck(objects.cluster, err)
+		}
+		results = append(results, result)
+	}
+	return results, nil
+}
+
+// CheckKinds returns what must be watched to see the results of the checks change. A kind that the cluster does not serve, or does not
+// let us watch, is watched once it does. Errors: InvalidSpec.
+func CheckKinds(cluster *kube.Cluster, checks []drydockv1.HealthCheck) ([]client.Object, error) {
+	watches, err := health.Watches(checks...)
+	if err != nil {
+		return nil, ExplainCheck(cluster, err)
+	}
+	var kinds []client.Object
+	for _, watch := range watches {
+		object, err := snapshot.NewObject(cluster.Client.Scheme(), watch.Kind)
+		if err != nil {
+			return nil, ExplainCheck(cluster, err)
+		}
+		object.SetNamespace(watch.Namespace)
+		object.SetName(watch.Name)
+		kinds = append(kinds, kube.IfServed(object))
+	}
+	for _, check := range checks {
+		if check.HarborCluster != nil {
+			kinds = append(kinds, HarborServiceKinds(check.HarborCluster.Namespace)...)
+		}
+	}
+	return kinds, nil
+}
+
+// ExplainCheck types an error of package health, which is wrapped in the name of the check.
+func ExplainCheck(cluster *kube.Cluster, err error) error {
+	if errors.Is(err, health.ErrInvalid) {
+		return temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
+	}
+	if errType := temporal.ErrorType(err); errType != "" {
+		return temporal.Error(errType, err.Error(), err)
+	}
+	return activitykit.Explain(cluster, "look", err)
+}
+
+// objects lets checks read from a cluster, as long as the context it was made for lives.
+type objects struct {
+	snapshot.Evidence
+	ctx     context.Context
+	cluster *kube.Cluster
+}
+
+var _ health.Objects = objects{}
+
+// ObjectsOf reads from the cluster's Cache, or from its Client when what the cache holds is not good enough: a list without a resource
+// version waits until it is current, some 90 ms on a busy API server, and so is evidence of now. What the Cache lists is not copied:
+// checks only read.
+func ObjectsOf(ctx context.Context, cluster *kube.Cluster, reader client.Reader) objects {
+	return objects{Evidence: snapshot.NewEvidence(ctx, reader, cluster.Client.Scheme(), endpoint.Fetch).WithSecrets(cluster.Client), ctx: ctx, cluster: cluster}
+}
+
+// Node returns the node of that name, or nil when there is none. The Cache is not believed that: it may not have the node yet.
+func (o objects) Node(name string) (*corev1.Node, error) {
+	node, err := o.Evidence.Node(name)
+	if node != nil || err != nil {
+		return node, err
+	}
+	return snapshot.NewEvidence(o.ctx, o.cluster.Client, o.cluster.Client.Scheme(), endpoint.Fetch).Node(name)
+}
+
+// HarborServiceKinds are the objects of a namespace that HarborClusters are judged by, but for Secrets.
+func HarborServiceKinds(namespace string) []client.Object {
+	var kinds []client.Object
+	for _, kind := range []schema.GroupVersionKind{harbor.Postgresql, harbor.RedisFailover, harbor.Tenant, harbor.Harbor} {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kind)
+		kinds = append(kinds, kube.IfServed(object))
+	}
+	kinds = append(kinds, &appsv1.StatefulSet{}, &appsv1.Deployment{}, &batchv1.Job{})
+	for _, kind := range kinds {
+		kind.SetNamespace(namespace)
+	}
+	return kinds
+}

@@ -1,0 +1,143 @@
+// Package health holds the activities that wait until a node or a cluster is healthy.
+package health
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/events"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/health"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// Activities looks whether nodes and clusters are well.
+type Activities struct {
+	Clusters *kube.Clusters
+	Waits    activitykit.Waits
+}
+
+// AwaitNodeHealthyInput says what must hold on a node.
+type AwaitNodeHealthyInput struct {
+	activitykit.NodeRef
+	// Since is when the work on the node was over and the checks began; older evidence does not count. The times of Checks count
+	// from it.
+	Since time.Time `json:"since"`
+	// Deadline for the node being Ready and its DaemonSet pods ready; each of Checks has its own limit.
+	Deadline *time.Time              `json:"deadline,omitempty"`
+	Checks   []drydockv1.HealthCheck `json:"checks,omitempty"`
+	// NoWork: the node was ready, and nobody had work to do on it. No other activity says that on the node.
+	NoWork bool `json:"noWork,omitempty"`
+}
+
+// AwaitNodeHealthy waits until the node is Ready, its DaemonSet pods are ready and every check holds.
+// Errors: HealthGateFailed (with blockers), NodeGone, InvalidSpec.
+func (h *Activities) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput) error {
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	kinds, err := CheckKinds(cluster, in.Checks)
+	if err != nil {
+		return err
+	}
+	node, pod := &corev1.Node{}, &corev1.Pod{}
+	node.Name, pod.Spec.NodeName = in.Node, in.Node
+	wait := gateWait{
+		waits:   h.Waits,
+		cluster: cluster,
+		subject: "node " + in.Node,
+		kinds:   append(kinds, node, pod, &appsv1.DaemonSet{}),
+		gate:    newGate(in.Since, health.Check{Name: "node and its DaemonSet pods", Deadline: in.Deadline}, in.Checks),
+		evaluate: func(objects objects) ([]health.Result, error) {
+			return evaluateNode(objects, in)
+		},
+	}
+	if in.NoWork {
+		defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeReady), Message: "the node is ready, and has no work to wait for"})()
+	}
+	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeHealthChecks), Message: checksMessage(len(in.Checks))})()
+	err = wait.run(ctx)
+	events.AnnounceFailure(ctx, cluster, in.NodeRef, 0, err)
+	return err
+}
+
+func checksMessage(declared int) string {
+	message := "before the node is returned it must be Ready and its DaemonSet pods ready"
+	if declared > 0 {
+		message += fmt.Sprintf("; health checks declared: %d", declared)
+	}
+	return message
+}
+
+func evaluateNode(objects objects, in AwaitNodeHealthyInput) ([]health.Result, error) {
+	node, err := health.EvaluateNode(in.Node, objects)
+	if err != nil {
+		return nil, ExplainCheck(objects.cluster, err)
+	}
+	if node.Reason == health.ReasonNodeMissing {
+		return nil, activitykit.NodeGone(objects.cluster.Name, in.Node)
+	}
+	declared, err := evaluate(objects, in.Checks, in.Node)
+	return append([]health.Result{node}, declared...), err
+}
+
+// AwaitClusterHealthyInput says what must hold in a cluster after its nodes were maintained.
+type AwaitClusterHealthyInput struct {
+	Cluster string `json:"cluster"`
+	// Nodes that were maintained and must be Ready, if they still exist.
+	Nodes []string `json:"nodes"`
+	// Since is when the work on the cluster was over and the checks began, as in AwaitNodeHealthyInput.
+	Since time.Time `json:"since"`
+	// Deadline for the nodes; each of Checks has its own limit.
+	Deadline *time.Time              `json:"deadline,omitempty"`
+	Checks   []drydockv1.HealthCheck `json:"checks,omitempty"`
+}
+
+// AwaitClusterHealthy waits until every maintained node that still exists is Ready and every check holds.
+// Errors: HealthGateFailed (with blockers), InvalidSpec.
+func (h *Activities) AwaitClusterHealthy(ctx context.Context, in AwaitClusterHealthyInput) error {
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	kinds, err := CheckKinds(cluster, in.Checks)
+	if err != nil {
+		return err
+	}
+	wait := gateWait{
+		waits:   h.Waits,
+		cluster: cluster,
+		subject: "cluster " + in.Cluster,
+		kinds:   append(kinds, &corev1.Node{}),
+		gate:    newGate(in.Since, health.Check{Name: "maintained nodes", Deadline: in.Deadline}, in.Checks),
+		evaluate: func(objects objects) ([]health.Result, error) {
+			return evaluateCluster(objects, in)
+		},
+	}
+	return wait.run(ctx)
+}
+
+func evaluateCluster(objects objects, in AwaitClusterHealthyInput) ([]health.Result, error) {
+	nodes, err := health.EvaluateNodes(in.Nodes, objects)
+	if err != nil {
+		return nil, ExplainCheck(objects.cluster, err)
+	}
+	declared, err := evaluate(objects, in.Checks, "")
+	return append([]health.Result{nodes}, declared...), err
+}
+
+// newGate makes a gate of a built-in check and the declared ones.
+func newGate(since time.Time, builtIn health.Check, declared []drydockv1.HealthCheck) health.Gate {
+	checks := []health.Check{builtIn}
+	for _, check := range declared {
+		checks = append(checks, health.Declared(check, since))
+	}
+	return health.NewGate(since, checks...)
+}

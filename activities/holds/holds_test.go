@@ -1,0 +1,122 @@
+package holds
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func recalled(t *testing.T) emergency.State {
+	t.Helper()
+	state, err := (&Activities{Hub: activitytest.Clusters}).RecallHolds(t.Context(), struct{}{})
+	require.NoError(t, err)
+	return state
+}
+
+func TestWhatIsHeldIsKeptOnTheHubAndALateWriterChangesNothing(t *testing.T) {
+	holds := &Activities{Hub: activitytest.Clusters}
+	require.Equal(t, emergency.State{}, recalled(t), "nothing is kept yet")
+	since := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	first := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood: hall 2", Since: since}}}
+	second := emergency.State{Number: 3}
+	t.Cleanup(func() {
+		hub, err := activitytest.Admin.Cluster(context.Background(), activitytest.HubName)
+		require.NoError(t, err)
+		require.NoError(t, hub.Client.Delete(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: KeptHoldsNamespace, Name: KeptHoldsName}}))
+	})
+
+	require.NoError(t, holds.KeepHolds(t.Context(), first))
+	require.NoError(t, holds.KeepHolds(t.Context(), first), "an answer may be lost")
+	require.Equal(t, first.Number, recalled(t).Number)
+	require.True(t, first.Same(recalled(t)))
+	require.NoError(t, holds.KeepHolds(t.Context(), second))
+	require.NoError(t, holds.KeepHolds(t.Context(), first), "of a worker that was frozen")
+	require.Equal(t, second, recalled(t))
+}
+
+func TestWhatIsNotOursOrCannotBeReadIsNeitherTrustedNorWrittenOver(t *testing.T) {
+	for _, tt := range []struct{ name, managedBy, content, says string }{
+		{"somebody else's", "helm", "number: 1", "ConfigMap default/emergency-stop.drydock.dev is not Drydock's"},
+		{"a mistyped field", activitykit.ManagedBy, "number: 1\nhold: []", "unknown field \"hold\": correct or delete it"},
+		{"no YAML", activitykit.ManagedBy, "number: {", "cannot be read"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			activitytest.Create(t, activitytest.BareCluster(t), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: KeptHoldsNamespace, Name: KeptHoldsName, Labels: map[string]string{activitykit.LabelManagedBy: tt.managedBy}},
+				Data:       map[string]string{KeptHoldsKey: tt.content},
+			})
+			holds := &Activities{Hub: activitytest.Clusters}
+			_, err := holds.RecallHolds(t.Context(), struct{}{})
+			for _, err := range []error{err, holds.KeepHolds(t.Context(), emergency.State{Number: 9})} {
+				require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+				require.ErrorContains(t, err, tt.says)
+			}
+			require.Equal(t, tt.content, activitytest.GetKept(t, KeptHoldsName).Data[KeptHoldsKey])
+		})
+	}
+}
+
+func TestAWorkerWithoutAHubKeepsNothing(t *testing.T) {
+	none := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
+	t.Cleanup(none.Close)
+	holds := &Activities{Hub: none}
+	_, err := holds.RecallHolds(t.Context(), struct{}{})
+	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err), "%v", err)
+	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(holds.KeepHolds(t.Context(), emergency.State{Number: 1})))
+}
+
+// Whoever takes "may not look" for "nothing is held" lets go of everything.
+func TestAHubThatMayNotBeReadIsNotTakenForOneWhereNothingIsHeld(t *testing.T) {
+	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.HubName).Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "without-rights", Groups: []string{"system:authenticated"}}
+	forbidden := kube.New(kube.FromConfigs(config, nil), kube.Options{})
+	t.Cleanup(forbidden.Close)
+	holds := &Activities{Hub: forbidden}
+	_, err := holds.RecallHolds(t.Context(), struct{}{})
+	for _, err := range []error{err, holds.KeepHolds(t.Context(), emergency.State{Number: 1})} {
+		require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "%v", err)
+		require.False(t, temporal.Final(err), "somebody may grant the right")
+		require.ErrorContains(t, err, "grant the worker's user the roles of deploy/rbac")
+	}
+}
+
+func TestThoseThatFollowAreTheWorkflowsThatNobodyElseTells(t *testing.T) {
+	workflow := func(kind, id, parent string) *workflowpb.WorkflowExecutionInfo {
+		info := &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Type: &commonpb.WorkflowType{Name: kind}}
+		if parent != "" {
+			info.ParentExecution = &commonpb.WorkflowExecution{WorkflowId: parent}
+		}
+		return info
+	}
+	server := &activitytest.Pages{Pages: [][]*workflowpb.WorkflowExecutionInfo{
+		{workflow(temporal.ClusterGroupUpgrade, "cgu/ops/june", ""), workflow(temporal.NodeMaintenance, "node/c1/ops/june-n1", "cgu/ops/june/c1")},
+		{
+			workflow(temporal.NodeMaintenance, temporal.NodeMaintenanceID("c2", "ops", "n1"), ""),
+			workflow(temporal.MaintenanceScheduler, temporal.MaintenanceSchedulerID("c3"), ""),
+			workflow(temporal.HarborCluster, temporal.HarborClusterID("c4", "ops", "main"), ""),
+		},
+	}}
+	found, err := (&Activities{Temporal: server}).FindFollowers(t.Context(), struct{}{})
+	require.NoError(t, err)
+	require.Equal(t, []temporal.Subscription{
+		{WorkflowID: "cgu/ops/june"},
+		{WorkflowID: "node/c2/ops/n1", Cluster: "c2"},
+		{WorkflowID: "scheduler/c3", Cluster: "c3"},
+		{WorkflowID: "harbor/c4/ops/main", Cluster: "c4"},
+	}, found)
+	require.Equal(t, "WorkflowType IN ('ClusterGroupUpgrade', 'NodeMaintenance', 'MaintenanceScheduler', 'HarborCluster') AND ExecutionStatus = 'Running'", server.Query)
+}

@@ -1,0 +1,88 @@
+package holds
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// The ConfigMap of the hub that keeps what is held: where the shipped role may write, and under a name that no kept rollout can have.
+const (
+	KeptHoldsNamespace = metav1.NamespaceDefault
+	KeptHoldsName      = "emergency-stop.drydock.dev"
+	// KeptHoldsKey holds an emergency.State, as YAML.
+	KeptHoldsKey = "holds.yaml"
+)
+
+// KeepHolds keeps what is held on the hub, so that it outlives the workflow that was told. What is kept there already and was said later stays.
+// Errors: NoHub when this worker knows no hub; NotFound when there is no right to write there; InvalidSpec when the ConfigMap is somebody else's.
+func (h *Activities) KeepHolds(ctx context.Context, state emergency.State) error {
+	hub, err := h.Hub.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	content, err := yaml.Marshal(state)
+	if err != nil {
+		return err
+	}
+	kept, before, err := readKeptHolds(ctx, hub)
+	switch {
+	case err != nil:
+		return err
+	case kept == nil:
+		kept = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: KeptHoldsNamespace, Name: KeptHoldsName, Labels: map[string]string{activitykit.LabelManagedBy: activitykit.ManagedBy},
+		}}
+		kept.Data = map[string]string{KeptHoldsKey: string(content)}
+		err = hub.Client.Create(ctx, kept)
+	case before.Number < state.Number:
+		kept.Data = map[string]string{KeptHoldsKey: string(content)}
+		err = hub.Client.Update(ctx, kept)
+	}
+	if apierrors.IsForbidden(err) {
+		return temporal.Error(temporal.ErrNotFound, keptHolds+" may not be written: apply deploy/rbac/hub.yaml to the hub", err)
+	}
+	return activitykit.Explain(hub, "write "+keptHolds, err)
+}
+
+// RecallHolds returns what is kept on the hub; the zero state when nothing is. Errors: NoHub when this worker knows no hub; InvalidSpec when the ConfigMap is
+// somebody else's, or nobody can read it; ClusterUnreachable when the hub does not answer, or does not let us read.
+func (h *Activities) RecallHolds(ctx context.Context, _ struct{}) (emergency.State, error) {
+	hub, err := h.Hub.Hub(ctx)
+	if err != nil {
+		return emergency.State{}, err
+	}
+	_, state, err := readKeptHolds(ctx, hub)
+	return state, err
+}
+
+const keptHolds = "ConfigMap " + KeptHoldsNamespace + "/" + KeptHoldsName
+
+// readKeptHolds returns nil when nothing is kept. Who may not read does not know that: it is an error to be tried again.
+func readKeptHolds(ctx context.Context, hub *kube.Cluster) (*corev1.ConfigMap, emergency.State, error) {
+	var kept corev1.ConfigMap
+	var state emergency.State
+	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: KeptHoldsNamespace, Name: KeptHoldsName}, &kept)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, state, nil
+	case err != nil:
+		return nil, state, activitykit.Explain(hub, "read "+keptHolds, err)
+	case kept.Labels[activitykit.LabelManagedBy] != activitykit.ManagedBy:
+		return nil, state, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s is not Drydock's (label %s is not %s)", keptHolds, activitykit.LabelManagedBy, activitykit.ManagedBy), nil)
+	}
+	if err := yaml.UnmarshalStrict([]byte(kept.Data[KeptHoldsKey]), &state); err != nil {
+		return nil, state, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s cannot be read: %v: correct or delete it", keptHolds, err), nil)
+	}
+	return &kept, state, nil
+}

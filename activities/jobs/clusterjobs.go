@@ -1,0 +1,110 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/precache"
+	"drydock.dev/drydock/internal/safename"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// ClusterJob is a Job that prepares a cluster for a rollout. It is idempotent and has no finalizer: it ends and expires even if every worker is
+// gone.
+type ClusterJob struct {
+	Cluster string `json:"cluster"`
+	// Preparation is the id of the preparation that it is a part of.
+	Preparation string `json:"preparation"`
+	// Owner is the ownership mark of the rollout's workflow.
+	Owner string        `json:"owner"`
+	Work  precache.Work `json:"work"`
+	// Deadline is the time at which the Job is stopped.
+	Deadline time.Time `json:"deadline"`
+	// Held is why no Job may be created; only a Job of an earlier attempt is watched. Empty: one may be created.
+	Held string `json:"held,omitempty"`
+}
+
+// Name is the same for every attempt and differs between preparations: several may prepare one cluster for different things.
+func (in ClusterJob) Name() string {
+	preparation := sha256.Sum256([]byte(in.Preparation))
+	return safename.Join("-", in.Work.Kind.JobName(), hex.EncodeToString(preparation[:4]))
+}
+
+func (in ClusterJob) run() jobRun {
+	namespace := in.Work.Kind.Namespace()
+	return jobRun{
+		owner: in.Owner, cluster: in.Cluster, deadline: &in.Deadline, timedOut: temporal.ErrJobTimedOut,
+		template: "job " + namespace + "/" + in.Name(), another: "start the rollout again",
+		noNamespace: "cluster %s: %v: apply deploy/rbac/preparation.yaml on it, which makes namespace " + namespace,
+	}
+}
+
+// RunClusterJob runs the Job, unless an earlier attempt has, and waits until it is complete. Errors: Held, JobFailed, JobTimedOut, InvalidSpec (its
+// namespace is missing, the API server refuses it, or a right is missing).
+func (j *Activities) RunClusterJob(ctx context.Context, in ClusterJob) error {
+	cluster, err := j.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	job := in.Work.Job(in.Name())
+	metav1.SetMetaDataAnnotation(&job.ObjectMeta, kube.AnnotationOwner, in.Owner)
+	run := in.run()
+	run.allowed = func(ctx context.Context) error {
+		if in.Held != "" {
+			return temporal.Error(temporal.ErrHeld, in.Held, nil)
+		}
+		return j.Waits.UnlessHeld(ctx, in.Cluster)
+	}
+	if err := startJob(ctx, cluster, job, run); err != nil {
+		return in.forbidden(cluster, err)
+	}
+	if err := tellJob(ctx, cluster, job, in.Work.Config()); err != nil {
+		return in.forbidden(cluster, err)
+	}
+	return j.awaitJob(ctx, cluster, job, run)
+}
+
+// forbidden turns a missing right into an error that says how to get it. Retrying would not help.
+func (in ClusterJob) forbidden(cluster *kube.Cluster, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %v: apply deploy/rbac/preparation.yaml on it", cluster.Name, err), err)
+}
+
+// tellJob writes the ConfigMap that the pod of the Job mounts. It is deleted with the Job.
+func tellJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, data map[string]string) error {
+	if data == nil {
+		return nil
+	}
+	config := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace, Name: job.Name,
+			Annotations: map[string]string{kube.AnnotationOwner: kube.Owner(job)},
+			// It does not block the deletion of the Job, which would take one more right on clusters that guard that.
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: job.Name, UID: job.UID}},
+		},
+		Data: data,
+	}
+	err := cluster.Client.Create(ctx, config)
+	if apierrors.IsAlreadyExists(err) {
+		return nil // by an attempt before: the name is that of the preparation
+	}
+	return activitykit.Explain(cluster, "create configmap "+client.ObjectKeyFromObject(config).String(), err)
+}
+
+// RemoveClusterJob removes the Job as RemoveJob does: a failed Job stays for a day, a running one is stopped.
+func (j *Activities) RemoveClusterJob(ctx context.Context, in ClusterJob) error {
+	return j.remove(ctx, in.Cluster, client.ObjectKey{Namespace: in.Work.Kind.Namespace(), Name: in.Name()}, in.Owner)
+}

@@ -1,0 +1,190 @@
+package lockcontroller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/health"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/snapshot"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// controller is one application's view of a cluster: what the cache held, brought up to date where it mattered.
+type controller struct {
+	cluster  *kube.Cluster
+	in       Input
+	snapshot locks.Snapshot
+	// book names the cluster's lock, which holds the turns.
+	book string
+	// confirmed are the locks that were read from the API server since the last write, with all that what they are to be depends on.
+	confirmed []string
+}
+
+// read takes everything from the cache. Nothing of it is to be changed: it is the cache's own.
+func (k *controller) read(ctx context.Context) error {
+	var err error
+	k.snapshot, err = snapshot.WorkloadLocks(ctx, k.cluster.Cache, k.in.Policy.Namespace)
+	return err
+}
+
+// examine looks at the application's health.
+func (k *controller) examine(ctx context.Context, reader client.Reader) error {
+	if err := k.snapshot.Examine(k.in.Policy, health.ObjectsOf(ctx, k.cluster, reader)); err != nil {
+		return health.ExplainCheck(k.cluster, err)
+	}
+	return nil
+}
+
+func (k *controller) decide(ctx context.Context) (locks.Decision, error) {
+	if k.snapshot.Health == nil {
+		// Not looked at yet; or it did not matter, and what was found out meanwhile may have changed that.
+		if err := k.examine(ctx, k.cluster.Cache); err != nil {
+			return locks.Decision{}, err
+		}
+	}
+	decision, err := locks.Decide(k.in.Policy, k.snapshot, time.Now())
+	if errors.Is(err, locks.ErrInvalid) {
+		err = temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
+	}
+	if err != nil {
+		return locks.Decision{}, err
+	}
+	k.book = decision.Locks[0].Name
+	return decision, nil
+}
+
+// confirm reads from the API server what the grave changes depend on. It returns false if that was not done before: then it has to be decided
+// anew. The watches of different kinds are not in step, so that the cache may have a lock that has let go but not yet what for.
+func (k *controller) confirm(ctx context.Context, decision locks.Decision) (bool, error) {
+	confirmed := true
+	for _, change := range decision.Changes() {
+		subject := change.Kind + "/" + change.Node + "/" + string(change.To)
+		if !change.Grave() || slices.Contains(k.confirmed, subject) {
+			continue
+		}
+		confirmed = false
+		k.confirmed = append(k.confirmed, subject)
+		if err := k.refresh(ctx, change); err != nil {
+			return false, err
+		}
+	}
+	if confirmed {
+		k.confirmed = nil // what is written next makes it old
+	}
+	return confirmed, nil
+}
+
+// refresh reads a lock first, then the turns, then what they name: a lock that has let go has done so for a turn that was recorded before.
+func (k *controller) refresh(ctx context.Context, change locks.LockDecision) error {
+	view, api, own := &k.snapshot, k.cluster.Client, k.in.Policy.ControllerName
+	err := errors.Join(
+		refresh(ctx, api, &view.NodeLocks, func(l *lcmv1.NodeWorkloadLock) bool {
+			return l.Spec.NodeName == change.Node && l.Spec.ControllerName == own
+		}),
+		refresh(ctx, api, &view.ClusterLocks, func(l *lcmv1.ClusterWorkloadLock) bool { return l.Spec.ControllerName == own }),
+	)
+	if err != nil {
+		return err
+	}
+	turns, err := k.turns()
+	if err != nil {
+		return err
+	}
+	if change.Kind == locks.ClusterLockKind {
+		err := refresh(ctx, api, &view.ClusterRequests, func(*lcmv1.ClusterMaintenanceRequest) bool { return true }, names(turns.Cluster)...)
+		return errors.Join(err, k.examine(ctx, api), k.refreshProgress(ctx, change))
+	}
+	return errors.Join(
+		refresh(ctx, api, &view.NodeRequests, func(r *lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == change.Node },
+			names(turns.Nodes[change.Node].Requests)...),
+		k.refreshPods(ctx, change),
+		refresh(ctx, api, &view.Nodes, func(n *corev1.Node) bool { return n.Name == change.Node }, change.Node),
+	)
+}
+
+// refreshPods reads the pods of a node. Before its lock fails for one that is missing, they are listed: the watch may not have shown it yet.
+func (k *controller) refreshPods(ctx context.Context, change locks.LockDecision) error {
+	onNode := func(p *corev1.Pod) bool { return p.Spec.NodeName == change.Node }
+	if change.To != lcmv1.LockFailed {
+		return refresh(ctx, k.cluster.Client, &k.snapshot.Pods, onNode)
+	}
+	var current corev1.PodList
+	err := k.cluster.Client.List(ctx, &current, client.InNamespace(k.in.Policy.Namespace), client.MatchingFields{kube.IndexNodeName: change.Node})
+	if err == nil {
+		others := slices.DeleteFunc(k.snapshot.Pods, func(p corev1.Pod) bool { return onNode(&p) })
+		k.snapshot.Pods = append(others, current.Items...)
+	}
+	return err
+}
+
+// refreshProgress reads all locks of nodes before progress is taken back. They may be many, and that is rare: one LIST.
+func (k *controller) refreshProgress(ctx context.Context, change locks.LockDecision) error {
+	if !change.ReportsLess {
+		return nil
+	}
+	var current lcmv1.NodeWorkloadLockList
+	if err := k.cluster.Client.List(ctx, &current); err != nil {
+		return err
+	}
+	k.snapshot.NodeLocks = current.Items
+	return nil
+}
+
+// turns are those that are recorded on the cluster's lock, as far as the view has it.
+func (k *controller) turns() (locks.Turns, error) {
+	for i := range k.snapshot.ClusterLocks {
+		if lock := &k.snapshot.ClusterLocks[i]; lock.Name == k.book {
+			return locks.ReadTurns(lock)
+		}
+	}
+	return locks.Turns{}, nil
+}
+
+func names(requests []locks.Served) []string {
+	var list []string
+	for _, request := range requests {
+		list = append(list, request.Name)
+	}
+	return list
+}
+
+// refresh replaces those objects in the view that concern us, and those of the further names that are not in it, by what the API server has
+// now: with one GET each, which it answers at once, while a consistent LIST waits for its watch cache.
+func refresh[T any, P objectOf[T]](ctx context.Context, api client.Reader, view *[]T, concerns func(P) bool, further ...string) error {
+	var current []T
+	var wanted []client.ObjectKey
+	for i := range *view {
+		object := P(&(*view)[i])
+		if !concerns(object) {
+			current = append(current, *object)
+			continue
+		}
+		wanted = append(wanted, client.ObjectKeyFromObject(object))
+	}
+	for _, name := range further {
+		if !slices.ContainsFunc(*view, func(t T) bool { return P(&t).GetName() == name }) {
+			wanted = append(wanted, client.ObjectKey{Name: name})
+		}
+	}
+	for _, key := range wanted {
+		var fresh T
+		err := api.Get(ctx, key, P(&fresh))
+		switch {
+		case err == nil:
+			current = append(current, fresh)
+		case !apierrors.IsNotFound(err):
+			return err
+		}
+	}
+	*view = current
+	return nil
+}

@@ -1,0 +1,498 @@
+package lockcontroller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitytest"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// application is one with a pod on each of its nodes and locks of its own, in the shared cluster.
+type application struct {
+	t       testing.TB
+	cluster *kube.Cluster
+	in      Input
+	nodes   []string
+}
+
+func newApplication(t testing.TB, nodes int) *application {
+	namespace := devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.SpokeName))
+	a := &application{t: t, cluster: activitytest.TestCluster(t), in: Input{
+		Cluster: activitytest.SpokeName, Owner: "locks/" + activitytest.SpokeName + "/" + namespace + "/run", Policy: drydockv1.WorkloadLockPolicySpec{
+			ControllerName:  namespace,
+			NodeSelector:    metav1.LabelSelector{MatchLabels: map[string]string{namespace: "enabled"}},
+			Namespace:       namespace,
+			NodePodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "vrouter"}},
+		},
+	}}
+	for range nodes {
+		ref := activitytest.TestNode(t, func(n *devstack.Node) { n.Labels = map[string]string{namespace: "enabled"} })
+		a.nodes = append(a.nodes, ref.Node)
+		a.addPod(ref.Node)
+	}
+	t.Cleanup(a.removeLocks)
+	return a
+}
+
+// removeLocks leaves the shared cluster without locks of the application: they would hold it for other tests.
+func (a *application) removeLocks() {
+	ctx := context.Background()
+	lock := &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: a.in.Policy.ControllerName}}
+	require.NoError(a.t, client.IgnoreNotFound(a.cluster.Client.Delete(ctx, lock)))
+	var list lcmv1.NodeWorkloadLockList
+	require.NoError(a.t, a.cluster.Client.List(ctx, &list))
+	for i := range list.Items {
+		if list.Items[i].Spec.ControllerName == a.in.Policy.ControllerName {
+			require.NoError(a.t, client.IgnoreNotFound(a.cluster.Client.Delete(ctx, &list.Items[i])))
+		}
+	}
+}
+
+// addPod starts the application on a node and returns when its pod is ready.
+func (a *application) addPod(node string) {
+	a.t.Helper()
+	pod := activitytest.Created(a.t, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.in.Policy.Namespace, GenerateName: "vrouter-", Labels: map[string]string{"app": "vrouter"}},
+		Spec: corev1.PodSpec{
+			NodeName: node, TerminationGracePeriodSeconds: ptr.To[int64](0),
+			Containers: []corev1.Container{{Name: "agent", Image: "vrouter"}},
+		},
+	})
+	a.awaitCache(func(ctx context.Context) bool {
+		var found corev1.Pod
+		err := a.cluster.Cache.Get(ctx, client.ObjectKeyFromObject(pod), &found)
+		return err == nil && len(found.Status.ContainerStatuses) == 1 && found.Status.ContainerStatuses[0].Ready
+	})
+}
+
+func (a *application) removePod(node string) {
+	a.t.Helper()
+	var pods corev1.PodList
+	require.NoError(a.t, a.cluster.Client.List(a.t.Context(), &pods, client.InNamespace(a.in.Policy.Namespace)))
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName == node {
+			require.NoError(a.t, a.cluster.Client.Delete(a.t.Context(), &pods.Items[i], client.GracePeriodSeconds(0)))
+		}
+	}
+}
+
+// awaitCache waits until the cache has what happened.
+func (a *application) awaitCache(seen func(ctx context.Context) bool) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), activitytest.NewsLimit)
+	defer cancel()
+	require.NoError(a.t, a.cluster.Await(ctx, []client.Object{&corev1.Pod{}, &lcmv1.NodeWorkloadLock{}, &lcmv1.ClusterWorkloadLock{}, &lcmv1.NodeMaintenanceRequest{}},
+		func(ctx context.Context) (bool, error) { return seen(ctx), nil }))
+}
+
+func (a *application) request(node string) *lcmv1.NodeMaintenanceRequest {
+	a.t.Helper()
+	return activitytest.Created(a.t, &lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "request-" + node}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: node},
+	})
+}
+
+func (a *application) withdraw(object client.Object) {
+	a.t.Helper()
+	require.NoError(a.t, a.cluster.Client.Delete(a.t.Context(), object))
+}
+
+// step waits until something is due and has it done, as the workflow does.
+func (a *application) step() locks.Report {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), activitytest.NewsLimit)
+	defer cancel()
+	controller := &Activities{Clusters: activitytest.Clusters}
+	due, err := controller.ObserveWorkloadLocks(ctx, a.in)
+	require.NoError(a.t, err)
+	a.t.Logf("due: %+v", due.Changes)
+	report, err := controller.ApplyWorkloadLocks(ctx, a.in)
+	require.NoError(a.t, err)
+	return report
+}
+
+// stepUntil does steps until the report is as expected.
+func (a *application) stepUntil(expected func(locks.Report) bool) {
+	a.t.Helper()
+	for !expected(a.step()) {
+	}
+}
+
+// run does steps until the test is over.
+func (a *application) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() {
+		controller := &Activities{Clusters: activitytest.Clusters}
+		for {
+			if _, err := controller.ObserveWorkloadLocks(ctx, a.in); err != nil {
+				ended <- err
+				return
+			}
+			if _, err := controller.ApplyWorkloadLocks(ctx, a.in); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	a.t.Cleanup(func() {
+		cancel()
+		require.ErrorIs(a.t, <-ended, context.Canceled)
+	})
+}
+
+// lock reads a node's lock from the API server.
+func (a *application) lock(node string) *lcmv1.NodeWorkloadLock {
+	a.t.Helper()
+	lock := &lcmv1.NodeWorkloadLock{}
+	require.NoError(a.t, a.cluster.Client.Get(a.t.Context(), client.ObjectKey{Name: a.in.Policy.ControllerName + "-" + node}, lock))
+	return lock
+}
+
+func (a *application) clusterLock() *lcmv1.ClusterWorkloadLock {
+	a.t.Helper()
+	lock := &lcmv1.ClusterWorkloadLock{}
+	require.NoError(a.t, a.cluster.Client.Get(a.t.Context(), client.ObjectKey{Name: a.in.Policy.ControllerName}, lock))
+	return lock
+}
+
+func (a *application) awaitState(node string, state lcmv1.LockState) {
+	a.t.Helper()
+	require.Eventually(a.t, func() bool { return a.lock(node).Status.State == state }, activitytest.NewsLimit, 5*time.Millisecond, "%s to be %s", node, state)
+}
+
+func TestAnApplicationGetsItsLocksAndLosesThoseOfNodesThatLeave(t *testing.T) {
+	a := newApplication(t, 2)
+	report := a.step()
+	require.Equal(t, 2, report.Active)
+	require.Equal(t, locks.Keep, report.Cluster.Action)
+	require.Equal(t, lcmv1.LockActive, a.clusterLock().Status.State)
+	for _, node := range a.nodes {
+		require.Equal(t, lcmv1.LockActive, a.lock(node).Status.State)
+		require.Equal(t, a.in.Owner, kube.Owner(a.lock(node)))
+	}
+
+	activitytest.Changed(t, a.nodes[0], func(node *corev1.Node) { node.Labels[a.in.Policy.ControllerName] = "disabled" })
+	require.Equal(t, 1, a.step().Total)
+	require.NoError(t, a.cluster.Client.Delete(t.Context(), activitytest.GetNode(t, a.nodes[1])))
+	require.Zero(t, a.step().Total)
+
+	report, err := (&Activities{Clusters: activitytest.Clusters}).ApplyWorkloadLocks(t.Context(), a.in)
+	require.NoError(t, err, "again, as after a lost reply")
+	require.Zero(t, report.Total)
+}
+
+func TestANodesLockLetsGoAndHoldsAgainAndTheNextIsServed(t *testing.T) {
+	a := newApplication(t, 2)
+	a.step()
+	first := a.request(a.nodes[0])
+	require.Equal(t, 1, a.step().Inactive)
+	require.Equal(t, lcmv1.LockInactive, a.lock(a.nodes[0]).Status.State)
+	require.Equal(t, &lcmv1.InactivationProgress{Description: "Update completed successfully", Percentage: 100}, a.lock(a.nodes[0]).Status.InactivationProgress)
+	require.Equal(t, &lcmv1.InactivationProgress{Description: "1 out of 2 nodes updated", Percentage: 50}, a.clusterLock().Status.InactivationProgress)
+
+	second := a.request(a.nodes[1])
+	report := a.step()
+	require.Equal(t, 1, report.Inactive)
+	require.Equal(t, fmt.Sprintf("waits for %s (at most 1 inactive at once)", a.nodes[0]), a.lock(a.nodes[1]).Status.ErrorMessage)
+
+	a.removePod(a.nodes[0])
+	a.withdraw(first)
+	a.stepUntil(func(report locks.Report) bool { return report.Wait().Reason == string(locks.PodNotBack) })
+	require.Equal(t, lcmv1.LockInactive, a.lock(a.nodes[0]).Status.State)
+	require.Contains(t, a.lock(a.nodes[0]).Status.ErrorMessage, "the application is not back")
+
+	a.addPod(a.nodes[0])
+	a.stepUntil(func(locks.Report) bool { return a.lock(a.nodes[0]).Status.State == lcmv1.LockActive })
+	require.Empty(t, a.lock(a.nodes[0]).Status.ErrorMessage)
+	require.Equal(t, lcmv1.LockInactive, a.lock(a.nodes[1]).Status.State)
+
+	a.withdraw(second)
+	require.Equal(t, 2, a.step().Active)
+	require.Equal(t, &lcmv1.InactivationProgress{Description: "Update is currently in progress"}, a.lock(a.nodes[0]).Status.InactivationProgress)
+	require.Equal(t, &lcmv1.InactivationProgress{Description: "0 out of 2 nodes updated"}, a.clusterLock().Status.InactivationProgress)
+}
+
+// awayUntilReady serves the node of an application, whose pod is away while the request for it is withdrawn, until the pod is ready again.
+func (a *application) awayUntilReady() {
+	a.t.Helper()
+	request := a.request(a.nodes[0])
+	a.awaitState(a.nodes[0], lcmv1.LockInactive)
+	a.removePod(a.nodes[0])
+	a.withdraw(request)
+	require.Eventually(a.t, func() bool { return strings.Contains(a.lock(a.nodes[0]).Status.ErrorMessage, "is not back") }, activitytest.NewsLimit, 5*time.Millisecond)
+	a.addPod(a.nodes[0])
+}
+
+func TestALockFollowsItsPod(t *testing.T) {
+	a := newApplication(t, 1)
+	a.step()
+	a.run()
+	a.awayUntilReady()
+	a.awaitState(a.nodes[0], lcmv1.LockActive)
+}
+
+// BenchmarkALockFollowsItsPod measures how long after the pod of a node is ready its lock holds the node again.
+func BenchmarkALockFollowsItsPod(b *testing.B) {
+	a := newApplication(b, 1)
+	a.step()
+	a.run()
+	var took []time.Duration
+	for b.Loop() {
+		a.awayUntilReady()
+		ready := time.Now()
+		a.awaitState(a.nodes[0], lcmv1.LockActive)
+		took = append(took, time.Since(ready))
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")
+	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "p99-ms")
+}
+
+func TestTheClustersLockReportsTheNodesThatAMaintenanceHasServed(t *testing.T) {
+	a := newApplication(t, 3)
+	a.step()
+	maintenance := activitytest.Created(t, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "maintenance-"}})
+	a.step()
+	for i, want := range []int32{33, 66, 100} {
+		request := a.request(a.nodes[i])
+		a.stepUntil(func(report locks.Report) bool { return report.Inactive == 1 })
+		require.Equal(t, want, a.clusterLock().Status.InactivationProgress.Percentage)
+		a.withdraw(request)
+		a.stepUntil(func(report locks.Report) bool { return report.Inactive == 0 })
+		require.Equal(t, want, a.clusterLock().Status.InactivationProgress.Percentage)
+	}
+	a.withdraw(maintenance)
+	require.Equal(t, locks.Progress{Description: "0 out of 3 nodes updated", Total: 3}, a.step().Progress)
+	require.Equal(t, &lcmv1.InactivationProgress{Description: "0 out of 3 nodes updated"}, a.clusterLock().Status.InactivationProgress)
+}
+
+func TestTheClustersLockLetsGoWhenTheApplicationIsHealthyAndStaysSo(t *testing.T) {
+	a := newApplication(t, 1)
+	a.in.Policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "control", StableSeconds: 1, Workload: &drydockv1.WorkloadCheck{
+		Namespace: a.in.Policy.Namespace, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "control"}},
+	}}}
+	a.step()
+	maintenance := activitytest.Created(t, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "maintenance-"}})
+	report := a.step()
+	require.Equal(t, string(locks.ClusterNotHealthy), report.Wait().Reason)
+	require.Equal(t, lcmv1.LockActive, a.clusterLock().Status.State)
+	require.Contains(t, a.clusterLock().Status.ErrorMessage, "control: ")
+
+	activitytest.Created(t, control(a.in.Policy.Namespace))
+	a.stepUntil(func(locks.Report) bool {
+		return strings.Contains(a.clusterLock().Status.ErrorMessage, "must stay so for 1s")
+	})
+	a.run() // nothing more happens, and time alone lets it go
+	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockInactive }, activitytest.NewsLimit, 20*time.Millisecond)
+	a.request(a.nodes[0])
+	a.awaitState(a.nodes[0], lcmv1.LockInactive)
+	require.Eventually(t, func() bool {
+		return a.lock(a.nodes[0]).Annotations[lcmv1.AnnotationUpdatedFor] == string(maintenance.UID)
+	}, activitytest.NewsLimit, 5*time.Millisecond)
+	a.withdraw(maintenance)
+	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockActive }, activitytest.NewsLimit, 5*time.Millisecond)
+}
+
+func TestTheHealthOfAnApplicationIsLookedAtWhenItsLockTurnsOutToBeHeld(t *testing.T) {
+	a := newApplication(t, 1)
+	a.in.Policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "control", Workload: &drydockv1.WorkloadCheck{
+		Namespace: a.in.Policy.Namespace, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "control"}},
+	}}}
+	activitytest.Created(t, control(a.in.Policy.Namespace))
+	a.step()
+	activitytest.Created(t, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "maintenance-"}})
+	a.stepUntil(func(locks.Report) bool { return a.clusterLock().Status.State == lcmv1.LockInactive })
+	a.request(a.nodes[0])
+	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
+	require.NoError(t, err)
+	keeper := &controller{cluster: cluster, in: a.in}
+	require.NoError(t, keeper.read(t.Context()))
+
+	activitytest.Say(t, a.clusterLock(), lcmv1.LockActive, "") // somebody has it hold again
+	_, err = keeper.keep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, lcmv1.LockInactive, a.clusterLock().Status.State)
+	require.Empty(t, a.clusterLock().Status.ErrorMessage)
+}
+
+func TestAPodThatDoesNotComeBackInTimeFailsTheLockWithoutAnyEvent(t *testing.T) {
+	a := newApplication(t, 1)
+	a.in.Policy.NodePodDeadlineSeconds = ptr.To[int32](2)
+	a.step()
+	request := a.request(a.nodes[0])
+	a.step()
+	a.removePod(a.nodes[0])
+	a.withdraw(request)
+	a.stepUntil(func(report locks.Report) bool {
+		if report.Failed == 1 {
+			require.Equal(t, string(locks.PodDeadlinePassed), report.Wait().Reason)
+		}
+		return report.Failed == 1
+	})
+	require.Equal(t, lcmv1.LockFailed, a.lock(a.nodes[0]).Status.State)
+	a.addPod(a.nodes[0])
+	a.stepUntil(func(report locks.Report) bool { return report.Active == 1 })
+}
+
+func TestAPodThatIsMissingWhileItsNodeIsAskedForFailsTheLockWithoutAnyEvent(t *testing.T) {
+	a := newApplication(t, 1)
+	a.in.Policy.NodePodDeadlineSeconds = ptr.To[int32](2)
+	a.removePod(a.nodes[0])
+	a.step()
+	a.request(a.nodes[0])
+	a.stepUntil(func(report locks.Report) bool {
+		if report.Failed == 1 {
+			require.Equal(t, string(locks.PodDeadlinePassed), report.Wait().Reason)
+		}
+		return report.Failed == 1
+	})
+	require.Equal(t, lcmv1.LockFailed, a.lock(a.nodes[0]).Status.State)
+	a.addPod(a.nodes[0])
+	a.stepUntil(func(report locks.Report) bool { return report.Inactive == 1 })
+}
+
+func TestAPolicyThatCannotBeFollowedIsRefused(t *testing.T) {
+	a := newApplication(t, 0)
+	a.in.Policy.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "role", Operator: "Is"}}
+	_, err := (&Activities{Clusters: activitytest.Clusters}).ObserveWorkloadLocks(t.Context(), a.in)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "spec.nodeSelector")
+}
+
+// inactiveNodes follows the application's locks through a watch and remembers which nodes were inactive at the same time.
+type inactiveNodes struct {
+	mu       sync.Mutex
+	current  map[string]bool
+	most     int
+	together []string
+}
+
+func (a *application) watchInactive() *inactiveNodes {
+	seen := &inactiveNodes{current: map[string]bool{}}
+	informer, err := a.cluster.Cache.GetInformer(a.t.Context(), &lcmv1.NodeWorkloadLock{})
+	require.NoError(a.t, err)
+	note := func(object any, exists bool) {
+		lock := object.(*lcmv1.NodeWorkloadLock)
+		if lock.Spec.ControllerName != a.in.Policy.ControllerName {
+			return
+		}
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		delete(seen.current, lock.Spec.NodeName)
+		if exists && lock.Status.State == lcmv1.LockInactive {
+			seen.current[lock.Spec.NodeName] = true
+		}
+		if len(seen.current) > seen.most {
+			seen.most, seen.together = len(seen.current), nil
+			for node := range seen.current {
+				seen.together = append(seen.together, node)
+			}
+		}
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { note(object, true) },
+		UpdateFunc: func(_, object any) { note(object, true) },
+		DeleteFunc: func(object any) {
+			if lock, ok := object.(*lcmv1.NodeWorkloadLock); ok {
+				note(lock, false)
+			}
+		},
+	})
+	require.NoError(a.t, err)
+	a.t.Cleanup(func() { require.NoError(a.t, informer.RemoveEventHandler(registration)) })
+	return seen
+}
+
+func (s *inactiveNodes) requireAtMost(t *testing.T, limit int) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.LessOrEqual(t, s.most, limit, "inactive at the same time: %v", s.together)
+}
+
+// A hundred rounds, those of four applications at the same time.
+func TestOfTwoRequestsOfTheSameInstantEachIsServedAndNeverBothAtOnce(t *testing.T) {
+	const applications, rounds = 4, 25
+	for i := range applications {
+		t.Run(fmt.Sprintf("application %d", i+1), func(t *testing.T) {
+			t.Parallel()
+			a := newApplication(t, 2)
+			a.step()
+			seen := a.watchInactive()
+			// Two controllers at once, as when an attempt that was given up goes on.
+			a.run()
+			a.run()
+			for range rounds {
+				a.race()
+			}
+			seen.requireAtMost(t, 1)
+		})
+	}
+}
+
+// race asks for both nodes in the same instant and returns when each was served.
+func (a *application) race() {
+	a.t.Helper()
+	requests := make([]*lcmv1.NodeMaintenanceRequest, 2)
+	var both errgroup.Group
+	for i, node := range a.nodes {
+		requests[i] = &lcmv1.NodeMaintenanceRequest{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "race-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: node},
+		}
+		both.Go(func() error { return a.cluster.Client.Create(a.t.Context(), requests[i]) })
+	}
+	require.NoError(a.t, both.Wait())
+	var served []string
+	for range a.nodes {
+		var node string
+		require.Eventually(a.t, func() bool {
+			i := slices.IndexFunc(a.nodes, func(n string) bool {
+				return !slices.Contains(served, n) && a.lock(n).Status.State == lcmv1.LockInactive
+			})
+			if i >= 0 {
+				node = a.nodes[i]
+			}
+			return i >= 0
+		}, activitytest.NewsLimit, 2*time.Millisecond, "served so far: %v", served)
+		served = append(served, node)
+		a.withdraw(requests[slices.Index(a.nodes, node)])
+		a.awaitState(node, lcmv1.LockActive)
+	}
+}
+
+// control is a workload of the application that its health depends on.
+func control(namespace string) *appsv1.Deployment {
+	labels := map[string]string{"app": "control"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "control", Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "control", Image: "control"}}},
+			},
+		},
+	}
+}

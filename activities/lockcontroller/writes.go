@@ -1,0 +1,239 @@
+package lockcontroller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"go.temporal.io/sdk/activity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+)
+
+// errOutdated says that an object was not as the decision assumed. The view has it now as it is: decide anew.
+var errOutdated = errors.New("decided on an old state")
+
+// carryOut makes the changes of a decision: first whatever does not let go, then the record of turns, then what lets go. See
+// ApplyWorkloadLocks for why in this order. A lock that is created gets its state when it is decided about again; nothing lets go as long as one is new.
+func (k *controller) carryOut(ctx context.Context, decision locks.Decision) error {
+	var letGo []locks.LockDecision
+	anyNew := false
+	for _, change := range decision.Changes() {
+		if held, isNew := change.HoldsFirst(); isNew {
+			change, anyNew = held, true
+		}
+		if change.LetsGo() && change.Action == locks.Update {
+			letGo = append(letGo, change)
+			continue
+		}
+		if err := k.make(ctx, change); err != nil {
+			return err
+		}
+	}
+	if anyNew {
+		return nil
+	}
+	if decision.RecordTurns || len(letGo) > 0 {
+		if err := k.record(ctx, decision.Turns); err != nil {
+			return err
+		}
+	}
+	for _, change := range letGo {
+		if err := k.make(ctx, change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// make makes one change.
+func (k *controller) make(ctx context.Context, change locks.LockDecision) error {
+	if activity.IsActivity(ctx) {
+		activity.RecordHeartbeat(ctx, change)
+	}
+	ofCluster := change.Kind == locks.ClusterLockKind
+	switch {
+	case change.Action == locks.Create && ofCluster:
+		return createLock(ctx, k, &k.snapshot.ClusterLocks, lcmv1.ClusterWorkloadLock{
+			ObjectMeta: k.newLock(change.Name),
+			Spec:       lcmv1.ClusterWorkloadLockSpec{ControllerName: k.in.Policy.ControllerName},
+		})
+	case change.Action == locks.Create:
+		return createLock(ctx, k, &k.snapshot.NodeLocks, lcmv1.NodeWorkloadLock{
+			ObjectMeta: k.newLock(change.Name),
+			Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: k.in.Policy.ControllerName, NodeName: change.Node},
+		})
+	case change.Action == locks.Delete && ofCluster:
+		return deleteLock(ctx, k, &k.snapshot.ClusterLocks, change.Name)
+	case change.Action == locks.Delete:
+		return deleteLock(ctx, k, &k.snapshot.NodeLocks, change.Name)
+	case ofCluster:
+		return patchLock(ctx, k, &k.snapshot.ClusterLocks, change.Name, k.writeStatus, statusOf(change))
+	}
+	return k.updateNodeLock(ctx, change)
+}
+
+func (k *controller) newLock(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.AnnotationOwner: k.in.Owner}}
+}
+
+// updateNodeLock writes the status, and what is remembered of it: of a lock that lets go afterwards, since one that has not is not updated; of
+// one that holds again before, or it would be forgotten if nothing more came of this.
+func (k *controller) updateNodeLock(ctx context.Context, change locks.LockDecision) error {
+	met := change.Matches(named(k.snapshot.NodeLocks, change.Name).Status)
+	first, then := k.writeNodeStatus, k.remember
+	if change.From == lcmv1.LockInactive {
+		first, then = then, first
+	}
+	if err := first(ctx, change, met); err != nil {
+		return err
+	}
+	return then(ctx, change, met)
+}
+
+// writeNodeStatus writes the status of a node's lock, unless it is as it should be.
+func (k *controller) writeNodeStatus(ctx context.Context, change locks.LockDecision, met bool) error {
+	if met {
+		return nil
+	}
+	return patchLock(ctx, k, &k.snapshot.NodeLocks, change.Name, k.writeStatus, statusOf(change))
+}
+
+// remember writes the annotations of a node's lock. When nothing else of a lock is written whose turn ends, that it ends is.
+func (k *controller) remember(ctx context.Context, change locks.LockDecision, met bool) error {
+	annotations := map[string]any{}
+	if change.UpdatedFor != "" {
+		annotations[lcmv1.AnnotationUpdatedFor] = change.UpdatedFor
+	}
+	if change.EndsTurn && met {
+		annotations[locks.AnnotationTurnEnded] = named(k.snapshot.ClusterLocks, k.book).ResourceVersion
+	}
+	if len(annotations) == 0 {
+		return nil
+	}
+	return patchLock(ctx, k, &k.snapshot.NodeLocks, change.Name, k.writeObject, annotating(annotations))
+}
+
+// record writes the turns on the application's ClusterWorkloadLock.
+func (k *controller) record(ctx context.Context, turns locks.Turns) error {
+	text, err := turns.Annotation(named(k.snapshot.ClusterLocks, k.book).ResourceVersion)
+	if err != nil {
+		return err
+	}
+	return patchLock(ctx, k, &k.snapshot.ClusterLocks, k.book, k.writeObject, annotating(map[string]any{locks.AnnotationTurns: text}))
+}
+
+func statusOf(change locks.LockDecision) map[string]any {
+	return map[string]any{"status": map[string]any{
+		"state": change.To, "errorMessage": activitykit.OrNull(change.Message),
+		// A percentage of 0 is written, too: left out, the one before would stay.
+		"inactivationProgress": map[string]any{"description": change.Progress.Description, "percentage": change.Progress.Percentage},
+	}}
+}
+
+func annotating(annotations map[string]any) map[string]any {
+	return map[string]any{"metadata": map[string]any{"annotations": annotations}}
+}
+
+func (k *controller) writeStatus(ctx context.Context, object client.Object, patch client.Patch) error {
+	return k.cluster.LockController.Status().Patch(ctx, object, patch)
+}
+
+func (k *controller) writeObject(ctx context.Context, object client.Object, patch client.Patch) error {
+	return k.cluster.LockController.Patch(ctx, object, patch)
+}
+
+// objectOf is a pointer to a T, which is an object.
+type objectOf[T any] interface {
+	*T
+	client.Object
+}
+
+// patchLock writes a merge patch that holds only for the lock as it is in the view, and puts the result there. Errors: errOutdated.
+func patchLock[T any, P objectOf[T]](ctx context.Context, k *controller, view *[]T, name string,
+	write func(context.Context, client.Object, client.Patch) error, body map[string]any,
+) error {
+	lock := P(named[T, P](*view, name)).DeepCopyObject().(P)
+	metadata, ok := body["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		body["metadata"] = metadata
+	}
+	metadata["resourceVersion"] = lock.GetResourceVersion() // one that was made again has another
+	patch, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	err = write(ctx, lock, client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reload[T, P](ctx, k, view, name)
+	}
+	if err == nil {
+		*view = with[T, P](*view, *lock)
+	}
+	return err
+}
+
+// createLock creates a lock. When there is one of that name already, it is in the view afterwards. Errors: errOutdated.
+func createLock[T any, P objectOf[T]](ctx context.Context, k *controller, view *[]T, lock T) error {
+	name := P(&lock).GetName()
+	err := k.cluster.LockController.Create(ctx, P(&lock))
+	if apierrors.IsAlreadyExists(err) {
+		return reload[T, P](ctx, k, view, name)
+	}
+	if err == nil {
+		*view = with[T, P](*view, lock)
+	}
+	return err
+}
+
+// deleteLock deletes the lock as it is in the view. Errors: errOutdated.
+func deleteLock[T any, P objectOf[T]](ctx context.Context, k *controller, view *[]T, name string) error {
+	lock := P(named[T, P](*view, name)).DeepCopyObject().(P)
+	version := lock.GetResourceVersion()
+	err := k.cluster.LockController.Delete(ctx, lock, client.Preconditions{ResourceVersion: &version})
+	if apierrors.IsConflict(err) {
+		return reload[T, P](ctx, k, view, name)
+	}
+	if client.IgnoreNotFound(err) == nil {
+		*view = without[T, P](*view, name)
+		return nil
+	}
+	return err
+}
+
+// reload puts into the view what the API server has, or takes it out when it has nothing, and returns errOutdated.
+func reload[T any, P objectOf[T]](ctx context.Context, k *controller, view *[]T, name string) error {
+	var lock T
+	err := k.cluster.Client.Get(ctx, client.ObjectKey{Name: name}, P(&lock))
+	switch {
+	case apierrors.IsNotFound(err):
+		*view = without[T, P](*view, name)
+	case err != nil:
+		return err
+	default:
+		*view = with[T, P](*view, lock)
+	}
+	return errOutdated
+}
+
+// named returns the lock of that name; the decision was made on a view that has it.
+func named[T any, P objectOf[T]](view []T, name string) P {
+	return P(&view[slices.IndexFunc(view, func(t T) bool { return P(&t).GetName() == name })])
+}
+
+func with[T any, P objectOf[T]](view []T, lock T) []T {
+	return append(without[T, P](view, P(&lock).GetName()), lock)
+}
+
+func without[T any, P objectOf[T]](view []T, name string) []T {
+	return slices.DeleteFunc(view, func(t T) bool { return P(&t).GetName() == name })
+}

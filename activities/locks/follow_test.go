@@ -1,0 +1,143 @@
+package locks_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// inBackground runs something that waits as an activity, which reports what it observes.
+func inBackground(t *testing.T, wait func(context.Context, *locks.Activities) error) (*activitytest.Signals, chan error) {
+	t.Helper()
+	reported := &activitytest.Signals{}
+	l := &locks.Activities{Clusters: activitytest.Clusters, Waits: activitykit.Waits{Temporal: reported}}
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	Watching := func(ctx context.Context) error { return wait(ctx, l) }
+	environment.RegisterActivity(Watching)
+	return reported, ended(func() error {
+		_, err := environment.ExecuteActivity(Watching)
+		return err
+	})
+}
+
+func TestALockThatHoldsANodeAgainIsSeenOnce(t *testing.T) {
+	in := locks.AwaitHeldAgainInput{NodeRef: activitytest.TestNode(t)}
+	tf, ceph := activitytest.HeldNode(t, "tf", in.Node), activitytest.HeldNode(t, "ceph", in.Node)
+	activitytest.Say(t, tf, lcmv1.LockInactive, "")
+	activitytest.Say(t, ceph, lcmv1.LockInactive, "")
+	activitytest.HeldNode(t, "tf", activitytest.TestNode(t).Node)
+	seen := make(chan []drydockv1.Blocker, 1)
+	follow := func() chan error {
+		return ended(func() error {
+			locks, err := activitytest.Initiator().AwaitHeldAgain(t.Context(), in)
+			seen <- locks
+			return err
+		})
+	}
+	result := follow()
+	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
+	activitytest.Say(t, tf, lcmv1.LockActive, "it is back")
+	require.NoError(t, <-result)
+	locks := <-seen
+	require.Len(t, locks, 1)
+	require.Equal(t, tf.Name, locks[0].Name)
+	require.Equal(t, "tf holds it: it is back", locks[0].Message)
+
+	in.Known = []string{tf.Name}
+	result = follow()
+	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "it is known")
+	activitytest.Say(t, ceph, lcmv1.LockFailed, "")
+	require.NoError(t, <-result)
+	require.Equal(t, ceph.Name, (<-seen)[0].Name)
+}
+
+func TestHowFarApplicationsHaveComeIsReportedAsItChanges(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	app := "tf-" + ref.Node
+	lock := activitytest.HeldNode(t, app, ref.Node)
+	in := locks.ClusterLockInput{Cluster: activitytest.SpokeName}
+	over := make(chan struct{})
+	reported, result := inBackground(t, func(ctx context.Context, l *locks.Activities) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() { <-over; cancel() }()
+		return l.FollowLocks(ctx, in)
+	})
+	updated := func() int32 {
+		last, _ := reported.Last()
+		if i := slices.IndexFunc(last.LockProgress, func(p drydockv1.LockProgress) bool { return p.Controller == app }); i >= 0 {
+			return last.LockProgress[i].Updated
+		}
+		return -1
+	}
+	require.Eventually(t, func() bool { return updated() == 0 }, time.Minute, 10*time.Millisecond)
+	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	require.Eventually(t, func() bool { return updated() == 1 }, time.Minute, 10*time.Millisecond, "no node is taken or returned")
+	require.Empty(t, result, "it goes on")
+	close(over)
+	require.Error(t, <-result)
+
+	in.Deadline = soon(0)
+	require.NoError(t, activitytest.Initiator().FollowLocks(t.Context(), in), "until the deadline")
+}
+
+func TestALockOfTheClusterThatIsMadeDuringARolloutIsAskedBeforeTheNextNode(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	in := node.TakeNodeInput{NodeRef: ref, Cordon: true}
+	lock := activitytest.HeldCluster(t, "ceph")
+	taken, err := activitytest.Nodes().TakeNode(t.Context(), in)
+	require.NoError(t, err)
+	require.True(t, taken.Locks.ClusterHeld)
+	require.Nil(t, taken.Cordon)
+	require.Empty(t, activitytest.RequestsFor(t, ref.Node), "cluster first")
+	require.Empty(t, clusterRequestsOf(t, ref.Owner), "nobody has said that it shall ask the cluster")
+
+	_, err = activitytest.Nodes().Cordon(t.Context(), node.CordonInput{NodeRef: ref, Cordon: true, Locked: true})
+	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err), "also right before the cordon")
+	require.ErrorContains(t, err, "ClusterWorkloadLock "+lock.Name)
+	require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+
+	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	taken, err = activitytest.Nodes().TakeNode(t.Context(), in)
+	require.NoError(t, err)
+	require.NotNil(t, taken.Cordon)
+}
+
+func TestAWaitForLocksEndsWhenItsRequestIsDeleted(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.HeldNode(t, "tf", ref.Node)
+	taken, err := activitytest.Nodes().TakeNode(t.Context(), node.TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
+	require.NoError(t, err)
+	require.NotEmpty(t, taken.Locks.RequestUID)
+	node := ended(func() error {
+		return activitytest.Initiator().AwaitNodeLocks(t.Context(), locks.NodeLockInput{NodeRef: ref, Requested: true})
+	})
+	activitytest.HeldCluster(t, "tf")
+	whole := ended(func() error {
+		return activitytest.Initiator().AwaitClusterLocks(t.Context(), locks.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner, Requested: true})
+	})
+	require.Never(t, func() bool { return len(node)+len(whole) > 0 }, 300*time.Millisecond, 20*time.Millisecond)
+	meta := locks.RequestMeta(ref.Owner, "drydock", ref.Node)
+	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), &lcmv1.NodeMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}}))
+	err = <-node
+	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "somebody has deleted maintenance request "+meta.Name)
+
+	meta = locks.RequestMeta(ref.Owner, "drydock")
+	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}}))
+	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(<-whole))
+}

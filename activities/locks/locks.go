@@ -1,0 +1,369 @@
+// Package locks holds the activities that request maintenance from the workload locks of a cluster and its nodes, and wait for them.
+package locks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Activities asks workloads to let go of clusters and nodes: the initiator's side. It writes requests, never locks.
+type Activities struct {
+	Clusters *kube.Clusters
+	Waits    activitykit.Waits
+}
+
+// Reasons why a maintenance waits for workload locks.
+const (
+	// ReasonWorkloadLocksHeld: applications have not let go yet.
+	ReasonWorkloadLocksHeld = "WorkloadLocksHeld"
+	// ReasonWorkloadLocksFailed: an application says that it cannot; a person has to look.
+	ReasonWorkloadLocksFailed = "WorkloadLocksFailed"
+	// ReasonWorkloadLocksNotBack: the maintenance is over and applications do not hold the node again yet.
+	ReasonWorkloadLocksNotBack = "WorkloadLocksNotBack"
+	// ReasonLockCycle: maintenances waited for each other's locks, and this one lets the older ones go first.
+	ReasonLockCycle = "LockCycle"
+)
+
+// ClusterLockInput says which cluster, on whose behalf.
+type ClusterLockInput struct {
+	Cluster  string      `json:"cluster"`
+	Owner    string      `json:"owner"`
+	Scope    lcmv1.Scope `json:"scope,omitempty"`
+	Deadline *time.Time  `json:"deadline,omitempty"`
+	// Requested: the locks are not waited for any longer when our request is gone, for which they would let go.
+	Requested bool `json:"requested,omitempty"`
+	// Closes is as in TakeNodeInput. Only RequestClusterMaintenance reads it.
+	Closes *time.Time `json:"closes,omitempty"`
+}
+
+// NodeLockInput says which node, on whose behalf.
+type NodeLockInput struct {
+	activitykit.NodeRef
+	Scope    lcmv1.Scope `json:"scope,omitempty"`
+	Deadline *time.Time  `json:"deadline,omitempty"`
+	// Requested: the locks are not waited for any longer when our request is gone, for which they would let go.
+	Requested bool `json:"requested,omitempty"`
+}
+
+// RequestClusterMaintenance creates our ClusterMaintenanceRequest. It returns false when the cluster does not serve workload locks. Errors: Held.
+func (l *Activities) RequestClusterMaintenance(ctx context.Context, in ClusterLockInput) (bool, error) {
+	cluster, served, err := ServingCluster(ctx, l.Clusters, in.Cluster)
+	if err != nil || !served {
+		return false, err
+	}
+	if err := l.Waits.MayBegin(ctx, in.Closes); err != nil {
+		return false, err
+	}
+	_, err = requestCluster(ctx, cluster, in.Owner, in.Scope)
+	return true, err
+}
+
+// requestCluster creates the ClusterMaintenanceRequest of an owner, unless that was done before, and returns its UID.
+func requestCluster(ctx context.Context, cluster *kube.Cluster, owner string, scope lcmv1.Scope) (types.UID, error) {
+	ours := &lcmv1.ClusterMaintenanceRequest{
+		ObjectMeta: requestMeta(owner, "drydock"),
+		Spec:       lcmv1.ClusterMaintenanceRequestSpec{Scope: scope},
+	}
+	err := request(ctx, cluster, ours)
+	return ours.UID, err
+}
+
+// AwaitClusterLocks waits until every ClusterWorkloadLock is inactive. Errors: LockTimedOut (with blockers), LockRefused when our request is gone.
+func (l *Activities) AwaitClusterLocks(ctx context.Context, in ClusterLockInput) error {
+	cluster, _, err := ServingCluster(ctx, l.Clusters, in.Cluster)
+	if err != nil {
+		return err
+	}
+	what, watched := "cluster "+in.Cluster, []client.Object{kube.IfServed(&lcmv1.ClusterWorkloadLock{}), kube.IfServed(&lcmv1.ClusterMaintenanceRequest{})}
+	var gate locks.Gate
+	open, err := l.Waits.AwaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
+		var err error
+		if gate, err = ClusterGate(ctx, reader); err == nil && gate.Open {
+			// Nobody looks again before the first node is touched, and the cache may be behind.
+			gate, err = ClusterGate(ctx, cluster.Client)
+		}
+		if err == nil && !gate.Open && in.Requested {
+			err = stillRequested(ctx, cluster, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: requestMeta(in.Owner, "drydock")})
+		}
+		return heldObservation(what, gate), gate.Open && err == nil, err
+	})
+	if err != nil || open {
+		return err
+	}
+	return lockTimedOut(what, gate)
+}
+
+// WithdrawClusterMaintenance deletes our ClusterMaintenanceRequest, if there is one.
+func (l *Activities) WithdrawClusterMaintenance(ctx context.Context, in ClusterLockInput) error {
+	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	return WithdrawCluster(ctx, cluster, in.Owner, "")
+}
+
+func WithdrawCluster(ctx context.Context, cluster *kube.Cluster, owner string, uid types.UID) error {
+	ours := &lcmv1.ClusterMaintenanceRequest{ObjectMeta: requestMeta(owner, "drydock")}
+	ours.UID = uid
+	return withdraw(ctx, cluster, ours)
+}
+
+// NodeLocks is how the workload locks of a node stand.
+type NodeLocks struct {
+	// Asked: there is a request to them. There is none when the cluster does not serve workload locks, and for a node without locks that no
+	// maintenance may be requested for.
+	Asked bool `json:"asked,omitempty"`
+	// Skipped: no maintenance may be requested for the node.
+	Skipped bool `json:"skipped,omitempty"`
+	// Inactive: the node has no lock, or all have let go. Active: it has none, or all hold it. When neither is said, the wait for it finds out.
+	Inactive bool `json:"inactive,omitempty"`
+	Active   bool `json:"active,omitempty"`
+	// RequestUID is that of the request, if there is one.
+	RequestUID types.UID `json:"requestUID,omitempty"`
+	// ClusterHeld: a lock of the cluster has not let go, so the node's were not asked yet.
+	ClusterHeld bool `json:"clusterHeld,omitempty"`
+	// ClusterRequestUID is that of the request to the cluster's locks, if this maintenance has made one.
+	ClusterRequestUID types.UID `json:"clusterRequestUID,omitempty"`
+}
+
+// NodeRequest says for which node a maintenance requests what.
+type NodeRequest struct {
+	activitykit.NodeRef
+	Scope lcmv1.Scope
+	// WithCluster is as in TakeNodeInput.
+	WithCluster bool
+}
+
+// RequestNode creates our NodeMaintenanceRequest and says whether the node's locks have to be waited for. For a node without locks that no
+// maintenance may be requested for there is none, and none before the cluster's locks have let go. All had let go of a node that was taken: what has come
+// to hold it since then changes nothing.
+func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in NodeRequest, taken bool) (NodeLocks, error) {
+	_, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]
+	if skip && !taken {
+		if err := refuseSkipped(ctx, cluster, in.Node); err != nil {
+			return NodeLocks{}, err
+		}
+	}
+	clusterUID, held, err := askCluster(ctx, cluster, in, skip)
+	held = held && !taken
+	switch {
+	case err != nil || held:
+		return NodeLocks{Asked: true, ClusterHeld: held, ClusterRequestUID: clusterUID}, err
+	case skip:
+		return NodeLocks{Skipped: true, Inactive: true, ClusterRequestUID: clusterUID}, nil
+	}
+	ours := &lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
+		Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node, Scope: in.Scope},
+	}
+	if err := request(ctx, cluster, ours); err != nil {
+		return NodeLocks{}, err
+	}
+	found := readNodeLocks(ctx, cluster.Cache, in.Node)
+	found.RequestUID, found.ClusterRequestUID = ours.UID, clusterUID
+	return found, nil
+}
+
+// askCluster asks the cluster's locks to let go where that is to be done, and reports whether one holds it still. That none does is believed only from
+// the API server: nobody looks again before the node's are asked. Where a rollout has asked and looked before its first node, the cache tells whether one
+// has come since, or has taken that back: it is looked at once more before the cordon, but for a node that is skipped.
+func askCluster(ctx context.Context, cluster *kube.Cluster, in NodeRequest, skip bool) (uid types.UID, held bool, err error) {
+	if !in.WithCluster {
+		gate, err := heldClusterGate(ctx, cluster)
+		if err == nil && gate.Open && skip {
+			gate, err = ClusterGate(ctx, cluster.Client)
+		}
+		return "", !gate.Open, activitykit.Explain(cluster, "list workload locks", err)
+	}
+	if uid, err = requestCluster(ctx, cluster, in.Owner, in.Scope); err != nil {
+		return "", false, err
+	}
+	gate, err := ClusterGate(ctx, cluster.Client)
+	return uid, !gate.Open, activitykit.Explain(cluster, "list workload locks", err)
+}
+
+// MayTakePodsAway reports whether locks are held, of the node or of the cluster: whoever lets go may take pods off the node.
+func MayTakePodsAway(ctx context.Context, cluster *kube.Cluster, node string) bool {
+	if !readNodeLocks(ctx, cluster.Cache, node).Inactive {
+		return true
+	}
+	gate, err := heldClusterGate(ctx, cluster)
+	return err != nil || !gate.Open
+}
+
+// readNodeLocks says how the locks of a node stand that was asked for. Most nodes have none, and an activity that waits for nothing costs as much as one that
+// does something.
+func readNodeLocks(ctx context.Context, reader client.Reader, node string) NodeLocks {
+	var found lcmv1.NodeWorkloadLockList
+	if err := activitykit.ListIfServed(ctx, reader, &found); err != nil {
+		return NodeLocks{Asked: true}
+	}
+	return NodeLocks{
+		Asked: true, Inactive: locks.NodeGate(found.Items, node).Open, Active: len(locks.NotActive(found.Items, node)) == 0,
+	}
+}
+
+// refuseSkipped is about a node that no maintenance may be requested for: its locks would never let go, and are not to be overrun.
+func refuseSkipped(ctx context.Context, cluster *kube.Cluster, node string) error {
+	gate, err := NodeGate(ctx, cluster.Client, node)
+	if err != nil || gate.Open {
+		return activitykit.Explain(cluster, "list workload locks", err)
+	}
+	return temporal.Error(temporal.ErrLockRefused, fmt.Sprintf("node %s is held by %s and annotation %s forbids to ask: remove the annotation or leave the node out",
+		node, controllers(gate.Holders), lcmv1.AnnotationSkipMaintenance), nil, gate.Blockers()...)
+}
+
+// WithdrawNodeMaintenance deletes our NodeMaintenanceRequest, if there is one, and says whether the node's locks have to be waited for.
+func (l *Activities) WithdrawNodeMaintenance(ctx context.Context, in NodeLockInput) (NodeLocks, error) {
+	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return NodeLocks{}, err
+	}
+	return WithdrawNode(ctx, cluster, in.NodeRef, "")
+}
+
+func WithdrawNode(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, uid types.UID) (NodeLocks, error) {
+	ours := &lcmv1.NodeMaintenanceRequest{ObjectMeta: requestMeta(ref.Owner, "drydock", ref.Node)}
+	ours.UID = uid
+	err := withdraw(ctx, cluster, ours)
+	if err != nil {
+		return NodeLocks{}, err
+	}
+	return LocksBack(ctx, cluster, ref.Node), nil
+}
+
+// LocksBack is nodeLocks after the maintenance of a node. That locks hold it is believed only from the API server: the cache may not have seen yet that they
+// have let go, and nobody would wait for them.
+func LocksBack(ctx context.Context, cluster *kube.Cluster, node string) NodeLocks {
+	found := readNodeLocks(ctx, cluster.Cache, node)
+	if found.Active && !HasNoLocks(ctx, cluster, node) {
+		return readNodeLocks(ctx, cluster.Client, node)
+	}
+	return found
+}
+
+// AwaitNodeLocksActive waits until every NodeWorkloadLock of the node is active again, or until the deadline, and returns those that
+// are not. While someone else's request for the node stands, it waits for nothing.
+func (l *Activities) AwaitNodeLocksActive(ctx context.Context, in NodeLockInput) ([]drydockv1.Blocker, error) {
+	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	watched := []client.Object{kube.IfServed(&lcmv1.NodeWorkloadLock{}), kube.IfServed(&lcmv1.NodeMaintenanceRequest{})}
+	var missing []locks.Holder
+	_, err = l.Waits.AwaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
+		var err error
+		if missing, err = notBack(ctx, reader, in); err == nil && len(missing) == 0 && !HasNoLocks(ctx, cluster, in.Node) {
+			missing, err = notBack(ctx, cluster.Client, in) // as in locksBack
+		}
+		if err != nil {
+			return temporal.Observation{}, false, err
+		}
+		return temporal.Observation{Wait: &drydockv1.Wait{
+			Reason:   ReasonWorkloadLocksNotBack,
+			Message:  fmt.Sprintf("%s to hold node %s again", controllers(missing), in.Node),
+			Blockers: locks.Blockers(missing),
+		}}, len(missing) == 0, nil
+	})
+	return locks.Blockers(missing), err
+}
+
+// notBack are the locks of a node that should hold it again and do not. While someone else's request for it stands, none should.
+func notBack(ctx context.Context, reader client.Reader, in NodeLockInput) ([]locks.Holder, error) {
+	wanted, err := requestedByOthers(ctx, reader, in)
+	if err != nil || wanted {
+		return nil, err
+	}
+	var found lcmv1.NodeWorkloadLockList
+	err = activitykit.ListIfServed(ctx, reader, &found)
+	return locks.NotActive(found.Items, in.Node), err
+}
+
+// lockTimedOut names those who held a gate at the deadline.
+func lockTimedOut(what string, gate locks.Gate) error {
+	return temporal.Error(temporal.ErrLockTimedOut,
+		fmt.Sprintf("%s did not let go of %s in time: %s", controllers(gate.Holders), what, gate.Blockers()[0].Message), nil, gate.Blockers()...)
+}
+
+// heldObservation says who has not let go. Those that have failed come first, and are told of at once: waiting will not help.
+func heldObservation(what string, gate locks.Gate) temporal.Observation {
+	if failed := gate.Failed(); len(failed) > 0 {
+		return temporal.Observation{Urgent: true, Wait: &drydockv1.Wait{
+			Reason:   ReasonWorkloadLocksFailed,
+			Message:  fmt.Sprintf("%s: %s; correct it, or delete the lock to do without", what, failed[0].Blocker().Message),
+			Blockers: gate.Blockers(),
+		}}
+	}
+	return temporal.Observation{Wait: &drydockv1.Wait{
+		Reason:   ReasonWorkloadLocksHeld,
+		Message:  fmt.Sprintf("%s to let go of %s", controllers(gate.Holders), what),
+		Blockers: gate.Blockers(),
+	}}
+}
+
+func controllers(holders []locks.Holder) string {
+	var names []string
+	for _, holder := range holders {
+		if len(names) == 0 || names[len(names)-1] != holder.Controller {
+			names = append(names, holder.Controller)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func ClusterGate(ctx context.Context, reader client.Reader) (locks.Gate, error) {
+	var found lcmv1.ClusterWorkloadLockList
+	err := activitykit.ListIfServed(ctx, reader, &found)
+	return locks.ClusterGate(found.Items), err
+}
+
+// heldClusterGate is the gate of a cluster as the cache has it where that is open, and else as the API server has it.
+func heldClusterGate(ctx context.Context, cluster *kube.Cluster) (locks.Gate, error) {
+	gate, err := ClusterGate(ctx, cluster.Cache)
+	if err != nil || gate.Open {
+		return gate, err
+	}
+	return ClusterGate(ctx, cluster.Client)
+}
+
+func NodeGate(ctx context.Context, reader client.Reader, node string) (locks.Gate, error) {
+	var found lcmv1.NodeWorkloadLockList
+	err := activitykit.ListIfServed(ctx, reader, &found)
+	return locks.NodeGate(found.Items, node), err
+}
+
+// requestedByOthers reports whether someone else's request for the node stands: then its locks stay inactive, for them.
+func requestedByOthers(ctx context.Context, reader client.Reader, in NodeLockInput) (bool, error) {
+	var found lcmv1.NodeMaintenanceRequestList
+	if err := activitykit.ListIfServed(ctx, reader, &found); err != nil {
+		return false, err
+	}
+	for i := range found.Items {
+		if r := &found.Items[i]; r.Spec.NodeName == in.Node && !kube.OwnedBy(r, in.Owner) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// HasNoLocks reports whether the node has no workload lock at all, as the cache has it: nobody has to be told of the maintenance before the locks are
+// looked at.
+func HasNoLocks(ctx context.Context, cluster *kube.Cluster, node string) bool {
+	var found lcmv1.NodeWorkloadLockList
+	err := activitykit.ListIfServed(ctx, cluster.Cache, &found)
+	return err == nil && !slices.ContainsFunc(found.Items, func(lock lcmv1.NodeWorkloadLock) bool { return lock.Spec.NodeName == node })
+}

@@ -1,0 +1,416 @@
+package locks_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	locksactivities "drydock.dev/drydock/activities/locks"
+	nodeactivities "drydock.dev/drydock/activities/node"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// ended runs something that waits, and tells how it ended.
+func ended(wait func() error) chan error {
+	result := make(chan error, 1)
+	go func() { result <- wait() }()
+	return result
+}
+
+func soon(within time.Duration) *time.Time {
+	deadline := time.Now().Add(within)
+	return &deadline
+}
+
+func TestATakenNodeAndAReturnedOneTellHowTheLocksStand(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	app := "tf-" + ref.Node
+	lock := activitytest.HeldNode(t, app, ref.Node)
+	activitytest.HeldNode(t, app, activitytest.TestNode(t).Node)
+	progress := func(all []drydockv1.LockProgress) drydockv1.LockProgress {
+		return all[slices.IndexFunc(all, func(p drydockv1.LockProgress) bool { return p.Controller == app })]
+	}
+	half := drydockv1.LockProgress{Controller: app, Percentage: 50, Description: "1 out of 2 nodes updated", InactiveNow: 1, Updated: 1, Total: 2}
+	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true})
+	require.NoError(t, err)
+	require.Equal(t, half, progress(taken.Cordon.LockProgress))
+	require.True(t, taken.Cordon.HasLocks, "they may hold it again")
+	activitytest.Say(t, lock, lcmv1.LockActive, "")
+	returned, err := activitytest.Nodes().ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true})
+	require.NoError(t, err)
+	require.Len(t, returned.LocksHeld, 1)
+	require.Equal(t, lock.Name, returned.LocksHeld[0].Name)
+	require.Zero(t, progress(returned.LockProgress).Updated, "no maintenance of the cluster is asked for")
+}
+
+func TestALockThatHoldsANodeAfterItWasReturnedHasNotHeldItBefore(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	lock := activitytest.HeldNode(t, "tf", ref.Node)
+	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true})
+	require.NoError(t, err)
+	in := nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}
+	returned, err := activitytest.Nodes().ReturnNode(t.Context(), in)
+	require.NoError(t, err)
+	require.Empty(t, returned.LocksHeld)
+	activitytest.Say(t, lock, lcmv1.LockActive, "")
+	returned, err = activitytest.Nodes().ReturnNode(t.Context(), in)
+	require.NoError(t, err, "again, as after a lost reply")
+	require.Empty(t, returned.LocksHeld)
+	require.True(t, returned.Locks.Active)
+}
+
+func TestANodeIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
+	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t), Scope: lcmv1.ScopeOS}
+	for range 2 { // the second time as if the first reply had been lost
+		taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: in.NodeRef, Cordon: true, Scope: in.Scope})
+		require.NoError(t, err)
+		requests := activitytest.RequestsFor(t, in.Node)
+		require.Len(t, requests, 1)
+		require.Equal(t, locksactivities.NodeLocks{Asked: true, Inactive: true, Active: true, RequestUID: requests[0].UID}, taken.Locks)
+		require.Equal(t, &nodeactivities.CordonResult{CordonedByUs: true, NodeUID: activitytest.GetNode(t, in.Node).UID}, taken.Cordon, "the node has no lock to wait for")
+		require.True(t, activitytest.GetNode(t, in.Node).Spec.Unschedulable)
+	}
+	requests := activitytest.RequestsFor(t, in.Node)
+	require.Equal(t, in.Owner, kube.Owner(&requests[0]))
+	require.Equal(t, lcmv1.ScopeOS, requests[0].Spec.Scope)
+	for range 2 {
+		found, err := activitytest.Initiator().WithdrawNodeMaintenance(t.Context(), in)
+		require.NoError(t, err)
+		require.True(t, found.Active)
+		require.Empty(t, activitytest.RequestsFor(t, in.Node))
+	}
+}
+
+func TestAClusterIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
+	in := locksactivities.ClusterLockInput{Cluster: activitytest.SpokeName, Owner: "cgu/default/" + t.Name() + "/run", Scope: lcmv1.ScopeDrain}
+	count := func() (n int) {
+		var list lcmv1.ClusterMaintenanceRequestList
+		require.NoError(t, activitytest.TestCluster(t).Client.List(t.Context(), &list))
+		for i := range list.Items {
+			if kube.OwnedBy(&list.Items[i], in.Owner) {
+				n++
+			}
+		}
+		return n
+	}
+	for range 2 {
+		requested, err := activitytest.Initiator().RequestClusterMaintenance(t.Context(), in)
+		require.NoError(t, err)
+		require.True(t, requested)
+		require.Equal(t, 1, count())
+	}
+	for range 2 {
+		require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), in))
+		require.Zero(t, count())
+	}
+}
+
+func TestARequestThatSomeoneElseMadeIsRespectedAndNeverDeleted(t *testing.T) {
+	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
+	theirs := activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node},
+	})
+	lock := activitytest.HeldNode(t, "tf", in.Node)
+	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: in.NodeRef, Cordon: true})
+	require.NoError(t, err)
+	require.NotNil(t, taken.Cordon, "its lock has let go, for them")
+	require.Len(t, activitytest.RequestsFor(t, in.Node), 2)
+	require.NoError(t, activitytest.Initiator().AwaitNodeLocks(t.Context(), in))
+
+	found, err := activitytest.Initiator().WithdrawNodeMaintenance(t.Context(), in)
+	require.NoError(t, err)
+	require.False(t, found.Active, "the node's lock has let go, for them")
+	left := activitytest.RequestsFor(t, in.Node)
+	require.Len(t, left, 1)
+	require.Equal(t, theirs.UID, left[0].UID)
+	notActive, err := activitytest.Initiator().AwaitNodeLocksActive(t.Context(), in)
+	require.NoError(t, err, "while their request stands there is nothing to wait for")
+	require.Empty(t, notActive)
+}
+
+func TestARequestByOurNameThatIsNotOursIsLeftAlone(t *testing.T) {
+	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
+	meta := locksactivities.RequestMeta(in.Owner, "drydock", in.Node)
+	meta.Annotations = nil
+	activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node}})
+	_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: in.NodeRef, Cordon: true})
+	require.ErrorContains(t, err, "exists and is not ours")
+	require.False(t, activitytest.GetNode(t, in.Node).Spec.Unschedulable)
+	_, err = activitytest.Initiator().WithdrawNodeMaintenance(t.Context(), in)
+	require.NoError(t, err)
+	require.Len(t, activitytest.RequestsFor(t, in.Node), 1)
+}
+
+func TestARequestOfOursThatIsStillBeingDeletedAsksNobody(t *testing.T) {
+	in, cluster := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t), Requested: true}, activitytest.TestCluster(t)
+	activitytest.HeldNode(t, "tf", in.Node)
+	meta := locksactivities.RequestMeta(in.Owner, "drydock", in.Node)
+	meta.Finalizers = []string{"ceph.example.com/slow"}
+	ours := activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node}})
+	t.Cleanup(func() {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		require.NoError(t, cluster.Client.Patch(context.Background(), ours, patch))
+	})
+	require.NoError(t, cluster.Client.Delete(t.Context(), ours))
+	_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: in.NodeRef, Cordon: true})
+	require.ErrorContains(t, err, "is still being deleted: one of its finalizers [ceph.example.com/slow] holds it")
+	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(activitytest.Initiator().AwaitNodeLocks(t.Context(), in)))
+}
+
+func TestANodeThatIsGoneIsNotRequested(t *testing.T) {
+	_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: activitykit.NodeRef{Cluster: activitytest.SpokeName, Node: "no-such-node", Owner: "me/1"}})
+	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
+}
+
+func TestANodeThatNoMaintenanceMayBeRequestedForIsNotRequestedAndItsLocksAreNotOverrun(t *testing.T) {
+	skipped := func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }
+	in := nodeactivities.TakeNodeInput{NodeRef: activitytest.TestNode(t, skipped), Cordon: true}
+	for range 2 { // the second time as if the first reply had been lost, and a lock been made meanwhile
+		taken, err := activitytest.Nodes().TakeNode(t.Context(), in)
+		require.NoError(t, err)
+		require.False(t, taken.Locks.Asked, "nobody holds it: there is nothing to ask")
+		require.True(t, taken.Locks.Skipped)
+		require.NotNil(t, taken.Cordon)
+		activitytest.Settled(t, activitytest.SpokeName, activitytest.GetNode(t, in.Node))
+		activitytest.HeldNode(t, "tf", in.Node)
+	}
+	in = nodeactivities.TakeNodeInput{NodeRef: activitytest.TestNode(t, skipped), Cordon: true}
+	activitytest.HeldNode(t, "tf", in.Node)
+	_, err := activitytest.Nodes().TakeNode(t.Context(), in)
+	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "held by tf and annotation lcm.mirantis.com/skip-maintenance forbids to ask")
+	require.Empty(t, activitytest.RequestsFor(t, in.Node))
+}
+
+func TestANodeIsLetGoWhenTheLastOfItsLocksIsInactiveOrDeleted(t *testing.T) {
+	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
+	tf, ceph := activitytest.HeldNode(t, "tf", in.Node), activitytest.HeldNode(t, "ceph", in.Node)
+	activitytest.HeldNode(t, "tf", activitytest.TestNode(t).Node)
+	result := ended(func() error { return activitytest.Initiator().AwaitNodeLocks(t.Context(), in) })
+	activitytest.Say(t, tf, lcmv1.LockInactive, "")
+	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "ceph still holds it")
+	began := time.Now()
+	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), ceph))
+	require.NoError(t, <-result)
+	require.Less(t, time.Since(began), activitytest.NewsLimit)
+}
+
+func TestAWaitForANodesLocksEndsWithTheNode(t *testing.T) {
+	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
+	activitytest.HeldNode(t, "tf", in.Node)
+	result := ended(func() error { return activitytest.Initiator().AwaitNodeLocks(t.Context(), in) })
+	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), activitytest.GetNode(t, in.Node)))
+	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(<-result))
+}
+
+func TestLocksThatAreHeldAtTheDeadlineAreNamed(t *testing.T) {
+	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t), Deadline: soon(300 * time.Millisecond)}
+	activitytest.Say(t, activitytest.HeldNode(t, "ceph", in.Node), lcmv1.LockFailed, "osd.3 is down")
+	silent := activitytest.Created(t, &lcmv1.NodeWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "silent-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "tf", NodeName: in.Node},
+	})
+	err := activitytest.Initiator().AwaitNodeLocks(t.Context(), in)
+	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "ceph, tf did not let go of node "+in.Node+" in time: ceph has failed: osd.3 is down")
+	require.Len(t, temporal.Blockers(err), 2)
+	require.Equal(t, silent.Name, temporal.Blockers(err)[1].Name)
+	require.Equal(t, locks.ReasonLockUnknown, temporal.Blockers(err)[1].Reason)
+}
+
+func TestAClusterIsLetGoWhenTheLastOfItsLocksIsInactive(t *testing.T) {
+	in := locksactivities.ClusterLockInput{Cluster: activitytest.SpokeName, Owner: "cgu/default/x/run"}
+	require.NoError(t, activitytest.Initiator().AwaitClusterLocks(t.Context(), in), "nobody holds it")
+	tf, ceph := activitytest.HeldCluster(t, "tf"), activitytest.HeldCluster(t, "ceph")
+	result := ended(func() error { return activitytest.Initiator().AwaitClusterLocks(t.Context(), in) })
+	activitytest.Say(t, tf, lcmv1.LockInactive, "")
+	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
+	activitytest.Say(t, ceph, lcmv1.LockInactive, "")
+	require.NoError(t, <-result)
+
+	activitytest.Say(t, ceph, "resting", "")
+	in.Deadline = soon(200 * time.Millisecond)
+	err := activitytest.Initiator().AwaitClusterLocks(t.Context(), in)
+	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err))
+	require.Equal(t, ceph.Name, temporal.Blockers(err)[0].Name)
+}
+
+func TestAfterwardsTheNodesLocksAreAwaitedUntilTheyHoldAgain(t *testing.T) {
+	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
+	activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: activitytest.TestNode(t).Node},
+	})
+	tf, ceph := activitytest.HeldNode(t, "tf", in.Node), activitytest.HeldNode(t, "ceph", in.Node)
+	activitytest.Say(t, tf, lcmv1.LockInactive, "")
+	activitytest.Say(t, ceph, lcmv1.LockFailed, "osd.3 is down")
+	result := ended(func() error {
+		notActive, err := activitytest.Initiator().AwaitNodeLocksActive(t.Context(), in)
+		require.Empty(t, notActive)
+		return err
+	})
+	activitytest.Say(t, ceph, lcmv1.LockActive, "")
+	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
+	activitytest.Say(t, tf, lcmv1.LockActive, "")
+	require.NoError(t, <-result)
+
+	activitytest.Say(t, tf, lcmv1.LockInactive, "pod is not back")
+	activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{ // it could not be withdrawn
+		ObjectMeta: locksactivities.RequestMeta(in.Owner, "drydock", in.Node), Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node},
+	})
+	in.Deadline = soon(200 * time.Millisecond)
+	notActive, err := activitytest.Initiator().AwaitNodeLocksActive(t.Context(), in)
+	require.NoError(t, err, "it is reported, not failed")
+	require.Len(t, notActive, 1)
+	require.Equal(t, "tf has released it: pod is not back", notActive[0].Message)
+}
+
+func TestAWaitNamesTheHoldersAndThoseThatFailedFirst(t *testing.T) {
+	lock := func(controller string, state lcmv1.LockState, message string) lcmv1.NodeWorkloadLock {
+		return lcmv1.NodeWorkloadLock{
+			Spec:   lcmv1.NodeWorkloadLockSpec{ControllerName: controller, NodeName: "n1"},
+			Status: lcmv1.WorkloadLockStatus{State: state, ErrorMessage: message},
+		}
+	}
+	list := []lcmv1.NodeWorkloadLock{lock("tf", lcmv1.LockActive, ""), lock("ceph", lcmv1.LockActive, ""), lock("web", lcmv1.LockInactive, "")}
+	seen := locksactivities.HeldObservation("node n1", locks.NodeGate(list, "n1"))
+	require.False(t, seen.Urgent)
+	wait := seen.Wait
+	require.Equal(t, locksactivities.ReasonWorkloadLocksHeld, wait.Reason)
+	require.Equal(t, "ceph, tf to let go of node n1", wait.Message)
+	require.Len(t, wait.Blockers, 2)
+	list[0].Status = lcmv1.WorkloadLockStatus{State: lcmv1.LockFailed, ErrorMessage: "agent crashes"}
+	seen = locksactivities.HeldObservation("node n1", locks.NodeGate(list, "n1"))
+	require.True(t, seen.Urgent, "it is reported at once")
+	wait = seen.Wait
+	require.Equal(t, locksactivities.ReasonWorkloadLocksFailed, wait.Reason)
+	require.Equal(t, "node n1: tf has failed: agent crashes; correct it, or delete the lock to do without", wait.Message)
+}
+
+func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
+	stack := devstacktest.Start(t, devstack.Options{Clusters: []devstack.ClusterOptions{{Name: "plain", ControlPlaneOnly: true}}})
+	access := stack.Cluster("plain").Config
+	clusters := kube.New(kube.FromConfigs(access, map[string]*rest.Config{"plain": access}), kube.Options{})
+	t.Cleanup(clusters.Close)
+	l := &locksactivities.Activities{Clusters: clusters}
+	node := locksactivities.NodeLockInput{NodeRef: activitykit.NodeRef{Cluster: "plain", Node: "n1", Owner: "me/1"}}
+	whole := locksactivities.ClusterLockInput{Cluster: "plain", Owner: "me/1"}
+	cluster, err := clusters.Cluster(t.Context(), "plain")
+	require.NoError(t, err)
+	require.NoError(t, cluster.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
+
+	n := &nodeactivities.Activities{Clusters: clusters}
+	taken, err := n.TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: node.NodeRef, Cordon: true})
+	require.NoError(t, err)
+	require.False(t, taken.Locks.Asked)
+	require.NotNil(t, taken.Cordon)
+	requested, err := l.RequestClusterMaintenance(t.Context(), whole)
+	require.NoError(t, err)
+	require.False(t, requested)
+	require.NoError(t, l.AwaitClusterLocks(t.Context(), whole))
+	_, err = l.WithdrawNodeMaintenance(t.Context(), node)
+	require.NoError(t, err)
+	require.NoError(t, l.WithdrawClusterMaintenance(t.Context(), whole))
+	notActive, err := l.AwaitNodeLocksActive(t.Context(), node)
+	require.NoError(t, err)
+	require.Empty(t, notActive)
+
+	_, err = envtest.InstallCRDs(access, envtest.CRDInstallOptions{Paths: []string{"../deploy/crds/lcm.mirantis.com_nodeworkloadlocks.yaml"}})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err = n.TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: node.NodeRef, Cordon: true})
+		return temporal.ErrorType(err) == temporal.ErrNotFound
+	}, activitytest.NewsLimit, 50*time.Millisecond, "the API server needs a moment to serve a new kind")
+	require.ErrorContains(t, err, "but not ClusterMaintenanceRequest, NodeMaintenanceRequest, ClusterWorkloadLock")
+}
+
+// clusterRequestsOf are the requests for the cluster that were made in the name of an owner.
+func clusterRequestsOf(t *testing.T, owner string) (found []lcmv1.ClusterMaintenanceRequest) {
+	t.Helper()
+	var list lcmv1.ClusterMaintenanceRequestList
+	require.NoError(t, activitytest.TestCluster(t).Client.List(t.Context(), &list))
+	for _, request := range list.Items {
+		if kube.OwnedBy(&request, owner) {
+			found = append(found, request)
+		}
+	}
+	return found
+}
+
+func TestAMaintenanceOfItsOwnAsksTheClusterBeforeTheNodeAndWithdrawsBoth(t *testing.T) {
+	requireClusterAskedFirst(t, activitytest.TestNode(t), 1)
+}
+
+func TestTheClusterIsAskedForANodeThatNoMaintenanceMayBeRequestedFor(t *testing.T) {
+	requireClusterAskedFirst(t, activitytest.TestNode(t, func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }), 0)
+}
+
+// requireClusterAskedFirst takes and returns a node for which so many requests are made.
+func requireClusterAskedFirst(t *testing.T, ref activitykit.NodeRef, requests int) {
+	t.Helper()
+	lock := activitytest.HeldCluster(t, "ceph")
+	in := nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Scope: lcmv1.ScopeDrain}
+	for range 2 { // the second time as if the first reply had been lost
+		taken, err := activitytest.Nodes().TakeNode(t.Context(), in)
+		require.NoError(t, err)
+		require.True(t, taken.Locks.ClusterHeld)
+		require.Nil(t, taken.Cordon)
+		require.Len(t, clusterRequestsOf(t, ref.Owner), 1)
+		require.Empty(t, activitytest.RequestsFor(t, ref.Node), "cluster first")
+		require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+	}
+
+	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	require.NoError(t, activitytest.Initiator().AwaitClusterLocks(t.Context(), locksactivities.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
+	taken, err := activitytest.Nodes().TakeNode(t.Context(), in)
+	require.NoError(t, err)
+	require.False(t, taken.Locks.ClusterHeld)
+	require.NotNil(t, taken.Cordon)
+	require.False(t, taken.Cordon.HasLocks, "nobody has to be followed")
+	whole := clusterRequestsOf(t, ref.Owner)[0]
+	require.Equal(t, whole.UID, taken.Locks.ClusterRequestUID)
+	require.Equal(t, lcmv1.ScopeDrain, whole.Spec.Scope)
+	require.Len(t, activitytest.RequestsFor(t, ref.Node), requests)
+
+	for range 2 {
+		result, err := activitytest.Nodes().ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{
+			NodeRef: ref, Withdraw: true, WithdrawCluster: true, RequestUID: taken.Locks.RequestUID, ClusterRequestUID: taken.Locks.ClusterRequestUID,
+		})
+		require.NoError(t, err)
+		require.True(t, result.ClusterWithdrawn)
+		require.Empty(t, clusterRequestsOf(t, ref.Owner))
+		require.Empty(t, activitytest.RequestsFor(t, ref.Node))
+	}
+}
+
+func TestTheRequestForTheClusterStandsUntilTheLocksOfTheNodeAreActiveAgain(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	lock := activitytest.HeldNode(t, "tf", ref.Node)
+	_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
+	require.NoError(t, err)
+	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	result, err := activitytest.Nodes().ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, WithdrawCluster: true})
+	require.NoError(t, err)
+	require.False(t, result.ClusterWithdrawn)
+	require.Len(t, clusterRequestsOf(t, ref.Owner), 1)
+	require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), locksactivities.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
+	require.Empty(t, clusterRequestsOf(t, ref.Owner))
+}

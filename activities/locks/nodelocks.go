@@ -1,0 +1,184 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// cycleStands is how long a cycle of locks must have been seen before somebody gives way: an application that is about to let go of one more node looks
+// like one that waits.
+const cycleStands = 2 * time.Second
+
+// AwaitNodeLocks waits until every NodeWorkloadLock of the node is inactive. It believes the cache: whoever cordons the node asks the API
+// server. Errors: LockTimedOut (with blockers), LockCycle when the request for the node has to be withdrawn (with the requests that go first), LockRefused when
+// it is gone, NodeGone.
+func (l *Activities) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error {
+	cluster, _, err := ServingCluster(ctx, l.Clusters, in.Cluster)
+	if err != nil {
+		return err
+	}
+	watched := []client.Object{
+		kube.IfServed(&lcmv1.NodeWorkloadLock{}), kube.IfServed(&lcmv1.NodeMaintenanceRequest{}), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node}},
+	}
+	w := &nodeLockWait{cluster: cluster, in: in}
+	for {
+		until := w.until()
+		changed, err := l.Waits.AwaitUntil(ctx, until, cluster, watched, w.look)
+		switch {
+		case err != nil || w.gate.Open:
+			return err
+		case changed:
+			// A cycle that has come or gone makes another wait.
+		case w.since != nil && until != in.Deadline:
+			return giveWay(in, w.cycle)
+		default:
+			return lockTimedOut("node "+in.Node, w.gate)
+		}
+	}
+}
+
+// nodeLockWait is what was seen in a wait for the locks of a node.
+type nodeLockWait struct {
+	cluster *kube.Cluster
+	in      NodeLockInput
+	gate    locks.Gate
+	// cycle in which the request for the node has to give way, and since when it is seen; nil: there is none.
+	cycle []lcmv1.NodeMaintenanceRequest
+	since *time.Time
+}
+
+// until is when to look again at the latest: at the deadline, or when the cycle has stood for long enough.
+func (w *nodeLockWait) until() *time.Time {
+	if w.since == nil {
+		return w.in.Deadline
+	}
+	stood := w.since.Add(cycleStands)
+	if w.in.Deadline != nil && w.in.Deadline.Before(stood) {
+		return w.in.Deadline
+	}
+	return &stood
+}
+
+// look is done when all have let go, or when a cycle has come or gone.
+func (w *nodeLockWait) look(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
+	if _, err := w.cluster.Node(ctx, w.in.Node); err != nil {
+		return temporal.Observation{}, false, activitykit.ExplainNode(w.cluster, w.in.Node, "read", err)
+	}
+	var found lcmv1.NodeWorkloadLockList
+	var requests lcmv1.NodeMaintenanceRequestList
+	for _, list := range []client.ObjectList{&found, &requests} {
+		if err := activitykit.ListIfServed(ctx, reader, list); err != nil {
+			return temporal.Observation{}, false, err
+		}
+	}
+	w.gate = locks.NodeGate(found.Items, w.in.Node)
+	if w.in.Requested && !w.gate.Open {
+		if err := stillRequested(ctx, w.cluster, &lcmv1.NodeMaintenanceRequest{ObjectMeta: requestMeta(w.in.Owner, "drydock", w.in.Node)}); err != nil {
+			return temporal.Observation{}, false, err
+		}
+	}
+	seen := w.since != nil
+	w.cycle = locks.Cycle(w.in.Node, found.Items, requests.Items)
+	switch yields := w.yields(); {
+	case !yields:
+		w.since = nil
+	case !seen:
+		w.since = new(temporal.Now(ctx))
+	}
+	return heldObservation("node "+w.in.Node, w.gate), w.gate.Open || seen != (w.since != nil), nil
+}
+
+// yields reports whether it is our request that has to be withdrawn for the cycle to end. Others' are not ours to withdraw: there another of ours is.
+func (w *nodeLockWait) yields() bool {
+	way := locks.GivesWay(w.cycle, func(r *lcmv1.NodeMaintenanceRequest) bool { return kube.Owner(r) != "" })
+	return way != nil && kube.OwnedBy(way, w.in.Owner)
+}
+
+// giveWay is the error that says for whom.
+func giveWay(in NodeLockInput, cycle []lcmv1.NodeMaintenanceRequest) error {
+	var first []drydockv1.Blocker
+	var nodes []string
+	for i := range cycle {
+		if kube.OwnedBy(&cycle[i], in.Owner) {
+			continue
+		}
+		node := cycle[i].Spec.NodeName
+		first = append(first, drydockv1.Blocker{Kind: "NodeMaintenanceRequest", Name: cycle[i].Name, Reason: ReasonLockCycle, Message: "node " + node + " goes first"})
+		nodes = append(nodes, node)
+	}
+	return temporal.Error(temporal.ErrLockCycle, fmt.Sprintf("the maintenances of %s and %s wait for each other's workload locks; this one gives way",
+		in.Node, strings.Join(slices.Compact(nodes), ", ")), nil, first...)
+}
+
+// RequestsServedInput names the NodeMaintenanceRequests that go first.
+type RequestsServedInput struct {
+	Cluster  string     `json:"cluster"`
+	Requests []string   `json:"requests"`
+	Deadline *time.Time `json:"deadline,omitempty"`
+}
+
+// AwaitRequestsServed waits until each of the requests has been served: every lock of its node is inactive, or the request is gone. Errors: LockTimedOut
+// (with blockers).
+func (l *Activities) AwaitRequestsServed(ctx context.Context, in RequestsServedInput) error {
+	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	watched := []client.Object{kube.IfServed(&lcmv1.NodeWorkloadLock{}), kube.IfServed(&lcmv1.NodeMaintenanceRequest{})}
+	var waiting []drydockv1.Blocker
+	served, err := l.Waits.AwaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
+		var err error
+		waiting, err = stillHeld(ctx, reader, in.Requests)
+		return temporal.Observation{Wait: &drydockv1.Wait{
+			Reason: ReasonLockCycle, Message: "until the workload locks have let go for those that go first: " + namesOf(waiting), Blockers: waiting,
+		}}, len(waiting) == 0, err
+	})
+	if err != nil || served {
+		return err
+	}
+	return temporal.Error(temporal.ErrLockTimedOut, "the workload locks did not let go in time for "+namesOf(waiting)+", which go first", nil, waiting...)
+}
+
+// stillHeld are those of the requests whose nodes are held still.
+func stillHeld(ctx context.Context, reader client.Reader, names []string) (waiting []drydockv1.Blocker, err error) {
+	var found lcmv1.NodeWorkloadLockList
+	var requests lcmv1.NodeMaintenanceRequestList
+	for _, list := range []client.ObjectList{&found, &requests} {
+		if err := activitykit.ListIfServed(ctx, reader, list); err != nil {
+			return nil, err
+		}
+	}
+	for i := range requests.Items {
+		r := &requests.Items[i]
+		gate := locks.NodeGate(found.Items, r.Spec.NodeName)
+		if !slices.Contains(names, r.Name) || gate.Open {
+			continue
+		}
+		waiting = append(waiting, drydockv1.Blocker{
+			Kind: "NodeMaintenanceRequest", Name: r.Name, Reason: ReasonWorkloadLocksHeld, Message: fmt.Sprintf("%s to let go of node %s", controllers(gate.Holders), r.Spec.NodeName),
+		})
+	}
+	return waiting, nil
+}
+
+func namesOf(blockers []drydockv1.Blocker) string {
+	var names []string
+	for _, blocker := range blockers {
+		names = append(names, blocker.Name)
+	}
+	return strings.Join(names, ", ")
+}

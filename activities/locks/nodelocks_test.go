@@ -1,0 +1,88 @@
+package locks_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/activities/locks"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// crossed are two nodes with two applications that each have let go of the other one.
+type crossed struct {
+	older, younger locks.NodeLockInput
+	// free lets go of a node what holds it still.
+	free map[string]*lcmv1.NodeWorkloadLock
+}
+
+// newCrossed asks for both nodes, in the names of these owners; that of the younger node is the later by name, as both are made in the same second.
+func newCrossed(t *testing.T, olderOwner, youngerOwner string) crossed {
+	older, younger := locks.NodeLockInput{NodeRef: activitytest.TestNode(t)}, locks.NodeLockInput{NodeRef: activitytest.TestNode(t)}
+	older.Owner, younger.Owner = olderOwner, youngerOwner
+	c := crossed{older: older, younger: younger, free: map[string]*lcmv1.NodeWorkloadLock{}}
+	for _, in := range []locks.NodeLockInput{older, younger} {
+		request := &lcmv1.NodeMaintenanceRequest{
+			ObjectMeta: metav1.ObjectMeta{Name: map[bool]string{true: "a-", false: "b-"}[in == older] + in.Node},
+			Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node},
+		}
+		if in.Owner != "" {
+			request.Annotations = map[string]string{kube.AnnotationOwner: in.Owner}
+		}
+		activitytest.Created(t, request)
+	}
+	// Each test has applications of its own: those of others have let go of other nodes.
+	tf, ceph := "tf-"+older.Node, "ceph-"+older.Node
+	activitytest.Say(t, activitytest.HeldNode(t, tf, older.Node), lcmv1.LockInactive, "")
+	c.free[older.Node] = activitytest.HeldNode(t, ceph, older.Node)
+	activitytest.Say(t, activitytest.HeldNode(t, ceph, younger.Node), lcmv1.LockInactive, "")
+	c.free[younger.Node] = activitytest.HeldNode(t, tf, younger.Node)
+	return c
+}
+
+func TestOfMaintenancesThatWaitForEachOthersLocksTheYoungerGivesWay(t *testing.T) {
+	c := newCrossed(t, "node/spoke/default/older/1", "node/spoke/default/younger/1")
+	older := ended(func() error { return activitytest.Initiator().AwaitNodeLocks(t.Context(), c.older) })
+	began := time.Now()
+	err := activitytest.Initiator().AwaitNodeLocks(t.Context(), c.younger)
+	require.Equal(t, temporal.ErrLockCycle, temporal.ErrorType(err), "%v", err)
+	require.GreaterOrEqual(t, time.Since(began), locks.CycleStands)
+	require.ErrorContains(t, err, "the maintenances of "+c.younger.Node+" and "+c.older.Node+" wait for each other's workload locks")
+	require.Len(t, temporal.Blockers(err), 1)
+	require.Empty(t, older, "the older goes on waiting")
+
+	first := locks.RequestsServedInput{Cluster: activitytest.SpokeName, Requests: []string{temporal.Blockers(err)[0].Name}, Deadline: soon(200 * time.Millisecond)}
+	err = activitytest.Initiator().AwaitRequestsServed(t.Context(), first)
+	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "a-"+c.older.Node)
+	first.Deadline = nil
+	served := ended(func() error { return activitytest.Initiator().AwaitRequestsServed(t.Context(), first) })
+	activitytest.Say(t, c.free[c.older.Node], lcmv1.LockInactive, "")
+	require.NoError(t, <-older)
+	require.NoError(t, <-served)
+	require.NoError(t, activitytest.Initiator().AwaitRequestsServed(t.Context(), locks.RequestsServedInput{Cluster: activitytest.SpokeName, Requests: []string{"gone"}}))
+}
+
+func TestAYoungerRequestThatIsSomebodyElsesIsNotOursToWithdraw(t *testing.T) {
+	c := newCrossed(t, "node/spoke/default/older/1", "")
+	err := activitytest.Initiator().AwaitNodeLocks(t.Context(), c.older)
+	require.Equal(t, temporal.ErrLockCycle, temporal.ErrorType(err), "%v", err)
+}
+
+func TestACycleThatDoesNotStandMakesNobodyGiveWay(t *testing.T) {
+	c := newCrossed(t, "node/spoke/default/older/1", "node/spoke/default/younger/1")
+	younger := ended(func() error { return activitytest.Initiator().AwaitNodeLocks(t.Context(), c.younger) })
+	require.Never(t, func() bool { return len(younger) > 0 }, locks.CycleStands/4, 20*time.Millisecond)
+	activitytest.Say(t, c.free[c.younger.Node], lcmv1.LockInactive, "") // its application may let go of two at once
+	require.NoError(t, <-younger)
+
+	c = newCrossed(t, "node/spoke/default/older/2", "node/spoke/default/younger/2")
+	c.younger.Deadline = soon(locks.CycleStands / 4)
+	err := activitytest.Initiator().AwaitNodeLocks(t.Context(), c.younger)
+	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err), "the deadline comes first")
+}

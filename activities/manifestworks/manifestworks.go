@@ -1,0 +1,165 @@
+// Package manifestworks holds the activities that remediate clusters with manifest works.
+package manifestworks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/remediation"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/manifestworks"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Activities brings manifests to clusters with manifest works in their namespaces on the hub. It does not touch the clusters themselves.
+type Activities struct {
+	Clusters *kube.Clusters
+	Waits    activitykit.Waits
+}
+
+// Rollout is a rollout of manifest works.
+type Rollout struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Owner is the mark of the rollout's workflow.
+	Owner string `json:"owner"`
+	// Templates in their order.
+	Templates []string `json:"templates"`
+	// Pins identify for each the generation that was prepared; empty before that.
+	Pins []string `json:"pins,omitempty"`
+}
+
+func (r Rollout) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+}
+
+// Prepared is a template as it was prepared.
+type Prepared struct {
+	Template string `json:"template"`
+	// Work is the name of its work in the namespace of each cluster.
+	Work string `json:"work"`
+	// Pin identifies the generation of the template.
+	Pin string `json:"pin"`
+}
+
+// PrepareManifestWorks reads the templates of a rollout. Errors: NotFound when one does not exist any more; InvalidSpec when one cannot be brought to clusters.
+func (m *Activities) PrepareManifestWorks(ctx context.Context, in Rollout) ([]Prepared, error) {
+	hub, err := m.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var prepared []Prepared
+	for _, name := range in.Templates {
+		template, err := in.template(ctx, hub, name)
+		if err != nil {
+			return nil, err
+		}
+		_, err = manifestworks.ExpectedValues(template.GetAnnotations())
+		if err == nil {
+			_, err = manifestworks.Work(in.name(), template, in.Namespace)
+		}
+		if err != nil {
+			return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s: %v", activitykit.ObjectName(template), err), err)
+		}
+		prepared = append(prepared, Prepared{Template: name, Work: manifestworks.WorkName(in.name(), name), Pin: manifestworks.Pin(template)})
+	}
+	return prepared, nil
+}
+
+func (r Rollout) template(ctx context.Context, hub *kube.Cluster, name string) (*unstructured.Unstructured, error) {
+	template := &unstructured.Unstructured{}
+	template.SetGroupVersionKind(manifestworks.Templates)
+	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, template)
+	if apierrors.IsNotFound(err) {
+		return nil, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("manifest work template %s/%s is not on the hub any more", r.Namespace, name), err)
+	}
+	return template, activitykit.Explain(hub, "read manifest work template "+r.Namespace+"/"+name, err)
+}
+
+// CleanUpWorksInput says which manifest works of a rollout to delete.
+type CleanUpWorksInput struct {
+	Rollout
+	// Keep are the clusters, sorted, that keep the work of the last template.
+	Keep []string `json:"keep,omitempty"`
+}
+
+func (in CleanUpWorksInput) keeps(work client.Object) bool {
+	_, kept := slices.BinarySearch(in.Keep, work.GetNamespace())
+	return kept && work.GetName() == manifestworks.WorkName(in.name(), in.Templates[len(in.Templates)-1])
+}
+
+// CleanUpManifestWorks deletes all manifest works of a rollout, except those that clusters keep. It leaves works with another owner alone.
+func (m *Activities) CleanUpManifestWorks(ctx context.Context, in CleanUpWorksInput) error {
+	hub, err := m.Clusters.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	works, err := in.works(ctx, hub)
+	if err != nil {
+		return err
+	}
+	var deletes errgroup.Group // one that fails does not stop the others
+	deletes.SetLimit(activitykit.MaxParallelRequests)
+	for _, work := range works {
+		if !in.keeps(work) {
+			deletes.Go(func() error { return activitykit.DeleteOwned(ctx, hub, activitykit.ObjectName(work), work) })
+		}
+	}
+	return deletes.Wait()
+}
+
+// AwaitWorksInput is what is known of the compliance of clusters with the works of templates.
+type AwaitWorksInput struct {
+	Rollout  Rollout                 `json:"rollout"`
+	Clusters []policies.KnownCluster `json:"clusters"`
+	// Gather is how long changes are gathered from the first on.
+	Gather time.Duration `json:"gather"`
+}
+
+// AwaitManifestWorks waits until the compliance of some clusters with their current work is not the known one, and returns it.
+func (m *Activities) AwaitManifestWorks(ctx context.Context, in AwaitWorksInput) ([]policies.ClusterCompliance, error) {
+	reader, err := m.reader(ctx, in.Rollout)
+	if err != nil {
+		return nil, err
+	}
+	return reader.Await(ctx, in.Clusters, in.Gather)
+}
+
+// ReadWorksInput names the clusters of a rollout of works.
+type ReadWorksInput struct {
+	Rollout  Rollout  `json:"rollout"`
+	Clusters []string `json:"clusters"`
+}
+
+// ReadManifestWorks reads the compliance of clusters with the works of a rollout from the API server of the hub.
+func (m *Activities) ReadManifestWorks(ctx context.Context, in ReadWorksInput) ([]policies.ClusterCompliance, error) {
+	reader, err := m.reader(ctx, in.Rollout)
+	if err != nil {
+		return nil, err
+	}
+	return reader.Read(ctx, in.Clusters)
+}
+
+func (m *Activities) reader(ctx context.Context, in Rollout) (remediation.ComplianceReader, error) {
+	hub, err := m.Clusters.Hub(ctx)
+	s := remediation.ComplianceReader{Hub: hub, Kind: manifestworks.Works, Judge: func(work *unstructured.Unstructured) policies.Compliance {
+		if work != nil && !kube.OwnedBy(work, in.Owner) {
+			return manifestworks.ComplianceOf(nil) // a work that an earlier run left was not brought by this one
+		}
+		return manifestworks.ComplianceOf(work)
+	}}
+	for _, template := range in.Templates {
+		s.Names = append(s.Names, manifestworks.WorkName(in.name(), template))
+	}
+	return s, err
+}

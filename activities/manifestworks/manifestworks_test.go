@@ -1,0 +1,335 @@
+package manifestworks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/activities/remediation"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/manifestworks"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// workScene is a rollout of two templates, of which the second expects a value, over two clusters. The test plays the agents of the clusters.
+type workScene struct {
+	t          *testing.T
+	hub        *kube.Cluster
+	activities *Activities
+	rollout    Rollout
+	clusters   []string
+}
+
+func newWorkScene(t *testing.T) *workScene {
+	t.Helper()
+	namespace := devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName))
+	s := &workScene{
+		t: t, hub: activitytest.BareCluster(t), activities: &Activities{Clusters: activitytest.Clusters},
+		rollout:  Rollout{Namespace: namespace, Name: "june", Owner: "cgu/" + namespace + "/june/first-run", Templates: []string{"os", "firmware"}},
+		clusters: []string{devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName)), devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName))},
+	}
+	for template, expected := range map[string]string{"os": "", "firmware": `[{"manifestIndex":0,"name":"done","value":"True"}]`} {
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal(fmt.Appendf(nil, `
+apiVersion: work.open-cluster-management.io/v1alpha1
+kind: ManifestWorkReplicaSet
+metadata: {namespace: %s, name: %s, annotations: {openshift-cluster-group-upgrades/expectedValues: %q}}
+spec:
+  placementRefs: []
+  manifestWorkTemplate: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: %s}}]}}`,
+			namespace, template, expected, template), &object.Object))
+		require.NoError(t, s.hub.Client.Create(t.Context(), object))
+	}
+	for _, cluster := range s.clusters {
+		s.register(cluster)
+	}
+	s.prepare()
+	return s
+}
+
+// register makes a ManagedCluster for the time of the test.
+func (s *workScene) register(name string) {
+	s.t.Helper()
+	cluster := &unstructured.Unstructured{Object: map[string]any{}}
+	cluster.SetGroupVersionKind(activitykit.ManagedClusterKind)
+	cluster.SetName(name)
+	require.NoError(s.t, s.hub.Client.Create(s.t.Context(), cluster))
+	s.t.Cleanup(func() {
+		require.NoError(s.t, client.IgnoreNotFound(s.hub.Client.Delete(context.Background(), cluster)))
+	})
+}
+
+func (s *workScene) prepare() {
+	s.t.Helper()
+	prepared, err := s.activities.PrepareManifestWorks(s.t.Context(), s.rollout)
+	require.NoError(s.t, err)
+	s.rollout.Pins = nil
+	for _, one := range prepared {
+		s.rollout.Pins = append(s.rollout.Pins, one.Pin)
+	}
+}
+
+// place gives clusters the work of a template, and no other; policies.Nowhere: no work at all.
+func (s *workScene) place(template int, clusters ...string) ([]remediation.RefusedPlacement, error) {
+	placed, err := s.activities.PlaceManifestWorks(s.t.Context(), PlaceWorksInput{
+		Rollout: s.rollout, Desired: []policies.DesiredPlacement{{Item: template, Clusters: slices.Sorted(slices.Values(clusters))}},
+	})
+	return placed.Refused, err
+}
+
+func (s *workScene) cleanUp(keep ...string) error {
+	return s.activities.CleanUpManifestWorks(s.t.Context(), CleanUpWorksInput{Rollout: s.rollout, Keep: keep})
+}
+
+// say plays the agent of a cluster.
+func (s *workScene) say(cluster, template, status string) {
+	s.t.Helper()
+	work := &unstructured.Unstructured{}
+	work.SetGroupVersionKind(manifestworks.Works)
+	work.SetNamespace(cluster)
+	work.SetName(manifestworks.WorkName(s.rollout.name(), template))
+	patch, err := yaml.YAMLToJSON([]byte("status: " + status))
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.hub.Client.Status().Patch(s.t.Context(), work, client.RawPatch(types.MergePatchType, patch)))
+}
+
+func (s *workScene) compliance(cluster string) policies.ComplianceStatus {
+	s.t.Helper()
+	read, err := s.activities.ReadManifestWorks(s.t.Context(), ReadWorksInput{Rollout: s.rollout, Clusters: []string{cluster}})
+	require.NoError(s.t, err)
+	return read[0].Status
+}
+
+const done = `{conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}]}`
+
+func TestWorksAreBroughtToTheClustersWhoseTurnItIsAndTheirEndIsSeen(t *testing.T) {
+	s := newWorkScene(t)
+	one, two := s.clusters[0], s.clusters[1]
+	news := make(chan []policies.ClusterCompliance, 1)
+	go func() {
+		found, err := s.activities.AwaitManifestWorks(t.Context(), AwaitWorksInput{
+			Rollout: s.rollout, Clusters: []policies.KnownCluster{{Cluster: one, Status: "PU"}, {Cluster: two, Status: "UU"}}, Gather: 20 * time.Millisecond,
+		})
+		assert.NoError(t, err)
+		news <- found
+	}()
+	_, err := s.place(0, one)
+	require.NoError(t, err)
+	require.Equal(t, policies.ComplianceStatus("PU"), s.compliance(one))
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(two))
+	s.say(one, "os", done)
+	require.Eventually(t, func() bool { return s.compliance(one) == "CU" }, activitytest.NewsLimit, 20*time.Millisecond)
+
+	_, err = s.place(1, one)
+	require.NoError(t, err)
+	require.Equal(t, policies.ComplianceStatus("UP"), s.compliance(one))
+	s.say(one, "firmware", done)
+	require.Equal(t, policies.ComplianceStatus("UN"), s.compliance(one), "the expected value is not fed back")
+	s.say(one, "firmware", `{conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}], resourceStatus: {manifests: [{resourceMeta: {ordinal: 0},
+  conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}, {type: StatusFeedbackSynced, status: "True"}],
+  statusFeedback: {values: [{name: done, fieldValue: {type: String, string: "True"}}]}}]}}`)
+	require.Equal(t, policies.ComplianceStatus("UC"), s.compliance(one))
+	select {
+	case found := <-news:
+		require.NotEmpty(t, found)
+		require.Equal(t, one, found[0].Cluster)
+	case <-time.After(activitytest.NewsLimit):
+		require.Fail(t, "no news")
+	}
+
+	_, err = s.place(0, two)
+	require.NoError(t, err)
+	require.NoError(t, s.cleanUp(one))
+	require.Equal(t, policies.ComplianceStatus("UC"), s.compliance(one), "the last stays where it is to stay")
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(two))
+	require.NoError(t, s.cleanUp())
+	require.NoError(t, s.cleanUp(), "twice")
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(one))
+}
+
+func TestWhatAnEarlierRunHasBroughtSaysNothingUntilThisOneHasBroughtIt(t *testing.T) {
+	s := newWorkScene(t)
+	_, err := s.place(0, s.clusters[0])
+	require.NoError(t, err)
+	s.say(s.clusters[0], "os", done)
+	s.rollout.Owner = "cgu/" + s.rollout.Namespace + "/june/second-run"
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(s.clusters[0]))
+	require.NoError(t, s.cleanUp())
+	_, err = s.place(0, s.clusters[0])
+	require.NoError(t, err)
+	require.Equal(t, policies.ComplianceStatus("CU"), s.compliance(s.clusters[0]), "the same, brought again, is there already")
+}
+
+// What is on a held cluster stays, and nothing new begins on it. The answer to an attempt may be lost: the next finds what the first has made.
+func TestAHeldClusterKeepsTheWorkThatItHasAndGetsNoOther(t *testing.T) {
+	s := newWorkScene(t)
+	one, two := s.clusters[0], s.clusters[1]
+	held := func(item int, clusters ...string) remediation.PlacementResult {
+		t.Helper()
+		placed, err := s.activities.PlaceManifestWorks(t.Context(), PlaceWorksInput{
+			Rollout: s.rollout, Desired: []policies.DesiredPlacement{{Item: item, Held: slices.Sorted(slices.Values(clusters))}},
+		})
+		require.NoError(t, err)
+		return placed
+	}
+	_, err := s.place(0, one)
+	require.NoError(t, err)
+	require.Equal(t, []string{two}, held(0, one, two).Waiting)
+	require.Equal(t, policies.ComplianceStatus("PU"), s.compliance(one))
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(two))
+	require.Equal(t, []string{one}, held(1, one).Waiting)
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(one), "it should not have had the first any more")
+	_, err = s.place(policies.Nowhere, one, two)
+	require.NoError(t, err)
+}
+
+// One cluster whose work cannot be written keeps the others waiting as little as the rollout's end.
+func TestWorksThatCannotBeMadeAreNamedAndTheOthersAreMade(t *testing.T) {
+	s := newWorkScene(t)
+	hub := activitytest.Stack.Cluster(activitytest.HubName)
+	leaving, theirs, offline := devstacktest.Namespace(t, hub), devstacktest.Namespace(t, hub), devstacktest.Namespace(t, hub)
+	require.NoError(t, hub.Client.CoreV1().Namespaces().Delete(t.Context(), leaving, metav1.DeleteOptions{}))
+	key := func(cluster string) client.ObjectKey {
+		return client.ObjectKey{Namespace: cluster, Name: manifestworks.WorkName(s.rollout.name(), "os")}
+	}
+	work := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	work.SetGroupVersionKind(manifestworks.Works)
+	work.SetNamespace(theirs)
+	work.SetName(key(theirs).Name)
+	work.SetAnnotations(map[string]string{kube.AnnotationOwner: "cgu/elsewhere/july/first-run"})
+	require.NoError(t, s.hub.Client.Create(t.Context(), work))
+	// The work of an earlier run, which the agent of a cluster that is offline does not let go of.
+	_, err := s.place(0, offline)
+	require.NoError(t, err)
+	require.NoError(t, s.hub.Client.Get(t.Context(), key(offline), work))
+	work.SetFinalizers([]string{"test.drydock.dev/agent"})
+	require.NoError(t, s.hub.Client.Update(t.Context(), work))
+	require.NoError(t, s.cleanUp())
+	require.NoError(t, s.cleanUp(), "what is being deleted already keeps nobody")
+
+	refused, err := s.place(0, s.clusters[0], "nowhere", leaving, theirs, offline, s.clusters[1])
+	require.NoError(t, err)
+	found := map[string]remediation.RefusedPlacement{}
+	for _, r := range refused {
+		found[r.Clusters[0]] = r
+	}
+	require.Len(t, found, 4)
+	require.Equal(t, remediation.RefusedPlacement{Clusters: []string{"nowhere"}, Reason: "ClusterVanished", Message: "the hub has no namespace for the cluster", Final: true}, found["nowhere"])
+	require.Equal(t, remediation.RefusedPlacement{Clusters: []string{leaving}, Reason: "NotPlaced", Message: "namespace " + leaving + " of the hub is being deleted"}, found[leaving])
+	require.Equal(t, temporal.ErrInvalidSpec, found[theirs].Reason)
+	require.True(t, found[theirs].Final)
+	require.Contains(t, found[theirs].Message, "it belongs to cgu/elsewhere/july")
+	require.Equal(t, remediation.RefusedPlacement{
+		Clusters: []string{offline}, Reason: "NotPlaced",
+		Message: "ManifestWork " + key(offline).String() + " is still being deleted: one of its finalizers [test.drydock.dev/agent] holds it",
+	}, found[offline])
+	for _, cluster := range s.clusters {
+		require.Equal(t, policies.ComplianceStatus("PU"), s.compliance(cluster))
+	}
+
+	require.NoError(t, s.hub.Client.Get(t.Context(), key(offline), work))
+	work.SetFinalizers(nil)
+	require.NoError(t, s.hub.Client.Update(t.Context(), work))
+	refused, err = s.place(0, offline)
+	require.NoError(t, err)
+	require.Empty(t, refused)
+}
+
+// The webhook of the hub answers with 400 where a work is too large, or names an executor that may not be used for this cluster.
+func TestAWorkThatAWebhookRefusesKeepsNoOtherFromBeingMade(t *testing.T) {
+	for _, answer := range []error{
+		apierrors.NewBadRequest("the size of manifests is 614400 bytes which exceeds the 512000 limit"),
+		apierrors.NewForbidden(schema.GroupResource{Resource: "manifestworks"}, "os", errors.New("frozen")),
+	} {
+		refusal := make(chan struct{})
+		var p workPlacing
+		err := p.each(t.Context(), []string{"c1", "c2"}, func(ctx context.Context, cluster string) error {
+			if cluster == "c1" {
+				defer close(refusal)
+				return activitykit.Explain(&kube.Cluster{Name: activitytest.HubName}, "apply ManifestWork c1/os", answer)
+			}
+			<-refusal
+			return ctx.Err()
+		})
+		require.NoError(t, err)
+		require.Len(t, p.placed.Refused, 1)
+		require.Contains(t, p.placed.Refused[0].Message, answer.Error())
+		p.placed.Refused[0].Message = ""
+		require.Equal(t, remediation.RefusedPlacement{Clusters: []string{"c1"}, Reason: "NotPlaced"}, p.placed.Refused[0])
+	}
+}
+
+func TestAClusterWhoseManagedClusterIsDeletedAtWorkIsSeen(t *testing.T) {
+	s := newWorkScene(t)
+	_, err := s.place(0, s.clusters[0])
+	require.NoError(t, err)
+	news := make(chan []policies.ClusterCompliance, 1)
+	go func() {
+		found, err := s.activities.AwaitManifestWorks(t.Context(), AwaitWorksInput{
+			Rollout: s.rollout, Clusters: []policies.KnownCluster{{Cluster: s.clusters[0], Status: "PU"}, {Cluster: s.clusters[1], Status: "UU"}},
+		})
+		assert.NoError(t, err)
+		news <- found
+	}()
+	require.Never(t, func() bool { return len(news) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
+	require.NoError(t, s.hub.Client.Delete(t.Context(), activitykit.ManagedCluster(s.clusters[0])))
+	select {
+	case found := <-news:
+		require.Equal(t, []policies.ClusterCompliance{{Cluster: s.clusters[0], Status: "PU", Vanished: true}}, found)
+	case <-time.After(activitytest.NewsLimit):
+		require.Fail(t, "no news")
+	}
+	for event := range readsOf(t, manifestworks.WorkName(s.rollout.name(), "firmware")) {
+		require.Fail(t, "a work that was known not to be there was asked for", "%v", event)
+	}
+}
+
+// readsOf are the requests for one object of that name, in any namespace of the hub.
+func readsOf(t *testing.T, name string) map[string]int {
+	t.Helper()
+	events, err := activitytest.Stack.Cluster(activitytest.HubName).AuditEvents()
+	require.NoError(t, err)
+	reads := map[string]int{}
+	for _, event := range events {
+		if event.Verb == "get" && event.ObjectRef != nil && event.ObjectRef.Name == name {
+			reads[event.RequestURI]++
+		}
+	}
+	return reads
+}
+
+func TestATemplateThatChangesOrGoesDuringARolloutIsBroughtToNoOtherCluster(t *testing.T) {
+	s := newWorkScene(t)
+	template := &unstructured.Unstructured{}
+	template.SetGroupVersionKind(manifestworks.Templates)
+	key := client.ObjectKey{Namespace: s.rollout.Namespace, Name: "os"}
+	require.NoError(t, s.hub.Client.Get(t.Context(), key, template))
+	require.NoError(t, unstructured.SetNestedSlice(template.Object, []any{}, "spec", "manifestWorkTemplate", "workload", "manifests"))
+	require.NoError(t, s.hub.Client.Update(t.Context(), template))
+	_, err := s.place(0, s.clusters...)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "has been changed since the rollout began")
+
+	require.NoError(t, s.hub.Client.Delete(context.Background(), template))
+	_, err = s.place(0, s.clusters...)
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+	_, err = s.activities.PrepareManifestWorks(t.Context(), s.rollout)
+	require.ErrorContains(t, err, "manifest work template "+s.rollout.Namespace+"/os is not on the hub any more")
+}

@@ -1,0 +1,230 @@
+package manifestworks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/remediation"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/manifestworks"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// PlaceWorksInput says which manifest work clusters are to have.
+type PlaceWorksInput struct {
+	Rollout Rollout `json:"rollout"`
+	// Desired has the item of each cluster that is named, or policies.Nowhere. Other clusters stay as they are.
+	Desired []policies.DesiredPlacement `json:"desired"`
+	// Closes is as in TakeNodeInput: the earliest of the clusters on which something may begin.
+	Closes *time.Time `json:"closes,omitempty"`
+}
+
+// PlaceManifestWorks gives each cluster its desired manifest work of the rollout, and no other. It reads the works of each cluster, deletes the undesired ones,
+// then makes the missing ones. A cluster whose work the hub refuses does not stop the others. Errors: Held when a cluster that gets a work is held; NotFound
+// and InvalidSpec when a template was deleted or changed since it was prepared: one rollout must not bring clusters different manifests.
+func (m *Activities) PlaceManifestWorks(ctx context.Context, in PlaceWorksInput) (remediation.PlacementResult, error) {
+	hub, err := m.Clusters.Hub(ctx)
+	if err != nil {
+		return remediation.PlacementResult{}, err
+	}
+	p := workPlacing{PlaceWorksInput: in, hub: hub}
+	if err := p.observe(ctx); err != nil {
+		return remediation.PlacementResult{}, err
+	}
+	if err := p.each(ctx, p.clusters(), p.deleteUndesired); err != nil {
+		return remediation.PlacementResult{}, err
+	}
+	if err := m.Waits.MayBeginOn(ctx, p.added(), in.Closes); err != nil {
+		return remediation.PlacementResult{}, err
+	}
+	for _, placement := range in.Desired {
+		if err := p.bring(ctx, placement); err != nil {
+			return remediation.PlacementResult{}, err
+		}
+	}
+	return p.placed, nil
+}
+
+// workPlacing is one attempt to place manifest works.
+type workPlacing struct {
+	PlaceWorksInput
+	hub *kube.Cluster
+	// works are the works of the rollout that were observed, by cluster.
+	works  map[string][]*metav1.PartialObjectMetadata
+	placed remediation.PlacementResult
+	mu     sync.Mutex
+}
+
+// clusters are all that are named.
+func (p *workPlacing) clusters() []string {
+	var clusters []string
+	for _, placement := range p.Desired {
+		clusters = slices.Concat(clusters, placement.Clusters, placement.Held)
+	}
+	return clusters
+}
+
+// observe reads the works of the rollout in the namespaces of all clusters.
+func (p *workPlacing) observe(ctx context.Context) error {
+	p.works = map[string][]*metav1.PartialObjectMetadata{}
+	reads, reading := errgroup.WithContext(ctx)
+	reads.SetLimit(activitykit.MaxParallelRequests)
+	for _, cluster := range p.clusters() {
+		reads.Go(func() error {
+			works, err := p.Rollout.works(reading, p.hub, client.InNamespace(cluster))
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.works[cluster] = works
+			return err
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return err
+	}
+	for _, placement := range p.Desired {
+		p.placed.Waiting = append(p.placed.Waiting, p.without(placement, placement.Held)...)
+	}
+	return nil
+}
+
+// works are the manifest works of a rollout that are not being deleted.
+func (r Rollout) works(ctx context.Context, hub *kube.Cluster, options ...client.ListOption) ([]*metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(manifestworks.Works.GroupVersion().WithKind(manifestworks.Works.Kind + "List"))
+	if err := hub.Client.List(ctx, list, append(options, client.MatchingLabels(policies.RolloutLabels(r.name())))...); err != nil {
+		return nil, activitykit.Explain(hub, "list the manifest works of the rollout", err)
+	}
+	var works []*metav1.PartialObjectMetadata
+	for i := range list.Items {
+		work := &list.Items[i]
+		work.SetGroupVersionKind(manifestworks.Works)
+		if kube.OwnedBy(work, r.Owner) && work.GetDeletionTimestamp() == nil {
+			works = append(works, work)
+		}
+	}
+	return works, nil
+}
+
+// without returns those of the clusters that do not have the item of a placement.
+func (p *workPlacing) without(placement policies.DesiredPlacement, clusters []string) []string {
+	if placement.Item == policies.Nowhere {
+		return nil
+	}
+	name := manifestworks.WorkName(p.Rollout.name(), p.Rollout.Templates[placement.Item])
+	return slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool {
+		return slices.ContainsFunc(p.works[cluster], func(work *metav1.PartialObjectMetadata) bool { return work.Name == name })
+	})
+}
+
+// added are the clusters on which something new begins.
+func (p *workPlacing) added() []string {
+	var added []string
+	for _, placement := range p.Desired {
+		added = append(added, p.without(placement, placement.Clusters)...)
+	}
+	return added
+}
+
+// deleteUndesired deletes the works of a cluster, except the desired one.
+func (p *workPlacing) deleteUndesired(ctx context.Context, cluster string) error {
+	for _, work := range p.works[cluster] {
+		if p.desires(cluster, work.Name) {
+			continue
+		}
+		if err := activitykit.DeleteOwned(ctx, p.hub, activitykit.ObjectName(work), work); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// desires reports whether a cluster is to have the work of that name.
+func (p *workPlacing) desires(cluster, work string) bool {
+	for _, placement := range p.Desired {
+		_, named := slices.BinarySearch(placement.Clusters, cluster)
+		_, held := slices.BinarySearch(placement.Held, cluster)
+		if named || held {
+			return placement.Item != policies.Nowhere && work == manifestworks.WorkName(p.Rollout.name(), p.Rollout.Templates[placement.Item])
+		}
+	}
+	return false
+}
+
+// bring makes the work of a placement on the clusters that do not have it.
+func (p *workPlacing) bring(ctx context.Context, placement policies.DesiredPlacement) error {
+	missing := p.without(placement, placement.Clusters)
+	if len(missing) == 0 {
+		return nil
+	}
+	template, err := p.Rollout.template(ctx, p.hub, p.Rollout.Templates[placement.Item])
+	if err != nil {
+		return err
+	}
+	if manifestworks.Pin(template) != p.Rollout.Pins[placement.Item] {
+		return temporal.Error(temporal.ErrInvalidSpec, activitykit.ObjectName(template)+" has been changed since the rollout began: start another rollout with it", nil)
+	}
+	return p.each(ctx, missing, func(ctx context.Context, cluster string) error {
+		work, err := manifestworks.Work(p.Rollout.name(), template, cluster)
+		if err != nil {
+			return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s: %v", activitykit.ObjectName(template), err), err)
+		}
+		return remediation.CreateOrAdopt(ctx, p.hub, work, p.Rollout.Owner)
+	})
+}
+
+// each writes the works of many clusters at the same time. It notes what the hub refuses, by cluster.
+func (p *workPlacing) each(ctx context.Context, clusters []string, write func(ctx context.Context, cluster string) error) error {
+	var refused []remediation.RefusedPlacement
+	writes, writing := errgroup.WithContext(ctx)
+	writes.SetLimit(activitykit.MaxParallelRequests)
+	for _, cluster := range clusters {
+		writes.Go(func() error {
+			err := write(writing, cluster)
+			refusal := refusalOf(cluster, err)
+			if refusal == nil {
+				return err
+			}
+			refusal.Clusters = []string{cluster}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			refused = append(refused, *refusal)
+			return nil
+		})
+	}
+	err := writes.Wait()
+	slices.SortFunc(refused, func(a, b remediation.RefusedPlacement) int { return strings.Compare(a.Clusters[0], b.Clusters[0]) })
+	p.placed.Refused = append(p.placed.Refused, refused...)
+	return err
+}
+
+// refusalOf tells an error about one cluster from one that any other request would meet as well; nil: it is none.
+func refusalOf(cluster string, err error) *remediation.RefusedPlacement {
+	var deleted remediation.BeingDeletedError
+	switch {
+	case apierrors.IsNotFound(err):
+		return &remediation.RefusedPlacement{Reason: ranv1.ReasonClusterVanished, Message: "the hub has no namespace for the cluster", Final: true}
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return &remediation.RefusedPlacement{Reason: remediation.ReasonNotPlaced, Message: "namespace " + cluster + " of the hub is being deleted"}
+	case errors.As(err, &deleted):
+		return &remediation.RefusedPlacement{Reason: remediation.ReasonNotPlaced, Message: deleted.Message}
+	case temporal.Final(err):
+		return &remediation.RefusedPlacement{Reason: temporal.ErrorType(err), Message: temporal.ErrorMessage(err), Final: true}
+	case remediation.IsRefused(err):
+		return &remediation.RefusedPlacement{Reason: remediation.ReasonNotPlaced, Message: temporal.ErrorMessage(err)}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+// Package marks reads and writes the marks by which Drydock knows the nodes that it has cordoned.
+package marks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// Marks is how a node should be marked and whether pods may be scheduled on it. The zero value of a mark is no mark.
+type Marks struct {
+	Owner string
+	// Label stands for the owner where pods can require it.
+	Label         string
+	Former        kube.FormerState
+	KeepOnFailure bool
+	Unschedulable bool
+}
+
+func Of(node *corev1.Node) Marks {
+	return Marks{
+		Owner: kube.Owner(node), Label: node.Labels[kube.LabelMaintenance], Former: kube.FormerStateOf(node), KeepOnFailure: kube.KeptOnFailure(node),
+		Unschedulable: node.Spec.Unschedulable,
+	}
+}
+
+// Patch returns the one patch that makes the change, or nil when the node is so already. It holds only for the node as it was read:
+// anyone's write in between is a conflict.
+func (c Marks) Patch(node *corev1.Node) (client.Patch, error) {
+	current := Of(node)
+	if c == current {
+		return nil, nil
+	}
+	metadata := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
+	body := map[string]any{"metadata": metadata}
+	if c.Owner != current.Owner || c.Former != current.Former || c.KeepOnFailure != current.KeepOnFailure {
+		metadata["annotations"] = map[string]any{
+			kube.AnnotationOwner: activitykit.OrNull(c.Owner), kube.AnnotationFormerState: activitykit.OrNull(string(c.Former)), kube.AnnotationKeepOnFailure: activitykit.NullUnless(c.KeepOnFailure, "true"),
+		}
+	}
+	if c.Label != current.Label {
+		metadata["labels"] = map[string]any{kube.LabelMaintenance: activitykit.OrNull(c.Label)}
+	}
+	if c.Unschedulable != node.Spec.Unschedulable {
+		// False is the field's absence, so that a node that was returned is as it was found.
+		body["spec"] = map[string]any{"unschedulable": activitykit.NullUnless(c.Unschedulable, true)}
+	}
+	patch, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode the marks of node %s: %w", node.Name, err)
+	}
+	return client.RawPatch(types.MergePatchType, patch), nil
+}
+
+// UpdateSeen is changeNode that begins with the node as the cache has it. That is believed only if there is something to patch and the patch, which
+// holds just for what was seen, succeeds.
+func UpdateSeen(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
+	node := &corev1.Node{}
+	if cluster.Cache.Get(ctx, client.ObjectKey{Name: name}, node) == nil {
+		patch, err := workOut(node)
+		if err == nil && patch != nil && cluster.Client.Patch(ctx, node, patch) == nil {
+			return nil
+		}
+	}
+	return Update(ctx, cluster, name, workOut)
+}
+
+// conflictAttempts is how often a change is worked out anew at once because the node changed in between; its kubelet and others write
+// to it all the time.
+const conflictAttempts = 5
+
+// Update reads a node from the API server and applies the patch that is worked out from it; nil is none. The node that was handed to workOut is
+// then as the API server answers. What workOut itself patches may conflict likewise.
+func Update(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
+	for attempt := 1; ; attempt++ {
+		node := &corev1.Node{}
+		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return err
+		}
+		patch, err := workOut(node)
+		if err == nil && patch != nil {
+			err = cluster.Client.Patch(ctx, node, patch)
+		}
+		if !apierrors.IsConflict(err) || attempt == conflictAttempts {
+			return err
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package node
+
+import (
+	"context"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/events"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// AnnounceStateInput says which state a maintenance has entered.
+type AnnounceStateInput struct {
+	activitykit.NodeRef
+	State maintenancev1.NodeState `json:"state"`
+	// Occurrence counts what is announced of a maintenance, from 1.
+	Occurrence int32  `json:"occurrence"`
+	Message    string `json:"message"`
+}
+
+// AnnounceState records an Event on the node for a state that no effect on the node begins: it is handed over, the work on it has failed, or the
+// maintenance has ended and could not return it.
+func (n *Activities) AnnounceState(ctx context.Context, in AnnounceStateInput) error {
+	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	failed := in.State == maintenancev1.NodeRequestorFailed || in.State == maintenancev1.NodeFailed
+	events.Record(ctx, cluster, in.NodeRef, events.Event{Reason: string(in.State), Occurrence: in.Occurrence, Warning: failed, Message: in.Message})
+	return nil
+}
+
+// MaintenanceEnd is how a maintenance has ended.
+type MaintenanceEnd struct {
+	// State in which it ends: Completed, Failed, Cancelled or NodeGone.
+	State maintenancev1.NodeState `json:"state"`
+	// Message says so, and why.
+	Message string `json:"message"`
+}
+
+// announceEnd announces how a maintenance has ended, and what became of the node.
+func announceEnd(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput, result ReturnNodeResult) (recorded func()) {
+	event := events.Event{Reason: events.TakenBack, Warning: true, Message: "the maintenance was over and the node still marked for it"}
+	if in.Ended != nil {
+		event = events.Event{Reason: string(in.Ended.State), Message: in.Ended.Message}
+		event.Warning = in.Ended.State == maintenancev1.NodeFailed || in.Ended.State == maintenancev1.NodeGone
+	}
+	switch {
+	case result.Note != "":
+		event.Message += "; " + result.Note
+	case result.Uncordoned:
+		event.Message += "; the node is uncordoned"
+	}
+	return events.Announce(ctx, cluster, in.NodeRef, event)
+}

@@ -1,0 +1,93 @@
+package node_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/events"
+	"drydock.dev/drydock/activities/locks"
+	nodeactivities "drydock.dev/drydock/activities/node"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func TestANodeWhoseDrainWouldFailStaysInServiceAndNothingIsAskedFor(t *testing.T) {
+	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
+	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "bare", activitytest.WithoutController))
+	departure := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
+
+	planned, err := activitytest.Nodes().PlanMaintenance(t.Context(), nodeactivities.PlanMaintenanceInput{NodeRef: ref, Departure: departure})
+	require.NoError(t, err, "its turn is not yet")
+	require.Contains(t, planned.Warning, " would fail: 1 pod without a controller, which only force evicts: "+shop.Namespace+"/bare")
+	_, err = activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, Departure: departure})
+	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
+	require.Len(t, temporal.Blockers(err), 1)
+	require.Empty(t, activitytest.RequestsFor(t, ref.Node))
+	_, err = activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Departure: departure})
+	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
+	node := activitytest.GetNode(t, ref.Node)
+	require.False(t, node.Spec.Unschedulable)
+	require.Empty(t, kube.Owner(node))
+	require.Equal(t, []string{
+		"Normal Pending: a maintenance of the node waits for its turn",
+		"Warning DrainObstructed: " + planned.Warning,
+		"Warning PodsNotEvictable: " + temporal.ErrorMessage(err),
+	}, activitytest.Told(activitytest.EventsOf(t, ref.Node)))
+
+	departure.Drain.Force = true
+	result, err := activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Departure: departure})
+	require.NoError(t, err)
+	require.Empty(t, result.Warning)
+}
+
+func TestABudgetThatCanNeverAllowADisruptionIsCalledOutWhileTheNodeIsInService(t *testing.T) {
+	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
+	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "web"))
+	budget := shop.Budget(t, "web", 1, 1)
+	activitytest.Settled(t, activitytest.SpokeName, budget)
+	warning := fmt.Sprintf("the drain of node %s would wait until you change the budgets or add replicas: "+
+		"1 pod blocked by PodDisruptionBudget %s/web (0 of 1 may be disrupted; 1 of 1 healthy, needs 1)", ref.Node, shop.Namespace)
+	departure := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
+	for range 2 {
+		planned, err := activitytest.Nodes().PlanMaintenance(t.Context(), nodeactivities.PlanMaintenanceInput{NodeRef: ref, Departure: departure})
+		require.NoError(t, err)
+		require.Equal(t, warning, planned.Warning)
+	}
+	require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+	obstructed := func(e corev1.Event) bool { return e.Reason == events.DrainObstructed }
+	events := activitytest.EventsOf(t, ref.Node)
+	require.Equal(t, "Warning DrainObstructed: "+warning, activitytest.Told(events)[slices.IndexFunc(events, obstructed)])
+
+	taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, Departure: departure})
+	require.NoError(t, err, "a person may change the budget while the drain waits for it")
+	require.True(t, taken.Cordon.CordonedByUs)
+	require.Equal(t, warning, taken.Warning)
+	require.Len(t, slices.DeleteFunc(activitytest.EventsOf(t, ref.Node), func(e corev1.Event) bool { return !obstructed(e) }), 1)
+}
+
+func TestPodsThatALockHolderMayTakeOffTheNodeAreNoReasonNotToAskIt(t *testing.T) {
+	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
+	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "bare", activitytest.WithoutController))
+	lock := activitytest.HeldNode(t, "virt", ref.Node)
+	activitytest.Settled(t, activitytest.SpokeName, lock)
+	departure := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
+	taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, Departure: departure})
+	require.NoError(t, err)
+	require.Contains(t, taken.Warning, " would fail")
+	require.Nil(t, taken.Cordon)
+	require.Len(t, activitytest.RequestsFor(t, ref.Node), 1)
+
+	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	require.NoError(t, activitytest.Initiator().AwaitNodeLocks(t.Context(), locks.NodeLockInput{NodeRef: ref}))
+	_, err = activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true, Departure: departure})
+	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err), "it has let go, and left the pod")
+	require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+}

@@ -1,0 +1,91 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Readiness is how it stands with a node that is ready: handed over, or worked on by a Job.
+type Readiness struct {
+	scheduling.Staleness
+	// Uncordoned: the node was cordoned, and is not any more.
+	Uncordoned bool `json:"uncordoned,omitempty"`
+}
+
+// AwaitStaleInput says since when a maintenance has been ready, and what is known of it.
+type AwaitStaleInput struct {
+	Cluster    string    `json:"cluster"`
+	ReadySince time.Time `json:"readySince"`
+	// CordonedNode that the maintenance has; empty: it is not cordoned.
+	CordonedNode string    `json:"cordonedNode,omitempty"`
+	Known        Readiness `json:"known"`
+	// Changes is how often it was otherwise before: what changes again and again is looked at less and less often.
+	Changes int `json:"changes,omitempty"`
+}
+
+// longestReadinessPause is how long a change is not looked for at most after many.
+const longestReadinessPause = 5 * time.Minute
+
+// pause is how long a change is not looked for: two programs that cordon and uncordon a node in turn must not fill the history of its maintenance.
+func (in AwaitStaleInput) pause() time.Duration {
+	if in.Changes == 0 {
+		return 0
+	}
+	return min(time.Second<<min(in.Changes, 10), longestReadinessPause)
+}
+
+// AwaitStale waits until it stands otherwise with a node that is ready than is known: its time is over, the cluster's configuration has changed that, or
+// somebody has uncordoned it. While the configuration cannot be read, nothing is stale.
+func (c *Activities) AwaitStale(ctx context.Context, in AwaitStaleInput) (Readiness, error) {
+	cluster, err := c.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return Readiness{}, err
+	}
+	if err := activitykit.HeartbeatFor(ctx, in.pause()); err != nil {
+		return Readiness{}, err
+	}
+	watched := append(activitykit.NodeToWatch(in.CordonedNode), kube.IfServed(&maintenancev1.MaintenanceOperatorConfig{}))
+	for {
+		found, due, err := c.readiness(ctx, cluster, in)
+		if err != nil || found != in.Known {
+			return found, err
+		}
+		var until *time.Time
+		if !due.IsZero() {
+			until = &due
+		}
+		// Nobody needs to be told what it waits for.
+		_, err = activitykit.Waits{}.AwaitUntil(ctx, until, cluster, watched, func(ctx context.Context, _ client.Reader) (temporal.Observation, bool, error) {
+			now, again, err := c.readiness(ctx, cluster, in)
+			return temporal.Observation{}, now != in.Known || !again.Equal(due), err
+		})
+		if err != nil {
+			return Readiness{}, err
+		}
+	}
+}
+
+// readiness says also when it may be otherwise although nothing changes; the zero time is never.
+func (c *Activities) readiness(ctx context.Context, cluster *kube.Cluster, in AwaitStaleInput) (found Readiness, due time.Time, err error) {
+	if found.Staleness, due, err = c.staleness(ctx, cluster, in.ReadySince); err == nil && in.CordonedNode != "" {
+		found.Uncordoned, err = activitykit.IsUncordoned(ctx, cluster, in.CordonedNode, in.Known.Uncordoned)
+	}
+	return found, due, err
+}
+
+func (c *Activities) staleness(ctx context.Context, cluster *kube.Cluster, readySince time.Time) (scheduling.Staleness, time.Time, error) {
+	config, err := activitykit.MaintenanceConfig(ctx, cluster)
+	if temporal.ErrorType(err) == temporal.ErrInvalidSpec {
+		return scheduling.Staleness{}, time.Time{}, nil
+	}
+	found, due := scheduling.StalenessOf(config, readySince, temporal.Now(ctx))
+	return found, due, err
+}

@@ -1,0 +1,18 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWhatChangesAgainAndAgainIsLookedAtLessAndLessOften(t *testing.T) {
+	require.Zero(t, AwaitStaleInput{}.pause())
+	var total time.Duration
+	for changes := range 1000 {
+		total += AwaitStaleInput{Changes: changes}.pause()
+	}
+	require.Equal(t, 2*time.Second, AwaitStaleInput{Changes: 1}.pause())
+	require.Greater(t, total, 3*24*time.Hour, "a thousand changes, of which each costs a few events")
+}

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/events"
+	"drydock.dev/drydock/activities/locks"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// TakeNodeInput says which node to take out of service.
+type TakeNodeInput struct {
+	activitykit.NodeRef
+	// Cordon: false only marks the node as ours.
+	Cordon bool `json:"cordon"`
+	// KeepOnFailure is as in CordonInput.
+	KeepOnFailure bool `json:"keepOnFailure,omitempty"`
+	// Scope of the maintenance, for the node's workload locks.
+	Scope lcmv1.Scope `json:"scope,omitempty"`
+	// WithCluster: nobody has asked the cluster's locks on behalf of this maintenance. They are asked before the node's.
+	WithCluster bool `json:"withCluster,omitempty"`
+	// Departure is looked at before anything is asked for.
+	Departure drain.Preflight `json:"departure,omitzero"`
+	// Closes is when the maintenance windows close for what has not begun, as far as that was known when it was asked for; nil: no such time is in sight.
+	Closes *time.Time `json:"closes,omitempty"`
+}
+
+// TakeNodeResult says how far it came.
+type TakeNodeResult struct {
+	Locks locks.NodeLocks `json:"locks"`
+	// Cordon is nil when the node's locks have to be waited for first.
+	Cordon *CordonResult `json:"cordon,omitempty"`
+	// Warning is what a person may want to change before the drain.
+	Warning string `json:"warning,omitempty"`
+	// LockProgress is as in CordonResult, of a node whose locks have to be waited for.
+	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
+}
+
+// TakeNode looks whether the node can be drained at all, and creates our NodeMaintenanceRequest, beside those that others have made for it. When no lock
+// holds the node, as most have none, it is cordoned in the same breath; else it is marked MaintenancePlanned, and its locks have to be waited for. With
+// the cluster our ClusterMaintenanceRequest comes before; while a lock of the cluster is held, that is all, and it is called again when none is.
+// Called again for a node that it has taken, it returns the same, whatever holds the node by now.
+// Errors: Held, NodeGone, NodeBusy, LockRefused when locks hold a node that no maintenance may be requested for, PodsNotEvictable (with blockers).
+func (n *Activities) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult, error) {
+	if err := n.Waits.MayBegin(ctx, in.Closes); err != nil {
+		return TakeNodeResult{}, err
+	}
+	cluster, served, err := locks.ServingCluster(ctx, n.Clusters, in.Cluster)
+	if err != nil {
+		return TakeNodeResult{}, err
+	}
+	node, err := free(ctx, cluster, in.NodeRef)
+	if err != nil {
+		return TakeNodeResult{}, err
+	}
+	taken, err := takenBefore(ctx, cluster, in.NodeRef, node)
+	if err != nil {
+		return TakeNodeResult{}, err
+	}
+	look := drain.Check
+	if taken || served && locks.MayTakePodsAway(ctx, cluster, in.Node) {
+		look = drain.Warn
+	}
+	result := TakeNodeResult{Locks: locks.NodeLocks{Inactive: true}}
+	if result.Warning, err = look(ctx, cluster, in.NodeRef, in.Departure); err != nil {
+		return TakeNodeResult{}, err
+	}
+	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeScheduled), Message: scheduledMessage(served)})()
+	check := lockCheck(cluster, in.Node)
+	if served {
+		if !in.WithCluster && locks.HasNoLocks(ctx, cluster, in.Node) {
+			check = ahead(ctx, check)
+		}
+		if result.Locks, err = locks.RequestNode(ctx, cluster, node, locks.NodeRequest{NodeRef: in.NodeRef, Scope: in.Scope, WithCluster: in.WithCluster}, taken); err != nil {
+			return TakeNodeResult{}, err
+		}
+	}
+	if taken || result.Locks.Inactive {
+		cordoned, err := n.cordon(ctx, cluster, CordonInput{NodeRef: in.NodeRef, Cordon: in.Cordon, KeepOnFailure: in.KeepOnFailure, Locked: result.Locks.Asked}, check)
+		switch temporal.ErrorType(err) {
+		case temporal.ErrLockRefused: // the cache was behind
+			result.Locks.Inactive = false
+		default:
+			result.Cordon = &cordoned
+			return result, err
+		}
+	}
+	result.LockProgress, _ = locks.LockProgress(ctx, cluster)
+	return result, markPlanned(ctx, cluster, in.NodeRef, node)
+}
+
+// takenBefore reports whether the node is out of service already for this maintenance: an attempt has taken it whose answer nobody heard. What later attempts
+// find in the cache may be older than that.
+func takenBefore(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, seen *corev1.Node) (bool, error) {
+	if kube.OwnedBy(seen, ref.Owner) || !activity.IsActivity(ctx) || activity.GetInfo(ctx).Attempt <= 1 {
+		return kube.OwnedBy(seen, ref.Owner), nil
+	}
+	node := &corev1.Node{}
+	err := cluster.Client.Get(ctx, client.ObjectKey{Name: ref.Node}, node)
+	return kube.OwnedBy(node, ref.Owner), activitykit.ExplainNode(cluster, ref.Node, "read", err)
+}
+
+// ahead begins a check that is needed in a moment, beside what is to be done before. Whoever asks first gets its answer; afterwards it is made anew.
+func ahead(ctx context.Context, check func(context.Context) error) func(context.Context) error {
+	answer := make(chan error, 1)
+	go func() { answer <- check(ctx) }()
+	asked := false
+	return func(ctx context.Context) error {
+		if asked {
+			return check(ctx)
+		}
+		asked = true
+		return <-answer
+	}
+}
+
+// free returns the node, as the cache has it, if it is under nobody else's maintenance. Errors: NodeGone, NodeBusy.
+func free(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef) (*corev1.Node, error) {
+	node, err := cluster.Node(ctx, ref.Node)
+	if err != nil {
+		return nil, activitykit.ExplainNode(cluster, ref.Node, "read", err)
+	}
+	if holder := holder(node, ref.Owner); holder != "" {
+		return nil, nodeBusy(node.Name, holder)
+	}
+	return node, nil
+}
+
+// markPlanned marks a node MaintenancePlanned, beside the other maintenances that wait for it, too. Errors: NodeGone.
+func markPlanned(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, node *corev1.Node) error {
+	if planned := kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned); planned != nil && kube.ConditionOwnedBy(*planned, ref.Owner) {
+		return nil
+	}
+	err := cluster.UpdateNodeConditions(ctx, node, ref.Owner, kube.AnyNode,
+		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its turn"))
+	return activitykit.ExplainNode(cluster, ref.Node, "mark", err)
+}
+
+func scheduledMessage(locksServed bool) string {
+	if locksServed {
+		return "it is the node's turn; its workload locks are asked to let go"
+	}
+	return "it is the node's turn"
+}

@@ -1,0 +1,72 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+func TestANodeWhoseTakingNobodyHeardOfIsTakenWhateverHoldsItMeanwhile(t *testing.T) {
+	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
+	before := activitytest.GetNode(t, ref.Node)
+	lock := activitytest.HeldNode(t, "tf", ref.Node)
+	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	activitytest.Settled(t, activitytest.SpokeName, lock)
+	in := node.TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Departure: drain.Preflight{Drain: &maintenancev1.DrainSpec{}}}
+	defer func() {
+		require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), locks.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
+	}()
+	taken, err := activitytest.Nodes().TakeNode(t.Context(), in)
+	require.NoError(t, err)
+	require.NotNil(t, taken.Cordon)
+
+	activitytest.Say(t, lock, lcmv1.LockActive, "")
+	activitytest.Settled(t, activitytest.SpokeName, lock)
+	activitytest.Settled(t, activitytest.SpokeName, activitytest.HeldCluster(t, "ceph"))
+	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "bare", activitytest.WithoutController))
+	activitytest.Settled(t, activitytest.SpokeName, activitytest.GetNode(t, ref.Node))
+	again, err := activitytest.Nodes().TakeNode(t.Context(), in)
+	require.NoError(t, err)
+	require.NotNil(t, again.Cordon, "it is out of service, and drained before it is returned")
+	require.Equal(t, taken.Cordon.CordonedByUs, again.Cordon.CordonedByUs)
+	require.Equal(t, taken.Cordon.NodeUID, again.Cordon.NodeUID)
+	require.True(t, again.Locks.Asked)
+	require.False(t, again.Locks.ClusterHeld, "it is not waited for")
+	require.Equal(t, taken.Locks.RequestUID, again.Locks.RequestUID)
+	require.Equal(t, taken.Locks.ClusterRequestUID, again.Locks.ClusterRequestUID)
+
+	for number, expected := range map[int32]bool{1: false, 2: true} {
+		found := !expected
+		require.NoError(t, activitytest.RunAttempt(number, func(ctx context.Context, ref activitykit.NodeRef) (err error) {
+			found, err = node.TakenBefore(ctx, activitytest.TestCluster(t), ref, before)
+			return err
+		}, ref))
+		require.Equal(t, expected, found, "a later attempt does not believe a cache that is behind")
+	}
+}
+
+func TestACheckThatWasBegunAheadIsMadeAnewWhenItIsAskedAgain(t *testing.T) {
+	asked := make(chan struct{}, 2)
+	answers := make(chan error, 2)
+	check := node.Ahead(t.Context(), func(context.Context) error {
+		asked <- struct{}{}
+		return <-answers
+	})
+	<-asked // before anybody wants the answer
+	held := errors.New("held")
+	answers <- held
+	require.ErrorIs(t, check(t.Context()), held)
+	answers <- nil
+	require.NoError(t, check(t.Context()))
+	require.Len(t, asked, 1)
+}

@@ -1,0 +1,186 @@
+// Package onboarding holds the activities that find clusters that are new on a hub and wait for their rollouts.
+package onboarding
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Activities finds clusters that are new to the hub, and follows their rollouts.
+type Activities struct {
+	Clusters *kube.Clusters
+	Temporal RunFinder
+}
+
+// RunFinder finds runs of workflows, as the Temporal client does.
+type RunFinder interface {
+	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
+}
+
+// AwaitNewClustersInput names the clusters that are known already.
+type AwaitNewClustersInput struct {
+	// AtWork are being onboarded or wait for that. The onboarding of Failed has failed.
+	AtWork []string `json:"atWork,omitempty"`
+	Failed []string `json:"failed,omitempty"`
+}
+
+// NewClusters is the result of AwaitNewClusters.
+type NewClusters struct {
+	// Found are Available and not onboarded, at most 100 at a time, by name.
+	Found []NewCluster `json:"found,omitempty"`
+	// Settled are failed clusters that are onboarded, not Available, or gone by now.
+	Settled []string `json:"settled,omitempty"`
+}
+
+// NewCluster is a cluster that has not been onboarded.
+type NewCluster struct {
+	Name string `json:"name"`
+	// Policies of its rollout, in order.
+	Policies []string `json:"policies,omitempty"`
+	// Problem is why they cannot be determined.
+	Problem string `json:"problem,omitempty"`
+}
+
+// foundAtOnce is the maximum number of new clusters in one result.
+const foundAtOnce = 100
+
+// AwaitNewClusters watches the ManagedClusters of the hub until one needs onboarding, or a failed one is settled.
+func (o *Activities) AwaitNewClusters(ctx context.Context, in AwaitNewClustersInput) (NewClusters, error) {
+	hub, err := o.Clusters.Hub(ctx)
+	if err != nil {
+		return NewClusters{}, err
+	}
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(activitykit.ManagedClusterKind)
+	var found NewClusters
+	err = activitykit.Waits{}.Await(ctx, hub, []kubeclient.Object{kind}, func(ctx context.Context) (temporal.Observation, bool, error) {
+		var err error
+		found, err = lookForNew(ctx, hub, in)
+		return temporal.Observation{}, len(found.Found)+len(found.Settled) > 0, err
+	})
+	if meta.IsNoMatchError(err) {
+		return found, temporal.Error(temporal.ErrNotFound,
+			"the hub does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is the right cluster named as the hub?", err)
+	}
+	return found, activitykit.Explain(hub, "look for new clusters", err)
+}
+
+func lookForNew(ctx context.Context, hub *kube.Cluster, in AwaitNewClustersInput) (NewClusters, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(activitykit.ManagedClusterKind.GroupVersion().WithKind(activitykit.ManagedClusterKind.Kind + "List"))
+	if err := hub.Cache.List(ctx, list, kubeclient.UnsafeDisableDeepCopy); err != nil {
+		return NewClusters{}, err
+	}
+	atWork, failed := setOf(in.AtWork), setOf(in.Failed)
+	var found NewClusters
+	for i := range list.Items {
+		cluster := &list.Items[i]
+		name := cluster.GetName()
+		switch {
+		case failed[name]:
+			if rollout.ToOnboard(cluster) {
+				delete(failed, name) // it still counts as failed
+			}
+		case !atWork[name] && len(found.Found) < foundAtOnce && rollout.ToOnboard(cluster):
+			candidate, isNew, err := newCluster(ctx, hub, name)
+			if err != nil {
+				return NewClusters{}, err
+			}
+			if isNew {
+				found.Found = append(found.Found, candidate)
+			}
+		}
+	}
+	for name := range failed {
+		found.Settled = append(found.Settled, name)
+	}
+	slices.Sort(found.Settled)
+	slices.SortFunc(found.Found, func(a, b NewCluster) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
+}
+
+// newCluster reads from the API server whether the cluster needs onboarding, and by which policies. The cache may be behind, and a cluster that was
+// just onboarded must not be onboarded again.
+func newCluster(ctx context.Context, hub *kube.Cluster, name string) (found NewCluster, isNew bool, err error) {
+	cluster := &unstructured.Unstructured{}
+	cluster.SetGroupVersionKind(activitykit.ManagedClusterKind)
+	err = hub.Client.Get(ctx, kubeclient.ObjectKey{Name: name}, cluster)
+	if err != nil || !rollout.ToOnboard(cluster) {
+		return NewCluster{}, false, kubeclient.IgnoreNotFound(err)
+	}
+	replicas := &unstructured.UnstructuredList{}
+	replicas.SetGroupVersionKind(policies.Policies.GroupVersion().WithKind(policies.Policies.Kind + "List"))
+	selector, err := labels.Parse(policies.Replicas)
+	if err != nil {
+		return NewCluster{}, false, err
+	}
+	if err := hub.Client.List(ctx, replicas, kubeclient.InNamespace(name), kubeclient.MatchingLabelsSelector{Selector: selector}); err != nil && !meta.IsNoMatchError(err) {
+		return NewCluster{}, false, fmt.Errorf("list the policies in namespace %s: %w", name, err)
+	}
+	found.Name = name
+	if found.Policies, err = rollout.OnboardingPolicies(replicas.Items); err != nil {
+		found.Problem = err.Error()
+	}
+	return found, true, nil
+}
+
+func setOf(names []string) map[string]bool {
+	set := map[string]bool{}
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// RolloutRun names a run of a rollout.
+type RolloutRun struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// RunID; empty: the last one.
+	RunID string `json:"runID,omitempty"`
+}
+
+// RolloutEnd is the end of a rollout.
+type RolloutEnd struct {
+	Succeeded bool `json:"succeeded"`
+	// Reason and Message if it did not succeed.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// AwaitRollout waits for the end of a rollout.
+func (o *Activities) AwaitRollout(ctx context.Context, in RolloutRun) (RolloutEnd, error) {
+	stop := activitykit.NewReport(ctx, nil).Start(ctx, nil)
+	defer stop()
+	id := temporal.ClusterGroupUpgradeID(in.Namespace, in.Name)
+	err := o.Temporal.GetWorkflow(ctx, id, in.RunID).Get(ctx, nil)
+	failed, over := errors.AsType[*sdktemporal.WorkflowExecutionError](err)
+	_, forgotten := errors.AsType[*serviceerror.NotFound](err)
+	switch {
+	case err == nil:
+		return RolloutEnd{Succeeded: true}, nil
+	case over:
+		return RolloutEnd{Reason: cmp.Or(temporal.ErrorType(failed), "Failed"), Message: temporal.ErrorMessage(failed)}, nil
+	case forgotten:
+		return RolloutEnd{Reason: temporal.ErrNotFound, Message: "Temporal does not know rollout " + in.Namespace + "/" + in.Name + " any more"}, nil
+	}
+	return RolloutEnd{}, fmt.Errorf("wait for the end of workflow %s: %w", id, err)
+}

@@ -1,0 +1,124 @@
+package onboarding
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/activities/rollouts"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+)
+
+func newcomers() *Activities { return &Activities{Clusters: activitytest.Clusters} }
+
+// setAvailable says of a ManagedCluster whether it is.
+func setAvailable(t *testing.T, name, status string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(activitykit.ManagedClusterKind)
+	object.SetName(name)
+	require.NoError(t, activitytest.BareCluster(t).Client.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"`+status+`"}]}}`))))
+}
+
+// policyReplica puts the replica of a policy into a cluster's namespace.
+func policyReplica(t *testing.T, cluster, root, wave string) {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"disabled": false, "policy-templates": []any{}, "remediationAction": "inform"}}}
+	object.SetGroupVersionKind(policies.Policies)
+	object.SetNamespace(cluster)
+	object.SetName(root)
+	object.SetLabels(map[string]string{policies.LabelRoot: root})
+	object.SetAnnotations(map[string]string{"ran.openshift.io/ztp-deploy-wave": wave})
+	activitytest.Create(t, activitytest.BareCluster(t), object)
+}
+
+func TestANewClusterIsFoundWhenItBecomesAvailableWithItsPoliciesInOrder(t *testing.T) {
+	namespace := &corev1.Namespace{}
+	namespace.Name = "fresh-1"
+	require.NoError(t, activitytest.BareCluster(t).Client.Create(t.Context(), namespace))
+	activitytest.ManagedCluster(t, "fresh-1", nil)
+	policyReplica(t, "fresh-1", "ztp.last", "10")
+	policyReplica(t, "fresh-1", "ztp.first", "1")
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	answer := make(chan NewClusters, 1)
+	go func() {
+		found, err := newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{})
+		if err == nil {
+			answer <- found
+		}
+	}()
+	setAvailable(t, "fresh-1", "False")
+	setAvailable(t, "fresh-1", "True")
+	require.Equal(t, NewClusters{Found: []NewCluster{{Name: "fresh-1", Policies: []string{"first", "last"}}}}, <-answer)
+
+	policyReplica(t, "fresh-1", "ztp.odd", "third")
+	found, err := newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{})
+	require.NoError(t, err)
+	require.Contains(t, found.Found[0].Problem, `policy ztp.odd: annotation ran.openshift.io/ztp-deploy-wave: "third" is not a whole number`)
+}
+
+func TestAClusterThatFailedIsSettledWhenItIsDoneAwayOrGone(t *testing.T) {
+	activitytest.ManagedCluster(t, "fresh-2", nil)
+	setAvailable(t, "fresh-2", "True")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	found, err := newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{})
+	require.NoError(t, err)
+	require.Equal(t, []NewCluster{{Name: "fresh-2", Policies: []string{}}}, found.Found)
+	found, err = newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{Failed: []string{"fresh-2", "was-here"}})
+	require.NoError(t, err)
+	require.Equal(t, NewClusters{Settled: []string{"was-here"}}, found)
+
+	answer := make(chan NewClusters, 1)
+	go func() {
+		found, err := newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{Failed: []string{"fresh-2"}})
+		if err == nil {
+			answer <- found
+		}
+	}()
+	setAvailable(t, "fresh-2", "Unknown")
+	require.Equal(t, []string{"fresh-2"}, (<-answer).Settled)
+	setAvailable(t, "fresh-2", "True")
+	found, err = newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{})
+	require.NoError(t, err)
+	require.Equal(t, []NewCluster{{Name: "fresh-2", Policies: []string{}}}, found.Found, "without policies there is nothing but labels")
+}
+
+func TestWhatARolloutPullsIsReadFromTheHub(t *testing.T) {
+	activitytest.ManagedCluster(t, activitytest.SpokeName, nil)
+	activitytest.Create(t, activitytest.BareCluster(t), &ranv1.PreCachingConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "telco"},
+		Spec:       ranv1.PreCachingConfigSpec{AdditionalImages: []string{"registry.example.com/shop/web:2.1"}},
+	})
+	cgu := activitytest.NodeRollout(activitytest.SpokeName)
+	cgu.Namespace, cgu.Spec.PreCaching, cgu.Spec.PreCachingConfigRef, cgu.Spec.Backup = "default", true, &ranv1.ObjectRef{Name: "telco"}, true
+	var plan rollouts.Plan
+	require.Eventually(t, func() bool {
+		var err error
+		plan, err = (&rollouts.Activities{Clusters: activitytest.Clusters, Images: rollouts.PreparationImages{Precache: "pull:1", Backup: "backup:1"}}).PlanRollout(t.Context(), cgu)
+		return err == nil && plan.Valid()
+	}, activitytest.NewsLimit, 20*time.Millisecond)
+	require.Equal(t, "pull:1", plan.PreCacheImage)
+	require.Equal(t, "backup:1", plan.BackupImage)
+	require.Equal(t, []string{"registry.example.com/shop/web:2.1"}, plan.Precaching.AdditionalImages)
+
+	plan, err := (&rollouts.Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
+	require.NoError(t, err)
+	require.Len(t, plan.Problems(), 2, "%q", plan.Problems())
+	require.Contains(t, plan.Problems()[0], "start the workers with --backup-image")
+	require.Contains(t, plan.Problems()[1], "spec.overrides.preCacheImage: Required value")
+	require.Empty(t, plan.RemediationPlan)
+}

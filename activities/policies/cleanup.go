@@ -1,0 +1,75 @@
+package policies
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
+)
+
+// CleanUpPolicies deletes all objects that PreparePolicies made. It leaves objects with another owner alone. It returns the numbers of the policies that were
+// changed since they were prepared.
+func (p *Activities) CleanUpPolicies(ctx context.Context, in Rollout) ([]int, error) {
+	hub, err := p.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return cleanUpPolicies(ctx, hub, in)
+}
+
+func cleanUpPolicies(ctx context.Context, hub *kube.Cluster, in Rollout) ([]int, error) {
+	return changedPolicies(in, func(number int) (bool, error) {
+		if err := cleanUpPolicy(ctx, hub, in, in.Policies[number]); err != nil {
+			return false, err
+		}
+		return policyChanged(ctx, hub, in, number)
+	})
+}
+
+// ChangedPolicies returns the numbers of the policies that were changed since they were prepared.
+func (p *Activities) ChangedPolicies(ctx context.Context, in Rollout) ([]int, error) {
+	hub, err := p.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return changedPolicies(in, func(number int) (bool, error) { return policyChanged(ctx, hub, in, number) })
+}
+
+// changedPolicies looks at many policies at the same time. One that fails does not stop the others.
+func changedPolicies(in Rollout, look func(number int) (changed bool, err error)) ([]int, error) {
+	isChanged := make([]bool, len(in.Policies))
+	var looks errgroup.Group
+	looks.SetLimit(activitykit.MaxParallelRequests)
+	for number := range in.Policies {
+		looks.Go(func() (err error) {
+			isChanged[number], err = look(number)
+			return err
+		})
+	}
+	err := looks.Wait()
+	var changed []int
+	for number := range isChanged {
+		if isChanged[number] {
+			changed = append(changed, number)
+		}
+	}
+	return changed, err
+}
+
+// cleanUpPolicy deletes the objects made for a policy: the binding first, from then on nothing is enforced.
+func cleanUpPolicy(ctx context.Context, hub *kube.Cluster, in Rollout, ref policies.Ref) error {
+	names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
+	if err != nil {
+		return nil // then nothing was made
+	}
+	for _, object := range append(enforcing(in, ref, names), policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil)) {
+		object.SetAnnotations(map[string]string{kube.AnnotationOwner: in.Owner})
+		if err := activitykit.DeleteOwned(ctx, hub, activitykit.ObjectName(object), object); err != nil {
+			return err
+		}
+	}
+	return nil
+}

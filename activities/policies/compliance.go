@@ -1,0 +1,51 @@
+package policies
+
+import (
+	"context"
+	"time"
+
+	"drydock.dev/drydock/activities/remediation"
+	"drydock.dev/drydock/internal/policies"
+)
+
+// AwaitComplianceInput is what is known of the compliance of clusters with policies.
+type AwaitComplianceInput struct {
+	Policies []policies.Ref          `json:"policies"`
+	Clusters []policies.KnownCluster `json:"clusters"`
+	// Gather is how long changes are gathered from the first on.
+	Gather time.Duration `json:"gather"`
+}
+
+// AwaitCompliance waits until the compliance of some clusters with their current policy is not the known one, and returns it.
+func (p *Activities) AwaitCompliance(ctx context.Context, in AwaitComplianceInput) ([]policies.ClusterCompliance, error) {
+	reader, err := p.reader(ctx, in.Policies)
+	if err != nil {
+		return nil, err
+	}
+	return reader.Await(ctx, in.Clusters, in.Gather)
+}
+
+// ReadComplianceInput names clusters and policies.
+type ReadComplianceInput struct {
+	Policies []policies.Ref `json:"policies"`
+	Clusters []string       `json:"clusters"`
+}
+
+// ReadCompliance reads the compliance of clusters with policies from the API server of the hub.
+func (p *Activities) ReadCompliance(ctx context.Context, in ReadComplianceInput) ([]policies.ClusterCompliance, error) {
+	reader, err := p.reader(ctx, in.Policies)
+	if err != nil {
+		return nil, err
+	}
+	return reader.Read(ctx, in.Clusters)
+}
+
+// reader reads the replicas of policies. Each has the compliance of its cluster; the status of the policy itself grows with the fleet.
+func (p *Activities) reader(ctx context.Context, refs []policies.Ref) (remediation.ComplianceReader, error) {
+	hub, err := p.Clusters.Hub(ctx)
+	s := remediation.ComplianceReader{Hub: hub, Kind: policies.Policies, Judge: policies.ComplianceOf}
+	for _, policy := range refs {
+		s.Names = append(s.Names, policy.Replica())
+	}
+	return s, err
+}

@@ -1,0 +1,106 @@
+package portals
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
+
+	"drydock.dev/drydock/internal/portal"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// portalsServer is a Temporal that has listed workflows, some of which are over by now.
+type portalsServer struct {
+	mu               sync.Mutex
+	listed           []string
+	answers          map[string]error
+	signalled, begun []string
+}
+
+// ListWorkflow returns two a page.
+func (s *portalsServer) ListWorkflow(_ context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	page := &workflowservice.ListWorkflowExecutionsResponse{}
+	from, _ := strconv.Atoi(string(request.NextPageToken))
+	to := min(from+2, len(s.listed))
+	if to < len(s.listed) {
+		page.NextPageToken = []byte(strconv.Itoa(to))
+	}
+	for _, id := range s.listed[from:to] {
+		page.Executions = append(page.Executions, &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
+	}
+	return page, nil
+}
+
+func (s *portalsServer) SignalWorkflow(_ context.Context, id, _, signal string, _ any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.signalled = append(s.signalled, id+" "+signal)
+	return s.answers[id]
+}
+
+func (s *portalsServer) SignalWithStartWorkflow(_ context.Context, id, signal string, _ any, _ client.StartWorkflowOptions, _ any, _ ...any) (client.WorkflowRun, error) {
+	s.begun = append(s.begun, id+" "+signal)
+	return nil, s.answers[id]
+}
+
+// newPortalsEnvironment runs activities of a server, one attempt each.
+func newPortalsEnvironment(server *portalsServer) (*Activities, *testsuite.TestActivityEnvironment) {
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	portals := &Activities{Temporal: server}
+	environment.RegisterActivity(portals)
+	return portals, environment
+}
+
+func TestOtherPortalsAreToldWhatOneShowsNow(t *testing.T) {
+	server := &portalsServer{listed: []string{"portal/main", "portal/other", "portal/over"}, answers: map[string]error{"portal/over": serviceerror.NewNotFound("it is over")}}
+	portals, environment := newPortalsEnvironment(server)
+	_, err := environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
+	require.NoError(t, err, "one that is over need not know")
+	require.ElementsMatch(t, []string{"portal/other moved", "portal/over moved"}, server.signalled)
+	server.answers["portal/other"] = errors.New("nobody answers")
+	_, err = environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
+	require.ErrorContains(t, err, "portal main shows now: nobody answers")
+	_, err = environment.ExecuteActivity(portals.SeekWindows, "main")
+	require.ErrorContains(t, err, "announce themselves to portal main")
+}
+
+func TestAnAttemptToTellVeryManyBeginsWhereTheLastOneFailed(t *testing.T) {
+	server := &portalsServer{listed: []string{"portal/a", "portal/b", "portal/c", "portal/d"}, answers: map[string]error{"portal/d": errors.New("nobody answers")}}
+	portals, environment := newPortalsEnvironment(server)
+	var reached []byte
+	environment.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) { require.NoError(t, details.Get(&reached)) })
+	_, err := environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
+	require.ErrorContains(t, err, "nobody answers")
+	require.Equal(t, []byte("2"), reached)
+
+	server.answers, server.signalled = nil, nil
+	portals, environment = newPortalsEnvironment(server)
+	environment.SetHeartbeatDetails(reached)
+	_, err = environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"portal/c moved", "portal/d moved"}, server.signalled)
+}
+
+func TestAWindowBeginsThePortalThatShowsItAndNoOther(t *testing.T) {
+	server := &portalsServer{answers: map[string]error{"portal/before": serviceerror.NewNotFound("it is over")}}
+	portals := &Activities{Temporal: server}
+	for _, name := range []string{"main", "before"} {
+		in := AnnounceWindowInput{Portal: name, Announcement: portal.Announcement{Window: "prod/night", Portal: "main"}}
+		require.NoError(t, portals.AnnounceWindow(t.Context(), in))
+	}
+	require.Equal(t, []string{"portal/main " + temporal.SignalAnnouncement}, server.begun)
+	require.Equal(t, []string{"portal/before " + temporal.SignalAnnouncement}, server.signalled)
+}

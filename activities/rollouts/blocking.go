@@ -1,0 +1,69 @@
+package rollouts
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/snapshot"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// AwaitBlockers waits until the rollouts that block a rollout have succeeded. What the hub keeps of them counts, and is watched. Errors:
+// InvalidSpec when rollouts wait for each other.
+func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) error {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	var kinds []client.Object
+	for _, blocker := range rollout.Blockers(&cgu) {
+		kinds = append(kinds, kube.Alone(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: blocker.Namespace, Name: rollout.SavedName(blocker.Name)}}))
+	}
+	return r.Waits.Await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
+		known, err := gathered(ctx, hub, &cgu)
+		if err != nil {
+			return temporal.Observation{}, false, err
+		}
+		blocking := rollout.Blocked(&cgu, known)
+		if blocking.Cycle != nil {
+			return temporal.Observation{}, false, temporal.Error(temporal.ErrInvalidSpec, blocking.CycleMessage(), nil)
+		}
+		wait := blocking.Wait()
+		return temporal.Observation{Wait: wait}, wait == nil, nil
+	})
+}
+
+// gathered reads from the hub the rollouts that block a rollout, and those that they wait for in turn.
+func gathered(ctx context.Context, hub *kube.Cluster, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
+	return rollout.Gather(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) { return readSaved(ctx, hub, name) })
+}
+
+// readSaved returns the rollout that the hub keeps under a name; nil when it keeps none.
+func readSaved(ctx context.Context, hub *kube.Cluster, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
+	var kept corev1.ConfigMap
+	key := client.ObjectKey{Namespace: name.Namespace, Name: rollout.SavedName(name.Name)}
+	err := hub.Client.Get(ctx, key, &kept)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("ConfigMap %s may not be read: bind ClusterRole drydock-rollouts in namespace %s of the hub", key, key.Namespace)
+	case err != nil:
+		return nil, activitykit.Explain(hub, "read ConfigMap "+key.String(), err)
+	}
+	object, err := snapshot.KeptRollout(&kept, name)
+	if err != nil {
+		return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
+	}
+	return object, nil
+}

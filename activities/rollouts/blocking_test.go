@@ -1,0 +1,105 @@
+package rollouts
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"drydock.dev/drydock/activities/activitytest"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// keep keeps a rollout of namespace default on the hub; over is its condition Succeeded, "" while it runs.
+func keep(t *testing.T, name string, over metav1.ConditionStatus, blockers ...string) {
+	t.Helper()
+	in := finalStatus("default", name, ranv1.ReasonCompleted)
+	in.Object.Spec.BlockingCRs = blockedBy("default", blockers...)
+	in.Object.Status.Conditions[0].Status = over
+	if over == "" {
+		in.Object.Status.Conditions = nil
+	}
+	require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), in))
+}
+
+func blockedBy(namespace string, names ...string) []ranv1.BlockingCR {
+	var blockers []ranv1.BlockingCR
+	for _, name := range names {
+		blockers = append(blockers, ranv1.BlockingCR{Namespace: namespace, Name: name})
+	}
+	return blockers
+}
+
+// awaitBlockers waits for the blockers of a rollout, and sends how it ends.
+func awaitBlockers(ctx context.Context, name string, blockers []ranv1.BlockingCR) <-chan error {
+	ended := make(chan error, 1)
+	object := ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: blockers}}
+	go func() { ended <- (&Activities{Clusters: activitytest.Clusters}).AwaitBlockers(ctx, object) }()
+	return ended
+}
+
+func TestABlockedRolloutIsFreedTheMomentItsLastBlockerHasSucceeded(t *testing.T) {
+	keep(t, "first", metav1.ConditionTrue)
+	keep(t, "second", "")
+	ended := awaitBlockers(t.Context(), "blocked", blockedBy("default", "first", "second", "third"))
+	keep(t, "third", metav1.ConditionTrue)
+	keep(t, "second", metav1.ConditionFalse)
+	select {
+	case err := <-ended:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	keep(t, "second", metav1.ConditionTrue)
+	succeeded := time.Now()
+	require.NoError(t, <-ended)
+	require.Less(t, time.Since(succeeded), activitytest.NewsLimit, "an event frees it, not a look now and then")
+}
+
+func TestACycleThatIsMadeWhileARolloutWaitsEndsTheWait(t *testing.T) {
+	keep(t, "chicken", "")
+	ended := awaitBlockers(t.Context(), "egg", blockedBy("default", "chicken"))
+	keep(t, "chicken", "", "egg")
+	err := <-ended
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "default/egg -> default/chicken -> default/egg")
+}
+
+func TestANamespaceWhoseRolloutsMayNotBeReadIsNamedWithTheRemedy(t *testing.T) {
+	ended := awaitBlockers(t.Context(), "unbound", blockedBy("kube-public", "other"))
+	require.ErrorContains(t, <-ended, "kube-public")
+}
+
+func TestARolloutIsRecalledWithThePlanItHad(t *testing.T) {
+	in := finalStatus("default", "again", ranv1.ReasonFailed)
+	in.Object.Status.RemediationPlan = [][]string{{activitytest.SpokeName}, {"gone"}}
+	in.Object.Status.Clusters = []ranv1.ClusterStatus{{Name: activitytest.SpokeName, Batch: 1, State: ranv1.ClusterFailed}, {Name: "gone", Batch: 2, State: ranv1.ClusterComplete}}
+	rollouts := &Activities{Clusters: activitytest.Clusters}
+	require.NoError(t, rollouts.SaveRollout(t.Context(), in))
+	recalled, err := rollouts.LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: "again"})
+	require.NoError(t, err)
+	require.Equal(t, in.Object.Status.RemediationPlan, rollout.Expand(recalled.Object.Status).RemediationPlan)
+	require.Equal(t, ranv1.ClusterPending, recalled.Object.Status.Clusters[0].State)
+
+	_, err = rollouts.LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: "never"})
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "rollout default/never is not saved on the hub")
+}
+
+func TestAPlanWithACycleIsNotValid(t *testing.T) {
+	keep(t, "ouroboros", "", "tail")
+	plan, err := (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), ranv1.ClusterGroupUpgrade{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tail"},
+		Spec: ranv1.ClusterGroupUpgradeSpec{
+			ClusterSelector: []string{"no=such"}, BlockingCRs: blockedBy("default", "ouroboros"),
+			RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1)},
+		},
+	})
+	require.NoError(t, err)
+	require.False(t, plan.Valid())
+	require.Contains(t, plan.Problems()[0], "default/tail -> default/ouroboros -> default/tail")
+}

@@ -1,0 +1,97 @@
+package rollouts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"drydock.dev/drydock/activities/activitykit"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/snapshot"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// LoadRolloutInput is the retry of a saved rollout.
+type LoadRolloutInput struct {
+	Namespace string               `json:"namespace"`
+	Name      string               `json:"name"`
+	Request   rollout.RetryRequest `json:"request"`
+}
+
+// LoadedRollout is a saved rollout, ready for a retry.
+type LoadedRollout struct {
+	// Object has the status with which the retry starts, compact.
+	Object ranv1.ClusterGroupUpgrade `json:"object"`
+	// NotBound lists, by the index of a retried cluster in the status, the indexes of the policies that are not bound to it.
+	NotBound map[int][]int `json:"notBound,omitempty"`
+	// TaskQueues of clusters that are not served by the common queue.
+	TaskQueues map[string]string `json:"taskQueues,omitempty"`
+}
+
+// LoadRollout reads a saved rollout from the hub for a retry, and finds the task queues of its clusters. Errors: NotFound if nothing is saved;
+// InvalidSpec if nothing can be retried, or no worker reaches a cluster; ClusterUnknown to ask another worker.
+func (r *Activities) LoadRollout(ctx context.Context, in LoadRolloutInput) (LoadedRollout, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return LoadedRollout{}, err
+	}
+	name := types.NamespacedName{Namespace: in.Namespace, Name: in.Name}
+	object, err := readSaved(ctx, hub, name)
+	if err != nil {
+		return LoadedRollout{}, err
+	}
+	if object == nil {
+		return LoadedRollout{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("rollout %s is not saved on the hub: start it", name), nil)
+	}
+	if object.Status, err = rollout.Retry(object.Status, object.Spec.RemediationStrategy.Canaries, in.Request); err != nil {
+		return LoadedRollout{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("rollout %s: %v", name, err), nil)
+	}
+	unfinished := pendingClusters(object.Status.Clusters)
+	object.Status = rollout.Compact(object.Status)
+	recalled := LoadedRollout{Object: *object}
+	notBound, err := snapshot.NotBound(ctx, hub.Client, &object.Status, unfinished)
+	if err != nil {
+		return LoadedRollout{}, activitykit.Explain(hub, "read which policies are bound", err)
+	}
+	recalled.NotBound = rollout.CompactNotBound(notBound, rollout.NamesOf(object.Status.Clusters))
+	if !worksOnClusters(object) {
+		return recalled, nil
+	}
+	var unreachable []string
+	if recalled.TaskQueues, unreachable, err = r.findWorkers(ctx, unfinished); err != nil {
+		return LoadedRollout{}, err
+	}
+	if len(unreachable) > 0 {
+		message := fmt.Sprintf("rollout %s: %s", name, notServed(unreachable))
+		if err := askAnother(ctx, message); err != nil {
+			return LoadedRollout{}, err
+		}
+		return LoadedRollout{}, temporal.Error(temporal.ErrInvalidSpec, message, nil)
+	}
+	return recalled, nil
+}
+
+// pendingClusters are the clusters that are retried.
+func pendingClusters(clusters []ranv1.ClusterStatus) []string {
+	var names []string
+	for i := range clusters {
+		if clusters[i].State == ranv1.ClusterPending {
+			names = append(names, clusters[i].Name)
+		}
+	}
+	return names
+}
+
+// CheckRollout sets the defaults of a rollout and validates it, since not every rollout comes through the CLI. Errors: InvalidSpec, naming every
+// invalid field.
+func (r *Activities) CheckRollout(_ context.Context, object ranv1.ClusterGroupUpgrade) (ranv1.ClusterGroupUpgrade, error) {
+	err := manifest.Complete(&object)
+	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {
+		return object, temporal.Error(temporal.ErrInvalidSpec, invalid.Error(), nil)
+	}
+	return object, err
+}

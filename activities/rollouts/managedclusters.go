@@ -1,0 +1,101 @@
+package rollouts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// changesAtOnce is the maximum number of ManagedClusters that are changed at the same time.
+const changesAtOnce = 20
+
+// ChangeClustersInput is a change of the labels and annotations of clusters.
+type ChangeClustersInput struct {
+	Clusters []string              `json:"clusters"`
+	Change   rollout.ClusterChange `json:"change"`
+}
+
+// RefusedChange is a ManagedCluster that the hub refuses to change, for a reason that concerns only this cluster.
+type RefusedChange struct {
+	Cluster string `json:"cluster"`
+	// Message names the cluster and has the hub's answer.
+	Message string `json:"message"`
+	// Final: no further attempt can change that.
+	Final bool `json:"final,omitempty"`
+}
+
+// ChangeClusters changes labels and annotations of ManagedClusters, each in one patch. It returns the clusters that refuse the change, by name, so
+// that one does not stop the others. It is idempotent. A deleted ManagedCluster is skipped. It returns an error if the hub did not answer for some.
+func (r *Activities) ChangeClusters(ctx context.Context, in ChangeClustersInput) ([]RefusedChange, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return changeClusters(ctx, hub, in)
+}
+
+func changeClusters(ctx context.Context, hub *kube.Cluster, in ChangeClustersInput) ([]RefusedChange, error) {
+	names := slices.Compact(slices.Sorted(slices.Values(in.Clusters)))
+	refused := make([]*RefusedChange, len(names))
+	var changes errgroup.Group // one that cannot be changed keeps no other
+	changes.SetLimit(changesAtOnce)
+	for i, cluster := range names {
+		changes.Go(func() (err error) {
+			refused[i], err = changeCluster(ctx, hub, cluster, in.Change)
+			return err
+		})
+	}
+	err := changes.Wait()
+	found := []RefusedChange{}
+	for _, one := range refused {
+		if one != nil {
+			found = append(found, *one)
+		}
+	}
+	return found, err
+}
+
+// changeCluster distinguishes a refusal of this one cluster, for example by an admission webhook, from an error that every cluster would get.
+func changeCluster(ctx context.Context, hub *kube.Cluster, cluster string, change rollout.ClusterChange) (*RefusedChange, error) {
+	err := client.IgnoreNotFound(patchCluster(ctx, hub, cluster, change))
+	explained := activitykit.Explain(hub, "change labels and annotations of ManagedCluster "+cluster, err)
+	switch {
+	case apierrors.IsForbidden(err):
+		return &RefusedChange{Cluster: cluster, Message: fmt.Sprintf(
+			"the labels and annotations of ManagedCluster %s may not be changed (for want of rights: apply deploy/rbac/hub.yaml on the hub): %v", cluster, err)}, nil
+	case apierrors.IsBadRequest(err):
+		return &RefusedChange{Cluster: cluster, Message: explained.Error()}, nil
+	case temporal.Final(explained):
+		return &RefusedChange{Cluster: cluster, Message: fmt.Sprintf("ManagedCluster %s: %s", cluster, temporal.ErrorMessage(explained)), Final: true}, nil
+	}
+	return nil, explained
+}
+
+// patchCluster patches a ManagedCluster with the resourceVersion that was just read: a late patch must not restore what was removed meanwhile.
+func patchCluster(ctx context.Context, hub *kube.Cluster, name string, change rollout.ClusterChange) error {
+	return kube.RetryOnConflict(func() error {
+		cluster := activitykit.ManagedCluster(name)
+		if err := hub.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
+			return err
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": struct {
+			rollout.ClusterChange
+			ResourceVersion string `json:"resourceVersion"`
+		}{change, cluster.ResourceVersion}})
+		if err != nil {
+			return err
+		}
+		return hub.Client.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, patch))
+	})
+}

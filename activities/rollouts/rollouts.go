@@ -1,0 +1,222 @@
+// Package rollouts holds the activities of a rollout on the hub: load, plan, select clusters, save.
+package rollouts
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
+
+	"drydock.dev/drydock/activities/activitykit"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/snapshot"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Activities plans rollouts, saves them and changes ManagedClusters on the hub.
+type Activities struct {
+	Clusters *kube.Clusters
+	Waits    activitykit.Waits
+	// Images of the Jobs that prepare clusters.
+	Images PreparationImages
+}
+
+// PreparationImages are the default images of the Jobs that prepare clusters.
+type PreparationImages struct{ Precache, Backup string }
+
+// Plan is a plan with the task queues of its clusters.
+type Plan struct {
+	// Plan as `drydock upgrade plan -o json` prints it.
+	rollout.Plan
+	// PolicyNamespaces are the namespaces of the policies for the upgrade, by name.
+	PolicyNamespaces map[string]string `json:"policyNamespaces,omitempty"`
+	// NotBound lists, by the index of a cluster in the plan, the indexes of the policies that are not bound to it.
+	NotBound map[int][]int `json:"notBound,omitempty"`
+	// TaskQueues of clusters that are not served by the common queue.
+	TaskQueues map[string]string `json:"taskQueues,omitempty"`
+	// BackupImage is the image of the Jobs that make backups.
+	BackupImage string `json:"backupImage,omitempty"`
+	// Spec is the spec with its defaults; nil: the given spec had them.
+	Spec *ranv1.ClusterGroupUpgradeSpec `json:"spec,omitempty"`
+}
+
+// planReader reads policies and what only a plan needs from the API server, since the cache has only the replicas; it reads all else from the cache.
+type planReader struct {
+	client.Reader
+	api client.Reader
+}
+
+// Get implements client.Reader.
+func (r planReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if object.GetObjectKind().GroupVersionKind().Group == policies.Policies.Group {
+		return r.api.Get(ctx, key, object, options...)
+	}
+	return r.Reader.Get(ctx, key, object, options...)
+}
+
+// List implements client.Reader.
+func (r planReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	kind := list.GetObjectKind().GroupVersionKind()
+	if kind.Group == policies.Policies.Group || kind == policies.SetBindings.GroupVersion().WithKind(policies.SetBindings.Kind+"List") {
+		return r.api.List(ctx, list, options...)
+	}
+	return r.Reader.List(ctx, list, options...)
+}
+
+// PlanRollout selects the clusters of a rollout and divides them into batches. A cluster that no worker has credentials for makes the plan
+// invalid. Errors: NotFound if the hub does not serve ManagedClusters; those of CheckRollout, before anything changes.
+func (r *Activities) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUpgrade) (Plan, error) {
+	cgu, err := r.CheckRollout(ctx, given)
+	if err != nil {
+		return Plan{}, err
+	}
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	// First what may fail repeatedly: reading policies costs more the larger the fleet is.
+	rollouts, err := gathered(ctx, hub, &cgu)
+	if err != nil {
+		return Plan{}, err
+	}
+	inventory, err := snapshot.Inventory(ctx, planReader{Reader: hub.Cache, api: hub.Client}, &cgu)
+	if meta.IsNoMatchError(err) {
+		return Plan{}, temporal.Error(temporal.ErrNotFound,
+			"the hub does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is the right cluster named as the hub?", err)
+	}
+	if err != nil {
+		return Plan{}, activitykit.Explain(hub, "read what the plan depends on", err)
+	}
+	inventory.Rollouts = rollouts
+	now := time.Now()
+	plan := Plan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
+	plan.PolicyNamespaces = plan.Plan.PolicyNamespaces
+	plan.NotBound = rollout.CompactNotBound(plan.Plan.NotBound, slices.Concat(plan.RemediationPlan...))
+	if len(rollout.ChangedFields(given.Spec, cgu.Spec)) > 0 {
+		plan.Spec = &cgu.Spec
+	}
+	if !plan.Valid() {
+		return plan, nil
+	}
+	return plan, r.checkWorkers(ctx, &plan, &cgu, now)
+}
+
+// VanishedClusters returns those of the clusters whose ManagedCluster is gone or is being deleted.
+func (r *Activities) VanishedClusters(ctx context.Context, clusters []string) ([]string, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return vanishedOf(ctx, hub, clusters)
+}
+
+// AwaitVanished waits until ManagedClusters of some of the clusters are gone or are being deleted, and returns those clusters.
+func (r *Activities) AwaitVanished(ctx context.Context, clusters []string) ([]string, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	err = activitykit.Waits{}.Await(ctx, hub, []client.Object{activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
+		var err error
+		found, err = vanishedOf(ctx, hub, clusters)
+		return temporal.Observation{}, len(found) > 0, err
+	})
+	return found, err
+}
+
+func vanishedOf(ctx context.Context, hub *kube.Cluster, clusters []string) ([]string, error) {
+	isGone := make([]bool, len(clusters))
+	looks, looking := errgroup.WithContext(ctx)
+	looks.SetLimit(activitykit.MaxParallelRequests)
+	for i, cluster := range clusters {
+		looks.Go(func() (err error) {
+			isGone[i], err = activitykit.ManagedClusterGone(looking, hub, cluster)
+			return err
+		})
+	}
+	if err := looks.Wait(); err != nil {
+		return nil, err
+	}
+	found := []string{}
+	for i, cluster := range clusters {
+		if isGone[i] {
+			found = append(found, cluster)
+		}
+	}
+	return found, nil
+}
+
+// SelectClustersInput are clusters and selectors. A nil selector selects all.
+type SelectClustersInput struct {
+	Clusters  []string                `json:"clusters"`
+	Selectors []*metav1.LabelSelector `json:"selectors"`
+}
+
+// SelectClusters returns for each selector those of the clusters whose ManagedCluster it selects. A cluster without a ManagedCluster is never
+// selected. Errors: InvalidSpec for an invalid selector.
+func (r *Activities) SelectClusters(ctx context.Context, in SelectClustersInput) ([][]string, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var selectors []labels.Selector
+	for _, given := range in.Selectors {
+		selector := labels.Everything()
+		if given != nil {
+			if selector, err = metav1.LabelSelectorAsSelector(given); err != nil {
+				return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
+			}
+		}
+		selectors = append(selectors, selector)
+	}
+	selected := make([][]string, len(selectors))
+	for _, cluster := range in.Clusters {
+		registered := activitykit.ManagedCluster(cluster)
+		err := hub.Cache.Get(ctx, client.ObjectKeyFromObject(registered), registered)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, activitykit.Explain(hub, "read ManagedCluster "+cluster, err)
+		}
+		for i, selector := range selectors {
+			if selector.Matches(labels.Set(registered.GetLabels())) {
+				selected[i] = append(selected[i], cluster)
+			}
+		}
+	}
+	return selected, nil
+}
+
+// CheckNodeMaintenance validates a request before anything is touched, since not every request comes through the CLI. Errors: InvalidSpec, naming
+// every invalid field.
+func (r *Activities) CheckNodeMaintenance(_ context.Context, written json.RawMessage) error {
+	object := &unstructured.Unstructured{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(written, &object.Object); err != nil {
+		return temporal.Error(temporal.ErrInvalidSpec, "object: "+err.Error(), err)
+	}
+	object.SetGroupVersionKind(maintenancev1.GroupVersion.WithKind("NodeMaintenance"))
+	problems := manifest.Check(object)
+	for i := range problems {
+		problems[i].Object = object.GetKind() + " " + client.ObjectKeyFromObject(object).String()
+	}
+	if len(problems) > 0 {
+		return temporal.Error(temporal.ErrInvalidSpec, manifest.Invalid(problems).Error(), nil)
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package rollouts
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// plan plans once the hub's cache has what the test has just created.
+func plan(t *testing.T, cgu ranv1.ClusterGroupUpgrade) Plan {
+	t.Helper()
+	var plan Plan
+	require.Eventually(t, func() bool {
+		var err error
+		plan, err = (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
+		return err == nil && plan.Conditions[0].Status == metav1.ConditionTrue
+	}, activitytest.NewsLimit, 20*time.Millisecond)
+	return plan
+}
+
+func TestARolloutIsPlannedFromTheManagedClustersOfTheHub(t *testing.T) {
+	activitytest.ManagedCluster(t, activitytest.SpokeName, nil)
+	activitytest.ManagedCluster(t, "inside", map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
+	plan := plan(t, activitytest.NodeRollout(activitytest.SpokeName, "inside"))
+	require.True(t, plan.Valid(), plan.Problems())
+	require.Equal(t, [][]string{{activitytest.SpokeName, "inside"}}, plan.RemediationPlan)
+	require.Equal(t, map[string]string{"inside": "drydock.inside"}, plan.TaskQueues)
+}
+
+func TestAClusterThatNoWorkerReachesMakesThePlanInvalidAndIsNamed(t *testing.T) {
+	activitytest.ManagedCluster(t, activitytest.SpokeName, nil)
+	activitytest.ManagedCluster(t, "elsewhere", nil)
+	plan := plan(t, activitytest.NodeRollout(activitytest.SpokeName, "elsewhere"))
+	require.False(t, plan.Valid())
+	require.Empty(t, plan.RemediationPlan)
+	require.Equal(t, "ClusterUnreachable", plan.Conditions[1].Reason)
+	require.Contains(t, plan.Problems()[0], "no worker has credentials for elsewhere: add it to the worker's clusters file")
+}
+
+func TestWorkOnNodesThatCannotBeReadIsRefusedBeforeAnyNodeIsTouched(t *testing.T) {
+	cgu := activitytest.NodeRollout(activitytest.SpokeName)
+	cgu.Spec.NodeMaintenance.DrainSpec = &maintenancev1.DrainSpec{PodSelector: "app in (web"}
+	_, err := (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "spec.nodeMaintenance.drainSpec.podSelector")
+}
+
+// A rollout need not come through the CLI.
+func TestARolloutIsPlannedWithTheDefaultsThatItLeavesOutOrRefused(t *testing.T) {
+	activitytest.ManagedCluster(t, activitytest.SpokeName, nil)
+	cgu := activitytest.NodeRollout(activitytest.SpokeName)
+	planned := plan(t, cgu)
+	require.NotNil(t, planned.Spec)
+	require.Equal(t, int32(240), planned.Spec.RemediationStrategy.Timeout)
+	require.Equal(t, ranv1.BatchTimeoutContinue, planned.Spec.BatchTimeoutAction)
+	require.True(t, *planned.Spec.NodeMaintenance.ControlPlaneFirst)
+
+	cgu.Spec = *planned.Spec
+	require.Nil(t, plan(t, cgu).Spec, "it has them")
+
+	cgu.Spec.RemediationStrategy.MaxConcurrency = intstr.FromInt32(0)
+	cgu.Spec.BatchTimeoutAction = "Explode"
+	_, err := (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "spec.remediationStrategy.maxConcurrency")
+	require.ErrorContains(t, err, "spec.batchTimeoutAction")
+}
+
+func TestAWorkerWithoutAHubPlansNoRollout(t *testing.T) {
+	alone := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: activitytest.Stack.Cluster(activitytest.SpokeName).Config}), kube.Options{})
+	t.Cleanup(alone.Close)
+	_, err := (&Activities{Clusters: alone}).PlanRollout(t.Context(), activitytest.NodeRollout(activitytest.SpokeName))
+	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err))
+
+	wrong := kube.New(kube.FromConfigs(activitytest.Stack.Cluster(activitytest.SpokeName).Config, nil), kube.Options{})
+	t.Cleanup(wrong.Close)
+	_, err = (&Activities{Clusters: wrong}).PlanRollout(t.Context(), activitytest.NodeRollout(activitytest.SpokeName))
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "the hub does not serve ManagedClusters")
+
+	queue, err := (&Activities{Clusters: alone}).LocateCluster(t.Context(), activitytest.SpokeName)
+	require.NoError(t, err, "a node can be maintained without a hub")
+	require.Equal(t, temporal.TaskQueue, queue)
+}
+
+func TestAClusterIsLocatedWhereItsWorkerRuns(t *testing.T) {
+	activitytest.ManagedCluster(t, "within", map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
+	rollouts := &Activities{Clusters: activitytest.Clusters}
+	queue, err := rollouts.LocateCluster(t.Context(), activitytest.SpokeName)
+	require.NoError(t, err)
+	require.Equal(t, temporal.TaskQueue, queue)
+	require.Eventually(t, func() bool {
+		queue, err := rollouts.LocateCluster(t.Context(), "within")
+		return err == nil && queue == "drydock.within"
+	}, activitytest.NewsLimit, 20*time.Millisecond)
+	_, err = rollouts.LocateCluster(t.Context(), "nowhere")
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "cluster nowhere is not known: add it to the worker's clusters file")
+}
+
+func TestAMaintenanceThatCannotBeCarriedOutIsRefusedWithEveryFieldThatIsWrong(t *testing.T) {
+	rollouts := &Activities{}
+	good := maintenancev1.NodeMaintenance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "n1"},
+		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "ops.example.com", NodeName: "n1"},
+	}
+	check := func(object any) error {
+		written, err := json.Marshal(object)
+		require.NoError(t, err)
+		return rollouts.CheckNodeMaintenance(t.Context(), written)
+	}
+	require.NoError(t, check(good))
+
+	bad := good
+	bad.Spec.NodeName = ""
+	bad.Spec.DrainSpec = &maintenancev1.DrainSpec{PodSelector: "=="}
+	err := check(bad)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "NodeMaintenance ops/n1: spec.nodeName")
+
+	written := `{"metadata": {"namespace": "ops", "name": "n1"}, "spec": {"requestorID": "ops.example.com", "nodeName": "n1", "drainSpecs": {}}}`
+	err = rollouts.CheckNodeMaintenance(t.Context(), json.RawMessage(written))
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "NodeMaintenance ops/n1: spec.drainSpecs: unknown field")
+}
+
+func TestAManagedClusterThatIsDeletedHasVanished(t *testing.T) {
+	activitytest.ManagedCluster(t, activitytest.SpokeName, nil)
+	var asked, gone []string
+	for i := range 3 * activitykit.MaxParallelRequests {
+		gone = append(gone, fmt.Sprintf("was-here-%d", i))
+		asked = append(asked, activitytest.SpokeName, gone[i])
+	}
+	vanished, err := (&Activities{Clusters: activitytest.Clusters}).VanishedClusters(t.Context(), asked)
+	require.NoError(t, err)
+	require.Equal(t, gone, vanished, "in the order in which they were asked for")
+}
+
+func TestTheMomentAManagedClusterIsDeletedThoseWhoWaitAreTold(t *testing.T) {
+	for _, name := range []string{"stays", "goes"} {
+		activitytest.ManagedCluster(t, name, nil)
+	}
+	rollouts := &Activities{Clusters: activitytest.Clusters}
+	var vanished []string
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		vanished, err = rollouts.AwaitVanished(t.Context(), []string{"stays", "goes"})
+		ended <- err
+	}()
+	activitytest.ManagedCluster(t, "comes", nil)
+	select {
+	case err := <-ended:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	going := &unstructured.Unstructured{}
+	going.SetGroupVersionKind(activitykit.ManagedClusterKind)
+	going.SetName("goes")
+	require.NoError(t, activitytest.BareCluster(t).Client.Delete(t.Context(), going))
+	deleted := time.Now()
+	require.NoError(t, <-ended)
+	require.Less(t, time.Since(deleted), activitytest.NewsLimit, "an event tells, not a look now and then")
+	require.Equal(t, []string{"goes"}, vanished)
+}
+
+func TestASelectorPicksClustersByTheLabelsOfTheirManagedClusters(t *testing.T) {
+	for name, site := range map[string]string{"site-a": "a", "site-b": "b"} {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(activitykit.ManagedClusterKind)
+		object.SetName(name)
+		object.SetLabels(map[string]string{"site": site})
+		activitytest.Create(t, activitytest.BareCluster(t), object)
+	}
+	in := SelectClustersInput{Clusters: []string{"site-a", "site-b", "was-here"}, Selectors: []*metav1.LabelSelector{
+		{MatchLabels: map[string]string{"site": "a"}},
+		nil,
+		{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "site", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}}}},
+		{MatchLabels: map[string]string{"site": "c"}},
+	}}
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // once the hub's cache has both
+		selected, err := (&Activities{Clusters: activitytest.Clusters}).SelectClusters(t.Context(), in)
+		assert.NoError(c, err)
+		assert.Equal(c, [][]string{{"site-a"}, {"site-a", "site-b"}, {"site-b"}, nil}, selected)
+	}, activitytest.NewsLimit, 20*time.Millisecond)
+}
+
+func TestASelectorIsNotGuessedAt(t *testing.T) {
+	in := SelectClustersInput{Clusters: []string{activitytest.SpokeName}, Selectors: []*metav1.LabelSelector{
+		nil, {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "site", Operator: "Like"}}},
+	}}
+	_, err := (&Activities{Clusters: activitytest.Clusters}).SelectClusters(t.Context(), in)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "Like")
+}
+
+func TestAWorkerWithoutAHubSaysThatItCannotSelectClusters(t *testing.T) {
+	without := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
+	t.Cleanup(without.Close)
+	_, err := (&Activities{Clusters: without}).SelectClusters(t.Context(), SelectClustersInput{Clusters: []string{activitytest.SpokeName}})
+	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "knows no hub")
+}

@@ -1,0 +1,105 @@
+package rollouts
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/activities/activitykit"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// SaveRolloutInput is a rollout with its status.
+type SaveRolloutInput struct {
+	Object ranv1.ClusterGroupUpgrade `json:"object"`
+	// Owner is the ownership mark of the rollout's workflow.
+	Owner string `json:"owner"`
+}
+
+// SaveRollout saves a rollout with its status on the hub, in the ConfigMap drydock-<name> of the rollout's namespace. It replaces that of an earlier
+// rollout of the name. Errors: NotFound if the namespace does not exist or may not be written; InvalidSpec if the ConfigMap is not Drydock's.
+func (r *Activities) SaveRollout(ctx context.Context, in SaveRolloutInput) error {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	kept, err := savedRollout(in)
+	if err != nil {
+		return err
+	}
+	err = hub.Client.Create(ctx, kept)
+	if apierrors.IsAlreadyExists(err) {
+		err = replaceSaved(ctx, hub, kept)
+	}
+	name := "ConfigMap " + client.ObjectKeyFromObject(kept).String()
+	switch {
+	case apierrors.IsNotFound(err):
+		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("%s: the hub has no namespace %s", name, kept.Namespace), err)
+	case apierrors.IsForbidden(err):
+		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("%s may not be written: bind ClusterRole drydock-rollouts in namespace %s of the hub", name, kept.Namespace), err)
+	}
+	return activitykit.Explain(hub, "write "+name, err)
+}
+
+// savedRollout is the ConfigMap of a saved rollout.
+func savedRollout(in SaveRolloutInput) (*corev1.ConfigMap, error) {
+	in.Object.TypeMeta = metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"}
+	content, err := yaml.Marshal(in.Object)
+	if err != nil {
+		return nil, err
+	}
+	kept := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: in.Object.Namespace, Name: rollout.SavedName(in.Object.Name),
+			Labels:      map[string]string{activitykit.LabelManagedBy: activitykit.ManagedBy},
+			Annotations: map[string]string{kube.AnnotationOwner: in.Owner},
+		},
+	}
+	if len(content) <= plainLimit {
+		kept.Data = map[string]string{rollout.SavedKey: string(content)}
+		return kept, nil
+	}
+	compressed, err := compress(content)
+	kept.BinaryData = map[string][]byte{rollout.SavedCompressedKey: compressed}
+	return kept, err
+}
+
+// plainLimit is the maximum length of a rollout, in bytes, that is saved as text. The limit of a ConfigMap is 1 MiB.
+const plainLimit = 768 << 10
+
+func compress(content []byte) ([]byte, error) {
+	var compressed bytes.Buffer
+	writer, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := writer.Write(content); err != nil {
+		return nil, err
+	}
+	err = writer.Close()
+	return compressed.Bytes(), err
+}
+
+// replaceSaved replaces the ConfigMap of an earlier rollout, or of an attempt whose answer was lost.
+func replaceSaved(ctx context.Context, hub *kube.Cluster, kept *corev1.ConfigMap) error {
+	var existing corev1.ConfigMap
+	if err := hub.Client.Get(ctx, client.ObjectKeyFromObject(kept), &existing); err != nil {
+		return err
+	}
+	if existing.Labels[activitykit.LabelManagedBy] != activitykit.ManagedBy {
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("ConfigMap %s/%s is not Drydock's (label %s is not %s)",
+			existing.Namespace, existing.Name, activitykit.LabelManagedBy, activitykit.ManagedBy), nil)
+	}
+	kept.ResourceVersion = existing.ResourceVersion
+	return hub.Client.Update(ctx, kept)
+}

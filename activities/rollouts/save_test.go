@@ -1,0 +1,91 @@
+package rollouts
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/activities/activitytest"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/snapshot"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func finalStatus(namespace, name, reason string) SaveRolloutInput {
+	return SaveRolloutInput{Owner: "cgu/" + namespace + "/" + name + "/run", Object: ranv1.ClusterGroupUpgrade{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Status: ranv1.ClusterGroupUpgradeStatus{Conditions: []metav1.Condition{
+			{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: reason},
+		}},
+	}}
+}
+
+func TestTheFinalStatusOfARolloutIsKeptAndThatOfTheNextReplacesIt(t *testing.T) {
+	rollouts := &Activities{Clusters: activitytest.Clusters}
+	for _, reason := range []string{ranv1.ReasonFailed, ranv1.ReasonTimedOut} {
+		in := finalStatus("default", "kept", reason)
+		require.NoError(t, rollouts.SaveRollout(t.Context(), in))
+		require.NoError(t, rollouts.SaveRollout(t.Context(), in), "an answer may be lost")
+
+		kept := activitytest.GetKept(t, "drydock-kept")
+		require.True(t, kube.OwnedBy(kept, in.Owner))
+		var object ranv1.ClusterGroupUpgrade
+		require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[rollout.SavedKey]), &object))
+		require.Equal(t, "ClusterGroupUpgrade", object.Kind)
+		require.Equal(t, reason, object.Status.Conditions[0].Reason)
+	}
+}
+
+// A ConfigMap has room for 1 MiB. The names of 10,000 clusters are in the spec and in the plan, and have nothing in common.
+func TestARolloutOfTenThousandClustersIsKeptAndReadBack(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	in := finalStatus("default", "largest", ranv1.ReasonFailed)
+	var whole ranv1.ClusterGroupUpgradeStatus
+	for i := range 10_000 {
+		name := fmt.Sprintf("%016x%016x%016x%015x", random.Uint64(), random.Uint64(), random.Uint64(), random.Uint64()>>4)
+		state := []ranv1.ClusterState{ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterComplete}[random.Intn(3)]
+		whole.Clusters = append(whole.Clusters, ranv1.ClusterStatus{Name: name, State: state, Batch: int32(i/500 + 1), Message: strings.Repeat(name, 16)})
+		in.Object.Spec.Clusters = append(in.Object.Spec.Clusters, name)
+	}
+	whole.Conditions, whole.RemediationPlan = in.Object.Status.Conditions, slices.Collect(slices.Chunk(in.Object.Spec.Clusters, 500))
+	in.Object.Status = rollout.Shorten(whole, 500)
+	rollouts := &Activities{Clusters: activitytest.Clusters}
+	require.NoError(t, rollouts.SaveRollout(t.Context(), in))
+
+	object, err := snapshot.KeptRollout(activitytest.GetKept(t, "drydock-largest"), client.ObjectKey{Namespace: "default", Name: "largest"})
+	require.NoError(t, err)
+	require.Equal(t, in.Object.Spec.Clusters, object.Spec.Clusters)
+	require.Equal(t, whole.RemediationPlan, object.Status.RemediationPlan)
+	again, err := rollout.Retry(object.Status, nil, rollout.RetryRequest{})
+	require.NoError(t, err)
+	require.Len(t, again.Clusters, 10_000)
+
+	short := finalStatus("default", "largest", ranv1.ReasonTimedOut)
+	require.NoError(t, rollouts.SaveRollout(t.Context(), short), "the next rollout of the name may be short")
+	require.Empty(t, activitytest.GetKept(t, "drydock-largest").BinaryData)
+}
+
+func TestAConfigMapOfSomebodyElseIsNotWrittenOver(t *testing.T) {
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "drydock-foreign"}, Data: map[string]string{"mine": "yes"}}
+	activitytest.Create(t, activitytest.BareCluster(t), foreign)
+	err := (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), finalStatus("default", "foreign", ranv1.ReasonFailed))
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "ConfigMap default/drydock-foreign is not Drydock's")
+	require.Equal(t, map[string]string{"mine": "yes"}, activitytest.GetKept(t, "drydock-foreign").Data)
+}
+
+func TestANamespaceWhereNothingMayBeKeptIsNamedWithTheRemedy(t *testing.T) {
+	err := (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), finalStatus("kube-public", "r", ranv1.ReasonFailed))
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "bind ClusterRole drydock-rollouts in namespace kube-public of the hub")
+}

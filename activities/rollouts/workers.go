@@ -1,0 +1,162 @@
+package rollouts
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// checkWorkers checks that the workers have what a plan needs: images of Jobs, and access to its clusters. If not, the plan is invalid, and its
+// condition lists everything that is missing.
+func (r *Activities) checkWorkers(ctx context.Context, plan *Plan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) error {
+	r.choosePrecacheImage(plan, cgu, now)
+	var reasons, problems []string
+	if plan.BackupImage = r.Images.Backup; cgu.Spec.Backup && plan.BackupImage == "" {
+		reasons = append(reasons, ranv1.ReasonBackupImageMissing)
+		problems = append(problems, "spec.backup: no image for the Jobs that make backups: start the workers with --backup-image")
+	}
+	if worksOnClusters(cgu) {
+		queues, unreachable, err := r.findWorkers(ctx, slices.Concat(plan.RemediationPlan...))
+		if err != nil {
+			return err
+		}
+		plan.TaskQueues = queues
+		if len(unreachable) > 0 {
+			if err := askAnother(ctx, notServed(unreachable)); err != nil {
+				return err
+			}
+			reasons = append(reasons, ranv1.ReasonClusterUnreachable)
+			problems = append(problems, notServed(unreachable))
+		}
+	}
+	if len(problems) > 0 {
+		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, reasons[0], strings.Join(problems, "; "), now)
+	}
+	if !plan.Valid() {
+		plan.RemediationPlan = [][]string{}
+	}
+	return nil
+}
+
+// worksOnClusters reports whether a rollout works on the clusters themselves, not only on the hub.
+func worksOnClusters(cgu *ranv1.ClusterGroupUpgrade) bool {
+	return rollout.RemediationOf(cgu) == rollout.NodeMaintenance || cgu.Spec.PreCaching || cgu.Spec.Backup
+}
+
+// choosePrecacheImage finds the image of the Jobs that pull.
+func (r *Activities) choosePrecacheImage(plan *Plan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) {
+	if !cgu.Spec.PreCaching {
+		return
+	}
+	plan.PreCacheImage = cmp.Or(plan.PreCacheImage, r.Images.Precache)
+	if plan.PreCacheImage == "" {
+		name, _ := rollout.PreCachingConfigOf(cgu)
+		plan.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: spec.overrides.preCacheImage: Required value: "+
+			"the image of the Job that pulls; or start the workers with --precache-image", name), now)
+	}
+}
+
+// findWorkers returns the task queues of clusters that the common one does not serve, and the clusters that no worker reaches.
+func (r *Activities) findWorkers(ctx context.Context, clusters []string) (queues map[string]string, unreachable []string, err error) {
+	queues = map[string]string{}
+	for _, cluster := range clusters {
+		queue, served, err := r.taskQueue(ctx, cluster)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case !served:
+			unreachable = append(unreachable, cluster)
+		case queue != temporal.TaskQueue:
+			queues[cluster] = queue
+		}
+	}
+	return queues, unreachable, nil
+}
+
+func notServed(clusters []string) string {
+	return "no worker has credentials for " + strings.Join(clusters, ", ") + ": " + howToServe
+}
+
+// howToServe tells a person what to do about a cluster that no worker reaches.
+const howToServe = "add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with " +
+	kube.AnnotationWorker + "=" + kube.WorkerInCluster
+
+// WorkersAsked is the number of attempts before a cluster counts as unknown to all workers. Workers may know different clusters, for example
+// while they are restarted one by one with a new clusters file, and any of them may take an attempt.
+const WorkersAsked = 6
+
+// askAnother returns the error that retries the activity, perhaps on another worker; nil: enough attempts were made. Heartbeat details count them,
+// since attempts that fail for other reasons, such as a hub that does not answer, do not count.
+func askAnother(ctx context.Context, message string) error {
+	if !activity.IsActivity(ctx) {
+		return nil
+	}
+	asked := 0
+	if activity.HasHeartbeatDetails(ctx) {
+		if err := activity.GetHeartbeatDetails(ctx, &asked); err != nil {
+			return err
+		}
+	}
+	if asked++; asked >= WorkersAsked {
+		return nil
+	}
+	activity.RecordHeartbeat(ctx, asked)
+	return temporal.Error(temporal.ErrClusterUnknown, message, nil)
+}
+
+// LocateCluster returns the task queue on which the activities of a cluster run. Errors: ClusterUnknown; NotFound when WorkersAsked do not know it.
+func (r *Activities) LocateCluster(ctx context.Context, cluster string) (string, error) {
+	queue, served, err := r.taskQueue(ctx, cluster)
+	if err != nil || served {
+		return queue, err
+	}
+	message := fmt.Sprintf("cluster %s is not known: %s", cluster, howToServe)
+	if err := askAnother(ctx, message); err != nil {
+		return "", err
+	}
+	return "", temporal.Error(temporal.ErrNotFound, message, nil)
+}
+
+// taskQueue returns the task queue of the activities of a cluster, and reports whether a worker can run them. The annotation of the ManagedCluster
+// has precedence over the clusters file.
+func (r *Activities) taskQueue(ctx context.Context, cluster string) (queue string, served bool, err error) {
+	annotations, err := r.annotations(ctx, cluster)
+	known, inClusterWorker := r.Clusters.Knows(cluster)
+	if inClusterWorker || annotations[kube.AnnotationWorker] == kube.WorkerInCluster {
+		return temporal.ClusterTaskQueue(cluster), true, err
+	}
+	return temporal.TaskQueue, known, err
+}
+
+// annotations of a ManagedCluster; none if the hub does not have it or there is no hub: node maintenance needs none.
+func (r *Activities) annotations(ctx context.Context, cluster string) (map[string]string, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if temporal.ErrorType(err) == temporal.ErrNoHub {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	registered := &metav1.PartialObjectMetadata{}
+	registered.SetGroupVersionKind(activitykit.ManagedClusterKind)
+	err = hub.Cache.Get(ctx, client.ObjectKey{Name: cluster}, registered)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return registered.Annotations, activitykit.Explain(hub, "get ManagedCluster "+cluster, err)
+}

@@ -1,0 +1,78 @@
+package rollouts
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
+
+	"drydock.dev/drydock/activities/activitytest"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func TestWhatTheWorkersLackIsSaidAllAtOnce(t *testing.T) {
+	activitytest.ManagedCluster(t, "lonely", nil)
+	cgu := activitytest.NodeRollout("lonely")
+	cgu.Spec.Backup = true
+	plan := plan(t, cgu)
+	require.Empty(t, plan.RemediationPlan)
+	require.Equal(t, "BackupImageMissing", plan.Conditions[1].Reason)
+	require.Contains(t, plan.Problems()[0], "start the workers with --backup-image; no worker has credentials for lonely: add it")
+
+	_, err := asAnActivity(t, 0, (&Activities{Clusters: activitytest.Clusters}).PlanRollout, cgu)
+	require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker is asked first: %v", err)
+	require.False(t, temporal.Final(err))
+	_, err = asAnActivity(t, WorkersAsked-1, (&Activities{Clusters: activitytest.Clusters}).PlanRollout, cgu)
+	require.NoError(t, err, "enough were: the plan says so")
+}
+
+// asAnActivity makes an attempt at an activity, as a worker does, after so many others were asked.
+func asAnActivity(t *testing.T, asked int, run, in any) (converter.EncodedValue, error) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	environment.RegisterActivity(run)
+	if asked > 0 {
+		environment.SetHeartbeatDetails(asked)
+	}
+	return environment.ExecuteActivity(run, in)
+}
+
+func TestARolloutIsDoneOnceMoreByThoseWhoServeItsClusters(t *testing.T) {
+	rollouts := &Activities{Clusters: activitytest.Clusters}
+	activitytest.ManagedCluster(t, "inward", map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
+	require.Eventually(t, func() bool {
+		queue, err := rollouts.LocateCluster(t.Context(), "inward")
+		return err == nil && queue == "drydock.inward"
+	}, activitytest.NewsLimit, 20*time.Millisecond)
+	recall := func(t *testing.T, spec ranv1.ClusterGroupUpgradeSpec, failed string) (LoadedRollout, error) {
+		in := finalStatus("default", "again-"+failed, ranv1.ReasonFailed)
+		in.Object.Spec = spec
+		in.Object.Status.RemediationPlan = [][]string{{failed}, {"gone"}}
+		in.Object.Status.Clusters = []ranv1.ClusterStatus{{Name: failed, Batch: 1, State: ranv1.ClusterFailed}, {Name: "gone", Batch: 2, State: ranv1.ClusterComplete}}
+		require.NoError(t, rollouts.SaveRollout(t.Context(), in))
+		return rollouts.LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: in.Object.Name})
+	}
+	for name, spec := range map[string]ranv1.ClusterGroupUpgradeSpec{
+		"nodes":                  {NodeMaintenance: &ranv1.NodeMaintenanceRemediation{}},
+		"policies with a backup": {ManagedPolicies: []string{"p"}, Backup: true},
+		"works with precaching":  {ManifestWorkTemplates: []string{"w"}, PreCaching: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recalled, err := recall(t, spec, "inward")
+			require.NoError(t, err, "nobody needs to serve a cluster that is complete")
+			require.Equal(t, map[string]string{"inward": "drydock.inward"}, recalled.TaskQueues)
+			_, err = recall(t, spec, "elsewhere")
+			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+			require.ErrorContains(t, err, "no worker has credentials for elsewhere")
+			_, err = asAnActivity(t, 0, rollouts.LoadRollout, LoadRolloutInput{Namespace: "default", Name: "again-elsewhere"})
+			require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker is asked first: %v", err)
+		})
+	}
+	_, err := recall(t, ranv1.ClusterGroupUpgradeSpec{ManagedPolicies: []string{"p"}}, "elsewhere")
+	require.NoError(t, err, "policies alone are the hub's")
+}

@@ -1,0 +1,255 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+const (
+	// gatherChanges is for how long changes are gathered that can allow or forbid a grant. marksBehind is that for ownership marks: they come and go
+	// with each maintenance, and the scheduler needs only those of maintenances that ended.
+	gatherChanges = 20 * time.Millisecond
+	marksBehind   = time.Second
+	// partSize is how many bytes the nodes of an update take at most. With the budgets the message stays under 256 KiB.
+	partSize = 200 << 10
+)
+
+// WatchNodes watches the nodes and the budgets of a cluster, and sends its workflow all of them, and then each change, until it is
+// cancelled.
+func (s *Activities) WatchNodes(ctx context.Context, clusterName string) error {
+	cluster, err := s.Clusters.Cluster(ctx, clusterName)
+	if err != nil {
+		return err
+	}
+	l := &nodeReporter{scheduler: s, changed: make(chan struct{}, 1), from: activity.GetInfo(ctx).StartedTime}
+	var reporting sync.WaitGroup
+	watching, stop := context.WithCancelCause(ctx)
+	defer reporting.Wait()
+	defer stop(nil)
+	reporting.Go(func() {
+		if err := l.run(watching); err != nil {
+			stop(err)
+		}
+	})
+	watched := []client.Object{&corev1.Node{}, kube.IfServed(&maintenancev1.MaintenanceOperatorConfig{})}
+	err = cluster.Await(watching, watched, func(ctx context.Context) (bool, error) {
+		now, err := viewOf(ctx, cluster)
+		if err == nil {
+			l.see(now)
+		}
+		return false, err
+	})
+	if cause := context.Cause(watching); ctx.Err() == nil && watching.Err() != nil {
+		return cause
+	}
+	return activitykit.TypedError(cluster, err)
+}
+
+// view is what the scheduler needs to know of a cluster, at one moment.
+type view struct {
+	nodes         map[string]scheduling.SeenNode
+	config        maintenancev1.MaintenanceOperatorConfigSpec
+	configTrouble string
+}
+
+func viewOf(ctx context.Context, cluster *kube.Cluster) (view, error) {
+	var nodes corev1.NodeList
+	// This runs at every change of any node, and only reads: nothing is copied.
+	if err := cluster.Cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return view{}, activitykit.Explain(cluster, "list nodes", err)
+	}
+	config, err := activitykit.MaintenanceConfig(ctx, cluster)
+	now := view{nodes: make(map[string]scheduling.SeenNode, len(nodes.Items)), config: config}
+	if temporal.ErrorType(err) == temporal.ErrInvalidSpec {
+		now.configTrouble, err = temporal.ErrorMessage(err), nil
+	}
+	keys := scheduling.LabelKeys(config)
+	for i := range nodes.Items {
+		now.nodes[nodes.Items[i].Name] = seenNode(&nodes.Items[i], keys)
+	}
+	return now, err
+}
+
+// seenNode is what the scheduler needs to know of a node. Our own cordon does not make it unavailable: the maintenance that made it counts.
+func seenNode(node *corev1.Node, keys []string) scheduling.SeenNode {
+	maintenance, _ := kube.OwnerWorkflow(kube.Owner(node))
+	if maintenance != "" && kube.FormerStateOf(node) == kube.FormerSchedulable {
+		schedulable := *node
+		schedulable.Spec.Unschedulable = false
+		node = &schedulable
+	}
+	return scheduling.SeenNode{Node: scheduling.NodeOf(node, keys), Maintenance: maintenance}
+}
+
+// nodeReporter sends a workflow what the watch sees of the nodes of its cluster.
+type nodeReporter struct {
+	scheduler *Activities
+	from      time.Time
+	changed   chan struct{}
+
+	mu     sync.Mutex
+	latest view
+	// sent is what the workflow knows.
+	sent view
+}
+
+func (l *nodeReporter) see(now view) {
+	l.mu.Lock()
+	l.latest = now
+	l.mu.Unlock()
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (l *nodeReporter) seen() view {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.latest
+}
+
+// run sends everything once, and then what has changed.
+func (l *nodeReporter) run(ctx context.Context) error {
+	heartbeat := time.NewTicker(activitykit.HeartbeatInterval)
+	defer heartbeat.Stop()
+	whole := false
+	var due <-chan time.Time
+	var dueAt time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown) {
+				activity.RecordHeartbeat(context.WithoutCancel(ctx))
+			}
+			return nil
+		case <-heartbeat.C:
+			activity.RecordHeartbeat(ctx)
+		case <-l.changed:
+			latest := l.seen()
+			if !whole {
+				if err := l.sendAll(ctx, latest, fullUpdate(latest, l.from)); err != nil {
+					return err
+				}
+				whole = true
+				continue
+			}
+			changed, pressing := difference(l.sent, latest)
+			if !changed {
+				continue
+			}
+			at := time.Now().Add(marksBehind)
+			if pressing {
+				at = time.Now().Add(gatherChanges)
+			}
+			if due == nil || at.Before(dueAt) {
+				due, dueAt = time.After(time.Until(at)), at
+			}
+		case <-due:
+			due = nil
+			latest := l.seen()
+			if err := l.sendAll(ctx, latest, changes(l.sent, latest, l.from)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// difference reports whether anything differs, and whether that can allow or forbid a grant.
+func difference(before, now view) (changed, pressing bool) {
+	if len(before.nodes) != len(now.nodes) || before.configTrouble != now.configTrouble || !reflect.DeepEqual(before.config, now.config) {
+		return true, true
+	}
+	for name, node := range now.nodes {
+		known, exists := before.nodes[name]
+		changed = changed || known.Maintenance != node.Maintenance
+		if !exists || !reflect.DeepEqual(known.Node, node.Node) {
+			return true, true
+		}
+	}
+	return changed, false
+}
+
+// fullUpdate is the whole cluster, in as many parts as it takes.
+func fullUpdate(now view, from time.Time) []scheduling.NodeUpdate {
+	part := scheduling.NodeUpdate{Watch: from, First: true, Config: &now.config, ConfigTrouble: now.configTrouble}
+	var parts []scheduling.NodeUpdate
+	size := 0
+	for _, node := range now.nodes {
+		if size += sizeOf(node); size > partSize {
+			parts = append(parts, part)
+			part, size = scheduling.NodeUpdate{Watch: from}, sizeOf(node)
+		}
+		part.Nodes = append(part.Nodes, node)
+	}
+	part.Last = true
+	return append(parts, part)
+}
+
+// changes is what is different now. Changes that do not fit into one message become a full update: nothing may be decided on half of them.
+func changes(before, now view, from time.Time) []scheduling.NodeUpdate {
+	update := scheduling.NodeUpdate{Watch: from, ConfigTrouble: now.configTrouble}
+	if now.configTrouble != before.configTrouble || !reflect.DeepEqual(now.config, before.config) {
+		update.Config = &now.config
+	}
+	size := 0
+	for name, node := range now.nodes {
+		if known, exists := before.nodes[name]; !exists || !reflect.DeepEqual(known, node) {
+			update.Nodes = append(update.Nodes, node)
+			size += sizeOf(node)
+		}
+	}
+	for name := range before.nodes {
+		if _, exists := now.nodes[name]; !exists {
+			update.Gone = append(update.Gone, name)
+			size += sizeOf(name)
+		}
+	}
+	if size > partSize {
+		return fullUpdate(now, from)
+	}
+	return []scheduling.NodeUpdate{update}
+}
+
+// sizeOf is how many bytes a value takes in a list.
+func sizeOf(value any) int {
+	text, _ := json.Marshal(value) // names and labels always can be
+	return len(text) + len(",")
+}
+
+// sendAll sends the parts of an update. Then the workflow knows the view.
+func (l *nodeReporter) sendAll(ctx context.Context, now view, parts []scheduling.NodeUpdate) error {
+	l.sent = now
+	for _, part := range parts {
+		if err := l.send(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends an update to the current run of the workflow. An error ends the attempt: the next one sends everything again.
+func (l *nodeReporter) send(ctx context.Context, update scheduling.NodeUpdate) error {
+	if err := temporal.LeaseOver(ctx); err != nil {
+		return err
+	}
+	activity.RecordHeartbeat(ctx) // many parts may take longer than the heartbeat timeout
+	ctx, cancel := context.WithTimeout(ctx, activitykit.ReportTimeout)
+	defer cancel()
+	return l.scheduler.Temporal.SignalWorkflow(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, "", temporal.SignalNodeUpdate, update)
+}

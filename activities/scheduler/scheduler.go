@@ -1,0 +1,211 @@
+// Package scheduler holds the activities that bring messages to the slot scheduler of a cluster and observe its nodes.
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Activities delivers messages to the scheduler of a cluster, and observes the nodes of the cluster and the slot owners for it.
+type Activities struct {
+	Clusters *kube.Clusters
+	Temporal Client
+}
+
+// Client is what the activities of the scheduler need of Temporal's client.
+type Client interface {
+	temporal.Executions
+	activitykit.Starter
+	activitykit.Signaller
+	activitykit.Lister
+}
+
+// RequestSlotsInput names the scheduler and what an owner wants from it.
+type RequestSlotsInput struct {
+	Cluster  string                  `json:"cluster"`
+	Requests scheduling.SlotRequests `json:"requests"`
+}
+
+// RequestSlots delivers the requests of a slot owner to the scheduler of a cluster, and starts the scheduler if it is not running.
+func (s *Activities) RequestSlots(ctx context.Context, in RequestSlotsInput) error {
+	return signalScheduler(ctx, s.Temporal, in.Cluster, temporal.SignalSlotRequests, in.Requests)
+}
+
+// ReturnSlotInput names the scheduler and the slot.
+type ReturnSlotInput struct {
+	Cluster string                `json:"cluster"`
+	Return  scheduling.SlotReturn `json:"return"`
+}
+
+// ReturnSlot returns a slot on behalf of its owner. A scheduler that is not running is started; its resync tells it which slots there are.
+func (s *Activities) ReturnSlot(ctx context.Context, in ReturnSlotInput) error {
+	return signalScheduler(ctx, s.Temporal, in.Cluster, temporal.SignalSlotReturn, in.Return)
+}
+
+// signalScheduler signals the scheduler of a cluster, and starts it if it is not running. A scheduler that is started learns whether another one ran before,
+// which may have granted slots in its last moments.
+func signalScheduler(ctx context.Context, server activitykit.Starter, cluster, signal string, payload any) error {
+	// As workflows.MaintenanceSchedulerInput reads it.
+	type start struct {
+		Cluster string `json:"cluster"`
+		First   bool   `json:"first,omitempty"`
+	}
+	send := func(reuse enumspb.WorkflowIdReusePolicy, start start) error {
+		_, err := server.SignalWithStartWorkflow(ctx, temporal.MaintenanceSchedulerID(cluster), signal, payload,
+			client.StartWorkflowOptions{
+				TaskQueue:             temporal.TaskQueue,
+				WorkflowIDReusePolicy: reuse,
+				StaticSummary:         "grants slots to the maintenances of " + cluster,
+			}, temporal.MaintenanceScheduler, start)
+		return err
+	}
+	err := send(enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, start{Cluster: cluster, First: true})
+	if _, ended := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ended {
+		err = send(enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE, start{Cluster: cluster})
+	}
+	if err != nil {
+		return fmt.Errorf("signal the scheduler of %s: %w", cluster, err)
+	}
+	return nil
+}
+
+// FindSlotOwners returns the ids of the workflows that may request slots of a cluster or have them: its rollouts, and its maintenances without a rollout.
+// Workflows that started within the last moments may be missing.
+func (s *Activities) FindSlotOwners(ctx context.Context, cluster string) ([]string, error) {
+	return findSlotOwners(ctx, s.Temporal, cluster)
+}
+
+func findSlotOwners(ctx context.Context, server activitykit.Lister, cluster string) ([]string, error) {
+	quoted := strings.ReplaceAll(cluster, "'", "''")
+	query := fmt.Sprintf("ExecutionStatus = 'Running' AND (WorkflowType = '%s' AND %s = '%s' OR WorkflowType = '%s' AND WorkflowId STARTS_WITH 'node/%s/')",
+		temporal.ClusterUpgrade, temporal.AttributeCluster.GetName(), quoted, temporal.NodeMaintenance, quoted)
+	owners := []string{}
+	err := activitykit.EachWorkflow(ctx, server, query, func(execution *workflowpb.WorkflowExecutionInfo) {
+		// The rollout owns the slots of its maintenances.
+		if _, _, _, ofRollout := temporal.ParseClusterUpgradeID(execution.GetParentExecution().GetWorkflowId()); !ofRollout {
+			owners = append(owners, execution.GetExecution().GetWorkflowId())
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find the slot owners of %s: %w", cluster, err)
+	}
+	return owners, nil
+}
+
+// reviver is what it takes to start a scheduler that was terminated.
+type reviver interface {
+	temporal.Executions
+	activitykit.Starter
+	activitykit.Lister
+}
+
+// ReviveScheduler starts the scheduler of a cluster if it was terminated while there are slot owners. An owner that waits does so, too, but may take an hour.
+func ReviveScheduler(ctx context.Context, server reviver, cluster string) error {
+	open, err := temporal.Open(ctx, server, temporal.MaintenanceSchedulerID(cluster))
+	if err != nil || open {
+		return err
+	}
+	owners, err := findSlotOwners(ctx, server, cluster)
+	if err != nil || len(owners) == 0 {
+		return err
+	}
+	return signalScheduler(ctx, server, cluster, temporal.SignalSlotRequests, scheduling.SlotRequests{})
+}
+
+// FindGoneInput says which nodes of which cluster to look for.
+type FindGoneInput struct {
+	Cluster string   `json:"cluster"`
+	Nodes   []string `json:"nodes"`
+}
+
+// FindGone returns those of the nodes that the cluster does not have. The API server is asked: what a watch has shown may be behind.
+func (s *Activities) FindGone(ctx context.Context, in FindGoneInput) ([]string, error) {
+	cluster, err := s.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	isGone := make([]bool, len(in.Nodes))
+	reads, reading := errgroup.WithContext(ctx)
+	reads.SetLimit(activitykit.MaxParallelRequests)
+	for i, name := range in.Nodes {
+		reads.Go(func() error {
+			err := cluster.Client.Get(reading, kubeclient.ObjectKey{Name: name}, &corev1.Node{})
+			isGone[i] = apierrors.IsNotFound(err)
+			return kubeclient.IgnoreNotFound(err)
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, activitykit.Explain(cluster, "look for nodes", err)
+	}
+	var gone []string
+	for i, name := range in.Nodes {
+		if isGone[i] {
+			gone = append(gone, name)
+		}
+	}
+	return gone, nil
+}
+
+// FindClosedOwners returns the owners whose workflow is closed, each with those of its maintenances that are still running.
+func (s *Activities) FindClosedOwners(ctx context.Context, holders []scheduling.Holder) ([]scheduling.Holder, error) {
+	isClosed, isRunning := make([]bool, len(holders)), make([][]bool, len(holders))
+	reads, reading := errgroup.WithContext(ctx)
+	reads.SetLimit(activitykit.MaxParallelRequests)
+	for i, holder := range holders {
+		reads.Go(func() error {
+			chain, err := temporal.DescribeChain(reading, s.Temporal, holder.WorkflowID, holder.FirstRunID)
+			isClosed[i] = chain.State != temporal.ChainOpen
+			return err
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	reads, reading = errgroup.WithContext(ctx)
+	reads.SetLimit(activitykit.MaxParallelRequests)
+	for i, holder := range holders {
+		isRunning[i] = make([]bool, len(holder.Maintenances))
+		for j, maintenance := range holder.Maintenances {
+			if !isClosed[i] || maintenance == holder.WorkflowID {
+				continue
+			}
+			reads.Go(func() (err error) {
+				isRunning[i][j], err = temporal.Open(reading, s.Temporal, maintenance)
+				return err
+			})
+		}
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	var closed []scheduling.Holder
+	for i, holder := range holders {
+		if !isClosed[i] {
+			continue
+		}
+		running := scheduling.Holder{SlotOwner: holder.SlotOwner}
+		for j, maintenance := range holder.Maintenances {
+			if isRunning[i][j] {
+				running.Maintenances = append(running.Maintenances, maintenance)
+			}
+		}
+		closed = append(closed, running)
+	}
+	return closed, nil
+}

@@ -1,0 +1,191 @@
+package sweeper
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/jobs"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// MarkKind is the kind of an object that bears a mark.
+type MarkKind string
+
+// The kinds of objects that maintenances mark, in the order in which a clean-up takes them back. Workload locks are not among them: a lock is
+// an application's veto, which stays when its keeper is gone.
+const (
+	MarkJob            MarkKind = "Job"
+	MarkNode           MarkKind = "Node"
+	MarkNodeRequest    MarkKind = "NodeMaintenanceRequest"
+	MarkClusterRequest MarkKind = "ClusterMaintenanceRequest"
+)
+
+// Mark is an object that bears the mark of an owner: it was changed, or made, on his behalf. A node that bears the marks of two owners (one
+// has it, another waits for it) is two Marks.
+type Mark struct {
+	Kind      MarkKind `json:"kind"`
+	Namespace string   `json:"namespace,omitempty"`
+	Name      string   `json:"name"`
+	// Node is the node that it is about, as far as the object says.
+	Node  string `json:"node,omitempty"`
+	Owner string `json:"owner"`
+}
+
+// String names the object: "Node worker-1", "Job shop/firmware".
+func (m Mark) String() string {
+	if m.Namespace != "" {
+		return string(m.Kind) + " " + m.Namespace + "/" + m.Name
+	}
+	return string(m.Kind) + " " + m.Name
+}
+
+// Workflow is the id of the owner's workflow.
+func (m Mark) Workflow() string {
+	id, _ := kube.OwnerWorkflow(m.Owner)
+	return id
+}
+
+// CompareMarks sorts by owner, and those of one owner in the order of a clean-up.
+func CompareMarks(a, b Mark) int {
+	cleanUpOrder := []MarkKind{MarkJob, MarkNode, MarkNodeRequest, MarkClusterRequest}
+	return cmp.Or(
+		cmp.Compare(a.Owner, b.Owner),
+		cmp.Compare(slices.Index(cleanUpOrder, a.Kind), slices.Index(cleanUpOrder, b.Kind)),
+		cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name),
+	)
+}
+
+// markedKinds are the kinds to watch for marks.
+func markedKinds() []client.Object {
+	job := &metav1.PartialObjectMetadata{}
+	job.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
+	return []client.Object{&corev1.Node{}, job, kube.IfServed(&lcmv1.NodeMaintenanceRequest{}), kube.IfServed(&lcmv1.ClusterMaintenanceRequest{})}
+}
+
+// findMarks returns all marks in a cluster, sorted. Objects are only read, and of Jobs, of which there may be many that are not ours, only
+// their metadata.
+func findMarks(ctx context.Context, reader client.Reader) ([]Mark, error) {
+	var nodes corev1.NodeList
+	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	jobs := &metav1.PartialObjectMetadataList{}
+	jobs.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("JobList"))
+	if err := reader.List(ctx, jobs, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var nodeRequests lcmv1.NodeMaintenanceRequestList
+	var clusterRequests lcmv1.ClusterMaintenanceRequestList
+	for _, list := range []client.ObjectList{&nodeRequests, &clusterRequests} {
+		if err := activitykit.ListIfServed(ctx, reader, list); err != nil {
+			return nil, err
+		}
+	}
+	var marks []Mark
+	for i := range nodes.Items {
+		marks = append(marks, nodeMarks(&nodes.Items[i])...)
+	}
+	for i := range jobs.Items {
+		marks = append(marks, jobMarks(&jobs.Items[i])...)
+	}
+	for i := range nodeRequests.Items {
+		marks = append(marks, requestMarks(MarkNodeRequest, &nodeRequests.Items[i], nodeRequests.Items[i].Spec.NodeName)...)
+	}
+	for i := range clusterRequests.Items {
+		marks = append(marks, requestMarks(MarkClusterRequest, &clusterRequests.Items[i], "")...)
+	}
+	slices.SortFunc(marks, CompareMarks)
+	return marks, nil
+}
+
+// nodeMarks: the annotation, and the conditions, which outlive it and come before it.
+func nodeMarks(node *corev1.Node) []Mark {
+	var owners []string
+	if owner := kube.Owner(node); owner != "" {
+		owners = append(owners, owner)
+	}
+	for _, condition := range node.Status.Conditions {
+		for _, owner := range kube.ConditionOwners(condition) {
+			if !slices.Contains(owners, owner) {
+				owners = append(owners, owner)
+			}
+		}
+	}
+	var marks []Mark
+	for _, owner := range owners {
+		marks = append(marks, Mark{Kind: MarkNode, Name: node.Name, Node: node.Name, Owner: owner})
+	}
+	return marks
+}
+
+// jobMarks: a Job without our finalizer was let go of, and is only kept for its logs.
+func jobMarks(job metav1.Object) []Mark {
+	owner := kube.Owner(job)
+	if owner == "" || !slices.Contains(job.GetFinalizers(), jobs.Finalizer) {
+		return nil
+	}
+	return []Mark{{Kind: MarkJob, Namespace: job.GetNamespace(), Name: job.GetName(), Owner: owner}}
+}
+
+// requestMarks: a request that is being deleted is taken back already, whoever still holds it.
+func requestMarks(kind MarkKind, request metav1.Object, node string) []Mark {
+	owner := kube.Owner(request)
+	if owner == "" || request.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	return []Mark{{Kind: kind, Name: request.GetName(), Node: node, Owner: owner}}
+}
+
+// stands asks the API server whether the object bears that mark still: the cache may be behind.
+func stands(ctx context.Context, api client.Reader, mark Mark) (bool, error) {
+	var object client.Object
+	var marks func() []Mark
+	switch mark.Kind {
+	case MarkNode:
+		node := &corev1.Node{}
+		object, marks = node, func() []Mark { return nodeMarks(node) }
+	case MarkJob:
+		job := &batchv1.Job{}
+		object, marks = job, func() []Mark { return jobMarks(job) }
+	case MarkNodeRequest:
+		request := &lcmv1.NodeMaintenanceRequest{}
+		object, marks = request, func() []Mark { return requestMarks(mark.Kind, request, request.Spec.NodeName) }
+	default:
+		request := &lcmv1.ClusterMaintenanceRequest{}
+		object, marks = request, func() []Mark { return requestMarks(mark.Kind, request, "") }
+	}
+	err := api.Get(ctx, client.ObjectKey{Namespace: mark.Namespace, Name: mark.Name}, object)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil && slices.Contains(marks(), mark), err
+}
+
+// nodeOutFor returns a mark of a node that the rollout of a ClusterMaintenanceRequest has out of service, or asks for; false if there is none. The cluster's
+// locks stay let go until the last node is back: a terminated ClusterUpgrade has its node maintenances cancelled, and they clean up.
+func nodeOutFor(request Mark, marks []Mark) (Mark, bool) {
+	namespace, name, cluster, isUpgrade := temporal.ParseClusterUpgradeID(request.Workflow())
+	if request.Kind != MarkClusterRequest || !isUpgrade {
+		return Mark{}, false
+	}
+	at := slices.IndexFunc(marks, func(m Mark) bool {
+		return (m.Kind == MarkNode || m.Kind == MarkNodeRequest) && m.Workflow() == temporal.NodeMaintenanceID(cluster, namespace, rollout.NodeMaintenanceName(name, m.Node))
+	})
+	if at < 0 {
+		return Mark{}, false
+	}
+	return marks[at], true
+}

@@ -1,0 +1,55 @@
+package sweeper
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// owners remembers what Temporal said about the owners of marks, for as long as that is likely to hold.
+type owners struct {
+	server temporal.Executions
+	known  map[string]answer
+}
+
+type answer struct {
+	chain temporal.Chain
+	at    time.Time
+}
+
+func newOwners(server temporal.Executions) *owners {
+	return &owners{server: server, known: map[string]answer{}}
+}
+
+// forget drops the owners that have no mark any more.
+func (o *owners) forget(marks []Mark) {
+	for owner := range o.known {
+		if !slices.ContainsFunc(marks, func(m Mark) bool { return m.Owner == owner }) {
+			delete(o.known, owner)
+		}
+	}
+}
+
+// ask returns whether the workflow of an owner goes on.
+func (o *owners) ask(ctx context.Context, owner string) (temporal.Chain, error) {
+	if known, ok := o.known[owner]; ok && time.Since(known.at) < believed(known.chain.State) {
+		return known.chain, nil
+	}
+	workflowID, firstRunID := kube.OwnerWorkflow(owner)
+	chain, err := temporal.DescribeChain(ctx, o.server, workflowID, firstRunID)
+	if err == nil {
+		o.known[owner] = answer{chain, time.Now()}
+	}
+	return chain, err
+}
+
+// believed is how long an answer counts. That a workflow is closed is believed no longer than that it is open: a reset opens it again.
+func believed(state temporal.ChainState) time.Duration {
+	if state == temporal.ChainUnknown {
+		return askUnknownAfter
+	}
+	return askOpenAfter
+}

@@ -1,0 +1,421 @@
+package sweeper
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// newLookout is an attempt at AwaitOrphans. What other tests have marked is of unknown holders to it.
+func newLookout(t *testing.T, server *activitytest.SomeWorkflows, in AwaitOrphansInput) *lookout {
+	t.Helper()
+	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
+	require.NoError(t, err)
+	return &lookout{cluster: cluster, in: in, server: server, owners: newOwners(server), quiet: time.Hour, emptySince: time.Now()}
+}
+
+// now looks at the cluster as the API server has it.
+func (l *lookout) now(t *testing.T) Orphans {
+	t.Helper()
+	found, err := l.look(t.Context(), l.cluster.Client)
+	require.NoError(t, err)
+	return found
+}
+
+func look(t *testing.T, server *activitytest.SomeWorkflows, in AwaitOrphansInput) Orphans {
+	t.Helper()
+	return newLookout(t, server, in).now(t)
+}
+
+// everything has a maintenance mark all that one can mark, and stops in the middle of its job.
+func everything(t *testing.T, ref activitykit.NodeRef) jobs.RunJobInput {
+	t.Helper()
+	_, err := activitytest.Nodes().TakeNode(t.Context(), node.TakeNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := activitytest.Initiator().WithdrawNodeMaintenance(context.Background(), locks.NodeLockInput{NodeRef: ref})
+		require.NoError(t, err)
+	})
+	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
+	work := activitytest.Firmware(t, ref, activitytest.Lasting("1h"))
+	_, stop := activitytest.Running(t, work)
+	stop()
+	t.Cleanup(func() { require.NoError(t, activitytest.Jobs().RemoveJob(context.Background(), work)) })
+	return work
+}
+
+func kindsOf(orphans []Orphan) []MarkKind {
+	var kinds []MarkKind
+	for _, orphan := range orphans {
+		kinds = append(kinds, orphan.Kind)
+	}
+	return kinds
+}
+
+func TestAGlanceAtAClusterIsFourRequestsAndSeesWhetherAnythingIsMarked(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	_, err := activitytest.Nodes().TakeNode(t.Context(), node.TakeNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
+	require.NoError(t, err)
+	defer activitytest.GiveBack(t, ref)
+	var requests atomic.Int32
+	counted := func(name string) *rest.Config {
+		config := rest.CopyConfig(activitytest.Stack.Cluster(name).Config)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return activitytest.Transport(func(r *http.Request) (*http.Response, error) {
+				requests.Add(1)
+				return next.RoundTrip(r)
+			})
+		})
+		return config
+	}
+	both := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: counted(activitytest.SpokeName), activitytest.HubName: counted(activitytest.HubName)}), kube.Options{})
+	t.Cleanup(both.Close)
+	sweeper := &Activities{Clusters: both, Temporal: activitytest.NewWorkflows()}
+	for name, marked := range map[string]bool{activitytest.SpokeName: true, activitytest.HubName: false} {
+		for range 2 { // what the cluster serves is asked the first time
+			requests.Store(0)
+			found, err := sweeper.AnyMarks(t.Context(), name)
+			require.NoError(t, err)
+			require.Equal(t, marked, found, name)
+		}
+		require.EqualValues(t, 4, requests.Load(), name)
+	}
+}
+
+func TestEverythingThatATerminatedMaintenanceHasMarkedIsFoundAndTakenBackByItsMarks(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	work := everything(t, ref)
+	server := activitytest.NewWorkflows()
+	server.Set(ref.Owner, activitytest.WasTerminated)
+
+	left := look(t, server, AwaitOrphansInput{}).Orphans
+	require.Equal(t, []MarkKind{MarkJob, MarkNode, MarkNodeRequest}, kindsOf(left), "in the order of a clean-up")
+	require.Equal(t, "Job "+work.Job.Namespace+"/"+jobs.NameOfJob(work), left[0].String())
+	require.Contains(t, left[0].Ended, "Terminated at")
+	job := jobs.OrphanedJob{Cluster: activitytest.SpokeName, Namespace: left[0].Namespace, Name: left[0].Name, Owner: left[0].Owner}
+	for range 2 { // also when it was done already
+		require.NoError(t, activitytest.Jobs().RemoveOrphanedJob(t.Context(), job))
+		require.Empty(t, activitytest.PodsIn(t, work.Job.Namespace), "they are gone when it returns")
+	}
+	require.True(t, activitytest.GiveBack(t, activitykit.NodeRef{Cluster: activitytest.SpokeName, Node: left[1].Node, Owner: left[1].Owner}).Uncordoned)
+	byMark := locks.NodeLockInput{NodeRef: activitykit.NodeRef{Cluster: activitytest.SpokeName, Node: left[2].Node, Owner: left[2].Owner}}
+	_, err := activitytest.Initiator().WithdrawNodeMaintenance(t.Context(), byMark)
+	require.NoError(t, err)
+
+	activitytest.RequireNoTrace(t, ref.Node)
+	activitytest.RequireJobGone(t, work)
+	require.Empty(t, activitytest.RequestsFor(t, ref.Node))
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+}
+
+func TestWhatAMaintenanceMarksWhileItWaitsForItsNodeIsFoundBesideWhoHasIt(t *testing.T) {
+	second := activitytest.TestNode(t)
+	first := second
+	first.Owner = "node/spoke/default/first/first-run"
+	require.NoError(t, activitytest.PlanMaintenance(t.Context(), second))
+	activitytest.Changed(t, second.Node, activitytest.Annotated(kube.AnnotationOwner, first.Owner))
+	server := activitytest.NewWorkflows()
+	server.Set(first.Owner, activitytest.StillRunning)
+	server.Set(second.Owner, activitytest.WasTerminated)
+
+	found := look(t, server, AwaitOrphansInput{}).Orphans
+	require.Equal(t, []MarkKind{MarkNode}, kindsOf(found))
+	require.Equal(t, second.Owner, found[0].Owner)
+	activitytest.GiveBack(t, second)
+	node := activitytest.GetNode(t, second.Node)
+	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned))
+	require.Equal(t, first.Owner, kube.Owner(node), "the first has it still")
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+}
+
+func TestAWorkflowThatGoesOnIsAskedAboutOnceInAWhile(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	server := activitytest.NewWorkflows()
+	server.Set(ref.Owner, activitytest.StillRunning)
+	lookout := newLookout(t, server, AwaitOrphansInput{})
+	for range 3 { // at every change of any node
+		require.Empty(t, lookout.now(t).Orphans)
+	}
+	require.Equal(t, 1, server.TimesAsked(ref.Owner))
+
+	server.Set(ref.Owner, activitytest.WasTerminated)
+	known := lookout.owners.known[ref.Owner]
+	known.at = known.at.Add(-askOpenAfter)
+	lookout.owners.known[ref.Owner] = known
+	require.Len(t, lookout.now(t).Orphans, 1)
+	activitytest.GiveBack(t, ref)
+	lookout.now(t)
+	require.NotContains(t, lookout.owners.known, ref.Owner, "nothing is remembered of those that have no mark")
+}
+
+func TestAMarkThatIsSetWhileTheSweeperWatchesIsFoundAtOnce(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	server := activitytest.NewWorkflows()
+	server.Set(ref.Owner, activitytest.WasTerminated)
+	sweeper := &Activities{Clusters: activitytest.Clusters, Temporal: server, Quiet: time.Hour}
+	in := AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: look(t, server, AwaitOrphansInput{}).Unknown}
+	found := make(chan Orphans, 1)
+	go func() {
+		orphans, err := sweeper.AwaitOrphans(t.Context(), in)
+		assert.NoError(t, err)
+		found <- orphans
+	}()
+	activitytest.Cordon(t, ref) // as the activity of a terminated workflow does that knows nothing of it yet
+	select {
+	case orphans := <-found:
+		require.Equal(t, ref.Owner, orphans.Orphans[0].Owner)
+	case <-time.After(activitytest.NewsLimit):
+		t.Fatal("it is not found")
+	}
+}
+
+func TestAMarkThatTheCacheShowsButThatIsGoneIsNoOrphan(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	server := activitytest.NewWorkflows()
+	server.Set(ref.Owner, activitytest.WasTerminated)
+	node := activitytest.GetNode(t, ref.Node)
+	activitytest.GiveBack(t, ref)
+	stale := nodeMarks(node)
+	require.Len(t, stale, 1)
+	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
+	require.NoError(t, err)
+	is, err := stands(t.Context(), cluster.Client, stale[0])
+	require.NoError(t, err)
+	require.False(t, is)
+}
+
+func TestTheMarksOfASecondMaintenanceByTheSameNameAreNotTheFirsts(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	first, second := ref, ref
+	second.Owner = "node/spoke/default/" + ref.Node + "/second-run"
+	server := activitytest.NewWorkflows()
+	server.Set(second.Owner, activitytest.StillRunning) // under the id of the first, which is over
+	activitytest.Cordon(t, first)
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+
+	server.Set(first.Owner, activitytest.WasTerminated)
+	require.Equal(t, first.Owner, look(t, server, AwaitOrphansInput{}).Orphans[0].Owner)
+	activitytest.GiveBack(t, first)
+	activitytest.Cordon(t, second)
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+	require.Contains(t, activitytest.GiveBack(t, first).Note, "it is under maintenance by", "a sweep that comes late touches nothing")
+	require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+}
+
+func TestWhatAPersonWantsKeptStays(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*corev1.Node)
+	}{
+		{"a node that is to be kept cordoned", activitytest.Annotated(kube.AnnotationKeepCordoned, "true")},
+		{"a cordon that was there before", activitytest.Annotated(kube.AnnotationFormerState, string(kube.FormerUnschedulable))},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ref := activitytest.TestNode(t)
+			activitytest.Cordon(t, ref)
+			activitytest.Changed(t, ref.Node, tt.change)
+			server := activitytest.NewWorkflows()
+			server.Set(ref.Owner, activitytest.WasTerminated)
+			require.Len(t, look(t, server, AwaitOrphansInput{}).Orphans, 1)
+			require.Contains(t, activitytest.GiveBack(t, ref).Note, "left cordoned")
+			require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+			require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+		})
+	}
+}
+
+func TestWithoutAMarkNothingIsFound(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Changed(t, ref.Node, activitytest.Cordoned) // by a person
+	foreign := activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: ref.Node, Scope: lcmv1.ScopeOS},
+	})
+	marks, err := findMarks(t.Context(), activitytest.TestCluster(t).Client)
+	require.NoError(t, err)
+	require.False(t, slices.ContainsFunc(marks, func(m Mark) bool { return m.Name == ref.Node || m.Name == foreign.Name }))
+}
+
+func TestAJobThatIsKeptForItsLogsIsNoMark(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	in := activitytest.Firmware(t, ref, map[string]string{devstack.AnnotationExitCode: "1"})
+	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(activitytest.Jobs().RunJob(t.Context(), in)))
+	activitytest.GiveBack(t, ref)
+	server := activitytest.NewWorkflows()
+	server.Set(ref.Owner, activitytest.WasTerminated)
+	left := look(t, server, AwaitOrphansInput{}).Orphans
+	require.Equal(t, []MarkKind{MarkJob}, kindsOf(left))
+	require.NoError(t, activitytest.Jobs().RemoveOrphanedJob(t.Context(), jobs.OrphanedJob{Cluster: activitytest.SpokeName, Namespace: left[0].Namespace, Name: left[0].Name, Owner: left[0].Owner}))
+	require.NotNil(t, activitytest.JobOf(t, in), "it failed: its logs are kept")
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+}
+
+func TestAMarkOfAnUnknownHolderIsReportedOnce(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	found := look(t, activitytest.NewWorkflows(), AwaitOrphansInput{})
+	require.Empty(t, found.Orphans)
+	mark := Mark{Kind: MarkNode, Name: ref.Node, Node: ref.Node, Owner: ref.Owner}
+	require.Contains(t, found.Unknown, mark)
+
+	server := activitytest.NewWorkflows()
+	sweeper := &Activities{Clusters: activitytest.Clusters, Temporal: server, Quiet: time.Hour}
+	first, err := sweeper.AwaitOrphans(t.Context(), AwaitOrphansInput{Cluster: activitytest.SpokeName})
+	require.NoError(t, err)
+	require.Contains(t, first.Unknown, mark)
+	ended := make(chan Orphans, 1)
+	go func() {
+		next, err := sweeper.AwaitOrphans(t.Context(), AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: first.Unknown})
+		assert.NoError(t, err)
+		ended <- next
+	}()
+	require.Never(t, func() bool { return len(ended) > 0 }, time.Second, 50*time.Millisecond)
+	activitytest.GiveBack(t, ref)
+	require.NotContains(t, (<-ended).Unknown, mark)
+}
+
+func TestAMarkOfAnUnknownHolderIsReportedThoughNobodyCanSayWhoWaitsForTheScheduler(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	server := activitytest.NewWorkflows()
+	server.Set(temporal.MaintenanceSchedulerID(activitytest.SpokeName)+"/run", activitytest.WasTerminated)
+	server.Blind = serviceerror.NewUnavailable("visibility is away")
+	found := look(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName})
+	require.Contains(t, found.Unknown, Mark{Kind: MarkNode, Name: ref.Node, Node: ref.Node, Owner: ref.Owner})
+
+	lookout := newLookout(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: found.Unknown})
+	_, err := lookout.look(t.Context(), lookout.cluster.Client)
+	require.ErrorContains(t, err, "visibility is away", "there is nothing else to say")
+	lookout.in.Left = []Mark{{Kind: MarkNode, Name: "gone", Node: "gone", Owner: ref.Owner}}
+	require.Equal(t, lookout.in.Left, lookout.now(t).Gone)
+}
+
+func TestTheRequestForAClusterIsAnOrphanOnlyWhenTheNodesOfItsRolloutAreBack(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	ref.Owner = temporal.NodeMaintenanceID(activitytest.SpokeName, "ops", rollout.NodeMaintenanceName("june", ref.Node)) + "/first-run"
+	upgrade := locks.ClusterLockInput{Cluster: activitytest.SpokeName, Owner: temporal.ClusterUpgradeID("ops", "june", activitytest.SpokeName) + "/first-run", Scope: lcmv1.ScopeOS}
+	_, err := activitytest.Initiator().RequestClusterMaintenance(t.Context(), upgrade)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(context.Background(), upgrade))
+	})
+	activitytest.Cordon(t, ref)
+	server := activitytest.NewWorkflows()
+	server.Set(upgrade.Owner, activitytest.WasTerminated)
+	server.Set(ref.Owner, activitytest.StillRunning) // it was cancelled, and cleans up
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+
+	activitytest.GiveBack(t, ref)
+	asked := Mark{Kind: MarkNodeRequest, Name: "drydock-" + ref.Node, Node: ref.Node, Owner: ref.Owner}
+	_, out := nodeOutFor(Mark{Kind: MarkClusterRequest, Owner: upgrade.Owner}, []Mark{asked})
+	require.True(t, out, "the locks of its node are asked to let go still")
+	require.Equal(t, []MarkKind{MarkClusterRequest}, kindsOf(look(t, server, AwaitOrphansInput{}).Orphans))
+	require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), upgrade))
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+}
+
+func TestTheMarksOfAnOwnerThatCouldNotBeSweptCountAgainLater(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	server := activitytest.NewWorkflows()
+	server.Set(ref.Owner, activitytest.WasTerminated)
+	later := func(pause time.Duration) AwaitOrphansInput {
+		return AwaitOrphansInput{Later: []LaterOwner{{Owner: ref.Owner, Until: time.Now().Add(pause)}}}
+	}
+	require.Empty(t, look(t, server, later(time.Minute)).Orphans)
+	orphans := look(t, server, later(-time.Second)).Orphans
+	require.Len(t, orphans, 1)
+
+	// Somebody may remove the mark meanwhile, or reset the workflow.
+	in := later(time.Minute)
+	in.Left = []Mark{orphans[0].Mark}
+	require.Empty(t, look(t, server, in).Gone)
+	server.Set(ref.Owner, activitytest.StillRunning)
+	require.Equal(t, in.Left, look(t, server, in).Gone)
+	server.Set(ref.Owner, activitytest.WasTerminated)
+	in.Cluster, in.Unknown = activitytest.SpokeName, look(t, server, in).Unknown
+	activitytest.GiveBack(t, ref)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for found := (Orphans{}); !slices.Equal(in.Left, found.Gone); in.Unknown = found.Unknown { // what other tests have marked goes as well
+		var err error
+		found, err = (&Activities{Clusters: activitytest.Clusters, Temporal: server, Quiet: time.Hour}).AwaitOrphans(ctx, in)
+		require.NoError(t, err)
+	}
+}
+
+func TestAClusterWithoutMarksIsQuietAfterAWhile(t *testing.T) {
+	began := time.Now()
+	found, err := (&Activities{Clusters: activitytest.Clusters, Temporal: activitytest.NewWorkflows(), Quiet: time.Nanosecond}).AwaitOrphans(t.Context(), AwaitOrphansInput{Cluster: activitytest.HubName})
+	require.NoError(t, err)
+	require.Equal(t, Orphans{Quiet: true}, found)
+	require.Less(t, time.Since(began), 20*time.Second)
+}
+
+// Those that wait for a slot ask again by themselves, but after an hour at times.
+func TestASchedulerThatWasTerminatedIsStartedAnewWhereSomebodyMayWaitForIt(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		status  enumspb.WorkflowExecutionStatus
+		askers  []string
+		started bool
+	}{
+		{"it was terminated", activitytest.WasTerminated, []string{"cgu/default/june/spoke"}, true},
+		{"it goes on", activitytest.StillRunning, []string{"cgu/default/june/spoke"}, false},
+		{"nobody is there who could wait", activitytest.WasTerminated, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			id := temporal.MaintenanceSchedulerID(activitytest.SpokeName)
+			for what, looks := range map[string]func(*activitytest.SomeWorkflows){
+				"while something is marked": func(server *activitytest.SomeWorkflows) {
+					lookout := newLookout(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName})
+					lookout.now(t)
+					lookout.now(t) // a moment later nobody is asked again
+				},
+				"at rest": func(server *activitytest.SomeWorkflows) {
+					_, err := (&Activities{Clusters: activitytest.Clusters, Temporal: server}).AnyMarks(t.Context(), activitytest.SpokeName)
+					require.NoError(t, err)
+				},
+			} {
+				server := activitytest.NewWorkflows()
+				server.Set(id+"/run", tt.status)
+				server.Listed = tt.askers
+				looks(server)
+				require.Equal(t, 1, server.TimesAsked(id+"/run"), what)
+				require.Equal(t, tt.started, len(server.Woken) == 1 && server.Woken[0].ID == id, what)
+			}
+		})
+	}
+}
+
+func TestAWakeStartsTheSweeperOfTheCluster(t *testing.T) {
+	server := activitytest.NewWorkflows()
+	require.NoError(t, (&Activities{Temporal: server}).WakeSweeper(t.Context(), WakeSweeperInput{Cluster: "c1", By: "node/c1/ops/n1", Why: "it begins"}))
+	require.Len(t, server.Woken, 1)
+	require.Equal(t, "sweeper/c1", server.Woken[0].ID)
+	require.Equal(t, temporal.TaskQueue, server.Woken[0].TaskQueue)
+}

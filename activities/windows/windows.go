@@ -1,0 +1,116 @@
+// Package windows holds the activities of maintenance windows: schedules, subscriptions, and notifications to webhooks.
+package windows
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"drydock.dev/drydock/activities/activitykit"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// Activities reads the calendars of maintenance windows, and brings workflows and windows together.
+type Activities struct {
+	Temporal activitykit.Starter
+	// Secret signs notifications; without one none is sent.
+	Secret []byte
+}
+
+// ForeseeWindowInput says which calendar is read, and from when on.
+type ForeseeWindowInput struct {
+	Object drydockv1.MaintenanceWindow `json:"object"`
+	From   time.Time                   `json:"from"`
+	// Defining: the window is to be defined, or edited. More is refused then than is to break one that runs.
+	Defining bool `json:"defining,omitempty"`
+}
+
+// ForeseeWindow returns what is ahead of a window. Error: InvalidSpec for a calendar that cannot be read.
+func (w *Activities) ForeseeWindow(_ context.Context, in ForeseeWindowInput) (windows.Outlook, error) {
+	window, err := windows.New(&in.Object)
+	if err == nil && in.Defining {
+		err = windows.Check(&in.Object.Spec, field.NewPath("spec")).ToAggregate()
+	}
+	if err != nil {
+		return windows.Outlook{}, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
+	}
+	outlook, err := window.Outlook(in.From)
+	if err != nil {
+		return windows.Outlook{}, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
+	}
+	return outlook, nil
+}
+
+// FollowWindowInput says who follows which window, namespace/name.
+type FollowWindowInput struct {
+	Window string `json:"window"`
+	temporal.Subscription
+}
+
+// FollowWindow asks a window to tell a workflow how it stands: now, and whenever that changes. One that nobody has defined says so, and tells when
+// somebody does.
+func (w *Activities) FollowWindow(ctx context.Context, in FollowWindowInput) error {
+	options := temporal.MaintenanceWindowOptions(in.Window)
+	_, err := w.Temporal.SignalWithStartWorkflow(ctx, options.ID, temporal.SignalFollowWindow, in.Subscription, options, temporal.MaintenanceWindow)
+	if err != nil {
+		return fmt.Errorf("ask window %s how it stands: %w", in.Window, err)
+	}
+	return nil
+}
+
+// webhookTimeout is how long a receiver may take to answer.
+const webhookTimeout = 10 * time.Second
+
+// SendNotice sends word of a window to its receiver, signed as https://www.standardwebhooks.com says: header webhook-signature is "v1," and the Base64 of
+// the HMAC-SHA256 of webhook-id, webhook-timestamp and the body, joined by dots. A receiver may get one twice, when its answer was lost: with
+// the same id. Every answer but a success is an error, and tried again; a redirection is not followed.
+func (w *Activities) SendNotice(ctx context.Context, notice windows.Notice) error {
+	if len(w.Secret) == 0 {
+		return errors.New("no secret to sign with: start drydock-worker with --webhook-secret-file")
+	}
+	body, err := json.Marshal(notice.Body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, webhookTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, notice.URL, bytes.NewReader(body))
+	if err != nil {
+		return temporal.Error(temporal.ErrInvalidSpec, "the receiver's URL cannot be used", nil)
+	}
+	sent := strconv.FormatInt(time.Now().Unix(), 10)
+	signature := hmac.New(sha256.New, w.Secret)
+	fmt.Fprintf(signature, "%s.%s.%s", notice.ID, sent, body)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Webhook-Id", notice.ID)
+	request.Header.Set("Webhook-Timestamp", sent)
+	request.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(signature.Sum(nil)))
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(request)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // the URL may hold a secret
+	}
+	if err != nil {
+		return fmt.Errorf("tell the receiver on %s: %w", request.URL.Host, err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection can be used again
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("the receiver on %s answers %s", request.URL.Host, response.Status)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package windows
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities/activitykit"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// receiver is a webhook that answers with a status, and remembers the last request.
+type receiver struct {
+	*httptest.Server
+	answer int
+	header http.Header
+	body   []byte
+	calls  int
+}
+
+func newReceiver(t *testing.T, answer int) *receiver {
+	r := &receiver{answer: answer}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		r.calls++
+		r.header = request.Header
+		r.body, _ = io.ReadAll(request.Body)
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(r.answer)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func noticeTo(url string) windows.Notice {
+	return windows.Notice{ID: "prod/night/20261201T220000Z/started/abcd", URL: url, Body: windows.NoticeBody{Type: windows.EventStarted, Window: "prod/night", Message: "open"}}
+}
+
+func TestANoticeIsSignedWithTheSharedSecret(t *testing.T) {
+	r := newReceiver(t, http.StatusNoContent)
+	require.NoError(t, (&Activities{Secret: []byte("s3cret")}).SendNotice(t.Context(), noticeTo(r.URL)))
+	require.Equal(t, "prod/night/20261201T220000Z/started/abcd", r.header.Get("webhook-id"))
+	signature := hmac.New(sha256.New, []byte("s3cret"))
+	signature.Write([]byte(r.header.Get("webhook-id") + "." + r.header.Get("webhook-timestamp") + "." + string(r.body)))
+	require.Equal(t, "v1,"+base64.StdEncoding.EncodeToString(signature.Sum(nil)), r.header.Get("webhook-signature"))
+	var body windows.NoticeBody
+	require.NoError(t, json.Unmarshal(r.body, &body))
+	require.Equal(t, windows.EventStarted, body.Type)
+}
+
+func TestANoticeThatDidNotArriveIsTriedAgain(t *testing.T) {
+	gone := newReceiver(t, http.StatusOK)
+	gone.Close()
+	for name, tt := range map[string]struct {
+		url, secret, says string
+	}{
+		"because the receiver has trouble":      {newReceiver(t, http.StatusBadGateway).URL, "s", "answers 502 Bad Gateway"},
+		"because it sends us elsewhere":         {newReceiver(t, http.StatusTemporaryRedirect).URL, "s", "answers 307 Temporary Redirect"},
+		"because nobody listens":                {gone.URL + "/token", "s", "connection refused"},
+		"because there is no secret to sign it": {newReceiver(t, http.StatusOK).URL, "", "--webhook-secret-file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := (&Activities{Secret: []byte(tt.secret)}).SendNotice(t.Context(), noticeTo(tt.url))
+			require.ErrorContains(t, err, tt.says)
+			require.NotContains(t, err.Error(), "/token", "a URL may hold a secret")
+			require.False(t, temporal.Final(err))
+		})
+	}
+}
+
+// aWindowThatIsAsked remembers how it was signalled.
+type aWindowThatIsAsked struct {
+	activitykit.Starter
+	options client.StartWorkflowOptions
+	signal  string
+	payload any
+	err     error
+}
+
+func (a *aWindowThatIsAsked) SignalWithStartWorkflow(
+	_ context.Context, id, signal string, payload any, options client.StartWorkflowOptions, workflow any, _ ...any,
+) (client.WorkflowRun, error) {
+	if id != options.ID || workflow != temporal.MaintenanceWindow {
+		return nil, fmt.Errorf("%s is asked, and %v of id %s started", id, workflow, options.ID)
+	}
+	a.options, a.signal, a.payload = options, signal, payload
+	return nil, a.err
+}
+
+func TestAWindowIsAskedToTellAWorkflowHowItStandsAndOneThatNobodyHasDefinedBegins(t *testing.T) {
+	asked := &aWindowThatIsAsked{}
+	in := FollowWindowInput{Window: "prod/night", Subscription: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"}}
+	require.NoError(t, (&Activities{Temporal: asked}).FollowWindow(t.Context(), in))
+	require.Equal(t, "window/prod/night", asked.options.ID)
+	require.Equal(t, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, asked.options.WorkflowIDConflictPolicy)
+	require.Equal(t, temporal.SignalFollowWindow, asked.signal)
+	require.Equal(t, in.Subscription, asked.payload)
+
+	asked.err = errors.New("the server is gone")
+	err := (&Activities{Temporal: asked}).FollowWindow(t.Context(), in)
+	require.EqualError(t, err, "ask window prod/night how it stands: the server is gone")
+	require.False(t, temporal.Final(err), "it is tried again")
+}
+
+// It would hold up a worker for ever.
+func TestAReceiverThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		_, _ = io.ReadAll(request.Body)
+		<-request.Context().Done()
+	}))
+	t.Cleanup(silent.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := (&Activities{Secret: []byte("s")}).SendNotice(ctx, noticeTo(silent.URL))
+	require.ErrorContains(t, err, "tell the receiver on ")
+	require.False(t, temporal.Final(err))
+}
+
+func TestAReceiverThatCannotBeIsNotTriedAgain(t *testing.T) {
+	err := (&Activities{Secret: []byte("s")}).SendNotice(t.Context(), noticeTo("https://receiver:port/token"))
+	require.True(t, temporal.Final(err))
+	require.NotContains(t, err.Error(), "token")
+}
+
+func TestACalendarIsForeseenOrRefused(t *testing.T) {
+	object := drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"}}
+	object.Spec.TimeZone = "Europe/Berlin"
+	object.Spec.Recurrence, object.Spec.Duration = "FREQ=DAILY;BYHOUR=22", "4h"
+	from := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	outlook, err := (&Activities{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from})
+	require.NoError(t, err)
+	require.Equal(t, time.Date(2026, 12, 1, 21, 0, 0, 0, time.UTC), outlook.Openings[0].Start.UTC())
+
+	object.Spec.Notify = []drydockv1.WindowNotification{{URL: "https://receiver", Leads: []drydockv1.Duration{"99999h"}}}
+	_, err = (&Activities{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from, Defining: true})
+	require.ErrorContains(t, err, "spec.notify[0].leads[0]")
+	require.True(t, temporal.Final(err))
+	_, err = (&Activities{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from})
+	require.NoError(t, err, "one that was defined before goes on")
+
+	object.Spec.TimeZone = "Mars/Olympus"
+	_, err = (&Activities{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from})
+	require.ErrorContains(t, err, "spec.timeZone")
+	require.True(t, temporal.Final(err))
+
+	object.Spec.TimeZone = "UTC"
+	_, err = (&Activities{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: time.Date(9001, 1, 1, 0, 0, 0, 0, time.UTC)})
+	require.ErrorContains(t, err, "the year must be from 1970 to 9000")
+	require.True(t, temporal.Final(err), "to try again would not help")
+}
