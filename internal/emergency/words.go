@@ -1,6 +1,10 @@
 package emergency
 
-import drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
 
 // The reasons of waits.
 const (
@@ -29,6 +33,11 @@ func Message(h drydockv1.Hold) string {
 		}[h.OnOverrun]
 	}
 	return h.String() + "; steps at work finish, no new one starts; `" + ReleaseCommand(h.Scope) + "` goes on"
+}
+
+// Wait is the wait for the end of a hold, which begins now.
+func Wait(h drydockv1.Hold, now metav1.Time) *drydockv1.Wait {
+	return &drydockv1.Wait{Reason: Reason(h), Message: Message(h), Since: now, Until: h.Until}
 }
 
 // ReleaseCommand is the command that releases a scope.

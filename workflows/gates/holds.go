@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities/holds"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -183,16 +184,33 @@ func (k *Holds) AwaitKnown(ctx workflow.Context, waiting kit.Report) error {
 		return nil
 	}
 	for !k.Known() {
-		trouble, message := k.Trouble, "waiting for the state of the emergency stop (workflow "+temporal.EmergencyStopID+")"
-		if trouble != "" {
-			message += ": " + trouble
-		}
-		waiting(ctx, emergency.ReasonUnknown, message)
+		trouble := k.Trouble
+		waiting(ctx, emergency.ReasonUnknown, k.unknownMessage())
 		if err := workflow.Await(ctx, func() bool { return k.Known() || k.Trouble != trouble }); err != nil {
 			return err
 		}
 	}
 	waiting(ctx, "", "")
+	return nil
+}
+
+// unknownMessage is what a workflow waits for that does not know what is held.
+func (k *Holds) unknownMessage() string {
+	message := "waiting for the state of the emergency stop (workflow " + temporal.EmergencyStopID + ")"
+	if k.Trouble != "" {
+		message += ": " + k.Trouble
+	}
+	return message
+}
+
+// Wait returns what a step that disrupts a cluster waits for: the state of the emergency stop, or the end of a hold; nil: nothing.
+func (k *Holds) Wait(cluster string, now metav1.Time) *drydockv1.Wait {
+	if !k.Known() {
+		return &drydockv1.Wait{Reason: emergency.ReasonUnknown, Message: k.unknownMessage(), Since: now}
+	}
+	if hold := k.Of(cluster); hold != nil {
+		return emergency.Wait(*hold, now)
+	}
 	return nil
 }
 

@@ -54,7 +54,7 @@ func TestANodeOfARolloutThatWasNotTakenWhenItsWindowClosedGivesBackItsSlotAndIts
 			start := w.Now()
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 			require.Equal(t, maintenancev1.NodePending, workflowtest.RequireResult[workflowtest.NodeStatus](w).State, "it has its turn again when the rollout asks once more")
-			require.WithinDuration(t, start.Add(nodemaintenance.StandsBackAfter), w.Now(), 10*time.Second)
+			require.WithinDuration(t, start.Add(nodemaintenance.RequeueAfter), w.Now(), 10*time.Second)
 			called := w.Called()
 			require.NotContains(t, called[:len(called)-1], "ReturnNode")
 			require.Equal(t, tt.then, called[len(called)-len(tt.then):])
@@ -76,7 +76,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 		require.Equal(t, maintenancev1.NodePending, status.State)
 		require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
-		require.InDelta(t, 3600-nodemaintenance.StandsBackAfter.Seconds(), *status.LockTimeLeft.NodeSeconds, 10)
+		require.InDelta(t, 3600-nodemaintenance.RequeueAfter.Seconds(), *status.LockTimeLeft.NodeSeconds, 10)
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		w.Blocked["AwaitNodeLocks"] = false
@@ -88,7 +88,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 	waits := w.InputsOf("AwaitNodeLocks")
 	require.Len(t, waits, 2)
-	require.WithinDuration(t, start.Add(25*time.Hour-nodemaintenance.StandsBackAfter), *waits[1].(locks.NodeLockInput).Deadline, 10*time.Second, "the locks have what was left of their time")
+	require.WithinDuration(t, start.Add(25*time.Hour-nodemaintenance.RequeueAfter), *waits[1].(locks.NodeLockInput).Deadline, 10*time.Second, "the locks have what was left of their time")
 }
 
 func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T) {

@@ -34,9 +34,7 @@ func (k CurrentReason) says(message string) bool {
 
 // Hold records that a hold is waited for to end.
 func (k CurrentReason) Hold(ctx workflow.Context, hold drydockv1.Hold) {
-	k.Replace(&drydockv1.Wait{
-		Reason: emergency.Reason(hold), Message: emergency.Message(hold), Since: metav1.NewTime(workflow.Now(ctx)), Until: hold.Until,
-	})
+	k.Replace(emergency.Wait(hold, metav1.NewTime(workflow.Now(ctx))))
 }
 
 // Replace takes over a wait. One for the same reason keeps its beginning.

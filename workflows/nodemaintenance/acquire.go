@@ -1,7 +1,6 @@
 package nodemaintenance
 
 import (
-	"errors"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -10,47 +9,48 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// outcome is how an attempt at cordoning the node ended.
+// LockRefusedPause is the first pause before locks are requested again that were refused at the last moment. It doubles up to LockRefusedPauseLimit.
+const (
+	LockRefusedPause      = time.Second
+	LockRefusedPauseLimit = time.Minute
+)
+
+// outcome is how a step of an attempt to cordon the node ended.
 type outcome string
 
 const (
+	// outcomeNext: the attempt continues with its next step.
+	outcomeNext outcome = ""
 	// outcomeAcquired: the node is out of service.
 	outcomeAcquired outcome = "acquired"
 	// outcomeClusterLocked: a lock of the cluster holds it.
 	outcomeClusterLocked outcome = "clusterLocked"
 	// outcomeNodeBusy: a maintenance that the scheduler does not know has the node.
 	outcomeNodeBusy outcome = "nodeBusy"
-	// outcomeLockRefused: a lock was taken back at the last moment.
+	// outcomeLockRefused: a lock held the node again at the last moment.
 	outcomeLockRefused outcome = "lockRefused"
-	// outcomeHeld: the emergency stop, or a window, held the cluster before the attempt had begun.
+	// outcomeHeld: the emergency stop, or a window, held the cluster before the step started.
 	outcomeHeld outcome = "held"
 	// outcomeLockCycle: this maintenance and others wait for each other's locks, and the others go first.
 	outcomeLockCycle outcome = "lockCycle"
 	// outcomeWindowClosed: the maintenance window has closed.
 	outcomeWindowClosed outcome = "windowClosed"
-	// outcomeHistoryLong: the next run goes on.
+	// outcomeHistoryLong: the workflow continues as new before the next attempt.
 	outcomeHistoryLong outcome = "historyLong"
 	// outcomeFailed: the maintenance ends.
 	outcomeFailed outcome = "failed"
 )
 
-// outcomeOf is the outcome of an attempt, or of a wait between two attempts, that ended with that error.
-func (m *nodeMaintenance) outcomeOf(err error) outcome {
-	switch {
-	case err == nil && m.lockState.ClusterHeld:
-		return outcomeClusterLocked
-	case err == nil:
-		return outcomeAcquired
-	case errors.Is(err, kit.ErrHistoryLong):
-		return outcomeHistoryLong
-	case errors.Is(err, errShut):
-		return outcomeWindowClosed
+// outcomeOf is the outcome of a step that ended with that error.
+func (s *State) outcomeOf(err error) outcome {
+	if err == nil {
+		return outcomeNext
 	}
 	switch temporal.ErrorType(err) {
 	case temporal.ErrNodeBusy:
 		return outcomeNodeBusy
 	case temporal.ErrLockRefused:
-		if m.lockState.Asked {
+		if s.Locks.Answer == LocksRequested {
 			return outcomeLockRefused
 		}
 	case temporal.ErrHeld:
@@ -61,10 +61,13 @@ func (m *nodeMaintenance) outcomeOf(err error) outcome {
 	return outcomeFailed
 }
 
-// acquire waits for a slot, unless a run before or the rollout has one, and cordons the node. It returns false without an error when a rollout has to
+// step is a step of an attempt to cordon the node. The error is the cause of its outcome.
+type step func(workflow.Context) (outcome, error)
+
+// acquire waits for a slot, unless an earlier run or the rollout has one, and cordons the node. It returns false without an error when a rollout has to
 // request another slot.
 func (m *nodeMaintenance) acquire(ctx workflow.Context) (acquired bool, err error) {
-	last, pause := outcome(""), LockRefusedPause
+	last, pause := outcomeNext, LockRefusedPause
 	for {
 		if !m.slots.Granted(m.in.Object.Name) {
 			if err := m.awaitNode(ctx); err != nil {
@@ -76,15 +79,14 @@ func (m *nodeMaintenance) acquire(ctx workflow.Context) (acquired bool, err erro
 		if refused {
 			pause = min(2*pause, LockRefusedPauseLimit)
 		}
-		workflow.GetLogger(ctx).Info("tried to cordon the node", "cluster", m.in.Cluster, "node", m.node.Node, "requestor", m.spec.RequestorID,
-			"outcome", last, "error", err)
+		m.record.log.Info("Attempt to cordon the node ended", "outcome", string(last), "error", err)
 		switch last {
 		case outcomeAcquired:
 			return true, nil
 		case outcomeFailed:
 			return false, err
 		case outcomeHistoryLong:
-			if err := m.continueAsNew(ctx, m.takes); err != nil {
+			if err := m.continueAsNew(ctx, notCancelled); err != nil {
 				return false, err
 			}
 		case outcomeWindowClosed, outcomeLockCycle:
@@ -96,58 +98,75 @@ func (m *nodeMaintenance) acquire(ctx workflow.Context) (acquired bool, err erro
 	}
 }
 
-// attemptAfter waits for what was in the way of the last attempt, and tries to cordon the node.
+// attemptAfter waits for what ended the last attempt, and tries to cordon the node.
 func (m *nodeMaintenance) attemptAfter(ctx workflow.Context, last outcome, cause error, pause time.Duration) (outcome, error) {
-	err := m.waitAfter(ctx, last, cause, pause)
+	ended, err := m.waitAfter(ctx, last, cause, pause)
 	switch {
-	case err != nil:
-	case m.isLong(ctx) && (last == outcomeNodeBusy || last == outcomeLockRefused || last == outcomeHeld):
-		err = kit.ErrHistoryLong
-	default:
-		err = m.attempt(ctx)
+	case ended != outcomeNext:
+		return ended, err
+	case historyLong(ctx) && (last == outcomeNodeBusy || last == outcomeLockRefused || last == outcomeHeld):
+		return outcomeHistoryLong, nil
 	}
-	return m.outcomeOf(err), err
+	return m.attempt(ctx)
 }
 
-// waitAfter waits for what was in the way of an attempt that ended so.
-func (m *nodeMaintenance) waitAfter(ctx workflow.Context, last outcome, cause error, pause time.Duration) error {
+// waitAfter waits for what ended the last attempt.
+func (m *nodeMaintenance) waitAfter(ctx workflow.Context, last outcome, cause error, pause time.Duration) (outcome, error) {
 	switch last {
 	case outcomeClusterLocked:
-		if m.lockState.ClusterRequested {
-			return m.whileOpen(ctx, m.awaitClusterLocks)
+		if m.state.Locks.Cluster.Request.Possible() {
+			return m.whileOpen(m.awaitClusterLocks)(ctx)
 		}
 	case outcomeNodeBusy:
 		m.record.note("queued again: " + temporal.ErrorMessage(cause))
-		m.queueAgain(ctx, false)
+		m.withdrawLockRequests(ctx, false)
 		m.stopLockClocks(ctx)
-		return m.whileOpen(ctx, m.awaitNodeFree)
+		return m.whileOpen(m.awaitNodeFree)(ctx)
 	case outcomeLockRefused:
 		m.record.note("waiting for locks again: " + temporal.ErrorMessage(cause))
-		return awaitRefused(ctx, m.record.reason, cause, pause, "before looking at the locks of "+m.node.Node+" again")
+		err := m.pauseAfterRefusal(ctx, cause, pause)
+		return m.state.outcomeOf(err), err
 	}
-	return nil
+	return outcomeNext, nil
 }
 
-// requeueAfter gives back what the maintenance has after an attempt that ended so, and waits for those that go first.
-func (m *nodeMaintenance) requeueAfter(ctx workflow.Context, last outcome, cause error) error {
-	if last == outcomeLockCycle {
-		return m.giveWay(ctx, cause)
-	}
-	return m.standBack(ctx)
-}
-
-// attempt asks the workload locks of the node, and of its cluster, to let go, and cordons the node once those of the node have.
-func (m *nodeMaintenance) attempt(ctx workflow.Context) error {
-	if err := m.whileOpen(ctx, m.awaitRelease); err != nil {
-		return err
-	}
-	if cordoned, err := m.take(ctx); cordoned || err != nil || m.lockState.ClusterHeld {
-		return err
-	}
-	for _, wait := range []func(workflow.Context) error{m.awaitLocks, m.awaitRelease} {
-		if err := m.whileOpen(ctx, wait); err != nil {
-			return err
+// attempt requests the workload locks of the node, and of its cluster, to release it, and cordons the node once those of the node have.
+func (m *nodeMaintenance) attempt(ctx workflow.Context) (outcome, error) {
+	steps := []step{m.whileOpen(m.awaitReleaseStep), m.requestNode, m.whileOpen(m.awaitLocks), m.whileOpen(m.awaitReleaseStep), m.cordon}
+	for _, step := range steps {
+		if ended, err := step(ctx); ended != outcomeNext {
+			return ended, err
 		}
 	}
-	return m.cordon(ctx)
+	return outcomeAcquired, nil
+}
+
+func (m *nodeMaintenance) awaitReleaseStep(ctx workflow.Context) (outcome, error) {
+	err := m.awaitRelease(ctx)
+	return m.state.outcomeOf(err), err
+}
+
+// pauseAfterRefusal pauses before locks are requested again that were refused at the last moment.
+func (m *nodeMaintenance) pauseAfterRefusal(ctx workflow.Context, refused error, pause time.Duration) error {
+	m.waits.refused = temporal.ErrorMessage(refused)
+	timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before looking at the locks of " + m.node.Node + " again"})
+	if err := m.awaitGate(ctx, gateRefused, timer.IsReady); err != nil {
+		return err
+	}
+	return timer.Get(ctx, nil)
+}
+
+// unless waits for something until something else comes first, and reports whether it did.
+func unless(ctx workflow.Context, name string, wait step, other func(workflow.Context) error) (ended outcome, err error, otherFirst bool) {
+	_ = kit.Within(ctx, func(ctx workflow.Context) error {
+		waiting, stop := workflow.WithCancel(ctx)
+		workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
+			if otherFirst = other(ctx) == nil; otherFirst {
+				stop()
+			}
+		})
+		ended, err = wait(waiting)
+		return nil
+	})
+	return ended, err, otherFirst && ended != outcomeNext && ctx.Err() == nil
 }

@@ -5,67 +5,42 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows/gates"
 	"drydock.dev/drydock/workflows/kit"
-	"drydock.dev/drydock/workflows/slots"
 )
 
-// Carried is what a run hands to the next one before the node is taken. It may wait for thousands of openings of its maintenance window
-// before it has its turn, and then have to ask the workload locks again and again.
-type Carried struct {
-	Status     maintenancev1.NodeMaintenanceStatus `json:"status"`
-	Requestors []maintenancev1.RequestorStatus     `json:"requestors"`
-	Locks      lockState                           `json:"locks,omitzero"`
-	Cordoned   bool                                `json:"cordoned,omitempty"`
-	Withdrawn  *temporal.SignalRequest             `json:"withdrawn,omitempty"`
-	Windows    gates.CarriedWindows                `json:"windows"`
-	Slots      slots.ClientState                   `json:"slots"`
-	// Announced is how many states were announced on the node.
-	Announced int32 `json:"announced,omitempty"`
+// restore continues with the state of the run before. A run continues as new before the node is cordoned only: it may wait for thousands of openings of its
+// maintenance window, and then have to request the workload locks again and again.
+func (m *nodeMaintenance) restore(s *State) {
+	m.state = s
+	m.holds.Windows.Restore(s.Windows)
+	m.slots.State = s.Slots
 }
 
-func (m *nodeMaintenance) restore(c Carried) {
-	m.status, m.withdrawn = c.Status, c.Withdrawn
-	m.marked = true
-	m.holds.Windows.Restore(c.Windows)
-	m.slots.State = c.Slots
-	m.announced = c.Announced
-	m.requestors.all = nil
-	for _, carried := range c.Requestors {
-		m.requestors.all = append(m.requestors.all, &requestor{RequestorStatus: carried})
-	}
-	m.requestors.publish()
-	m.lockState, m.cordoned = c.Locks, c.Cordoned
-}
+// historyLong reports whether the next run is to continue with acquiring the node.
+func historyLong(ctx workflow.Context) bool { return kit.ShouldContinueAsNew(ctx, 0) }
 
-// isLong reports whether the next run is to go on with taking the node.
-func (m *nodeMaintenance) isLong(ctx workflow.Context) bool {
-	return kit.ShouldContinueAsNew(ctx, 0)
-}
+// notCancelled reports whether the next run may continue with acquiring the node.
+func notCancelled(ctx workflow.Context) bool { return ctx.Err() == nil }
 
-// whileShort waits for workload locks, for as long as the history may grow: what is told of such a wait may change for weeks. Then it returns errLong.
-func (m *nodeMaintenance) whileShort(ctx workflow.Context, wait func(workflow.Context) error) error {
-	return unless(ctx, "while the history is short", kit.ErrHistoryLong, wait, func(ctx workflow.Context) error {
-		err := workflow.Await(ctx, func() bool { return kit.ShouldContinueAsNew(ctx, 0) })
-		if err == nil && !m.isLong(ctx) {
-			err = workflow.Await(ctx, func() bool { return false })
-		}
-		return err
+// whileShort waits for workload locks while the history of the run is short: what they report may change for weeks.
+func whileShort(ctx workflow.Context, wait step) (outcome, error) {
+	ended, err, long := unless(ctx, "while the history is short", wait, func(ctx workflow.Context) error {
+		return workflow.Await(ctx, func() bool { return historyLong(ctx) })
 	})
+	if long {
+		return outcomeHistoryLong, nil
+	}
+	return ended, err
 }
 
-// takes reports whether the next run may go on with taking the node.
-func (m *nodeMaintenance) takes(ctx workflow.Context) bool { return ctx.Err() == nil }
-
-// rests reports whether the run may end here: its history is long enough, its window is closed, and it has nothing in hand that only this run knows of.
-func (m *nodeMaintenance) rests(ctx workflow.Context) bool {
-	return kit.ShouldContinueAsNew(ctx, 0) && m.closed() != nil && ctx.Err() == nil &&
-		!m.lockState.Requested && !m.lockState.ClusterRequested && !m.cordoned
+// mayRest reports whether the run may end here: its history is long, its window is closed, and the maintenance has nothing that must be cleaned up.
+func (m *nodeMaintenance) mayRest(ctx workflow.Context) bool {
+	return historyLong(ctx) && m.closedWindow() != nil && ctx.Err() == nil &&
+		!m.state.Locks.Request.Possible() && !m.state.Locks.Cluster.Request.Possible() && !m.state.Node.Cordoned.Possible()
 }
 
-// continueAsNew hands everything to a new run, unless something was said in the last moment by which it may not: then it returns nil.
+// continueAsNew hands the state to a new run. It returns nil when a signal came at the last moment after which the run may not end.
 func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.Context) bool) error {
 	if err := m.slots.Settle(ctx); err != nil {
 		return err
@@ -75,23 +50,24 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 		return nil
 	}
 	m.record.attributes.Flush()
+	m.record.log.Info("Node maintenance continues as new", "state", m.state.Status.State)
 	in := m.in
-	in.Held, in.LockTimeLeft = m.holds.State, m.status.LockTimeLeft
-	in.Carried = &Carried{
-		Status: m.status, Withdrawn: m.withdrawn, Windows: m.holds.Windows.Carry(),
-		Announced: m.announced, Slots: m.slots.State, Locks: m.lockState, Cordoned: m.cordoned,
-	}
-	in.Carried.Status.States, in.Carried.Status.Notes = latest(m.status.States), latest(m.status.Notes)
-	for _, r := range m.requestors.all {
-		in.Carried.Requestors = append(in.Carried.Requestors, r.RequestorStatus)
-	}
+	in.Carried = m.carried()
 	return workflow.NewContinueAsNewError(ctx, temporal.NodeMaintenance, in)
 }
 
-// mostCarried is how many of the states that a maintenance went through are handed to the next run, and how many of its notes.
+// carried is the state for the next run.
+func (m *nodeMaintenance) carried() *State {
+	carried := *m.state
+	carried.Held, carried.Windows, carried.Slots = m.holds.State, m.holds.Windows.Carry(), m.slots.State
+	carried.Status.States, carried.Status.Notes = latest(carried.Status.States), latest(carried.Status.Notes)
+	return &carried
+}
+
+// mostCarried is how many of the states of a maintenance, and of its notes, are handed to the next run.
 const mostCarried = 200
 
-// latest keeps the first, and as many of the last as are handed on.
+// latest keeps the first, and the last ones up to that number.
 func latest[T any](all []T) []T {
 	if len(all) <= mostCarried {
 		return all

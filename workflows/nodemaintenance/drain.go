@@ -11,44 +11,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// awaitPodCompletion lets the pods that are chosen for that end by themselves. When its time is over it goes on, also if nobody can look which are left: the
-// drain looks for itself.
-func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
-	if m.spec.WaitForPodCompletion == nil {
-		return nil
-	}
-	m.record.enter(ctx, maintenancev1.NodeWaitForPodCompletion)
-	in := drain.AwaitPodCompletionInput{
-		NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.WaitForPodCompletion, Drain: m.spec.DrainSpec, Cordoned: m.cordons(),
-	}
-	in.Deadline = kit.DeadlineIn(ctx, in.Spec.TimeoutSeconds)
-	var result drain.AwaitPodCompletionResult
-	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, temporal.ErrPodCompletionUnseen,
-		m.drains.AwaitPodCompletion, in, &result)
-	if result.Uncordoned {
-		m.record.note("went on although somebody has uncordoned the node, and pods may come to it")
-	}
-	switch {
-	case len(result.Remaining) > 0:
-		m.record.note("went on without waiting longer for " + kit.JoinNames(result.Remaining))
-	case temporal.ErrorType(err) == temporal.ErrPodCompletionUnseen:
-		m.record.note("went on without knowing which pods have ended by themselves: " + temporal.ErrorMessage(err) + lastSeen(m.status.WaitForCompletion))
-		err = nil
-	}
-	m.status.WaitForCompletion = nil
-	return err
-}
-
-// lastSeen adds the pods to a message that were there when somebody could look.
-func lastSeen(pods []string) string {
-	if len(pods) == 0 {
-		return ""
-	}
-	return "; when they were seen last these had not: " + kit.JoinNames(pods)
-}
-
 // drain empties the node. With onDrainTimeout Retry it tries until it succeeds or is cancelled. Further attempts have more time, and report less often,
-// so that one that cannot end does not fill its workflow's history.
+// so that a drain that cannot end does not fill the history of its workflow.
 func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	if m.spec.DrainSpec == nil {
 		return nil
@@ -56,10 +20,10 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	if err := m.awaitRelease(ctx); err != nil {
 		return err
 	}
-	m.record.enter(ctx, maintenancev1.NodeDraining)
+	m.enter(ctx, drainNode)
 	m.record.stages.Begin(ctx, maintenancev1.StageKubernetesDrained)
-	in := &drain.Input{NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.DrainSpec, Cordoned: m.cordons()}
-	m.draining = in
+	in := &drain.Input{NodeRef: m.node, NodeUID: m.state.Node.UID, Spec: *m.spec.DrainSpec, Cordoned: m.cordons()}
+	m.state.Drain = in
 	for {
 		in.Attempt++
 		err := m.whenReleased(ctx, func() error { return m.tryToDrain(ctx, in) })
@@ -74,12 +38,28 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 
 func (m *nodeMaintenance) tryToDrain(ctx workflow.Context, in *drain.Input) error {
 	in.Deadline, in.Closes = kit.DeadlineIn(ctx, drainTimeout(in.Spec, in.Attempt)), m.holds.Closes(m.in.Cluster)
+	m.record.log.Info("Drain attempt started", "attempt", in.Attempt)
 	var result maintenancev1.DrainStatus
-	err := m.awaitBy(ctx, m.retrierUntilHeld(), "Drain", "drain "+m.node.Node, in.Deadline, temporal.ErrDrainTimedOut, m.drains.Drain, in, &result)
+	err := m.awaitWith(ctx, m.retrierUntilHeld(), "Drain", "drain "+m.node.Node, in.Deadline, temporal.ErrDrainTimedOut, m.drains.Drain, in, &result)
 	if err == nil {
-		m.status.Drain = &result
+		m.state.Status.Drain = &result
 	}
+	m.logDrain("Drain attempt ended", m.state.Status.Drain, "error", err)
 	return err
+}
+
+// observeDrain records what the drain in progress reports.
+func (m *nodeMaintenance) observeDrain(status *maintenancev1.DrainStatus) {
+	m.state.Status.Drain, m.state.Drain.Before = status, status
+	m.state.Drain.Reports++
+	m.logDrain("Drain progressed", status)
+}
+
+func (m *nodeMaintenance) logDrain(message string, status *maintenancev1.DrainStatus, more ...any) {
+	if status != nil {
+		more = append([]any{"evicted", status.Evicted, "podsToEvict", status.PodsToEvict, "blocked", len(status.Blocked)}, more...)
+	}
+	m.record.log.Info(message, append([]any{"attempt", m.state.Drain.Attempt}, more...)...)
 }
 
 // drainTimeout is the limit of an attempt at a drain, in seconds: 300 for the first unless given, then twice that of the one before, up to as long as

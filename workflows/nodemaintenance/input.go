@@ -29,7 +29,7 @@ type Input struct {
 	// Held is what the parent knows of the emergency stop. Without a parent it is asked for.
 	Held emergency.State `json:"held"`
 	// Carried is the state of the run before, if there was one.
-	Carried *Carried `json:"carried,omitempty"`
+	Carried *State `json:"carried,omitempty"`
 
 	// Written is Object as whoever asks wrote it, with the fields that it does not have.
 	Written json.RawMessage

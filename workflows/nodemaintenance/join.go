@@ -21,7 +21,7 @@ func (m *nodeMaintenance) listenForJoins(ctx workflow.Context) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateJoin,
 		func(_ workflow.Context, r temporal.SignalRequest) (maintenancev1.NodeMaintenanceStatus, error) {
 			m.join(r)
-			return m.status, nil
+			return m.state.Status, nil
 		},
 		workflow.UpdateHandlerOptions{
 			Description: "Add a requestor: the node is not returned before it is done, too.",
@@ -31,7 +31,7 @@ func (m *nodeMaintenance) listenForJoins(ctx workflow.Context) error {
 
 // checkJoin refuses a requestor that cannot join.
 func (m *nodeMaintenance) checkJoin(id string) error {
-	known := m.requestors.named(id)
+	known := m.state.requestor(id)
 	switch problems := validation.IsDNS1123Subdomain(id); {
 	case id == "":
 		return errors.New("requestor is required")
@@ -41,28 +41,28 @@ func (m *nodeMaintenance) checkJoin(id string) error {
 		return fmt.Errorf("requestor %s: %s", id, strings.Join(problems, "; "))
 	case m.in.Parent != "":
 		return fmt.Errorf("the maintenance is part of rollout %s, which returns the node without waiting for others; start a maintenance that waits for the node", m.in.Parent)
-	case m.returning || m.status.State.Over() || m.status.State == maintenancev1.NodeHealthChecks || m.status.State == maintenancev1.NodeCleaningUp:
+	case m.state.Return.Begun == Yes || m.state.Status.State.Over():
 		return errors.New("the node is being returned; start a maintenance that waits for the node")
-	case m.status.HandedOver && m.ready.Uncordoned:
+	case m.state.Status.HandedOver && m.state.Readiness.Uncordoned:
 		return fmt.Errorf("the node was uncordoned manually, and its pods may have come back; cordon it first (kubectl cordon %s)", m.node.Node)
-	case known == nil && len(m.requestors.all) >= mostRequestors:
-		return fmt.Errorf("the maintenance has %d requestors, the most that are allowed", len(m.requestors.all))
+	case known == nil && len(m.state.Requestors) >= mostRequestors:
+		return fmt.Errorf("the maintenance has %d requestors, the most that are allowed", len(m.state.Requestors))
 	}
 	return nil
 }
 
 // join adds a requestor. One that was done, or had left, needs the node again.
 func (m *nodeMaintenance) join(r temporal.SignalRequest) {
-	known := m.requestors.named(r.Requestor)
+	known := m.state.requestor(r.Requestor)
 	switch {
 	case known == nil:
-		known = &requestor{RequestorStatus: maintenancev1.RequestorStatus{RequestorID: r.Requestor}}
-		m.requestors.all = append(m.requestors.all, known)
+		known = &Requestor{RequestorStatus: maintenancev1.RequestorStatus{RequestorID: r.Requestor}}
+		m.state.Requestors = append(m.state.Requestors, known)
 	case known.State.NeedsNode():
 		return
 	}
-	known.failure = nil
-	m.requestors.set(known, maintenancev1.RequestorAtWork, "")
+	known.Failure = nil
+	m.setRequestor(known, maintenancev1.RequestorAtWork, "")
 	m.record.note(r.Requestor + " joined" + kit.ActorSuffix(r))
 	m.showFailure()
 }

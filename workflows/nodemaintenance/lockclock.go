@@ -6,20 +6,11 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
-	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// awaitRefused pauses before locks are looked at again that were taken back in the last moment, and says so.
-func awaitRefused(ctx workflow.Context, reason kit.CurrentReason, refused error, pause time.Duration, summary string) error {
-	reason.Set(ctx, temporal.ErrLockRefused, temporal.ErrorMessage(refused))
-	err := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
-	reason.Set(ctx, "", "")
-	return err
-}
-
-// lockClock measures for how long workload locks have been asked to let go, against lockTimeoutSeconds. It never begins anew before they have: while the
-// maintenance waits for its turn again, they are not asked, and the clock stands still.
+// lockClock measures for how long workload locks have been requested to release a node, against lockTimeoutSeconds. While the maintenance waits for a slot
+// again, they are not requested, and the clock stands still. It starts over only after they released the node.
 type lockClock struct {
 	// Left is what was left when it stopped last; nil: it has not run.
 	Left *time.Duration `json:"left,omitempty"`
@@ -27,7 +18,7 @@ type lockClock struct {
 	RunsOut *time.Time `json:"runsOut,omitempty"`
 }
 
-// lockClockOf is one that goes on with those seconds, or has not run if there are none.
+// lockClockOf is a clock that has those seconds left, or has not run if there are none.
 func lockClockOf(seconds *int32) lockClock {
 	if seconds == nil {
 		return lockClock{}
@@ -35,7 +26,7 @@ func lockClockOf(seconds *int32) lockClock {
 	return lockClock{Left: new(time.Duration(*seconds) * time.Second)}
 }
 
-// run lets it go on, and returns when it runs out; nil: there is no limit.
+// run starts or resumes the clock, and returns when it runs out; nil: there is no limit.
 func (c *lockClock) run(ctx workflow.Context, limitSeconds *int32) *time.Time {
 	switch {
 	case limitSeconds == nil || c.RunsOut != nil:
@@ -53,7 +44,7 @@ func (c *lockClock) stop(ctx workflow.Context) {
 	}
 }
 
-// seconds are those that are left; nil: it has not run.
+// seconds are those that are left; nil: the clock has not run.
 func (c *lockClock) seconds() *int32 {
 	if c.Left == nil {
 		return nil
@@ -61,23 +52,24 @@ func (c *lockClock) seconds() *int32 {
 	return new(int32(*c.Left / time.Second))
 }
 
-// runLockClock lets one of the clocks go on, and returns when it runs out.
+// runLockClock starts or resumes one of the clocks, and returns when it runs out.
 func (m *nodeMaintenance) runLockClock(ctx workflow.Context, clock *lockClock) *time.Time {
-	m.status.LockTimeLeft = nil
+	m.state.Status.LockTimeLeft = nil
 	return clock.run(ctx, m.spec.LockTimeoutSeconds)
 }
 
-// stopLockClocks lets the clocks stand still until the locks are asked once more, and shows what is left.
+// stopLockClocks stops the clocks until the locks are requested again, and shows what is left.
 func (m *nodeMaintenance) stopLockClocks(ctx workflow.Context) {
-	m.lockState.ClusterClock.stop(ctx)
-	m.lockState.NodeClock.stop(ctx)
-	left := maintenancev1.LockTimeLeft{ClusterSeconds: m.lockState.ClusterClock.seconds(), NodeSeconds: m.lockState.NodeClock.seconds()}
+	locks := &m.state.Locks
+	locks.Cluster.Clock.stop(ctx)
+	locks.Clock.stop(ctx)
+	left := maintenancev1.LockTimeLeft{ClusterSeconds: locks.Cluster.Clock.seconds(), NodeSeconds: locks.Clock.seconds()}
 	if left != (maintenancev1.LockTimeLeft{}) {
-		m.status.LockTimeLeft = &left
+		m.state.Status.LockTimeLeft = &left
 	}
 }
 
-// locksLetGo: whoever is asked once more after that has all the time again.
-func (m *nodeMaintenance) locksLetGo() {
-	m.lockState.ClusterClock, m.lockState.NodeClock, m.status.LockTimeLeft = lockClock{}, lockClock{}, nil
+// resetLockClocks gives locks that are requested again after they released the node their whole time.
+func (m *nodeMaintenance) resetLockClocks() {
+	m.state.Locks.Cluster.Clock, m.state.Locks.Clock, m.state.Status.LockTimeLeft = lockClock{}, lockClock{}, nil
 }

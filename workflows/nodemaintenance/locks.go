@@ -3,61 +3,143 @@ package nodemaintenance
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
-	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities/locks"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
-	"drydock.dev/drydock/workflows/kit"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
 )
 
-// lockState is what a maintenance knows of the workload locks that it asks to let go. It is carried to the next run whole.
-type lockState struct {
-	// Requested: our NodeMaintenanceRequest may exist. RequestUID is its UID, if known.
-	Requested  bool      `json:"requested,omitempty"`
-	RequestUID types.UID `json:"requestUID,omitempty"`
-	// Answered: the cluster has said whether it serves workload locks. Asked: those of the node were asked to let go. Skipped: the node must not be
-	// requested.
-	Answered bool `json:"answered,omitempty"`
-	Asked    bool `json:"asked,omitempty"`
-	Skipped  bool `json:"skipped,omitempty"`
-	// ClusterRequested: our ClusterMaintenanceRequest may exist. ClusterRequestUID is its UID, if known. A rollout makes its own, and that of a node
-	// only when a lock holds the cluster all the same.
-	ClusterRequested  bool      `json:"clusterRequested,omitempty"`
-	ClusterRequestUID types.UID `json:"clusterRequestUID,omitempty"`
-	// ClusterHeld: a lock of the cluster had not let go when it was asked.
-	ClusterHeld bool `json:"clusterHeld,omitempty"`
-	// NodeClock and ClusterClock measure how long the locks of the node and those of the cluster have been asked to let go.
-	NodeClock    lockClock `json:"nodeClock,omitzero"`
-	ClusterClock lockClock `json:"clusterClock,omitzero"`
+// locksActiveLimit is how long cleanup waits for the workload locks of the node to be active again before it reports those that are not.
+const locksActiveLimit = 10 * time.Minute
+
+// recordLocks records the answer to a request to the workload locks.
+func (m *nodeMaintenance) recordLocks(ctx workflow.Context, withCluster bool, found locks.NodeLocks, err error) {
+	locks := &m.state.Locks
+	locks.Answer, locks.RequestUID = LocksUnknown, found.RequestUID
+	if err == nil {
+		locks.Answer = lockAnswerOf(found)
+	}
+	if found.RequestUID != "" {
+		locks.Request = Yes
+	}
+	locks.Cluster.Holding, locks.Cluster.RequestUID = factOf(found.ClusterHeld), found.ClusterRequestUID
+	switch {
+	case found.ClusterRequestUID != "" && withCluster:
+		locks.Cluster.Request = Yes
+	case err == nil && locks.Answer != LocksRequested:
+		locks.Cluster.Request = No
+	}
+	m.record.log.Info("Workload locks requested", "answer", string(locks.Answer), "clusterHeld", found.ClusterHeld, "error", err)
+	if withCluster {
+		m.recordClusterLocks(ctx, err)
+	}
+	if locks.Cluster.Holding == No {
+		m.record.stages.End(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
+	}
+}
+
+// recordClusterLocks records that the locks of the cluster were requested together with those of the node, and released it if none holds it.
+func (m *nodeMaintenance) recordClusterLocks(ctx workflow.Context, err error) {
+	if err == nil && m.state.Locks.Cluster.RequestUID == "" {
+		m.record.stages.End(ctx, ranv1.StageClusterMaintenanceRequested, nil, m.lockNote())
+		return
+	}
+	m.record.stages.End(ctx, ranv1.StageClusterMaintenanceRequested, err, "")
+	if err == nil && m.state.Locks.Cluster.Holding == No {
+		m.record.stages.Begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
+		m.record.stages.End(ctx, ranv1.StageClusterWorkloadLocksInactive, nil, "")
+	}
+}
+
+// lockNote is why no lock of the node was requested.
+func (m *nodeMaintenance) lockNote() string {
+	switch m.state.Locks.Answer {
+	case LocksSkipped:
+		return "no lock holds the node, and annotation " + lcmv1.AnnotationSkipMaintenance + " forbids to ask for it"
+	case LocksNone:
+		return "the cluster has no workload locks"
+	}
+	return ""
+}
+
+// awaitLocks waits until the workload locks of the node have released it.
+func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) (outcome, error) {
+	in := locks.NodeLockInput{NodeRef: m.node, Deadline: m.runLockClock(ctx, &m.state.Locks.Clock), Requested: true}
+	return m.awaitLockRelease(ctx, maintenancev1.StageNodeWorkloadLocksInactive, "AwaitNodeLocks", m.node.Node, in.Deadline, m.locks.AwaitNodeLocks, in)
+}
+
+// awaitClusterLocks waits until the workload locks of the cluster have released it.
+func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) (outcome, error) {
+	in := locks.ClusterLockInput{
+		Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.runLockClock(ctx, &m.state.Locks.Cluster.Clock), Requested: true,
+	}
+	return m.awaitLockRelease(ctx, ranv1.StageClusterWorkloadLocksInactive, "AwaitClusterLocks", m.in.Cluster, in.Deadline, m.locks.AwaitClusterLocks, in)
+}
+
+// awaitLockRelease waits for the workload locks of the node, or for those of the cluster, which is a stage of the maintenance.
+func (m *nodeMaintenance) awaitLockRelease(
+	ctx workflow.Context, stage drydockv1.Stage, name, of string, deadline *time.Time, activity, in any,
+) (outcome, error) {
+	m.record.stages.Begin(ctx, stage)
+	ended, err := whileShort(ctx, func(ctx workflow.Context) (outcome, error) {
+		err := m.await(ctx, name, "wait for the workload locks of "+of, deadline, temporal.ErrLockTimedOut, activity, in, nil)
+		return m.state.outcomeOf(err), err
+	})
+	if ended == outcomeHistoryLong { // the next run continues the stage
+		return ended, nil
+	}
+	m.record.stages.End(ctx, stage, err, "")
+	m.record.log.Info("Workload locks released", "of", of, "error", err)
+	return ended, err
+}
+
+// withdrawLockRequests lets the locks hold the node again: those of the node first, which are waited for if they may have released it, and then those of the
+// cluster. The stages of the locks start over.
+func (m *nodeMaintenance) withdrawLockRequests(ctx workflow.Context, mayHaveReleased bool) {
+	clean, _ := workflow.NewDisconnectedContext(ctx)
+	retrier := m.cleanUpRetrier(clean)
+	m.withdrawNodeRequest(clean, retrier)
+	if mayHaveReleased {
+		if m.awaitLocksActive(ctx); ctx.Err() != nil {
+			m.state.Locks.Answer = LocksRequested // cleanup waits for them, and continues from there
+			return
+		}
+	}
+	m.withdrawClusterRequest(clean, retrier)
+	m.record.stages.Drop(maintenancev1.StageNodeMaintenanceRequested, maintenancev1.StageNodeWorkloadLocksInactive, maintenancev1.StageNodeMaintenanceRemoved,
+		ranv1.StageClusterMaintenanceRequested, ranv1.StageClusterWorkloadLocksInactive, ranv1.StageClusterMaintenanceRemoved)
 }
 
 // followLocks records workload locks that hold the node again while it is out of service, until ctx is cancelled. It stops nothing: the application has
-// lost the node by then.
+// lost the node already.
 func (m *nodeMaintenance) followLocks(ctx workflow.Context) {
-	if !m.mayBeHeldAgain {
+	if m.state.Locks.Present == No {
 		return
 	}
-	// What cannot be seen is not what the maintenance waits for.
-	retrier := kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, nil)
 	for {
-		in := locks.AwaitHeldAgainInput{NodeRef: m.node, Known: m.heldAgain}
+		in := locks.AwaitHeldAgainInput{NodeRef: m.node, Known: m.state.Locks.HeldAgain}
 		var locks []drydockv1.Blocker
-		if retrier.Wait(ctx, "follow the workload locks of "+m.node.Node, nil, "", m.locks.AwaitHeldAgain, in, &locks) != nil || ctx.Err() != nil {
+		err := m.quietRetrier().Wait(ctx, "follow the workload locks of "+m.node.Node, nil, "", m.locks.AwaitHeldAgain, in, &locks)
+		if err != nil || ctx.Err() != nil {
 			return
 		}
 		m.recordHeldAgain(locks)
 	}
 }
 
-// recordHeldAgain notes each lock once, however often it is taken.
+// recordHeldAgain notes each lock once, however often it holds the node again.
 func (m *nodeMaintenance) recordHeldAgain(locks []drydockv1.Blocker) {
 	for _, lock := range locks {
-		if slices.Contains(m.heldAgain, lock.Name) {
+		if slices.Contains(m.state.Locks.HeldAgain, lock.Name) {
 			continue
 		}
-		m.heldAgain = append(m.heldAgain, lock.Name)
+		m.state.Locks.HeldAgain = append(m.state.Locks.HeldAgain, lock.Name)
 		m.record.note(fmt.Sprintf("%s held the node again before it was returned: %s", lock, lock.Message))
 	}
 }

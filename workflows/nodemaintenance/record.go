@@ -3,6 +3,7 @@ package nodemaintenance
 import (
 	"slices"
 
+	"go.temporal.io/sdk/log"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,35 +23,50 @@ type nodeRecord struct {
 	ctx        workflow.Context
 	status     *maintenancev1.NodeMaintenanceStatus
 	node       activitykit.NodeRef
-	requestor  string
+	log        log.Logger
 	reason     kit.CurrentReason
 	attributes *kit.SearchAttributes
 	stages     kit.Stages
 	progress   kit.Progress
 }
 
-func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activitykit.NodeRef, requestor string) *nodeRecord {
-	r := &nodeRecord{ctx: ctx, status: status, node: node, requestor: requestor}
+func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activitykit.NodeRef, in Input) *nodeRecord {
+	r := &nodeRecord{ctx: ctx, status: status, node: node}
+	r.log = log.With(workflow.GetLogger(ctx), logKeys(in)...)
 	r.attributes = &kit.SearchAttributes{Ctx: ctx}
 	r.attributes.Gather()
 	r.reason = kit.CurrentReason{Attributes: r.attributes, Wait: &status.Wait, Show: r.show}
 	r.stages = kit.Stages{Records: &status.Stages, Show: r.show}
-	now := r.now(ctx)
-	status.StartedAt = &now
+	if status.StartedAt == nil {
+		status.StartedAt = new(r.now(ctx))
+	}
 	return r
+}
+
+// logKeys are on every line of the log.
+func logKeys(in Input) []any {
+	keys := []any{"cluster", in.Cluster, "node", in.Object.Spec.NodeName, "requestor", in.Object.Spec.RequestorID}
+	if namespace, name, _, ok := temporal.ParseClusterUpgradeID(in.Parent); ok {
+		keys = append(keys, "rollout", namespace+"/"+name)
+	}
+	return keys
 }
 
 func (r *nodeRecord) now(ctx workflow.Context) metav1.Time { return metav1.NewTime(workflow.Now(ctx)) }
 
+// enter makes a transition.
+func (m *nodeMaintenance) enter(ctx workflow.Context, t transition) {
+	if state := after(m.state.Status.State, t); state != m.state.Status.State {
+		m.waits.retry, m.waits.observed = nil, nil
+		m.record.enter(ctx, state)
+		m.showWait(ctx)
+	}
+}
+
 // enter records that a state began.
 func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) {
-	if r.status.State == state {
-		return
-	}
-	workflow.GetLogger(ctx).Info("node maintenance changed state",
-		"cluster", r.node.Cluster, "node", r.node.Node, "requestor", r.requestor, "from", r.status.State, "to", state)
+	r.log.Info("Node maintenance changed state", "from", string(r.status.State), "to", string(state))
 	r.status.State = state
-	r.reason.Replace(nil)
 	r.status.States = append(r.status.States, maintenancev1.StateTime{State: state, At: r.now(ctx)})
 	r.setReady(ctx)
 	r.attributes.Set(temporal.AttributePhase.ValueSet(string(state)))

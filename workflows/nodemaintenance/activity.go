@@ -1,0 +1,133 @@
+package nodemaintenance
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// awaited is the activity that the workflow waits for; only its observations count.
+type awaited struct {
+	name string
+	// started: it reported an observation, so it is in progress.
+	started Fact
+}
+
+// await runs a waiting activity whose observations become the status.
+func (m *nodeMaintenance) await(ctx workflow.Context, name, summary string, deadline *time.Time, timedOut string, activity, input, result any) error {
+	return m.awaitWith(ctx, m.retrier(), name, summary, deadline, timedOut, activity, input, result)
+}
+
+func (m *nodeMaintenance) awaitWith(
+	ctx workflow.Context, retrier kit.Retrier, name, summary string, deadline *time.Time, timedOut string, activity, input, result any,
+) error {
+	return m.observing(ctx, name, func() error {
+		return retrier.Wait(ctx, summary, deadline, timedOut, activity, input, result)
+	})
+}
+
+// observing runs an activity of that name, whose observations count until it ends.
+func (m *nodeMaintenance) observing(ctx workflow.Context, name string, run func() error) error {
+	m.awaited = awaited{name: name}
+	err := run()
+	m.awaited, m.waits.retry, m.waits.observed = awaited{}, nil, nil
+	m.showWait(ctx)
+	return err
+}
+
+// observe records what the activity in progress reports. A report of an earlier activity is stale.
+func (m *nodeMaintenance) observe(ctx workflow.Context, o temporal.Observation) {
+	if o.Activity != m.awaited.name {
+		return
+	}
+	m.awaited.started = Yes
+	if o.Drain != nil {
+		m.observeDrain(o.Drain)
+	}
+	m.state.Status.WaitForCompletion = o.Pods
+	if kit.TurnedUrgent(m.state.Status.Wait, o.Wait) {
+		m.record.progress.Hurry()
+	}
+	m.waits.retry, m.waits.observed = nil, o.Wait
+	m.showWait(ctx)
+}
+
+// retrier returns the retrier of this maintenance: its status shows why an activity does not succeed.
+func (m *nodeMaintenance) retrier() kit.Retrier {
+	return kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, m.report)
+}
+
+// hubRetrier is that of activities that need no worker of the cluster.
+func (m *nodeMaintenance) hubRetrier() kit.Retrier {
+	return kit.HubRetrier(m.report)
+}
+
+// quietRetrier is that of activities that the maintenance does not wait for.
+func (m *nodeMaintenance) quietRetrier() kit.Retrier {
+	return kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, nil)
+}
+
+// retrierUntilHeld is that of a step that disrupts: a step that has not started when the cluster is held ends with the error Held. So do attempts within
+// a round.
+func (m *nodeMaintenance) retrierUntilHeld() kit.Retrier {
+	retrier := m.retrier()
+	retrier.BeforeRound = func() error {
+		if hold := m.holds.Of(m.in.Cluster); hold != nil && m.awaited.started == No {
+			return temporal.Error(temporal.ErrHeld, emergency.Message(*hold), nil)
+		}
+		return nil
+	}
+	return retrier
+}
+
+// report records why an activity does not succeed yet. Without a reason it succeeds now; with only a message, that message is over.
+func (m *nodeMaintenance) report(ctx workflow.Context, reason, message string) {
+	switch {
+	case reason != "":
+		m.waits.retry, m.waits.observed = kit.NewWait(ctx, m.waits.retry, reason, message), nil
+	case message == "" || m.waits.retry != nil && m.waits.retry.Message == message:
+		m.waits.retry = nil
+	}
+	m.showWait(ctx)
+}
+
+// awaitGate waits at a gate until a condition holds, and shows what for.
+func (m *nodeMaintenance) awaitGate(ctx workflow.Context, at gate, condition func() bool) error {
+	m.waits.gate = at
+	err := m.followWait(ctx, condition)
+	m.waits.gate = gateNone
+	m.showWait(ctx)
+	return err
+}
+
+// followWait shows each change of the wait until a condition holds.
+func (m *nodeMaintenance) followWait(ctx workflow.Context, condition func() bool) error {
+	for !condition() {
+		m.showWait(ctx)
+		if err := workflow.Await(ctx, func() bool { return condition() || !sameWait(m.currentWait(ctx), m.state.Status.Wait) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// currentWait is the wait to show now.
+func (m *nodeMaintenance) currentWait(ctx workflow.Context) *drydockv1.Wait {
+	now, w := metav1.NewTime(workflow.Now(ctx)), m.waits
+	switch w.gate {
+	case gateWindow:
+		w.window = m.closedWindow()
+	case gateSlot:
+		w.slot = m.slotTrouble()
+	}
+	return m.state.wait(w, now)
+}
+
+// showWait shows what the maintenance waits for now.
+func (m *nodeMaintenance) showWait(ctx workflow.Context) { m.record.reason.Replace(m.currentWait(ctx)) }

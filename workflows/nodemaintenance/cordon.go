@@ -1,0 +1,117 @@
+package nodemaintenance
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/node"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// requestNode requests the locks of the node to release it. When none holds it, the same activity cordons the node.
+func (m *nodeMaintenance) requestNode(ctx workflow.Context) (outcome, error) {
+	m.enter(ctx, grant)
+	in := node.TakeNodeInput{
+		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure(),
+		Closes: m.holds.Closes(m.in.Cluster), WithCluster: m.requestsCluster(),
+	}
+	m.recordRequest(ctx, in.WithCluster)
+	var found node.TakeNodeResult
+	err := m.retrierUntilHeld().Run(ctx, "take "+m.node.Node, m.nodes.TakeNode, in, &found)
+	m.record.note(found.Warning)
+	m.record.lockProgress(found.LockProgress)
+	m.recordLocks(ctx, in.WithCluster, found.Locks, err)
+	switch {
+	case err != nil:
+		m.recordUncordoned(err)
+		return m.state.outcomeOf(err), err
+	case found.Cordon == nil:
+		m.state.Node.Cordoned = No
+		if m.state.Locks.Cluster.Holding == Yes {
+			return outcomeClusterLocked, nil
+		}
+		return outcomeNext, nil
+	}
+	if m.state.Locks.Answer == LocksRequested {
+		m.record.stages.Begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
+		m.record.stages.End(ctx, maintenancev1.StageNodeWorkloadLocksInactive, nil, "")
+	}
+	m.enter(ctx, cordonNode)
+	m.recordCordon(*found.Cordon)
+	return outcomeAcquired, nil
+}
+
+// requestsCluster reports whether the locks of the cluster are requested together with those of the node. A rollout has requested them: when one holds the
+// cluster all the same, that request may be gone.
+func (m *nodeMaintenance) requestsCluster() bool {
+	cluster := m.state.Locks.Cluster
+	return m.in.Parent == "" || cluster.Holding == Yes || cluster.Request.Possible()
+}
+
+// recordRequest records, before the request, everything that it may change.
+func (m *nodeMaintenance) recordRequest(ctx workflow.Context, withCluster bool) {
+	m.state.Node.Marked, m.state.Node.Cordoned, m.state.Locks.Request = Maybe, Maybe, Maybe
+	m.state.Locks.Cluster.Request = No
+	if withCluster {
+		m.state.Locks.Cluster.Request = Maybe
+		m.record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRequested)
+	}
+	m.record.stages.Begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
+}
+
+// cordon takes the node out of service, once its locks have released it.
+func (m *nodeMaintenance) cordon(ctx workflow.Context) (outcome, error) {
+	m.enter(ctx, cordonNode)
+	m.state.Node.Cordoned = Maybe
+	in := node.CordonInput{
+		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.state.Locks.Answer == LocksRequested, Departure: m.departure(),
+		Closes: m.holds.Closes(m.in.Cluster),
+	}
+	var result node.CordonResult
+	err := m.retrierUntilHeld().Run(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
+	if err == nil {
+		m.recordCordon(result)
+		return outcomeNext, nil
+	}
+	m.recordUncordoned(err)
+	if temporal.ErrorType(err) == temporal.ErrNodeBusy {
+		m.resetLockClocks()
+	}
+	return m.state.outcomeOf(err), err
+}
+
+// recordCordon records that the node is out of service.
+func (m *nodeMaintenance) recordCordon(result node.CordonResult) {
+	m.resetLockClocks()
+	m.state.Node.Marked, m.state.Node.Cordoned, m.state.Node.UID = Yes, Yes, result.NodeUID
+	m.state.Locks.Present, m.state.Status.CordonedByUs = factOf(result.HasLocks), result.CordonedByUs
+	m.record.log.Info("Node cordoned", "cordonedByUs", result.CordonedByUs, "locks", result.HasLocks)
+	m.record.note(result.Note)
+	m.record.note(result.Warning)
+	m.record.lockProgress(result.LockProgress)
+	m.cordonedUnderWindow()
+}
+
+// recordUncordoned records an attempt that failed. One that failed for good changed nothing; the answer of another may have been lost.
+func (m *nodeMaintenance) recordUncordoned(err error) {
+	m.state.Node.Cordoned = No
+	if !temporal.Final(err) || temporal.ErrorType(err) == temporal.ErrHeld {
+		m.state.Node.Cordoned = Maybe
+	}
+}
+
+// cordons reports whether the node is cordoned, as it is unless the request says otherwise.
+func (m *nodeMaintenance) cordons() bool { return m.spec.Cordon == nil || *m.spec.Cordon }
+
+// keepsOnFailure reports whether the node stays out of service when the maintenance has failed.
+func (m *nodeMaintenance) keepsOnFailure() bool {
+	return m.spec.OnFailure == maintenancev1.FailureKeepCordoned
+}
+
+// departure is how pods are to leave the node.
+func (m *nodeMaintenance) departure() drain.Preflight {
+	return drain.Preflight{Drain: m.spec.DrainSpec, Completion: m.spec.WaitForPodCompletion}
+}

@@ -1,0 +1,95 @@
+package nodemaintenance
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities/jobs"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// byJob reports whether a Job does the work.
+func (m *nodeMaintenance) byJob() bool {
+	return m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob
+}
+
+func (m *nodeMaintenance) jobInput() jobs.RunJobInput {
+	return jobs.RunJobInput{NodeRef: m.node, NodeUID: m.state.Node.UID, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
+}
+
+// runJob does the work with a Job. When it fails, the node stays out of service until a person or the requestor decides; a rollout stops. When the requestor
+// leaves while others need the node, only the Job ends.
+func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
+	m.setJob(JobStarted)
+	running, stop := workflow.WithCancel(ctx)
+	m.stopJob = stop
+	defer func() { m.stopJob = nil }()
+	err := m.awaitJob(ctx, running)
+	first := m.state.first()
+	switch {
+	case err == nil:
+		m.setJob(JobFinished)
+		if first.State.NeedsNode() {
+			m.setRequestor(first, maintenancev1.RequestorDone, "its job is done")
+		}
+		return nil
+	case ctx.Err() == nil && running.Err() != nil:
+		// The others get the node when the Job is gone, however long that takes.
+		return m.removeJob(ctx, m.retrier())
+	case temporal.ErrorType(err) != temporal.ErrJobFailed || m.in.Parent != "":
+		return err
+	}
+	failure := kit.FailureOf(err)
+	message := jobs.WithoutLog(failure.Message)
+	first.Failure = &WorkFailure{Failure: *failure, Said: ": " + message}
+	m.setRequestor(first, maintenancev1.RequestorFailed, message)
+	m.showFailure()
+	// A Job that was deleted, or whose time is over, may still be in progress: no requestor gets the node before it ends.
+	return m.removeJob(ctx, m.retrier())
+}
+
+// awaitJob runs the Job in the context running, which ends before ctx when only the Job has to end.
+func (m *nodeMaintenance) awaitJob(ctx, running workflow.Context) error {
+	in := new(m.jobInput())
+	return m.whenReleased(running, func() error {
+		return kit.Within(running, func(watching workflow.Context) error {
+			if m.in.Parent == "" { // in a rollout, the time of its batch is over first
+				workflow.GoNamed(watching, "staleness", m.followStaleness)
+			}
+			in.Deadline, in.Held, in.Closes = kit.DeadlineIn(ctx, in.Job.TimeoutSeconds), nil, m.holds.Closes(m.in.Cluster)
+			retrier := m.retrier()
+			retrier.BeforeRound = func() error { return m.checkJobHold(ctx, in) }
+			return m.awaitWith(watching, retrier, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
+		})
+	})
+}
+
+// checkJobHold runs before each further round of attempts at a Job, which may be in progress although no answer came. While the cluster is held the activity
+// follows that Job, and ends it in its time, but creates none. Errors: Held, when its time is over and no worker could look.
+func (m *nodeMaintenance) checkJobHold(ctx workflow.Context, in *jobs.RunJobInput) error {
+	if hold := m.holds.Of(m.in.Cluster); hold != nil && m.awaited.started == No {
+		in.Held = hold
+	}
+	if in.Held != nil && in.Deadline != nil && workflow.Now(ctx).After(*in.Deadline) {
+		return temporal.Error(temporal.ErrHeld, emergency.Message(*in.Held), nil)
+	}
+	return nil
+}
+
+// removeJob ends the Job, if it may be in progress, and waits until it is gone. One that has failed is kept for its logs.
+func (m *nodeMaintenance) removeJob(ctx workflow.Context, retrier kit.Retrier) error {
+	err := m.observing(ctx, "RemoveJob", func() error {
+		return retrier.Run(ctx, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
+	})
+	if err == nil {
+		m.setJob(JobNone)
+	}
+	return err
+}
+
+func (m *nodeMaintenance) setJob(state JobState) {
+	m.state.Job = state
+	m.record.log.Info("Job changed state", "job", string(state))
+}

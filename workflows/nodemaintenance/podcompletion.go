@@ -1,0 +1,46 @@
+package nodemaintenance
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// awaitPodCompletion lets the selected pods finish by themselves. When its time is over the maintenance continues, even if no worker could look which are
+// left: the drain looks for itself.
+func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
+	if m.spec.WaitForPodCompletion == nil {
+		return nil
+	}
+	m.enter(ctx, awaitCompletion)
+	in := drain.AwaitPodCompletionInput{
+		NodeRef: m.node, NodeUID: m.state.Node.UID, Spec: *m.spec.WaitForPodCompletion, Drain: m.spec.DrainSpec, Cordoned: m.cordons(),
+	}
+	in.Deadline = kit.DeadlineIn(ctx, in.Spec.TimeoutSeconds)
+	var result drain.AwaitPodCompletionResult
+	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, temporal.ErrPodCompletionUnseen,
+		m.drains.AwaitPodCompletion, in, &result)
+	m.record.log.Info("Wait for pods to finish ended", "remaining", len(result.Remaining), "error", err)
+	if result.Uncordoned {
+		m.record.note("went on although somebody has uncordoned the node, and pods may come to it")
+	}
+	switch {
+	case len(result.Remaining) > 0:
+		m.record.note("went on without waiting longer for " + kit.JoinNames(result.Remaining))
+	case temporal.ErrorType(err) == temporal.ErrPodCompletionUnseen:
+		m.record.note("went on without knowing which pods have ended by themselves: " + temporal.ErrorMessage(err) + lastSeen(m.state.Status.WaitForCompletion))
+		err = nil
+	}
+	m.state.Status.WaitForCompletion = nil
+	return err
+}
+
+// lastSeen adds the pods to a message that were observed last.
+func lastSeen(pods []string) string {
+	if len(pods) == 0 {
+		return ""
+	}
+	return "; when they were seen last these had not: " + kit.JoinNames(pods)
+}

@@ -1,0 +1,51 @@
+package nodemaintenance
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/sweeper"
+)
+
+// prepare checks the request and finds the workers of its cluster, before the workflow changes anything. It wakes the sweeper, which cleans up if this
+// workflow cannot. A rollout has done all that already.
+func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
+	m.enter(ctx, begin)
+	if err := m.checkID(ctx); err != nil || m.in.Parent != "" {
+		return err
+	}
+	if err := m.hubRetrier().Run(ctx, "check the request", m.hub.CheckNodeMaintenance, m.in.Written, nil); err != nil {
+		return err
+	}
+	awake := sweeper.Wake(ctx, m.report, m.in.Cluster, "a maintenance of "+m.node.Node+" begins")
+	if err := kit.Locate(ctx, m.hubRetrier(), m.in.Cluster, &m.in.TaskQueue); err != nil {
+		return err
+	}
+	if err := awake.Get(ctx, nil); err != nil {
+		return err
+	}
+	return m.plan(ctx)
+}
+
+// checkID refuses a maintenance under an id by which neither the scheduler nor the sweeper would find it.
+func (m *nodeMaintenance) checkID(ctx workflow.Context) error {
+	want := temporal.NodeMaintenanceID(m.in.Cluster, m.in.Object.Namespace, m.in.Object.Name)
+	if id := workflow.GetInfo(ctx).WorkflowExecution.ID; id != want {
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("the id of the workflow must be %s, not %s: start it under that id", want, id), nil)
+	}
+	return nil
+}
+
+// plan marks the node as one whose maintenance waits for a slot.
+func (m *nodeMaintenance) plan(ctx workflow.Context) error {
+	m.state.Node.Marked = Maybe
+	in := node.PlanMaintenanceInput{NodeRef: m.node, Departure: m.departure()}
+	var result node.PlanMaintenanceResult
+	err := m.retrier().Run(ctx, "mark "+m.node.Node+" as planned", m.nodes.PlanMaintenance, in, &result)
+	m.record.note(result.Warning)
+	return err
+}

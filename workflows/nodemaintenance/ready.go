@@ -1,0 +1,93 @@
+package nodemaintenance
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities/node"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// work lets a Job, and then the requestors, work on the node. While the cluster is held no work starts; a node that needs none is returned.
+func (m *nodeMaintenance) work(ctx workflow.Context) error {
+	if m.byJob() || !m.in.DoneWhenReady {
+		if err := m.awaitRelease(ctx); err != nil {
+			return err
+		}
+	}
+	m.enter(ctx, becomeReady)
+	m.record.stages.Begin(ctx, maintenancev1.StageWorkDone)
+	var err error
+	switch first := m.state.first(); {
+	case m.byJob() && first.State.NeedsNode():
+		err = m.runJob(ctx)
+	case m.in.DoneWhenReady:
+		m.setRequestor(first, maintenancev1.RequestorDone, "")
+	}
+	if err == nil {
+		err = m.awaitRequestors(ctx)
+	}
+	m.record.stages.End(ctx, maintenancev1.StageWorkDone, err, "")
+	return err
+}
+
+// awaitRequestors waits until no requestor needs the node. While the work of one has failed, the node is held.
+func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
+	if !m.state.needed() {
+		return ctx.Err()
+	}
+	m.state.Status.HandedOver = true
+	defer func() { m.state.Status.HandedOver = false }()
+	for m.state.needed() {
+		// The time that a Job took, or that a failure was looked into, does not count for the requestors that work on the node now.
+		m.state.Readiness = node.Readiness{}
+		err := kit.Within(ctx, func(watching workflow.Context) error {
+			workflow.GoNamed(watching, "staleness", m.followStaleness)
+			return m.awaitDoneOrRecovered(ctx)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// awaitDoneOrRecovered waits until no requestor needs the node, or until the work continues after a failure.
+func (m *nodeMaintenance) awaitDoneOrRecovered(ctx workflow.Context) error {
+	m.announceReady(ctx)
+	for m.state.needed() {
+		failed := m.state.Status.State == maintenancev1.NodeRequestorFailed
+		switch {
+		case failed && m.state.failing() == nil:
+			m.enter(ctx, recoverWork)
+			return nil
+		case !failed && m.state.failing() != nil:
+			m.enter(ctx, fail)
+			m.announceFailure(ctx)
+		case m.collects():
+			m.collect()
+			continue
+		}
+		if err := m.awaitGate(ctx, gateRequestors, m.readyChanged); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readyChanged reports whether the state of a ready node has to change.
+func (m *nodeMaintenance) readyChanged() bool {
+	failed := m.state.Status.State == maintenancev1.NodeRequestorFailed
+	return !m.state.needed() || failed != (m.state.failing() != nil) || m.collects()
+}
+
+func (m *nodeMaintenance) announceReady(ctx workflow.Context) {
+	if m.state.failing() == nil {
+		m.announce(ctx, maintenancev1.NodeReady, "the node is ready, and handed over to "+names(m.state.requestors(needsNode)))
+	}
+}
+
+func (m *nodeMaintenance) announceFailure(ctx workflow.Context) {
+	message := "the work on the node has failed" + m.state.failing().Failure.said() + "; it stays out of service until somebody decides"
+	m.announce(ctx, maintenancev1.NodeRequestorFailed, message)
+}

@@ -1,0 +1,93 @@
+package nodemaintenance
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// requeueAfter gives up the slot after an attempt with that outcome, and waits for the maintenances that go first.
+func (m *nodeMaintenance) requeueAfter(ctx workflow.Context, last outcome, cause error) error {
+	if last == outcomeLockCycle {
+		return m.requeueForCycle(ctx, cause)
+	}
+	return m.requeueForWindow(ctx)
+}
+
+// requeueForCycle ends a cycle of locks: the locks of the node hold it again, its slot is free for others, and it requests another only after those that go
+// first were served; otherwise it would make the same cycle again.
+func (m *nodeMaintenance) requeueForCycle(ctx workflow.Context, cycle error) error {
+	m.record.note("queued again: " + temporal.ErrorMessage(cycle))
+	if err := m.requeue(ctx); err != nil {
+		return err
+	}
+	in := locks.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.state.Locks.Clock.RunsOut}
+	for _, first := range temporal.Blockers(cycle) {
+		in.Requests = append(in.Requests, first.Name)
+	}
+	err := m.await(ctx, "AwaitRequestsServed", "wait for those that go first", in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitRequestsServed, in, nil)
+	m.stopLockClocks(ctx)
+	return err
+}
+
+// requeueForWindow gives up what a node has that was not cordoned before its window closed, as far as the workflow knows. In the next opening its locks are
+// requested for what is left of their time.
+func (m *nodeMaintenance) requeueForWindow(ctx workflow.Context) error {
+	m.stopLockClocks(ctx)
+	if m.state.Node.Cordoned.Possible() {
+		if err := m.returnUnconfirmed(ctx); err != nil {
+			return err
+		}
+	}
+	return m.requeue(ctx)
+}
+
+// returnUnconfirmed returns a node that an attempt may have cordoned whose answer was lost. It keeps its slot until it is known to be in service.
+func (m *nodeMaintenance) returnUnconfirmed(ctx workflow.Context) error {
+	in := node.ReturnNodeInput{NodeRef: m.node, Ended: &node.MaintenanceEnd{
+		State: maintenancev1.NodePending, Message: "the maintenance window has closed; the maintenance waits for its turn once more",
+	}}
+	var result node.ReturnNodeResult
+	if err := m.retrier().Run(ctx, "return "+m.node.Node, m.nodes.ReturnNode, in, &result); err != nil {
+		return err
+	}
+	m.state.Node.Cordoned = No
+	m.record.log.Info("Node returned to service")
+	m.record.note(result.Note)
+	if m.in.Slot != nil {
+		return nil // a rollout's maintenance ends
+	}
+	return m.plan(ctx)
+}
+
+// requeue lets the locks of the node hold it again, and gives up its slot.
+func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
+	switch mayHaveReleased := m.state.Locks.mayHaveReleased(); {
+	case m.state.Locks.Request.Possible():
+		m.withdrawLockRequests(ctx, mayHaveReleased)
+	case mayHaveReleased:
+		m.awaitLocksActive(ctx)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	m.enter(ctx, requeue)
+	if m.in.Slot != nil {
+		m.state.Return.ParentSlot = SlotRequeued
+		m.returnParentSlot(ctx)
+	} else {
+		m.withdrawSlotRequest()
+	}
+	return ctx.Err()
+}
+
+// awaitNodeFree waits for a maintenance that the scheduler does not know, such as one that ended and left its mark.
+func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) (outcome, error) {
+	m.enter(ctx, requeue)
+	in := node.AwaitNodeFreeInput{NodeRef: m.node}
+	err := m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, in, nil)
+	return m.state.outcomeOf(err), err
+}

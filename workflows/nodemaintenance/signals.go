@@ -1,0 +1,142 @@
+package nodemaintenance
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// listen handles the signals of people, of the parent and of our own activities.
+func (m *nodeMaintenance) listen(ctx workflow.Context) {
+	kit.OnSignal(ctx, temporal.SignalCancel, "Take back what was done and return the node.", m.cancelFor)
+	kit.OnSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", m.handleDone)
+	kit.OnSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.handleFail)
+	kit.OnSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.handleRecover)
+	kit.OnSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", func(o temporal.Observation) { m.observe(ctx, o) })
+	if m.in.Slot == nil {
+		m.slots.Listen(ctx, func() {})
+		workflow.GoNamed(ctx, "slots", m.slots.Run)
+	}
+	m.holds.Listen(ctx, m.showHold)
+	m.holds.Windows.Listen(ctx, func() {
+		m.showHold()
+		m.cancelWhenClosed()
+	})
+	if m.in.Parent != "" {
+		workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
+			m.record.progress.Report(ctx, m.in.Parent, temporal.SignalNodeProgress, m.in.ProgressLimit, func() any { return m.record.summary() })
+		})
+	}
+}
+
+// senderOf finds the requestor that a signal is for, and notes a signal that is for none.
+func (m *nodeMaintenance) senderOf(r temporal.SignalRequest, signal string) *Requestor {
+	of := m.state.requestor(r.Requestor)
+	if of == nil {
+		m.record.note(signal + " was said for " + r.Requestor + kit.ActorSuffix(r) + ", which is no requestor of this maintenance: nothing done")
+	}
+	return of
+}
+
+// received is what a note says of a signal for one of several requestors.
+func (m *nodeMaintenance) received(signal string, of *Requestor, r temporal.SignalRequest) string {
+	if len(m.state.Requestors) == 1 {
+		return signal + " was said" + kit.ActorSuffix(r)
+	}
+	return signal + " was said for " + of.RequestorID + kit.ActorSuffix(r)
+}
+
+// handleDone records that a requestor has finished. Before the node is ready, the requestor does not need it any longer. Later, and while a Job does the
+// work, the signal changes nothing.
+func (m *nodeMaintenance) handleDone(r temporal.SignalRequest) {
+	switch of := m.senderOf(r, "done"); {
+	case of == nil || m.state.Return.Begun == Yes || !of.State.NeedsNode():
+	case m.state.Status.HandedOver:
+		of.Failure = nil
+		m.setRequestor(of, maintenancev1.RequestorDone, kit.ActorSuffix(r))
+		m.record.note(m.received("done", of, r))
+		m.showFailure()
+	case of == m.state.first() && m.state.Status.State == maintenancev1.NodeReady:
+		m.record.note(m.received("done", of, r) + ", but a job is at work: nothing done")
+	default:
+		m.leave("done", of, r)
+	}
+}
+
+// handleFail records that the work of a requestor failed.
+func (m *nodeMaintenance) handleFail(r temporal.SignalRequest) {
+	switch of := m.senderOf(r, "fail"); {
+	case of == nil:
+	case !of.State.NeedsNode():
+		m.record.note(m.received("fail", of, r) + ", but " + of.RequestorID + " does not need the node any more: nothing done")
+	case !m.state.Status.HandedOver:
+		m.record.note(m.received("fail", of, r) + ", but the node is not handed over: nothing done")
+	default:
+		of.Failure = &WorkFailure{Said: spoken(r)}
+		of.Failure.Failure = maintenancev1.Failure{Reason: reasonRequestorFailed, Message: "the work of " + of.RequestorID + " failed" + of.Failure.Said}
+		m.setRequestor(of, maintenancev1.RequestorFailed, kit.ActorSuffix(r))
+		m.showFailure()
+	}
+}
+
+// handleRecover records that the work of a requestor continues after a failure.
+func (m *nodeMaintenance) handleRecover(r temporal.SignalRequest) {
+	switch of := m.senderOf(r, "recover"); {
+	case of == nil:
+	case of.State != maintenancev1.RequestorFailed:
+		m.record.note(m.received("recover", of, r) + ", but the work of " + of.RequestorID + " has not failed: nothing done")
+	default:
+		of.Failure = nil
+		m.setRequestor(of, maintenancev1.RequestorAtWork, "")
+		m.record.note(m.received("recover", of, r) + "; the work of " + of.RequestorID + ", which had failed, goes on")
+		m.showFailure()
+	}
+}
+
+// cancelFor records that a requestor does not want the node any longer.
+func (m *nodeMaintenance) cancelFor(r temporal.SignalRequest) {
+	switch of := m.senderOf(r, "cancel"); {
+	case of == nil:
+	case of != m.state.first() && !of.State.NeedsNode():
+		m.record.note(m.received("cancel", of, r) + ", but " + of.RequestorID + " does not need the node any more: nothing done")
+	default:
+		m.leave("cancel", of, r)
+	}
+}
+
+// cancelForAll ends the maintenance for all requestors.
+func (m *nodeMaintenance) cancelForAll(r temporal.SignalRequest) {
+	for _, of := range m.state.Requestors[1:] {
+		if of.State.NeedsNode() {
+			m.setRequestor(of, maintenancev1.RequestorLeft, kit.ActorSuffix(r))
+		}
+	}
+	m.leave("cancel", m.state.first(), r)
+}
+
+// leave removes one requestor after a signal. When no other needs the node, the work is cancelled; otherwise only the Job of that requestor ends.
+func (m *nodeMaintenance) leave(signal string, of *Requestor, r temporal.SignalRequest) {
+	if of == m.state.first() && m.state.Return.CancelledBy == nil {
+		m.state.Return.CancelledBy = &r
+	}
+	if of.State.NeedsNode() {
+		m.setRequestor(of, maintenancev1.RequestorLeft, kit.ActorSuffix(r))
+	}
+	if of == m.state.first() && m.stopJob != nil {
+		m.stopJob()
+	}
+	if m.state.needed() && m.state.Return.Begun == No {
+		m.record.note(m.received(signal, of, r) + ": the node is kept for " + names(m.state.requestors(needsNode)))
+	}
+	m.cancelUnneeded()
+}
+
+// cancelUnneeded cancels the work when no requestor needs the node. A node on which a requestor has worked is checked first.
+func (m *nodeMaintenance) cancelUnneeded() {
+	if !m.state.needed() && !(m.state.Status.HandedOver && m.state.worked()) {
+		m.state.Return.Begun = Yes
+		m.stopWork()
+	}
+}

@@ -1,0 +1,62 @@
+package nodemaintenance
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// followStaleness observes whether the node has been ready, or its Job in progress, for longer than the cluster allows, and whether it stays cordoned, until
+// ctx is cancelled.
+func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
+	m.state.Readiness = node.Readiness{}
+	in := node.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx)}
+	if m.cordons() {
+		in.CordonedNode = m.node.Node
+	}
+	for {
+		var found node.Readiness
+		// A cluster that does not answer makes nothing stale.
+		err := m.quietRetrier().Wait(ctx, "until the maintenance of "+m.node.Node+" is stale", nil, "", m.clusters.AwaitStale, in, &found)
+		if err != nil || ctx.Err() != nil {
+			return
+		}
+		m.recordReadiness(ctx, in.ReadySince, found)
+		in.Known = found
+		in.Changes++
+	}
+}
+
+// recordReadiness notes what has changed of the ready node.
+func (m *nodeMaintenance) recordReadiness(ctx workflow.Context, since time.Time, found node.Readiness) {
+	before := m.state.Readiness
+	m.state.Readiness = found
+	m.record.log.Info("Readiness changed", "stale", found.Stale, "uncordoned", found.Uncordoned)
+	if found.Stale && !before.Stale {
+		since := since.Add(time.Duration(found.LimitSeconds) * time.Second)
+		what := "the node was handed over %d s before, and nobody has said done"
+		if !m.state.Status.HandedOver {
+			what = "the job began %d s before, and is at work still"
+		}
+		m.record.note(fmt.Sprintf("stale since %s: "+what+" (maxNodeMaintenanceTimeSeconds)", since.UTC().Format(time.RFC3339), found.LimitSeconds))
+		workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"cluster": m.in.Cluster}).Counter("drydock_stale_maintenances").Inc(1)
+	}
+	if found.Uncordoned && !before.Uncordoned {
+		m.record.note("somebody has uncordoned the node: pods may come to it; whoever cordons it (kubectl cordon " + m.node.Node + ") takes that cordon back")
+	}
+}
+
+// collects reports whether the cluster ends a stale maintenance.
+func (m *nodeMaintenance) collects() bool {
+	return m.state.Readiness.Collect && m.state.failing() == nil && m.state.needed()
+}
+
+// collect ends a stale maintenance.
+func (m *nodeMaintenance) collect() {
+	reason := fmt.Sprintf("collected, as garbageCollect asks: the node was ready for more than %d s (maxNodeMaintenanceTimeSeconds)", m.state.Readiness.LimitSeconds)
+	m.cancelForAll(temporal.SignalRequest{Reason: reason})
+}

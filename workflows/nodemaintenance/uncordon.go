@@ -1,0 +1,90 @@
+package nodemaintenance
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+)
+
+// returnNode returns the node to service: one activity uncordons it, removes our marks and withdraws the requests to its locks.
+func (m *nodeMaintenance) returnNode(ctx workflow.Context, retrier kit.Retrier, err error, mayHaveReleased bool) locks.NodeLocks {
+	m.beginReturnStages(ctx)
+	var result node.ReturnNodeResult
+	undone := m.undo(ctx, retrier, "return "+m.node.Node, m.nodes.ReturnNode, m.returnInput(err, mayHaveReleased), &result)
+	if result.SlotReturned {
+		m.state.Return.ParentSlot = SlotReturned
+	}
+	m.record.note(result.Note)
+	m.record.lockProgress(result.LockProgress)
+	if m.state.Node.UID != "" {
+		m.recordHeldAgain(result.LocksHeld)
+	}
+	m.record.stages.End(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
+	// A node that this maintenance did not cordon is out of service for another reason.
+	if m.state.Node.Cordoned.Possible() {
+		m.recordReturn(result, undone)
+	}
+	m.recordWithdrawals(ctx, result, undone)
+	return result.Locks
+}
+
+// returnInput is what the activity has to undo.
+func (m *nodeMaintenance) returnInput(err error, mayHaveReleased bool) node.ReturnNodeInput {
+	locks := m.state.Locks
+	in := node.ReturnNodeInput{
+		NodeRef: m.node, KeepCordoned: m.state.Status.Failure != nil && m.keepsOnFailure(), Ended: m.end(err), AwaitLocks: mayHaveReleased,
+		Withdraw: locks.Request.Possible(), RequestUID: locks.RequestUID,
+		WithdrawCluster: locks.Cluster.Request.Possible(), ClusterRequestUID: locks.Cluster.RequestUID,
+	}
+	if m.returnsParentSlot(err) {
+		in.Slot = m.in.Slot
+	}
+	if m.state.Job == JobFinished {
+		in.FinishedJob = new(m.jobInput())
+	}
+	return in
+}
+
+func (m *nodeMaintenance) beginReturnStages(ctx workflow.Context) {
+	if m.state.Node.Cordoned.Possible() {
+		m.record.stages.Begin(ctx, maintenancev1.StageKubernetesUncordoned)
+	}
+	if m.state.Locks.Request.Possible() {
+		m.record.stages.Begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
+	}
+}
+
+// recordReturn records how a node is left that this maintenance may have cordoned.
+func (m *nodeMaintenance) recordReturn(result node.ReturnNodeResult, undone error) {
+	if undone != nil {
+		m.state.Status.LeftCordoned = m.cordons()
+		message := "the node could not be returned: " + temporal.ErrorMessage(undone) + "; workflow " + temporal.SweeperID(m.in.Cluster) + " goes on trying"
+		if m.keepsOnFailure() {
+			message += " to remove its marks, and leaves it cordoned, as onFailure asks"
+		}
+		m.leaveToSweeper(&maintenancev1.Failure{Reason: temporal.ErrNodeNotReturned, Message: message})
+		return
+	}
+	m.record.log.Info("Node returned to service", "leftCordoned", result.LeftCordoned)
+	if m.state.Status.LeftCordoned = result.LeftCordoned; result.LeftCordoned && result.Note == "" {
+		m.record.note("left cordoned: our marks had been removed before, by an attempt whose answer was lost, or by somebody else")
+	}
+}
+
+// recordWithdrawals records which requests to the locks were withdrawn together with the return of the node.
+func (m *nodeMaintenance) recordWithdrawals(ctx workflow.Context, result node.ReturnNodeResult, undone error) {
+	if undone == nil && !result.NotWithdrawn {
+		m.record.stages.End(ctx, maintenancev1.StageNodeMaintenanceRemoved, nil, m.lockNote())
+		m.state.Locks.Request = No
+	}
+	if result.ClusterWithdrawn {
+		m.record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRemoved)
+		m.record.stages.End(ctx, ranv1.StageClusterMaintenanceRemoved, nil, "")
+		m.state.Locks.Cluster.Request = No
+	}
+}
