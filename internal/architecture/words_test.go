@@ -22,7 +22,7 @@ import (
 var unwrittenTrees = []string{
 	"activities", "deploy/dev", "docs/examples", "internal/bench", "internal/chaos", "internal/devstack", "internal/drain",
 	"internal/emergency", "internal/endpoint", "internal/harbor", "internal/health", "internal/kube", "internal/policies", "internal/portal",
-	"internal/rollout", "internal/temporal", "internal/windows", "workflows",
+	"internal/rollout", "internal/windows", "workflows",
 }
 
 // wordRule is one pattern of the prose style with the message that explains a finding.

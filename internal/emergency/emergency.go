@@ -1,4 +1,4 @@
-// Package emergency decides about the emergency stop: what is held, who may release it, and what is said of it.
+// Package emergency decides about the emergency stop: holds, who may release it, and what is said of it.
 package emergency
 
 import (

@@ -14,14 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Alone makes Await watch nothing of a kind but the one object of that namespace and name, with a watch of its own: for kinds of which not
-// everything may be read, or of which there is too much to keep. Check then reads from the Client.
+// Alone makes Await watch only the object with that namespace and name: for kinds that may not be listed as a whole, or are too many to cache. Then
+// check must read with the Client.
 func Alone(object client.Object) client.Object { return alone{object} }
 
 type alone struct{ client.Object }
 
-// Kept makes Await watch the objects of a kind in a namespace, with a watch of its own that keeps their metadata: for kinds that may be read in
-// some namespaces only.
+// Kept makes Await watch the objects of a kind in one namespace and cache their metadata: for kinds that may be read in some namespaces only.
 type Kept struct {
 	client.Object
 
@@ -32,7 +31,7 @@ type Kept struct {
 // KeepIn returns a Kept for the objects of that kind in the object's namespace.
 func KeepIn(object client.Object) *Kept { return &Kept{Object: object} }
 
-// List returns the metadata of the objects while Await runs, and what it was after that; nothing before. It is not to be changed.
+// List returns the metadata of the objects while Await runs, and the last state after that; nothing before. Callers must not change it.
 func (k *Kept) List() []*metav1.PartialObjectMetadata {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -55,8 +54,8 @@ func (k *Kept) watch(ctx context.Context, c *Cluster, changed chan<- struct{}) (
 	return own, stop, err
 }
 
-// watchAlone sends to changed whenever the object, or when it has no name one of its namespace, has changed, until stop is called. It returns when
-// the watch has begun.
+// watchAlone signals on changed after each change of the object, or of any object in its namespace if it has no name, until stop is called. It
+// returns after the watch has started.
 func (c *Cluster) watchAlone(ctx context.Context, object client.Object, changed chan<- struct{}) (own *informer, stop func(), err error) {
 	kind, err := apiutil.GVKForObject(object, c.Client.Scheme())
 	if err != nil {
@@ -91,7 +90,7 @@ func (c *Cluster) watchAlone(ctx context.Context, object client.Object, changed 
 	tell := func(any) {
 		select {
 		case changed <- struct{}{}:
-		default: // a look is due already
+		default: // a look is pending
 		}
 	}
 	if _, err := own.AddEventHandler(toolscache.ResourceEventHandlerFuncs{

@@ -10,24 +10,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// IfServed makes Await pass over a kind that the cluster does not serve, or does not let us watch, until it does. One that it has let us watch
-// and does not any more ends the wait like any other.
+// IfServed makes Await skip a kind that the cluster does not serve or does not permit to watch, until it does. A watch that started and fails later
+// ends the wait as for any kind.
 func IfServed(kind client.Object) client.Object { return optional{Object: kind} }
 
 type optional struct{ client.Object }
 
-// Await calls check, and again whenever an object of one of these kinds has changed and every Options.SafetyInterval, until check is done, fails, or ctx
-// is done. Changes during a check make it one more check, not many. It is the way to wait for anything in a cluster.
+// Await calls check, and again after each change of an object of these kinds and every Options.SafetyInterval, until check is done or fails, or ctx
+// is done. Changes during a check lead to one more check, not many. All waits for a cluster use it.
 //
-// A kind's object narrows what counts as a change by what is set in it: namespace, name, and a pod's spec.nodeName.
+// The fields of a kind's object narrow the watch: namespace, name, and a pod's spec.nodeName.
 //
-// Check should read from the Cache. Errors: check's, ctx's, ClusterUnreachable when the API server does not answer (what the cache
-// holds may be long over), and that a kind is not served, unless it is wrapped in IfServed.
+// Check should read from the Cache. Errors: those of check and ctx; ClusterUnreachable when the API server does not answer (the cache may be stale);
+// and a kind that is not served, unless it is wrapped in IfServed.
 func (c *Cluster) Await(ctx context.Context, kinds []client.Object, check func(context.Context) (done bool, err error)) error {
 	return c.AwaitAlarm(ctx, kinds, nil, check)
 }
 
-// AwaitAlarm is Await that calls check also when the alarm goes off: for what time changes, and no object tells.
+// AwaitAlarm is Await that also calls check when the alarm fires: for changes that only time causes.
 func (c *Cluster) AwaitAlarm(ctx context.Context, kinds []client.Object, alarm <-chan time.Time, check func(context.Context) (done bool, err error)) error {
 	if !c.answered() {
 		if err := c.reachable(ctx, c.safetyInterval); err != nil {
@@ -61,7 +61,7 @@ func (c *Cluster) AwaitAlarm(ctx context.Context, kinds []client.Object, alarm <
 	}
 }
 
-// watcher turns the events of some kinds into one channel.
+// watcher merges the events of some kinds into one channel.
 type watcher struct {
 	cluster *Cluster
 	changed chan struct{}
@@ -76,8 +76,8 @@ type watched struct {
 	stop func()
 }
 
-// start watches the pending kinds. Those that cannot be watched, and need not, stay pending. Its error may be that a kind cannot be watched any more: what the
-// cache holds may be long over.
+// start watches the pending kinds. Optional kinds that cannot be watched stay pending. It also reports a kind whose watch has failed for a while,
+// because the cache may be stale.
 func (w *watcher) start(ctx context.Context) error {
 	kinds := w.pending
 	w.pending = nil
@@ -110,7 +110,7 @@ func (w *watcher) start(ctx context.Context) error {
 	return w.refused()
 }
 
-// refused is why the objects of a kind have not been seen for a while, although the API server answers.
+// refused is why the objects of a kind could not be read for a while, although the API server answers.
 func (w *watcher) refused() error {
 	for _, watched := range w.watches {
 		if err := watched.by.refused(max(w.cluster.safetyInterval, watchPatience)); err != nil {
@@ -120,7 +120,7 @@ func (w *watcher) refused() error {
 	return nil
 }
 
-// startOwn starts a watch that is for this wait only, and reports whether the kind asks for one.
+// startOwn starts a watch for this wait only, and reports whether the kind requires one.
 func (w *watcher) startOwn(ctx context.Context, kind client.Object) (by *informer, stop func(), own bool, err error) {
 	switch kind := kind.(type) {
 	case alone:
@@ -139,8 +139,8 @@ func (w *watcher) stop() {
 	}
 }
 
-// scope is which objects of a kind are watched; what is empty does not narrow it. It is read from an object once: that may become
-// anything while the wait goes on.
+// scope selects the objects of a kind to watch; empty fields do not narrow it. It is copied from the object, which the caller may change during the
+// wait.
 type scope struct {
 	namespace, name, node string
 }

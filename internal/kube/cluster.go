@@ -24,21 +24,21 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// FieldManager is who Drydock is in the managed fields of objects.
+// FieldManager is Drydock's name in the managed fields of objects.
 const FieldManager = "drydock"
 
-// Cluster is the access to one cluster. All of it shares one connection pool and one rate limiter.
+// Cluster is the access to one cluster. All its users share one connection pool and one rate limiter.
 type Cluster struct {
-	// Name as the source knows it; "hub" for the hub.
+	// Name in the source; "hub" for the hub.
 	Name   string
 	Config *rest.Config
-	// Client reads from the API server and writes to it, as field manager "drydock".
+	// Client reads from and writes to the API server, as field manager "drydock".
 	Client client.Client
-	// LockController writes workload locks where Drydock stands in for an application's lock controller: with the credentials of that
-	// role and a limit of its own, or it is Client where there are none.
+	// LockController writes workload locks where Drydock manages them for an application: with credentials and a rate limit of its own. Without such
+	// credentials it is Client.
 	LockController client.Client
-	// Cache reads from informers. A kind is watched from its first use on; if that fails, the reads say why instead of waiting. Pods
-	// are indexed by spec.nodeName. Of some kinds it keeps only what parts says.
+	// Cache reads from informers. A kind is watched from its first use; if that fails, reads return the reason instead of blocking. Pods are indexed
+	// by spec.nodeName. Of some kinds it keeps only the fields in parts.
 	Cache     cache.Cache
 	Clientset kubernetes.Interface
 	Evictions Evictions
@@ -50,7 +50,7 @@ type Cluster struct {
 	stop           func()
 }
 
-// newCluster makes the clients and starts the (still empty) cache. Nothing is contacted yet.
+// newCluster creates the clients and starts the empty cache. It contacts no server.
 func newCluster(name string, found credentials, scheme *runtime.Scheme, options Options) (*Cluster, error) {
 	config := limited(found.config, options)
 	connections, err := rest.HTTPClientFor(config)
@@ -85,7 +85,7 @@ func newCluster(name string, found credentials, scheme *runtime.Scheme, options 
 	return c, c.startCache(config, connections, scheme, options)
 }
 
-// limited returns config with one limit for all who use it.
+// limited returns config with one rate limit for all users.
 func limited(config *rest.Config, options Options) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.UserAgent = options.UserAgent
@@ -109,7 +109,7 @@ func (c *Cluster) startCache(config *rest.Config, connections *http.Client, sche
 	c.Cache = informers
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = informers.Start(ctx) }) // it returns no error but "started twice"
+	running.Go(func() { _ = informers.Start(ctx) }) // it only fails if started twice
 	c.stop = func() {
 		cancel()
 		running.Wait()
@@ -120,8 +120,8 @@ func (c *Cluster) startCache(config *rest.Config, connections *http.Client, sche
 
 func (c *Cluster) close() { c.stop() }
 
-// watched returns the credentials with a look at each request and answer: an attempt at an activity that another may have taken over writes
-// nothing, refused is called when the API server does not know the credentials, and failed when it cannot be reached with them.
+// watched wraps the transport: an attempt at an activity whose lease is over writes nothing, refused is called when the API server rejects the
+// credentials, and failed when it cannot be reached with them.
 func (c credentials) watched(refused, failed func()) credentials {
 	watch := func(config *rest.Config) *rest.Config {
 		config = rest.CopyConfig(config)
@@ -165,7 +165,7 @@ func (w answerWatch) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Serves reports whether the cluster serves a kind. A yes is remembered; a no is asked again each time.
+// Serves reports whether the cluster serves a kind. A positive answer is cached; a negative one is not.
 func (c *Cluster) Serves(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
 	_, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	switch {
@@ -177,8 +177,8 @@ func (c *Cluster) Serves(_ context.Context, kind schema.GroupVersionKind) (bool,
 	return true, nil
 }
 
-// uid identifies the cluster: it is that of the namespace kube-system, which cannot be deleted. Errors: ClusterUnreachable, and InvalidSpec
-// when the lock controller's credentials are for another cluster.
+// uid identifies the cluster by the UID of the namespace kube-system, which cannot be deleted. Errors: ClusterUnreachable, and InvalidSpec when the
+// lock controller's credentials are for another cluster.
 func (c *Cluster) uid(ctx context.Context) (types.UID, error) {
 	system, err := c.Clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
@@ -197,22 +197,22 @@ func (c *Cluster) uid(ctx context.Context) (types.UID, error) {
 	return system.UID, nil
 }
 
-// probe remembers when the API server was last seen to answer.
+// probe records when the API server last answered.
 type probe struct {
 	mu  sync.Mutex
 	at  time.Time
 	err error
 }
 
-// probeTimeout is how long an API server may take to say that it lives. One that takes requests and answers none would else never be called
-// unreachable, and whoever begins a wait meanwhile would wait for that answer, deaf to cancellation.
+// probeTimeout is how long the health check of an API server may take. Without it, a server that accepts requests and answers none would never count
+// as unreachable, and waits that start would hang without reacting to cancellation.
 const probeTimeout = 5 * time.Second
 
-// Reachable asks the API server whether it lives. What the cache holds of one that does not may be long over. Errors: ClusterUnreachable.
+// Reachable checks the health of the API server; if it does not answer, the cache may be stale. Errors: ClusterUnreachable.
 func (c *Cluster) Reachable(ctx context.Context) error { return c.reachable(ctx, 0) }
 
-// reachable asks the API server whether it lives, unless it said so within maxAge, whoever asked then. Informers do not tell: they
-// reconnect in silence and go on serving what they had.
+// reachable checks the API server, unless any caller did within maxAge. Informers do not tell: they reconnect silently and keep serving stale
+// objects.
 func (c *Cluster) reachable(ctx context.Context, maxAge time.Duration) error {
 	c.probe.mu.Lock()
 	defer c.probe.mu.Unlock()
@@ -225,11 +225,11 @@ func (c *Cluster) reachable(ctx context.Context, maxAge time.Duration) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	c.probe.at, c.probe.err = time.Now(), c.explain("ask whether its API server lives", err)
+	c.probe.at, c.probe.err = time.Now(), c.explain("check the health of its API server", err)
 	return c.probe.err
 }
 
-// answered reports whether the API server answered when it was last asked; true before the first time.
+// answered reports whether the API server answered the last check; true before the first.
 func (c *Cluster) answered() bool {
 	c.probe.mu.Lock()
 	defer c.probe.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package kube reaches clusters: one client set, one informer cache and one rate limiter for each, opened on first use and dropped
-// when idle; and it keeps the marks by which Drydock knows what is its own.
+// Package kube accesses clusters, with one client set, one informer cache and one rate limiter each, opened on first use and dropped when idle. It
+// also manages the marks by which Drydock recognises its own changes.
 package kube
 
 import (
@@ -21,17 +21,17 @@ import (
 
 // Options of the access to clusters. The zero value has every default.
 type Options struct {
-	// QPS and Burst limit the requests to one cluster: on average, and at once. 300 and 600 by default: 50 drains in parallel, each
-	// evicting ten pods and re-trying refused ones, stay below.
+	// QPS and Burst limit the requests to one cluster. The defaults, 300 and 600, are enough for 50 parallel drains that each evict ten pods and
+	// retry refused evictions.
 	QPS   float32
 	Burst int
-	// IdleTimeout is how long a cluster that nobody uses stays open; 10 minutes by default.
+	// IdleTimeout is how long an unused cluster stays open; 10 minutes by default.
 	IdleTimeout time.Duration
-	// SafetyInterval is how often a wait looks although nothing has changed, and whether the API server still answers; 30 s by default.
+	// SafetyInterval is how often a wait checks without a change, and checks the API server; 30 s by default.
 	SafetyInterval time.Duration
-	// UserAgent is how API servers' audit logs name this program; "drydock" by default.
+	// UserAgent is the name of this program in the audit logs of API servers; "drydock" by default.
 	UserAgent string
-	// Log takes what goes wrong in the background; nil discards it.
+	// Log receives errors in the background; nil discards them.
 	Log *slog.Logger
 }
 
@@ -57,14 +57,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// openTimeout limits the requests that open a cluster. It is shorter than an attempt at a short effect may take, so that a cluster that
-// does not answer is named as such.
+// openTimeout limits the requests that open a cluster. It is shorter than the timeout of a short activity, so that the error names an unreachable
+// cluster.
 const openTimeout = 8 * time.Second
 
-// sourceInterval is how often the source is looked at while an API server cannot be reached.
+// sourceInterval is how often the source is read again while an API server cannot be reached.
 const sourceInterval = time.Second
 
-// hubName is how errors name the hub. The hub may be a cluster of a rollout as well, under the name of its ManagedCluster.
+// hubName is the name of the hub in errors. The hub may also be a cluster of a rollout, under the name of its ManagedCluster.
 const hubName = "hub"
 
 // Clusters opens clusters on first use and drops those that are idle. It is safe for concurrent use.
@@ -74,12 +74,12 @@ type Clusters struct {
 
 	mu   sync.Mutex
 	open map[key]*entry
-	// names by which clusters are known, by the UID of their namespace kube-system.
+	// names of the clusters, by the UID of their namespace kube-system.
 	names  map[types.UID]string
 	closed bool
 }
 
-// key tells the hub from a cluster called "hub".
+// key distinguishes the hub from a cluster named "hub".
 type key struct {
 	name string
 	hub  bool
@@ -96,16 +96,16 @@ type entry struct {
 	idle *time.Timer
 }
 
-// New returns access to the clusters of a source. Nothing is contacted before it is used.
+// New returns access to the clusters of a source. It contacts no server.
 func New(source Source, options Options) *Clusters {
 	options = options.withDefaults()
-	// Controller-runtime has one logger for all its caches, and complains on standard error when it has none.
+	// controller-runtime has one global logger for its caches, and writes to standard error without one.
 	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler()))
 	return &Clusters{source: source, options: options, open: map[key]*entry{}, names: map[types.UID]string{}}
 }
 
-// Cluster returns a cluster by name, opening it if necessary. It stays open at least until ctx is done. Errors: ClusterUnknown,
-// ClusterUnreachable, and InvalidSpec when it is known by another name already.
+// Cluster returns a cluster by name and opens it if necessary. It stays open at least until ctx is done. Errors: ClusterUnknown, ClusterUnreachable,
+// and InvalidSpec when the cluster is known under another name.
 func (c *Clusters) Cluster(ctx context.Context, name string) (*Cluster, error) {
 	return c.use(ctx, key{name: name})
 }
@@ -115,7 +115,7 @@ func (c *Clusters) Hub(ctx context.Context) (*Cluster, error) {
 	return c.use(ctx, key{name: hubName, hub: true})
 }
 
-// Knows reports whether the source has a cluster of that name, and whether an activity-only worker inside it runs its activities.
+// Knows reports whether the source has a cluster with that name, and whether an activity-only worker inside runs its activities.
 func (c *Clusters) Knows(name string) (known, inClusterWorker bool) {
 	access, known := c.source.clusters[name]
 	return known, access.inClusterWorker
@@ -151,18 +151,18 @@ func (c *Clusters) use(ctx context.Context, k key) (*Cluster, error) {
 	return e.cluster, nil
 }
 
-// acquire counts one more use of a cluster, and has it opened if it is not.
+// acquire adds a user of a cluster, and opens it if it is closed.
 func (c *Clusters) acquire(k key) (*entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, temporal.Error(temporal.ErrClusterUnreachable, "the access to clusters is closed: the worker is stopping", nil)
+		return nil, temporal.Error(temporal.ErrClusterUnreachable, "the access to clusters is closed: the worker is shutting down", nil)
 	}
 	e, ok := c.open[k]
 	if !ok {
 		e = &entry{opened: make(chan struct{})}
 		c.open[k] = e
-		// Not in the caller's goroutine and context: others wait for the same cluster.
+		// Not in the caller's goroutine and context: other callers wait for the same cluster.
 		go c.openEntry(k, e)
 	}
 	e.uses++
@@ -180,12 +180,12 @@ func (c *Clusters) release(k key, e *entry) {
 	case e.uses > 0:
 	case c.open[k] == e:
 		e.idle = time.AfterFunc(c.options.IdleTimeout, func() { c.drop(k, e) })
-	default: // dropped while it was in use
+	default: // dropped while in use
 		go e.close()
 	}
 }
 
-// drop forgets a cluster, so that its next use opens it anew. It is closed when nobody uses it any more.
+// drop removes a cluster, so that the next use opens it again. It is closed after its last use ends.
 func (c *Clusters) drop(k key, e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +205,7 @@ func (e *entry) close() {
 	}
 }
 
-// openEntry opens a cluster. A failure is for those who wait now; the next use tries again.
+// openEntry opens a cluster. A failure goes to the current waiters; the next use tries again.
 func (c *Clusters) openEntry(k key, e *entry) {
 	defer close(e.opened)
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
@@ -216,8 +216,8 @@ func (c *Clusters) openEntry(k key, e *entry) {
 	}
 }
 
-// openCluster opens a cluster, which calls outdated when its credentials may have been renewed where the source reads them: the API server refuses them, or
-// it cannot be reached with them, and the source has others now.
+// openCluster opens a cluster. It calls outdated when the source may have newer credentials: the API server rejects the current ones or cannot be
+// reached with them, and the source has others now.
 func (c *Clusters) openCluster(ctx context.Context, k key, outdated func()) (*Cluster, error) {
 	found, err := c.credentials(k)
 	if err != nil {
@@ -258,13 +258,13 @@ func (c *Clusters) credentials(k key) (credentials, error) {
 	return c.source.clusterCredentials(k.name)
 }
 
-// claim refuses a second name for a cluster: its budgets would be spent twice. The hub is exempt: it has none under that name.
+// claim refuses a second name for a cluster, because its budgets would be spent twice. The hub is exempt: it has no budgets under that name.
 func (c *Clusters) claim(uid types.UID, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.names, func(_ types.UID, theirs string) bool { return theirs == name }) // it may have meant another cluster before
+	maps.DeleteFunc(c.names, func(_ types.UID, theirs string) bool { return theirs == name }) // it may have named another cluster before
 	if other, ok := c.names[uid]; ok && other != name {
-		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("clusters %s and %s are one: namespace kube-system has the UID %s in both; keep one of the names",
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("clusters %s and %s are the same: namespace kube-system has the UID %s in both; keep one of the names",
 			other, name, uid), errors.New("two names for one cluster"))
 	}
 	c.names[uid] = name

@@ -196,7 +196,7 @@ func TestAClustersFileIsReadStrictlyAndAllItsProblemsAreNamed(t *testing.T) {
 		{"a name that is twice there", "clusters: [{name: a, context: a}, {name: a, context: b}]", []string{`clusters[1].name: Duplicate value: "a"`}},
 		{"several problems", "clusters: [{name: A/B, context: a}, {name: b}]", []string{"clusters[0].name: Invalid value", "clusters[1]: Required value: kubeconfig or context, or inClusterWorker"}},
 		{"a lock controller of any cluster", "clusters: [{name: a, context: a, lockController: {}}]", []string{"clusters[0].lockController: Required value: kubeconfig or context"}},
-		{"a file that says nothing", "", []string{"clusters: Required value: the file names neither a cluster nor a hub"}},
+		{"a file that says nothing", "", []string{"clusters: Required value: the file has neither a cluster nor a hub"}},
 		{"a wrong type", "clusters: [{name: a, context: a, inClusterWorker: sometimes}]", []string{"inClusterWorker"}},
 	}
 	for _, tt := range tests {

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ClustersFile is what a clusters file holds.
+// ClustersFile is the content of a clusters file.
 type ClustersFile struct {
-	// Hub is the cluster whose objects rollouts are planned from. Absent: this worker plans none.
+	// Hub is the cluster with the objects that rollouts are planned from. Absent: this worker plans no rollouts.
 	Hub *KubeconfigContext `json:"hub,omitempty"`
 	// Clusters that nodes are maintained in.
 	Clusters []ClusterEntry `json:"clusters"`
@@ -23,17 +23,17 @@ type ClustersFile struct {
 
 // ClusterEntry is one cluster of a clusters file.
 type ClusterEntry struct {
-	// Name is the cluster's name everywhere: that of its ManagedCluster.
+	// Name of the cluster: that of its ManagedCluster.
 	Name              string `json:"name"`
 	KubeconfigContext `json:",inline"`
-	// LockController are the credentials for writing workload locks, where Drydock stands in for an application's lock controller.
-	// Absent: the same as for everything else.
+	// LockController are the credentials to write workload locks where Drydock manages them for an application. Absent: the cluster's other
+	// credentials.
 	LockController *KubeconfigContext `json:"lockController,omitempty"`
-	// InClusterWorker: an activity-only worker inside the cluster runs its activities; no credentials are needed here.
+	// InClusterWorker: an activity-only worker inside the cluster runs its activities; this file needs no credentials for it.
 	InClusterWorker bool `json:"inClusterWorker,omitempty"`
 }
 
-// KubeconfigContext names the way to a cluster.
+// KubeconfigContext selects a cluster in a kubeconfig.
 type KubeconfigContext struct {
 	// Kubeconfig is a path; a relative one starts at the clusters file's directory. Empty: $KUBECONFIG or ~/.kube/config.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
@@ -41,7 +41,7 @@ type KubeconfigContext struct {
 	Context string `json:"context,omitempty"`
 }
 
-// FromClustersFile reads a clusters file (see ClustersFile). The error names every field that is wrong.
+// FromClustersFile reads a clusters file (see ClustersFile). The error names every invalid field.
 func FromClustersFile(path string) (Source, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -112,17 +112,17 @@ func (f ClustersFile) validate() field.ErrorList {
 		case entry.LockController == nil:
 		case entry.KubeconfigContext == (KubeconfigContext{}):
 			problems = append(problems, field.Forbidden(path.Child("lockController"), "the worker inside the cluster has its own ServiceAccount"))
-		case *entry.LockController == (KubeconfigContext{}): // the current context, or a pod's ServiceAccount, is another cluster's
+		case *entry.LockController == (KubeconfigContext{}): // the current context, or a pod's ServiceAccount, would be another cluster's
 			problems = append(problems, field.Required(path.Child("lockController"), "kubeconfig or context"))
 		}
 	}
-	if f.Hub == nil && len(f.Clusters) == 0 { // as while it is written
-		problems = append(problems, field.Required(field.NewPath("clusters"), "the file names neither a cluster nor a hub"))
+	if f.Hub == nil && len(f.Clusters) == 0 { // for example while it is being written
+		problems = append(problems, field.Required(field.NewPath("clusters"), "the file has neither a cluster nor a hub"))
 	}
 	return problems
 }
 
-// ValidateName holds a cluster's name to what a ManagedCluster's can be: it becomes part of workflow ids and task queues.
+// ValidateName checks that a name could be that of a ManagedCluster: it becomes part of workflow ids and task queues.
 func ValidateName(name string) error {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return errors.New(strings.Join(problems, "; "))

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Conditions of a node while it is worked on. They say so to people and to other programs. Of Drydock itself a drain tells by them which other nodes are
-// being drained, and the sweeper what is left of maintenances that are over.
+// Conditions of a node during its maintenance, for people and other programs. A drain reads them to find other nodes being drained, and the sweeper
+// to find those that closed maintenances left.
 const (
-	// ConditionMaintenancePlanned: a maintenance waits for its turn.
+	// ConditionMaintenancePlanned: a maintenance waits for the node.
 	ConditionMaintenancePlanned corev1.NodeConditionType = "MaintenancePlanned"
 	// ConditionMaintenanceInProgress: the node is under maintenance.
 	ConditionMaintenanceInProgress corev1.NodeConditionType = "MaintenanceInProgress"
@@ -45,15 +45,15 @@ func NoNodeCondition(conditionType corev1.NodeConditionType) corev1.NodeConditio
 	return corev1.NodeCondition{Type: conditionType}
 }
 
-// SetNodeConditions sets conditions on a node's status in the name of an owner, which the message then ends with, and removes those that
-// have no status, but not the plan of another, nor what another program has set. The kubelet's conditions and other people's stay as they are: the patch merges
-// by type; one of NodeConditions that is set becomes ours, whoever had set it. Conditions that are as
-// wanted already are not written again. The patch holds only for the node as it was seen to be allowed: what comes late to a node that was returned
-// meanwhile changes nothing. Errors: as the API server's; NotFound when the node is gone.
+// SetNodeConditions sets conditions on a node's status for an owner, whose name ends the message, and removes those without a status, except another
+// owner's plan and conditions of other programs. The patch merges by type, so the kubelet's conditions and others stay unchanged; one of
+// NodeConditions becomes Drydock's when it is set. Conditions that are already as desired are not written. The patch has a precondition on the node
+// that was checked, so a late patch cannot change a node that returned to service. Errors: those of the API server; NotFound when the node was
+// deleted.
 func (c *Cluster) SetNodeConditions(ctx context.Context, node, owner string, allowed func(*corev1.Node) bool, conditions ...corev1.NodeCondition) error {
 	found, err := c.Node(ctx, node)
 	if err == nil && !allowed(found) {
-		// The cache may be behind.
+		// The cache may be stale.
 		err = c.Client.Get(ctx, client.ObjectKey{Name: node}, found)
 	}
 	if err != nil {
@@ -62,10 +62,10 @@ func (c *Cluster) SetNodeConditions(ctx context.Context, node, owner string, all
 	return c.UpdateNodeConditions(ctx, found, owner, allowed, conditions...)
 }
 
-// conditionAttempts is how often conditions are worked out anew because the node changed in between; its kubelet writes to it, too.
+// conditionAttempts limits retries after the node changed in between; its kubelet writes to it, too.
 const conditionAttempts = 5
 
-// UpdateNodeConditions is SetNodeConditions for a node that was just read; it is then as the API server answers.
+// UpdateNodeConditions is SetNodeConditions for a node that was just read, and updates it with the API server's answer.
 func (c *Cluster) UpdateNodeConditions(ctx context.Context, node *corev1.Node, owner string, allowed func(*corev1.Node) bool, conditions ...corev1.NodeCondition) error {
 	uid := node.UID
 	for attempt := 1; allowed(node); attempt++ {
@@ -83,7 +83,7 @@ func (c *Cluster) UpdateNodeConditions(ctx context.Context, node *corev1.Node, o
 	return nil
 }
 
-// OwnedNode allows conditions on a node while it bears this very mark.
+// OwnedNode allows conditions on a node while it has this ownership mark.
 func OwnedNode(owner string) func(*corev1.Node) bool {
 	return func(node *corev1.Node) bool { return OwnedBy(node, owner) }
 }
@@ -91,7 +91,7 @@ func OwnedNode(owner string) func(*corev1.Node) bool {
 // AnyNode allows conditions on every node.
 func AnyNode(*corev1.Node) bool { return true }
 
-// Node reads a node from the cache. Before it calls one missing, it asks the API server: the cache may not have it yet.
+// Node reads a node from the cache. It confirms a missing node with the API server, because the cache may be stale.
 func (c *Cluster) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node, key := &corev1.Node{}, client.ObjectKey{Name: name}
 	err := c.Cache.Get(ctx, key, node)
@@ -101,14 +101,13 @@ func (c *Cluster) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	return node, err
 }
 
-// SameNode is Node for the very node that was seen before: one that has taken its name since is not it, and it is missing then. An empty uid is that of
-// whichever has the name.
+// SameNode is Node for a node with that UID: a new node with the same name counts as missing. An empty uid matches any node of the name.
 func (c *Cluster) SameNode(ctx context.Context, name string, uid types.UID) (*corev1.Node, error) {
 	node, err := c.Node(ctx, name)
 	if err != nil || uid == "" || node.UID == uid {
 		return node, err
 	}
-	now := &corev1.Node{} // the cache may have the one before
+	now := &corev1.Node{} // the cache may have the earlier node
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, now); err != nil {
 		return nil, err
 	}
@@ -118,9 +117,8 @@ func (c *Cluster) SameNode(ctx context.Context, name string, uid types.UID) (*co
 	return now, nil
 }
 
-// RemoveNodeConditions removes those of NodeConditions that were set in the name of an owner from a node that was just read; it is then
-// as the API server answers. Errors: as the API server's; Conflict when the node has changed since it was read, as a condition may be that of another
-// one by now.
+// RemoveNodeConditions removes the NodeConditions of an owner from a node that was just read, and updates it with the API server's answer. Errors:
+// those of the API server; Conflict when the node has changed since it was read, because a condition may belong to another owner by now.
 func (c *Cluster) RemoveNodeConditions(ctx context.Context, node *corev1.Node, owner string) error {
 	var patch []any
 	for _, conditionType := range NodeConditions() {
@@ -137,13 +135,13 @@ func (c *Cluster) RemoveNodeConditions(ctx context.Context, node *corev1.Node, o
 	return c.patchNodeConditions(ctx, node, patch)
 }
 
-// ConditionOwnedBy reports whether a node's condition was set in the name of owner.
+// ConditionOwnedBy reports whether owner set a node's condition.
 func ConditionOwnedBy(condition corev1.NodeCondition, owner string) bool {
 	return slices.Contains(ConditionOwners(condition), owner)
 }
 
-// ConditionOwners returns in whose names a node's condition was set; none when it is not one of ours. Only MaintenancePlanned has several: it stands
-// until the last maintenance that waits for the node does not any more.
+// ConditionOwners returns the owners of a node's condition; none if Drydock did not set it. Only MaintenancePlanned has several: it stays until no
+// maintenance waits for the node.
 func ConditionOwners(condition corev1.NodeCondition) (owners []string) {
 	if condition.Reason != conditionReason || !slices.Contains(NodeConditions(), condition.Type) {
 		return nil
@@ -161,13 +159,13 @@ func ConditionOwners(condition corev1.NodeCondition) (owners []string) {
 
 func ownerSuffix(owner string) string { return " (" + owner + ")" }
 
-// withoutOwner is a condition that others have set, too, without this one.
+// withoutOwner is a condition of several owners, without this one.
 func withoutOwner(condition corev1.NodeCondition, owner string) corev1.NodeCondition {
 	condition.Message = strings.Replace(condition.Message, ownerSuffix(owner), "", 1)
 	return condition
 }
 
-// withOwner is a condition in the name of an owner; where it is a plan, also in the names of those that have it already.
+// withOwner is a condition of an owner; a plan keeps its other owners.
 func withOwner(condition corev1.NodeCondition, old *corev1.NodeCondition, owner string) corev1.NodeCondition {
 	if old != nil && condition.Type == ConditionMaintenancePlanned {
 		for _, other := range ConditionOwners(*old) {
@@ -180,8 +178,7 @@ func withOwner(condition corev1.NodeCondition, old *corev1.NodeCondition, owner 
 	return condition
 }
 
-// conditionPatch returns the entries of a strategic merge patch that change a node's conditions into those wanted; empty if none does. It holds for
-// the node as it was seen only: what has come to it since is a conflict.
+// conditionPatch returns the entries of a strategic merge patch that sets the desired conditions of a node; empty if nothing changes.
 func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []corev1.NodeCondition) (patch []any) {
 	for _, condition := range wanted {
 		old := FindNodeCondition(node, condition.Type)
@@ -212,7 +209,7 @@ func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []c
 	return patch
 }
 
-// plannedByOthers: several maintenances can wait for a node, and the plans of the others are not over when one has its turn.
+// plannedByOthers: several maintenances can wait for a node, and the plans of the others stay when one gets it.
 func plannedByOthers(condition corev1.NodeCondition, owner string) bool {
 	return condition.Type == ConditionMaintenancePlanned && slices.ContainsFunc(ConditionOwners(condition), func(other string) bool { return other != owner })
 }
@@ -231,12 +228,12 @@ func FindNodeCondition(node *corev1.Node, conditionType corev1.NodeConditionType
 	return nil
 }
 
-// patchNodeConditions patches the very node that was read: what comes late to one that has changed since is a conflict.
+// patchNodeConditions patches exactly the node that was read; a change since then is a conflict.
 func (c *Cluster) patchNodeConditions(ctx context.Context, node *corev1.Node, conditions []any) error {
 	if len(conditions) == 0 {
 		return nil
 	}
-	// The UID keeps us off a new node of the same name: to the API server it is a field that cannot be changed.
+	// The UID protects a new node with the same name: the API server rejects the change of an immutable field.
 	metadata := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
 	patch, err := json.Marshal(map[string]any{"metadata": metadata, "status": map[string]any{"conditions": conditions}})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// DeleteExactly deletes an object as it was read, and never another one that has its name meanwhile. It is no error that the object is gone
-// already. Errors: a conflict that is not about that, and does not pass.
+// DeleteExactly deletes an object as it was read, and never a later one with its name. It succeeds if the object is gone. Errors: a lasting conflict
+// that has another cause.
 func DeleteExactly(ctx context.Context, c client.Client, object client.Object, options ...client.DeleteOption) error {
 	uid := object.GetUID()
 	options = append(options, client.Preconditions{UID: &uid})
@@ -19,7 +19,7 @@ func DeleteExactly(ctx context.Context, c client.Client, object client.Object, o
 		if !apierrors.IsConflict(err) {
 			return err
 		}
-		// The API server says so of another UID, but not of that alone.
+		// The API server reports another UID as a conflict, as it does other causes.
 		there, readErr := uidOf(ctx, c, object)
 		switch {
 		case readErr != nil:
@@ -31,7 +31,7 @@ func DeleteExactly(ctx context.Context, c client.Client, object client.Object, o
 	})
 }
 
-// uidOf returns the UID of what has an object's name; empty: nothing has.
+// uidOf returns the UID of the object with that name; empty: none.
 func uidOf(ctx context.Context, c client.Client, object client.Object) (types.UID, error) {
 	kind, err := c.GroupVersionKindFor(object)
 	if err != nil {

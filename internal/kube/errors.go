@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// explain makes a ClusterUnreachable of an error that says so, and wraps any other with what was being done.
+// explain returns a ClusterUnreachable if err is one, and wraps any other error with the operation.
 func (c *Cluster) explain(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -22,15 +22,15 @@ func (c *Cluster) explain(doing string, err error) error {
 	return fmt.Errorf("cluster %s: %s: %w", c.Name, doing, err)
 }
 
-// Unreachable returns a ClusterUnreachable error, with the remedy, when err says that the API server does not answer or refuses
-// our credentials; otherwise nil.
+// Unreachable returns a ClusterUnreachable error, with what to do, if err means that the API server does not answer or rejects the credentials;
+// otherwise nil.
 func (c *Cluster) Unreachable(err error) error {
 	var remedy string
 	switch {
 	case apierrors.IsUnauthorized(err):
-		remedy = "its API server does not know our credentials: renew the kubeconfig that the worker uses for it"
+		remedy = "its API server rejects the credentials: renew the kubeconfig that the worker uses for it"
 	case apierrors.IsForbidden(err):
-		remedy = "its API server forbids what we ask: grant the worker's user the roles of deploy/rbac"
+		remedy = "its API server forbids the request: grant the worker's user the roles of deploy/rbac"
 	case unanswered(err):
 		remedy = "its API server does not answer"
 	default:
@@ -39,7 +39,7 @@ func (c *Cluster) Unreachable(err error) error {
 	return temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("cluster %s: %s: %v", c.Name, remedy, err), err)
 }
 
-// unanswered reports whether err comes from the way to the API server and not from it.
+// unanswered reports whether err comes from the connection and not from the API server.
 func unanswered(err error) bool {
 	if apierrors.ReasonForError(err) != "" {
 		return false

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Evictions asks the API server to evict pods. Client-go's own retries are off: on a 429 they would sleep inside the call, where
-// neither the budget that refused nor a cancellation is seen.
+// Evictions requests the eviction of pods. client-go's retries are off: on a 429 they would sleep inside the call, unaware of changed budgets and
+// cancellations.
 type Evictions struct {
 	core  rest.Interface
 	turns *turns
@@ -19,7 +19,7 @@ type Evictions struct {
 }
 
 func newEvictions(config *rest.Config, connections *http.Client) (Evictions, error) {
-	// The limit is that of all requests, but it is waited for in turns.
+	// The rate limit is shared with all requests, but evictions wait for it in turn.
 	inTurns := rest.CopyConfig(config)
 	inTurns.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
 	core, err := coreclient.NewForConfigAndClient(inTurns, connections)
@@ -29,14 +29,14 @@ func newEvictions(config *rest.Config, connections *http.Client) (Evictions, err
 	return Evictions{core: core.RESTClient(), turns: newTurns(config.RateLimiter)}, nil
 }
 
-// From returns the evictions from one node. Those from different nodes take turns.
+// From returns the evictions from one node. Nodes take turns.
 func (e Evictions) From(node string) Evictions {
 	e.node = node
 	return e
 }
 
-// Evict asks once for the eviction of the pod that the eviction names; preconditions go into its DeleteOptions. The error is the API
-// server's: 429 with cause DisruptionBudget when a budget refuses, 409 when a UID precondition does not hold, 404 when the pod is gone.
+// Evict requests one eviction; preconditions go into its DeleteOptions. It returns the API server's error: 429 with cause DisruptionBudget when a
+// budget refuses, 409 when a UID precondition fails, 404 when the pod is gone.
 func (e Evictions) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
 	answered, err := e.turns.take(ctx, e.node)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// feeds are those of a cluster's informers.
+// feeds are the feeds of a cluster's informers.
 type feeds struct {
 	mu         sync.Mutex
 	byInformer map[cache.Informer]*feed
 }
 
-// feed tells all who wait for objects of a kind when one has changed. It is the only handler of its informer, which replays every object to each
-// new one, and queues every event for each: what a wait costs must not grow with the pods of the cluster.
+// feed notifies all waits of changes of a kind. It is the only handler of its informer, because an informer replays every object to each new handler
+// and queues every event for each: the cost of a wait must not grow with the pods of the cluster.
 type feed struct {
 	mu          sync.RWMutex
 	subscribers map[*subscriber]struct{}
@@ -27,7 +27,7 @@ type subscriber struct {
 	changed chan<- struct{}
 }
 
-// subscribe has changed told of every change in the scope from now on, until stop is called. A change while one is told already is not told again.
+// subscribe signals on changed after changes in the scope, until stop is called. A signal that is pending is not repeated.
 func (f *feeds) subscribe(informer cache.Informer, wanted scope, changed chan<- struct{}) (stop func(), err error) {
 	feed, err := f.of(informer)
 	if err != nil {
@@ -44,7 +44,7 @@ func (f *feeds) subscribe(informer cache.Informer, wanted scope, changed chan<- 
 	}, nil
 }
 
-// of returns the feed of an informer, which lives as long as that.
+// of returns the feed of an informer, which lives as long as the informer.
 func (f *feeds) of(informer cache.Informer) (*feed, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +53,7 @@ func (f *feeds) of(informer cache.Informer) (*feed, error) {
 	}
 	made := &feed{subscribers: map[*subscriber]struct{}{}}
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
-		// What is there at the start is seen by the first check.
+		// The first check sees the initial objects.
 		AddFunc: func(object any, initial bool) {
 			if !initial {
 				made.tell(object)
@@ -75,7 +75,7 @@ func (f *feeds) of(informer cache.Informer) (*feed, error) {
 	return made, nil
 }
 
-// tell wakes those in whose scope the object of an event is.
+// tell notifies those in whose scope the object of an event is.
 func (f *feed) tell(event any) {
 	if missed, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
 		event = missed.Obj
@@ -89,11 +89,11 @@ func (f *feed) tell(event any) {
 	defer f.mu.RUnlock()
 	for s := range f.subscribers {
 		if known && !s.wanted.has(found) {
-			continue // an object that is not known is better looked at
+			continue // of an unknown object, notify everyone
 		}
 		select {
 		case s.changed <- struct{}{}:
-		default: // a look is due already
+		default: // a look is pending
 		}
 	}
 }

@@ -15,21 +15,21 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// syncPatience is how long a first read may take before it is asked whether the API server answers at all.
+// syncPatience is how long a first list may take before the API server's health is checked.
 const syncPatience = 3 * time.Second
 
-// watchPatience is how long objects may at least be refused until nobody rests on what was seen before: a server that has just been started refuses some.
+// watchPatience is how long lists may be refused before the cache counts as stale: a server that has just started refuses some.
 const watchPatience = 5 * time.Second
 
-// informer remembers why it could not get its objects, as long as it never had them. A later failure is not held against what it has before it has lasted
-// for a while: it reconnects by itself.
+// informer records why it could not list its objects before its first success. After that, it reconnects by itself, and a failure counts only if it
+// lasts.
 type informer struct {
 	toolscache.SharedIndexInformer
 
 	mu      sync.Mutex
 	failure error
 	failed  chan struct{}
-	// refusal is what the API server has answered since refusedSince instead of the objects; nil: it gives them, or does not answer.
+	// refusal is the API server's answer since refusedSince in place of the objects; nil: it serves them, or does not answer.
 	refusal      error
 	refusedSince time.Time
 }
@@ -37,12 +37,12 @@ type informer struct {
 func newInformer(source toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers, log *slog.Logger) *informer {
 	i := &informer{failed: make(chan struct{})}
 	i.SharedIndexInformer = toolscache.NewSharedIndexInformer(i.heeded(toolscache.ToListerWatcherWithContext(source)), kind, resync, indexers)
-	// It fails only on an informer that runs already.
+	// It only fails on an informer that runs already.
 	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *toolscache.Reflector, err error) {
 		if err == io.EOF || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			return // an ordinary end of a watch
+			return // the normal end of a watch
 		}
-		log.WarnContext(ctx, "watch failed, will be tried again", "kind", reflector.TypeDescription(), "error", err)
+		log.WarnContext(ctx, "watch failed, retrying", "kind", reflector.TypeDescription(), "error", err)
 		i.fail(err)
 	})
 	return i
@@ -57,7 +57,7 @@ func (i *informer) fail(err error) {
 	i.failure = err
 }
 
-// heeded is a source of which the informer remembers what the API server answers. A watch that is refused does not count: all objects are listed then.
+// heeded is a source whose answers the informer records. A refused watch does not count, because a list follows it.
 func (i *informer) heeded(source toolscache.ListerWatcherWithContext) *toolscache.ListWatch {
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -75,7 +75,7 @@ func (i *informer) heeded(source toolscache.ListerWatcherWithContext) *toolscach
 	}
 }
 
-// heed takes in how a request has ended. Whether the API server answers at all is asked elsewhere, and what it does not serve any more has no objects.
+// heed records the result of a request. The API server's health is checked elsewhere, and a kind that is no longer served has no objects.
 func (i *informer) heed(err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -90,18 +90,18 @@ func (i *informer) heed(err error) {
 	}
 }
 
-// refused is why the API server, which answers, has not given us the objects for so long; nil: it has.
+// refused is why a reachable API server has not served the objects for so long; nil: it has.
 func (i *informer) refused(forSo time.Duration) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.refusal == nil || time.Since(i.refusedSince) < forSo {
 		return nil
 	}
-	return fmt.Errorf("no change has been seen since %s: %w", i.refusedSince.UTC().Format("2006-01-02 15:04:05Z"), i.refusal)
+	return fmt.Errorf("no change was received since %s: %w", i.refusedSince.UTC().Format("2006-01-02 15:04:05Z"), i.refusal)
 }
 
-// await returns when the informer has all objects, or with the last reason why it could not get them. It tries a refused
-// connection again without telling, hence the question whether the API server is reachable.
+// await returns when the informer has listed all objects, or with the last reason why it could not. The informer retries refused connections
+// silently, so await also checks whether the API server is reachable.
 func (i *informer) await(ctx context.Context, reachable func(context.Context, time.Duration) error) error {
 	slow := time.NewTicker(syncPatience)
 	defer slow.Stop()

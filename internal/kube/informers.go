@@ -25,24 +25,24 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// IndexNodeName is the field by which cached pods can be listed: client.MatchingFields{kube.IndexNodeName: node}.
+// IndexNodeName is the index of cached pods by node: client.MatchingFields{kube.IndexNodeName: node}.
 const IndexNodeName = "spec.nodeName"
 
-// absenceHolds is for how long a kind that is not served is not asked for again.
+// absenceHolds is how long the absence of a kind is cached.
 const absenceHolds = 5 * time.Second
 
-// informers is a cache whose first read of a kind says why the kind cannot be watched, where controller-runtime's would wait
-// for as long as its caller does.
+// informers is a cache whose first read of a kind fails with the reason if the kind cannot be watched; controller-runtime's would block until the
+// caller's deadline.
 type informers struct {
 	cache.Cache
-	// selected are the caches of kinds of which not every object is kept, nor the whole of it.
+	// selected are the caches of kinds that are filtered or trimmed.
 	selected map[schema.GroupVersionKind]cache.Cache
 	cluster  *Cluster
 	scheme   *runtime.Scheme
 
 	mu          sync.Mutex
 	podsIndexed bool
-	// absent are kinds that were not served when last asked.
+	// absent are kinds that were not served at the last request.
 	absent map[schema.GroupVersionKind]absence
 }
 
@@ -86,7 +86,7 @@ func newInformers(cluster *Cluster, config *rest.Config, connections *http.Clien
 func (i *informers) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	for _, selected := range i.selected {
-		running.Go(func() { _ = selected.Start(ctx) }) // as of all: it returns no error but "started twice"
+		running.Go(func() { _ = selected.Start(ctx) }) // it only fails if started twice
 	}
 	defer running.Wait()
 	return i.Cache.Start(ctx)
@@ -100,7 +100,7 @@ func (i *informers) of(kind schema.GroupVersionKind) cache.Cache {
 	return i.Cache
 }
 
-// Get reads one object. Errors: as the API server's, and why the kind cannot be watched.
+// Get reads one object. Errors: those of the API server, and why the kind cannot be watched.
 func (i *informers) Get(ctx context.Context, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	if _, err := i.GetInformer(ctx, object); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (i *informers) List(ctx context.Context, list client.ObjectList, options ..
 	return i.of(kind).List(ctx, list, options...)
 }
 
-// itemOf returns an empty object of the kind that a list holds: the informer for a list is that of its items.
+// itemOf returns an empty object of the list's items: an informer for a list is that of its items.
 func (i *informers) itemOf(list client.ObjectList) (client.Object, error) {
 	kind, err := apiutil.GVKForObject(list, i.scheme)
 	if err != nil {
@@ -156,7 +156,7 @@ func (i *informers) itemOf(list client.ObjectList) (client.Object, error) {
 	return item, nil
 }
 
-// GetInformer returns the informer of an object's kind once it has all objects.
+// GetInformer returns the informer of an object's kind after it has listed all objects.
 func (i *informers) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
 	kind, err := apiutil.GVKForObject(object, i.scheme)
 	if err != nil {
@@ -191,7 +191,7 @@ func (i *informers) GetInformerForKind(ctx context.Context, kind schema.GroupVer
 	return i.GetInformer(ctx, object.(client.Object), options...)
 }
 
-// indexPods adds the index on first use, so that a cluster whose pods nobody reads does not watch them.
+// indexPods adds the index on first use, so that a cluster whose pods are not read does not watch them.
 func (i *informers) indexPods(ctx context.Context) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -205,8 +205,8 @@ func (i *informers) indexPods(ctx context.Context) error {
 	return err
 }
 
-// recentlyAbsent returns why a kind cannot be read if it was found not to be served a moment ago: a check that tolerates that may be
-// made at every event, and the API server should not be asked each time.
+// recentlyAbsent returns why a kind cannot be read if it was not served a moment ago: tolerant checks run at every event, and should not send a
+// request each time.
 func (i *informers) recentlyAbsent(kind schema.GroupVersionKind) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

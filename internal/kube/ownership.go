@@ -10,47 +10,46 @@ import (
 
 // Marks on objects that Drydock touches.
 const (
-	// AnnotationOwner says on whose behalf the object was changed: <workflow id>/<first run id>. It is written in the same request
-	// as the change. The first run's id, because a workflow that continues as new is still the owner.
+	// AnnotationOwner names the owner of a change: <workflow id>/<first run id>. It is written in the same request as the change. It has the first
+	// run's id, because a workflow that continues as new is still the owner.
 	AnnotationOwner = "drydock.dev/owner"
-	// AnnotationFormerState says on a node that we cordoned what it was before: a FormerState.
+	// AnnotationFormerState on a node that Drydock cordoned is its state before that: a FormerState.
 	AnnotationFormerState = "drydock.dev/former-state"
-	// AnnotationKeepOnFailure says on a node that we cordoned that it stays so unless its maintenance says itself that it has not failed. Its value is
-	// "true"; it comes and goes with AnnotationOwner.
+	// AnnotationKeepOnFailure on a node that Drydock cordoned keeps it cordoned unless its maintenance reports success. Its value is "true"; it is
+	// set and removed with AnnotationOwner.
 	AnnotationKeepOnFailure = "drydock.dev/keep-on-failure"
-	// LabelMaintenance is the MaintenanceLabel of the owner whose maintenance has the node. It comes and goes with AnnotationOwner, in the same
-	// request. The pods of Jobs require it: one that is made too late finds no node.
+	// LabelMaintenance is the MaintenanceLabel of the owner whose maintenance has the node. It is set and removed with AnnotationOwner, in the same
+	// request. The pods of Jobs require it, so that a pod of a late Job is not scheduled.
 	LabelMaintenance = "drydock.dev/maintenance"
-	// AnnotationKeepCordoned is set on a node by a person who wants it to stay out of service when its maintenance is over. Any
-	// value but "false" counts.
+	// AnnotationKeepCordoned is set on a node by a person who wants it to stay cordoned after its maintenance. Any value but "false" counts.
 	AnnotationKeepCordoned = "drydock.dev/keep-cordoned"
-	// AnnotationWorker on a ManagedCluster says where its activities run; see WorkerInCluster.
+	// AnnotationWorker on a ManagedCluster selects where its activities run; see WorkerInCluster.
 	AnnotationWorker = "drydock.dev/worker"
 )
 
 // WorkerInCluster as the value of AnnotationWorker: an activity-only worker inside the cluster runs its activities.
 const WorkerInCluster = "in-cluster"
 
-// FormerState is what a node was before we marked it.
+// FormerState is the state of a node before Drydock marked it.
 type FormerState string
 
-// The former states. A node that we marked and did not have to cordon has none.
+// The former states. A node that Drydock marked and did not have to cordon has none.
 const (
-	// FormerSchedulable: the cordon is ours to take back.
+	// FormerSchedulable: Drydock cordoned the node and uncordons it.
 	FormerSchedulable FormerState = "schedulable"
-	// FormerUnschedulable: someone else had cordoned it, and the cordon stays theirs.
+	// FormerUnschedulable: the node was cordoned before, and stays so.
 	FormerUnschedulable FormerState = "unschedulable"
 )
 
 // Owner returns the ownership mark of an object, or "".
 func Owner(object metav1.Object) string { return object.GetAnnotations()[AnnotationOwner] }
 
-// OwnedBy reports whether the object bears this very mark. Nobody owns in the name of an empty mark.
+// OwnedBy reports whether the object has this ownership mark. An empty mark owns nothing.
 func OwnedBy(object metav1.Object, owner string) bool {
 	return owner != "" && Owner(object) == owner
 }
 
-// MaintenanceLabel is the value of LabelMaintenance for an owner, whose mark is no valid value; empty for none.
+// MaintenanceLabel returns the value of LabelMaintenance for an owner, because a mark is no valid label value; empty for none.
 func MaintenanceLabel(owner string) string {
 	if owner == "" {
 		return ""
@@ -59,7 +58,7 @@ func MaintenanceLabel(owner string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// OwnerWorkflow splits a mark into the id of the workflow and of its first run; the former may contain slashes, the latter does not.
+// OwnerWorkflow splits a mark into the workflow id, which may contain slashes, and the id of its first run.
 func OwnerWorkflow(owner string) (workflowID, firstRunID string) {
 	slash := strings.LastIndex(owner, "/")
 	if slash < 0 {
@@ -68,18 +67,18 @@ func OwnerWorkflow(owner string) (workflowID, firstRunID string) {
 	return owner[:slash], owner[slash+1:]
 }
 
-// KeepCordoned reports whether a person wants the node to stay out of service.
+// KeepCordoned reports whether a person wants the node to stay cordoned.
 func KeepCordoned(node metav1.Object) bool {
 	value, set := node.GetAnnotations()[AnnotationKeepCordoned]
 	return set && value != "false"
 }
 
-// KeptOnFailure reports whether the node is marked to stay out of service when its maintenance has failed.
+// KeptOnFailure reports whether the node is marked to stay cordoned after a failed maintenance.
 func KeptOnFailure(node metav1.Object) bool {
 	return node.GetAnnotations()[AnnotationKeepOnFailure] == "true"
 }
 
-// FormerStateOf returns what a node was before we marked it, or "".
+// FormerStateOf returns the state of a node before Drydock marked it, or "".
 func FormerStateOf(node metav1.Object) FormerState {
 	return FormerState(node.GetAnnotations()[AnnotationFormerState])
 }

@@ -8,16 +8,16 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// part is what the caches keep of a kind of which a cluster has more than anybody looks at.
+// part is the part of a kind that the caches keep, for kinds with very many objects.
 type part struct {
 	kind schema.GroupVersionKind
-	// selector picks objects by label; the others are not read at all.
+	// selector selects objects by label; the others are not read.
 	selector string
-	// trim leaves of an object what is looked at.
+	// trim keeps the fields that are used.
 	trim toolscache.TransformFunc
 }
 
-// parts: of policies and manifest works, how the clusters stand. What people write is read from the API server.
+// parts: of policies and manifest works, the status of the clusters. Their specs are read from the API server.
 func parts() []part {
 	return []part{
 		{policies.Policies, policies.Replicas, policies.TrimObject},

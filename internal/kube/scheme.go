@@ -13,7 +13,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// NewScheme returns the kinds that Drydock reads and writes as Go types: Kubernetes' own and those of internal/apis.
+// NewScheme returns the kinds that Drydock reads and writes as Go types: those of Kubernetes and of internal/apis.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Source says which clusters there are, how each is reached, and which is the hub. The zero value knows none.
+// Source lists the clusters, the access to each, and which is the hub. The zero value has none.
 type Source struct {
 	hub      access
 	clusters map[string]access
@@ -23,18 +23,18 @@ type Source struct {
 	remedy string
 }
 
-// access is the way to one cluster.
+// access is how to reach one cluster.
 type access struct {
-	// config is read when the cluster is opened, so that renewed credentials are taken up. Nil: this process cannot reach it.
+	// config is read when the cluster is opened, which picks up renewed credentials. Nil: this process cannot reach it.
 	config func() (*rest.Config, error)
-	// lockController is read in the same way, for writes to workload locks. Nil: as config.
+	// lockController is read likewise, for writes to workload locks. Nil: config.
 	lockController func() (*rest.Config, error)
 	// inClusterWorker: an activity-only worker inside the cluster runs its activities.
 	inClusterWorker bool
 }
 
-// FromKubeconfig reads clusters from contexts of a kubeconfig; a cluster's name is its context's. An empty path means $KUBECONFIG or
-// ~/.kube/config, an empty hub that there is none.
+// FromKubeconfig reads clusters from contexts of a kubeconfig; a cluster has the name of its context. An empty path means $KUBECONFIG or
+// ~/.kube/config; an empty hub means that there is none.
 func FromKubeconfig(path, hub string, contexts ...string) (Source, error) {
 	source := Source{clusters: map[string]access{}, remedy: "name it among the kubeconfig contexts the worker is started with, or use a clusters file"}
 	for _, context := range contexts {
@@ -52,7 +52,7 @@ func FromKubeconfig(path, hub string, contexts ...string) (Source, error) {
 	return source, nil
 }
 
-// FromWithin is the source of an activity-only worker inside the cluster of that name: its ServiceAccount is the only access.
+// FromWithin is the source of an activity-only worker inside the cluster: its ServiceAccount is the only access.
 func FromWithin(name string) (Source, error) {
 	if err := ValidateName(name); err != nil {
 		return Source{}, fmt.Errorf("%q cannot be a cluster's name: %w", name, err)
@@ -62,11 +62,11 @@ func FromWithin(name string) (Source, error) {
 	}
 	return Source{
 		clusters: map[string]access{name: {config: rest.InClusterConfig, inClusterWorker: true}},
-		remedy:   "this worker runs inside " + name + " and reaches no other cluster",
+		remedy:   "this worker runs inside " + name + " and has no access to other clusters",
 	}, nil
 }
 
-// FromConfigs is a source of ready configurations; hub may be nil.
+// FromConfigs is a source of client configurations; hub may be nil.
 func FromConfigs(hub *rest.Config, clusters map[string]*rest.Config) Source {
 	source := Source{clusters: map[string]access{}, remedy: "known are " + fmt.Sprint(slices.Sorted(maps.Keys(clusters)))}
 	for name, config := range clusters {
@@ -78,9 +78,9 @@ func FromConfigs(hub *rest.Config, clusters map[string]*rest.Config) Source {
 	return source
 }
 
-// kubeconfigAccess reads a context of a kubeconfig; an empty path means the default files, an empty context the current one, and both, where those files say
-// nothing, a pod's ServiceAccount. Any other file that says nothing, as while it is written, is an error: kubectl's own loader would take that account, too,
-// and with it another cluster.
+// kubeconfigAccess reads a context of a kubeconfig. An empty path means the default files, an empty context the current one; both empty, and without
+// such files, mean a pod's ServiceAccount. Any other empty file, for example one that is being written, is an error: kubectl's loader would use the
+// ServiceAccount, which may be of another cluster.
 func kubeconfigAccess(path, context string) access {
 	return access{config: func() (*rest.Config, error) {
 		rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -96,29 +96,29 @@ func kubeconfigAccess(path, context string) access {
 		if err != nil {
 			return nil, fmt.Errorf("kubeconfig %s: %w", strings.Join(rules.GetLoadingPrecedence(), ", "), err)
 		}
-		if config.CAFile != "" { // its content, which tells when another is to be trusted
+		if config.CAFile != "" { // its content, to notice a new certificate authority
 			config.CAData, err = os.ReadFile(config.CAFile)
 		}
 		return config, err
 	}}
 }
 
-// credentials are how a cluster is reached, by role.
+// credentials are the client configurations of a cluster, by role.
 type credentials struct {
 	config *rest.Config
 	// lockController is nil when it has none of its own.
 	lockController *rest.Config
 }
 
-// hubCredentials returns the way to the hub. Errors: NoHub, ClusterUnreachable.
+// hubCredentials returns the access to the hub. Errors: NoHub, ClusterUnreachable.
 func (s Source) hubCredentials() (credentials, error) {
 	if s.hub.config == nil {
-		return credentials{}, temporal.Error(temporal.ErrNoHub, "this worker knows no hub; name one in its clusters file, or by a kubeconfig context", nil)
+		return credentials{}, temporal.Error(temporal.ErrNoHub, "this worker has no hub; add one to its clusters file, or name its kubeconfig context", nil)
 	}
 	return s.hub.read("the hub")
 }
 
-// clusterCredentials returns the way to a cluster. Errors: ClusterUnknown, ClusterUnreachable.
+// clusterCredentials returns the access to a cluster. Errors: ClusterUnknown, ClusterUnreachable.
 func (s Source) clusterCredentials(name string) (credentials, error) {
 	known, ok := s.clusters[name]
 	switch {
@@ -141,7 +141,7 @@ func (a access) read(what string) (found credentials, err error) {
 	return found, nil
 }
 
-// same reports whether two readings of a cluster's credentials are alike: where it is, whom to trust, and who we are.
+// same reports whether two configurations are equal: address, trusted authorities and identity.
 func (c credentials) same(other credentials) bool {
 	return sameConfig(c.config, other.config) && sameConfig(c.lockController, other.lockController)
 }
@@ -152,9 +152,9 @@ func sameConfig(a, b *rest.Config) bool {
 	}
 	a, b = rest.CopyConfig(a), rest.CopyConfig(b)
 	for _, config := range []*rest.Config{a, b} {
-		config.Proxy = nil // functions are never alike
+		config.Proxy = nil // functions are never equal
 		if config.BearerTokenFile != "" {
-			config.BearerToken = "" // renewed tokens of a file are read by the client itself
+			config.BearerToken = "" // the client reads renewed tokens of a file by itself
 		}
 	}
 	return reflect.DeepEqual(a, b)

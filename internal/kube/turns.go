@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// evictionsAtOnce is how many evictions of a cluster are under way at a time. More do not make drains faster, but everything else slower: fifty drains
-	// that evict all their pods at once keep the API server busy for seconds, and every cordon behind them.
+	// evictionsAtOnce limits the concurrent evictions of a cluster. More do not make drains faster, but slow down everything else: fifty drains that
+	// evict all their pods at once keep the API server busy for seconds, and delay every cordon.
 	evictionsAtOnce = 16
-	// lateAnswer is after how long an eviction that is not answered makes room for another: one that a webhook sits on holds up nobody.
+	// lateAnswer is when an unanswered eviction stops counting: a slow webhook delays no other pod.
 	lateAnswer = time.Second
 )
 
-// turns lets drains share a cluster's limit fairly: each node in turn gets one eviction. The limit itself serves who came first, and fifty nodes with
-// 250 pods each would keep the fifty-first, and every cordon, waiting for 40 s. As only one eviction at a time waits for the limit, no other
-// request waits behind more than that.
+// turns shares the rate limit of a cluster fairly among drains: each node in turn gets one eviction. The limiter itself is first come, first served:
+// fifty nodes with 250 pods each would delay the fifty-first, and every cordon, by 40 s. Only one eviction at a time waits for the limiter, so no
+// other request waits behind more than that.
 type turns struct {
 	limit flowcontrol.RateLimiter
-	// underWay are the evictions that have had their turn and wait for their answer.
+	// underWay are the evictions that have started and wait for their answer.
 	underWay chan struct{}
 
 	mu sync.Mutex
-	// waiting are those who wait for an eviction, by node; a turn is closed when it has come.
+	// waiting are the evictions that wait, by node; closing the channel starts one.
 	waiting map[string][]chan struct{}
-	// order of the nodes that wait.
+	// order of the waiting nodes.
 	order   []string
 	serving bool
 }
@@ -37,7 +37,7 @@ func newTurns(limit flowcontrol.RateLimiter) *turns {
 	return &turns{limit: limit, underWay: make(chan struct{}, evictionsAtOnce), waiting: map[string][]chan struct{}{}}
 }
 
-// take returns when an eviction from the node may be asked for, or ctx is done. Whoever had his turn calls answered when it is over.
+// take returns when an eviction from the node may start, or ctx is done. The caller then calls answered after the answer.
 func (t *turns) take(ctx context.Context, node string) (answered func(), err error) {
 	turn := t.join(node)
 	select {
@@ -47,7 +47,7 @@ func (t *turns) take(ctx context.Context, node string) (answered func(), err err
 		return func() { late.Stop(); over() }, nil
 	case <-ctx.Done():
 		if !t.leave(node, turn) {
-			t.makeRoom() // the turn has come in that moment
+			t.makeRoom() // it was started at that moment
 		}
 		return nil, ctx.Err()
 	}
@@ -70,7 +70,7 @@ func (t *turns) join(node string) chan struct{} {
 	return turn
 }
 
-// leave reports whether the turn was still waited for.
+// leave reports whether the eviction still waited.
 func (t *turns) leave(node string, turn chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +88,7 @@ func (t *turns) forget(node string) {
 	t.order = slices.DeleteFunc(t.order, func(other string) bool { return other == node })
 }
 
-// serve gives turns, as the limit allows, as long as somebody waits.
+// serve starts evictions within the limit while any waits.
 func (t *turns) serve() {
 	for t.awaited() {
 		t.underWay <- struct{}{}
@@ -106,12 +106,12 @@ func (t *turns) awaited() bool {
 	return t.serving
 }
 
-// next gives the first node in order one turn, and puts it last if it waits for more. It reports whether anybody was there to have one.
+// next starts one eviction of the first node in order, and puts the node last if it has more. It reports whether one waited.
 func (t *turns) next() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.order) == 0 {
-		return false // who waited has left
+		return false // it was cancelled
 	}
 	node := t.order[0]
 	queue := t.waiting[node]

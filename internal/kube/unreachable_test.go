@@ -63,7 +63,7 @@ func TestAWaitEndsWhenTheAPIServerDoesNotAnswerAndTheNextGoesOnWhenItDoes(t *tes
 	defer giveUp()
 	err = viewed.Await(waiting, []client.Object{&corev1.Node{}}, never)
 	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "grant the worker's user the roles of deploy/rbac: no change has been seen since ")
+	require.ErrorContains(t, err, "grant the worker's user the roles of deploy/rbac: no change was received since ")
 	require.ErrorContains(t, err, `cannot list resource "nodes"`)
 	require.Error(t, viewed.Await(t.Context(), []client.Object{&corev1.Node{}}, at))
 	binding.ResourceVersion, binding.UID = "", ""

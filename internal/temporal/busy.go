@@ -12,17 +12,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The pauses before a request is sent again because its workflow is busy: firstBusyPause, then twice the one before, up to lastBusyPause.
+// The pauses before a request is retried because its workflow is busy: firstBusyPause, doubled each time, up to lastBusyPause.
 const (
 	firstBusyPause = 10 * time.Millisecond
 	lastBusyPause  = 640 * time.Millisecond
 )
 
-// retryBusy sends a request again that the server refuses because its workflow is just continuing as new, or locked. That is over in
-// milliseconds, and nothing has been done; but the SDK treats the refusal as a sign of overload, and waits 0.4 s, 0.8 s, 1.6 s and so on: an
-// update that meets it four times in a row would be answered after 6 s. A workflow that stays busy for longer is left to the SDK.
-// Updates are refused, too, whose workflow task failed because the workflow wanted to continue as new and something had come for it meanwhile: the SDK
-// gives up at once.
+// retryBusy retries a request that the server refuses because its workflow is continuing as new or locked. That lasts milliseconds, and the request
+// had no effect. But the SDK treats the refusal as overload and waits 0.4 s, 0.8 s, 1.6 s and so on, so an update that is refused four times would
+// take 6 s. The SDK handles a workflow that stays busy longer. The server also refuses an update whose workflow task failed because a message arrived
+// while the workflow continued as new; the SDK does not retry that at all.
 func retryBusy(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, send grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	for pause := firstBusyPause; ; pause *= 2 {
 		err := send(ctx, method, request, reply, connection, options...)

@@ -16,7 +16,7 @@ import (
 // closing is the server's refusal while a workflow continues as new.
 var closing = &serviceerror.ResourceExhausted{Cause: enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, Message: "workflow is closing"}
 
-func TestARequestToABusyWorkflowIsSentAgainAtOnce(t *testing.T) {
+func TestARequestToABusyWorkflowIsRetriedAtOnce(t *testing.T) {
 	overloaded := &serviceerror.ResourceExhausted{Cause: enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, Message: "too many requests"}
 	aborted := serviceerror.NewMultiOperationAborted("aborted")
 	for _, tt := range []struct {
@@ -53,7 +53,7 @@ func TestARequestToABusyWorkflowIsSentAgainAtOnce(t *testing.T) {
 	}
 }
 
-func TestARequestThatNobodyWaitsForIsNotSentAgain(t *testing.T) {
+func TestARequestWithACancelledContextIsNotRetried(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
 	err := retryBusy(ctx, "UpdateWorkflowExecution", nil, nil, nil,

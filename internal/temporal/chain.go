@@ -12,21 +12,21 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// ChainState is whether a workflow goes on.
+// ChainState is the state of a chain of runs.
 type ChainState string
 
 // The states of a chain of runs.
 const (
-	// ChainOpen: a run of it is open.
+	// ChainOpen: one of its runs is open.
 	ChainOpen ChainState = "Open"
-	// ChainClosed: its last run has ended, however it ended. Only a reset, by a person, can open it again.
+	// ChainClosed: its last run is closed. Only a reset by a person can open it again.
 	ChainClosed ChainState = "Closed"
-	// ChainUnknown: Temporal has no such workflow, or has forgotten it.
+	// ChainUnknown: Temporal has no such workflow, or its retention period has passed.
 	ChainUnknown ChainState = "Unknown"
 )
 
-// Chain is a workflow from its first run on: continue-as-new, retries and resets add runs to it. A workflow that is started anew under the
-// same id, when the chain is closed, is another chain.
+// Chain is a workflow from its first run on: continue-as-new, retries and resets add runs to it. A workflow that is started with the same id after
+// the chain is closed is another chain.
 type Chain struct {
 	State ChainState
 	// Ended says how and when a closed chain ended, e.g. "Terminated at 2026-11-20T12:00:00Z by 4711@ops-host: wrong node".
@@ -35,27 +35,27 @@ type Chain struct {
 	Completed bool
 }
 
-// Executions is what is asked of Temporal about executions of workflows; Temporal's client answers it.
+// Executions are the requests about workflow executions; Temporal's client implements them.
 type Executions interface {
 	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 	GetWorkflowHistory(ctx context.Context, workflowID, runID string, isLongPoll bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator
 }
 
-// DescribeChain asks the Temporal server whether a workflow goes on. Its answers are consistent, unlike those of visibility.
+// DescribeChain returns the state of a chain. Unlike visibility, it is consistent.
 func DescribeChain(ctx context.Context, server Executions, workflowID, firstRunID string) (Chain, error) {
 	if workflowID == "" || firstRunID == "" {
 		return Chain{State: ChainUnknown}, nil
 	}
 	current, err := server.DescribeWorkflowExecution(ctx, workflowID, "")
 	if err == nil && current.GetWorkflowExecutionInfo().GetFirstRunId() != firstRunID {
-		// The id belongs to a later chain now. Was ours of this Temporal namespace at all?
+		// The id belongs to a later chain now. Did this Temporal namespace ever have the chain?
 		current, err = server.DescribeWorkflowExecution(ctx, workflowID, firstRunID)
 	}
 	if neverHeardOf(err) {
 		return Chain{State: ChainUnknown}, nil
 	}
 	if err != nil {
-		return Chain{}, fmt.Errorf("ask whether workflow %s goes on: %w", workflowID, err)
+		return Chain{}, fmt.Errorf("describe workflow %s: %w", workflowID, err)
 	}
 	info := current.GetWorkflowExecutionInfo()
 	switch info.GetStatus() {
@@ -67,28 +67,28 @@ func DescribeChain(ctx context.Context, server Executions, workflowID, firstRunI
 		return Chain{State: ChainClosed, Ended: "Terminated" + at(info.GetCloseTime().AsTime()) + byWhom(ctx, server, workflowID, info.GetExecution().GetRunId())}, nil
 	case enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
 		if info.GetExecution().GetRunId() == firstRunID {
-			// It is not current: a chain of its id that was started after it is, so its own last run has ended.
-			return Chain{State: ChainClosed, Ended: "Over, and started anew since"}, nil
+			// A chain with the same id was started after it, so its own last run is closed.
+			return Chain{State: ChainClosed, Ended: "Closed, and started again since"}, nil
 		}
 	}
 	return Chain{State: ChainOpen}, nil
 }
 
-// Open reports whether a workflow of this id goes on, whichever chain of runs it is.
+// Open reports whether a workflow with this id is open, in any chain of runs.
 func Open(ctx context.Context, server Executions, workflowID string) (bool, error) {
 	current, err := server.DescribeWorkflowExecution(ctx, workflowID, "")
 	if neverHeardOf(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("ask whether workflow %s goes on: %w", workflowID, err)
+		return false, fmt.Errorf("describe workflow %s: %w", workflowID, err)
 	}
 	return current.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
 }
 
 func at(instant time.Time) string { return " at " + instant.UTC().Format(time.RFC3339) }
 
-// byWhom names who terminated a run, and why, as far as its history says; it is only for people.
+// byWhom returns who terminated a run, and why, from its history; it is only for people.
 func byWhom(ctx context.Context, server Executions, workflowID, runID string) string {
 	events := server.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
 	if !events.HasNext() {
@@ -108,7 +108,7 @@ func byWhom(ctx context.Context, server Executions, workflowID, runID string) st
 	return text
 }
 
-// neverHeardOf reports whether an error says that there is no such workflow. A run id that is none was not written by Temporal.
+// neverHeardOf reports whether the server does not know the workflow. An invalid run id was not written by Temporal.
 func neverHeardOf(err error) bool {
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
 		return true

@@ -85,7 +85,7 @@ func tellsChains(t *testing.T, c client.Client) {
 		first := continued(t, id)
 		require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", ""))
 		start(t, id)
-		require.Equal(t, temporal.Chain{State: temporal.ChainClosed, Ended: "Over, and started anew since"}, chain(t, id, first))
+		require.Equal(t, temporal.Chain{State: temporal.ChainClosed, Ended: "Closed, and started again since"}, chain(t, id, first))
 	})
 	t.Run("one that was terminated and reset is open", func(t *testing.T) {
 		const id = "node/c/ns/reset"

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Connection says where Temporal is. What is left empty comes from the environment variables and the configuration file of the temporal
-// CLI (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE, TLS and API key settings), then from defaults.
+// Connection has the address and credentials of Temporal. Empty settings come from the environment variables and the configuration file of the
+// temporal CLI (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE, TLS and API key settings), then from defaults.
 type Connection struct {
 	Address    string
 	Namespace  string
@@ -22,7 +22,7 @@ type Connection struct {
 	ConfigFile string
 }
 
-// AddFlags adds the flags that the temporal CLI has for the same settings.
+// AddFlags adds flags with the names that the temporal CLI uses.
 func (c *Connection) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Address, "address", c.Address, "Temporal server, as host:port (env TEMPORAL_ADDRESS; default "+client.DefaultHostPort+")")
 	flags.StringVar(&c.Namespace, "namespace", c.Namespace, `Temporal namespace (env TEMPORAL_NAMESPACE; default "default")`)
@@ -30,7 +30,7 @@ func (c *Connection) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.ConfigFile, "config-file", c.ConfigFile, "configuration file of the temporal CLI (env TEMPORAL_CONFIG_FILE)")
 }
 
-// Options returns client options with every setting filled in. Logger and metrics may be nil: nothing is logged or measured then.
+// Options returns client options with every setting filled in. Without a logger nothing is logged, without metrics nothing is measured.
 func (c Connection) Options(logger *slog.Logger, metrics client.MetricsHandler) (client.Options, error) {
 	options, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{
 		ConfigFilePath: c.ConfigFile, ConfigFileProfile: c.Profile,
@@ -45,17 +45,16 @@ func (c Connection) Options(logger *slog.Logger, metrics client.MetricsHandler) 
 	}
 	options.Logger = log.NewStructuredLogger(logger)
 	options.MetricsHandler = metrics
-	if options.DataConverter == nil { // a profile may name a codec of its own
+	if options.DataConverter == nil { // a profile may name its own codec
 		options.DataConverter = DataConverter()
 	}
-	// What is sent is a few kilobytes at a time: to compress that at one end and expand it at the other, which is the SDK's default, costs both
-	// the worker and the server more time than it saves on the way.
+	// Messages are a few kilobytes. Compressing them, the SDK's default, costs the worker and the server more time than it saves.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(retryBusy))
 	return options, nil
 }
 
-// Dial connects to Temporal. The error names the address that was tried.
+// Dial connects to Temporal. The error names the address.
 func Dial(ctx context.Context, options client.Options) (client.Client, error) {
 	c, err := client.DialContext(ctx, options)
 	if err != nil {
@@ -64,7 +63,7 @@ func Dial(ctx context.Context, options client.Options) (client.Client, error) {
 	return c, nil
 }
 
-// dialError says only what happened, without the layers of gRPC that it came through.
+// dialError keeps the cause and hides the layers of gRPC around it.
 type dialError struct{ error }
 
 func (e dialError) Error() string {

@@ -2,7 +2,7 @@ package temporal
 
 import "unicode/utf8"
 
-// Cut shortens a text to at most limit bytes, at a character's end; then it ends in "...". What the server keeps of a text is limited.
+// Cut shortens a text to at most limit bytes, at the end of a character, and then ends it in "...". The server limits the size of texts.
 func Cut(text string, limit int) string {
 	const mark = "..."
 	if len(text) <= limit {

@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-func TestATaskThatWaitedForAWorkerThatStoodStillHasAsMuchLessTime(t *testing.T) {
+func TestATaskThatWaitedInAFrozenWorkerHasLessTime(t *testing.T) {
 	const skew = -time.Hour // the server's clock is an hour ahead
 	begin := func(delays *delays, waited time.Duration) error {
 		info := activity.Info{StartedTime: time.Now().Add(-skew - waited), StartToCloseTimeout: 10 * time.Second, HeartbeatTimeout: 20 * time.Second}
@@ -28,7 +28,7 @@ func TestATaskThatWaitedForAWorkerThatStoodStillHasAsMuchLessTime(t *testing.T) 
 	require.NoError(t, begin(&delays, time.Minute), "the worker's clock was set a minute ahead")
 }
 
-func TestTheTimeOfTheServerIsKnownToAnAttemptWhateverTheWorkersClockSays(t *testing.T) {
+func TestAnAttemptKnowsTheServersTimeDespiteTheWorkersClock(t *testing.T) {
 	const pause = 10 * time.Minute // of this machine, at the most
 	in := func(held *lease) context.Context { return context.WithValue(t.Context(), leaseKey{}, held) }
 	for _, skew := range []time.Duration{0, 10 * time.Hour, -10 * time.Hour} { // by which the worker's clock is ahead
@@ -43,7 +43,7 @@ func TestTheTimeOfTheServerIsKnownToAnAttemptWhateverTheWorkersClockSays(t *test
 	require.WithinDuration(t, time.Now(), Now(in(held)), pause, "it was started here")
 }
 
-func TestTheTimeOfTheServerIsKnownWhenTheWorkersClockIsSet(t *testing.T) {
+func TestAnAttemptKnowsTheServersTimeWhenTheWorkersClockIsSet(t *testing.T) {
 	real := wallClock
 	t.Cleanup(func() { wallClock = real })
 	for _, step := range []time.Duration{10 * time.Hour, -10 * time.Hour} {
@@ -56,7 +56,7 @@ func TestTheTimeOfTheServerIsKnownWhenTheWorkersClockIsSet(t *testing.T) {
 	}
 }
 
-func TestTheLeaseOfAnAttemptThatStoodStillIsOverForGood(t *testing.T) {
+func TestTheLeaseOfAFrozenAttemptIsOverForGood(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	held := newLease(activity.Info{StartedTime: time.Now(), StartToCloseTimeout: time.Hour, HeartbeatTimeout: 20 * time.Second}, &delays{}, cancel)
 	require.NoError(t, held.check(true))

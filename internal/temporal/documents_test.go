@@ -10,7 +10,7 @@ import (
 )
 
 // TestUsersAreToldEveryNameOfAWorkflow holds the reference of workflows to the code: search attributes, IDs, and the signals that people send.
-func TestUsersAreToldEveryNameOfAWorkflow(t *testing.T) {
+func TestTheDocumentationNamesEveryWorkflowMessage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/workflows.md")
 	require.NoError(t, err)
 	firstCells := func(header string) string {

@@ -11,6 +11,6 @@ func EmergencyStopOptions() client.StartWorkflowOptions {
 		ID:                       EmergencyStopID,
 		TaskQueue:                TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		StaticSummary:            "emergency stop: what is held",
+		StaticSummary:            "emergency stop: holds",
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestAnErrorNamesTheFirstBlockersAndSaysHowManyMoreThereAre(t *testing.T) {
+func TestAnErrorNamesTheFirstBlockersAndCountsTheOthers(t *testing.T) {
 	var blockers []drydockv1.Blocker
 	for i := range 250 {
 		blockers = append(blockers, drydockv1.Blocker{Kind: "Pod", Name: fmt.Sprint("web-", i)})
@@ -21,7 +21,7 @@ func TestAnErrorNamesTheFirstBlockersAndSaysHowManyMoreThereAre(t *testing.T) {
 
 	some := temporal.Error(temporal.ErrDrainTimedOut, "drain n1", nil, blockers...)
 	require.Equal(t, blockers[:20], temporal.Blockers(some))
-	require.Equal(t, "drain n1 (20 of what is in the way are named, and there are 230 more)", temporal.ErrorMessage(some))
+	require.Equal(t, "drain n1 (20 blockers are named, and there are 230 more)", temporal.ErrorMessage(some))
 	again := temporal.Error(temporal.ErrDrainTimedOut, temporal.ErrorMessage(some), nil, temporal.Blockers(some)...)
 	require.Equal(t, temporal.ErrorMessage(some), temporal.ErrorMessage(again), "who tells it again counts no other way")
 }

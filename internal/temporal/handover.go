@@ -11,13 +11,13 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// ErrHandedOver is the type of the retryable error of an activity whose worker stops.
+// ErrHandedOver is the type of the retryable error of an activity whose worker is shutting down.
 const ErrHandedOver = "HandedOver"
 
-// HandOver makes a worker that stops hand over its activities. Left to itself the SDK lets them run for WorkerStopTimeout, cancels them and
-// ends before they could answer, so that the next worker waits for a heartbeat timeout. With HandOver they are cancelled when the stop begins,
-// with worker.ErrWorkerShutdown as the cause, and answer with an error that is retried at once, wherever a worker is. An activity that ends
-// in success or in a final error all the same is believed.
+// HandOver ends the activities of a worker that is shutting down. Without it the SDK lets them run for WorkerStopTimeout, then cancels them and exits
+// before they can answer, so the next worker has to wait for a heartbeat timeout. With HandOver they are cancelled when the shutdown starts, with
+// worker.ErrWorkerShutdown as the cause, and return an error that is retried at once on any worker. The result of an activity that still succeeds, or
+// fails finally, is kept.
 type HandOver struct {
 	interceptor.WorkerInterceptorBase
 }
@@ -47,10 +47,10 @@ func (h *activityHandOver) ExecuteActivity(ctx context.Context, in *interceptor.
 	if err == nil || !errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown) || Final(err) {
 		return result, err
 	}
-	return nil, handedOver("the worker stops; another attempt goes on", err)
+	return nil, handedOver("the worker is shutting down; another attempt continues", err)
 }
 
-// handedOver is the error of an attempt that leaves the rest to another.
+// handedOver is the error of an attempt that another attempt continues.
 func handedOver(message string, cause error) error {
 	return sdktemporal.NewApplicationErrorWithOptions(message, ErrHandedOver,
 		sdktemporal.ApplicationErrorOptions{Cause: cause, NextRetryDelay: time.Millisecond, Category: sdktemporal.ApplicationErrorCategoryBenign})

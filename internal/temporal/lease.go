@@ -12,21 +12,21 @@ import (
 	"go.temporal.io/sdk/interceptor"
 )
 
-// Lease holds attempts at activities to the time they have. Temporal gives an attempt up, and starts another wherever a worker is, when its
-// time is over, or when nothing was heard of it for its heartbeat timeout. A worker that stood still meanwhile (stopped, swapped out, paused
-// with its machine) does not know that, and would go on where it was, long after others have finished the work. With Lease such an
-// attempt is cancelled when it moves again, and LeaseOver stops what it is about to write before that.
+// Lease cancels attempts at activities that have run out of time. After its timeout, or without a heartbeat for the heartbeat timeout, Temporal gives an
+// attempt up and starts another on any worker. A worker that was frozen meanwhile (stopped, swapped out, or paused with its machine) does not know
+// that and would continue, long after others have finished the work. Lease cancels such an attempt as soon as it runs again, and LeaseOver stops its
+// writes before that.
 //
-// What has left the worker already cannot be stopped, and says itself what it is about: a node's marks, cordon and conditions hold for the
-// version that was read, an eviction for the UID of the pod, a deletion for that of the object. What is created finds the object of the attempt that
-// took over; if that is over and gone, it bears the mark of a workflow that has ended, by which the sweeper finds it.
+// Requests that have already left the worker cannot be stopped, and have preconditions: changes of a node's mark, cordon and conditions name the
+// resourceVersion, evictions and deletions the UID. A creation meets the object of the attempt that took over; if that is gone already, the new
+// object has the mark of a closed workflow, and the sweeper finds it.
 type Lease struct {
 	interceptor.WorkerInterceptorBase
 	delays delays
 }
 
-// LeaseOver returns why the attempt at an activity that ctx belongs to may not change anything any more: another may have taken over. It is
-// nil for an attempt that has time, and outside activities.
+// LeaseOver returns why the attempt of ctx may no longer write: another one may have taken over. It is nil for an attempt that has time, and outside
+// of activities.
 func LeaseOver(ctx context.Context) error {
 	if held, ok := ctx.Value(leaseKey{}).(*lease); ok {
 		return held.check(false)
@@ -34,8 +34,8 @@ func LeaseOver(ctx context.Context) error {
 	return nil
 }
 
-// Now is the time by the clock of the Temporal server, by which workflows set deadlines, as far as the attempt at an activity that ctx belongs to can
-// tell: the worker's clock need not agree with it. Outside activities it is the clock of this machine.
+// Now returns the time of the Temporal server's clock, which workflows use for deadlines, as well as the attempt of ctx can tell: the worker's clock
+// may differ. Outside of activities it is the clock of this machine.
 func Now(ctx context.Context) time.Time {
 	if held, ok := ctx.Value(leaseKey{}).(*lease); ok {
 		return steadyClock().Add(-held.ahead)
@@ -67,7 +67,7 @@ func (a *activityLease) ExecuteActivity(ctx context.Context, in *interceptor.Exe
 	if err == nil || Final(err) || !errors.Is(context.Cause(ctx), errLeaseOver) {
 		return result, err
 	}
-	return nil, handedOver("the worker stood still for too long; another attempt goes on", err)
+	return nil, handedOver("the worker was frozen for too long; another attempt continues", err)
 }
 
 // leaseHeartbeats renews leases.
@@ -78,7 +78,7 @@ type leaseHeartbeats struct {
 // RecordHeartbeat implements interceptor.ActivityOutboundInterceptor.
 func (h *leaseHeartbeats) RecordHeartbeat(ctx context.Context, details ...any) {
 	if held, ok := ctx.Value(leaseKey{}).(*lease); ok {
-		_ = held.check(true) // over or not: the answer to the heartbeat is the last word
+		_ = held.check(true) // the answer to the heartbeat decides
 	}
 	h.Next.RecordHeartbeat(ctx, details...)
 }
@@ -87,12 +87,12 @@ var errLeaseOver = errors.New("another attempt may have taken over")
 
 type leaseKey struct{}
 
-// lease is the time that one attempt has.
+// lease is the remaining time of an attempt.
 type lease struct {
 	deadline time.Time
-	// ahead is by how much the worker's steady clock is ahead of the server's clock; less than 0: it is behind.
+	// ahead is how far the worker's steady clock is ahead of the server's clock; negative: behind.
 	ahead time.Duration
-	// silence is for how long nothing may be heard of the attempt; 0: without limit.
+	// silence is the longest time without a heartbeat; 0: no limit.
 	silence time.Duration
 	cancel  context.CancelCauseFunc
 
@@ -101,8 +101,8 @@ type lease struct {
 	over  error
 }
 
-// newLease counts from when the server has started the attempt: its task may have waited for a worker that stood still. The SDK's own deadline
-// counts from when the worker begins, and lets it do so at any time.
+// newLease counts from when the server started the attempt: its task may have waited in a frozen worker. The SDK's own deadline counts from when the
+// worker begins.
 func newLease(info activity.Info, delays *delays, cancel context.CancelCauseFunc) *lease {
 	begun, steady := wallClock(), steadyClock()
 	ahead := steady.Sub(begun)
@@ -113,24 +113,24 @@ func newLease(info activity.Info, delays *delays, cancel context.CancelCauseFunc
 	}
 	return &lease{
 		deadline: begun.Add(info.StartToCloseTimeout), ahead: ahead,
-		// Less than the server waits: it counts from when a heartbeat came in, and heartbeats are throttled.
+		// Shorter than the server's timeout, which counts from the arrival of a throttled heartbeat.
 		silence: info.HeartbeatTimeout * 3 / 4,
 		cancel:  cancel,
 		heard:   begun,
 	}
 }
 
-// delays are the times from the start of an attempt, by the server's clock, to its beginning, by that of the worker, of the latest attempts.
-// The clocks need not agree: by how much they differ is in the least delay, and goes out of it some attempts after one of them was set.
+// delays are the times from the server's start of an attempt to its beginning on the worker, for the latest attempts. The smallest delay contains the
+// difference of the clocks; a clock that is set leaves it after a few attempts.
 type delays struct {
 	mu sync.Mutex
-	// latest are by the wall clock, in which a pause of the machine shows; steady by the steady clock, in which it does not show that the clock was set.
+	// latest are by the wall clock, which shows a pause of the machine; steady by the steady clock, which does not show that a clock was set.
 	latest, steady []time.Duration
 }
 
 const delaysKept = 32
 
-// take takes in a delay by either clock. It returns by how much the first is more than the least, and the least of the other.
+// take records a delay by both clocks. It returns how much the first exceeds the smallest, and the smallest of the second.
 func (d *delays) take(delay, steady time.Duration) (excess, ahead time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,16 +142,16 @@ func (d *delays) take(delay, steady time.Duration) (excess, ahead time.Duration)
 	return delay - keep(&d.latest, delay), keep(&d.steady, steady)
 }
 
-// wallClock is the time without the reading of the monotonic clock, which stands still with a paused machine. Tests set it.
+// wallClock is the time without the monotonic clock reading, which stops while a machine is paused. Tests set it.
 var wallClock = func() time.Time { return time.Now().Round(0) }
 
 // processStart has a reading of the monotonic clock.
 var processStart = time.Now()
 
-// steadyClock is a clock that nobody sets, and that stands still with a paused machine.
+// steadyClock is a clock that cannot be set, and that stops while a machine is paused.
 func steadyClock() time.Time { return processStart.Round(0).Add(time.Since(processStart)) }
 
-// check ends the lease if its time is over, and renews it if that is asked for and it is not.
+// check ends the lease if it has expired; otherwise it renews the lease if asked.
 func (l *lease) check(renew bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,9 +161,9 @@ func (l *lease) check(renew bool) error {
 	now := wallClock()
 	switch silent := now.Sub(l.heard); {
 	case now.After(l.deadline):
-		l.over = fmt.Errorf("%w: its time was over at %s", errLeaseOver, l.deadline.Format(time.RFC3339))
+		l.over = fmt.Errorf("%w: its time ended at %s", errLeaseOver, l.deadline.Format(time.RFC3339))
 	case l.silence > 0 && silent > l.silence:
-		l.over = fmt.Errorf("%w: nothing was heard of this one for %s", errLeaseOver, silent.Round(time.Second))
+		l.over = fmt.Errorf("%w: this one had no heartbeat for %s", errLeaseOver, silent.Round(time.Second))
 	case renew:
 		l.heard = now
 	}

@@ -5,7 +5,7 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// MaintenanceWindowOptions start the workflow of a window, namespace/name, where it does not run yet: who follows it is told when somebody defines it.
+// MaintenanceWindowOptions start the workflow of a window, namespace/name, where it does not run yet: its subscribers learn when a person defines it.
 func MaintenanceWindowOptions(window string) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
 		ID:                       MaintenanceWindowPrefix + window,

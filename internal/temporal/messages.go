@@ -8,40 +8,40 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// QueryStatus is answered by every workflow with the status of what it works on.
+// QueryStatus is answered by every workflow with the status of its work.
 const QueryStatus = "status"
 
-// QueryHeld carries the names of clusters to a workflow that works on several by itself, and answers with what is Held of them.
+// QueryHeld asks a workflow that works on several clusters about clusters by name; it answers with Held.
 const QueryHeld = "held"
 
-// Held is what keeps anything new from being begun. The status of a workflow that works on one cluster has the same fields.
+// Held is what keeps new work from starting. The status of a workflow that works on one cluster has the same fields.
 type Held struct {
-	// Held is what holds it, or one of several clusters.
+	// Held is the hold of the cluster, or of one of them.
 	Held *drydockv1.Hold `json:"held,omitempty"`
-	// Paused: its rollout is.
+	// Paused: its rollout is paused.
 	Paused bool `json:"paused,omitempty"`
 }
 
-// Signals that people and programs send. Their payload is a SignalRequest, or nothing.
+// Signals of people and programs. Their payload is a SignalRequest, or nothing.
 const (
-	// SignalCancel takes back what was done, like Temporal's own cancellation.
+	// SignalCancel cancels the work and undoes it, as Temporal's own cancellation does.
 	SignalCancel = "cancel"
-	// SignalPause stops new work from starting; SignalResume goes on.
+	// SignalPause stops new work from starting; SignalResume lets it start again.
 	SignalPause  = "pause"
 	SignalResume = "resume"
-	// SignalEnable starts a rollout that was only planned.
+	// SignalEnable starts a rollout that is only planned.
 	SignalEnable = "enable"
-	// SignalDone says that the requestor has finished its work on a node.
+	// SignalDone reports that the requestor has finished its work on a node.
 	SignalDone = "done"
-	// SignalFail says that the requestor's work on a node has failed: the node stays out of service. SignalRecover takes that back.
+	// SignalFail reports that the requestor's work on a node has failed: the node stays out of service. SignalRecover revokes it.
 	SignalFail    = "fail"
 	SignalRecover = "recover"
 )
 
-// UpdateJoin adds the requestor of a SignalRequest to a NodeMaintenance: the node is not returned before that one is done, too.
+// UpdateJoin adds the requestor of a SignalRequest to a NodeMaintenance: the node returns to service after that requestor is done, too.
 const UpdateJoin = "join"
 
-// Updates of a rollout. UpdateApprove carries a rollout.ApprovalRequest, UpdateEdit a rollout.EditRequest.
+// Updates of a rollout. UpdateApprove has a rollout.ApprovalRequest, UpdateEdit a rollout.EditRequest.
 const (
 	UpdateApprove = "approve"
 	UpdateEdit    = "edit"
@@ -62,24 +62,24 @@ const (
 	SignalObserved = "observed"
 	// SignalNodeProgress carries a ClusterNodeStatus from a NodeMaintenance to its ClusterUpgrade.
 	SignalNodeProgress = "nodeProgress"
-	// SignalWake tells a Sweeper that there may be something to take back now, or soon. Its payload is a SignalRequest.
+	// SignalWake asks a Sweeper to look for something to clean up now, or soon. Its payload is a SignalRequest.
 	SignalWake = "wake"
 	// SignalClusterProgress carries a ClusterStatus from a ClusterUpgrade to its ClusterGroupUpgrade.
 	SignalClusterProgress = "clusterProgress"
-	// SignalPreparationProgress carries the standing of clusters from a ClusterPreparation to its ClusterGroupUpgrade.
+	// SignalPreparationProgress carries the progress of clusters from a ClusterPreparation to its ClusterGroupUpgrade.
 	SignalPreparationProgress = "preparationProgress"
 )
 
-// Messages of the emergency stop. Its updates carry an emergency.Request and answer with an emergency.Answer.
+// Messages of the emergency stop. Its updates have an emergency.Request and answer with an emergency.Answer.
 const (
 	UpdateHold    = "hold"
 	UpdateRelease = "release"
-	// SignalHold carries an emergency.Request, too: for whoever cannot wait until a worker answers.
+	// SignalHold also carries an emergency.Request, for callers that cannot wait for a worker's answer.
 	SignalHold = "hold"
-	// SignalFollowHolds and SignalLeaveHolds carry a Subscription: a workflow wants to be told what is held, or no longer.
+	// SignalFollowHolds and SignalLeaveHolds carry a Subscription: a workflow subscribes to holds, or unsubscribes.
 	SignalFollowHolds = "followHolds"
 	SignalLeaveHolds  = "leaveHolds"
-	// SignalHeld carries an emergency.State to a workflow that wants to be told, and from a workflow to its children.
+	// SignalHeld carries an emergency.State to a subscriber, and from a workflow to its children.
 	SignalHeld = "held"
 )
 
@@ -97,7 +97,7 @@ const (
 	SignalNodeUpdate = "nodeUpdate"
 )
 
-// Messages of a maintenance window. Its updates carry requests of package windows: a DefineRequest to define and to edit it, an ExtendRequest, an
+// Messages of a maintenance window. Its updates have requests of package windows: a DefineRequest to define and to edit it, an ExtendRequest, an
 // EndRequest, a CancelRequest and an OverrideRequest.
 const (
 	UpdateDefine   = "define"
@@ -105,10 +105,10 @@ const (
 	UpdateEnd      = "endEarly"
 	UpdateCancel   = "cancel"
 	UpdateOverride = "override"
-	// SignalFollowWindow and SignalLeaveWindow carry a Subscription: a workflow wants to be told how the window stands, or no longer.
+	// SignalFollowWindow and SignalLeaveWindow carry a Subscription: a workflow subscribes to the state of the window, or unsubscribes.
 	SignalFollowWindow = "followWindow"
 	SignalLeaveWindow  = "leaveWindow"
-	// SignalWindow carries a windows.Standing to a workflow that wants to be told.
+	// SignalWindow carries a windows.Standing to a subscriber.
 	SignalWindow = "window"
 )
 
@@ -117,32 +117,32 @@ const (
 const (
 	// UpdateCancelMaintenance carries a portal.CancelRequest.
 	UpdateCancelMaintenance = "cancelMaintenance"
-	// SignalAnnouncement carries a portal.Announcement from a window to the portal that shows it. SignalAnnounce asks a window for one,
-	// with a portal.Inquiry.
+	// SignalAnnouncement carries a portal.Announcement from a window to its portal. SignalAnnounce requests one from a window, with a portal.Inquiry.
 	SignalAnnouncement = "announcement"
 	SignalAnnounce     = "announce"
-	// SignalMoved carries a portal.Move to a portal: components and maintenances that another one shows now.
+	// SignalMoved carries a portal.Move to a portal: components and maintenances that another portal shows now.
 	SignalMoved = "moved"
 )
 
-// Subscription says which workflow is to be told of something.
+// Subscription names the workflow to notify.
 type Subscription struct {
 	WorkflowID string `json:"workflowID"`
-	// FirstRunID tells a workflow from an earlier one of the same id.
+	// FirstRunID distinguishes a workflow from an earlier one with the same id.
 	FirstRunID string `json:"firstRunID"`
-	// Cluster is the only one that it wants to know of; empty: all.
+	// Cluster limits the subscription to one cluster; empty: all.
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// SignalRequest says who sent a signal, and why. All are optional.
+// SignalRequest has who sent a signal, and why. All fields are optional.
 type SignalRequest struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Requestor is the one of a maintenance's requestors for whom it is said; empty: the one whose maintenance it is.
+	// Requestor is the requestor of a maintenance that the signal is for; empty: the one that created it.
 	Requestor string `json:"requestor,omitempty"`
 }
 
-// UnmarshalJSON takes whatever a person types into the Web UI: a request is never lost for its form. What is no object is its reason.
+// UnmarshalJSON accepts any payload that a person enters into the Web UI, so that no request is lost because of its form. Anything but an object is
+// its reason.
 func (r *SignalRequest) UnmarshalJSON(data []byte) error {
 	type plain SignalRequest
 	if json.Unmarshal(data, (*plain)(r)) == nil {
@@ -160,30 +160,30 @@ func (r *SignalRequest) UnmarshalJSON(data []byte) error {
 type Observation struct {
 	// Activity is the type of the activity that observed it, e.g. "Drain".
 	Activity string `json:"activity"`
-	// Cluster that it observes; empty where its workflow knows.
+	// Cluster of the observation; empty where its workflow knows it.
 	Cluster string `json:"cluster,omitempty"`
-	// Wait is why the activity is not finished; nil when nothing stands in its way.
+	// Wait is why the activity has not finished; nil: nothing blocks it.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
 	// Drain is the progress of a drain.
 	Drain *maintenancev1.DrainStatus `json:"drain,omitempty"`
-	// Pods that are waited for, as namespace/name.
+	// Pods that the activity waits for, as namespace/name.
 	Pods []string `json:"pods,omitempty"`
 	// LockProgress of the applications that hold locks in the cluster.
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
-	// Urgent: a person has to see to the wait's reason, and its workflow is told of that at once.
+	// Urgent: the wait needs a person, so the activity reports it to its workflow at once.
 	Urgent bool `json:"urgent,omitempty"`
-	// Part of a HarborCluster that it observes.
+	// Part is the part of a HarborCluster that the activity observes.
 	Part string `json:"part,omitempty"`
 }
 
-// StatusRequest narrows a status that can be long. The zero value asks for the whole, or as much of it as fits into an answer.
+// StatusRequest limits a long status. The zero value requests all of it, or as much as fits into an answer.
 type StatusRequest struct {
-	// Filter keeps only clusters in this state, or of this name.
+	// Filter keeps only clusters in this state, or with this name.
 	Filter string `json:"filter,omitempty"`
-	// Limit is how many clusters to return at most; 0 means as many as fit.
+	// Limit is the largest number of clusters to return; 0: as many as fit.
 	Limit int `json:"limit,omitempty"`
 	// Cursor is the nextCursor of the status before.
 	Cursor string `json:"cursor,omitempty"`
-	// InPlanOrder returns clusters as the plan has them, and not what matters first.
+	// InPlanOrder returns clusters in the order of the plan, instead of the most important first.
 	InPlanOrder bool `json:"inPlanOrder,omitempty"`
 }

@@ -12,11 +12,11 @@ import (
 	"go.temporal.io/sdk/contrib/opentelemetry"
 )
 
-// latencyBounds are bucket limits in seconds: from an activity on an idle server (a few ms) to a drain (many minutes). OpenTelemetry's own are
-// meant for milliseconds and would put nearly everything into the first.
+// latencyBounds are bucket limits in seconds: from an activity on an idle server (a few ms) to a drain (many minutes). The defaults of OpenTelemetry
+// are in milliseconds and would put nearly everything into the first bucket.
 var latencyBounds = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 
-// Metrics measures what the Temporal SDK and Drydock's workflows and activities count, for Prometheus.
+// Metrics exports the metrics of the Temporal SDK and of Drydock's workflows and activities to Prometheus.
 type Metrics struct {
 	client.MetricsHandler
 	provider *metric.MeterProvider
@@ -36,10 +36,10 @@ func NewMetrics(registry prometheus.Registerer, logger *slog.Logger) (*Metrics, 
 	handler := opentelemetry.NewMetricsHandler(opentelemetry.MetricsHandlerOptions{
 		Meter:                provider.Meter("temporal-sdk-go"),
 		UseMonotonicCounters: true,
-		OnError:              func(err error) { logger.Error("a metric cannot be measured", "error", err) },
+		OnError:              func(err error) { logger.Error("cannot record a metric", "error", err) },
 	})
 	return &Metrics{MetricsHandler: handler, provider: provider}, nil
 }
 
-// Shutdown stops measuring.
+// Shutdown stops the export.
 func (m *Metrics) Shutdown(ctx context.Context) error { return m.provider.Shutdown(ctx) }

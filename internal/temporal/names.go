@@ -1,5 +1,4 @@
-// Package temporal holds what Drydock's programs share about Temporal: names, search attributes, error types, messages and
-// client options.
+// Package temporal holds what Drydock's programs share about Temporal: names, search attributes, error types, messages and client options.
 package temporal
 
 import (
@@ -7,10 +6,10 @@ import (
 	"strings"
 )
 
-// TaskQueue is where workflows run, and every activity against a cluster whose credentials the worker holds.
+// TaskQueue serves workflows, and the activities of every cluster whose credentials the worker holds.
 const TaskQueue = "drydock"
 
-// ClusterTaskQueue is where the activities of a cluster run when an activity-only worker inside that cluster serves it.
+// ClusterTaskQueue serves the activities of a cluster with an activity-only worker inside.
 func ClusterTaskQueue(cluster string) string { return TaskQueue + "." + cluster }
 
 // Workflow types.
@@ -38,7 +37,7 @@ func ClusterUpgradeID(namespace, name, cluster string) string {
 	return ClusterGroupUpgradeID(namespace, name) + "/" + cluster
 }
 
-// PreparationID names a precaching or backup of a rollout's run: the one of that number. The workflow ids of its parts begin with it.
+// PreparationID identifies a precaching or backup of a rollout's run, by number. The workflow ids of its parts begin with it.
 func PreparationID(namespace, name, kind, run string, number int) string {
 	return fmt.Sprintf("prepare/%s/%s/%s/%s-%d", namespace, name, kind, run, number)
 }
@@ -57,10 +56,10 @@ func NodeMaintenanceID(cluster, namespace, name string) string {
 	return "node/" + cluster + "/" + namespace + "/" + name
 }
 
-// EmergencyStopID is the workflow id of the emergency stop: there is one in a Temporal namespace.
+// EmergencyStopID is the workflow id of the emergency stop: one per Temporal namespace.
 const EmergencyStopID = "hold"
 
-// OnboardingID is the workflow id of the onboarding of clusters: there is one hub in a Temporal namespace.
+// OnboardingID is the workflow id of the onboarding of clusters: there is one hub per Temporal namespace.
 const OnboardingID = "onboarding/hub"
 
 // WorkloadLockControllerID is the workflow id of the controller of one application's locks.

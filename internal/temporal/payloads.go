@@ -7,17 +7,17 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// compressedFrom is from which size on, in bytes, a payload is compressed. The server refuses one of 2 MiB for good, and what carried it never goes
-// on; it warns of 512 KiB. What is smaller stays readable for everybody.
+// compressedFrom is the size in bytes from which a payload is compressed. The server rejects a payload of 2 MiB for good, which blocks its workflow;
+// it warns above 512 KiB. Smaller payloads stay readable.
 const compressedFrom = 256 << 10
 
-// DataConverter is how Drydock writes and reads what goes through Temporal: as JSON, and what is long compressed with zlib, as the SDK's own
-// codec does. With 10,000 clusters the state of a rollout is several megabytes long.
+// DataConverter encodes Drydock's payloads as JSON, and compresses long ones with zlib, as the SDK's own codec does. With 10,000 clusters the state
+// of a rollout is several megabytes.
 func DataConverter() converter.DataConverter {
 	return converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), longPayloads{converter.NewZlibCodec(converter.ZlibCodecOptions{})})
 }
 
-// longPayloads has only long payloads encoded.
+// longPayloads encodes only long payloads.
 type longPayloads struct{ converter.PayloadCodec }
 
 // Encode implements converter.PayloadCodec.

@@ -13,7 +13,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 )
 
-// Search attributes of Drydock's workflows, by which rollouts are found and listed.
+// Search attributes of Drydock's workflows, to find and list rollouts.
 var (
 	// AttributeGroup is the rollout, as namespace/name.
 	AttributeGroup = sdktemporal.NewSearchAttributeKeyKeyword("DrydockGroup")
@@ -21,17 +21,17 @@ var (
 	AttributeCluster = sdktemporal.NewSearchAttributeKeyKeyword("DrydockCluster")
 	// AttributeNode is the node that a workflow works on.
 	AttributeNode = sdktemporal.NewSearchAttributeKeyKeyword("DrydockNode")
-	// AttributePhase is where the work stands: a condition's reason, a cluster's step or a node's state.
+	// AttributePhase is the progress of the work: a condition's reason, a cluster's step or a node's state.
 	AttributePhase = sdktemporal.NewSearchAttributeKeyKeyword("DrydockPhase")
-	// AttributeReason is the current reason of a wait; unset while nothing is waited for.
+	// AttributeReason is the current reason of a wait; unset without a wait.
 	AttributeReason = sdktemporal.NewSearchAttributeKeyKeyword("DrydockReason")
-	// AttributeRequestor is who asked for a node's maintenance.
+	// AttributeRequestor is the requestor of a node's maintenance.
 	AttributeRequestor = sdktemporal.NewSearchAttributeKeyKeyword("DrydockRequestor")
 	// AttributeBatch is the current batch of a rollout, counted from 1.
 	AttributeBatch = sdktemporal.NewSearchAttributeKeyInt64("DrydockBatch")
 	// AttributeDeadline is when the work times out.
 	AttributeDeadline = sdktemporal.NewSearchAttributeKeyTime("DrydockDeadline")
-	// AttributePaused: nothing new is started.
+	// AttributePaused: no new work starts.
 	AttributePaused = sdktemporal.NewSearchAttributeKeyBool("DrydockPaused")
 )
 
@@ -43,8 +43,8 @@ func SearchAttributes() []sdktemporal.SearchAttributeKey {
 	}
 }
 
-// MissingSearchAttributes returns the names of Drydock's search attributes that the Temporal namespace does not have, in the order of
-// SearchAttributes. It is an error if one exists with another type.
+// MissingSearchAttributes returns the names of Drydock's search attributes that the Temporal namespace lacks, in the order of SearchAttributes. It
+// fails if one exists with another type.
 func MissingSearchAttributes(ctx context.Context, c client.Client, namespace string) ([]string, error) {
 	listed, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
@@ -64,8 +64,8 @@ func MissingSearchAttributes(ctx context.Context, c client.Client, namespace str
 	return missing, nil
 }
 
-// RegisterSearchAttributes adds the search attributes that the Temporal namespace does not have yet, and returns their names. It may be
-// called again at any time, and by several programs at once.
+// RegisterSearchAttributes adds the missing search attributes to the Temporal namespace, and returns their names. It is idempotent and safe to call
+// from several programs at once.
 func RegisterSearchAttributes(ctx context.Context, c client.Client, namespace string) ([]string, error) {
 	missing, err := MissingSearchAttributes(ctx, c, namespace)
 	if err != nil || len(missing) == 0 {
@@ -81,10 +81,10 @@ func RegisterSearchAttributes(ctx context.Context, c client.Client, namespace st
 		Namespace: namespace, SearchAttributes: types,
 	})
 	if _, lost := errors.AsType[*serviceerror.AlreadyExists](err); lost {
-		// Someone else was faster: what is left to add, if anything, is theirs to add too.
+		// Another program was faster; it also adds the remaining ones.
 		missing, err = MissingSearchAttributes(ctx, c, namespace)
 		if err == nil && len(missing) > 0 {
-			err = errors.New("search attributes are being added by another program: try again")
+			err = errors.New("another program is adding search attributes: try again")
 		}
 		return nil, err
 	}

@@ -84,13 +84,13 @@ address = "other.example.com:7233"
 	}
 }
 
-func TestAnUnknownProfileIsAnErrorThatNamesIt(t *testing.T) {
+func TestAnUnknownProfileIsNamedInTheError(t *testing.T) {
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
 	_, err := temporal.Connection{Profile: "staging"}.Options(nil, nil)
 	require.ErrorContains(t, err, "staging")
 }
 
-func TestAServerThatDoesNotAnswerIsNamedWithTheFlagThatChoosesIt(t *testing.T) {
+func TestAnUnreachableServerIsNamedWithItsFlag(t *testing.T) {
 	options, err := temporal.Connection{Address: "127.0.0.1:1"}.Options(nil, nil)
 	require.NoError(t, err)
 	_, err = temporal.Dial(t.Context(), options)
