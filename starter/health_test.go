@@ -120,7 +120,7 @@ func TestAFileOfObjectsCannotTellHowAnAddressAnswers(t *testing.T) {
 	got := drydock(t, "health", "check", "-f", checks, "--snapshot", file(t, "objects.yaml", shopObjects))
 	require.Equal(t, exitFailed, got.status)
 	require.Contains(t, got.stdout, "NotAsked")
-	require.Contains(t, got.stdout, server.URL+": no address is asked: a file of objects cannot tell")
+	require.Contains(t, got.stdout, server.URL+": no request is sent: a file of objects cannot tell")
 }
 
 func TestHealthChecksThatCannotBeAreWrongInput(t *testing.T) {

@@ -29,7 +29,7 @@ func TestHoldAndReleaseSayWhatTheyMiss(t *testing.T) {
 		}{
 			{"nothing", nil, "no cluster: set --cluster or --all"},
 			{"both", []string{"--all", "--cluster", "c1"}, "--cluster contradicts --all: set one of the two"},
-			{"an empty name", []string{"--cluster", "c1", "--cluster", " "}, `clusters[1]: " " is no name of a cluster`},
+			{"an empty name", []string{"--cluster", "c1", "--cluster", " "}, `clusters[1]: " " is not a name of a cluster`},
 			{"a name twice", []string{"--cluster", "c1,c1"}, "clusters[1]: c1 is named twice"},
 			{"an operand", []string{"c1"}, `unexpected argument "c1"`},
 		} {
@@ -92,8 +92,8 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 	require.Regexp(t, `^cluster spoke-9 is released; it was held for \S+ by \S+: night\n$`, succeeds(t, "release", "--cluster", "spoke-9"))
 
 	held := succeeds(t, "hold", "--all", "--reason", "flood in hall 2")
-	require.Regexp(t, `^every cluster is held since \S+ \S+Z by \S+: flood in hall 2; steps at work finish, no new one starts; `+
-		"`drydock release --all` goes on\n", held)
+	require.Regexp(t, `^every cluster is held since \S+ \S+Z by \S+: flood in hall 2; running steps finish, no new one starts; `+
+		"`drydock release --all` continues\n", held)
 	require.Contains(t, held, "notified; see `drydock hold status`\n")
 	require.Regexp(t, `^already held: every cluster is held since .*: flood in hall 2; now held by \S+: fire\n`, succeeds(t, "hold", "--all", "--reason", "fire"))
 	require.Regexp(t, `(?m)^every cluster +\S+ ago +\S+ +fire +drydock release --all$`, succeeds(t, "hold", "status"))

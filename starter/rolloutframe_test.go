@@ -115,7 +115,7 @@ func TestBetweenTwoBatchesNothingIsSaidOfAWait(t *testing.T) {
 	status := atNoon()
 	status.Status.Clusters[1].State = ranv1.ClusterComplete
 	status.Status.Counts = rollout.Count(status.Status.Clusters)
-	status.Status.Wait = &drydockv1.Wait{Reason: ranv1.ReasonBatchInProgress, Message: "batch 1 of 2: clusters at work: 0", Since: *ago(0)}
+	status.Status.Wait = &drydockv1.Wait{Reason: ranv1.ReasonBatchInProgress, Message: "batch 1 of 2: clusters running: 0", Since: *ago(0)}
 	require.Equal(t, "rollout prod/november: InProgress: Maintaining nodes", status.wholeLine().text)
 
 	status.Status.Wait = &drydockv1.Wait{Reason: "ClusterUnreachable", Message: "the hub does not answer", Since: *ago(0)}

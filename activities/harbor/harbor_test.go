@@ -380,7 +380,7 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 	require.NoError(t, <-opened)
 
 	r.patch(hc, `{"spec":{"version":"2.6.0"}}`)
-	require.Contains(t, temporal.ErrorMessage((&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(1))), "generation 2: not looked at yet", "its operators speak of the first")
+	require.Contains(t, temporal.ErrorMessage((&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(1))), "generation 2: not observed yet", "its operators speak of the first")
 	r.until(func(s goharborv1.HarborClusterStatus) bool { return s.ObservedGeneration == 2 })
 	require.NotEqual(t, goharborv1.StatusHealthy, r.known.Status.Status, "Harbor was not applied when it was looked at")
 	require.ErrorContains(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(1)), "generation 2: not applied yet: harbor", "it is up as it was before")

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// mostHolds is how many scopes may be held at the same time: each change is told to every rollout.
+	// mostHolds limits the scopes that are held at the same time: each change goes to every rollout.
 	mostHolds = 200
-	// longest is how long a name or a reason may be, in bytes.
+	// longest is the longest name or reason, in bytes.
 	longest = 1000
 )
 
-// CheckHold says what is wrong with a request to hold; nil: nothing. The error names every field that is wrong.
+// CheckHold returns what is wrong with a request to hold, or nil. The error names every invalid field.
 func (s State) CheckHold(r Request) error {
 	problems := check(r)
 	if after, _ := s.Hold(r, time.Time{}); len(problems) == 0 && len(after.Holds) > mostHolds {
@@ -26,8 +26,7 @@ func (s State) CheckHold(r Request) error {
 	return together(problems)
 }
 
-// CheckRelease says what is wrong with a request to release; nil: nothing. What is not held cannot be released: whoever asks for it is
-// mistaken about something.
+// CheckRelease returns what is wrong with a request to release, or nil. Releasing what is not held is an error, because it is always a mistake.
 func (s State) CheckRelease(r Request) error {
 	problems := check(r)
 	if len(problems) > 0 {
@@ -44,7 +43,7 @@ func (s State) CheckRelease(r Request) error {
 	return together(problems)
 }
 
-// instead says what could be released.
+// instead returns what could be released.
 func (s State) instead() string {
 	if len(s.Holds) == 0 {
 		return "nothing is held"
@@ -60,10 +59,10 @@ func (s State) instead() string {
 	return "held is " + strings.Join(commands, ", ")
 }
 
-// Check says what is wrong with a request whatever is held; nil: nothing.
+// Check returns what is wrong with a request, regardless of the holds, or nil.
 func (r Request) Check() error { return together(check(r)) }
 
-// check says what is wrong with a request whatever is held.
+// check returns what is wrong with a request, regardless of the holds.
 func check(r Request) []error {
 	var problems []error
 	switch {
@@ -75,7 +74,7 @@ func check(r Request) []error {
 	for i, cluster := range r.Clusters {
 		switch {
 		case cluster == "" || strings.TrimSpace(cluster) != cluster || len(cluster) > longest:
-			problems = append(problems, fmt.Errorf("clusters[%d]: %q is no name of a cluster", i, cluster))
+			problems = append(problems, fmt.Errorf("clusters[%d]: %q is not a name of a cluster", i, cluster))
 		case slices.Contains(r.Clusters[:i], cluster):
 			problems = append(problems, fmt.Errorf("clusters[%d]: %s is named twice", i, cluster))
 		}
@@ -86,7 +85,7 @@ func check(r Request) []error {
 	return problems
 }
 
-// together makes one error of one line; nil when there is no problem.
+// together returns one error of one line; nil without problems.
 func together(problems []error) error {
 	if len(problems) == 0 {
 		return nil

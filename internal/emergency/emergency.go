@@ -1,4 +1,4 @@
-// Package emergency decides about the emergency stop: holds, who may release it, and what is said of it.
+// Package emergency decides about the emergency stop: holds, their releases, and their messages.
 package emergency
 
 import (
@@ -11,26 +11,26 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// State is what is held. It is a value: every change returns the next one.
+// State is the set of holds. It is a value: every change returns the next one.
 type State struct {
-	// Number grows with every change, so that of two states the later one is known. 0 is no state: what is held is not known.
+	// Number grows with every change, which tells the later of two states. 0 is no state: the holds are unknown.
 	Number int64 `json:"number"`
-	// Holds, that of every cluster first, then by name. What a rollout tells its clusters of their maintenance windows comes after that.
+	// Holds, that of every cluster first, then by name. A rollout appends the closed maintenance windows of its clusters.
 	Holds []drydockv1.Hold `json:"holds,omitempty"`
-	// Closes is what holds from some time on by itself; nil: nothing does.
+	// Closes is a hold that begins later by itself; nil: none.
 	Closes *Closing `json:"closes,omitempty"`
 }
 
-// Closing is a hold that begins when maintenance windows close. It is told in advance: after an outage whoever was told that they are open must not believe
-// that they still are.
+// Closing is a hold that begins when maintenance windows close. It is sent in advance, so that its receiver does not take the windows for open after
+// an outage.
 type Closing struct {
 	At   time.Time      `json:"at"`
 	Hold drydockv1.Hold `json:"hold"`
-	// StopsAt is when what is at work goes no further, either; zero: the windows let it finish.
+	// StopsAt is when running steps stop, too; zero: the windows let them finish.
 	StopsAt time.Time `json:"stopsAt,omitzero"`
 }
 
-// At returns the state as it is by now. Of what was told of windows, and what they said would come, the strictest counts.
+// At returns the state as of now. Of the hold of windows and the announced one, the strictest applies.
 func (s State) At(now time.Time) State {
 	if s.Closes == nil || now.Before(s.Closes.At) {
 		return s
@@ -40,12 +40,12 @@ func (s State) At(now time.Time) State {
 		s.Holds = append(slices.Clone(s.Holds), hold)
 		return s
 	}
-	hold.OnOverrun = drydockv1.OverrunPause // whether what is at work is returned, only those can say that follow the windows
+	hold.OnOverrun = drydockv1.OverrunPause // only subscribers of the windows decide whether running work is undone
 	s.Holds = slices.Concat([]drydockv1.Hold{hold}, s.Holds)
 	return s
 }
 
-// Request asks to hold or to release clusters: those that are named, or all.
+// Request asks to hold or to release clusters: the named ones, or all.
 type Request struct {
 	Clusters []string `json:"clusters,omitempty"`
 	All      bool     `json:"all,omitempty"`
@@ -53,7 +53,7 @@ type Request struct {
 	Reason   string   `json:"reason,omitempty"`
 }
 
-// Scopes are what a request is about.
+// Scopes are the scopes of a request.
 func (r Request) Scopes() []drydockv1.HoldScope {
 	if r.All {
 		return []drydockv1.HoldScope{drydockv1.HoldAll}
@@ -65,7 +65,7 @@ func (r Request) Scopes() []drydockv1.HoldScope {
 	return scopes
 }
 
-// Change is what became of one scope.
+// Change is the change of one scope.
 type Change struct {
 	Scope drydockv1.HoldScope `json:"scope"`
 	// Before and After are nil when the scope was not, or is not, held.
@@ -73,17 +73,17 @@ type Change struct {
 	After  *drydockv1.Hold `json:"after,omitempty"`
 }
 
-// Answer is what became of a request.
+// Answer is the result of a request.
 type Answer struct {
 	Changes []Change `json:"changes"`
-	// Holds are all that there are now.
+	// Holds are all the holds after the change.
 	Holds []drydockv1.Hold `json:"holds"`
-	// Followers is how many rollouts and node maintenances are told of it.
+	// Followers is how many rollouts and node maintenances receive it.
 	Followers int `json:"followers"`
 }
 
-// Of returns the hold of a cluster; nil: it is not held. While all clusters are held, that is why; and maintenance windows are only where nothing else is, for
-// they may let finish what is at work.
+// Of returns the hold of a cluster; nil: it is not held. A hold of all clusters comes first; maintenance windows come last, because they may let
+// running work finish.
 func (s State) Of(cluster string) *drydockv1.Hold {
 	concerns := concerning(cluster)
 	if hold := s.first(func(h drydockv1.Hold) bool { return h.Window == "" && concerns(h) }); hold != nil {
@@ -92,22 +92,22 @@ func (s State) Of(cluster string) *drydockv1.Hold {
 	return s.Closed(cluster)
 }
 
-// Closed returns what the maintenance windows of a cluster hold, whatever else does; nil: they hold nothing.
+// Closed returns the hold of a cluster's maintenance windows, regardless of other holds; nil: none.
 func (s State) Closed(cluster string) *drydockv1.Hold {
 	concerns := concerning(cluster)
 	return s.first(func(h drydockv1.Hold) bool { return h.Window != "" && concerns(h) })
 }
 
-// concerning tells holds of a cluster, or of all, from those of others.
+// concerning reports whether a hold is for a cluster, or for all.
 func concerning(cluster string) func(drydockv1.Hold) bool {
 	scope := drydockv1.HoldCluster(cluster)
 	return func(h drydockv1.Hold) bool { return h.Scope == drydockv1.HoldAll || h.Scope == scope }
 }
 
-// All returns the hold of every cluster, if there is one.
+// All returns the hold of every cluster, or nil.
 func (s State) All() *drydockv1.Hold { return s.find(drydockv1.HoldAll) }
 
-// About narrows a state to what concerns one cluster; an empty name narrows nothing.
+// About keeps the holds that apply to one cluster; an empty name keeps all.
 func (s State) About(cluster string) State {
 	if cluster == "" {
 		return s
@@ -122,7 +122,7 @@ func (s State) About(cluster string) State {
 	return about
 }
 
-// Same reports whether the same is held, since the same time and for the same reason, and will be.
+// Same reports whether two states have the same holds, with the same start and reason, now and later.
 func (s State) Same(other State) bool {
 	return slices.EqualFunc(s.Holds, other.Holds, drydockv1.Hold.Same) && s.Closes.same(other.Closes)
 }
@@ -134,7 +134,7 @@ func (c *Closing) same(other *Closing) bool {
 	return c.At.Equal(other.At) && c.Hold.Same(other.Hold) && c.StopsAt.Equal(other.StopsAt)
 }
 
-// Hold holds what is asked for. What is held already keeps its beginning, and takes over who and why.
+// Hold adds holds. An existing hold keeps its start, and takes the new actor and reason.
 func (s State) Hold(r Request, now time.Time) (State, []Change) {
 	next := State{Number: s.Number + 1, Holds: slices.Clone(s.Holds)}
 	var changes []Change
@@ -151,7 +151,7 @@ func (s State) Hold(r Request, now time.Time) (State, []Change) {
 	return next, changes
 }
 
-// Release releases what is asked for. A cluster that is held by name and with all others is held until both are released.
+// Release removes holds. A cluster that is held by name and with all others is held until both are released.
 func (s State) Release(r Request) (State, []Change) {
 	next := State{Number: s.Number + 1, Holds: slices.Clone(s.Holds)}
 	var changes []Change
@@ -162,7 +162,7 @@ func (s State) Release(r Request) (State, []Change) {
 	return next, changes
 }
 
-// sort puts that of every cluster, which names none, first.
+// sort puts the hold of every cluster, which has no name, first.
 func (s State) sort() {
 	slices.SortFunc(s.Holds, func(a, b drydockv1.Hold) int { return cmp.Compare(a.Scope.Cluster(), b.Scope.Cluster()) })
 }

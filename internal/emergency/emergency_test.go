@@ -121,7 +121,7 @@ func TestARequestThatIsWrongIsRefusedByItsField(t *testing.T) {
 			Request{All: true, Clusters: []string{"c1"}},
 			"all: clusters are named as well; set one of the two",
 		},
-		{"an empty name", State{}, State.CheckHold, named("c1", ""), `clusters[1]: "" is no name of a cluster`},
+		{"an empty name", State{}, State.CheckHold, named("c1", ""), `clusters[1]: "" is not a name of a cluster`},
 		{"a name twice", State{}, State.CheckHold, named("c1", "c1"), `clusters[1]: c1 is named twice`},
 		{"a novel", State{}, State.CheckHold, Request{All: true, Reason: strings.Repeat("x", 1001)}, "reason: has 1001 bytes, more than 1000"},
 		{
@@ -129,7 +129,7 @@ func TestARequestThatIsWrongIsRefusedByItsField(t *testing.T) {
 			State{},
 			State.CheckHold,
 			Request{Clusters: []string{" c1", "c2", "c2"}},
-			`clusters[0]: " c1" is no name of a cluster; clusters[2]: c2 is named twice`,
+			`clusters[0]: " c1" is not a name of a cluster; clusters[2]: c2 is named twice`,
 		},
 		{
 			"too many by name",
@@ -165,9 +165,9 @@ func TestARequestThatIsWrongIsRefusedByItsField(t *testing.T) {
 }
 
 func TestWhatIsSaidNamesWhoWhySinceWhenAndWhatEndsIt(t *testing.T) {
-	require.Equal(t, "cluster c1 is held since 2026-11-20 12:00:00Z by ann: flood; steps at work finish, no new one starts; `drydock release --cluster c1` goes on",
+	require.Equal(t, "cluster c1 is held since 2026-11-20 12:00:00Z by ann: flood; running steps finish, no new one starts; `drydock release --cluster c1` continues",
 		Message(*held(named("c1")).Of("c1")))
-	require.Equal(t, "every cluster is held since 2026-11-20 12:00:00Z by bob; steps at work finish, no new one starts; `drydock release --all` goes on",
+	require.Equal(t, "every cluster is held since 2026-11-20 12:00:00Z by bob; running steps finish, no new one starts; `drydock release --all` continues",
 		Message(*held(all).All()))
 }
 

@@ -6,20 +6,20 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// doubter holds everything while it is not known what was held before.
+// doubter is the actor of the hold while the saved holds are unknown.
 const doubter = "drydock"
 
-// First is the first state of an emergency stop that nobody has told yet what is held. Its number is greater than that of any state before: an
-// earlier emergency stop may have been terminated, and whoever it has told must believe this one.
+// First is the initial state of an emergency stop without saved holds. Its number is greater than that of any state before, because an earlier
+// emergency stop may have been terminated, and its subscribers must accept this state.
 func First(now time.Time) State { return State{Number: now.UnixMilli()} }
 
-// Doubt holds every cluster, because what was held before is not known. Whoever knows better may release that.
+// Doubt holds every cluster, because the saved holds are unknown. A person who knows better may release it.
 func (s State) Doubt(why string, now time.Time) State {
-	next, _ := s.Hold(Request{All: true, Actor: doubter, Reason: "what was held before is not known: " + why}, now)
+	next, _ := s.Hold(Request{All: true, Actor: doubter, Reason: "the saved holds are unknown: " + why}, now)
 	return next
 }
 
-// Recall adds what was held before to what is held since, and ends the doubt about it.
+// Recall adds the saved holds to the current ones, and ends the hold of Doubt.
 func (s State) Recall(before State) State {
 	next := State{Number: max(s.Number, before.Number) + 1, Holds: s.Holds}
 	if all := s.All(); all != nil && all.By == doubter {

@@ -16,7 +16,7 @@ func TestAnEmergencyStopThatBeginsAnewIsBelievedByThoseThatAnEarlierOneHasTold(t
 
 func TestWhileItIsNotKnownWhatWasHeldEveryClusterIs(t *testing.T) {
 	state := First(noon).Doubt("the hub is silent", noon)
-	require.Equal(t, "every cluster is held since 2026-11-20 12:00:00Z by drydock: what was held before is not known: the hub is silent", state.Of("c1").String())
+	require.Equal(t, "every cluster is held since 2026-11-20 12:00:00Z by drydock: the saved holds are unknown: the hub is silent", state.Of("c1").String())
 	require.NoError(t, state.CheckRelease(all), "whoever knows better releases it")
 }
 

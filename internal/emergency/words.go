@@ -10,13 +10,13 @@ import (
 const (
 	// ReasonHeld: the cluster, or every cluster, is held.
 	ReasonHeld = "Held"
-	// ReasonUnknown: whether the cluster is held has not been told yet. Until then nothing is disrupted.
+	// ReasonUnknown: the holds were not received yet. Until then nothing is disrupted.
 	ReasonUnknown = "HoldUnknown"
 	// ReasonWaitingForWindow: the maintenance windows for the cluster are closed.
 	ReasonWaitingForWindow = "WaitingForWindow"
 )
 
-// Reason of a wait for the end of a hold.
+// Reason returns the reason of a wait for the end of a hold.
 func Reason(h drydockv1.Hold) string {
 	if h.Window != "" {
 		return ReasonWaitingForWindow
@@ -24,15 +24,15 @@ func Reason(h drydockv1.Hold) string {
 	return ReasonHeld
 }
 
-// Message says of a wait who holds what, since when and why, and what ends it.
+// Message explains a hold: who holds what, since when and why, and what ends it.
 func Message(h drydockv1.Hold) string {
 	if h.Window != "" {
 		return h.String() + map[drydockv1.OverrunAction]string{
-			drydockv1.OverrunPause:  "; steps at work finish, no new one starts",
-			drydockv1.OverrunCancel: "; nodes at work are returned, and have their turn again",
+			drydockv1.OverrunPause:  "; running steps finish, no new one starts",
+			drydockv1.OverrunCancel: "; nodes under maintenance return to service, and are maintained again later",
 		}[h.OnOverrun]
 	}
-	return h.String() + "; steps at work finish, no new one starts; `" + ReleaseCommand(h.Scope) + "` goes on"
+	return h.String() + "; running steps finish, no new one starts; `" + ReleaseCommand(h.Scope) + "` continues"
 }
 
 // Wait is the wait for the end of a hold, which begins now.

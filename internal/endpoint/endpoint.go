@@ -1,5 +1,4 @@
-// Package endpoint asks the addresses that health checks name. It talks to these and to nobody else: it takes no proxy from the environment
-// and follows no redirect.
+// Package endpoint requests the addresses in health checks, and only these: it uses no proxy from the environment and follows no redirect.
 package endpoint
 
 import (
@@ -16,21 +15,21 @@ import (
 )
 
 const (
-	// timeout is how long an address may take for its whole answer.
+	// timeout is the longest time for a whole answer.
 	timeout = 5 * time.Second
-	// maxBody is how much of an answer is read, in bytes. A longer one is no answer: its end is missing.
+	// maxBody is the longest answer in bytes. A longer one is an error, because its end would be missing.
 	maxBody = 1 << 20
-	// maxHeader bounds the headers of an answer, in bytes.
+	// maxHeader is the longest header in bytes.
 	maxHeader = 64 << 10
 )
 
-// Fetch asks an address by HTTP GET, in a connection of its own. The error does not repeat the address, which may hold a password.
+// Fetch sends an HTTP GET to an address, on a new connection. The error omits the address, which may contain a password.
 func Fetch(ctx context.Context, address string) (health.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return health.Answer{}, fmt.Errorf("is no address: %w", cause(err))
+		return health.Answer{}, fmt.Errorf("is not an address: %w", cause(err))
 	}
 	request.Header.Set("User-Agent", "drydock")
 	if user := request.URL.User; user != nil {

@@ -10,7 +10,7 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// configuration is how far that has come which a HarborCluster asks for now: whether it is applied, not how its services are.
+// configuration is whether the current spec of a HarborCluster is applied, not whether its services are healthy.
 type configuration struct {
 	// failed are the parts that cannot be applied, with the reason of the first.
 	failed []string
@@ -19,14 +19,14 @@ type configuration struct {
 	missing []string
 }
 
-// add takes in a part that is wanted, what was done about it last, whether that is what is wanted now, and what keeps its object from being read.
+// add records a desired part, what was last done about it, whether that is current, and what prevents reading its object.
 func (c *configuration) add(part Part, was Applied, current bool, unreadable Failure) {
 	failure := unreadable
 	switch {
 	case current && was.Failure != nil:
 		failure = *was.Failure
 	case part == PartBucket:
-		failure = Failure{} // it is the Tenant that cannot be read
+		failure = Failure{} // the Tenant cannot be read
 	}
 	switch {
 	case failure.Reason != "":
@@ -37,7 +37,7 @@ func (c *configuration) add(part Part, was Applied, current bool, unreadable Fai
 	}
 }
 
-// configuration is for information only: the services' own conditions say whether they are well.
+// configuration is for information only: the services' own conditions report their health.
 func (j judge) configuration(c configuration) goharborv1.HarborClusterCondition {
 	switch {
 	case len(c.failed) > 0:
@@ -45,11 +45,11 @@ func (j judge) configuration(c configuration) goharborv1.HarborClusterCondition 
 	case len(c.missing) > 0:
 		return j.condition(metav1.ConditionUnknown, ReasonNotApplied, notApplied+strings.Join(c.missing, ", "))
 	}
-	return j.condition(metav1.ConditionTrue, ReasonApplied, "all that it asks for is applied")
+	return j.condition(metav1.ConditionTrue, ReasonApplied, "the whole spec is applied")
 }
 
-// Pending says of a HarborCluster that Drydock keeps why its services, as they are, are not those that it asks for now: it was changed, and that is not
-// applied yet or cannot be. What is on its way for the first time is not pending. Empty: nothing is, or Drydock does not keep it.
+// Pending says why the services of a managed HarborCluster do not match its spec yet: it was changed, and the change is not applied yet or cannot be.
+// A first installation is not pending. Empty: nothing is pending, or Drydock does not manage it.
 func Pending(hc *goharborv1.HarborCluster) string {
 	if !slices.Contains(hc.Finalizers, Finalizer) {
 		return ""
@@ -57,7 +57,7 @@ func Pending(hc *goharborv1.HarborCluster) string {
 	applied, why := ConditionOf(hc.Status, goharborv1.ConfigurationReady), ""
 	switch {
 	case hc.Status.ObservedGeneration < hc.Generation:
-		why = "not looked at yet"
+		why = "not observed yet"
 	case applied.Status == metav1.ConditionFalse, applied.Status == metav1.ConditionUnknown && applied.FirstReadyTime != nil:
 		why = applied.Message
 	default:

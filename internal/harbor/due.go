@@ -16,7 +16,7 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// Part is what is applied for a HarborCluster in one go.
+// Part is what is applied for a HarborCluster together.
 type Part string
 
 // The parts. The first three do not depend on each other.
@@ -24,13 +24,13 @@ const (
 	PartDatabase Part = "database"
 	PartCache    Part = "cache"
 	PartStorage  Part = "storage"
-	// PartBucket is the Job that makes the bucket. It is applied when the Tenant is ready.
+	// PartBucket is the Job that creates the bucket. It is applied when the Tenant is ready.
 	PartBucket Part = "bucket"
 	// PartHarbor is Harbor itself. It is applied when database, cache and storage are ready.
 	PartHarbor Part = "harbor"
 )
 
-// Condition is that which says how the part is.
+// Condition is the condition type of the part.
 func (p Part) Condition() goharborv1.ConditionType {
 	switch p {
 	case PartDatabase:
@@ -43,63 +43,63 @@ func (p Part) Condition() goharborv1.ConditionType {
 	return goharborv1.StorageReady
 }
 
-// Applied is what was done about a part last.
+// Applied is what was last done about a part.
 type Applied struct {
-	// Wanted tells what was to be applied from anything else that might have been.
+	// Wanted identifies what was to be applied.
 	Wanted string `json:"wanted"`
-	// Versions of the objects as they were then, by kind and name.
+	// Versions of the objects at that time, by kind and name.
 	Versions map[string]string `json:"versions,omitempty"`
 	At       time.Time         `json:"at"`
-	// Failure is why it could not be; Failures is how often in a row.
+	// Failure is why it could not be applied; Failures is how often in a row.
 	Failure  *Failure `json:"failure,omitempty"`
 	Failures int      `json:"failures,omitempty"`
 }
 
-// Due is a part that is to be applied.
+// Due is a part to apply.
 type Due struct {
 	Part   Part   `json:"part"`
 	Wanted string `json:"wanted"`
-	// Why it is: for people.
+	// Why it is due, for people.
 	Why string `json:"why"`
-	// Replaces is an object that goes first: it cannot be changed.
+	// Replaces is an object to delete first, because it is immutable.
 	Replaces types.UID `json:"replaces,omitempty"`
 }
 
-// ReasonApplying is that of waiting until a part is applied.
+// ReasonApplying: a part is being applied.
 const ReasonApplying = "Applying"
 
 const (
-	// repairPause is how long a part is left alone that was applied: who changes it back all the time is not answered each time at once.
+	// repairPause is the time between two applications of a part, which limits the conflict with a client that keeps changing it back.
 	repairPause = 2 * time.Second
-	// shortestPause and longestPause are how long a part is left alone that could not be applied.
+	// shortestPause and longestPause are the pauses after a part could not be applied.
 	shortestPause = 2 * time.Second
 	longestPause  = time.Minute
 )
 
-// Seen are the objects of a HarborCluster.
+// Seen are the observed objects of a HarborCluster.
 type Seen struct {
 	Observed
-	// Versions of the objects that were applied, by kind and name; those that are not there have none.
+	// Versions of the applied objects, by kind and name; missing objects have none.
 	Versions map[string]string
 }
 
-// Judgement is how a HarborCluster that is kept is, and what is to be done about it.
+// Judgement is the state of a managed HarborCluster, and what to do about it.
 type Judgement struct {
 	Evaluation
-	// Due is what is to be applied now; Again is when more will be although nothing changes; nil: never.
+	// Due is what to apply now; Again is when more will be due without a change; nil: never.
 	Due   []Due
 	Again *time.Time
-	// Moot are the parts that could not be applied as they were wanted then, which is not what is wanted now.
+	// Moot are parts whose failure no longer matters, because the desired state has changed.
 	Moot []Part
-	// Drifted: something that was applied, and is wanted so still, is not seen as it was then. Somebody has changed it, or it is not seen yet.
+	// Drifted: something that was applied, and is still desired, looks different. A client changed it, or the cache is stale.
 	Drifted bool
 }
 
 // parts in the order in which their failures count: a condition has one.
 var parts = []Part{PartDatabase, PartCache, PartStorage, PartBucket, PartHarbor}
 
-// Judge judges a HarborCluster that is kept, of whose parts this was done last. A service is not ready as long as what is wanted of it now was not applied:
-// what its operator says is about something else.
+// Judge evaluates a managed HarborCluster with the record of what was applied. A service is not ready until its current desired state is applied: its
+// operator reports about an earlier one.
 func Judge(hc *goharborv1.HarborCluster, seen Seen, applied map[Part]Applied, now time.Time) Judgement {
 	var j Judgement
 	wanted := wantedParts(hc, seen)
@@ -133,7 +133,8 @@ func Judge(hc *goharborv1.HarborCluster, seen Seen, applied map[Part]Applied, no
 	return j
 }
 
-// wantedParts tells what is to be applied of each part from anything else. It lacks the parts that the HarborCluster has not, or that are there for good.
+// wantedParts identifies what is to be applied of each part. It omits parts that the HarborCluster does not have, and parts that exist and are
+// immutable.
 func wantedParts(hc *goharborv1.HarborCluster, seen Seen) map[Part]string {
 	wanted := map[Part]string{PartHarbor: serviceFingerprint(hc, seen)}
 	for _, part := range []Part{PartDatabase, PartCache, PartStorage} {
@@ -147,10 +148,10 @@ func wantedParts(hc *goharborv1.HarborCluster, seen Seen) map[Part]string {
 	return wanted
 }
 
-// anyValues stand for those of the Secrets where they do not matter.
+// anyValues replace the values of Secrets where they do not matter.
 var anyValues = Values{DatabasePassword: "-", AccessKey: "-", SecretKey: "-"}
 
-// ServiceObjects names what Harbor is applied by.
+// ServiceObjects returns what identifies the objects of Harbor.
 func ServiceObjects(hc *goharborv1.HarborCluster) []Object {
 	made, _ := Service(hc, anyValues)
 	var objects []Object
@@ -160,9 +161,9 @@ func ServiceObjects(hc *goharborv1.HarborCluster) []Object {
 	return objects
 }
 
-// serviceFingerprint tells Harbor as it is wanted by what it is made of, and by the Secrets that it is made with.
+// serviceFingerprint identifies the desired Harbor by its inputs, including the Secrets.
 func serviceFingerprint(hc *goharborv1.HarborCluster, seen Seen) string {
-	objects, _ := Service(hc, anyValues) // of which Secrets the values are does matter
+	objects, _ := Service(hc, anyValues) // the names of the Secrets matter
 	var sources []string
 	for _, name := range slices.Concat(SourceSecrets(hc)...) {
 		if version := seen.Versions[VersionKey(Secret.Kind, name)]; version != "" {
@@ -175,7 +176,7 @@ func serviceFingerprint(hc *goharborv1.HarborCluster, seen Seen) string {
 func fingerprint(made any) string {
 	text, err := json.Marshal(made)
 	if err != nil {
-		panic(err) // objects as they come from an API server always can be
+		panic(err) // objects from an API server can always be encoded
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
@@ -203,7 +204,7 @@ func dueParts(seen Seen, wanted map[Part]string, evaluation Evaluation, applied 
 	return due, again
 }
 
-// turnOf: what the part depends on is there.
+// turnOf: what the part depends on exists.
 func (e Evaluation) turnOf(part Part) bool {
 	switch part {
 	case PartBucket:
@@ -214,7 +215,7 @@ func (e Evaluation) turnOf(part Part) bool {
 	return true
 }
 
-// due says why the part is to be applied, and from when on; an empty reason: it stands as it was applied.
+// due returns why the part must be applied, and from when on; an empty reason: it is current.
 func (a Applied) due(part Part, wanted string, versions map[string]string) (why string, from time.Time) {
 	switch {
 	case a.Wanted != wanted:
@@ -225,8 +226,8 @@ func (a Applied) due(part Part, wanted string, versions map[string]string) (why 
 	return a.drift(part, versions), a.At.Add(repairPause)
 }
 
-// drift says what of a part that is wanted still is not seen as it was applied; empty: nothing. The Job of the bucket is wanted only while there is none that
-// will do.
+// drift returns what of a desired part differs from what was applied; empty: nothing. The Job of the bucket is desired only while no suitable one
+// exists.
 func (a Applied) drift(part Part, versions map[string]string) string {
 	if part == PartBucket {
 		return "the Job is gone, or outdated"
@@ -239,7 +240,7 @@ func (a Applied) drift(part Part, versions map[string]string) string {
 	return ""
 }
 
-// neverOrChanged says why what is wanted is not what was applied.
+// neverOrChanged returns why the desired state differs from the applied one.
 func neverOrChanged(was Applied) string {
 	if was.Wanted == "" {
 		return "never applied"
@@ -247,7 +248,7 @@ func neverOrChanged(was Applied) string {
 	return "the spec has changed"
 }
 
-// ManifestOf returns what is applied for database, cache or storage.
+// ManifestOf returns the objects for database, cache or storage.
 func ManifestOf(hc *goharborv1.HarborCluster, part Part) Manifest {
 	switch part {
 	case PartDatabase:
@@ -260,7 +261,7 @@ func ManifestOf(hc *goharborv1.HarborCluster, part Part) Manifest {
 	return Manifest{}
 }
 
-// SourceSecrets are the Secrets that Values come from; of the names of one that stand together, the first counts that is there.
+// SourceSecrets are the Secrets that provide Values; of alternative names, the first that exists counts.
 func SourceSecrets(hc *goharborv1.HarborCluster) [][]string {
 	var sources [][]string
 	if hc.Spec.Database.Kind == goharborv1.ZalandoPostgreSQL {
@@ -272,7 +273,7 @@ func SourceSecrets(hc *goharborv1.HarborCluster) [][]string {
 	return sources
 }
 
-// ReadValues takes the values out of the Secrets of a HarborCluster. Those that are not there stay empty, which Service refuses.
+// ReadValues reads the values from the Secrets of a HarborCluster. Missing ones stay empty, which Service refuses.
 func ReadValues(hc *goharborv1.HarborCluster, secrets map[string]map[string][]byte) Values {
 	var values Values
 	if hc.Spec.Database.Kind == goharborv1.ZalandoPostgreSQL {
@@ -289,11 +290,11 @@ func ReadValues(hc *goharborv1.HarborCluster, secrets map[string]map[string][]by
 	return values
 }
 
-// VersionKey names an object among the Versions.
+// VersionKey is the key of an object in Versions.
 func VersionKey(kind, name string) string { return kind + "/" + name }
 
-// VersionOf changes whenever somebody may have changed what we apply of an object: its spec, of which its generation tells, our labels, the annotations
-// that we have set, an owner with which it would go, or, when it has no generation, anything. The status may change, and what others annotate.
+// VersionOf changes when an applied field of an object may have changed: its generation, Drydock's labels and annotations, its owners, or, without a
+// generation, anything. It ignores the status and annotations of others.
 func VersionOf(object metav1.Object, set map[string]string) string {
 	version := "r" + object.GetResourceVersion()
 	if generation := object.GetGeneration(); generation > 0 {
@@ -314,7 +315,7 @@ func VersionOf(object metav1.Object, set map[string]string) string {
 	return version + "/" + fingerprint(annotations)
 }
 
-// Belongs reports whether an object is the HarborCluster's: by its label, or since the Harbor operator has made it.
+// Belongs reports whether an object belongs to the HarborCluster: by its label, or because the Harbor operator created it.
 func Belongs(object metav1.Object, name string) bool {
 	if object.GetLabels()[LabelCluster] == name {
 		return true
@@ -327,7 +328,7 @@ func isHarborCluster(owner metav1.OwnerReference) bool {
 	return owner.Kind == "HarborCluster" && strings.HasPrefix(owner.APIVersion, goharborv1.GroupVersion.Group+"/")
 }
 
-// OtherOwners returns the owners of an object but for the HarborCluster, and whether that is one of them: the object goes with it then.
+// OtherOwners returns the owners of an object except the HarborCluster, and whether the HarborCluster is one: then the object is deleted with it.
 func OtherOwners(object metav1.Object, name string) (others []metav1.OwnerReference, owned bool) {
 	for _, owner := range object.GetOwnerReferences() {
 		if isHarborCluster(owner) && owner.Name == name {

@@ -165,9 +165,9 @@ func TestTheConfigurationIsReadyWhenAllThatIsWantedIsApplied(t *testing.T) {
 	requireSays(unknown, harbor.ReasonNotApplied, "not applied yet: bucket, harbor")
 	k.seen.Observed = up()
 	k.apply()
-	requireSays(yes, harbor.ReasonApplied, "all that it asks for is applied")
+	requireSays(yes, harbor.ReasonApplied, "the whole spec is applied")
 	k.seen.Tenant = tenant("Initialized", 1, "PoolInitialized")
-	requireSays(yes, harbor.ReasonApplied, "all that it asks for is applied") // though not all is well
+	requireSays(yes, harbor.ReasonApplied, "the whole spec is applied") // though not all is well
 	k.hc.Spec.Version = "2.6.0"
 	requireSays(unknown, harbor.ReasonNotApplied, "not applied yet: harbor")
 
@@ -186,7 +186,7 @@ func TestTheConfigurationIsReadyWhenAllThatIsWantedIsApplied(t *testing.T) {
 func TestAHarborClusterIsPendingUntilAChangeOfItIsApplied(t *testing.T) {
 	k := newKept(t, harbor.Observed{})
 	k.hc.Finalizers = []string{harbor.Finalizer}
-	require.Equal(t, "generation 3: not looked at yet; see `drydock harbor status main -n registry`", harbor.Pending(k.hc))
+	require.Equal(t, "generation 3: not observed yet; see `drydock harbor status main -n registry`", harbor.Pending(k.hc))
 	say := func() string {
 		judged := harbor.Judge(k.hc, k.seen, k.applied, k.now)
 		k.hc.Status = goharborv1.HarborClusterStatus{Status: judged.Status, ObservedGeneration: k.hc.Generation, Conditions: judged.Conditions}
@@ -265,7 +265,7 @@ func TestAJobThatCannotMakeTheBucketThatIsWantedNowIsReplaced(t *testing.T) {
 	k.hc.Spec.Storage.Spec.MinIO.Client = &goharborv1.Image{Image: "mirror.example/mc:1"}
 	for _, end := range []batchv1.JobConditionType{"", batchv1.JobFailed} {
 		k.seen.BucketJob.Status = finished(end).Status
-		requireDue("never applied", "Job minio-main, which makes the bucket, is not as the spec asks for it now")
+		requireDue("never applied", "Job minio-main, which makes the bucket, does not match the current spec")
 	}
 	k.seen.BucketJob.Status = finished(batchv1.JobComplete).Status
 	due, _ = k.due()

@@ -12,17 +12,17 @@ import (
 	"drydock.dev/drydock/internal/health"
 )
 
-// Evaluation is what a look at a HarborCluster's objects says.
+// Evaluation is the result of evaluating a HarborCluster's objects.
 type Evaluation struct {
 	Status goharborv1.ClusterStatus `json:"status"`
 	// ApplyHarbor: database, cache and storage are ready.
 	ApplyHarbor bool                                `json:"applyHarbor"`
 	Conditions  []goharborv1.HarborClusterCondition `json:"conditions"`
-	// MakeBucket: the storage wants nothing but its BucketJob.
+	// MakeBucket: the storage only needs its BucketJob.
 	MakeBucket bool `json:"-"`
 }
 
-// Evaluate judges the services of a HarborCluster by their objects, and by what its status remembers of earlier looks.
+// Evaluate evaluates the services of a HarborCluster by their objects, and by the history in its status.
 func Evaluate(hc *goharborv1.HarborCluster, observed Observed, now time.Time) Evaluation {
 	made := func(kind goharborv1.ConditionType, created *unstructured.Unstructured, seen observation) goharborv1.HarborClusterCondition {
 		if failure, is := observed.Failures[kind]; is {
@@ -39,7 +39,7 @@ func Evaluate(hc *goharborv1.HarborCluster, observed Observed, now time.Time) Ev
 		made(goharborv1.StorageReady, observed.Tenant, observeStorage(hc, observed)),
 	}
 	apply := !slices.ContainsFunc(conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Status != metav1.ConditionTrue })
-	// Harbor is looked at whether or not it may be applied now.
+	// Harbor is observed even if it may not be applied now.
 	conditions = append(conditions, newJudge(hc, goharborv1.ServiceReady, now).service(observed))
 	return Evaluation{
 		Status: health.Overall(hc.Generation, conditions), ApplyHarbor: apply, Conditions: conditions,
@@ -50,7 +50,7 @@ func Evaluate(hc *goharborv1.HarborCluster, observed Observed, now time.Time) Ev
 
 const notApplied = "not applied yet: "
 
-// judge makes the condition of one service.
+// judge computes the condition of one service.
 type judge struct {
 	hc     *goharborv1.HarborCluster
 	kind   goharborv1.ConditionType
@@ -68,13 +68,13 @@ func newJudge(hc *goharborv1.HarborCluster, kind goharborv1.ConditionType, now t
 	return j
 }
 
-// wasReady: the status remembers that the service was ready once. The Harbor operator, whose status this may be, remembers only the last.
+// wasReady: the service was ready once, by the status. The Harbor operator may have written the status, and it records only the last time.
 func (j judge) wasReady() bool {
 	return j.before.FirstReadyTime != nil || j.before.Status == metav1.ConditionTrue
 }
 
-// dependency judges database, cache or storage. What is merely not ready yet is Unknown until it takes too long; what was ready once and is
-// not now is not ready.
+// dependency evaluates database, cache or storage. A service that is not ready yet is Unknown until it takes too long; one that was ready before and
+// is not now is not ready.
 func (j judge) dependency(object *unstructured.Unstructured, seen observation) goharborv1.HarborClusterCondition {
 	switch {
 	case seen.state == ready:
@@ -98,14 +98,14 @@ func (j judge) deadline() time.Duration {
 	return time.Duration(or(j.hc.Spec.ProgressDeadlineSeconds, int64(defaultDeadline/time.Second))) * time.Second
 }
 
-// tooLong: the service has been on its way for longer than it may.
+// tooLong: the service has taken longer than allowed to become ready.
 func (j judge) tooLong(object *unstructured.Unstructured) bool {
 	limit := j.limit(object)
 	return j.ranOut(object) || limit != nil && !j.now.Before(*limit)
 }
 
-// ranOut: it was said before that the service has taken too long. That holds until it is ready, or sets out anew: since then the HarborCluster was
-// changed, or the object was made.
+// ranOut: the status already reports that the service takes too long. That holds until it is ready, or starts again because the HarborCluster was
+// changed or the object created.
 func (j judge) ranOut(object *unstructured.Unstructured) bool {
 	if j.before.Reason != ReasonProgressDeadlineExceeded || j.before.ObservedGeneration != j.hc.Generation || j.before.LastTransitionTime == nil {
 		return false
@@ -113,8 +113,8 @@ func (j judge) ranOut(object *unstructured.Unstructured) bool {
 	return object == nil || !object.GetCreationTimestamp().After(j.before.LastTransitionTime.Time)
 }
 
-// limit is until when the service may be on its way; nil: nobody knows when it set out. It set out when its condition became Unknown; else, as
-// nobody has written that, when its object was created; else, when the HarborCluster was.
+// limit is until when the service may take to become ready; nil: its start is unknown. It started when its condition became Unknown; without that,
+// when its object was created; else, when the HarborCluster was.
 func (j judge) limit(object *unstructured.Unstructured) *time.Time {
 	since := j.hc.CreationTimestamp
 	if object != nil {
@@ -130,7 +130,7 @@ func (j judge) limit(object *unstructured.Unstructured) *time.Time {
 	return &limit
 }
 
-// NextLook is when the first of the services that are on their way will have taken too long; nil: time alone changes nothing.
+// NextLook is when the first of the starting services takes too long; nil: time changes nothing.
 func NextLook(hc *goharborv1.HarborCluster, observed Observed, evaluation Evaluation, now time.Time) *time.Time {
 	objects := map[goharborv1.ConditionType]*unstructured.Unstructured{
 		goharborv1.DatabaseReady: observed.Postgresql, goharborv1.CacheReady: observed.RedisFailover, goharborv1.StorageReady: observed.Tenant,
@@ -145,7 +145,7 @@ func NextLook(hc *goharborv1.HarborCluster, observed Observed, evaluation Evalua
 	return next
 }
 
-// earlier is the earlier of two instants, of which nil is never.
+// earlier returns the earlier of two times, where nil means never.
 func earlier(a, b *time.Time) *time.Time {
 	if a == nil || b != nil && b.Before(*a) {
 		return b
@@ -153,7 +153,7 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
-// condition makes the condition, which keeps the time of its last transition and of its first readiness.
+// condition returns the condition, with the times of its last transition and of its first readiness.
 func (j judge) condition(status metav1.ConditionStatus, reason, message string) goharborv1.HarborClusterCondition {
 	now := metav1.NewTime(j.now)
 	made := goharborv1.HarborClusterCondition{

@@ -7,8 +7,8 @@ import (
 	"drydock.dev/drydock/internal/health"
 )
 
-// service judges Harbor by its conditions Failed and InProgress. A new installation that is in progress is on its way; a change of one that
-// was ready is an outage until it is over. What is said of an older generation, and what is itself Unknown, is not known to be well.
+// service evaluates Harbor by its conditions Failed and InProgress. A new installation in progress is starting; a change of a ready one is an outage
+// until it finishes. Conditions of an older generation, or with status Unknown, are not healthy.
 func (j judge) service(observed Observed) goharborv1.HarborClusterCondition {
 	if failure, is := observed.Failures[j.kind]; is {
 		return j.condition(metav1.ConditionFalse, failure.Reason, failure.Message)

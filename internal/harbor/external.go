@@ -11,7 +11,7 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// external are the settings of a service that runs elsewhere.
+// external are the settings of a service that runs outside.
 type external struct {
 	// path of the settings within the HarborCluster.
 	path   string
@@ -47,7 +47,7 @@ func externalStorage(hc *goharborv1.HarborCluster) external {
 	return external{path + "fileSystem", raw(hc.Spec.Storage.Spec.FileSystem), []string{"registryPersistentVolume.claimName"}, nil}
 }
 
-// raw are settings that are passed on as they are. What is no object has none.
+// raw are settings that are passed on unchanged; anything but an object has none.
 func raw(extension *runtime.RawExtension) map[string]any {
 	fields := map[string]any{}
 	if extension == nil || json.Unmarshal(extension.Raw, &fields) != nil {
@@ -56,7 +56,7 @@ func raw(extension *runtime.RawExtension) map[string]any {
 	return fields
 }
 
-// missing are the required settings that are not there, by their paths.
+// missing are the required settings that are absent, by path.
 func (e external) missing() []string {
 	var missing []string
 	for _, setting := range e.required {
@@ -79,7 +79,7 @@ func (e external) secretNames() []string {
 	return names
 }
 
-// observe says whether the settings and Secrets are there; nobody asks the service itself.
+// observe reports whether the settings and Secrets exist; the service itself is not contacted.
 func (e external) observe(secrets map[string]bool) observation {
 	if missing := e.missing(); len(missing) > 0 {
 		return observation{state: failed, reason: ReasonSettingsMissing, message: "must be set: " + strings.Join(missing, ", ")}

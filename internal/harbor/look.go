@@ -11,52 +11,52 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// Known is what is known of a HarborCluster that is kept before it is looked at.
+// Known is the record about a managed HarborCluster before it is observed.
 type Known struct {
-	// Status as it was seen last. What it remembers counts, whatever the object's status says.
+	// Status as last observed. Its history counts, even if the object's status differs.
 	Status goharborv1.HarborClusterStatus `json:"status"`
-	// Applied is what was done about each part last.
+	// Applied is what was last done about each part.
 	Applied map[Part]Applied `json:"applied,omitempty"`
-	// StatusWritten and FinalizerWritten are when these were written last as they were seen then; nil: they were not.
+	// StatusWritten and FinalizerWritten are when these were last written with their current value; nil: never.
 	StatusWritten    *time.Time `json:"statusWritten,omitempty"`
 	FinalizerWritten *time.Time `json:"finalizerWritten,omitempty"`
 	// Held: nothing may be applied, so that nothing is due.
 	Held bool `json:"held,omitempty"`
-	// Applying are the parts that are being applied, and not due before that is over.
+	// Applying are the parts being applied, which are not due meanwhile.
 	Applying []Part `json:"applying,omitempty"`
 }
 
-// Look is what a look at a HarborCluster that is kept shows.
+// Look is the result of observing a managed HarborCluster.
 type Look struct {
-	// Gone: there is no such HarborCluster, or not any more.
+	// Gone: the HarborCluster does not exist, or no longer.
 	Gone bool `json:"gone,omitempty"`
-	// UID and Generation are those of the object that was looked at. Another UID than before: everything begins anew.
+	// UID and Generation are those of the observed object. With another UID than before, everything starts again.
 	UID        types.UID `json:"uid,omitempty"`
 	Generation int64     `json:"generation,omitempty"`
-	// Deleting: somebody has deleted it, with this policy about its data.
+	// Deleting: the HarborCluster is being deleted, with this policy for its data.
 	Deleting       bool                      `json:"deleting,omitempty"`
 	DeletionPolicy goharborv1.DeletionPolicy `json:"deletionPolicy,omitempty"`
-	// Unheld: it does not have our finalizer, and is to be given it.
+	// Unheld: it does not have Drydock's finalizer yet.
 	Unheld bool `json:"unheld,omitempty"`
-	// Status as it is now. Outdated: the object's own says something else, and is to be written.
+	// Status as it is now. Outdated: the object's own status differs and must be written.
 	Status   goharborv1.HarborClusterStatus `json:"status"`
 	Outdated bool                           `json:"outdated,omitempty"`
-	// Deferred: it does, but what is applied now changes that once more, and it can wait until then.
+	// Deferred: it differs, but applying the due parts will change it again, so writing can wait.
 	Deferred bool `json:"deferred,omitempty"`
-	// Parts that are to be applied.
+	// Parts to apply.
 	Parts []Due `json:"parts,omitempty"`
-	// Moot are parts of which it does not matter any more that they could not be applied.
+	// Moot are parts whose failure no longer matters.
 	Moot []Part `json:"moot,omitempty"`
 
-	// known is what was known before. Another: of another object. News: something is to be said that was not said before. Drifted: something is not seen as
-	// it was applied.
+	// known is the record from before. Another: it is of another object. News: there is something new to report. Drifted: something differs from what
+	// was applied.
 	known                  Known
 	another, news, drifted bool
 	again                  *time.Time
 }
 
-// LookAt says what is to be done or said about a HarborCluster that is kept, of which that was known of the object with that UID. Nil: there is none. Of
-// one that is being deleted, nothing needs to be seen.
+// LookAt returns what to do or report about a managed HarborCluster, given the record and the object's UID. Nil: it does not exist. If it is being
+// deleted, nothing else matters.
 func LookAt(hc *goharborv1.HarborCluster, seen Seen, uid types.UID, known Known, now time.Time) Look {
 	if hc == nil {
 		return Look{Gone: true}
@@ -99,8 +99,8 @@ func (l *Look) judge(hc *goharborv1.HarborCluster, seen Seen, now time.Time) {
 	}
 }
 
-// canWait reports whether it matters little that an object's own status is not written before the parts that are due are applied: neither the one word for it
-// would change, nor what is known to be bad.
+// canWait reports whether writing the object's status can wait until the due parts are applied: neither its overall status nor a known failure would
+// change.
 func (l *Look) canWait(own goharborv1.HarborClusterStatus) bool {
 	if len(l.Parts) == 0 || !own.Status.Means(l.Status.Status) || own.ObservedGeneration != l.Status.ObservedGeneration {
 		return false
@@ -110,8 +110,7 @@ func (l *Look) canWait(own goharborv1.HarborClusterStatus) bool {
 	})
 }
 
-// rested reports whether what was written then, and somebody has changed, may be written again: who changes it back all the time is not answered each
-// time at once, nor what a watch does not show yet.
+// rested reports whether a value that another client changed may be written again: not at once each time, and not before a watch may show it.
 func (l *Look) rested(written *time.Time, now time.Time) bool {
 	if written == nil {
 		return true
@@ -124,16 +123,16 @@ func (l *Look) rested(written *time.Time, now time.Time) bool {
 	return true
 }
 
-// Due reports whether anything is to be done or said.
+// Due reports whether there is anything to do or report.
 func (l Look) Due() bool {
 	return l.Gone || l.Deleting || l.news || l.Outdated || l.Unheld || len(l.Parts) > 0
 }
 
-// Again is when to look again although nothing changes; nil: only a change tells.
+// Again is when to observe again without a change; nil: never.
 func (l Look) Again() *time.Time { return l.again }
 
-// Doubtful reports whether what was seen may be of before what is known: the HarborCluster was made, changed or written later, or something of it was
-// applied later, or a Secret was made of which a watch of its own tells. Who has looked at a cache should look at what the API server says then.
+// Doubtful reports whether the observation may be older than the record: the HarborCluster was created, changed or written later, a part was applied
+// later, or a Secret was created that another watch covers. Then the API server should be read instead of the cache.
 func (l Look) Doubtful() bool {
 	known := l.known.Status
 	switch {
@@ -147,7 +146,7 @@ func (l Look) Doubtful() bool {
 	})
 }
 
-// SameStatus compares what Drydock says of a HarborCluster. Conditions of other types, which the first may have, are somebody else's.
+// SameStatus compares Drydock's part of a HarborCluster's status. Conditions of other types, which the first may have, belong to other programs.
 func SameStatus(a, b goharborv1.HarborClusterStatus) bool {
 	if !a.Status.Means(b.Status) || a.ObservedGeneration != b.ObservedGeneration {
 		return false
@@ -160,7 +159,7 @@ func SameStatus(a, b goharborv1.HarborClusterStatus) bool {
 	return true
 }
 
-// ConditionOf returns the condition of that type; the zero value: there is none.
+// ConditionOf returns the condition of that type, or the zero value.
 func ConditionOf(status goharborv1.HarborClusterStatus, kind goharborv1.ConditionType) goharborv1.HarborClusterCondition {
 	for _, condition := range status.Conditions {
 		if condition.Type == kind {
@@ -170,7 +169,7 @@ func ConditionOf(status goharborv1.HarborClusterStatus, kind goharborv1.Conditio
 	return goharborv1.HarborClusterCondition{}
 }
 
-// truncated is the condition as an API server keeps it: its times are whole seconds.
+// truncated is the condition as an API server stores it, with times in whole seconds.
 func truncated(condition goharborv1.HarborClusterCondition) goharborv1.HarborClusterCondition {
 	for _, at := range []**metav1.Time{&condition.LastTransitionTime, &condition.FirstReadyTime} {
 		if *at != nil {
@@ -181,7 +180,7 @@ func truncated(condition goharborv1.HarborClusterCondition) goharborv1.HarborClu
 	return condition
 }
 
-// WithOthers is a status as it is written: the conditions of other types that the object has stay.
+// WithOthers is the status to write: it keeps the object's conditions of other types.
 func WithOthers(status, own goharborv1.HarborClusterStatus) goharborv1.HarborClusterStatus {
 	written := *status.DeepCopy()
 	for _, condition := range own.Conditions {

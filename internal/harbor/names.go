@@ -1,6 +1,6 @@
-// Package harbor decides what is applied for a HarborCluster, and what the objects that come of it say of its services. It is pure.
+// Package harbor decides what is applied for a HarborCluster, and evaluates its services by their objects. It is pure.
 //
-// The names of objects are those that the Harbor operator gives them, so that a Harbor which that operator has made is found, not doubled.
+// Objects have the names that the Harbor operator gives them, so that an existing Harbor of that operator is found, not duplicated.
 package harbor
 
 import (
@@ -30,7 +30,7 @@ var (
 	Secret        = corev1.SchemeGroupVersion.WithKind("Secret")
 )
 
-// Finalizer keeps a HarborCluster that was deleted until what belongs to it is gone: as long as it bears this, Drydock keeps it.
+// Finalizer keeps a deleted HarborCluster until its objects are deleted. Drydock manages the HarborClusters that have it.
 const Finalizer = "drydock.dev/harbor-cluster"
 
 // LabelCluster names the HarborCluster that an object belongs to.
@@ -48,8 +48,8 @@ func redisName(hc *goharborv1.HarborCluster) string      { return hc.Name + "-re
 func minioName(hc *goharborv1.HarborCluster) string      { return "minio-" + hc.Name }
 func harborName(hc *goharborv1.HarborCluster) string     { return hc.Name + "-harbor" }
 
-// operatorSecrets are the names that the Postgres operator may give the Secret of the database's user: its default, and that with which the
-// Harbor operator installs it (the operator's setting secret_name_template).
+// operatorSecrets are the possible names of the Postgres operator's Secret for the database user: its default, and the one that the Harbor operator
+// configures (the operator's setting secret_name_template).
 func operatorSecrets(postgres string) []string {
 	short := user + "." + postgres + ".credentials"
 	return []string{short + ".postgresql.acid.zalan.do", short}
@@ -62,7 +62,7 @@ func minioSecret(hc *goharborv1.HarborCluster) string {
 	return minioName(hc) + "-creds"
 }
 
-// object makes one of the objects that are applied.
+// object returns one of the applied objects.
 func object(kind schema.GroupVersionKind, hc *goharborv1.HarborCluster, name string, fields map[string]any) *unstructured.Unstructured {
 	made := &unstructured.Unstructured{Object: fields}
 	made.SetGroupVersionKind(kind)
@@ -76,17 +76,17 @@ func labelsOf(hc *goharborv1.HarborCluster) map[string]string {
 	return map[string]string{LabelCluster: hc.Name, labelManagedBy: "drydock"}
 }
 
-// secret makes a Secret whose values are text.
+// secret returns a Secret with text values.
 func secret(hc *goharborv1.HarborCluster, name string, values map[string]string) *unstructured.Unstructured {
 	data := map[string]any{}
 	for key, value := range values {
-		// Not as stringData: a server that applies it forgets whose it was.
+		// Not as stringData: server-side apply would lose the owner of the fields.
 		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
 	}
 	return object(Secret, hc, name, map[string]any{"type": string(corev1.SecretTypeOpaque), "data": data})
 }
 
-// plain is a typed value as unstructured objects hold it. The types of the API all have such a form.
+// plain converts a typed value for unstructured objects. The types of the API can all be converted.
 func plain[T any](typed *T) map[string]any {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
@@ -95,7 +95,7 @@ func plain[T any](typed *T) map[string]any {
 	return fields
 }
 
-// or is the number, or what it is when it was not read through the API, which sets defaults.
+// or is the number, or the default if it was not read through the API.
 func or(number *int32, otherwise int64) int64 {
 	if number == nil {
 		return otherwise
@@ -103,7 +103,7 @@ func or(number *int32, otherwise int64) int64 {
 	return int64(*number)
 }
 
-// Objects are the names of the objects that a HarborCluster's services are judged by; empty for those that it has not.
+// Objects are the names of the objects that decide the health of a HarborCluster's services; empty for missing services.
 type Objects struct{ Postgresql, RedisFailover, Tenant, BucketJob, Harbor string }
 
 // ObjectsOf returns the names of a HarborCluster's objects.

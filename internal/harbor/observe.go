@@ -12,7 +12,7 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// Observed are the objects of a HarborCluster as they were read; nil: there is none.
+// Observed are the objects of a HarborCluster; nil: the object does not exist.
 type Observed struct {
 	Postgresql    *unstructured.Unstructured
 	RedisFailover *unstructured.Unstructured
@@ -23,9 +23,9 @@ type Observed struct {
 	Harbor        *unstructured.Unstructured
 	// Secrets that exist in the namespace, by name.
 	Secrets map[string]bool
-	// Failures are what kept the object of a condition from being applied or read.
+	// Failures are why objects could not be applied or read, by condition.
 	Failures map[goharborv1.ConditionType]Failure
-	// Unapplied says of the conditions whose object is not as it is wanted now why it is not.
+	// Unapplied are why objects do not match the current desired state, by condition.
 	Unapplied map[goharborv1.ConditionType]string
 }
 
@@ -53,16 +53,16 @@ const (
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 )
 
-// state is what the objects of a service say now, without what was before.
+// state is the current state of a service's objects, without history.
 type state int
 
 const (
-	// pending: not ready, and it may become so by itself.
+	// pending: not ready, and it may become ready by itself.
 	pending state = iota
 	ready
-	// failed: not ready, and it will not become so by itself.
+	// failed: not ready, and it will not become ready by itself.
 	failed
-	// unapplied: ready, but not as it is wanted now.
+	// unapplied: ready, but not with the current desired state.
 	unapplied
 )
 
@@ -75,9 +75,9 @@ func waiting(reason, format string, values ...any) observation {
 	return observation{state: pending, reason: reason, message: fmt.Sprintf(format, values...)}
 }
 
-// unknownKind: who runs the service is not known, so nobody knows how it is.
+// unknownKind: the service has an unknown kind, so its health is unknown.
 func unknownKind[K ~string](service string, kind K) observation {
-	return observation{state: failed, reason: ReasonKindUnknown, message: fmt.Sprintf("spec.%s.kind: %q is not a kind of %s that is known", service, kind, service)}
+	return observation{state: failed, reason: ReasonKindUnknown, message: fmt.Sprintf("spec.%s.kind: %q is not a known kind of %s", service, kind, service)}
 }
 
 func observeDatabase(hc *goharborv1.HarborCluster, o Observed) observation {
@@ -111,7 +111,7 @@ func observeDatabase(hc *goharborv1.HarborCluster, o Observed) observation {
 	return observation{state: ready, reason: ReasonReady, message: fmt.Sprintf("postgresql %s is Running", o.Postgresql.GetName())}
 }
 
-// notObserved: what an operator reports of an older generation is not about the object as it is.
+// notObserved: an operator's report about an older generation does not count.
 func notObserved(object *unstructured.Unstructured) (observation, bool) {
 	observed, reported, _ := unstructured.NestedNumberAsFloat64(object.Object, "status", "observedGeneration")
 	if !reported || int64(observed) >= object.GetGeneration() {
@@ -159,7 +159,7 @@ type replicaSet struct {
 	generation, observed int64
 }
 
-// notReady wants as many replicas as the workload and the RedisFailover ask for: its operator may not have scaled it yet.
+// notReady requires as many replicas as the workload and the RedisFailover ask for: its operator may not have scaled it yet.
 func (r replicaSet) notReady(redis *unstructured.Unstructured) (observation, bool) {
 	if r.observed < r.generation {
 		return waiting(ReasonGenerationNotObserved, "generation %d of %s is not observed yet", r.generation, r.workload), true

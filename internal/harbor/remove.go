@@ -13,15 +13,15 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// Removal is what goes of a part when its HarborCluster is deleted, in this order.
+// Removal is what is deleted of a part with its HarborCluster, in this order.
 type Removal struct {
-	// Kept must not go, not even because the HarborCluster owns it.
+	// Kept must not be deleted, even if the HarborCluster owns it.
 	Kept []Object
 	// Objects are deleted one after the other, each when the one before is gone.
 	Objects []Object
 	// Secrets, by name.
 	Secrets []string
-	// Claims are the labels of the claims that the part's operator has made; none: they stay.
+	// Claims are the labels of the claims that the part's operator has created; none: they stay.
 	Claims map[string]string
 }
 
@@ -31,7 +31,7 @@ type Object struct {
 	Name string
 }
 
-// The claims of a StatefulSet bear the labels that it selects its pods by: these are the operators'.
+// The claims of a StatefulSet have the labels of its pod selector, which the operator sets.
 func postgresClaims(name string) map[string]string { return map[string]string{"cluster-name": name} }
 
 func minioClaims(name string) map[string]string { return map[string]string{"v1.min.io/tenant": name} }
@@ -40,8 +40,8 @@ func redisClaims(name string) map[string]string {
 	return map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/component": "redis", "app.kubernetes.io/part-of": "redis-failover"}
 }
 
-// RemovalOf returns what goes of a part. Unless the data is to be deleted, that does not include the services that hold it, nor their passwords: the operator of
-// the database deletes its claims with it, and a HarborCluster that is made again by that name finds everything as it was.
+// RemovalOf returns what is deleted of a part. Unless the data is to be deleted, it omits the services that hold data, and their passwords: the
+// operator of the database deletes its claims with it, and a new HarborCluster with the same name finds everything unchanged.
 func RemovalOf(hc *goharborv1.HarborCluster, part Part) Removal {
 	var removal Removal
 	names, data := ObjectsOf(hc), hc.Spec.DeletionPolicy == goharborv1.DeleteData
@@ -83,11 +83,11 @@ func RemovalOf(hc *goharborv1.HarborCluster, part Part) Removal {
 	return removal
 }
 
-// ReasonRemoving is that of waiting until objects of a HarborCluster that was deleted are gone.
+// ReasonRemoving: objects of a deleted HarborCluster are being removed.
 const ReasonRemoving = "Removing"
 
-// BeingRemoved is the status of a HarborCluster that was deleted, of which Harbor is removed from now on. What it says of the other services stays as it was
-// seen last.
+// BeingRemoved is the status of a HarborCluster that is being deleted, while Harbor is removed. The conditions of the other services stay as last
+// observed.
 func BeingRemoved(status goharborv1.HarborClusterStatus, generation int64, now time.Time) goharborv1.HarborClusterStatus {
 	before, at := ConditionOf(status, goharborv1.ServiceReady), metav1.NewTime(now)
 	if before.Reason == ReasonRemoving {
@@ -107,11 +107,11 @@ func BeingRemoved(status goharborv1.HarborClusterStatus, generation int64, now t
 	return said
 }
 
-// Going is the wait for an object that was deleted, and who holds it.
+// Going is the wait for an object that is being deleted, with what delays it.
 func Going(object *metav1.PartialObjectMetadata) *drydockv1.Wait {
 	message := fmt.Sprintf("%s %s/%s is being deleted", object.Kind, object.Namespace, object.Name)
 	if held := object.GetFinalizers(); len(held) > 0 {
-		message += "; its finalizers hold it: " + strings.Join(held, ", ")
+		message += "; it waits for finalizers: " + strings.Join(held, ", ")
 	}
 	wait := &drydockv1.Wait{Reason: ReasonRemoving, Message: message, Blockers: []drydockv1.Blocker{{
 		Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, Reason: ReasonRemoving, Message: message, Since: object.DeletionTimestamp,

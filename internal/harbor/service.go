@@ -8,7 +8,7 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// Values are those of the Secrets that Harbor's own depend on. Only the services that are run here have some.
+// Values are the values of Secrets that Harbor's own Secrets need. Only services in the cluster have some.
 type Values struct {
 	// DatabasePassword is what the Postgres operator gave the database's user.
 	DatabasePassword string
@@ -16,8 +16,8 @@ type Values struct {
 	AccessKey, SecretKey string
 }
 
-// Service returns what is applied for Harbor itself once database, cache and storage are ready: the Secrets it reads, then the Harbor. The
-// error names the value that is missing.
+// Service returns the objects for Harbor itself once database, cache and storage are ready: the Secrets that it reads, then the Harbor. The error
+// names a missing value.
 func Service(hc *goharborv1.HarborCluster, values Values) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	if hc.Spec.Database.Kind == goharborv1.ZalandoPostgreSQL {
@@ -63,7 +63,7 @@ func cacheConnection(hc *goharborv1.HarborCluster) map[string]any {
 	}
 }
 
-// trustStorage lets the parts of Harbor that talk to the storage trust its certificate.
+// trustStorage makes the parts of Harbor that use the storage trust its certificate.
 func trustStorage(spec map[string]any) {
 	certificate, _, _ := unstructured.NestedString(spec, "imageChartStorage", "s3", "certificateRef")
 	if certificate == "" {

@@ -10,19 +10,19 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// Manifest is what is applied for a service; nothing for one that runs elsewhere.
+// Manifest is what is applied for a service; nothing for one that runs outside.
 type Manifest struct {
 	Objects []*unstructured.Unstructured
-	// Credentials are Secrets that must exist before the objects. They are created once and never written again.
+	// Credentials are Secrets that must exist before the objects. They are created once and never changed.
 	Credentials []Credentials
-	// Unwanted are objects that an earlier spec has asked for. They hold no data, and are deleted.
+	// Unwanted are objects of an earlier spec. They hold no data, and are deleted.
 	Unwanted []Object
 }
 
 // Credentials is a Secret with random values.
 type Credentials struct {
 	Name string
-	// Keys that share a value stand together.
+	// Keys in one group share a value.
 	Keys [][]string
 }
 
@@ -33,7 +33,7 @@ func (c Credentials) Secret(hc *goharborv1.HarborCluster) *corev1.Secret {
 	return made
 }
 
-// Database returns what is applied for the database.
+// Database returns the objects for the database.
 func Database(hc *goharborv1.HarborCluster) Manifest {
 	spec := hc.Spec.Database.Spec.Zalando
 	if hc.Spec.Database.Kind != goharborv1.ZalandoPostgreSQL || spec == nil {
@@ -68,7 +68,7 @@ func volume(spec goharborv1.VolumeSpec) map[string]any {
 	return fields
 }
 
-// databaseResources are in the form of the Postgres operator, which knows of CPU and memory.
+// databaseResources are in the format of the Postgres operator, which supports CPU and memory.
 func databaseResources(resources corev1.ResourceRequirements) map[string]any {
 	fields := map[string]any{}
 	for field, list := range map[string]corev1.ResourceList{"requests": resources.Requests, "limits": resources.Limits} {
@@ -85,7 +85,7 @@ func databaseResources(resources corev1.ResourceRequirements) map[string]any {
 	return fields
 }
 
-// Cache returns what is applied for the cache.
+// Cache returns the objects for the cache.
 func Cache(hc *goharborv1.HarborCluster) Manifest {
 	spec := hc.Spec.Cache.Spec.RedisFailover
 	if hc.Spec.Cache.Kind != goharborv1.RedisFailover || spec == nil {
@@ -102,7 +102,7 @@ func Cache(hc *goharborv1.HarborCluster) Manifest {
 		servers["resources"] = resources
 	}
 	servers["storage"] = map[string]any{
-		// The operator would else delete the claims with the RedisFailover.
+		// Otherwise the operator deletes the claims with the RedisFailover.
 		"keepAfterDeletion":     hc.Spec.DeletionPolicy != goharborv1.DeleteData,
 		"persistentVolumeClaim": map[string]any{"metadata": map[string]any{"name": redisName(hc)}, "spec": claim(spec.Server.VolumeSpec)},
 	}
@@ -124,7 +124,7 @@ func claim(spec goharborv1.VolumeSpec) map[string]any {
 	return fields
 }
 
-// pullOf is how the images of a service are pulled: as it says, or else as the HarborCluster says.
+// pullOf is how the images of a service are pulled: by its own settings, or else by those of the HarborCluster.
 func pullOf(hc *goharborv1.HarborCluster, own goharborv1.ImagePull) goharborv1.ImagePull {
 	if source := hc.Spec.ImageSource; source != nil {
 		if own.ImagePullPolicy == "" {

@@ -17,15 +17,15 @@ const (
 	pool   = "zone-harbor"
 	bucket = "harbor"
 	region = "us-east-1"
-	// minioPort is that of the service of MinIO's servers, which its operator calls <tenant>-hl.
+	// minioPort is the port of the service of MinIO's servers, which its operator names <tenant>-hl.
 	minioPort = 9000
 	// defaultClient is the image of MinIO's command line.
 	defaultClient = "minio/mc:RELEASE.2025-08-13T08-35-41Z"
-	// makeBucket waits for nothing: the Job is applied once MinIO is up, and is tried again by itself.
+	// makeBucket does not wait: the Job is applied once MinIO is ready, and retries by itself.
 	makeBucket = `mc --config-dir /tmp alias set minio "$MINIO_ENDPOINT" "$MINIO_ACCESS_KEY" "$MINIO_SECRET_KEY" && mc --config-dir /tmp mb --ignore-existing "minio/$MINIO_BUCKET"`
 )
 
-// Storage returns what is applied for the storage. The bucket is made by BucketJob.
+// Storage returns the objects for the storage, except the bucket: see BucketJob.
 func Storage(hc *goharborv1.HarborCluster) Manifest {
 	spec := minioOf(hc)
 	if spec == nil {
@@ -78,7 +78,7 @@ func minioPool(spec *goharborv1.MinIOSpec) map[string]any {
 	return fields
 }
 
-// exposed is how clients reach MinIO themselves, or nil when they do not.
+// exposed is how clients reach MinIO directly, or nil.
 func exposed(hc *goharborv1.HarborCluster) *goharborv1.StorageExpose {
 	if redirect := redirectOf(hc); redirects(redirect) {
 		return redirect.Expose
@@ -109,7 +109,7 @@ func minioIngress(hc *goharborv1.HarborCluster, expose *goharborv1.StorageExpose
 		spec["tls"] = []any{map[string]any{"secretName": expose.TLS.CertificateRef, "hosts": []any{host}}}
 	}
 	ingress := object(Ingress, hc, minioName(hc), map[string]any{"spec": spec})
-	// Images are larger than what ingress-nginx lets through unless told.
+	// Images are larger than the default limit of ingress-nginx.
 	annotations := map[string]string{"nginx.ingress.kubernetes.io/proxy-body-size": "0"}
 	for key, value := range expose.Ingress.Annotations {
 		annotations[key] = value
@@ -122,10 +122,10 @@ func minioEndpoint(hc *goharborv1.HarborCluster) string {
 	return fmt.Sprintf("http://%s-hl.%s.svc:%d", minioName(hc), hc.Namespace, minioPort)
 }
 
-// annotationWanted tells what was wanted of a Job from anything else. Whatever changes a Job on its way to the API server leaves that.
+// annotationWanted identifies the desired state of a Job. Unlike other fields, admission does not change it.
 const annotationWanted = "drydock.dev/wanted"
 
-// BucketJob makes Harbor's bucket. It is applied when the Tenant is ready; nil when the storage runs elsewhere.
+// BucketJob creates Harbor's bucket. It is applied when the Tenant is ready; nil when the storage runs outside.
 func BucketJob(hc *goharborv1.HarborCluster) *unstructured.Unstructured {
 	spec := minioOf(hc)
 	if spec == nil {
@@ -157,13 +157,13 @@ func BucketJob(hc *goharborv1.HarborCluster) *unstructured.Unstructured {
 	return job
 }
 
-// wantsBucket reports whether the Job that makes the bucket is to be applied: there is none, or that which is there is outdated.
+// wantsBucket reports whether the Job that creates the bucket must be applied: there is none, or it is outdated.
 func wantsBucket(hc *goharborv1.HarborCluster, o Observed) bool {
 	return minioOf(hc) != nil && (o.BucketJob == nil || outdatedJob(hc, o) != "")
 }
 
-// outdatedJob says why the Job does not make the bucket that is wanted now; empty: it does, or has. A Job cannot be changed. One that is complete has made the
-// bucket, however it did, but not in the volumes of a Tenant that was made after it.
+// outdatedJob returns why a Job does not create the desired bucket; empty: it does, or has. A Job is immutable. A complete Job has created the
+// bucket, but not in the volumes of a Tenant that was created later.
 func outdatedJob(hc *goharborv1.HarborCluster, o Observed) string {
 	job := o.BucketJob
 	if o.Tenant != nil && !job.CreationTimestamp.IsZero() {
@@ -173,7 +173,7 @@ func outdatedJob(hc *goharborv1.HarborCluster, o Observed) string {
 	}
 	wanted, marked := job.Annotations[annotationWanted]
 	if marked && wanted != BucketJob(hc).GetAnnotations()[annotationWanted] && !jobComplete(job) {
-		return "is not as the spec asks for it now"
+		return "does not match the current spec"
 	}
 	return ""
 }
@@ -184,7 +184,7 @@ func jobComplete(job *batchv1.Job) bool {
 	})
 }
 
-// registryStorage is where Harbor keeps images, as Harbor's own spec says it.
+// registryStorage is the storage setting of Harbor's own spec.
 func registryStorage(hc *goharborv1.HarborCluster, accessKey string) map[string]any {
 	if minioOf(hc) == nil {
 		settings := externalStorage(hc)

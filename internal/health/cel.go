@@ -9,10 +9,10 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// maxCELCost bounds one evaluation, in cel-go's units: some milliseconds. It is what the API server allows one rule of a CRD.
+// maxCELCost limits one evaluation, in cel-go's units: some milliseconds. It is the API server's limit for a rule of a CRD.
 const maxCELCost = 1_000_000
 
-// CheckExpression says what is wrong with the expression of a CELCheck; the error wraps ErrInvalid.
+// CheckExpression returns what is wrong with the expression of a CELCheck; the error wraps ErrInvalid.
 func CheckExpression(expression string) error {
 	_, err := compile(expression)
 	return err
@@ -37,7 +37,7 @@ func compile(expression string) (cel.Program, error) {
 	return program, nil
 }
 
-// evaluateCEL wants the expression true of every object that the check means, and at least one such object.
+// evaluateCEL requires the expression to be true for every selected object, and at least one object.
 func evaluateCEL(check drydockv1.CELCheck, objects Objects) (Result, error) {
 	program, err := compile(check.Expression)
 	if err != nil {
@@ -60,8 +60,8 @@ func evaluateCEL(check drydockv1.CELCheck, objects Objects) (Result, error) {
 	return judged(fmt.Sprintf("%s holds for %d of %s", check.Expression, len(chosen), celChoice(check)), blockers), nil
 }
 
-// judgeExpression returns what is wrong with one object, or nil. An expression that cannot be evaluated is not true: the field that it
-// misses may be reported yet.
+// judgeExpression returns what is wrong with one object, or nil. An expression that fails to evaluate is not true: a field that it needs may be
+// reported later.
 func judgeExpression(check drydockv1.CELCheck, program cel.Program, object Object) (*drydockv1.Blocker, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {

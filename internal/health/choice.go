@@ -10,7 +10,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// choice is the objects of any kind that a check means: one by its name, or those that a selector picks.
+// choice selects the objects of a check, of any kind: one by name, or all that match a selector.
 type choice struct {
 	check, apiVersion, kind, namespace, name string
 	selector                                 *metav1.LabelSelector
@@ -37,7 +37,7 @@ func (c choice) watch() (Watch, error) {
 	return Watch{Kind: kind, Namespace: c.namespace, Name: c.name}, err
 }
 
-// of returns the objects that are meant, at least one; or what there is to say when none can be seen.
+// of returns the selected objects, at least one; or the message when none can be read.
 func (c choice) of(objects Objects) ([]Object, *Result, error) {
 	kind, err := c.gvk()
 	if err != nil {
@@ -75,7 +75,7 @@ func (c choice) among(listed []Object) ([]Object, error) {
 	return selected(named, nil)
 }
 
-// String names the objects to a person.
+// String describes the selection.
 func (c choice) String() string {
 	what := c.kind
 	if c.name != "" {

@@ -11,7 +11,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// evaluateCondition wants the condition on every object that the check means, and at least one such object.
+// evaluateCondition requires the condition on every selected object, and at least one object.
 func evaluateCondition(check drydockv1.ConditionCheck, objects Objects) (Result, error) {
 	meant, unseen, err := conditionChoice(check).of(objects)
 	if err != nil || unseen != nil {
@@ -37,8 +37,8 @@ func wanted(check drydockv1.ConditionCheck) metav1.ConditionStatus {
 	return check.Status
 }
 
-// judgeCondition returns what is wrong with one object, or nil. Like kubectl wait it believes a condition only when its own
-// observedGeneration, or else the status's, is the object's generation; a kind that reports neither is taken at its word.
+// judgeCondition returns what is wrong with one object, or nil. Like kubectl wait, it accepts a condition only if its own observedGeneration, or else
+// the status's, is the object's generation; a kind that reports neither is accepted as it is.
 func judgeCondition(check drydockv1.ConditionCheck, object Object) (*drydockv1.Blocker, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -81,7 +81,7 @@ func observedGeneration(content, condition map[string]any) (int64, bool) {
 	return number(content, "status", "observedGeneration")
 }
 
-// number reads an integer that JSON may have made a float.
+// number reads an integer that JSON may have turned into a float.
 func number(content map[string]any, fields ...string) (int64, bool) {
 	value, found, err := unstructured.NestedNumberAsFloat64(content, fields...)
 	return int64(value), found && err == nil
@@ -100,7 +100,7 @@ func instant(content map[string]any, field string) metav1.Time {
 	return metav1.NewTime(parsed)
 }
 
-// because renders a reason and a message, of which either may be empty.
+// because formats a reason and a message, either of which may be empty.
 func because(reason, message string) string {
 	switch {
 	case reason == "" && message == "":

@@ -13,7 +13,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// judgeDaemonSets returns the DaemonSets that have no ready pod on the node although they should.
+// judgeDaemonSets returns the DaemonSets that should have a ready pod on the node and do not.
 func judgeDaemonSets(node *corev1.Node, objects Objects) ([]drydockv1.Blocker, error) {
 	listed, err := objects.List(daemonSetKind, "")
 	if err != nil {
@@ -39,8 +39,8 @@ func judgeDaemonSets(node *corev1.Node, objects Objects) ([]drydockv1.Blocker, e
 	return blockers, nil
 }
 
-// judgeDaemonSet returns what keeps a DaemonSet from serving the node, or nil. A terminating pod does not count, and one ready pod is
-// enough: an update may run a second one beside it. A DaemonSet that is being deleted owes the node nothing.
+// judgeDaemonSet returns why a DaemonSet has no ready pod on the node, or nil. A terminating pod does not count, and one ready pod is enough, because
+// an update may run a second one. A DaemonSet that is being deleted needs no pod.
 func judgeDaemonSet(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) *drydockv1.Blocker {
 	if ds.DeletionTimestamp != nil {
 		return nil
@@ -74,7 +74,7 @@ func placesPodOn(ds *appsv1.DaemonSet, node *corev1.Node) bool {
 	if spec.NodeName != "" && spec.NodeName != node.Name {
 		return false
 	}
-	// The controller too takes an affinity that does not parse for one that does not match.
+	// The controller also treats an invalid affinity as one that does not match.
 	fits, _ := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}).Match(node)
 	_, kept := schedulingv1.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, daemonTolerations(spec), keepsNewPodsAway, true)
 	return fits && !kept
@@ -84,7 +84,7 @@ func keepsNewPodsAway(taint *corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 }
 
-// daemonTolerations are the template's and those that the DaemonSet controller adds to every pod. One of them is for the cordon.
+// daemonTolerations are those of the template and those that the DaemonSet controller adds to every pod, including one for the cordon.
 func daemonTolerations(spec corev1.PodSpec) []corev1.Toleration {
 	tolerations := append([]corev1.Toleration(nil), spec.Tolerations...)
 	add := func(effect corev1.TaintEffect, keys ...string) {
@@ -110,7 +110,7 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// whyNotReady says what a pod that is not ready does instead, and since when.
+// whyNotReady returns the state of a pod that is not ready, and since when.
 func whyNotReady(pod *corev1.Pod) (string, metav1.Time) {
 	var since metav1.Time
 	for _, c := range pod.Status.Conditions {

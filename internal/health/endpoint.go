@@ -13,19 +13,19 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Answer is how an address answered a GET.
+// Answer is the answer of an address to a GET.
 type Answer struct {
 	Status int
 	Body   []byte
 }
 
-// ErrNotAsked says that nobody asks addresses, e.g. because a check is judged on a file.
-var ErrNotAsked = errors.New("no address is asked")
+// ErrNotAsked: no request is sent, for example because a check runs on a file.
+var ErrNotAsked = errors.New("no request is sent")
 
-// askAgain is when an address is asked again. Unlike objects, addresses cannot be watched.
+// askAgain is the interval of requests. Unlike objects, addresses cannot be watched.
 const askAgain = 5 * time.Second
 
-// asks reports whether a check depends on an address.
+// asks reports whether a check needs a request to an address.
 func asks(check drydockv1.HealthCheck) bool { return check.Prometheus != nil || check.HTTP != nil }
 
 func evaluateHTTP(check drydockv1.HTTPCheck, objects Objects) (Result, error) {
@@ -50,7 +50,7 @@ func unanswered(address string, err error) Result {
 	return Result{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s does not answer: %s", bare(address), err)}
 }
 
-// bare is an address without what may be secret: user, password and query.
+// bare is an address without the parts that may be secret: user, password and query.
 func bare(address string) string {
 	parsed, err := url.Parse(address)
 	if err != nil {
@@ -66,7 +66,7 @@ type sample struct {
 	Value  []any             `json:"value"`
 }
 
-// evaluatePrometheus wants every sample as expected, and at least one: a query that gives none is misspelt, or its target is not scraped.
+// evaluatePrometheus requires every sample to be as expected, and at least one: a query without samples is misspelt, or its target is not scraped.
 func evaluatePrometheus(check drydockv1.PrometheusCheck, objects Objects) (Result, error) {
 	wanted, err := expectation(check.Expected)
 	if err != nil {
@@ -102,7 +102,7 @@ func evaluatePrometheus(check drydockv1.PrometheusCheck, objects Objects) (Resul
 	return judged(fmt.Sprintf("%d samples of %s are %s", len(samples), check.Query, check.Expected), blockers), nil
 }
 
-// queryURL asks for an instant query that takes no sample for current which is older than the check allows.
+// queryURL returns an instant query that skips samples older than the check allows.
 func queryURL(check drydockv1.PrometheusCheck) (string, error) {
 	parsed, err := url.Parse(check.URL)
 	if err != nil {
@@ -115,7 +115,7 @@ func queryURL(check drydockv1.PrometheusCheck) (string, error) {
 	return address.String(), nil
 }
 
-// maxAge is PrometheusCheck.maxAgeSeconds, also of checks that were not read through the API.
+// maxAge is PrometheusCheck.maxAgeSeconds, with its default for checks that were not read through the API.
 func maxAge(check drydockv1.PrometheusCheck) time.Duration {
 	if check.MaxAgeSeconds == 0 {
 		return time.Minute
@@ -158,7 +158,7 @@ func (s sample) number() (float64, error) {
 	return 0, fmt.Errorf("sample %s has no value", s.name())
 }
 
-// name is the series, e.g. {"job":"api"}; JSON keeps the labels in order.
+// name is the series, e.g. {"job":"api"}; JSON sorts the labels.
 func (s sample) name() string {
 	if len(s.Metric) == 0 {
 		return "scalar"
@@ -170,7 +170,7 @@ func (s sample) name() string {
 	return string(labels)
 }
 
-// expectation reads a comparison such as ">= 0.99". Nothing is as expected of a value that is not a number.
+// expectation reads a comparison such as ">= 0.99". NaN never meets an expectation.
 func expectation(expected string) (func(float64) bool, error) {
 	operator := strings.TrimRight(expected, "0123456789.- ")
 	number, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimPrefix(expected, operator)), 64)
@@ -184,7 +184,7 @@ func expectation(expected string) (func(float64) bool, error) {
 	}
 	compare, known := comparisons[operator]
 	if err != nil || !known {
-		return nil, fmt.Errorf("%w: prometheus.expected: %q is no comparison with a number, such as \">= 0.99\"", ErrInvalid, expected)
+		return nil, fmt.Errorf("%w: prometheus.expected: %q is not a comparison with a number, such as \">= 0.99\"", ErrInvalid, expected)
 	}
 	return func(v float64) bool { return !math.IsNaN(v) && compare(v) }, nil
 }

@@ -10,11 +10,10 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Gate is a set of checks that must hold at the same time, each for as long as it asks. It remembers what its looks have shown; it is a
-// value, and Observe returns the next one.
+// Gate is a set of checks that must all pass at the same time, each for its stable time. It keeps the results so far; it is a value, and Observe
+// returns the next one.
 //
-// The memory of a gate begins with its first look. A gate that is made anew, because its worker died, watches every stable time from
-// the start again: nobody looked in between.
+// A gate starts without results. A new gate after a worker crash starts every stable time again, because there were no results in between.
 type Gate struct {
 	since  time.Time
 	checks []Check
@@ -24,21 +23,21 @@ type Gate struct {
 // Check is one of the checks of a gate.
 type Check struct {
 	Name string
-	// Deadline is when the check fails if it is not healthy then, or turns unhealthy later. nil: it never fails.
+	// Deadline is when the check fails if it is not healthy then, or becomes unhealthy later. nil: it never fails.
 	Deadline *time.Time
-	// Stable is how long the check must be healthy at every look before it counts.
+	// Stable is how long every result of the check must be healthy.
 	Stable time.Duration
-	// LookEvery is when to look again at what no change tells of. 0: changes tell.
+	// LookEvery is the interval of checks without change events. 0: changes trigger them.
 	LookEvery time.Duration
 }
 
-// stretch is how long a check has been healthy, or not healthy, without a break.
+// stretch is how long a check has been continuously healthy, or unhealthy.
 type stretch struct {
 	result Result
 	since  time.Time
 }
 
-// Verdict is whether a gate lets through.
+// Verdict is whether a gate is open.
 type Verdict string
 
 // The verdicts.
@@ -54,20 +53,19 @@ const (
 	ReasonNotBegun    = "NotBegun"
 )
 
-// Decision says whether the gate lets through, and why not.
+// Decision says whether the gate is open, and why not.
 type Decision struct {
 	Verdict Verdict
 	// Wait is the one reason why the gate is not open; nil when it is.
 	Wait *drydockv1.Wait
-	// LookAgain is when the decision changes although no object does; nil: only a change can change it.
+	// LookAgain is when the decision changes without an event; nil: never.
 	LookAgain *time.Time
 }
 
-// defaultTimeout is that of HealthCheck.timeoutSeconds, for checks that were not read through the API.
+// defaultTimeout is the default of HealthCheck.timeoutSeconds for checks that were not read through the API.
 const defaultTimeout = 300 * time.Second
 
-// Declared returns the check with its times. They count from the start of the step that it judges, so that nobody who takes the step
-// over starts them again.
+// Declared returns the check with its times. They count from the start of the step, so that a worker that takes over does not start them again.
 func Declared(check drydockv1.HealthCheck, since time.Time) Check {
 	timeout := defaultTimeout
 	if check.TimeoutSeconds != nil {
@@ -78,8 +76,8 @@ func Declared(check drydockv1.HealthCheck, since time.Time) Check {
 		declared.LookEvery = askAgain
 	}
 	if check.Prometheus != nil {
-		// Prometheus gives the last sample there is, which may be from before the step. When the check has held for as long as a sample
-		// may be old, the last look was at one from after it.
+		// Prometheus returns the last sample, which may be from before the step. After the check has passed for the maximum age of a sample, the last
+		// sample is newer than the step.
 		declared.Stable = max(declared.Stable, maxAge(*check.Prometheus))
 	}
 	if timeout > 0 {
@@ -89,17 +87,16 @@ func Declared(check drydockv1.HealthCheck, since time.Time) Check {
 	return declared
 }
 
-// NewGate makes a gate that judges a step which began at since.
+// NewGate returns a gate for a step that started at since.
 func NewGate(since time.Time, checks ...Check) Gate {
 	return Gate{since: since, checks: checks, seen: make([]stretch, len(checks))}
 }
 
-// Observe takes in what a look at now showed: a result for each check, in their order. A look from before the step (the clocks of two
-// machines differ) is no evidence and is not taken in.
+// Observe adds the current results, one for each check, in order. It ignores results from before the step, which differing clocks can cause.
 func (g Gate) Observe(now time.Time, results []Result) (Gate, Decision) {
 	if now.Before(g.since) {
 		return g, Decision{Verdict: Waiting, LookAgain: &g.since, Wait: &drydockv1.Wait{
-			Reason: ReasonNotBegun, Message: "this clock is behind: evidence counts from " + clock(g.since) + " on", Since: metav1.NewTime(now),
+			Reason: ReasonNotBegun, Message: "the clock of this worker is behind: results count from " + clock(g.since) + " on", Since: metav1.NewTime(now),
 		}}
 	}
 	g.seen = slices.Clone(g.seen)
@@ -112,7 +109,7 @@ func (g Gate) Observe(now time.Time, results []Result) (Gate, Decision) {
 	return g, g.decide(now)
 }
 
-// decide gives the first failed check the word, then the first unhealthy, then the first that must stay healthy for longer.
+// decide reports the first failed check, then the first unhealthy one, then the first that must stay healthy longer.
 func (g Gate) decide(now time.Time) Decision {
 	unhealthy, unsettled := -1, -1
 	var lookAgain []time.Time
@@ -145,7 +142,7 @@ func (g Gate) decide(now time.Time) Decision {
 	return decision
 }
 
-// failed is the wait that has ended badly: which check, what was seen, since when.
+// failed is the wait for a failed check: which one, what was observed, since when.
 func (g Gate) failed(i int, now time.Time) *drydockv1.Wait {
 	wait := g.waiting(i)
 	since := g.seen[i].since
@@ -174,7 +171,7 @@ func (g Gate) stabilizing(i int) *drydockv1.Wait {
 	}
 }
 
-// blockers are those of all checks: who fixes the first wants to know of the others.
+// blockers are those of all checks, so that one repair can cover them all.
 func (g Gate) blockers() []drydockv1.Blocker {
 	results := make([]Result, len(g.seen))
 	for i := range g.seen {
@@ -183,7 +180,7 @@ func (g Gate) blockers() []drydockv1.Blocker {
 	return All(results...).Blockers
 }
 
-// first keeps the index that was found before, if any.
+// first keeps an index that was found before.
 func first(found, i int) int {
 	if found >= 0 {
 		return found

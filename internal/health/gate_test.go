@@ -93,7 +93,7 @@ func TestAGateOpensFailsAndSaysWhenToLookAgain(t *testing.T) {
 		{
 			name: "a look from before the step is no evidence", checks: []health.Check{limited},
 			looks: []look{{-3, []health.Result{well}}}, verdict: health.Waiting,
-			reason: health.ReasonNotBegun, message: "this clock is behind: evidence counts from 10:00:00Z on", again: new(after(0)),
+			reason: health.ReasonNotBegun, message: "the clock of this worker is behind: results count from 10:00:00Z on", again: new(after(0)),
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,17 +13,17 @@ import (
 
 var harborKind = goharborv1.GroupVersion.WithKind("HarborCluster")
 
-// HarborStanding is how a HarborCluster is.
+// HarborStanding is the health of a HarborCluster.
 type HarborStanding struct {
 	Status     goharborv1.ClusterStatus
 	Conditions []goharborv1.HarborClusterCondition
-	// Pending says why its services, as they are, are not those that it asks for now; empty: they are, or nobody knows better.
+	// Pending says why its services do not match its spec yet; empty: they match, or it is unknown.
 	Pending string
 }
 
-// evaluateHarbor lets what is not unhealthy pass, if that is known: healthy, and creating as long as every service that is not ready is on its way for the
-// first time, since who comes up is not harmed by work that others are not harmed by. Of a service that was ready, or whose object has not been looked at since it
-// was changed, nobody knows that it is not unhealthy.
+// evaluateHarbor passes a HarborCluster that is known not to be unhealthy: healthy, or creating while every service that is not ready starts for the
+// first time, because work elsewhere does not affect a service that starts. It does not pass a service that was ready before, or whose object was not
+// observed since its change.
 func evaluateHarbor(check drydockv1.HarborClusterCheck, objects Objects) (Result, error) {
 	name := check.Namespace + "/" + check.Name
 	standing, err := objects.Harbor(check.Namespace, check.Name)
@@ -44,7 +44,7 @@ func evaluateHarbor(check drydockv1.HarborClusterCheck, objects Objects) (Result
 	return judged(fmt.Sprintf("HarborCluster %s is %s", name, standing.Status), harborBlockers(check, standing)), nil
 }
 
-// harborBlockers are the services that are not ready, and those of which that is not known.
+// harborBlockers are the services that are not ready, or whose state is unknown.
 func harborBlockers(check drydockv1.HarborClusterCheck, standing *HarborStanding) []drydockv1.Blocker {
 	var blockers []drydockv1.Blocker
 	for _, kind := range counting() {

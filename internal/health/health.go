@@ -1,10 +1,9 @@
-// Package health decides whether what users care about is well: conditions of objects, workloads, pods, nodes, what
-// addresses answer. It is pure: it judges what others have read and never looks for itself.
+// Package health evaluates health checks: conditions of objects, workloads, pods, nodes, and answers of addresses. It is pure: callers read the
+// objects.
 //
-// Evidence is worth something only when it is newer than the step it judges. Two rules keep stale status from opening a gate. What a
-// controller reported about an earlier generation of an object does not count. And a Gate counts only looks that happen after the step
-// began. Whoever looks may wait on caches that a watch keeps current, but should open a gate only on what the API server says then: a cache
-// does not tell how far it is behind.
+// A result counts only if it is newer than the step that it judges. Two rules keep stale status from opening a gate. What a controller reported about
+// an earlier generation of an object does not count. And a Gate counts only results from after the start of the step. A caller may wait on caches,
+// but should confirm with the API server before it opens a gate, because a cache does not tell how stale it is.
 package health
 
 import (
@@ -28,32 +27,30 @@ type Object interface {
 	runtime.Object
 }
 
-// Objects are what checks are judged on: a cluster's cache, or a file. What they return is not modified.
+// Objects are the input of checks: a cluster's cache, or a file. Callers do not modify what it returns.
 type Objects interface {
-	// List returns the objects of a kind in a namespace, or in all of the cluster when namespace is "". The error wraps
-	// ErrNotServed or ErrForbidden when the cluster does not show the kind.
+	// List returns the objects of a kind in a namespace, or in the whole cluster if namespace is "". The error wraps ErrNotServed or ErrForbidden
+	// when the cluster does not return the kind.
 	List(kind schema.GroupVersionKind, namespace string) ([]Object, error)
-	// Node returns the node of that name, or nil when there is none.
+	// Node returns the node with that name, or nil.
 	Node(name string) (*corev1.Node, error)
 	// PodsOn returns the pods that are bound to a node.
 	PodsOn(node string) ([]*corev1.Pod, error)
-	// Fetch asks an address by HTTP GET, within bounds of time and size. An error says why there is no answer; it wraps ErrNotAsked when
-	// nobody asked.
+	// Fetch sends an HTTP GET to an address, with limits of time and size. The error wraps ErrNotAsked when no request was sent.
 	Fetch(address string) (Answer, error)
-	// Harbor returns how a HarborCluster is by its services as they are now, or nil when there is none. The error wraps ErrNotServed or
-	// ErrForbidden when the cluster does not show what it is judged by.
+	// Harbor returns the current health of a HarborCluster, or nil if there is none. The error wraps ErrNotServed or ErrForbidden when the cluster
+	// does not return the objects that decide it.
 	Harbor(namespace, name string) (*HarborStanding, error)
 }
 
-// Answers of a cluster about a kind that a check wants to see. They make the check unhealthy, not impossible: the CRD, or the
-// permission, may still come.
+// Errors for a kind that a check needs. They make the check unhealthy, not invalid: the CRD, or the permission, may come later.
 var (
 	ErrNotServed = errors.New("the cluster does not serve the kind")
 	ErrForbidden = errors.New("reading the kind is forbidden")
 )
 
-// ErrInvalid says that a check itself is wrong; the message names the field. No look can change that.
-var ErrInvalid = errors.New("cannot be judged")
+// ErrInvalid: a check is invalid, regardless of the cluster; the message names the field.
+var ErrInvalid = errors.New("invalid check")
 
 // Reasons of results that are not healthy, and of their blockers.
 const (
@@ -80,22 +77,22 @@ const (
 	ReasonHarborUnknown          = "HarborUnknown"
 )
 
-// maxBlockers is how many blockers a result names; its message counts them all.
+// maxBlockers limits the blockers of a result; its message counts them all.
 const maxBlockers = 20
 
-// Result is what one look showed.
+// Result is the result of one evaluation.
 type Result struct {
 	Healthy bool
 	// Reason is one of the reasons above; empty when healthy.
 	Reason string
-	// Message says what was seen.
+	// Message says what was observed.
 	Message string
-	// Blockers are the objects that are not well.
+	// Blockers are the objects that are not healthy.
 	Blockers []drydockv1.Blocker
 }
 
-// Evaluate judges one check. Node is the node under maintenance, or "" when the check is about a whole cluster. Errors name the check
-// and wrap ErrInvalid, or what kept the objects from being read.
+// Evaluate evaluates one check. Node is the node under maintenance, or "" when the check is about a whole cluster. Errors name the check and wrap
+// ErrInvalid, or the failed read.
 func Evaluate(check drydockv1.HealthCheck, node string, objects Objects) (Result, error) {
 	result, err := evaluate(check, node, objects)
 	if err != nil {
@@ -126,14 +123,15 @@ func evaluate(check drydockv1.HealthCheck, node string, objects Objects) (Result
 	return Result{}, errNoCheck()
 }
 
-// Watch says which objects a check depends on: those of a kind, in one namespace and of one name when these are set.
+// Watch selects the objects that a check depends on: those of a kind, in one namespace and with one name if these are set.
 type Watch struct {
 	Kind      schema.GroupVersionKind
 	Namespace string
 	Name      string
 }
 
-// Watches returns what must be watched to see the results of the checks change; addresses cannot be. The error names the check and wraps ErrInvalid.
+// Watches returns the watches whose events can change the results of the checks; addresses cannot be watched. The error names the check and wraps
+// ErrInvalid.
 func Watches(checks ...drydockv1.HealthCheck) ([]Watch, error) {
 	var watches []Watch
 	for _, check := range checks {
@@ -177,7 +175,7 @@ func errNoCheck() error {
 	return fmt.Errorf("%w: exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set", ErrInvalid)
 }
 
-// All is healthy when every result is. Otherwise it has the reason and message of the first that is not, and the blockers of all.
+// All is healthy if every result is. Otherwise it has the reason and message of the first unhealthy one, and the blockers of all.
 func All(results ...Result) Result {
 	all := Result{Healthy: true}
 	for _, result := range results {
@@ -193,7 +191,7 @@ func All(results ...Result) Result {
 	return all
 }
 
-// judged makes a result of the blockers that were found; none is healthy.
+// judged returns a result with the blockers; without blockers it is healthy.
 func judged(seen string, blockers []drydockv1.Blocker) Result {
 	if len(blockers) == 0 {
 		return Result{Healthy: true, Message: seen}
@@ -205,7 +203,7 @@ func judged(seen string, blockers []drydockv1.Blocker) Result {
 	return Result{Reason: blockers[0].Reason, Message: message, Blockers: blockers[:min(len(blockers), maxBlockers)]}
 }
 
-// blocker names an object and says how it blocks.
+// blocker describes why an object blocks.
 func blocker(kind string, object metav1.Object, reason, message string, since metav1.Time) drydockv1.Blocker {
 	b := drydockv1.Blocker{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Reason: reason, Message: message}
 	if !since.IsZero() {
@@ -214,14 +212,14 @@ func blocker(kind string, object metav1.Object, reason, message string, since me
 	return b
 }
 
-// blocking is a blocker for a reason without a beginning.
+// blocking is a blocker whose start is unknown.
 func blocking(kind string, object metav1.Object, why unavailable) *drydockv1.Blocker {
 	b := blocker(kind, object, why.reason, why.message, metav1.Time{})
 	return &b
 }
 
-// selected returns the objects that the selector picks, all when it is nil, in the order of their names: a cache has no order, and a
-// result must not change while the objects do not.
+// selected returns the objects that match the selector, all if it is nil, sorted by name: a cache has no order, and the result must not change
+// without a change of the objects.
 func selected(objects []Object, selector *metav1.LabelSelector) ([]Object, error) {
 	picks := labels.Everything()
 	if selector != nil {

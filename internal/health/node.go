@@ -17,15 +17,15 @@ var (
 	daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 )
 
-// EvaluateNode judges whether a node is fit to be returned after maintenance: it is Ready, and every DaemonSet that places a pod on
-// it has a ready one there. A DaemonSet pod that should be on the node but is missing counts as not ready.
+// EvaluateNode checks whether a node may return to service: it is Ready, and every DaemonSet that places a pod on it has a ready one there. A missing
+// DaemonSet pod counts as not ready.
 func EvaluateNode(name string, objects Objects) (Result, error) {
 	node, err := objects.Node(name)
 	if err != nil {
 		return Result{}, err
 	}
 	if node == nil {
-		return Result{Reason: ReasonNodeMissing, Message: "there is no node " + name}, nil
+		return Result{Reason: ReasonNodeMissing, Message: "not found: node " + name}, nil
 	}
 	if unready := judgeNodes(node); len(unready) > 0 {
 		return judged("", unready), nil
@@ -37,7 +37,7 @@ func EvaluateNode(name string, objects Objects) (Result, error) {
 	return judged(fmt.Sprintf("node %s is Ready and so are its DaemonSet pods", name), blockers), nil
 }
 
-// EvaluateNodes judges whether those of the named nodes that still exist are Ready. A node that somebody removed is not waited for.
+// EvaluateNodes checks whether the named nodes that still exist are Ready. A deleted node is skipped.
 func EvaluateNodes(names []string, objects Objects) (Result, error) {
 	listed, err := objects.List(nodeKind, "")
 	if err != nil {
@@ -54,7 +54,7 @@ func EvaluateNodes(names []string, objects Objects) (Result, error) {
 	return judged(fmt.Sprintf("%d nodes are Ready", len(existing)), judgeNodes(existing...)), nil
 }
 
-// evaluateNodes judges a declared check.
+// evaluateNodes evaluates a declared check.
 func evaluateNodes(check drydockv1.NodeCheck, node string, objects Objects) (Result, error) {
 	nodes, err := nodesMeant(check, node, objects)
 	if err != nil {
@@ -70,7 +70,7 @@ func evaluateNodes(check drydockv1.NodeCheck, node string, objects Objects) (Res
 	return judged(fmt.Sprintf("%d nodes are Ready", len(nodes)), judgeNodes(nodes...)), nil
 }
 
-// nodesMeant are the nodes that the check's selector picks, or else the node under maintenance, or else every node.
+// nodesMeant are the nodes that match the check's selector, or else the node under maintenance, or else every node.
 func nodesMeant(check drydockv1.NodeCheck, name string, objects Objects) ([]*corev1.Node, error) {
 	if check.Selector == nil && name != "" {
 		node, err := objects.Node(name)
@@ -100,8 +100,8 @@ func judgeNodes(nodes ...*corev1.Node) []drydockv1.Blocker {
 	return blockers
 }
 
-// judgeNode returns what is wrong with one node, or nil. Nodes report no observed generation: their spec holds nothing that the
-// kubelet must act upon before it is Ready.
+// judgeNode returns what is wrong with one node, or nil. Nodes report no observed generation: the kubelet need not act on the spec before it is
+// Ready.
 func judgeNode(node *corev1.Node) *drydockv1.Blocker {
 	for _, c := range node.Status.Conditions {
 		if c.Type != corev1.NodeReady {

@@ -78,7 +78,7 @@ func TestANodeIsFitToBeReturnedWhenItIsReadyAndItsDaemonSetPodsAre(t *testing.T)
 		reason  string
 		says    string
 	}{
-		{"no node", nil, health.ReasonNodeMissing, "there is no node w1"},
+		{"no node", nil, health.ReasonNodeMissing, "not found: node w1"},
 		{"a node that is not ready", []health.Object{node("w1", corev1.ConditionFalse)}, health.ReasonNodeNotReady, "Node w1: condition Ready is False: KubeletSays: so"},
 		{"a node that nobody hears of", []health.Object{node("w1", corev1.ConditionUnknown)}, health.ReasonNodeNotReady, "Node w1: condition Ready is Unknown: KubeletSays: so"},
 		{"a new node", []health.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1"}}}, health.ReasonNodeNotReady, "Node w1: the kubelet has not reported whether it is Ready"},

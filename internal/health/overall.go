@@ -8,13 +8,13 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// counting are the conditions that a HarborCluster's status is made of. ConfigurationReady is for information only.
+// counting are the conditions that decide a HarborCluster's status. ConfigurationReady is for information only.
 func counting() []goharborv1.ConditionType {
 	return []goharborv1.ConditionType{goharborv1.DatabaseReady, goharborv1.CacheReady, goharborv1.StorageReady, goharborv1.ServiceReady}
 }
 
-// Overall is the one word for a HarborCluster of that generation: healthy when all its services are ready, unhealthy when one is known not
-// to be, else creating. A condition about an older generation counts as Unknown, and so does one that is absent.
+// Overall is the status of a HarborCluster at that generation: healthy when all its services are ready, unhealthy when one is known not to be, else
+// creating. An absent condition, or one about an older generation, counts as Unknown.
 func Overall(generation int64, conditions []goharborv1.HarborClusterCondition) goharborv1.ClusterStatus {
 	ready := 0
 	for _, counted := range counting() {
@@ -31,7 +31,7 @@ func Overall(generation int64, conditions []goharborv1.HarborClusterCondition) g
 	return goharborv1.StatusCreating
 }
 
-// statusOf takes a condition that names no generation at its word, as the Harbor operator writes them.
+// statusOf accepts a condition without a generation, as the Harbor operator writes them.
 func statusOf(kind goharborv1.ConditionType, generation int64, conditions []goharborv1.HarborClusterCondition) metav1.ConditionStatus {
 	i := slices.IndexFunc(conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Type == kind })
 	if i < 0 {

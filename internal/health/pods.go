@@ -9,7 +9,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// evaluatePods wants every pod that the check means ready, and at least one. A pod that is done, or terminating, is not one that serves.
+// evaluatePods requires every selected pod to be ready, and at least one pod. A finished or terminating pod does not count.
 func evaluatePods(check drydockv1.PodCheck, objects Objects) (Result, error) {
 	listed, err := objects.List(podKind, check.Namespace)
 	if err != nil {
@@ -39,7 +39,7 @@ func evaluatePods(check drydockv1.PodCheck, objects Objects) (Result, error) {
 	return judged(fmt.Sprintf("%d pods in namespace %s are ready", found, check.Namespace), blockers), nil
 }
 
-// judgePod returns what is wrong with one pod, or nil. The kubelet reports a generation from Kubernetes 1.34 on.
+// judgePod returns what is wrong with one pod, or nil. The kubelet reports a generation since Kubernetes 1.34.
 func judgePod(pod *corev1.Pod) *drydockv1.Blocker {
 	if observed := pod.Status.ObservedGeneration; observed != 0 && observed < pod.Generation {
 		return blocking("Pod", pod, *notObserved(pod.Generation, observed))
@@ -50,7 +50,7 @@ func judgePod(pod *corev1.Pod) *drydockv1.Blocker {
 			ready++
 		}
 	}
-	// The kubelet of a node that has died leaves its containers' statuses as they were; only this condition is taken back.
+	// The kubelet of a failed node leaves its containers' statuses unchanged; only this condition is cleared.
 	takenBack := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue
 	})

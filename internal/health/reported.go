@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Reported is what the status of an object says of one condition.
+// Reported is one condition in the status of an object.
 type Reported struct {
 	// Status is Unknown when the condition is about an older generation of the object.
 	Status          metav1.ConditionStatus
@@ -14,7 +14,7 @@ type Reported struct {
 	Stale bool
 }
 
-// ConditionOf returns what an object's status says of a type of condition, and whether it says anything.
+// ConditionOf returns a condition by type from an object's status, and whether there is one.
 func ConditionOf(object *unstructured.Unstructured, conditionType string) (Reported, bool) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	condition := conditionOf(conditions, conditionType)

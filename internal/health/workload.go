@@ -16,7 +16,7 @@ func workloadKind(kind drydockv1.WorkloadKind) schema.GroupVersionKind {
 	return appsv1.SchemeGroupVersion.WithKind(string(kind))
 }
 
-// workloadKinds are those the check names, or all.
+// workloadKinds are the kinds of the check, or all.
 func workloadKinds(check drydockv1.WorkloadCheck) ([]drydockv1.WorkloadKind, error) {
 	all := []drydockv1.WorkloadKind{drydockv1.Deployment, drydockv1.StatefulSet, drydockv1.DaemonSet}
 	if len(check.Kinds) == 0 {
@@ -30,8 +30,8 @@ func workloadKinds(check drydockv1.WorkloadCheck) ([]drydockv1.WorkloadKind, err
 	return check.Kinds, nil
 }
 
-// evaluateWorkload wants every workload that the check means rolled out and available. None found is not healthy: it is a misspelt
-// namespace or selector more often than a check that is to pass.
+// evaluateWorkload requires every selected workload to be rolled out and available. No workload is unhealthy: a misspelt namespace or selector is
+// more likely than a check that should pass.
 func evaluateWorkload(check drydockv1.WorkloadCheck, objects Objects) (Result, error) {
 	kinds, err := workloadKinds(check)
 	if err != nil {
@@ -104,8 +104,7 @@ func judge[T any](workload Object, rule func(*T) *unavailable) (*unavailable, er
 	return rule(object), nil
 }
 
-// The rules of the three kinds are those of kubectl rollout status, which lets a rollout pass with replicas missing that were
-// available before; here none may be.
+// The rules are those of kubectl rollout status, except that it accepts missing replicas that were available before; here none may be missing.
 
 func deployment(d *appsv1.Deployment) *unavailable {
 	want := replicas(d.Spec.Replicas)
@@ -142,7 +141,7 @@ func statefulSet(s *appsv1.StatefulSet) *unavailable {
 	case status.AvailableReplicas < want || status.ReadyReplicas < want:
 		return notAvailable("%d of %d replicas are available", min(status.AvailableReplicas, status.ReadyReplicas), want)
 	case s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
-		// Old replicas stay until somebody deletes them: that is what the strategy asks for.
+		// Old replicas stay until they are deleted: that is the strategy OnDelete.
 		return nil
 	case status.UpdatedReplicas < updated:
 		return notAvailable("%d of %d replicas are updated", status.UpdatedReplicas, updated)
@@ -150,7 +149,7 @@ func statefulSet(s *appsv1.StatefulSet) *unavailable {
 	return nil
 }
 
-// partition is how many replicas a rolling update leaves as they are.
+// partition is how many replicas a rolling update leaves unchanged.
 func partition(s *appsv1.StatefulSet) int32 {
 	if rolling := s.Spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.Partition != nil {
 		return *rolling.Partition
@@ -171,7 +170,7 @@ func daemonSet(d *appsv1.DaemonSet) *unavailable {
 	return nil
 }
 
-// replicas is the wanted number; the API server's default is 1.
+// replicas is the desired number; the API server's default is 1.
 func replicas(n *int32) int32 {
 	if n == nil {
 		return 1

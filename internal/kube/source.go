@@ -27,7 +27,7 @@ type Source struct {
 type access struct {
 	// config is read when the cluster is opened, which picks up renewed credentials. Nil: this process cannot reach it.
 	config func() (*rest.Config, error)
-	// lockController is read likewise, for writes to workload locks. Nil: config.
+	// lockController is read in the same way, for writes to workload locks. Nil: config.
 	lockController func() (*rest.Config, error)
 	// inClusterWorker: an activity-only worker inside the cluster runs its activities.
 	inClusterWorker bool

@@ -12,7 +12,7 @@ const (
 	Pending      Compliance = 'P'
 	// Unknown: the policy is bound to the cluster, but its compliance is not reported yet.
 	Unknown Compliance = 'U'
-	// Unbound: the policy is not bound to the cluster, or not any more.
+	// Unbound: the policy is not, or no longer, bound to the cluster.
 	Unbound Compliance = '-'
 )
 
@@ -88,7 +88,7 @@ type ClusterCompliance struct {
 	Status  ComplianceStatus `json:"status"`
 	// Relapsed: since the last report the cluster was not Compliant with its current policy, if only for a moment.
 	Relapsed bool `json:"relapsed,omitempty"`
-	// Vanished: the cluster is not a ManagedCluster any more.
+	// Vanished: the cluster is no longer a ManagedCluster.
 	Vanished bool `json:"vanished,omitempty"`
 }
 

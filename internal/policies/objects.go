@@ -165,7 +165,7 @@ func placementRuleOf(clusters []string) map[string]any {
 	return map[string]any{"clusters": listed}
 }
 
-// placementOf tolerates clusters that are unreachable for a moment: their policies would be removed and applied anew.
+// placementOf tolerates clusters that are unreachable for a moment: their policies would be removed and applied again.
 func placementOf(clusters []string) map[string]any {
 	values := make([]any, len(clusters))
 	for i, cluster := range clusters {

@@ -9,28 +9,28 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// Announcement is what a window tells the portal that shows its openings.
+// Announcement is what a window sends to the portal that shows its openings.
 type Announcement struct {
-	// Window is its name, as namespace/name.
+	// Window is the name of the window, as namespace/name.
 	Window string `json:"window"`
-	// Number grows with everything that it tells.
+	// Number grows with every announcement.
 	Number int64 `json:"number"`
-	// Portal is the name of the one that shows it; any other forgets it. Empty: none does.
+	// Portal is the name of the portal that shows the window; any other removes it. Empty: none.
 	Portal         string                    `json:"portal,omitempty"`
 	Title          string                    `json:"title,omitempty"`
 	Description    string                    `json:"description,omitempty"`
 	Components     []string                  `json:"components,omitempty"`
 	AffectedStatus sreportalv1.ServiceStatus `json:"affectedStatus,omitempty"`
-	// Openings are the one at hand, and the next.
+	// Openings are the current one, and the next.
 	Openings []windows.Opening `json:"openings,omitempty"`
-	// Bytes that are said of each, as the portal counts them.
+	// Bytes are the size of each, as the portal counts it.
 	Bytes int `json:"bytes,omitempty"`
 }
 
-// Inquiry asks a window to announce itself.
+// Inquiry requests an announcement of a window.
 type Inquiry struct {
 	Portal string `json:"portal"`
-	// Shown: the portal shows openings of the window, and is to be told also if it should not.
+	// Shown: the portal shows openings of the window, and needs an answer also if it should not.
 	Shown bool `json:"shown,omitempty"`
 }
 
@@ -38,15 +38,15 @@ type Inquiry struct {
 type RefusedWindow struct {
 	Window string `json:"window"`
 	Why    string `json:"why"`
-	// Bytes are said of it. Until then it is remembered: unless it has told more, it is gone.
+	// Bytes are its size. The portal remembers it until then: without a later announcement it is gone.
 	Bytes int       `json:"bytes"`
 	Until time.Time `json:"until"`
 }
 
-// openingsAnnounced is how many openings ahead a window announces.
+// openingsAnnounced is how many upcoming openings a window announces.
 const openingsAnnounced = 3
 
-// Shows is the name of the portal that shows a window; empty: none does. One without a title is not shown, nor one that names no possible portal.
+// Shows returns the portal that shows a window; empty: none. A window without a title, or with an invalid name of a portal, is not shown.
 func Shows(course *windows.Course) string {
 	if course.Window == nil || course.Window.Spec.Title == "" || CheckName(course.Window.Spec.PortalRef) != nil {
 		return ""
@@ -54,8 +54,8 @@ func Shows(course *windows.Course) string {
 	return course.Window.Spec.PortalRef
 }
 
-// Announce returns what the window of that name tells its portal. Whoever opens it in an emergency announces that, too. An opening that an exclusion keeps
-// closed is not announced until that ends.
+// Announce returns the announcement of the window with that name. It includes an emergency override. An opening that an exclusion closes is not
+// announced until the exclusion ends.
 func Announce(course *windows.Course, name string, number int64, now time.Time) Announcement {
 	a := Announcement{Window: name, Number: number, Portal: Shows(course)}
 	if a.Portal == "" {
@@ -74,7 +74,7 @@ func Announce(course *windows.Course, name string, number int64, now time.Time) 
 	return a
 }
 
-// Hear takes in what a window tells, and reports whether anything has changed that is shown. What it told before counts no more.
+// Hear stores an announcement, and reports whether anything shown has changed. It replaces the announcement before.
 func (p *Portal) Hear(a Announcement, now time.Time) bool {
 	p.Pass(now)
 	i := slices.IndexFunc(p.Windows, func(known Announcement) bool { return known.Window == a.Window })
@@ -92,13 +92,13 @@ func (p *Portal) Hear(a Announcement, now time.Time) bool {
 	}
 	shown := a.Portal == p.Name && len(a.Openings) > 0 && p.admit(a)
 	if i < 0 && !shown && refused == len(p.Refused) {
-		return false // it is of no concern here
+		return false // it is not for this portal
 	}
 	p.changed(now)
 	return true
 }
 
-// admit takes in a window, or records why it is not shown.
+// admit adds a window, or records why it is not shown.
 func (p *Portal) admit(a Announcement) bool {
 	a.Bytes = lengthOf(append(slices.Clone(a.Components), a.Window, a.Window, a.Title, a.Description)...)
 	if err := p.checkRoom(ApplyRequest{}, a); err != nil {
@@ -108,14 +108,14 @@ func (p *Portal) admit(a Announcement) bool {
 		return false
 	}
 	for _, opening := range a.Openings {
-		p.unpast(a.Window, opening.Start) // it was extended in the last moment
+		p.unpast(a.Window, opening.Start) // it was extended at the last moment
 	}
 	p.Windows = append(p.Windows, a)
 	slices.SortFunc(p.Windows, func(a, b Announcement) int { return strings.Compare(a.Window, b.Window) })
 	return true
 }
 
-// end puts openings that had begun, and that the window does not have any more, to those that are past.
+// end moves openings that had started, and that the window no longer has, to the past ones.
 func (p *Portal) end(before, after Announcement, now time.Time) {
 	for _, opening := range before.Openings {
 		goesOn := slices.ContainsFunc(after.Openings, func(o windows.Opening) bool { return o.Begun && o.Start.Equal(opening.Start) })
@@ -132,10 +132,10 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// refusedKept is how many windows are remembered that are not shown.
+// refusedKept limits the windows that are remembered but not shown.
 const refusedKept = 20
 
-// reconsider has windows asked once more for which there is room now.
+// reconsider requests announcements of windows for which there is capacity now.
 func (p *Portal) reconsider() {
 	p.Refused = slices.DeleteFunc(p.Refused, func(r RefusedWindow) bool {
 		if p.checkRoom(ApplyRequest{}, Announcement{Bytes: r.Bytes}) != nil {
@@ -146,8 +146,8 @@ func (p *Portal) reconsider() {
 	})
 }
 
-// Overdue lets time pass, and returns the windows to be asked, each once: those that should have told that they have opened, and have not, and those
-// for which there is room now.
+// Overdue lets time pass, and returns the windows to ask, each once: those that should have announced their start and have not, and those for which
+// there is capacity now.
 func (p *Portal) Overdue(now time.Time) []string {
 	p.Pass(now)
 	silent := p.Silent
@@ -155,7 +155,7 @@ func (p *Portal) Overdue(now time.Time) []string {
 	return silent
 }
 
-// Lose forgets the coming openings of a window that is gone. The one at hand is shown until its end.
+// Lose removes the upcoming openings of a deleted window. The current one is shown until its end.
 func (p *Portal) Lose(window string, now time.Time) {
 	p.Pass(now)
 	for i := range p.Windows {

@@ -189,7 +189,7 @@ func TestAWindowForWhichThereIsNoRoomIsNotShownAndThatIsSaid(t *testing.T) {
 	large := nightOf("prod/night", 1, after(time.Hour))
 	large.Description = string(make([]byte, textsMost/4))
 	require.True(t, p.Hear(large, noon))
-	require.Contains(t, p.at(noon).Problems[0], "window prod/night is not shown: what portal main says")
+	require.Contains(t, p.at(noon).Problems[0], "window prod/night is not shown: the texts of portal main")
 	require.Empty(t, p.Windows)
 	require.True(t, p.Hear(nightOf("prod/night", 2, after(time.Hour)), noon))
 	require.Empty(t, p.at(noon).Problems)

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// componentsMost, maintenancesMost and windowsMost are how many a portal has at most; of windows, those with an opening in sight.
+	// componentsMost, maintenancesMost and windowsMost are the limits of a portal; windows count if they have an opening.
 	componentsMost   = 220
 	maintenancesMost = 200
 	windowsMost      = 200
-	// longestReason is how long a name or a reason may be, in bytes.
+	// longestReason is the longest name or reason, in bytes.
 	longestReason = 1000
 )
 
-// CheckName says why a portal cannot have a name; nil: it can.
+// CheckName returns why a portal cannot have a name, or nil.
 func CheckName(name string) error {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return fmt.Errorf("%q: %s", name, strings.Join(problems, "; "))
@@ -39,8 +39,8 @@ func (r Request) check() error {
 	return nil
 }
 
-// CheckApply says what is wrong with objects, all of it; nil: they can be applied. Whoever sends them has held them to their schema already, or not: this is
-// the last that stands between them and a page.
+// CheckApply returns everything that is wrong with objects, or nil. It repeats the checks of the schema, because it is the last check before the
+// page.
 func (p *Portal) CheckApply(r ApplyRequest) error {
 	if len(r.Components)+len(r.Maintenances) == 0 {
 		return errors.New("components, maintenances: there are none")
@@ -62,17 +62,17 @@ func (p *Portal) CheckApply(r ApplyRequest) error {
 	return p.checkRoom(r)
 }
 
-// checkObject says what is wrong with one object.
+// checkObject returns what is wrong with one object.
 func (p *Portal) checkObject(names map[string]bool, kind, namespace, name, portalRef string, problem error) error {
 	object := kind + " " + namespace + "/" + name
 	key := kind + "/" + name
 	switch {
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
-		return fmt.Errorf("%s: metadata.name: %q is no name", object, name)
+		return fmt.Errorf("%s: metadata.name: %q is not a valid name", object, name)
 	case names[key]:
-		return fmt.Errorf("%s: is there twice, or in two namespaces: a portal knows its objects by name", object)
+		return fmt.Errorf("%s: is given twice, or in two namespaces: a portal identifies objects by name", object)
 	case portalRef != p.Name:
-		return fmt.Errorf("%s: spec.portalRef: is %q, and this is portal %s", object, portalRef, p.Name)
+		return fmt.Errorf("%s: spec.portalRef: is %q, but this is portal %s", object, portalRef, p.Name)
 	case problem != nil:
 		return fmt.Errorf("%s: %w", object, problem)
 	}
@@ -93,9 +93,9 @@ func (p *Portal) checkComponent(c sreportalv1.Component) error {
 	case link != "" && !strings.HasPrefix(link, "http://") && !strings.HasPrefix(link, "https://"):
 		return fmt.Errorf("spec.link: %q is neither http nor https", link)
 	case c.Spec.Status == sreportalv1.StatusMaintenance:
-		return errors.New("spec.status: nobody declares maintenance: it comes of a Maintenance in progress")
+		return errors.New("spec.status: maintenance cannot be declared: it follows from a Maintenance in progress")
 	case c.Spec.Status != "" && !slices.Contains(statuses(), c.Spec.Status):
-		return fmt.Errorf("spec.status: %q is none", c.Spec.Status)
+		return fmt.Errorf("spec.status: %q is not a status", c.Spec.Status)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (p *Portal) checkMaintenance(m sreportalv1.Maintenance) error {
 	case m.Spec.Title == "":
 		return errors.New("spec.title: must be set")
 	case !slices.Contains(gives, affected):
-		return fmt.Errorf("spec.affectedStatus: %q is not what a maintenance can bring", affected)
+		return fmt.Errorf("spec.affectedStatus: %q is not a status that a maintenance can have", affected)
 	}
 	if _, err := windows.ComputePhase(m.Spec.ScheduledStart.Time, m.Spec.ScheduledStart.Time, m.Spec.ScheduledEnd.Time); err != nil {
 		return fmt.Errorf("spec.scheduledEnd: %w", err)

@@ -6,25 +6,25 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// daysKept is how many days of history a component has, today included.
+// daysKept is how many days of history a component has, including today.
 const daysKept = 30
 
-// History is how long a component had each status, by the day.
+// History is how long a component had each status, per day.
 type History []PastDay
 
-// PastDay is a day by the clocks of UTC, of which something is known.
+// PastDay is a day in UTC with known status.
 type PastDay struct {
 	Date  string                                      `json:"date"`
 	Spent map[sreportalv1.ServiceStatus]time.Duration `json:"spent"`
 }
 
-// dateOf is the day of a moment.
+// dateOf returns the day of a moment.
 func dateOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 // midnight is the end of the day of a moment.
 func midnight(t time.Time) time.Time { return t.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1) }
 
-// Add adds a time in which one status was shown, and forgets the days that are too long ago by its end.
+// Add adds a time with one status, and removes days that are too old.
 func (h History) Add(status sreportalv1.ServiceStatus, from, to time.Time) History {
 	oldest := midnight(to).AddDate(0, 0, -daysKept)
 	if from.Before(oldest) {
@@ -52,7 +52,7 @@ func (h History) since(oldest string) History {
 	return h
 }
 
-// lastDates are the dates of the last thirty days, the oldest first, that of now being the last.
+// lastDates are the dates of the last thirty days up to now, oldest first.
 func lastDates(now time.Time) []string {
 	dates := make([]string, daysKept)
 	for i := range dates {
@@ -61,7 +61,7 @@ func lastDates(now time.Time) []string {
 	return dates
 }
 
-// days are those of dates, which follow one another. Nothing is known of those that are not in the history.
+// days returns the days of consecutive dates. Dates that are not in the history have no known status.
 func (h History) days(dates []string) []Day {
 	h = h.since(dates[0])
 	days := make([]Day, len(dates))
@@ -74,7 +74,7 @@ func (h History) days(dates []string) []Day {
 	return days
 }
 
-// day is a day in whole seconds. They are rounded so that they still sum to what is known of it; what lasted for less is not worth mention.
+// day returns a day in whole seconds, rounded so that they sum to the known time.
 func (d PastDay) day() Day {
 	day := Day{Date: d.Date}
 	var total time.Duration
@@ -93,7 +93,7 @@ func (d PastDay) day() Day {
 	return day
 }
 
-// historyOf is the history that days show.
+// historyOf is the reverse of days.
 func historyOf(days []Day) History {
 	var h History
 	for _, day := range days {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Move says which components and maintenances another portal shows now.
+// Move lists the components and maintenances that another portal shows now.
 type Move struct {
 	To           string   `json:"to"`
 	Components   []Object `json:"components,omitempty"`
 	Maintenances []Object `json:"maintenances,omitempty"`
 }
 
-// Object is one that a portal shows.
+// Object is a component or maintenance of a portal.
 type Object struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
@@ -26,7 +26,7 @@ func (o Object) is(other Object) bool { return o.Namespace == other.Namespace &&
 // Empty reports whether nothing has moved.
 func (m Move) Empty() bool { return len(m.Components)+len(m.Maintenances) == 0 }
 
-// And returns what both say, of each object what is said last.
+// And merges two moves; of each object the later entry counts.
 func (m Move) And(more Move) Move {
 	return Move{To: more.To, Components: latest(m.Components, more.Components), Maintenances: latest(m.Maintenances, more.Maintenances)}
 }
@@ -45,7 +45,7 @@ func latest(all, more []Object) []Object {
 	return all
 }
 
-// Without returns what is left when that was told. What was applied since is.
+// Without removes what was sent already, except objects that were applied since.
 func (m Move) Without(told Move) Move {
 	return Move{To: m.To, Components: untold(m.Components, told.Components), Maintenances: untold(m.Maintenances, told.Maintenances)}
 }
@@ -56,7 +56,7 @@ func untold(all, told []Object) []Object {
 	})
 }
 
-// Yield takes away what another portal shows now, unless it was applied here since, and reports whether there was anything.
+// Yield removes what another portal shows now, unless it was applied here since, and reports whether there was anything.
 func (p *Portal) Yield(m Move, now time.Time) bool {
 	if m.To == p.Name {
 		return false

@@ -9,28 +9,28 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// Portal is all that a status page is made of. Its methods change it by the clock, by what people ask for, and by what windows tell.
+// Portal is the state of a status page. Its methods change it with time, on request, and by announcements of windows.
 type Portal struct {
 	Name string `json:"name"`
 	// Number grows with every visible change.
 	Number int64 `json:"number"`
-	// Components and Maintenances are those that were applied, by name.
+	// Components and Maintenances are the applied ones, by name.
 	Components   []Component   `json:"components,omitempty"`
 	Maintenances []Maintenance `json:"maintenances,omitempty"`
-	// Windows is what windows have told, by name.
+	// Windows are the latest announcements, by name.
 	Windows []Announcement `json:"windows,omitempty"`
-	// Past are openings of windows that are over, in the order in which they ended.
+	// Past are past openings of windows, in the order of their ends.
 	Past []PastOpening `json:"past,omitempty"`
-	// Refused are windows that are not shown; Silent are those to be asked: see Overdue.
+	// Refused are windows that are not shown; Silent are those to ask: see Overdue.
 	Refused []RefusedWindow `json:"refused,omitempty"`
 	Silent  []string        `json:"silent,omitempty"`
-	// Events are the last things that people have ordered.
+	// Events are the latest requests of people.
 	Events []Event `json:"events,omitempty"`
 	// Counted is until when the history is known.
 	Counted time.Time `json:"counted"`
 }
 
-// Component is a component that was applied, and what is shown of it.
+// Component is an applied component, and its shown status.
 type Component struct {
 	Namespace string                    `json:"namespace,omitempty"`
 	Name      string                    `json:"name"`
@@ -40,22 +40,22 @@ type Component struct {
 	Status  sreportalv1.ServiceStatus `json:"status"`
 	Since   time.Time                 `json:"since"`
 	History History                   `json:"history,omitempty"`
-	// Bytes that are said of it: see checkSize.
+	// Bytes is its size: see checkSize.
 	Bytes int `json:"bytes"`
 }
 
-// Maintenance is a maintenance that was applied.
+// Maintenance is an applied maintenance.
 type Maintenance struct {
 	Namespace string                      `json:"namespace,omitempty"`
 	Name      string                      `json:"name"`
 	Spec      sreportalv1.MaintenanceSpec `json:"spec"`
 	Applied   time.Time                   `json:"applied"`
-	// Cancelled is when somebody ended it; nil: it keeps its own end.
+	// Cancelled is when a person ended it; nil: it keeps its own end.
 	Cancelled *time.Time `json:"cancelled,omitempty"`
 	Bytes     int        `json:"bytes"`
 }
 
-// PastOpening is an opening of a window that is over.
+// PastOpening is a past opening of a window.
 type PastOpening struct {
 	Window         string                    `json:"window"`
 	Title          string                    `json:"title"`
@@ -64,16 +64,16 @@ type PastOpening struct {
 	AffectedStatus sreportalv1.ServiceStatus `json:"affectedStatus"`
 	Start          time.Time                 `json:"start"`
 	End            time.Time                 `json:"end"`
-	// Cut: it ended before its time.
+	// Cut: it ended early.
 	Cut   bool `json:"cut,omitempty"`
 	Bytes int  `json:"bytes"`
 }
 
 const (
-	// keptFor is for how long what is over is remembered, and pastKept how many of each kind.
+	// keptFor is how long past maintenances and openings are kept, and pastKept how many of each kind.
 	keptFor  = daysKept * 24 * time.Hour
 	pastKept = 50
-	// overdue is how long after its start an opening is shown of which its window has not told that it has begun.
+	// overdue is how long after its planned start an opening is shown without its window's announcement of the start.
 	overdue = time.Minute
 )
 
@@ -82,17 +82,17 @@ func (p *Portal) Empty() bool {
 	return len(p.Components)+len(p.Maintenances)+len(p.Windows)+len(p.Past)+len(p.Refused) == 0
 }
 
-// occasion is a time at which components are maintained, of whatever it comes.
+// occasion is a time at which components are maintained: a maintenance or an opening.
 type occasion struct {
 	MaintenanceView
-	// over is the first moment after it; begun: its window has told that it has opened.
+	// over is the first moment after it; begun: its window has announced the start.
 	over  time.Time
 	begun bool
 	// invalid says why it has no phase.
 	invalid string
 }
 
-// occasions are all there are, with their phases at that moment.
+// occasions are all maintenances and openings, with their phases at that moment.
 func (p *Portal) occasions(at time.Time) []occasion {
 	all := make([]occasion, 0, len(p.Maintenances)+len(p.Windows)*(2+openingsAnnounced)+len(p.Past))
 	for _, m := range p.Maintenances {
@@ -109,7 +109,7 @@ func (p *Portal) occasions(at time.Time) []occasion {
 	return all
 }
 
-// occasion of a maintenance: its end still belongs to it, unless somebody has cancelled it then.
+// occasion of a maintenance: its end is included, unless a person cancelled it then.
 func (m Maintenance) occasion(at time.Time) occasion {
 	o := occasion{MaintenanceView: MaintenanceView{
 		Name: m.Name, Title: m.Spec.Title, Description: m.Spec.Description, Components: m.Spec.Components,
@@ -134,8 +134,8 @@ func (m Maintenance) occasion(at time.Time) occasion {
 	return o
 }
 
-// occasion of an opening: its end does not belong to it. It is taken to begin in time, which its window confirms soon: of many that open in the same second
-// the last says so seconds later.
+// occasion of an opening: its end is not included. It counts as started on time, before its window confirms it: of many windows that open in the same
+// second, the last reports seconds later.
 func (a Announcement) occasion(opening windows.Opening, at time.Time) occasion {
 	o := PastOpening{
 		Window: a.Window, Title: a.Title, Description: a.Description, Components: a.Components, AffectedStatus: a.AffectedStatus,
@@ -165,12 +165,12 @@ func (o PastOpening) occasion() occasion {
 	}
 }
 
-// openingName tells the openings of windows apart, and from Maintenances. Only what is shown has one.
+// openingName is unique among openings and Maintenances. Only shown openings have one.
 func openingName(window string, start time.Time) string {
 	return window + "/" + start.UTC().Format("20060102T150405Z")
 }
 
-// Next returns the next moment, after that one, at which something changes by itself; false: nothing does.
+// Next returns the next moment at which something changes without a request; false: none.
 func (p *Portal) Next(after time.Time) (time.Time, bool) {
 	var next time.Time
 	at := func(t time.Time) {
@@ -196,7 +196,7 @@ func (p *Portal) Next(after time.Time) (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-// Pass lets time pass, and reports whether anything has changed that is shown. What happened while nobody was there has happened when it should have.
+// Pass lets time pass, and reports whether anything shown has changed. Changes during an outage get their own times.
 func (p *Portal) Pass(now time.Time) bool {
 	if p.Counted.IsZero() {
 		p.Counted = now
@@ -223,8 +223,8 @@ func (p *Portal) Pass(now time.Time) bool {
 	return changed
 }
 
-// dropOverdue forgets openings of which their windows have not told for too long that they have begun. Those that nobody was there to see never have. One
-// that was seen to begin counts until it is overdue, also if nobody was there then.
+// dropOverdue removes openings whose windows have not announced the start for too long. An opening that was not observed never took place. One that
+// was observed counts until it is overdue.
 func (p *Portal) dropOverdue(now time.Time) bool {
 	late := func(o windows.Opening) bool {
 		until := o.Start.Add(overdue)
@@ -243,13 +243,13 @@ func (p *Portal) dropOverdue(now time.Time) bool {
 	return dropped
 }
 
-// changed computes anew what is shown, for more than time has changed.
+// changed recomputes what is shown, after more than time has changed.
 func (p *Portal) changed(now time.Time) {
 	p.settle(now)
 	p.renumber(now)
 }
 
-// renumber counts a change. The numbers of a portal that is applied once more, after its workflow was terminated, are higher.
+// renumber counts a change. A portal that is applied again after its workflow was terminated has higher numbers.
 func (p *Portal) renumber(now time.Time) { p.Number = max(p.Number+1, now.UnixMicro()) }
 
 // count adds the time until then to the history.
@@ -263,7 +263,7 @@ func (p *Portal) count(until time.Time) {
 	}
 }
 
-// settle computes anew what is shown from that moment on.
+// settle recomputes what is shown from that moment on.
 func (p *Portal) settle(at time.Time) {
 	p.retire(at)
 	given := map[string][]sreportalv1.ServiceStatus{}
@@ -282,7 +282,7 @@ func (p *Portal) settle(at time.Time) {
 	}
 }
 
-// retire puts openings that have ended to those that are past, and forgets what is over for too long, or for which there is no room.
+// retire moves openings that have ended to the past ones, and removes what ended too long ago or does not fit.
 func (p *Portal) retire(at time.Time) {
 	for i := range p.Windows {
 		a := &p.Windows[i]
@@ -303,7 +303,7 @@ func (p *Portal) retire(at time.Time) {
 	p.reconsider()
 }
 
-// forgetMaintenances forgets those that are over for too long, or before too many others.
+// forgetMaintenances removes those that ended too long ago, or exceed the limit.
 func (p *Portal) forgetMaintenances(at time.Time) {
 	over := map[string]time.Time{}
 	var ends []time.Time
@@ -329,7 +329,7 @@ func (p *Portal) past(a Announcement, opening windows.Opening, end time.Time) {
 	})
 }
 
-// unpast takes an opening from those that are past.
+// unpast removes an opening from the past ones.
 func (p *Portal) unpast(window string, start time.Time) {
 	p.Past = slices.DeleteFunc(p.Past, func(o PastOpening) bool { return o.Window == window && o.Start.Equal(start) })
 }

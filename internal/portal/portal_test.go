@@ -251,9 +251,9 @@ func TestWhatCannotBeAppliedIsRefusedWithTheFieldsName(t *testing.T) {
 		"spec.displayName":                        object(func(c *sreportalv1.Component) { c.Spec.DisplayName = "" }),
 		"spec.group":                              object(func(c *sreportalv1.Component) { c.Spec.Group = "" }),
 		"spec.link":                               object(func(c *sreportalv1.Component) { c.Spec.Link = "javascript:alert(1)" }),
-		"spec.status: nobody declares":            object(func(c *sreportalv1.Component) { c.Spec.Status = sreportalv1.StatusMaintenance }),
-		`spec.status: "fine" is none`:             object(func(c *sreportalv1.Component) { c.Spec.Status = "fine" }),
-		"is there twice":                          {Components: []sreportalv1.Component{component("api", ""), component("api", "")}},
+		"spec.status: maintenance cannot be declared":            object(func(c *sreportalv1.Component) { c.Spec.Status = sreportalv1.StatusMaintenance }),
+		`spec.status: "fine" is not a status`:             object(func(c *sreportalv1.Component) { c.Spec.Status = "fine" }),
+		"is given twice":                          {Components: []sreportalv1.Component{component("api", ""), component("api", "")}},
 		"spec.title":                              {Maintenances: []sreportalv1.Maintenance{{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: sreportalv1.MaintenanceSpec{PortalRef: "main"}}}},
 		"spec.affectedStatus":                     {Maintenances: []sreportalv1.Maintenance{maintenance("m", noon, after(1), sreportalv1.StatusOperational)}},
 		"bytes, more than":                        {Components: []sreportalv1.Component{long}},
@@ -275,7 +275,7 @@ func TestWhatCannotBeAppliedIsRefusedWithTheFieldsName(t *testing.T) {
 
 func TestWhatIsNotThereIsNotDeletedOrCancelled(t *testing.T) {
 	p := newPortal(t, maintenance("past", after(-2*time.Hour), after(-time.Hour), "", "db"))
-	require.ErrorContains(t, p.CheckDelete(DeleteRequest{}), "none is named")
+	require.ErrorContains(t, p.CheckDelete(DeleteRequest{}), "name at least one")
 	require.ErrorContains(t, p.CheckDelete(DeleteRequest{Components: []string{"db", "disk"}}), "components: the portal has no disk")
 	require.ErrorContains(t, p.CheckDelete(DeleteRequest{Maintenances: []string{"m"}}), "maintenances: the portal has no maintenance m")
 	require.ErrorContains(t, p.CheckCancel(CancelRequest{Maintenance: "past"}, noon), "is over since 2026-11-21 11:00:00Z")
@@ -349,7 +349,7 @@ func TestMaintenancesAreForgottenWhenTheyAreOverForLong(t *testing.T) {
 	later := noon.Add(keptFor + 24*time.Hour)
 	require.Empty(t, p.at(later).Completed)
 	answer := applyOne(t, p, later, all[0])
-	require.Contains(t, answer.Warnings[0], "was over for too long")
+	require.Contains(t, answer.Warnings[0], "ended too long ago")
 }
 
 func TestTheLengthOfATextIsThatWhichItHasAsJSON(t *testing.T) {

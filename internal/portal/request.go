@@ -10,13 +10,13 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// Request says who asks for a change of a portal, and why.
+// Request has who asks for a change of a portal, and why.
 type Request struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// ApplyRequest declares components and maintenances: new ones are added, those of the same name are replaced. All or none are taken.
+// ApplyRequest declares components and maintenances: new ones are added, those with the same name are replaced. All or none are applied.
 type ApplyRequest struct {
 	Request
 	Components   []sreportalv1.Component   `json:"components,omitempty"`
@@ -28,7 +28,7 @@ type DeleteRequest struct {
 	Request
 	Components   []string `json:"components,omitempty"`
 	Maintenances []string `json:"maintenances,omitempty"`
-	// All removes everything. A window comes back with the next that it tells.
+	// All removes everything. A window returns with its next announcement.
 	All bool `json:"all,omitempty"`
 }
 
@@ -44,14 +44,13 @@ type Answer struct {
 	// Number and Status are those of its view then.
 	Number int64                     `json:"number"`
 	Status sreportalv1.ServiceStatus `json:"status"`
-	// Changes say what has become of each object, e.g. "component web added".
+	// Changes are the results by object, e.g. "component web added".
 	Changes []string `json:"changes,omitempty"`
-	// Warnings say what is not as its author may think.
+	// Warnings are what the author may not expect.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Apply declares components and maintenances, which were found to be valid: see CheckApply. It returns what was added here: no other portal shows it any
-// more.
+// Apply adds components and maintenances that CheckApply has accepted. It returns those that are new here: no other portal may show them.
 func (p *Portal) Apply(r ApplyRequest, now time.Time) (Answer, Move) {
 	p.Pass(now)
 	added := Move{To: p.Name}
@@ -106,7 +105,7 @@ func (p *Portal) applyComponent(object sreportalv1.Component, now time.Time) str
 	return "changed"
 }
 
-// applyMaintenance takes over a maintenance. One that was cancelled stays so until it is given another time.
+// applyMaintenance adds or replaces a maintenance. A cancelled one stays so until its time changes.
 func (p *Portal) applyMaintenance(object sreportalv1.Maintenance, now time.Time) string {
 	spec := object.Spec
 	applied := Maintenance{Namespace: object.Namespace, Name: object.Name, Spec: spec, Applied: now}
@@ -132,11 +131,11 @@ func sameMaintenance(a, b sreportalv1.MaintenanceSpec) bool {
 		a.ScheduledStart.Equal(&b.ScheduledStart) && a.ScheduledEnd.Equal(&b.ScheduledEnd) && slices.Equal(a.Components, b.Components)
 }
 
-// warnings say what is not as whoever applied a maintenance may think.
+// warnings are what the author of a maintenance may not expect.
 func (p *Portal) warnings(name string, now time.Time) []string {
 	i := slices.IndexFunc(p.Maintenances, func(m Maintenance) bool { return m.Name == name })
 	if i < 0 {
-		return []string{fmt.Sprintf("maintenance %s was over for too long to be shown", name)}
+		return []string{fmt.Sprintf("maintenance %s ended too long ago to be shown", name)}
 	}
 	var said []string
 	m := p.Maintenances[i]
@@ -149,7 +148,7 @@ func (p *Portal) warnings(name string, now time.Time) []string {
 	return said
 }
 
-// unknown are those of the names that no component has.
+// unknown are the names without a component.
 func (p *Portal) unknown(names []string) []string {
 	var unknown []string
 	for _, name := range names {
@@ -160,10 +159,10 @@ func (p *Portal) unknown(names []string) []string {
 	return unknown
 }
 
-// CheckDelete says why something cannot be deleted; nil: it can.
+// CheckDelete returns why something cannot be deleted, or nil.
 func (p *Portal) CheckDelete(r DeleteRequest) error {
 	if !r.All && len(r.Components)+len(r.Maintenances) == 0 {
-		return errors.New("components, maintenances: none is named")
+		return errors.New("components, maintenances: name at least one")
 	}
 	if unknown := p.unknown(r.Components); len(unknown) > 0 {
 		return fmt.Errorf("components: the portal has no %s", listed(unknown))
@@ -176,7 +175,7 @@ func (p *Portal) CheckDelete(r DeleteRequest) error {
 	return r.check()
 }
 
-// maintenance returns the Maintenance of that name. An opening of a window is not one.
+// maintenance returns the Maintenance with that name. Openings of windows are not included.
 func (p *Portal) maintenance(name string) (*Maintenance, error) {
 	i := slices.IndexFunc(p.Maintenances, func(m Maintenance) bool { return m.Name == name })
 	if i >= 0 {
@@ -210,7 +209,7 @@ func (p *Portal) Delete(r DeleteRequest, now time.Time) Answer {
 	return p.answer(changes)
 }
 
-// CheckCancel says why a maintenance cannot be cancelled; nil: it can.
+// CheckCancel returns why a maintenance cannot be cancelled, or nil.
 func (p *Portal) CheckCancel(r CancelRequest, now time.Time) error {
 	m, err := p.maintenance(r.Maintenance)
 	if err != nil {
@@ -240,7 +239,7 @@ func (p *Portal) Cancel(r CancelRequest, now time.Time) Answer {
 	return p.answer(changes)
 }
 
-// answer is what is answered to a request that has changed this.
+// answer is the answer to a request.
 func (p *Portal) answer(changes []string) Answer {
 	return Answer{Portal: p.Name, Number: p.Number, Status: p.status(), Changes: changes}
 }
@@ -253,7 +252,7 @@ func (p *Portal) record(r Request, message string, now time.Time) {
 	p.Events = slices.Clone(p.Events[max(0, len(p.Events)-eventsKept):])
 }
 
-// listed names up to ten things.
+// listed names the first ten.
 func listed(names []string) string {
 	const most = 10
 	if len(names) > most {
@@ -262,5 +261,5 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// clock writes a moment for people.
+// clock formats a moment for people.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

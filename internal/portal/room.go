@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// textsMost is how many bytes all that is said of components, maintenances and windows may have. With the history of its components a portal is handed
-// from one run of its workflow to the next, and its view is one answer: the server takes 2 MiB.
+// textsMost is the largest size of all texts of components, maintenances and windows, in bytes. A portal passes them, with the history of its
+// components, from run to run of its workflow, and its view is one answer: the server's limit is 2 MiB.
 const textsMost = 480 << 10
 
-// checkRoom says why there is no room for more; nil: there is.
+// checkRoom returns why the capacity is exhausted, or nil.
 func (p *Portal) checkRoom(r ApplyRequest, more ...Announcement) error {
 	trial := Portal{
 		Name: p.Name, Components: slices.Clone(p.Components), Maintenances: slices.Clone(p.Maintenances),
@@ -40,13 +40,13 @@ func (p *Portal) checkSize() error {
 		}
 	}
 	if total := p.length(); total > textsMost {
-		return fmt.Errorf("what portal %s says of its components, maintenances and windows would have %d bytes, more than %d: shorten descriptions, or use another portal",
+		return fmt.Errorf("the texts of portal %s would have %d bytes, more than %d: shorten descriptions, or use another portal",
 			p.Name, total, textsMost)
 	}
 	return nil
 }
 
-// length is how many bytes all that must be said has as JSON: of each window, one opening.
+// length is the size of all texts as JSON: of each window, one opening.
 func (p *Portal) length() int {
 	total := 0
 	for _, c := range p.Components {
@@ -61,8 +61,7 @@ func (p *Portal) length() int {
 	return total
 }
 
-// fit leaves out openings for which there is no room: first those that are over, the oldest first, then those furthest ahead. Their windows tell them
-// again with the next that they tell.
+// fit leaves out openings beyond the capacity: first past ones, the oldest first, then those furthest ahead. Their windows announce them again later.
 func (p *Portal) fit() {
 	room := textsMost - p.length()
 	for _, past := range p.Past {
@@ -93,7 +92,7 @@ func (p *Portal) fit() {
 // last is when the last of its openings starts.
 func (a Announcement) last() time.Time { return a.Openings[len(a.Openings)-1].Start }
 
-// lengthOf is how many bytes something has as JSON that says these texts.
+// lengthOf is the size of an object with these texts, as JSON.
 func lengthOf(texts ...string) int {
 	const besides = 250 // times, statuses, and the names of the fields
 	total := besides
@@ -106,7 +105,7 @@ func lengthOf(texts ...string) int {
 	return total
 }
 
-// escaped is how many bytes a character has within a JSON text, where what could be markup is escaped, too.
+// escaped is the size of a character in a JSON text, where markup is escaped, too.
 func escaped(r rune) int {
 	const asCode = len(`\u0000`)
 	switch r {

@@ -6,7 +6,7 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// statuses are all there are, the worst first.
+// statuses are all statuses, worst first.
 func statuses() []sreportalv1.ServiceStatus {
 	return []sreportalv1.ServiceStatus{
 		sreportalv1.StatusMajorOutage, sreportalv1.StatusPartialOutage, sreportalv1.StatusDegraded,
@@ -14,7 +14,7 @@ func statuses() []sreportalv1.ServiceStatus {
 	}
 }
 
-// Worst returns the worst of statuses, and unknown of none. What is no status is not known to be well.
+// Worst returns the worst of statuses, or unknown without any. An invalid status counts as unknown.
 func Worst(of ...sreportalv1.ServiceStatus) sreportalv1.ServiceStatus {
 	for _, status := range statuses() {
 		if slices.ContainsFunc(of, func(one sreportalv1.ServiceStatus) bool { return known(one) == status }) {
@@ -24,7 +24,7 @@ func Worst(of ...sreportalv1.ServiceStatus) sreportalv1.ServiceStatus {
 	return sreportalv1.StatusUnknown
 }
 
-// known is a status that there is: anything else counts as unknown.
+// known returns a valid status: any other counts as unknown.
 func known(status sreportalv1.ServiceStatus) sreportalv1.ServiceStatus {
 	if slices.Contains(statuses(), status) {
 		return status
@@ -32,7 +32,7 @@ func known(status sreportalv1.ServiceStatus) sreportalv1.ServiceStatus {
 	return sreportalv1.StatusUnknown
 }
 
-// Computed returns the status to be shown of a component: the declared one, or the worst of those that the maintenances in progress give it.
+// Computed returns the shown status of a component: the declared one, or the worst of its maintenances in progress.
 func Computed(declared sreportalv1.ServiceStatus, maintained ...sreportalv1.ServiceStatus) sreportalv1.ServiceStatus {
 	if len(maintained) > 0 {
 		return Worst(maintained...)

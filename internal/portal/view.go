@@ -1,5 +1,5 @@
-// Package portal decides what a status page shows: how its components are, by what was declared and by the maintenances in progress, which maintenances
-// there are, and how the components were in the last thirty days. It reads no clock: time is passed to it.
+// Package portal decides what a status page shows: the declared status of its components and that of the maintenances in progress, all maintenances,
+// and thirty days of history. It reads no clock: callers pass the time.
 package portal
 
 import (
@@ -12,7 +12,7 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// View is what a portal shows, as of a moment. It is what the workflow's status query answers.
+// View is what a portal shows at a moment: the answer to the status query of the workflow.
 type View struct {
 	Name string `json:"name"`
 	// Number grows with every visible change.
@@ -25,40 +25,40 @@ type View struct {
 	InProgress []MaintenanceView `json:"inProgress"`
 	Upcoming   []MaintenanceView `json:"upcoming"`
 	Completed  []MaintenanceView `json:"completed"`
-	// Problems are what of all that was declared cannot be shown, and why.
+	// Problems are declared objects that cannot be shown, and why.
 	Problems []string `json:"problems,omitempty"`
-	// Events are the last things that people have ordered, in their order.
+	// Events are the latest requests of people, in order.
 	Events []Event `json:"events,omitempty"`
-	// AsOf is when the view was true last: nothing has changed since but the share of today.
+	// AsOf is when the view was last updated: since then only the share of today has changed.
 	AsOf time.Time `json:"asOf"`
 }
 
-// ComponentView is how one component is, and was.
+// ComponentView is the status of one component, with its history.
 type ComponentView struct {
 	Name        string `json:"name"`
 	DisplayName string `json:"displayName"`
 	Description string `json:"description,omitempty"`
 	Group       string `json:"group"`
 	Link        string `json:"link,omitempty"`
-	// Declared is what people say; Status what is shown, Since then.
+	// Declared is the status that people declared; Status is shown, Since then.
 	Declared sreportalv1.ServiceStatus `json:"declared"`
 	Status   sreportalv1.ServiceStatus `json:"status"`
 	Since    time.Time                 `json:"since"`
-	// Because are the names of the maintenances in progress that replace the declared status, of very many those that give the worst; none: it is shown.
-	// BecauseMore is how many more there are.
+	// Because are the maintenances in progress that replace the declared status; of very many, those with the worst status. Empty: the declared
+	// status is shown. BecauseMore is how many more there are.
 	Because     []string `json:"because,omitempty"`
 	BecauseMore int      `json:"becauseMore,omitempty"`
-	// Days are the last thirty, the oldest first; the last one is that of AsOf.
+	// Days are the last thirty days, oldest first; the last one is that of AsOf.
 	Days []Day `json:"days"`
 }
 
-// Day is how a component was in one day, by the clocks of UTC.
+// Day is the status of a component during one day in UTC.
 type Day struct {
 	// Date as in 2026-11-21.
 	Date string `json:"date"`
-	// Worst status of the day; empty: nothing is known of it.
+	// Worst status of the day; empty: unknown.
 	Worst sreportalv1.ServiceStatus `json:"worst,omitempty"`
-	// KnownSeconds is how long of the day a status was shown; StatusSeconds how long each, which sum to it.
+	// KnownSeconds is how long a status was shown that day; StatusSeconds how long each.
 	KnownSeconds  int64                               `json:"knownSeconds"`
 	StatusSeconds map[sreportalv1.ServiceStatus]int64 `json:"statusSeconds,omitempty"`
 }
@@ -73,26 +73,26 @@ type MaintenanceView struct {
 	Start       time.Time                    `json:"start"`
 	End         time.Time                    `json:"end"`
 	Phase       sreportalv1.MaintenancePhase `json:"phase"`
-	// AffectedStatus is shown for its components while it is in progress.
+	// AffectedStatus is the status of its components while it is in progress.
 	AffectedStatus sreportalv1.ServiceStatus `json:"affectedStatus"`
 	// Window is namespace/name when it is an opening of a window.
 	Window string `json:"window,omitempty"`
 	// Unknown are those of its components that the portal does not have.
 	Unknown []string `json:"unknownComponents,omitempty"`
-	// Cancelled: somebody has ended it before its time.
+	// Cancelled: a person ended it early.
 	Cancelled bool `json:"cancelled,omitempty"`
 }
 
-// Event is what somebody has ordered.
+// Event is a request of a person.
 type Event struct {
 	At time.Time `json:"at"`
-	// By and Reason are whose wish it was, and why.
+	// By and Reason are who asked for it, and why.
 	By      string `json:"by,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
 }
 
-// status of the whole portal: that of its worst component.
+// status of the whole portal: the worst of its components.
 func (p *Portal) status() sreportalv1.ServiceStatus {
 	var all []sreportalv1.ServiceStatus
 	for _, c := range p.Components {
@@ -101,7 +101,7 @@ func (p *Portal) status() sreportalv1.ServiceStatus {
 	return Worst(all...)
 }
 
-// View returns what is shown, as of the moment until which time has passed.
+// View returns the view at the moment until which time has passed.
 func (p *Portal) View() View {
 	v := p.Overview()
 	dates := lastDates(p.Counted)
@@ -115,7 +115,7 @@ func (p *Portal) View() View {
 	return v
 }
 
-// Overview returns what is shown, but for the past days.
+// Overview returns the view without past days.
 func (p *Portal) Overview() View {
 	v := View{
 		Name: p.Name, Number: p.Number, Status: p.status(), Events: p.Events, AsOf: p.Counted,
@@ -159,7 +159,7 @@ func (p *Portal) Overview() View {
 // becauseMost is how many maintenances are named for a component.
 const becauseMost = 10
 
-// causes are the names of maintenances in their order, of very many those that give the worst status, and how many more there are.
+// causes are the first maintenances, of very many those with the worst status, and how many more there are.
 func causes(of []MaintenanceView) (names []string, more int) {
 	slices.SortFunc(of, func(a, b MaintenanceView) int {
 		return cmp.Or(slices.Index(statuses(), known(a.AffectedStatus))-slices.Index(statuses(), known(b.AffectedStatus)), strings.Compare(a.Name, b.Name))
@@ -172,7 +172,7 @@ func causes(of []MaintenanceView) (names []string, more int) {
 	return names, len(of) - len(names)
 }
 
-// BecauseOf names, for people, the maintenances that replace the declared status; empty: none does.
+// BecauseOf names the maintenances that replace the declared status; empty: none.
 func (c ComponentView) BecauseOf() string {
 	text := strings.Join(c.Because, ", ")
 	if c.BecauseMore > 0 {
@@ -181,7 +181,7 @@ func (c ComponentView) BecauseOf() string {
 	return text
 }
 
-// order puts what is shown into its order.
+// order sorts the view.
 func (v *View) order() {
 	slices.SortStableFunc(v.Components, func(a, b ComponentView) int {
 		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.DisplayName, b.DisplayName))
@@ -192,7 +192,7 @@ func (v *View) order() {
 	slices.SortFunc(v.Completed, func(a, b MaintenanceView) int { return cmp.Or(b.End.Compare(a.End), byName(a, b)) })
 }
 
-// At returns the view as it is later, if nothing has changed but the time.
+// At returns the view at a later time, if only time has passed.
 func (v View) At(now time.Time) View {
 	if !now.After(v.AsOf) {
 		return v

@@ -11,7 +11,7 @@ const (
 	BatchWait BatchStep = "Wait"
 	// BatchEnd: the batch is over.
 	BatchEnd BatchStep = "End"
-	// BatchRecheck: the health checks before the first cluster must hold once more.
+	// BatchRecheck: the health checks before the first cluster must pass again.
 	BatchRecheck BatchStep = "Recheck"
 	// BatchNewRun: the run must continue as new before another cluster is started.
 	BatchNewRun BatchStep = "NewRun"
@@ -30,19 +30,19 @@ const (
 	BatchHealthUnknown   BatchReason = "HealthUnknown"
 	BatchPaused          BatchReason = "Paused"
 	BatchFull            BatchReason = "Full"
-	// BatchCautious: each cluster at work may fail, and no failure beyond those is allowed.
+	// BatchCautious: each running cluster may fail, and no failure beyond those is allowed.
 	BatchCautious BatchReason = "Cautious"
 )
 
 // BatchState is what the next step of a batch depends on.
 type BatchState struct {
-	// Window says how many clusters may be at work and may fail. Soaking clusters are among those at work.
+	// Window limits the running clusters and the failures. Soaking clusters count as running.
 	Window Window
-	// Pending clusters wait for their turn. Busy ones are at work and do not soak.
+	// Pending clusters wait for a free place. Busy ones are running and do not soak.
 	Pending, Busy int
-	// SoakCounts: clusters soak, others follow in this batch or a later one, and the rollout goes on.
+	// SoakCounts: clusters soak, others follow in this batch or a later one, and the rollout continues.
 	SoakCounts bool
-	// Cancelled: the rollout is cancelled. TimedOut: the time of the batch is over. Paused: somebody paused the rollout.
+	// Cancelled: the rollout is cancelled. TimedOut: the batch has timed out. Paused: a person paused the rollout.
 	Cancelled, TimedOut, Paused bool
 	// HealthUnknown: what the health checks found before the first cluster is out of date.
 	HealthUnknown bool
@@ -57,7 +57,7 @@ type BatchDecision struct {
 	Reason BatchReason
 }
 
-// Decide returns the next step of a batch. A batch never ends, and a run never continues as new, while a cluster is at work or soaks for others.
+// Decide returns the next step of a batch. A batch never ends, and a run never continues as new, while a cluster is running or soaks for others.
 func (b BatchState) Decide() BatchDecision {
 	reason := b.refusal()
 	switch {

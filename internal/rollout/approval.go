@@ -55,7 +55,7 @@ func CheckApproval(approvals *ranv1.Approvals, awaited *AwaitedApproval, request
 	case request.Batch != 0 && request.Batch != awaited.Batch:
 		return fmt.Errorf("batch: the rollout waits for the approval of batch %d, not %d", awaited.Batch, request.Batch)
 	case approvals.SeparateDuties && slices.Contains(starters, request.Actor):
-		return fmt.Errorf("actor: %s has started, edited, enabled or retried the rollout, and may not approve it (spec.approvals.separateDuties): somebody else must", request.Actor)
+		return fmt.Errorf("actor: %s has started, edited, enabled or retried the rollout, and may not approve it (spec.approvals.separateDuties); another person must approve it", request.Actor)
 	}
 	return nil
 }

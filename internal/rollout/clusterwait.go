@@ -7,25 +7,26 @@ import (
 	"drydock.dev/drydock/internal/emergency"
 )
 
-// ClusterWaits is everything that the maintenance of a cluster's nodes waits for at one moment. What is nil is not waited for.
+// ClusterWaits is everything that the maintenance of a cluster's nodes waits for at one moment. A nil field means no such wait.
 type ClusterWaits struct {
 	// Trouble is an activity that does not succeed yet.
 	Trouble *drydockv1.Wait
 	// Observed is what the activity in progress waits for.
 	Observed *drydockv1.Wait
-	// Refused is a request to the workload locks that was refused, and is made again later.
+	// Refused is a request to the workload locks that was refused, and is retried later.
 	Refused *drydockv1.Wait
-	// Idle is what does not begin while the cluster is held or the rollout paused, such as "no node is started"; "": something is in progress, or nothing is left to begin.
+	// Idle is what does not start while the cluster is held or the rollout paused, such as "no node is started"; "": something is in progress, or
+	// there is nothing to start.
 	Idle string
 	// Hold holds the cluster. Paused: the rollout is paused.
 	Hold   *drydockv1.Hold
 	Paused bool
-	// Slots is what the nodes that are left wait for.
+	// Slots is what the remaining nodes wait for.
 	Slots *drydockv1.Wait
 }
 
-// Current is the one wait that the cluster shows: what a person may have to repair, what the step in progress waits for, what keeps the next node from being
-// started. It is nil when the cluster waits for nothing.
+// Current is the one wait that the cluster shows, by priority: what a person may have to repair, what the step in progress waits for, what delays the
+// next node. It is nil without a wait.
 func (w ClusterWaits) Current(now metav1.Time) *drydockv1.Wait {
 	switch {
 	case w.Trouble != nil:

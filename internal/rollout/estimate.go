@@ -10,11 +10,11 @@ import (
 )
 
 // Estimate predicts the end of a rollout from the durations of its clusters so far. The earliest end assumes that the remaining clusters are as fast
-// as the fastest one, the latest that they are as slow as the slowest one; with few clusters seen, both have a margin. The expected end assumes that a
-// batch takes as long as its slowest cluster, which is nearer to the slowest of all the larger the batch. A cluster that takes longer than all
-// before it may end at once or take as long again. Before the first cluster is complete, clusters at work are expected to go on at the speed of their
-// nodes. Soak times are added. It returns nil without an estimate: no node is done, no cluster is left, or the rollout is paused, held, over or
-// waits for an approval.
+// as the fastest one, the latest that they are as slow as the slowest one; with few samples, both have a margin. The expected end assumes that a
+// batch takes as long as its slowest cluster, which is nearer to the slowest of all the larger the batch. A cluster that takes longer than all before
+// it may end at once or take as long again. Before the first cluster is complete, running clusters are expected to continue at the speed of their
+// nodes. Soak times are added. It returns nil without an estimate: no node is done, no cluster remains, or the rollout is paused, held, over or waits
+// for an approval.
 func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now time.Time) *ranv1.Estimate {
 	unapproved := status.Wait != nil && status.Wait.Reason == ranv1.ReasonWaitingForApproval
 	if status.Paused || unapproved || status.Held != nil || status.Status.StartedAt == nil || status.Status.CompletedAt != nil {
@@ -39,7 +39,7 @@ func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now t
 		if usually > 0 {
 			left = usually
 		} else {
-			left /= 2 // it takes longer than usual already, and nobody knows how much
+			left /= 2 // it takes longer than usual already, by an unknown amount
 		}
 		expected += batch.lasts(left, soak)
 	}
@@ -47,7 +47,7 @@ func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now t
 	return &ranv1.Estimate{End: at(expected), Earliest: at(least), Latest: at(most)}
 }
 
-// batchesLeft returns what is left of each batch, by its number.
+// batchesLeft returns the remaining work of each batch, by its number.
 func batchesLeft(clusters []ranv1.ClusterStatus, now time.Time) []batchLeft {
 	var batches []batchLeft
 	for i := range clusters {
@@ -63,14 +63,14 @@ func batchesLeft(clusters []ranv1.ClusterStatus, now time.Time) []batchLeft {
 	return batches
 }
 
-// batchLeft is the clusters of a batch that are not over.
+// batchLeft are the clusters of a batch that are not done.
 type batchLeft struct {
-	// clusters that are not done: those that only soak do not count.
+	// clusters that still have work; soaking ones do not count.
 	clusters int
-	// waiting: one has not begun. youngest is the age of the one at work that began last, oldest of the one that began first.
+	// waiting: a cluster has not started. youngest is the age of the running cluster that started last, oldest of the one that started first.
 	waiting          bool
 	youngest, oldest time.Duration
-	// soaking: there are some that only soak. soaked is for how long the last of them has.
+	// soaking: some clusters only soak. soaked is for how long the last of them has.
 	soaking bool
 	soaked  time.Duration
 }
@@ -126,12 +126,12 @@ func (b *batchLeft) lasts(work, soak time.Duration) time.Duration {
 type durations struct {
 	count                    int
 	shortest, longest, total time.Duration
-	// before is the longest of those that are counted; longest may be that of one at work.
+	// before is the longest of the counted durations; longest may be that of a running cluster.
 	before time.Duration
 }
 
-// durationsOf returns how long the clusters took whose work is done, or, when there are none, how long those at work will take at their speed. The longest is
-// not shorter than one at work has taken so far.
+// durationsOf returns the durations of the clusters whose work is done, or, without any, the durations of running clusters at their speed. The
+// longest is at least the time of any running cluster so far.
 func durationsOf(clusters []ranv1.ClusterStatus, now time.Time) durations {
 	var complete, projected durations
 	var oldest time.Duration
@@ -169,8 +169,8 @@ func (d *durations) add(duration time.Duration) {
 	d.count++
 }
 
-// fast and slow are how long clusters take between which the next one probably lies: the chance that it is the fastest, or the slowest, of all is the greater
-// the fewer were seen before it. After one they are half as long and twice as long, after many as long as the fastest and the slowest.
+// fast and slow are the bounds between which the next duration probably lies: the fewer samples, the likelier the next one is the fastest or the
+// slowest of all. After one sample they are half as long and twice as long, after many as long as the fastest and the slowest.
 func (d *durations) fast() time.Duration {
 	return d.shortest * time.Duration(d.count) / time.Duration(d.count+1)
 }

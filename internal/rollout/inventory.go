@@ -23,37 +23,37 @@ type Inventory struct {
 	Rollouts map[types.NamespacedName]*ranv1.ClusterGroupUpgrade
 	// ManifestWorkTemplates are the ManifestWorkReplicaSets that exist.
 	ManifestWorkTemplates []Template
-	// BoundSets are the sets of clusters that placements may pick from, by the namespaces of the policies; nil: that need not be known, or is not.
+	// BoundSets are the sets of clusters that placements may select from, by the namespaces of the policies; nil: not needed, or unknown.
 	BoundSets map[string][]string
 	// PreCachingConfig that the rollout refers to; nil if it does not exist.
 	PreCachingConfig *ranv1.PreCachingConfigSpec
 }
 
-// Cluster is a ManagedCluster as selection sees it.
+// Cluster is a ManagedCluster as selection uses it.
 type Cluster struct {
 	Name   string
 	Labels map[string]string
 }
 
-// Template is a manifest work template as a plan sees it.
+// Template is a manifest work template as a plan uses it.
 type Template struct {
 	types.NamespacedName
-	// Invalid says what is wrong with its annotations; empty if nothing is.
+	// Invalid says what is wrong with its annotations; empty: nothing.
 	Invalid string
 }
 
-// Policy is a root policy as a plan sees it.
+// Policy is a root policy as a plan uses it.
 type Policy struct {
 	Namespace, Name string
 	// Enforces: its remediation action is already enforce.
 	Enforces bool
 	// ReadsStatus: its templates look at the status of objects. Such a policy also guards the order of the others.
 	ReadsStatus bool
-	// Invalid says what is wrong with its templates or annotations; empty if nothing is.
+	// Invalid says what is wrong with its templates or annotations; empty: nothing.
 	Invalid string
 	// ReadsNamespace: its templates read objects of its namespace on the hub. A copy elsewhere could not.
 	ReadsNamespace bool
-	// DependsOn are the policies that a cluster must be Compliant with before this one is looked at there.
+	// DependsOn are the policies that a cluster must be Compliant with before this one is evaluated there.
 	DependsOn []types.NamespacedName
 	// Releases of the platform that its templates ask for.
 	Releases []Release

@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/safename"
 )
 
-// NodePlan says which nodes of a cluster are maintained: the control plane one at a time, then the workers as budgets allow.
+// NodePlan lists the nodes of a cluster to maintain: the control plane one at a time, then the workers as budgets allow.
 type NodePlan struct {
 	ControlPlane []string      `json:"controlPlane"`
 	Workers      []string      `json:"workers"`
@@ -46,8 +46,8 @@ const (
 	labelMaster       = "node-role.kubernetes.io/master"
 )
 
-// PlanNodes returns the nodes to maintain, by name, whatever the order they are given in. With controlPlaneFirst false the control-plane
-// nodes are among the workers. It returns an error when the node selector is invalid.
+// PlanNodes returns the nodes to maintain, sorted by name. With controlPlaneFirst false the control-plane nodes are among the workers. It returns an
+// error when the node selector is invalid.
 func PlanNodes(nodes []corev1.Node, spec ranv1.NodeMaintenanceRemediation) (NodePlan, error) {
 	plan := NodePlan{ControlPlane: []string{}, Workers: []string{}, Skipped: []SkippedNode{}}
 	selector := labels.Everything()
@@ -87,12 +87,12 @@ func isControlPlane(node corev1.Node) bool {
 // NodeMaintenanceName is the name of the maintenance of a node in a rollout.
 func NodeMaintenanceName(rollout, node string) string { return safename.Join("-", rollout, node) }
 
-// RequestorID is how a rollout identifies itself to those who share the nodes.
+// RequestorID is the name of a rollout as requestor of its nodes.
 func RequestorID(rollout types.NamespacedName) string {
 	return safename.Join(".", rollout.Name, rollout.Namespace, "cgu")
 }
 
-// NodeMaintenanceFor is the request that a rollout makes for one node. It shares the remediation's fields.
+// NodeMaintenanceFor is the request of a rollout for one node. It shares the remediation's fields.
 func NodeMaintenanceFor(rollout types.NamespacedName, remediation ranv1.NodeMaintenanceRemediation, node string) maintenancev1.NodeMaintenance {
 	return maintenancev1.NodeMaintenance{
 		TypeMeta: metav1.TypeMeta{APIVersion: maintenancev1.GroupVersion.String(), Kind: "NodeMaintenance"},

@@ -22,11 +22,11 @@ const (
 	EndTimedOut End = "TimedOut"
 	// EndCanaryTimedOut: a batch with a canary timed out.
 	EndCanaryTimedOut End = "CanaryTimedOut"
-	// EndCanaryFailed: a canary failed before its time was over.
+	// EndCanaryFailed: a canary failed before it timed out.
 	EndCanaryFailed End = "CanaryFailed"
 	// EndBatchTimedOut: a batch timed out and batchTimeoutAction is Abort.
 	EndBatchTimedOut End = "BatchTimedOut"
-	// EndCancelled: someone cancelled it.
+	// EndCancelled: a person cancelled it.
 	EndCancelled End = "Cancelled"
 	// EndAborted: too many clusters failed.
 	EndAborted End = "Aborted"

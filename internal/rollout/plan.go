@@ -117,7 +117,7 @@ type verdict struct {
 	good                       bool
 }
 
-// judge records a verdict and reports whether planning goes on.
+// judge records a verdict and reports whether planning continues.
 func (p *Plan) judge(v verdict, now time.Time) bool {
 	status := metav1.ConditionFalse
 	if v.good {

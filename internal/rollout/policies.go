@@ -19,9 +19,9 @@ type policyChoice struct {
 	invalid, enforcing          []Policy
 	// ambiguous names with the namespaces they were found in.
 	ambiguous map[string][]string
-	// platform says why it does not follow from the policies which release clusters go to.
+	// platform says why the policies do not determine the release of the clusters.
 	platform []string
-	// dependencies that cannot hold when the turn of those who have them comes.
+	// dependencies that do not hold yet when the dependent policies are remediated.
 	dependencies []string
 }
 

@@ -27,7 +27,7 @@ func PreCachingConfigOf(cgu *ranv1.ClusterGroupUpgrade) (types.NamespacedName, b
 	return name, true
 }
 
-// readPrecaching reads what is pulled beforehand, and reports whether planning goes on.
+// readPrecaching reads what is pulled beforehand, and reports whether planning continues.
 func (p *Plan) readPrecaching(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time) bool {
 	if !cgu.Spec.PreCaching {
 		return true

@@ -38,7 +38,7 @@ func (r Remediation) InProgress() string {
 	return "Remediating non-compliant policies"
 }
 
-// Withdrawing is what the clusters at work do when the rollout, or their batch, is over.
+// Withdrawing is what the running clusters do when the rollout, or their batch, is over.
 func (r Remediation) Withdrawing() string {
 	switch r {
 	case NodeMaintenance:

@@ -66,7 +66,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 		if request.takes(cluster.State) {
 			planned := cluster.CurrentPolicy
 			cluster = ranv1.ClusterStatus{Name: cluster.Name, Batch: cluster.Batch, State: ranv1.ClusterPending}
-			if planned != nil { // it must be bound still when the turn of the cluster comes
+			if planned != nil { // it must still be bound when the cluster starts
 				cluster.CurrentPolicy = &ranv1.PolicyStatus{Name: planned.Name}
 			}
 			taken++

@@ -46,8 +46,8 @@ func Failures(clusters []ranv1.ClusterStatus) int {
 	return failures
 }
 
-// Percentage is how much of the plan is done, from 0 to 100, rounded down: a complete cluster counts in full, any other with the share of
-// its nodes that are done, whether it goes on or has failed. It is 100 when the plan has no clusters.
+// Percentage is how much of the plan is done, from 0 to 100, rounded down: a complete cluster counts in full, any other with the share of its nodes
+// that are done, running or failed. It is 100 when the plan has no clusters.
 func Percentage(clusters []ranv1.ClusterStatus) int32 {
 	const whole = 1000
 	var planned, done int64
@@ -108,21 +108,21 @@ type Part struct {
 	Limit int
 	// Cursor is the nextCursor of the part before.
 	Cursor string
-	// InPlanOrder returns clusters as the plan has them, so that whoever reads all parts misses none that moves on meanwhile; otherwise those come first that
-	// matter: failed, timed out, at work, then the rest.
+	// InPlanOrder returns clusters in the order of the plan, so that a reader of all parts misses none that changes meanwhile; otherwise the most
+	// important come first: failed, timed out, running, then the rest.
 	InPlanOrder bool
 }
 
 // answerLimit is the maximum size, in bytes, of the clusters in an answer. Temporal refuses answers of 2 MiB.
 const answerLimit = 192 << 10
 
-// Page narrows a status to a part of it, whose nextCursor says where to go on. Counts stay those of the whole. A part that has not all clusters does not have
-// the plan: of thousands of clusters it is long, and each cluster has its batch.
+// Page limits a status to a part of it, whose nextCursor is where the next part starts. Counts are those of the whole. A part without all clusters
+// omits the plan: for thousands of clusters it is long, and each cluster has its batch.
 func Page(status ranv1.ClusterGroupUpgradeStatus, part Part) (ranv1.ClusterGroupUpgradeStatus, error) {
 	return page(status, part, answerLimit)
 }
 
-// page is Page with room for so many bytes of clusters; there is one cluster at least.
+// page is Page with a limit for the bytes of clusters; it returns at least one cluster.
 func page(status ranv1.ClusterGroupUpgradeStatus, part Part, room int) (ranv1.ClusterGroupUpgradeStatus, error) {
 	after := place{-1, -1}
 	if part.Cursor != "" {
@@ -162,12 +162,12 @@ func page(status ranv1.ClusterGroupUpgradeStatus, part Part, room int) (ranv1.Cl
 	return status, nil
 }
 
-// fitting is how many of the clusters have room, with their names in the plan and in the states of precaching and backup.
+// fitting is how many of the clusters fit, with their names in the plan and in the states of precaching and backup.
 func fitting(clusters []ranv1.ClusterStatus, places []place, room int) int {
 	const nameInPlan, nameAndState = len(`"",`), len(`"":"UnrecoverableError",`)
 	for i, p := range places {
 		c := &clusters[p.index]
-		//workflowcheck:ignore how long a text is has no order
+		//workflowcheck:ignore how long a text is has no orde // its JSON cannot fail
 		text, _ := json.Marshal(c) // it has nothing that has no JSON
 		room -= len(text) + 3*len(c.Name) + nameInPlan + 2*nameAndState
 		if room < 0 {
@@ -177,7 +177,7 @@ func fitting(clusters []ranv1.ClusterStatus, places []place, room int) int {
 	return len(places)
 }
 
-// places are those of the clusters of a part, in its order.
+// places are those of the clusters of a part, in order.
 func (p Part) places(clusters []ranv1.ClusterStatus, after place) []place {
 	var places []place
 	for i := range clusters {
@@ -194,7 +194,7 @@ func (p Part) places(clusters []ranv1.ClusterStatus, after place) []place {
 	return places
 }
 
-// Join puts the parts of a status together that were read in the order of the plan. What is not about single clusters is as the last part has it.
+// Join merges the parts of a status that were read in the order of the plan. Everything else is that of the last part.
 func Join(parts []ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
 	if len(parts) == 0 {
 		return ranv1.ClusterGroupUpgradeStatus{}
@@ -231,7 +231,7 @@ func planOf(clusters []ranv1.ClusterStatus, batches int) [][]string {
 	return plan
 }
 
-// ByUrgency returns clusters with those first that matter: failed, timed out, at work, then the rest.
+// ByUrgency sorts clusters by importance: failed, timed out, running, then the rest.
 func ByUrgency(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
 	return slices.SortedStableFunc(slices.Values(clusters), func(a, b ranv1.ClusterStatus) int { return cmp.Compare(urgency(a.State), urgency(b.State)) })
 }

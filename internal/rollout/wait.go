@@ -11,33 +11,33 @@ import (
 	"drydock.dev/drydock/internal/emergency"
 )
 
-// Reasons of a rollout that withdraws clusters at work.
+// Reasons of a rollout that withdraws running clusters.
 const (
 	// ReasonCancelling: the rollout is cancelled.
 	ReasonCancelling = "Cancelling"
-	// ReasonWithdrawingTimedOut: the time of their batch is over.
+	// ReasonWithdrawingTimedOut: their batch has timed out.
 	ReasonWithdrawingTimedOut = "WithdrawingTimedOut"
 )
 
-// Waits is everything that a rollout waits for at one moment. What is nil or empty is not waited for.
+// Waits is everything that a rollout waits for at one moment. A nil or empty field means no such wait.
 type Waits struct {
 	// Trouble is an activity that does not succeed yet.
 	Trouble *drydockv1.Wait
-	// Withdrawal is the reason why clusters at work are withdrawn, CancelledBy who cancelled the rollout and why.
+	// Withdrawal is the reason why running clusters are withdrawn, CancelledBy who cancelled the rollout and why.
 	Withdrawal, CancelledBy string
 	// Pause waits for a resume, and Approval for an approval.
 	Pause, Approval *drydockv1.Wait
-	// Unknown waits to learn what is held.
+	// Unknown waits for the state of the holds.
 	Unknown *drydockv1.Wait
-	// Before is what remediation waits for before it begins.
+	// Before is what remediation waits for before it starts.
 	Before *drydockv1.Wait
 	// Health is what the health checks before the first cluster wait for.
 	Health *drydockv1.Wait
 }
 
-// Explain returns the one wait that a rollout shows, of several that with the highest priority: what a person may have to repair, what somebody asked for,
-// what somebody must do, what comes before the first batch, the batch. It is nil when the rollout waits for nothing. Lead is the reason why the rollout
-// starts no more clusters at the moment, with which the message of the condition Progressing begins; "": it does.
+// Explain returns the wait of a rollout with the highest priority: what a person may have to repair, what a person requested, what a person must do,
+// what comes before the first batch, the batch. It is nil without a wait. Lead is the reason why the rollout starts no more clusters at the moment,
+// with which the message of the condition Progressing begins; "": it does.
 func (w Waits) Explain(remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) (wait *drydockv1.Wait, lead string) {
 	batch := batchInProgress(status)
 	return w.current(batch, remediation, status, now), w.lead(batch, status)
@@ -120,15 +120,15 @@ func batchInProgress(status *ranv1.ClusterGroupUpgradeStatus) batchSummary {
 	return b
 }
 
-// AtWork reports whether work on a cluster is in progress. A cluster may soak after one of several policies and is at work then; one that soaks after all of
-// them is not.
+// AtWork reports whether work on a cluster is in progress. A cluster that soaks after one of several policies counts; one that soaks after all of
+// them does not.
 func AtWork(c *ranv1.ClusterStatus) bool {
 	return c.State == ranv1.ClusterRunning || c.State == ranv1.ClusterSoaking && c.CompletedAt == nil
 }
 
 func (b batchSummary) onlySoaks() bool { return b.atWork == 0 && b.soaking > 0 }
 
-// withdrawal is the wait while clusters at work are withdrawn, and what they leave is cleaned up.
+// withdrawal is the wait while running clusters are withdrawn and cleaned up.
 func (b batchSummary) withdrawal(remediation Remediation, w Waits, now metav1.Time) *drydockv1.Wait {
 	wait := &drydockv1.Wait{Reason: w.Withdrawal, Since: now, Blockers: b.blockers}
 	switch {
@@ -145,12 +145,12 @@ func (b batchSummary) withdrawal(remediation Remediation, w Waits, now metav1.Ti
 func (b batchSummary) held(hold drydockv1.Hold, now metav1.Time) *drydockv1.Wait {
 	wait := &drydockv1.Wait{Reason: emergency.Reason(hold), Message: emergency.Message(hold), Since: now, Until: hold.Until, Blockers: b.blockers}
 	if b.title != "" {
-		wait.Message += "; the clock of the rollout stands still"
+		wait.Message += "; the timeouts of the rollout are paused"
 	}
 	return wait
 }
 
-// wait is for the clusters of the batch; nil when none is left.
+// wait is for the clusters of the batch; nil when none remains.
 func (b batchSummary) wait(status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) *drydockv1.Wait {
 	run := status.Status
 	switch {
@@ -164,10 +164,10 @@ func (b batchSummary) wait(status *ranv1.ClusterGroupUpgradeStatus, now metav1.T
 	}
 	wait := &drydockv1.Wait{
 		Reason: ranv1.ReasonBatchInProgress, Since: *run.CurrentBatchStartedAt, Until: run.CurrentBatchDeadline, Blockers: b.blockers,
-		Message: fmt.Sprintf("%sclusters at work: %d", b.title, b.atWork),
+		Message: fmt.Sprintf("%sclusters running: %d", b.title, b.atWork),
 	}
 	if status.ComputedMaxFailures > 0 {
-		wait.Message += fmt.Sprintf("; failed: %d, at most %d may", Failures(status.Clusters), status.ComputedMaxFailures)
+		wait.Message += fmt.Sprintf("; failed: %d of at most %d", Failures(status.Clusters), status.ComputedMaxFailures)
 	}
 	return wait
 }

@@ -54,8 +54,8 @@ func TestARolloutShowsTheOneWaitThatMattersMost(t *testing.T) {
 		message string
 		lead    string
 	}{
-		{"the clusters of a batch", rollout.Waits{}, inBatch(ranv1.ClusterRunning, ranv1.ClusterPending), ranv1.ReasonBatchInProgress, "batch 2 of 3: clusters at work: 1", ""},
-		{"how many may fail", rollout.Waits{}, blocked, ranv1.ReasonBatchInProgress, "batch 2 of 3: clusters at work: 1; failed: 0, at most 2 may", ""},
+		{"the clusters of a batch", rollout.Waits{}, inBatch(ranv1.ClusterRunning, ranv1.ClusterPending), ranv1.ReasonBatchInProgress, "batch 2 of 3: clusters running: 1", ""},
+		{"how many may fail", rollout.Waits{}, blocked, ranv1.ReasonBatchInProgress, "batch 2 of 3: clusters running: 1; failed: 0 of at most 2", ""},
 		{"nothing when all clusters are over", rollout.Waits{}, inBatch(ranv1.ClusterComplete, ranv1.ClusterFailed), "", "", ""},
 		{"nothing before it starts", rollout.Waits{}, &ranv1.ClusterGroupUpgradeStatus{}, "", "", ""},
 		{"clusters that soak", rollout.Waits{}, inBatch(ranv1.ClusterSoaking, ranv1.ClusterPending), ranv1.ReasonSoaking, "batch 2 of 3: clusters that soak before others start: 1", ranv1.ReasonSoaking},

@@ -8,7 +8,7 @@ import (
 
 // Window limits how many more clusters a batch may start.
 type Window struct {
-	// Size is the maximum number of clusters at work.
+	// Size is the maximum number of running clusters.
 	Size   int
 	AtWork int
 	// MaxFailures is the maximum number of failures; 0: no limit. Failed is their number so far.
@@ -16,8 +16,8 @@ type Window struct {
 	Failed      int
 }
 
-// Free is the number of clusters that may be started now. A cluster at work counts as a possible failure, so that the limit holds even if all at work
-// fail.
+// Free is the number of clusters that may be started now. A running cluster counts as a possible failure, so that the limit holds even if all running
+// clusters fail.
 func (w Window) Free() int {
 	free := w.Size - w.AtWork
 	if w.MaxFailures > 0 {
@@ -26,7 +26,7 @@ func (w Window) Free() int {
 	return max(free, 0)
 }
 
-// Exhausted reports whether the limit of failures is reached: no cluster is started any more.
+// Exhausted reports whether the limit of failures is reached: no more clusters start.
 func (w Window) Exhausted() bool { return w.MaxFailures > 0 && w.Failed >= w.MaxFailures }
 
 // Cautious reports whether only the limit of failures prevents more clusters.

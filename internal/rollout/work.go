@@ -13,9 +13,9 @@ const (
 	WorkChecking WorkState = "Checking"
 	// WorkSoaking: the cluster is complete, and keeps its place until it has soaked.
 	WorkSoaking WorkState = "Soaking"
-	// WorkTimedOut: the work is being withdrawn because its time is over.
+	// WorkTimedOut: the work is being withdrawn because it timed out.
 	WorkTimedOut WorkState = "TimedOut"
-	// WorkVanished: the work is being withdrawn because the ManagedCluster is gone. The cluster has failed.
+	// WorkVanished: the work is being withdrawn because the ManagedCluster was deleted. The cluster has failed.
 	WorkVanished WorkState = "Vanished"
 	// WorkEnded: the place is free.
 	WorkEnded WorkState = "Ended"
@@ -27,7 +27,7 @@ func (s WorkState) Busy() bool { return s != WorkSoaking && s != WorkEnded }
 // Timed reports whether the time limit of a cluster applies.
 func (s WorkState) Timed() bool { return s == WorkRunning || s == WorkChecking }
 
-// TimeOut is the state after the time of the cluster, or of its batch, is over.
+// TimeOut is the state after the cluster, or its batch, has timed out.
 func (s WorkState) TimeOut() WorkState {
 	if s.Timed() {
 		return WorkTimedOut
@@ -35,7 +35,7 @@ func (s WorkState) TimeOut() WorkState {
 	return s
 }
 
-// Vanish is the state after the ManagedCluster was found gone. There is nothing to withdraw from a cluster that soaks.
+// Vanish is the state after the ManagedCluster was deleted. A cluster that soaks has nothing to withdraw.
 func (s WorkState) Vanish() WorkState {
 	if s.Busy() {
 		return WorkVanished
@@ -43,16 +43,16 @@ func (s WorkState) Vanish() WorkState {
 	return WorkEnded
 }
 
-// WorkResult is how the work of a remediator, or its health checks, ended.
+// WorkResult is the result of a remediator or of its health checks.
 type WorkResult struct {
 	State ranv1.ClusterState
-	// HealthChecks: the rollout has some.
+	// HealthChecks: the rollout has health checks.
 	HealthChecks bool
 	// Soaks: other clusters wait until this one has soaked.
 	Soaks bool
 }
 
-// End is the state after the work, or the health checks that follow it, ended, and the state that the cluster has then.
+// End is the state after the work or the health checks that follow it ended, and the resulting state of the cluster.
 func (s WorkState) End(result WorkResult) (WorkState, ranv1.ClusterState) {
 	complete := result.State == ranv1.ClusterComplete
 	switch {

@@ -61,7 +61,7 @@ func (e Evidence) now() time.Time {
 	return *e.at
 }
 
-// Evidence is what the objects of a file say; no address is asked.
+// Evidence is what the objects of a file say; no request is sent.
 func (f *File) Evidence(ctx context.Context) Evidence {
 	return NewEvidence(ctx, f, f.scheme, func(context.Context, string) (health.Answer, error) {
 		return health.Answer{}, fmt.Errorf("%w: a file of objects cannot tell", health.ErrNotAsked)

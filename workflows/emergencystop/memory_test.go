@@ -81,7 +81,7 @@ func TestWhileNobodyKnowsWhatWasHeldEverythingIs(t *testing.T) {
 	w.At(2, func() { require.Empty(t, w.Told, "it may yet answer") })
 	w.At(9, func() {
 		require.Equal(t, []string{"all"}, workflowtest.Scopes(w.Told["cgu/ops/june"][0]))
-		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().String(), "by drydock: what was held before is not known: read what was held before: no route to the hub")
+		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().String(), "by drydock: the saved holds are unknown: read what was held before: no route to the hub")
 		w.Asks(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}, Actor: "bob"})
 	})
 	w.Ends(20)
@@ -207,7 +207,7 @@ func TestARunThatDoesNotKnowYetWhatWasHeldHandsThatOver(t *testing.T) {
 	w.WasTerminated()
 	w.Blocked["RecallHolds"] = true
 	w.At(9, func() {
-		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().Reason, "what was held before is not known: the hub has not answered within 8s")
+		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().Reason, "the saved holds are unknown: the hub has not answered within 8s")
 	})
 	w.Ends(10)
 	carried := w.CarriedOver(emergencystop.Input{})

@@ -58,7 +58,7 @@ func TestWhatDoesNotGoIsSaidWhileItIsWaitedFor(t *testing.T) {
 		going(harbor.PartStorage, "Tenant", "minio-main")
 	}, deleted+time.Second)
 	h.RegisterDelayedCallback(func() {
-		require.Equal(t, "Tenant registry/minio-main is being deleted; its finalizers hold it: theirs", waits().Message)
+		require.Equal(t, "Tenant registry/minio-main is being deleted; it waits for finalizers: theirs", waits().Message)
 		going(harbor.PartDatabase, "postgresql", "db")
 		going(harbor.PartCache, "RedisFailover", "main-redis") // it is late: the cache is gone
 	}, deleted+2*time.Second)

@@ -110,7 +110,7 @@ func TestOrdersOfAPortalThatCannotBeCarriedOutAreRefused(t *testing.T) {
 		request any
 		says    string
 	}{
-		"what another portal shows":    {temporal.UpdateApply, elsewhere, `Component prod/web: spec.portalRef: is "other", and this is portal main`},
+		"what another portal shows":    {temporal.UpdateApply, elsewhere, `Component prod/web: spec.portalRef: is "other", but this is portal main`},
 		"an end at the start":          {temporal.UpdateApply, broken, "invalid schedule"},
 		"to delete what is not there":  {temporal.UpdateDelete, portal.DeleteRequest{Components: []string{"disk"}}, "the portal has no disk"},
 		"to cancel what is not there":  {temporal.UpdateCancelMaintenance, portal.CancelRequest{Maintenance: "m"}, "the portal has no maintenance m"},

@@ -297,7 +297,7 @@ func TestFailuresThatAreLeftSlowARolloutDownAndItSaysSo(t *testing.T) {
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	require.Contains(t, clusters.Events, "-c3")
-	require.Contains(t, slow.Wait.Message, "clusters at work: 1; failed: 1, at most 2 may")
+	require.Contains(t, slow.Wait.Message, "clusters running: 1; failed: 1 of at most 2")
 }
 
 func TestHoweverClustersEndTheFailuresStayWithinTheLimit(t *testing.T) {

@@ -229,7 +229,7 @@ func TestAClusterThatSoaksWithAPolicyIsAtWorkAndTimesOutAsSuch(t *testing.T) {
 	w.RegisterDelayedCallback(func() { soaking = workflowtest.StatusOf[workflowtest.GroupStatus](w.World) }, 3*time.Minute)
 	w.Run()
 	require.Equal(t, ranv1.ReasonBatchInProgress, soaking.Wait.Reason)
-	require.Contains(t, soaking.Wait.Message, "clusters at work: 1")
+	require.Contains(t, soaking.Wait.Message, "clusters running: 1")
 	late := workflowtest.StatusOfCluster(workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut), "c1")
 	require.Equal(t, "BatchTimedOut", late.Reason)
 	require.Contains(t, late.Message, "at that moment: policy kernel: Soaking: must stay so until")
