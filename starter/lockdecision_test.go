@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-// lockObjects are a cluster under maintenance: vrouter has let go of node n1 and is asked for n2, which ceph holds as well.
+// lockObjects are a cluster under maintenance: vrouter has released node n1 and is asked for n2, which ceph holds as well.
 const lockObjects = `
 apiVersion: v1
 kind: Node

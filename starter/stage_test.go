@@ -174,7 +174,7 @@ func (noHub) Hub(context.Context) (*kube.Cluster, error) {
 	return nil, temporal.Error(temporal.ErrNotFound, "there is no hub", nil)
 }
 
-// reportedLocks are the locks of an application that has let go of one of its nodes.
+// reportedLocks are the locks of an application that has released one of its nodes.
 var reportedLocks = locks.Report{
 	Cluster: locks.LockDecision{Kind: locks.ClusterLockKind, To: lcmv1.LockActive, Reason: locks.NoRequest},
 	Nodes:   []locks.LockDecision{{Node: "worker-1", To: lcmv1.LockInactive, Reason: locks.PodReady}},

@@ -28,7 +28,7 @@ func accountOf(t *testing.T, account string) *rest.Config {
 }
 
 // The two sides of workload locks never write each other's objects: the initiator could else let go for an application, and the controller of an
-// application ask for what it has let go of.
+// application ask for what it has released.
 func TestNeitherSideOfWorkloadLocksMayWriteWhatIsTheOthers(t *testing.T) {
 	requests := []string{"clustermaintenancerequests", "nodemaintenancerequests"}
 	locks := []string{"clusterworkloadlocks", "nodeworkloadlocks", "clusterworkloadlocks/status", "nodeworkloadlocks/status"}

@@ -28,8 +28,8 @@ clusters are simulated: they comply as soon as a policy is enforced on them.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&sizes, "sizes", bench.DefaultSizes().Strings(),
-		"sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS, with /drain after it no jobs are run, with /alone neither a loop nor kubectl does the same; or as CLUSTERSxPOLICIES@ATONCE/policies; as CLUSTERS/harbors; as WINDOWSxMAINTENANCES/windows; pace: how promptly rollouts of policies go on")
-	cmd.Flags().StringVar(&jsonFile, "json", "", "write what was measured to this file, too")
+		"sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS, with /drain without jobs, with /alone without the loop and kubectl for comparison; or as CLUSTERSxPOLICIES@ATONCE/policies; as CLUSTERS/harbors; as WINDOWSxMAINTENANCES/windows; pace: how promptly rollouts of policies continue")
+	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to this file, as JSON")
 	return cmd
 }
 

@@ -119,7 +119,7 @@ type recorder struct {
 	dir    string
 }
 
-// record runs one scenario from the start of its rollout to the end, and keeps what happened.
+// record runs one scenario from the start of its rollout to the end, and saves its histories.
 func (r *recorder) record(ctx context.Context, scenario historyScenario) error {
 	if scenario.heldUp {
 		if err := createHoldout(ctx, r.Spokes[0]); err != nil {
@@ -151,7 +151,7 @@ func (r *recorder) record(ctx context.Context, scenario historyScenario) error {
 	return r.keep(ctx, scenario.name, temporal.ClusterGroupUpgradeID("default", scenario.name))
 }
 
-// keep writes the histories of workflows and of their children.
+// keep saves the histories of workflows and of their children.
 func (r *recorder) keep(ctx context.Context, name string, workflowIDs ...string) error {
 	var runs []history.Run
 	for _, id := range workflowIDs {
@@ -164,7 +164,7 @@ func (r *recorder) keep(ctx context.Context, name string, workflowIDs ...string)
 	return history.Save(filepath.Join(r.dir, name+history.Suffix), runs)
 }
 
-// keepEntities keeps the histories of the workflows that never end, as far as they have come.
+// keepEntities saves the histories so far of the workflows that never end.
 func (r *recorder) keepEntities(ctx context.Context) error {
 	spoke := r.Spokes[0].Name
 	for _, command := range [][]string{{"hold", "--cluster", spoke, "--reason", "a drill"}, {"release", "--cluster", spoke}} {
@@ -176,7 +176,7 @@ func (r *recorder) keepEntities(ctx context.Context) error {
 		temporal.MaintenanceSchedulerID(spoke), temporal.EmergencyStopID)
 }
 
-// follow waits for the rollout's end, whatever it is.
+// follow waits for the end of the rollout, in any state.
 func (r *recorder) follow(ctx context.Context, name string) error {
 	run := r.server.GetWorkflow(ctx, temporal.ClusterGroupUpgradeID("default", name), "")
 	_ = run.Get(ctx, nil) // how it ends is in its history
@@ -196,7 +196,7 @@ func (r *recorder) leaveAtThePlan(ctx context.Context, name string) error {
 	return errors.Join(r.Run(ctx, io.Discard, "upgrade", "cancel", name), r.follow(ctx, name))
 }
 
-// cancelInADrain cancels while a pod is leaving.
+// cancelInADrain cancels while a pod is terminating.
 func (r *recorder) cancelInADrain(ctx context.Context, name string) error {
 	if err := awaitHoldoutEvicted(ctx, r.Fleet, r.Spokes[0]); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (r *recorder) cancelInADrain(ctx context.Context, name string) error {
 	return errors.Join(r.Run(ctx, io.Discard, "upgrade", "cancel", name), r.follow(ctx, name))
 }
 
-// killInADrain kills the worker while a pod is leaving, and starts it again.
+// killInADrain kills the worker while a pod is terminating, and starts it again.
 func (r *recorder) killInADrain(ctx context.Context, name string) error {
 	if err := awaitHoldoutEvicted(ctx, r.Fleet, r.Spokes[0]); err != nil {
 		return err

@@ -91,7 +91,7 @@ func (r *recorder) simulateAgents(ctx context.Context) (stop func(), err error) 
 	playing.Go(func() {
 		for event := range works.ResultChan() {
 			if work, ok := event.Object.(*unstructured.Unstructured); ok && event.Type == watch.Added {
-				// One that cannot be told of times its rollout out, which the recording then shows.
+				// A rollout that cannot be cancelled times out, which the recording shows.
 				_ = hub.Status().Patch(ctx, work, client.RawPatch(types.MergePatchType, []byte(appliedWork)))
 			}
 		}

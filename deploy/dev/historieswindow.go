@@ -15,11 +15,11 @@ import (
 
 const (
 	recordedWindow = "night"
-	// secondOpening is how long after it was defined a window opens once more: until then a pod of the first must be leaving.
+	// secondOpening is how long after its definition a window opens again: until then a pod of the first opening must be terminating.
 	secondOpening = 40 * time.Second
 )
 
-// windowOverTwoOpenings is a window that opens at once, and again after secondOpening. Nobody receives what it notifies of.
+// windowOverTwoOpenings is a window that opens at once, and again after secondOpening. Its notifications have no receiver.
 func windowOverTwoOpenings() []byte {
 	var starts []string
 	for _, after := range []time.Duration{0, secondOpening} {
@@ -37,8 +37,8 @@ spec:
 `, recordedWindow, strings.Join(starts, ","))
 }
 
-// passThroughWindow lets a rollout wait for a window, go on in one opening and end in the next. Everything is ordered once of the window, whose history is kept
-// beside that of the rollout.
+// passThroughWindow lets a rollout wait for a window, start in one opening and end in the next. It sends each kind of request to the window once, and
+// saves the window's history with that of the rollout.
 func (r *recorder) passThroughWindow(ctx context.Context, name string) error {
 	file := filepath.Join(r.Dir, "window.yaml")
 	if err := os.WriteFile(file, windowOverTwoOpenings(), 0o600); err != nil {

@@ -39,7 +39,7 @@ func awaitHoldoutEvicted(ctx context.Context, f *fleet.Fleet, spoke *devstack.Cl
 	})
 }
 
-// releaseHoldout lets it go; nothing is done where there is none.
+// releaseHoldout lets the pod terminate, if there is one.
 func releaseHoldout(ctx context.Context, spoke *devstack.Cluster) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, devstack.AnnotationLeaveAfter)
 	_, err := spoke.Client.CoreV1().Pods(holdoutNamespace).Patch(ctx, holdoutName, types.MergePatchType, patch, metav1.PatchOptions{})

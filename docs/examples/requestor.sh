@@ -1,6 +1,6 @@
 #!/bin/bash
-# A requestor in a shell: takes nodes out of service, runs a command for each, with its name in NODE, and gives them back. It asks for all of them at
-# once; how many it gets at a time is up to the budgets of the cluster. Killed, it is started again with the same arguments, and goes on.
+# A requestor in a shell: takes nodes out of service, runs a command for each, with its name in NODE, and returns them to service. It requests all of
+# them at once; the budgets of the cluster decide how many it gets at a time. After a crash, start it again with the same arguments.
 #
 #   requestor.sh CLUSTER CAMPAIGN NODE... -- COMMAND [ARGUMENT...]
 #   requestor.sh spoke-1 bios-2-1 $(kubectl --context spoke-1 get nodes -l topology.kubernetes.io/zone=a -o name) -- ./update-bios.sh
@@ -22,7 +22,7 @@ shift
 service() {
   local node=$1 name=$CAMPAIGN-$1
   shift
-  # What is on its way is taken up.
+  # Continue a maintenance from an earlier run.
   case $(drydock node status "$name" -o yaml 2>/dev/null | sed -n 's/^  state: //p') in
     Completed) return 0 ;;
     RequestorFailed) drydock node recover "$name" --reason "another attempt" ;;
@@ -30,7 +30,7 @@ service() {
   esac || return 1
   drydock node status "$name" --watch --for Ready || return 1
   if ! NODE=$node "$@"; then
-    drydock node fail "$name" --reason "the command failed" # the node is held: start this again, or cancel it
+    drydock node fail "$name" --reason "the command failed" # the node stays out of service: run this again, or cancel it
     return 1
   fi
   drydock node done "$name" && drydock node status "$name" --watch

@@ -64,8 +64,8 @@ func (o observed) at(what string) []time.Time {
 	return instants
 }
 
-// handOvers is how long each slot was free between a node's return and the cordon of the next. Slots are all the same: with five of them, the
-// first return is for the sixth cordon, the second for the seventh. Between rounds nobody waits for a slot.
+// handOvers is how long each slot was free between a node's return and the cordon of the next node. Slots are interchangeable: with five of them, the
+// first return is for the sixth cordon, the second for the seventh. Between rounds no node waits for a slot.
 func (o observed) handOvers(size Size) []time.Duration {
 	cordons, uncordons := o.at(fleet.ActionCordon), o.at(fleet.ActionUncordon)
 	var gaps []time.Duration
@@ -88,7 +88,7 @@ func (o observed) uncordonAfter(node string, released time.Time) (time.Time, boo
 	return time.Time{}, false
 }
 
-// requestsOf counts what the users asked whose names begin so, for each of so many. A watch is counted when it began: most go on.
+// requestsOf counts the requests of users with one of these name prefixes, divided by a number. A watch counts at its start, because most never end.
 func requestsOf(events []auditv1.Event, users string, among int) Requests {
 	r := Requests{ByVerb: map[string]float64{}, ByTarget: map[string]float64{}}
 	one := 1 / float64(among)

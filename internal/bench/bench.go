@@ -34,7 +34,7 @@ type Report struct {
 type Result struct {
 	Size Size `json:"size"`
 
-	// RequestToReady is from the start of a node's maintenance until it is empty and handed over.
+	// RequestToReady is from the start of a node's maintenance until the node is drained and ready.
 	RequestToReady Latency `json:"requestToReady"`
 	// ReleaseToUncordon is from the end of the work on a node until pods can be scheduled on it.
 	ReleaseToUncordon Latency `json:"releaseToUncordon"`

@@ -50,8 +50,8 @@ func (h history) firstTimer() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// maintenance reads from the history of a node's maintenance which node it was, when it was empty and handed over, and when the work on it was
-// done. Both are instants of the server's: the work begins and ends with an activity; without any, the node is checked and returned when it is empty.
+// maintenance reads from the history of a node's maintenance which node it was, when the node was ready, and when the work on it was done. Both are
+// times of the server: the work begins and ends with an activity; without work, the node is checked and returned once it is ready.
 func (h history) maintenance() (node string, ready, released time.Time, err error) {
 	attributes := h.events[0].GetWorkflowExecutionStartedEventAttributes().SearchAttributes
 	if err := converter.GetDefaultDataConverter().FromPayload(attributes.GetIndexedFields()[temporal.AttributeNode.GetName()], &node); err != nil {

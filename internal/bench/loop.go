@@ -24,9 +24,9 @@ import (
 // loopOwner is the mark that the loop leaves on what it changes.
 const loopOwner = "bench/loop"
 
-// byLoop does what a rollout does to a cluster, with the same writes, the same reads where a wrong answer would do harm, and watches for what it
-// waits for: but in one process's memory. Nothing would be left of it if that died, and nobody can see or stop it. What a rollout takes longer is
-// the price of that.
+// byLoop maintains a cluster as a rollout does, with the same writes, the same reads where a stale answer would do harm, and the same watches,
+// but in the memory of one process: its state is lost in a crash, and it cannot be observed or stopped. The extra time of a rollout is the price of
+// that.
 func byLoop(ctx context.Context, s *scene, result *Result) error {
 	config, err := s.spoke.UserConfig(loopUser, adminGroup)
 	if err != nil {
@@ -59,7 +59,7 @@ func byLoop(ctx context.Context, s *scene, result *Result) error {
 // loop maintains nodes of a cluster.
 type loop struct{ *kube.Cluster }
 
-// rollOut asks the cluster's workloads to let go, and maintains the nodes.
+// rollOut requests the workload locks of the cluster, and maintains the nodes.
 func (l loop) rollOut(ctx context.Context, s *scene) error {
 	request := &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: "loop"}, Spec: lcmv1.ClusterMaintenanceRequestSpec{Scope: lcmv1.ScopeOS}}
 	if err := l.Client.Create(ctx, request); err != nil {
@@ -168,7 +168,7 @@ func (l loop) uncordon(ctx context.Context, name string) error {
 	return l.setSchedulable(ctx, name, true)
 }
 
-// setSchedulable reads the node from the API server and patches just what it has read, until nobody else has changed it in between.
+// setSchedulable reads the node from the API server and patches exactly what it has read, until there is no conflict.
 func (l loop) setSchedulable(ctx context.Context, name string, schedulable bool) error {
 	var unschedulable, owner any = true, loopOwner
 	if schedulable {

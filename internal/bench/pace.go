@@ -16,11 +16,11 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Pace is how promptly rollouts go on when there is nothing to wait for any more.
+// Pace is how promptly rollouts continue after their wait has ended.
 type Pace struct {
 	// BlockerToStart is from the success of a rollout until the one that it blocked enforces its first policy.
 	BlockerToStart Latency `json:"blockerToStart"`
-	// TimeoutLateness is from the end of a batch's time until the first write that takes back what it has enforced.
+	// TimeoutLateness is from the timeout of a batch until the first write that withdraws its policies.
 	TimeoutLateness Latency `json:"timeoutLateness"`
 }
 
@@ -39,7 +39,7 @@ func stubborn(_, policy string) time.Duration {
 	return 0
 }
 
-// runPace measures how promptly rollouts go on, on a hub of its own.
+// runPace measures how promptly rollouts continue, on its own hub.
 func (r *Report) runPace(ctx context.Context, progress io.Writer) error {
 	fmt.Fprintln(progress, "measuring how promptly rollouts start and time out")
 	return onHub(ctx, progress, stubborn, func(h *hubScene) (err error) {

@@ -25,7 +25,7 @@ type Sizes struct {
 	// Harbors is how many Harbor clusters are kept at once.
 	Harbors []int
 	Windows []WindowSize
-	// Pace: how promptly rollouts of policies go on is measured, too.
+	// Pace: also measure how promptly rollouts of policies continue.
 	Pace bool
 }
 

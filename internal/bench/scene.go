@@ -17,7 +17,7 @@ import (
 const (
 	// namespace is where the pods are.
 	namespace = "bench"
-	// rolloutNamespace is one that the hub has: what became of a rollout is kept there.
+	// rolloutNamespace exists on the hub: the status of finished rollouts is saved there.
 	rolloutNamespace = "default"
 	// jobNamespace is where deploy/rbac lets the worker run Jobs.
 	jobNamespace = "drydock-system"

@@ -65,7 +65,7 @@ func (s Size) String() string {
 const (
 	// drainSuffix follows a size whose nodes are only drained.
 	drainSuffix = "/drain"
-	// aloneSuffix follows one that nobody else is measured at.
+	// aloneSuffix follows a size that is measured without comparison.
 	aloneSuffix = "/alone"
 )
 

@@ -21,8 +21,8 @@ func (r Report) Print(out io.Writer) {
 			h.Clusters, h.ReadyToApplied, h.DownToUnhealthy, h.DownTogether)
 	}
 	for _, w := range r.Windows {
-		fmt.Fprintf(out, "%d windows that open in the same second, p50 / p99: instant to who follows knowing it: %s; to %s that waited going on: %s; to its cordon: %s; to the window's own record: %s; "+
-			"CPU before the instant: worker %s, Temporal %s; after: worker %s, Temporal %s\n",
+		fmt.Fprintf(out, "%d windows that open in the same second, p50 / p99: opening to notified subscribers: %s; to start of %s that waited: %s; to its cordon: %s; to the window's own record: %s; "+
+			"CPU before the opening: worker %s, Temporal %s; after: worker %s, Temporal %s\n",
 			w.Size.Windows, w.Told, counted(w.Size.Maintenances, "maintenance"), w.Began, w.Cordoned, w.Recorded, seconds(w.WorkerBefore.CPUSeconds), seconds(w.TemporalBefore.CPUSeconds),
 			seconds(w.Worker.CPUSeconds), seconds(w.Temporal.CPUSeconds))
 	}

@@ -32,7 +32,7 @@ type WindowResult struct {
 	Size WindowSize `json:"size"`
 	// Told is from the instant until who follows a window knows that it is open; 0 if that is known before.
 	Told Latency `json:"told"`
-	// Began is from the instant until a maintenance that has waited for it goes on.
+	// Began is from the opening until the maintenances that wait for it start.
 	Began Latency `json:"began"`
 	// Cordoned is from the instant until its node is cordoned.
 	Cordoned Latency `json:"cordoned"`
@@ -71,8 +71,8 @@ func (e errTooLate) Error() string {
 	return fmt.Sprintf("it took %s to define all windows, and they were due to open after %s", e.took.Round(time.Second), e.allowed.Round(time.Second))
 }
 
-// windowsOnFleet measures windows that are all defined so long before they open. Where they were not, it does so once more on a new fleet, with twice the
-// time that it took.
+// windowsOnFleet measures windows that are all defined some time before they open. If some were defined too late, it repeats the measurement on a new
+// fleet, with twice the time that it took.
 func windowsOnFleet(ctx context.Context, size WindowSize, ahead time.Duration, progress io.Writer) (WindowResult, error) {
 	for allowed := time.Duration(0); ; {
 		result, err := windowsDefinedWithin(ctx, size, allowed, ahead, progress)
@@ -209,8 +209,8 @@ func (s *windowScene) defineSome(ctx context.Context) (time.Duration, error) {
 	return took / windowsBefore, err
 }
 
-// defineAll defines the windows from one number to another, and has them followed by workflows that nobody works on: what those are told, and when, is in
-// their histories.
+// defineAll defines a range of windows, and subscribes workflows without a worker to them: their histories contain the updates
+// that they receive.
 func (s *windowScene) defineAll(ctx context.Context, from, to int, opens time.Time) error {
 	var group errgroup.Group
 	group.SetLimit(windowsAtOnce)
@@ -312,7 +312,7 @@ func (s *windowScene) recorded(ctx context.Context) (Latency, error) {
 	return s.late(recorded), nil
 }
 
-// began is when the maintenances went on that have waited.
+// began is when the waiting maintenances started.
 func (s *windowScene) began(ctx context.Context) (Latency, error) {
 	var began []time.Time
 	for _, node := range s.nodes() {
@@ -360,7 +360,7 @@ func (s *windowScene) startMaintenance(ctx context.Context, node string, waits .
 	return nil
 }
 
-// awaitCordons waits until so many nodes are out of service. They stay so: nobody says that the work on them is done.
+// awaitCordons waits until so many nodes are out of service. They stay so, because the work on them never ends.
 func (s *windowScene) awaitCordons(ctx context.Context, count int) error {
 	return s.fleet.Await(ctx, s.spoke, counted(count, "node")+" cordoned", []k8sclient.Object{&corev1.Node{}}, func(ctx context.Context, reader k8sclient.Reader) (bool, error) {
 		var nodes corev1.NodeList

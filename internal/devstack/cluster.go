@@ -38,7 +38,7 @@ type Cluster struct {
 	KubeconfigFile string
 	// AuditLogFile holds what was asked of the API server, one JSON event (audit.k8s.io/v1) a line.
 	AuditLogFile string
-	// ContainerLogFile is what every container of the cluster is said to have written, in the format of the container runtime interface
+	// ContainerLogFile is the log that the simulated kubelet serves for every container, in the format of the container runtime interface
 	// ("TIME stdout F line"); a test may write to it.
 	ContainerLogFile string
 

@@ -63,7 +63,7 @@ func (g *group) adopt(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.pgid}
 }
 
-// end kills what is left in the group, removes the temporary directory, and returns when both are done.
+// end kills the remaining processes of the group, removes the temporary directory, and returns when both are done.
 func (g *group) end() error {
 	g.pipe.Close()
 	_ = g.anchor.Wait() // killed by the guard: its exit status says nothing

@@ -75,8 +75,8 @@ func applyFile(ctx context.Context, writer client.Client, path string) error {
 	}
 }
 
-// AuditEvents returns what was asked of the API server so far, in the order the answers were complete. The policy in
-// config/audit-policy.yaml says what is left out. The event of a request may follow its answer by an instant.
+// AuditEvents returns the requests to the API server so far, in the order of their answers. The policy in
+// config/audit-policy.yaml omits some. The event of a request may follow its answer after a moment.
 func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
 	file, err := os.Open(c.AuditLogFile)
 	if err != nil {

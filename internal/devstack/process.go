@@ -164,7 +164,7 @@ func (p *Process) Kill() error {
 // Freeze stops the server where it is, with SIGSTOP: its connections stay open, and it hears nothing. Kill still ends it.
 func (p *Process) Freeze() error { return p.suspend(syscall.SIGSTOP) }
 
-// Thaw lets a frozen server go on, as if no time had passed.
+// Thaw resumes a frozen server, as if no time had passed.
 func (p *Process) Thaw() error { return p.suspend(syscall.SIGCONT) }
 
 func (p *Process) suspend(sig syscall.Signal) error {

@@ -34,7 +34,7 @@ var programs = []program{
 type Programs struct {
 	servers map[string]*server
 	cancel  context.CancelFunc
-	ended   chan struct{} // closed when nothing is built any more
+	ended   chan struct{} // closed when all builds have ended
 }
 
 // server is one program that is found or being built.

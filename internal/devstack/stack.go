@@ -172,7 +172,7 @@ func (s *Stack) started() error {
 	return s.reason
 }
 
-// clusterNice is how far the servers of a cluster yield to whatever works on the cluster: in a fleet they have machines of their own.
+// clusterNice is how far the servers of a cluster yield to other programs: in a fleet they have machines of their own.
 const clusterNice = 10
 
 // process makes a server of a part of the stack: of a cluster, or of the stack itself, which is the empty part.
@@ -207,7 +207,7 @@ func (s *Stack) Cluster(name string) *Cluster {
 // Clusters returns all clusters, in the order of Options.
 func (s *Stack) Clusters() []*Cluster { return s.clusters }
 
-// Done is closed when the stack has ended and nothing of it runs any more.
+// Done is closed when the stack has ended and all its processes have exited.
 func (s *Stack) Done() <-chan struct{} { return s.done }
 
 // Err is nil while the stack runs and after a plain Stop. If a part died, it names the part and quotes its log.
@@ -221,7 +221,7 @@ func (s *Stack) Err() error {
 }
 
 // Stop ends all servers, removes the temporary directory and returns when both are done. It returns the error of
-// the clean-up, or of the part whose death ended the stack before. It may be called more than once.
+// the cleanup, or of the part whose exit ended the stack before. It may be called more than once.
 func (s *Stack) Stop() error {
 	s.ending.Do(s.end)
 	<-s.done

@@ -137,7 +137,7 @@ func requireNodesUpdatedOnce(t *testing.T, s *lockStory, workers int) {
 	}
 }
 
-// Storage is not ready on worker-1, which is asked for first, and lets go of worker-2; the router has let go of worker-1.
+// Storage is not ready on worker-1, which is asked for first, and lets go of worker-2; the router has released worker-1.
 func breakLockCycle(t *testing.T) {
 	t.Parallel()
 	spoke := theFleet.Cluster("spoke-4")

@@ -112,10 +112,10 @@ func deployTenants(t *testing.T, spoke *devstack.Cluster, pods int32) {
 	require.NoError(t, theFleet.AwaitWorkloads(t.Context(), spoke))
 }
 
-// awaitLetGo waits until an application has let go of a node.
+// awaitLetGo waits until an application has released a node.
 func awaitLetGo(t *testing.T, spoke *devstack.Cluster, application, node string) {
 	t.Helper()
-	require.NoError(t, theFleet.Await(t.Context(), spoke, application+" has let go of "+node, []kubeclient.Object{&lcmv1.NodeWorkloadLock{}},
+	require.NoError(t, theFleet.Await(t.Context(), spoke, application+" has released "+node, []kubeclient.Object{&lcmv1.NodeWorkloadLock{}},
 		func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
 			var locks lcmv1.NodeWorkloadLockList
 			err := reader.List(ctx, &locks)

@@ -104,7 +104,7 @@ func (s *lockStory) must(holds bool, format string, args ...any) {
 	}
 }
 
-// node: none is cordoned before every lock has let go of it, and all are returned before the request is withdrawn.
+// node: none is cordoned before every lock has released it, and all are returned before the request is withdrawn.
 func (s *lockStory) node(name string, unschedulable bool) {
 	was := s.nodes[name]
 	s.nodes[name] = unschedulable
@@ -157,7 +157,7 @@ func (s *lockStory) clusterRequest(name string, gone bool) {
 	}
 	s.must(len(s.requests) == 0, "the cluster is given back while %v are asked for", s.requests)
 	for _, lock := range s.locks {
-		s.must(lock.state == lcmv1.LockActive, "the cluster is given back while %s has let go of %s", lock.application, lock.node)
+		s.must(lock.state == lcmv1.LockActive, "the cluster is given back while %s has released %s", lock.application, lock.node)
 	}
 	for node, unschedulable := range s.nodes {
 		s.must(!unschedulable, "the cluster is given back while %s is out of service", node)
@@ -216,7 +216,7 @@ func (s *lockStory) lock(name string, now nodeLock, gone bool) {
 	case now.state == lcmv1.LockInactive && was.state != lcmv1.LockInactive:
 		s.step(now.node, stepInactive+now.application)
 		s.must(s.asked(now.node), "%s lets go of %s unasked", now.application, now.node)
-		s.must(!ours || len(s.letGo(now.application)) == 1, "%s has let go of %v", now.application, s.letGo(now.application))
+		s.must(!ours || len(s.letGo(now.application)) == 1, "%s has released %v", now.application, s.letGo(now.application))
 	case now.state != lcmv1.LockInactive && was.state == lcmv1.LockInactive:
 		s.step(now.node, stepActive+now.application)
 		s.must(!ours || !s.asked(now.node), "%s holds %s again while that is asked for", now.application, now.node)
@@ -244,7 +244,7 @@ func (s *lockStory) holders(node string) (holders []string) {
 	return holders
 }
 
-// letGo are the nodes that an application has let go of.
+// letGo are the nodes that an application has released.
 func (s *lockStory) letGo(application string) (nodes []string) {
 	for _, lock := range s.locks {
 		if lock.application == application && lock.state == lcmv1.LockInactive {

@@ -314,7 +314,7 @@ func TestAServiceOfAKindThatIsNotKnownIsNotTakenForAnother(t *testing.T) {
 	hc.Spec.Database.Kind, hc.Spec.Cache.Kind, hc.Spec.Storage.Kind = "MySQL", "Valkey", "Ceph"
 	got := harbor.Evaluate(hc, harbor.Observed{Secrets: map[string]bool{"db": true, "redis": true, "s3": true}}, now)
 	for i, message := range []string{
-		`spec.database.kind: "MySQL" is not a known kind of database`, `spec.cache.kind: "Valkey" is not a known kind of cache that is known`,
+		`spec.database.kind: "MySQL" is not a known kind of database`, `spec.cache.kind: "Valkey" is not a known kind of cache`,
 		`spec.storage.kind: "Ceph" is not a known kind of storage`,
 	} {
 		require.Equal(t, no, got.Conditions[i].Status)

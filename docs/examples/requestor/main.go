@@ -1,10 +1,10 @@
-// Command requestor takes nodes of a cluster out of service with Drydock, works on each of them, and gives them back. It is an example: of Drydock it
-// needs nothing but a Temporal server with its worker.
+// Command requestor takes nodes of a cluster out of service with Drydock, works on each of them, and returns them to service. It is an example: it
+// only needs a Temporal server with Drydock's worker.
 //
 //	requestor --cluster spoke-1 --campaign bios-2-1 --nodes worker-1,worker-2 -- ./update-bios.sh
 //
-// It asks for all nodes at once; how many it gets at a time is up to the budgets of the cluster. Stopped or killed, it is started again with the same
-// arguments, and goes on: nodes that are done are left alone, and the work is begun anew on those that it had, as it is on those where it had failed.
+// It requests all nodes at once; the budgets of the cluster decide how many it gets at a time. If it is stopped or killed, start it again with the
+// same arguments and it continues: it skips nodes that are done, and repeats the work on nodes that it had, or where the work failed.
 package main
 
 import (
@@ -29,9 +29,9 @@ func main() {
 	defer stop()
 	var r requestor
 	var nodes string
-	flag.StringVar(&r.cluster, "cluster", "", "the cluster, as Drydock's worker knows it")
-	flag.StringVar(&r.campaign, "campaign", "", "what this is about: maintenances are named CAMPAIGN-NODE, and done once")
-	flag.StringVar(&r.id, "requestor", "firmware.example.com", "who asks")
+	flag.StringVar(&r.cluster, "cluster", "", "the name of the cluster")
+	flag.StringVar(&r.campaign, "campaign", "", "the name of the campaign: maintenances are named CAMPAIGN-NODE, and done once")
+	flag.StringVar(&r.id, "requestor", "firmware.example.com", "the name of the requestor")
 	flag.StringVar(&nodes, "nodes", "", "the nodes, separated by commas")
 	flag.Parse()
 	r.work = flag.Args()
@@ -45,15 +45,15 @@ func main() {
 	}
 }
 
-// requestor asks for nodes and works on them.
+// requestor requests nodes and works on them.
 type requestor struct {
 	server                client.Client
 	id, cluster, campaign string
-	// work is a command, which finds the node's name in its environment as NODE. It may be run more than once on a node.
+	// work is a command with the node's name in its environment as NODE. It may run more than once on a node.
 	work []string
 }
 
-// run services all nodes, and returns what went wrong with any of them.
+// run services all nodes, and returns the errors of all.
 func (r requestor) run(ctx context.Context, nodes []string) error {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
@@ -76,7 +76,7 @@ func (r requestor) run(ctx context.Context, nodes []string) error {
 	return errors.Join(wrong...)
 }
 
-// service asks for a node, works on it when it is handed over, and says how that went. What is on its way from an earlier run is taken up.
+// service requests a node, works on it when it is ready, and reports the result. It continues a maintenance from an earlier run.
 func (r requestor) service(ctx context.Context, node string) error {
 	m, err := r.ask(ctx, node)
 	if err != nil {
@@ -106,8 +106,8 @@ func (r requestor) service(ctx context.Context, node string) error {
 	}
 }
 
-// workOn works on a node that was handed over, and says how that went. When the node is taken away meanwhile, because somebody cancels the maintenance
-// or the node is gone, the work is stopped, and nothing said.
+// workOn works on a node that is ready, and reports the result. If the maintenance is cancelled or the node deleted meanwhile, it stops the work and
+// reports nothing.
 func (r requestor) workOn(ctx context.Context, m *maintenance) (done bool, err error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
@@ -125,7 +125,7 @@ func (r requestor) workOn(ctx context.Context, m *maintenance) (done bool, err e
 	<-watched
 	switch {
 	case ctx.Err() != nil:
-		return false, fmt.Errorf("stopped at work, and keeps the node: start the same again, or `drydock node cancel %s --cluster %s`", m.name, m.cluster)
+		return false, fmt.Errorf("stopped during the work, and the node stays out of service: run the same command again, or `drydock node cancel %s --cluster %s`", m.name, m.cluster)
 	case takenAway:
 		return false, nil
 	case err == nil:
@@ -134,10 +134,10 @@ func (r requestor) workOn(ctx context.Context, m *maintenance) (done bool, err e
 	if unsaid := m.say(ctx, "fail", err.Error()); unsaid != nil {
 		return false, unsaid
 	}
-	return false, fmt.Errorf("the work failed (%w), and the node is held: start the same again, or `drydock node cancel %s --cluster %s`", err, m.name, m.cluster)
+	return false, fmt.Errorf("the work failed (%w), and the node stays out of service: run the same command again, or `drydock node cancel %s --cluster %s`", err, m.name, m.cluster)
 }
 
-// command is the work on a node. It is asked to end when ctx is cancelled.
+// command is the work on a node. It receives SIGTERM when ctx is cancelled.
 func (r requestor) command(ctx context.Context, node string) *exec.Cmd {
 	work := exec.CommandContext(ctx, r.work[0], r.work[1:]...)
 	work.Env = append(os.Environ(), "NODE="+node)

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// States of a maintenance in which its requestor has something to do.
+// States of a maintenance in which its requestor must act.
 const (
 	ready           = "Ready"
 	requestorFailed = "RequestorFailed"
@@ -23,22 +23,22 @@ var (
 	drydockCluster   = temporal.NewSearchAttributeKeyKeyword("DrydockCluster")
 	drydockNode      = temporal.NewSearchAttributeKeyKeyword("DrydockNode")
 	drydockRequestor = temporal.NewSearchAttributeKeyKeyword("DrydockRequestor")
-	// drydockPhase is its state, drydockReason why it does not go on.
+	// drydockPhase is the state of a maintenance, drydockReason the reason of its wait.
 	drydockPhase  = temporal.NewSearchAttributeKeyKeyword("DrydockPhase")
 	drydockReason = temporal.NewSearchAttributeKeyKeyword("DrydockReason")
 )
 
-// maintenance is one that this requestor asked for.
+// maintenance is a maintenance of this requestor.
 type maintenance struct {
 	requestor
 	client.WorkflowRun
 	node, name string
-	// told is what was last told of its state.
+	// told is the state that was printed last.
 	told string
 }
 
-// ask asks for a node: once, however often it is called. A maintenance that is at work is taken up, and one that has completed stays so; after any other
-// end there is another one.
+// ask requests a node, idempotently. It continues a maintenance that is in progress, and leaves one that has completed; after any other result it
+// starts another one.
 func (r requestor) ask(ctx context.Context, node string) (*maintenance, error) {
 	m := &maintenance{requestor: r, node: node, name: r.campaign + "-" + node}
 	var err error
@@ -73,8 +73,8 @@ func (m *maintenance) say(ctx context.Context, signal, why string) error {
 	return m.server.SignalWorkflow(ctx, m.GetID(), "", signal, map[string]string{"actor": m.id, "reason": why})
 }
 
-// await waits until the maintenance is in a state as wanted, or over, and returns its state. Nothing is asked at intervals: Temporal tells of each event
-// in the maintenance's history, and whenever state or reason change, there is one. One that waits for long goes on in another run, with a history of its own.
+// await waits until the maintenance is in a wanted state, or closed, and returns its state. It does not poll: every change of state or reason is an
+// event in the maintenance's history, and Temporal streams the events. A long wait continues as new, with another history.
 func (m *maintenance) await(ctx context.Context, wanted func(state string) bool) (string, error) {
 	for goesOn := true; goesOn; {
 		goesOn = false
@@ -85,7 +85,7 @@ func (m *maintenance) await(ctx context.Context, wanted func(state string) bool)
 				return "", err
 			}
 			goesOn = event.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
-			// Events of long ago come first: what counts is how it stands now.
+			// The first events are old: what counts is the current state.
 			if event.GetEventType() == enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES {
 				if state, err := m.state(ctx); err != nil || wanted(state) {
 					return state, err
@@ -96,7 +96,8 @@ func (m *maintenance) await(ctx context.Context, wanted func(state string) bool)
 	return m.state(ctx)
 }
 
-// state is that of its last run; none when it is over. One that was terminated keeps its attributes as they were, though its node is not handed over any more.
+// state is that of the last run; "" when it is closed. A terminated workflow keeps its search attributes, but its node is no longer ready for the
+// requestor.
 func (m *maintenance) state(ctx context.Context) (string, error) {
 	execution, err := m.server.DescribeWorkflow(ctx, m.GetID(), "")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package invariants holds rollouts to what must be true of them whatever went wrong on the way. It judges by the API servers' audit logs
-// and Temporal's histories alone, never by what Drydock says of itself.
+// Package invariants checks what must be true of rollouts after any failure. It judges by the API servers' audit logs
+// and Temporal's histories alone, never by what Drydock reports about itself.
 package invariants
 
 import (
@@ -86,7 +86,7 @@ type maintenance struct {
 type lock struct {
 	node     string
 	inactive bool
-	// kept by Drydock. served are the requests that it has let go for: those that stood then, and when the node was taken out of service.
+	// managed by Drydock. served are the requests that it was released for: those that existed then, and when the node was taken out of service.
 	kept   bool
 	served []string
 }
@@ -139,7 +139,7 @@ func (r *replay) take() {
 	}
 }
 
-// takeLock: Drydock lets go of one node at a time for an application whose locks it keeps, only when it is asked to, and does not take that back before.
+// takeLock: for an application whose locks Drydock manages, it releases one node at a time, only on request, and holds it again only afterwards.
 func (r *replay) takeLock() {
 	d, before := r.now, r.locks[r.now.Object]
 	now := lock{node: before.node, inactive: d.What == fleet.ActionLockInactive, kept: d.ByLockController(), served: before.served}
@@ -158,11 +158,11 @@ func (r *replay) takeLock() {
 	now.served = r.requestsFor(now.node)
 	r.locks[d.Object] = now
 	if len(now.served) == 0 {
-		r.violated("lock %s lets go of %s, and nobody has asked for it", d.Object, now.node)
+		r.violated("lock %s releases %s without a request", d.Object, now.node)
 	}
 	for _, other := range sorted(r.locks) {
 		if l := r.locks[other]; other != d.Object && l.kept && l.inactive {
-			r.violated("lock %s lets go of %s while %s has let go of %s", d.Object, now.node, other, l.node)
+			r.violated("lock %s releases %s while %s has released %s", d.Object, now.node, other, l.node)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func (r *replay) takeOut() {
 	r.requireLetGo("take out of service", d.Node)
 	for name, l := range r.locks {
 		if l.node == d.Node && l.inactive {
-			l.served = r.requestsFor(d.Node) // whomever it had let go for, it has let go for them
+			l.served = r.requestsFor(d.Node) // released for any request, it is released for these
 			r.locks[name] = l
 		}
 	}

@@ -224,8 +224,8 @@ func TestWhatMustNotBeIsFound(t *testing.T) {
 		{"work before the locks of the cluster let go", moved("cluster lock inactive", "uncordon cp"), "take out of service cp while the lock vrouter of the cluster is held"},
 		{"work before a lock of the cluster has said anything", before("cordon cp", step{"", person, "create", "clusterworkloadlocks", "other", `{}`}), "take out of service cp while the lock other of the cluster is held"},
 		{"an eviction after a lock has failed", before("evict web-w1", step{"", lockKeeper, "patch", "nodeworkloadlocks/status", "lock-w1", `{"status":{"state":"failed"}}`}), "the eviction of shop/web-w1 from w1 while lock lock-w1 is held"},
-		{"a lock that lets go of a second node", after("let go of w1", request("w2"), letGo("w2")), "lock lock-w2 lets go of w2 while lock-w1 has let go of w1"},
-		{"a lock that lets go unasked", moved("let go of w1", "request w1"), "lock lock-w1 lets go of w1, and nobody has asked for it"},
+		{"a lock that lets go of a second node", after("let go of w1", request("w2"), letGo("w2")), "lock lock-w2 releases w2 while lock-w1 has released w1"},
+		{"a lock that lets go unasked", moved("let go of w1", "request w1"), "lock lock-w1 releases w1 without a request"},
 		{"a lock that is held again for a moment", after("let go of w1", hold("w1"), letGo("w1")), "lock lock-w1 is held again while req-w1 stands"},
 		{"a lock that is taken from those who found it inactive", func(t *testing.T, log []step) []step {
 			log = moved("let go of w1", "request w1")(t, log)
@@ -371,9 +371,9 @@ func TestTheOrderOfClusters(t *testing.T) {
 	}{
 		{"batch after batch, together within one", []Cluster{at("a", 1, 2), at("b", 3, 5), at("c", 4, 6)}, 2, ""},
 		{"a cluster that was never worked on", []Cluster{at("a", 1, 2), {Name: "b"}, at("c", 4, 6)}, 2, ""},
-		{"a batch that begins too early", []Cluster{at("a", 1, 4), at("b", 3, 5)}, 2, "b of batch 2 begins while a of batch 1 is at work"},
+		{"a batch that begins too early", []Cluster{at("a", 1, 4), at("b", 3, 5)}, 2, "b of batch 2 begins while a of batch 1 is running"},
 		{"a batch that is overtaken", []Cluster{at("a", 6, 7), at("b", 3, 5)}, 2, "a of batch 1 begins after b of batch 2"},
-		{"too many at once", []Cluster{at("a", 1, 2), at("b", 3, 5), at("c", 4, 6)}, 1, "2 clusters are at work when c begins, 1 may be"},
+		{"too many at once", []Cluster{at("a", 1, 2), at("b", 3, 5), at("c", 4, 6)}, 1, "2 clusters are running when c begins, at most 1 may be"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// History returns what is not as it must be in the history of a run: it is closed, whatever was begun in it has its end, and no workflow task
-// failed for a cause of our own.
+// History returns the violations in the history of a run: the run is closed, everything that it started has ended, and no workflow task
+// failed because of Drydock.
 func History(run history.Run) []string {
 	j := &judgement{run: run, open: map[int64]string{}}
 	for _, event := range run.Events {
@@ -25,7 +25,7 @@ func History(run history.Run) []string {
 	return j.violations
 }
 
-// Tasks returns what is not as it must be in the history of a run that may go on: no workflow task failed for a cause of our own.
+// Tasks returns the violations in the history of a run that may be open: no workflow task failed because of Drydock.
 func Tasks(run history.Run) []string {
 	j := &judgement{run: run}
 	for _, event := range run.Events {
@@ -49,8 +49,8 @@ func (j *judgement) violated(event *historypb.HistoryEvent, format string, args 
 	j.violations = append(j.violations, where+fmt.Sprintf(format, args...))
 }
 
-// explained are the causes of a failed workflow task that are no fault: an event came in while the task was at work, somebody has reset or
-// terminated the workflow, or its worker's cache was given up.
+// explained are harmless causes of a failed workflow task: an event came in during the task, the workflow was reset or
+// terminated, or its worker's cache evicted it.
 var explained = []enumspb.WorkflowTaskFailedCause{
 	enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
 	enumspb.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW,
@@ -107,7 +107,7 @@ func (j *judgement) ended(event *historypb.HistoryEvent) {
 	}
 }
 
-// end judges how the run ended. Its end explains an activity that was asked to end, a message that nobody waits for any more, and the pause
+// end checks the end of the run. It explains an activity with a requested cancellation, a message that is no longer received, and the pause
 // between two messages to a parent; it does not explain a child that runs on, or an effect.
 func (j *judgement) end() {
 	last := j.run.Events[len(j.run.Events)-1]

@@ -8,15 +8,15 @@ import (
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
 
-// turn is the time in which a rollout was at work on a cluster.
+// turn is the time in which a rollout was running on a cluster.
 type turn struct {
 	cluster     string
 	batch       int
 	first, last time.Time
 }
 
-// Order checks that clusters were worked on batch after batch, and never more than maxConcurrency at once. Plan is the rollout's; the
-// clusters' actions say when each was at work.
+// Order checks that clusters were maintained batch after batch, and never more than maxConcurrency at once. Plan is the rollout's; the
+// clusters' actions show when each was running.
 func Order(plan [][]string, maxConcurrency int, clusters []Cluster) []string {
 	var turns []turn
 	for batch, names := range plan {
@@ -44,11 +44,11 @@ func Order(plan [][]string, maxConcurrency int, clusters []Cluster) []string {
 			}
 			atWork++
 			if before.batch != t.batch {
-				violations = append(violations, fmt.Sprintf("%s of batch %d begins while %s of batch %d is at work", t.cluster, t.batch, before.cluster, before.batch))
+				violations = append(violations, fmt.Sprintf("%s of batch %d begins while %s of batch %d is running", t.cluster, t.batch, before.cluster, before.batch))
 			}
 		}
 		if atWork > maxConcurrency {
-			violations = append(violations, fmt.Sprintf("%d clusters are at work when %s begins, %d may be", atWork, t.cluster, maxConcurrency))
+			violations = append(violations, fmt.Sprintf("%d clusters are running when %s begins, at most %d may be", atWork, t.cluster, maxConcurrency))
 		}
 	}
 	return violations

@@ -69,7 +69,7 @@ func HangUp() Fault { return Fault{hangUp: true} }
 // LoseAnswer is HangUp after the API server has answered.
 func LoseAnswer() Fault { return Fault{hangUp: true, forward: true} }
 
-// Stop holds a request back until the test lets it go on; see Stopped. If its client disconnects before that, the API server never
+// Stop holds a request until the test releases it; see Stopped. If its client disconnects before that, the API server never
 // gets the request.
 func Stop() Fault { return Fault{stop: true} }
 
@@ -194,7 +194,7 @@ func (i *Injection) isUnlucky(before int) bool {
 	return place == i.unlucky
 }
 
-// Stopped is a request that the proxy holds back.
+// Stopped is a request that the proxy holds.
 type Stopped struct {
 	// Verb, Resource, Namespace and Name as in Match.
 	Verb, Resource, Namespace, Name string
@@ -212,7 +212,7 @@ func newStopped(r *request) *Stopped {
 	}
 }
 
-// Forward lets the API server carry the request out, and holds back its answer until Release. It returns when that is done, and is false
+// Forward sends the request to the API server, and holds its answer until Release. It returns when that is done, and is false
 // if the client has disconnected before.
 func (s *Stopped) Forward() bool {
 	s.forwarding.Do(func() { close(s.forward) })
@@ -224,7 +224,7 @@ func (s *Stopped) Forward() bool {
 	}
 }
 
-// Release lets the request, or its answer, go on. It may be called more than once.
+// Release lets the request, or its answer, continue. It may be called more than once.
 func (s *Stopped) Release() {
 	s.releasing.Do(func() { close(s.release) })
 	s.forwarding.Do(func() { close(s.forward) })

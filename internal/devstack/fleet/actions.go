@@ -46,7 +46,7 @@ const (
 	ActionCordon              = "cordon"
 	ActionUncordon            = "uncordon"
 	ActionMark                = "mark"   // of a node whose cordon is not touched
-	ActionUnmark              = "unmark" // likewise
+	ActionUnmark              = "unmark" // as above
 	ActionNodeGone            = "node deleted"
 	ActionEviction            = "eviction"
 	ActionRequestCluster      = "request cluster maintenance"

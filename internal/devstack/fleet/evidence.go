@@ -17,8 +17,8 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// Leftovers returns what Drydock has left behind in a cluster that is not under maintenance any more: cordons, annotations, labels, conditions,
-// requests, Jobs that we hold, and locks that are not active.
+// Leftovers returns what Drydock has left in a cluster that is no longer under maintenance: cordons, annotations, labels, conditions,
+// requests, held Jobs, and locks that are not active.
 func Leftovers(ctx context.Context, reader client.Reader) ([]string, error) {
 	var left []string
 	var nodes corev1.NodeList

@@ -45,7 +45,7 @@ var kinds = map[Kind]schema.GroupVersionKind{
 type Behaviour struct {
 	// After is how long the object takes to become ready; if negative, it never does.
 	After time.Duration
-	// Fails: the object never becomes ready, and its status says so.
+	// Fails: the object never becomes ready, and its status shows that.
 	Fails bool
 	// Down: the object is not ready, and its operator is repairing it.
 	Down bool
@@ -247,7 +247,7 @@ const (
 	creating stage = iota
 	ready
 	failed
-	// down: it was ready, and its operator is at work on it.
+	// down: it was ready, and its operator is restoring it.
 	down
 )
 
