@@ -16,8 +16,8 @@ const ReasonDeadlock Reason = "Deadlock"
 // slowStart is how long a pod that is not ready counts as starting.
 const slowStart = time.Minute
 
-// standstill has the objects from which a deadlock is found.
-type standstill struct {
+// waitGraph has the objects from which a deadlock is found.
+type waitGraph struct {
 	// draining are the nodes being drained that are not empty yet.
 	draining []*corev1.Node
 	// away are nodes out of service that are not being drained: they are expected to return.
@@ -61,7 +61,7 @@ func shorten(listed []string) string {
 
 // deadlocks returns, by key, the budgets in a deadlock that the drain of the node waits for. A drain waits for all its budgets; a budget for any of
 // the pods that it lacks. Whatever can still finish, step by step, is not in a deadlock. If in doubt, there is none.
-func (s standstill) deadlocks(node string) map[string]deadlock {
+func (s waitGraph) deadlocks(node string) map[string]deadlock {
 	shut := s.shutBudgets()
 	ends := map[string]bool{}
 	for more := true; more; {
@@ -82,7 +82,7 @@ func (s standstill) deadlocks(node string) map[string]deadlock {
 }
 
 // isStuck reports whether the drain of the node waits for a budget whose missing pods need nodes that are being drained.
-func (s standstill) isStuck(node string) bool {
+func (s waitGraph) isStuck(node string) bool {
 	for _, budget := range s.shutBudgets() {
 		if budget.waiting[node] && !budget.opens(nil) {
 			return true
@@ -91,7 +91,7 @@ func (s standstill) isStuck(node string) bool {
 	return false
 }
 
-func (s standstill) canEnd(node string, shut map[string]*shutBudget, ends map[string]bool) bool {
+func (s waitGraph) canEnd(node string, shut map[string]*shutBudget, ends map[string]bool) bool {
 	for _, budget := range shut {
 		if budget.waiting[node] && !budget.opens(ends) {
 			return false
@@ -159,7 +159,7 @@ func (b *shutBudget) deadlock(node string, shut map[string]*shutBudget, ends map
 }
 
 // shutBudgets finds the budgets that allow nothing now but might later, and what each waits for.
-func (s standstill) shutBudgets() map[string]*shutBudget {
+func (s waitGraph) shutBudgets() map[string]*shutBudget {
 	shut := map[string]*shutBudget{}
 	for i := range s.pods {
 		pod := &s.pods[i]
@@ -186,7 +186,7 @@ func (s standstill) shutBudgets() map[string]*shutBudget {
 }
 
 // add takes a pod of the budget into account.
-func (s standstill) add(budget *shutBudget, pod *corev1.Pod) {
+func (s waitGraph) add(budget *shutBudget, pod *corev1.Pod) {
 	budget.members++
 	drained := slices.ContainsFunc(s.draining, func(node *corev1.Node) bool { return node.Name == pod.Spec.NodeName })
 	ready := conditionOf(pod, corev1.PodReady)
@@ -208,7 +208,7 @@ func (s standstill) add(budget *shutBudget, pod *corev1.Pod) {
 }
 
 // addUnscheduled handles a pod that the scheduler found no node for: only a node that returns helps.
-func (s standstill) addUnscheduled(budget *shutBudget, pod *corev1.Pod) {
+func (s waitGraph) addUnscheduled(budget *shutBudget, pod *corev1.Pod) {
 	scheduled := conditionOf(pod, corev1.PodScheduled)
 	comesBack := slices.ContainsFunc(s.away, func(node *corev1.Node) bool { return wouldTake(node, pod) })
 	if scheduled == nil || scheduled.Reason != corev1.PodReasonUnschedulable || comesBack {

@@ -149,7 +149,7 @@ func TestDeadlocksAreFound(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			s := standstill{draining: tc.draining, away: tc.away, pods: tc.pods, budgets: newBudgets(tc.budgets), now: now}
+			s := waitGraph{draining: tc.draining, away: tc.away, pods: tc.pods, budgets: newBudgets(tc.budgets), now: now}
 			if s.draining == nil {
 				s.draining = []*corev1.Node{plainNode(a), plainNode(b)}
 			}
@@ -191,7 +191,7 @@ func TestEveryNodeOfADeadlockWaitsForADeadlockedBudget(t *testing.T) {
 			}
 			budgets = append(budgets, budgetOf(name, int32(count), needing(rapid.Int32Range(0, 3).Draw(t, "healthy"), rapid.Int32Range(0, 3).Draw(t, "desired"))))
 		}
-		s := standstill{pods: pods, budgets: newBudgets(budgets), now: now}
+		s := waitGraph{pods: pods, budgets: newBudgets(budgets), now: now}
 		for _, name := range nodes {
 			s.draining = append(s.draining, plainNode(name))
 		}

@@ -252,7 +252,7 @@ func (r *run) evict(ctx context.Context, preview Preview) time.Time {
 	}
 	due, next := r.requests.due(preview.remaining(), time.Now())
 	for _, decision := range due {
-		doubtful := r.requests.doubtful(decision.pod.UID)
+		doubtful := r.requests.unknownResult(decision.pod.UID)
 		r.requests.sent(decision, time.Now())
 		r.running.Go(func() {
 			err := r.evictOne(ctx, decision.pod, doubtful)
@@ -355,7 +355,7 @@ func (r *run) timeOut(ctx context.Context) error {
 	if err != nil || r.over(preview) {
 		return err
 	}
-	message, left := r.progress.inTheWay()
+	message, left := r.progress.blocking()
 	return temporal.Error(temporal.ErrDrainTimedOut, fmt.Sprintf("drain %s: %s", r.Node, message), nil, left...)
 }
 

@@ -31,11 +31,11 @@ type progress struct {
 	// met are the pods that had to leave at any look of this run.
 	met map[types.UID]bool
 	// waits are, by pod, the reason and the start of its wait.
-	waits map[types.UID]standing
+	waits map[types.UID]waitStart
 	told  report
 }
 
-type standing struct {
+type waitStart struct {
 	reason Reason
 	since  time.Time
 }
@@ -47,7 +47,7 @@ type report struct {
 }
 
 func newProgress(attempt int32, before *maintenancev1.DrainStatus) *progress {
-	p := &progress{leftBefore: -1, met: map[types.UID]bool{}, waits: map[types.UID]standing{}}
+	p := &progress{leftBefore: -1, met: map[types.UID]bool{}, waits: map[types.UID]waitStart{}}
 	p.status.Attempt = attempt
 	if before != nil {
 		p.before = *before
@@ -63,20 +63,20 @@ func (p *progress) observe(node *corev1.Node, preview Preview, asked *requests, 
 		p.status.TotalPods = max(p.before.TotalPods, int64(len(preview.Pods)))
 	}
 	p.obstacles = p.obstacles[:0:0]
-	waits := make(map[types.UID]standing, len(remaining))
+	waits := make(map[types.UID]waitStart, len(remaining))
 	for _, decision := range remaining {
 		p.met[decision.pod.UID] = true
 		o := obstacleOf(decision, asked.byPod[decision.pod.UID], node).in(p.deadlocks)
-		o.since = p.standingSince(o, now)
-		waits[decision.pod.UID] = standing{o.reason, o.since}
+		o.since = p.waitingSince(o, now)
+		waits[decision.pod.UID] = waitStart{o.reason, o.since}
 		p.obstacles = append(p.obstacles, o)
 	}
 	p.waits = waits
 	p.count(len(preview.Pods))
 }
 
-// standingSince is when the pod started to wait for its reason, even in an earlier run.
-func (p *progress) standingSince(o obstacle, now time.Time) time.Time {
+// waitingSince is when the pod started to wait for its reason, even in an earlier run.
+func (p *progress) waitingSince(o obstacle, now time.Time) time.Time {
 	if known, ok := p.waits[o.decision.pod.UID]; ok {
 		if known.reason == o.reason {
 			return known.since
@@ -138,8 +138,8 @@ func (p *progress) currentWait() *drydockv1.Wait {
 	}
 }
 
-// inTheWay returns what keeps the drain from finishing, the gravest first.
-func (p *progress) inTheWay() (message string, named []drydockv1.Blocker) {
+// blocking returns what keeps the drain from finishing, the gravest first.
+func (p *progress) blocking() (message string, named []drydockv1.Blocker) {
 	if p.uncordoned != nil {
 		return p.uncordoned.Message, []drydockv1.Blocker{*p.uncordoned}
 	}

@@ -52,7 +52,7 @@ func classify(err error) refusal {
 		r.reason = ReasonServerBusy
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		r.reason = ReasonNamespaceTerminating
-	case saidNo(err):
+	case isRefusal(err):
 		r.reason = ReasonEvictionRefused
 	default:
 		r.reason = ReasonServerError
@@ -68,7 +68,7 @@ func askedDelay(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-func saidNo(err error) bool {
+func isRefusal(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && status.ErrStatus.Code >= 400 && status.ErrStatus.Code < 500
 }

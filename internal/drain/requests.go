@@ -151,8 +151,8 @@ func (r *requests) sent(decision Decision, now time.Time) {
 	r.budgetAsked[known.key] = now
 }
 
-// doubtful reports whether the eviction of a pod was requested with an unknown result.
-func (r *requests) doubtful(pod types.UID) bool {
+// unknownResult reports whether the eviction of a pod was requested with an unknown result.
+func (r *requests) unknownResult(pod types.UID) bool {
 	known := r.byPod[pod]
 	return known != nil && known.refusal != nil && known.refusal.reason == ReasonServerError
 }

@@ -22,8 +22,8 @@ type Answer struct {
 // ErrNotAsked: no request is sent, for example because a check runs on a file.
 var ErrNotAsked = errors.New("no request is sent")
 
-// askAgain is the interval of requests. Unlike objects, addresses cannot be watched.
-const askAgain = 5 * time.Second
+// requestInterval is the interval of requests. Unlike objects, addresses cannot be watched.
+const requestInterval = 5 * time.Second
 
 // asks reports whether a check needs a request to an address.
 func asks(check drydockv1.HealthCheck) bool { return check.Prometheus != nil || check.HTTP != nil }

@@ -73,7 +73,7 @@ func Declared(check drydockv1.HealthCheck, since time.Time) Check {
 	}
 	declared := Check{Name: check.Name, Stable: time.Duration(check.StableSeconds) * time.Second}
 	if asks(check) {
-		declared.LookEvery = askAgain
+		declared.LookEvery = requestInterval
 	}
 	if check.Prometheus != nil {
 		// Prometheus returns the last sample, which may be from before the step. After the check has passed for the maximum age of a sample, the last

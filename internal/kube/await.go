@@ -123,8 +123,8 @@ func (w *watcher) refused() error {
 // startOwn starts a watch for this wait only, and reports whether the kind requires one.
 func (w *watcher) startOwn(ctx context.Context, kind client.Object) (by *informer, stop func(), own bool, err error) {
 	switch kind := kind.(type) {
-	case alone:
-		by, stop, err = w.cluster.watchAlone(ctx, kind.Object, w.changed)
+	case singleWatch:
+		by, stop, err = w.cluster.watchSingle(ctx, kind.Object, w.changed)
 		return by, stop, true, err
 	case *Kept:
 		by, stop, err = kind.watch(ctx, w.cluster, w.changed)

@@ -67,7 +67,7 @@ func decode(content []byte) (file ClustersFile, err error) {
 }
 
 func (f ClustersFile) source(path string) Source {
-	source := Source{clusters: map[string]access{}, remedy: "add it to the clusters file " + path + " and restart every worker, which reads it at its start"}
+	source := Source{clusters: map[string]access{}, hint: "add it to the clusters file " + path + " and restart every worker, which reads it at its start"}
 	directory := filepath.Dir(path)
 	if f.Hub != nil {
 		source.hub = f.Hub.access(directory)

@@ -14,7 +14,7 @@ import (
 // cancellations.
 type Evictions struct {
 	core  rest.Interface
-	turns *turns
+	turns *evictionQueue
 	node  string
 }
 
@@ -26,7 +26,7 @@ func newEvictions(config *rest.Config, connections *http.Client) (Evictions, err
 	if err != nil {
 		return Evictions{}, err
 	}
-	return Evictions{core: core.RESTClient(), turns: newTurns(config.RateLimiter)}, nil
+	return Evictions{core: core.RESTClient(), turns: newEvictionQueue(config.RateLimiter)}, nil
 }
 
 // From returns the evictions from one node. Nodes take turns.

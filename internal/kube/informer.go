@@ -36,7 +36,7 @@ type informer struct {
 
 func newInformer(source toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers, log *slog.Logger) *informer {
 	i := &informer{failed: make(chan struct{})}
-	i.SharedIndexInformer = toolscache.NewSharedIndexInformer(i.heeded(toolscache.ToListerWatcherWithContext(source)), kind, resync, indexers)
+	i.SharedIndexInformer = toolscache.NewSharedIndexInformer(i.recording(toolscache.ToListerWatcherWithContext(source)), kind, resync, indexers)
 	// It only fails on an informer that runs already.
 	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *toolscache.Reflector, err error) {
 		if err == io.EOF || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
@@ -57,26 +57,26 @@ func (i *informer) fail(err error) {
 	i.failure = err
 }
 
-// heeded is a source whose answers the informer records. A refused watch does not count, because a list follows it.
-func (i *informer) heeded(source toolscache.ListerWatcherWithContext) *toolscache.ListWatch {
+// recording is a source whose answers the informer records. A refused watch does not count, because a list follows it.
+func (i *informer) recording(source toolscache.ListerWatcherWithContext) *toolscache.ListWatch {
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := source.ListWithContext(ctx, options)
-			i.heed(err)
+			i.record(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			begun, err := source.WatchWithContext(ctx, options)
 			if err == nil {
-				i.heed(nil)
+				i.record(nil)
 			}
 			return begun, err
 		},
 	}
 }
 
-// heed records the result of a request. The API server's health is checked elsewhere, and a kind that is no longer served has no objects.
-func (i *informer) heed(err error) {
+// record records the result of a request. The API server's health is checked elsewhere, and a kind that is no longer served has no objects.
+func (i *informer) record(err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch {

@@ -19,8 +19,8 @@ import (
 type Source struct {
 	hub      access
 	clusters map[string]access
-	// remedy completes "cluster x is not known; ".
-	remedy string
+	// hint completes "cluster x is not known; ".
+	hint string
 }
 
 // access is how to reach one cluster.
@@ -36,7 +36,7 @@ type access struct {
 // FromKubeconfig reads clusters from contexts of a kubeconfig; a cluster has the name of its context. An empty path means $KUBECONFIG or
 // ~/.kube/config; an empty hub means that there is none.
 func FromKubeconfig(path, hub string, contexts ...string) (Source, error) {
-	source := Source{clusters: map[string]access{}, remedy: "name it among the kubeconfig contexts the worker is started with, or use a clusters file"}
+	source := Source{clusters: map[string]access{}, hint: "name it among the kubeconfig contexts the worker is started with, or use a clusters file"}
 	for _, context := range contexts {
 		if _, twice := source.clusters[context]; twice {
 			return Source{}, fmt.Errorf("kubeconfig context %s is named twice", context)
@@ -62,13 +62,13 @@ func FromWithin(name string) (Source, error) {
 	}
 	return Source{
 		clusters: map[string]access{name: {config: rest.InClusterConfig, inClusterWorker: true}},
-		remedy:   "this worker runs inside " + name + " and has no access to other clusters",
+		hint:     "this worker runs inside " + name + " and has no access to other clusters",
 	}, nil
 }
 
 // FromConfigs is a source of client configurations; hub may be nil.
 func FromConfigs(hub *rest.Config, clusters map[string]*rest.Config) Source {
-	source := Source{clusters: map[string]access{}, remedy: "known are " + fmt.Sprint(slices.Sorted(maps.Keys(clusters)))}
+	source := Source{clusters: map[string]access{}, hint: "known are " + fmt.Sprint(slices.Sorted(maps.Keys(clusters)))}
 	for name, config := range clusters {
 		source.clusters[name] = access{config: func() (*rest.Config, error) { return config, nil }}
 	}
@@ -123,7 +123,7 @@ func (s Source) clusterCredentials(name string) (credentials, error) {
 	known, ok := s.clusters[name]
 	switch {
 	case !ok:
-		return credentials{}, temporal.Error(temporal.ErrClusterUnknown, fmt.Sprintf("cluster %s is not known; %s", name, s.remedy), nil)
+		return credentials{}, temporal.Error(temporal.ErrClusterUnknown, fmt.Sprintf("cluster %s is not known; %s", name, s.hint), nil)
 	case known.config == nil:
 		return credentials{}, temporal.Error(temporal.ErrClusterUnknown,
 			fmt.Sprintf("cluster %s is served by a worker inside it, this one has no credentials for it", name), nil)

@@ -13,7 +13,7 @@ import (
 // application may release. So an application that holds a node, and has released only nodes that cannot be maintained either, is taken to wait for
 // one of those; an application that is about to release another node looks the same for a moment.
 func Cycle(node string, locks []lcmv1.NodeWorkloadLock, requests []lcmv1.NodeMaintenanceRequest) []lcmv1.NodeMaintenanceRequest {
-	if !hasLetGo(node, locks) {
+	if !anyReleased(node, locks) {
 		return nil // no request waits for it
 	}
 	waits := deadlocked(waitsOf(locks, requests))
@@ -45,8 +45,8 @@ func GivesWay(cycle []lcmv1.NodeMaintenanceRequest, mayBeWithdrawn func(*lcmv1.N
 	return nil
 }
 
-// hasLetGo reports whether a lock of the node is inactive.
-func hasLetGo(node string, locks []lcmv1.NodeWorkloadLock) bool {
+// anyReleased reports whether a lock of the node is inactive.
+func anyReleased(node string, locks []lcmv1.NodeWorkloadLock) bool {
 	return slices.ContainsFunc(locks, func(l lcmv1.NodeWorkloadLock) bool {
 		return l.Spec.NodeName == node && l.Status.State == lcmv1.LockInactive
 	})

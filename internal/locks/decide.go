@@ -56,8 +56,8 @@ type node struct {
 	lock     *lcmv1.NodeWorkloadLock
 	requests []request
 	presence presence
-	// turn is the recorded permit; nil: none.
-	turn *Turn
+	// permit is the recorded permit; nil: none.
+	permit *Turn
 	// keeps is the permit after the decision.
 	keeps *Turn
 	// wants: only the limit of inactive nodes may keep it from releasing.
@@ -85,10 +85,10 @@ func view(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.T
 	}
 	for _, n := range a.nodes {
 		if turn, ok := a.before.Nodes[n.name]; ok {
-			n.turn = &turn
+			n.permit = &turn
 		} else if n.lock != nil && n.lock.Status.State == lcmv1.LockInactive {
 			// Another client made it inactive for the requests of that time. It counts like any other.
-			n.turn = &Turn{Requests: served(n.requests)}
+			n.permit = &Turn{Requests: served(n.requests)}
 		}
 	}
 	return a, nil

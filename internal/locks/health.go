@@ -27,7 +27,7 @@ type CheckResult struct {
 func (s *Snapshot) Examine(policy drydockv1.WorkloadLockPolicySpec, objects health.Objects) error {
 	s.Health = nil
 	// Decide reports the same error.
-	if a, err := view(policy, *s, time.Time{}); err != nil || len(a.requests) == 0 || a.hasLetGo() {
+	if a, err := view(policy, *s, time.Time{}); err != nil || len(a.requests) == 0 || a.released() {
 		return nil
 	}
 	for _, check := range policy.ClusterHealth {
@@ -40,10 +40,10 @@ func (s *Snapshot) Examine(policy drydockv1.WorkloadLockPolicySpec, objects heal
 	return nil
 }
 
-// letGoWhenHealthy applies the policy's checks.
-func (a *application) letGoWhenHealthy() {
+// releaseWhenHealthy applies the policy's checks.
+func (a *application) releaseWhenHealthy() {
 	d := &a.cluster
-	sick := a.sickness()
+	sick := a.failingChecks()
 	switch {
 	case sick == "":
 		d.be(lcmv1.LockInactive, ClusterHealthy, "")
@@ -54,8 +54,8 @@ func (a *application) letGoWhenHealthy() {
 	}
 }
 
-// sickness returns which checks of the policy fail, or do not hold long enough; empty: none.
-func (a *application) sickness() string {
+// failingChecks returns which checks of the policy fail, or do not hold long enough; empty: none.
+func (a *application) failingChecks() string {
 	var sick []string
 	for _, declared := range a.policy.ClusterHealth {
 		check := health.Declared(declared, a.now)

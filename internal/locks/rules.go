@@ -21,18 +21,18 @@ func (a *application) decideCluster() {
 		d.be(lcmv1.LockActive, RequestGone, "")
 	case len(a.requests) == 0:
 		d.be(lcmv1.LockActive, NoRequest, "")
-	case a.hasLetGo():
+	case a.released():
 		d.be(lcmv1.LockInactive, RequestStands, "")
 	default:
-		a.letGoWhenHealthy()
+		a.releaseWhenHealthy()
 	}
 	if d.To == lcmv1.LockInactive {
 		a.after.Cluster = served(a.requests)
 	}
 }
 
-// hasLetGo reports whether the cluster's lock was released for a request that still exists.
-func (a *application) hasLetGo() bool {
+// anyReleased reports whether the cluster's lock was released for a request that still exists.
+func (a *application) released() bool {
 	lastServed := a.before.Cluster
 	if len(lastServed) == 0 {
 		lastServed = served(a.requests) // another client made it inactive for the requests of that time
@@ -55,8 +55,8 @@ func (a *application) lookAt(instant time.Time) {
 // settle decides everything about a node that does not depend on other nodes; grant decides the rest.
 func (a *application) settle(n *node) {
 	d := &n.decided
-	inMaintenance := n.turn != nil && stands(n.turn.Requests, n.requests)
-	out := n.turn != nil && d.From != lcmv1.LockActive
+	inMaintenance := n.permit != nil && stands(n.permit.Requests, n.requests)
+	out := n.permit != nil && d.From != lcmv1.LockActive
 	switch {
 	case out && d.From != lcmv1.LockFailed && len(n.requests) > 0:
 		// A maintainer that finds the lock inactive takes the node out of service, no matter for which request it was released. A deleted lock is
@@ -83,10 +83,10 @@ func (a *application) settle(n *node) {
 // awaitReturn keeps a maintained node inactive, and others held for it, until its pod is ready. A failed lock still counts as inactive.
 func (a *application) awaitReturn(n *node) {
 	since := a.wholeNow()
-	if n.turn.AwaitedSince != nil {
-		since = *n.turn.AwaitedSince
+	if n.permit.AwaitedSince != nil {
+		since = *n.permit.AwaitedSince
 	}
-	n.keeps = &Turn{Requests: n.turn.Requests, AwaitedSince: &since}
+	n.keeps = &Turn{Requests: n.permit.Requests, AwaitedSince: &since}
 	if !a.fails(n, since, notBackInTime) {
 		n.decided.be(lcmv1.LockInactive, PodNotBack, fmt.Sprintf("the maintenance is over, but since %s the application is not back: %s",
 			since.UTC().Format(time.RFC3339), n.presence.message))
@@ -190,7 +190,7 @@ func (a *application) queue(n *node, out []string) {
 
 // rank is lower for a node that has a permit for its current requests.
 func rank(n *node) int {
-	if n.turn != nil && stands(n.turn.Requests, n.requests) {
+	if n.permit != nil && stands(n.permit.Requests, n.requests) {
 		return 0
 	}
 	return 1

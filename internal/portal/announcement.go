@@ -101,14 +101,14 @@ func (p *Portal) Hear(a Announcement, now time.Time) bool {
 // admit adds a window, or records why it is not shown.
 func (p *Portal) admit(a Announcement) bool {
 	a.Bytes = lengthOf(append(slices.Clone(a.Components), a.Window, a.Window, a.Title, a.Description)...)
-	if err := p.checkRoom(ApplyRequest{}, a); err != nil {
+	if err := p.checkCapacity(ApplyRequest{}, a); err != nil {
 		if len(p.Refused) < refusedKept {
 			p.Refused = append(p.Refused, RefusedWindow{Window: a.Window, Why: err.Error(), Bytes: a.Bytes, Until: a.Openings[len(a.Openings)-1].End})
 		}
 		return false
 	}
 	for _, opening := range a.Openings {
-		p.unpast(a.Window, opening.Start) // it was extended at the last moment
+		p.removePast(a.Window, opening.Start) // it was extended at the last moment
 	}
 	p.Windows = append(p.Windows, a)
 	slices.SortFunc(p.Windows, func(a, b Announcement) int { return strings.Compare(a.Window, b.Window) })
@@ -138,7 +138,7 @@ const refusedKept = 20
 // reconsider requests announcements of windows for which there is capacity now.
 func (p *Portal) reconsider() {
 	p.Refused = slices.DeleteFunc(p.Refused, func(r RefusedWindow) bool {
-		if p.checkRoom(ApplyRequest{}, Announcement{Bytes: r.Bytes}) != nil {
+		if p.checkCapacity(ApplyRequest{}, Announcement{Bytes: r.Bytes}) != nil {
 			return false
 		}
 		p.Silent = append(p.Silent, r.Window)

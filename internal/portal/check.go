@@ -59,7 +59,7 @@ func (p *Portal) CheckApply(r ApplyRequest) error {
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	return p.checkRoom(r)
+	return p.checkCapacity(r)
 }
 
 // checkObject returns what is wrong with one object.

@@ -47,10 +47,10 @@ func latest(all, more []Object) []Object {
 
 // Without removes what was sent already, except objects that were applied since.
 func (m Move) Without(told Move) Move {
-	return Move{To: m.To, Components: untold(m.Components, told.Components), Maintenances: untold(m.Maintenances, told.Maintenances)}
+	return Move{To: m.To, Components: unsent(m.Components, told.Components), Maintenances: unsent(m.Maintenances, told.Maintenances)}
 }
 
-func untold(all, told []Object) []Object {
+func unsent(all, told []Object) []Object {
 	return slices.DeleteFunc(slices.Clone(all), func(o Object) bool {
 		return slices.ContainsFunc(told, func(t Object) bool { return t.is(o) && !o.At.After(t.At) })
 	})
@@ -64,7 +64,7 @@ func (p *Portal) Yield(m Move, now time.Time) bool {
 	p.Pass(now)
 	var gone []string
 	leaves := func(kind string, moved []Object, here Object) bool {
-		if len(untold([]Object{here}, moved)) > 0 {
+		if len(unsent([]Object{here}, moved)) > 0 {
 			return false
 		}
 		gone = append(gone, kind+" "+here.Name)

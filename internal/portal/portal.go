@@ -322,14 +322,14 @@ func (p *Portal) forgetMaintenances(at time.Time) {
 
 // past records an opening that has ended then.
 func (p *Portal) past(a Announcement, opening windows.Opening, end time.Time) {
-	p.unpast(a.Window, opening.Start)
+	p.removePast(a.Window, opening.Start)
 	p.Past = append(p.Past, PastOpening{
 		Window: a.Window, Title: a.Title, Description: a.Description, Components: a.Components, AffectedStatus: a.AffectedStatus,
 		Start: opening.Start, End: end, Cut: end.Before(opening.End), Bytes: a.Bytes,
 	})
 }
 
-// unpast removes an opening from the past ones.
-func (p *Portal) unpast(window string, start time.Time) {
+// removePast removes an opening from the past ones.
+func (p *Portal) removePast(window string, start time.Time) {
 	p.Past = slices.DeleteFunc(p.Past, func(o PastOpening) bool { return o.Window == window && o.Start.Equal(start) })
 }

@@ -20,7 +20,7 @@ func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now t
 	if status.Paused || unapproved || status.Held != nil || status.Status.StartedAt == nil || status.Status.CompletedAt != nil {
 		return nil
 	}
-	seen, batches := durationsOf(status.Clusters, now), batchesLeft(status.Clusters, now)
+	seen, batches := durationsOf(status.Clusters, now), remainingBatches(status.Clusters, now)
 	if seen.count == 0 || len(batches) == 0 {
 		return nil
 	}
@@ -47,8 +47,8 @@ func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now t
 	return &ranv1.Estimate{End: at(expected), Earliest: at(least), Latest: at(most)}
 }
 
-// batchesLeft returns the remaining work of each batch, by its number.
-func batchesLeft(clusters []ranv1.ClusterStatus, now time.Time) []batchLeft {
+// remainingBatches returns the remaining work of each batch, by its number.
+func remainingBatches(clusters []ranv1.ClusterStatus, now time.Time) []batchLeft {
 	var batches []batchLeft
 	for i := range clusters {
 		c := &clusters[i]

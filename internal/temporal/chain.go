@@ -51,7 +51,7 @@ func DescribeChain(ctx context.Context, server Executions, workflowID, firstRunI
 		// The id belongs to a later chain now. Did this Temporal namespace ever have the chain?
 		current, err = server.DescribeWorkflowExecution(ctx, workflowID, firstRunID)
 	}
-	if neverHeardOf(err) {
+	if isUnknown(err) {
 		return Chain{State: ChainUnknown}, nil
 	}
 	if err != nil {
@@ -64,7 +64,7 @@ func DescribeChain(ctx context.Context, server Executions, workflowID, firstRunI
 		completed := info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
 		return Chain{State: ChainClosed, Ended: info.GetStatus().String() + at(info.GetCloseTime().AsTime()), Completed: completed}, nil
 	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return Chain{State: ChainClosed, Ended: "Terminated" + at(info.GetCloseTime().AsTime()) + byWhom(ctx, server, workflowID, info.GetExecution().GetRunId())}, nil
+		return Chain{State: ChainClosed, Ended: "Terminated" + at(info.GetCloseTime().AsTime()) + terminatedBy(ctx, server, workflowID, info.GetExecution().GetRunId())}, nil
 	case enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
 		if info.GetExecution().GetRunId() == firstRunID {
 			// A chain with the same id was started after it, so its own last run is closed.
@@ -77,7 +77,7 @@ func DescribeChain(ctx context.Context, server Executions, workflowID, firstRunI
 // Open reports whether a workflow with this id is open, in any chain of runs.
 func Open(ctx context.Context, server Executions, workflowID string) (bool, error) {
 	current, err := server.DescribeWorkflowExecution(ctx, workflowID, "")
-	if neverHeardOf(err) {
+	if isUnknown(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -88,8 +88,8 @@ func Open(ctx context.Context, server Executions, workflowID string) (bool, erro
 
 func at(instant time.Time) string { return " at " + instant.UTC().Format(time.RFC3339) }
 
-// byWhom returns who terminated a run, and why, from its history; it is only for people.
-func byWhom(ctx context.Context, server Executions, workflowID, runID string) string {
+// terminatedBy returns who terminated a run, and why, from its history; it is only for people.
+func terminatedBy(ctx context.Context, server Executions, workflowID, runID string) string {
 	events := server.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
 	if !events.HasNext() {
 		return ""
@@ -108,8 +108,8 @@ func byWhom(ctx context.Context, server Executions, workflowID, runID string) st
 	return text
 }
 
-// neverHeardOf reports whether the server does not know the workflow. An invalid run id was not written by Temporal.
-func neverHeardOf(err error) bool {
+// isUnknown reports whether the server does not know the workflow. An invalid run id was not written by Temporal.
+func isUnknown(err error) bool {
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
 		return true
 	}

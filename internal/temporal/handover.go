@@ -47,11 +47,11 @@ func (h *activityHandOver) ExecuteActivity(ctx context.Context, in *interceptor.
 	if err == nil || !errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown) || Final(err) {
 		return result, err
 	}
-	return nil, handedOver("the worker is shutting down; another attempt continues", err)
+	return nil, continuedElsewhere("the worker is shutting down; another attempt continues", err)
 }
 
-// handedOver is the error of an attempt that another attempt continues.
-func handedOver(message string, cause error) error {
+// continuedElsewhere is the error of an attempt that another attempt continues.
+func continuedElsewhere(message string, cause error) error {
 	return sdktemporal.NewApplicationErrorWithOptions(message, ErrHandedOver,
 		sdktemporal.ApplicationErrorOptions{Cause: cause, NextRetryDelay: time.Millisecond, Category: sdktemporal.ApplicationErrorCategoryBenign})
 }

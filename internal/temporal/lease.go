@@ -67,7 +67,7 @@ func (a *activityLease) ExecuteActivity(ctx context.Context, in *interceptor.Exe
 	if err == nil || Final(err) || !errors.Is(context.Cause(ctx), errLeaseOver) {
 		return result, err
 	}
-	return nil, handedOver("the worker was frozen for too long; another attempt continues", err)
+	return nil, continuedElsewhere("the worker was frozen for too long; another attempt continues", err)
 }
 
 // leaseHeartbeats renews leases.

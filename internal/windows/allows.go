@@ -77,7 +77,7 @@ func Allows(windows []*Window, q Question) (Verdict, error) {
 	var verdict Verdict
 	for look := firstLook; ; look *= 2 {
 		until := q.Now.Add(look)
-		outlooks, err := outlooksOf(selected, q.Now, until)
+		outlooks, err := schedulesOf(selected, q.Now, until)
 		if errors.Is(err, ErrTooMany) && look > firstLook {
 			return verdict, nil // What was seen before there were too many occurrences.
 		}
@@ -92,10 +92,10 @@ func Allows(windows []*Window, q Question) (Verdict, error) {
 	}
 }
 
-func outlooksOf(windows []*Window, from, until time.Time) ([]Outlook, error) {
+func schedulesOf(windows []*Window, from, until time.Time) ([]Outlook, error) {
 	var outlooks []Outlook
 	for _, w := range windows {
-		outlook, err := w.outlook(from, until)
+		outlook, err := w.schedule(from, until)
 		if err != nil {
 			return nil, err
 		}

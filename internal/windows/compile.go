@@ -201,9 +201,9 @@ func (r *reader) duration(given drydockv1.Duration, path *field.Path) time.Durat
 func (r *reader) leads(w *Window, receivers []drydockv1.WindowNotification, path *field.Path) {
 	for i, receiver := range receivers {
 		for j, lead := range receiver.Leads {
-			if w.mostWithin(length(lead)) > mostWord {
+			if w.mostWithin(length(lead)) > mostNotified {
 				r.refuse(path.Index(i).Child("leads").Index(j), string(lead),
-					fmt.Errorf("is too long for a window that opens so often: notifications of more than %d openings would be sent ahead", mostWord))
+					fmt.Errorf("is too long for a window that opens so often: notifications of more than %d openings would be sent ahead", mostNotified))
 			}
 		}
 	}

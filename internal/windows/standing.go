@@ -35,7 +35,7 @@ const ReasonUnknown Reason = "Unknown"
 // Standing returns what subscribers receive now.
 func (c *Course) Standing(name string, now time.Time) Standing {
 	s := Standing{Window: name, Override: c.Override}
-	if next, changes := c.nextTold(now); changes {
+	if next, changes := c.nextUpdate(now); changes {
 		s.Next = &next
 	}
 	if c.Window == nil {
@@ -88,12 +88,12 @@ func (s Standing) Opens(now time.Time) (time.Time, bool) {
 	return s.Outlook.Openings[i].Start, true
 }
 
-// farSighted is how far ahead Ask looks for an opening that is long enough if no earlier one is: a month and some days.
-const farSighted = 35 * 24 * time.Hour
+// longestSearch is how far ahead Ask looks for an opening that is long enough if no earlier one is: a month and some days.
+const longestSearch = 35 * 24 * time.Hour
 
 // Ask answers whether work of that length may start now, by the states received from all windows for it. A window counts as closed until it confirms
 // an opening or reports that it has opened. If the state of one is unknown, nothing starts: an exclusion may apply. Work that is longer than every
-// known opening may start in any of them; otherwise it would never run. Ask looks for a longer opening up to farSighted, and no further than the
+// known opening may start in any of them; otherwise it would never run. Ask looks for a longer opening up to longestSearch, and no further than the
 // exclusions of all windows are known.
 func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 	for _, s := range told {
@@ -103,7 +103,7 @@ func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 		}
 	}
 	var outlooks []Outlook
-	until, furthest, excluded := now.Add(longestLook), now, now.Add(farSighted)
+	until, furthest, excluded := now.Add(longestLook), now, now.Add(longestSearch)
 	for _, s := range told {
 		if s.Number == 0 || s.Trouble != "" {
 			return Verdict{Reason: ReasonUnknown, Window: s.Window}

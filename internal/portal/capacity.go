@@ -11,8 +11,8 @@ import (
 // components, from run to run of its workflow, and its view is one answer: the server's limit is 2 MiB.
 const textsMost = 480 << 10
 
-// checkRoom returns why the capacity is exhausted, or nil.
-func (p *Portal) checkRoom(r ApplyRequest, more ...Announcement) error {
+// checkCapacity returns why the capacity is exhausted, or nil.
+func (p *Portal) checkCapacity(r ApplyRequest, more ...Announcement) error {
 	trial := Portal{
 		Name: p.Name, Components: slices.Clone(p.Components), Maintenances: slices.Clone(p.Maintenances),
 		Windows: append(slices.Clone(p.Windows), more...),

@@ -17,10 +17,10 @@ const (
 	lateAnswer = time.Second
 )
 
-// turns shares the rate limit of a cluster fairly among drains: each node in turn gets one eviction. The limiter itself is first come, first served:
+// evictionQueue shares the rate limit of a cluster fairly among drains: each node in turn gets one eviction. The limiter itself is first come, first served:
 // fifty nodes with 250 pods each would delay the fifty-first, and every cordon, by 40 s. Only one eviction at a time waits for the limiter, so no
 // other request waits behind more than that.
-type turns struct {
+type evictionQueue struct {
 	limit flowcontrol.RateLimiter
 	// underWay are the evictions that have started and wait for their answer.
 	underWay chan struct{}
@@ -33,29 +33,29 @@ type turns struct {
 	serving bool
 }
 
-func newTurns(limit flowcontrol.RateLimiter) *turns {
-	return &turns{limit: limit, underWay: make(chan struct{}, evictionsAtOnce), waiting: map[string][]chan struct{}{}}
+func newEvictionQueue(limit flowcontrol.RateLimiter) *evictionQueue {
+	return &evictionQueue{limit: limit, underWay: make(chan struct{}, evictionsAtOnce), waiting: map[string][]chan struct{}{}}
 }
 
 // take returns when an eviction from the node may start, or ctx is done. The caller then calls answered after the answer.
-func (t *turns) take(ctx context.Context, node string) (answered func(), err error) {
+func (t *evictionQueue) take(ctx context.Context, node string) (answered func(), err error) {
 	turn := t.join(node)
 	select {
 	case <-turn:
-		over := sync.OnceFunc(t.makeRoom)
+		over := sync.OnceFunc(t.expireLate)
 		late := time.AfterFunc(lateAnswer, over)
 		return func() { late.Stop(); over() }, nil
 	case <-ctx.Done():
 		if !t.leave(node, turn) {
-			t.makeRoom() // it was started at that moment
+			t.expireLate() // it was started at that moment
 		}
 		return nil, ctx.Err()
 	}
 }
 
-func (t *turns) makeRoom() { <-t.underWay }
+func (t *evictionQueue) expireLate() { <-t.underWay }
 
-func (t *turns) join(node string) chan struct{} {
+func (t *evictionQueue) join(node string) chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.waiting[node]) == 0 {
@@ -71,7 +71,7 @@ func (t *turns) join(node string) chan struct{} {
 }
 
 // leave reports whether the eviction still waited.
-func (t *turns) leave(node string, turn chan struct{}) bool {
+func (t *evictionQueue) leave(node string, turn chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := len(t.waiting[node])
@@ -83,23 +83,23 @@ func (t *turns) leave(node string, turn chan struct{}) bool {
 	return left < before
 }
 
-func (t *turns) forget(node string) {
+func (t *evictionQueue) forget(node string) {
 	delete(t.waiting, node)
 	t.order = slices.DeleteFunc(t.order, func(other string) bool { return other == node })
 }
 
 // serve starts evictions within the limit while any waits.
-func (t *turns) serve() {
+func (t *evictionQueue) serve() {
 	for t.awaited() {
 		t.underWay <- struct{}{}
 		t.limit.Accept()
 		if !t.next() {
-			t.makeRoom()
+			t.expireLate()
 		}
 	}
 }
 
-func (t *turns) awaited() bool {
+func (t *evictionQueue) awaited() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.serving = len(t.order) > 0
@@ -107,7 +107,7 @@ func (t *turns) awaited() bool {
 }
 
 // next starts one eviction of the first node in order, and puts the node last if it has more. It reports whether one waited.
-func (t *turns) next() bool {
+func (t *evictionQueue) next() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.order) == 0 {

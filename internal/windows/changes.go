@@ -191,7 +191,7 @@ func (c *Course) End(r EndRequest, now time.Time) Event {
 	end := later(r.End, now)
 	c.endOverride(r.Request, end)
 	if c.Running != nil {
-		c.makingRoom(func() { c.Running.End = earlier(c.Running.End, end) })
+		c.changeOpenings(func() { c.Running.End = earlier(c.Running.End, end) })
 	}
 	return c.ordered(EventCut, r.Request, c.Running, "closes at "+clock(end), now)
 }
@@ -251,10 +251,10 @@ func (c *Course) Cancel(r CancelRequest, now time.Time) Event {
 	}
 	next, _ := c.cancelled(r, now)
 	if next.planned.IsZero() {
-		c.makingRoom(func() { c.Running.End = earlier(c.Running.End, now) })
+		c.changeOpenings(func() { c.Running.End = earlier(c.Running.End, now) })
 		return c.ordered(EventCancelled, r.Request, c.Running, "the opening is cancelled, and ends now", now)
 	}
-	c.makingRoom(func() { c.amend(Amendment{Start: next.planned, Cancelled: true}) })
+	c.changeOpenings(func() { c.amend(Amendment{Start: next.planned, Cancelled: true}) })
 	return c.ordered(EventCancelled, r.Request, &next.Opening, "the opening is cancelled", now)
 }
 

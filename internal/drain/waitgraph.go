@@ -68,7 +68,7 @@ func (r *run) findDeadlocks(ctx context.Context, now time.Time) (map[string]dead
 	for _, o := range r.progress.obstacles {
 		pods = append(pods, *o.decision.pod)
 	}
-	own, err := readStandstill(ctx, r.Cache, pods)
+	own, err := readWaitGraph(ctx, r.Cache, pods)
 	own.draining, own.away, own.now = draining, away, now
 	if err != nil || !own.isStuck(r.Node) {
 		return nil, err
@@ -81,7 +81,7 @@ func (r *run) findDeadlocks(ctx context.Context, now time.Time) (map[string]dead
 		}
 		pods = append(pods, snapshot.Pods...)
 	}
-	whole, err := readStandstill(ctx, r.Cache, pods)
+	whole, err := readWaitGraph(ctx, r.Cache, pods)
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +107,13 @@ func (r *run) nodesOut(ctx context.Context) (draining, away []*corev1.Node, err 
 	return draining, away, nil
 }
 
-// readStandstill reads from a cache the budgets that guard these pods and allow nothing, with all the pods that they guard.
-func readStandstill(ctx context.Context, cache client.Reader, pods []corev1.Pod) (standstill, error) {
+// readWaitGraph reads from a cache the budgets that guard these pods and allow nothing, with all the pods that they guard.
+func readWaitGraph(ctx context.Context, cache client.Reader, pods []corev1.Pod) (waitGraph, error) {
 	guarded := Snapshot{Pods: pods}
 	if err := guarded.readRules(ctx, cache, guarded.namespaces()...); err != nil {
-		return standstill{}, err
+		return waitGraph{}, err
 	}
-	found := standstill{budgets: newBudgets(guarded.Budgets)}
+	found := waitGraph{budgets: newBudgets(guarded.Budgets)}
 	read, seen := map[string]bool{}, map[types.UID]bool{}
 	for i := range pods {
 		for _, budget := range found.budgets.of(&pods[i]) {
@@ -124,7 +124,7 @@ func readStandstill(ctx context.Context, cache client.Reader, pods []corev1.Pod)
 			var members corev1.PodList
 			selected := client.MatchingLabelsSelector{Selector: budget.selector}
 			if err := cache.List(ctx, &members, client.InNamespace(budget.Namespace), selected, client.UnsafeDisableDeepCopy); err != nil {
-				return standstill{}, fmt.Errorf("list the pods of PodDisruptionBudget %s: %w", budget.key(), err)
+				return waitGraph{}, fmt.Errorf("list the pods of PodDisruptionBudget %s: %w", budget.key(), err)
 			}
 			for _, member := range members.Items {
 				if !seen[member.UID] {

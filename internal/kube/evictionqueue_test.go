@@ -22,7 +22,7 @@ type stingy struct {
 func (s stingy) Accept() { <-s.tokens }
 
 func TestASmallDrainTakesItsTurnsAmongFiftyLargeOnes(t *testing.T) {
-	turns := newTurns(nil)
+	turns := newEvictionQueue(nil)
 	turns.serving = true // the test gives the turns
 	for node := range 50 {
 		for range 250 {
@@ -49,7 +49,7 @@ func hasCome(turn chan struct{}) bool {
 
 func TestWhoGivesUpLeavesTheTurnsToTheOthers(t *testing.T) {
 	limit := stingy{tokens: make(chan struct{})}
-	turns := newTurns(limit)
+	turns := newEvictionQueue(limit)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := turns.take(ctx, "a")
@@ -74,7 +74,7 @@ func TestWhoGivesUpLeavesTheTurnsToTheOthers(t *testing.T) {
 
 func TestSoManyEvictionsAreUnderWayAtOnceAndThoseThatAreNotAnsweredMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(flowcontrol.NewFakeAlwaysRateLimiter())
+		turns := newEvictionQueue(flowcontrol.NewFakeAlwaysRateLimiter())
 		began, taken := time.Now(), make(chan func())
 		for i := range 2*evictionsAtOnce + 2 {
 			go func() {
@@ -114,7 +114,7 @@ func TestSoManyEvictionsAreUnderWayAtOnceAndThoseThatAreNotAnsweredMakeRoom(t *t
 // node, and none is left over.
 func TestTurnsAreFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		turns := newTurns(nil)
+		turns := newEvictionQueue(nil)
 		turns.serving = true // the test gives the turns
 		queued := map[string][]chan struct{}{}
 		// since is how many turns each other node had while this one waited.

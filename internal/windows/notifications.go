@@ -12,10 +12,10 @@ import (
 // receivers the window looks ahead as far as their longest lead.
 
 const (
-	// mostWord is how many openings ahead may have notifications.
-	mostWord = 1000
-	// wordAtOnce is for how many openings notifications start at once: each needs a workflow per receiver.
-	wordAtOnce = 20
+	// mostNotified is how many openings ahead may have notifications.
+	mostNotified = 1000
+	// notifiedAtOnce is for how many openings notifications start at once: each needs a workflow per receiver.
+	notifiedAtOnce = 20
 	// leastLook is the shortest stretch of a calendar that is read ahead.
 	leastLook = time.Hour
 )
@@ -32,7 +32,7 @@ func (w *Window) mostWithin(lead time.Duration) int {
 	if rule == nil {
 		return most
 	}
-	if everyDay := most + rule.perDay*int(lead/(24*time.Hour)+1); everyDay <= mostWord {
+	if everyDay := most + rule.perDay*int(lead/(24*time.Hour)+1); everyDay <= mostNotified {
 		return everyDay
 	}
 	from := rule.option.Dtstart
@@ -60,21 +60,21 @@ func mostWithin(starts iter.Seq[time.Time], lead time.Duration) int {
 		}
 		within = append(within[first:], start)
 		most = max(most, len(within))
-		if looked++; most > mostWord || looked == mostOccurrences {
+		if looked++; most > mostNotified || looked == mostOccurrences {
 			break
 		}
 	}
 	return most
 }
 
-// furtherForWord adds the openings after those known whose notifications are due before the calendar is read again. It adds none if the calendar has
+// addLater adds the openings after those known whose notifications are due before the calendar is read again. It adds none if the calendar has
 // too many: their notifications are late.
-func (w *Window) furtherForWord(o Outlook, from time.Time) Outlook {
+func (w *Window) addLater(o Outlook, from time.Time) Outlook {
 	if w.longestLead == 0 || o.Last {
 		return o
 	}
 	for look := o.Until.Sub(from); look >= leastLook; look /= 2 {
-		seen, err := w.outlook(o.Until, from.Add(w.longestLead+look))
+		seen, err := w.schedule(o.Until, from.Add(w.longestLead+look))
 		if err != nil {
 			continue
 		}
@@ -83,12 +83,12 @@ func (w *Window) furtherForWord(o Outlook, from time.Time) Outlook {
 		for due < len(further) && further[due].Start.Before(from.Add(w.longestLead)) {
 			due++
 		}
-		if due > mostWord {
+		if due > mostNotified {
 			return o
 		}
-		if o.Again = from.Add(look); len(further) > due+openingsForeseen {
-			o.Again = further[due+openingsForeseen].Start.Add(-w.longestLead)
-			further = further[:due+openingsForeseen]
+		if o.Again = from.Add(look); len(further) > due+openingsListed {
+			o.Again = further[due+openingsListed].Start.Add(-w.longestLead)
+			further = further[:due+openingsListed]
 		}
 		o.Later = further
 		return o
@@ -106,7 +106,7 @@ func (o Outlook) again() time.Time {
 
 // further returns all known upcoming openings, including those that only need notifications.
 func (c *Course) further() []coming {
-	return c.asOrdered(slices.Concat(c.Outlook.Openings, c.Outlook.Later))
+	return c.amended(slices.Concat(c.Outlook.Openings, c.Outlook.Later))
 }
 
 // Lead is a notification that a webhook receives some time before a start.
@@ -121,14 +121,14 @@ func (l Lead) alike(other Lead) bool { return l.URL == other.URL && l.Lead == ot
 
 func (l Lead) is(other Lead) bool { return l.alike(other) && l.Start.Equal(other.Start) }
 
-// announce returns the due notifications, at most wordAtOnce openings of them.
+// announce returns the due notifications, at most notifiedAtOnce openings of them.
 func (c *Course) announce(now time.Time) []Event {
 	var events []Event
 	sent := 0
 	for _, next := range c.further() {
 		word := c.announceOne(next, now)
 		if events = append(events, word...); len(word) > 0 {
-			if sent++; sent == wordAtOnce {
+			if sent++; sent == notifiedAtOnce {
 				break
 			}
 		}
@@ -143,10 +143,10 @@ func (c *Course) announceOne(next coming, now time.Time) []Event {
 		var due *drydockv1.Duration
 		for _, lead := range receiver.Leads {
 			word := Lead{Start: next.planned, URL: receiver.URL, Lead: string(lead)}
-			if now.Before(next.Start.Add(-length(lead))) || c.announced(word) {
+			if now.Before(next.Start.Add(-length(lead))) || c.handled(word) {
 				continue
 			}
-			c.hasTurn(word)
+			c.markHandled(word)
 			if due == nil || length(lead) < length(*due) {
 				due = &lead
 			}
@@ -159,22 +159,22 @@ func (c *Course) announceOne(next coming, now time.Time) []Event {
 	return events
 }
 
-// announced reports whether a notification was handled: sent, skipped, or before one that was.
-func (c *Course) announced(word Lead) bool {
+// handled reports whether a notification was handled: sent, skipped, or before one that was.
+func (c *Course) handled(word Lead) bool {
 	return slices.ContainsFunc(c.Announced, func(l Lead) bool { return l.alike(word) && !l.Start.Before(word.Start) }) && !slices.ContainsFunc(c.Owed, word.is)
 }
 
-// hasTurn marks a notification as handled.
-func (c *Course) hasTurn(word Lead) {
+// markHandled marks a notification as handled.
+func (c *Course) markHandled(word Lead) {
 	c.Owed = slices.DeleteFunc(c.Owed, word.is)
-	if !c.announced(word) {
+	if !c.handled(word) {
 		c.Announced = append(slices.DeleteFunc(c.Announced, word.alike), word)
 	}
 }
 
-// makingRoom applies a change that cancels or shortens openings. Others may take place or start earlier because of it; their notifications become
+// changeOpenings applies a change that cancels or shortens openings. Others may take place or start earlier because of it; their notifications become
 // pending even if a later one was handled.
-func (c *Course) makingRoom(carryOut func()) {
+func (c *Course) changeOpenings(carryOut func()) {
 	before := c.further()
 	carryOut()
 	for _, next := range c.further() {
@@ -189,8 +189,8 @@ func (c *Course) makingRoom(carryOut func()) {
 	}
 }
 
-// wordDue are the moments at which notifications of upcoming openings are due.
-func (c *Course) wordDue() []time.Time {
+// notificationsDue are the moments at which notifications of upcoming openings are due.
+func (c *Course) notificationsDue() []time.Time {
 	var leads []time.Duration
 	for _, receiver := range c.Window.Spec.Notify {
 		for _, lead := range receiver.Leads {

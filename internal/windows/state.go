@@ -133,10 +133,10 @@ func (c *Course) Coming() []Opening {
 	return openings
 }
 
-func (c *Course) coming() []coming { return c.asOrdered(c.Outlook.Openings) }
+func (c *Course) coming() []coming { return c.amended(c.Outlook.Openings) }
 
-// asOrdered returns the upcoming openings of the calendar with the changes that people ordered.
-func (c *Course) asOrdered(openings []Opening) []coming {
+// amended returns the upcoming openings of the calendar with the changes that people ordered.
+func (c *Course) amended(openings []Opening) []coming {
 	free := c.Free
 	if c.Running != nil {
 		free = c.Running.End
@@ -265,12 +265,12 @@ func (c *Course) Next(now time.Time) (time.Time, bool) {
 		if c.confirmed(o) {
 			moments = []time.Time{o.Start.Add(c.recordAfter(o))}
 		}
-		return append(moments, c.wordDue()...)
+		return append(moments, c.notificationsDue()...)
 	})
 }
 
-// nextTold returns the next moment at which subscribers receive an update, unless a person changes the window before; false: none.
-func (c *Course) nextTold(now time.Time) (time.Time, bool) {
+// nextUpdate returns the next moment at which subscribers receive an update, unless a person changes the window before; false: none.
+func (c *Course) nextUpdate(now time.Time) (time.Time, bool) {
 	return c.next(now, func(ahead []coming) []time.Time {
 		o := ahead[0].Opening
 		if c.confirmed(o) {

@@ -46,20 +46,20 @@ type Outlook struct {
 	Last  bool      `json:"last,omitempty"`
 	// NoMore: there are no openings but those listed; exclusions are known up to Until only.
 	NoMore bool `json:"noMore,omitempty"`
-	// Later are openings after Until that need notifications before then, see word.go. Again is when the calendar must be read again for them, before
+	// Later are openings after Until that need notifications before then, see notifications.go. Again is when the calendar must be read again for them, before
 	// Until; the zero time: at Until. Subscribers receive neither.
 	Later []Opening `json:"later,omitempty"`
 	Again time.Time `json:"again,omitzero"`
 }
 
 const (
-	// firstForesight is how far ahead openings are listed at least, unless there are too many.
-	firstForesight = 8 * 24 * time.Hour
+	// shortestSchedule is how far ahead openings are listed at least, unless there are too many.
+	shortestSchedule = 8 * 24 * time.Hour
 	// openingsWanted is how many openings are listed at least, if there are that many, so that people can cancel them in advance.
 	openingsWanted = 6
-	// openingsForeseen and spansForeseen are how many are listed at most: every subscriber receives them.
-	openingsForeseen = 50
-	spansForeseen    = 100
+	// openingsListed and spansListed are how many are listed at most: every subscriber receives them.
+	openingsListed = 50
+	spansListed    = 100
 )
 
 // Outlook returns the upcoming openings of the window from a moment on: the next six at least, if there are that many within ten years. It returns
@@ -69,9 +69,9 @@ func (w *Window) Outlook(from time.Time) (Outlook, error) {
 		return Outlook{}, fmt.Errorf("%w: %s: %w", ErrInvalidRange, instant(from), err)
 	}
 	var seen Outlook
-	for look := firstForesight; ; look *= 2 {
-		further, err := w.outlook(from, from.Add(look))
-		if errors.Is(err, ErrTooMany) && look > firstForesight {
+	for look := shortestSchedule; ; look *= 2 {
+		further, err := w.schedule(from, from.Add(look))
+		if errors.Is(err, ErrTooMany) && look > shortestSchedule {
 			break
 		}
 		if err != nil {
@@ -82,11 +82,11 @@ func (w *Window) Outlook(from time.Time) (Outlook, error) {
 			break
 		}
 	}
-	return w.furtherForWord(seen.short(), from), nil
+	return w.addLater(seen.short(), from), nil
 }
 
-// outlook returns all the openings and exclusions in a stretch of time.
-func (w *Window) outlook(from, until time.Time) (Outlook, error) {
+// schedule returns all the openings and exclusions in a stretch of time.
+func (w *Window) schedule(from, until time.Time) (Outlook, error) {
 	seen, err := w.see(from, until)
 	if err != nil {
 		return Outlook{}, err
@@ -112,12 +112,12 @@ func (w *Window) outlook(from, until time.Time) (Outlook, error) {
 // short limits the list to what subscribers receive.
 func (o Outlook) short() Outlook {
 	last, all := o.Last, len(o.Openings)
-	if len(o.Openings) > openingsForeseen {
-		o.Until, o.Last = earlier(o.Until, o.Openings[openingsForeseen].Start), false
+	if len(o.Openings) > openingsListed {
+		o.Until, o.Last = earlier(o.Until, o.Openings[openingsListed].Start), false
 	}
 	for _, spans := range [][]Span{o.Scheduled, o.Excluded} {
-		if len(spans) > spansForeseen {
-			o.Until, o.Last = earlier(o.Until, spans[spansForeseen].Start), false
+		if len(spans) > spansListed {
+			o.Until, o.Last = earlier(o.Until, spans[spansListed].Start), false
 		}
 	}
 	beyond := func(s Span) bool { return !s.Start.Before(o.Until) }

@@ -6,8 +6,8 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// doubter is the actor of the hold while the saved holds are unknown.
-const doubter = "drydock"
+// unknownActor is the actor of the hold while the saved holds are unknown.
+const unknownActor = "drydock"
 
 // First is the initial state of an emergency stop without saved holds. Its number is greater than that of any state before, because an earlier
 // emergency stop may have been terminated, and its subscribers must accept this state.
@@ -15,14 +15,14 @@ func First(now time.Time) State { return State{Number: now.UnixMilli()} }
 
 // Doubt holds every cluster, because the saved holds are unknown. A person who knows better may release it.
 func (s State) Doubt(why string, now time.Time) State {
-	next, _ := s.Hold(Request{All: true, Actor: doubter, Reason: "the saved holds are unknown: " + why}, now)
+	next, _ := s.Hold(Request{All: true, Actor: unknownActor, Reason: "the saved holds are unknown: " + why}, now)
 	return next
 }
 
 // Recall adds the saved holds to the current ones, and ends the hold of Doubt.
 func (s State) Recall(before State) State {
 	next := State{Number: max(s.Number, before.Number) + 1, Holds: s.Holds}
-	if all := s.All(); all != nil && all.By == doubter {
+	if all := s.All(); all != nil && all.By == unknownActor {
 		next.Holds = next.without(drydockv1.HoldAll)
 	}
 	for _, hold := range before.Holds {

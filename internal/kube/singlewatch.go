@@ -16,9 +16,9 @@ import (
 
 // Alone makes Await watch only the object with that namespace and name: for kinds that may not be listed as a whole, or are too many to cache. Then
 // check must read with the Client.
-func Alone(object client.Object) client.Object { return alone{object} }
+func Alone(object client.Object) client.Object { return singleWatch{object} }
 
-type alone struct{ client.Object }
+type singleWatch struct{ client.Object }
 
 // Kept makes Await watch the objects of a kind in one namespace and cache their metadata: for kinds that may be read in some namespaces only.
 type Kept struct {
@@ -45,7 +45,7 @@ func (k *Kept) List() []*metav1.PartialObjectMetadata {
 }
 
 func (k *Kept) watch(ctx context.Context, c *Cluster, changed chan<- struct{}) (own *informer, stop func(), err error) {
-	own, stop, err = c.watchAlone(ctx, k.Object, changed)
+	own, stop, err = c.watchSingle(ctx, k.Object, changed)
 	if err == nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -54,9 +54,9 @@ func (k *Kept) watch(ctx context.Context, c *Cluster, changed chan<- struct{}) (
 	return own, stop, err
 }
 
-// watchAlone signals on changed after each change of the object, or of any object in its namespace if it has no name, until stop is called. It
+// watchSingle signals on changed after each change of the object, or of any object in its namespace if it has no name, until stop is called. It
 // returns after the watch has started.
-func (c *Cluster) watchAlone(ctx context.Context, object client.Object, changed chan<- struct{}) (own *informer, stop func(), err error) {
+func (c *Cluster) watchSingle(ctx context.Context, object client.Object, changed chan<- struct{}) (own *informer, stop func(), err error) {
 	kind, err := apiutil.GVKForObject(object, c.Client.Scheme())
 	if err != nil {
 		return nil, nil, err
