@@ -87,7 +87,7 @@ func TestAHundredWindowsOpenInTheSameSecond(t *testing.T) {
 	t.Log(table.String())
 }
 
-func TestHowSoonABlockedRolloutStartsIsMeasured(t *testing.T) {
+func TestTheStartOfABlockedRolloutIsMeasured(t *testing.T) {
 	devstacktest.NeedServers(t)
 	require.NoError(t, onHub(t.Context(), os.Stderr, stubborn, func(h *hubScene) error {
 		require.NoError(t, h.register(t.Context(), 2))
@@ -97,7 +97,7 @@ func TestHowSoonABlockedRolloutStartsIsMeasured(t *testing.T) {
 	}))
 }
 
-func TestASizeIsWrittenAsItIsRead(t *testing.T) {
+func TestASizeIsFormattedAsItIsParsed(t *testing.T) {
 	sizes := DefaultSizes()
 	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true, Alone: true})
 	read, err := ParseSizes(sizes.Strings())
@@ -121,7 +121,7 @@ func TestASizeIsWrittenAsItIsRead(t *testing.T) {
 	}
 }
 
-func TestABatchIsHandedOverFromTheLastThatCompliesToTheFirstOfTheNext(t *testing.T) {
+func TestTheTimeBetweenBatchesIsFromLastComplianceToFirstEnforcement(t *testing.T) {
 	at := func(second int) time.Time { return time.Date(2026, 6, 1, 22, 0, second, 0, time.UTC) }
 	seen := enforcements{
 		enforced: map[string]time.Time{"edge-00001": at(0), "edge-00002": at(0), "edge-00003": at(9), "edge-00004": at(8), "edge-00005": at(20)},
@@ -130,7 +130,7 @@ func TestABatchIsHandedOverFromTheLastThatCompliesToTheFirstOfTheNext(t *testing
 	require.Equal(t, []time.Duration{3 * time.Second, 7 * time.Second}, seen.handOvers(PolicySize{Clusters: 5, Policies: 1, AtOnce: 2}))
 }
 
-func TestAQuantileIsATimeThatWasMeasured(t *testing.T) {
+func TestAQuantileIsAMeasuredTime(t *testing.T) {
 	var took []time.Duration
 	for i := range 200 {
 		took = append(took, time.Duration(200-i)*time.Second)
@@ -140,7 +140,7 @@ func TestAQuantileIsATimeThatWasMeasured(t *testing.T) {
 	require.Equal(t, "-", latency(nil).String())
 }
 
-func TestASlotIsHandedOverFromEachReturnToTheCordonThatItMakesRoomFor(t *testing.T) {
+func TestTheFreeTimeOfASlotIsFromReturnToNextCordon(t *testing.T) {
 	began := time.Date(2026, 6, 1, 22, 0, 0, 0, time.UTC)
 	var seen observed
 	for _, action := range []struct {

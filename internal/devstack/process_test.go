@@ -40,7 +40,7 @@ func TestAProcessThatDoesNotGetReadyIsNamedWithWhatIsMissing(t *testing.T) {
 	require.ErrorContains(t, err, "waiting for etcd")
 }
 
-func TestAProcessThatDiesUnaskedIsReportedWithItsLog(t *testing.T) {
+func TestAProcessThatExitsUnexpectedlyIsReportedWithItsLog(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	require.NoError(t, syscall.Mkfifo(gate, 0o600))
 	p, deaths := shellProcess(t, `read -r _ < `+gate+`; echo "panic: nil map"; exit 2`)

@@ -54,7 +54,7 @@ func TestProgramsAreBuiltOnceForTheSamePins(t *testing.T) {
 	require.Equal(t, 1, strings.Count(shop.said(), "building"))
 }
 
-func TestAProgramIsThereBeforeThoseThatAreBuiltAfterIt(t *testing.T) {
+func TestProgramsAreUsableInBuildOrder(t *testing.T) {
 	shop, first := newBuilder(t, "1.0.0")
 	broken := program{name: "broken", module: "pins", pkg: "example.com/none", release: "example.com/server"}
 
@@ -132,7 +132,7 @@ func TestAnInstalledProgramOfThePinnedMinorIsUsed(t *testing.T) {
 	}
 }
 
-func TestAProgramThatDoesNotCompileIsNamedWithTheCompilersWords(t *testing.T) {
+func TestAProgramThatDoesNotCompileIsReportedWithTheCompilerOutput(t *testing.T) {
 	shop, server := newBuilder(t, "1.0.0")
 	source := filepath.Join(shop.modules, "pins", "server", "main.go")
 	require.NoError(t, os.WriteFile(source, []byte("package main\n\nfunc main() { undefined() }\n"), 0o644))

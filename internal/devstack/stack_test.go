@@ -54,7 +54,7 @@ func TestANamedDirectoryIsKept(t *testing.T) {
 	require.ErrorContains(t, err, "is not empty: name a new one")
 }
 
-func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	tests := []struct {
 		name     string
 		clusters []devstack.ClusterOptions

@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
-func TestTheServersOfAClusterYieldToWhatWorksOnIt(t *testing.T) {
+func TestTheServersOfAClusterHaveALowerPriority(t *testing.T) {
 	stack := devstacktest.Start(t, devstack.Options{
 		Clusters: []devstack.ClusterOptions{hub()},
 		Temporal: &devstack.TemporalOptions{},

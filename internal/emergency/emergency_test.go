@@ -31,7 +31,7 @@ func held(requests ...Request) State {
 }
 
 // A window may let finish what is at work; the emergency stop does not.
-func TestAClusterIsHeldByItsWindowsOnlyWhereNothingElseHoldsIt(t *testing.T) {
+func TestAHoldOfAPersonComesBeforeClosedWindows(t *testing.T) {
 	window := drydockv1.Hold{Scope: drydockv1.HoldAll, Window: "ops/night"}
 	state := held(named("c1"))
 	state.Holds = append(state.Holds, window)
@@ -43,7 +43,7 @@ func TestAClusterIsHeldByItsWindowsOnlyWhereNothingElseHoldsIt(t *testing.T) {
 	require.Nil(t, held(named("c1")).Of(""), "it is not every cluster")
 }
 
-func TestAStateThatSaysWhenWindowsCloseIsBelievedUntilThen(t *testing.T) {
+func TestAnAnnouncedClosingOfWindowsAppliesFromItsStart(t *testing.T) {
 	window := drydockv1.Hold{Scope: drydockv1.HoldAll, Window: "ops/night", OnOverrun: drydockv1.OverrunFinish}
 	finishes := State{Number: 2, Closes: &Closing{At: noon, Hold: window}}
 	stops := State{Number: 2, Closes: &Closing{At: noon, Hold: window, StopsAt: noon.Add(time.Hour)}}
@@ -59,7 +59,7 @@ func TestAStateThatSaysWhenWindowsCloseIsBelievedUntilThen(t *testing.T) {
 	require.False(t, stops.Same(finishes))
 }
 
-func TestAHoldHoldsWhatItNamesAndNothingElse(t *testing.T) {
+func TestAHoldAppliesOnlyToTheClustersItNames(t *testing.T) {
 	state := held(named("c2", "c1"))
 	require.Equal(t, int64(2), state.Number)
 	require.Equal(t, drydockv1.Hold{Scope: "cluster/c1", By: "ann", Reason: "flood", Since: metav1.NewTime(noon)}, *state.Of("c1"))
@@ -68,14 +68,14 @@ func TestAHoldHoldsWhatItNamesAndNothingElse(t *testing.T) {
 	require.Nil(t, state.All())
 }
 
-func TestWhileAllIsHeldEveryClusterIs(t *testing.T) {
+func TestAHoldOfAllHoldsEveryCluster(t *testing.T) {
 	state := held(named("c1"), all)
 	require.Equal(t, drydockv1.HoldAll, state.Of("c1").Scope)
 	require.Equal(t, drydockv1.HoldAll, state.Of("c9").Scope)
 	require.Equal(t, []drydockv1.HoldScope{"all", "cluster/c1"}, scopes(state))
 }
 
-func TestHoldingWhatIsHeldKeepsItsBeginningAndSaysWhatWas(t *testing.T) {
+func TestHoldingAgainKeepsTheStartAndReturnsTheFormerHold(t *testing.T) {
 	state, changes := held(named("c1")).Hold(Request{Clusters: []string{"c1"}, Actor: "bob", Reason: "fire"}, noon.Add(time.Hour))
 	require.Equal(t, drydockv1.Hold{Scope: "cluster/c1", By: "bob", Reason: "fire", Since: metav1.NewTime(noon)}, *state.Of("c1"))
 	require.Len(t, changes, 1)
@@ -83,7 +83,7 @@ func TestHoldingWhatIsHeldKeepsItsBeginningAndSaysWhatWas(t *testing.T) {
 	require.Equal(t, "fire", changes[0].After.Reason)
 }
 
-func TestAClusterThatIsHeldTwiceIsReleasedTwice(t *testing.T) {
+func TestAClusterHeldByNameAndWithAllNeedsTwoReleases(t *testing.T) {
 	state, changes := held(named("c1"), all).Release(all)
 	require.Equal(t, drydockv1.HoldScope("cluster/c1"), state.Of("c1").Scope)
 	require.Nil(t, state.Of("c2"))
@@ -93,14 +93,14 @@ func TestAClusterThatIsHeldTwiceIsReleasedTwice(t *testing.T) {
 	require.Equal(t, drydockv1.HoldAll, state.Of("c1").Scope)
 }
 
-func TestAStateIsNarrowedToACluster(t *testing.T) {
+func TestAStateCanBeLimitedToOneCluster(t *testing.T) {
 	state := held(named("c1", "c2"), all)
 	require.Equal(t, []drydockv1.HoldScope{"all", "cluster/c2"}, scopes(state.About("c2")))
 	require.Equal(t, state.Number, state.About("c2").Number)
 	require.Equal(t, state, state.About(""))
 }
 
-func TestARequestThatIsWrongIsRefusedByItsField(t *testing.T) {
+func TestAnInvalidRequestIsRefusedWithItsField(t *testing.T) {
 	var many []string
 	for i := range mostHolds + 1 {
 		many = append(many, fmt.Sprintf("c%d", i))
@@ -164,7 +164,7 @@ func TestARequestThatIsWrongIsRefusedByItsField(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidNamesWhoWhySinceWhenAndWhatEndsIt(t *testing.T) {
+func TestTheMessageOfAHoldNamesActorReasonStartAndReleaseCommand(t *testing.T) {
 	require.Equal(t, "cluster c1 is held since 2026-11-20 12:00:00Z by ann: flood; running steps finish, no new one starts; `drydock release --cluster c1` continues",
 		Message(*held(named("c1")).Of("c1")))
 	require.Equal(t, "every cluster is held since 2026-11-20 12:00:00Z by bob; running steps finish, no new one starts; `drydock release --all` continues",
@@ -172,7 +172,7 @@ func TestWhatIsSaidNamesWhoWhySinceWhenAndWhatEndsIt(t *testing.T) {
 }
 
 // Whatever is asked, in whatever order: a request that passes its check is carried out to the letter, and nothing else changes.
-func TestHoldsAndReleasesKeepApart(t *testing.T) {
+func TestHoldsAndReleasesDoNotInterfere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state, expected := State{Number: 1}, map[drydockv1.HoldScope]bool{}
 		for range rapid.IntRange(0, 30).Draw(t, "requests") {

@@ -9,18 +9,18 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-func TestAnEmergencyStopThatBeginsAnewIsBelievedByThoseThatAnEarlierOneHasTold(t *testing.T) {
+func TestARestartedEmergencyStopHasAHigherNumber(t *testing.T) {
 	require.Greater(t, First(noon.Add(time.Second)).Number, First(noon).Number+900)
 	require.Empty(t, First(noon).Holds)
 }
 
-func TestWhileItIsNotKnownWhatWasHeldEveryClusterIs(t *testing.T) {
+func TestEveryClusterIsHeldWhileTheSavedHoldsAreUnknown(t *testing.T) {
 	state := First(noon).Doubt("the hub is silent", noon)
 	require.Equal(t, "every cluster is held since 2026-11-20 12:00:00Z by drydock: the saved holds are unknown: the hub is silent", state.Of("c1").String())
 	require.NoError(t, state.CheckRelease(all), "whoever knows better releases it")
 }
 
-func TestWhatWasHeldBeforeIsAddedToWhatIsHeldSince(t *testing.T) {
+func TestSavedHoldsAreAddedToCurrentOnes(t *testing.T) {
 	bob := Request{Clusters: []string{"c1"}, Actor: "bob", Reason: "fire"}
 	for _, tt := range []struct {
 		name          string

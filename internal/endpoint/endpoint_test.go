@@ -32,7 +32,7 @@ func TestAnAnswerIsItsStatusAndBody(t *testing.T) {
 	require.Equal(t, health.Answer{Status: http.StatusTeapot, Body: []byte("GET /x?y=z ann:pw")}, answer)
 }
 
-func TestNobodyElseIsAsked(t *testing.T) {
+func TestNoProxyOrRedirectIsUsed(t *testing.T) {
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("was asked") })
 	t.Setenv("HTTP_PROXY", other.URL)
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
@@ -41,7 +41,7 @@ func TestNobodyElseIsAsked(t *testing.T) {
 	require.Equal(t, http.StatusFound, answer.Status)
 }
 
-func TestATooLongAnswerIsNone(t *testing.T) {
+func TestATooLongAnswerIsAnError(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		size := 1 << 20
 		if r.URL.Path == "/long" {
@@ -56,7 +56,7 @@ func TestATooLongAnswerIsNone(t *testing.T) {
 	require.EqualError(t, err, "the answer is longer than 1048576 bytes")
 }
 
-func TestASilentAddressIsNotWaitedForLongerThanTheContextAllows(t *testing.T) {
+func TestASilentAddressTimesOutWithTheContext(t *testing.T) {
 	server := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -46,8 +46,8 @@ func applied(t *testing.T, hc *goharborv1.HarborCluster) []*unstructured.Unstruc
 	return append(objects, service...)
 }
 
-// TestWhatIsApplied compares with golden files; go test ./internal/harbor -update writes them.
-func TestWhatIsApplied(t *testing.T) {
+// TestAppliedObjects compares with golden files; go test ./internal/harbor -update writes them.
+func TestAppliedObjects(t *testing.T) {
 	for _, name := range []string{"incluster", "external"} {
 		t.Run(name, func(t *testing.T) {
 			var documents []string
@@ -68,7 +68,7 @@ func TestWhatIsApplied(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreMadeUnlessTheyAreGiven(t *testing.T) {
+func TestCredentialsAreCreatedUnlessTheyAreGiven(t *testing.T) {
 	hc := read(t, "incluster.yaml")
 	require.Empty(t, harbor.Database(hc).Credentials, "the operator makes the database's")
 	require.Equal(t, []harbor.Credentials{{Name: "main-redis", Keys: [][]string{{"password", "redis-password"}}}}, harbor.Cache(hc).Credentials)
@@ -80,7 +80,7 @@ func TestCredentialsAreMadeUnlessTheyAreGiven(t *testing.T) {
 	require.Equal(t, "mine", name)
 }
 
-func TestHarborIsNotMadeWithoutItsCredentials(t *testing.T) {
+func TestHarborNeedsItsCredentials(t *testing.T) {
 	hc := read(t, "incluster.yaml")
 	_, err := harbor.Service(hc, harbor.Values{AccessKey: "a", SecretKey: "s"})
 	require.EqualError(t, err, "secret registry/harbor.postgresql-registry-main.credentials.postgresql.acid.zalan.do has no password")
@@ -90,7 +90,7 @@ func TestHarborIsNotMadeWithoutItsCredentials(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestWhatIsAppliedFollowsTheSpec(t *testing.T) {
+func TestAppliedObjectsFollowTheSpec(t *testing.T) {
 	field := func(hc *goharborv1.HarborCluster, kind string, path ...string) any {
 		for _, object := range applied(t, hc) {
 			if object.GetKind() == kind {

@@ -78,7 +78,7 @@ func TestTheServicesAreAppliedAtOnceAndHarborWhenAllAreReady(t *testing.T) {
 	require.Zero(t, after)
 }
 
-func TestWhatSomebodyHasChangedIsAppliedAgainAfterAPause(t *testing.T) {
+func TestAManualChangeIsRevertedAfterAPause(t *testing.T) {
 	k := newKept(t, up())
 	k.apply()
 	k.seen.Versions["cache"] = "2"
@@ -109,7 +109,7 @@ func TestAChangedSpecIsAppliedAtOnceAndOnlyWhereItMatters(t *testing.T) {
 	require.Empty(t, due, "Harbor waits until its services are ready again")
 }
 
-func TestNothingCountsAsReadyBeforeItIsAppliedAsItIsWantedNow(t *testing.T) {
+func TestNoServiceIsReadyBeforeItsCurrentSpecIsApplied(t *testing.T) {
 	k := newKept(t, up())
 	k.apply()
 	require.Equal(t, goharborv1.StatusHealthy, harbor.Judge(k.hc, k.seen, k.applied, k.now).Status)
@@ -128,7 +128,7 @@ func TestNothingCountsAsReadyBeforeItIsAppliedAsItIsWantedNow(t *testing.T) {
 	require.Equal(t, goharborv1.StatusHealthy, harbor.Judge(k.hc, k.seen, k.applied, k.now).Status)
 }
 
-func TestAFailureCountsWhileWhatCouldNotBeAppliedIsWanted(t *testing.T) {
+func TestAFailureCountsUntilTheSpecChanges(t *testing.T) {
 	k := newKept(t, up())
 	k.apply()
 	for _, part := range []harbor.Part{harbor.PartCache, harbor.PartStorage, harbor.PartBucket} {
@@ -148,7 +148,7 @@ func TestAFailureCountsWhileWhatCouldNotBeAppliedIsWanted(t *testing.T) {
 	require.Equal(t, []harbor.Part{harbor.PartCache, harbor.PartBucket}, judged.Moot)
 }
 
-func TestTheConfigurationIsReadyWhenAllThatIsWantedIsApplied(t *testing.T) {
+func TestConfigurationIsReadyWhenTheWholeSpecIsApplied(t *testing.T) {
 	k := newKept(t, harbor.Observed{})
 	says := func() (metav1.ConditionStatus, string, string) {
 		condition := conditionOf(t, harbor.Judge(k.hc, k.seen, k.applied, k.now).Evaluation, goharborv1.ConfigurationReady)
@@ -183,7 +183,7 @@ func TestTheConfigurationIsReadyWhenAllThatIsWantedIsApplied(t *testing.T) {
 	requireSays(no, harbor.ReasonCRDMissing, "storage: no Tenants")
 }
 
-func TestAHarborClusterIsPendingUntilAChangeOfItIsApplied(t *testing.T) {
+func TestAHarborClusterIsPendingUntilItsChangeIsApplied(t *testing.T) {
 	k := newKept(t, harbor.Observed{})
 	k.hc.Finalizers = []string{harbor.Finalizer}
 	require.Equal(t, "generation 3: not observed yet; see `drydock harbor status main -n registry`", harbor.Pending(k.hc))
@@ -209,7 +209,7 @@ func TestAHarborClusterIsPendingUntilAChangeOfItIsApplied(t *testing.T) {
 	require.Empty(t, harbor.Pending(k.hc), "nobody keeps it: its status may be of long ago")
 }
 
-func TestHarborIsAppliedAgainWhenAPasswordThatItIsMadeWithChanges(t *testing.T) {
+func TestAChangedPasswordAppliesHarborAgain(t *testing.T) {
 	k := newKept(t, up())
 	k.seen.Versions["Secret/minio-main-creds"] = "1"
 	k.apply()
@@ -218,7 +218,7 @@ func TestHarborIsAppliedAgainWhenAPasswordThatItIsMadeWithChanges(t *testing.T) 
 	require.Equal(t, map[harbor.Part]string{"harbor": "the spec has changed"}, due)
 }
 
-func TestWhatCouldNotBeAppliedIsTriedAgainLessAndLess(t *testing.T) {
+func TestAFailedPartIsRetriedWithBackoff(t *testing.T) {
 	k := newKept(t, up())
 	k.apply()
 	failed := k.applied[harbor.PartStorage]
@@ -248,7 +248,7 @@ func jobOf(hc *goharborv1.HarborCluster) *batchv1.Job {
 	return job
 }
 
-func TestAJobThatCannotMakeTheBucketThatIsWantedNowIsReplaced(t *testing.T) {
+func TestAnOutdatedBucketJobIsReplaced(t *testing.T) {
 	k := newKept(t, up())
 	k.seen.BucketJob = jobOf(k.hc)
 	k.apply()
@@ -278,7 +278,7 @@ func TestAJobThatCannotMakeTheBucketThatIsWantedNowIsReplaced(t *testing.T) {
 	require.Empty(t, due, "nobody knows what was wanted of one that somebody else has made")
 }
 
-func TestTheBucketOfATenantThatIsMadeAnewIsMadeAnew(t *testing.T) {
+func TestARecreatedTenantGetsANewBucket(t *testing.T) {
 	k := newKept(t, up())
 	k.seen.BucketJob = jobOf(k.hc)
 	k.seen.BucketJob.Status = finished(batchv1.JobComplete).Status
@@ -299,7 +299,7 @@ func TestTheBucketOfATenantThatIsMadeAnewIsMadeAnew(t *testing.T) {
 	require.Equal(t, goharborv1.StatusHealthy, harbor.Judge(k.hc, k.seen, k.applied, k.now).Status)
 }
 
-func TestTimeAloneChangesWhatIsSaidOfAServiceThatIsOnItsWay(t *testing.T) {
+func TestAStartingServiceTimesOut(t *testing.T) {
 	hc := read(t, "incluster.yaml")
 	observed := up()
 	observed.Tenant = tenant("Provisioning", 0, "PoolCreated")
@@ -312,7 +312,7 @@ func TestTimeAloneChangesWhatIsSaidOfAServiceThatIsOnItsWay(t *testing.T) {
 	require.Nil(t, harbor.NextLook(hc, up(), harbor.Evaluate(hc, up(), now), now))
 }
 
-func TestWithoutTheDataOnlyWhatHoldsNoneIsRemoved(t *testing.T) {
+func TestKeepingDataRemovesOnlyStatelessParts(t *testing.T) {
 	hc := read(t, "incluster.yaml")
 	parts := []harbor.Part{harbor.PartHarbor, harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}
 	removed := func() (kinds, secrets []string, claims []map[string]string) {

@@ -101,7 +101,7 @@ func conditionOf(t *testing.T, evaluation harbor.Evaluation, kind goharborv1.Con
 	return goharborv1.HarborClusterCondition{}
 }
 
-func TestAHarborClusterThatIsUpIsHealthy(t *testing.T) {
+func TestAReadyHarborClusterIsHealthy(t *testing.T) {
 	hc := read(t, "incluster.yaml")
 	got := harbor.Evaluate(hc, up(), now)
 	require.Equal(t, goharborv1.StatusHealthy, got.Status)
@@ -115,8 +115,8 @@ func TestAHarborClusterThatIsUpIsHealthy(t *testing.T) {
 	require.Equal(t, got, harbor.Evaluate(hc, up(), now.Add(time.Hour)), "nothing changes by looking again")
 }
 
-// TestTheRowsOfTheTable takes one thing away from what is up, and says what becomes of its service: new, too late, and after it was ready.
-func TestTheRowsOfTheTable(t *testing.T) {
+// TestTheConditionsOfEachService takes one thing away from what is up, and says what becomes of its service: new, too late, and after it was ready.
+func TestTheConditionsOfEachService(t *testing.T) {
 	postgres := func(status string) func(*harbor.Observed) {
 		return func(o *harbor.Observed) {
 			o.Postgresql = reporting("postgresql", "postgresql-registry-main", map[string]any{"PostgresClusterStatus": status})
@@ -195,7 +195,7 @@ func TestTheRowsOfTheTable(t *testing.T) {
 	}
 }
 
-func TestHarborIsJudgedByItsConditions(t *testing.T) {
+func TestHarborIsEvaluatedByItsConditions(t *testing.T) {
 	for _, test := range []struct {
 		name, reason string
 		harbor       *unstructured.Unstructured
@@ -224,7 +224,7 @@ func TestHarborIsJudgedByItsConditions(t *testing.T) {
 	}
 }
 
-func TestHarborIsLookedAtWhenItMayNotBeApplied(t *testing.T) {
+func TestHarborIsEvaluatedEvenIfItMayNotBeApplied(t *testing.T) {
 	observed := up()
 	observed.Postgresql = nil
 	got := harbor.Evaluate(read(t, "incluster.yaml"), observed, now)
@@ -233,7 +233,7 @@ func TestHarborIsLookedAtWhenItMayNotBeApplied(t *testing.T) {
 	require.Equal(t, goharborv1.StatusCreating, got.Status)
 }
 
-func TestTheDeadlineCountsFromWhenTheServiceSetOut(t *testing.T) {
+func TestTheDeadlineCountsFromTheStartOfTheService(t *testing.T) {
 	observed := up()
 	observed.RedisServers = nil
 	hc := read(t, "incluster.yaml", "version: 2.5.0", "version: 2.5.0\n  progressDeadlineSeconds: 60")
@@ -243,7 +243,7 @@ func TestTheDeadlineCountsFromWhenTheServiceSetOut(t *testing.T) {
 	require.Equal(t, no, conditionOf(t, harbor.Evaluate(hc, observed, now.Add(time.Minute)), goharborv1.CacheReady).Status)
 }
 
-func TestThatItTookTooLongHoldsUntilTheServiceSetsOutAnew(t *testing.T) {
+func TestATimedOutServiceStaysSoUntilItStartsAgain(t *testing.T) {
 	observed := up()
 	observed.RedisServers = nil
 	observed.RedisFailover.SetCreationTimestamp(metav1.NewTime(created.Add(5 * time.Second))) // it was looked for before
@@ -274,7 +274,7 @@ func TestThatItTookTooLongHoldsUntilTheServiceSetsOutAnew(t *testing.T) {
 	require.Equal(t, no, look(time.Hour).Status)
 }
 
-func TestTheBucketIsMadeOnceMinIOIsUp(t *testing.T) {
+func TestTheBucketIsCreatedOnceMinIOIsReady(t *testing.T) {
 	hc, observed := read(t, "incluster.yaml"), up()
 	require.False(t, harbor.Evaluate(hc, observed, now).MakeBucket, "it is made")
 	observed.BucketJob = nil
@@ -283,7 +283,7 @@ func TestTheBucketIsMadeOnceMinIOIsUp(t *testing.T) {
 	require.False(t, harbor.Evaluate(hc, observed, now).MakeBucket)
 }
 
-func TestAServiceThatRunsElsewhereNeedsItsSettingsAndSecrets(t *testing.T) {
+func TestAnExternalServiceNeedsItsSettingsAndSecrets(t *testing.T) {
 	all := map[string]bool{"db": true, "redis": true, "s3": true}
 	got := harbor.Evaluate(read(t, "external.yaml"), harbor.Observed{Secrets: all}, now)
 	require.True(t, got.ApplyHarbor)
@@ -309,7 +309,7 @@ func TestAServiceThatRunsElsewhereNeedsItsSettingsAndSecrets(t *testing.T) {
 	require.Equal(t, goharborv1.StatusUnhealthy, got.Status)
 }
 
-func TestAServiceOfAKindThatIsNotKnownIsNotTakenForAnother(t *testing.T) {
+func TestAServiceOfUnknownKindIsReported(t *testing.T) {
 	hc := read(t, "external.yaml")
 	hc.Spec.Database.Kind, hc.Spec.Cache.Kind, hc.Spec.Storage.Kind = "MySQL", "Valkey", "Ceph"
 	got := harbor.Evaluate(hc, harbor.Observed{Secrets: map[string]bool{"db": true, "redis": true, "s3": true}}, now)
@@ -323,7 +323,7 @@ func TestAServiceOfAKindThatIsNotKnownIsNotTakenForAnother(t *testing.T) {
 	require.Equal(t, goharborv1.StatusUnhealthy, got.Status)
 }
 
-func TestEachKindOfStorageElsewhereHasSettingsOfItsOwn(t *testing.T) {
+func TestEachKindOfExternalStorageHasItsOwnSettings(t *testing.T) {
 	for kind, test := range map[string]struct{ settings, driver, secret string }{
 		"Swift":      {"swift: {authurl: 'https://auth', username: u, passwordRef: pw, container: c}", "swift", "pw"},
 		"FileSystem": {"fileSystem: {registryPersistentVolume: {claimName: images}}", "filesystem", ""},

@@ -41,7 +41,7 @@ func (w *watched) write() {
 // pass lets time pass.
 func (w *watched) pass(time time.Duration) { w.now = w.now.Add(time) }
 
-func TestNothingIsDueWhereNothingHasChanged(t *testing.T) {
+func TestNothingIsDueWithoutAChange(t *testing.T) {
 	w := newWatched(t)
 	w.pass(time.Hour)
 	look := w.look()
@@ -50,7 +50,7 @@ func TestNothingIsDueWhereNothingHasChanged(t *testing.T) {
 	require.Equal(t, goharborv1.StatusHealthy, look.Status.Status)
 }
 
-func TestAStatusThatSomebodyElseWritesIsWrittenAgainAfterAPause(t *testing.T) {
+func TestAStatusChangedByAnotherClientIsWrittenAgainAfterAPause(t *testing.T) {
 	w := newWatched(t)
 	theirs := goharborv1.HarborClusterStatus{Status: goharborv1.StatusCreating}
 	w.hc.Status = theirs
@@ -85,7 +85,7 @@ func TestAStatusThatIsProvisioningIsCreating(t *testing.T) {
 	require.True(t, w.look().Outdated)
 }
 
-func TestAFinalizerThatSomebodyElseTakesAwayIsGivenAgainAfterAPause(t *testing.T) {
+func TestARemovedFinalizerIsAddedAgainAfterAPause(t *testing.T) {
 	w := newWatched(t)
 	w.hc.Finalizers = []string{"theirs"}
 	require.True(t, w.look().Unheld, "at once for the first time")
@@ -98,7 +98,7 @@ func TestAFinalizerThatSomebodyElseTakesAwayIsGivenAgainAfterAPause(t *testing.T
 	require.True(t, w.look().Unheld)
 }
 
-func TestOfAnObjectThatIsMadeAnewNothingIsKnown(t *testing.T) {
+func TestARecreatedObjectStartsWithoutARecord(t *testing.T) {
 	w := newWatched(t)
 	before := w.hc.Status
 	w.hc.UID = "uid-2"
@@ -113,7 +113,7 @@ func TestOfAnObjectThatIsMadeAnewNothingIsKnown(t *testing.T) {
 	require.False(t, first.Doubtful(), "nothing was known")
 }
 
-func TestWhatEndsAHarborClusterIsBelievedToNoCache(t *testing.T) {
+func TestADeletionIsConfirmedWithTheAPIServer(t *testing.T) {
 	w := newWatched(t)
 	gone := harbor.LookAt(nil, harbor.Seen{}, uid, w.known, w.now)
 	require.True(t, gone.Gone && gone.Due() && gone.Doubtful())
@@ -128,7 +128,7 @@ func TestWhatEndsAHarborClusterIsBelievedToNoCache(t *testing.T) {
 	require.True(t, w.look().Doubtful(), "it is older than what was seen")
 }
 
-func TestWhatIsBeingAppliedIsNotDueBeforeThatIsOver(t *testing.T) {
+func TestAPartBeingAppliedIsNotDue(t *testing.T) {
 	w := newWatched(t)
 	*w.hc.Spec.Cache.Spec.RedisFailover.Server.Replicas = 2
 	w.hc.Spec.Database.Spec.Zalando.Version = "16"
@@ -143,7 +143,7 @@ func TestWhatIsBeingAppliedIsNotDueBeforeThatIsOver(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotSeenAsItWasAppliedIsBelievedToNoCache(t *testing.T) {
+func TestDriftIsConfirmedWithTheAPIServer(t *testing.T) {
 	w := newWatched(t)
 	w.hc.Spec.Version = "2.6.0"
 	w.hc.Generation++
@@ -168,7 +168,7 @@ func TestWhatIsNotSeenAsItWasAppliedIsBelievedToNoCache(t *testing.T) {
 	require.True(t, repair.Doubtful(), "it may have been put right already")
 }
 
-func TestASecretThatOneWatchShowsBeforeAnotherIsNotMissed(t *testing.T) {
+func TestASecretThatOneWatchHasBeforeAnotherIsNotMissed(t *testing.T) {
 	w := newWatched(t)
 	secrets := w.seen.Secrets
 	w.seen.Secrets = map[string]bool{}
@@ -180,7 +180,7 @@ func TestASecretThatOneWatchShowsBeforeAnotherIsNotMissed(t *testing.T) {
 	require.False(t, w.look().Doubtful())
 }
 
-func TestOfWhatIsHeldNothingIsAppliedButItsStatusIsSaid(t *testing.T) {
+func TestAHeldHarborClusterIsReportedButNotChanged(t *testing.T) {
 	w := newWatched(t)
 	w.known.Held = true
 	w.pass(time.Minute)
@@ -192,7 +192,7 @@ func TestOfWhatIsHeldNothingIsAppliedButItsStatusIsSaid(t *testing.T) {
 	require.Empty(t, look.Parts)
 }
 
-func TestWhatIsAppliedNowIsSaidTogetherWithWhatComesOfIt(t *testing.T) {
+func TestTheStatusIsWrittenAfterTheDueParts(t *testing.T) {
 	w := newWatched(t)
 	harborUp := w.seen.Harbor
 	w.seen.Harbor, w.hc.Spec.Version = nil, "2.6.0"
@@ -219,7 +219,7 @@ func TestWhatIsAppliedNowIsSaidTogetherWithWhatComesOfIt(t *testing.T) {
 	require.True(t, look.Outdated, "what is bad, or is not any more, cannot wait")
 }
 
-func TestConditionsOfOthersAreWrittenBack(t *testing.T) {
+func TestConditionsOfOtherProgramsAreKept(t *testing.T) {
 	w := newWatched(t)
 	theirs := goharborv1.HarborClusterCondition{Type: "Scanned", Status: yes}
 	own := goharborv1.HarborClusterStatus{Conditions: []goharborv1.HarborClusterCondition{theirs, {Type: goharborv1.CacheReady, Status: no}}}
@@ -233,7 +233,7 @@ func TestConditionsOfOthersAreWrittenBack(t *testing.T) {
 
 // Whoever else writes the status or the finalizer, and however often: neither is written twice within the pause unless there is news, and in the end both are as
 // they should be.
-func TestNobodyIsAnsweredMoreOftenThanThePauseAllows(t *testing.T) {
+func TestConflictingWritersAreAnsweredOnlyAfterAPause(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w := newWatched(t)
 		var statuses, finalizers []time.Time

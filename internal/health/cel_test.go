@@ -15,7 +15,7 @@ func celCheck(expression string) drydockv1.HealthCheck {
 	}}
 }
 
-func TestACELCheckWantsItsExpressionTrue(t *testing.T) {
+func TestACELCheckRequiresItsExpressionToBeTrue(t *testing.T) {
 	running := map[string]any{"phase": "Running", "replicas": int64(3), "share": 0.5}
 	for _, test := range []struct {
 		name, expression, reason, message string
@@ -59,7 +59,7 @@ func TestACELCheckWantsItsExpressionTrue(t *testing.T) {
 	}
 }
 
-func TestAnExpressionThatCannotBeIsInvalid(t *testing.T) {
+func TestAnInvalidExpressionIsRefused(t *testing.T) {
 	for expression, says := range map[string]string{
 		"object.status ==":     "Syntax error",
 		"status.phase == 'x'":  "undeclared reference to 'status'",

@@ -38,7 +38,7 @@ func with(status map[string]any, field string, value any) map[string]any {
 	return status
 }
 
-func TestAConditionCheckBelievesOnlyWhatIsSaidAboutTheCurrentGeneration(t *testing.T) {
+func TestAConditionCheckIgnoresConditionsOfOlderGenerations(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		objects []health.Object
@@ -105,7 +105,7 @@ func TestAConditionCheckBelievesOnlyWhatIsSaidAboutTheCurrentGeneration(t *testi
 	}
 }
 
-func TestAConditionCheckWithASelectorWantsTheConditionOnEveryObject(t *testing.T) {
+func TestAConditionCheckWithASelectorRequiresTheConditionOnEveryObject(t *testing.T) {
 	check := drydockv1.HealthCheck{Name: "registry", Condition: &drydockv1.ConditionCheck{
 		APIVersion: "goharbor.io/v1beta1", Kind: "Harbor", Type: "Ready", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "harbor"}},
 	}}
@@ -145,7 +145,7 @@ func TestAConditionCheckReadsTypedObjectsToo(t *testing.T) {
 	require.True(t, result.Healthy, result.Message)
 }
 
-func TestAKindThatTheClusterDoesNotShowIsNotHealthyAndNoError(t *testing.T) {
+func TestAKindThatIsNotServedIsUnhealthyNotAnError(t *testing.T) {
 	check := drydockv1.HealthCheck{Name: "registry", Condition: &drydockv1.ConditionCheck{
 		APIVersion: "goharbor.io/v1beta1", Kind: "Harbor", Name: "main", Type: "Ready",
 	}}
@@ -160,7 +160,7 @@ func TestAKindThatTheClusterDoesNotShowIsNotHealthyAndNoError(t *testing.T) {
 	require.Equal(t, "may not list and watch Harbor of goharbor.io/v1beta1: grant it to the worker", result.Message)
 }
 
-func TestACheckThatCannotBeJudgedIsInvalid(t *testing.T) {
+func TestAnInvalidCheckIsAnError(t *testing.T) {
 	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
 	for _, test := range []struct {
 		name  string

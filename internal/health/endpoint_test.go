@@ -13,7 +13,7 @@ import (
 
 const shop = "http://user:secret@shop.example/healthz?token=secret"
 
-func TestAnHTTPCheckWantsAStatus(t *testing.T) {
+func TestAnHTTPCheckRequiresAStatus(t *testing.T) {
 	for _, test := range []struct {
 		name, reason, message string
 		status                int32
@@ -44,7 +44,7 @@ func prometheusCheck(expected string) drydockv1.HealthCheck {
 	return drydockv1.HealthCheck{Name: "up", Prometheus: &drydockv1.PrometheusCheck{URL: "http://prometheus:9090/tenant", Query: "up", Expected: expected}}
 }
 
-func TestAPrometheusCheckWantsEverySampleAsExpected(t *testing.T) {
+func TestAPrometheusCheckRequiresEverySampleToMeetTheExpectation(t *testing.T) {
 	vector := func(samples string) string {
 		return `{"status":"success","data":{"resultType":"vector","result":[` + samples + `]}}`
 	}
@@ -94,7 +94,7 @@ func TestAPrometheusCheckWantsEverySampleAsExpected(t *testing.T) {
 	}
 }
 
-func TestAQueryIsNotTakenApart(t *testing.T) {
+func TestAQueryIsSentUnchanged(t *testing.T) {
 	var asked []string
 	check := prometheusCheck("== 0")
 	check.Prometheus.Query = `sum(rate(errors{code=~"5..&x"}[1m]))`
@@ -113,7 +113,7 @@ func TestAnExpectationIsAComparisonWithANumber(t *testing.T) {
 	}
 }
 
-func TestAnAddressIsAskedAgainSinceItCannotBeWatched(t *testing.T) {
+func TestAnAddressIsRequestedPeriodically(t *testing.T) {
 	check := drydockv1.HealthCheck{Name: "shop", HTTP: &drydockv1.HTTPCheck{URL: shop}}
 	watches, err := health.Watches(check)
 	require.NoError(t, err)

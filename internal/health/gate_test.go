@@ -18,7 +18,7 @@ var (
 
 func after(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
 
-func TestAGateOpensFailsAndSaysWhenToLookAgain(t *testing.T) {
+func TestAGateOpensFailsAndSchedulesItsNextCheck(t *testing.T) {
 	type look struct {
 		at      int
 		results []health.Result
@@ -128,8 +128,8 @@ func TestTheTimesOfADeclaredCheckCountFromTheStartOfTheStep(t *testing.T) {
 		health.Declared(drydockv1.HealthCheck{Name: "web", TimeoutSeconds: new(int32(0)), StableSeconds: 60}, began))
 }
 
-// TestAnyGateKeepsItsRules looks at random checks at random times, and recomputes from all looks what the gate may say.
-func TestAnyGateKeepsItsRules(t *testing.T) {
+// TestGatesKeepTheirInvariants looks at random checks at random times, and recomputes from all looks what the gate may say.
+func TestGatesKeepTheirInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		checks := rapid.SliceOfN(rapid.Custom(anyCheck), 1, 3).Draw(t, "checks")
 		gate := health.NewGate(began, checks...)

@@ -26,7 +26,7 @@ func (r registries) Harbor(namespace, name string) (*health.HarborStanding, erro
 	return &r.standing, r.err
 }
 
-func TestAHarborMayBeOnItsWayButNeitherUnhealthyNorUnknown(t *testing.T) {
+func TestAStartingHarborPassesButNotAnUnhealthyOrUnknownOne(t *testing.T) {
 	first := metav1.Now()
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	// standing is how a HarborCluster with these services is; change may change the cache.

@@ -48,7 +48,7 @@ func terminating(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-func TestANodeIsFitToBeReturnedWhenItIsReadyAndItsDaemonSetPodsAre(t *testing.T) {
+func TestANodeMayReturnWhenItAndItsDaemonSetPodsAreReady(t *testing.T) {
 	onlyOn := func(name string) func(*corev1.PodSpec) {
 		return func(spec *corev1.PodSpec) { spec.NodeSelector = map[string]string{corev1.LabelHostname: name} }
 	}
@@ -115,7 +115,7 @@ func TestANodeIsFitToBeReturnedWhenItIsReadyAndItsDaemonSetPodsAre(t *testing.T)
 	}
 }
 
-func TestANodeCheckMeansItsSelectorOrElseTheNodeUnderMaintenanceOrElseEveryNode(t *testing.T) {
+func TestANodeCheckSelectsBySelectorThenMaintainedNodeThenAllNodes(t *testing.T) {
 	objects := clusterOf(node("w2", corev1.ConditionFalse), node("w1", corev1.ConditionTrue), node("w3", corev1.ConditionUnknown))
 	picking := func(name string) drydockv1.NodeCheck {
 		return drydockv1.NodeCheck{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: name}}}
@@ -154,7 +154,7 @@ func TestANodeThatIsNotFoundIsNamed(t *testing.T) {
 	}
 }
 
-func TestMaintainedNodesThatAreGoneAreNotWaitedFor(t *testing.T) {
+func TestDeletedNodesAreSkipped(t *testing.T) {
 	objects := clusterOf(node("w1", corev1.ConditionTrue), node("w2", corev1.ConditionFalse), node("w3", corev1.ConditionFalse))
 
 	result, err := health.EvaluateNodes([]string{"w1", "gone"}, objects)

@@ -61,7 +61,7 @@ func TestAConditionOfAnOlderGenerationCountsAsUnknown(t *testing.T) {
 	require.Equal(t, goharborv1.StatusHealthy, health.Overall(2, conditions(0, yes, yes, yes, yes)), "none says which generation it is about")
 }
 
-func TestTheConfigurationNeverCounts(t *testing.T) {
+func TestConfigurationReadyDoesNotAffectTheOverallStatus(t *testing.T) {
 	healthy := conditions(1, metav1.ConditionTrue, metav1.ConditionTrue, metav1.ConditionTrue, metav1.ConditionTrue)
 	configuration := goharborv1.HarborClusterCondition{Type: goharborv1.ConfigurationReady, Status: metav1.ConditionFalse}
 	require.Equal(t, goharborv1.StatusHealthy, health.Overall(1, append(healthy, configuration)))

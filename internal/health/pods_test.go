@@ -26,7 +26,7 @@ func podOf(name string, ready ...bool) *corev1.Pod {
 	return pod
 }
 
-func TestAPodCheckWantsAllContainersOfAllPodsReady(t *testing.T) {
+func TestAPodCheckRequiresAllContainersToBeReady(t *testing.T) {
 	terminating, done, unseen, gated := podOf("old", false), podOf("job", false), podOf("new", true), podOf("gated", true)
 	terminating.DeletionTimestamp = &metav1.Time{Time: began}
 	done.Status.Phase = corev1.PodSucceeded

@@ -88,7 +88,7 @@ func unstructuredOf(t *testing.T, object health.Object) health.Object {
 	return u
 }
 
-func TestAWorkloadCheckMeansItsNamespaceKindsAndSelector(t *testing.T) {
+func TestAWorkloadCheckSelectsByNamespaceKindsAndSelector(t *testing.T) {
 	down := deployment("web", appsv1.DeploymentStatus{ObservedGeneration: 2})
 	up := deployment("api", appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3})
 	elsewhere := deployment("web", appsv1.DeploymentStatus{})

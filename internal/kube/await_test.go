@@ -52,7 +52,7 @@ func awaiting(ctx context.Context, cluster *kube.Cluster, kind client.Object, do
 	return checks, result
 }
 
-func TestAwaitLooksAgainWhenAnObjectChanges(t *testing.T) {
+func TestAwaitChecksAgainWhenAnObjectChanges(t *testing.T) {
 	cluster := spoke(t)
 	node := newNode(t, cluster)
 	var due atomic.Bool
@@ -67,7 +67,7 @@ func TestAwaitLooksAgainWhenAnObjectChanges(t *testing.T) {
 	require.Less(t, time.Since(began), time.Second)
 }
 
-func TestAwaitLooksOnlyWhenWhatItIsToldToWatchHasChanged(t *testing.T) {
+func TestAwaitChecksOnlyAfterChangesOfWatchedObjects(t *testing.T) {
 	cluster := spoke(t)
 	watched, other := newNode(t, cluster), newNode(t, cluster)
 	var due atomic.Bool
@@ -80,7 +80,7 @@ func TestAwaitLooksOnlyWhenWhatItIsToldToWatchHasChanged(t *testing.T) {
 	require.NoError(t, <-result)
 }
 
-func TestAwaitEndsWithItsContextWithTheErrorOfACheckAndLeavesNothingRunning(t *testing.T) {
+func TestAwaitEndsWithItsContextOrTheErrorOfACheck(t *testing.T) {
 	cluster := spoke(t)
 	newNode(t, cluster)
 	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, func(context.Context) (bool, error) { return true, nil })) // the informer runs
@@ -99,7 +99,7 @@ func TestAwaitEndsWithItsContextWithTheErrorOfACheckAndLeavesNothingRunning(t *t
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 }, 25*time.Second, 20*time.Millisecond)
 }
 
-func TestManyChangesDuringACheckAreOneMoreCheck(t *testing.T) {
+func TestManyChangesDuringACheckCauseOneMoreCheck(t *testing.T) {
 	cluster := spoke(t)
 	node := newNode(t, cluster)
 	entered, proceed := make(chan struct{}), make(chan struct{})
@@ -131,7 +131,7 @@ func TestManyChangesDuringACheckAreOneMoreCheck(t *testing.T) {
 	require.LessOrEqual(t, checks, 3)
 }
 
-func TestAKindThatIsNotServedIsAnErrorUnlessItNeedNotBe(t *testing.T) {
+func TestAKindThatIsNotServedIsAnErrorUnlessItIsOptional(t *testing.T) {
 	cluster := spoke(t)
 	kind := &lcmv1.ClusterWorkloadLock{}
 	err := cluster.Await(t.Context(), []client.Object{kind}, func(context.Context) (bool, error) { return true, nil })

@@ -34,7 +34,7 @@ func spoke(t *testing.T) *kube.Cluster {
 	return cluster
 }
 
-func TestAClusterIsOpenedOnceForAllWhoUseItAtATime(t *testing.T) {
+func TestAClusterIsOpenedOnceForConcurrentUsers(t *testing.T) {
 	clusters := open(t, kube.Options{})
 	first, err := clusters.Cluster(t.Context(), "spoke")
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestAClusterIsOpenedOnceForAllWhoUseItAtATime(t *testing.T) {
 	require.Same(t, first, second)
 }
 
-func TestAnIdleClusterIsDroppedAndOneInUseIsNot(t *testing.T) {
+func TestAnIdleClusterIsDroppedAndAUsedOneIsNot(t *testing.T) {
 	clusters := open(t, kube.Options{IdleTimeout: 50 * time.Millisecond})
 	use, done := context.WithCancel(t.Context())
 	first, err := clusters.Cluster(use, "spoke")
@@ -68,7 +68,7 @@ func isStopped(cluster *kube.Cluster) bool {
 	return err != nil || informer.IsStopped()
 }
 
-func TestAnotherWorkerMayKnowTheClusterOrTheHubThatThisOneDoesNot(t *testing.T) {
+func TestAnUnknownClusterOrHubIsARetryableError(t *testing.T) {
 	_, err := open(t, kube.Options{}).Cluster(t.Context(), "nowhere")
 	require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err))
 	require.False(t, temporal.Final(err))
@@ -78,7 +78,7 @@ func TestAnotherWorkerMayKnowTheClusterOrTheHubThatThisOneDoesNot(t *testing.T) 
 	require.False(t, temporal.Final(err))
 }
 
-func TestTwoNamesForOneClusterAreRefusedButTheHubMayBeOne(t *testing.T) {
+func TestTwoNamesForOneClusterAreRefusedExceptForTheHub(t *testing.T) {
 	config := stack.Cluster("spoke").Config
 	clusters := kube.New(kube.FromConfigs(config, map[string]*rest.Config{"a": config, "b": config}), kube.Options{})
 	t.Cleanup(clusters.Close)
@@ -91,7 +91,7 @@ func TestTwoNamesForOneClusterAreRefusedButTheHubMayBeOne(t *testing.T) {
 	require.ErrorContains(t, err, "clusters a and b are one")
 }
 
-func TestAnAPIServerThatDoesNotAnswerOrRefusesUsIsNamedAsUnreachable(t *testing.T) {
+func TestAnAPIServerThatDoesNotAnswerOrRejectsTheCredentialsIsUnreachable(t *testing.T) {
 	unknown := rest.CopyConfig(stack.Cluster("spoke").Config)
 	unknown.CertData, unknown.KeyData, unknown.BearerToken = nil, nil, "expired"
 	stranger, err := stack.Cluster("spoke").UserConfig("stranger")
@@ -132,7 +132,7 @@ func userWho(t *testing.T, name string, may ...rbacv1.PolicyRule) (*rest.Config,
 	return config, binding
 }
 
-func TestAReadOfAKindThatMayNotBeWatchedFailsInsteadOfWaiting(t *testing.T) {
+func TestAReadOfAForbiddenKindFailsInsteadOfBlocking(t *testing.T) {
 	config, _ := userWho(t, "limited", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
 	clusters := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{"limited": config}), kube.Options{})
 	t.Cleanup(clusters.Close)
@@ -171,7 +171,7 @@ func serviceAccount(namespace string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
 }
 
-func TestWhetherAKindIsServedIsAskedAgainUntilItIs(t *testing.T) {
+func TestAMissingKindIsDiscoveredOnceItIsServed(t *testing.T) {
 	cluster := spoke(t)
 	lock := lcmv1.GroupVersion.WithKind("NodeWorkloadLock")
 	served, err := cluster.Serves(t.Context(), lock)
@@ -187,7 +187,7 @@ func TestWhetherAKindIsServedIsAskedAgainUntilItIs(t *testing.T) {
 	}, 25*time.Second, 20*time.Millisecond)
 }
 
-func TestAClustersFileIsReadStrictlyAndAllItsProblemsAreNamed(t *testing.T) {
+func TestAClustersFileIsReadStrictlyAndAllErrorsAreReported(t *testing.T) {
 	tests := []struct {
 		name, content string
 		problems      []string
@@ -211,7 +211,7 @@ func TestAClustersFileIsReadStrictlyAndAllItsProblemsAreNamed(t *testing.T) {
 	}
 }
 
-func TestAClustersFileNamesKubeconfigsBesideItself(t *testing.T) {
+func TestKubeconfigPathsAreRelativeToTheClustersFile(t *testing.T) {
 	directory := t.TempDir()
 	kubeconfig, err := os.ReadFile(stack.Cluster("spoke").KubeconfigFile)
 	require.NoError(t, err)
@@ -244,7 +244,7 @@ clusters:
 	require.ErrorContains(t, err, "add it to the clusters file "+path)
 }
 
-func TestKubeconfigContextsAreClustersByTheirNames(t *testing.T) {
+func TestKubeconfigContextsGiveClustersTheirNames(t *testing.T) {
 	source, err := kube.FromKubeconfig(stack.Cluster("spoke").KubeconfigFile, "", "spoke")
 	require.NoError(t, err)
 	clusters := kube.New(source, kube.Options{})

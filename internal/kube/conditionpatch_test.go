@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestWhatAnotherProgramHasSetIsTakenOverAndNeverRemoved(t *testing.T) {
+func TestAConditionOfAnotherProgramIsReplacedAndNeverRemoved(t *testing.T) {
 	const owner, other = "node/c1/default/m/run", "node/c1/default/other/run"
 	now := metav1.Now()
 	of := func(reason, message string) *corev1.NodeCondition {

@@ -55,7 +55,7 @@ func TestAConditionKeepsItsTransitionTimeUntilItsStatusChanges(t *testing.T) {
 	require.True(t, began.Before(&condition.LastTransitionTime))
 }
 
-func TestConditionsThatAreAsWantedAreNotWrittenAgain(t *testing.T) {
+func TestUnchangedConditionsAreNotWrittenAgain(t *testing.T) {
 	cluster := spoke(t)
 	node := nodeWithConditions(t, cluster)
 	before := reread(t, cluster, node).ResourceVersion
@@ -65,7 +65,7 @@ func TestConditionsThatAreAsWantedAreNotWrittenAgain(t *testing.T) {
 	require.Equal(t, before, reread(t, cluster, node).ResourceVersion)
 }
 
-func TestAConditionThatTheCacheHasNotSeenIsRemovedAllTheSame(t *testing.T) {
+func TestAConditionThatTheCacheLacksIsRemoved(t *testing.T) {
 	cluster := spoke(t)
 	current := newNode(t, cluster)
 	cached := current.DeepCopy()
@@ -91,7 +91,7 @@ func TestOnlyTheConditionsOfTheOwnerAreRemoved(t *testing.T) {
 	require.NotNil(t, kube.FindNodeCondition(left, corev1.NodeReady))
 }
 
-func TestThePlanOfAnotherThatComesAsTheLastOneGoesStands(t *testing.T) {
+func TestANewPlanOfAnotherOwnerSurvivesTheRemovalOfTheLastOne(t *testing.T) {
 	cluster := spoke(t)
 	node, other := newNode(t, cluster), "node/spoke/default/other/run"
 	planned := kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "planned")
@@ -106,7 +106,7 @@ func TestThePlanOfAnotherThatComesAsTheLastOneGoesStands(t *testing.T) {
 	require.Equal(t, []string{other}, kube.ConditionOwners(*kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionMaintenancePlanned)))
 }
 
-func TestConditionsThatAnotherHasSetSinceAreNotRemovedInItsStead(t *testing.T) {
+func TestConditionsThatAnotherOwnerHasSetSinceAreNotRemoved(t *testing.T) {
 	cluster := spoke(t)
 	seen, other := nodeWithConditions(t, cluster), "node/spoke/default/other/run"
 	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), seen.DeepCopy(), other, kube.AnyNode,
@@ -117,7 +117,7 @@ func TestConditionsThatAnotherHasSetSinceAreNotRemovedInItsStead(t *testing.T) {
 	require.Equal(t, []string{other}, kube.ConditionOwners(*left))
 }
 
-func TestANewNodeOfTheSameNameIsNotMarked(t *testing.T) {
+func TestANewNodeWithTheSameNameGetsNoConditions(t *testing.T) {
 	cluster := spoke(t)
 	node := nodeWithConditions(t, cluster)
 	require.NoError(t, cluster.Client.Delete(t.Context(), reread(t, cluster, node)))
@@ -129,7 +129,7 @@ func TestANewNodeOfTheSameNameIsNotMarked(t *testing.T) {
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
-func TestConditionsThatComeLateToANodeThatWasReturnedAreNotSet(t *testing.T) {
+func TestLateConditionsAreNotSetOnANodeThatReturnedToService(t *testing.T) {
 	cluster := spoke(t)
 	node := nodeWithConditions(t, cluster)
 	setOwner := func(owner string) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestAChangeIsMadeAnewOnConflictsAndReportsHowItsLastAttemptEnded(t *testing.T) {
+func TestAChangeIsRetriedOnConflictsAndReturnsItsLastError(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n1", errors.New("modified"))
 	refused := errors.New("refused")
 	cancelled := fmt.Errorf("patch n1: %w", context.Canceled)

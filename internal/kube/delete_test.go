@@ -37,7 +37,7 @@ func newConfigMap(t *testing.T, c client.Client, namespace string) *corev1.Confi
 	return object
 }
 
-func TestADeletionThatIsRefusedForAConflictIsTriedAgainUnlessTheObjectIsAnother(t *testing.T) {
+func TestAConflictingDeletionIsRetriedUnlessTheObjectWasReplaced(t *testing.T) {
 	tests := []struct {
 		name      string
 		conflicts int

@@ -21,7 +21,7 @@ type stingy struct {
 
 func (s stingy) Accept() { <-s.tokens }
 
-func TestASmallDrainTakesItsTurnsAmongFiftyLargeOnes(t *testing.T) {
+func TestASmallDrainIsNotDelayedByFiftyLargeOnes(t *testing.T) {
 	turns := newEvictionQueue(nil)
 	turns.serving = true // the test gives the turns
 	for node := range 50 {
@@ -47,7 +47,7 @@ func hasCome(turn chan struct{}) bool {
 	}
 }
 
-func TestWhoGivesUpLeavesTheTurnsToTheOthers(t *testing.T) {
+func TestACancelledEvictionLeavesTheQueue(t *testing.T) {
 	limit := stingy{tokens: make(chan struct{})}
 	turns := newEvictionQueue(limit)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,7 +72,7 @@ func TestWhoGivesUpLeavesTheTurnsToTheOthers(t *testing.T) {
 	}
 }
 
-func TestSoManyEvictionsAreUnderWayAtOnceAndThoseThatAreNotAnsweredMakeRoom(t *testing.T) {
+func TestConcurrentEvictionsAreLimitedAndLateAnswersStopCounting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newEvictionQueue(flowcontrol.NewFakeAlwaysRateLimiter())
 		began, taken := time.Now(), make(chan func())
@@ -112,7 +112,7 @@ func TestSoManyEvictionsAreUnderWayAtOnceAndThoseThatAreNotAnsweredMakeRoom(t *t
 
 // Whoever comes, goes and waits: a node that waits has its turn before any other has had two, turns go to those who wait, first come first for each
 // node, and none is left over.
-func TestTurnsAreFair(t *testing.T) {
+func TestTheEvictionQueueIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		turns := newEvictionQueue(nil)
 		turns.serving = true // the test gives the turns

@@ -38,7 +38,7 @@ func evict(t *testing.T, cluster *kube.Cluster, pod *corev1.Pod, uid types.UID) 
 	})
 }
 
-func TestARefusedEvictionComesBackAtOnce(t *testing.T) {
+func TestARefusedEvictionReturnsAtOnce(t *testing.T) {
 	cluster := spoke(t)
 	pod := runningPod(t, cluster)
 	require.NoError(t, cluster.Client.Create(t.Context(), &policyv1.PodDisruptionBudget{
@@ -55,7 +55,7 @@ func TestARefusedEvictionComesBackAtOnce(t *testing.T) {
 	require.Less(t, time.Since(began), time.Second, "and the client does not sleep through it")
 }
 
-func TestAnEvictionMeansOnePodAndNotItsSuccessor(t *testing.T) {
+func TestAnEvictionDoesNotAffectAPodWithTheSameName(t *testing.T) {
 	cluster := spoke(t)
 	pod := runningPod(t, cluster)
 	require.True(t, apierrors.IsConflict(evict(t, cluster, pod, "another")))

@@ -14,14 +14,14 @@ func annotated(annotations map[string]string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
 }
 
-func TestAnObjectIsOwnedByWhoseMarkItBearsAndNobodyByNone(t *testing.T) {
+func TestOwnershipFollowsTheMarkAndAnEmptyMarkOwnsNothing(t *testing.T) {
 	ours := annotated(map[string]string{kube.AnnotationOwner: "node/c/default/n/run"})
 	require.True(t, kube.OwnedBy(ours, "node/c/default/n/run"))
 	require.False(t, kube.OwnedBy(ours, "node/c/default/n/another-run"))
 	require.False(t, kube.OwnedBy(annotated(nil), ""))
 }
 
-func TestAMarkNamesTheWorkflowWhoseIDMayContainSlashes(t *testing.T) {
+func TestAnOwnershipMarkMayContainSlashesInTheWorkflowID(t *testing.T) {
 	workflow, run := kube.OwnerWorkflow("node/c/default/n/run")
 	require.Equal(t, "node/c/default/n", workflow)
 	require.Equal(t, "run", run)
@@ -30,7 +30,7 @@ func TestAMarkNamesTheWorkflowWhoseIDMayContainSlashes(t *testing.T) {
 	require.Empty(t, run)
 }
 
-func TestANodeIsKeptCordonedUnlessItSaysFalse(t *testing.T) {
+func TestKeepCordonedAppliesUnlessItsValueIsFalse(t *testing.T) {
 	require.False(t, kube.KeepCordoned(annotated(nil)))
 	require.False(t, kube.KeepCordoned(annotated(map[string]string{kube.AnnotationKeepCordoned: "false"})))
 	for _, value := range []string{"true", "", "until the disk is replaced"} {

@@ -26,7 +26,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestAWaitEndsWhenTheAPIServerDoesNotAnswerAndTheNextGoesOnWhenItDoes(t *testing.T) {
+func TestAWaitFailsWhileTheAPIServerIsDownAndTheNextOneContinues(t *testing.T) {
 	cluster, err := open(t, kube.Options{SafetyInterval: 200 * time.Millisecond}).Cluster(t.Context(), "spoke")
 	require.NoError(t, err)
 	never := func(context.Context) (bool, error) { return false, nil }
@@ -106,7 +106,7 @@ func writeKubeconfig(t *testing.T, path string, server *httptest.Server, token s
 	}))
 }
 
-func TestAWaitEndsWhenTheAPIServerTakesRequestsAndAnswersNone(t *testing.T) {
+func TestAWaitFailsWhenTheAPIServerHangs(t *testing.T) {
 	token := "token"
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	writeKubeconfig(t, kubeconfig, bareServer(t, "uid", &token), token)
@@ -122,7 +122,7 @@ func TestAWaitEndsWhenTheAPIServerTakesRequestsAndAnswersNone(t *testing.T) {
 	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
 }
 
-func TestRefusedCredentialsAreReadAnewForTheNextUse(t *testing.T) {
+func TestRejectedCredentialsAreReadAgainForTheNextUse(t *testing.T) {
 	valid := "old"
 	server := bareServer(t, "uid", &valid)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -146,7 +146,7 @@ func TestRefusedCredentialsAreReadAnewForTheNextUse(t *testing.T) {
 	require.NoError(t, use())
 }
 
-func TestTheLockControllerHasCredentialsOfItsOwnForTheSameCluster(t *testing.T) {
+func TestTheLockControllerHasItsOwnCredentials(t *testing.T) {
 	directory, token := t.TempDir(), "token"
 	writeKubeconfig(t, filepath.Join(directory, "other.kubeconfig"), bareServer(t, "another-cluster", &token), token)
 	path := filepath.Join(directory, "clusters.yaml")
@@ -167,7 +167,7 @@ clusters:
 	require.ErrorContains(t, err, "cluster mistaken: the credentials of its lockController are for another cluster")
 }
 
-func TestAClusterThatIsFoundElsewhereIsOpenedThereWhenItCannotBeReachedAnyMore(t *testing.T) {
+func TestAnUnreachableClusterIsReopenedAtItsNewAddress(t *testing.T) {
 	token := "token"
 	before, after := bareServer(t, "uid", &token), bareServer(t, "uid", &token)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -196,7 +196,7 @@ func TestAClusterThatIsFoundElsewhereIsOpenedThereWhenItCannotBeReachedAnyMore(t
 	require.NoError(t, ask(again))
 }
 
-func TestAClusterWhoseTokenIsRenewedInItsFileStaysOpen(t *testing.T) {
+func TestARenewedTokenFileKeepsTheClusterOpen(t *testing.T) {
 	token, directory := "token", t.TempDir()
 	server := bareServer(t, "uid", &token)
 	kubeconfig, tokenFile := filepath.Join(directory, "kubeconfig"), filepath.Join(directory, "token")
@@ -223,7 +223,7 @@ func TestAClusterWhoseTokenIsRenewedInItsFileStaysOpen(t *testing.T) {
 	require.Same(t, cluster, again, "its client reads the token itself")
 }
 
-func TestANameThatMeantAnotherClusterByMistakeDoesNotKeepIt(t *testing.T) {
+func TestACorrectedClusterNameIsReleasedFromTheWrongCluster(t *testing.T) {
 	token, directory := "token", t.TempDir()
 	one, other := bareServer(t, "one", &token), bareServer(t, "other", &token)
 	path := func(name string) string { return filepath.Join(directory, name+".kubeconfig") }
@@ -247,7 +247,7 @@ func TestANameThatMeantAnotherClusterByMistakeDoesNotKeepIt(t *testing.T) {
 	require.Eventually(t, func() bool { return use("b") == nil && use("a") == nil }, time.Minute, 10*time.Millisecond)
 }
 
-func TestAKubeconfigThatSaysNothingIsNotThePodsOwnCluster(t *testing.T) {
+func TestAnEmptyKubeconfigDoesNotFallBackToThePodsCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
 	directory := t.TempDir()

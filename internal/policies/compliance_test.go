@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-func TestAReplicaSaysHowItsClusterStands(t *testing.T) {
+func TestAReplicaHasTheComplianceOfItsCluster(t *testing.T) {
 	replica := func(status map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"metadata": map[string]any{"namespace": "c1", "name": "policies.p1", "labels": map[string]any{policies.LabelRoot: "policies.p1"}},
@@ -46,7 +46,7 @@ func TestAReplicaSaysHowItsClusterStands(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatMattersToTheTurnIsNews(t *testing.T) {
+func TestOnlyRelevantComplianceChangesAreReported(t *testing.T) {
 	tests := []struct {
 		name       string
 		known, now policies.ComplianceStatus
@@ -68,7 +68,7 @@ func TestOnlyWhatMattersToTheTurnIsNews(t *testing.T) {
 	}
 }
 
-func TestAClusterIsCompleteThatCompliesWithAllThatIsBoundToIt(t *testing.T) {
+func TestAClusterIsCompleteWhenCompliantWithAllBoundPolicies(t *testing.T) {
 	tests := []struct {
 		name   string
 		status policies.ComplianceStatus
@@ -88,7 +88,7 @@ func TestAClusterIsCompleteThatCompliesWithAllThatIsBoundToIt(t *testing.T) {
 	}
 }
 
-func TestReportsAreGatheredTheLongerTheMoreThereAre(t *testing.T) {
+func TestMoreReportsAreGatheredForLonger(t *testing.T) {
 	require.Equal(t, "20ms", policies.Gather(10, 0, 0).String())
 	require.Equal(t, "250ms", policies.Gather(500, 0, 0).String())
 	require.Equal(t, "20ms", policies.Gather(10, -500, 0).String())

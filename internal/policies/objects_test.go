@@ -27,7 +27,7 @@ func parse(t *testing.T, text string) *unstructured.Unstructured {
 	return object
 }
 
-func TestNamesFitAreUniqueAndTheSameEachTime(t *testing.T) {
+func TestNamesFitAreUniqueAndDeterministic(t *testing.T) {
 	label := rapid.StringMatching(`[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?`)
 	rapid.Check(t, func(t *rapid.T) {
 		namespace := rapid.StringMatching(`[a-z]([-a-z0-9]{0,48}[a-z0-9])?`).Draw(t, "namespace")
@@ -49,7 +49,7 @@ func TestNamesFitAreUniqueAndTheSameEachTime(t *testing.T) {
 	})
 }
 
-func TestANamespaceThatLeavesNoRoomForACopyIsRefusedUnlessPoliciesAreOverridden(t *testing.T) {
+func TestATooLongNamespaceIsRefusedUnlessPoliciesAreOverridden(t *testing.T) {
 	rollout := types.NamespacedName{Namespace: strings.Repeat("n", 51), Name: "june"}
 	_, err := policies.NamesFor(rollout, aName, ranv1.EnforceCopy)
 	require.ErrorContains(t, err, "is too long for copies of policies")
@@ -58,7 +58,7 @@ func TestANamespaceThatLeavesNoRoomForACopyIsRefusedUnlessPoliciesAreOverridden(
 	require.Equal(t, "policies", names.Namespace, "what overrides a policy stands beside it")
 }
 
-func TestACopyEnforcesWhatThePolicySaysUnderNamesOfItsOwn(t *testing.T) {
+func TestACopyEnforcesThePolicyUnderItsOwnNames(t *testing.T) {
 	policy := parse(t, `
 metadata:
   namespace: policies
@@ -132,7 +132,7 @@ spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy}}]}`), "
 	require.ErrorContains(t, err, "policy policies/kernel: spec.policy-templates[0].objectDefinition.metadata.name is missing")
 }
 
-func TestAPlacementRuleWithoutClustersMeansNone(t *testing.T) {
+func TestAPlacementRuleWithoutClustersSelectsNone(t *testing.T) {
 	names, err := policies.NamesFor(june, aName, ranv1.EnforceCopy)
 	require.NoError(t, err)
 	none := policies.Placement(june, names, "kernel", ranv1.EnforceCopy, nil)

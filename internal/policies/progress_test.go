@@ -25,7 +25,7 @@ type look struct {
 	waits    bool
 }
 
-func TestAClusterTakesItsPoliciesOneAfterTheOther(t *testing.T) {
+func TestPoliciesOfAClusterFollowEachOther(t *testing.T) {
 	none, ten := []time.Duration{0, 0, 0}, []time.Duration{10 * time.Second, 0, 10 * time.Second}
 	tests := []struct {
 		name    string
@@ -131,7 +131,7 @@ func TestAClusterTakesItsPoliciesOneAfterTheOther(t *testing.T) {
 	}
 }
 
-func TestAClusterThatLosesAPolicyBeforeItWasEverLookedAtHasFailed(t *testing.T) {
+func TestAClusterThatLosesAPolicyBeforeItsFirstReportFails(t *testing.T) {
 	progress, step := policies.NewProgress([]bool{false, true, true}).Next(policies.ClusterCompliance{Status: "-N-"}, make([]time.Duration, 3), noon, true)
 	require.Equal(t, ranv1.ClusterFailed, step.State)
 	require.Equal(t, 2, progress.Policy, "the one that is not bound any more; the first never was")
@@ -139,7 +139,7 @@ func TestAClusterThatLosesAPolicyBeforeItWasEverLookedAtHasFailed(t *testing.T) 
 
 // Whatever is seen: a cluster is complete only after each policy that is bound to it was seen to be Compliant since it was last seen not to be, in
 // order, for as long as it had to soak; no policy is gone back to.
-func TestNoClusterIsCompleteThatDidNotComplyWithEachOfItsPolicies(t *testing.T) {
+func TestACompleteClusterWasCompliantWithEachPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const count = 3
 		var soaks []time.Duration

@@ -103,7 +103,7 @@ func TestAnOpeningThatChangesWhileItIsShown(t *testing.T) {
 	}
 }
 
-func TestAWindowThatDoesNotSayThatItHasOpenedIsAskedAndShownNoMore(t *testing.T) {
+func TestAnOverdueWindowIsAskedAndThenRemoved(t *testing.T) {
 	p := newPortal(t)
 	p.Hear(nightOf("prod/night", 1, after(time.Hour)), noon)
 	require.Empty(t, p.Overdue(after(time.Hour+overdue-1)))
@@ -121,7 +121,7 @@ func TestAWindowThatDoesNotSayThatItHasOpenedIsAskedAndShownNoMore(t *testing.T)
 }
 
 // Neither the window nor the portal was at work.
-func TestAnOpeningThatNobodySawNeverTookPlace(t *testing.T) {
+func TestAnOpeningWithoutAnnouncedStartNeverTookPlace(t *testing.T) {
 	p := newPortal(t)
 	p.Hear(nightOf("prod/night", 1, after(time.Hour)), noon)
 	v := p.at(after(3 * time.Hour))
@@ -133,7 +133,7 @@ func TestAnOpeningThatNobodySawNeverTookPlace(t *testing.T) {
 }
 
 // It was seen to start, and then nobody was there to hear of it, or of its window.
-func TestAnOutageJustAfterAStartIsNoMaintenance(t *testing.T) {
+func TestAnOutageJustAfterAStartDoesNotCountAsMaintenance(t *testing.T) {
 	p := newPortal(t)
 	p.Hear(nightOf("prod/night", 1, after(time.Hour)), noon)
 	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(time.Hour)).Status)
@@ -144,7 +144,7 @@ func TestAnOutageJustAfterAStartIsNoMaintenance(t *testing.T) {
 	require.Equal(t, []string{"prod/night"}, p.Overdue(after(9*time.Hour)))
 }
 
-func TestAShortOpeningThatNobodyConfirmsLeavesNoTrace(t *testing.T) {
+func TestAShortUnconfirmedOpeningLeavesNoTrace(t *testing.T) {
 	p := newPortal(t)
 	night := nightOf("prod/night", 1, after(time.Hour))
 	night.Openings = night.Openings[:1]
@@ -162,7 +162,7 @@ func TestAShortOpeningThatNobodyConfirmsLeavesNoTrace(t *testing.T) {
 	require.Len(t, p.at(after(time.Hour+2*overdue)).Completed, 1, "it is told late that it has")
 }
 
-func TestAnOpeningThatDoesNotTakePlaceAfterAllLeavesNoTrace(t *testing.T) {
+func TestACancelledOpeningLeavesNoTrace(t *testing.T) {
 	p := newPortal(t)
 	night := nightOf("prod/night", 1, after(time.Hour))
 	p.Hear(night, noon)
@@ -173,7 +173,7 @@ func TestAnOpeningThatDoesNotTakePlaceAfterAllLeavesNoTrace(t *testing.T) {
 	require.Empty(t, p.Overdue(after(2*time.Hour)))
 }
 
-func TestAWindowThatIsGoneIsShownUntilItsOpeningEnds(t *testing.T) {
+func TestADeletedWindowIsShownUntilItsOpeningEnds(t *testing.T) {
 	p := newPortal(t)
 	p.Hear(nightOf("prod/night", 1, after(time.Hour)).hasBegun(), after(time.Hour))
 	p.Lose("prod/night", after(2*time.Hour))
@@ -184,7 +184,7 @@ func TestAWindowThatIsGoneIsShownUntilItsOpeningEnds(t *testing.T) {
 	require.Empty(t, p.Windows)
 }
 
-func TestAWindowForWhichThereIsNoRoomIsNotShownAndThatIsSaid(t *testing.T) {
+func TestAWindowBeyondTheCapacityIsRefusedWithAProblem(t *testing.T) {
 	p := newPortal(t)
 	large := nightOf("prod/night", 1, after(time.Hour))
 	large.Description = string(make([]byte, textsMost/4))
@@ -197,7 +197,7 @@ func TestAWindowForWhichThereIsNoRoomIsNotShownAndThatIsSaid(t *testing.T) {
 }
 
 // What was said of openings that are over takes only the room that nothing else wants.
-func TestAWindowForWhichRoomIsMadeIsAskedOnceMore(t *testing.T) {
+func TestAFreedCapacityAdmitsARefusedWindow(t *testing.T) {
 	p := newPortal(t)
 	wide := component("wide", sreportalv1.StatusOperational)
 	wide.Spec.Description = strings.Repeat("d", textsMost*3/4)
@@ -216,7 +216,7 @@ func TestAWindowForWhichRoomIsMadeIsAskedOnceMore(t *testing.T) {
 	require.NotEmpty(t, p.at(after(time.Minute)).Upcoming)
 }
 
-func TestARefusedWindowThatTellsNothingMoreIsForgotten(t *testing.T) {
+func TestASilentRefusedWindowIsForgotten(t *testing.T) {
 	p := &Portal{Name: "main"}
 	large := nightOf("prod/night", 1, after(time.Hour))
 	large.Description = strings.Repeat("d", textsMost)
@@ -230,7 +230,7 @@ func TestARefusedWindowThatTellsNothingMoreIsForgotten(t *testing.T) {
 	require.True(t, p.Empty())
 }
 
-func TestOpeningsThatAreOverNeverKeepOutWhatIsToBeShown(t *testing.T) {
+func TestPastOpeningsGiveWayToNewOnes(t *testing.T) {
 	p := newPortal(t)
 	tell := func(a Announcement, at time.Time) {
 		a.Description = strings.Repeat("d", 10<<10)
@@ -253,7 +253,7 @@ func TestOpeningsThatAreOverNeverKeepOutWhatIsToBeShown(t *testing.T) {
 	apply(t, p, p.Counted, ApplyRequest{Components: []sreportalv1.Component{component("db", sreportalv1.StatusMajorOutage)}})
 }
 
-func TestWithLittleRoomAWindowIsShownWithFewerOfItsNextOpenings(t *testing.T) {
+func TestLittleCapacityShowsFewerOpenings(t *testing.T) {
 	p := &Portal{Name: "main"}
 	var r ApplyRequest
 	var listed []string
@@ -281,7 +281,7 @@ func TestWithLittleRoomAWindowIsShownWithFewerOfItsNextOpenings(t *testing.T) {
 	require.Len(t, p.at(noon).Upcoming, 100*(1+openingsAnnounced), "once there is room, they are told again")
 }
 
-func TestAnOpeningThatAnExclusionKeepsClosedIsNotAnnouncedUntilThatEnds(t *testing.T) {
+func TestAnExcludedOpeningIsAnnouncedWhenTheExclusionEnds(t *testing.T) {
 	open := windows.Opening{Start: noon, End: after(4 * time.Hour), Begun: true}
 	course := windows.Course{
 		Window: &drydockv1.MaintenanceWindow{}, Running: &open,

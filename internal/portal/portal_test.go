@@ -108,7 +108,7 @@ func TestAMaintenanceReplacesTheDeclaredStatusFromItsStartToItsEndToTheNanosecon
 	}
 }
 
-func TestNothingChangesByItselfBetweenTheMomentsThatNextReturns(t *testing.T) {
+func TestNothingChangesBetweenTheMomentsThatNextReturns(t *testing.T) {
 	p := newPortal(t, maintenance("db", after(time.Hour), after(2*time.Hour), "", "db"))
 	for _, want := range []time.Time{after(time.Hour), after(2*time.Hour + 1), after(12 * time.Hour), after(36 * time.Hour)} {
 		next, changes := p.Next(p.Counted)
@@ -135,7 +135,7 @@ func TestOfSeveralMaintenancesTheWorstCountsAndAllAreNamed(t *testing.T) {
 	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(150*time.Minute)).component("db").Status)
 }
 
-func TestOfVeryManyMaintenancesThoseAreNamedThatGiveTheWorst(t *testing.T) {
+func TestOfVeryManyMaintenancesTheWorstAreNamed(t *testing.T) {
 	var all []sreportalv1.Maintenance
 	for i := range 12 {
 		all = append(all, maintenance(fmt.Sprintf("m%02d", i), noon, after(time.Hour), "", "db"))
@@ -162,7 +162,7 @@ func TestAPortalWithoutComponentsIsUnknown(t *testing.T) {
 	require.Equal(t, sreportalv1.StatusUnknown, (&Portal{Name: "main"}).at(noon).Status)
 }
 
-func TestWhatNobodySawHasHappenedWhenItShouldHave(t *testing.T) {
+func TestChangesDuringAnOutageGetTheirOwnTimes(t *testing.T) {
 	p := newPortal(t, maintenance("db", after(time.Hour), after(3*time.Hour), "", "db"))
 	v := p.at(noon.AddDate(0, 0, 2))
 	require.Equal(t, after(3*time.Hour+1), v.component("db").Since)
@@ -176,7 +176,7 @@ func TestWhatNobodySawHasHappenedWhenItShouldHave(t *testing.T) {
 	require.Equal(t, "2026-11-23", v.component("db").Days[daysKept-1].Date)
 }
 
-func TestAnInvalidScheduleClearsThePhaseThatWas(t *testing.T) {
+func TestAnInvalidScheduleClearsThePhase(t *testing.T) {
 	p := newPortal(t, maintenance("db", after(0), after(time.Hour), "", "db"))
 	require.Equal(t, sreportalv1.StatusMaintenance, p.at(after(time.Minute)).component("db").Status)
 	broken := maintenance("db", after(time.Hour), after(time.Hour), "", "db")
@@ -191,7 +191,7 @@ func TestAnInvalidScheduleClearsThePhaseThatWas(t *testing.T) {
 	require.Contains(t, v.Problems[0], "invalid schedule")
 }
 
-func TestAMaintenanceOfAnUnknownComponentIsShownAndSaysSo(t *testing.T) {
+func TestAMaintenanceOfAnUnknownComponentIsShownWithAWarning(t *testing.T) {
 	p := newPortal(t)
 	answer := applyOne(t, p, noon, maintenance("core", after(0), after(time.Hour), "", "switch", "db"))
 	require.Equal(t, []string{"maintenance core: spec.components: the portal does not have switch yet"}, answer.Warnings)
@@ -231,7 +231,7 @@ func TestACancelledMaintenanceEndsNowOrDoesNotTakePlace(t *testing.T) {
 	require.Equal(t, sreportalv1.StatusMaintenance, p.at(after(150*time.Minute)).component("web").Status, "it has another time now")
 }
 
-func TestWhatCannotBeAppliedIsRefusedWithTheFieldsName(t *testing.T) {
+func TestAnInvalidObjectIsRefusedWithItsField(t *testing.T) {
 	object := func(change func(*sreportalv1.Component)) ApplyRequest {
 		c := component("api", "")
 		change(&c)
@@ -273,7 +273,7 @@ func TestWhatCannotBeAppliedIsRefusedWithTheFieldsName(t *testing.T) {
 	require.ErrorContains(t, (&Portal{Name: "a/b"}).CheckApply(object(func(*sreportalv1.Component) {})), "cannot be named")
 }
 
-func TestWhatIsNotThereIsNotDeletedOrCancelled(t *testing.T) {
+func TestAMissingObjectCannotBeDeletedOrCancelled(t *testing.T) {
 	p := newPortal(t, maintenance("past", after(-2*time.Hour), after(-time.Hour), "", "db"))
 	require.ErrorContains(t, p.CheckDelete(DeleteRequest{}), "name at least one")
 	require.ErrorContains(t, p.CheckDelete(DeleteRequest{Components: []string{"db", "disk"}}), "components: the portal has no disk")
@@ -290,7 +290,7 @@ func TestWhatIsNotThereIsNotDeletedOrCancelled(t *testing.T) {
 	require.False(t, changes, "nothing is to come")
 }
 
-func TestWhatIsAppliedTwiceChangesNothing(t *testing.T) {
+func TestApplyingTwiceChangesNothing(t *testing.T) {
 	m := maintenance("db", after(time.Hour), after(2*time.Hour), "", "db")
 	p := newPortal(t, m)
 	number := p.Number
@@ -300,7 +300,7 @@ func TestWhatIsAppliedTwiceChangesNothing(t *testing.T) {
 	require.Len(t, p.Events, 1)
 }
 
-func TestAComponentThatMovedToAnotherPortalLeavesUnlessItCameBack(t *testing.T) {
+func TestAMovedComponentIsRemovedUnlessItReturned(t *testing.T) {
 	p := newPortal(t, maintenance("m", after(time.Hour), after(2*time.Hour), "", "db"))
 	moved := func(at time.Time) Move {
 		return Move{To: "other", Components: []Object{{"prod", "db", at}, {"test", "web", at}}, Maintenances: []Object{{"prod", "m", at}}}
@@ -316,7 +316,7 @@ func TestAComponentThatMovedToAnotherPortalLeavesUnlessItCameBack(t *testing.T) 
 	require.Contains(t, v.Events[1].Message, "moved to portal other")
 }
 
-func TestWhatHasMovedIsToldByObjectAsOfTheLastTime(t *testing.T) {
+func TestAMoveKeepsTheLatestEntryOfEachObject(t *testing.T) {
 	first := Move{To: "main", Components: []Object{{"prod", "db", noon}, {"prod", "web", after(1)}}}
 	second := Move{To: "main", Components: []Object{{"prod", "db", after(2)}, {"test", "web", after(2)}}, Maintenances: []Object{{"prod", "db", after(2)}}}
 	both := first.And(second)
@@ -336,7 +336,7 @@ func (m Move) sorted() Move {
 	return m
 }
 
-func TestMaintenancesAreForgottenWhenTheyAreOverForLong(t *testing.T) {
+func TestOldMaintenancesAreForgotten(t *testing.T) {
 	var all []sreportalv1.Maintenance
 	for i := range pastKept + 10 {
 		start := after(-time.Duration(i+2) * time.Hour)
@@ -352,7 +352,7 @@ func TestMaintenancesAreForgottenWhenTheyAreOverForLong(t *testing.T) {
 	require.Contains(t, answer.Warnings[0], "ended too long ago")
 }
 
-func TestTheLengthOfATextIsThatWhichItHasAsJSON(t *testing.T) {
+func TestTheSizeOfATextIsItsSizeAsJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.SampledFrom([]rune("a<>&\"\\\n\t\b\f\x01\u2028\x7fä")), 0, 20, -1)).Draw(t, "text")
 		text = strings.ReplaceAll(text, "\ufffd", "") // it is taken for what is no character, which has more
@@ -364,7 +364,7 @@ func TestTheLengthOfATextIsThatWhichItHasAsJSON(t *testing.T) {
 }
 
 // 200 components and 100 windows are asked for; this is the most that is let in, with thirty days of trouble each.
-func TestTheLargestPortalFitsIntoWhatTheServerTakes(t *testing.T) {
+func TestTheLargestPortalFitsIntoAPayload(t *testing.T) {
 	p := &Portal{Name: "main"}
 	var r ApplyRequest
 	for i := range componentsMost {

@@ -16,7 +16,7 @@ func anyStatus(t *rapid.T, label string) sreportalv1.ServiceStatus {
 	return rapid.SampledFrom(statuses()).Draw(t, label)
 }
 
-func TestTheWorstOfStatusesIsOneOfThemAndNoneIsWorse(t *testing.T) {
+func TestTheWorstStatusIsCorrect(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := rapid.SliceOfN(rapid.SampledFrom(statuses()), 1, 8).Draw(t, "of")
 		worst := Worst(of...)
@@ -42,7 +42,7 @@ func anyMaintenance(t *rapid.T, name string) sreportalv1.Maintenance {
 
 // Whatever happens: looking now and then changes nothing, the history is of the time since a component is known, and what is shown is what the
 // maintenances in progress give.
-func TestWhatIsShownDependsOnNothingButWhatWasDeclaredAndTheTime(t *testing.T) {
+func TestTheViewDependsOnlyOnDeclarationsAndTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r ApplyRequest
 		for _, name := range []string{"web", "db"} {
@@ -114,7 +114,7 @@ func requireSound(t require.TestingT, p *Portal, now time.Time) {
 	require.True(t, next.After(now))
 }
 
-func TestAPortalIsTheSameAfterItWasHandedOver(t *testing.T) {
+func TestAPortalSurvivesContinueAsNew(t *testing.T) {
 	p := newPortal(t, maintenance("db", after(time.Hour), after(2*time.Hour), "", "db"))
 	p.Hear(nightOf("prod/night", 1, after(time.Hour)).hasBegun(), after(time.Hour))
 	p.Pass(after(90 * time.Minute))

@@ -25,7 +25,7 @@ func apply(change map[string]*string, to map[string]string) map[string]string {
 	return after
 }
 
-func TestWhatActionsDoToTheMarksOfACluster(t *testing.T) {
+func TestActionsChangeLabelsAndAnnotationsOfACluster(t *testing.T) {
 	before := map[string]string{"kept": "1", "old": "1"}
 	tests := []struct {
 		name   string
@@ -69,7 +69,7 @@ func TestAChangeMadeTwiceIsMadeOnce(t *testing.T) {
 	})
 }
 
-func TestMarksThatNoObjectCanHaveAreNamedAllAtOnce(t *testing.T) {
+func TestAllInvalidLabelsAndAnnotationsAreReported(t *testing.T) {
 	invalid := rollout.CheckActions(&ranv1.Actions{
 		BeforeEnable: &ranv1.BeforeEnable{
 			AddClusterLabels: map[string]string{"ok": "no good"}, RemoveClusterLabels: []string{"fine", "not/a/label"}, DeleteClusterLabels: map[string]string{"-": "value does not matter !"},
@@ -88,7 +88,7 @@ func TestMarksThatNoObjectCanHaveAreNamedAllAtOnce(t *testing.T) {
 	require.Empty(t, rollout.CheckActions(&ranv1.Actions{AfterCompletion: &ranv1.AfterCompletion{AddClusterLabels: map[string]string{"ztp-done": ""}}}, nil))
 }
 
-func TestBeforeEnableIsForTheClustersThatAreWorkedOn(t *testing.T) {
+func TestBeforeEnableAppliesToClustersThatNeedWork(t *testing.T) {
 	clusters := []ranv1.ClusterStatus{
 		{Name: "c1", State: ranv1.ClusterPending},
 		{Name: "c2", State: ranv1.ClusterComplete},

@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-func TestABatchDecidesOnceWhatIsNext(t *testing.T) {
+func TestTheNextStepOfABatch(t *testing.T) {
 	open := rollout.Window{Size: 3, MaxFailures: 3}
 	full := rollout.Window{Size: 3, AtWork: 3}
 	tests := []struct {
@@ -52,7 +52,7 @@ func TestABatchDecidesOnceWhatIsNext(t *testing.T) {
 	}
 }
 
-func TestABatchStartsNothingItMayNotAndWaitsForSomething(t *testing.T) {
+func TestABatchNeverExceedsItsLimitsNorWaitsWithoutReason(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		busy, soaking := rapid.IntRange(0, 4).Draw(t, "busy"), rapid.IntRange(0, 3).Draw(t, "soaking")
 		b := rollout.BatchState{

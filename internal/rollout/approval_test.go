@@ -41,7 +41,7 @@ func TestWhereAnApprovalIsNeeded(t *testing.T) {
 	}
 }
 
-func TestABatchThatIsPassedOverLetsNothingGoUnapproved(t *testing.T) {
+func TestASkippedBatchDoesNotSkipItsApproval(t *testing.T) {
 	plan := [][]string{{"a"}, {"b"}, {"c", "d"}, {"e"}}
 	const none = ranv1.ApprovalPoint("")
 	both := &ranv1.Approvals{BeforeCanaries: true, AfterCanaries: true}
@@ -73,7 +73,7 @@ func TestABatchThatIsPassedOverLetsNothingGoUnapproved(t *testing.T) {
 	}
 }
 
-func TestAnApprovalThatDoesNotCountIsRefusedWithTheReason(t *testing.T) {
+func TestAnInvalidApprovalIsRefusedWithTheReason(t *testing.T) {
 	awaited := &rollout.AwaitedApproval{Point: ranv1.AfterCanaries, Batch: 2}
 	separate := &ranv1.Approvals{AfterCanaries: true, SeparateDuties: true}
 	tests := []struct {

@@ -109,7 +109,7 @@ func TestRolloutsThatWaitForEachOtherAreNamedInOrder(t *testing.T) {
 }
 
 // In whatever way rollouts block each other: if each that lies on a cycle is refused, the others can all succeed, one after the other.
-func TestWhereNoCycleIsFoundEveryRolloutGetsItsTurn(t *testing.T) {
+func TestWithoutACycleEveryRolloutStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e"}
 		all := rollouts{}

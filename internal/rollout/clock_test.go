@@ -10,13 +10,13 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-func TestTheClockIsLookedAtTenTimesABatch(t *testing.T) {
+func TestTheOutageTimerFiresTenTimesABatch(t *testing.T) {
 	require.Equal(t, 2*time.Minute, rollout.ClockInterval(20*time.Minute))
 	require.Equal(t, 10*time.Second, rollout.ClockInterval(time.Minute), "but not more often than a look may be late")
 	require.Equal(t, 5*time.Minute, rollout.ClockInterval(24*time.Hour), "nor so rarely that much would be given back that was worked")
 }
 
-func TestTimeWithoutWorkersIsGivenBack(t *testing.T) {
+func TestTimeWithoutWorkersIsNotCharged(t *testing.T) {
 	arranged := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	due := arranged.Add(time.Minute)
 	tests := []struct {
@@ -38,7 +38,7 @@ func TestTimeWithoutWorkersIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestAfterAnOutageABatchHasWhatItHadBeforeAndAMinuteAtLeast(t *testing.T) {
+func TestAfterAnOutageABatchKeepsItsTimeAndAtLeastAMinute(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		seconds := func(name string, most int) time.Duration {
 			return time.Duration(rapid.IntRange(0, most).Draw(r, name)) * time.Second

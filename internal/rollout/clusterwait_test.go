@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-func TestAClusterShowsTheOneWaitThatMattersMost(t *testing.T) {
+func TestAClusterShowsTheWaitWithTheHighestPriority(t *testing.T) {
 	hold := &drydockv1.Hold{Scope: drydockv1.HoldAll, Since: waitNow, By: "ann"}
 	tests := []struct {
 		name   string

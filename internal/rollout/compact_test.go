@@ -37,7 +37,7 @@ func drawRunning(t *rapid.T) ranv1.ClusterGroupUpgradeStatus {
 	return status
 }
 
-func TestACompactStatusIsTheSameWhenItIsExpanded(t *testing.T) {
+func TestExpandRestoresACompactStatus(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := drawRunning(t)
 		before, err := json.Marshal(whole)
@@ -53,7 +53,7 @@ func TestACompactStatusIsTheSameWhenItIsExpanded(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotBoundIsTheSameWhenItIsExpanded(t *testing.T) {
+func TestExpandRestoresNotBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clusters := rapid.SliceOfNDistinct(rapid.StringMatching("[a-z]{1,3}"), 0, 8, rapid.ID).Draw(t, "clusters")
 		notBound := map[string][]int{}
@@ -67,14 +67,14 @@ func TestWhatIsNotBoundIsTheSameWhenItIsExpanded(t *testing.T) {
 }
 
 // A plan in another order than the clusters does not follow from them.
-func TestAPlanThatDoesNotFollowFromTheClustersIsKept(t *testing.T) {
+func TestAPlanThatClustersDoNotDetermineIsNotCompacted(t *testing.T) {
 	status := ended(ranv1.ClusterComplete, ranv1.ClusterPending)
 	slices.Reverse(status.RemediationPlan)
 	require.Equal(t, status.RemediationPlan, rollout.Expand(rollout.Compact(status)).RemediationPlan)
 }
 
 // Temporal refuses an answer of 2 MiB.
-func TestAnAnswerHasAsManyClustersAsFit(t *testing.T) {
+func TestAnAnswerIsLimitedToItsSize(t *testing.T) {
 	status := ended(slices.Repeat([]ranv1.ClusterState{ranv1.ClusterFailed}, 10_000)...)
 	for i := range status.Clusters {
 		status.Clusters[i].Message = strings.Repeat("x", i)
@@ -95,7 +95,7 @@ func TestAnAnswerHasAsManyClustersAsFit(t *testing.T) {
 	}
 }
 
-func TestAStatusThatFitsIsWholeWithItsPlan(t *testing.T) {
+func TestASmallStatusIsCompleteWithItsPlan(t *testing.T) {
 	status := ended(slices.Repeat([]ranv1.ClusterState{ranv1.ClusterFailed}, 100)...)
 	whole, err := rollout.Page(status, rollout.Part{})
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-func TestWhatOfASpecCanBeEditedWhen(t *testing.T) {
+func TestWhichFieldsCanBeEditedInWhichState(t *testing.T) {
 	timeout := func(minutes int32) func(*ranv1.ClusterGroupUpgradeSpec) {
 		return func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.Timeout = minutes }
 	}
@@ -46,7 +46,7 @@ func TestWhatOfASpecCanBeEditedWhen(t *testing.T) {
 	}
 }
 
-func TestAStrategyThatContradictsItselfIsRefusedByField(t *testing.T) {
+func TestAContradictoryStrategyIsRefusedWithItsField(t *testing.T) {
 	cgu := rolloutOf(1, []string{"c1"})
 	cgu.Spec.RemediationStrategy.Timeout, cgu.Spec.RemediationStrategy.ClusterTimeout = 60, 90
 	cgu.Spec.RemediationStrategy.Rollout = ranv1.Rolling

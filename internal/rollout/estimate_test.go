@@ -32,7 +32,7 @@ func underWay(clusters ...ranv1.ClusterStatus) *ranv1.ClusterGroupUpgradeStatus 
 	return &ranv1.ClusterGroupUpgradeStatus{Clusters: clusters, Status: ranv1.RunStatus{StartedAt: ago(time.Hour)}}
 }
 
-func TestTheEndIsEstimatedFromHowLongClustersTook(t *testing.T) {
+func TestTheEstimateFollowsFromTheDurationsOfClusters(t *testing.T) {
 	const m = time.Minute
 	tests := []struct {
 		name                       string
@@ -71,7 +71,7 @@ func soaks(batch int32, took, soaked time.Duration) ranv1.ClusterStatus {
 }
 
 // Each batch but the last keeps those that follow waiting for an hour.
-func TestTheTimeToSoakIsPartOfTheEstimateAndOfNoDuration(t *testing.T) {
+func TestSoakTimesArePartOfTheEstimateNotOfDurations(t *testing.T) {
 	const m, soak = time.Minute, time.Hour
 	done := slices.Repeat([]ranv1.ClusterStatus{took(1, 10*m)}, 999)
 	tests := []struct {
@@ -100,7 +100,7 @@ func TestTheTimeToSoakIsPartOfTheEstimateAndOfNoDuration(t *testing.T) {
 	require.Equal(t, soak+10*m, estimate.End.Sub(noon))
 }
 
-func TestNothingIsEstimatedWhileNothingIsKnown(t *testing.T) {
+func TestThereIsNoEstimateWithoutSamples(t *testing.T) {
 	paused, over, planned := underWay(took(1, time.Minute), waiting(2)), underWay(took(1, time.Minute)), underWay(took(1, time.Minute))
 	held := underWay(took(1, time.Minute), waiting(2))
 	held.Held = &drydockv1.Hold{Scope: drydockv1.HoldAll}

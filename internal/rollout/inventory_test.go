@@ -132,7 +132,7 @@ status:
 	}
 }
 
-func TestWhatAPolicySaysAboutItsEnforcementIsRead(t *testing.T) {
+func TestReadPolicyReadsItsEnforcement(t *testing.T) {
 	object := parsePolicy(t, `
 spec:
   dependencies:
@@ -165,7 +165,7 @@ spec:
 	}
 }
 
-func TestAPolicyWithFieldsOfTheWrongTypeIsAnErrorThatNamesThem(t *testing.T) {
+func TestFieldsOfTheWrongTypeInAPolicyAreReported(t *testing.T) {
 	for text, message := range map[string]string{
 		"spec: {remediationAction: 1}":      "policy default/p: spec.remediationAction: must be text",
 		"spec: 7":                           "policy default/p: spec: must be an object",

@@ -67,14 +67,14 @@ func TestPlanNodes(t *testing.T) {
 	}
 }
 
-func TestANodeSelectorThatCannotBeReadIsAnError(t *testing.T) {
+func TestAnInvalidNodeSelectorIsAnError(t *testing.T) {
 	_, err := rollout.PlanNodes(nil, ranv1.NodeMaintenanceRemediation{
 		NodeSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}},
 	})
 	require.EqualError(t, err, `spec.nodeMaintenance.nodeSelector: "Is" is not a valid label selector operator`)
 }
 
-func TestNamesFitTheirLimitsAndStayDifferent(t *testing.T) {
+func TestLongNamesAreShortenedAndStayUnique(t *testing.T) {
 	require.Equal(t, "os-update-worker-1", rollout.NodeMaintenanceName("os-update", "worker-1"))
 	require.Equal(t, "os-update.prod.cgu", rollout.RequestorID(types.NamespacedName{Namespace: "prod", Name: "os-update"}))
 
@@ -87,7 +87,7 @@ func TestNamesFitTheirLimitsAndStayDifferent(t *testing.T) {
 	}
 }
 
-func TestTheRequestForANodeTakesOverTheRemediationAndIsValid(t *testing.T) {
+func TestTheMaintenanceOfANodeHasTheFieldsOfTheRemediation(t *testing.T) {
 	remediation := ranv1.NodeMaintenanceRemediation{
 		DrainSpec:      &maintenancev1.DrainSpec{Force: true, TimeoutSeconds: new(int32(60))},
 		OnDrainTimeout: maintenancev1.DrainTimeoutRetry,

@@ -26,7 +26,7 @@ func replica(root, wave, action string) unstructured.Unstructured {
 	return object
 }
 
-func TestPoliciesOfANewClusterAreTakenInWaves(t *testing.T) {
+func TestPoliciesOfANewClusterAreOrderedByWave(t *testing.T) {
 	foreign := replica("other.policy", "1", "inform")
 	foreign.SetLabels(nil)
 	names, err := rollout.OnboardingPolicies([]unstructured.Unstructured{
@@ -40,7 +40,7 @@ func TestPoliciesOfANewClusterAreTakenInWaves(t *testing.T) {
 	require.EqualError(t, err, `policy ztp.a: annotation ran.openshift.io/ztp-deploy-wave: "1.5" is not a whole number; policy ztp.z: annotation ran.openshift.io/ztp-deploy-wave: "soon" is not a whole number`)
 }
 
-func TestTheOrderOfPoliciesDoesNotDependOnWhereTheyWereFound(t *testing.T) {
+func TestTheOrderOfPoliciesDoesNotDependOnTheInput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var replicas []unstructured.Unstructured
 		for i := range rapid.IntRange(0, 8).Draw(t, "policies") {
@@ -55,7 +55,7 @@ func TestTheOrderOfPoliciesDoesNotDependOnWhereTheyWereFound(t *testing.T) {
 	})
 }
 
-func TestAnAvailableClusterThatIsNotDoneIsOnboarded(t *testing.T) {
+func TestAnAvailableClusterThatIsNotOnboardedIsSelected(t *testing.T) {
 	cluster := func(status string, labels map[string]string) *unstructured.Unstructured {
 		object := &unstructured.Unstructured{Object: map[string]any{}}
 		object.SetLabels(labels)
@@ -74,7 +74,7 @@ func TestAnAvailableClusterThatIsNotDoneIsOnboarded(t *testing.T) {
 	require.False(t, rollout.ToOnboard(cluster("", nil)))
 }
 
-func TestARolloutThatOnboardsIsOneThatCanBeStarted(t *testing.T) {
+func TestAnOnboardingRolloutIsValid(t *testing.T) {
 	empty := rollout.OnboardingRollout("spoke-1", nil)
 	require.Equal(t, rollout.Nothing, rollout.RemediationOf(&empty))
 	plan := rollout.NewPlan(&empty, rollout.Inventory{Clusters: []rollout.Cluster{{Name: "spoke-1"}}}, noon)

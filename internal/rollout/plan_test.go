@@ -98,7 +98,7 @@ func TestPlanOfClusters(t *testing.T) {
 	}
 }
 
-func TestAnInvalidSelectionNamesEverythingThatIsWrong(t *testing.T) {
+func TestAnInvalidSelectionReportsAllErrors(t *testing.T) {
 	tests := []struct {
 		name, message string
 		cgu           *ranv1.ClusterGroupUpgrade
@@ -252,7 +252,7 @@ func TestPlanOfPolicies(t *testing.T) {
 	}
 }
 
-func TestAClusterThatIsSkippedIsToldWhy(t *testing.T) {
+func TestASkippedClusterHasAReason(t *testing.T) {
 	cgu := rolloutOf(1, []string{"c1", "c2"}, managing("p1", "p2"))
 	skipped := func(policies ...rollout.Policy) map[string]string {
 		messages := map[string]string{}
@@ -268,7 +268,7 @@ func TestAClusterThatIsSkippedIsToldWhy(t *testing.T) {
 		skipped(policy("p1", compliance{"c1": true, "c2": true}), policy("p2", compliance{"c1": true, "c2": true})), "also with policies that are left out")
 }
 
-func TestAnInvalidChoiceOfPoliciesNamesEverythingThatIsWrong(t *testing.T) {
+func TestAnInvalidChoiceOfPoliciesReportsAllErrors(t *testing.T) {
 	tests := []struct {
 		name, reason, message string
 		policies              []rollout.Policy
@@ -320,7 +320,7 @@ func TestManifestWorkTemplatesMustExistInTheRolloutsNamespaceAndBeReadable(t *te
 	require.Equal(t, [][]string{{"c1"}}, rollout.NewPlan(cgu, inventory, noon).RemediationPlan)
 }
 
-func TestAPlanPrintsAsTheCommandLinePromises(t *testing.T) {
+func TestAPlanHasTheDocumentedJSON(t *testing.T) {
 	plan := rollout.NewPlan(rolloutOf(2, []string{"c1", "c2"}, managing("p1", "p2")), rollout.Inventory{Clusters: fleet(), Policies: []rollout.Policy{
 		policy("p1", compliance{"c1": true, "c2": true}), policy("p2", compliance{"c1": false, "c2": true}),
 	}}, noon)
@@ -340,7 +340,7 @@ func TestAPlanPrintsAsTheCommandLinePromises(t *testing.T) {
 	}`, string(text))
 }
 
-func TestAPlanKnowsWhichPoliciesAreNotBoundToWhichCluster(t *testing.T) {
+func TestAPlanListsPoliciesThatAreNotBoundByCluster(t *testing.T) {
 	inventory := rollout.Inventory{
 		Clusters: []rollout.Cluster{{Name: "c1"}, {Name: "c2"}, {Name: "c3"}},
 		Policies: []rollout.Policy{policy("p1", compliance{"c1": false, "c2": true}), policy("p2", compliance{"c1": true, "c2": false, "c3": true}), policy("p3", compliance{"c2": false})},
@@ -349,7 +349,7 @@ func TestAPlanKnowsWhichPoliciesAreNotBoundToWhichCluster(t *testing.T) {
 	require.Equal(t, map[string][]int{"c1": {2}}, plan.NotBound, "c3 is skipped")
 }
 
-func TestAPlanSaysWhichClustersOverrideCannotPick(t *testing.T) {
+func TestAPlanWarnsOfClustersThatOverrideCannotSelect(t *testing.T) {
 	inventory := rollout.Inventory{
 		Clusters: []rollout.Cluster{
 			{Name: "c1", Labels: map[string]string{"name": "c1"}}, {Name: "c2"}, {Name: "c3", Labels: map[string]string{"name": "c1"}}, {Name: "c4"}, {Name: "c5"},
@@ -365,7 +365,7 @@ func TestAPlanSaysWhichClustersOverrideCannotPick(t *testing.T) {
 		plan.Conditions[1].Message)
 }
 
-func TestAPlanNamesTheClusterSetsThatAreNotBoundWhereOverrideNeedsThem(t *testing.T) {
+func TestAPlanWarnsOfMissingClusterSetBindings(t *testing.T) {
 	in := func(set string) map[string]string {
 		return map[string]string{"cluster.open-cluster-management.io/clusterset": set}
 	}
@@ -402,13 +402,13 @@ func TestAPlanNamesTheClusterSetsThatAreNotBoundWhereOverrideNeedsThem(t *testin
 	}
 }
 
-func TestAPlanThatCannotBeMadeHasEmptyListsNotNull(t *testing.T) {
+func TestAnInvalidPlanHasEmptyListsNotNull(t *testing.T) {
 	text, err := json.Marshal(rollout.NewPlan(rolloutOf(1, []string{"c9"}), rollout.Inventory{}, noon))
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "null")
 }
 
-func TestDependenciesOnPoliciesWhoseTurnComesLaterAreRefused(t *testing.T) {
+func TestDependenciesOnLaterPoliciesAreRefused(t *testing.T) {
 	dependsOn := func(names ...string) func(*rollout.Policy) {
 		return func(p *rollout.Policy) {
 			for _, name := range names {
@@ -462,7 +462,7 @@ func TestPoliciesThatCannotBeCopiedAreRefusedUnlessTheyAreOverridden(t *testing.
 	require.True(t, rollout.NewPlan(cgu, inventory, noon).Valid(), "a copy beside the policy reads the same")
 }
 
-func TestAPlanWhoseRolloutAndOthersWaitForEachOtherCannotBeCarriedOut(t *testing.T) {
+func TestAPlanInACycleOfRolloutsIsInvalid(t *testing.T) {
 	cgu := rolloutOf(1, []string{"c1"})
 	cgu.Namespace, cgu.Name = "ops", "a"
 	cgu.Spec.BlockingCRs = blockedBy("a", "", "b").Spec.BlockingCRs

@@ -23,7 +23,7 @@ func templating(t *testing.T, name, templates string) rollout.Policy {
 	return read
 }
 
-func TestPoliciesMustSayTogetherWhichReleaseClustersGoTo(t *testing.T) {
+func TestPoliciesMustDetermineOneRelease(t *testing.T) {
 	const (
 		graph = "{upstream: 'https://updates.example.com/graph', channel: stable-4.18, desiredUpdate: {version: 4.18.3}}"
 		image = "{desiredUpdate: {image: 'registry.example.com/release:4.18.3'}}"
@@ -115,7 +115,7 @@ func withAll(given []rollout.Policy) rollout.Inventory {
 	return inventory
 }
 
-func TestReleasesCountAsFarAsTheRolloutBringsThem(t *testing.T) {
+func TestOnlyReleasesOfEnforcedPoliciesCount(t *testing.T) {
 	older, newer := asking(t, "p1", "{desiredUpdate: {image: 'release:1'}}"), asking(t, "p2", "{desiredUpdate: {image: 'release:2'}}")
 	cgu := rolloutOf(1, []string{"c1"}, managing("p1", "p2"))
 	planned := func(policies ...rollout.Policy) rollout.Plan {

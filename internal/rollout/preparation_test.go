@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-func TestAPlanSaysWhatIsPulledOrWhyThatIsNotKnown(t *testing.T) {
+func TestAPlanListsThePrecachedImagesOrTheError(t *testing.T) {
 	inventory := rollout.Inventory{Clusters: []rollout.Cluster{{Name: "c1"}}}
 	config := &ranv1.PreCachingConfigSpec{Overrides: ranv1.PlatformPreCachingSpec{PlatformImage: "release:1", PreCacheImage: "pull:1"}}
 	named := func(spec *ranv1.ClusterGroupUpgradeSpec) {
@@ -63,7 +63,7 @@ func TestAPlanSaysWhatIsPulledOrWhyThatIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestTheConfigurationIsInTheNamespaceOfTheRolloutUnlessSaid(t *testing.T) {
+func TestThePreCachingConfigDefaultsToTheNamespaceOfTheRollout(t *testing.T) {
 	cgu := rolloutOf(1, []string{"c1"}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.PreCaching, spec.PreCachingConfigRef = true, &ranv1.ObjectRef{Name: "telco"}
 	})
@@ -78,7 +78,7 @@ func TestTheConfigurationIsInTheNamespaceOfTheRolloutUnlessSaid(t *testing.T) {
 	require.False(t, named, "it is not read when nothing is pulled")
 }
 
-func TestWhoLeavesThePlanLeavesTheOthersInOrder(t *testing.T) {
+func TestRemovingClustersKeepsTheOrderOfThePlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOfDistinct(rapid.StringMatching("[a-z]{1,3}"), rapid.ID).Draw(t, "clusters")
 		var plan [][]string
@@ -107,7 +107,7 @@ func TestWhoLeavesThePlanLeavesTheOthersInOrder(t *testing.T) {
 	})
 }
 
-func TestWhoHasLeftThePlanIsTakenUpAgainBehindIt(t *testing.T) {
+func TestRejoiningClustersGoToTheEndOfThePlan(t *testing.T) {
 	over := ranv1.ClusterGroupUpgradeStatus{
 		ComputedMaxConcurrency: 2, RemediationPlan: [][]string{{"c1"}},
 		Conditions: []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: ranv1.ReasonFailed}},
@@ -137,7 +137,7 @@ func TestWhoHasLeftThePlanIsTakenUpAgainBehindIt(t *testing.T) {
 	require.Equal(t, [][]string{{"c2", "c3"}}, next.RemediationPlan)
 }
 
-func TestCanariesThatHaveLeftThePlanGoFirstAgainEachAlone(t *testing.T) {
+func TestRejoiningCanariesGoFirstInBatchesOfOne(t *testing.T) {
 	const failed, complete = ranv1.ClusterFailed, ranv1.ClusterComplete
 	canaries := []string{"c1", "c2", "c3", "c2"}
 	for _, tt := range []struct {

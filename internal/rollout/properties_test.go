@@ -129,7 +129,7 @@ func TestNoBatchIsLargerThanTheConcurrencyAndOnlyTheLastIsSmaller(t *testing.T) 
 	})
 }
 
-func TestCanariesAreInFrontAloneAndInOrderAndTheOthersFollowInOrder(t *testing.T) {
+func TestCanariesComeFirstInBatchesOfOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawRollout(t)
 		plan := rollout.NewPlan(d.cgu, d.inventory, noon)
@@ -197,7 +197,7 @@ func TestBatchBudgetsAddUpToTheTimeout(t *testing.T) {
 	})
 }
 
-func TestTimeThatABatchDoesNotUseGoesToTheOthers(t *testing.T) {
+func TestUnusedTimeOfABatchGoesToLaterBatches(t *testing.T) {
 	require.Equal(t, 60*time.Minute, rollout.BatchBudget(4*time.Hour, 0, 4))
 	require.Equal(t, 70*time.Minute, rollout.BatchBudget(4*time.Hour, 30*time.Minute, 3))
 	require.Equal(t, 10*time.Minute, rollout.BatchBudget(4*time.Hour, 230*time.Minute, 1))

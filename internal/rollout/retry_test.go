@@ -36,7 +36,7 @@ func ended(states ...ranv1.ClusterState) ranv1.ClusterGroupUpgradeStatus {
 	return status
 }
 
-func TestOnlyWhatFailedIsDoneOnceMoreWithTheSamePlan(t *testing.T) {
+func TestARetryRepeatsFailedClustersWithTheSamePlan(t *testing.T) {
 	over := ended(ranv1.ClusterComplete, ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterCancelled, ranv1.ClusterPending, ranv1.ClusterSkipped)
 	for _, tt := range []struct {
 		name       string
@@ -64,7 +64,7 @@ func TestOnlyWhatFailedIsDoneOnceMoreWithTheSamePlan(t *testing.T) {
 	}
 }
 
-func TestWhatWasPlannedIsPinnedAndWhatTheRunSawBeginsAnew(t *testing.T) {
+func TestARetryKeepsThePlanAndResetsProgress(t *testing.T) {
 	pinned := []string{
 		"Conditions", "ComputedMaxConcurrency", "ComputedMaxFailures", "RemediationPlan", "ManagedPoliciesForUpgrade",
 		"ManagedPoliciesCompliantBeforeUpgrade", "ManagedPoliciesNs", "Precaching", "Backup", "Clusters", "AfterCompletion",
@@ -106,7 +106,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-func TestARetryThatCanDoNothingSaysWhy(t *testing.T) {
+func TestARetryWithoutWorkIsRefusedWithTheReason(t *testing.T) {
 	running := ended(ranv1.ClusterFailed)
 	running.Conditions = running.Conditions[:3]
 	unplanned := ended()
@@ -133,7 +133,7 @@ func TestARetryThatCanDoNothingSaysWhy(t *testing.T) {
 	}
 }
 
-func TestAStatusThatDoesNotListAllClustersStillTellsWhatBecameOfThem(t *testing.T) {
+func TestAShortenedStatusKeepsTheStatesOfAllClusters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		states := rapid.SliceOfN(rapid.SampledFrom([]ranv1.ClusterState{
 			ranv1.ClusterComplete, ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterCancelled, ranv1.ClusterPending,
@@ -173,7 +173,7 @@ func drawPreparation(t *rapid.T, clusters []ranv1.ClusterStatus) map[string]ranv
 }
 
 // An object of the hub has room for 1 MiB, and a payload of Temporal for 2 MB.
-func TestTheStatusOfTenThousandClustersIsShortHoweverTheyEnded(t *testing.T) {
+func TestTheSavedStatusOfTenThousandClustersFitsIntoAnObject(t *testing.T) {
 	whole := ended(slices.Repeat([]ranv1.ClusterState{ranv1.ClusterFailed}, 10_000)...)
 	whole.Precaching = &ranv1.PrecachingStatus{Status: map[string]ranv1.PreparationState{}}
 	for _, cluster := range whole.Clusters {

@@ -78,7 +78,7 @@ func TestARolloutSucceedsOnlyIfEveryClusterIsComplete(t *testing.T) {
 	})
 }
 
-func TestALongListOfClustersIsCutInTheMessage(t *testing.T) {
+func TestALongListOfClustersIsShortenedInTheMessage(t *testing.T) {
 	var many []ranv1.ClusterState
 	for range 25 {
 		many = append(many, ranv1.ClusterFailed)
@@ -96,7 +96,7 @@ func TestCountAndPercentage(t *testing.T) {
 	require.EqualValues(t, 0, rollout.Percentage(clusters(ranv1.ClusterPending, ranv1.ClusterSkipped)))
 }
 
-func TestConditionsKeepTheOrderThatUsersKnow(t *testing.T) {
+func TestConditionsKeepTheDocumentedOrder(t *testing.T) {
 	var conditions []metav1.Condition
 	for _, conditionType := range []string{"Succeeded", "Progressing", "Validated", "BackupSucceeded", "ClustersSelected"} {
 		rollout.SetCondition(&conditions, conditionType, metav1.ConditionFalse, "Because", "", noon)
@@ -120,7 +120,7 @@ func TestTheTransitionTimeChangesOnlyWithTheStatus(t *testing.T) {
 	require.Equal(t, metav1.NewTime(latest), conditions[0].LastTransitionTime)
 }
 
-func TestAStatusInPartsShowsWhatMattersFirst(t *testing.T) {
+func TestAPagedStatusStartsWithTheMostImportantClusters(t *testing.T) {
 	status := ranv1.ClusterGroupUpgradeStatus{
 		Counts:   ranv1.ClusterCounts{Total: 6},
 		Clusters: clusters(ranv1.ClusterComplete, ranv1.ClusterRunning, ranv1.ClusterFailed, ranv1.ClusterPending, ranv1.ClusterTimedOut, ranv1.ClusterFailed),
@@ -146,14 +146,14 @@ func TestAStatusCanBeFilteredByStateOrName(t *testing.T) {
 	}
 }
 
-func TestACursorThatIsNoneIsRefused(t *testing.T) {
+func TestAnInvalidCursorIsRefused(t *testing.T) {
 	for _, cursor := range []string{"x", "1", "1-", "1-2-3", "01-2", "-1--1 "} {
 		_, err := rollout.Page(ranv1.ClusterGroupUpgradeStatus{}, rollout.Part{Limit: 1, Cursor: cursor})
 		require.EqualError(t, err, fmt.Sprintf("cursor %q: use the nextCursor of the status before", cursor))
 	}
 }
 
-func TestEveryClusterThatStaysAsItIsIsOnExactlyOnePage(t *testing.T) {
+func TestEveryUnchangedClusterIsOnExactlyOnePage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		status := ranv1.ClusterGroupUpgradeStatus{Clusters: clusters(rapid.SliceOfN(rapid.SampledFrom(states), 1, 20).Draw(t, "states")...)}
 		limit, inPlanOrder := rapid.IntRange(1, 5).Draw(t, "limit"), rapid.Bool().Draw(t, "in plan order")

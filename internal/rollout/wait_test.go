@@ -34,7 +34,7 @@ func inBatch(states ...ranv1.ClusterState) *ranv1.ClusterGroupUpgradeStatus {
 	return status
 }
 
-func TestARolloutShowsTheOneWaitThatMattersMost(t *testing.T) {
+func TestARolloutShowsTheWaitWithTheHighestPriority(t *testing.T) {
 	hold := &drydockv1.Hold{Scope: drydockv1.HoldAll, Since: waitNow, By: "ann"}
 	held := inBatch(ranv1.ClusterRunning)
 	held.Held = hold
@@ -96,7 +96,7 @@ func TestARolloutShowsTheOneWaitThatMattersMost(t *testing.T) {
 	require.Equal(t, []drydockv1.Blocker{{Kind: "ManagedCluster", Name: "a", Reason: "DisruptionBudget", Message: "w1: Draining: budget shop/web"}}, wait.Blockers)
 }
 
-func TestARolloutWithWorkLeftNeverWaitsWithoutAReason(t *testing.T) {
+func TestAnUnfinishedRolloutAlwaysHasAReason(t *testing.T) {
 	states := []ranv1.ClusterState{ranv1.ClusterPending, ranv1.ClusterRunning, ranv1.ClusterSoaking, ranv1.ClusterComplete, ranv1.ClusterFailed, ranv1.ClusterTimedOut}
 	rapid.Check(t, func(t *rapid.T) {
 		maybe := func(reason string) *drydockv1.Wait {

@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-func TestAClusterAtWorkHoldsOneOfTheFailuresThatAreLeft(t *testing.T) {
+func TestARunningClusterCountsAsAPossibleFailure(t *testing.T) {
 	tests := []struct {
 		name      string
 		window    rollout.Window
@@ -39,7 +39,7 @@ func TestAClusterAtWorkHoldsOneOfTheFailuresThatAreLeft(t *testing.T) {
 
 // Whatever fails when, and however many at the same moment: never more fail than may, never more are at work than may, and only failures
 // keep a cluster from its turn.
-func TestTheLimitOfFailuresIsNeverPassedAndNobodyWaitsForNothing(t *testing.T) {
+func TestMaxFailuresIsNeverExceededAndNoClusterWaitsWithoutReason(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := rollout.Window{Size: rapid.IntRange(1, 6).Draw(t, "size"), MaxFailures: rapid.IntRange(0, 5).Draw(t, "max failures")}
 		pending := rapid.IntRange(0, 30).Draw(t, "clusters")
@@ -64,7 +64,7 @@ func TestTheLimitOfFailuresIsNeverPassedAndNobodyWaitsForNothing(t *testing.T) {
 	})
 }
 
-func TestARollingRolloutTakesAllBatchesAfterTheCanariesTogether(t *testing.T) {
+func TestARollingRolloutMergesAllBatchesAfterTheCanaries(t *testing.T) {
 	plan := [][]string{{"a"}, {"b"}, {"c", "d"}, {"e"}}
 	strategy := ranv1.RemediationStrategy{Canaries: []string{"b", "a", "gone"}}
 	require.Equal(t, 1, rollout.Together(plan, strategy, 0))
@@ -75,7 +75,7 @@ func TestARollingRolloutTakesAllBatchesAfterTheCanariesTogether(t *testing.T) {
 	require.Equal(t, 4, rollout.Together(plan, strategy, 0))
 }
 
-func TestEveryBatchIsTakenOnceInOrderHoweverTheyAreTaken(t *testing.T) {
+func TestEveryBatchRunsOnceInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawRollout(t)
 		strategy := d.cgu.Spec.RemediationStrategy

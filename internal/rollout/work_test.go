@@ -40,7 +40,7 @@ func TestTheEndOfWorkOnAClusterLeadsToTheNextState(t *testing.T) {
 	}
 }
 
-func TestWhatIsWithdrawnStaysSo(t *testing.T) {
+func TestAWithdrawnClusterStaysWithdrawn(t *testing.T) {
 	states := []rollout.WorkState{rollout.WorkRunning, rollout.WorkChecking, rollout.WorkSoaking, rollout.WorkTimedOut, rollout.WorkVanished, rollout.WorkEnded}
 	rapid.Check(t, func(t *rapid.T) {
 		state := rapid.SampledFrom(states).Draw(t, "state")

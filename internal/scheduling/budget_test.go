@@ -254,7 +254,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-func TestOfSeveralLabelsThatCannotBeReadAlwaysTheSameIsTold(t *testing.T) {
+func TestTheErrorOfSeveralInvalidLabelsIsDeterministic(t *testing.T) {
 	config := limits(10, nil)
 	config.Budgets = []maintenancev1.Budget{{Name: "b", MaxUnavailable: count(5), NodeSelector: &maintenancev1.BudgetSelector{
 		MatchLabels: map[string]maintenancev1.LabelValue{"pool": "not a value", "arch": "nor this", "zone": "nor that"},
@@ -298,7 +298,7 @@ func TestAging(t *testing.T) {
 	}
 }
 
-func TestARequestThatDoesNotSaySinceWhenHasNotWaitedTooLong(t *testing.T) {
+func TestARequestWithoutAStartHasNotWaitedTooLong(t *testing.T) {
 	config := limits(1, nil)
 	config.AgingSeconds = 600
 	undated := pending("undated", "a.example.com", "n1", 0)

@@ -20,7 +20,7 @@ func roundTrip[T any](t require.TestingT, in T) T {
 	return passed
 }
 
-func TestANodeIsRememberedWithTheLabelsThatTheBudgetsLookAt(t *testing.T) {
+func TestANodeKeepsOnlyTheLabelsThatBudgetsUse(t *testing.T) {
 	config := maintenancev1.MaintenanceOperatorConfigSpec{Budgets: []maintenancev1.Budget{
 		{Name: "zones", TopologyKey: "zone", NodeSelector: &maintenancev1.BudgetSelector{MatchLabels: map[string]maintenancev1.LabelValue{"pool": "gpu", "arch": "arm64"}}},
 		{Name: "old", TopologyKey: "zone", NodeSelector: &maintenancev1.BudgetSelector{
@@ -43,7 +43,7 @@ func TestANodeIsRememberedWithTheLabelsThatTheBudgetsLookAt(t *testing.T) {
 	require.JSONEq(t, `{"name": "n1"}`, string(text))
 }
 
-func TestRequestsThatAreOverOrWithdrawnAskForNothing(t *testing.T) {
+func TestFinishedAndWithdrawnRequestsAreIgnored(t *testing.T) {
 	in := scheduling.InputOf(nil, []maintenancev1.NodeMaintenance{
 		request("over", "a.example.com", "n0", 1, maintenancev1.NodeCompleted), deleted(pending("withdrawn", "a.example.com", "n0", 1)),
 		deleted(request("returning", "a.example.com", "n0", 0, maintenancev1.NodeCleaningUp)),

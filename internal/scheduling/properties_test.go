@@ -62,7 +62,7 @@ func TestANodeIsGrantedOnceAndNeverWhileItIsUnderMaintenance(t *testing.T) {
 	})
 }
 
-func TestARequestThatFitsIsNeverPassedOver(t *testing.T) {
+func TestARequestThatFitsIsGranted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCluster(t)
 		decision := c.schedule()
@@ -86,7 +86,7 @@ func TestARequestThatFitsIsNeverPassedOver(t *testing.T) {
 	})
 }
 
-func TestNoOrderOfTheInputMatters(t *testing.T) {
+func TestTheOrderOfTheInputHasNoEffect(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCluster(t)
 		shuffled := cluster{
@@ -118,7 +118,7 @@ func TestAnotherRequestNeverTakesAGrantFromAHigherRank(t *testing.T) {
 	})
 }
 
-func TestThoseThatHaveWaitedTooLongGoFirstTheOldestBeforeAll(t *testing.T) {
+func TestRequestsThatWaitedTooLongGoFirstOldestFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCluster(t)
 		in := c.input()
@@ -142,7 +142,7 @@ func TestThoseThatHaveWaitedTooLongGoFirstTheOldestBeforeAll(t *testing.T) {
 	})
 }
 
-func TestAnInputIsTheSameAfterItWasAPayload(t *testing.T) {
+func TestAnInputSurvivesJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawCluster(t).input()
 		require.Equal(t, scheduling.Schedule(in), scheduling.Schedule(roundTrip(t, in)))

@@ -282,7 +282,7 @@ func waitingReasons(decision scheduling.Decision) map[string]scheduling.Reason {
 	return reasons
 }
 
-func TestMessagesNameWhoHoldsWhat(t *testing.T) {
+func TestMessagesNameTheHoldersOfSlots(t *testing.T) {
 	decision := schedule(nodes(4, 1), []maintenancev1.NodeMaintenance{
 		request("w0", "a.example.com", "n0", 9, maintenancev1.NodeReady), pending("r0", "b.example.com", "n0", 5), pending("r1", "b.example.com", "n1", 1),
 	}, limits(2, 1))
@@ -295,7 +295,7 @@ func TestMessagesNameWhoHoldsWhat(t *testing.T) {
 }
 
 // A cluster whose CRD is somebody else's may have been given them.
-func TestALimitThatThereCannotBeAllowsNothingAndSaysWhatItIs(t *testing.T) {
+func TestAnInvalidLimitAllowsNothingAndIsReported(t *testing.T) {
 	const must = ", so nothing may start: it must be a number of at least 0 or a percentage from 0% to 100%"
 	one := []maintenancev1.NodeMaintenance{pending("r0", "a.example.com", "n0", 1)}
 	for _, test := range []struct {
@@ -316,7 +316,7 @@ func TestALimitThatThereCannotBeAllowsNothingAndSaysWhatItIs(t *testing.T) {
 	}
 }
 
-func TestADecisionPrintsAsTheCommandLinePromises(t *testing.T) {
+func TestADecisionHasTheDocumentedJSON(t *testing.T) {
 	decision := schedule(nodes(2, 0), []maintenancev1.NodeMaintenance{
 		pending("r0", "a.example.com", "n0", 2), pending("r1", "a.example.com", "n1", 1),
 	}, limits(nil, nil))

@@ -145,7 +145,7 @@ func TestASlotIsGrantedOnceAndTheNextRequestGetsItWhenItIsReleased(t *testing.T)
 	require.True(t, d.state.Empty())
 }
 
-func TestAWaitIsToldWhenItHasStoodForASecondAndAtOnceAgainOnlyForAnotherReason(t *testing.T) {
+func TestAWaitIsReportedAfterASecondAndAgainForAnotherReason(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	d.request("june", slot("a", 1))
 	require.Empty(t, d.request("july", slot("b", 1)))
@@ -160,7 +160,7 @@ func TestAWaitIsToldWhenItHasStoodForASecondAndAtOnceAgainOnlyForAnotherReason(t
 }
 
 // Who waits is not to read for hours of holders that left long ago.
-func TestWhatElseThereIsToSayOfAWaitIsToldNowAndThen(t *testing.T) {
+func TestOtherChangesOfAWaitAreReportedPeriodically(t *testing.T) {
 	d := newScheduler(1, "a", "b", "c")
 	d.request("june", slot("a", 1))
 	d.request("july", slot("b", 2))
@@ -195,7 +195,7 @@ func TestWhatElseThereIsToSayOfAWaitIsToldNowAndThen(t *testing.T) {
 	require.Equal(t, d.now.Add(time.Hour), d.again)
 }
 
-func TestAWaitOfSeveralNamesTheNextAndAllWithTheirReasons(t *testing.T) {
+func TestTheWaitOfSeveralRequestsNamesAllReasons(t *testing.T) {
 	d := newScheduler(1, "a", "b", "c")
 	d.request("june", slot("a", 1), slot("b", 2), slot("c", 3))
 	wait := d.sent[0].Wait
@@ -205,7 +205,7 @@ func TestAWaitOfSeveralNamesTheNextAndAllWithTheirReasons(t *testing.T) {
 	require.Equal(t, "c", wait.Blockers[1].Name)
 }
 
-func TestANodeThatOnlyAMarkHoldsIsNamedWithIt(t *testing.T) {
+func TestANodeHeldOnlyByAMarkIsReportedWithIt(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	marked := seen("a")
 	marked.Maintenance = "node/c/default/over"
@@ -215,7 +215,7 @@ func TestANodeThatOnlyAMarkHoldsIsNamedWithIt(t *testing.T) {
 	require.Contains(t, d.sent[0].Wait.Message, "allows 1 of 2 nodes under maintenance at once (a with the mark of node/c/default/over)")
 }
 
-func TestAnOwnerThatDoesNotKnowItsGrantGetsItAgain(t *testing.T) {
+func TestALostGrantIsSentAgain(t *testing.T) {
 	d := newScheduler(2, "a", "b")
 	require.Equal(t, []string{"june: on-a"}, d.request("june", slot("a", 1)))
 	d.setOf("june").Slots[0].Granted = false
@@ -235,7 +235,7 @@ func TestEveryResponseHasAllGrantsAndTheVersionThatItAnswers(t *testing.T) {
 	require.Equal(t, []int64{2, 3}, d.sent[len(d.sent)-1].Granted)
 }
 
-func TestASetThatALaterOneHasOvertakenChangesNothing(t *testing.T) {
+func TestAStaleSetOfRequestsChangesNothing(t *testing.T) {
 	d := newScheduler(2, "a", "b")
 	d.request("june", slot("a", 1))
 	late := *d.setOf("june")
@@ -252,7 +252,7 @@ func TestASchedulerWithoutStateLearnsOfSlotsFromTheirOwners(t *testing.T) {
 	require.Equal(t, []string{"june:; NoSlot"}, append(d.request("june", granted, slot("b", 2)), d.later()...))
 }
 
-func TestAReleaseIsOnlyOfTheOwnersOwnRequestOfThatNumber(t *testing.T) {
+func TestAReleaseAppliesOnlyToTheRequestOfItsOwnerAndNumber(t *testing.T) {
 	d := newScheduler(1, "a")
 	d.request("june", slot("a", 1))
 	d.release("june", returned(1))
@@ -265,7 +265,7 @@ func TestAReleaseIsOnlyOfTheOwnersOwnRequestOfThatNumber(t *testing.T) {
 	require.True(t, d.state.Empty())
 }
 
-func TestUntilAllNodesAreSeenNothingIsGranted(t *testing.T) {
+func TestNothingIsGrantedBeforeAllNodesAreListed(t *testing.T) {
 	d := &schedulerOf{now: noon, sets: map[string]*scheduling.SlotRequests{}}
 	require.Empty(t, d.request("june", slot("a", 1)))
 	require.Equal(t, []string{"june:; NodesUnknown"}, d.later())
@@ -275,7 +275,7 @@ func TestUntilAllNodesAreSeenNothingIsGranted(t *testing.T) {
 	require.Equal(t, []string{"june: on-a"}, d.decide())
 }
 
-func TestWhatAnEarlierWatchSeesIsOutOfDate(t *testing.T) {
+func TestUpdatesOfAnEarlierWatchAreIgnored(t *testing.T) {
 	d := newScheduler(1, "a")
 	down := seen("a")
 	down.Unavailable = true
@@ -289,7 +289,7 @@ func TestWhatAnEarlierWatchSeesIsOutOfDate(t *testing.T) {
 	require.Empty(t, d.state.Nodes)
 }
 
-func TestBudgetsThatCannotBeReadAllowNothingUntilTheyCan(t *testing.T) {
+func TestUnreadableBudgetsAllowNothing(t *testing.T) {
 	d := newScheduler(1, "a")
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, ConfigTrouble: "there are 2 MaintenanceOperatorConfigs"})
 	require.Empty(t, d.request("june", slot("a", 1)))
@@ -298,7 +298,7 @@ func TestBudgetsThatCannotBeReadAllowNothingUntilTheyCan(t *testing.T) {
 	require.Equal(t, []string{"june: on-a"}, d.decide())
 }
 
-func TestTheOwnerOfARequestForANodeThatIsGoneHearsOfItUntilItDropsTheRequest(t *testing.T) {
+func TestTheOwnerLearnsThatItsNodeIsGoneUntilItDropsTheRequest(t *testing.T) {
 	d := newScheduler(2, "a", "b")
 	require.Equal(t, []string{"june: on-a; NodeNotFound"}, d.request("june", slot("a", 1), slot("gone", 2), slot("new", 3)))
 	require.Equal(t, []string{"gone", "new"}, d.state.Decide(d.now, nil).Missing())
@@ -317,7 +317,7 @@ func TestTheOwnerOfARequestForANodeThatIsGoneHearsOfItUntilItDropsTheRequest(t *
 	require.Len(t, d.state.Requesters, 1, "july has nothing left to wait for")
 }
 
-func TestAResponseThatDidNotArriveIsSentAgainLater(t *testing.T) {
+func TestALostResponseIsSentAgain(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	d.request("june", slot("a", 1), slot("b", 2), slot("gone", 3))
 	d.state.NodesGone([]string{"gone"})
@@ -340,7 +340,7 @@ func TestAResponseThatDidNotArriveIsSentAgainLater(t *testing.T) {
 	require.Len(t, d.state.Requesters, 1)
 }
 
-func TestANodeThatComesBackIsGrantedWithinTheLimitsLikeAnyOther(t *testing.T) {
+func TestARecreatedNodeIsGrantedWithinTheLimits(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	d.request("june", slot("a", 1))
 	d.request("july", slot("b", 1))
@@ -364,7 +364,7 @@ func TestANodeWithTheMarkOfAMaintenanceWithoutASlotHoldsOne(t *testing.T) {
 	require.Equal(t, []string{"june: on-a; NoSlot"}, d.decide())
 }
 
-func TestTheMarkOfANodeThatWasJustReturnedDoesNotHoldUpTheNext(t *testing.T) {
+func TestTheMarkOfAReturnedNodeDoesNotDelayTheNextGrant(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	d.request("june", slot("a", 1), slot("b", 2))
 	marked := seen("a")
@@ -376,7 +376,7 @@ func TestTheMarkOfANodeThatWasJustReturnedDoesNotHoldUpTheNext(t *testing.T) {
 	require.Empty(t, d.request("june", slot("b", 3)), "half a minute later it is the mark of a maintenance that could not return its node")
 }
 
-func TestASlotThatWasReturnedDoesNotComeBackWithASetOfAnOwnerThatDoesNotKnow(t *testing.T) {
+func TestAReturnedSlotIsNotRestoredByAStaleSet(t *testing.T) {
 	d := newScheduler(1, "a", "b", "c")
 	d.request("june", slot("a", 1), slot("b", 2))
 	require.Equal(t, []string{"june: on-b"}, d.returnSlot("june", 1))
@@ -399,7 +399,7 @@ func names(served []scheduling.Place) (names []string) {
 	return names
 }
 
-func TestASlotWhoseNodeWasNotReturnedIsKeptUntilItsMarksWereSeen(t *testing.T) {
+func TestTheSlotOfAnUnreturnedNodeIsKeptUntilItsMarksAreListed(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	d.request("june", slot("a", 1), slot("b", 2))
 	require.Empty(t, d.release("june", unclean(1)))
@@ -412,7 +412,7 @@ func TestASlotWhoseNodeWasNotReturnedIsKeptUntilItsMarksWereSeen(t *testing.T) {
 	require.Equal(t, []string{"june: on-b"}, d.decide())
 }
 
-func TestANodeThatCouldNotBeReturnedCountsWithoutABreak(t *testing.T) {
+func TestANodeThatCouldNotBeReturnedAlwaysCounts(t *testing.T) {
 	for _, leftOut := range []bool{true, false} {
 		d := newScheduler(1, "a", "b")
 		d.request("june", slot("a", 1), slot("b", 2))
@@ -431,7 +431,7 @@ func TestANodeThatCouldNotBeReturnedCountsWithoutABreak(t *testing.T) {
 	}
 }
 
-func TestAMaintenanceThatIsAskedForAnewWaitsUntilTheOneBeforeCanDoNothingMore(t *testing.T) {
+func TestARepeatedMaintenanceWaitsForTheEndOfTheEarlierOne(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	d.request("june", slot("a", 1))
 	d.release("june", unclean(1))
@@ -441,7 +441,7 @@ func TestAMaintenanceThatIsAskedForAnewWaitsUntilTheOneBeforeCanDoNothingMore(t 
 	require.Contains(t, d.decide(), "july: on-b")
 }
 
-func TestTheMarkOfAMaintenanceCountsAlthoughOneOfTheSameNameHasJustReturnedItsNode(t *testing.T) {
+func TestTheMarkOfANewMaintenanceCountsAfterAReturnUnderTheSameName(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	d.request("june", slot("a", 1))
 	d.release("june", returned(1))
@@ -461,7 +461,7 @@ func TestANodeThatWasLeftOutOfServiceIsUnavailableAtOnce(t *testing.T) {
 	require.Equal(t, []string{"june:; MaxUnavailable"}, append(d.release("june", leftOut(1)), d.later()...))
 }
 
-func TestANodeIsNotUnavailableBecauseWhoeverWaitsForItGivesUp(t *testing.T) {
+func TestAWithdrawnRequestDoesNotMakeItsNodeUnavailable(t *testing.T) {
 	d := newScheduler(2, "a", "b", "c")
 	config := parallelOperations(2)
 	config.MaxUnavailable = new(intstr.FromInt(2))
@@ -489,7 +489,7 @@ func TestAClosedOwnerLosesItsRequestsAndTheSlotsWithoutAMaintenance(t *testing.T
 	require.Equal(t, []string{"on-c"}, names(d.state.Slots()))
 }
 
-func TestManyAreToldInSeveralPasses(t *testing.T) {
+func TestManyResponsesAreSentInSeveralPasses(t *testing.T) {
 	d := newScheduler(300)
 	for i := range 250 {
 		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{seen(fmt.Sprintf("n%03d", i))}})
@@ -504,7 +504,7 @@ func TestManyAreToldInSeveralPasses(t *testing.T) {
 	require.Zero(t, d.again)
 }
 
-func TestTheQueueNamesHoldersAndThenThoseThatWaitInOrderOfRank(t *testing.T) {
+func TestTheQueueListsHoldersThenWaitingRequestsByRank(t *testing.T) {
 	d := newScheduler(1, "a", "b", "c")
 	d.request("june", slot("a", 1), slot("c", 2), slot("b", 3))
 	var queue []string

@@ -175,7 +175,7 @@ func aCluster(log []step) Cluster {
 	}
 }
 
-func TestARolloutAsItShouldBeViolatesNothing(t *testing.T) {
+func TestACorrectRolloutHasNoViolations(t *testing.T) {
 	log := aLog()
 	for _, s := range log {
 		require.True(t, s.body == "" || json.Valid([]byte(s.body)), s.body)
@@ -184,14 +184,14 @@ func TestARolloutAsItShouldBeViolatesNothing(t *testing.T) {
 	require.Empty(t, Order([][]string{{"c1"}}, 1, []Cluster{aCluster(log)}))
 }
 
-func TestAJobWhosePodNeverGetsToTheNodeIsNoWorkOnIt(t *testing.T) {
+func TestAJobWithoutAPodOnTheNodeIsNotWorkOnIt(t *testing.T) {
 	late := job("w1")
 	late.name = "late job w1"
 	require.Empty(t, aCluster(after("uncordon w1", late)(t, aLog())).Violations())
 	require.NotEmpty(t, aCluster(after("uncordon w1", job("w1"))(t, aLog())).Violations())
 }
 
-func TestWhatMustNotBeIsFound(t *testing.T) {
+func TestViolationsAreFound(t *testing.T) {
 	unmark := step{"unmark w1", person, "patch", "nodes", "w1", `{"metadata":{"annotations":{"drydock.dev/owner":null}}}`}
 	tests := []struct {
 		name   string
@@ -250,7 +250,7 @@ func TestWhatMustNotBeIsFound(t *testing.T) {
 	}
 }
 
-func TestANodeIsMaintainedTwiceOnlyWhereTwoHaveAskedForIt(t *testing.T) {
+func TestANodeIsMaintainedTwiceOnlyForTwoRequests(t *testing.T) {
 	again := func(run string) []step {
 		steps := []step{cordon(drydock, "w1"), job("w1"), uncordon(drydock, "w1")}
 		for i := range steps {
@@ -272,13 +272,13 @@ func TestANodeIsMaintainedTwiceOnlyWhereTwoHaveAskedForIt(t *testing.T) {
 	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "w1 is maintained 3 times")
 }
 
-func TestAControlPlaneNodeGoesAloneWhateverTheBudget(t *testing.T) {
+func TestControlPlaneNodesAreMaintainedOneAtATime(t *testing.T) {
 	cluster := aCluster(moved("uncordon cp", "uncordon w1")(t, aLog()))
 	cluster.AtOnce = 2
 	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "a node of the control plane is not alone: [cp w1]")
 }
 
-func TestWhatOthersDoIsNotHeldAgainstDrydock(t *testing.T) {
+func TestActionsOfOthersAreNotViolations(t *testing.T) {
 	tests := map[string]func(*testing.T, []step) []step{
 		"a cordon of someone else that stays": func(t *testing.T, log []step) []step {
 			log = before("cordon w1", cordon(person, "w1"))(t, log)
@@ -300,7 +300,7 @@ func TestWhatOthersDoIsNotHeldAgainstDrydock(t *testing.T) {
 	}
 }
 
-func TestWhatWasRefusedOrTriedOnlyIsNoAction(t *testing.T) {
+func TestRefusedAndDryRunRequestsAreNotActions(t *testing.T) {
 	log := after("cordon w1", cordon(drydock, "w1"), cordon(drydock, "w1"))(t, aLog())
 	all := events(log)
 	i := index(t, log, "cordon w1")
@@ -311,7 +311,7 @@ func TestWhatWasRefusedOrTriedOnlyIsNoAction(t *testing.T) {
 	require.Empty(t, cluster.Violations())
 }
 
-func TestARepeatedEvictionIsHarmlessOnlyWhereTheAnswerToTheOneBeforeWasLost(t *testing.T) {
+func TestARepeatedEvictionIsAllowedOnlyAfterALostAnswer(t *testing.T) {
 	log := after("evict web-w1", evict("web-w1"))(t, aLog())
 	all := fleet.ActionsOf(events(log))
 	first := all[slices.IndexFunc(all, func(d fleet.Action) bool { return d.What == fleet.ActionEviction })]
@@ -346,7 +346,7 @@ func TestARepeatedEvictionIsHarmlessOnlyWhereTheAnswerToTheOneBeforeWasLost(t *t
 	}
 }
 
-func TestWhatWasWrongBeforeTheMaintenanceIsNotTold(t *testing.T) {
+func TestViolationsBeforeTheMaintenanceAreIgnored(t *testing.T) {
 	log := slices.Concat([]step{cordon(drydock, "w1"), cordon(drydock, "w1"), uncordon(drydock, "w1")}, aLog())
 	cluster := aCluster(log)
 	require.NotEmpty(t, cluster.Violations())

@@ -109,7 +109,7 @@ func taskFailed(cause enumspb.WorkflowTaskFailedCause) *event {
 	}
 }
 
-func TestAWellFormedHistoryViolatesNothing(t *testing.T) {
+func TestACorrectHistoryHasNoViolations(t *testing.T) {
 	tests := map[string]history.Run{
 		"all that was begun has ended":      aHistory(started(), activity("Drain"), timer("batch 1 times out"), child("c"), timerFired(3), activityDone(2), childFailed(4), completed()),
 		"an activity that was asked to end": aHistory(started(), activity("WatchNodes"), cancelRequested(2), completed()),
@@ -122,12 +122,12 @@ func TestAWellFormedHistoryViolatesNothing(t *testing.T) {
 	}
 }
 
-func TestATaskThatATerminationHasCutOffIsNoFault(t *testing.T) {
+func TestATaskCutOffByATerminationIsNotAViolation(t *testing.T) {
 	require.Empty(t, Tasks(aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND))))
 	require.Len(t, Tasks(aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR))), 1)
 }
 
-func TestWhatIsWrongWithAHistoryIsFound(t *testing.T) {
+func TestViolationsInHistoriesAreFound(t *testing.T) {
 	tests := []struct {
 		name string
 		run  history.Run

@@ -38,7 +38,7 @@ func TestOnlyRequestsWithAnEffectAreActions(t *testing.T) {
 	}
 }
 
-func TestWhatBelongsToAHarborIsNotForeignAndItsJobIsNoWorkOnANode(t *testing.T) {
+func TestObjectsOfAHarborAreKnownAndItsJobIsNotNodeWork(t *testing.T) {
 	for _, tt := range []struct{ name, verb, group, resource, subresource, body, want string }{
 		{"a service", "patch", "acid.zalan.do", "postgresqls", "", "", ""},
 		{"a service that is not written so", "update", "acid.zalan.do", "postgresqls", "", "", ActionForeign},

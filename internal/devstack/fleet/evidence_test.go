@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-func TestWhateverIsOursOnANodeIsALeftover(t *testing.T) {
+func TestDrydocksMarksOnANodeAreLeftovers(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		node corev1.Node
