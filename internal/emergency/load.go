@@ -19,8 +19,8 @@ func (s State) Doubt(why string, now time.Time) State {
 	return next
 }
 
-// Recall adds the saved holds to the current ones, and ends the hold of Doubt.
-func (s State) Recall(before State) State {
+// Load adds the saved holds to the current ones, and ends the hold of Doubt.
+func (s State) Load(before State) State {
 	next := State{Number: max(s.Number, before.Number) + 1, Holds: s.Holds}
 	if all := s.All(); all != nil && all.By == unknownActor {
 		next.Holds = next.without(drydockv1.HoldAll)

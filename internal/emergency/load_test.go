@@ -35,7 +35,7 @@ func TestSavedHoldsAreAddedToCurrentOnes(t *testing.T) {
 		{"what was said last counts", held(bob), held(named("c1")), []drydockv1.HoldScope{"cluster/c1"}, "fire"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			state := tt.since.Recall(tt.before)
+			state := tt.since.Load(tt.before)
 			require.ElementsMatch(t, tt.holds, scopes(state))
 			require.Greater(t, state.Number, max(tt.since.Number, tt.before.Number))
 			if hold := state.Of("c1"); tt.why != "" {

@@ -101,9 +101,9 @@ func (e *emergencyStop) recall(ctx workflow.Context) {
 	}
 	switch {
 	case err == nil:
-		state = state.Recall(before)
+		state = state.Load(before)
 	case temporal.ErrorType(err) == temporal.ErrNotFound: // there is no hub where anything could have been kept
-		state = state.Recall(emergency.State{})
+		state = state.Load(emergency.State{})
 	default:
 		state = state.Doubt(temporal.ErrorMessage(err), workflow.Now(ctx))
 	}
