@@ -125,13 +125,16 @@ format: checkers ## Format the code
 	$(TOOLS)/gofumpt -w .
 
 .PHONY: generate
-generate: checkers ## Write what is generated: deepcopy methods, CRDs, the code of the status page's API, the references of the CLI and the API
-	$(TOOLS)/controller-gen object paths=./internal/apis/...
-	$(TOOLS)/controller-gen crd paths=./internal/apis/... output:crd:dir=deploy/crds
+generate: generate-api ## Write all that is generated: generate-api, the code of the status page's API, the reference of the CLI, the code tour
 	cd $(PROTO) && $(BUF) generate
-	$(call api_reference,docs/reference/api)
 	go test -count 1 ./starter -run TestReferenceMatchesTheCommands -generate
 	go test -count 1 ./internal/architecture -run CodeTour -update
+
+.PHONY: generate-api
+generate-api: checkers ## Write what is generated from the types of the API: deepcopy methods, CRDs, the reference
+	$(TOOLS)/controller-gen object paths=./internal/apis/...
+	$(TOOLS)/controller-gen crd paths=./internal/apis/... output:crd:dir=deploy/crds
+	$(call api_reference,docs/reference/api)
 
 .PHONY: tools
 tools: checkers servers ## Build what the other targets use

@@ -105,7 +105,7 @@ func TestTheDocumentationNamesEveryVerbAndEveryFlag(t *testing.T) {
 		}
 		verb := strings.TrimPrefix(cmd.CommandPath(), "drydock ")
 		if !regexp.MustCompile("[`$#;].*\\b" + verb + `\b`).MatchString(text.String()) {
-			t.Errorf("drydock %s is nowhere", verb)
+			t.Errorf("name the command drydock %s in a page that is written by hand (README.md, docs/how-to, docs/reference/*.md)", verb)
 		}
 		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 			form := "--" + flag.Name
@@ -113,7 +113,7 @@ func TestTheDocumentationNamesEveryVerbAndEveryFlag(t *testing.T) {
 				form += "|[` ]-" + flag.Shorthand
 			}
 			if !regexp.MustCompile("(" + form + `)\b`).MatchString(text.String()) {
-				t.Errorf("drydock %s --%s is nowhere", verb, flag.Name)
+				t.Errorf("name the flag --%[2]s of drydock %[1]s in a page that is written by hand (README.md, docs/how-to, docs/reference/*.md)", verb, flag.Name)
 			}
 		})
 	}

@@ -67,7 +67,7 @@ func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFileAndFaultsNameTheFlag
 		"--health-timeout", "-1s", "--lock-timeout", "0", "--maintenance-window", "a/b/c", "--on-drain-timeout", "retry", "--on-failure", "Explode")
 	require.Equal(t, exitUsage, got.status)
 	for _, flag := range flagsOfFields {
-		require.Contains(t, got.stderr, "error: "+flag+": ")
+		require.True(t, strings.Contains(got.stderr, "error: "+flag+": "), "no problem with %s: give it an invalid value in this test", flag)
 	}
 	require.NotContains(t, got.stderr, "spec.")
 	require.Contains(t, got.stderr, "error: --drain-timeout: Invalid value: -1: should be greater than or equal to 0\n")

@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,6 +99,14 @@ func TestADryRunNamesEveryReasonThereIs(t *testing.T) {
 		"budget": "evict DisruptionBudget", "never": "block DisruptionBudgetNever", "multiple": "block MultipleBudgets",
 	}, decided)
 	require.False(t, preview.Drainable)
+	declared, err := os.ReadFile("../internal/drain/decision.go")
+	require.NoError(t, err)
+	reasons := regexp.MustCompile(`\bReason\w+ +Reason = "(\w+)"`).FindAllStringSubmatch(string(declared), -1)
+	require.NotEmpty(t, reasons)
+	for _, reason := range reasons {
+		require.True(t, slices.ContainsFunc(preview.Pods, func(pod drain.Decision) bool { return string(pod.Reason) == reason[1] }),
+			"add a pod with the reason %s to everyReason", reason[1])
+	}
 }
 
 func TestADryRunShowsTheOrderInWhichPodsLeave(t *testing.T) {

@@ -39,16 +39,16 @@ func Warn(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, d
 	return warnOf(ctx, cluster, ref, outlook), err
 }
 
-func foresee(ctx context.Context, cluster *kube.Cluster, node string, departure Preflight) (drain.Preflight, error) {
+func foresee(ctx context.Context, cluster *kube.Cluster, node string, departure Preflight) (drain.Outlook, error) {
 	if departure.Drain == nil {
-		return drain.Preflight{}, nil
+		return drain.Outlook{}, nil
 	}
-	outlook, err := drain.RunPreflight(ctx, cluster.Cache, cluster.Client, node, *departure.Drain, departure.Completion)
+	outlook, err := drain.Foresee(ctx, cluster.Cache, cluster.Client, node, *departure.Drain, departure.Completion)
 	return outlook, activitykit.Explain(cluster, "look at the pods of node "+node, err)
 }
 
 // warnOf records an Event on the node if there is anything to warn of.
-func warnOf(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, outlook drain.Preflight) (warning string) {
+func warnOf(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, outlook drain.Outlook) (warning string) {
 	if warning = outlook.Warning(); warning != "" {
 		events.Record(ctx, cluster, ref, events.Event{Reason: events.DrainObstructed, Warning: true, Message: warning})
 	}

@@ -12,44 +12,44 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Preflight has the pods that would block a drain that has not started, and that need a person.
-type Preflight struct {
+// Outlook has the pods that would block a drain that has not started, and that need a person.
+type Outlook struct {
 	node string
 	// refused pods end the drain before the first eviction; stuck ones wait for a person to change their budgets.
 	refused, stuck []obstacle
 }
 
-// RunPreflight checks a node before it is cordoned. Pods that should end by themselves first do not count. A refusal is confirmed with the API server,
+// Foresee checks a node before it is cordoned. Pods that should end by themselves first do not count. A refusal is confirmed with the API server,
 // because the cache's kinds come from separate watches and it may have a pod before its DaemonSet. A node that does not exist has no obstacles.
 // Errors: InvalidSpec, with the field.
-func RunPreflight(ctx context.Context, cache, server client.Reader, node string,
+func Foresee(ctx context.Context, cache, server client.Reader, node string,
 	spec maintenancev1.DrainSpec, completion *maintenancev1.WaitForPodCompletionSpec,
-) (Preflight, error) {
+) (Outlook, error) {
 	rules, err := newRules(spec)
 	if err != nil {
-		return Preflight{}, err
+		return Outlook{}, err
 	}
-	look := func(snapshot Snapshot, err error) (Preflight, error) {
+	look := func(snapshot Snapshot, err error) (Outlook, error) {
 		if err != nil || snapshot.Node == nil {
-			return Preflight{}, err
+			return Outlook{}, err
 		}
-		return rules.preflight(ctx, snapshot, completion, time.Now())
+		return rules.foresee(ctx, snapshot, completion, time.Now())
 	}
-	preflight, err := look(readPods(ctx, cache, cache, node))
-	if err != nil || len(preflight.refused) == 0 {
-		return preflight, err
+	outlook, err := look(readPods(ctx, cache, cache, node))
+	if err != nil || len(outlook.refused) == 0 {
+		return outlook, err
 	}
 	return look(Read(ctx, server, node))
 }
 
-// preflight decides about every pod of the snapshot's node, except those that should end by themselves first.
-func (r rules) preflight(ctx context.Context, snapshot Snapshot, completion *maintenancev1.WaitForPodCompletionSpec, now time.Time) (Preflight, error) {
-	preflight := Preflight{node: snapshot.Node.Name}
+// foresee decides about every pod of the snapshot's node, except those that should end by themselves first.
+func (r rules) foresee(ctx context.Context, snapshot Snapshot, completion *maintenancev1.WaitForPodCompletionSpec, now time.Time) (Outlook, error) {
+	outlook := Outlook{node: snapshot.Node.Name}
 	awaited := Completion{}
 	if completion != nil {
 		var err error
 		if awaited, err = NewCompletion(*completion, &r.spec); err != nil {
-			return Preflight{}, err
+			return Outlook{}, err
 		}
 	}
 	for _, decision := range r.decide(ctx, snapshot, now).Pods {
@@ -58,31 +58,31 @@ func (r rules) preflight(ctx context.Context, snapshot Snapshot, completion *mai
 		}
 		found := obstacle{decision: decision, reason: decision.Reason, message: decision.Message, since: now}
 		if decision.Refused() {
-			preflight.refused = append(preflight.refused, found)
+			outlook.refused = append(outlook.refused, found)
 		} else {
-			preflight.stuck = append(preflight.stuck, found)
+			outlook.stuck = append(outlook.stuck, found)
 		}
 	}
-	return preflight, nil
+	return outlook, nil
 }
 
 // Err returns PodsNotEvictable, with the blocking pods, if the drain would end before the first eviction; otherwise nil.
-func (p Preflight) Err() error {
-	if len(p.refused) == 0 {
+func (o Outlook) Err() error {
+	if len(o.refused) == 0 {
 		return nil
 	}
 	return temporal.Error(temporal.ErrPodsNotEvictable,
-		fmt.Sprintf("node %s stays in service, because its drain would fail: %s", p.node, summarize(p.refused)), nil, blockers(gravestFirst(p.refused))...)
+		fmt.Sprintf("node %s stays in service, because its drain would fail: %s", o.node, summarize(o.refused)), nil, blockers(gravestFirst(o.refused))...)
 }
 
 // Warning describes what would block the drain, so that a person can change it in time; empty: nothing.
-func (p Preflight) Warning() string {
+func (o Outlook) Warning() string {
 	outcome := "wait until you change the budgets or add replicas"
 	switch {
-	case len(p.refused) > 0:
+	case len(o.refused) > 0:
 		outcome = "fail"
-	case len(p.stuck) == 0:
+	case len(o.stuck) == 0:
 		return ""
 	}
-	return fmt.Sprintf("the drain of node %s would %s: %s", p.node, outcome, summarize(slices.Concat(p.refused, p.stuck)))
+	return fmt.Sprintf("the drain of node %s would %s: %s", o.node, outcome, summarize(slices.Concat(o.refused, o.stuck)))
 }

@@ -79,7 +79,7 @@ func (m *nodeMaintenance) acquire(ctx workflow.Context) (acquired bool, err erro
 		if refused {
 			pause = min(2*pause, LockRefusedPauseLimit)
 		}
-		m.record.logEnd("Attempt to cordon the node ended", err, "outcome", string(last))
+		m.record.log.Info("Attempt to cordon the node ended", "outcome", string(last), "error", err)
 		switch last {
 		case outcomeAcquired:
 			return true, nil

@@ -54,7 +54,7 @@ func (m *nodeMaintenance) cleanUpRetrier(ctx workflow.Context) kit.Retrier {
 // undo retries to undo something, and notes when that was not possible.
 func (m *nodeMaintenance) undo(ctx workflow.Context, retrier kit.Retrier, summary string, activity, input, result any) error {
 	err := retrier.Run(ctx, summary, activity, input, result)
-	m.record.logEnd("Cleanup step ended", err, "step", summary)
+	m.record.log.Info("Cleanup step ended", "step", summary, "error", err)
 	if err != nil {
 		m.record.note("could not " + summary + ": " + temporal.ErrorMessage(err))
 	}
@@ -120,7 +120,7 @@ func (m *nodeMaintenance) awaitLocksActive(ctx workflow.Context) {
 	var inactive []drydockv1.Blocker
 	err := m.await(ctx, "AwaitNodeLocksActive", "wait until the locks of "+m.node.Node+" are active", &deadline, temporal.ErrLockTimedOut,
 		m.locks.AwaitNodeLocksActive, in, &inactive)
-	m.record.logEnd("Wait for active workload locks ended", err, "inactive", len(inactive))
+	m.record.log.Info("Wait for active workload locks ended", "inactive", len(inactive), "error", err)
 	if err != nil && ctx.Err() == nil {
 		m.record.note("could not see whether the locks are active again: " + temporal.ErrorMessage(err))
 	}

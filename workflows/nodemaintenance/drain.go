@@ -44,7 +44,7 @@ func (m *nodeMaintenance) tryToDrain(ctx workflow.Context, in *drain.Input) erro
 	if err == nil {
 		m.state.Status.Drain = &result
 	}
-	m.logDrain("Drain attempt ended", m.state.Status.Drain, err)
+	m.logDrain("Drain attempt ended", m.state.Status.Drain, "error", err)
 	return err
 }
 
@@ -52,15 +52,14 @@ func (m *nodeMaintenance) tryToDrain(ctx workflow.Context, in *drain.Input) erro
 func (m *nodeMaintenance) observeDrain(status *maintenancev1.DrainStatus) {
 	m.state.Status.Drain, m.state.Drain.Before = status, status
 	m.state.Drain.Reports++
-	m.logDrain("Drain progressed", status, nil)
+	m.logDrain("Drain progressed", status)
 }
 
-func (m *nodeMaintenance) logDrain(message string, status *maintenancev1.DrainStatus, err error) {
-	keyvals := []any{"attempt", m.state.Drain.Attempt}
+func (m *nodeMaintenance) logDrain(message string, status *maintenancev1.DrainStatus, more ...any) {
 	if status != nil {
-		keyvals = append(keyvals, "evicted", status.Evicted, "podsToEvict", status.PodsToEvict, "blocked", len(status.Blocked))
+		more = append([]any{"evicted", status.Evicted, "podsToEvict", status.PodsToEvict, "blocked", len(status.Blocked)}, more...)
 	}
-	m.record.logEnd(message, err, keyvals...)
+	m.record.log.Info(message, append([]any{"attempt", m.state.Drain.Attempt}, more...)...)
 }
 
 // drainTimeout is the limit of an attempt at a drain, in seconds: 300 for the first unless given, then twice that of the one before, up to as long as

@@ -35,7 +35,7 @@ func (m *nodeMaintenance) recordLocks(ctx workflow.Context, withCluster bool, fo
 	case err == nil && locks.Answer != LocksRequested:
 		locks.Cluster.Request = No
 	}
-	m.record.logEnd("Workload locks requested", err, "answer", string(locks.Answer), "clusterHeld", found.ClusterHeld)
+	m.record.log.Info("Workload locks requested", "answer", string(locks.Answer), "clusterHeld", found.ClusterHeld, "error", err)
 	if withCluster {
 		m.recordClusterLocks(ctx, err)
 	}
@@ -95,7 +95,7 @@ func (m *nodeMaintenance) awaitLockRelease(
 		return ended, nil
 	}
 	m.record.stages.End(ctx, stage, err, "")
-	m.record.logEnd("Workload locks released", err, "of", of)
+	m.record.log.Info("Workload locks released", "of", of, "error", err)
 	return ended, err
 }
 

@@ -22,7 +22,7 @@ func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 	var result drain.AwaitPodCompletionResult
 	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, temporal.ErrPodCompletionUnseen,
 		m.drains.AwaitPodCompletion, in, &result)
-	m.record.logEnd("Wait for pods to finish ended", err, "remaining", len(result.Remaining))
+	m.record.log.Info("Wait for pods to finish ended", "remaining", len(result.Remaining), "error", err)
 	if result.Uncordoned {
 		m.record.note("went on although somebody has uncordoned the node, and pods may come to it")
 	}

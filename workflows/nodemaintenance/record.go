@@ -73,14 +73,6 @@ func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) 
 	r.show()
 }
 
-// logEnd logs the end of a step, with its error if it failed.
-func (r *nodeRecord) logEnd(message string, err error, keyvals ...any) {
-	if err != nil {
-		keyvals = append(keyvals, "error", err)
-	}
-	r.log.Info(message, keyvals...)
-}
-
 // setReady keeps the conditions that requestors read: Ready with the state as its reason, and RequestorFailed.
 func (r *nodeRecord) setReady(ctx workflow.Context) {
 	ready, failed := metav1.ConditionFalse, metav1.ConditionFalse

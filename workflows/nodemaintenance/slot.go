@@ -92,5 +92,5 @@ func (m *nodeMaintenance) returnParentSlot(ctx workflow.Context) {
 	if err == nil && m.state.Return.ParentSlot == SlotHeld {
 		m.state.Return.ParentSlot = SlotReturned
 	}
-	m.record.logEnd("Slot of the rollout returned", err)
+	m.record.log.Info("Slot of the rollout returned", "error", err)
 }

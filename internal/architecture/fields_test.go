@@ -1,0 +1,56 @@
+package architecture
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// TestEveryFieldOfASpecIsExplained requires each field of the specs that people write by hand in a reference page of its kind. The generated reference of
+// the API has all of them, but does not say how they work together.
+func TestEveryFieldOfASpecIsExplained(t *testing.T) {
+	for _, kind := range []struct {
+		spec  any
+		pages []string
+	}{
+		{maintenancev1.NodeMaintenanceSpec{}, []string{"node-maintenance.md", "health-checks.md"}},
+		{ranv1.ClusterGroupUpgradeSpec{}, []string{"cluster-group-upgrade.md", "node-maintenance.md", "health-checks.md"}},
+	} {
+		var text strings.Builder
+		for _, page := range kind.pages {
+			content, err := os.ReadFile(filepath.Join(root, "docs/reference", page))
+			require.NoError(t, err)
+			text.Write(content)
+		}
+		for _, field := range fieldsOf(reflect.TypeOf(kind.spec), map[reflect.Type]bool{}) {
+			if !strings.Contains(text.String(), field) {
+				t.Errorf("explain the field %s of %T in docs/reference/%s", field, kind.spec, kind.pages[0])
+			}
+		}
+	}
+}
+
+// fieldsOf lists the JSON names of the fields of a type of ours and of the types of ours in it.
+func fieldsOf(of reflect.Type, seen map[reflect.Type]bool) (names []string) {
+	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
+		of = of.Elem()
+	}
+	if of.Kind() != reflect.Struct || seen[of] || !strings.HasPrefix(of.PkgPath(), "drydock.dev/") {
+		return nil
+	}
+	seen[of] = true
+	for i := range of.NumField() {
+		if name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ","); name != "" && name != "kind" && name != "apiVersion" {
+			names = append(names, name)
+		}
+		names = append(names, fieldsOf(of.Field(i).Type, seen)...)
+	}
+	return names
+}
