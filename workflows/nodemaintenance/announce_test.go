@@ -32,12 +32,12 @@ func TestEveryHandOverAndEveryFailureOfTheRequestorIsAnnouncedOnTheNode(t *testi
 		announcement.NodeRef = activitykit.NodeRef{}
 		announced = append(announced, announcement)
 	}
-	ready := "the node is ready, and handed over to " + in.Object.Spec.RequestorID
+	ready := "the node is ready for " + in.Object.Spec.RequestorID
 	require.Equal(t, []node.AnnounceStateInput{
 		{State: maintenancev1.NodeReady, Occurrence: 1, Message: ready},
 		{
 			State: maintenancev1.NodeRequestorFailed, Occurrence: 2,
-			Message: "the work on the node has failed, says driver: no firmware; it stays out of service until somebody decides",
+			Message: "the work on the node has failed, says driver: no firmware; it stays out of service until the failure is cleared (recover), or done or cancel is sent",
 		},
 		{State: maintenancev1.NodeReady, Occurrence: 3, Message: ready},
 	}, announced)

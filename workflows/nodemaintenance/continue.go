@@ -40,7 +40,7 @@ func (m *nodeMaintenance) mayRest(ctx workflow.Context) bool {
 		!m.state.Locks.Request.Possible() && !m.state.Locks.Cluster.Request.Possible() && !m.state.Node.Cordoned.Possible()
 }
 
-// continueAsNew hands the state to a new run. It returns nil when a signal came at the last moment after which the run may not end.
+// continueAsNew passes the state to a new run. It returns nil when a signal came at the last moment after which the run may not end.
 func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.Context) bool) error {
 	if err := m.slots.Settle(ctx); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (m *nodeMaintenance) carried() *State {
 	return &carried
 }
 
-// mostCarried is how many of the states of a maintenance, and of its notes, are handed to the next run.
+// mostCarried is how many of the states of a maintenance, and of its notes, are passed to the next run.
 const mostCarried = 200
 
 // latest keeps the first, and the last ones up to that number.

@@ -15,7 +15,7 @@ import (
 func (m *nodeMaintenance) requestNode(ctx workflow.Context) (outcome, error) {
 	m.enter(ctx, grant)
 	in := node.TakeNodeInput{
-		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure(),
+		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.preflight(),
 		Closes: m.holds.Closes(m.in.Cluster), WithCluster: m.requestsCluster(),
 	}
 	m.recordRequest(ctx, in.WithCluster)
@@ -45,7 +45,7 @@ func (m *nodeMaintenance) requestNode(ctx workflow.Context) (outcome, error) {
 }
 
 // requestsCluster reports whether the locks of the cluster are requested together with those of the node. A rollout has requested them: when one holds the
-// cluster all the same, that request may be gone.
+// cluster still, that request may be gone.
 func (m *nodeMaintenance) requestsCluster() bool {
 	cluster := m.state.Locks.Cluster
 	return m.in.Parent == "" || cluster.Holding == Yes || cluster.Request.Possible()
@@ -67,7 +67,7 @@ func (m *nodeMaintenance) cordon(ctx workflow.Context) (outcome, error) {
 	m.enter(ctx, cordonNode)
 	m.state.Node.Cordoned = Maybe
 	in := node.CordonInput{
-		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.state.Locks.Answer == LocksRequested, Departure: m.departure(),
+		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.state.Locks.Answer == LocksRequested, Departure: m.preflight(),
 		Closes: m.holds.Closes(m.in.Cluster),
 	}
 	var result node.CordonResult
@@ -111,7 +111,7 @@ func (m *nodeMaintenance) keepsOnFailure() bool {
 	return m.spec.OnFailure == maintenancev1.FailureKeepCordoned
 }
 
-// departure is how pods are to leave the node.
-func (m *nodeMaintenance) departure() drain.Preflight {
+// preflight is how pods are to leave the node.
+func (m *nodeMaintenance) preflight() drain.Preflight {
 	return drain.Preflight{Drain: m.spec.DrainSpec, Completion: m.spec.WaitForPodCompletion}
 }

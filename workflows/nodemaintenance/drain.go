@@ -28,7 +28,7 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 		in.Attempt++
 		err := m.whenReleased(ctx, func() error { return m.tryToDrain(ctx, in) })
 		if temporal.ErrorType(err) == temporal.ErrDrainTimedOut && m.spec.OnDrainTimeout == maintenancev1.DrainTimeoutRetry {
-			m.record.note("draining once more: " + temporal.ErrorMessage(err))
+			m.record.note("draining again: " + temporal.ErrorMessage(err))
 			continue
 		}
 		m.record.stages.End(ctx, maintenancev1.StageKubernetesDrained, err, "")

@@ -57,7 +57,7 @@ func (m *nodeMaintenance) end(err error) *node.MaintenanceEnd {
 	end := &node.MaintenanceEnd{State: m.endState(err), Message: "the maintenance is completed"}
 	switch {
 	case end.State == maintenancev1.NodePending:
-		end.Message = "the maintenance waits for its turn once more"
+		end.Message = "the maintenance waits for a slot again"
 	case end.State == maintenancev1.NodeCancelled:
 		end.Message = "the maintenance was cancelled"
 		if by != nil {

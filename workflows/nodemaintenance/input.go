@@ -18,11 +18,11 @@ type Input struct {
 	Object maintenancev1.NodeMaintenance `json:"object"`
 	// DoneWhenReady: the requestor has no work of its own on the node; it is returned as soon as it is ready.
 	DoneWhenReady bool `json:"doneWhenReady,omitempty"`
-	// Parent is the id of the ClusterUpgrade that is the requestor and is told of progress; empty: nobody is.
+	// Parent is the id of the ClusterUpgrade that is the requestor and is told of progress; empty: there is none.
 	Parent string `json:"parent,omitempty"`
 	// ProgressLimit is the longest that the parent waits to be told of a change.
 	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
-	// Slot is the parent's for the node; a maintenance that completes gives it back. nil: it asks for one itself.
+	// Slot is the parent's for the node; a maintenance that completes returns it. nil: it asks for one itself.
 	Slot *scheduling.HeldSlot `json:"slot,omitempty"`
 	// LockTimeLeft is what an earlier turn of the node has left of lockTimeoutSeconds; nil: the workload locks have all of it.
 	LockTimeLeft *maintenancev1.LockTimeLeft `json:"lockTimeLeft,omitempty"`
@@ -31,7 +31,7 @@ type Input struct {
 	// Carried is the state of the run before, if there was one.
 	Carried *State `json:"carried,omitempty"`
 
-	// Written is Object as whoever asks wrote it, with the fields that it does not have.
+	// Written is Object as the requestor wrote it, with the fields that it does not have.
 	Written json.RawMessage
 }
 

@@ -46,7 +46,7 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	first.Failure = &WorkFailure{Failure: *failure, Said: ": " + message}
 	m.setRequestor(first, maintenancev1.RequestorFailed, message)
 	m.showFailure()
-	// A Job that was deleted, or whose time is over, may still be in progress: no requestor gets the node before it ends.
+	// A Job that was deleted, or that has timed out, may still be in progress: no requestor gets the node before it ends.
 	return m.removeJob(ctx, m.retrier())
 }
 
@@ -67,7 +67,7 @@ func (m *nodeMaintenance) awaitJob(ctx, running workflow.Context) error {
 }
 
 // checkJobHold runs before each further round of attempts at a Job, which may be in progress although no answer came. While the cluster is held the activity
-// follows that Job, and ends it in its time, but creates none. Errors: Held, when its time is over and no worker could look.
+// follows that Job, and ends it in its time, but creates none. Errors: Held, when it has timed out and no worker could look.
 func (m *nodeMaintenance) checkJobHold(ctx workflow.Context, in *jobs.RunJobInput) error {
 	if hold := m.holds.Of(m.in.Cluster); hold != nil && m.awaited.started == No {
 		in.Held = hold

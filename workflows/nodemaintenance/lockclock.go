@@ -10,11 +10,11 @@ import (
 )
 
 // lockClock measures for how long workload locks have been requested to release a node, against lockTimeoutSeconds. While the maintenance waits for a slot
-// again, they are not requested, and the clock stands still. It starts over only after they released the node.
+// again, they are not requested, and the clock is paused. It starts over only after they released the node.
 type lockClock struct {
 	// Left is what was left when it stopped last; nil: it has not run.
 	Left *time.Duration `json:"left,omitempty"`
-	// RunsOut is when there is nothing left; nil: it stands still, or there is no limit.
+	// RunsOut is when there is nothing left; nil: it is paused, or there is no limit.
 	RunsOut *time.Time `json:"runsOut,omitempty"`
 }
 
@@ -58,7 +58,7 @@ func (m *nodeMaintenance) runLockClock(ctx workflow.Context, clock *lockClock) *
 	return clock.run(ctx, m.spec.LockTimeoutSeconds)
 }
 
-// stopLockClocks stops the clocks until the locks are requested again, and shows what is left.
+// stopLockClocks stops the clocks until the locks are requested again, and shows the time that is left.
 func (m *nodeMaintenance) stopLockClocks(ctx workflow.Context) {
 	locks := &m.state.Locks
 	locks.Cluster.Clock.stop(ctx)

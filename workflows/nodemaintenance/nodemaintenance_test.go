@@ -204,7 +204,7 @@ func TestADrainThatRunsOutOfTimeIsTriedAgainWhenAsked(t *testing.T) {
 	first, second := w.Inputs["Drain"][0].(drain.Input), w.Inputs["Drain"][1].(drain.Input)
 	require.Equal(t, int32(2), second.Attempt)
 	require.False(t, second.Deadline.Before(*first.Deadline))
-	require.Contains(t, status.Notes, "draining once more: drain n1: 1 pod blocked")
+	require.Contains(t, status.Notes, "draining again: drain n1: 1 pod blocked")
 }
 
 func TestAnotherDrainGoesOnFromWhatTheOneBeforeHadReached(t *testing.T) {
@@ -314,7 +314,7 @@ func TestANodeOnWhichAJobIsAtWorkIsNotHandedOver(t *testing.T) {
 	}, w.Signal(temporal.SignalCancel, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
-	require.Contains(t, status.Notes, "done was said for gpu.example.com by kim: the node is kept for ops.example.com")
+	require.Contains(t, status.Notes, "done was sent for gpu.example.com by kim: the node is kept for ops.example.com")
 }
 
 func TestANodeIsReturnedAtOnceWhenTheRequestorHasNoWorkOfItsOwn(t *testing.T) {
@@ -463,7 +463,7 @@ func TestDoneWhileAJobIsAtWorkDoesNotHideThatItFails(t *testing.T) {
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
-	require.Contains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed).Notes, "done was said, but a job is at work: nothing done")
+	require.Contains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed).Notes, "done was sent, but a Job is running: nothing done")
 }
 
 func TestDoneSaidTwiceIsDoneOnce(t *testing.T) {
@@ -552,7 +552,7 @@ func TestPodsThatEndByThemselvesAreWaitedForNoLongerThanAskedThoughNobodyCanLook
 
 	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.Contains(t, workflowtest.States(status), maintenancev1.NodeDraining, "the drain looks for itself")
-	require.Contains(t, status.Notes, "went on without knowing which pods have ended by themselves: wait for pods of n1 to finish: timed out; "+
+	require.Contains(t, status.Notes, "continued without knowing which pods have finished: wait for pods of n1 to finish: timed out; "+
 		"state unknown: connection refused; when they were seen last these had not: ml/train-1")
 }
 
@@ -740,7 +740,7 @@ func TestACleanUpThatNeverSucceedsIsReportedAndTheRestIsStillTakenBack(t *testin
 	require.Contains(t, w.Called(), "WithdrawNodeMaintenance")
 	require.True(t, status.NotReturned)
 	require.Equal(t, maintenancev1.NodeFailed, status.State, "nobody may take the node for returned, though the work is done")
-	failed := "the node could not be returned: the API server is on fire; workflow sweeper/c1 goes on trying"
+	failed := "the node could not be returned: the API server is on fire; workflow sweeper/c1 keeps trying"
 	require.Equal(t, failed, status.Failure.Message)
 	announced := w.Inputs["AnnounceState"][0].(node.AnnounceStateInput)
 	require.Equal(t, maintenancev1.NodeFailed, announced.State)
@@ -755,7 +755,7 @@ func TestANodeThatCouldNotBeReturnedIsSaidToStayCordonedWhereOnFailureAsksForIt(
 	in := workflowtest.WholeMaintenance()
 	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
-	require.Equal(t, "the node could not be returned: the API server is on fire; workflow sweeper/c1 goes on trying to remove its marks, "+
+	require.Equal(t, "the node could not be returned: the API server is on fire; workflow sweeper/c1 keeps trying to remove its marks, "+
 		"and leaves it cordoned, as onFailure asks", workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned).Failure.Message)
 }
 
@@ -801,7 +801,7 @@ func TestANodeThatWasFoundLeftCordonedSaysSoAlsoWhenTheAnswerWasLost(t *testing.
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.True(t, status.LeftCordoned)
-	require.Contains(t, status.Notes, "left cordoned: our marks had been removed before, by an attempt whose answer was lost, or by somebody else")
+	require.Contains(t, status.Notes, "left cordoned: our marks had been removed before, by an attempt whose answer was lost, or manually")
 }
 
 func TestLocksThatDoNotComeBackAreReported(t *testing.T) {
@@ -924,5 +924,5 @@ func TestAMaintenanceSaysThatItWentOnWithANodeThatIsUncordoned(t *testing.T) {
 		return drain.AwaitPodCompletionResult{Uncordoned: true}
 	})
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
-	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "went on although somebody has uncordoned the node, and pods may come to it")
+	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "continued although the node was uncordoned manually, and pods may come to it")
 }

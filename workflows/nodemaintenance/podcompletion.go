@@ -8,7 +8,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// awaitPodCompletion lets the selected pods finish by themselves. When its time is over the maintenance continues, even if no worker could look which are
+// awaitPodCompletion lets the selected pods finish by themselves. When it times out the maintenance continues, even if no worker could look which are
 // left: the drain looks for itself.
 func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 	if m.spec.WaitForPodCompletion == nil {
@@ -24,13 +24,13 @@ func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 		m.drains.AwaitPodCompletion, in, &result)
 	m.record.log.Info("Wait for pods to finish ended", "remaining", len(result.Remaining), "error", err)
 	if result.Uncordoned {
-		m.record.note("went on although somebody has uncordoned the node, and pods may come to it")
+		m.record.note("continued although the node was uncordoned manually, and pods may come to it")
 	}
 	switch {
 	case len(result.Remaining) > 0:
-		m.record.note("went on without waiting longer for " + kit.JoinNames(result.Remaining))
+		m.record.note("continued without waiting longer for " + kit.JoinNames(result.Remaining))
 	case temporal.ErrorType(err) == temporal.ErrPodCompletionUnseen:
-		m.record.note("went on without knowing which pods have ended by themselves: " + temporal.ErrorMessage(err) + lastSeen(m.state.Status.WaitForCompletion))
+		m.record.note("continued without knowing which pods have finished: " + temporal.ErrorMessage(err) + lastSeen(m.state.Status.WaitForCompletion))
 		err = nil
 	}
 	m.state.Status.WaitForCompletion = nil

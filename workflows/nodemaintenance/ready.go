@@ -83,11 +83,11 @@ func (m *nodeMaintenance) readyChanged() bool {
 
 func (m *nodeMaintenance) announceReady(ctx workflow.Context) {
 	if m.state.failing() == nil {
-		m.announce(ctx, maintenancev1.NodeReady, "the node is ready, and handed over to "+names(m.state.requestors(needsNode)))
+		m.announce(ctx, maintenancev1.NodeReady, "the node is ready for "+names(m.state.requestors(needsNode)))
 	}
 }
 
 func (m *nodeMaintenance) announceFailure(ctx workflow.Context) {
-	message := "the work on the node has failed" + m.state.failing().Failure.said() + "; it stays out of service until somebody decides"
+	message := "the work on the node has failed" + m.state.failing().Failure.said() + "; it stays out of service until the failure is cleared (recover), or done or cancel is sent"
 	m.announce(ctx, maintenancev1.NodeRequestorFailed, message)
 }

@@ -19,11 +19,11 @@ type Requestor struct {
 // WorkFailure is how the work of a requestor failed.
 type WorkFailure struct {
 	maintenancev1.Failure
-	// Said is what was said of it, as the end of a sentence.
+	// Said is the report of it, as the end of a sentence.
 	Said string `json:"said,omitempty"`
 }
 
-// said is what was said of the failure; "" if there is none.
+// said is the report of the failure; "" if there is none.
 func (f *WorkFailure) said() string {
 	if f == nil {
 		return ""

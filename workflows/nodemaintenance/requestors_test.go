@@ -31,7 +31,7 @@ func TestANodeIsReturnedWhenTheLastOfItsRequestorsIsDone(t *testing.T) {
 		w.Say(w.Signal(temporal.SignalDone, order[0]), w.KeepsNode(maintenancev1.NodeReady), func() {
 			status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 			require.Len(t, status.Requestors, 2)
-			require.Contains(t, []string{"the node is handed over to gpu.example.com; waiting for done", "the node is handed over to ops.example.com; waiting for done"}, status.Wait.Message)
+			require.Contains(t, []string{"the node is ready for gpu.example.com; waiting for done", "the node is ready for ops.example.com; waiting for done"}, status.Wait.Message)
 		}, w.Signal(temporal.SignalDone, order[0]), w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, order[1]))
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
 		require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
@@ -42,7 +42,7 @@ func TestWhatIsSaidForNobodyOfTheMaintenanceIsNoted(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Say(w.Signal(temporal.SignalDone, "who"), w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
-	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "done was said for who, which is no requestor of this maintenance: nothing done")
+	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "done was sent for who, which is no requestor of this maintenance: nothing done")
 }
 
 func TestOneThatFailsHoldsTheNodeThoughTheOtherIsDone(t *testing.T) {
@@ -90,7 +90,7 @@ func TestOneThatIsCancelledWhenItIsDoneHasCompleted(t *testing.T) {
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
 			status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 			require.Equal(t, maintenancev1.NodeCompleted, status.State)
-			require.Contains(t, status.Notes, "cancel was said for ops.example.com: the node is kept for gpu.example.com")
+			require.Contains(t, status.Notes, "cancel was sent for ops.example.com: the node is kept for gpu.example.com")
 			returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 			require.Equal(t, maintenancev1.NodeCompleted, returned.Ended.State, "the node is told so, too")
 		})
@@ -111,7 +111,7 @@ func TestOneThatIsDoneDoesNotCancelTheCheckOfTheNodeForTheOthers(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
-	require.Contains(t, status.Notes, "cancel was said for gpu.example.com, but gpu.example.com does not need the node any more: nothing done")
+	require.Contains(t, status.Notes, "cancel was sent for gpu.example.com, but gpu.example.com no longer needs the node: nothing done")
 }
 
 // What is cancelled then is the check of the node, of which nobody knows what it would have found.
@@ -143,11 +143,11 @@ func TestWhatIsSaidOfAFailureIsNotedWithWhatComesOfIt(t *testing.T) {
 	)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
 	require.Equal(t, []string{
-		"recover was said for ops.example.com by ann, but the work of ops.example.com has not failed: nothing done",
-		"recover was said for gpu.example.com by ann: found it; the work of gpu.example.com, which had failed, goes on",
-		"done was said for gpu.example.com by ann",
-		"fail was said for gpu.example.com by ann, but gpu.example.com does not need the node any more: nothing done",
-		"done was said for ops.example.com by ann",
+		"recover was sent for ops.example.com by ann, but the work of ops.example.com has not failed: nothing done",
+		"recover was sent for gpu.example.com by ann: found it; the work of gpu.example.com, which had failed, continues",
+		"done was sent for gpu.example.com by ann",
+		"fail was sent for gpu.example.com by ann, but gpu.example.com no longer needs the node: nothing done",
+		"done was sent for ops.example.com by ann",
 	}, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes)
 }
 
@@ -195,7 +195,7 @@ func TestAFailureIsToldWithWhatWasSaidOfIt(t *testing.T) {
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
 			workflowtest.RequireResult[workflowtest.NodeStatus](w)
 			announced := w.Inputs["AnnounceState"][1].(node.AnnounceStateInput)
-			require.Equal(t, "the work on the node has failed"+test.said+"; it stays out of service until somebody decides", announced.Message)
+			require.Equal(t, "the work on the node has failed"+test.said+"; it stays out of service until the failure is cleared (recover), or done or cancel is sent", announced.Message)
 		})
 	}
 }
@@ -286,10 +286,10 @@ func TestNobodyGetsTheNodeBeforeAJobThatHasFailedIsGone(t *testing.T) {
 		require.Equal(t, maintenancev1.NodeReady, status.State, "nobody may say done yet")
 		require.Equal(t, jobs.ReasonJobStopping, status.Wait.Reason)
 		require.Equal(t, temporal.ErrJobFailed, status.Failure.Reason)
-		require.Contains(t, status.Notes, "done was said for ops.example.com, but a job is at work: nothing done")
+		require.Contains(t, status.Notes, "done was sent for ops.example.com, but a Job is running: nothing done")
 	}, w.Signal(temporal.SignalRecover, ""))
 	w.When(func() bool { return len(w.InputsOf("AnnounceState")) > 0 }, func() {
-		require.Contains(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Message, "handed over to ops.example.com, gpu.example.com; waiting for done")
+		require.Contains(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Message, "ready for ops.example.com, gpu.example.com; waiting for done")
 		w.Signal(temporal.SignalDone, "")()
 		w.Signal(temporal.SignalDone, "gpu.example.com")()
 	})
@@ -362,7 +362,7 @@ func TestAJobThatIsAtWorkForTooLongIsReportedAndNotStopped(t *testing.T) {
 	w.Blocked["RunJob"] = true
 	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
 	w.Say(w.KeepsNode(maintenancev1.NodeReady), func() {
-		require.Contains(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Notes[0], "the job began 3600 s before, and is at work still")
+		require.Contains(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Notes[0], "the Job started 3600 s before, and is still running")
 		require.NotContains(t, w.Called(), "RemoveJob")
 	}, w.Signal(temporal.SignalCancel, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
@@ -411,7 +411,7 @@ func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollectedAndIsReadyAnewWhenItGo
 }
 
 func TestANodeThatSomebodyUncordonsWhileItIsHandedOverIsSaidToBeOpenAndSharedWithNobody(t *testing.T) {
-	const noted = "somebody has uncordoned the node: pods may come to it; whoever cordons it (kubectl cordon n1) takes that cordon back"
+	const noted = "the node was uncordoned manually: pods may come to it; cordon it again (kubectl cordon n1), and undo that cordon later"
 	for name, c := range map[string]struct {
 		seen []node.Readiness
 		open bool

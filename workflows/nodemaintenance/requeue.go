@@ -34,7 +34,7 @@ func (m *nodeMaintenance) requeueForCycle(ctx workflow.Context, cycle error) err
 }
 
 // requeueForWindow gives up what a node has that was not cordoned before its window closed, as far as the workflow knows. In the next opening its locks are
-// requested for what is left of their time.
+// requested for the rest of their time.
 func (m *nodeMaintenance) requeueForWindow(ctx workflow.Context) error {
 	m.stopLockClocks(ctx)
 	if m.state.Node.Cordoned.Possible() {
@@ -48,7 +48,7 @@ func (m *nodeMaintenance) requeueForWindow(ctx workflow.Context) error {
 // returnUnconfirmed returns a node that an attempt may have cordoned whose answer was lost. It keeps its slot until it is known to be in service.
 func (m *nodeMaintenance) returnUnconfirmed(ctx workflow.Context) error {
 	in := node.ReturnNodeInput{NodeRef: m.node, Ended: &node.MaintenanceEnd{
-		State: maintenancev1.NodePending, Message: "the maintenance window has closed; the maintenance waits for its turn once more",
+		State: maintenancev1.NodePending, Message: "the maintenance window has closed; the maintenance waits for a slot again",
 	}}
 	var result node.ReturnNodeResult
 	if err := m.retrier().Run(ctx, "return "+m.node.Node, m.nodes.ReturnNode, in, &result); err != nil {

@@ -10,10 +10,10 @@ import (
 
 // listen handles the signals of people, of the parent and of our own activities.
 func (m *nodeMaintenance) listen(ctx workflow.Context) {
-	kit.OnSignal(ctx, temporal.SignalCancel, "Take back what was done and return the node.", m.cancelFor)
+	kit.OnSignal(ctx, temporal.SignalCancel, "Clean up, and return the node to service.", m.cancelFor)
 	kit.OnSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", m.handleDone)
 	kit.OnSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.handleFail)
-	kit.OnSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.handleRecover)
+	kit.OnSignal(ctx, temporal.SignalRecover, "The work of the requestor continues after a failure.", m.handleRecover)
 	kit.OnSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", func(o temporal.Observation) { m.observe(ctx, o) })
 	if m.in.Slot == nil {
 		m.slots.Listen(ctx, func() {})
@@ -35,7 +35,7 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 func (m *nodeMaintenance) senderOf(r temporal.SignalRequest, signal string) *Requestor {
 	of := m.state.requestor(r.Requestor)
 	if of == nil {
-		m.record.note(signal + " was said for " + r.Requestor + kit.ActorSuffix(r) + ", which is no requestor of this maintenance: nothing done")
+		m.record.note(signal + " was sent for " + r.Requestor + kit.ActorSuffix(r) + ", which is no requestor of this maintenance: nothing done")
 	}
 	return of
 }
@@ -43,9 +43,9 @@ func (m *nodeMaintenance) senderOf(r temporal.SignalRequest, signal string) *Req
 // received is what a note says of a signal for one of several requestors.
 func (m *nodeMaintenance) received(signal string, of *Requestor, r temporal.SignalRequest) string {
 	if len(m.state.Requestors) == 1 {
-		return signal + " was said" + kit.ActorSuffix(r)
+		return signal + " was sent" + kit.ActorSuffix(r)
 	}
-	return signal + " was said for " + of.RequestorID + kit.ActorSuffix(r)
+	return signal + " was sent for " + of.RequestorID + kit.ActorSuffix(r)
 }
 
 // handleDone records that a requestor has finished. Before the node is ready, the requestor does not need it any longer. Later, and while a Job does the
@@ -59,7 +59,7 @@ func (m *nodeMaintenance) handleDone(r temporal.SignalRequest) {
 		m.record.note(m.received("done", of, r))
 		m.showFailure()
 	case of == m.state.first() && m.state.Status.State == maintenancev1.NodeReady:
-		m.record.note(m.received("done", of, r) + ", but a job is at work: nothing done")
+		m.record.note(m.received("done", of, r) + ", but a Job is running: nothing done")
 	default:
 		m.leave("done", of, r)
 	}
@@ -70,9 +70,9 @@ func (m *nodeMaintenance) handleFail(r temporal.SignalRequest) {
 	switch of := m.senderOf(r, "fail"); {
 	case of == nil:
 	case !of.State.NeedsNode():
-		m.record.note(m.received("fail", of, r) + ", but " + of.RequestorID + " does not need the node any more: nothing done")
+		m.record.note(m.received("fail", of, r) + ", but " + of.RequestorID + " no longer needs the node: nothing done")
 	case !m.state.Status.HandedOver:
-		m.record.note(m.received("fail", of, r) + ", but the node is not handed over: nothing done")
+		m.record.note(m.received("fail", of, r) + ", but the node is not ready: nothing done")
 	default:
 		of.Failure = &WorkFailure{Said: spoken(r)}
 		of.Failure.Failure = maintenancev1.Failure{Reason: reasonRequestorFailed, Message: "the work of " + of.RequestorID + " failed" + of.Failure.Said}
@@ -90,7 +90,7 @@ func (m *nodeMaintenance) handleRecover(r temporal.SignalRequest) {
 	default:
 		of.Failure = nil
 		m.setRequestor(of, maintenancev1.RequestorAtWork, "")
-		m.record.note(m.received("recover", of, r) + "; the work of " + of.RequestorID + ", which had failed, goes on")
+		m.record.note(m.received("recover", of, r) + "; the work of " + of.RequestorID + ", which had failed, continues")
 		m.showFailure()
 	}
 }
@@ -100,7 +100,7 @@ func (m *nodeMaintenance) cancelFor(r temporal.SignalRequest) {
 	switch of := m.senderOf(r, "cancel"); {
 	case of == nil:
 	case of != m.state.first() && !of.State.NeedsNode():
-		m.record.note(m.received("cancel", of, r) + ", but " + of.RequestorID + " does not need the node any more: nothing done")
+		m.record.note(m.received("cancel", of, r) + ", but " + of.RequestorID + " no longer needs the node: nothing done")
 	default:
 		m.leave("cancel", of, r)
 	}

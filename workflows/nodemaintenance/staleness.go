@@ -38,15 +38,15 @@ func (m *nodeMaintenance) recordReadiness(ctx workflow.Context, since time.Time,
 	m.record.log.Info("Readiness changed", "stale", found.Stale, "uncordoned", found.Uncordoned)
 	if found.Stale && !before.Stale {
 		since := since.Add(time.Duration(found.LimitSeconds) * time.Second)
-		what := "the node was handed over %d s before, and nobody has said done"
+		what := "the node became ready %d s before, and no done was sent"
 		if !m.state.Status.HandedOver {
-			what = "the job began %d s before, and is at work still"
+			what = "the Job started %d s before, and is still running"
 		}
 		m.record.note(fmt.Sprintf("stale since %s: "+what+" (maxNodeMaintenanceTimeSeconds)", since.UTC().Format(time.RFC3339), found.LimitSeconds))
 		workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"cluster": m.in.Cluster}).Counter("drydock_stale_maintenances").Inc(1)
 	}
 	if found.Uncordoned && !before.Uncordoned {
-		m.record.note("somebody has uncordoned the node: pods may come to it; whoever cordons it (kubectl cordon " + m.node.Node + ") takes that cordon back")
+		m.record.note("the node was uncordoned manually: pods may come to it; cordon it again (kubectl cordon " + m.node.Node + "), and undo that cordon later")
 	}
 }
 

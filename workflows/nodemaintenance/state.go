@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/workflows/slots"
 )
 
-// State is what a run knows of its maintenance. A run that continues as new hands it over whole. The named state of the maintenance is Status.State; it
+// State is what a run knows of its maintenance. A run that continues as new passes it on whole. The named state of the maintenance is Status.State; it
 // changes by the transitions in transitions.go only.
 type State struct {
 	// Status is what queries, objects and the Web UI show.
@@ -74,7 +74,7 @@ type Locks struct {
 }
 
 // ClusterLocks is what a maintenance knows of the locks that hold the whole cluster. A rollout requests their release itself, and that of a node only when
-// a lock holds the cluster all the same.
+// a lock still holds the cluster.
 type ClusterLocks struct {
 	// Request: our ClusterMaintenanceRequest exists. RequestUID is its UID, if known.
 	Request    Fact      `json:"request,omitempty"`
@@ -143,11 +143,11 @@ type Return struct {
 	Begun Fact `json:"begun,omitempty"`
 	// CancelledBy is the request of the first requestor that ended the maintenance early; nil: none did.
 	CancelledBy *temporal.SignalRequest `json:"cancelledBy,omitempty"`
-	// ParentSlot is what became of the slot of the parent.
+	// ParentSlot is the status of the slot of the parent.
 	ParentSlot ParentSlot `json:"parentSlot,omitempty"`
 }
 
-// ParentSlot is what became of the slot that a rollout gave its maintenance.
+// ParentSlot is the status of the slot that a rollout gave its maintenance.
 type ParentSlot string
 
 // The values of a ParentSlot.

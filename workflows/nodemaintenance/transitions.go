@@ -38,7 +38,7 @@ type change struct {
 	to   maintenancev1.NodeState
 }
 
-// transitions are all changes of the state of a maintenance. Whatever a maintenance did to its node is undone in CleaningUp, and no path to an end goes
+// transitions are all changes of the state of a maintenance. Everything that a maintenance did to its node is undone in CleaningUp, and no path to an end goes
 // past that state.
 func transitions() map[transition]change {
 	const (

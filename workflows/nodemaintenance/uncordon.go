@@ -63,7 +63,7 @@ func (m *nodeMaintenance) beginReturnStages(ctx workflow.Context) {
 func (m *nodeMaintenance) recordReturn(result node.ReturnNodeResult, undone error) {
 	if undone != nil {
 		m.state.Status.LeftCordoned = m.cordons()
-		message := "the node could not be returned: " + temporal.ErrorMessage(undone) + "; workflow " + temporal.SweeperID(m.in.Cluster) + " goes on trying"
+		message := "the node could not be returned: " + temporal.ErrorMessage(undone) + "; workflow " + temporal.SweeperID(m.in.Cluster) + " keeps trying"
 		if m.keepsOnFailure() {
 			message += " to remove its marks, and leaves it cordoned, as onFailure asks"
 		}
@@ -72,7 +72,7 @@ func (m *nodeMaintenance) recordReturn(result node.ReturnNodeResult, undone erro
 	}
 	m.record.log.Info("Node returned to service", "leftCordoned", result.LeftCordoned)
 	if m.state.Status.LeftCordoned = result.LeftCordoned; result.LeftCordoned && result.Note == "" {
-		m.record.note("left cordoned: our marks had been removed before, by an attempt whose answer was lost, or by somebody else")
+		m.record.note("left cordoned: our marks had been removed before, by an attempt whose answer was lost, or manually")
 	}
 }
 

@@ -45,7 +45,7 @@ func (m *nodeMaintenance) awaitOpening(ctx workflow.Context) error {
 	return nil
 }
 
-// awaitRelease waits before every step that disrupts: while the cluster is held, none starts. Locks that have released the node meanwhile keep what is left
+// awaitRelease waits before every step that disrupts: while the cluster is held, none starts. Locks that have released the node meanwhile keep the rest
 // of their time.
 func (m *nodeMaintenance) awaitRelease(ctx workflow.Context) error {
 	if m.holds.Of(m.in.Cluster) != nil {
@@ -117,7 +117,7 @@ func (m *nodeMaintenance) awaitClosed(ctx workflow.Context) error {
 		if err := workflow.Await(ctx, func() bool { return m.anyClosedWindow() != nil }); err != nil {
 			return err
 		}
-		err := kit.AwaitFor(ctx, RequeueAfter, "before the slot is given back: the window is closed", func() bool { return m.anyClosedWindow() == nil })
+		err := kit.AwaitFor(ctx, RequeueAfter, "before the slot is released: the window is closed", func() bool { return m.anyClosedWindow() == nil })
 		if err != nil || m.anyClosedWindow() != nil {
 			return err
 		}
