@@ -61,6 +61,7 @@ func TestARolloutWaitsForAnApprovalForAsLongAsItTakesAndKeepsIt(t *testing.T) {
 	require.True(t, workflowtest.AwaitsApproval(waiting))
 	require.Contains(t, waiting.Wait.Message, "somebody must approve afterCanaries (batch 2)")
 	require.Equal(t, "WaitingForApproval; Maintaining nodes", progressMessage(waiting))
+	require.Nil(t, waiting.Status.Estimate, "when somebody approves is unknown")
 	require.Nil(t, waiting.Status.CurrentBatchDeadline)
 	require.Len(t, status.Approvals, 1)
 	require.Equal(t, "CHG-7", status.Approvals[0].Comment)

@@ -236,7 +236,7 @@ func (r *groupRecord) show() {
 	s.Counts = rollout.Count(s.Clusters)
 	r.failures = rollout.Failures(s.Clusters)
 	s.Percentage = rollout.Percentage(s.Clusters)
-	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx))
 	r.explain()
+	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx)) // of the wait that has just been explained
 	workflow.SetCurrentDetails(r.ctx, groupDetails(s))
 }
