@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// TypedError makes of an API server's error what the workflows understand: ClusterUnreachable or InvalidSpec. Any other error (conflict, 429,
+// TypedError converts an error of an API server to one that workflows understand: ClusterUnreachable or InvalidSpec. Any other error (conflict, 429,
 // 5xx, time-out) stays as it is, and is retried.
 func TypedError(cluster *kube.Cluster, err error) error {
 	switch {
@@ -26,7 +26,7 @@ func TypedError(cluster *kube.Cluster, err error) error {
 	return err
 }
 
-// Explain is typed, and says of any other error what was being done in which cluster.
+// Explain is TypedError, and adds to other errors the cluster and what was being done there.
 func Explain(cluster *kube.Cluster, doing string, err error) error {
 	err = TypedError(cluster, err)
 	if err == nil || temporal.ErrorType(err) != "" || errors.Is(err, context.Canceled) {
@@ -35,7 +35,7 @@ func Explain(cluster *kube.Cluster, doing string, err error) error {
 	return fmt.Errorf("cluster %s: %s: %w", cluster.Name, doing, err)
 }
 
-// ExplainNode is explain for a request about a node: not found means NodeGone.
+// ExplainNode is Explain for a request about a node: not found means NodeGone.
 func ExplainNode(cluster *kube.Cluster, node, doing string, err error) error {
 	if apierrors.IsNotFound(err) {
 		return NodeGone(cluster.Name, node)
@@ -43,7 +43,7 @@ func ExplainNode(cluster *kube.Cluster, node, doing string, err error) error {
 	return Explain(cluster, doing+" node "+node, err)
 }
 
-// NodeGone is the error of whoever works on a node that the cluster does not have.
+// NodeGone is the error of an activity on a node that the cluster does not have.
 func NodeGone(cluster, node string) error {
-	return temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("node %s of cluster %s does not exist, or not any more", node, cluster), nil)
+	return temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("node %s of cluster %s does not exist", node, cluster), nil)
 }

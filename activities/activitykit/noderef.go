@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// NodeRef names a node of a cluster and on whose behalf it is touched.
+// NodeRef names a node of a cluster, and the owner that changes it.
 type NodeRef struct {
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
@@ -18,7 +18,7 @@ type NodeRef struct {
 	Owner string `json:"owner"`
 }
 
-// NodeToWatch is the node to watch beside a Job, if it is for one.
+// NodeToWatch is the node of that name as an object to watch; none for an empty name.
 func NodeToWatch(name string) []client.Object {
 	if name == "" {
 		return nil
@@ -28,8 +28,8 @@ func NodeToWatch(name string) []client.Object {
 	return []client.Object{node}
 }
 
-// IsUncordoned reports whether a node that was cordoned is not any more, as it may be known to be already. The first time that is believed only from the API
-// server: the cache may not have seen the cordon yet. A node that is gone is not uncordoned.
+// IsUncordoned reports whether a node that was cordoned is now uncordoned. Unless it is known already, the API server confirms it: the cache may
+// not have the cordon yet. A node that is gone is not uncordoned.
 func IsUncordoned(ctx context.Context, cluster *kube.Cluster, name string, known bool) (bool, error) {
 	readers := []client.Reader{cluster.Cache, cluster.Client}
 	if known {

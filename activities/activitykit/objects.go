@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// DeleteOwned deletes an object if it is there and bears the mark that ours does. One with a UID does. What names it in errors.
+// DeleteOwned deletes an object if it exists and has the same ownership mark as the given one. If that has a UID, the mark is not checked. What names it in errors.
 func DeleteOwned(ctx context.Context, cluster *kube.Cluster, what string, ours client.Object) error {
 	if ours.GetUID() == "" {
 		owner := kube.Owner(ours)
@@ -23,17 +23,21 @@ func DeleteOwned(ctx context.Context, cluster *kube.Cluster, what string, ours c
 		}
 	}
 	err := kube.DeleteExactly(ctx, cluster.Client, ours)
+	if err == nil {
+		Logger(ctx, "cluster", cluster.Name, "owner", kube.Owner(ours)).Info("Deleted " + what)
+	}
 	if meta.IsNoMatchError(err) {
 		return nil // the kind is gone, and all of its objects with it
 	}
 	return Explain(cluster, "delete "+what, err)
 }
 
+// ObjectName is the kind, namespace and name of an object, for messages.
 func ObjectName(object client.Object) string {
 	return object.GetObjectKind().GroupVersionKind().Kind + " " + client.ObjectKeyFromObject(object).String()
 }
 
-// ListIfServed lists nothing of a kind that the cluster no longer serves: its locks are gone with it. The items are not to be changed.
+// ListIfServed lists objects, and none of a kind that the cluster does not serve. The items are shared: do not change them.
 func ListIfServed(ctx context.Context, reader client.Reader, list client.ObjectList) error {
 	err := reader.List(ctx, list, client.UnsafeDisableDeepCopy)
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
@@ -42,10 +46,10 @@ func ListIfServed(ctx context.Context, reader client.Reader, list client.ObjectL
 	return err
 }
 
-// MaxParallelRequests is how many objects are read or written at the same time.
+// MaxParallelRequests is how many objects an activity reads or writes at the same time.
 const MaxParallelRequests = 16
 
-// OrNull removes what is empty: in a merge patch null does.
+// OrNull is the value for a merge patch, in which null removes a field: null for an empty string.
 func OrNull(value string) any {
 	if value == "" {
 		return nil
@@ -53,6 +57,7 @@ func OrNull(value string) any {
 	return value
 }
 
+// NullUnless is the value for a merge patch, or null.
 func NullUnless(fact bool, value any) any {
 	if !fact {
 		return nil
@@ -60,7 +65,7 @@ func NullUnless(fact bool, value any) any {
 	return value
 }
 
-// The label of the ConfigMaps with saved rollouts.
+// LabelManagedBy has the value ManagedBy on the ConfigMaps that Drydock writes.
 const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	ManagedBy      = "drydock"

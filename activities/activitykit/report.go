@@ -30,7 +30,7 @@ const (
 	ReportTimeout = 5 * time.Second
 )
 
-// Report takes what a waiting activity observes to the outside: into its heartbeats, and as signals to its workflow.
+// Report publishes what a waiting activity observes, in its heartbeats and as signals to its workflow.
 type Report struct {
 	activity string
 	deadline *time.Time
@@ -49,7 +49,7 @@ type heartbeatDetails struct {
 	Sent int `json:"sent,omitempty"`
 }
 
-// NewReport begins with what an earlier attempt of the activity observed last, so that a wait is as old as it is, and goes on counting its reports.
+// NewReport starts from the last observation of an earlier attempt of the activity, so that the wait keeps its age and its count of reports.
 func NewReport(ctx context.Context, deadline *time.Time) *Report {
 	r := &Report{deadline: deadline, changed: make(chan struct{}, 1)}
 	if !activity.IsActivity(ctx) {
@@ -57,7 +57,7 @@ func NewReport(ctx context.Context, deadline *time.Time) *Report {
 	}
 	r.activity = activity.GetInfo(ctx).ActivityType.Name
 	if activity.HasHeartbeatDetails(ctx) {
-		// Details of another shape are from an older program; the wait then begins anew.
+		// Details that cannot be decoded are ignored.
 		var before heartbeatDetails
 		_ = activity.GetHeartbeatDetails(ctx, &before)
 		r.latest, r.Sent = before.Observation, before.Sent
@@ -65,7 +65,7 @@ func NewReport(ctx context.Context, deadline *time.Time) *Report {
 	return r
 }
 
-// Observe takes in what is seen now. A wait for the same reason goes on since when it began.
+// Observe replaces the observation. A wait for the same reason keeps the time at which it began.
 func (r *Report) Observe(observation temporal.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *Report) Observe(observation temporal.Observation) {
 	}
 }
 
-// observing is check, and takes in what it sees while it is not done.
+// observing wraps check and observes what it returns while it is not done.
 func (r *Report) observing(check func(context.Context) (temporal.Observation, bool, error)) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		observation, done, err := check(ctx)
@@ -106,13 +106,14 @@ func (r *Report) complete(wait *drydockv1.Wait) {
 	}
 }
 
+// Observed is the last observation.
 func (r *Report) Observed() temporal.Observation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.latest
 }
 
-// Start reports in the background until stop is called. Outside an activity there is nobody to report to.
+// Start reports in the background until stop is called. Outside an activity it does nothing.
 func (r *Report) Start(ctx context.Context, workflows Signaller) (stop func()) {
 	if !activity.IsActivity(ctx) {
 		return func() {}
@@ -126,9 +127,9 @@ func (r *Report) Start(ctx context.Context, workflows Signaller) (stop func()) {
 	}
 }
 
-// run sends a heartbeat every heartbeatInterval and a signal when what is observed has changed. The last change before a quiet time
-// is always sent; what is left when the wait ends is not, the activity's result says more. When it is handed over, the last heartbeat tells
-// the next worker how far it had come.
+// run sends a heartbeat every HeartbeatInterval, and a signal when the observation has changed. The last change before a quiet time is always
+// sent. A change that is pending when the wait ends is not: the result of the activity says more. When the worker shuts down, the last heartbeat
+// tells the next worker the last observation.
 func (r *Report) run(ctx context.Context, workflows Signaller) {
 	heartbeat := time.NewTicker(HeartbeatInterval)
 	defer heartbeat.Stop()
@@ -157,7 +158,7 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 			due, earliest = nil, time.Now().Add(spread(pauseAfter(r.Sent)))
 			if latest := r.Observed(); !equality.Semantic.DeepEqual(latest, told) {
 				if err := send(ctx, workflows, latest); err != nil {
-					activity.GetLogger(ctx).Warn("what is waited for could not be reported, will be tried again", "error", err)
+					activity.GetLogger(ctx).Warn("failed to report the current wait to the workflow; will retry", "error", err)
 					due = time.After(reportInterval)
 					continue
 				}
@@ -167,7 +168,7 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 	}
 }
 
-// HeartbeatFor lets that time pass.
+// HeartbeatFor waits and sends heartbeats.
 func HeartbeatFor(ctx context.Context, pause time.Duration) error {
 	defer NewReport(ctx, nil).Start(ctx, nil)()
 	select {
@@ -182,35 +183,35 @@ func (r *Report) heartbeat(ctx context.Context) {
 	activity.RecordHeartbeat(ctx, heartbeatDetails{Observation: r.Observed(), Sent: r.Sent})
 }
 
-// urgent reports whether what is observed is urgent, and for a reason that was not told last. Reports that were urgent too often wait like others.
+// urgent reports whether the observation is urgent and has another reason than the last report. After many reports, urgent ones wait like others.
 func (r *Report) urgent(told temporal.Observation) bool {
 	latest := r.Observed()
 	return latest.Urgent && r.Sent < usualReports && (told.Wait == nil || latest.Wait == nil || told.Wait.Reason != latest.Wait.Reason)
 }
 
 const (
-	// usualReports is after how many reports a wait is reported less and less, and manyReports after how many it is so once more.
+	// After usualReports a wait is reported less and less often, and after manyReports even less.
 	usualReports = 1000
 	manyReports  = 2000
-	// reportsDoubling is after how many more the pause doubles.
+	// reportsDoubling is the number of further reports after which the pause doubles.
 	reportsDoubling = 36
 )
 
-// pauseAfter is how long nothing is reported after so many reports: a change is seen within 5 s. Only a wait that has changed a thousand times, which
-// takes more than an hour, is reported less and less, as it must not fill its workflow's history, which the server ends at 10,000 signals: it makes
-// fewer than 1,500 on the first day, 288 on each of the next, and from the fourth or fifth on 24 a day. The count begins anew with a round of attempts, of which
-// each takes a day at most, but for a drain.
+// pauseAfter is the pause after this number of reports. Usually a change is reported within 5 s. A wait that has changed a thousand times, which takes
+// more than an hour, is reported less and less often, because the server terminates a workflow at 10,000 signals: it sends fewer than 1,500 on the
+// first day, 288 on each of the next, and from the fourth or fifth on 24 a day. The count starts at zero with each round of attempts, which takes a
+// day at most, except for a drain.
 func pauseAfter(reports int) time.Duration {
 	pause := grown(reportInterval, reports-usualReports, longReportInterval)
 	return grown(pause, reports-manyReports, longestReportInterval)
 }
 
-// grown is a pause that doubles with every reportsDoubling of so many reports, up to the longest.
+// grown doubles a pause with every reportsDoubling reports, up to the longest.
 func grown(pause time.Duration, reports int, longest time.Duration) time.Duration {
 	return min(pause<<min(10, max(0, reports)/reportsDoubling), longest)
 }
 
-// spread makes a pause up to a quarter longer: many that begin to wait together do not all report together.
+// spread makes a pause up to a quarter longer, so that waits that begin together do not report together.
 func spread(pause time.Duration) time.Duration { return apiwait.Jitter(pause, 0.25) }
 
 func send(ctx context.Context, workflows Signaller, observation temporal.Observation) error {

@@ -17,12 +17,12 @@ type Starter interface {
 		options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
 }
 
-// Lister lists workflows, as Temporal's client does. One that has just been started, or is just over, may be missing or listed still.
+// Lister lists workflows, as Temporal's client does. A workflow that has just started may be missing, and one that has just closed may still be listed.
 type Lister interface {
 	ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
 
-// EachWorkflow hands over every workflow that a visibility query finds.
+// EachWorkflow calls take with every workflow that a visibility query finds.
 func EachWorkflow(ctx context.Context, server Lister, query string, take func(*workflowpb.WorkflowExecutionInfo)) error {
 	request := &workflowservice.ListWorkflowExecutionsRequest{Query: query}
 	return EachPage(ctx, server, request, func(page *workflowservice.ListWorkflowExecutionsResponse) error {
@@ -33,7 +33,7 @@ func EachWorkflow(ctx context.Context, server Lister, query string, take func(*w
 	})
 }
 
-// EachPage hands over the pages of what a visibility query finds, from that of the request on, until an error.
+// EachPage calls take with the pages that a visibility query finds, from the page of the request on, until an error.
 func EachPage(ctx context.Context, server Lister, request *workflowservice.ListWorkflowExecutionsRequest,
 	take func(*workflowservice.ListWorkflowExecutionsResponse) error,
 ) error {
@@ -56,7 +56,7 @@ type Signaller interface {
 	SignalWorkflow(ctx context.Context, workflowID, runID, signal string, payload any) error
 }
 
-// Querier asks workflows, as Temporal's client does.
+// Querier queries workflows, as Temporal's client does.
 type Querier interface {
 	QueryWorkflow(ctx context.Context, workflowID, runID, query string, args ...any) (converter.EncodedValue, error)
 }

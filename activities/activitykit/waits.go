@@ -13,19 +13,19 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Waits makes an activity wait for something in a cluster so that its workflow, and whoever looks at it, knows what it waits for.
+// Waits lets an activity wait for a condition in a cluster, and reports to the workflow what it waits for.
 type Waits struct {
-	// Temporal takes what is observed to the activity's workflow; nil reports nothing.
+	// Temporal signals observations to the workflow of the activity; nil: nothing is reported.
 	Temporal Signaller
-	// Workflows is asked whether an activity's workflow is held; nil: none is.
+	// Workflows is queried whether the workflow of an activity is held; nil: none is.
 	Workflows Querier
 }
 
-// askAfter is after how long in its queue an activity asks whether it may begin what its workflow wanted to begin.
+// askAfter is the time in the task queue after which an activity asks its workflow whether it may still begin.
 const askAfter = 10 * time.Second
 
-// MayBegin stands before the effect of an activity that disrupts: it does not begin once the maintenance windows have closed, nor while its cluster is held.
-// Of a workflow that works on several clusters by itself, those are named. Errors: those of unlessHeld.
+// MayBegin is called before an effect that disrupts. It refuses when the maintenance windows have closed or the cluster is held. Clusters are those that
+// the effect concerns, if the workflow works on several. Errors: those of UnlessHeld.
 func (w Waits) MayBegin(ctx context.Context, closes *time.Time, clusters ...string) error {
 	if err := unlessClosed(ctx, closes); err != nil {
 		return err
@@ -33,21 +33,19 @@ func (w Waits) MayBegin(ctx context.Context, closes *time.Time, clusters ...stri
 	return w.UnlessHeld(ctx, clusters...)
 }
 
-// unlessClosed refuses an attempt that was handed out after the maintenance windows had closed: no worker was there before, and what its workflow
-// answers is as old as that. It goes by Temporal's clock, which has told the workflow that they were open and tells it next that they have closed; a worker's
-// own is not asked. By that, one that is slow would begin too late, and one that is fast would refuse what the workflow wants at once again and again. What was
-// handed out in time may begin a little later, but not after its own time-out.
+// unlessClosed refuses an attempt that started after the maintenance windows closed, because no worker took it in time. The time of the Temporal server
+// counts, as it does for the workflow: by its own clock a slow worker would begin too late, and a fast one would refuse again and again.
 // Errors: Held.
 func unlessClosed(ctx context.Context, closes *time.Time) error {
 	if closes == nil || !activity.IsActivity(ctx) || activity.GetInfo(ctx).StartedTime.Before(*closes) {
 		return nil
 	}
-	return temporal.Error(temporal.ErrHeld, "nothing may begin any more since "+closes.UTC().Format("2006-01-02 15:04:05Z")+": the maintenance windows have closed", nil)
+	return temporal.Error(temporal.ErrHeld, "no new work may begin since "+closes.UTC().Format("2006-01-02 15:04:05Z")+": the maintenance windows have closed", nil)
 }
 
-// UnlessHeld stands before the effect of an activity that disrupts. Its workflow has made sure that the cluster is not held when it wanted the first attempt;
-// later ones, and one that nobody took for long, ask. A workflow that works on several clusters by itself is asked about those that are named. Errors: Held;
-// HoldUnknown when it does not answer.
+// UnlessHeld refuses an effect while its cluster is held. The workflow has checked that for a first attempt that starts in time; all others query the
+// workflow. Clusters are those that the effect concerns, if the workflow works on several.
+// Errors: Held; HoldUnknown if the workflow does not answer.
 func (w Waits) UnlessHeld(ctx context.Context, clusters ...string) error {
 	if w.Workflows == nil || !activity.IsActivity(ctx) {
 		return nil
@@ -73,7 +71,7 @@ func (w Waits) UnlessHeld(ctx context.Context, clusters ...string) error {
 	case status.Held != nil:
 		return temporal.Error(temporal.ErrHeld, emergency.Message(*status.Held), nil)
 	case status.Paused:
-		return temporal.Error(temporal.ErrHeld, "paused: nothing new begins until it is resumed", nil)
+		return temporal.Error(temporal.ErrHeld, "paused: no new work begins until it is resumed", nil)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubectl/pkg/util/event"
 )
 
-// EventsOf returns the Events of ours that kubectl describe lists for a node, found and sorted as it does a dozen; of more it does not keep those of one
+// EventsOf returns the Events of Drydock that kubectl describe lists for a node, found and sorted as it does a dozen; of more it does not keep those of one
 // second in the order of their names.
 func EventsOf(t *testing.T, node string) []corev1.Event {
 	t.Helper()

@@ -33,7 +33,7 @@ func NewFaultyClusters(t *testing.T) faultyClusters {
 	return f
 }
 
-// LoseWatch cuts the connection, after which the watch of a resource shows nothing any more. The others come back.
+// LoseWatch cuts the connection, after which the watch of a resource stays silent. The other watches come back.
 func (f faultyClusters) LoseWatch(t *testing.T, cluster *kube.Cluster, namespace, resource string) {
 	t.Helper()
 	lost := f.Proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Verbs: []string{"watch"}, Resource: resource}, Fault: faultproxy.Stop()})
@@ -44,6 +44,6 @@ func (f faultyClusters) LoseWatch(t *testing.T, cluster *kube.Cluster, namespace
 	select {
 	case <-lost.Stopped():
 	case <-t.Context().Done():
-		require.Fail(t, "the watch goes on")
+		require.Fail(t, "the watch continues")
 	}
 }

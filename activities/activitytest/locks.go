@@ -78,7 +78,7 @@ func RequestsFor(t *testing.T, node string) []lcmv1.NodeMaintenanceRequest {
 
 func Initiator() *locksactivities.Activities { return &locksactivities.Activities{Clusters: Clusters} }
 
-// StaleLocks is a cluster with a node whose cache has these locks as they are now and does not see what becomes of them.
+// StaleLocks is a cluster with a node whose cache has these locks as they are now and does not see their changes.
 func StaleLocks(t *testing.T, name, resource string, list client.ObjectList) (faultyClusters, *kube.Cluster, activitykit.NodeRef) {
 	t.Helper()
 	BareNodes(t, name)

@@ -56,7 +56,7 @@ func GiveBack(t *testing.T, ref activitykit.NodeRef) node.ReturnNodeResult {
 	return result
 }
 
-// RequireNoTrace holds a node to bear nothing of ours.
+// RequireNoTrace requires that a node has no mark or condition of Drydock.
 func RequireNoTrace(t *testing.T, name string) {
 	t.Helper()
 	node := GetNode(t, name)

@@ -21,7 +21,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
-// Tenant is a namespace with an object that controls pods, as an operator's custom resource does: nobody brings its pods back.
+// Tenant is a namespace with an object that controls pods, as an operator's custom resource does: its pods are not recreated.
 type Tenant struct {
 	Namespace  string
 	controller metav1.OwnerReference

@@ -28,25 +28,25 @@ type Activities struct {
 // Input says which pods leave which node, until when.
 type Input struct {
 	activitykit.NodeRef
-	// NodeUID is that of the node that was cordoned: it is gone when another has its name. Empty: it is not known.
+	// NodeUID of the node that was cordoned. If a node of this name has another UID, the cordoned one is gone. Empty: not known.
 	NodeUID types.UID               `json:"nodeUID,omitempty"`
 	Spec    maintenancev1.DrainSpec `json:"spec"`
-	// Cordoned: the node was cordoned for the maintenance. While somebody has uncordoned it, nothing is evicted.
+	// Cordoned: the node was cordoned for the maintenance. While it is uncordoned, nothing is evicted.
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Deadline is when the drain times out; nil: never.
 	Deadline *time.Time `json:"deadline,omitempty"`
 	Attempt  int32      `json:"attempt"`
-	// Before is what an earlier drain of the same maintenance had reached; nil: there was none. The counts go on from there.
+	// Before is the last status of an earlier drain of the same maintenance; nil: there was none. The counts continue from it.
 	Before *maintenancev1.DrainStatus `json:"before,omitempty"`
-	// Reports counts how often earlier attempts have reported what they saw: the more, the less often it is reported.
+	// Reports counts the reports of earlier attempts: the more there were, the less often the drain reports.
 	Reports int `json:"reports,omitempty"`
 	// Closes is as in TakeNodeInput.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 
-// Drain evicts the pods that must leave and waits until they are gone. It reports its progress as observations; another worker goes on
-// where one was killed.
-// Errors: Held, DrainTimedOut, PodsNotEvictable (both with blockers), NodeGone, NodeBusy when the node does not bear our mark, InvalidSpec.
+// Drain evicts the pods that must leave and waits until they are gone. It reports its progress as observations. If its worker is killed,
+// another one continues.
+// Errors: Held, DrainTimedOut, PodsNotEvictable (both with blockers), NodeGone, NodeBusy when the node does not have our mark, InvalidSpec.
 func (d *Activities) Drain(ctx context.Context, in Input) (maintenancev1.DrainStatus, error) {
 	cluster, err := d.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -64,6 +64,7 @@ func (d *Activities) Drain(ctx context.Context, in Input) (maintenancev1.DrainSt
 	stop := report.Start(ctx, d.Waits.Temporal)
 	defer stop()
 	defer d.Metrics.forget(in.NodeRef)
+	rounds := roundLog{logger: in.Logger(ctx)}
 	status, err := drain.Drain{
 		Node: in.Node, NodeUID: in.NodeUID, Spec: in.Spec, Cordoned: in.Cordoned, Deadline: activitykit.WorkerTime(ctx, in.Deadline), Attempt: in.Attempt, Before: before,
 		Ours: func(node *corev1.Node) bool { return kube.OwnedBy(node, in.Owner) },
@@ -80,6 +81,7 @@ func (d *Activities) Drain(ctx context.Context, in Input) (maintenancev1.DrainSt
 		},
 		Progress: func(status maintenancev1.DrainStatus, wait *drydockv1.Wait) {
 			report.Observe(temporal.Observation{Drain: &status, Wait: wait})
+			rounds.log(status)
 		},
 		Measure: func(remaining, blocked int) { d.Metrics.observe(in.NodeRef, remaining, blocked) },
 	}.Run(ctx)
@@ -100,11 +102,11 @@ func drainedMessage(status maintenancev1.DrainStatus) string {
 	return fmt.Sprintf("every pod that had to leave has left; evicted: %d", status.Evicted)
 }
 
-// failed takes back that a drain is in progress when it has timed out. After any other error it goes on, or the node is gone, or it
+// failed removes the condition DrainInProgress if the drain timed out. After any other error the drain is retried, the node is gone, or the drain
 // never began.
 func (d *Activities) failed(ctx context.Context, cluster *kube.Cluster, in Input, err error) error {
 	if temporal.ErrorType(err) == temporal.ErrDrainTimedOut {
-		// Its own error would hide the blockers; what is left of the condition goes with the clean-up.
+		// An error of this update would hide the blockers. The cleanup removes the condition, too.
 		_ = setDrainConditions(ctx, cluster, in.NodeRef, kube.NoNodeCondition(kube.ConditionDrainInProgress))
 	}
 	events.AnnounceFailure(ctx, cluster, in.NodeRef, in.Attempt, err)

@@ -18,15 +18,15 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// AwaitPodCompletionInput says which pods may end by themselves, until when.
+// AwaitPodCompletionInput says which pods may complete, until when.
 type AwaitPodCompletionInput struct {
 	activitykit.NodeRef
-	// NodeUID is that of the node that was cordoned: it is gone when another has its name. Empty: it is not known.
+	// NodeUID of the node that was cordoned. If a node of this name has another UID, the cordoned one is gone. Empty: not known.
 	NodeUID types.UID                              `json:"nodeUID,omitempty"`
 	Spec    maintenancev1.WaitForPodCompletionSpec `json:"spec"`
-	// Drain follows: a pod that it would pass over is not waited for; nil: none does.
+	// Drain follows: the wait ignores pods that the drain would ignore; nil: no drain follows.
 	Drain *maintenancev1.DrainSpec `json:"drain,omitempty"`
-	// Cordoned: the node was cordoned for the maintenance. While somebody has uncordoned it, the wait is not over.
+	// Cordoned: the node was cordoned for the maintenance. While it is uncordoned, the wait continues.
 	Cordoned bool       `json:"cordoned,omitempty"`
 	Deadline *time.Time `json:"deadline,omitempty"`
 }
@@ -35,7 +35,7 @@ type AwaitPodCompletionInput struct {
 type AwaitPodCompletionResult struct {
 	// Remaining pods, as namespace/name.
 	Remaining []string `json:"remaining,omitempty"`
-	// Uncordoned: somebody had uncordoned the node then.
+	// Uncordoned: the node was uncordoned by another writer.
 	Uncordoned bool `json:"uncordoned,omitempty"`
 }
 
@@ -82,9 +82,9 @@ func (d *Activities) AwaitPodCompletion(ctx context.Context, in AwaitPodCompleti
 		return AwaitPodCompletionResult{}, err
 	}
 	if !done {
-		message := "going on without waiting longer for pods that have not ended by themselves: " + strings.Join(awaited.Pods, ", ")
+		message := "continues without waiting longer for pods that have not completed: " + strings.Join(awaited.Pods, ", ")
 		if len(awaited.Pods) == 0 {
-			message = "going on although the node is not cordoned any more, and pods may come to it"
+			message = "continues although the node is uncordoned, and new pods may be scheduled on it"
 		}
 		events.Record(ctx, cluster, in.NodeRef, events.Event{Reason: events.PodCompletionTimedOut, Warning: true, Message: message})
 	}
@@ -101,8 +101,7 @@ func completionMessage(pods []string) string {
 	return "waiting for pods to end by themselves: " + strings.Join(pods, ", ")
 }
 
-// awaitedPods looks at the pods of a node. That none is left is believed only from the API server: whatever the cache has not heard of yet would be evicted in
-// the midst of its work.
+// awaitedPods lists the pods of a node. If the cache has none, the API server decides: the drain would evict a running pod that the cache does not have yet.
 func awaitedPods(ctx context.Context, cache, server client.Reader, node string, look func([]corev1.Pod) drain.Awaited) (awaited drain.Awaited, err error) {
 	for _, reader := range []client.Reader{cache, server} {
 		var pods corev1.PodList

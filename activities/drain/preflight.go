@@ -10,46 +10,46 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// Preflight is how the pods of a node are to leave it.
+// Preflight says how the pods of a node will leave it, to be checked before the cordon.
 type Preflight struct {
 	// Drain evicts them; nil: they stay.
 	Drain *maintenancev1.DrainSpec `json:"drain,omitempty"`
-	// Completion lets them end by themselves before; nil: it does not.
+	// Completion waits for pods to complete before the drain; nil: no wait.
 	Completion *maintenancev1.WaitForPodCompletionSpec `json:"completion,omitempty"`
 }
 
-// Check stands before the first effect on a node: what would end its drain ends the maintenance while the node is still in service. It returns
-// what else is in the drain's way and does not pass by itself. It asks the API server only about what would end it.
+// Check looks for pods that would make the drain fail, before the first effect on the node: the maintenance then fails while the node is still in
+// service. It also returns a warning about what would block the drain until a person acts. It reads from the API server only to confirm a failure.
 // Errors: PodsNotEvictable (with blockers), InvalidSpec.
-func Check(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, departure Preflight) (warning string, err error) {
-	outlook, err := foresee(ctx, cluster, ref.Node, departure)
+func Check(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, preflight Preflight) (warning string, err error) {
+	found, err := look(ctx, cluster, ref.Node, preflight)
 	if err == nil {
-		err = outlook.Err()
+		err = found.Err()
 	}
 	if err != nil {
 		events.AnnounceFailure(ctx, cluster, ref, 0, err)
 		return "", err
 	}
-	return warnOf(ctx, cluster, ref, outlook), nil
+	return warnOf(ctx, cluster, ref, found), nil
 }
 
-// Warn is checkDrain for a node whose turn is not yet: what would end its drain now may be gone by then.
-func Warn(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, departure Preflight) (warning string, err error) {
-	outlook, err := foresee(ctx, cluster, ref.Node, departure)
-	return warnOf(ctx, cluster, ref, outlook), err
+// Warn is Check for a node that does not have its slot yet: it only warns, because the pods may be gone by then.
+func Warn(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, preflight Preflight) (warning string, err error) {
+	found, err := look(ctx, cluster, ref.Node, preflight)
+	return warnOf(ctx, cluster, ref, found), err
 }
 
-func foresee(ctx context.Context, cluster *kube.Cluster, node string, departure Preflight) (drain.Outlook, error) {
-	if departure.Drain == nil {
+func look(ctx context.Context, cluster *kube.Cluster, node string, preflight Preflight) (drain.Outlook, error) {
+	if preflight.Drain == nil {
 		return drain.Outlook{}, nil
 	}
-	outlook, err := drain.Foresee(ctx, cluster.Cache, cluster.Client, node, *departure.Drain, departure.Completion)
-	return outlook, activitykit.Explain(cluster, "look at the pods of node "+node, err)
+	found, err := drain.Foresee(ctx, cluster.Cache, cluster.Client, node, *preflight.Drain, preflight.Completion)
+	return found, activitykit.Explain(cluster, "look at the pods of node "+node, err)
 }
 
-// warnOf records an Event on the node if there is anything to warn of.
-func warnOf(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, outlook drain.Outlook) (warning string) {
-	if warning = outlook.Warning(); warning != "" {
+// warnOf records an Event on the node if there is a warning.
+func warnOf(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, found drain.Outlook) (warning string) {
+	if warning = found.Warning(); warning != "" {
 		events.Record(ctx, cluster, ref, events.Event{Reason: events.DrainObstructed, Warning: true, Message: warning})
 	}
 	return warning

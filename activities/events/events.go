@@ -71,9 +71,9 @@ type Event struct {
 	Message string
 }
 
-// Announce begins to record an Event on the node, beside whatever else is done, and returns a function that waits until it is. It is recorded once
-// however often it is said: attempts that repeat each other find its name taken. Nothing depends on an Event, so one that is not taken soon is left
-// out. A cancelled attempt writes none, nor does one that another may have taken over (see kube.Cluster): the state may be over.
+// Announce starts to record an Event on the node in the background, and returns a function that waits for it. It is recorded once: repeated attempts find
+// its name taken. Nothing depends on an Event, so one that is not accepted soon is dropped. A cancelled attempt records none, nor does one that another may
+// have replaced (see kube.Cluster): the state may be over.
 func Announce(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, event Event) (recorded func()) {
 	done := make(chan struct{})
 	go func() {
@@ -83,6 +83,7 @@ func Announce(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRe
 	return func() { <-done }
 }
 
+// Record records an Event on the node, and logs a failure.
 func Record(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, event Event) {
 	writing, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()

@@ -24,7 +24,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// ApplyPartInput says what of a HarborCluster is applied.
+// ApplyPartInput names a part of a HarborCluster to apply.
 type ApplyPartInput struct {
 	Ref
 	harbor.Due
@@ -33,14 +33,14 @@ type ApplyPartInput struct {
 }
 
 const (
-	// applyTimeout is how long an API server may take: less than an attempt has, in which what is not answered is named.
+	// applyTimeout limits a request: less than the time of an attempt, so that the error names the request.
 	applyTimeout = 8 * time.Second
-	// answerTimeout is how long one may take that answers, though not that.
+	// answerTimeout limits the check whether the API server answers at all.
 	answerTimeout = time.Second
 )
 
-// ApplyHarborPart applies a part of a HarborCluster, as the API server has its spec now. Applied once more it changes nothing. Errors: NotFound when the
-// HarborCluster is gone, is being deleted, or is another one; InvalidSpec when an object is refused, or is somebody else's; Held when the cluster is held.
+// ApplyHarborPart applies a part of a HarborCluster, as the API server has its spec now. A second call changes nothing. Errors: NotFound if the
+// HarborCluster is gone, is being deleted, or is another one; InvalidSpec if an object is refused, or belongs to another owner; Held if the cluster is held.
 func (h *Activities) ApplyHarborPart(ctx context.Context, in ApplyPartInput) (harbor.Applied, error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -209,8 +209,7 @@ func (a *apply) applyAll(ctx context.Context, hc *goharborv1.HarborCluster, obje
 	return nil
 }
 
-// mayApply asks the API server for an object that is to be applied: one that the Harbor operator has made for the HarborCluster is taken over, one that is
-// somebody else's is not.
+// mayApply reads an object before it is applied: one that the Harbor operator created for the HarborCluster is adopted, one of another owner is not.
 func (a *apply) mayApply(ctx context.Context, hc *goharborv1.HarborCluster, there *metav1.PartialObjectMetadata) error {
 	err := ownByLabel(ctx, a.cluster.Client, hc, there)
 	if err == nil && !harbor.Belongs(there, hc.Name) {
@@ -219,13 +218,13 @@ func (a *apply) mayApply(ctx context.Context, hc *goharborv1.HarborCluster, ther
 	return client.IgnoreNotFound(err)
 }
 
-// isTheirs says of an object that it is somebody else's, and what to do about that.
+// isTheirs is the error for an object of another owner, with what to do about it.
 func (a *apply) isTheirs(hc *goharborv1.HarborCluster, object *metav1.PartialObjectMetadata) error {
-	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s exists and is not of this HarborCluster: delete it, or hand it over with the label %s=%s",
+	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s exists and is not of this HarborCluster: delete it, or set its label %s=%s to let Drydock adopt it",
 		a.cluster.Name, activitykit.ObjectName(object), harbor.LabelCluster, hc.Name), nil)
 }
 
-// apply applies an object, makes fields ours that somebody else has written, and takes down its version.
+// apply applies an object, takes over fields of other writers, and records its version.
 func (a *apply) apply(ctx context.Context, object *unstructured.Unstructured) error {
 	set := object.GetAnnotations()
 	if err := a.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership); err != nil {
@@ -235,7 +234,7 @@ func (a *apply) apply(ctx context.Context, object *unstructured.Unstructured) er
 	return nil
 }
 
-// took takes down the version of an object as it is now, which we have given those annotations.
+// took records the version of an object and the annotations that Drydock has set.
 func (a *apply) took(kind string, object metav1.Object, set map[string]string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -344,14 +343,14 @@ func (h *Activities) ApplyHarborCluster(ctx context.Context, in ApplyClusterInpu
 	return ApplyClusterResult{Ref: ref, Generation: object.GetGeneration()}, explainHarbor(cluster, ref, "apply "+ref.String(), err)
 }
 
-// WriteStatusInput is what is to be said of a HarborCluster.
+// WriteStatusInput is the status of a HarborCluster.
 type WriteStatusInput struct {
 	Ref
 	Status goharborv1.HarborClusterStatus `json:"status"`
 }
 
-// WriteHarborStatus writes the status of a HarborCluster; conditions of other types than ours stay. It is no error that it is gone. Errors: InvalidSpec when
-// the CRD is not ours: it asks for more than we say, or does not keep what we say.
+// WriteHarborStatus writes the status of a HarborCluster; conditions of other types stay. It returns no error if the object is gone. Errors: InvalidSpec if
+// the CRD is not Drydock's: it requires other fields, or drops ours.
 func (h *Activities) WriteHarborStatus(ctx context.Context, in WriteStatusInput) error {
 	const doing = "write the status of"
 	return h.change(ctx, in.Ref, doing, func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {

@@ -103,8 +103,7 @@ func (w *watch) kinds() []client.Object {
 	return append(health.HarborServiceKinds(w.in.Namespace), hc, w.secrets, kube.IfServed(ingress))
 }
 
-// look looks at everything, and says whether something is due, or when to look again although nothing changes. The cache is not believed what may be of
-// before what we have written ourselves.
+// look reads all objects, and says whether an action is due, or when to look again. It does not use what the cache may hold from before our own writes.
 func (w *watch) look(ctx context.Context) (due bool, next time.Time, err error) {
 	now := time.Now()
 	live := !now.Before(w.resync)
@@ -195,7 +194,7 @@ func readHarborCluster(ctx context.Context, reader client.Reader, ref Ref) (*goh
 	return found, err
 }
 
-// undeclared reports whether a server refuses to apply an object since the CRD of its kind lacks a field. It says so with no status of its own.
+// undeclared reports whether a server refuses to apply an object since the CRD of its kind lacks a field. It has no status code of its own for that.
 func undeclared(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "field not declared in schema")
 }
@@ -206,7 +205,7 @@ func otherCRD(ref Ref, doing string, why error) error {
 		"do not delete it, or all HarborClusters go with it", ref.Cluster, doing, ref, why), why)
 }
 
-// explainHarbor is explain, and says what to do about a kind that is missing, and about rights.
+// explainHarbor is Explain, and says what to do about a missing kind or missing rights.
 func explainHarbor(cluster *kube.Cluster, ref Ref, doing string, err error) error {
 	switch {
 	case undeclared(err):

@@ -54,7 +54,7 @@ func newRegistry(t *testing.T, played *operators.Operators, file string, oldnew 
 	r := &registry{t: t, cluster: activitytest.BareCluster(t), clusters: activitytest.Clusters, operators: played, known: harbor.Known{Applied: map[harbor.Part]harbor.Applied{}}}
 	namespace := devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName))
 	grantHarbor(t, r.cluster, namespace)
-	text, err := os.ReadFile("../internal/harbor/testdata/" + file)
+	text, err := os.ReadFile("../../internal/harbor/testdata/" + file)
 	require.NoError(t, err)
 	oldnew = append([]string{"namespace: registry", "namespace: " + namespace}, oldnew...)
 	objects, err := manifest.Decode(file, []byte(strings.NewReplacer(oldnew...).Replace(string(text))))
@@ -446,7 +446,7 @@ func harborOfOthers(t *testing.T, played *operators.Operators) {
 		failed := r.untilReason(kind, harbor.ReasonApplyFailed)
 		require.Equal(t, metav1.ConditionFalse, failed.Status)
 		require.Contains(t, failed.Message, object.GetKind()+" "+r.ref.Namespace+"/"+object.GetName()+
-			" exists and is not of this HarborCluster: delete it, or hand it over with the label goharbor.io/harbor-cluster=main")
+			" exists and is not of this HarborCluster: delete it, or set its label goharbor.io/harbor-cluster=main")
 	}
 	r.untilReason(goharborv1.DatabaseReady, harbor.ReasonReady)
 
@@ -585,7 +585,7 @@ func harborDeletesNoneOfOthers(t *testing.T, played *operators.Operators) {
 // harborCluster is a HarborCluster with all its services in the cluster.
 func harborCluster(t *testing.T, namespace string) *goharborv1.HarborCluster {
 	t.Helper()
-	text, err := os.ReadFile("../internal/harbor/testdata/incluster.yaml")
+	text, err := os.ReadFile("../../internal/harbor/testdata/incluster.yaml")
 	require.NoError(t, err)
 	objects, err := manifest.Decode("incluster.yaml", []byte(strings.Replace(string(text), "namespace: registry", "namespace: "+namespace, 1)))
 	require.NoError(t, err)
@@ -659,7 +659,7 @@ func harborHeldAsItIs(t *testing.T, _ *operators.Operators) {
 	t.Parallel()
 	namespace := devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName))
 	grantHarbor(t, activitytest.BareCluster(t), namespace)
-	text, err := os.ReadFile("../internal/harbor/testdata/incluster.yaml")
+	text, err := os.ReadFile("../../internal/harbor/testdata/incluster.yaml")
 	require.NoError(t, err)
 	object := &unstructured.Unstructured{}
 	require.NoError(t, yaml.Unmarshal(text, &object.Object))

@@ -24,7 +24,7 @@ func metadataOf(kind schema.GroupVersionKind, namespace, name string) *metav1.Pa
 }
 
 // ownByLabel reads an object and, if it is the HarborCluster's by its owner, as the Harbor operator makes it, makes it ours by the label instead:
-// Kubernetes' garbage collector would delete it, and its data, with the HarborCluster, whatever the deletionPolicy.
+// otherwise the garbage collector would delete it, and its data, with the HarborCluster, even if the deletionPolicy is Retain.
 func ownByLabel(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster, object *metav1.PartialObjectMetadata) error {
 	return kube.RetryOnConflict(func() error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
@@ -38,8 +38,8 @@ func ownByLabel(ctx context.Context, c client.Client, hc *goharborv1.HarborClust
 	})
 }
 
-// patchExactly changes nothing but an object's metadata: fields that our types lack stay. It holds for the object as it was read: a write of anybody else in
-// between, and another object of the name, is a conflict.
+// patchExactly changes only the metadata of an object: fields that our types lack stay. A write of another client since it was read is a conflict, and so is
+// another object of the name.
 func patchExactly(ctx context.Context, c client.Client, object client.Object, metadata map[string]any) error {
 	metadata["uid"], metadata["resourceVersion"] = object.GetUID(), object.GetResourceVersion()
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})

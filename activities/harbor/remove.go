@@ -52,10 +52,10 @@ func (h *Activities) HoldHarborCluster(ctx context.Context, in Ref) error {
 	})
 }
 
-// ReleaseInput says which HarborCluster is let go.
+// ReleaseInput names the HarborCluster from which the finalizer is removed.
 type ReleaseInput struct {
 	Ref
-	// Removed: what belongs to it is gone. Otherwise one that is being deleted is held on to: whoever deletes it wants that to be done.
+	// Removed: the objects that belong to it are gone. If not, the finalizer stays on an object that is being deleted.
 	Removed bool `json:"removed,omitempty"`
 }
 
@@ -69,8 +69,8 @@ func (h *Activities) ReleaseHarborCluster(ctx context.Context, in ReleaseInput) 
 	})
 }
 
-// DeleteHarborCluster deletes a HarborCluster, which our finalizer holds until what belongs to it is gone. One that nobody keeps has none: without it the
-// object would be gone at once, and all that belongs to it would stay, or go, whatever the deletionPolicy says. Errors: NotFound.
+// DeleteHarborCluster deletes a HarborCluster, which our finalizer keeps until the objects that belong to it are gone. If it has no finalizer yet, it gets
+// one first: without it, the objects would stay or go without regard to the deletionPolicy. Errors: NotFound.
 func (h *Activities) DeleteHarborCluster(ctx context.Context, in Ref) error {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -92,9 +92,8 @@ func (h *Activities) DeleteHarborCluster(ctx context.Context, in Ref) error {
 	return explainHarbor(cluster, in, "delete "+in.String(), err)
 }
 
-// change changes a HarborCluster, if anything is to be changed, and once more when somebody else has written it meanwhile. One that is gone, or another one, is
-// left alone. It holds for the object as it was read, so that what the cache has will do at first; that nothing is to be changed is believed to the API
-// server alone.
+// change changes a HarborCluster, if necessary, and tries again after a conflict. It does not touch one that is gone, or another one of the name. It starts
+// from the cache, because an outdated object is a conflict; only the API server confirms that no change is necessary.
 func (h *Activities) change(ctx context.Context, ref Ref, doing string,
 	change func(context.Context, client.Client, *goharborv1.HarborCluster) (changed bool, err error),
 ) error {
@@ -119,24 +118,24 @@ func (h *Activities) change(ctx context.Context, ref Ref, doing string,
 	return explainHarbor(cluster, ref, doing+" "+ref.String(), err)
 }
 
-// RemovePartInput says what of a HarborCluster that is being deleted goes.
+// RemovePartInput names a part of a HarborCluster that is being deleted.
 type RemovePartInput struct {
 	Ref
 	Part harbor.Part `json:"part"`
 }
 
-// RemovePartResult says what of a part was not removed.
+// RemovePartResult says what was not removed.
 type RemovePartResult struct {
 	// Foreign is the object that has the name of one of the part's, and does not belong to the HarborCluster; empty: there is none. The part's
 	// Secrets and claims stay then: they may be in use by that object.
 	Foreign string `json:"foreign,omitempty"`
-	// Gone: the HarborCluster was gone already, so that the part was left as it is. Nobody knows any more what belongs to it.
+	// Gone: the HarborCluster was gone already. The part stays, because it is not known which objects belong to it.
 	Gone bool `json:"gone,omitempty"`
 }
 
 // RemoveHarborPart deletes what was applied for a part of a HarborCluster that is being deleted, and waits until it is gone. By the deletionPolicy Retain the
 // services that hold data stay: their operators would delete the data with them. Objects that do not belong to the HarborCluster stay. Claims go as
-// soon as nobody uses them, which is not waited for. When Harbor goes, the object says so: nobody looks any more how it is. Errors: Held when the cluster is held.
+// soon as no pod uses them, without a wait. When Harbor is removed, a condition of the object records it. Errors: Held if the cluster is held.
 func (h *Activities) RemoveHarborPart(ctx context.Context, in RemovePartInput) (RemovePartResult, error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -153,7 +152,7 @@ func (h *Activities) RemoveHarborPart(ctx context.Context, in RemovePartInput) (
 	if in.Part == harbor.PartHarbor {
 		said := WriteStatusInput{Ref: in.Ref, Status: harbor.BeingRemoved(hc.Status, hc.Generation, time.Now())}
 		if err := h.WriteHarborStatus(ctx, said); err != nil && activity.IsActivity(ctx) {
-			activity.GetLogger(ctx).Warn("The object does not say that it is being removed.", "Error", err) // no reason not to remove it
+			activity.GetLogger(ctx).Warn("failed to write that a part is being removed", "error", err) // no reason not to remove it
 		}
 	}
 	r := removal{cluster: cluster, hc: hc, part: in.Part, waits: h.Waits}
@@ -180,7 +179,7 @@ const (
 	foreign
 )
 
-// run goes on when objects are gone: the passwords of a database that still ends may be needed for that.
+// run continues only when objects are gone: a database that is still ending may need its passwords.
 func (r *removal) run(ctx context.Context, removal harbor.Removal) error {
 	for _, object := range removal.Kept {
 		if err := r.keep(ctx, object); err != nil {
@@ -206,7 +205,7 @@ func (r *removal) run(ctx context.Context, removal harbor.Removal) error {
 	return r.removeClaims(ctx, client.InNamespace(r.hc.Namespace), client.MatchingLabels(removal.Claims))
 }
 
-// removeClaims deletes the claims of a part, which bear no label of ours, but those of their operator with the name of the object that is gone.
+// removeClaims deletes the claims of a part. They have no label of Drydock, but those of their operator with the name of the object that is gone.
 func (r *removal) removeClaims(ctx context.Context, namespace client.InNamespace, picked client.MatchingLabels) error {
 	claims := &metav1.PartialObjectMetadataList{}
 	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
@@ -219,7 +218,7 @@ func (r *removal) removeClaims(ctx context.Context, namespace client.InNamespace
 	return r.cluster.Client.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, namespace, picked)
 }
 
-// keep lets an object stay when the HarborCluster goes. That there is none is no error.
+// keep detaches an object from the HarborCluster, so that it stays. It returns no error if there is none.
 func (r *removal) keep(ctx context.Context, named harbor.Object) error {
 	err := ownByLabel(ctx, r.cluster.Client, r.hc, metadataOf(named.Kind, r.hc.Namespace, named.Name))
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
@@ -250,7 +249,7 @@ func (r *removal) removeObject(ctx context.Context, named harbor.Object) error {
 	})
 }
 
-// remove deletes an object if it belongs to the HarborCluster, unless somebody has done so before, and says what it found.
+// remove deletes an object if it belongs to the HarborCluster and is not being deleted, and returns what it found.
 func (r *removal) remove(ctx context.Context, object *metav1.PartialObjectMetadata) (presence, error) {
 	err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
 	switch {

@@ -32,7 +32,7 @@ type AwaitNodeHealthyInput struct {
 	// Deadline for the node being Ready and its DaemonSet pods ready; each of Checks has its own limit.
 	Deadline *time.Time              `json:"deadline,omitempty"`
 	Checks   []drydockv1.HealthCheck `json:"checks,omitempty"`
-	// NoWork: the node was ready, and nobody had work to do on it. No other activity says that on the node.
+	// NoWork: the node was ready, and there was no work to do on it. No other activity records that on the node.
 	NoWork bool `json:"noWork,omitempty"`
 }
 

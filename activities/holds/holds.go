@@ -45,8 +45,8 @@ func followerTypes() []string {
 	return []string{temporal.ClusterGroupUpgrade, temporal.NodeMaintenance, temporal.MaintenanceScheduler, temporal.HarborCluster}
 }
 
-// FindFollowers returns the workflows that follow the emergency stop, so that one whose run was terminated finds them again: rollouts,
-// maintenances that belong to none, schedulers, and keepers of Harbors. Whoever was started within the last moments may be missing.
+// FindFollowers returns the workflows that subscribe to the emergency stop, so that a new run finds them after a termination: rollouts,
+// maintenances without a rollout, schedulers, and Harbor clusters. Workflows that have just started may be missing.
 func (h *Activities) FindFollowers(ctx context.Context, _ struct{}) ([]temporal.Subscription, error) {
 	query := fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(followerTypes(), "', '"))
 	var found []temporal.Subscription

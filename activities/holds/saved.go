@@ -24,8 +24,8 @@ const (
 	KeptHoldsKey = "holds.yaml"
 )
 
-// KeepHolds keeps what is held on the hub, so that it outlives the workflow that was told. What is kept there already and was said later stays.
-// Errors: NoHub when this worker knows no hub; NotFound when there is no right to write there; InvalidSpec when the ConfigMap is somebody else's.
+// KeepHolds saves the holds on the hub, so that they outlive the workflow. A later saved state stays.
+// Errors: NoHub if this worker has no hub; NotFound if it has no right to write there; InvalidSpec if the ConfigMap has another owner.
 func (h *Activities) KeepHolds(ctx context.Context, state emergency.State) error {
 	hub, err := h.Hub.Hub(ctx)
 	if err != nil {
@@ -55,8 +55,8 @@ func (h *Activities) KeepHolds(ctx context.Context, state emergency.State) error
 	return activitykit.Explain(hub, "write "+keptHolds, err)
 }
 
-// RecallHolds returns what is kept on the hub; the zero state when nothing is. Errors: NoHub when this worker knows no hub; InvalidSpec when the ConfigMap is
-// somebody else's, or nobody can read it; ClusterUnreachable when the hub does not answer, or does not let us read.
+// RecallHolds loads the holds from the hub; the zero state if none are saved. Errors: NoHub if this worker has no hub; InvalidSpec if the ConfigMap has
+// another owner or cannot be decoded; ClusterUnreachable if the hub does not answer, or refuses the read.
 func (h *Activities) RecallHolds(ctx context.Context, _ struct{}) (emergency.State, error) {
 	hub, err := h.Hub.Hub(ctx)
 	if err != nil {

@@ -28,8 +28,8 @@ import (
 
 // Activities runs Jobs on nodes.
 //
-// Work on a node must not be done twice without anybody knowing. A Job is therefore held by a finalizer from its creation to RemoveJob:
-// an attempt that finds none knows that none was ever created, and one that finds it being deleted knows that somebody wants it gone.
+// Work on a node must not be repeated unnoticed. A Job therefore has a finalizer from its creation to RemoveJob: an attempt that finds no Job knows
+// that none was created, and one that finds it being deleted knows that another client deleted it.
 type Activities struct {
 	Clusters *kube.Clusters
 	Waits    activitykit.Waits
@@ -38,15 +38,15 @@ type Activities struct {
 // RunJobInput says which Job to run on which node.
 type RunJobInput struct {
 	activitykit.NodeRef
-	// NodeUID is that of the node that was cordoned: it is gone when another has its name, for which the Job was not made. Empty: it is not known.
+	// NodeUID of the node that was cordoned. If a node of this name has another UID, the cordoned one is gone. Empty: not known.
 	// RemoveJob does not read it.
 	NodeUID types.UID `json:"nodeUID,omitempty"`
 	// Maintenance is the name of the NodeMaintenance; the Job is named after it.
 	Maintenance string                  `json:"maintenance"`
 	Job         maintenancev1.JobAction `json:"job"`
-	// Deadline is when the Job is stopped and has failed; nil: never. RemoveJob does not read it.
+	// Deadline is when the Job is stopped and fails; nil: never. RemoveJob does not read it.
 	Deadline *time.Time `json:"deadline,omitempty"`
-	// Held is what the cluster is held by: only a Job is looked after that an attempt before has created, of which nobody heard. nil: it is not held.
+	// Held is the hold on the cluster; nil: none. While it is held, only a Job that an earlier attempt created is continued.
 	Held *drydockv1.Hold `json:"held,omitempty"`
 	// Closes is as in TakeNodeInput. RemoveJob does not read it.
 	Closes *time.Time `json:"closes,omitempty"`
@@ -80,12 +80,12 @@ func (j *Activities) RunJob(ctx context.Context, in RunJobInput) error {
 	return err
 }
 
-// jobRun is how a Job is run: in whose name, where, and until when.
+// jobRun says how to run a Job: its owner, its node and its deadline.
 type jobRun struct {
 	owner string
-	// node it must run on; empty: any of the cluster, which is told as what is observed.
+	// node it must run on; empty: any node of the cluster, and the node is reported as an observation.
 	node, cluster string
-	// nodeUID tells the node from a later one of its name; empty: it is not known.
+	// nodeUID distinguishes the node from a later one of the same name; empty: not known.
 	nodeUID types.UID
 	// deadline is when it is stopped; nil: never. timedOut is the type of the error then.
 	deadline *time.Time
@@ -94,7 +94,7 @@ type jobRun struct {
 	allowed func(context.Context) error
 	// template is the path of what was wrong when the API server refuses the Job; noNamespace says what to do when there is no place for it.
 	template, noNamespace string
-	// another is what to do when a Job of the name is somebody else's.
+	// another says what to do if a Job of that name is not ours.
 	another string
 }
 
@@ -115,7 +115,7 @@ func (r jobRun) where(cluster *kube.Cluster) string {
 	return "node " + r.node
 }
 
-// awaitJob waits until the Job is complete, and stops it when its time is over.
+// awaitJob waits until the Job is complete, and stops it at its deadline.
 func (j *Activities) awaitJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run jobRun) error {
 	pod := &corev1.Pod{}
 	pod.Namespace = job.Namespace
@@ -142,8 +142,8 @@ func (j *Activities) awaitJob(ctx context.Context, cluster *kube.Cluster, job *b
 	return seen.timedOut(last.Message, last.Blockers...)
 }
 
-// startJob creates the Job, or finds that an earlier attempt has. It is a plain create: server-side apply would take a Job of somebody
-// else for ours. The deadline holds here, too: a Job that could not be created in time is not started late.
+// startJob creates the Job, unless an earlier attempt has. It uses a plain create, because server-side apply would adopt a Job that is not ours.
+// A Job that could not be created before the deadline is not started later.
 func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run jobRun) error {
 	overdue := run.deadline != nil && temporal.Now(ctx).After(*run.deadline)
 	var refused error
@@ -155,6 +155,9 @@ func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run 
 			return err
 		}
 		if err := cluster.Client.Create(ctx, job); !apierrors.IsAlreadyExists(err) {
+			if err == nil {
+				activitykit.Logger(ctx, "cluster", cluster.Name, "node", run.node, "owner", run.owner).Info("Job started", "job", client.ObjectKeyFromObject(job).String())
+			}
 			return run.refused(cluster, job, err)
 		}
 	}
@@ -173,8 +176,7 @@ func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run 
 	return nil
 }
 
-// labelNode puts the label that the Job's pod requires on a node that is ours and lacks it: its maintenance began with a version that did not
-// know the label, or somebody has removed it.
+// labelNode sets the label that the pod of the Job requires on a node that is ours, if another writer removed it.
 func labelNode(ctx context.Context, cluster *kube.Cluster, run jobRun) error {
 	if run.node == "" {
 		return nil
@@ -195,8 +197,8 @@ func labelNode(ctx context.Context, cluster *kube.Cluster, run jobRun) error {
 	return activitykit.ExplainNode(cluster, run.node, "label", client.IgnoreNotFound(err)) // RunJob says that a node is gone
 }
 
-// refused types the error of a create. A create that is refused has no effect, so the API server's answer is all the checking that a
-// template needs: what only the user can mend is InvalidSpec and names the field, the rest is tried again.
+// refused types the error of a create. The API server validates the template: what only the user can fix is InvalidSpec and names the field, other
+// errors are retried.
 func (r jobRun) refused(cluster *kube.Cluster, job *batchv1.Job, err error) error {
 	switch {
 	case apierrors.IsInvalid(err):
@@ -222,13 +224,13 @@ func (r jobRun) refusedFields(err error) []string {
 	return fields
 }
 
-// RemoveJob removes the Job and its pods, if it is ours. A Job that failed is kept for a day, so that its logs can be read. One that still
-// runs is stopped, and its pods are gone when RemoveJob returns. Called again, it goes on.
+// RemoveJob removes the Job and its pods, if it is ours. A failed Job is kept for a day, so that its logs can be read. A running Job is stopped,
+// and its pods are gone when RemoveJob returns. A second call continues where the first one stopped.
 func (j *Activities) RemoveJob(ctx context.Context, in RunJobInput) error {
 	return j.remove(ctx, in.Cluster, client.ObjectKey{Namespace: in.Job.Namespace, Name: NameOfJob(in)}, in.Owner)
 }
 
-// OrphanedJob names a Job whose maintenance is over, and in whose name it was made.
+// OrphanedJob names a Job whose maintenance is over, and its owner.
 type OrphanedJob struct {
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace"`
@@ -269,7 +271,7 @@ func (j *Activities) remove(ctx context.Context, clusterName string, name client
 	return j.stopJob(ctx, cluster, job, nodeOfJob(job))
 }
 
-// collectSeen removes a complete Job as the cache has it; that is believed only if our finalizer comes off just what was seen.
+// collectSeen removes a complete Job as the cache has it. The removal of our finalizer fails if the cache is behind.
 func collectSeen(ctx context.Context, cluster *kube.Cluster, name client.ObjectKey, owner string) (collected bool, err error) {
 	job := &batchv1.Job{}
 	if cluster.Cache.Get(ctx, name, job) != nil || !kube.OwnedBy(job, owner) || finished(job, batchv1.JobComplete) == nil {
@@ -281,7 +283,7 @@ func collectSeen(ctx context.Context, cluster *kube.Cluster, name client.ObjectK
 	return true, deleteJob(ctx, cluster, job, metav1.DeletePropagationBackground)
 }
 
-// unhold takes our finalizer, if it has it, off the Job as it was seen.
+// unhold removes our finalizer, if the Job has it, on the condition that the Job has not changed.
 func unhold(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job) error {
 	if !slices.Contains(job.Finalizers, Finalizer) {
 		return nil
@@ -291,8 +293,8 @@ func unhold(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job) error 
 	return cluster.Client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// stopJob deletes a Job that runs and waits until its pods are gone; those of a node that is gone count as gone. Only then it lets go of the
-// Job: until then another attempt must find what it has to wait for.
+// stopJob deletes a running Job and waits until its pods are gone; those of a node that is gone count as gone. It removes the finalizer last, so that
+// another attempt finds the Job and waits, too.
 func (j *Activities) stopJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, node string) error {
 	if err := deleteJob(ctx, cluster, job, metav1.DeletePropagationForeground); err != nil {
 		return err
@@ -319,7 +321,7 @@ func (j *Activities) stopJob(ctx context.Context, cluster *kube.Cluster, job *ba
 func podsLeft(ctx context.Context, cluster *kube.Cluster, reader client.Reader, job *batchv1.Job, node string) ([]string, error) {
 	pods, err := podsOfJob(ctx, reader, job)
 	if err == nil && len(pods) == 0 {
-		// The cache may not have heard of a pod that was made just now.
+		// The cache may not have a pod that was just created.
 		pods, err = podsOfJob(ctx, cluster.Client, job)
 	}
 	if err != nil {
@@ -337,7 +339,7 @@ func podsLeft(ctx context.Context, cluster *kube.Cluster, reader client.Reader, 
 	return left, nil
 }
 
-// beforeTimeout is when an attempt should say what it waits for, because soon after it is timed out and nobody hears it any more.
+// beforeTimeout is when an attempt returns what it waits for, shortly before it times out.
 func beforeTimeout(ctx context.Context) *time.Time {
 	timeout, ok := ctx.Deadline()
 	if !ok {
@@ -350,7 +352,7 @@ func deleteJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, pro
 	return activitykit.Explain(cluster, "delete "+jobPath(job), kube.DeleteExactly(ctx, cluster.Client, job, client.PropagationPolicy(propagation)))
 }
 
-// releaseJob takes our finalizer off the Job.
+// releaseJob removes our finalizer from the Job.
 func releaseJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job) error {
 	err := kube.RetryOnConflict(func() error {
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {

@@ -112,7 +112,7 @@ func TestAJobThatSomebodyDeletesHasFailedAndIsNotRunAgain(t *testing.T) {
 			require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), activitytest.JobOf(t, in), client.PropagationPolicy(test.propagation)))
 			err := <-end
 			require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
-			require.ErrorContains(t, err, "was deleted before it was complete: somebody deleted it at ")
+			require.ErrorContains(t, err, "was deleted before it was complete: another client deleted it at ")
 
 			err = activitytest.Jobs().RunJob(t.Context(), in)
 			require.ErrorContains(t, err, "was deleted before it was complete", "another attempt finds the same")

@@ -25,12 +25,12 @@ const (
 	ReasonJobPodMissing = "JobPodMissing"
 	ReasonJobPodPending = "JobPodPending"
 	ReasonJobRunning    = "JobRunning"
-	// ReasonJobEnding: its pod has done its work; the controller of Jobs has yet to say so.
+	// ReasonJobEnding: its pod has succeeded, and the Job controller has not updated the Job yet.
 	ReasonJobEnding   = "JobEnding"
 	ReasonJobStopping = "JobStopping"
 )
 
-// jobSeen is what one look at a Job showed.
+// jobSeen is a Job with its pods, as read at one time.
 type jobSeen struct {
 	run     jobRun
 	cluster *kube.Cluster
@@ -40,7 +40,7 @@ type jobSeen struct {
 	nodeGone       bool
 }
 
-// lookAtJob reads a Job, its pods and its node. The reader may be a cache, which has not heard of the newest Job yet.
+// lookAtJob reads a Job, its pods and its node. The reader may be a cache that does not have the newest Job yet.
 func lookAtJob(ctx context.Context, cluster *kube.Cluster, reader client.Reader, created *batchv1.Job, run jobRun) (jobSeen, error) {
 	seen := jobSeen{run: run, cluster: cluster, created: created}
 	found := &batchv1.Job{}
@@ -75,11 +75,11 @@ func podsOfJob(ctx context.Context, reader client.Reader, job *batchv1.Job) ([]c
 	return list.Items, err
 }
 
-// judge says whether the Job is done, why it is not, or how it failed. A Job that has ended counts, whatever became of it or of its
-// node since.
+// judge says whether the Job is complete, what it waits for, or how it failed. The end of a Job counts even if it was deleted later, or its
+// node is gone.
 func (s jobSeen) judge() (*drydockv1.Wait, bool, error) {
 	if s.found == nil {
-		return nil, false, s.deleted("somebody has removed it")
+		return nil, false, s.deleted("another client removed it")
 	}
 	if finished(s.found, batchv1.JobComplete) != nil {
 		return nil, true, nil
@@ -92,7 +92,7 @@ func (s jobSeen) judge() (*drydockv1.Wait, bool, error) {
 		if s.run.deadline != nil && !at.Time.Before(s.run.deadline.Truncate(time.Second)) {
 			return nil, false, s.timedOut("it was stopped then")
 		}
-		return nil, false, s.deleted("somebody deleted it at " + at.UTC().Format(time.RFC3339))
+		return nil, false, s.deleted("another client deleted it at " + at.UTC().Format(time.RFC3339))
 	}
 	if s.nodeGone {
 		return nil, false, activitykit.NodeGone(s.cluster.Name, s.run.node)
@@ -117,11 +117,11 @@ func (s jobSeen) wait() *drydockv1.Wait {
 	succeeded := slices.IndexFunc(s.pods, func(pod corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 	switch {
 	case s.found.Spec.Suspend != nil && *s.found.Spec.Suspend:
-		return &drydockv1.Wait{Reason: ReasonJobSuspended, Message: jobPath(s.found) + " is suspended: it goes on when spec.suspend is set to false"}
+		return &drydockv1.Wait{Reason: ReasonJobSuspended, Message: jobPath(s.found) + " is suspended until spec.suspend is set to false"}
 	case active < 0 && succeeded >= 0:
-		return &drydockv1.Wait{Reason: ReasonJobEnding, Message: fmt.Sprintf("%s: pod %s has succeeded; the controller of Jobs has yet to say so", jobPath(s.found), s.pods[succeeded].Name)}
+		return &drydockv1.Wait{Reason: ReasonJobEnding, Message: fmt.Sprintf("%s: pod %s has succeeded; the Job controller has not updated the Job yet", jobPath(s.found), s.pods[succeeded].Name)}
 	case active < 0:
-		return &drydockv1.Wait{Reason: ReasonJobPodMissing, Message: jobPath(s.found) + " has no pod at work" + s.failures()}
+		return &drydockv1.Wait{Reason: ReasonJobPodMissing, Message: jobPath(s.found) + " has no running pod" + s.failures()}
 	}
 	pod := s.pods[active]
 	if pod.Status.Phase == corev1.PodRunning {

@@ -18,11 +18,11 @@ func TestAWaitForAJobSaysWhatItsPodsDo(t *testing.T) {
 		pods            []corev1.Pod
 		reason, message string
 	}{
-		{nil, ReasonJobPodMissing, "job ops/patch has no pod at work"},
-		{[]corev1.Pod{pod("a", corev1.PodFailed)}, ReasonJobPodMissing, "job ops/patch has no pod at work"},
+		{nil, ReasonJobPodMissing, "job ops/patch has no running pod"},
+		{[]corev1.Pod{pod("a", corev1.PodFailed)}, ReasonJobPodMissing, "job ops/patch has no running pod"},
 		{[]corev1.Pod{pod("a", corev1.PodPending)}, ReasonJobPodPending, "job ops/patch: pod a has not started yet"},
 		{[]corev1.Pod{pod("a", corev1.PodRunning)}, ReasonJobRunning, "job ops/patch runs on node n1 in pod a"},
-		{[]corev1.Pod{pod("b", corev1.PodFailed), pod("a", corev1.PodSucceeded)}, ReasonJobEnding, "job ops/patch: pod a has succeeded; the controller of Jobs has yet to say so"},
+		{[]corev1.Pod{pod("b", corev1.PodFailed), pod("a", corev1.PodSucceeded)}, ReasonJobEnding, "job ops/patch: pod a has succeeded; the Job controller has not updated the Job yet"},
 		{[]corev1.Pod{pod("b", corev1.PodRunning), pod("a", corev1.PodSucceeded)}, ReasonJobRunning, "job ops/patch runs on node n1 in pod b"},
 	} {
 		wait := jobSeen{found: job, pods: c.pods}.wait()

@@ -21,8 +21,7 @@ const Finalizer = "drydock.dev/job"
 // failedJobTTL is how long a finished Job is kept, in seconds, unless its template says otherwise. One that completed is removed sooner.
 const failedJobTTL = 24 * 60 * 60
 
-// NameOfJob is the same for every attempt of a maintenance, and another for every run of it: a failed Job that is kept must not be in the
-// way of the next run.
+// NameOfJob is the same for every attempt of a maintenance and differs between its runs, because a failed Job of an earlier run is kept.
 func NameOfJob(in RunJobInput) string {
 	owner := sha256.Sum256([]byte(in.Owner))
 	return safename.Join("-", in.Maintenance, hex.EncodeToString(owner[:4]))
@@ -60,10 +59,10 @@ func JobFor(in RunJobInput) (*batchv1.Job, error) {
 
 // pinTo lets the scheduler place the pod on the node and nowhere else, as the DaemonSet controller does. Setting nodeName would pass the
 // scheduler by: a node that is short of something would reject the pod, and the Job would fail where it could have waited; and volumes
-// that are bound on first use never would be. But the scheduler heeds taints, so the pod tolerates them all: the work is for this very
-// node, cordoned as it is, whoever it is dedicated to, and also while the work makes it NotReady.
+// that are bound on first use never would be. The scheduler observes taints, so the pod tolerates them all: the work is for this node, although
+// it is cordoned, may be dedicated to others, and may be NotReady during the work.
 //
-// The scheduler also sees to it that the work is done during the maintenance only: the request that creates the Job may arrive late, when
+// The scheduler also makes sure that the work is done during the maintenance only: the request that creates the Job may arrive late, when
 // another worker has finished the maintenance and returned the node. The pod then waits for a label that never comes back.
 func pinTo(pod *corev1.PodSpec, ref activitykit.NodeRef) {
 	onNode := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{ref.Node}}

@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// controller is one application's view of a cluster: what the cache held, brought up to date where it mattered.
+// controller has the objects of one application, from the cache, and read again from the API server where it matters.
 type controller struct {
 	cluster  *kube.Cluster
 	in       Input
@@ -46,7 +46,7 @@ func (k *controller) examine(ctx context.Context, reader client.Reader) error {
 
 func (k *controller) decide(ctx context.Context) (locks.Decision, error) {
 	if k.snapshot.Health == nil {
-		// Not looked at yet; or it did not matter, and what was found out meanwhile may have changed that.
+		// The health was not examined yet, or did not matter before.
 		if err := k.examine(ctx, k.cluster.Cache); err != nil {
 			return locks.Decision{}, err
 		}
@@ -62,8 +62,8 @@ func (k *controller) decide(ctx context.Context) (locks.Decision, error) {
 	return decision, nil
 }
 
-// confirm reads from the API server what the grave changes depend on. It returns false if that was not done before: then it has to be decided
-// anew. The watches of different kinds are not in step, so that the cache may have a lock that has let go but not yet what for.
+// confirm reads from the API server what changes that allow disruption depend on. It returns false if that was not done before: then the caller
+// decides again. The watches of different kinds are not in step: the cache may have a lock that is inactive, but not the request for which it is.
 func (k *controller) confirm(ctx context.Context, decision locks.Decision) (bool, error) {
 	confirmed := true
 	for _, change := range decision.Changes() {
@@ -83,7 +83,7 @@ func (k *controller) confirm(ctx context.Context, decision locks.Decision) (bool
 	return confirmed, nil
 }
 
-// refresh reads a lock first, then the turns, then what they name: a lock that has let go has done so for a turn that was recorded before.
+// refresh reads a lock first, then the turns, then the objects that they name: an inactive lock has a turn that was recorded before.
 func (k *controller) refresh(ctx context.Context, change locks.LockDecision) error {
 	view, api, own := &k.snapshot, k.cluster.Client, k.in.Policy.ControllerName
 	err := errors.Join(
@@ -126,7 +126,7 @@ func (k *controller) refreshPods(ctx context.Context, change locks.LockDecision)
 	return err
 }
 
-// refreshProgress reads all locks of nodes before progress is taken back. They may be many, and that is rare: one LIST.
+// refreshProgress reads all locks of nodes before the reported progress decreases. That is rare, and there may be many locks: one LIST.
 func (k *controller) refreshProgress(ctx context.Context, change locks.LockDecision) error {
 	if !change.ReportsLess {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Activities keeps the locks of applications that have no controller of their own. It writes locks, never requests.
+// Activities operates the locks of applications that have no controller of their own. It writes locks, never requests.
 type Activities struct {
 	Clusters *kube.Clusters
 }
@@ -96,14 +96,14 @@ func sameInstant(a, b *time.Time) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
 }
 
-// applyRounds is how often ApplyWorkloadLocks decides anew because someone else wrote in between, before it lets another attempt.
+// applyRounds is how often ApplyWorkloadLocks decides again after a conflict, before it leaves the rest to another attempt.
 const applyRounds = 100
 
-// ApplyWorkloadLocks makes the locks of the application what they should be and reports how they are then. It decides for itself, on what
-// it finds: what was due when it was asked for may be over. Errors: InvalidSpec, ClusterUnreachable.
+// ApplyWorkloadLocks updates the locks of the application and reports their state. It decides on the objects that it reads itself: the changes of
+// ObserveWorkloadLocks may be outdated. Errors: InvalidSpec, ClusterUnreachable.
 //
 // At no instant are more node locks inactive than the policy allows, also when this runs several times at once: an attempt that froze and
-// goes on after it was given up and another has taken over, on another machine and with an old cache. What makes it so:
+// continues after it was given up and another has taken over, on another machine and with an old cache. The reasons:
 //
 //   - The turns on the application's ClusterWorkloadLock (locks.Turns) name the nodes that may be inactive, never more than allowed. They are
 //     written under the lock's resourceVersion, so all writers' changes of them are in one order, each made by one who knew the one before.
@@ -125,13 +125,13 @@ func (w *Activities) ApplyWorkloadLocks(ctx context.Context, in Input) (locks.Re
 	}
 	report, err := keeper.keep(ctx)
 	if err == nil {
-		// Nothing may have been left to do, by a cache that is long out of date.
+		// A cache that is out of date may have shown no change to make.
 		err = cluster.Reachable(ctx)
 	}
 	return report, activitykit.Explain(cluster, "keep the locks of "+in.Policy.ControllerName, err)
 }
 
-// keep decides and carries out until nothing is left to do. What it has read may be old: whatever matters is found out on the way.
+// keep decides and carries out until there is nothing to do. The cache may be behind: what matters is read again on the way.
 func (k *controller) keep(ctx context.Context) (locks.Report, error) {
 	for range applyRounds {
 		decision, err := k.decide(ctx)

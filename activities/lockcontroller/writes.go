@@ -18,11 +18,11 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-// errOutdated says that an object was not as the decision assumed. The view has it now as it is: decide anew.
+// errOutdated: an object differs from the one on which the decision was made. The controller has the new one now: decide again.
 var errOutdated = errors.New("decided on an old state")
 
-// carryOut makes the changes of a decision: first whatever does not let go, then the record of turns, then what lets go. See
-// ApplyWorkloadLocks for why in this order. A lock that is created gets its state when it is decided about again; nothing lets go as long as one is new.
+// carryOut makes the changes of a decision: first those that make no lock inactive, then the record of turns, then those that do. See
+// ApplyWorkloadLocks for the reason of this order. A lock that is created gets its state by the next decision; no lock becomes inactive before that.
 func (k *controller) carryOut(ctx context.Context, decision locks.Decision) error {
 	var letGo []locks.LockDecision
 	anyNew := false
@@ -54,8 +54,17 @@ func (k *controller) carryOut(ctx context.Context, decision locks.Decision) erro
 	return nil
 }
 
-// make makes one change.
+// make makes one change and logs it.
 func (k *controller) make(ctx context.Context, change locks.LockDecision) error {
+	err := k.write(ctx, change)
+	if err == nil {
+		activitykit.Logger(ctx, "cluster", k.cluster.Name, "node", change.Node, "controller", k.in.Policy.ControllerName).Info(
+			"Workload lock changed", "kind", change.Kind, "lock", change.Name, "action", change.Action, "from", change.From, "to", change.To)
+	}
+	return err
+}
+
+func (k *controller) write(ctx context.Context, change locks.LockDecision) error {
 	if activity.IsActivity(ctx) {
 		activity.RecordHeartbeat(ctx, change)
 	}
@@ -85,8 +94,8 @@ func (k *controller) newLock(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.AnnotationOwner: k.in.Owner}}
 }
 
-// updateNodeLock writes the status, and what is remembered of it: of a lock that lets go afterwards, since one that has not is not updated; of
-// one that holds again before, or it would be forgotten if nothing more came of this.
+// updateNodeLock writes the status and the annotations. For a lock that becomes inactive the annotations come last; for one that becomes active again
+// they come first, so that they are not lost if the second write fails.
 func (k *controller) updateNodeLock(ctx context.Context, change locks.LockDecision) error {
 	met := change.Matches(named(k.snapshot.NodeLocks, change.Name).Status)
 	first, then := k.writeNodeStatus, k.remember
@@ -107,7 +116,7 @@ func (k *controller) writeNodeStatus(ctx context.Context, change locks.LockDecis
 	return patchLock(ctx, k, &k.snapshot.NodeLocks, change.Name, k.writeStatus, statusOf(change))
 }
 
-// remember writes the annotations of a node's lock. When nothing else of a lock is written whose turn ends, that it ends is.
+// remember writes the annotations of the lock of a node. At the end of a turn it writes them even if nothing else changes.
 func (k *controller) remember(ctx context.Context, change locks.LockDecision, met bool) error {
 	annotations := map[string]any{}
 	if change.UpdatedFor != "" {

@@ -14,13 +14,13 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// AwaitHeldAgainInput says which node is out of service, and which of its locks are known to hold it.
+// AwaitHeldAgainInput names a node that is out of service, and its locks that are known to be active.
 type AwaitHeldAgainInput struct {
 	activitykit.NodeRef
 	Known []string `json:"known,omitempty"`
 }
 
-// AwaitHeldAgain waits until a workload lock holds the node that is not known to, and returns those that do.
+// AwaitHeldAgain waits until a workload lock of the node becomes active that is not known to be, and returns the active ones.
 func (l *Activities) AwaitHeldAgain(ctx context.Context, in AwaitHeldAgainInput) (news []drydockv1.Blocker, err error) {
 	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -35,7 +35,7 @@ func (l *Activities) AwaitHeldAgain(ctx context.Context, in AwaitHeldAgainInput)
 	return news, err
 }
 
-// HeldAgain are the locks of a node that hold it, as far as that can be seen.
+// HeldAgain are the active locks of a node, if they can be read.
 func HeldAgain(ctx context.Context, cluster *kube.Cluster, node string) []drydockv1.Blocker {
 	holders, err := holdersOf(ctx, cluster, node, nil)
 	if err != nil {
@@ -44,8 +44,8 @@ func HeldAgain(ctx context.Context, cluster *kube.Cluster, node string) []drydoc
 	return holders
 }
 
-// holdersOf are the locks that hold a node, save those that are known to. That there are any is believed only from the API server: the cache may not have
-// seen yet that they have let go.
+// holdersOf are the active locks of a node, except the known ones. The API server confirms them: the cache may not yet have that they became
+// inactive.
 func holdersOf(ctx context.Context, cluster *kube.Cluster, node string, known []string) (holders []drydockv1.Blocker, err error) {
 	for _, reader := range []client.Reader{cluster.Cache, cluster.Client} {
 		gate, err := NodeGate(ctx, reader, node)
@@ -60,7 +60,7 @@ func holdersOf(ctx context.Context, cluster *kube.Cluster, node string, known []
 	return holders, nil
 }
 
-// LockProgress is how far all applications have come, as the cache has it.
+// LockProgress is the progress of all applications, according to the cache.
 func LockProgress(ctx context.Context, cluster *kube.Cluster) ([]drydockv1.LockProgress, error) {
 	var requests lcmv1.ClusterMaintenanceRequestList
 	var found lcmv1.NodeWorkloadLockList
@@ -72,7 +72,7 @@ func LockProgress(ctx context.Context, cluster *kube.Cluster) ([]drydockv1.LockP
 	return locks.ProgressOfAll(requests.Items, found.Items), nil
 }
 
-// FollowLocks reports how far all applications have come whenever that changes, until the deadline; of none when the last lock is gone.
+// FollowLocks reports the progress of all applications whenever it changes, until the deadline.
 func (l *Activities) FollowLocks(ctx context.Context, in ClusterLockInput) error {
 	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {

@@ -135,7 +135,7 @@ func TestAWaitForLocksEndsWhenItsRequestIsDeleted(t *testing.T) {
 	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), &lcmv1.NodeMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}}))
 	err = <-node
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "somebody has deleted maintenance request "+meta.Name)
+	require.ErrorContains(t, err, "maintenance request "+meta.Name+" was deleted by another client")
 
 	meta = locks.RequestMeta(ref.Owner, "drydock")
 	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}}))

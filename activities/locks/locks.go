@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Activities asks workloads to let go of clusters and nodes: the initiator's side. It writes requests, never locks.
+// Activities requests maintenance of clusters and nodes from their workload locks. It writes requests, never locks.
 type Activities struct {
 	Clusters *kube.Clusters
 	Waits    activitykit.Waits
@@ -28,38 +28,38 @@ type Activities struct {
 
 // Reasons why a maintenance waits for workload locks.
 const (
-	// ReasonWorkloadLocksHeld: applications have not let go yet.
+	// ReasonWorkloadLocksHeld: locks of applications are still active.
 	ReasonWorkloadLocksHeld = "WorkloadLocksHeld"
-	// ReasonWorkloadLocksFailed: an application says that it cannot; a person has to look.
+	// ReasonWorkloadLocksFailed: a lock is in state failed; a person has to act.
 	ReasonWorkloadLocksFailed = "WorkloadLocksFailed"
-	// ReasonWorkloadLocksNotBack: the maintenance is over and applications do not hold the node again yet.
+	// ReasonWorkloadLocksNotBack: the maintenance is over, and locks of the node are not active yet.
 	ReasonWorkloadLocksNotBack = "WorkloadLocksNotBack"
-	// ReasonLockCycle: maintenances waited for each other's locks, and this one lets the older ones go first.
+	// ReasonLockCycle: maintenances waited for each other's locks, and this one waits for the older ones.
 	ReasonLockCycle = "LockCycle"
 )
 
-// ClusterLockInput says which cluster, on whose behalf.
+// ClusterLockInput names a cluster and the owner of the request.
 type ClusterLockInput struct {
 	Cluster  string      `json:"cluster"`
 	Owner    string      `json:"owner"`
 	Scope    lcmv1.Scope `json:"scope,omitempty"`
 	Deadline *time.Time  `json:"deadline,omitempty"`
-	// Requested: the locks are not waited for any longer when our request is gone, for which they would let go.
+	// Requested: end the wait if our request is gone, because the locks become inactive only for a request.
 	Requested bool `json:"requested,omitempty"`
 	// Closes is as in TakeNodeInput. Only RequestClusterMaintenance reads it.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 
-// NodeLockInput says which node, on whose behalf.
+// NodeLockInput names a node and the owner of the request.
 type NodeLockInput struct {
 	activitykit.NodeRef
 	Scope    lcmv1.Scope `json:"scope,omitempty"`
 	Deadline *time.Time  `json:"deadline,omitempty"`
-	// Requested: the locks are not waited for any longer when our request is gone, for which they would let go.
+	// Requested: end the wait if our request is gone, because the locks become inactive only for a request.
 	Requested bool `json:"requested,omitempty"`
 }
 
-// RequestClusterMaintenance creates our ClusterMaintenanceRequest. It returns false when the cluster does not serve workload locks. Errors: Held.
+// RequestClusterMaintenance creates our ClusterMaintenanceRequest. It returns false if the cluster does not serve workload locks. Errors: Held.
 func (l *Activities) RequestClusterMaintenance(ctx context.Context, in ClusterLockInput) (bool, error) {
 	cluster, served, err := ServingCluster(ctx, l.Clusters, in.Cluster)
 	if err != nil || !served {
@@ -72,7 +72,7 @@ func (l *Activities) RequestClusterMaintenance(ctx context.Context, in ClusterLo
 	return true, err
 }
 
-// requestCluster creates the ClusterMaintenanceRequest of an owner, unless that was done before, and returns its UID.
+// requestCluster creates the ClusterMaintenanceRequest of an owner, if it does not exist, and returns its UID.
 func requestCluster(ctx context.Context, cluster *kube.Cluster, owner string, scope lcmv1.Scope) (types.UID, error) {
 	ours := &lcmv1.ClusterMaintenanceRequest{
 		ObjectMeta: requestMeta(owner, "drydock"),
@@ -82,7 +82,7 @@ func requestCluster(ctx context.Context, cluster *kube.Cluster, owner string, sc
 	return ours.UID, err
 }
 
-// AwaitClusterLocks waits until every ClusterWorkloadLock is inactive. Errors: LockTimedOut (with blockers), LockRefused when our request is gone.
+// AwaitClusterLocks waits until every ClusterWorkloadLock is inactive. Errors: LockTimedOut (with blockers), LockRefused if our request is gone.
 func (l *Activities) AwaitClusterLocks(ctx context.Context, in ClusterLockInput) error {
 	cluster, _, err := ServingCluster(ctx, l.Clusters, in.Cluster)
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *Activities) AwaitClusterLocks(ctx context.Context, in ClusterLockInput)
 	open, err := l.Waits.AwaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 		var err error
 		if gate, err = ClusterGate(ctx, reader); err == nil && gate.Open {
-			// Nobody looks again before the first node is touched, and the cache may be behind.
+			// There is no further check before the first node, and the cache may be behind.
 			gate, err = ClusterGate(ctx, cluster.Client)
 		}
 		if err == nil && !gate.Open && in.Requested {
@@ -122,35 +122,35 @@ func WithdrawCluster(ctx context.Context, cluster *kube.Cluster, owner string, u
 	return withdraw(ctx, cluster, ours)
 }
 
-// NodeLocks is how the workload locks of a node stand.
+// NodeLocks is the state of the workload locks of a node.
 type NodeLocks struct {
-	// Asked: there is a request to them. There is none when the cluster does not serve workload locks, and for a node without locks that no
-	// maintenance may be requested for.
+	// Asked: there is a request. There is none if the cluster does not serve workload locks, or if the node has no locks and an annotation forbids
+	// requests.
 	Asked bool `json:"asked,omitempty"`
-	// Skipped: no maintenance may be requested for the node.
+	// Skipped: an annotation of the node forbids requests.
 	Skipped bool `json:"skipped,omitempty"`
-	// Inactive: the node has no lock, or all have let go. Active: it has none, or all hold it. When neither is said, the wait for it finds out.
+	// Inactive: all locks of the node are inactive, or it has none. Active: all are active, or it has none. If both are false, a wait is needed.
 	Inactive bool `json:"inactive,omitempty"`
 	Active   bool `json:"active,omitempty"`
-	// RequestUID is that of the request, if there is one.
+	// RequestUID is the UID of the request, if there is one.
 	RequestUID types.UID `json:"requestUID,omitempty"`
-	// ClusterHeld: a lock of the cluster has not let go, so the node's were not asked yet.
+	// ClusterHeld: a lock of the cluster is active, so there is no request for the node yet.
 	ClusterHeld bool `json:"clusterHeld,omitempty"`
-	// ClusterRequestUID is that of the request to the cluster's locks, if this maintenance has made one.
+	// ClusterRequestUID is the UID of the ClusterMaintenanceRequest, if this maintenance created one.
 	ClusterRequestUID types.UID `json:"clusterRequestUID,omitempty"`
 }
 
-// NodeRequest says for which node a maintenance requests what.
+// NodeRequest is what a maintenance requests for a node.
 type NodeRequest struct {
 	activitykit.NodeRef
 	Scope lcmv1.Scope
-	// WithCluster is as in TakeNodeInput.
+	// WithCluster: request maintenance of the cluster first.
 	WithCluster bool
 }
 
-// RequestNode creates our NodeMaintenanceRequest and says whether the node's locks have to be waited for. For a node without locks that no
-// maintenance may be requested for there is none, and none before the cluster's locks have let go. All had let go of a node that was taken: what has come
-// to hold it since then changes nothing.
+// RequestNode creates our NodeMaintenanceRequest and returns the state of the locks of the node. It creates none while locks of the cluster are active, and
+// none for a node that has no locks and an annotation that forbids requests. If the node was taken before, its locks were inactive then, and locks that
+// became active since do not matter.
 func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in NodeRequest, taken bool) (NodeLocks, error) {
 	_, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]
 	if skip && !taken {
@@ -158,7 +158,7 @@ func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 			return NodeLocks{}, err
 		}
 	}
-	clusterUID, held, err := askCluster(ctx, cluster, in, skip)
+	clusterUID, held, err := requestClusterFirst(ctx, cluster, in, skip)
 	held = held && !taken
 	switch {
 	case err != nil || held:
@@ -178,10 +178,10 @@ func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 	return found, nil
 }
 
-// askCluster asks the cluster's locks to let go where that is to be done, and reports whether one holds it still. That none does is believed only from
-// the API server: nobody looks again before the node's are asked. Where a rollout has asked and looked before its first node, the cache tells whether one
-// has come since, or has taken that back: it is looked at once more before the cordon, but for a node that is skipped.
-func askCluster(ctx context.Context, cluster *kube.Cluster, in NodeRequest, skip bool) (uid types.UID, held bool, err error) {
+// requestClusterFirst creates our ClusterMaintenanceRequest if in.WithCluster asks for it, and reports whether a lock of the cluster is active. The API
+// server confirms that none is, because there is no further check before the request for the node. Without WithCluster, the rollout has made the request
+// before its first node; then the cache is enough, because the cordon checks again, except for a node that is skipped.
+func requestClusterFirst(ctx context.Context, cluster *kube.Cluster, in NodeRequest, skip bool) (uid types.UID, held bool, err error) {
 	if !in.WithCluster {
 		gate, err := heldClusterGate(ctx, cluster)
 		if err == nil && gate.Open && skip {
@@ -196,7 +196,7 @@ func askCluster(ctx context.Context, cluster *kube.Cluster, in NodeRequest, skip
 	return uid, !gate.Open, activitykit.Explain(cluster, "list workload locks", err)
 }
 
-// MayTakePodsAway reports whether locks are held, of the node or of the cluster: whoever lets go may take pods off the node.
+// MayTakePodsAway reports whether locks of the node or of the cluster are active: their applications may remove pods from the node before it is cordoned.
 func MayTakePodsAway(ctx context.Context, cluster *kube.Cluster, node string) bool {
 	if !readNodeLocks(ctx, cluster.Cache, node).Inactive {
 		return true
@@ -205,8 +205,8 @@ func MayTakePodsAway(ctx context.Context, cluster *kube.Cluster, node string) bo
 	return err != nil || !gate.Open
 }
 
-// readNodeLocks says how the locks of a node stand that was asked for. Most nodes have none, and an activity that waits for nothing costs as much as one that
-// does something.
+// readNodeLocks reads the state of the locks of a node for which there is a request. Most nodes have no lock, and the result saves the workflow an activity
+// that would wait for nothing.
 func readNodeLocks(ctx context.Context, reader client.Reader, node string) NodeLocks {
 	var found lcmv1.NodeWorkloadLockList
 	if err := activitykit.ListIfServed(ctx, reader, &found); err != nil {
@@ -217,7 +217,7 @@ func readNodeLocks(ctx context.Context, reader client.Reader, node string) NodeL
 	}
 }
 
-// refuseSkipped is about a node that no maintenance may be requested for: its locks would never let go, and are not to be overrun.
+// refuseSkipped returns an error if an annotation forbids requests for a node that has active locks: without a request they stay active.
 func refuseSkipped(ctx context.Context, cluster *kube.Cluster, node string) error {
 	gate, err := NodeGate(ctx, cluster.Client, node)
 	if err != nil || gate.Open {
@@ -227,7 +227,7 @@ func refuseSkipped(ctx context.Context, cluster *kube.Cluster, node string) erro
 		node, controllers(gate.Holders), lcmv1.AnnotationSkipMaintenance), nil, gate.Blockers()...)
 }
 
-// WithdrawNodeMaintenance deletes our NodeMaintenanceRequest, if there is one, and says whether the node's locks have to be waited for.
+// WithdrawNodeMaintenance deletes our NodeMaintenanceRequest, if there is one, and returns the state of the locks of the node.
 func (l *Activities) WithdrawNodeMaintenance(ctx context.Context, in NodeLockInput) (NodeLocks, error) {
 	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -246,8 +246,8 @@ func WithdrawNode(ctx context.Context, cluster *kube.Cluster, ref activitykit.No
 	return LocksBack(ctx, cluster, ref.Node), nil
 }
 
-// LocksBack is nodeLocks after the maintenance of a node. That locks hold it is believed only from the API server: the cache may not have seen yet that they
-// have let go, and nobody would wait for them.
+// LocksBack is the state of the locks of a node after its maintenance. The API server confirms that they are active: the cache may not yet have that they
+// became inactive.
 func LocksBack(ctx context.Context, cluster *kube.Cluster, node string) NodeLocks {
 	found := readNodeLocks(ctx, cluster.Cache, node)
 	if found.Active && !HasNoLocks(ctx, cluster, node) {
@@ -257,7 +257,7 @@ func LocksBack(ctx context.Context, cluster *kube.Cluster, node string) NodeLock
 }
 
 // AwaitNodeLocksActive waits until every NodeWorkloadLock of the node is active again, or until the deadline, and returns those that
-// are not. While someone else's request for the node stands, it waits for nothing.
+// are not. It does not wait while there is another request for the node.
 func (l *Activities) AwaitNodeLocksActive(ctx context.Context, in NodeLockInput) ([]drydockv1.Blocker, error) {
 	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -268,7 +268,7 @@ func (l *Activities) AwaitNodeLocksActive(ctx context.Context, in NodeLockInput)
 	_, err = l.Waits.AwaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 		var err error
 		if missing, err = notBack(ctx, reader, in); err == nil && len(missing) == 0 && !HasNoLocks(ctx, cluster, in.Node) {
-			missing, err = notBack(ctx, cluster.Client, in) // as in locksBack
+			missing, err = notBack(ctx, cluster.Client, in) // as in LocksBack
 		}
 		if err != nil {
 			return temporal.Observation{}, false, err
@@ -282,7 +282,7 @@ func (l *Activities) AwaitNodeLocksActive(ctx context.Context, in NodeLockInput)
 	return locks.Blockers(missing), err
 }
 
-// notBack are the locks of a node that should hold it again and do not. While someone else's request for it stands, none should.
+// notBack are the locks of a node that should be active again and are not; none while there is another request for the node.
 func notBack(ctx context.Context, reader client.Reader, in NodeLockInput) ([]locks.Holder, error) {
 	wanted, err := requestedByOthers(ctx, reader, in)
 	if err != nil || wanted {
@@ -293,13 +293,13 @@ func notBack(ctx context.Context, reader client.Reader, in NodeLockInput) ([]loc
 	return locks.NotActive(found.Items, in.Node), err
 }
 
-// lockTimedOut names those who held a gate at the deadline.
+// lockTimedOut is the error that names the locks that are active at the deadline.
 func lockTimedOut(what string, gate locks.Gate) error {
 	return temporal.Error(temporal.ErrLockTimedOut,
-		fmt.Sprintf("%s did not let go of %s in time: %s", controllers(gate.Holders), what, gate.Blockers()[0].Message), nil, gate.Blockers()...)
+		fmt.Sprintf("%s did not release %s in time: %s", controllers(gate.Holders), what, gate.Blockers()[0].Message), nil, gate.Blockers()...)
 }
 
-// heldObservation says who has not let go. Those that have failed come first, and are told of at once: waiting will not help.
+// heldObservation names the active locks. Failed ones come first and are reported at once, because waiting does not help.
 func heldObservation(what string, gate locks.Gate) temporal.Observation {
 	if failed := gate.Failed(); len(failed) > 0 {
 		return temporal.Observation{Urgent: true, Wait: &drydockv1.Wait{
@@ -310,7 +310,7 @@ func heldObservation(what string, gate locks.Gate) temporal.Observation {
 	}
 	return temporal.Observation{Wait: &drydockv1.Wait{
 		Reason:   ReasonWorkloadLocksHeld,
-		Message:  fmt.Sprintf("%s to let go of %s", controllers(gate.Holders), what),
+		Message:  fmt.Sprintf("%s to release %s", controllers(gate.Holders), what),
 		Blockers: gate.Blockers(),
 	}}
 }
@@ -331,7 +331,7 @@ func ClusterGate(ctx context.Context, reader client.Reader) (locks.Gate, error) 
 	return locks.ClusterGate(found.Items), err
 }
 
-// heldClusterGate is the gate of a cluster as the cache has it where that is open, and else as the API server has it.
+// heldClusterGate is the gate of a cluster according to the cache if that is open, and to the API server otherwise.
 func heldClusterGate(ctx context.Context, cluster *kube.Cluster) (locks.Gate, error) {
 	gate, err := ClusterGate(ctx, cluster.Cache)
 	if err != nil || gate.Open {
@@ -346,7 +346,7 @@ func NodeGate(ctx context.Context, reader client.Reader, node string) (locks.Gat
 	return locks.NodeGate(found.Items, node), err
 }
 
-// requestedByOthers reports whether someone else's request for the node stands: then its locks stay inactive, for them.
+// requestedByOthers reports whether there is another request for the node: then its locks stay inactive for that one.
 func requestedByOthers(ctx context.Context, reader client.Reader, in NodeLockInput) (bool, error) {
 	var found lcmv1.NodeMaintenanceRequestList
 	if err := activitykit.ListIfServed(ctx, reader, &found); err != nil {
@@ -360,8 +360,7 @@ func requestedByOthers(ctx context.Context, reader client.Reader, in NodeLockInp
 	return false, nil
 }
 
-// HasNoLocks reports whether the node has no workload lock at all, as the cache has it: nobody has to be told of the maintenance before the locks are
-// looked at.
+// HasNoLocks reports whether the node has no workload lock at all, according to the cache.
 func HasNoLocks(ctx context.Context, cluster *kube.Cluster, node string) bool {
 	var found lcmv1.NodeWorkloadLockList
 	err := activitykit.ListIfServed(ctx, cluster.Cache, &found)

@@ -231,7 +231,7 @@ func TestLocksThatAreHeldAtTheDeadlineAreNamed(t *testing.T) {
 	})
 	err := activitytest.Initiator().AwaitNodeLocks(t.Context(), in)
 	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "ceph, tf did not let go of node "+in.Node+" in time: ceph has failed: osd.3 is down")
+	require.ErrorContains(t, err, "ceph, tf did not release node "+in.Node+" in time: ceph has failed: osd.3 is down")
 	require.Len(t, temporal.Blockers(err), 2)
 	require.Equal(t, silent.Name, temporal.Blockers(err)[1].Name)
 	require.Equal(t, locks.ReasonLockUnknown, temporal.Blockers(err)[1].Reason)
@@ -295,7 +295,7 @@ func TestAWaitNamesTheHoldersAndThoseThatFailedFirst(t *testing.T) {
 	require.False(t, seen.Urgent)
 	wait := seen.Wait
 	require.Equal(t, locksactivities.ReasonWorkloadLocksHeld, wait.Reason)
-	require.Equal(t, "ceph, tf to let go of node n1", wait.Message)
+	require.Equal(t, "ceph, tf to release node n1", wait.Message)
 	require.Len(t, wait.Blockers, 2)
 	list[0].Status = lcmv1.WorkloadLockStatus{State: lcmv1.LockFailed, ErrorMessage: "agent crashes"}
 	seen = locksactivities.HeldObservation("node n1", locks.NodeGate(list, "n1"))
@@ -333,7 +333,7 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, notActive)
 
-	_, err = envtest.InstallCRDs(access, envtest.CRDInstallOptions{Paths: []string{"../deploy/crds/lcm.mirantis.com_nodeworkloadlocks.yaml"}})
+	_, err = envtest.InstallCRDs(access, envtest.CRDInstallOptions{Paths: []string{"../../deploy/crds/lcm.mirantis.com_nodeworkloadlocks.yaml"}})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		_, err = n.TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: node.NodeRef, Cordon: true})

@@ -19,12 +19,12 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// cycleStands is how long a cycle of locks must have been seen before somebody gives way: an application that is about to let go of one more node looks
+// cycleStands is how long a cycle of locks must persist before a maintenance gives way: an application that is about to release one more node looks
 // like one that waits.
 const cycleStands = 2 * time.Second
 
-// AwaitNodeLocks waits until every NodeWorkloadLock of the node is inactive. It believes the cache: whoever cordons the node asks the API
-// server. Errors: LockTimedOut (with blockers), LockCycle when the request for the node has to be withdrawn (with the requests that go first), LockRefused when
+// AwaitNodeLocks waits until every NodeWorkloadLock of the node is inactive. It reads the cache, because the cordon checks the API
+// server. Errors: LockTimedOut (with blockers), LockCycle if the request for the node has to be withdrawn (with the requests that go first), LockRefused if
 // it is gone, NodeGone.
 func (l *Activities) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error {
 	cluster, _, err := ServingCluster(ctx, l.Clusters, in.Cluster)
@@ -42,7 +42,7 @@ func (l *Activities) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error
 		case err != nil || w.gate.Open:
 			return err
 		case changed:
-			// A cycle that has come or gone makes another wait.
+			// Wait again: a cycle has begun or ended.
 		case w.since != nil && until != in.Deadline:
 			return giveWay(in, w.cycle)
 		default:
@@ -51,17 +51,17 @@ func (l *Activities) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error
 	}
 }
 
-// nodeLockWait is what was seen in a wait for the locks of a node.
+// nodeLockWait is one wait for the locks of a node.
 type nodeLockWait struct {
 	cluster *kube.Cluster
 	in      NodeLockInput
 	gate    locks.Gate
-	// cycle in which the request for the node has to give way, and since when it is seen; nil: there is none.
+	// cycle in which the request for the node has to give way, and since when it exists; nil: there is none.
 	cycle []lcmv1.NodeMaintenanceRequest
 	since *time.Time
 }
 
-// until is when to look again at the latest: at the deadline, or when the cycle has stood for long enough.
+// until is the end of the wait: the deadline, or the time at which the cycle has persisted for long enough.
 func (w *nodeLockWait) until() *time.Time {
 	if w.since == nil {
 		return w.in.Deadline
@@ -73,7 +73,7 @@ func (w *nodeLockWait) until() *time.Time {
 	return &stood
 }
 
-// look is done when all have let go, or when a cycle has come or gone.
+// look is done if all locks are inactive, or if a cycle began or ended.
 func (w *nodeLockWait) look(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 	if _, err := w.cluster.Node(ctx, w.in.Node); err != nil {
 		return temporal.Observation{}, false, activitykit.ExplainNode(w.cluster, w.in.Node, "read", err)
@@ -102,13 +102,13 @@ func (w *nodeLockWait) look(ctx context.Context, reader client.Reader) (temporal
 	return heldObservation("node "+w.in.Node, w.gate), w.gate.Open || seen != (w.since != nil), nil
 }
 
-// yields reports whether it is our request that has to be withdrawn for the cycle to end. Others' are not ours to withdraw: there another of ours is.
+// yields reports whether our request is the one to withdraw for the cycle to end.
 func (w *nodeLockWait) yields() bool {
 	way := locks.GivesWay(w.cycle, func(r *lcmv1.NodeMaintenanceRequest) bool { return kube.Owner(r) != "" })
 	return way != nil && kube.OwnedBy(way, w.in.Owner)
 }
 
-// giveWay is the error that says for whom.
+// giveWay is the error that names the requests that go first.
 func giveWay(in NodeLockInput, cycle []lcmv1.NodeMaintenanceRequest) error {
 	var first []drydockv1.Blocker
 	var nodes []string
@@ -144,16 +144,16 @@ func (l *Activities) AwaitRequestsServed(ctx context.Context, in RequestsServedI
 		var err error
 		waiting, err = stillHeld(ctx, reader, in.Requests)
 		return temporal.Observation{Wait: &drydockv1.Wait{
-			Reason: ReasonLockCycle, Message: "until the workload locks have let go for those that go first: " + namesOf(waiting), Blockers: waiting,
+			Reason: ReasonLockCycle, Message: "until the workload locks are inactive for the requests that go first: " + namesOf(waiting), Blockers: waiting,
 		}}, len(waiting) == 0, err
 	})
 	if err != nil || served {
 		return err
 	}
-	return temporal.Error(temporal.ErrLockTimedOut, "the workload locks did not let go in time for "+namesOf(waiting)+", which go first", nil, waiting...)
+	return temporal.Error(temporal.ErrLockTimedOut, "the workload locks did not become inactive in time for "+namesOf(waiting)+", which go first", nil, waiting...)
 }
 
-// stillHeld are those of the requests whose nodes are held still.
+// stillHeld are the requests whose nodes still have active locks.
 func stillHeld(ctx context.Context, reader client.Reader, names []string) (waiting []drydockv1.Blocker, err error) {
 	var found lcmv1.NodeWorkloadLockList
 	var requests lcmv1.NodeMaintenanceRequestList
@@ -169,7 +169,7 @@ func stillHeld(ctx context.Context, reader client.Reader, names []string) (waiti
 			continue
 		}
 		waiting = append(waiting, drydockv1.Blocker{
-			Kind: "NodeMaintenanceRequest", Name: r.Name, Reason: ReasonWorkloadLocksHeld, Message: fmt.Sprintf("%s to let go of node %s", controllers(gate.Holders), r.Spec.NodeName),
+			Kind: "NodeMaintenanceRequest", Name: r.Name, Reason: ReasonWorkloadLocksHeld, Message: fmt.Sprintf("%s to release node %s", controllers(gate.Holders), r.Spec.NodeName),
 		})
 	}
 	return waiting, nil

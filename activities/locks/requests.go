@@ -19,8 +19,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// ServingCluster returns the cluster, and whether it serves workload locks: all of their kinds, or none. With only some of them, nobody could
-// be asked to let go, or nobody could refuse.
+// ServingCluster returns the cluster, and whether it serves workload locks: all of their kinds, or none. With only some of the kinds, requests
+// or locks would have no effect.
 func ServingCluster(ctx context.Context, clusters *kube.Clusters, name string) (*kube.Cluster, bool, error) {
 	cluster, err := clusters.Cluster(ctx, name)
 	if err != nil {
@@ -44,7 +44,7 @@ func ServingCluster(ctx context.Context, clusters *kube.Clusters, name string) (
 	return cluster, len(missing) == 0, nil
 }
 
-// requestMeta names a request after its owner, so that a second attempt at making it finds the first, and marks it as his.
+// requestMeta names a request after its owner, so that a second attempt finds it, and sets the ownership mark.
 func requestMeta(owner string, parts ...string) metav1.ObjectMeta {
 	sum := sha256.Sum256([]byte(owner))
 	return metav1.ObjectMeta{
@@ -53,10 +53,13 @@ func requestMeta(owner string, parts ...string) metav1.ObjectMeta {
 	}
 }
 
-// request creates a request, unless that was done before.
+// request creates a request, if it does not exist.
 func request(ctx context.Context, cluster *kube.Cluster, wanted client.Object) error {
 	owner := kube.Owner(wanted)
 	err := cluster.Client.Create(ctx, wanted)
+	if err == nil {
+		activitykit.Logger(ctx, "cluster", cluster.Name, "owner", owner).Info("Requested maintenance from workload locks", "request", wanted.GetName())
+	}
 	if !apierrors.IsAlreadyExists(err) {
 		return activitykit.Explain(cluster, "create maintenance request "+wanted.GetName(), err)
 	}
@@ -72,8 +75,8 @@ func request(ctx context.Context, cluster *kube.Cluster, wanted client.Object) e
 	return nil
 }
 
-// stillRequested looks whether a request of ours stands while locks are waited for: without it they would never let go. That it does not is believed only
-// from the API server. Errors: LockRefused.
+// stillRequested checks that our request exists while locks are active: without it they stay active. The API server confirms that it is gone.
+// Errors: LockRefused.
 func stillRequested(ctx context.Context, cluster *kube.Cluster, ours client.Object) error {
 	if cluster.Cache.Get(ctx, client.ObjectKeyFromObject(ours), ours) == nil && ours.GetDeletionTimestamp() == nil {
 		return nil
@@ -85,10 +88,10 @@ func stillRequested(ctx context.Context, cluster *kube.Cluster, ours client.Obje
 	if err == nil && ours.GetDeletionTimestamp() == nil {
 		return nil
 	}
-	return temporal.Error(temporal.ErrLockRefused, "somebody has deleted maintenance request "+ours.GetName(), nil)
+	return temporal.Error(temporal.ErrLockRefused, "maintenance request "+ours.GetName()+" was deleted by another client", nil)
 }
 
-// withdraw deletes a request if it is there and ours. One with a UID is.
+// withdraw deletes a request if it exists and is ours, as DeleteOwned does.
 func withdraw(ctx context.Context, cluster *kube.Cluster, ours client.Object) error {
 	return activitykit.DeleteOwned(ctx, cluster, "maintenance request "+ours.GetName(), ours)
 }

@@ -52,7 +52,7 @@ type Prepared struct {
 	Pin string `json:"pin"`
 }
 
-// PrepareManifestWorks reads the templates of a rollout. Errors: NotFound when one does not exist any more; InvalidSpec when one cannot be brought to clusters.
+// PrepareManifestWorks reads the templates of a rollout. Errors: NotFound if one does not exist; InvalidSpec if one cannot be placed on clusters.
 func (m *Activities) PrepareManifestWorks(ctx context.Context, in Rollout) ([]Prepared, error) {
 	hub, err := m.Clusters.Hub(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r Rollout) template(ctx context.Context, hub *kube.Cluster, name string) (
 	template.SetGroupVersionKind(manifestworks.Templates)
 	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, template)
 	if apierrors.IsNotFound(err) {
-		return nil, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("manifest work template %s/%s is not on the hub any more", r.Namespace, name), err)
+		return nil, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("manifest work template %s/%s does not exist on the hub", r.Namespace, name), err)
 	}
 	return template, activitykit.Explain(hub, "read manifest work template "+r.Namespace+"/"+name, err)
 }

@@ -331,5 +331,5 @@ func TestATemplateThatChangesOrGoesDuringARolloutIsBroughtToNoOtherCluster(t *te
 	_, err = s.place(0, s.clusters...)
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
 	_, err = s.activities.PrepareManifestWorks(t.Context(), s.rollout)
-	require.ErrorContains(t, err, "manifest work template "+s.rollout.Namespace+"/os is not on the hub any more")
+	require.ErrorContains(t, err, "manifest work template "+s.rollout.Namespace+"/os does not exist on the hub")
 }

@@ -74,12 +74,11 @@ func UpdateSeen(ctx context.Context, cluster *kube.Cluster, name string, workOut
 	return Update(ctx, cluster, name, workOut)
 }
 
-// conflictAttempts is how often a change is worked out anew at once because the node changed in between; its kubelet and others write
-// to it all the time.
+// conflictAttempts limits how often a change is tried again after a conflict: the kubelet and others write to nodes all the time.
 const conflictAttempts = 5
 
-// Update reads a node from the API server and applies the patch that is worked out from it; nil is none. The node that was handed to workOut is
-// then as the API server answers. What workOut itself patches may conflict likewise.
+// Update reads a node from the API server and applies the patch that workOut returns; nil is none. Afterwards the node that workOut received is as the
+// API server answered. Patches by workOut itself may also conflict.
 func Update(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
 	for attempt := 1; ; attempt++ {
 		node := &corev1.Node{}

@@ -18,8 +18,8 @@ type AnnounceStateInput struct {
 	Message    string `json:"message"`
 }
 
-// AnnounceState records an Event on the node for a state that no effect on the node begins: it is handed over, the work on it has failed, or the
-// maintenance has ended and could not return it.
+// AnnounceState records an Event on the node for a state that begins without an effect on the node: it is ready for its requestor, the work on it
+// failed, or the maintenance ended and could not return it.
 func (n *Activities) AnnounceState(ctx context.Context, in AnnounceStateInput) error {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -30,15 +30,15 @@ func (n *Activities) AnnounceState(ctx context.Context, in AnnounceStateInput) e
 	return nil
 }
 
-// MaintenanceEnd is how a maintenance has ended.
+// MaintenanceEnd is how a maintenance ended.
 type MaintenanceEnd struct {
 	// State in which it ends: Completed, Failed, Cancelled or NodeGone.
 	State maintenancev1.NodeState `json:"state"`
-	// Message says so, and why.
+	// Message explains the state to a person.
 	Message string `json:"message"`
 }
 
-// announceEnd announces how a maintenance has ended, and what became of the node.
+// announceEnd records an Event that says how the maintenance ended and what was done to the node.
 func announceEnd(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput, result ReturnNodeResult) (recorded func()) {
 	event := events.Event{Reason: events.TakenBack, Warning: true, Message: "the maintenance was over and the node still marked for it"}
 	if in.Ended != nil {

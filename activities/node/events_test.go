@@ -64,8 +64,8 @@ func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T
 
 	events := activitytest.EventsOf(t, ref.Node)
 	require.Equal(t, []string{
-		"Normal Pending: a maintenance of the node waits for its turn",
-		"Normal Scheduled: it is the node's turn; its workload locks are asked to let go",
+		"Normal Pending: a maintenance of the node waits for its slot",
+		"Normal Scheduled: the node has its slot; its workload locks are asked to become inactive",
 		"Normal Cordon: the node is cordoned for maintenance",
 		"Normal WaitForPodCompletion: no pod has to end by itself",
 		"Normal Draining: pods are being evicted",
@@ -74,7 +74,7 @@ func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T
 		"Normal JobStarted: job " + job.Job.Namespace + "/" + jobs.NameOfJob(job) + " works on the node",
 		"Warning RequestorFailed: the work on the node has failed",
 		"Normal HealthChecks: before the node is returned it must be Ready and its DaemonSet pods ready",
-		"Normal CleaningUp: what was done to the node is taken back",
+		"Normal CleaningUp: cleaning up what the maintenance did to the node",
 		"Normal Completed: the maintenance is completed; the node is uncordoned",
 	}, activitytest.Told(events))
 	for _, e := range events {
@@ -109,7 +109,7 @@ func TestWhatGoesWrongIsToldAsAWarningWithItsReason(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, result.Remaining, 1)
 			},
-			"Warning PodCompletionTimedOut: going on without waiting longer for pods that have not ended by themselves: NAMESPACE/training",
+			"Warning PodCompletionTimedOut: continues without waiting longer for pods that have not completed: NAMESPACE/training",
 		},
 		{
 			"a drain that is timed out, each attempt",
@@ -197,7 +197,7 @@ func TestAnEventOfANodeThatIsGoneIsFoundByItsName(t *testing.T) {
 	require.NoError(t, err)
 	list, err := activitytest.TestCluster(t).Clientset.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=never-there"})
 	require.NoError(t, err)
-	require.Equal(t, []string{"Normal CleaningUp: what was done to the node is taken back", "Warning NodeGone: the maintenance has failed: NodeGone; the node is gone"}, activitytest.Told(list.Items))
+	require.Equal(t, []string{"Normal CleaningUp: cleaning up what the maintenance did to the node", "Warning NodeGone: the maintenance has failed: NodeGone; the node is gone"}, activitytest.Told(list.Items))
 }
 
 func TestACancelledAttemptTellsNothing(t *testing.T) {

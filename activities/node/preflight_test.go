@@ -22,28 +22,28 @@ import (
 func TestANodeWhoseDrainWouldFailStaysInServiceAndNothingIsAskedFor(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "bare", activitytest.WithoutController))
-	departure := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
+	preflight := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
 
-	planned, err := activitytest.Nodes().PlanMaintenance(t.Context(), nodeactivities.PlanMaintenanceInput{NodeRef: ref, Departure: departure})
+	planned, err := activitytest.Nodes().PlanMaintenance(t.Context(), nodeactivities.PlanMaintenanceInput{NodeRef: ref, Preflight: preflight})
 	require.NoError(t, err, "its turn is not yet")
 	require.Contains(t, planned.Warning, " would fail: 1 pod without a controller, which only force evicts: "+shop.Namespace+"/bare")
-	_, err = activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, Departure: departure})
+	_, err = activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, Preflight: preflight})
 	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
 	require.Len(t, temporal.Blockers(err), 1)
 	require.Empty(t, activitytest.RequestsFor(t, ref.Node))
-	_, err = activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Departure: departure})
+	_, err = activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Preflight: preflight})
 	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
 	node := activitytest.GetNode(t, ref.Node)
 	require.False(t, node.Spec.Unschedulable)
 	require.Empty(t, kube.Owner(node))
 	require.Equal(t, []string{
-		"Normal Pending: a maintenance of the node waits for its turn",
+		"Normal Pending: a maintenance of the node waits for its slot",
 		"Warning DrainObstructed: " + planned.Warning,
 		"Warning PodsNotEvictable: " + temporal.ErrorMessage(err),
 	}, activitytest.Told(activitytest.EventsOf(t, ref.Node)))
 
-	departure.Drain.Force = true
-	result, err := activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Departure: departure})
+	preflight.Drain.Force = true
+	result, err := activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Preflight: preflight})
 	require.NoError(t, err)
 	require.Empty(t, result.Warning)
 }
@@ -55,9 +55,9 @@ func TestABudgetThatCanNeverAllowADisruptionIsCalledOutWhileTheNodeIsInService(t
 	activitytest.Settled(t, activitytest.SpokeName, budget)
 	warning := fmt.Sprintf("the drain of node %s would wait until you change the budgets or add replicas: "+
 		"1 pod blocked by PodDisruptionBudget %s/web (0 of 1 may be disrupted; 1 of 1 healthy, needs 1)", ref.Node, shop.Namespace)
-	departure := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
+	preflight := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
 	for range 2 {
-		planned, err := activitytest.Nodes().PlanMaintenance(t.Context(), nodeactivities.PlanMaintenanceInput{NodeRef: ref, Departure: departure})
+		planned, err := activitytest.Nodes().PlanMaintenance(t.Context(), nodeactivities.PlanMaintenanceInput{NodeRef: ref, Preflight: preflight})
 		require.NoError(t, err)
 		require.Equal(t, warning, planned.Warning)
 	}
@@ -66,7 +66,7 @@ func TestABudgetThatCanNeverAllowADisruptionIsCalledOutWhileTheNodeIsInService(t
 	events := activitytest.EventsOf(t, ref.Node)
 	require.Equal(t, "Warning DrainObstructed: "+warning, activitytest.Told(events)[slices.IndexFunc(events, obstructed)])
 
-	taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, Departure: departure})
+	taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, Preflight: preflight})
 	require.NoError(t, err, "a person may change the budget while the drain waits for it")
 	require.True(t, taken.Cordon.CordonedByUs)
 	require.Equal(t, warning, taken.Warning)
@@ -78,8 +78,8 @@ func TestPodsThatALockHolderMayTakeOffTheNodeAreNoReasonNotToAskIt(t *testing.T)
 	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "bare", activitytest.WithoutController))
 	lock := activitytest.HeldNode(t, "virt", ref.Node)
 	activitytest.Settled(t, activitytest.SpokeName, lock)
-	departure := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
-	taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, Departure: departure})
+	preflight := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
+	taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, Preflight: preflight})
 	require.NoError(t, err)
 	require.Contains(t, taken.Warning, " would fail")
 	require.Nil(t, taken.Cordon)
@@ -87,7 +87,7 @@ func TestPodsThatALockHolderMayTakeOffTheNodeAreNoReasonNotToAskIt(t *testing.T)
 
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
 	require.NoError(t, activitytest.Initiator().AwaitNodeLocks(t.Context(), locks.NodeLockInput{NodeRef: ref}))
-	_, err = activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true, Departure: departure})
+	_, err = activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true, Preflight: preflight})
 	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err), "it has let go, and left the pod")
 	require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 }

@@ -13,28 +13,28 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Readiness is how it stands with a node that is ready: handed over, or worked on by a Job.
+// Readiness is the state of a node that is ready: it waits for its requestor, or a Job works on it.
 type Readiness struct {
 	scheduling.Staleness
-	// Uncordoned: the node was cordoned, and is not any more.
+	// Uncordoned: the node was cordoned, and now it is not.
 	Uncordoned bool `json:"uncordoned,omitempty"`
 }
 
-// AwaitStaleInput says since when a maintenance has been ready, and what is known of it.
+// AwaitStaleInput says since when a node has been ready, and what the workflow knows about it.
 type AwaitStaleInput struct {
 	Cluster    string    `json:"cluster"`
 	ReadySince time.Time `json:"readySince"`
 	// CordonedNode that the maintenance has; empty: it is not cordoned.
 	CordonedNode string    `json:"cordonedNode,omitempty"`
 	Known        Readiness `json:"known"`
-	// Changes is how often it was otherwise before: what changes again and again is looked at less and less often.
+	// Changes counts earlier changes: a readiness that keeps changing is checked less and less often.
 	Changes int `json:"changes,omitempty"`
 }
 
-// longestReadinessPause is how long a change is not looked for at most after many.
+// longestReadinessPause is the longest pause between two checks.
 const longestReadinessPause = 5 * time.Minute
 
-// pause is how long a change is not looked for: two programs that cordon and uncordon a node in turn must not fill the history of its maintenance.
+// pause is the time before the next check: two programs that cordon and uncordon a node in turn must not fill the history of its maintenance.
 func (in AwaitStaleInput) pause() time.Duration {
 	if in.Changes == 0 {
 		return 0
@@ -42,8 +42,8 @@ func (in AwaitStaleInput) pause() time.Duration {
 	return min(time.Second<<min(in.Changes, 10), longestReadinessPause)
 }
 
-// AwaitStale waits until it stands otherwise with a node that is ready than is known: its time is over, the cluster's configuration has changed that, or
-// somebody has uncordoned it. While the configuration cannot be read, nothing is stale.
+// AwaitStale waits until the readiness differs from in.Known: the node becomes stale, the configuration of the cluster changes, or
+// another writer uncordons the node. While the configuration is invalid, no node is stale.
 func (c *Activities) AwaitStale(ctx context.Context, in AwaitStaleInput) (Readiness, error) {
 	cluster, err := c.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Activities) AwaitStale(ctx context.Context, in AwaitStaleInput) (Readin
 		if !due.IsZero() {
 			until = &due
 		}
-		// Nobody needs to be told what it waits for.
+		// This wait is not reported to the workflow.
 		_, err = activitykit.Waits{}.AwaitUntil(ctx, until, cluster, watched, func(ctx context.Context, _ client.Reader) (temporal.Observation, bool, error) {
 			now, again, err := c.readiness(ctx, cluster, in)
 			return temporal.Observation{}, now != in.Known || !again.Equal(due), err
@@ -73,7 +73,7 @@ func (c *Activities) AwaitStale(ctx context.Context, in AwaitStaleInput) (Readin
 	}
 }
 
-// readiness says also when it may be otherwise although nothing changes; the zero time is never.
+// readiness also returns when it may change although no object does; the zero time is never.
 func (c *Activities) readiness(ctx context.Context, cluster *kube.Cluster, in AwaitStaleInput) (found Readiness, due time.Time, err error) {
 	if found.Staleness, due, err = c.staleness(ctx, cluster, in.ReadySince); err == nil && in.CordonedNode != "" {
 		found.Uncordoned, err = activitykit.IsUncordoned(ctx, cluster, in.CordonedNode, in.Known.Uncordoned)

@@ -22,36 +22,36 @@ import (
 // TakeNodeInput says which node to take out of service.
 type TakeNodeInput struct {
 	activitykit.NodeRef
-	// Cordon: false only marks the node as ours.
+	// Cordon: false only sets the ownership mark.
 	Cordon bool `json:"cordon"`
 	// KeepOnFailure is as in CordonInput.
 	KeepOnFailure bool `json:"keepOnFailure,omitempty"`
 	// Scope of the maintenance, for the node's workload locks.
 	Scope lcmv1.Scope `json:"scope,omitempty"`
-	// WithCluster: nobody has asked the cluster's locks on behalf of this maintenance. They are asked before the node's.
+	// WithCluster: request maintenance of the cluster first. A rollout has done that already for its maintenances.
 	WithCluster bool `json:"withCluster,omitempty"`
-	// Departure is looked at before anything is asked for.
-	Departure drain.Preflight `json:"departure,omitzero"`
-	// Closes is when the maintenance windows close for what has not begun, as far as that was known when it was asked for; nil: no such time is in sight.
+	// Preflight is checked before the first effect.
+	Preflight drain.Preflight `json:"preflight,omitzero"`
+	// Closes is when the maintenance windows close for work that has not begun; nil: no such time is known.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 
-// TakeNodeResult says how far it came.
+// TakeNodeResult says whether the node is cordoned or waits for locks.
 type TakeNodeResult struct {
 	Locks locks.NodeLocks `json:"locks"`
-	// Cordon is nil when the node's locks have to be waited for first.
+	// Cordon is nil if the node waits for its locks.
 	Cordon *CordonResult `json:"cordon,omitempty"`
 	// Warning is what a person may want to change before the drain.
 	Warning string `json:"warning,omitempty"`
-	// LockProgress is as in CordonResult, of a node whose locks have to be waited for.
+	// LockProgress is as in CordonResult, of a node that waits for its locks.
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 }
 
-// TakeNode looks whether the node can be drained at all, and creates our NodeMaintenanceRequest, beside those that others have made for it. When no lock
-// holds the node, as most have none, it is cordoned in the same breath; else it is marked MaintenancePlanned, and its locks have to be waited for. With
-// the cluster our ClusterMaintenanceRequest comes before; while a lock of the cluster is held, that is all, and it is called again when none is.
-// Called again for a node that it has taken, it returns the same, whatever holds the node by now.
-// Errors: Held, NodeGone, NodeBusy, LockRefused when locks hold a node that no maintenance may be requested for, PodsNotEvictable (with blockers).
+// TakeNode checks whether the node can be drained, creates our NodeMaintenanceRequest, and cordons the node if no lock is active. Most nodes have no lock.
+// Otherwise it marks the node MaintenancePlanned, and the maintenance waits for the locks. With in.WithCluster it creates our ClusterMaintenanceRequest
+// first. While a lock of the cluster is active it does no more, and is called again when none is.
+// For a node that it has cordoned before, it returns the same, even if a lock is active by now.
+// Errors: Held, NodeGone, NodeBusy, LockRefused if locks are active and no maintenance may be requested, PodsNotEvictable (with blockers).
 func (n *Activities) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult, error) {
 	if err := n.Waits.MayBegin(ctx, in.Closes); err != nil {
 		return TakeNodeResult{}, err
@@ -73,7 +73,7 @@ func (n *Activities) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeRe
 		look = drain.Warn
 	}
 	result := TakeNodeResult{Locks: locks.NodeLocks{Inactive: true}}
-	if result.Warning, err = look(ctx, cluster, in.NodeRef, in.Departure); err != nil {
+	if result.Warning, err = look(ctx, cluster, in.NodeRef, in.Preflight); err != nil {
 		return TakeNodeResult{}, err
 	}
 	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeScheduled), Message: scheduledMessage(served)})()
@@ -100,8 +100,8 @@ func (n *Activities) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeRe
 	return result, markPlanned(ctx, cluster, in.NodeRef, node)
 }
 
-// takenBefore reports whether the node is out of service already for this maintenance: an attempt has taken it whose answer nobody heard. What later attempts
-// find in the cache may be older than that.
+// takenBefore reports whether this maintenance has the node already, because the result of an earlier attempt was lost. A later attempt asks the API
+// server: the cache may be older than the earlier attempt.
 func takenBefore(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, seen *corev1.Node) (bool, error) {
 	if kube.OwnedBy(seen, ref.Owner) || !activity.IsActivity(ctx) || activity.GetInfo(ctx).Attempt <= 1 {
 		return kube.OwnedBy(seen, ref.Owner), nil
@@ -111,7 +111,7 @@ func takenBefore(ctx context.Context, cluster *kube.Cluster, ref activitykit.Nod
 	return kube.OwnedBy(node, ref.Owner), activitykit.ExplainNode(cluster, ref.Node, "read", err)
 }
 
-// ahead begins a check that is needed in a moment, beside what is to be done before. Whoever asks first gets its answer; afterwards it is made anew.
+// ahead starts a check at once, beside other work. The first call of the returned function waits for its result; later calls run the check again.
 func ahead(ctx context.Context, check func(context.Context) error) func(context.Context) error {
 	answer := make(chan error, 1)
 	go func() { answer <- check(ctx) }()
@@ -125,7 +125,7 @@ func ahead(ctx context.Context, check func(context.Context) error) func(context.
 	}
 }
 
-// free returns the node, as the cache has it, if it is under nobody else's maintenance. Errors: NodeGone, NodeBusy.
+// free returns the node from the cache if no other maintenance has it. Errors: NodeGone, NodeBusy.
 func free(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef) (*corev1.Node, error) {
 	node, err := cluster.Node(ctx, ref.Node)
 	if err != nil {
@@ -137,19 +137,19 @@ func free(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef) (
 	return node, nil
 }
 
-// markPlanned marks a node MaintenancePlanned, beside the other maintenances that wait for it, too. Errors: NodeGone.
+// markPlanned sets the condition MaintenancePlanned, beside those of other maintenances that wait for the node. Errors: NodeGone.
 func markPlanned(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, node *corev1.Node) error {
 	if planned := kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned); planned != nil && kube.ConditionOwnedBy(*planned, ref.Owner) {
 		return nil
 	}
 	err := cluster.UpdateNodeConditions(ctx, node, ref.Owner, kube.AnyNode,
-		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its turn"))
+		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its slot"))
 	return activitykit.ExplainNode(cluster, ref.Node, "mark", err)
 }
 
 func scheduledMessage(locksServed bool) string {
 	if locksServed {
-		return "it is the node's turn; its workload locks are asked to let go"
+		return "the node has its slot; its workload locks are asked to become inactive"
 	}
-	return "it is the node's turn"
+	return "the node has its slot"
 }

@@ -22,7 +22,7 @@ func TestANodeWhoseTakingNobodyHeardOfIsTakenWhateverHoldsItMeanwhile(t *testing
 	lock := activitytest.HeldNode(t, "tf", ref.Node)
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
 	activitytest.Settled(t, activitytest.SpokeName, lock)
-	in := node.TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Departure: drain.Preflight{Drain: &maintenancev1.DrainSpec{}}}
+	in := node.TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Preflight: drain.Preflight{Drain: &maintenancev1.DrainSpec{}}}
 	defer func() {
 		require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), locks.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
 	}()

@@ -180,7 +180,7 @@ func (o *Activities) AwaitRollout(ctx context.Context, in RolloutRun) (RolloutEn
 	case over:
 		return RolloutEnd{Reason: cmp.Or(temporal.ErrorType(failed), "Failed"), Message: temporal.ErrorMessage(failed)}, nil
 	case forgotten:
-		return RolloutEnd{Reason: temporal.ErrNotFound, Message: "Temporal does not know rollout " + in.Namespace + "/" + in.Name + " any more"}, nil
+		return RolloutEnd{Reason: temporal.ErrNotFound, Message: "Temporal no longer knows rollout " + in.Namespace + "/" + in.Name}, nil
 	}
 	return RolloutEnd{}, fmt.Errorf("wait for the end of workflow %s: %w", id, err)
 }

@@ -54,8 +54,8 @@ type Prepared struct {
 	Pin string `json:"pin,omitempty"`
 }
 
-// PreparePolicies makes the objects that enforce the policies of a rollout, for no cluster yet. It takes over those that an earlier run of the rollout left.
-// Errors: NotFound when a policy does not exist any more; InvalidSpec when one cannot be enforced, or when an object of that name has another owner.
+// PreparePolicies creates the objects that enforce the policies of a rollout, without clusters. It adopts those of an earlier run of the rollout.
+// Errors: NotFound if a policy does not exist; InvalidSpec if one cannot be enforced, or an object of that name has another owner.
 func (p *Activities) PreparePolicies(ctx context.Context, in Rollout) ([]Prepared, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func readPolicy(ctx context.Context, hub *kube.Cluster, ref policies.Ref) (*unst
 	policy.SetGroupVersionKind(policies.Policies)
 	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, policy)
 	if apierrors.IsNotFound(err) {
-		return nil, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("policy %s is not on the hub any more", ref), err)
+		return nil, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("policy %s does not exist on the hub", ref), err)
 	}
 	return policy, activitykit.Explain(hub, "read policy "+ref.String(), err)
 }

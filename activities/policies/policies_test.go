@@ -507,7 +507,7 @@ func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {
 	gone.Policies = []policies.Ref{{Namespace: s.rollout.Namespace, Name: "gone"}}
 	_, err := s.activities.PreparePolicies(t.Context(), gone)
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "policy "+s.rollout.Namespace+"/gone is not on the hub any more")
+	require.ErrorContains(t, err, "policy "+s.rollout.Namespace+"/gone does not exist on the hub")
 
 	s.prepare()
 	ours := s.made()[0]

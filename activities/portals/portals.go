@@ -34,8 +34,8 @@ type AnnounceWindowInput struct {
 	Announcement portal.Announcement `json:"announcement"`
 }
 
-// AnnounceWindow tells a portal of a window. One that does not run yet is started: there may be nothing else to show. A portal that is not to show the
-// window any more is only told if it runs.
+// AnnounceWindow sends a window to a portal, and starts the portal if it does not run. A portal that shows the window no longer is only signalled if it
+// runs.
 func (p *Activities) AnnounceWindow(ctx context.Context, in AnnounceWindowInput) error {
 	options := temporal.StatusPortalOptions(in.Portal)
 	var err error

@@ -41,7 +41,7 @@ func (s ComplianceReader) Await(ctx context.Context, clusters []policies.KnownCl
 		news := l.news()
 		switch {
 		case ctx.Err() != nil && !slices.ContainsFunc(news, func(c policies.ClusterCompliance) bool { return c.Relapsed }):
-			return nil, ctx.Err() // a relapse is reported all the same: the next watch cannot see one that has ended
+			return nil, ctx.Err() // report a relapse anyway: the next watch cannot see one that has ended
 		case !gathered:
 			return nil, activitykit.Explain(s.Hub, "watch the compliance of clusters", err)
 		case len(news) > 0:
@@ -143,7 +143,7 @@ func (l *complianceWatch) look(ctx context.Context) error {
 	return nil
 }
 
-// compliance reads an object from the cache, or from the API server if it is missing there: the cache may be behind, and a cluster that is not bound any more
+// compliance reads an object from the cache, or from the API server if it is missing there: the cache may be behind, and a cluster that is no longer bound
 // has failed.
 func (l *complianceWatch) compliance(ctx context.Context, key client.ObjectKey) (policies.Compliance, error) {
 	object := l.empty()

@@ -20,11 +20,11 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// MarkKind is the kind of an object that bears a mark.
+// MarkKind is the kind of an object with an ownership mark.
 type MarkKind string
 
-// The kinds of objects that maintenances mark, in the order in which a clean-up takes them back. Workload locks are not among them: a lock is
-// an application's veto, which stays when its keeper is gone.
+// The kinds of objects that maintenances mark, in the order of a cleanup. Workload locks are not among them: a lock is the veto of an
+// application, which stays when its controller is gone.
 const (
 	MarkJob            MarkKind = "Job"
 	MarkNode           MarkKind = "Node"
@@ -32,13 +32,13 @@ const (
 	MarkClusterRequest MarkKind = "ClusterMaintenanceRequest"
 )
 
-// Mark is an object that bears the mark of an owner: it was changed, or made, on his behalf. A node that bears the marks of two owners (one
-// has it, another waits for it) is two Marks.
+// Mark is an object with the mark of an owner, who changed or created it. A node with the marks of two owners (one has it, another waits for
+// it) is two Marks.
 type Mark struct {
 	Kind      MarkKind `json:"kind"`
 	Namespace string   `json:"namespace,omitempty"`
 	Name      string   `json:"name"`
-	// Node is the node that it is about, as far as the object says.
+	// Node that the object concerns, if the object names one.
 	Node  string `json:"node,omitempty"`
 	Owner string `json:"owner"`
 }
@@ -57,7 +57,7 @@ func (m Mark) Workflow() string {
 	return id
 }
 
-// CompareMarks sorts by owner, and those of one owner in the order of a clean-up.
+// CompareMarks sorts by owner, and the marks of one owner in the order of a cleanup.
 func CompareMarks(a, b Mark) int {
 	cleanUpOrder := []MarkKind{MarkJob, MarkNode, MarkNodeRequest, MarkClusterRequest}
 	return cmp.Or(
@@ -75,8 +75,7 @@ func markedKinds() []client.Object {
 	return []client.Object{&corev1.Node{}, job, kube.IfServed(&lcmv1.NodeMaintenanceRequest{}), kube.IfServed(&lcmv1.ClusterMaintenanceRequest{})}
 }
 
-// findMarks returns all marks in a cluster, sorted. Objects are only read, and of Jobs, of which there may be many that are not ours, only
-// their metadata.
+// findMarks returns all marks in a cluster, sorted. It does not change objects. Of Jobs it reads only the metadata, because a cluster may have many.
 func findMarks(ctx context.Context, reader client.Reader) ([]Mark, error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -131,7 +130,7 @@ func nodeMarks(node *corev1.Node) []Mark {
 	return marks
 }
 
-// jobMarks: a Job without our finalizer was let go of, and is only kept for its logs.
+// jobMarks: a Job without our finalizer was released, and exists only for its logs.
 func jobMarks(job metav1.Object) []Mark {
 	owner := kube.Owner(job)
 	if owner == "" || !slices.Contains(job.GetFinalizers(), jobs.Finalizer) {
@@ -140,7 +139,7 @@ func jobMarks(job metav1.Object) []Mark {
 	return []Mark{{Kind: MarkJob, Namespace: job.GetNamespace(), Name: job.GetName(), Owner: owner}}
 }
 
-// requestMarks: a request that is being deleted is taken back already, whoever still holds it.
+// requestMarks: a request that is being deleted is withdrawn already, even if a finalizer keeps it.
 func requestMarks(kind MarkKind, request metav1.Object, node string) []Mark {
 	owner := kube.Owner(request)
 	if owner == "" || request.GetDeletionTimestamp() != nil {
@@ -149,7 +148,7 @@ func requestMarks(kind MarkKind, request metav1.Object, node string) []Mark {
 	return []Mark{{Kind: kind, Name: request.GetName(), Node: node, Owner: owner}}
 }
 
-// stands asks the API server whether the object bears that mark still: the cache may be behind.
+// stands asks the API server whether the object still has the mark: the cache may be behind.
 func stands(ctx context.Context, api client.Reader, mark Mark) (bool, error) {
 	var object client.Object
 	var marks func() []Mark
@@ -174,8 +173,8 @@ func stands(ctx context.Context, api client.Reader, mark Mark) (bool, error) {
 	return err == nil && slices.Contains(marks(), mark), err
 }
 
-// nodeOutFor returns a mark of a node that the rollout of a ClusterMaintenanceRequest has out of service, or asks for; false if there is none. The cluster's
-// locks stay let go until the last node is back: a terminated ClusterUpgrade has its node maintenances cancelled, and they clean up.
+// nodeOutFor returns a mark of a node that the rollout of a ClusterMaintenanceRequest has out of service or requests; false if there is none. The locks of
+// the cluster stay inactive until the last node is back: a terminated ClusterUpgrade has its node maintenances cancelled, and they clean up.
 func nodeOutFor(request Mark, marks []Mark) (Mark, bool) {
 	namespace, name, cluster, isUpgrade := temporal.ParseClusterUpgradeID(request.Workflow())
 	if request.Kind != MarkClusterRequest || !isUpgrade {

@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// owners remembers what Temporal said about the owners of marks, for as long as that is likely to hold.
+// owners caches what Temporal knows about the owners of marks.
 type owners struct {
 	server temporal.Executions
 	known  map[string]answer
@@ -24,7 +24,7 @@ func newOwners(server temporal.Executions) *owners {
 	return &owners{server: server, known: map[string]answer{}}
 }
 
-// forget drops the owners that have no mark any more.
+// forget drops the owners that have no mark.
 func (o *owners) forget(marks []Mark) {
 	for owner := range o.known {
 		if !slices.ContainsFunc(marks, func(m Mark) bool { return m.Owner == owner }) {
@@ -33,7 +33,7 @@ func (o *owners) forget(marks []Mark) {
 	}
 }
 
-// ask returns whether the workflow of an owner goes on.
+// ask returns whether the workflow of an owner is open.
 func (o *owners) ask(ctx context.Context, owner string) (temporal.Chain, error) {
 	if known, ok := o.known[owner]; ok && time.Since(known.at) < believed(known.chain.State) {
 		return known.chain, nil
@@ -46,7 +46,7 @@ func (o *owners) ask(ctx context.Context, owner string) (temporal.Chain, error) 
 	return chain, err
 }
 
-// believed is how long an answer counts. That a workflow is closed is believed no longer than that it is open: a reset opens it again.
+// believed is how long an answer counts. That a workflow is closed counts no longer than that it is open, because a reset opens it again.
 func believed(state temporal.ChainState) time.Duration {
 	if state == temporal.ChainUnknown {
 		return askUnknownAfter

@@ -16,8 +16,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Activities finds marks whose workflow is over. It takes nothing back itself: the workflow does, by the same activities as a clean-up. And it starts the
-// scheduler of its cluster anew that was terminated.
+// Activities finds marks whose workflow is closed. It does not remove them: the workflow does, with the same activities as a cleanup. It also starts the
+// scheduler of its cluster again if that was terminated.
 type Activities struct {
 	Clusters *kube.Clusters
 	Temporal Client
@@ -26,7 +26,7 @@ type Activities struct {
 	Quiet time.Duration
 }
 
-// Client is what the sweeper asks of Temporal and tells it, as Temporal's client does.
+// Client is what the sweeper needs of Temporal's client.
 type Client interface {
 	temporal.Executions
 	activitykit.Starter
@@ -35,24 +35,24 @@ type Client interface {
 
 const (
 	quietTime = time.Minute
-	// askOpenAfter is after how long a workflow that went on is asked about again. It is shorter than the interval at which a wait looks
-	// although nothing has changed, so that each such look asks.
+	// askOpenAfter is after how long the state of an open workflow is read again. It is shorter than the resync interval of a wait,
+	// so that each resync reads it.
 	askOpenAfter = 20 * time.Second
-	// askUnknownAfter is the same for a workflow that Temporal does not know: that seldom changes.
+	// askUnknownAfter is the same for a workflow that Temporal does not know, which seldom changes.
 	askUnknownAfter = 10 * time.Minute
-	// maxOrphans and maxUnknown are how many are returned at a time.
+	// maxOrphans and maxUnknown limit one result.
 	maxOrphans = 50
 	maxUnknown = 50
 )
 
-// AwaitOrphansInput says in which cluster to look, and what needs not be found again.
+// AwaitOrphansInput names a cluster, and what is known already.
 type AwaitOrphansInput struct {
 	Cluster string `json:"cluster"`
-	// Later are owners whose marks count again only from an instant on: they were just taken back, or could not be.
+	// Later are owners whose marks do not count yet: a cleanup of them just ended or failed.
 	Later []LaterOwner `json:"later,omitempty"`
-	// Unknown are the marks of unknown holders that were found before.
+	// Unknown are the known marks whose workflow Temporal does not know.
 	Unknown []Mark `json:"unknown,omitempty"`
-	// Left are marks that were left behind, and could not be taken back.
+	// Left are marks that could not be cleaned up.
 	Left []Mark `json:"left,omitempty"`
 }
 
@@ -64,34 +64,34 @@ type LaterOwner struct {
 
 // Orphans is what AwaitOrphans has found.
 type Orphans struct {
-	// Orphans, at most 50, by owner, and those of one owner in the order in which they should be taken back.
+	// Orphans, at most 50, by owner, and those of one owner in the order of a cleanup.
 	Orphans []Orphan `json:"orphans,omitempty"`
 	// Unknown are all marks whose workflow Temporal does not know, at most 50; MoreUnknown of them are left out.
 	Unknown     []Mark `json:"unknown,omitempty"`
 	MoreUnknown int    `json:"moreUnknown,omitempty"`
-	// Gone are those that were left behind and are not any more: somebody else has removed the mark, or its workflow goes on again.
+	// Gone are the marks of in.Left that do not need a cleanup now: another writer removed the mark, or its workflow is open again.
 	Gone []Mark `json:"gone,omitempty"`
-	// Quiet: there has been no mark at all for a while.
+	// Quiet: there was no mark for a while.
 	Quiet bool `json:"quiet,omitempty"`
 }
 
-// Orphan is a mark whose workflow is over.
+// Orphan is a mark whose workflow is closed.
 type Orphan struct {
 	Mark
 	// Ended says how and when its workflow ended.
 	Ended string `json:"ended"`
 }
 
-// AwaitOrphans watches the marks in a cluster until there are some whose workflow is over, until other marks than before are of unknown
-// holders, until one is gone that was left behind, or until there are no marks for a while.
+// AwaitOrphans watches the marks in a cluster until the workflow of one is closed, the marks with unknown workflows change, a mark of in.Left is gone,
+// or there are no marks for a while.
 //
-// A workflow is asked about when its mark is first seen, and while it goes on each time that the wait looks although nothing has changed.
+// It reads the state of a workflow when it first sees its mark, and with each resync while the workflow is open.
 func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Orphans, error) {
 	cluster, err := s.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
 		return Orphans{}, err
 	}
-	look := &lookout{cluster: cluster, in: in, server: s.Temporal, owners: newOwners(s.Temporal), quiet: s.Quiet, emptySince: time.Now()}
+	look := &search{cluster: cluster, in: in, server: s.Temporal, owners: newOwners(s.Temporal), quiet: s.Quiet, emptySince: time.Now()}
 	if look.quiet == 0 {
 		look.quiet = quietTime
 	}
@@ -101,24 +101,24 @@ func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Or
 		found, err = look.look(ctx, cluster.Cache)
 		return temporal.Observation{}, found.Quiet || len(found.Orphans)+len(found.Gone) > 0 || !slices.Equal(found.Unknown, in.Unknown), err
 	})
-	return found, activitykit.Explain(cluster, "look for what nobody takes back", err)
+	return found, activitykit.Explain(cluster, "look for marks of closed workflows", err)
 }
 
-// lookout is one attempt at AwaitOrphans.
-type lookout struct {
+// search is one attempt at AwaitOrphans.
+type search struct {
 	cluster *kube.Cluster
 	in      AwaitOrphansInput
 	server  Client
 	owners  *owners
 	quiet   time.Duration
-	// emptySince is since when there has been no mark.
+	// emptySince is the time since which there is no mark.
 	emptySince time.Time
-	// revived is when the scheduler was looked after last.
+	// revived is the time at which the scheduler was last checked.
 	revived time.Time
 }
 
-// look looks at all marks.
-func (l *lookout) look(ctx context.Context, reader kubeclient.Reader) (Orphans, error) {
+// look reads all marks.
+func (l *search) look(ctx context.Context, reader kubeclient.Reader) (Orphans, error) {
 	marks, err := findMarks(ctx, reader)
 	if err != nil {
 		return Orphans{}, err
@@ -144,12 +144,12 @@ func (l *lookout) look(ctx context.Context, reader kubeclient.Reader) (Orphans, 
 			}
 		}
 	}
-	if len(found.Orphans) == 0 && now.Sub(l.revived) >= askOpenAfter { // what is left behind is taken back first, whoever cannot be asked
+	if len(found.Orphans) == 0 && now.Sub(l.revived) >= askOpenAfter { // orphans are cleaned up first, even if Temporal cannot be asked
 		err := scheduler.ReviveScheduler(ctx, l.server, l.in.Cluster)
 		switch {
 		case err == nil:
 			l.revived = now
-		case len(found.Gone) == 0 && slices.Equal(found.Unknown, l.in.Unknown): // else that is told first, and the next attempt says why the scheduler could not be looked after
+		case len(found.Gone) == 0 && slices.Equal(found.Unknown, l.in.Unknown): // otherwise that is returned first, and the next attempt returns this error
 			return Orphans{}, err
 		}
 	}
@@ -164,9 +164,9 @@ func (o *Orphans) addUnknown(mark Mark) {
 	o.Unknown = append(o.Unknown, mark)
 }
 
-// addOrphan adds an orphan whose time has come. Its workflow was found closed before the API server is asked whether the mark stands: it is
-// not one that the workflow itself has just taken back.
-func (l *lookout) addOrphan(ctx context.Context, found *Orphans, orphan Orphan, marks []Mark) error {
+// addOrphan adds the marks that the API server still has. It asks after the workflow was found closed, so that a mark which the workflow itself
+// has just removed does not count.
+func (l *search) addOrphan(ctx context.Context, found *Orphans, orphan Orphan, marks []Mark) error {
 	later := slices.ContainsFunc(l.in.Later, func(o LaterOwner) bool { return o.Owner == orphan.Owner && temporal.Now(ctx).Before(o.Until) })
 	if _, out := nodeOutFor(orphan.Mark, marks); later || out || len(found.Orphans) == maxOrphans {
 		return nil
@@ -178,8 +178,8 @@ func (l *lookout) addOrphan(ctx context.Context, found *Orphans, orphan Orphan, 
 	return err
 }
 
-// AnyMarks reports whether anything in a cluster bears a mark. It lists what could, once, and watches nothing: a cluster at rest costs no more. Rollouts may
-// wait there all the same.
+// AnyMarks reports whether a cluster has a mark, or needs the sweeper for its scheduler. It lists objects once and watches nothing, to cost little for a
+// cluster at rest.
 func (s *Activities) AnyMarks(ctx context.Context, cluster string) (bool, error) {
 	c, err := s.Clusters.Cluster(ctx, cluster)
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Activities) AnyMarks(ctx context.Context, cluster string) (bool, error)
 	}
 	err = scheduler.ReviveScheduler(ctx, s.Temporal, cluster)
 	if len(marks) > 0 {
-		return true, nil // whoever looks at them says what is wrong with Temporal
+		return true, nil // the sweeper itself reports what is wrong with Temporal
 	}
 	return false, err
 }
@@ -199,12 +199,12 @@ func (s *Activities) AnyMarks(ctx context.Context, cluster string) (bool, error)
 // WakeSweeperInput says which sweeper to wake.
 type WakeSweeperInput struct {
 	Cluster string `json:"cluster"`
-	// By is the id of the workflow that wakes it; Why says what may have to be taken back.
+	// By is the id of the workflow that wakes it; Why says what may need a cleanup.
 	By  string `json:"by"`
 	Why string `json:"why"`
 }
 
-// WakeSweeper makes the sweeper of a cluster look now, whether it rests, waits or has never run.
+// WakeSweeper makes the sweeper of a cluster look now, and starts it if it does not run.
 func (s *Activities) WakeSweeper(ctx context.Context, in WakeSweeperInput) error {
 	// As workflows.SweeperInput reads it.
 	type start struct {
@@ -214,7 +214,7 @@ func (s *Activities) WakeSweeper(ctx context.Context, in WakeSweeperInput) error
 		client.StartWorkflowOptions{
 			TaskQueue:             temporal.TaskQueue,
 			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-			StaticSummary:         "takes back what ended workflows have left on " + in.Cluster,
+			StaticSummary:         "cleans up what closed workflows left on " + in.Cluster,
 		}, temporal.Sweeper, start{in.Cluster})
 	return err
 }

@@ -28,16 +28,16 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// newLookout is an attempt at AwaitOrphans. What other tests have marked is of unknown holders to it.
-func newLookout(t *testing.T, server *activitytest.SomeWorkflows, in AwaitOrphansInput) *lookout {
+// newSearch is an attempt at AwaitOrphans. What other tests have marked is of unknown holders to it.
+func newSearch(t *testing.T, server *activitytest.SomeWorkflows, in AwaitOrphansInput) *search {
 	t.Helper()
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
 	require.NoError(t, err)
-	return &lookout{cluster: cluster, in: in, server: server, owners: newOwners(server), quiet: time.Hour, emptySince: time.Now()}
+	return &search{cluster: cluster, in: in, server: server, owners: newOwners(server), quiet: time.Hour, emptySince: time.Now()}
 }
 
 // now looks at the cluster as the API server has it.
-func (l *lookout) now(t *testing.T) Orphans {
+func (l *search) now(t *testing.T) Orphans {
 	t.Helper()
 	found, err := l.look(t.Context(), l.cluster.Client)
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func (l *lookout) now(t *testing.T) Orphans {
 
 func look(t *testing.T, server *activitytest.SomeWorkflows, in AwaitOrphansInput) Orphans {
 	t.Helper()
-	return newLookout(t, server, in).now(t)
+	return newSearch(t, server, in).now(t)
 }
 
 // everything has a maintenance mark all that one can mark, and stops in the middle of its job.
@@ -155,7 +155,7 @@ func TestAWorkflowThatGoesOnIsAskedAboutOnceInAWhile(t *testing.T) {
 	activitytest.Cordon(t, ref)
 	server := activitytest.NewWorkflows()
 	server.Set(ref.Owner, activitytest.StillRunning)
-	lookout := newLookout(t, server, AwaitOrphansInput{})
+	lookout := newSearch(t, server, AwaitOrphansInput{})
 	for range 3 { // at every change of any node
 		require.Empty(t, lookout.now(t).Orphans)
 	}
@@ -307,7 +307,7 @@ func TestAMarkOfAnUnknownHolderIsReportedThoughNobodyCanSayWhoWaitsForTheSchedul
 	found := look(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName})
 	require.Contains(t, found.Unknown, Mark{Kind: MarkNode, Name: ref.Node, Node: ref.Node, Owner: ref.Owner})
 
-	lookout := newLookout(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: found.Unknown})
+	lookout := newSearch(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: found.Unknown})
 	_, err := lookout.look(t.Context(), lookout.cluster.Client)
 	require.ErrorContains(t, err, "visibility is away", "there is nothing else to say")
 	lookout.in.Left = []Mark{{Kind: MarkNode, Name: "gone", Node: "gone", Owner: ref.Owner}}
@@ -392,7 +392,7 @@ func TestASchedulerThatWasTerminatedIsStartedAnewWhereSomebodyMayWaitForIt(t *te
 			id := temporal.MaintenanceSchedulerID(activitytest.SpokeName)
 			for what, looks := range map[string]func(*activitytest.SomeWorkflows){
 				"while something is marked": func(server *activitytest.SomeWorkflows) {
-					lookout := newLookout(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName})
+					lookout := newSearch(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName})
 					lookout.now(t)
 					lookout.now(t) // a moment later nobody is asked again
 				},

@@ -61,13 +61,13 @@ type FollowWindowInput struct {
 	temporal.Subscription
 }
 
-// FollowWindow asks a window to tell a workflow how it stands: now, and whenever that changes. One that nobody has defined says so, and tells when
-// somebody does.
+// FollowWindow subscribes a workflow to the status of a window: now, and after each change. A window that is not defined reports that, and again when it
+// is defined.
 func (w *Activities) FollowWindow(ctx context.Context, in FollowWindowInput) error {
 	options := temporal.MaintenanceWindowOptions(in.Window)
 	_, err := w.Temporal.SignalWithStartWorkflow(ctx, options.ID, temporal.SignalFollowWindow, in.Subscription, options, temporal.MaintenanceWindow)
 	if err != nil {
-		return fmt.Errorf("ask window %s how it stands: %w", in.Window, err)
+		return fmt.Errorf("subscribe to window %s: %w", in.Window, err)
 	}
 	return nil
 }
@@ -75,9 +75,9 @@ func (w *Activities) FollowWindow(ctx context.Context, in FollowWindowInput) err
 // webhookTimeout is how long a receiver may take to answer.
 const webhookTimeout = 10 * time.Second
 
-// SendNotice sends word of a window to its receiver, signed as https://www.standardwebhooks.com says: header webhook-signature is "v1," and the Base64 of
-// the HMAC-SHA256 of webhook-id, webhook-timestamp and the body, joined by dots. A receiver may get one twice, when its answer was lost: with
-// the same id. Every answer but a success is an error, and tried again; a redirection is not followed.
+// SendNotice sends a notification of a window to its receiver, signed as https://www.standardwebhooks.com says: header webhook-signature is "v1," and the Base64 of
+// the HMAC-SHA256 of webhook-id, webhook-timestamp and the body, joined by dots. A receiver may get one twice with
+// the same id, if its answer was lost. Every answer but a success is an error and is retried; redirections are not followed.
 func (w *Activities) SendNotice(ctx context.Context, notice windows.Notice) error {
 	if len(w.Secret) == 0 {
 		return errors.New("no secret to sign with: start drydock-worker with --webhook-secret-file")

@@ -113,7 +113,7 @@ func TestAWindowIsAskedToTellAWorkflowHowItStandsAndOneThatNobodyHasDefinedBegin
 
 	asked.err = errors.New("the server is gone")
 	err := (&Activities{Temporal: asked}).FollowWindow(t.Context(), in)
-	require.EqualError(t, err, "ask window prod/night how it stands: the server is gone")
+	require.EqualError(t, err, "subscribe to window prod/night: the server is gone")
 	require.False(t, temporal.Final(err), "it is tried again")
 }
 

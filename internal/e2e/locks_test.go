@@ -63,7 +63,7 @@ spec:
 `, spokes[0].Name, spokes[1].Name, spokes[2].Name))
 
 	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
-		return clusterAt(s, 2).Reason == "WorkloadLocksHeld" && clusterAt(s, 2).Message == "ceph to let go of cluster "+spokes[2].Name
+		return clusterAt(s, 2).Reason == "WorkloadLocksHeld" && clusterAt(s, 2).Message == "ceph to release cluster "+spokes[2].Name
 	})
 	setState(t, spokes[2], whole, lcmv1.LockInactive)
 
@@ -87,7 +87,7 @@ spec:
 	require.NoError(t, err)
 	require.NoError(t, watched.Client.Delete(t.Context(), mute))
 	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
-		return clusterAt(s, 1).Message == "ceph to let go of cluster "+spokes[1].Name
+		return clusterAt(s, 1).Message == "ceph to release cluster "+spokes[1].Name
 	})
 	setState(t, spokes[1], latecomer, lcmv1.LockInactive)
 

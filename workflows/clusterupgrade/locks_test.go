@@ -27,7 +27,7 @@ func TestTheLocksOfAClusterAreNotAskedWhileItIsHeldOrPaused(t *testing.T) {
 	}{
 		"not between rounds":       {request, kit.RoundAttempts, unreachable},
 		"not in a round":           {request, 1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
-		"not after it was deleted": {await, 1, temporal.Error(temporal.ErrLockRefused, "somebody has deleted maintenance request drydock-1234", nil)},
+		"not after it was deleted": {await, 1, temporal.Error(temporal.ErrLockRefused, "maintenance request drydock-1234 was deleted by another client", nil)},
 	} {
 		for _, by := range []string{emergency.ReasonHeld, policy.ReasonPaused} {
 			t.Run(name+", "+by, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestTheLocksOfAClusterHaveNoMoreTimeWhenTheirRequestIsDeleted(t *testing.T)
 	w, _ := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	w.Fail["AwaitClusterLocks"] = func(call int) error {
 		if call <= 4 {
-			return temporal.Error(temporal.ErrLockRefused, "somebody has deleted maintenance request drydock-1234", nil)
+			return temporal.Error(temporal.ErrLockRefused, "maintenance request drydock-1234 was deleted by another client", nil)
 		}
 		return nil
 	}
@@ -84,7 +84,7 @@ func TestTheLocksOfAClusterHaveNoMoreTimeWhenTheirRequestIsDeleted(t *testing.T)
 	said := false
 	w.When(func() bool {
 		wait := workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Wait
-		return wait != nil && wait.Reason == temporal.ErrLockRefused && wait.Message == "somebody has deleted maintenance request drydock-1234"
+		return wait != nil && wait.Reason == temporal.ErrLockRefused && wait.Message == "maintenance request drydock-1234 was deleted by another client"
 	}, func() { said = true })
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
 	require.Equal(t, ranv1.ClusterComplete, workflowtest.RequireResult[ranv1.ClusterStatus](w).State)

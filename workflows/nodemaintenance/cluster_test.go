@@ -77,7 +77,7 @@ func TestTheRequestForTheClusterIsWithdrawnAlsoWhereTheNodeIsNotAsked(t *testing
 func TestWorkloadsOfTheClusterThatDoNotLetGoEndTheMaintenanceBeforeItsNodeIsTouched(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	clusterHeldOnce(w)
-	w.Fail["AwaitClusterLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "ceph did not let go of cluster c1 in time", nil))
+	w.Fail["AwaitClusterLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "ceph did not release cluster c1 in time", nil))
 	in := workflowtest.WholeMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
@@ -123,12 +123,12 @@ func TestTheMaintenanceOfARolloutAsksTheClusterItselfWhenALockHoldsItAllTheSame(
 }
 
 func TestARequestThatSomebodyDeletedIsMadeAgain(t *testing.T) {
-	gone := temporal.Error(temporal.ErrLockRefused, "somebody has deleted maintenance request drydock-1234", nil)
+	gone := temporal.Error(temporal.ErrLockRefused, "maintenance request drydock-1234 was deleted by another client", nil)
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(gone)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
-	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes[0], "somebody has deleted maintenance request")
+	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes[0], "was deleted by another client")
 	require.Len(t, w.Inputs["TakeNode"], 2)
 	require.True(t, w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Requested)
 

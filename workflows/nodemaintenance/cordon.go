@@ -15,7 +15,7 @@ import (
 func (m *nodeMaintenance) requestNode(ctx workflow.Context) (outcome, error) {
 	m.enter(ctx, grant)
 	in := node.TakeNodeInput{
-		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.preflight(),
+		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Preflight: m.preflight(),
 		Closes: m.holds.Closes(m.in.Cluster), WithCluster: m.requestsCluster(),
 	}
 	m.recordRequest(ctx, in.WithCluster)
@@ -67,7 +67,7 @@ func (m *nodeMaintenance) cordon(ctx workflow.Context) (outcome, error) {
 	m.enter(ctx, cordonNode)
 	m.state.Node.Cordoned = Maybe
 	in := node.CordonInput{
-		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.state.Locks.Answer == LocksRequested, Departure: m.preflight(),
+		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.state.Locks.Answer == LocksRequested, Preflight: m.preflight(),
 		Closes: m.holds.Closes(m.in.Cluster),
 	}
 	var result node.CordonResult

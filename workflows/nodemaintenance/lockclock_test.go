@@ -115,7 +115,7 @@ func TestTheLocksOfTheClusterHaveOnlyWhatWasLeftOfTheirTime(t *testing.T) {
 func TestAMaintenanceThatIsOverDoesNotSayWhatWasLeftToLocks(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	w.Fail["AwaitNodeLocks"] = workflowtest.Once(temporal.Error(temporal.ErrLockTimedOut, "ceph did not let go of node n1 in time", nil))
+	w.Fail["AwaitNodeLocks"] = workflowtest.Once(temporal.Error(temporal.ErrLockTimedOut, "ceph did not release node n1 in time", nil))
 	in := workflowtest.OfRollout()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)

@@ -878,12 +878,12 @@ func TestTheSlotOfAMaintenanceThatFailedStaysItsParents(t *testing.T) {
 func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	workflowtest.Play(w, "PlanMaintenance", func(in node.PlanMaintenanceInput) any {
-		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Departure.Drain)
-		require.Equal(t, workflowtest.HandOver().Object.Spec.WaitForPodCompletion, in.Departure.Completion)
+		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Preflight.Drain)
+		require.Equal(t, workflowtest.HandOver().Object.Spec.WaitForPodCompletion, in.Preflight.Completion)
 		return node.PlanMaintenanceResult{Warning: "its drain would fail"}
 	})
 	workflowtest.Play(w, "TakeNode", func(in node.TakeNodeInput) any {
-		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Departure.Drain)
+		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Preflight.Drain)
 		return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true}, Warning: "its drain would wait"}
 	})
 	w.Fail["Cordon"] = workflowtest.Always(temporal.Error(temporal.ErrPodsNotEvictable, "node n1 is not taken out of service: 1 pod without a controller", nil))
@@ -891,7 +891,7 @@ func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {
 
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrPodsNotEvictable)
 	require.Equal(t, []string{"its drain would fail", "its drain would wait"}, status.Notes)
-	require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, w.Inputs["Cordon"][0].(node.CordonInput).Departure.Drain)
+	require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, w.Inputs["Cordon"][0].(node.CordonInput).Preflight.Drain)
 	require.NotContains(t, w.Called(), "AwaitPodCompletion")
 	require.Contains(t, w.Called(), "ReturnNode")
 }

@@ -543,13 +543,13 @@ func TestPausedOrHeldNotEvenTheFirstPolicyBegins(t *testing.T) {
 
 func TestPoliciesThatCannotBePreparedFailTheClustersWithTheReason(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	w.Fail["PreparePolicies"] = workflowtest.Always(temporal.Error(temporal.ErrNotFound, "policy policies/kernel is not on the hub any more", nil))
+	w.Fail["PreparePolicies"] = workflowtest.Always(temporal.Error(temporal.ErrNotFound, "policy policies/kernel does not exist on the hub", nil))
 	w.Run()
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
 	for _, c := range status.Clusters {
 		require.Equal(t, ranv1.ClusterFailed, c.State)
 		require.Equal(t, temporal.ErrNotFound, c.Reason)
-		require.Equal(t, "policy policies/kernel is not on the hub any more", c.Message)
+		require.Equal(t, "policy policies/kernel does not exist on the hub", c.Message)
 	}
 	require.Len(t, w.InputsOf("CleanUpPolicies"), 1, "some may have been made")
 	require.Empty(t, w.InputsOf("PlacePolicies"))

@@ -1,0 +1,168 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/events"
+	locksactivities "drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/marks"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// CordonInput says which node to cordon.
+type CordonInput struct {
+	activitykit.NodeRef
+	// Cordon: false only sets the ownership mark.
+	Cordon bool `json:"cordon"`
+	// KeepOnFailure keeps the node cordoned if the maintenance fails. An annotation of the node records it, in case the workflow is terminated.
+	KeepOnFailure bool `json:"keepOnFailure,omitempty"`
+	// Locked: the workload locks of the node are checked again right before the cordon.
+	Locked bool `json:"locked,omitempty"`
+	// Preflight is checked again, too.
+	Preflight drain.Preflight `json:"preflight,omitzero"`
+	// Closes is as in TakeNodeInput.
+	Closes *time.Time `json:"closes,omitempty"`
+}
+
+// CordonResult says what the cordon found and did.
+type CordonResult struct {
+	CordonedByUs bool `json:"cordonedByUs"`
+	// NodeUID distinguishes the node from a later one of the same name.
+	NodeUID types.UID `json:"nodeUID,omitempty"`
+	// Note is set when there is something a person should know, e.g. that someone else had cordoned the node before.
+	Note string `json:"note,omitempty"`
+	// Warning is what a person may want to change before the drain.
+	Warning string `json:"warning,omitempty"`
+	// HasLocks: the node has workload locks, which may become active again.
+	HasLocks bool `json:"hasLocks,omitempty"`
+	// LockProgress of the applications that hold locks in the cluster, if it could be read.
+	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
+}
+
+// Cordon sets the ownership mark, saves the former state and cordons the node, in one patch; then it sets MaintenanceInProgress. A second call
+// changes nothing and returns the same.
+// Errors: Held, NodeGone, NodeBusy, LockRefused, PodsNotEvictable (with blockers).
+func (n *Activities) Cordon(ctx context.Context, in CordonInput) (CordonResult, error) {
+	if err := n.Waits.MayBegin(ctx, in.Closes); err != nil {
+		return CordonResult{}, err
+	}
+	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return CordonResult{}, err
+	}
+	return n.cordon(ctx, cluster, in, lockCheck(cluster, in.Node))
+}
+
+// cordon is Cordon with a check of the locks, which runs if in.Locked is set.
+func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInput, check func(context.Context) error) (CordonResult, error) {
+	var result CordonResult
+	var ours *corev1.Node
+	err := marks.UpdateSeen(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
+		ours = node
+		if holder := holder(node, in.Owner); holder != "" {
+			return nil, nodeBusy(node.Name, holder)
+		}
+		var change marks.Marks
+		change, result = cordonChange(node, in)
+		if kube.OwnedBy(node, in.Owner) {
+			return change.Patch(node)
+		}
+		warning, err := drain.Check(ctx, cluster, in.NodeRef, in.Preflight)
+		if err != nil {
+			return nil, err
+		}
+		result.Warning = warning
+		if in.Locked {
+			if err := check(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return change.Patch(node)
+	})
+	if err != nil {
+		return CordonResult{}, activitykit.ExplainNode(cluster, in.Node, "cordon", err)
+	}
+	in.Logger(ctx).Info("Node cordoned", "cordonedByUs", result.CordonedByUs, "note", result.Note)
+	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeCordon), Message: cordonMessage(in, result)})()
+	result.NodeUID = ours.UID
+	if in.Locked {
+		result.LockProgress, _ = locksactivities.LockProgress(ctx, cluster)
+		result.HasLocks = !locksactivities.HasNoLocks(ctx, cluster, in.Node)
+	}
+	err = cluster.UpdateNodeConditions(ctx, ours, in.Owner, kube.OwnedNode(in.Owner),
+		kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
+		kube.NodeCondition(kube.ConditionMaintenanceInProgress, corev1.ConditionTrue, "the node is under maintenance"))
+	if err != nil {
+		return result, activitykit.ExplainNode(cluster, in.Node, "set the conditions of", err)
+	}
+	return result, nil
+}
+
+func cordonMessage(in CordonInput, result CordonResult) string {
+	switch {
+	case result.Note != "":
+		return "the node is under maintenance; " + result.Note
+	case !in.Cordon:
+		return "the node is under maintenance and stays schedulable, as cordon: false asks"
+	}
+	return "the node is cordoned for maintenance"
+}
+
+// lockCheck reads the locks of the node and of the cluster from the API server, because the cache may be behind.
+func lockCheck(cluster *kube.Cluster, node string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var ofCluster, gate locks.Gate
+		both, ctx := errgroup.WithContext(ctx)
+		both.Go(func() (err error) {
+			ofCluster, err = locksactivities.ClusterGate(ctx, cluster.Client)
+			return err
+		})
+		both.Go(func() (err error) {
+			gate, err = locksactivities.NodeGate(ctx, cluster.Client, node)
+			return err
+		})
+		if err := both.Wait(); err != nil {
+			return activitykit.Explain(cluster, "list workload locks", err)
+		}
+		switch {
+		case !ofCluster.Open:
+			gate = ofCluster
+		case gate.Open:
+			return nil
+		}
+		return temporal.Error(temporal.ErrLockRefused,
+			fmt.Sprintf("node %s is not cordoned: %s: %s", node, gate.Blockers()[0], gate.Blockers()[0].Message), nil, gate.Blockers()...)
+	}
+}
+
+// cordonChange decides how to cordon a node that no other maintenance has. If the node has our mark, the mark says what its former state was:
+// a repeated call finds its own cordon.
+func cordonChange(node *corev1.Node, in CordonInput) (marks.Marks, CordonResult) {
+	change := marks.Marks{Owner: in.Owner, Label: kube.MaintenanceLabel(in.Owner), Unschedulable: node.Spec.Unschedulable || in.Cordon}
+	if !in.Cordon {
+		return change, CordonResult{}
+	}
+	change.KeepOnFailure = in.KeepOnFailure
+	marked := kube.OwnedBy(node, in.Owner) && kube.FormerStateOf(node) == kube.FormerSchedulable
+	switch {
+	case marked || !node.Spec.Unschedulable:
+		change.Former = kube.FormerSchedulable
+		return change, CordonResult{CordonedByUs: true}
+	default:
+		change.Former = kube.FormerUnschedulable
+		return change, CordonResult{Note: fmt.Sprintf("node %s was cordoned by someone else before; it stays so afterwards", node.Name)}
+	}
+}

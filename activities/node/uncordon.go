@@ -1,0 +1,204 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/events"
+	"drydock.dev/drydock/activities/jobs"
+	locksactivities "drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/marks"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// ReturnNodeInput names the node to return to service, and what else to clean up.
+type ReturnNodeInput struct {
+	activitykit.NodeRef
+	// KeepCordoned leaves the node cordoned for a person to examine. If Ended is nil, the annotation of KeepOnFailure does so too.
+	KeepCordoned bool `json:"keepCordoned,omitempty"`
+	// FinishedJob did the work on the node. It is removed first.
+	FinishedJob *jobs.RunJobInput `json:"finishedJob,omitempty"`
+	// Withdraw the NodeMaintenanceRequest last. RequestUID is its UID, if known.
+	Withdraw   bool      `json:"withdraw,omitempty"`
+	RequestUID types.UID `json:"requestUID,omitempty"`
+	// WithdrawCluster: withdraw the ClusterMaintenanceRequest too, if the locks of the node are active again. ClusterRequestUID is its UID, if known.
+	WithdrawCluster   bool      `json:"withdrawCluster,omitempty"`
+	ClusterRequestUID types.UID `json:"clusterRequestUID,omitempty"`
+	// Slot is released as soon as the node is uncordoned. AwaitLocks: only after the workload locks of the node are active again.
+	Slot       *scheduling.HeldSlot `json:"slot,omitempty"`
+	AwaitLocks bool                 `json:"awaitLocks,omitempty"`
+	// Ended says how the maintenance ended; nil: its workflow was closed before it could tell.
+	Ended *MaintenanceEnd `json:"ended,omitempty"`
+}
+
+// ReturnNodeResult says what the activity did.
+type ReturnNodeResult struct {
+	// Uncordoned by this call.
+	Uncordoned bool   `json:"uncordoned"`
+	Note       string `json:"note,omitempty"`
+	// LeftCordoned: no pod can be scheduled on the node, as before, and no other maintenance has it.
+	LeftCordoned bool `json:"leftCordoned,omitempty"`
+	// Locks is the state of the workload locks after the request was withdrawn. NotWithdrawn: it could not be; the node is still in service.
+	Locks        locksactivities.NodeLocks `json:"locks"`
+	NotWithdrawn bool                      `json:"notWithdrawn,omitempty"`
+	// ClusterWithdrawn: the ClusterMaintenanceRequest was withdrawn, too.
+	ClusterWithdrawn bool `json:"clusterWithdrawn,omitempty"`
+	// SlotReturned: the scheduler has the message that the slot is free.
+	SlotReturned bool `json:"slotReturned,omitempty"`
+	// LocksHeld are the workload locks that became active again while the node was in maintenance.
+	LocksHeld []drydockv1.Blocker `json:"locksHeld,omitempty"`
+	// LockProgress of the applications that hold locks in the cluster, if it could be read.
+	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
+}
+
+// ReturnNode removes the finished Job, uncordons the node if Drydock cordoned it and nothing asks to keep it cordoned, removes our marks and
+// conditions, and withdraws the requests to the workload locks of the node and of the cluster, in this order. It releases the slot as soon as the node is
+// uncordoned. A node that is gone, or that another maintenance has, stays as it is. A second call continues where the first one stopped.
+func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeResult, error) {
+	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return ReturnNodeResult{}, err
+	}
+	if in.Ended != nil {
+		defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeCleaningUp), Message: "cleaning up what the maintenance did to the node"})()
+	}
+	if in.FinishedJob != nil {
+		jobs := jobs.Activities{Clusters: n.Clusters, Waits: n.Waits}
+		if err := jobs.RemoveJob(ctx, *in.FinishedJob); err != nil {
+			return ReturnNodeResult{}, err
+		}
+	}
+	result, ours, err := returnNode(ctx, cluster, in)
+	if err != nil {
+		return result, err
+	}
+	if in.AwaitLocks {
+		result.LockProgress, _ = locksactivities.LockProgress(ctx, cluster)
+		if ours {
+			// An earlier attempt may have returned the node. Then its locks are right to be active.
+			result.LocksHeld = locksactivities.HeldAgain(ctx, cluster, in.Node)
+		}
+	}
+	in.Logger(ctx).Info("Node returned to service", "uncordoned", result.Uncordoned, "leftCordoned", result.LeftCordoned, "note", result.Note)
+	defer announceEnd(ctx, cluster, in, result)()
+	// The next node waits for the slot, and the rest of this cleanup does not matter to it.
+	if !in.AwaitLocks || locksactivities.LocksBack(ctx, cluster, in.Node).Active {
+		result.SlotReturned = n.returnSlot(ctx, in, result.LeftCordoned)
+	}
+	if in.Withdraw {
+		result.Locks, err = locksactivities.WithdrawNode(ctx, cluster, in.NodeRef, in.RequestUID)
+		result.NotWithdrawn = err != nil
+	}
+	if in.WithdrawCluster && result.Locks.Active {
+		result.ClusterWithdrawn = locksactivities.WithdrawCluster(ctx, cluster, in.Owner, in.ClusterRequestUID) == nil
+	}
+	if !result.SlotReturned && result.Locks.Active {
+		result.SlotReturned = n.returnSlot(ctx, in, result.LeftCordoned)
+	}
+	return result, nil
+}
+
+// returnSlot releases the slot at once. If that fails, the workflow releases it a little later.
+func (n *Activities) returnSlot(ctx context.Context, in ReturnNodeInput, leftOut bool) bool {
+	return in.Slot != nil && n.Waits.Temporal != nil &&
+		n.Waits.Temporal.SignalWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalSlotReturn, in.Slot.Return(leftOut)) == nil
+}
+
+// returnNode also reports whether this maintenance had the node until then.
+func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) (result ReturnNodeResult, ours bool, err error) {
+	err = marks.Update(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
+		// Before the mark: an attempt that stops in between finds the conditions by it.
+		if err := cluster.RemoveNodeConditions(ctx, node, in.Owner); err != nil {
+			return nil, err
+		}
+		ours = kube.OwnedBy(node, in.Owner)
+		var change marks.Marks
+		change, result = returnChange(node, in)
+		result.LeftCordoned = change.Unschedulable && change.Owner == ""
+		return change.Patch(node)
+	})
+	if apierrors.IsNotFound(err) {
+		return ReturnNodeResult{Note: "the node is gone"}, false, nil
+	}
+	return result, ours, activitykit.Explain(cluster, "return node "+in.Node, err)
+}
+
+// returnChange decides which marks to remove and whether to uncordon. Only our mark shows what is ours.
+func returnChange(node *corev1.Node, in ReturnNodeInput) (marks.Marks, ReturnNodeResult) {
+	if !kube.OwnedBy(node, in.Owner) {
+		change := marks.Of(node)
+		if change.Label == kube.MaintenanceLabel(in.Owner) {
+			change.Label = "" // someone has removed our mark, and left this: a late Job must not find it
+		}
+		return change, ReturnNodeResult{Note: notOurs(node)}
+	}
+	change := marks.Marks{Unschedulable: node.Spec.Unschedulable}
+	former := kube.FormerStateOf(node)
+	switch {
+	case former == "":
+		return change, ReturnNodeResult{}
+	case !node.Spec.Unschedulable:
+		return change, ReturnNodeResult{Note: "someone else had uncordoned the node meanwhile"}
+	case former == kube.FormerUnschedulable:
+		return change, ReturnNodeResult{Note: "left cordoned: someone else had cordoned it before"}
+	case former != kube.FormerSchedulable:
+		return change, ReturnNodeResult{Note: fmt.Sprintf("left cordoned: annotation %s says %q, which Drydock does not write", kube.AnnotationFormerState, former)}
+	case recordoned(node):
+		return change, ReturnNodeResult{Note: "left cordoned: someone else had uncordoned it meanwhile, and cordoned it again"}
+	case kube.KeepCordoned(node):
+		return change, ReturnNodeResult{Note: fmt.Sprintf("left cordoned: annotation %s asks for it; return it with kubectl uncordon %s",
+			kube.AnnotationKeepCordoned, node.Name)}
+	case in.KeepCordoned:
+		return change, ReturnNodeResult{Note: "left cordoned after the failure, as onFailure asks; return it with kubectl uncordon " + node.Name}
+	case in.Ended == nil && kube.KeptOnFailure(node):
+		return change, ReturnNodeResult{Note: "left cordoned, as onFailure asks: its workflow was closed and may have failed; " +
+			"return it with kubectl uncordon " + node.Name}
+	}
+	change.Unschedulable = false
+	return change, ReturnNodeResult{Uncordoned: true}
+}
+
+// recordoned reports whether another writer uncordoned the node and cordoned it again. Our mark does not show that, but the managed fields do: the
+// writer that sets a field after its removal is its only manager. To cordon a node that is cordoned changes nothing, and leaves it ours.
+func recordoned(node *corev1.Node) bool {
+	byOthers := false
+	for _, entry := range node.ManagedFields {
+		var fields struct {
+			Spec map[string]any `json:"f:spec"`
+		}
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		if _, manages := fields.Spec["f:unschedulable"]; !manages {
+			continue
+		}
+		if entry.Manager == kube.FieldManager {
+			return false
+		}
+		byOthers = true
+	}
+	return byOthers
+}
+
+// notOurs says why a node without our mark stays as it is; empty if it was never marked.
+func notOurs(node *corev1.Node) string {
+	if holder := kube.Owner(node); holder != "" {
+		workflow, _ := kube.OwnerWorkflow(holder)
+		return "the node is left as it is: it is under maintenance by " + workflow
+	}
+	if kube.FormerStateOf(node) != "" {
+		return fmt.Sprintf("the node is left as it is: someone has removed our mark, annotation %s", kube.AnnotationOwner)
+	}
+	return ""
+}
