@@ -61,7 +61,7 @@ func TestWhatWasCutOffIsNotShownAsIfItWentOn(t *testing.T) {
 	node, rollout := nodeMaintenance("c1", "default", "n1"), rolloutSubject("prod", "june")
 	harbor := harborCluster("c1", "default", "main")
 	ready := maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeReady}
-	healthy := harborworkflow.Status{State: harborworkflow.Kept, Harbor: goharborv1.HarborClusterStatus{Status: goharborv1.StatusHealthy}}
+	healthy := harborworkflow.Status{State: harborworkflow.Managed, Harbor: goharborv1.HarborClusterStatus{Status: goharborv1.StatusHealthy}}
 	tests := []struct {
 		name string
 		of   subject

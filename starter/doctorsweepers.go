@@ -74,9 +74,9 @@ func sweeperFinding(check string, status sweeper.Status) finding {
 	for _, f := range status.Findings {
 		mark := fmt.Sprintf("%s is owned by %s", f, f.Workflow)
 		switch f.State {
-		case sweeper.FindingNotTouched:
+		case sweeper.FindingUnknownOwner:
 			unknown = append(unknown, mark)
-		case sweeper.FindingNotTakenBack:
+		case sweeper.FindingFailed:
 			failed = append(failed, mark+" ("+f.Ended+"): "+f.Message)
 		}
 	}
@@ -87,7 +87,7 @@ func sweeperFinding(check string, status sweeper.Status) finding {
 		return finding{Check: check, Detail: firstOf(failed, 0), Fix: "see the message; the sweeper retries every few minutes"}
 	case len(unknown) > 0:
 		return finding{
-			Check: check, Detail: firstOf(unknown, status.MoreNotTouched) + ", unknown to Temporal: not changed",
+			Check: check, Detail: firstOf(unknown, status.MoreUnknownOwners) + ", unknown to Temporal: not changed",
 			Fix: "if no other Drydock manages that cluster, remove the mark (docs/how-to/remove-marks-by-hand.md)",
 		}
 	}
@@ -109,10 +109,10 @@ func sweptText(status sweeper.Status) string {
 	for i := len(status.Findings) - 1; i >= 0; i-- {
 		f := status.Findings[i]
 		switch f.State {
-		case sweeper.FindingAtWork:
+		case sweeper.FindingInProgress:
 			return fmt.Sprintf("%s of %s (%s) is being cleaned up", f, f.Workflow, f.Ended)
-		case sweeper.FindingTakenBack:
-			return fmt.Sprintf("%d cleaned up, the last at %s: %s of %s (%s): %s", status.TakenBack, f.SettledAt.UTC().Format(time.RFC3339), f, f.Workflow, f.Ended, f.Message)
+		case sweeper.FindingCleanedUp:
+			return fmt.Sprintf("%d cleaned up, the last at %s: %s of %s (%s): %s", status.CleanedUp, f.SettledAt.UTC().Format(time.RFC3339), f, f.Workflow, f.Ended, f.Message)
 		}
 	}
 	return "closed workflows have left nothing behind"

@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/workflows/sweeper"
 )
 
-func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
+func TestDoctorReportsTheLeftoversOfClosedWorkflowsPerCluster(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 30, 0, time.UTC))
 	found := func(node string, state sweeper.FindingState, ended, message string) sweeper.Finding {
 		return sweeper.Finding{
@@ -26,12 +26,12 @@ func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
 		}
 	}
 	const ended = "Terminated at 2026-11-20T12:00:00Z by ann"
-	taken := found("w1", sweeper.FindingTakenBack, ended, "uncordoned, marks removed")
-	unknown := found("w2", sweeper.FindingNotTouched, "", "Temporal does not know its workflow")
+	cleanedUp := found("w1", sweeper.FindingCleanedUp, ended, "uncordoned, marks removed")
+	unknown := found("w2", sweeper.FindingUnknownOwner, "", "Temporal does not know its workflow")
 	unknownFix := `if no other Drydock manages that cluster, remove the mark (docs/how-to/remove-marks-by-hand.md)`
 	many := make([]sweeper.Finding, 7)
 	for i := range many {
-		many[i] = found(fmt.Sprintf("w%d", i), sweeper.FindingNotTouched, "", "")
+		many[i] = found(fmt.Sprintf("w%d", i), sweeper.FindingUnknownOwner, "", "")
 	}
 	tests := []struct {
 		name   string
@@ -40,30 +40,30 @@ func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
 	}{
 		{"nothing", sweeper.Status{}, well("sweeper c1", "closed workflows have left nothing behind")},
 		{
-			"what was taken back last",
-			sweeper.Status{TakenBack: 3, Findings: []sweeper.Finding{taken, found("w3", sweeper.FindingGone, "", "")}},
+			"the last cleanup",
+			sweeper.Status{CleanedUp: 3, Findings: []sweeper.Finding{cleanedUp, found("w3", sweeper.FindingGone, "", "")}},
 			well("sweeper c1", "3 cleaned up, the last at 2026-11-20T12:00:30Z: Node w1 of node/c1/default/w1 ("+ended+"): uncordoned, marks removed"),
 		},
 		{
-			"what is under way",
-			sweeper.Status{Findings: []sweeper.Finding{found("w1", sweeper.FindingAtWork, ended, "")}},
+			"a cleanup in progress",
+			sweeper.Status{Findings: []sweeper.Finding{found("w1", sweeper.FindingInProgress, ended, "")}},
 			well("sweeper c1", "Node w1 of node/c1/default/w1 ("+ended+") is being cleaned up"),
 		},
 		{
-			"what nobody knows",
-			sweeper.Status{Findings: []sweeper.Finding{taken, unknown}},
+			"an unknown owner",
+			sweeper.Status{Findings: []sweeper.Finding{cleanedUp, unknown}},
 			finding{Check: "sweeper c1", Detail: "Node w2 is owned by node/c1/default/w2, unknown to Temporal: not changed", Fix: unknownFix},
 		},
 		{
-			"what could not be taken back",
-			sweeper.Status{Findings: []sweeper.Finding{unknown, found("w1", sweeper.FindingNotTakenBack, ended, "its pods are not gone")}},
+			"a failed cleanup",
+			sweeper.Status{Findings: []sweeper.Finding{unknown, found("w1", sweeper.FindingFailed, ended, "its pods are not gone")}},
 			finding{
 				Check: "sweeper c1", Detail: "Node w1 is owned by node/c1/default/w1 (" + ended + "): its pods are not gone",
 				Fix: "see the message; the sweeper retries every few minutes",
 			},
 		},
 		{
-			"a cluster that cannot be looked at",
+			"an unreachable cluster",
 			sweeper.Status{Wait: &drydockv1.Wait{Reason: temporal.ErrClusterUnreachable, Message: "its API server does not answer"}},
 			finding{Check: "sweeper c1", Detail: "cannot read the cluster: its API server does not answer", Fix: "see the message"},
 		},
@@ -71,7 +71,7 @@ func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, sweeperFinding("sweeper c1", tt.status)) })
 	}
-	require.Contains(t, sweeperFinding("sweeper c1", sweeper.Status{Findings: many, MoreNotTouched: 3}).Detail, "; and 5 more, unknown to Temporal")
+	require.Contains(t, sweeperFinding("sweeper c1", sweeper.Status{Findings: many, MoreUnknownOwners: 3}).Detail, "; and 5 more, unknown to Temporal")
 }
 
 // awaitOrphans finds what the test wants found, and nothing else.

@@ -155,23 +155,23 @@ func TestTheStatusOfAHarborThatNobodySeesIsAFailure(t *testing.T) {
 		return s
 	}
 	for _, well := range []harborStatus{
-		status(harborworkflow.Kept, goharborv1.StatusHealthy, ""), status(harborworkflow.Kept, goharborv1.StatusCreating, ""),
-		status(harborworkflow.Kept, "", emergency.ReasonUnknown), status(harborworkflow.Deleting, goharborv1.StatusUnhealthy, harbor.ReasonRemoving),
+		status(harborworkflow.Managed, goharborv1.StatusHealthy, ""), status(harborworkflow.Managed, goharborv1.StatusCreating, ""),
+		status(harborworkflow.Managed, "", emergency.ReasonUnknown), status(harborworkflow.Deleting, goharborv1.StatusUnhealthy, harbor.ReasonRemoving),
 	} {
 		require.NoError(t, well.verdict(target))
 		require.NotContains(t, well.frame(time.Now(), frameStyle{}), "may be stale")
 	}
-	unseen := status(harborworkflow.Kept, goharborv1.StatusHealthy, temporal.ErrClusterUnreachable)
+	unseen := status(harborworkflow.Managed, goharborv1.StatusHealthy, temporal.ErrClusterUnreachable)
 	require.EqualError(t, unseen.verdict(target), "HarborCluster registry/main in cluster c1: the status may be stale: for ClusterUnreachable")
 	require.Contains(t, unseen.frame(time.Now(), frameStyle{}), "waiting: ClusterUnreachable")
 	require.Contains(t, unseen.frame(time.Now(), frameStyle{}), "the following may be stale")
-	require.EqualError(t, status(harborworkflow.Kept, goharborv1.StatusUnhealthy, "").verdict(target), "HarborCluster registry/main in cluster c1 is unhealthy")
-	require.ErrorContains(t, status(harborworkflow.Left, goharborv1.StatusHealthy, "").verdict(target), "is not managed")
+	require.EqualError(t, status(harborworkflow.Managed, goharborv1.StatusUnhealthy, "").verdict(target), "HarborCluster registry/main in cluster c1 is unhealthy")
+	require.ErrorContains(t, status(harborworkflow.Unmanaged, goharborv1.StatusHealthy, "").verdict(target), "is not managed")
 }
 
 func TestWhoFollowsAHarborIsToldThatNothingIsAppliedWhileItIsHeld(t *testing.T) {
 	s := harborStatus{Status: harborworkflow.Status{
-		Namespace: "registry", Name: "main", State: harborworkflow.Kept, Harbor: goharborv1.HarborClusterStatus{Status: goharborv1.StatusCreating},
+		Namespace: "registry", Name: "main", State: harborworkflow.Managed, Harbor: goharborv1.HarborClusterStatus{Status: goharborv1.StatusCreating},
 		Held: &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"},
 	}}
 	require.Regexp(t, "^HarborCluster registry/main: creating; held: .* by ann: flood \\(`drydock release --all`\\)$", s.lines()[0].text)

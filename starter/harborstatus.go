@@ -77,11 +77,11 @@ func (c *cli) showHarbor(ctx context.Context, s *server, target subject) error {
 // verdict is an error if Harbor is unhealthy or not managed, or if its status may be stale.
 func (s harborStatus) verdict(target subject) error {
 	switch {
-	case s.Status.State == harbor.Left || s.Status.State == harbor.Failed:
+	case s.Status.State == harbor.Unmanaged || s.Status.State == harbor.Failed:
 		return fmt.Errorf("%s is not managed: apply it again", target)
 	case s.unseen():
 		return fmt.Errorf("%s: the status may be stale: %s", target, s.Status.Wait.Message)
-	case s.Status.State == harbor.Kept && s.Status.Harbor.Status == goharborv1.StatusUnhealthy:
+	case s.Status.State == harbor.Managed && s.Status.Harbor.Status == goharborv1.StatusUnhealthy:
 		return fmt.Errorf("%s is unhealthy", target)
 	}
 	return nil
@@ -89,7 +89,7 @@ func (s harborStatus) verdict(target subject) error {
 
 // unseen reports whether the services cannot be observed now, so that their status may be stale. A hold does not prevent that.
 func (s harborStatus) unseen() bool {
-	return s.Status.State == harbor.Kept && s.Status.Wait != nil && s.Status.Wait.Reason != emergency.ReasonUnknown
+	return s.Status.State == harbor.Managed && s.Status.Wait != nil && s.Status.Wait.Reason != emergency.ReasonUnknown
 }
 
 // watchHarbor shows a HarborCluster until enough returns true or its workflow closes, and returns its last status.
@@ -133,7 +133,7 @@ func (s harborStatus) lines() []statusLine {
 
 // word is the health of Harbor, or whether it is being deleted.
 func (s harborStatus) word() string {
-	if s.Status.State == harbor.Kept && s.Status.Harbor.Status != "" {
+	if s.Status.State == harbor.Managed && s.Status.Harbor.Status != "" {
 		return string(s.Status.Harbor.Status)
 	}
 	return strings.ToLower(string(s.Status.State))

@@ -97,7 +97,7 @@ func (c *cli) hold(ctx context.Context, s *server, request emergency.Request) er
 		for _, change := range answer.Changes {
 			fmt.Fprintln(w, heldText(change))
 		}
-		fmt.Fprintf(w, "%s notified; see `%s`\n", subscribersText(answer.Followers), showHolds)
+		fmt.Fprintf(w, "%s notified; see `%s`\n", subscribersText(answer.Subscribers), showHolds)
 	}, scopeNames(answer.Holds)...)
 	s.noteUnknownClusters(ctx, c.ErrOut, request.Clusters)
 	return err
@@ -231,10 +231,10 @@ func newHoldStatus(c *cli) *cobra.Command {
 // holdStatus is the output of -o json: what is held.
 type holdStatus struct {
 	Holds []drydockv1.Hold `json:"holds"`
-	// Followers is the number of rollouts and node maintenances that are notified of changes.
-	Followers int `json:"followers"`
-	// NotKept is why the holds are not saved on the hub; they are lost if the workflow is terminated.
-	NotKept string `json:"notKept,omitempty"`
+	// Subscribers is the number of rollouts and node maintenances that are notified of changes.
+	Subscribers int `json:"subscribers"`
+	// NotSaved is why the holds are not saved on the hub; they are lost if the workflow is terminated.
+	NotSaved string `json:"notSaved,omitempty"`
 }
 
 // holdStatus queries the emergency stop. If it has never run, nothing is held.
@@ -260,9 +260,9 @@ func printHolds(w io.Writer, status holdStatus, now time.Time) {
 		t.AppendRow(table.Row{hold.Scope, age(now, hold.Since.Time) + " ago", hold.By, hold.Reason, emergency.ReleaseCommand(hold.Scope)})
 	}
 	fmt.Fprintln(w, t.Render())
-	fmt.Fprintf(w, "%s notified of changes\n", subscribersText(status.Followers))
-	if status.NotKept != "" {
-		fmt.Fprintf(w, "not saved on the hub: %s\n", status.NotKept)
+	fmt.Fprintf(w, "%s notified of changes\n", subscribersText(status.Subscribers))
+	if status.NotSaved != "" {
+		fmt.Fprintf(w, "not saved on the hub: %s\n", status.NotSaved)
 	}
 }
 

@@ -178,8 +178,8 @@ func (s *stage) holdsUnderLoad(t *testing.T) {
 	reaches(t, "flooded", func(status ranv1.ClusterGroupUpgradeStatus) bool {
 		return status.Held != nil && status.Held.Reason == "the last word"
 	})
-	followers := heldIs(t, only("cluster/spoke-1")).Followers
+	followers := heldIs(t, only("cluster/spoke-1")).Subscribers
 	succeeds(t, "upgrade", "cancel", "prod/flooded")
-	heldIs(t, func(s holdStatus) bool { return s.Followers == followers-1 }) // a rollout that is over leaves
+	heldIs(t, func(s holdStatus) bool { return s.Subscribers == followers-1 }) // a rollout that is over leaves
 	succeeds(t, "release", "--cluster", "spoke-1")
 }

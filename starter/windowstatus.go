@@ -102,8 +102,8 @@ func renderWindow(w io.Writer, s windows.Status) {
 	if s.Selector != nil {
 		fmt.Fprintf(w, "only for clusters with %s\n", metav1.FormatLabelSelector(s.Selector))
 	}
-	if len(s.Followers) > 0 {
-		fmt.Fprintf(w, "used by %s\n", strings.Join(s.Followers, ", "))
+	if len(s.Subscribers) > 0 {
+		fmt.Fprintf(w, "used by %s\n", strings.Join(s.Subscribers, ", "))
 	}
 	if len(s.Coming) > 0 {
 		t := newTable("OPENS", "CLOSES")

@@ -32,7 +32,7 @@ func terminations() []scenario {
 // takingBack: a maintenance was terminated while its node drained, and the sweeper is about to return the node.
 func takingBack() state {
 	return state{
-		workflow: temporal.Sweeper, state: string(sweeper.TakingBack), activity: "ReturnNode",
+		workflow: temporal.Sweeper, state: string(sweeper.CleaningUp), activity: "ReturnNode",
 		reach: func(t *testing.T, s *scene, at place) reached {
 			drain := draining().reach(t, s, at)
 			injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node, Body: `"unschedulable":null`})

@@ -150,7 +150,7 @@ func TestHarborsComeUpOnceWhateverStepTheirWorkerIsKilledAt(t *testing.T) {
 	must(t, "harbor", "cancel", "main", "-n", namespaces[0], "--cluster", spoke.Name) // its run may be ending still when the next is asked to delete it
 	for _, namespace := range namespaces {
 		said := must(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
-		require.Equal(t, "note: what belonged to it is removed; its data: Retain", lastLine(said))
+		require.Equal(t, "note: its resources are removed; data policy: Retain", lastLine(said))
 		require.Error(t, spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main"}, &goharborv1.HarborCluster{}))
 		left := &unstructured.Unstructured{}
 		left.SetGroupVersionKind(harbor.Harbor)

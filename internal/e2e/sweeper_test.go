@@ -111,7 +111,7 @@ func heldMaintenances() []heldMaintenance {
 	}
 }
 
-func TestWhatATerminatedMaintenanceHasLeftIsTakenBackWhateverItsState(t *testing.T) {
+func TestTheSweeperCleansUpATerminatedMaintenanceInEveryState(t *testing.T) {
 	reserve(t, "spoke-1", "spoke-2", "spoke-3", "spoke-4")
 	theirs := site{theFleet.Cluster("spoke-2"), "worker-2"}
 	mark(t, theirs, "node/spoke-2/default/theirs/01a1f8f8-e90e-79c1-91aa-26fe2c78668f") // of a Drydock in another Temporal namespace
@@ -140,7 +140,7 @@ func TestWhatATerminatedMaintenanceHasLeftIsTakenBackWhateverItsState(t *testing
 		if held.after != nil {
 			held.after(t, held.at)
 		}
-		findings := awaitTakenBack(t, held.at.Cluster, held.at.workflowID(), len(marks[held.state]))
+		findings := awaitCleanedUp(t, held.at.Cluster, held.at.workflowID(), len(marks[held.state]))
 		for i, finding := range findings {
 			require.Contains(t, marks[held.state], finding.String(), held.state)
 			require.Regexp(t, `^Terminated at \S+ by ann: by hand$`, finding.Ended, held.state)
@@ -163,7 +163,7 @@ func requireReportedAndNotTouched(t *testing.T, at site) {
 			return slices.ContainsFunc(s.Findings, func(f sweeper.Finding) bool { return f.Name == at.node && f.State == state })
 		})
 	}
-	finding(sweeper.FindingNotTouched)
+	finding(sweeper.FindingUnknownOwner)
 	require.Equal(t, "node/spoke-2/default/theirs", ownerOf(node(t, at.Cluster, at.node)))
 	doctor := drydock(t, "doctor")
 	require.Equal(t, 1, doctor.code)
@@ -226,7 +226,7 @@ func heldRollouts() []heldRollout {
 	}
 }
 
-func TestWhatATerminatedRolloutHasLeftIsTakenBackWhereverItWasTerminated(t *testing.T) {
+func TestTheSweeperCleansUpATerminatedRolloutInEveryPhase(t *testing.T) {
 	for _, held := range heldRollouts() {
 		t.Run(held.name, func(t *testing.T) {
 			t.Parallel()
@@ -254,7 +254,7 @@ func TestWhatATerminatedRolloutHasLeftIsTakenBackWhereverItWasTerminated(t *test
 			victim := cmp.Or(held.terminated, held.clusterID())
 			terminate(t, victim)
 			if !held.byItself {
-				awaitTakenBack(t, held.spoke, victim, 1)
+				awaitCleanedUp(t, held.spoke, victim, 1)
 			}
 			require.NoError(t, theFleet.Await(t.Context(), held.spoke, "the cluster is let go of", []kubeclient.Object{&lcmv1.ClusterMaintenanceRequest{}},
 				func(ctx context.Context, reader kubeclient.Reader) (bool, error) {

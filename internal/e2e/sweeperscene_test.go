@@ -85,12 +85,12 @@ func awaitReason(reason string) func(*testing.T, site) {
 	}
 }
 
-// awaitTakenBack waits until the sweeper has taken back so many marks of a workflow, and returns what it says of them.
-func awaitTakenBack(t *testing.T, spoke *devstack.Cluster, workflowID string, marks int) []sweeper.Finding {
+// awaitCleanedUp waits until the sweeper has cleaned up that many marks of a workflow, and returns its findings.
+func awaitCleanedUp(t *testing.T, spoke *devstack.Cluster, workflowID string, marks int) []sweeper.Finding {
 	t.Helper()
 	taken := func(s sweeper.Status) []sweeper.Finding {
 		return slices.DeleteFunc(slices.Clone(s.Findings), func(f sweeper.Finding) bool {
-			return f.Workflow != workflowID || f.State != sweeper.FindingTakenBack
+			return f.Workflow != workflowID || f.State != sweeper.FindingCleanedUp
 		})
 	}
 	status := ask(t, temporal.SweeperID(spoke.Name), func(s sweeper.Status) bool { return len(taken(s)) >= marks })
@@ -210,7 +210,7 @@ func occupy(t *testing.T, at site) {
 // stillOccupied: who has the node keeps it when another who waits for it is swept. Then it is given back.
 func stillOccupied(t *testing.T, at site) {
 	t.Helper()
-	awaitTakenBack(t, at.Cluster, at.workflowID(), 1)
+	awaitCleanedUp(t, at.Cluster, at.workflowID(), 1)
 	require.Equal(t, temporal.NodeMaintenanceID(at.Name, "default", "first"), ownerOf(node(t, at.Cluster, at.node)))
 	must(t, "node", "done", "first", "--cluster", at.Name)
 }
@@ -286,7 +286,7 @@ func letJobLeave(t *testing.T, at site) {
 	t.Helper()
 	ask(t, temporal.SweeperID(at.Name), func(s sweeper.Status) bool {
 		return slices.ContainsFunc(s.Findings, func(f sweeper.Finding) bool {
-			return f.Workflow == at.workflowID() && f.State == sweeper.FindingAtWork
+			return f.Workflow == at.workflowID() && f.State == sweeper.FindingInProgress
 		})
 	})
 	pods, err := at.Client.CoreV1().Pods("drydock-system").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + at.node})

@@ -143,7 +143,7 @@ func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 	require.Equal(t, []string{"control-plane-1", "worker-1", "worker-2"}, fleet.Cordoned(actions))
 	requireNoPodEvictedTwice(t, actions)
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
-	require.Empty(t, windowStatus(t, "night").Followers, "nobody follows it any more")
+	require.Empty(t, windowStatus(t, "night").Subscribers, "nobody follows it any more")
 	t.Log(must(t, "window", "override", "night", "--for", "1h", "--reason", "CVE-2026-1234"))
 	t.Log(must(t, "window", "extend", "night", "--until", time.Now().Add(3*time.Hour).UTC().Format(time.RFC3339)))
 	t.Log(must(t, "window", "list"))

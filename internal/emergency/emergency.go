@@ -78,8 +78,8 @@ type Answer struct {
 	Changes []Change `json:"changes"`
 	// Holds are all the holds after the change.
 	Holds []drydockv1.Hold `json:"holds"`
-	// Followers is how many rollouts and node maintenances receive it.
-	Followers int `json:"followers"`
+	// Subscribers is how many rollouts and node maintenances receive it.
+	Subscribers int `json:"subscribers"`
 }
 
 // Of returns the hold of a cluster; nil: it is not held. A hold of all clusters comes first; maintenance windows come last, because they may let

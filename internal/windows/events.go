@@ -76,8 +76,8 @@ type Status struct {
 	Confirmed bool `json:"confirmed,omitempty"`
 	// ExcludedUntil is when the exclusion ends that closes the current opening; nil: none does.
 	ExcludedUntil *time.Time `json:"excludedUntil,omitempty"`
-	// Followers are the workflows that subscribe to changes.
-	Followers []string `json:"followers,omitempty"`
+	// Subscribers are the workflows that subscribe to changes.
+	Subscribers []string `json:"subscribers,omitempty"`
 	// Trouble says why the calendar is invalid.
 	Trouble string  `json:"trouble,omitempty"`
 	Events  []Event `json:"events,omitempty"`

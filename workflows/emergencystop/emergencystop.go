@@ -1,4 +1,4 @@
-// Package emergencystop holds the workflow that keeps which clusters are held and notifies the workflows that subscribe to it.
+// Package emergencystop holds the workflow that records which clusters are held, and notifies subscribed workflows.
 package emergencystop
 
 import (
@@ -11,32 +11,32 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// Input is the state of the run before; empty in the first.
+// Input carries the state of the previous run; it is empty in the first run.
 type Input struct {
 	Carried *Carried `json:"carried,omitempty"`
 }
 
-// Carried is what a run hands to the next one.
+// Carried is the state that a run carries to the next one.
 type Carried struct {
-	State     emergency.State  `json:"state"`
-	Followers []kit.Subscriber `json:"followers,omitempty"`
-	// Kept is the number of the state that is kept on the hub.
-	Kept int64 `json:"kept,omitempty"`
-	// Unrecalled: what was held before has not been read yet. Unsought: those that followed before have not all been found yet.
-	Unrecalled bool `json:"unrecalled,omitempty"`
-	Unsought   bool `json:"unsought,omitempty"`
+	State       emergency.State  `json:"state"`
+	Subscribers []kit.Subscriber `json:"subscribers,omitempty"`
+	// Saved is the number of the state that is saved on the hub.
+	Saved int64 `json:"saved,omitempty"`
+	// NotLoaded: the earlier holds are not loaded yet. NotSearched: the earlier subscribers are not all found yet.
+	NotLoaded   bool `json:"notLoaded,omitempty"`
+	NotSearched bool `json:"notSearched,omitempty"`
 }
 
-// Status is what is held, and how many rollouts and node maintenances are told of it.
+// Status lists the holds and counts the subscribers, which are rollouts, node maintenances and other workflows.
 type Status struct {
 	emergency.State
-	Followers int `json:"followers"`
-	// NotKept says why what is held is not kept on the hub as well: it would be forgotten if this workflow were terminated.
-	NotKept string `json:"notKept,omitempty"`
+	Subscribers int `json:"subscribers"`
+	// NotSaved is why the holds are not saved on the hub. Without that, a termination of this workflow loses them.
+	NotSaved string `json:"notSaved,omitempty"`
 }
 
-// EmergencyStop keeps what is held, and tells it to every workflow that follows it: when it begins to follow, and whenever that changes. It never
-// ends: a request to cancel it is not heard, for what is held would be forgotten.
+// EmergencyStop records the holds and notifies every subscribed workflow, first when it subscribes and then of every change. It never ends and
+// ignores cancellation, because its end would release everything.
 func EmergencyStop(ctx workflow.Context, in Input) error {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	e := newEmergencyStop(in)
@@ -48,23 +48,23 @@ func EmergencyStop(ctx workflow.Context, in Input) error {
 
 // emergencyStop is one run of the workflow.
 type emergencyStop struct {
-	// state is unknown until what was held before is, or that cannot be waited for.
+	// state has number 0 until the earlier holds are known.
 	state emergency.State
 	kit.Subscribers
 	messages int
 	memory
 }
 
-// run tells the followers what they do not know yet.
+// run notifies the subscribers of changes until it continues as new.
 func (e *emergencyStop) run(ctx workflow.Context) error {
-	e.remember(ctx)
+	e.startMemory(ctx)
 	e.show(ctx)
 	for {
-		err := workflow.Await(ctx, func() bool { return e.anyUntold() || e.mustContinueAsNew(ctx) })
+		err := workflow.Await(ctx, func() bool { return e.anyUnnotified() || e.mustContinueAsNew(ctx) })
 		if err != nil {
 			return err
 		}
-		e.tell(ctx)
+		e.notify(ctx)
 		if e.mustContinueAsNew(ctx) {
 			return e.continueAsNew(ctx)
 		}
@@ -72,15 +72,15 @@ func (e *emergencyStop) run(ctx workflow.Context) error {
 }
 
 func (e *emergencyStop) listen(ctx workflow.Context) error {
-	kit.OnSignal(ctx, temporal.SignalFollowHolds, "A workflow wants to be told what is held.", func(s temporal.Subscription) {
+	kit.OnSignal(ctx, temporal.SignalFollowHolds, "Subscribe a workflow to holds.", func(s temporal.Subscription) {
 		e.messages++
 		e.Add(s)
 	})
-	kit.OnSignal(ctx, temporal.SignalLeaveHolds, "A workflow is over and wants to be told nothing more.", func(s temporal.Subscription) {
+	kit.OnSignal(ctx, temporal.SignalLeaveHolds, "Unsubscribe a workflow that has ended.", func(s temporal.Subscription) {
 		e.messages++
 		e.Remove(s)
 	})
-	kit.OnSignal(ctx, temporal.SignalHold, "Hold clusters, or all; as the update of this name, but without an answer.", func(r emergency.Request) {
+	kit.OnSignal(ctx, temporal.SignalHold, "Hold clusters, or all. Like the update of this name, but without an answer.", func(r emergency.Request) {
 		e.messages++
 		e.early = append(e.early, r)
 		e.holdEarly(ctx)
@@ -88,9 +88,9 @@ func (e *emergencyStop) listen(ctx workflow.Context) error {
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 			func() (Status, error) {
-				return Status{e.state, len(e.Workflows), e.notKept}, nil
+				return Status{e.state, len(e.Workflows), e.saveTrouble}, nil
 			},
-			workflow.QueryHandlerOptions{Description: "What is held, by whom, why and since when."}),
+			workflow.QueryHandlerOptions{Description: "The holds, with actor, reason and time."}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateHold,
 			func(ctx workflow.Context, r emergency.Request) (emergency.Answer, error) {
 				if err := e.awaitKnown(ctx, func() error { return e.state.CheckHold(r) }); err != nil {
@@ -112,13 +112,13 @@ func (e *emergencyStop) listen(ctx workflow.Context) error {
 				return e.change(ctx, next, changes), nil
 			},
 			workflow.UpdateHandlerOptions{
-				Description: "Release clusters that are held, or all: work goes on.",
+				Description: "Release clusters that are held, or all: work resumes.",
 				Validator:   func(r emergency.Request) error { return e.refusal(r, e.state.CheckRelease) },
 			}),
 	)
 }
 
-// refusal refuses a request by a check. What cannot be checked before it is known what is held is checked then.
+// refusal checks a request. Until the state is known, only its form is checked; the handler then checks the rest.
 func (e *emergencyStop) refusal(r emergency.Request, check func(emergency.Request) error) error {
 	if !e.known() {
 		return kit.InvalidSpec(r.Check())
@@ -129,14 +129,27 @@ func (e *emergencyStop) refusal(r emergency.Request, check func(emergency.Reques
 func (e *emergencyStop) change(ctx workflow.Context, next emergency.State, changes []emergency.Change) emergency.Answer {
 	e.messages++
 	e.state = next
+	logChanges(ctx, changes)
 	e.show(ctx)
-	return emergency.Answer{Changes: changes, Holds: next.Holds, Followers: len(e.Workflows)}
+	return emergency.Answer{Changes: changes, Holds: next.Holds, Subscribers: len(e.Workflows)}
 }
 
-func (e *emergencyStop) anyUntold() bool { return e.Subscribers.AnyUnnotified(e.state.Number) }
+// logChanges logs each hold that was set, changed or released.
+func logChanges(ctx workflow.Context, changes []emergency.Change) {
+	logger := workflow.GetLogger(ctx)
+	for _, c := range changes {
+		if c.After == nil {
+			logger.Info("Hold released", "scope", c.Before.Scope)
+		} else {
+			logger.Warn("Hold set", "scope", c.After.Scope, "actor", c.After.By, "reason", c.After.Reason)
+		}
+	}
+}
 
-// tell tells followers what is held.
-func (e *emergencyStop) tell(ctx workflow.Context) {
+func (e *emergencyStop) anyUnnotified() bool { return e.Subscribers.AnyUnnotified(e.state.Number) }
+
+// notify sends the holds to subscribers that have not received the current state.
+func (e *emergencyStop) notify(ctx workflow.Context) {
 	e.Subscribers.Notify(ctx, e.state.Number, temporal.SignalHeld, func(s temporal.Subscription) any { return e.state.About(s.Cluster) })
 }
 
@@ -144,41 +157,42 @@ func (e *emergencyStop) mustContinueAsNew(ctx workflow.Context) bool {
 	return e.known() && kit.ShouldContinueAsNew(ctx, e.messages)
 }
 
-// continueAsNew hands everything to a new run. It comes from the main loop only, when nothing is being told, kept or looked for: an answer that
-// arrives in that moment makes the server refuse the end of the run. What else arrives until then is taken in, and told by the next run.
+// continueAsNew carries the state to a new run once background activities and handlers have finished: the server refuses continue-as-new while
+// results are arriving. Signals that arrive until then are applied, and the next run notifies of them.
 func (e *emergencyStop) continueAsNew(ctx workflow.Context) error {
 	e.Stop()
 	idle := func() bool { return e.Running == 0 && workflow.AllHandlersFinished(ctx) }
 	for !idle() {
-		if err := workflow.Await(ctx, func() bool { return e.anyUntold() || idle() }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return e.anyUnnotified() || idle() }); err != nil {
 			return err
 		}
-		e.tell(ctx)
+		e.notify(ctx)
 	}
 	kit.HandlePendingSignals(ctx)
-	carried := &Carried{State: e.state, Followers: e.Workflows, Kept: e.kept, Unrecalled: !e.recalled, Unsought: !e.sought}
+	workflow.GetLogger(ctx).Info("Emergency stop continues as new", "holds", len(e.state.Holds), "subscribers", len(e.Workflows))
+	carried := &Carried{State: e.state, Subscribers: e.Workflows, Saved: e.saved, NotLoaded: !e.loaded, NotSearched: !e.searched}
 	return workflow.NewContinueAsNewError(ctx, temporal.EmergencyStop, Input{Carried: carried})
 }
 
-// show makes what is held visible to people. It sets no search attribute: an emergency stop works in a namespace that lacks them, too.
+// show publishes the holds as current details. It sets no search attribute, so that the emergency stop works in a namespace without Drydock's.
 func (e *emergencyStop) show(ctx workflow.Context) {
-	workflow.SetCurrentDetails(ctx, emergencyStopDetails(e.state, e.notKept))
+	workflow.SetCurrentDetails(ctx, details(e.state, e.saveTrouble))
 }
 
-func emergencyStopDetails(s emergency.State, notKept string) string {
+func details(s emergency.State, saveTrouble string) string {
 	var d kit.Details
 	switch {
 	case s.Number == 0:
-		return "What was held before is being read.\n"
+		return "The earlier holds are being loaded.\n"
 	case len(s.Holds) == 0:
-		return "Nothing is held.\n"
+		return "No cluster is held.\n"
 	}
-	d.Head("held", "since", "by", "reason", "goes on with")
+	d.Head("held", "since", "by", "reason", "release with")
 	for _, h := range s.Holds {
 		d.Line(h.Scope.String(), h.Since.UTC().Format(kit.TimeFormat), h.By, h.Reason, "`"+emergency.ReleaseCommand(h.Scope)+"`")
 	}
-	if notKept != "" {
-		d.Line("not kept on the hub", "", "", notKept, "")
+	if saveTrouble != "" {
+		d.Line("not saved on the hub", "", "", saveTrouble, "")
 	}
 	return d.Text()
 }

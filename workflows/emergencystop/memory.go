@@ -13,72 +13,74 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// memory is what lets the emergency stop survive that somebody terminates its workflow: what is held is kept on the hub as well, and a new
-// workflow reads it there and finds those again that followed the one before.
+// memory lets the emergency stop survive the termination of its workflow. The holds are also saved on the hub, and a new workflow loads them from there
+// and finds the subscribers again.
 type memory struct {
-	// recalled: what was held before is known, or will never be. sought: those that followed before are found.
-	recalled, sought bool
-	// notRecalled says why it is not known yet what was held before.
-	notRecalled string
-	// kept is the number of the state that is kept; notKept says why a later one is not.
-	kept    int64
-	notKept string
-	// background is the work of remembering.
+	// loaded: the earlier holds are loaded, or cannot be. searched: the subscribers of an earlier workflow are found.
+	loaded, searched bool
+	// loadTrouble is why the earlier holds are not loaded yet.
+	loadTrouble string
+	// saved is the number of the state on the hub; saveTrouble is why a later one is not saved.
+	saved       int64
+	saveTrouble string
+	// Background runs loading, searching and saving.
 	kit.Background
-	// early are requests that came before it was known what is held.
+	// early are requests that arrived before the earlier holds were known.
 	early []emergency.Request
 }
 
-// recallPatience is how long it may stay unknown what was held before. After that everything is held, so that requests and notifications do not wait any
-// longer. It is less than the time for which the CLI waits for a worker.
-const recallPatience = 8 * time.Second
+// loadPatience is how long the earlier holds may stay unknown. After that, all clusters are held, so that requests and subscribers get an answer.
+// It is shorter than the time that the CLI waits for a worker.
+const loadPatience = 8 * time.Second
 
 func newEmergencyStop(in Input) *emergencyStop {
 	e := &emergencyStop{}
 	if c := in.Carried; c != nil {
-		e.state, e.Workflows = c.State, c.Followers
-		e.kept, e.recalled, e.sought = c.Kept, !c.Unrecalled, !c.Unsought
+		e.state, e.Workflows = c.State, c.Subscribers
+		e.saved, e.loaded, e.searched = c.Saved, !c.NotLoaded, !c.NotSearched
 	}
 	return e
 }
 
-// remember begins to keep what is held, and to find out what was before.
-func (e *emergencyStop) remember(ctx workflow.Context) {
+// startMemory starts to save the holds, to load earlier ones, and to search for subscribers.
+func (e *emergencyStop) startMemory(ctx workflow.Context) {
 	ctx, e.Stop = workflow.WithCancel(ctx)
-	if !e.recalled {
-		e.Go(ctx, "recall holds", e.recall)
-		e.Go(ctx, "doubt", e.doubt)
+	if !e.loaded {
+		e.Go(ctx, "load holds", e.load)
+		e.Go(ctx, "hold everything if loading takes too long", e.holdIfUnknown)
 	}
-	if !e.sought {
-		e.Go(ctx, "seek followers", e.seek)
+	if !e.searched {
+		e.Go(ctx, "find subscribers", e.search)
 	}
-	e.Go(ctx, "keep holds", e.keep)
+	e.Go(ctx, "save holds", e.save)
 }
 
 func (e *emergencyStop) known() bool { return e.state.Number > 0 }
 
-// know takes over what is held, and what was asked for meanwhile.
+// know sets the state, and applies the requests that arrived before.
 func (e *emergencyStop) know(ctx workflow.Context, state emergency.State) {
 	e.state = state
 	e.holdEarly(ctx)
 	e.show(ctx)
 }
 
-// holdEarly does what signals have asked for, once it is known what is held.
+// holdEarly applies the requests of early signals once the state is known.
 func (e *emergencyStop) holdEarly(ctx workflow.Context) {
 	if !e.known() {
 		return
 	}
 	for _, r := range e.early {
 		if e.state.CheckHold(r) == nil {
-			e.state, _ = e.state.Hold(r, workflow.Now(ctx))
+			var changes []emergency.Change
+			e.state, changes = e.state.Hold(r, workflow.Now(ctx))
+			logChanges(ctx, changes)
 		}
 	}
 	e.early = nil
 	e.show(ctx)
 }
 
-// awaitKnown waits until it is known what is held, and checks a request by that.
+// awaitKnown waits until the state is known, and then checks a request against it.
 func (e *emergencyStop) awaitKnown(ctx workflow.Context, check func() error) error {
 	if err := workflow.Await(ctx, e.known); err != nil {
 		return err
@@ -86,12 +88,12 @@ func (e *emergencyStop) awaitKnown(ctx workflow.Context, check func() error) err
 	return kit.InvalidSpec(check())
 }
 
-// recall reads what was held before. What nobody can read must be seen to by a person, and until then everything is held.
-func (e *emergencyStop) recall(ctx workflow.Context) {
+// load reads the earlier holds from the hub. If they are unreadable, everything is held until a person releases it.
+func (e *emergencyStop) load(ctx workflow.Context) {
 	var hub *holds.Activities
 	var before emergency.State
-	say := func(trouble string) { e.notRecalled = trouble }
-	err := e.retrier(say).Run(ctx, "read what was held before", hub.RecallHolds, struct{}{}, &before)
+	report := func(trouble string) { e.loadTrouble = trouble }
+	err := e.retrier(report).Run(ctx, "load earlier holds", hub.RecallHolds, struct{}{}, &before)
 	if err != nil && ctx.Err() != nil {
 		return
 	}
@@ -102,40 +104,40 @@ func (e *emergencyStop) recall(ctx workflow.Context) {
 	switch {
 	case err == nil:
 		state = state.Load(before)
-	case temporal.ErrorType(err) == temporal.ErrNotFound: // there is no hub where anything could have been kept
+	case temporal.ErrorType(err) == temporal.ErrNotFound: // there is no hub that could have saved any
 		state = state.Load(emergency.State{})
 	default:
 		state = state.Doubt(temporal.ErrorMessage(err), workflow.Now(ctx))
 	}
-	e.recalled = true
+	e.loaded = true
 	if state.Same(before) {
-		e.kept = state.Number // there is nothing else to keep
+		e.saved = state.Number // the hub has this state already
 	}
 	e.know(ctx, state)
 }
 
-// doubt holds everything when it stays unknown for too long what was held before.
-func (e *emergencyStop) doubt(ctx workflow.Context) {
+// holdIfUnknown holds everything if the earlier holds stay unknown for too long.
+func (e *emergencyStop) holdIfUnknown(ctx workflow.Context) {
 	waiting, stop := workflow.WithCancel(ctx)
-	timer := workflow.NewTimerWithOptions(waiting, recallPatience, workflow.TimerOptions{Summary: "then everything is held"})
-	_ = workflow.Await(ctx, func() bool { return e.recalled || timer.IsReady() })
+	timer := workflow.NewTimerWithOptions(waiting, loadPatience, workflow.TimerOptions{Summary: "then all clusters are held until the earlier holds are loaded"})
+	_ = workflow.Await(ctx, func() bool { return e.loaded || timer.IsReady() })
 	stop()
 	if ctx.Err() == nil && !e.known() {
-		why := cmp.Or(e.notRecalled, "the hub has not answered within "+recallPatience.String())
+		why := cmp.Or(e.loadTrouble, "the hub has not answered within "+loadPatience.String())
 		e.know(ctx, emergency.First(workflow.Now(ctx)).Doubt(why, workflow.Now(ctx)))
 	}
 }
 
-// seek finds those again that have followed a run which was terminated. Whoever begins to follow later asks for it.
-func (e *emergencyStop) seek(ctx workflow.Context) {
+// search finds the subscribers of an earlier workflow. It searches twice, because visibility lags behind. Later subscribers send a signal themselves.
+func (e *emergencyStop) search(ctx workflow.Context) {
 	var hub *holds.Activities
 	for _, pause := range []time.Duration{0, kit.ListAgainAfter} {
-		options := workflow.TimerOptions{Summary: "then followers are looked for again"}
+		options := workflow.TimerOptions{Summary: "second search for subscribers"}
 		if workflow.NewTimerWithOptions(ctx, pause, options).Get(ctx, nil) != nil {
 			return
 		}
 		var found []temporal.Subscription
-		if e.retrier(func(string) {}).Run(ctx, "find those that follow", hub.FindFollowers, struct{}{}, &found) != nil {
+		if e.retrier(func(string) {}).Run(ctx, "find subscribers", hub.FindFollowers, struct{}{}, &found) != nil {
 			return
 		}
 		for _, s := range found {
@@ -144,38 +146,38 @@ func (e *emergencyStop) seek(ctx workflow.Context) {
 			}
 		}
 	}
-	e.sought = true
+	e.searched = true
 }
 
-// keep keeps what is held on the hub, whenever that has changed.
-func (e *emergencyStop) keep(ctx workflow.Context) {
+// save saves every change of the holds on the hub.
+func (e *emergencyStop) save(ctx workflow.Context) {
 	var hub *holds.Activities
-	say := func(trouble string) {
-		e.notKept = trouble
+	report := func(trouble string) {
+		e.saveTrouble = trouble
 		e.show(ctx)
 	}
 	for {
-		if workflow.Await(ctx, func() bool { return e.recalled && e.kept != e.state.Number && !e.mustContinueAsNew(ctx) }) != nil {
+		if workflow.Await(ctx, func() bool { return e.loaded && e.saved != e.state.Number && !e.mustContinueAsNew(ctx) }) != nil {
 			return
 		}
 		state := e.state
-		err := e.retrier(say).Run(ctx, "keep what is held", hub.KeepHolds, state, nil)
+		err := e.retrier(report).Run(ctx, "save holds", hub.KeepHolds, state, nil)
 		if err != nil && ctx.Err() != nil {
 			return
 		}
-		e.kept = state.Number
+		e.saved = state.Number
 		if err != nil {
-			say(temporal.ErrorMessage(err))
-		} else if e.notKept != "" {
-			say("")
+			report(temporal.ErrorMessage(err))
+		} else if e.saveTrouble != "" {
+			report("")
 		}
 	}
 }
 
-// retrier returns a retrier on the hub. Where no worker knows one after a round, there is none, and nothing waits for one to come: clusters can be
-// maintained without. Unless something else is wrong in another round: then one of the workers knows it.
-func (e *emergencyStop) retrier(say func(trouble string)) kit.Retrier {
-	noHub, known := "", false
+// retrier returns a retrier for activities on the hub. If every attempt of a round finds a worker without a hub, it gives up: clusters can be
+// maintained without a hub. An attempt that fails otherwise proves that some worker has a hub, and then it does not give up.
+func (e *emergencyStop) retrier(report func(trouble string)) kit.Retrier {
+	noHub, hubExists := "", false
 	return kit.Retrier{
 		TaskQueue: temporal.TaskQueue,
 		Report: func(_ workflow.Context, reason, message string) {
@@ -184,12 +186,12 @@ func (e *emergencyStop) retrier(say func(trouble string)) kit.Retrier {
 				noHub = message
 			case "":
 			default:
-				known = true
+				hubExists = true
 			}
-			say(message)
+			report(message)
 		},
 		BeforeRound: func() error {
-			if noHub == "" || known {
+			if noHub == "" || hubExists {
 				return nil
 			}
 			return temporal.Error(temporal.ErrNotFound, noHub, nil)

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// until fails every call before that one.
+// until fails every call before the given one.
 func until(succeeds int) func(int) error {
 	return func(call int) error {
 		if call < succeeds {
@@ -24,46 +24,46 @@ func until(succeeds int) func(int) error {
 	}
 }
 
-func TestAnEmergencyStopKnowsWhatOneThatWasTerminatedHeldAndTellsThoseThatFollowedIt(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestANewEmergencyStopLoadsTheHoldsAndSubscribersOfATerminatedOne(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
 	w.Ends(2)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.Equal(t, w.Recalled.Holds, carried.State.Holds)
 	for id, scope := range map[string][]string{"cgu/ops/june": {"cluster/c1"}, "node/c2/ops/n1": {}} {
-		require.Len(t, w.Told[id], 1)
-		require.Equal(t, scope, workflowtest.Scopes(w.Told[id][0]), id)
-		require.Greater(t, w.Told[id][0].Number, w.Recalled.Number, "it is news")
+		require.Len(t, w.Notified[id], 1)
+		require.Equal(t, scope, workflowtest.Scopes(w.Notified[id][0]), id)
+		require.Greater(t, w.Notified[id][0].Number, w.Recalled.Number, "subscribers accept only higher numbers")
 	}
 	require.NotContains(t, w.Called(), "KeepHolds", "nothing has changed")
 }
 
-func TestWhoFollowsAndWasNotFoundAtOnceIsFoundLater(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestASecondSearchFindsSubscribersThatTheFirstMissed(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
-	w.At(1, func() { w.Follows("cgu/ops/july", "") }) // asks itself
+	w.At(1, func() { w.Subscribe("cgu/ops/july", "") }) // subscribes itself
 	w.At(2, func() { w.Followers = append(w.Followers, temporal.Subscription{WorkflowID: "cgu/ops/late"}) })
 	w.At(80, func() {
 		w.SignalWorkflow(temporal.SignalLeaveHolds, temporal.Subscription{WorkflowID: "cgu/ops/late", FirstRunID: "1"})
 	})
 	w.Ends(90)
 	carried := w.CarriedOver(emergencystop.Input{})
-	require.Len(t, w.Told["cgu/ops/late"], 1)
-	require.Len(t, w.Told["cgu/ops/june"], 1, "nobody is told twice")
-	require.Len(t, carried.Followers, 3, "one leaves although its first run is not known")
-	require.False(t, carried.Unsought)
+	require.Len(t, w.Notified["cgu/ops/late"], 1)
+	require.Len(t, w.Notified["cgu/ops/june"], 1, "it has the state already")
+	require.Len(t, carried.Subscribers, 3, "a subscriber whose first run is unknown can unsubscribe")
+	require.False(t, carried.NotSearched)
 }
 
-func TestARequestThatComesBeforeWhatWasHeldIsKnownIsCheckedByThat(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestAnEarlyRequestIsCheckedAgainstTheLoadedHolds(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
 	w.Fail["RecallHolds"] = until(4) // after 1.4 s
 	var held, released, unheld *workflowtest.Answer
 	w.At(1, func() {
 		require.Empty(t, workflowtest.StatusOf[emergencystop.Status](w.World).Holds)
-		released = w.Asks(temporal.UpdateRelease, emergency.Request{Clusters: []string{"c1"}})
-		unheld = w.Asks(temporal.UpdateRelease, emergency.Request{All: true})
-		held = w.Asks(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}})
+		released = w.Update(temporal.UpdateRelease, emergency.Request{Clusters: []string{"c1"}})
+		unheld = w.Update(temporal.UpdateRelease, emergency.Request{All: true})
+		held = w.Update(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}})
 		w.SignalWorkflow(temporal.SignalHold, emergency.Request{Clusters: []string{"c3"}})
 	})
 	w.Ends(2)
@@ -74,26 +74,26 @@ func TestARequestThatComesBeforeWhatWasHeldIsKnownIsCheckedByThat(t *testing.T) 
 	require.True(t, held.Done)
 }
 
-func TestWhileNobodyKnowsWhatWasHeldEverythingIs(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestAllClustersAreHeldWhileTheEarlierHoldsAreUnknown(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
 	w.Fail["RecallHolds"] = until(8) // after 16 s
-	w.At(2, func() { require.Empty(t, w.Told, "it may yet answer") })
+	w.At(2, func() { require.Empty(t, w.Notified, "the hub may still answer") })
 	w.At(9, func() {
-		require.Equal(t, []string{"all"}, workflowtest.Scopes(w.Told["cgu/ops/june"][0]))
-		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().String(), "by drydock: the saved holds are unknown: read what was held before: no route to the hub")
-		w.Asks(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}, Actor: "bob"})
+		require.Equal(t, []string{"all"}, workflowtest.Scopes(w.Notified["cgu/ops/june"][0]))
+		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().String(), "by drydock: the saved holds are unknown: load earlier holds: no route to the hub")
+		w.Update(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}, Actor: "bob"})
 	})
 	w.Ends(20)
 	carried := w.CarriedOver(emergencystop.Input{})
-	require.Equal(t, []string{"cluster/c1", "cluster/c2"}, workflowtest.Scopes(carried.State), "what was held before, and what was asked for since")
+	require.Equal(t, []string{"cluster/c1", "cluster/c2"}, workflowtest.Scopes(carried.State), "the earlier holds and the new one")
 	kept := w.Inputs["KeepHolds"]
 	require.Equal(t, carried.State.Number, kept[len(kept)-1].(emergency.State).Number)
-	require.Len(t, kept, 1, "nothing is written over before it is known")
+	require.Len(t, kept, 1, "the earlier holds are not overwritten before they are loaded")
 }
 
-func TestAHubThatMayNotBeReadHoldsEverythingUntilItMay(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestAHubThatForbidsReadingHoldsAllClustersUntilItAllowsIt(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
 	granted := false
 	w.Fail["RecallHolds"] = func(int) error {
@@ -110,22 +110,22 @@ func TestAHubThatMayNotBeReadHoldsEverythingUntilItMay(t *testing.T) {
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State))
 }
 
-func TestWhatNobodyCanReadHoldsEverythingUntilAPersonReleasesIt(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestUnreadableHoldsHoldAllClustersUntilAPersonReleasesThem(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	w.Fail["RecallHolds"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "ConfigMap default/x cannot be read", nil))
 	w.Fail["KeepHolds"] = w.Fail["RecallHolds"]
 	w.At(2, func() {
 		status := workflowtest.StatusOf[emergencystop.Status](w.World)
 		require.Contains(t, status.All().Reason, "ConfigMap default/x cannot be read")
-		require.Contains(t, status.NotKept, "ConfigMap default/x cannot be read")
-		w.Asks(temporal.UpdateRelease, emergency.Request{All: true})
+		require.Contains(t, status.NotSaved, "ConfigMap default/x cannot be read")
+		w.Update(temporal.UpdateRelease, emergency.Request{All: true})
 	})
 	w.Ends(3)
 	require.Empty(t, w.CarriedOver(emergencystop.Input{}).State.Holds)
 }
 
-func TestEveryChangeIsKeptOnTheHubAndSaidWhereItIsNot(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestEveryChangeIsSavedOnTheHubOrTheStatusReportsWhyNot(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	trouble := errors.New("the hub is down")
 	w.Fail["KeepHolds"] = func(call int) error {
 		if call > 1 && trouble != nil {
@@ -133,44 +133,44 @@ func TestEveryChangeIsKeptOnTheHubAndSaidWhereItIsNot(t *testing.T) {
 		}
 		return nil
 	}
-	w.At(1, func() { w.Asks(temporal.UpdateHold, workflowtest.HoldC1) })
-	w.At(2, func() { w.Asks(temporal.UpdateHold, emergency.Request{All: true}) })
+	w.At(1, func() { w.Update(temporal.UpdateHold, workflowtest.HoldC1) })
+	w.At(2, func() { w.Update(temporal.UpdateHold, emergency.Request{All: true}) })
 	w.At(60, func() {
 		status := workflowtest.StatusOf[emergencystop.Status](w.World)
-		require.Contains(t, status.NotKept, "the hub is down")
-		require.NotNil(t, status.All(), "it is held all the same")
-		require.Contains(t, w.Details(), "not kept on the hub")
+		require.Contains(t, status.NotSaved, "the hub is down")
+		require.NotNil(t, status.All(), "the hold is in effect")
+		require.Contains(t, w.Details(), "not saved on the hub")
 		trouble = nil
 	})
-	w.At(120, func() { require.Empty(t, workflowtest.StatusOf[emergencystop.Status](w.World).NotKept) })
+	w.At(120, func() { require.Empty(t, workflowtest.StatusOf[emergencystop.Status](w.World).NotSaved) })
 	w.Ends(121)
 	carried := w.CarriedOver(emergencystop.Input{})
-	require.Equal(t, carried.State.Number, carried.Kept)
+	require.Equal(t, carried.State.Number, carried.Saved)
 	kept := w.Inputs["KeepHolds"]
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(kept[0].(emergency.State)))
 	require.Equal(t, []string{"all", "cluster/c1"}, workflowtest.Scopes(kept[len(kept)-1].(emergency.State)))
 }
 
-func TestWithoutAHubALaterEmergencyStopIsBelievedAllTheSame(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestWithoutAHubANewEmergencyStopStartsWithoutHolds(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	noHub := workflowtest.Always(temporal.Error(temporal.ErrNoHub, "this worker knows no hub", nil))
 	w.Fail["RecallHolds"], w.Fail["KeepHolds"] = noHub, noHub
 	w.Followers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}}
 	w.At(7, func() {
 		status := workflowtest.StatusOf[emergencystop.Status](w.World)
-		require.NotZero(t, status.Number, "nothing waits for a hub to come")
+		require.NotZero(t, status.Number, "the workflow does not wait for a hub")
 		require.Empty(t, status.Holds)
 	})
 	w.Ends(60)
 	started := time.Now()
 	w.SetStartTime(started)
 	require.Empty(t, w.CarriedOver(emergencystop.Input{}).State.Holds)
-	require.Greater(t, w.Told["cgu/ops/june"][0].Number, started.Add(-time.Hour).UnixMilli(), "changes are an hour's worth less than one a millisecond")
+	require.Greater(t, w.Notified["cgu/ops/june"][0].Number, started.Add(-time.Hour).UnixMilli(), "state numbers start near the time in milliseconds")
 }
 
 // Some workers know the hub.
-func TestAWorkerWithoutAHubDoesNotMakeTheEmergencyStopForgetWhatWasHeld(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestAWorkerWithoutAHubDoesNotLoseTheEarlierHolds(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
 	noHub := func(call int) error {
 		if call < kit.RoundAttempts {
@@ -179,15 +179,15 @@ func TestAWorkerWithoutAHubDoesNotMakeTheEmergencyStopForgetWhatWasHeld(t *testi
 		return nil
 	}
 	w.Fail["RecallHolds"], w.Fail["KeepHolds"] = noHub, noHub
-	w.At(10, func() { w.Asks(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}}) })
+	w.At(10, func() { w.Update(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}}) })
 	w.Ends(60)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.Equal(t, []string{"cluster/c1", "cluster/c2"}, workflowtest.Scopes(carried.State))
 	require.Len(t, w.InputsOf("KeepHolds"), kit.RoundAttempts)
 }
 
-func TestAHubThatIsAwayIsNotTakenForNoneWhereAWorkerKnowsNone(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestAnUnreachableHubIsNotMistakenForNoHub(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
 	w.Fail["RecallHolds"] = func(call int) error {
 		switch {
@@ -202,8 +202,8 @@ func TestAHubThatIsAwayIsNotTakenForNoneWhereAWorkerKnowsNone(t *testing.T) {
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State))
 }
 
-func TestARunThatDoesNotKnowYetWhatWasHeldHandsThatOver(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestLoadingContinuesInTheNextRun(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
 	w.Blocked["RecallHolds"] = true
 	w.At(9, func() {
@@ -211,14 +211,14 @@ func TestARunThatDoesNotKnowYetWhatWasHeldHandsThatOver(t *testing.T) {
 	})
 	w.Ends(10)
 	carried := w.CarriedOver(emergencystop.Input{})
-	require.True(t, carried.Unrecalled)
-	require.True(t, carried.Unsought)
+	require.True(t, carried.NotLoaded)
+	require.True(t, carried.NotSearched)
 	require.Equal(t, []string{"all"}, workflowtest.Scopes(carried.State))
 
-	next := workflowtest.NewToldWorld(t)
+	next := workflowtest.NewEmergencyStopWorld(t)
 	next.WasTerminated()
 	next.Ends(70)
 	carried = next.CarriedOver(emergencystop.Input{Carried: carried})
-	require.False(t, carried.Unrecalled)
+	require.False(t, carried.NotLoaded)
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(carried.State))
 }

@@ -13,13 +13,13 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestAHoldThatWasSaidBeforeAReleaseIsReleased(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestAHoldSignalBeforeAReleaseIsReleased(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	var release *workflowtest.Answer
-	w.At(1, func() { w.Asks(temporal.UpdateHold, workflowtest.HoldC1) })
+	w.At(1, func() { w.Update(temporal.UpdateHold, workflowtest.HoldC1) })
 	w.At(2, func() {
 		w.SignalWorkflowSkippingWorkflowTask(temporal.SignalHold, workflowtest.HoldC1)
-		release = w.Asks(temporal.UpdateRelease, workflowtest.HoldC1)
+		release = w.Update(temporal.UpdateRelease, workflowtest.HoldC1)
 	})
 	w.Ends(3)
 	carried := w.CarriedOver(emergencystop.Input{})
@@ -27,32 +27,32 @@ func TestAHoldThatWasSaidBeforeAReleaseIsReleased(t *testing.T) {
 	require.Empty(t, carried.State.Holds)
 }
 
-func TestAReleaseThatCannotSeeTheHoldYetIsRefusedAndTheClusterHeld(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestAReleaseBeforeTheHoldSignalIsHandledIsRejected(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	var release *workflowtest.Answer
 	w.At(2, func() {
 		w.SignalWorkflowSkippingWorkflowTask(temporal.SignalHold, workflowtest.HoldC1)
-		release = w.Asks(temporal.UpdateRelease, workflowtest.HoldC1)
+		release = w.Update(temporal.UpdateRelease, workflowtest.HoldC1)
 	})
 	w.Ends(3)
 	carried := w.CarriedOver(emergencystop.Input{})
-	require.ErrorContains(t, release.Refused, "clusters[0]: c1 is not held by its name")
+	require.ErrorContains(t, release.Rejected, "clusters[0]: c1 is not held by its name")
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(carried.State))
 }
 
-func TestAHoldThatWasSaidAfterAReleaseHolds(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
-	w.At(1, func() { w.Asks(temporal.UpdateHold, workflowtest.HoldC1) })
+func TestAHoldSignalAfterAReleaseHolds(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
+	w.At(1, func() { w.Update(temporal.UpdateHold, workflowtest.HoldC1) })
 	w.At(2, func() {
-		w.Asks(temporal.UpdateRelease, workflowtest.HoldC1)
+		w.Update(temporal.UpdateRelease, workflowtest.HoldC1)
 		w.SignalWorkflow(temporal.SignalHold, workflowtest.HoldC1)
 	})
 	w.Ends(3)
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State))
 }
 
-func TestWhatWasSaidInTheLastMomentOfARunIsHeardInItsOrder(t *testing.T) {
-	w := workflowtest.NewToldWorld(t)
+func TestSignalsAtTheEndOfARunAreHandledInOrder(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
 	subscribe := func(signal, run string) workflowtest.Sending {
 		return workflowtest.Sending{Name: signal, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
 	}
@@ -65,11 +65,11 @@ func TestWhatWasSaidInTheLastMomentOfARunIsHeardInItsOrder(t *testing.T) {
 		}
 	})
 	w.At(2, func() { w.SetContinueAsNewSuggested(true) })
-	w.ExecuteWorkflow(emergencystop.EmergencyStop, emergencystop.Input{Carried: &emergencystop.Carried{State: emergency.State{Number: 1}, Kept: 1}})
+	w.ExecuteWorkflow(emergencystop.EmergencyStop, emergencystop.Input{Carried: &emergencystop.Carried{State: emergency.State{Number: 1}, Saved: 1}})
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
 	var in emergencystop.Input
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
 	require.Equal(t, []string{"all"}, workflowtest.Scopes(in.Carried.State))
-	require.Len(t, in.Carried.Followers, 1)
+	require.Len(t, in.Carried.Subscribers, 1)
 }

@@ -17,14 +17,14 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// act does all that is due at once, each for itself: what fails neither stops nor cancels anything else. It returns when all of it is over, but for
-// parts that take long.
-func (h *harborKeeper) act(ctx workflow.Context, due harbor.Look) {
+// act performs everything that is due, in parallel: a failure neither stops nor cancels the others. It returns when all have finished except parts
+// that take long.
+func (h *manager) act(ctx workflow.Context, due harbor.Look) {
 	writing := 0
 	write := func(name string, run func(workflow.Context) error) {
 		writing++
 		workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
-			h.over(run(ctx))
+			h.ended(run(ctx))
 			writing--
 		})
 	}
@@ -40,14 +40,14 @@ func (h *harborKeeper) act(ctx workflow.Context, due harbor.Look) {
 		}
 		h.applying[part.Part] = false
 		workflow.GoNamed(ctx, "apply "+string(part.Part), func(ctx workflow.Context) {
-			h.over(h.applyPart(ctx, part, due.Generation))
+			h.ended(h.applyPart(ctx, part, due.Generation))
 			delete(h.applying, part.Part)
 		})
 	}
 	if due.Outdated {
 		write("status", func(ctx workflow.Context) error {
 			in := harboractivities.WriteStatusInput{Ref: h.ref, Status: due.Status}
-			err := h.tryOnce(ctx, "say that it is "+string(due.Status.Status), h.harbor.WriteHarborStatus, in, nil)
+			err := h.tryOnce(ctx, "write status "+string(due.Status.Status), h.harbor.WriteHarborStatus, in, nil)
 			return written(ctx, err, &h.known.StatusWritten)
 		})
 	}
@@ -56,38 +56,38 @@ func (h *harborKeeper) act(ctx workflow.Context, due harbor.Look) {
 	})
 }
 
-// awaitApplied waits until nothing is being applied any more.
-func (h *harborKeeper) awaitApplied(ctx workflow.Context) {
+// awaitApplied waits until all parts have been applied.
+func (h *manager) awaitApplied(ctx workflow.Context) {
 	awaitEnd(ctx, func() bool { return len(h.applying) == 0 })
 }
 
-// awaitEnd waits also in a run that is cancelled: what has begun is ended, and the run knows what it did.
+// awaitEnd also waits in a cancelled run, so that the result of running activities is recorded.
 func awaitEnd(ctx workflow.Context, ended func() bool) {
 	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
 	_ = workflow.Await(waiting, ended)
 	stopWaiting()
 }
 
-// over takes in that something is: with an error, it is not known what came of it.
-func (h *harborKeeper) over(err error) {
+// ended records the end of an action. An error leaves its result open.
+func (h *manager) ended(err error) {
 	if err != nil {
 		h.trouble = append(h.trouble, err)
 	}
 }
 
-// settle says what could not be applied, and waits a little when it is not known what came of something, which is due still then.
-func (h *harborKeeper) settle(ctx workflow.Context) {
-	trouble := together(h.trouble)
+// settle records failures. If the result of an action is open, it pauses; the action is then due again.
+func (h *manager) settle(ctx workflow.Context) {
+	trouble := joined(h.trouble)
 	h.trouble = nil
 	h.record.failures(h.failures())
 	if trouble != nil && ctx.Err() == nil {
 		h.record.reason.Set(ctx, kit.ReasonOf(trouble), temporal.ErrorMessage(trouble))
-		_ = workflow.NewTimerWithOptions(ctx, lookAgainAfter, workflow.TimerOptions{Summary: "before it is tried again"}).Get(ctx, nil)
+		_ = workflow.NewTimerWithOptions(ctx, retryPause, workflow.TimerOptions{Summary: "pause before the next attempt"}).Get(ctx, nil)
 		h.record.reason.Set(ctx, "", "")
 	}
 }
 
-// written takes in when something was written, unless it could not be: a pause before it is written again counts from then.
+// written records when something was written, because the pause before the next write counts from then.
 func written(ctx workflow.Context, err error, at **time.Time) error {
 	if err == nil {
 		now := workflow.Now(ctx)
@@ -96,8 +96,8 @@ func written(ctx workflow.Context, err error, at **time.Time) error {
 	return err
 }
 
-// together is one error of those of several things that were done side by side: of the type of the first, with the messages of all. nil: there is none.
-func together(failures []error) error {
+// joined joins errors of parallel actions: the type of the first, and all messages. It returns nil if there are none.
+func joined(failures []error) error {
 	if len(failures) < 2 {
 		return errors.Join(failures...)
 	}
@@ -108,18 +108,18 @@ func together(failures []error) error {
 	return temporal.Error(kit.ReasonOf(failures[0]), strings.Join(messages, "; "), errors.Join(failures...))
 }
 
-// lookAgainAfter is the pause after something of which it is not known what came of it.
-const lookAgainAfter = 5 * time.Second
+// retryPause is the pause after an action whose result is open.
+const retryPause = 5 * time.Second
 
-// tryOnce runs an activity for one round. What is not done then is found due again.
-func (h *harborKeeper) tryOnce(ctx workflow.Context, summary string, activity, input, result any) error {
+// tryOnce runs an activity for one round of attempts. If it fails, it is found due again.
+func (h *manager) tryOnce(ctx workflow.Context, summary string, activity, input, result any) error {
 	retrier := h.retrier().Until(workflow.Now(ctx).Add(-time.Nanosecond))
 	retrier.Attempts = 2
 	return retrier.Run(ctx, summary, activity, input, result)
 }
 
-// failures are what could not be applied, all of it; nil: nothing.
-func (h *harborKeeper) failures() error {
+// failures joins the failures of all parts; nil if there are none.
+func (h *manager) failures() error {
 	var failures []error
 	for _, part := range workflow.DeterministicKeys(h.known.Applied) {
 		if failure := h.known.Applied[part].Failure; failure != nil {
@@ -129,22 +129,24 @@ func (h *harborKeeper) failures() error {
 	return errors.Join(failures...)
 }
 
-// applyPart applies a part. A failure is an answer, which is remembered; an error leaves open what came of it.
-func (h *harborKeeper) applyPart(ctx workflow.Context, part harbor.Due, generation int64) error {
+// applyPart applies a part. It records a failure as the result. It returns an error if the result is open.
+func (h *manager) applyPart(ctx workflow.Context, part harbor.Due, generation int64) error {
 	var applied harbor.Applied
 	in := harboractivities.ApplyPartInput{Ref: h.ref, Due: part, Generation: generation}
 	err := h.tryOnce(ctx, fmt.Sprintf("apply the %s: %s", part.Part, part.Why), h.harbor.ApplyHarborPart, in, &applied)
 	switch {
-	case in.UID != h.ref.UID: // of another object now, nothing is applied
+	case in.UID != h.ref.UID: // the object was replaced; nothing of the new one is applied
 		return nil
 	case err == nil:
 		h.known.Applied[part.Part] = applied
+		h.record.log.Info("Harbor part applied", "part", part.Part, "why", part.Why)
 		return nil
 	case temporal.ErrorType(err) == temporal.ErrHeld:
-		return nil // it is due still when the cluster is not held any more
+		return nil // the part is due again after the release
 	case ctx.Err() != nil || unanswered(err):
 		return err
 	}
+	h.record.log.Error("Harbor part could not be applied", "part", part.Part, "error", err)
 	h.known.Applied[part.Part] = harbor.Applied{
 		Wanted: part.Wanted, At: workflow.Now(ctx), Failures: h.known.Applied[part.Part].Failures + 1,
 		Failure: &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: temporal.ErrorMessage(err)},
@@ -152,7 +154,7 @@ func (h *harborKeeper) applyPart(ctx workflow.Context, part harbor.Due, generati
 	return nil
 }
 
-// unanswered: nobody has said what came of it, or that nothing may come of it any more.
+// unanswered reports whether the error leaves open if the effect happened.
 func unanswered(err error) bool {
 	if _, timeout := errors.AsType[*sdktemporal.TimeoutError](err); timeout {
 		return true

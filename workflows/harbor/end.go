@@ -19,10 +19,10 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// releaseLimit is how long it is tried to let the object go when the run is cancelled.
+// releaseLimit limits the attempts to remove the finalizer when the run is cancelled.
 const releaseLimit = 30 * time.Second
 
-func (h *harborKeeper) checkApply(r ApplyRequest) error {
+func (h *manager) checkApply(r ApplyRequest) error {
 	if h.ending {
 		return errEnding
 	}
@@ -30,30 +30,30 @@ func (h *harborKeeper) checkApply(r ApplyRequest) error {
 		return kit.InvalidSpec(fmt.Errorf("object: is HarborCluster %s/%s, not %s/%s", r.Object.Namespace, r.Object.Name, h.in.Namespace, h.in.Name))
 	}
 	if h.status.State == Deleting {
-		// Somebody may have taken its finalizer away. Another object of the name would lose what the removal finds of its own, and be kept by nobody.
-		return kit.InvalidSpec(fmt.Errorf("cluster %s: %s is being deleted: apply it again when that is over", h.in.Cluster, h.ref))
+		// If the finalizer was removed by hand, a new object of this name could lose resources to the ongoing removal.
+		return kit.InvalidSpec(fmt.Errorf("cluster %s: %s is being deleted; apply it again after the deletion", h.in.Cluster, h.ref))
 	}
 	return nil
 }
 
-func (h *harborKeeper) checkDelete(temporal.SignalRequest) error {
+func (h *manager) checkDelete(temporal.SignalRequest) error {
 	if h.ending {
 		return errEnding
 	}
 	return nil
 }
 
-// errEnding: another run would do it.
-var errEnding = temporal.Error(temporal.ErrEnding, "the workflow is about to end: try again", nil)
+// errEnding asks the client to try again, which reaches or starts another run.
+var errEnding = temporal.Error(temporal.ErrEnding, "the workflow is about to end; try again", nil)
 
-// apply writes the object as somebody wants it. What follows from that is seen by watching it, as if anybody else had written it.
-func (h *harborKeeper) apply(ctx workflow.Context, r ApplyRequest) (result harboractivities.ApplyClusterResult, err error) {
+// apply writes the object. The watch then sees the change, as it does for changes by others.
+func (h *manager) apply(ctx workflow.Context, r ApplyRequest) (result harboractivities.ApplyClusterResult, err error) {
 	err = h.change(ctx, "apply the object", h.harbor.ApplyHarborCluster, harboractivities.ApplyClusterInput{Cluster: h.in.Cluster, Object: r.Object}, &result)
 	return result, err
 }
 
-// delete deletes the object. It goes when what belongs to it is gone.
-func (h *harborKeeper) delete(ctx workflow.Context, r temporal.SignalRequest) error {
+// delete deletes the object, which goes away when everything that belongs to it has been removed.
+func (h *manager) delete(ctx workflow.Context, r temporal.SignalRequest) error {
 	err := h.change(ctx, "delete the object", h.harbor.DeleteHarborCluster, h.ref, nil)
 	if err == nil {
 		h.record.note("deleted" + kit.ActorSuffix(r))
@@ -61,25 +61,25 @@ func (h *harborKeeper) delete(ctx workflow.Context, r temporal.SignalRequest) er
 	return err
 }
 
-func (h *harborKeeper) change(ctx workflow.Context, summary string, activity, input, result any) error {
+func (h *manager) change(ctx workflow.Context, summary string, activity, input, result any) error {
 	h.changing++
 	err := workflow.Await(ctx, func() bool { return h.taskQueue != "" || h.unlocated != nil || h.ending })
 	switch {
 	case err != nil:
 	case h.unlocated != nil && !sdktemporal.IsCanceledError(h.unlocated):
 		err = h.unlocated
-	case h.ending || h.unlocated != nil: // it may have been cancelled just before
+	case h.ending || h.unlocated != nil: // the workflow may have been cancelled a moment ago
 		err = errEnding
 	default:
-		h.signals++                                            // an update is as much history as a signal
-		err = h.tryOnce(ctx, summary, activity, input, result) // somebody waits for the answer
+		h.signals++                                            // an update adds as much history as a signal
+		err = h.tryOnce(ctx, summary, activity, input, result) // only one round, because the client waits
 	}
 	h.changing--
 	return err
 }
 
-// remove removes what belongs to a HarborCluster that was deleted, Harbor first, and lets the object go.
-func (h *harborKeeper) remove(ctx workflow.Context, due harbor.Look) error {
+// remove removes everything that belongs to a deleted HarborCluster, Harbor first, and then the finalizer.
+func (h *manager) remove(ctx workflow.Context, due harbor.Look) error {
 	h.ref.UID = due.UID
 	h.record.enter(Deleting)
 	if err := h.removeParts(ctx, harbor.PartHarbor); err != nil {
@@ -88,13 +88,13 @@ func (h *harborKeeper) remove(ctx workflow.Context, due harbor.Look) error {
 	if err := h.removeParts(ctx, harbor.PartDatabase, harbor.PartCache, harbor.PartStorage); err != nil {
 		return err
 	}
-	// Whoever asks for a change now means another object, perhaps of a release whose answer is lost: the next run keeps that.
+	// A later update means another object, and the next run handles it.
 	h.ending = true
 	if err := workflow.Await(ctx, func() bool { return h.changing == 0 }); err != nil {
 		return err
 	}
 	released := harboractivities.ReleaseInput{Ref: h.ref, Removed: true}
-	if err := h.retrier().Run(ctx, "let the object go", h.harbor.ReleaseHarborCluster, released, nil); err != nil {
+	if err := h.retrier().Run(ctx, "remove the finalizer", h.harbor.ReleaseHarborCluster, released, nil); err != nil {
 		return err
 	}
 	h.record.note(h.removed(due.DeletionPolicy))
@@ -102,17 +102,17 @@ func (h *harborKeeper) remove(ctx workflow.Context, due harbor.Look) error {
 	return nil
 }
 
-// removed says what became of what belonged to the HarborCluster.
-func (h *harborKeeper) removed(policy goharborv1.DeletionPolicy) string {
+// removed describes what was removed.
+func (h *manager) removed(policy goharborv1.DeletionPolicy) string {
 	if len(h.left) == 0 {
-		return "what belonged to it is removed; its data: " + string(policy)
+		return "its resources are removed; data policy: " + string(policy)
 	}
 	slices.Sort(h.left)
-	return "somebody let the object go before all was removed; left as it is: " + strings.Join(h.left, ", ")
+	return "the finalizer was removed before all resources were; not removed: " + strings.Join(h.left, ", ")
 }
 
-// removeParts removes parts side by side, each when the cluster is not held, and returns when all are gone. What fails stops no other.
-func (h *harborKeeper) removeParts(ctx workflow.Context, parts ...harbor.Part) error {
+// removeParts removes parts in parallel, each only while the cluster is not held, and returns when all have ended. A failure stops no other part.
+func (h *manager) removeParts(ctx workflow.Context, parts ...harbor.Part) error {
 	h.removing = slices.Clone(parts)
 	h.showRemoval(ctx)
 	failures := make([]error, len(parts))
@@ -129,11 +129,11 @@ func (h *harborKeeper) removeParts(ctx workflow.Context, parts ...harbor.Part) e
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return together(slices.DeleteFunc(failures, func(err error) bool { return err == nil }))
+	return joined(slices.DeleteFunc(failures, func(err error) bool { return err == nil }))
 }
 
-// removePart removes a part, and begins anew when the cluster was held while that could not be done.
-func (h *harborKeeper) removePart(ctx workflow.Context, part harbor.Part) error {
+// removePart removes a part. If the cluster is held between attempts, it waits for the release and starts again.
+func (h *manager) removePart(ctx workflow.Context, part harbor.Part) error {
 	retrier := h.retrier()
 	retrier.Report = func(ctx workflow.Context, reason, message string) {
 		if reason == "" {
@@ -154,25 +154,28 @@ func (h *harborKeeper) removePart(ctx workflow.Context, part harbor.Part) error 
 		}
 		h.showRemoval(ctx)
 		if part == harbor.PartHarbor {
-			h.record.seen(ctx, harbor.BeingRemoved(h.status.Harbor, h.status.Harbor.ObservedGeneration, workflow.Now(ctx))) // as the object says then
+			h.record.seen(ctx, harbor.BeingRemoved(h.status.Harbor, h.status.Harbor.ObservedGeneration, workflow.Now(ctx))) // the activity writes the same status to the object
 		}
 		var result harboractivities.RemovePartResult
 		err := retrier.Wait(ctx, "remove the "+string(part), nil, "", h.harbor.RemoveHarborPart, harboractivities.RemovePartInput{Ref: h.ref, Part: part}, &result)
 		if temporal.ErrorType(err) == temporal.ErrHeld {
 			continue
 		}
+		if err == nil {
+			h.record.log.Info("Harbor part removed", "part", part)
+		}
 		if err == nil && result.Gone {
 			h.left = append(h.left, string(part))
 		}
 		if err == nil && result.Foreign != "" {
-			h.record.note(result.Foreign + " is not of this HarborCluster: it was left, and so were the Secrets and the claims of the " + string(part))
+			h.record.note(result.Foreign + " does not belong to this HarborCluster: it was not removed, nor were the Secrets and claims of the " + string(part))
 		}
 		return err
 	}
 }
 
-// observed takes in that a part takes long to be applied, or what its removal waits for.
-func (h *harborKeeper) observed(ctx workflow.Context, o temporal.Observation) {
+// observed records that applying a part takes long, or what its removal waits for.
+func (h *manager) observed(ctx workflow.Context, o temporal.Observation) {
 	h.signals++
 	part := harbor.Part(o.Part)
 	if _, applying := h.applying[part]; applying {
@@ -184,8 +187,8 @@ func (h *harborKeeper) observed(ctx workflow.Context, o temporal.Observation) {
 	}
 }
 
-// showRemoval shows what the removal waits for: the first that is known of, and all that is in the way.
-func (h *harborKeeper) showRemoval(ctx workflow.Context) {
+// showRemoval sets the current reason of a removal: the first known blocker as message, and all blockers.
+func (h *manager) showRemoval(ctx workflow.Context) {
 	wait := drydockv1.Wait{Reason: harbor.ReasonRemoving, Since: metav1.NewTime(workflow.Now(ctx))}
 	var left []string
 	for _, part := range h.removing {
@@ -201,23 +204,23 @@ func (h *harborKeeper) showRemoval(ctx workflow.Context) {
 	case len(wait.Blockers) > 0:
 		wait.Message = wait.Blockers[0].Message
 	default:
-		wait.Message = "what is removed: " + strings.Join(left, ", ")
+		wait.Message = "removing: " + strings.Join(left, ", ")
 	}
 	h.record.reason.Replace(&wait)
 }
 
-// gone: there is no object, or somebody has taken our finalizer away.
-func (h *harborKeeper) gone() error {
+// gone ends the run if the object does not exist, or if its finalizer was removed by hand.
+func (h *manager) gone() error {
 	if h.ref.UID == "" {
 		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s has no %s", h.in.Cluster, h.ref), nil)
 	}
-	h.record.note("the object is gone; what belonged to it was left as it is")
+	h.record.note("the object is gone; its resources were not removed")
 	h.record.enter(Deleted)
 	return nil
 }
 
 // finish records how the run ended.
-func (h *harborKeeper) finish(ctx workflow.Context, err error) (Status, error) {
+func (h *manager) finish(ctx workflow.Context, err error) (Status, error) {
 	h.record.reason.Set(ctx, "", "")
 	switch {
 	case err == nil:
@@ -225,11 +228,11 @@ func (h *harborKeeper) finish(ctx workflow.Context, err error) (Status, error) {
 	case sdktemporal.IsCanceledError(err):
 		h.release(ctx)
 		by := ""
-		if h.withdrawn != nil {
-			by = kit.ActorSuffix(*h.withdrawn)
+		if h.cancelled != nil {
+			by = kit.ActorSuffix(*h.cancelled)
 		}
-		h.record.note("cancelled" + by + ": nobody keeps it any more")
-		h.record.enter(Left)
+		h.record.note("cancelled" + by + ": the HarborCluster is no longer managed")
+		h.record.enter(Unmanaged)
 		return h.status, sdktemporal.NewCanceledError(h.status)
 	}
 	h.record.note(temporal.ErrorMessage(err))
@@ -238,13 +241,13 @@ func (h *harborKeeper) finish(ctx workflow.Context, err error) (Status, error) {
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{h.status}})
 }
 
-// release takes our finalizer away, so that whoever deletes the object need not wait for us; but not from one that is being deleted, which is not done.
-func (h *harborKeeper) release(ctx workflow.Context) {
+// release removes the finalizer, so that a later deletion does not wait for this workflow. The activity keeps it on an object that is being deleted.
+func (h *manager) release(ctx workflow.Context) {
 	if h.ref.UID == "" {
 		return
 	}
 	in := harboractivities.ReleaseInput{Ref: h.ref}
-	if err := h.retrier().Until(workflow.Now(ctx).Add(releaseLimit)).Run(ctx, "let the object go", h.harbor.ReleaseHarborCluster, in, nil); err != nil {
+	if err := h.retrier().Until(workflow.Now(ctx).Add(releaseLimit)).Run(ctx, "remove the finalizer", h.harbor.ReleaseHarborCluster, in, nil); err != nil {
 		h.record.note("the finalizer " + harboractivities.Finalizer + " could not be removed: " + temporal.ErrorMessage(err))
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// newHangingHarbor is one whose database takes that long to be applied, each time.
+// newHangingHarbor is a Harbor whose database takes that long to apply, each time.
 func newHangingHarbor(t *testing.T, takes time.Duration) *workflowtest.HarborWorld {
 	h := workflowtest.NewHarborWorld(t)
 	h.Hangs[harbor.PartDatabase] = takes
 	return h
 }
 
-func TestAPartThatHangsHidesNothingOfTheOthers(t *testing.T) {
+func TestASlowPartDoesNotDelayTheOthers(t *testing.T) {
 	h := newHangingHarbor(t, 16*time.Second)
 	h.Refused[harbor.PartDatabase] = temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
 	h.Says(4*time.Second, goharborv1.CacheReady, metav1.ConditionTrue)
@@ -38,7 +38,7 @@ func TestAPartThatHangsHidesNothingOfTheOthers(t *testing.T) {
 	require.Less(t, workflowtest.Count(h.Begun, harbor.PartDatabase), 6)
 }
 
-func TestWhatCameOfAPartThatHungIsSaidThoughNothingElseChanges(t *testing.T) {
+func TestTheResultOfASlowPartIsWrittenToTheStatus(t *testing.T) {
 	h := newHangingHarbor(t, 8*time.Second)
 	h.Refused[harbor.PartDatabase] = temporal.Error(temporal.ErrInvalidSpec, "a webhook hangs", nil)
 	h.Says(7*time.Second, goharborv1.DatabaseReady, metav1.ConditionUnknown)
@@ -48,7 +48,7 @@ func TestWhatCameOfAPartThatHungIsSaidThoughNothingElseChanges(t *testing.T) {
 	require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
 }
 
-func TestWhatIsBeingAppliedIsNotRemovedBeforeThatIsOver(t *testing.T) {
+func TestAPartIsNotRemovedWhileItIsApplied(t *testing.T) {
 	h := newHangingHarbor(t, 16*time.Second)
 	h.After(5*time.Second, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
 	h.RegisterDelayedCallback(func() {
@@ -61,7 +61,7 @@ func TestWhatIsBeingAppliedIsNotRemovedBeforeThatIsOver(t *testing.T) {
 	require.Len(t, h.Removed, 4)
 }
 
-func TestWhatIsBeingAppliedOfAnObjectThatIsGoneCountsForNoOther(t *testing.T) {
+func TestAPartOfADeletedObjectDoesNotCountForItsSuccessor(t *testing.T) {
 	h := newHangingHarbor(t, 16*time.Second)
 	h.After(5*time.Second, func() {
 		h.Object.UID, h.Object.Status = "uid-2", goharborv1.HarborClusterStatus{}
@@ -71,7 +71,7 @@ func TestWhatIsBeingAppliedOfAnObjectThatIsGoneCountsForNoOther(t *testing.T) {
 	require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartDatabase), "once for each of the two")
 }
 
-func TestARunThatContinuesAsNewKnowsWhatItHasApplied(t *testing.T) {
+func TestTheNextRunKnowsTheAppliedParts(t *testing.T) {
 	h := newHangingHarbor(t, 16*time.Second)
 	h.RegisterDelayedCallback(func() {
 		h.SetContinueAsNewSuggested(true)

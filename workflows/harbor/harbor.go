@@ -1,4 +1,4 @@
-// Package harbor holds the workflow that applies a HarborCluster and keeps it as its spec says.
+// Package harbor holds the workflow that deploys and manages a HarborCluster.
 package harbor
 
 import (
@@ -23,74 +23,74 @@ type Input struct {
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Carried is the state of the run before; nil in the first.
+	// Carried is the state of the previous run; nil in the first run.
 	Carried *Carried `json:"carried,omitempty"`
 }
 
-// Carried is what a run hands to the next one.
+// Carried is the state that a run carries to the next one.
 type Carried struct {
 	Status    Status    `json:"status"`
 	TaskQueue string    `json:"taskQueue"`
 	UID       types.UID `json:"uid,omitempty"`
-	// Known is what was known of the object but for its status, which Status has.
+	// Known is the known state of the object, without its status, which is in Status.
 	Known harbor.Known `json:"known"`
-	// Held is what is known of the emergency stop.
+	// Held is the last known state of the emergency stop.
 	Held emergency.State `json:"held"`
 }
 
-// ApplyRequest is a HarborCluster as somebody wants it.
+// ApplyRequest is a request to apply a HarborCluster.
 type ApplyRequest struct {
 	Actor  string                   `json:"actor,omitempty"`
 	Object goharborv1.HarborCluster `json:"object"`
 }
 
-// HarborCluster keeps a Harbor and the services it depends on as their HarborCluster says, an object in the cluster: it applies database, cache and
-// storage, and Harbor when they are ready; it puts right what somebody has changed; and it says in the object's status how all of it is. It ends when
-// the object is deleted, and removes before what belongs to it. Cancelled, it leaves everything as it is.
+// HarborCluster manages a Harbor and the services it depends on according to a HarborCluster object in the cluster. It applies database, cache and
+// storage first, and Harbor when they are ready. It corrects manual changes, and writes the object's status. When the object is deleted, it removes
+// what belongs to it and then ends. When the workflow is cancelled, it leaves everything as it is.
 func HarborCluster(ctx workflow.Context, in Input) (Status, error) {
-	h, err := newHarborKeeper(ctx, in)
+	h, err := newManager(ctx, in)
 	if err != nil {
 		return Status{}, err
 	}
 	return h.run(ctx)
 }
 
-// harborKeeper is one run of the workflow.
-type harborKeeper struct {
+// manager is one run of the workflow.
+type manager struct {
 	in     Input
 	ref    harboractivities.Ref
 	status Status
-	record *harborRecord
-	// known is what is known of the object but for its status.
+	record *record
+	// known is the known state of the object, without its status.
 	known harbor.Known
-	// taskQueue of the cluster's activities; empty: it is to be looked up.
+	// taskQueue is that of the cluster's activities; empty until it is looked up.
 	taskQueue string
 	holds     gates.Holds
-	// unlocated is why the run ends before it is known who works on the cluster.
+	// unlocated is why the run ends before the cluster was located.
 	unlocated error
-	// changing is how many requests to change the object are being carried out.
+	// changing counts the updates that are changing the object.
 	changing int
-	// ending: no change can be asked for any more.
+	// ending: updates are no longer accepted.
 	ending bool
-	// applying are the parts that are being applied; true: one that takes long, which nothing else waits for.
+	// applying are the parts that are being applied; true: the part takes long, and other work does not wait for it.
 	applying map[harbor.Part]bool
-	// trouble is why it is not known what came of something.
+	// trouble are errors that leave the result of an activity open.
 	trouble []error
-	// removing are the parts that are being removed, and seen what each waits for.
+	// removing are the parts that are being removed; seen has what each of them waits for.
 	removing []harbor.Part
-	// left are the parts that were not removed, as the object was gone before its time.
+	// left are the parts that were not removed, because the object was gone before.
 	left []string
 	seen map[harbor.Part]drydockv1.Wait
 
-	withdraw  workflow.CancelFunc
-	withdrawn *temporal.SignalRequest
+	cancel    workflow.CancelFunc
+	cancelled *temporal.SignalRequest
 	signals   int
 
 	harbor *harboractivities.Activities
 }
 
-func newHarborKeeper(ctx workflow.Context, in Input) (*harborKeeper, error) {
-	h := &harborKeeper{in: in, applying: map[harbor.Part]bool{}, seen: map[harbor.Part]drydockv1.Wait{}}
+func newManager(ctx workflow.Context, in Input) (*manager, error) {
+	h := &manager{in: in, applying: map[harbor.Part]bool{}, seen: map[harbor.Part]drydockv1.Wait{}}
 	h.ref = harboractivities.Ref{Cluster: in.Cluster, Namespace: in.Namespace, Name: in.Name}
 	if c := in.Carried; c != nil {
 		h.taskQueue, h.ref.UID, h.known, h.holds.State = c.TaskQueue, c.UID, c.Known, c.Held
@@ -98,10 +98,10 @@ func newHarborKeeper(ctx workflow.Context, in Input) (*harborKeeper, error) {
 	if h.known.Applied == nil {
 		h.known.Applied = map[harbor.Part]harbor.Applied{}
 	}
-	h.record = newHarborRecord(ctx, &h.status, in)
+	h.record = newRecord(ctx, &h.status, in)
 	return h, errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (Status, error) { return h.status, nil },
-			workflow.QueryHandlerOptions{Description: "How the Harbor and each of its services is, and why."}),
+			workflow.QueryHandlerOptions{Description: "Status of Harbor and of each service, with reasons."}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateApply, h.apply, workflow.UpdateHandlerOptions{
 			Description: "Apply the HarborCluster: {actor, object}.", Validator: h.checkApply,
 		}),
@@ -111,23 +111,23 @@ func newHarborKeeper(ctx workflow.Context, in Input) (*harborKeeper, error) {
 	)
 }
 
-// run keeps the Harbor until the run ends.
-func (h *harborKeeper) run(ctx workflow.Context) (Status, error) {
-	work, withdraw := workflow.WithCancel(ctx)
-	h.withdraw = withdraw
+// run manages the Harbor until the run ends.
+func (h *manager) run(ctx workflow.Context) (Status, error) {
+	work, cancel := workflow.WithCancel(ctx)
+	h.cancel = cancel
 	listening, _ := workflow.NewDisconnectedContext(ctx)
-	kit.OnSignal(listening, temporal.SignalCancel, "End, and leave everything as it is.", func(r temporal.SignalRequest) {
+	kit.OnSignal(listening, temporal.SignalCancel, "End the workflow. Harbor and its services stay as they are.", func(r temporal.SignalRequest) {
 		h.signals++
-		if h.withdrawn == nil {
-			h.withdrawn = &r
+		if h.cancelled == nil {
+			h.cancelled = &r
 		}
 		h.ending = true
-		h.withdraw()
+		h.cancel()
 	})
-	kit.OnSignal(listening, temporal.SignalObserved, "What applying or removing a part waits for.", func(o temporal.Observation) { h.observed(listening, o) })
+	kit.OnSignal(listening, temporal.SignalObserved, "Progress of applying or removing a part.", func(o temporal.Observation) { h.observed(listening, o) })
 	h.holds.Listen(listening, h.showHold)
 	h.holds.Follow(work, h.in.Cluster)
-	err := h.keep(work)
+	err := h.manage(work)
 	h.ending = true
 	h.awaitApplied(listening)
 	if h.taskQueue == "" {
@@ -137,12 +137,12 @@ func (h *harborKeeper) run(ctx workflow.Context) (Status, error) {
 		return Status{}, err
 	}
 	h.holds.Leave(listening)
-	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // who has asked for a change gets an answer
+	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // so that pending updates get an answer
 	return h.finish(listening, err)
 }
 
-// keep waits until something is to be done or said, and does it, again and again.
-func (h *harborKeeper) keep(ctx workflow.Context) error {
+// manage waits for changes and acts on them until the run ends.
+func (h *manager) manage(ctx workflow.Context) error {
 	if err := h.locate(ctx); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (h *harborKeeper) keep(ctx workflow.Context) error {
 	}
 	for {
 		h.settle(ctx)
-		// The object may be about to be made.
+		// An update may be about to create the object.
 		if err := workflow.Await(ctx, func() bool { return h.changing == 0 }); err != nil {
 			return err
 		}
@@ -175,8 +175,8 @@ func (h *harborKeeper) keep(ctx workflow.Context) error {
 	}
 }
 
-// locate finds who works on the cluster.
-func (h *harborKeeper) locate(ctx workflow.Context) error {
+// locate finds the task queue of the cluster.
+func (h *manager) locate(ctx workflow.Context) error {
 	if h.taskQueue != "" {
 		return nil
 	}
@@ -184,25 +184,25 @@ func (h *harborKeeper) locate(ctx workflow.Context) error {
 	return kit.Locate(ctx, hub, h.in.Cluster, &h.taskQueue)
 }
 
-// held: nothing may be applied or removed. What can be seen is still said.
-func (h *harborKeeper) held() bool { return h.holds.Of(h.in.Cluster) != nil }
+// held reports whether the emergency stop forbids applying and removing. The status is still written.
+func (h *manager) held() bool { return h.holds.Of(h.in.Cluster) != nil }
 
-// showHold shows what keeps anything from being applied or removed.
-func (h *harborKeeper) showHold() {
+// showHold shows the hold in the status.
+func (h *manager) showHold() {
 	h.status.Held = h.holds.Of(h.in.Cluster)
 	h.record.show()
 }
 
-// awaitDue watches the HarborCluster and all that belongs to it. The zero value is returned when the run must end first, or something else is to be
-// waited for since the cluster is held, or is not any more, or since a part that took long is applied.
-func (h *harborKeeper) awaitDue(ctx workflow.Context) (harbor.Look, error) {
+// awaitDue watches the HarborCluster and everything that belongs to it. It returns the zero value if the wait must start again: the history is long,
+// the hold has changed, or a part that took long has been applied.
+func (h *manager) awaitDue(ctx workflow.Context) (harbor.Look, error) {
 	held, applying := h.held(), len(h.applying)
-	watching, breakOff := workflow.WithCancel(ctx)
+	watching, stop := workflow.WithCancel(ctx)
 	workflow.GoNamed(watching, "end the run in time", func(ctx workflow.Context) {
 		if workflow.Await(ctx, func() bool {
 			return kit.ShouldContinueAsNew(ctx, h.signals) || h.held() != held || len(h.applying) != applying
 		}) == nil {
-			breakOff()
+			stop()
 		}
 	})
 	in := harboractivities.AwaitDueInput{Ref: h.ref, Known: h.known}
@@ -210,17 +210,17 @@ func (h *harborKeeper) awaitDue(ctx workflow.Context) (harbor.Look, error) {
 	var due harbor.Look
 	retrier := h.retrier()
 	retrier.HeartbeatTimeout = kit.WatchHeartbeatTimeout
-	retrier.Abandon = applying > 0 // it hears only after seconds that it is cancelled
+	retrier.Abandon = applying > 0 // a cancelled activity takes seconds to notice
 	err := retrier.Watch(watching, "watch "+h.ref.String(), h.harbor.AwaitHarborDue, in, &due)
-	breakOff()
+	stop()
 	if sdktemporal.IsCanceledError(err) && ctx.Err() == nil {
 		return harbor.Look{}, nil
 	}
 	return due, err
 }
 
-// take takes in how everything is. Of another object of the name nothing has been applied.
-func (h *harborKeeper) take(ctx workflow.Context, due harbor.Look) {
+// take records the observed state. If another object has the name now, nothing of it has been applied yet.
+func (h *manager) take(ctx workflow.Context, due harbor.Look) {
 	if h.ref.UID != due.UID {
 		h.ref.UID = due.UID
 		h.known = harbor.Known{Applied: map[harbor.Part]harbor.Applied{}}
@@ -234,13 +234,13 @@ func (h *harborKeeper) take(ctx workflow.Context, due harbor.Look) {
 	h.record.seen(ctx, due.Status)
 }
 
-// retrier returns the retrier of this run: its status says why an activity does not succeed.
-func (h *harborKeeper) retrier() kit.Retrier {
+// retrier returns a retrier that reports failing activities in the status.
+func (h *manager) retrier() kit.Retrier {
 	return kit.ClusterRetrier(h.in.Cluster, &h.taskQueue, h.record.reason.Set)
 }
 
-// continueAsNew hands the state to a new run. Nothing is being changed, and nobody waits for an answer.
-func (h *harborKeeper) continueAsNew(ctx workflow.Context) error {
+// continueAsNew carries the state to a new run once all changes and updates have finished.
+func (h *manager) continueAsNew(ctx workflow.Context) error {
 	h.awaitApplied(ctx)
 	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return err
@@ -251,5 +251,6 @@ func (h *harborKeeper) continueAsNew(ctx workflow.Context) error {
 	}
 	in := h.in
 	in.Carried = &Carried{Status: h.status, TaskQueue: h.taskQueue, UID: h.ref.UID, Known: h.known, Held: h.holds.State}
+	h.record.log.Info("Harbor continues as new")
 	return workflow.NewContinueAsNewError(ctx, temporal.HarborCluster, in)
 }

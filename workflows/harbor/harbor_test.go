@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestAHarborComesUpAfterItsServicesAndIsLeftAsItIsWhenNobodyKeepsIt(t *testing.T) {
+func TestHarborIsAppliedAfterItsServicesAndStaysAfterACancel(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	status := h.Keep(time.Hour)
 	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
@@ -29,11 +29,11 @@ func TestAHarborComesUpAfterItsServicesAndIsLeftAsItIsWhenNobodyKeepsIt(t *testi
 	require.Equal(t, []harbor.Part{harbor.PartBucket, harbor.PartHarbor}, h.Begun[3:], "once each")
 	require.Empty(t, h.Removed)
 	require.False(t, h.Held, "who deletes it need not wait for us")
-	require.Equal(t, harborworkflow.Left, status.State)
-	require.Equal(t, []string{"cancelled by ann: nobody keeps it any more"}, status.Notes)
+	require.Equal(t, harborworkflow.Unmanaged, status.State)
+	require.Equal(t, []string{"cancelled by ann: the HarborCluster is no longer managed"}, status.Notes)
 }
 
-func TestAServiceThatIsSlowOrRefusedHoldsUpNoOther(t *testing.T) {
+func TestASlowOrRejectedServiceDoesNotDelayTheOthers(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Slow[harbor.PartCache], h.Slow[harbor.PartStorage] = true, true
 	h.Refused[harbor.PartDatabase] = temporal.Error(temporal.ErrInvalidSpec, "postgresql is refused", nil)
@@ -68,7 +68,7 @@ func TestAServiceThatIsSlowOrRefusedHoldsUpNoOther(t *testing.T) {
 	require.Equal(t, time.Second, h.Times[harbor.PartCache][1].Sub(h.Times[harbor.PartCache][0]))
 }
 
-func TestAFailureIsForgottenWithWhatCouldNotBeApplied(t *testing.T) {
+func TestAFailureEndsWhenItsPartIsNoLongerWanted(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Refused[harbor.PartCache] = temporal.Error(temporal.ErrInvalidSpec, "RedisFailover is refused", nil)
 	h.After(time.Minute, func() {
@@ -82,7 +82,7 @@ func TestAFailureIsForgottenWithWhatCouldNotBeApplied(t *testing.T) {
 	require.Empty(t, status.Failures)
 }
 
-func TestTheStatusFollowsTheServicesAndHarborIsLookedAtAlsoWhileItMayNotBeApplied(t *testing.T) {
+func TestTheStatusFollowsTheServicesAndHarborIsObservedBeforeItIsApplied(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.After(time.Minute, func() { h.Down[harbor.PartDatabase] = true })
 	h.After(2*time.Minute, func() {
@@ -103,7 +103,7 @@ func TestTheStatusFollowsTheServicesAndHarborIsLookedAtAlsoWhileItMayNotBeApplie
 	require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartHarbor))
 }
 
-func TestWhatSomebodyChangesIsPutRight(t *testing.T) {
+func TestManualChangesAreCorrected(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.After(time.Minute, func() { h.Edits[harbor.PartCache] = "theirs" })
 	h.After(2*time.Minute, func() { h.Object.Status = goharborv1.HarborClusterStatus{} })
@@ -115,7 +115,7 @@ func TestWhatSomebodyChangesIsPutRight(t *testing.T) {
 	require.Equal(t, goharborv1.StatusHealthy, h.Object.Status.Status)
 }
 
-func TestAnObjectThatIsMadeAnewBeginsAnew(t *testing.T) {
+func TestARecreatedObjectStartsFromNothing(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.After(time.Minute, func() {
 		h.Object.UID, h.Object.Status = "uid-2", goharborv1.HarborClusterStatus{}
@@ -127,7 +127,7 @@ func TestAnObjectThatIsMadeAnewBeginsAnew(t *testing.T) {
 	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
 }
 
-// answerTo asks the workflow for a change.
+// answerTo sends an update to the workflow and records its answer.
 func answerTo(h *workflowtest.HarborWorld, update string, payload any) *string {
 	said := "no answer"
 	h.UpdateWorkflow(update, "", &testsuite.TestUpdateCallback{
@@ -143,7 +143,7 @@ func answerTo(h *workflowtest.HarborWorld, update string, payload any) *string {
 	return &said
 }
 
-func TestAHarborClusterIsAppliedChangedAndDeletedByRequest(t *testing.T) {
+func TestAHarborClusterIsAppliedChangedAndDeletedByUpdates(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	wanted := *h.Object
 	h.Object = nil
@@ -168,10 +168,10 @@ func TestAHarborClusterIsAppliedChangedAndDeletedByRequest(t *testing.T) {
 	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Removed[1:])
 	require.False(t, h.Held)
 	require.Equal(t, harborworkflow.Deleted, status.State)
-	require.Equal(t, []string{"deleted by ann", "what belonged to it is removed; its data: Retain"}, status.Notes)
+	require.Equal(t, []string{"deleted by ann", "its resources are removed; data policy: Retain"}, status.Notes)
 }
 
-func TestNothingIsAppliedOrRemovedWhileTheClusterIsHeldAndTheStatusSaysSo(t *testing.T) {
+func TestAHeldClusterIsNotChangedAndTheStatusShowsTheHold(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	stop := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"}}}
 	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalHeld, stop) }, time.Minute)
@@ -204,7 +204,7 @@ func TestNothingIsAppliedOrRemovedWhileTheClusterIsHeldAndTheStatusSaysSo(t *tes
 	require.Len(t, h.Removed, 4)
 }
 
-func TestWhatFindsTheClusterHeldWhenItComesToBeAppliedIsNoFailureAndIsAppliedLater(t *testing.T) {
+func TestAPartThatMeetsAHoldIsAppliedAfterTheRelease(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.After(time.Minute, func() { h.Slow[harbor.PartCache], h.Edits[harbor.PartCache] = true, "theirs" })
 	h.RegisterDelayedCallback(func() {
@@ -225,16 +225,16 @@ func TestWhatFindsTheClusterHeldWhenItComesToBeAppliedIsNoFailureAndIsAppliedLat
 	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy"}, h.Said)
 }
 
-func TestWhatIsLeftSinceItIsSomebodyElsesIsNoted(t *testing.T) {
+func TestForeignResourcesAreNotRemovedAndNoted(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Foreign = map[harbor.Part]string{harbor.PartCache: "RedisFailover registry/main-redis"}
 	h.After(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
-	require.Equal(t, "RedisFailover registry/main-redis is not of this HarborCluster: it was left, and so were the Secrets and the claims of the cache",
+	require.Equal(t, "RedisFailover registry/main-redis does not belong to this HarborCluster: it was not removed, nor were the Secrets and claims of the cache",
 		workflowtest.RequireResult[harborworkflow.Status](h.World).Notes[0])
 }
 
-func TestWhoeverAsksForAChangeWhileTheRunEndsIsToldToTryAgain(t *testing.T) {
+func TestUpdatesAreRejectedWhileTheRunEnds(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		h := workflowtest.NewHarborWorld(t)
 		h.Fail["ReleaseHarborCluster"] = func(call int) error {
@@ -254,12 +254,12 @@ func TestWhoeverAsksForAChangeWhileTheRunEndsIsToldToTryAgain(t *testing.T) {
 		}, time.Minute)
 		h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
 		workflowtest.RequireCancelled[harborworkflow.Status](h.World)
-		require.Contains(t, *said, "the workflow is about to end: try again")
+		require.Contains(t, *said, "the workflow is about to end; try again")
 		require.Nil(t, h.Object.DeletionTimestamp)
 	}
 }
 
-func TestWhoeverAsksForAChangeOnAClusterThatIsNotFoundIsToldSo(t *testing.T) {
+func TestUpdatesOfAnUnknownClusterAreRejected(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Fail["LocateCluster"] = workflowtest.Always(temporal.Error(temporal.ErrNotFound, "there is no cluster spoke-9", nil))
 	var said *string
@@ -278,10 +278,10 @@ func TestWhoeverAsksForAChangeOnAClusterThatIsNotFoundIsToldSo(t *testing.T) {
 	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, nil) }, time.Minute)
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
 	workflowtest.RequireCancelled[harborworkflow.Status](h.World)
-	require.Equal(t, "the workflow is about to end: try again", *said)
+	require.Equal(t, "the workflow is about to end; try again", *said)
 }
 
-func TestWithoutAnObjectThereIsNothingToKeep(t *testing.T) {
+func TestTheWorkflowEndsWithoutAnObject(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	wanted := *h.Object
 	h.Object = nil
@@ -295,11 +295,11 @@ func TestWithoutAnObjectThereIsNothingToKeep(t *testing.T) {
 	h = workflowtest.NewHarborWorld(t)
 	h.After(time.Minute, func() { h.Object = nil })
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
-	require.Contains(t, workflowtest.RequireResult[harborworkflow.Status](h.World).Notes[0], "what belonged to it was left as it is")
+	require.Contains(t, workflowtest.RequireResult[harborworkflow.Status](h.World).Notes[0], "its resources were not removed")
 	require.Empty(t, h.Removed)
 }
 
-func TestAWorkerThatStopsAtAnyStepIsNoFailureOfTheHarbor(t *testing.T) {
+func TestAWorkerThatStopsAtAnyStepDoesNotFailTheHarbor(t *testing.T) {
 	for _, step := range []string{"HoldHarborCluster", "WriteHarborStatus"} {
 		h := workflowtest.NewHarborWorld(t)
 		h.Fail[step] = func(call int) error {
@@ -323,7 +323,7 @@ func TestAWorkerThatStopsAtAnyStepIsNoFailureOfTheHarbor(t *testing.T) {
 	}
 }
 
-func TestAStatusThatMayNotBeWrittenIsNotTriedAllTheTimeAndIsSaid(t *testing.T) {
+func TestAFailedStatusWriteIsReportedAndRetriedWithPauses(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Fail["WriteHarborStatus"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "its API server forbids what we ask", nil))
 	h.RegisterDelayedCallback(func() {
@@ -335,7 +335,7 @@ func TestAStatusThatMayNotBeWrittenIsNotTriedAllTheTimeAndIsSaid(t *testing.T) {
 	require.Less(t, len(h.InputsOf("WriteHarborStatus")), 150)
 }
 
-func TestAHarborInManyRunsIsKeptAsInOne(t *testing.T) {
+func TestAHarborInManyRunsHasTheSameResult(t *testing.T) {
 	in := workflowtest.TheHarborCluster()
 	before, runs := workflowtest.NewHarborWorld(t), 0
 	for more := true; more; {

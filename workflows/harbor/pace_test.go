@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestWhoUndoesAllThatIsWrittenOfTheObjectIsNotAnsweredEachTimeAtOnce(t *testing.T) {
+func TestWritesThatAreUndoneAreRepeatedWithPauses(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Undone = true
 	h.RegisterDelayedCallback(func() {
@@ -37,7 +37,7 @@ func TestWhoUndoesAllThatIsWrittenOfTheObjectIsNotAnsweredEachTimeAtOnce(t *test
 	}
 }
 
-func TestWhatDoesNotGoIsSaidWhileItIsWaitedFor(t *testing.T) {
+func TestTheStatusShowsTheBlockersOfARemoval(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Slow[harbor.PartDatabase], h.Slow[harbor.PartStorage] = true, true
 	deleted := time.Minute
@@ -50,7 +50,7 @@ func TestWhatDoesNotGoIsSaidWhileItIsWaitedFor(t *testing.T) {
 	}
 	h.RegisterDelayedCallback(func() {
 		require.Equal(t, harbor.ReasonRemoving, waits().Reason)
-		require.Equal(t, "what is removed: database, storage", waits().Message)
+		require.Equal(t, "removing: database, storage", waits().Message)
 		said := workflowtest.StatusOf[harborworkflow.Status](h.World).Harbor
 		require.Equal(t, goharborv1.StatusUnhealthy, said.Status, "Harbor is gone")
 		require.Equal(t, harbor.ReasonRemoving, harbor.ConditionOf(said, goharborv1.ServiceReady).Reason)
@@ -73,7 +73,7 @@ func TestWhatDoesNotGoIsSaidWhileItIsWaitedFor(t *testing.T) {
 	require.Nil(t, status.Wait)
 }
 
-func TestAllThatGoesWrongAtOnceIsSaid(t *testing.T) {
+func TestAllFailuresAreReported(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Fail["HoldHarborCluster"] = workflowtest.Always(sdktemporal.NewApplicationError("no finalizers today", temporal.ErrClusterUnreachable))
 	h.Fail["WriteHarborStatus"] = workflowtest.Always(sdktemporal.NewApplicationError("no status today", temporal.ErrClusterUnreachable))
@@ -94,7 +94,7 @@ func TestAllThatGoesWrongAtOnceIsSaid(t *testing.T) {
 	require.True(t, h.Held, "it is not let go")
 }
 
-func TestAnObjectIsNotMadeAnewByTheRunThatRemovesTheFormerWhichWouldNotKeepIt(t *testing.T) {
+func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
 	// A release was carried out, and its answer is lost.
 	h := workflowtest.NewHarborWorld(t)
 	wanted := *h.Object
@@ -111,7 +111,7 @@ func TestAnObjectIsNotMadeAnewByTheRunThatRemovesTheFormerWhichWouldNotKeepIt(t 
 	h.After(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
 	require.Equal(t, harborworkflow.Deleted, workflowtest.RequireResult[harborworkflow.Status](h.World).State)
-	require.Contains(t, *said, "rejected: the workflow is about to end: try again")
+	require.Contains(t, *said, "rejected: the workflow is about to end; try again")
 	require.Nil(t, h.Object)
 
 	// Somebody has taken the finalizer away while the removal goes on.
@@ -122,11 +122,11 @@ func TestAnObjectIsNotMadeAnewByTheRunThatRemovesTheFormerWhichWouldNotKeepIt(t 
 	h.RegisterDelayedCallback(ask, 3*time.Minute)
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
 	require.Equal(t, harborworkflow.Deleted, workflowtest.RequireResult[harborworkflow.Status](h.World).State)
-	require.Contains(t, *said, "rejected: cluster c1: HarborCluster registry/main is being deleted: apply it again when that is over")
+	require.Contains(t, *said, "rejected: cluster c1: HarborCluster registry/main is being deleted; apply it again after the deletion")
 	require.Nil(t, h.Object)
 }
 
-func TestWhatIsLeftOfAnObjectThatWentBeforeItsTimeIsNotSaidToBeRemoved(t *testing.T) {
+func TestPartsOfAnObjectThatWasGoneEarlyAreReportedAsNotRemoved(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Slow[harbor.PartHarbor] = true
 	h.After(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
@@ -134,5 +134,5 @@ func TestWhatIsLeftOfAnObjectThatWentBeforeItsTimeIsNotSaidToBeRemoved(t *testin
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
 	status := workflowtest.RequireResult[harborworkflow.Status](h.World)
 	require.Equal(t, harborworkflow.Deleted, status.State)
-	require.Equal(t, []string{"somebody let the object go before all was removed; left as it is: cache, database, storage"}, status.Notes)
+	require.Equal(t, []string{"the finalizer was removed before all resources were; not removed: cache, database, storage"}, status.Notes)
 }

@@ -3,6 +3,7 @@ package harbor
 import (
 	"strings"
 
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -12,51 +13,52 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// State is what is done about a HarborCluster.
+// State is the state of the workflow that manages a HarborCluster.
 type State string
 
-// The states.
+// The states of a HarborCluster workflow.
 const (
-	Kept     State = "Kept"
+	Managed  State = "Managed"
 	Deleting State = "Deleting"
 	Deleted  State = "Deleted"
-	// Left: the workflow was cancelled.
-	Left   State = "Left"
-	Failed State = "Failed"
+	// Unmanaged: the workflow was cancelled.
+	Unmanaged State = "Unmanaged"
+	Failed    State = "Failed"
 )
 
-// Status is how a HarborCluster is, and what is done about it.
+// Status is the status of a HarborCluster and of its workflow.
 type Status struct {
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	State     State  `json:"state"`
-	// Harbor is what the object's own status says, or is about to. While there is a Wait it may be over.
+	// Harbor is the status that the object has or is about to have. While there is a Wait it may be outdated.
 	Harbor goharborv1.HarborClusterStatus `json:"harbor"`
-	// Since is when it became that.
+	// Since is when Harbor.Status last changed.
 	Since metav1.Time `json:"since"`
-	// Held is what keeps anything from being applied or removed.
+	// Held is the hold that forbids applying and removing.
 	Held *drydockv1.Hold `json:"held,omitempty"`
-	// Wait is why nothing is seen or done.
+	// Wait is why the workflow waits; nil while it watches.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
-	// Failures are what could not be applied last, all of it.
+	// Failures joins what could not be applied last.
 	Failures string `json:"failures,omitempty"`
-	// Notes are things a person should know, in the order they happened.
+	// Notes are messages for people, oldest first.
 	Notes     []string    `json:"notes,omitempty"`
 	StartedAt metav1.Time `json:"startedAt"`
 }
 
-// harborRecord keeps the status and shows every change of it: in the query, the search attributes and the current details of the Web UI.
-type harborRecord struct {
+// record keeps the status and publishes every change: the query, search attributes, current details of the Web UI, and log.
+type record struct {
 	ctx    workflow.Context
 	status *Status
 	reason kit.CurrentReason
-	// shown is the phase that the search attribute has.
+	// shown is the value of the search attribute for the phase.
 	shown string
+	log   log.Logger
 }
 
-func newHarborRecord(ctx workflow.Context, status *Status, in Input) *harborRecord {
-	r := &harborRecord{ctx: ctx, status: status}
+func newRecord(ctx workflow.Context, status *Status, in Input) *record {
+	r := &record{ctx: ctx, status: status, log: log.With(workflow.GetLogger(ctx), "cluster", in.Cluster, "harbor", in.Namespace+"/"+in.Name)}
 	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &status.Wait, Show: r.show}
 	now := metav1.NewTime(workflow.Now(ctx))
 	if in.Carried != nil {
@@ -66,17 +68,17 @@ func newHarborRecord(ctx workflow.Context, status *Status, in Input) *harborReco
 		*status = Status{Cluster: in.Cluster, Namespace: in.Namespace, Name: in.Name, Since: now, StartedAt: now}
 		_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster), temporal.AttributeGroup.ValueSet(in.Namespace+"/"+in.Name))
 	}
-	r.enter(Kept)
+	r.enter(Managed)
 	return r
 }
 
-func (r *harborRecord) enter(state State) {
+func (r *record) enter(state State) {
 	r.status.State = state
 	r.show()
 }
 
-// seen takes in how the Harbor is.
-func (r *harborRecord) seen(ctx workflow.Context, status goharborv1.HarborClusterStatus) {
+// seen records the observed status.
+func (r *record) seen(ctx workflow.Context, status goharborv1.HarborClusterStatus) {
 	if r.status.Harbor.Status != status.Status {
 		r.status.Since = metav1.NewTime(workflow.Now(ctx))
 	}
@@ -84,8 +86,8 @@ func (r *harborRecord) seen(ctx workflow.Context, status goharborv1.HarborCluste
 	r.show()
 }
 
-// failures takes in what could not be applied; nil: nothing.
-func (r *harborRecord) failures(err error) {
+// failures records what could not be applied; nil: everything was.
+func (r *record) failures(err error) {
 	r.status.Failures = ""
 	if err != nil {
 		r.status.Failures = strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -93,28 +95,30 @@ func (r *harborRecord) failures(err error) {
 	r.show()
 }
 
-func (r *harborRecord) note(note string) {
+func (r *record) note(note string) {
+	r.log.Info("Harbor note", "message", note)
 	r.status.Notes = append(r.status.Notes, note)
 	r.show()
 }
 
-// phase is the word by which the workflow is found: how the Harbor is, or what becomes of it.
-func (r *harborRecord) phase() string {
-	if r.status.State == Kept && r.status.Harbor.Status != "" {
+// phase is the value of the search attribute: the status of a managed Harbor, otherwise the state of the workflow.
+func (r *record) phase() string {
+	if r.status.State == Managed && r.status.Harbor.Status != "" {
 		return string(r.status.Harbor.Status)
 	}
 	return string(r.status.State)
 }
 
-func (r *harborRecord) show() {
+func (r *record) show() {
 	if phase := r.phase(); phase != r.shown {
 		r.shown = phase
+		r.log.Info("Harbor enters a phase", "phase", phase)
 		_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(phase))
 	}
-	workflow.SetCurrentDetails(r.ctx, harborDetails(r.status))
+	workflow.SetCurrentDetails(r.ctx, details(r.status))
 }
 
-func harborDetails(s *Status) string {
+func details(s *Status) string {
 	var d kit.Details
 	d.Head("Harbor cluster", s.Namespace+"/"+s.Name+" in "+s.Cluster)
 	d.Row("state", string(s.State))

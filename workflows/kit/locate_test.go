@@ -86,9 +86,9 @@ func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
 				require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
 			}, []string{"AwaitHarborDue"}, "ReleaseHarborCluster"},
 			{"a sweeper", "AwaitOrphans", func(t *testing.T, c *workflowtest.MovingCluster) {
-				w := workflowtest.NewSweptWorld(t, sweeperactivities.Orphans{Orphans: workflowtest.LeftByAMaintenance()})
+				w := workflowtest.NewSweeperWorld(t, sweeperactivities.Orphans{Orphans: workflowtest.OrphansOfAMaintenance()})
 				w.Moving(c)
-				w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) { require.Equal(t, 3, status.TakenBack) })
+				w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) { require.Equal(t, 3, status.CleanedUp) })
 			}, []string{"AwaitOrphans"}, "AwaitOrphans"},
 		} {
 			t.Run(tt.name+" "+way.name, func(t *testing.T) {

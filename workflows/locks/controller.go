@@ -14,21 +14,20 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// Input says for which application the locks are kept, and in which cluster.
+// Input names the application whose locks are managed, and its cluster.
 type Input struct {
 	Cluster string `json:"cluster"`
-	// TaskQueue of the cluster's activities; empty: it is looked up.
+	// TaskQueue is that of the cluster's activities; empty until it is looked up.
 	TaskQueue string `json:"taskQueue,omitempty"`
 	// Policy describes the application.
 	Policy drydockv1.WorkloadLockPolicy `json:"policy"`
-	// Carried is the status from the run before; nil in the first.
+	// Carried is the status of the previous run; nil in the first run.
 	Carried *Status `json:"carried,omitempty"`
 }
 
-// WorkloadLockController keeps the locks of an application that has no controller of its own: it waits until one of them is not as it should
-// be, and puts it right. It runs until it is cancelled, and leaves the locks as they are then: if it made them inactive, it would give up a
-// veto that nobody asked it to give up. Those that are active go on blocking maintenance until the controller is started again or a person
-// deletes them, which its last status says.
+// WorkloadLockController manages the locks of an application that has no lock controller of its own: it watches them and corrects each that differs
+// from the policy. It runs until it is cancelled and then leaves the locks as they are, because releasing them would give up a veto without a
+// request. Active locks keep blocking maintenance until the controller is started again or a person deletes them; the last status names them.
 func WorkloadLockController(ctx workflow.Context, in Input) (Status, error) {
 	c, err := newLockController(ctx, in)
 	if err != nil {
@@ -41,11 +40,11 @@ func WorkloadLockController(ctx workflow.Context, in Input) (Status, error) {
 type lockController struct {
 	in     Input
 	status Status
-	record *lockRecord
+	record *record
 
-	// withdraw ends the work; withdrawn says on whose word.
-	withdraw  workflow.CancelFunc
-	withdrawn *temporal.SignalRequest
+	// cancel ends the work; cancelled is the signal that asked for it.
+	cancel    workflow.CancelFunc
+	cancelled *temporal.SignalRequest
 	signals   int
 
 	locks *lockcontroller.Activities
@@ -53,20 +52,20 @@ type lockController struct {
 
 func newLockController(ctx workflow.Context, in Input) (*lockController, error) {
 	c := &lockController{in: in}
-	c.record = newLockRecord(ctx, &c.status, in)
+	c.record = newRecord(ctx, &c.status, in)
 	return c, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (Status, error) { return c.status, nil },
-		workflow.QueryHandlerOptions{Description: "The policy, the locks and why each is as it is."})
+		workflow.QueryHandlerOptions{Description: "The policy, and the state of each lock with its reason."})
 }
 
-// run keeps the locks until the run ends.
+// run manages the locks until the run ends.
 func (c *lockController) run(ctx workflow.Context) (Status, error) {
-	work, withdraw := workflow.WithCancel(ctx)
-	c.withdraw = withdraw
+	work, cancel := workflow.WithCancel(ctx)
+	c.cancel = cancel
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	c.listen(listening)
 
-	err := c.keep(work)
+	err := c.manage(work)
 	if workflow.IsContinueAsNewError(err) {
 		return Status{}, err
 	}
@@ -74,17 +73,17 @@ func (c *lockController) run(ctx workflow.Context) (Status, error) {
 }
 
 func (c *lockController) listen(ctx workflow.Context) {
-	kit.OnSignal(ctx, temporal.SignalCancel, "End, and leave the locks as they are.", func(r temporal.SignalRequest) {
+	kit.OnSignal(ctx, temporal.SignalCancel, "End the controller. The locks keep their state.", func(r temporal.SignalRequest) {
 		c.signals++
-		if c.withdrawn == nil {
-			c.withdrawn = &r
+		if c.cancelled == nil {
+			c.cancelled = &r
 		}
-		c.withdraw()
+		c.cancel()
 	})
 }
 
-// keep begins by putting the locks right, so that the status is full from the start, and then does so whenever something is due.
-func (c *lockController) keep(ctx workflow.Context) error {
+// manage applies the policy to all locks at the start, so that the status is complete, and then whenever a lock is due for a change.
+func (c *lockController) manage(ctx workflow.Context) error {
 	if err := c.locateCluster(ctx); err != nil {
 		return err
 	}
@@ -111,7 +110,7 @@ func (c *lockController) locateCluster(ctx workflow.Context) error {
 	return kit.Locate(ctx, hub, c.in.Cluster, &c.in.TaskQueue)
 }
 
-// apply puts the locks right and takes over how they are then. A cluster that does not answer for weeks makes the history long: then it returns errLong.
+// apply applies the policy and records the result. It returns kit.ErrHistoryLong if the cluster is unreachable for so long that the history fills up.
 func (c *lockController) apply(ctx workflow.Context, due lockcontroller.Due) error {
 	retrier := c.retrier()
 	retrier.BeforeRound = func() error {
@@ -124,11 +123,12 @@ func (c *lockController) apply(ctx workflow.Context, due lockcontroller.Due) err
 	if err := retrier.Wait(ctx, applySummary(due), nil, "", c.locks.ApplyWorkloadLocks, c.input(ctx), &report); err != nil {
 		return err
 	}
+	c.record.applied(due)
 	c.record.report(ctx, report)
 	return nil
 }
 
-// observe waits until something is due. After an outage the locks are put right once more, which also says how they are now.
+// observe waits until a lock is due for a change. After an outage it returns without one, so that all locks are applied again.
 func (c *lockController) observe(ctx workflow.Context) (due lockcontroller.Due, err error) {
 	err = c.retrier().Once().Wait(ctx, "watch the locks of "+c.in.Policy.Spec.ControllerName, nil, "", c.locks.ObserveWorkloadLocks, c.input(ctx), &due)
 	if err != nil && !temporal.Final(err) && ctx.Err() == nil {
@@ -141,12 +141,12 @@ func (c *lockController) input(ctx workflow.Context) lockcontroller.Input {
 	return lockcontroller.Input{Cluster: c.in.Cluster, Owner: kit.Owner(ctx), Policy: c.in.Policy.Spec}
 }
 
-// retrier returns the retrier of this controller: its status says why an activity does not succeed.
+// retrier returns a retrier that reports failing activities in the status.
 func (c *lockController) retrier() kit.Retrier {
 	return kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.reason.Set)
 }
 
-// continueAsNew hands the state to a new run. No activity runs, and no signal is left behind.
+// continueAsNew carries the status to a new run. No activity runs at this point.
 func (c *lockController) continueAsNew(ctx workflow.Context) error {
 	kit.HandlePendingSignals(ctx)
 	if ctx.Err() != nil {
@@ -154,15 +154,16 @@ func (c *lockController) continueAsNew(ctx workflow.Context) error {
 	}
 	in := c.in
 	in.Carried = &c.status
+	c.record.log.Info("Lock controller continues as new")
 	return workflow.NewContinueAsNewError(ctx, temporal.WorkloadLockController, in)
 }
 
-// finish records how the controller ended. It always ends in an error: left alone it would go on.
+// finish records how the controller ended. That is always an error, because a controller has no regular end.
 func (c *lockController) finish(ctx workflow.Context, err error) (Status, error) {
 	if sdktemporal.IsCanceledError(err) {
 		by := ""
-		if c.withdrawn != nil {
-			by = kit.ActorSuffix(*c.withdrawn)
+		if c.cancelled != nil {
+			by = kit.ActorSuffix(*c.cancelled)
 		}
 		c.record.end(ctx, Cancelled, "cancelled"+by)
 		return c.status, sdktemporal.NewCanceledError(c.status)

@@ -27,7 +27,7 @@ func nodeLock(node string, from, to lcmv1.LockState, reason locks.Reason) locks.
 	return locks.LockDecision{Kind: locks.NodeLockKind, Name: "tf-" + node, Node: node, Action: locks.Update, From: from, To: to, Reason: reason}
 }
 
-// inMaintenance is a report of two nodes, of which n1 has been let go of and n2 waits for its turn.
+// inMaintenance is a report of two nodes: the lock of n1 is inactive, and n2 waits.
 func inMaintenance() locks.Report {
 	n2 := nodeLock("n2", lcmv1.LockActive, lcmv1.LockActive, locks.MaxInactiveNodes)
 	n2.Message = "waits for n1 (at most 1 inactive at once)"
@@ -38,7 +38,7 @@ func inMaintenance() locks.Report {
 	}
 }
 
-func TestALockControllerPutsTheLocksRightAtTheStartAndWheneverSomethingIsDue(t *testing.T) {
+func TestALockControllerAppliesThePolicyAtTheStartAndOnChanges(t *testing.T) {
 	w := workflowtest.NewLockWorld(t)
 	w.Finds(nodeLock("n1", lcmv1.LockActive, lcmv1.LockInactive, locks.PodReady), inMaintenance())
 	w.When(func() bool { return len(w.Called()) == 5 }, func() {
@@ -57,7 +57,7 @@ func TestALockControllerPutsTheLocksRightAtTheStartAndWheneverSomethingIsDue(t *
 	require.True(t, strings.HasPrefix(in.Owner, "default-test-workflow-id/"), in.Owner)
 }
 
-func TestALockControllerThatIsCancelledLeavesTheLocksAndSaysWhatTheyDo(t *testing.T) {
+func TestACancelledLockControllerLeavesTheLocksAndDescribesThem(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		cancel func(w *workflowtest.LockWorld)
@@ -76,14 +76,14 @@ func TestALockControllerThatIsCancelledLeavesTheLocksAndSaysWhatTheyDo(t *testin
 			status := workflowtest.RequireCancelled[locksworkflow.Status](w.World)
 			require.Equal(t, locksworkflow.Cancelled, status.State)
 			require.Nil(t, status.Wait)
-			require.Equal(t, []string{test.by + "; the locks stay as they are: 1 of 2 node locks hold until the controller is started again or they are deleted, " +
-				"the cluster's lock has let go and does not take that back; n1 stay let go of after their maintenance"}, status.Notes)
-			require.Equal(t, []string{"LocateCluster", "ApplyWorkloadLocks", "ObserveWorkloadLocks"}, w.Called(), "no lock is touched")
+			require.Equal(t, []string{test.by + "; the locks stay as they are: 1 of 2 node locks block maintenance until the controller is started again or they are deleted, " +
+				"and the cluster's lock stays inactive; n1 stay inactive after their maintenance"}, status.Notes)
+			require.Equal(t, []string{"LocateCluster", "ApplyWorkloadLocks", "ObserveWorkloadLocks"}, w.Called(), "the locks are not changed")
 		})
 	}
 }
 
-func TestALockControllerSaysWhyItDoesNotGetOnAndTriesAgain(t *testing.T) {
+func TestALockControllerReportsAnErrorAndRetries(t *testing.T) {
 	w := workflowtest.NewLockWorld(t)
 	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: its API server does not answer", nil)
 	w.Fail["ApplyWorkloadLocks"] = func(call int) error {
@@ -98,7 +98,7 @@ func TestALockControllerSaysWhyItDoesNotGetOnAndTriesAgain(t *testing.T) {
 		return seen != nil
 	}, func() {
 		require.Equal(t, temporal.ErrClusterUnreachable, seen.Reason)
-		require.Equal(t, "see to the locks: cluster c1: its API server does not answer", seen.Message)
+		require.Equal(t, "apply the lock policy: cluster c1: its API server does not answer", seen.Message)
 		w.When(func() bool { return len(w.Inputs["ObserveWorkloadLocks"]) == 1 }, func() {
 			require.Equal(t, string(locks.NoMaintenance), workflowtest.StatusOf[locksworkflow.Status](w.World).Wait.Reason)
 			w.CancelWorkflow()
@@ -109,7 +109,7 @@ func TestALockControllerSaysWhyItDoesNotGetOnAndTriesAgain(t *testing.T) {
 	workflowtest.RequireCancelled[locksworkflow.Status](w.World)
 }
 
-func TestALockControllerWhoseClusterDoesNotAnswerForADaySaysSoAllTheTime(t *testing.T) {
+func TestALockControllerReportsAnUnreachableClusterAllDay(t *testing.T) {
 	w := workflowtest.NewLockWorld(t)
 	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: its API server does not answer", nil)
 	w.Blocked["ObserveWorkloadLocks"] = false
@@ -129,7 +129,7 @@ func TestALockControllerWhoseClusterDoesNotAnswerForADaySaysSoAllTheTime(t *test
 	workflowtest.RequireCancelled[locksworkflow.Status](w.World)
 }
 
-func TestAPolicyThatCannotBeFollowedEndsTheLockController(t *testing.T) {
+func TestAnInvalidPolicyFailsTheLockController(t *testing.T) {
 	w := workflowtest.NewLockWorld(t)
 	w.Fail["ApplyWorkloadLocks"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "spec.nodeSelector: bad", nil))
 	w.Run(workflowtest.LockInput())
@@ -149,7 +149,7 @@ func TestALongRunContinuesAsNewWithItsStatus(t *testing.T) {
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
 	require.Equal(t, temporal.WorkloadLockController, next.WorkflowType.Name)
-	require.Equal(t, []string{"LocateCluster", "ApplyWorkloadLocks", "ObserveWorkloadLocks", "ApplyWorkloadLocks"}, w.Called(), "it ends when nothing is under way")
+	require.Equal(t, []string{"LocateCluster", "ApplyWorkloadLocks", "ObserveWorkloadLocks", "ApplyWorkloadLocks"}, w.Called(), "it continues as new when no activity runs")
 	var in locksworkflow.Input
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
 	require.Equal(t, temporal.TaskQueue, in.TaskQueue)
@@ -164,7 +164,7 @@ func TestALongRunContinuesAsNewWithItsStatus(t *testing.T) {
 	require.Equal(t, []string{"ApplyWorkloadLocks", "ObserveWorkloadLocks"}, again.Called())
 }
 
-func TestALockControllerWhoseClusterDoesNotAnswerForWeeksFillsNoHistory(t *testing.T) {
+func TestALockControllerContinuesAsNewDuringALongOutage(t *testing.T) {
 	w := workflowtest.NewLockWorld(t)
 	w.Fail["ApplyWorkloadLocks"] = func(call int) error {
 		if call == 2*kit.RoundAttempts {
@@ -179,10 +179,10 @@ func TestALockControllerWhoseClusterDoesNotAnswerForWeeksFillsNoHistory(t *testi
 
 func TestALockControllerShowsTheProgress(t *testing.T) {
 	report := inMaintenance()
-	require.Contains(t, locksworkflow.LockControllerDetails(&locksworkflow.Status{Locks: &report}), "| progress | 1 out of 2 nodes updated (50%), 1 inactive now |")
+	require.Contains(t, locksworkflow.Details(&locksworkflow.Status{Locks: &report}), "| progress | 1 out of 2 nodes updated (50%), 1 inactive now |")
 }
 
-func TestWhatALockControllerShowsStaysSmall(t *testing.T) {
+func TestTheDetailsOfALockControllerAreLimited(t *testing.T) {
 	status := locksworkflow.Status{Cluster: "c1", State: locksworkflow.Running, Locks: &locks.Report{}}
 	var due lockcontroller.Due
 	for i := range locks.MaxReported {
@@ -191,8 +191,8 @@ func TestWhatALockControllerShowsStaysSmall(t *testing.T) {
 		status.Locks.Nodes = append(status.Locks.Nodes, lock)
 		due.Changes = append(due.Changes, lock)
 	}
-	require.Less(t, len(locksworkflow.LockControllerDetails(&status)), 2048)
-	require.Contains(t, locksworkflow.LockControllerDetails(&status), "| worker-0.example.com | inactive | PodReady | pod tf/vrouter: container agent is not ready |")
+	require.Less(t, len(locksworkflow.Details(&status)), 2048)
+	require.Contains(t, locksworkflow.Details(&status), "| worker-0.example.com | inactive | PodReady | pod tf/vrouter: container agent is not ready |")
 	require.Less(t, len(locksworkflow.ApplySummary(due)), 200)
 	require.Equal(t, "worker-0.example.com inactive, worker-1.example.com inactive, worker-2.example.com inactive, worker-3.example.com inactive and 96 more", locksworkflow.ApplySummary(due))
 	require.Equal(t, "cluster created, n1 removed, n2 PodNotReady", locksworkflow.ApplySummary(lockcontroller.Due{Changes: []locks.LockDecision{
@@ -202,7 +202,7 @@ func TestWhatALockControllerShowsStaysSmall(t *testing.T) {
 	}}))
 }
 
-func TestAWaitThatOnlyRanForLongIsNoFailureAndAnEffectIs(t *testing.T) {
+func TestATimeoutIsAFailureOfAnEffectButNotOfAWatch(t *testing.T) {
 	wait, effect := workflow.ActivityOptions{HeartbeatTimeout: kit.HeartbeatTimeout}, workflow.ActivityOptions{}
 	tooLong := sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)
 	require.False(t, kit.Uneventful(errors.New("boom"), wait))

@@ -3,6 +3,6 @@ package locks
 // What the tests of this package use of its inside.
 
 var (
-	ApplySummary          = applySummary
-	LockControllerDetails = lockControllerDetails
+	ApplySummary = applySummary
+	Details      = details
 )

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,7 +16,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// State is whether a lock controller is at work.
+// State is the state of a lock controller.
 type State string
 
 // The states of a lock controller.
@@ -25,30 +26,31 @@ const (
 	Failed    State = "Failed"
 )
 
-// Status is what is known of an application's locks.
+// Status is the status of an application's locks.
 type Status struct {
 	Cluster string                           `json:"cluster"`
 	Policy  drydockv1.WorkloadLockPolicySpec `json:"policy"`
 	State   State                            `json:"state"`
-	// Locks as they were put right last; nil before the first time.
+	// Locks is the last report about the locks; nil before the first.
 	Locks *locks.Report `json:"locks,omitempty"`
-	// Wait is the one reason why the controller does nothing now.
+	// Wait is the current reason why the controller waits.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
-	// Notes are things a person should know, in the order they happened.
+	// Notes are messages for people, oldest first.
 	Notes     []string    `json:"notes,omitempty"`
 	StartedAt metav1.Time `json:"startedAt"`
 }
 
-// lockRecord keeps the status of a lock controller and shows every change of it: in the query, the search attributes and the current details
-// of the Web UI.
-type lockRecord struct {
+// record keeps the status of a lock controller and publishes every change: the query, search attributes, current details of the Web UI, and log.
+type record struct {
 	ctx    workflow.Context
 	status *Status
 	reason kit.CurrentReason
+	log    log.Logger
 }
 
-func newLockRecord(ctx workflow.Context, status *Status, in Input) *lockRecord {
-	r := &lockRecord{ctx: ctx, status: status}
+func newRecord(ctx workflow.Context, status *Status, in Input) *record {
+	r := &record{ctx: ctx, status: status}
+	r.log = log.With(workflow.GetLogger(ctx), "cluster", in.Cluster, "controller", in.Policy.Spec.ControllerName)
 	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &status.Wait, Show: r.show}
 	if in.Carried != nil {
 		*status = *in.Carried
@@ -60,55 +62,56 @@ func newLockRecord(ctx workflow.Context, status *Status, in Input) *lockRecord {
 	return r
 }
 
-func (r *lockRecord) enter(state State) {
+func (r *record) enter(state State) {
 	r.status.State = state
+	r.log.Info("Lock controller enters a state", "state", state)
 	_ = workflow.UpsertTypedSearchAttributes(r.ctx,
 		temporal.AttributeCluster.ValueSet(r.status.Cluster), temporal.AttributePhase.ValueSet(string(state)))
 	r.show()
 }
 
-// report takes over how the locks are now. What is left to wait for is the reason.
-func (r *lockRecord) report(ctx workflow.Context, report locks.Report) {
+// report records the state of the locks. Whatever they wait for is the current reason.
+func (r *record) report(ctx workflow.Context, report locks.Report) {
 	r.status.Locks = &report
 	wait := report.Wait()
 	wait.Since = metav1.NewTime(workflow.Now(ctx))
 	r.reason.Replace(&wait)
 }
 
-// end records that the controller is over, and what that means for the locks.
-func (r *lockRecord) end(ctx workflow.Context, state State, why string) {
+// end records the end of the controller, and the state in which it leaves the locks.
+func (r *record) end(ctx workflow.Context, state State, why string) {
 	r.reason.Set(ctx, "", "")
 	r.status.Notes = append(r.status.Notes, why+"; "+leftBehind(r.status.Locks))
 	r.enter(state)
 }
 
-// leftBehind says of locks that nobody keeps any more what they do.
+// leftBehind describes the effect of the locks that are no longer managed.
 func leftBehind(report *locks.Report) string {
 	if report == nil {
 		return "no lock was written"
 	}
-	said := fmt.Sprintf("the locks stay as they are: %d of %d node locks hold until the controller is started again or they are deleted", report.Total-report.Inactive, report.Total)
+	text := fmt.Sprintf("the locks stay as they are: %d of %d node locks block maintenance until the controller is started again or they are deleted", report.Total-report.Inactive, report.Total)
 	switch report.Cluster.To {
 	case lcmv1.LockInactive:
-		said += ", the cluster's lock has let go and does not take that back"
+		text += ", and the cluster's lock stays inactive"
 	default:
-		said += ", and so does the cluster's lock"
+		text += ", and so does the cluster's lock"
 	}
-	var letGo []string
+	var inactive []string
 	for _, lock := range report.Nodes {
 		if lock.To == lcmv1.LockInactive {
-			letGo = append(letGo, lock.Node)
+			inactive = append(inactive, lock.Node)
 		}
 	}
-	if len(letGo) > 0 {
-		said += "; " + strings.Join(letGo, ", ") + " stay let go of after their maintenance"
+	if len(inactive) > 0 {
+		text += "; " + strings.Join(inactive, ", ") + " stay inactive after their maintenance"
 	}
-	return said
+	return text
 }
 
-func (r *lockRecord) show() { workflow.SetCurrentDetails(r.ctx, lockControllerDetails(r.status)) }
+func (r *record) show() { workflow.SetCurrentDetails(r.ctx, details(r.status)) }
 
-func lockControllerDetails(s *Status) string {
+func details(s *Status) string {
 	var d kit.Details
 	d.Head("application", s.Policy.ControllerName+" in "+s.Cluster)
 	d.Row("state", string(s.State))
@@ -130,26 +133,33 @@ func lockControllerDetails(s *Status) string {
 	return d.Text()
 }
 
-// applySummary says in the Web UI what is put right.
+// applied logs the changes that were applied.
+func (r *record) applied(due lockcontroller.Due) {
+	for _, change := range due.Changes {
+		r.log.Info("Lock applied", "node", change.Node, "action", change.Action, "state", change.To, "reason", change.Reason)
+	}
+}
+
+// applySummary describes the changes that are about to be applied, for the Web UI.
 func applySummary(due lockcontroller.Due) string {
 	summary := ""
 	for i, change := range due.Changes {
-		said := changeText(change)
-		if len(summary)+len(said) > kit.SummaryLimit {
+		text := changeText(change)
+		if len(summary)+len(text) > kit.SummaryLimit {
 			return strings.TrimPrefix(fmt.Sprintf("%s and %d more", summary, len(due.Changes)-i+due.More), " and ")
 		}
 		if i > 0 {
 			summary += ", "
 		}
-		summary += said
+		summary += text
 	}
 	if summary == "" {
-		return "see to the locks"
+		return "apply the lock policy"
 	}
 	return summary
 }
 
-// changeText names a change as people do: "worker-7 inactive".
+// changeText describes a change, such as "worker-7 inactive".
 func changeText(change locks.LockDecision) string {
 	subject := change.Node
 	if subject == "" {

@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestOnboardingInManyRunsIsTheSameAsInOne(t *testing.T) {
+func TestOnboardingInManyRunsHasTheSameResult(t *testing.T) {
 	play := func(pieces bool) (onboarded int, started map[string]int, runs int) {
 		in, h := &onboarding.Input{}, workflowtest.NewHubWorld(t)
 		h.IsNew["c1"], h.IsNew["c2"] = []string{"first", "second"}, nil
@@ -51,8 +51,8 @@ func TestOnboardingInManyRunsIsTheSameAsInOne(t *testing.T) {
 	require.Equal(t, map[string]int{"c1": 1, "c2": 1, "c3": 1, "c4": 1, "c5": 1}, started)
 }
 
-// A rollout that somebody else has started may be over before the next run asks for it.
-func TestAClusterWhoseRolloutSomebodyElseHasStartedKeepsItsPolicies(t *testing.T) {
+// A rollout that was started outside of onboarding may end before the next run asks for it.
+func TestAClusterWithAForeignRolloutKeepsItsPolicies(t *testing.T) {
 	h := workflowtest.NewHubWorld(t)
 	h.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &elsewhere{}}})
 	h.IsNew["c1"] = []string{"first", "second"}
@@ -74,7 +74,7 @@ func TestAClusterWhoseRolloutSomebodyElseHasStartedKeepsItsPolicies(t *testing.T
 	require.Equal(t, []string{"first", "second"}, next.Started[i].Spec.ManagedPolicies)
 }
 
-// elsewhere answers the start of a child as a server does where somebody else has started it; the test environment answers otherwise.
+// elsewhere answers the start of a child as a server does if the child runs already; the test environment answers otherwise.
 type elsewhere struct {
 	interceptor.WorkerInterceptorBase
 }

@@ -33,8 +33,8 @@ const (
 	watchHubAgainAfter = 30 * time.Second
 )
 
-// Onboarding starts a rollout for each ManagedCluster that becomes Available without the label of onboarded clusters: of its policies, in the
-// order of their waves. It ends only when it is cancelled. Rollouts that it has started go on.
+// Onboarding starts a rollout of its policies, ordered by their waves, for each ManagedCluster that becomes Available without the label of onboarded
+// clusters. It ends only when it is cancelled. Rollouts that it has started continue.
 func Onboarding(ctx workflow.Context, in Input) (Status, error) {
 	o := newOnboarding(ctx, in)
 	if err := errors.Join(
@@ -80,38 +80,38 @@ func (o *onboarding) checkRetry(r Retry) error {
 
 // onboarding is one run of the workflow.
 type onboarding struct {
-	record *onboardingRecord
-	// starting is the number of rollouts that are being started. The run must not continue as new meanwhile.
+	record *record
+	// starting is the number of rollouts that are being started. The run must not continue as new while there are any.
 	starting int
 	// outdated: the watch must start again with the new state.
 	outdated bool
 
-	withdraw  workflow.CancelFunc
-	withdrawn *temporal.SignalRequest
+	cancel    workflow.CancelFunc
+	cancelled *temporal.SignalRequest
 	hub       *onboardingactivities.Activities
 }
 
 func newOnboarding(ctx workflow.Context, in Input) *onboarding {
-	return &onboarding{record: newOnboardingRecord(ctx, in.Carried)}
+	return &onboarding{record: newRecord(ctx, in.Carried)}
 }
 
 func (o *onboarding) run(ctx workflow.Context) (Status, error) {
-	work, withdraw := workflow.WithCancel(ctx)
-	o.withdraw = withdraw
+	work, cancel := workflow.WithCancel(ctx)
+	o.cancel = cancel
 	listening, _ := workflow.NewDisconnectedContext(ctx)
-	kit.OnSignal(listening, temporal.SignalCancel, "Stop onboarding. Rollouts that were started go on.", func(r temporal.SignalRequest) {
-		if o.withdrawn == nil {
-			o.withdrawn = &r
+	kit.OnSignal(listening, temporal.SignalCancel, "Stop onboarding. Started rollouts continue.", func(r temporal.SignalRequest) {
+		if o.cancelled == nil {
+			o.cancelled = &r
 		}
-		o.withdraw()
+		o.cancel()
 	})
 	o.startAll(work)
 	err := o.watch(work)
 	if workflow.IsContinueAsNewError(err) {
 		return Status{}, err
 	}
-	if o.withdrawn != nil {
-		o.record.status.Message = "stopped" + kit.ActorSuffix(*o.withdrawn)
+	if o.cancelled != nil {
+		o.record.status.Message = "stopped" + kit.ActorSuffix(*o.cancelled)
 	}
 	return o.record.status, sdktemporal.NewCanceledError(o.record.status)
 }
@@ -129,10 +129,10 @@ func (o *onboarding) watch(ctx workflow.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case sdktemporal.IsCanceledError(err): // what is known has changed
+		case sdktemporal.IsCanceledError(err): // the state has changed
 		case err != nil:
 			o.record.reason.Set(ctx, kit.ReasonOf(err), temporal.ErrorMessage(err))
-			if workflow.NewTimerWithOptions(ctx, watchHubAgainAfter, workflow.TimerOptions{Summary: "before the watch of the hub is retried"}).Get(ctx, nil) != nil {
+			if workflow.NewTimerWithOptions(ctx, watchHubAgainAfter, workflow.TimerOptions{Summary: "pause before the next watch of the hub"}).Get(ctx, nil) != nil {
 				return ctx.Err()
 			}
 			o.record.reason.Set(ctx, "", "")
@@ -145,30 +145,30 @@ func (o *onboarding) watch(ctx workflow.Context) error {
 	}
 }
 
-// await watches the hub for new clusters. The end of a rollout interrupts it, since other clusters count then.
+// await watches the hub for new clusters. The end of a rollout interrupts the watch, because it changes the clusters to ignore.
 func (o *onboarding) await(ctx workflow.Context) (onboardingactivities.NewClusters, error) {
 	o.outdated = false
-	watching, breakOff := workflow.WithCancel(ctx)
-	workflow.GoNamed(watching, "look anew", func(ctx workflow.Context) {
+	watching, stop := workflow.WithCancel(ctx)
+	workflow.GoNamed(watching, "restart the watch", func(ctx workflow.Context) {
 		if workflow.Await(ctx, func() bool { return o.outdated }) != nil {
 			return
 		}
 		if workflow.NewTimerWithOptions(ctx, gatherEnds, workflow.TimerOptions{Summary: "gather the ends of rollouts"}).Get(ctx, nil) == nil {
-			breakOff()
+			stop()
 		}
 	})
-	atWork, failed := o.record.known()
+	running, failed := o.record.known()
 	var found onboardingactivities.NewClusters
 	retrier := kit.HubRetrier(o.record.reason.Set)
-	err := retrier.Watch(watching, "watch for new clusters", o.hub.AwaitNewClusters, onboardingactivities.AwaitNewClustersInput{AtWork: atWork, Failed: failed}, &found)
-	breakOff()
+	err := retrier.Watch(watching, "watch for new clusters", o.hub.AwaitNewClusters, onboardingactivities.AwaitNewClustersInput{AtWork: running, Failed: failed}, &found)
+	stop()
 	return found, err
 }
 
 // startAll starts the rollouts of the next clusters.
 func (o *onboarding) startAll(ctx workflow.Context) {
 	for _, cluster := range o.record.next(onboardedAtOnce) {
-		// A rollout goes on when onboarding is stopped.
+		// A rollout continues when onboarding is stopped.
 		following, _ := workflow.NewDisconnectedContext(ctx)
 		if cluster.RunID == "" {
 			o.starting++
@@ -197,11 +197,11 @@ func (o *onboarding) onboard(ctx workflow.Context, cluster Cluster) (onboardinga
 		if _, running := errors.AsType[*sdktemporal.ChildWorkflowExecutionAlreadyStartedError](err); !running {
 			return onboardingactivities.RolloutEnd{}, err
 		}
-		o.record.foundAtWork(ctx, cluster.Name)
+		o.record.foundRunning(ctx, cluster.Name)
 	}
 	var end onboardingactivities.RolloutEnd
 	retrier := kit.HubRetrier(nil)
-	err := retrier.Wait(ctx, "the rollout of "+cluster.Name, nil, "", o.hub.AwaitRollout, run, &end)
+	err := retrier.Wait(ctx, "await the rollout of "+cluster.Name, nil, "", o.hub.AwaitRollout, run, &end)
 	return end, err
 }
 
@@ -246,5 +246,6 @@ func (o *onboarding) continueAsNew(ctx workflow.Context) error {
 	}
 	status := o.record.status
 	status.Clusters = slices.Clone(status.Clusters)
+	o.record.log.Info("Onboarding continues as new", "clusters", len(status.Clusters))
 	return workflow.NewContinueAsNewError(ctx, temporal.Onboarding, Input{Carried: &status})
 }

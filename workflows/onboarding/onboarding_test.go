@@ -31,7 +31,7 @@ func TestEachNewClusterGetsARolloutOfItsPolicies(t *testing.T) {
 	}
 }
 
-func TestAClusterThatIsToBeOnboardedAgainIs(t *testing.T) {
+func TestAClusterWithoutItsLabelIsOnboardedAgain(t *testing.T) {
 	h := workflowtest.NewHubWorld(t)
 	h.Available("c1")
 	h.RegisterDelayedCallback(func() { h.Available("c1") }, time.Hour)
@@ -39,7 +39,7 @@ func TestAClusterThatIsToBeOnboardedAgainIs(t *testing.T) {
 	require.Equal(t, 3, h.Onboard(3*time.Hour).Onboarded)
 }
 
-func TestAFailedOnboardingIsSeenAndNotRepeatedBeforeSomethingNewIsKnown(t *testing.T) {
+func TestAFailedOnboardingIsReportedAndRetriedOnlyAfterAChange(t *testing.T) {
 	h := workflowtest.NewHubWorld(t)
 	h.Available("c1", "c2")
 	h.Rollouts.Ends["c1"] = workflowtest.ClusterFails
@@ -58,7 +58,7 @@ func TestAFailedOnboardingIsSeenAndNotRepeatedBeforeSomethingNewIsKnown(t *testi
 	require.Empty(t, status.Clusters)
 }
 
-func TestAClusterWhosePoliciesCannotBeOrderedHasFailed(t *testing.T) {
+func TestAClusterWhosePoliciesCannotBeOrderedFails(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	told := false
 	workflowtest.Beside(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) (any, bool) {
@@ -73,7 +73,7 @@ func TestAClusterWhosePoliciesCannotBeOrderedHasFailed(t *testing.T) {
 	require.Equal(t, "stopped by ann", status.Message)
 }
 
-func TestHundredsOfClustersAreOnboardedNotAllAtOnce(t *testing.T) {
+func TestConcurrentOnboardingsAreLimited(t *testing.T) {
 	h := workflowtest.NewHubWorld(t)
 	for i := range onboarding.OnboardedAtOnce + 50 {
 		h.Available(fmt.Sprintf("c%03d", i))
@@ -84,7 +84,7 @@ func TestHundredsOfClustersAreOnboardedNotAllAtOnce(t *testing.T) {
 	require.Len(t, h.Started, onboarding.OnboardedAtOnce+50)
 }
 
-func TestARolloutThatSomebodyElseHasStartedIsFollowed(t *testing.T) {
+func TestARunningRolloutOfANewClusterIsAwaited(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	workflowtest.Play(w, "AwaitRollout", func(onboardingactivities.RolloutRun) any {
 		return onboardingactivities.RolloutEnd{Reason: "TimedOut", Message: "too long"}
@@ -99,7 +99,7 @@ func TestARolloutThatSomebodyElseHasStartedIsFollowed(t *testing.T) {
 	require.Equal(t, 7, status.Onboarded)
 }
 
-func TestAHubThatCannotBeWatchedIsSaidAndTriedAgain(t *testing.T) {
+func TestAnUnreachableHubIsReportedAndRetried(t *testing.T) {
 	away := true
 	w := workflowtest.NewWorld(t)
 	workflowtest.Play(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) any { return onboardingactivities.NewClusters{} })
@@ -122,8 +122,8 @@ func TestAHubThatCannotBeWatchedIsSaidAndTriedAgain(t *testing.T) {
 	workflowtest.RequireCancelled[onboarding.Status](w)
 }
 
-// The attempt that gets through to the hub again waits, and says nothing. A watch that is begun anew says nothing of that outage any more.
-func TestAHubThatAnswersAgainIsNotSaidToBeAwayByTheNextWatch(t *testing.T) {
+// The attempt that reaches the hub again waits without a report. A restarted watch no longer reports the outage.
+func TestTheNextWatchDoesNotReportAnEndedOutage(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	away := true
 	workflowtest.Play(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) any { return onboardingactivities.NewClusters{} })
@@ -153,7 +153,7 @@ func TestAHubThatAnswersAgainIsNotSaidToBeAwayByTheNextWatch(t *testing.T) {
 	workflowtest.RequireCancelled[onboarding.Status](w)
 }
 
-func TestAFailedClusterIsOnboardedAgainWhenSomebodyAsks(t *testing.T) {
+func TestAFailedClusterIsOnboardedAgainOnRequest(t *testing.T) {
 	h := workflowtest.NewHubWorld(t)
 	h.Available("c1", "c2")
 	h.Rollouts.Ends["c1"] = workflowtest.ClusterFails

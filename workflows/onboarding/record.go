@@ -5,25 +5,27 @@ import (
 	"fmt"
 	"slices"
 
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	onboardingactivities "drydock.dev/drydock/activities/onboarding"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// State is where a cluster stands that is not onboarded yet.
+// State is the state of a cluster that is not onboarded yet.
 type State string
 
-// The states, in the order in which they are shown.
+// The states, in display order.
 const (
-	// Failed: its rollout did not succeed, or there could be none.
+	// Failed: its rollout did not succeed, or could not be started.
 	Failed State = "failed"
-	// Running: its rollout is at work.
+	// Running: its rollout is in progress.
 	Running State = "running"
-	// Waiting: others come first.
+	// Waiting: the limit of concurrent rollouts is reached.
 	Waiting State = "waiting"
 )
 
@@ -31,30 +33,30 @@ const (
 type Cluster struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	// Policies of its rollout until it is known which run that is, in order; none: it is only labelled.
+	// Policies of its rollout in order, until RunID is known. Without policies, the rollout only labels the cluster.
 	Policies []string `json:"policies,omitempty"`
-	// RunID of its rollout.
+	// RunID is the run of its rollout.
 	RunID string `json:"runID,omitempty"`
-	// Reason and Message say why it failed.
+	// Reason and Message describe the failure.
 	Reason  string      `json:"reason,omitempty"`
 	Message string      `json:"message,omitempty"`
 	Since   metav1.Time `json:"since"`
 }
 
-// Status is which clusters are being onboarded, and which could not be.
+// Status lists the clusters that are being onboarded, wait for it, or failed.
 type Status struct {
 	StartedAt metav1.Time `json:"startedAt"`
-	// Onboarded is how many clusters were, since then.
+	// Onboarded counts the onboarded clusters since StartedAt.
 	Onboarded int `json:"onboarded"`
-	// Clusters that are not: failed ones first, then those at work, then those that wait.
+	// Clusters that are not onboarded: failed ones first, then running ones, then waiting ones.
 	Clusters []Cluster `json:"clusters"`
-	// Wait is why new clusters are not seen.
+	// Wait is why the hub cannot be watched.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
-	// Message says how it ended.
+	// Message describes how the workflow ended.
 	Message string `json:"message,omitempty"`
 }
 
-// Count returns how many clusters are in a state.
+// Count returns the number of clusters in a state.
 func (s *Status) Count(state State) int {
 	count := 0
 	for _, cluster := range s.Clusters {
@@ -65,17 +67,18 @@ func (s *Status) Count(state State) int {
 	return count
 }
 
-// onboardingRecord keeps the status and shows every change of it.
-type onboardingRecord struct {
+// record keeps the status and publishes every change: the query, current details of the Web UI, and log.
+type record struct {
 	ctx    workflow.Context
 	status Status
-	// followed are the clusters whose rollout this run follows.
+	// followed are the clusters whose rollout this run waits for.
 	followed map[string]bool
 	reason   kit.CurrentReason
+	log      log.Logger
 }
 
-func newOnboardingRecord(ctx workflow.Context, carried *Status) *onboardingRecord {
-	r := &onboardingRecord{ctx: ctx, followed: map[string]bool{}}
+func newRecord(ctx workflow.Context, carried *Status) *record {
+	r := &record{ctx: ctx, followed: map[string]bool{}, log: workflow.GetLogger(ctx)}
 	r.status = Status{StartedAt: metav1.NewTime(workflow.Now(ctx)), Clusters: []Cluster{}}
 	if carried != nil {
 		r.status = *carried
@@ -84,7 +87,7 @@ func newOnboardingRecord(ctx workflow.Context, carried *Status) *onboardingRecor
 	return r
 }
 
-func (r *onboardingRecord) cluster(name string) *Cluster {
+func (r *record) cluster(name string) *Cluster {
 	i := slices.IndexFunc(r.status.Clusters, func(c Cluster) bool { return c.Name == name })
 	if i < 0 {
 		return nil
@@ -92,43 +95,44 @@ func (r *onboardingRecord) cluster(name string) *Cluster {
 	return &r.status.Clusters[i]
 }
 
-// known are the clusters that are not new: those being onboarded, or waiting for it, and those that failed.
-func (r *onboardingRecord) known() (atWork, failed []string) {
+// known returns the clusters that are not new: running or waiting ones, and failed ones.
+func (r *record) known() (running, failed []string) {
 	for _, c := range r.status.Clusters {
 		if c.State == Failed {
 			failed = append(failed, c.Name)
 		} else {
-			atWork = append(atWork, c.Name)
+			running = append(running, c.Name)
 		}
 	}
-	return atWork, failed
+	return running, failed
 }
 
-// found takes in a new cluster. One of which it cannot be said what is to be rolled out has failed.
-func (r *onboardingRecord) found(ctx workflow.Context, found onboardingactivities.NewCluster) {
+// found adds a new cluster. A cluster whose policies cannot be ordered has failed.
+func (r *record) found(ctx workflow.Context, found onboardingactivities.NewCluster) {
 	if r.cluster(found.Name) != nil {
-		return // its rollout ended while it was looked for
+		return // it was found before its rollout ended
 	}
 	cluster := Cluster{Name: found.Name, State: Waiting, Policies: found.Policies, Since: metav1.NewTime(workflow.Now(ctx))}
 	if found.Problem != "" {
 		r.fail(&cluster, temporal.ErrInvalidSpec, found.Problem)
 	}
 	r.status.Clusters = append(r.status.Clusters, cluster)
+	r.log.Info("New cluster found", "cluster", found.Name, "policies", len(found.Policies))
 	r.show()
 }
 
-// settled forgets clusters that had failed.
-func (r *onboardingRecord) settled(names []string) {
+// settled removes failed clusters, so that they can be found again.
+func (r *record) settled(names []string) {
 	r.status.Clusters = slices.DeleteFunc(r.status.Clusters, func(c Cluster) bool {
 		return c.State == Failed && slices.Contains(names, c.Name)
 	})
 	r.show()
 }
 
-// next returns the clusters to be taken up, as long as not more than so many are at work: those that an earlier run has taken up, then those that have
+// next returns the clusters to start or to follow, up to the limit of running ones: first those that an earlier run has started, then those that have
 // waited longest.
-func (r *onboardingRecord) next(atOnce int) []Cluster {
-	var taken []Cluster
+func (r *record) next(atOnce int) []Cluster {
+	var next []Cluster
 	running := 0
 	for i := range r.status.Clusters {
 		c := &r.status.Clusters[i]
@@ -138,7 +142,7 @@ func (r *onboardingRecord) next(atOnce int) []Cluster {
 		running++
 		if !r.followed[c.Name] {
 			r.followed[c.Name] = true
-			taken = append(taken, *c)
+			next = append(next, *c)
 		}
 	}
 	for i := range r.status.Clusters {
@@ -148,33 +152,35 @@ func (r *onboardingRecord) next(atOnce int) []Cluster {
 		}
 		running++
 		c.State, r.followed[c.Name] = Running, true
-		taken = append(taken, *c)
+		next = append(next, *c)
 	}
-	if len(taken) > 0 {
+	if len(next) > 0 {
 		r.show()
 	}
-	return taken
+	return next
 }
 
-// started records which run of its rollout a cluster has.
-func (r *onboardingRecord) started(ctx workflow.Context, name, runID string) {
+// started records the run of a cluster's rollout.
+func (r *record) started(ctx workflow.Context, name, runID string) {
 	c := r.cluster(name)
+	r.log.Info("Onboarding of a cluster started", "cluster", name, "rollout", rollout.OnboardingNamespace+"/"+name)
 	c.RunID, c.Policies, c.Since = runID, nil, metav1.NewTime(workflow.Now(ctx))
 	r.show()
 }
 
-// foundAtWork records that somebody else has started the rollout of a cluster. Its policies are kept: when that run is over before it is known which it
-// is, the next one is of these.
-func (r *onboardingRecord) foundAtWork(ctx workflow.Context, name string) {
+// foundRunning records that the rollout of a cluster was started outside of onboarding. The cluster keeps its policies, in case that rollout ends
+// before its run is known and another must be started.
+func (r *record) foundRunning(ctx workflow.Context, name string) {
 	r.cluster(name).Since = metav1.NewTime(workflow.Now(ctx))
 	r.show()
 }
 
-// ended records how the rollout of a cluster ended. One that is onboarded is of no further concern.
-func (r *onboardingRecord) ended(ctx workflow.Context, name string, end onboardingactivities.RolloutEnd) {
+// ended records the end of a cluster's rollout. An onboarded cluster is removed.
+func (r *record) ended(ctx workflow.Context, name string, end onboardingactivities.RolloutEnd) {
 	delete(r.followed, name)
 	if end.Succeeded {
 		r.status.Onboarded++
+		r.log.Info("Cluster onboarded", "cluster", name)
 		r.status.Clusters = slices.DeleteFunc(r.status.Clusters, func(c Cluster) bool { return c.Name == name })
 	} else {
 		c := r.cluster(name)
@@ -185,15 +191,16 @@ func (r *onboardingRecord) ended(ctx workflow.Context, name string, end onboardi
 }
 
 const (
-	// failuresExplained is how many failed clusters have a message. What is wrong with more than that is mostly the same, and all must fit into what the
-	// server takes from one run to the next: 2 MiB.
+	// failuresExplained limits the failed clusters with a message: most failures are alike, and the status must fit into the input of the next run,
+	// which the server limits to 2 MiB.
 	failuresExplained = 500
-	// failureLimit is how many bytes of a message are kept. The rollout has all of it.
+	// failureLimit is the largest length of a message in bytes. The rollout has the whole message.
 	failureLimit = 300
 )
 
-// fail records why a cluster is not onboarded.
-func (r *onboardingRecord) fail(c *Cluster, reason, message string) {
+// fail records why a cluster could not be onboarded.
+func (r *record) fail(c *Cluster, reason, message string) {
+	r.log.Error("Onboarding of a cluster failed", "cluster", c.Name, "reason", reason, "error", message)
 	explained := 0
 	for _, other := range r.status.Clusters {
 		if other.State == Failed && other.Message != "" {
@@ -206,19 +213,19 @@ func (r *onboardingRecord) fail(c *Cluster, reason, message string) {
 	c.State, c.Reason, c.Message, c.Policies = Failed, reason, temporal.Cut(message, failureLimit), nil
 }
 
-// show makes the change visible, what matters first.
-func (r *onboardingRecord) show() {
+// show sorts the clusters and publishes the status.
+func (r *record) show() {
 	order := []State{Failed, Running, Waiting}
 	slices.SortStableFunc(r.status.Clusters, func(a, b Cluster) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})
-	workflow.SetCurrentDetails(r.ctx, onboardingDetails(&r.status))
+	workflow.SetCurrentDetails(r.ctx, details(&r.status))
 }
 
-func onboardingDetails(s *Status) string {
+func details(s *Status) string {
 	var d kit.Details
 	d.Head("onboarding", fmt.Sprintf("%d onboarded", s.Onboarded))
-	d.Row("at work", fmt.Sprintf("%d, and %d wait", s.Count(Running), s.Count(Waiting)))
+	d.Row("running", fmt.Sprintf("%d, %d waiting", s.Count(Running), s.Count(Waiting)))
 	d.Row("failed", fmt.Sprint(s.Count(Failed)))
 	d.Wait(s.Wait)
 	d.WriteString("\n")

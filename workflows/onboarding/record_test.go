@@ -16,7 +16,7 @@ import (
 
 func TestThousandsOfFailedClustersFitIntoTheNextRun(t *testing.T) {
 	status := kittest.Run(t, func(ctx workflow.Context) (Status, error) {
-		r := newOnboardingRecord(ctx, nil)
+		r := newRecord(ctx, nil)
 		for i := range 10_000 {
 			c := Cluster{Name: fmt.Sprintf("edge-site-%05d.example", i), Since: metav1.NewTime(workflow.Now(ctx))}
 			r.fail(&c, ranv1.ReasonTimedOut, strings.Repeat("a long story ", 100))

@@ -15,22 +15,23 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// Input is the state of the run before; empty in the first. What it shows comes by updates and from windows.
+// Input carries the state of the previous run; it is empty in the first run. Updates and windows supply the content.
 type Input struct {
 	Carried *Carried `json:"carried,omitempty"`
 }
 
-// Carried is what a run hands to the next one.
+// Carried is the state that a run carries to the next one.
 type Carried struct {
 	Portal portal.Portal `json:"portal"`
-	// Claims are what other portals have not been told yet, and ToldOnce what they are to be told once more. Unsought: windows have not all been asked yet.
+	// Claims are objects that other portals must be notified of. ToldOnce are claims that are sent a second time. Unsought: not all windows have been
+	// asked yet.
 	Claims   portal.Move `json:"claims,omitzero"`
 	ToldOnce portal.Move `json:"toldOnce,omitzero"`
 	Unsought bool        `json:"unsought,omitempty"`
 }
 
-// StatusPortal keeps what a status page shows: the components and maintenances that people apply, and the openings of the windows that name it. To cancel
-// it deletes all of that; it ends when there is nothing left to show.
+// StatusPortal keeps the content of a status page: the components and maintenances that users apply, and the openings of the windows that name the
+// portal. Cancelling the workflow deletes the content; it ends when nothing is shown.
 func StatusPortal(ctx workflow.Context, in Input) (portal.View, error) {
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	s := newStatusPortal(listening, in)
@@ -47,7 +48,8 @@ func StatusPortal(ctx workflow.Context, in Input) (portal.View, error) {
 type statusPortal struct {
 	ctx    workflow.Context
 	portal portal.Portal
-	// claims are what other portals are to be told, and toldOnce what they are to be told once more; sought: all windows were asked to announce themselves.
+	// claims are objects that other portals must be notified of, toldOnce those that are sent a second time. sought: all windows were asked to
+	// announce themselves.
 	claims     portal.Move
 	toldOnce   portal.Move
 	sought     bool
@@ -71,7 +73,7 @@ func newStatusPortal(ctx workflow.Context, in Input) *statusPortal {
 	return s
 }
 
-// run goes from one moment at which something changes to the next.
+// run handles changes, and sleeps until the next one.
 func (s *statusPortal) run(ctx workflow.Context) (portal.View, error) {
 	working, rest := workflow.WithCancel(ctx)
 	s.Stop = rest
@@ -92,7 +94,7 @@ func (s *statusPortal) run(ctx workflow.Context) (portal.View, error) {
 		}
 		if s.sleep(ctx) {
 			s.end(ctx)
-			if !s.changed { // nothing has come in the last moment
+			if !s.changed { // no signal arrived at the last moment
 				return s.portal.View(), nil
 			}
 			return portal.View{}, s.continueAsNew(ctx)
@@ -100,7 +102,7 @@ func (s *statusPortal) run(ctx workflow.Context) (portal.View, error) {
 	}
 }
 
-// ask lets time pass, and asks windows that should have told that they have opened. Those that are gone are shown no more.
+// ask lets time pass, and asks windows whose announcement is overdue. Windows that no longer exist are removed.
 func (s *statusPortal) ask(ctx workflow.Context) {
 	silent := s.portal.Overdue(workflow.Now(ctx))
 	answers := make([]workflow.Future, len(silent))
@@ -115,14 +117,14 @@ func (s *statusPortal) ask(ctx workflow.Context) {
 	}
 }
 
-// sleep returns when something changes by itself or was asked for; true: nothing is shown, and nobody has wanted that to change for a while.
+// sleep returns when something changes or was requested. It returns true if the portal has been empty for a while.
 func (s *statusPortal) sleep(ctx workflow.Context) (over bool) {
 	now := workflow.Now(ctx)
-	next, changes := s.portal.Next(s.portal.Counted) // it may have come while windows were asked
+	next, changes := s.portal.Next(s.portal.Counted) // it may have passed while windows were asked
 	ends := s.portal.Empty()
-	summary := "as it is until " + next.UTC().Format(kit.TimeFormat)
+	summary := "next change at " + next.UTC().Format(kit.TimeFormat)
 	if ends {
-		next, summary = now.Add(kit.UnusedTime), "ends unless something is to be shown"
+		next, summary = now.Add(kit.UnusedTime), "ends unless content is added"
 	}
 	sleeping, wake := workflow.WithCancel(ctx)
 	due := func() bool { return false }
@@ -134,23 +136,23 @@ func (s *statusPortal) sleep(ctx workflow.Context) (over bool) {
 	return ends && due() && !s.changed
 }
 
-// order carries out what changes the portal.
+// order applies a change to the portal.
 func (s *statusPortal) order(carryOut func(now time.Time)) {
 	s.messages++
 	s.changed = true
 	carryOut(workflow.Now(s.ctx))
 }
 
-// listen takes in what people order, what windows tell, and what other portals show.
+// listen handles updates, announcements of windows, and moves to other portals.
 func (s *statusPortal) listen(ctx workflow.Context) error {
 	p := &s.portal
-	kit.OnSignal(ctx, temporal.SignalAnnouncement, "A window tells of its openings.", func(a portal.Announcement) {
+	kit.OnSignal(ctx, temporal.SignalAnnouncement, "Show the openings of a window.", func(a portal.Announcement) {
 		s.order(func(now time.Time) { p.Hear(a, now) })
 	})
-	kit.OnSignal(ctx, temporal.SignalMoved, "Another portal shows components or maintenances now.", func(m portal.Move) {
+	kit.OnSignal(ctx, temporal.SignalMoved, "Remove components or maintenances that another portal shows now.", func(m portal.Move) {
 		s.order(func(now time.Time) { p.Yield(m, now) })
 	})
-	kit.OnSignal(ctx, temporal.SignalCancel, "Delete everything; then the portal ends.", func(r temporal.SignalRequest) {
+	kit.OnSignal(ctx, temporal.SignalCancel, "Delete everything. The portal then ends.", func(r temporal.SignalRequest) {
 		s.order(func(now time.Time) {
 			p.Delete(portal.DeleteRequest{Request: portal.Request{Actor: r.Actor, Reason: r.Reason}, All: true}, now)
 		})
@@ -166,8 +168,7 @@ func (s *statusPortal) listen(ctx workflow.Context) error {
 	)
 }
 
-// onPortalOrder takes in an update by which people change the portal. What was asked for together has been found good before the first counted, and is
-// judged once more.
+// onPortalOrder registers an update that changes the portal. The handler checks again, because two updates may pass validation together.
 func onPortalOrder[R any](ctx workflow.Context, s *statusPortal, name, description string, check func(R, time.Time) error, carryOut func(R, time.Time) portal.Answer) error {
 	judge := func(ctx workflow.Context, r R) error { return kit.InvalidSpec(inOneLine(check(r, workflow.Now(ctx)))) }
 	return workflow.SetUpdateHandlerWithOptions(ctx, name,
@@ -182,7 +183,7 @@ func onPortalOrder[R any](ctx workflow.Context, s *statusPortal, name, descripti
 		workflow.UpdateHandlerOptions{Description: description, Validator: judge})
 }
 
-// inOneLine makes several problems one.
+// inOneLine joins several problems in one line.
 func inOneLine(problems error) error {
 	if problems == nil {
 		return nil
@@ -190,28 +191,28 @@ func inOneLine(problems error) error {
 	return errors.New(strings.ReplaceAll(problems.Error(), "\n", "; "))
 }
 
-// apply takes over what people declare. What is new here, another portal may have shown so far.
+// apply applies objects that users declare. Another portal may have shown the new ones until now, so they are claimed.
 func (s *statusPortal) apply(r portal.ApplyRequest, now time.Time) portal.Answer {
 	answer, added := s.portal.Apply(r, now)
 	s.claims = s.claims.And(added)
 	return answer
 }
 
-// claim tells other portals what this one shows now.
+// claim notifies other portals of the objects that this one shows now.
 func (s *statusPortal) claim(ctx workflow.Context) {
 	s.keepClaiming(ctx, &s.claims, 0, func(told portal.Move) { s.toldOnce = s.toldOnce.And(told) })
 }
 
-// claimAgain tells other portals once more, a while later: a list of workflows lags behind.
+// claimAgain repeats the notification a minute later, because visibility may have missed a portal.
 func (s *statusPortal) claimAgain(ctx workflow.Context) {
 	s.keepClaiming(ctx, &s.toldOnce, kit.ListAgainAfter, func(portal.Move) {})
 }
 
-// keepClaiming tells other portals, after a pause, all that they are to be told.
+// keepClaiming notifies other portals, after a pause, of all objects in moved.
 func (s *statusPortal) keepClaiming(ctx workflow.Context, moved *portal.Move, pause time.Duration, done func(told portal.Move)) {
 	for workflow.Await(ctx, func() bool { return !moved.Empty() }) == nil {
 		told := *moved
-		if !s.tellAfter(ctx, pause, "tell other portals what this one shows now", s.portals.ClaimObjects, told) {
+		if !s.tellAfter(ctx, pause, "notify other portals of moved objects", s.portals.ClaimObjects, told) {
 			return
 		}
 		*moved = moved.Without(told)
@@ -219,40 +220,42 @@ func (s *statusPortal) keepClaiming(ctx workflow.Context, moved *portal.Move, pa
 	}
 }
 
-// seek asks all windows, twice, to announce themselves: those that this portal shows may have told one before that was terminated.
+// seek asks all windows, twice, to announce themselves. The windows of this portal may have notified an earlier workflow of it that was terminated.
 func (s *statusPortal) seek(ctx workflow.Context) {
 	const summary = "ask windows to announce themselves"
 	s.sought = s.tellAfter(ctx, 0, summary, s.portals.SeekWindows, s.portal.Name) && s.tellAfter(ctx, kit.ListAgainAfter, summary, s.portals.SeekWindows, s.portal.Name)
 }
 
-// tellAfter runs an activity a while later, and reports whether that was done.
+// tellAfter runs an activity after a pause, and reports whether it succeeded.
 func (s *statusPortal) tellAfter(ctx workflow.Context, pause time.Duration, summary string, activity, input any) bool {
 	retrier := kit.HubRetrier(nil)
-	if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "then, once more: " + summary}).Get(ctx, nil) != nil {
+	if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "pause before: " + summary}).Get(ctx, nil) != nil {
 		return false
 	}
-	return retrier.Wait(ctx, summary, nil, "", activity, input, nil) == nil // there may be very many to tell
+	return retrier.Wait(ctx, summary, nil, "", activity, input, nil) == nil // without a deadline, because there may be thousands of portals and windows
 }
 
-// end ends the work beside the main loop, and takes in what was said and not heard yet.
+// end stops the background activities and handles pending signals.
 func (s *statusPortal) end(ctx workflow.Context) {
 	s.Stop()
 	_ = workflow.Await(ctx, func() bool { return s.Running == 0 && workflow.AllHandlersFinished(ctx) })
 	kit.HandlePendingSignals(ctx)
 }
 
-// continueAsNew hands everything to a new run.
+// continueAsNew carries the state to a new run.
 func (s *statusPortal) continueAsNew(ctx workflow.Context) error {
 	s.end(ctx)
 	carried := &Carried{Portal: s.portal, Claims: s.claims, ToldOnce: s.toldOnce, Unsought: !s.sought}
+	workflow.GetLogger(ctx).Info("Portal continues as new", "portal", s.portal.Name)
 	return workflow.NewContinueAsNewError(ctx, temporal.StatusPortal, Input{Carried: carried})
 }
 
-// show makes visible to people what is shown.
+// show publishes the status as search attribute and current details.
 func (s *statusPortal) show(ctx workflow.Context) {
 	view := s.portal.Overview()
 	if status := string(view.Status); status != s.status {
 		s.status = status
+		workflow.GetLogger(ctx).Info("Portal status changed", "portal", view.Name, "status", status)
 		s.attributes.Set(temporal.AttributePhase.ValueSet(status))
 	}
 	workflow.SetCurrentDetails(ctx, portalDetails(view))

@@ -21,7 +21,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestAPortalShowsAMaintenanceFromItsStartToItsEndToTheSecond(t *testing.T) {
+func TestAPortalShowsAMaintenanceExactlyFromItsStartToItsEnd(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
 	seen := map[time.Duration]portal.View{}
@@ -37,12 +37,12 @@ func TestAPortalShowsAMaintenanceFromItsStartToItsEndToTheSecond(t *testing.T) {
 	require.Equal(t, []string{"switches"}, seen[2*time.Hour-time.Second].Components[0].Because)
 	require.Equal(t, sreportalv1.StatusOperational, seen[2*time.Hour+10*time.Millisecond].Status)
 	require.Len(t, next.Carried.Portal.Components[0].History, 2, "there is a new day")
-	require.Len(t, w.InputsOf("SeekWindows"), 2, "windows are asked twice by a portal that has just begun")
+	require.Len(t, w.InputsOf("SeekWindows"), 2, "a new portal asks windows twice")
 	claimed := w.InputsOf("ClaimObjects")
 	require.Len(t, claimed, 2)
 	require.Equal(t, "web", claimed[0].(portal.Move).Components[0].Name)
 
-	// Nobody was there for three days, over the start and the end of another maintenance.
+	// No worker ran for three days, during which another maintenance started and ended.
 	next.Carried.Portal.Maintenances[0] = portal.Maintenance{Name: "switches", Spec: workflowtest.SwitchesFrom(workflowtest.Noon.AddDate(0, 0, 2)).Spec}
 	late := workflowtest.NewPortalWorld(t)
 	late.SetStartTime(workflowtest.Noon.AddDate(0, 0, 4))
@@ -53,7 +53,7 @@ func TestAPortalShowsAMaintenanceFromItsStartToItsEndToTheSecond(t *testing.T) {
 	require.Equal(t, int64(3600), view.Components[0].Days[27].StatusSeconds[sreportalv1.StatusMaintenance])
 }
 
-func TestAPortalShowsWhatWindowsTellAndForgetsThoseThatAreGone(t *testing.T) {
+func TestAPortalShowsAnnouncedWindowsAndRemovesThoseThatAreGone(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	w.Order(0, temporal.UpdateApply, portal.ApplyRequest{Components: []sreportalv1.Component{workflowtest.ShopComponent("web")}})
 	start := workflowtest.Noon.Add(time.Hour)
@@ -77,21 +77,21 @@ func TestAPortalShowsWhatWindowsTellAndForgetsThoseThatAreGone(t *testing.T) {
 	}, 2*time.Hour+time.Second)
 	w.RegisterDelayedCallback(func() {
 		view := workflowtest.StatusOf[portal.View](w.World)
-		require.Empty(t, append(view.Upcoming, view.InProgress...), "it has not opened")
+		require.Empty(t, append(view.Upcoming, view.InProgress...), "the window has not opened")
 		require.Equal(t, []string{"window/ops/night"}, w.Asked)
 	}, 25*time.Hour+2*time.Minute)
 	next := w.RunsFor(26*time.Hour, portalworkflow.Input{})
 	require.Empty(t, next.Carried.Portal.Windows)
 }
 
-func TestWhatFallsDueWhileAPortalAsksASilentWindowIsNotMissed(t *testing.T) {
+func TestAPortalMissesNoChangeWhileItAsksASilentWindow(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	w.Asking.After(time.Minute)
 	request := workflowtest.Shop()
 	request.Maintenances[0] = workflowtest.SwitchesFrom(workflowtest.Noon.Add(2*time.Hour + 90*time.Second))
 	w.Order(0, temporal.UpdateApply, request)
 	w.RegisterDelayedCallback(func() {
-		w.SignalWorkflow(temporal.SignalAnnouncement, workflowtest.NightAnnounced(1, workflowtest.Noon.Add(2*time.Hour))) // it is asked a minute after that
+		w.SignalWorkflow(temporal.SignalAnnouncement, workflowtest.NightAnnounced(1, workflowtest.Noon.Add(2*time.Hour))) // the portal asks a minute later
 	}, time.Second)
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"window/" + workflowtest.NightWindow}, w.Asked)
@@ -100,7 +100,7 @@ func TestWhatFallsDueWhileAPortalAsksASilentWindowIsNotMissed(t *testing.T) {
 	w.RunsFor(3*time.Hour, portalworkflow.Input{})
 }
 
-func TestOrdersOfAPortalThatCannotBeCarriedOutAreRefused(t *testing.T) {
+func TestInvalidUpdatesOfAPortalAreRejected(t *testing.T) {
 	elsewhere, broken := workflowtest.Shop(), workflowtest.Shop()
 	elsewhere.Components[0].Spec.PortalRef = "other"
 	broken.Maintenances[0].Spec.ScheduledEnd = broken.Maintenances[0].Spec.ScheduledStart
@@ -125,12 +125,12 @@ func TestOrdersOfAPortalThatCannotBeCarriedOutAreRefused(t *testing.T) {
 			require.Contains(t, w.Refusals[0], tt.says)
 			require.NotContains(t, w.Refusals[0], "\n")
 			require.Len(t, w.Answers, 1)
-			require.Len(t, next.Carried.Portal.Events, 1, "nothing was touched")
+			require.Len(t, next.Carried.Portal.Events, 1, "the portal is unchanged")
 		})
 	}
 }
 
-func TestAPortalThatHasNothingToShowEnds(t *testing.T) {
+func TestAnEmptyPortalEnds(t *testing.T) {
 	for name, undo := range map[string]func(*workflowtest.PortalWorld){
 		"when all is deleted": func(w *workflowtest.PortalWorld) {
 			w.Order(time.Hour, temporal.UpdateDelete, portal.DeleteRequest{All: true})
@@ -151,7 +151,7 @@ func TestAPortalThatHasNothingToShowEnds(t *testing.T) {
 	}
 }
 
-func TestWhatAnotherPortalShowsLeavesAPortal(t *testing.T) {
+func TestAPortalRemovesObjectsThatAnotherPortalShows(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
 	w.RegisterDelayedCallback(func() {
@@ -162,7 +162,7 @@ func TestWhatAnotherPortalShowsLeavesAPortal(t *testing.T) {
 	require.Len(t, next.Carried.Portal.Maintenances, 1)
 }
 
-func TestWhatAPortalShowsGoesOnInTheNextRun(t *testing.T) {
+func TestAPortalKeepsItsContentInTheNextRun(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
 	w.RegisterDelayedCallback(func() {
@@ -188,10 +188,10 @@ func TestWhatAPortalShowsGoesOnInTheNextRun(t *testing.T) {
 	require.Equal(t, before, after)
 	require.Equal(t, sreportalv1.StatusMaintenance, was)
 	require.Equal(t, sreportalv1.StatusOperational, is)
-	require.Equal(t, over.Add(1), last.Carried.Portal.Components[0].Since.UTC(), "to the second, whichever run it is")
+	require.Equal(t, over.Add(1), last.Carried.Portal.Components[0].Since.UTC(), "exact, in every run")
 }
 
-func TestAPortalThatContinuesAsNewClaimsWhatItHasNotClaimedYet(t *testing.T) {
+func TestAPortalFinishesItsClaimsInTheNextRun(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	w.Fail["ClaimObjects"] = workflowtest.Always(fmt.Errorf("nobody answers"))
 	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
@@ -212,7 +212,7 @@ func TestAPortalThatContinuesAsNewClaimsWhatItHasNotClaimedYet(t *testing.T) {
 	require.Equal(t, "web", second.InputsOf("ClaimObjects")[0].(portal.Move).Components[0].Name)
 }
 
-func TestAPortalTellsOthersAtOnceOfAllThatItShowsNow(t *testing.T) {
+func TestAPortalClaimsAllItsObjectsAtOnce(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	for i := range 30 {
 		one := portal.ApplyRequest{Components: []sreportalv1.Component{workflowtest.ShopComponent(fmt.Sprintf("c%d", i))}}
@@ -242,7 +242,7 @@ func TestAPortalTellsOthersAtOnceOfAllThatItShowsNow(t *testing.T) {
 		require.Equal(t, 2, times, name)
 	}
 	require.True(t, next.Carried.ToldOnce.Empty())
-	require.Equal(t, map[string]time.Duration{"ClaimObjects": kit.HeartbeatTimeout, "SeekWindows": kit.HeartbeatTimeout}, silences, "there may be very many to tell")
+	require.Equal(t, map[string]time.Duration{"ClaimObjects": kit.HeartbeatTimeout, "SeekWindows": kit.HeartbeatTimeout}, silences, "there may be thousands to notify")
 }
 
 func newShownWindow(t *testing.T) (*workflowtest.WindowWorld, windows.DefineRequest) {
@@ -253,11 +253,11 @@ func newShownWindow(t *testing.T) (*workflowtest.WindowWorld, windows.DefineRequ
 	return w, request
 }
 
-func TestAWindowTellsItsPortalOfItsOpenings(t *testing.T) {
+func TestAWindowAnnouncesItsOpeningsToItsPortal(t *testing.T) {
 	w, request := newShownWindow(t)
 	w.Order(0, temporal.UpdateDefine, request)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "other"}) }, time.Hour)
-	w.RegisterDelayedCallback(func() { require.Len(t, w.Announced(), 1, "another portal is none of its business") }, 2*time.Hour)
+	w.RegisterDelayedCallback(func() { require.Len(t, w.Announced(), 1, "a window ignores inquiries of other portals") }, 2*time.Hour)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "main"}) }, 3*time.Hour)
 	w.RegisterDelayedCallback(func() { require.Len(t, w.Announced(), 2) }, 4*time.Hour)
 	next := w.RunsOn(window.Input{})
@@ -265,7 +265,7 @@ func TestAWindowTellsItsPortalOfItsOpenings(t *testing.T) {
 	require.Equal(t, "main", told[0].Portal)
 	require.Equal(t, workflowtest.Noon.Add(10*time.Hour), told[0].Announcement.Openings[0].Start.UTC())
 	last := told[len(told)-1].Announcement
-	require.True(t, last.Openings[0].Begun, "the end is told by the next run")
+	require.True(t, last.Openings[0].Begun, "the next run announces the end")
 	require.Less(t, next.Carried.Shown.Told, next.Carried.Number)
 
 	w, _ = newShownWindow(t)
@@ -274,8 +274,8 @@ func TestAWindowTellsItsPortalOfItsOpenings(t *testing.T) {
 	w.RunsOn(next)
 }
 
-// A window of this name that was terminated has told it.
-func TestAPortalThatShowsAWindowOfAnotherIsToldThatItIsNotTo(t *testing.T) {
+// A terminated workflow of this window announced it there.
+func TestAPortalThatShowsAWindowOfAnotherPortalIsNotified(t *testing.T) {
 	w, request := newShownWindow(t)
 	w.Order(0, temporal.UpdateDefine, request)
 	for _, after := range []time.Duration{time.Hour, 2 * time.Hour} {
@@ -291,7 +291,7 @@ func TestAPortalThatShowsAWindowOfAnotherIsToldThatItIsNotTo(t *testing.T) {
 	require.Empty(t, w.RunsOn(window.Input{}).Carried.Shown.Astray)
 }
 
-func TestAWindowEndsOnlyWhenItsPortalKnows(t *testing.T) {
+func TestAWindowEndsOnlyAfterItsPortalIsNotified(t *testing.T) {
 	w, request := newShownWindow(t)
 	w.Order(0, temporal.UpdateDefine, request)
 	w.Order(time.Hour, temporal.UpdateCancel, windows.CancelRequest{All: true})
@@ -304,12 +304,12 @@ func TestAWindowEndsOnlyWhenItsPortalKnows(t *testing.T) {
 	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
 	require.NoError(t, w.GetWorkflowError())
 	told := w.Announced()
-	require.Len(t, told, 31, "the last when its calendar was read once more")
+	require.Len(t, told, 31, "the last one after the calendar was read again")
 	require.Empty(t, told[30].Announcement.Openings)
 	require.Greater(t, w.Now().Sub(workflowtest.Noon), time.Hour+2*kit.UnusedTime)
 }
 
-func TestAWindowThatMovesToAnotherPortalTellsBoth(t *testing.T) {
+func TestAWindowThatMovesToAnotherPortalNotifiesBoth(t *testing.T) {
 	w, request := newShownWindow(t)
 	w.Order(0, temporal.UpdateDefine, request)
 	moved, hidden := request, request
@@ -328,12 +328,12 @@ func TestAWindowThatMovesToAnotherPortalTellsBoth(t *testing.T) {
 	require.Empty(t, w.Refusals)
 }
 
-func TestAPortalThatCannotBeToldHoldsUpNothing(t *testing.T) {
+func TestAnUnreachablePortalDelaysNothing(t *testing.T) {
 	w, request := newShownWindow(t)
 	w.Fail["AnnounceWindow"] = workflowtest.Always(fmt.Errorf("nobody answers"))
-	w.Follows(0)
+	w.Subscribe(0)
 	w.Order(0, temporal.UpdateDefine, request)
-	w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.Told[len(w.Told)-1:], w.Now(), 0).Allowed) }, 10*time.Hour+time.Second)
+	w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed) }, 10*time.Hour+time.Second)
 	w.RunsOn(window.Input{})
 	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
 }

@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestAPortalShowsAWindowThatIsAnnouncedAfterAllWasDeleted(t *testing.T) {
+func TestAPortalShowsAWindowThatIsAnnouncedAfterEverythingWasDeleted(t *testing.T) {
 	announced, deleted := workflowtest.Sending{Name: temporal.SignalAnnouncement, Payload: workflowtest.NightAnnounced(1, workflowtest.Noon.Add(time.Hour))}, workflowtest.Sending{Name: temporal.SignalCancel}
 	for openings, said := range map[int][]workflowtest.Sending{2: {deleted, announced}, 0: {announced, deleted}} {
 		w := workflowtest.NewPortalWorld(t)

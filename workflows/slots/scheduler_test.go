@@ -171,7 +171,7 @@ func TestARequestForANodeThatDoesNotExistIsOverAndOneThatIsNotSeenYetWaits(t *te
 
 func TestASlotIsKeptUntilTheLastEffectOfWhoHadItWasSeen(t *testing.T) {
 	const toBeSeen = 3 * time.Second // marks are shown a second later than they are made
-	require.GreaterOrEqual(t, scheduling.UncleanPause, sweeper.LastWrites+toBeSeen)
+	require.GreaterOrEqual(t, scheduling.UncleanPause, sweeper.LateWriteLimit+toBeSeen)
 }
 
 func TestAnOwnerThatAResponseDoesNotReachIsCheckedAtOnce(t *testing.T) {

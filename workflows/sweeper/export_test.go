@@ -2,4 +2,4 @@ package sweeper
 
 // What the tests of this package use of its inside.
 
-var SweeperDetails = sweeperDetails
+var SweeperDetails = details

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,103 +15,103 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// State is what a sweeper does.
+// State is the state of a sweeper.
 type State string
 
 // The states of a sweeper.
 const (
 	// Watching: it watches the marks in the cluster.
 	Watching State = "Watching"
-	// TakingBack: it takes something back.
-	TakingBack State = "TakingBack"
-	// Resting: the cluster has no marks. The next maintenance wakes it.
+	// CleaningUp: it cleans up after closed workflows.
+	CleaningUp State = "CleaningUp"
+	// Resting: the cluster has no marks. The next maintenance wakes the sweeper.
 	Resting   State = "Resting"
 	Cancelled State = "Cancelled"
 	Failed    State = "Failed"
 )
 
-// Status is what a sweeper has found and done.
+// Status is the status of a sweeper, with its findings.
 type Status struct {
 	Cluster string `json:"cluster"`
 	State   State  `json:"state"`
-	// Wait is the one reason why the sweeper does nothing now.
+	// Wait is the current reason why the sweeper waits.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
-	// Message says how it ended.
+	// Message describes how the sweeper ended.
 	Message string `json:"message,omitempty"`
-	// Findings are what was found, in that order: all that is still there, and the rest up to 100 in all.
+	// Findings are in the order in which they were found: all that are not settled, and older ones, up to 100 in total.
 	Findings []Finding `json:"findings,omitempty"`
-	// TakenBack counts what was taken back since StartedAt.
-	TakenBack int `json:"takenBack"`
-	// MoreNotTouched marks of unknown holders are not among the findings.
-	MoreNotTouched int         `json:"moreNotTouched,omitempty"`
-	StartedAt      metav1.Time `json:"startedAt"`
+	// CleanedUp counts the objects that were cleaned up since StartedAt.
+	CleanedUp int `json:"cleanedUp"`
+	// MoreUnknownOwners counts the marks of unknown owners that are not among the findings.
+	MoreUnknownOwners int         `json:"moreUnknownOwners,omitempty"`
+	StartedAt         metav1.Time `json:"startedAt"`
 }
 
-// FindingState is what became of something that was found.
+// FindingState is the state of a finding.
 type FindingState string
 
-// What becomes of findings.
+// The states of a finding.
 const (
-	// FindingAtWork: it is about to be taken back, or being so.
-	FindingAtWork FindingState = "AtWork"
-	// FindingTakenBack: what bore the mark was taken back.
-	FindingTakenBack FindingState = "TakenBack"
-	// FindingNotTakenBack: it could not be, and is tried again.
-	FindingNotTakenBack FindingState = "NotTakenBack"
-	// FindingNotTouched: nobody knows whether its workflow is over. A person has to look.
-	FindingNotTouched FindingState = "NotTouched"
-	// FindingGone: it was not taken back, and is left behind no more: somebody else has removed it since, say.
+	// FindingInProgress: it is being cleaned up, or will be in a moment.
+	FindingInProgress FindingState = "InProgress"
+	// FindingCleanedUp: the object was cleaned up.
+	FindingCleanedUp FindingState = "CleanedUp"
+	// FindingFailed: the cleanup failed and will be retried.
+	FindingFailed FindingState = "Failed"
+	// FindingUnknownOwner: Temporal does not know the workflow. A person has to decide.
+	FindingUnknownOwner FindingState = "UnknownOwner"
+	// FindingGone: the mark is no longer there, or its workflow runs again, and the sweeper did not clean it up.
 	FindingGone FindingState = "Gone"
 )
 
-// Reasons why a sweeper does nothing, or waits a moment. Any other is why it cannot look, or not take back.
+// Reasons of a sweeper without trouble. Any other reason is why it cannot scan or clean up.
 const (
 	reasonWatching   = "Watching"
-	reasonTakingBack = "TakingBack"
+	reasonCleaningUp = "CleaningUp"
 	reasonNoMarks    = "NoMarks"
 )
 
 // Trouble returns why the sweeper cannot do its work, or nil.
 func (s Status) Trouble() *drydockv1.Wait {
-	if s.Wait == nil || s.Wait.Reason == reasonWatching || s.Wait.Reason == reasonTakingBack || s.Wait.Reason == reasonNoMarks {
+	if s.Wait == nil || s.Wait.Reason == reasonWatching || s.Wait.Reason == reasonCleaningUp || s.Wait.Reason == reasonNoMarks {
 		return nil
 	}
 	return s.Wait
 }
 
-// Settled reports whether nothing is left to be done.
-func (s FindingState) Settled() bool { return s == FindingTakenBack || s == FindingGone }
+// Settled reports whether the finding needs no further cleanup.
+func (s FindingState) Settled() bool { return s == FindingCleanedUp || s == FindingGone }
 
-// Finding is an object with the mark of a workflow that does not take it back.
+// Finding is an object that is marked by a closed or unknown workflow.
 type Finding struct {
 	sweeperactivities.Mark
-	// Workflow is the id of the workflow.
+	// Workflow is the ID of the workflow.
 	Workflow string `json:"workflow"`
-	// Ended says how the workflow ended; empty when Temporal does not know it.
+	// Ended describes how the workflow ended; empty if Temporal does not know it.
 	Ended   string       `json:"ended,omitempty"`
 	State   FindingState `json:"state"`
 	Message string       `json:"message"`
 	FoundAt metav1.Time  `json:"foundAt"`
-	// SettledAt is when it was taken back, or found gone.
+	// SettledAt is when the object was cleaned up, or its mark was found to be gone.
 	SettledAt *metav1.Time `json:"settledAt,omitempty"`
 }
 
-// maxFindings is how many findings are kept.
+// maxFindings is the largest number of findings in the status.
 const maxFindings = 100
 
-// whyNotTouched says of a mark that Temporal does not know its workflow.
-const whyNotTouched = "Temporal does not know its workflow: it may be of another Temporal namespace, or have ended longer ago than Temporal remembers; if nobody is at work there, remove the mark"
+// unknownOwnerMessage explains why a mark of a workflow that Temporal does not know is left alone.
+const unknownOwnerMessage = "Temporal does not know its workflow, which may belong to another Temporal namespace or be past retention; if no other Drydock uses the cluster, remove the mark"
 
-// sweeperRecord keeps the status of a sweeper and shows every change of it: in the query, the search attributes, the current details of the
-// Web UI, and the worker's log.
-type sweeperRecord struct {
+// record keeps the status of a sweeper and publishes every change: the query, search attributes, current details of the Web UI, and log.
+type record struct {
 	ctx    workflow.Context
 	status *Status
 	reason kit.CurrentReason
+	log    log.Logger
 }
 
-func newSweeperRecord(ctx workflow.Context, status *Status, in Input) *sweeperRecord {
-	r := &sweeperRecord{ctx: ctx, status: status}
+func newRecord(ctx workflow.Context, status *Status, in Input) *record {
+	r := &record{ctx: ctx, status: status, log: log.With(workflow.GetLogger(ctx), "cluster", in.Cluster)}
 	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &status.Wait, Show: r.show}
 	if in.Carried != nil {
 		*status = *in.Carried
@@ -122,8 +123,9 @@ func newSweeperRecord(ctx workflow.Context, status *Status, in Input) *sweeperRe
 	return r
 }
 
-func (r *sweeperRecord) enter(state State) {
+func (r *record) enter(state State) {
 	if r.status.State != state {
+		r.log.Info("Sweeper enters a state", "state", state)
 		r.status.State = state
 		_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(string(state)))
 	}
@@ -131,89 +133,89 @@ func (r *sweeperRecord) enter(state State) {
 	r.show()
 }
 
-// waiting is the reason of an activity that does not succeed; without one, that of the state.
-func (r *sweeperRecord) waiting(ctx workflow.Context, reason, message string) {
+// waiting sets the reason why an activity does not succeed. An empty reason restores that of the state.
+func (r *record) waiting(ctx workflow.Context, reason, message string) {
 	if reason == "" {
 		switch r.status.State {
 		case Watching:
-			reason, message = reasonWatching, "nothing to take back; looks at every change of what bears a mark, and asks every 30 s whether its workflow goes on"
-		case TakingBack:
-			reason, message = reasonTakingBack, fmt.Sprintf("%s after it was found, when nothing that is over can write any more", LastWrites)
+			reason, message = reasonWatching, "no leftovers; watching the marked objects, and checking every 30 s that their workflows run"
+		case CleaningUp:
+			reason, message = reasonCleaningUp, fmt.Sprintf("cleanup starts %s after the scan, when activities of closed workflows can no longer write", LateWriteLimit)
 		case Resting:
-			reason, message = reasonNoMarks, "nothing in the cluster bears a mark; the next maintenance wakes the sweeper, which looks every 10 minutes all the same"
+			reason, message = reasonNoMarks, "the cluster has no marks; the sweeper checks every 10 minutes, and before the next maintenance"
 		}
 	}
 	r.reason.Set(ctx, reason, message)
 }
 
-// found records an orphan before it is touched.
-func (r *sweeperRecord) found(ctx workflow.Context, orphan sweeperactivities.Orphan) {
-	workflow.GetLogger(ctx).Warn("a workflow is over and has left something: it is taken back", "cluster", r.status.Cluster, "object", orphan.String(),
+// found records an orphan before its cleanup.
+func (r *record) found(ctx workflow.Context, orphan sweeperactivities.Orphan) {
+	r.log.Warn("Closed workflow left an object; cleaning up", "object", orphan.String(),
 		"owner", orphan.Owner, "ended", orphan.Ended)
 	f := r.finding(ctx, orphan.Mark)
-	f.Ended, f.State, f.Message = orphan.Ended, FindingAtWork, "is about to be taken back"
+	f.Ended, f.State, f.Message = orphan.Ended, FindingInProgress, "cleanup is about to start"
 	r.show()
 }
 
-// settle records what became of an orphan.
-func (r *sweeperRecord) settle(ctx workflow.Context, orphan sweeperactivities.Orphan, how string, err error) {
+// settle records the result of a cleanup.
+func (r *record) settle(ctx workflow.Context, orphan sweeperactivities.Orphan, result string, err error) {
 	f := r.finding(ctx, orphan.Mark)
 	if err != nil {
-		workflow.GetLogger(ctx).Error("could not take back what an ended workflow left", "cluster", r.status.Cluster, "object", orphan.String(), "error", err)
-		f.State, f.Message = FindingNotTakenBack, "could not be taken back, is tried again: "+temporal.ErrorMessage(err)
+		r.log.Error("Cleanup failed", "object", orphan.String(), "owner", orphan.Owner, "error", err)
+		f.State, f.Message = FindingFailed, "cleanup failed, will be retried: "+temporal.ErrorMessage(err)
 		r.show()
 		return
 	}
-	workflow.GetLogger(ctx).Info("taken back", "cluster", r.status.Cluster, "object", orphan.String(), "owner", orphan.Owner, "how", how)
+	r.log.Info("Object cleaned up", "object", orphan.String(), "owner", orphan.Owner, "result", result)
 	now := metav1.NewTime(workflow.Now(ctx))
-	f.State, f.Message, f.SettledAt = FindingTakenBack, how, &now
-	r.status.TakenBack++
+	f.State, f.Message, f.SettledAt = FindingCleanedUp, result, &now
+	r.status.CleanedUp++
 	r.show()
 }
 
-// held records the orphans whose turn comes after one that could not be taken back.
-func (r *sweeperRecord) held(ctx workflow.Context, orphans []sweeperactivities.Orphan, by sweeperactivities.Orphan) {
+// blocked records the orphans whose cleanup waits for one that failed.
+func (r *record) blocked(ctx workflow.Context, orphans []sweeperactivities.Orphan, by sweeperactivities.Orphan) {
 	for _, orphan := range orphans {
 		f := r.finding(ctx, orphan.Mark)
-		f.State, f.Message = FindingNotTakenBack, "comes after "+by.String()
+		f.State, f.Message = FindingFailed, "waits for the cleanup of "+by.String()
 	}
 	r.show()
 }
 
-// unknown takes over which marks are of unknown holders.
-func (r *sweeperRecord) unknown(ctx workflow.Context, found sweeperactivities.Orphans) {
+// unknown records the marks of unknown owners.
+func (r *record) unknown(ctx workflow.Context, found sweeperactivities.Orphans) {
 	now := metav1.NewTime(workflow.Now(ctx))
 	for i := range r.status.Findings {
 		f := &r.status.Findings[i]
-		if f.State == FindingNotTouched && !slices.Contains(found.Unknown, f.Mark) {
-			f.State, f.SettledAt, f.Message = FindingGone, &now, "not there any more"
+		if f.State == FindingUnknownOwner && !slices.Contains(found.Unknown, f.Mark) {
+			f.State, f.SettledAt, f.Message = FindingGone, &now, "the mark was removed"
 		}
 	}
 	for _, mark := range found.Unknown {
 		f := r.finding(ctx, mark)
-		if f.State == FindingNotTouched {
+		if f.State == FindingUnknownOwner {
 			continue
 		}
-		f.State, f.Message = FindingNotTouched, whyNotTouched
-		workflow.GetLogger(ctx).Warn("a mark of an unknown holder is not touched", "cluster", r.status.Cluster, "object", mark.String(), "owner", mark.Owner)
+		f.State, f.Message = FindingUnknownOwner, unknownOwnerMessage
+		r.log.Warn("Object is marked by an unknown workflow; leaving it alone", "object", mark.String(), "owner", mark.Owner)
 	}
-	r.status.MoreNotTouched = found.MoreUnknown
+	r.status.MoreUnknownOwners = found.MoreUnknown
 	r.show()
 }
 
-// gone records which marks are left behind no more, although the sweeper has not taken them back.
-func (r *sweeperRecord) gone(ctx workflow.Context, marks []sweeperactivities.Mark) {
+// gone records marks that disappeared without a cleanup by the sweeper.
+func (r *record) gone(ctx workflow.Context, marks []sweeperactivities.Mark) {
 	now := metav1.NewTime(workflow.Now(ctx))
 	for i := range r.status.Findings {
 		if f := &r.status.Findings[i]; !f.State.Settled() && slices.Contains(marks, f.Mark) {
-			f.State, f.SettledAt, f.Message = FindingGone, &now, "not left behind any more: somebody else has removed the mark, or its workflow goes on again"
+			f.State, f.SettledAt, f.Message = FindingGone, &now, "the mark was removed, or its workflow runs again"
 		}
 	}
 	r.show()
 }
 
-// marksOf are those of the findings in some states, in the order in which they are found.
-func (r *sweeperRecord) marksOf(states ...FindingState) []sweeperactivities.Mark {
+// marksOf returns the sorted marks of the findings in the given states.
+func (r *record) marksOf(states ...FindingState) []sweeperactivities.Mark {
 	var marks []sweeperactivities.Mark
 	for _, f := range r.status.Findings {
 		if slices.Contains(states, f.State) {
@@ -224,8 +226,8 @@ func (r *sweeperRecord) marksOf(states ...FindingState) []sweeperactivities.Mark
 	return marks
 }
 
-// finding returns the finding about a mark that is not settled, or a new one.
-func (r *sweeperRecord) finding(ctx workflow.Context, mark sweeperactivities.Mark) *Finding {
+// finding returns the unsettled finding for a mark, or adds one.
+func (r *record) finding(ctx workflow.Context, mark sweeperactivities.Mark) *Finding {
 	at := slices.IndexFunc(r.status.Findings, func(f Finding) bool { return f.Mark == mark && !f.State.Settled() })
 	if at >= 0 {
 		return &r.status.Findings[at]
@@ -239,17 +241,17 @@ func (r *sweeperRecord) finding(ctx workflow.Context, mark sweeperactivities.Mar
 	return &r.status.Findings[len(r.status.Findings)-1]
 }
 
-func (r *sweeperRecord) show() { workflow.SetCurrentDetails(r.ctx, sweeperDetails(r.status)) }
+func (r *record) show() { workflow.SetCurrentDetails(r.ctx, details(r.status)) }
 
-func sweeperDetails(s *Status) string {
+func details(s *Status) string {
 	var d kit.Details
 	d.Head("cluster", s.Cluster)
 	d.Row("state", strings.TrimSpace(string(s.State)+" "+s.Message))
-	d.Row("taken back", fmt.Sprint(s.TakenBack))
+	d.Row("cleaned up", fmt.Sprint(s.CleanedUp))
 	d.Wait(s.Wait)
 	if len(s.Findings) > 0 {
 		d.WriteString("\n")
-		d.Head("found", "object", "workflow", "ended", "what became of it")
+		d.Head("found", "object", "workflow", "ended", "result")
 	}
 	for _, f := range slices.Backward(s.Findings) {
 		d.Line(f.FoundAt.UTC().Format(kit.TimeFormat), f.String(), f.Workflow, f.Ended, string(f.State)+": "+f.Message)

@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// Wake has the sweeper of a cluster look, beside what else is done before anything is touched. The future is ready when it does.
+// Wake wakes the sweeper of a cluster in the background. The returned future is ready once it is awake; wait for it before any mark is set.
 func Wake(ctx workflow.Context, waiting kit.Report, cluster, why string) workflow.Future {
 	awake, settle := workflow.NewFuture(ctx)
 	workflow.GoNamed(ctx, "wake the sweeper", func(ctx workflow.Context) {
@@ -20,17 +20,17 @@ func Wake(ctx workflow.Context, waiting kit.Report, cluster, why string) workflo
 	return awake
 }
 
-// WakeIfTerminated has the sweeper look when a child that works on a cluster was terminated: it has taken nothing back. The sweeper would find that out by itself
-// within half a minute, so nothing depends on whether it could be told.
+// WakeIfTerminated wakes the sweeper if a child was terminated and so has not cleaned up. It tries only once: the sweeper notices the termination
+// itself within 30 seconds.
 func WakeIfTerminated(ctx workflow.Context, child error, cluster string) {
 	if _, terminated := errors.AsType[*sdktemporal.TerminatedError](child); !terminated {
 		return
 	}
-	telling, _ := workflow.NewDisconnectedContext(ctx)
+	detached, _ := workflow.NewDisconnectedContext(ctx)
 	hub := kit.HubRetrier(nil).Once()
-	err := hub.Run(telling, "wake the sweeper of "+cluster, (&sweeperactivities.Activities{}).WakeSweeper, wakeInput(ctx, cluster, "a workflow was terminated"), nil)
+	err := hub.Run(detached, "wake the sweeper of "+cluster, (&sweeperactivities.Activities{}).WakeSweeper, wakeInput(ctx, cluster, "a workflow was terminated"), nil)
 	if err != nil {
-		workflow.GetLogger(ctx).Warn("the sweeper could not be woken", "cluster", cluster, "error", err)
+		workflow.GetLogger(ctx).Warn("Could not wake the sweeper", "cluster", cluster, "error", err)
 	}
 }
 

@@ -14,30 +14,30 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// listen takes in what people order, and who follows.
+// listen handles updates, signals and queries.
 func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 	heard := func(change func()) {
 		w.messages++
 		w.changed = true
 		change()
 	}
-	kit.OnSignal(ctx, temporal.SignalFollowWindow, "A workflow wants to be told how the window stands.", func(s temporal.Subscription) {
+	kit.OnSignal(ctx, temporal.SignalFollowWindow, "Subscribe a workflow to the window.", func(s temporal.Subscription) {
 		heard(func() { w.Add(s) })
 	})
-	kit.OnSignal(ctx, temporal.SignalLeaveWindow, "A workflow is over and wants to be told nothing more.", func(s temporal.Subscription) {
+	kit.OnSignal(ctx, temporal.SignalLeaveWindow, "Unsubscribe a workflow that has ended.", func(s temporal.Subscription) {
 		heard(func() { w.Remove(s) })
 	})
-	kit.OnSignal(ctx, temporal.SignalAnnounce, "A portal may not know of the window any more.", func(i portal.Inquiry) {
+	kit.OnSignal(ctx, temporal.SignalAnnounce, "A portal asks for the openings of the window.", func(i portal.Inquiry) {
 		w.messages++
 		w.answer(i)
 	})
-	kit.OnSignal(ctx, temporal.SignalCancel, "The window opens no more; an opening at hand ends now.", func(r temporal.SignalRequest) {
+	kit.OnSignal(ctx, temporal.SignalCancel, "Cancel all openings; a current opening ends now.", func(r temporal.SignalRequest) {
 		w.messages++
 		w.cancel(ctx, windows.Request{Actor: r.Actor, Reason: r.Reason})
 	})
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (windows.Status, error) { return w.status(ctx), nil },
-			workflow.QueryHandlerOptions{Description: "How the window stands, what is to come, and what has happened."}),
+			workflow.QueryHandlerOptions{Description: "Status, upcoming openings and events of the window."}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateDefine, w.define, workflow.UpdateHandlerOptions{
 			Description: "Define the window.",
 			Validator: func(ctx workflow.Context, r windows.DefineRequest) error {
@@ -45,26 +45,26 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 			},
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, w.define, workflow.UpdateHandlerOptions{
-			Description: "Change the window. An opening at hand keeps its end.",
+			Description: "Change the window. A current opening keeps its end.",
 			Validator: func(r windows.DefineRequest) error {
 				return kit.InvalidSpec(errors.Join(w.checkName(r), w.course.CheckEdit(r)))
 			},
 		}),
-		onOrder(ctx, w, temporal.UpdateExtend, "Move the end of the opening at hand, or of the next one.", (*windows.Course).CheckExtend, (*windows.Course).Extend),
-		onOrder(ctx, w, temporal.UpdateEnd, "Close the window before its time, and end an emergency override.", (*windows.Course).CheckEnd, (*windows.Course).End),
-		onOrder(ctx, w, temporal.UpdateCancel, "Cancel the opening at hand, the next, another one, or all.", (*windows.Course).CheckCancel, (*windows.Course).Cancel),
+		onOrder(ctx, w, temporal.UpdateExtend, "Move the end of the current or next opening.", (*windows.Course).CheckExtend, (*windows.Course).Extend),
+		onOrder(ctx, w, temporal.UpdateEnd, "Close the window early, and end an emergency override.", (*windows.Course).CheckEnd, (*windows.Course).End),
+		onOrder(ctx, w, temporal.UpdateCancel, "Cancel the current opening, the next, another one, or all.", (*windows.Course).CheckCancel, (*windows.Course).Cancel),
 		onOrder(ctx, w, temporal.UpdateOverride, "Open the window in an emergency.", (*windows.Course).CheckOverride, (*windows.Course).Overriding),
 	)
 }
 
-// onOrder takes in an update by which people change the window. It is answered with how the window stands then.
+// onOrder registers an update that changes the window and returns its status. The handler checks again, because two updates may pass validation
+// together.
 func onOrder[R any](ctx workflow.Context, w *maintenanceWindow, name, description string,
 	check func(*windows.Course, R, time.Time) error, carryOut func(*windows.Course, R, time.Time) windows.Event,
 ) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, name,
 		func(ctx workflow.Context, r R) (windows.Status, error) {
 			w.passTime(ctx)
-			// Of two that arrive together, both have been found good before the first counted.
 			now := workflow.Now(ctx)
 			if err := check(&w.course, r, now); err != nil {
 				return windows.Status{}, kit.InvalidSpec(err)
@@ -83,7 +83,7 @@ func onOrder[R any](ctx workflow.Context, w *maintenanceWindow, name, descriptio
 		})
 }
 
-// cancel lets the window open no more.
+// cancel cancels all openings.
 func (w *maintenanceWindow) cancel(ctx workflow.Context, request windows.Request) {
 	w.passTime(ctx)
 	all := windows.CancelRequest{Request: request, All: true}
@@ -94,7 +94,7 @@ func (w *maintenanceWindow) cancel(ctx workflow.Context, request windows.Request
 
 func (w *maintenanceWindow) checkName(r windows.DefineRequest) error {
 	if name := r.Object.Namespace + "/" + r.Object.Name; name != w.name {
-		return fmt.Errorf("object: is window %s, and this is window %s", name, w.name)
+		return fmt.Errorf("object: is window %s, but this workflow is window %s", name, w.name)
 	}
 	return nil
 }
@@ -103,17 +103,17 @@ func (w *maintenanceWindow) checkDefine(ctx workflow.Context, r windows.DefineRe
 	return errors.Join(w.checkName(r), w.course.CheckDefine(r, workflow.Now(ctx)))
 }
 
-// define defines or changes the window, once its calendar has been read: one that cannot be changes nothing.
+// define defines or changes the window once its calendar has been read. If the calendar is unreadable, the window does not change.
 func (w *maintenanceWindow) define(ctx workflow.Context, r windows.DefineRequest) (windows.Status, error) {
 	w.messages++
 	w.defining++
-	w.passTime(ctx) // an opening at hand keeps its end
+	w.passTime(ctx) // a current opening keeps its end
 	now, cancelled := workflow.Now(ctx), w.course.Cancelled
-	reading, _ := workflow.NewDisconnectedContext(ctx) // a window whose workflow was cancelled may be defined anew
+	reading, _ := workflow.NewDisconnectedContext(ctx) // a window whose workflow was cancelled may be defined again
 	outlook, err := w.foresee(reading, windowsactivities.ForeseeWindowInput{Object: r.Object, From: now, Defining: true})
 	w.defining--
 	if err == nil && w.course.Cancelled && !cancelled {
-		err = kit.InvalidSpec(errors.New("the window was cancelled meanwhile: say it once more to have the window open again"))
+		err = kit.InvalidSpec(errors.New("the window was cancelled during the update; repeat the update to define it again"))
 	}
 	if err != nil {
 		return windows.Status{}, err

@@ -15,7 +15,7 @@ func TestTheDetailsOfAWindowSayWhatHasHappenedAndByWhom(t *testing.T) {
 		{At: noon, Kind: windows.EventStarted, Message: "open until 2026-12-01 14:00:00Z"},
 		{At: noon.Add(time.Hour), Kind: windows.EventExtended, By: "ann", Reason: "no backup tonight", Message: "extended until 2026-12-01 15:00:00Z"},
 		{At: noon.Add(2 * time.Hour), Kind: windows.EventCancelled, By: "bob", Message: "cancelled: the window has no more openings"},
-	}}), `| when | what | by |
+	}}), `| when | event | by |
 |---|---|---|
 | 2026-12-01 14:00:00Z | cancelled: the window has no more openings | bob |
 | 2026-12-01 13:00:00Z | extended until 2026-12-01 15:00:00Z | ann: no backup tonight |

@@ -13,8 +13,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// notify has receivers told of what has happened. Each is told by a workflow of its own, which outlives this run: a receiver that is dead holds up nothing
-// here. Its id is that of the notice, so that none is sent by two, even if the window was terminated and is defined anew.
+// notify sends events to the receivers. Each notification is a workflow that outlives this run, so that a dead receiver delays nothing here. Its ID
+// comes from the notice, so that no notice is sent twice, even after the window was terminated and defined again.
 func (w *maintenanceWindow) notify(ctx workflow.Context) {
 	events := w.events
 	w.events = nil
@@ -28,23 +28,23 @@ func (w *maintenanceWindow) notify(ctx workflow.Context) {
 				WorkflowID:            "notice/" + notice.ID,
 				WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 				ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
-				StaticSummary:         temporal.Cut("tell that window "+w.name+" is "+string(event.Kind), 200),
+				StaticSummary:         temporal.Cut("notify: window "+w.name+" "+string(event.Kind), 200),
 			}), temporal.WindowNotification, notice))
 		}
 	}
 	for _, child := range begun {
-		// One that has begun already is the right one.
+		// A notification that runs already is the same one.
 		_ = child.GetChildWorkflowExecution().Get(ctx, nil)
 	}
 }
 
 const (
-	// notifyFor is for how long a receiver is tried that does not answer; notifyPause is the longest pause in between.
+	// notifyFor limits the retries for a receiver that does not answer; notifyPause is the longest pause between them.
 	notifyFor   = 24 * time.Hour
 	notifyPause = 10 * time.Minute
 )
 
-// WindowNotification sends word of a window to one receiver. Nobody waits for it: what is tried, and why it fails, is seen in its one activity.
+// WindowNotification sends a notification about a window to one receiver. Its only activity shows the attempts and their errors.
 func WindowNotification(ctx workflow.Context, notice windows.Notice) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout:    2 * kit.EffectTimeout,

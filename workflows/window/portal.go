@@ -10,15 +10,16 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// shownOn is which portal knows of a window, and the number of what it was told last.
+// shownOn is the portal that shows a window, and the number of the state that it received last.
 type shownOn struct {
 	Portal string `json:"portal,omitempty"`
 	Told   int64  `json:"told,omitempty"`
-	// Astray are other portals that show the window, and are to be told that they should not.
+	// Astray are other portals that still show the window and must be notified that they do not.
 	Astray []string `json:"astray,omitempty"`
 }
 
-// keepAnnouncing tells the portal that shows the window of its openings, whenever they have changed. It is not for the window to wait for that.
+// keepAnnouncing sends the openings to the portal that shows the window, whenever they change. It runs in the background, so that the window never
+// waits for a portal.
 func (w *maintenanceWindow) keepAnnouncing(ctx workflow.Context) {
 	retrier := kit.HubRetrier(nil)
 	var portals *portalsactivities.Activities
@@ -30,7 +31,7 @@ func (w *maintenanceWindow) keepAnnouncing(ctx workflow.Context) {
 		}
 		for _, name := range told {
 			in := portalsactivities.AnnounceWindowInput{Portal: name, Announcement: announcement}
-			if name != "" && retrier.Run(ctx, "tell portal "+name+" of the openings", portals.AnnounceWindow, in, nil) != nil {
+			if name != "" && retrier.Run(ctx, "announce openings to portal "+name, portals.AnnounceWindow, in, nil) != nil {
 				return
 			}
 		}
@@ -39,14 +40,14 @@ func (w *maintenanceWindow) keepAnnouncing(ctx workflow.Context) {
 	}
 }
 
-// unannounced reports whether a portal shows the window, or did, and does not know how it stands.
+// unannounced reports whether a portal that shows the window, or did, lacks its current state.
 func (w *maintenanceWindow) unannounced() bool {
 	untold := w.shown.Told < w.number && (w.shown.Portal != "" || portal.Shows(&w.course) != "")
 	return untold || len(w.shown.Astray) > 0
 }
 
-// answer has a portal told anew that may have forgotten the window. One that shows what a window of this name told before that was terminated is told
-// that it is not to.
+// answer has the openings announced again to a portal that may have lost them. A portal that shows the openings of a terminated workflow of this
+// window, and should not, is notified of that.
 func (w *maintenanceWindow) answer(i portal.Inquiry) {
 	switch {
 	case i.Portal == w.shown.Portal || i.Portal == portal.Shows(&w.course):

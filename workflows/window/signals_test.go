@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestAWindowKnowsWhoFollowsItWhateverElseIsSaidInThatMoment(t *testing.T) {
+func TestAWindowKeepsItsSubscribersWhenSignalsArriveTogether(t *testing.T) {
 	follow := func(run string) workflowtest.Sending {
 		return workflowtest.Sending{Name: temporal.SignalFollowWindow, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
 	}
@@ -33,14 +33,14 @@ func TestAWindowKnowsWhoFollowsItWhateverElseIsSaidInThatMoment(t *testing.T) {
 			w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
 			w.RegisterDelayedCallback(func() { w.SendTogether(tt.said...) }, time.Minute)
 			var followers []string
-			w.RegisterDelayedCallback(func() { followers = workflowtest.StatusOf[windows.Status](w.World).Followers }, 2*time.Minute)
+			w.RegisterDelayedCallback(func() { followers = workflowtest.StatusOf[windows.Status](w.World).Subscribers }, 2*time.Minute)
 			w.RunsOn(window.Input{})
 			require.Equal(t, tt.want, followers)
 		})
 	}
 }
 
-func TestAWindowThatIsCancelledWhileAnEditReadsItsCalendarStaysCancelled(t *testing.T) {
+func TestAWindowThatIsCancelledDuringAnEditStaysCancelled(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
 	w.Order(time.Minute, temporal.UpdateEdit, workflowtest.Defined())
@@ -48,7 +48,7 @@ func TestAWindowThatIsCancelledWhileAnEditReadsItsCalendarStaysCancelled(t *test
 	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
 	require.NoError(t, w.GetWorkflowError(), "it opens no more")
 	require.Len(t, w.Refusals, 1)
-	require.Contains(t, w.Refusals[0], "the window was cancelled meanwhile: say it once more to have the window open again")
+	require.Contains(t, w.Refusals[0], "the window was cancelled during the update; repeat the update to define it again")
 }
 
 func TestAWindowThatIsEditedAfterItWasCancelledOpensAgain(t *testing.T) {

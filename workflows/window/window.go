@@ -14,22 +14,22 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// Input is the state of the run before; empty in the first. The window is defined by an update.
+// Input carries the state of the previous run; it is empty in the first run. An update defines the window.
 type Input struct {
 	Carried *Carried `json:"carried,omitempty"`
 }
 
-// Carried is what a run hands to the next one.
+// Carried is the state that a run carries to the next one.
 type Carried struct {
-	Course    windows.Course   `json:"course"`
-	Trouble   string           `json:"trouble,omitempty"`
-	Number    int64            `json:"number"`
-	Followers []kit.Subscriber `json:"followers,omitempty"`
-	Shown     shownOn          `json:"shown,omitzero"`
+	Course      windows.Course   `json:"course"`
+	Trouble     string           `json:"trouble,omitempty"`
+	Number      int64            `json:"number"`
+	Subscribers []kit.Subscriber `json:"subscribers,omitempty"`
+	Shown       shownOn          `json:"shown,omitzero"`
 }
 
-// MaintenanceWindow opens and closes a maintenance window by its calendar, and by what people order, and tells all that to those that follow it. It
-// ends when the window has no more openings and nobody follows it, and is asked in vain while nobody has defined it.
+// MaintenanceWindow opens and closes a maintenance window by its calendar and by updates, and notifies subscribed workflows, the status portal and
+// the window's receivers. It ends when the window has no further openings and no subscribers, or when its last subscriber leaves before it is defined.
 func MaintenanceWindow(ctx workflow.Context, in Input) error {
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	w := newMaintenanceWindow(listening, in)
@@ -43,22 +43,22 @@ func MaintenanceWindow(ctx workflow.Context, in Input) error {
 
 // maintenanceWindow is one run of the workflow.
 type maintenanceWindow struct {
-	// name of the window: namespace/name.
+	// name is namespace/name of the window.
 	name   string
 	course windows.Course
-	// trouble is why its calendar cannot be read any more.
+	// trouble is why its calendar cannot be read.
 	trouble string
-	// number of what is told.
+	// number is that of the state that subscribers receive.
 	number int64
 	kit.Subscribers
-	// shown is which portal was told how it stands.
+	// shown records which portal was notified.
 	shown shownOn
-	// events that receivers have not been told of yet.
+	// events have not been sent to receivers yet.
 	events []windows.Event
-	// turned: an opening has had its turn, and the run with it.
+	// turned: an opening has ended or was missed. The run then continues as new.
 	turned  bool
 	changed bool
-	// defining is how many updates read a calendar.
+	// defining counts the updates that are reading a calendar.
 	defining   int
 	messages   int
 	attributes *kit.SearchAttributes
@@ -70,22 +70,22 @@ type maintenanceWindow struct {
 func newMaintenanceWindow(ctx workflow.Context, in Input) *maintenanceWindow {
 	w := &maintenanceWindow{
 		name: strings.TrimPrefix(workflow.GetInfo(ctx).WorkflowExecution.ID, temporal.MaintenanceWindowPrefix),
-		// Greater than what a run before has told that was terminated: see renumber.
+		// A higher number than any that a terminated workflow of this window has sent; see renumber.
 		number:     workflow.Now(ctx).UnixMicro(),
 		attributes: &kit.SearchAttributes{Ctx: ctx},
 	}
 	if c := in.Carried; c != nil {
-		w.course, w.trouble, w.number, w.Workflows, w.shown = c.Course, c.Trouble, c.Number, c.Followers, c.Shown
+		w.course, w.trouble, w.number, w.Workflows, w.shown = c.Course, c.Trouble, c.Number, c.Subscribers, c.Shown
 	}
 	return w
 }
 
-// run goes from one moment at which something happens to the next.
+// run handles what is due, notifies, and sleeps until the next change.
 func (w *maintenanceWindow) run(ctx workflow.Context) error {
 	for {
 		w.changed = false
 		w.pass(ctx)
-		w.tell(ctx) // first: who follows waits for it
+		w.tell(ctx) // first, because subscribers wait for it
 		w.show(ctx)
 		w.notify(ctx)
 		switch {
@@ -98,14 +98,14 @@ func (w *maintenanceWindow) run(ctx workflow.Context) error {
 		}
 		if w.sleep(ctx) {
 			kit.HandlePendingSignals(ctx)
-			if !w.changed && !w.unannounced() { // nobody has come in the last moment
+			if !w.changed && !w.unannounced() { // no signal arrived at the last moment
 				return nil
 			}
 		}
 	}
 }
 
-// pass lets happen what is due, and reads the calendar further.
+// pass handles what is due, and extends the schedule when it runs out.
 func (w *maintenanceWindow) pass(ctx workflow.Context) {
 	w.passTime(ctx)
 	from, stale := w.course.Stale(workflow.Now(ctx))
@@ -115,7 +115,7 @@ func (w *maintenanceWindow) pass(ctx workflow.Context) {
 	of := w.course.Window
 	outlook, err := w.foresee(ctx, windowsactivities.ForeseeWindowInput{Object: *of, From: from})
 	if w.course.Window != of {
-		return // it was edited or cancelled meanwhile
+		return // the window was edited or cancelled in the meantime
 	}
 	if w.changed = true; err != nil {
 		w.trouble = temporal.ErrorMessage(err)
@@ -125,7 +125,7 @@ func (w *maintenanceWindow) pass(ctx workflow.Context) {
 	w.renumber(ctx)
 }
 
-// passTime lets happen what is due.
+// passTime handles what is due.
 func (w *maintenanceWindow) passTime(ctx workflow.Context) {
 	confirmed := w.course.Confirmed
 	for _, event := range w.course.Pass(workflow.Now(ctx)) {
@@ -142,7 +142,7 @@ func (w *maintenanceWindow) passTime(ctx workflow.Context) {
 	}
 }
 
-// foresee reads the calendar of a window. It is done by an activity: zones differ between the images of workers.
+// foresee reads the calendar of a window. An activity does it, because time zone data differs between worker images.
 func (w *maintenanceWindow) foresee(ctx workflow.Context, in windowsactivities.ForeseeWindowInput) (windows.Outlook, error) {
 	retrier := kit.HubRetrier(nil)
 	var outlook windows.Outlook
@@ -150,14 +150,16 @@ func (w *maintenanceWindow) foresee(ctx workflow.Context, in windowsactivities.F
 	return outlook, err
 }
 
-// order takes in something that has happened, of which everybody is to be told.
+// order records an event, of which receivers and subscribers are notified.
 func (w *maintenanceWindow) order(ctx workflow.Context, event windows.Event) {
 	w.events = append(w.events, event)
+	workflow.GetLogger(ctx).Info("Window event", "window", w.name, "event", event.Kind, "message", event.Message, "actor", event.By)
 	w.changed = true
 	w.renumber(ctx)
 }
 
-// renumber makes everybody be told anew. The numbers of a window that is defined once more, after it was terminated, are higher.
+// renumber lets all subscribers be notified again. The number is at least the time, so that it grows even if the window was terminated and defined
+// again.
 func (w *maintenanceWindow) renumber(ctx workflow.Context) {
 	w.number = max(w.number+1, workflow.Now(ctx).UnixMicro())
 }
@@ -171,7 +173,7 @@ func (w *maintenanceWindow) standing(ctx workflow.Context) windows.Standing {
 	return standing
 }
 
-// tell tells those that follow how the window stands.
+// tell notifies the subscribers that lack the current state.
 func (w *maintenanceWindow) tell(ctx workflow.Context) {
 	for w.AnyUnnotified(w.number) {
 		standing := w.standing(ctx)
@@ -179,16 +181,16 @@ func (w *maintenanceWindow) tell(ctx workflow.Context) {
 	}
 }
 
-// sleep returns when something is due or was asked for; true: nobody needs the window any more.
+// sleep returns when something is due or has changed. It returns true if the window is no longer needed.
 func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 	now := workflow.Now(ctx)
 	next, changes := w.course.Next(now)
 	untold := w.unannounced()
-	idle := !changes || w.course.Phase(now) == windows.PhaseOver // what is left are exclusions, for those that follow it
+	idle := !changes || w.course.Phase(now) == windows.PhaseOver // only exclusions remain, and they matter only to subscribers
 	ends := idle && len(w.Workflows) == 0 && !untold
 	summary := fmt.Sprintf("%s until %s", w.course.Phase(now), next.UTC().Format(kit.TimeFormat))
 	if ends {
-		next, summary = now.Add(kit.UnusedTime), "ends unless somebody follows it"
+		next, summary = now.Add(kit.UnusedTime), "ends unless a workflow subscribes"
 	}
 	sleeping, wake := workflow.WithCancel(ctx)
 	due := func() bool { return false }
@@ -202,7 +204,7 @@ func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 	return ends && due() && !w.changed && w.defining == 0
 }
 
-// continueAsNew hands everything to a new run. More may be said while receivers are told of what was heard last.
+// continueAsNew carries the state to a new run. Signals may add events while earlier ones are being sent.
 func (w *maintenanceWindow) continueAsNew(ctx workflow.Context) error {
 	for {
 		_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
@@ -211,15 +213,17 @@ func (w *maintenanceWindow) continueAsNew(ctx workflow.Context) error {
 		}
 		w.notify(ctx)
 	}
-	carried := &Carried{Course: w.course, Trouble: w.trouble, Number: w.number, Followers: w.Workflows, Shown: w.shown}
+	carried := &Carried{Course: w.course, Trouble: w.trouble, Number: w.number, Subscribers: w.Workflows, Shown: w.shown}
+	workflow.GetLogger(ctx).Info("Window continues as new", "window", w.name)
 	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceWindow, Input{Carried: carried})
 }
 
-// show makes visible to people how the window stands.
+// show publishes the status as search attribute and current details.
 func (w *maintenanceWindow) show(ctx workflow.Context) {
 	status := w.status(ctx)
 	if status.Phase != w.phase {
 		w.phase = status.Phase
+		workflow.GetLogger(ctx).Info("Window enters a phase", "window", w.name, "phase", status.Phase)
 		w.attributes.Set(temporal.AttributePhase.ValueSet(string(status.Phase)))
 	}
 	workflow.SetCurrentDetails(ctx, windowDetails(status))
@@ -229,7 +233,7 @@ func (w *maintenanceWindow) status(ctx workflow.Context) windows.Status {
 	status := w.course.Status(w.name, workflow.Now(ctx))
 	status.Trouble = w.trouble
 	for _, f := range w.Workflows {
-		status.Followers = append(status.Followers, f.WorkflowID)
+		status.Subscribers = append(status.Subscribers, f.WorkflowID)
 	}
 	return status
 }
@@ -237,10 +241,10 @@ func (w *maintenanceWindow) status(ctx workflow.Context) windows.Status {
 func windowDetails(s windows.Status) string {
 	var d kit.Details
 	d.Head("window", s.Window)
-	d.Row("stands", string(s.Phase))
+	d.Row("phase", string(s.Phase))
 	d.Row("**trouble**", s.Trouble)
 	if s.Selector != nil {
-		//workflowcheck:ignore it is written in one order
+		//workflowcheck:ignore the function sorts
 		d.Row("only for clusters with", metav1.FormatLabelSelector(s.Selector))
 	}
 	if o := s.Override; o != nil {
@@ -255,9 +259,9 @@ func windowDetails(s windows.Status) string {
 	for _, o := range s.Coming {
 		d.Row("opens", o.Start.UTC().Format(kit.TimeFormat)+" to "+o.End.UTC().Format(kit.TimeFormat))
 	}
-	d.Row("followed by", kit.JoinNames(s.Followers))
+	d.Row("subscribers", kit.JoinNames(s.Subscribers))
 	d.WriteString("\n")
-	d.Head("when", "what", "by")
+	d.Head("when", "event", "by")
 	for i := len(s.Events) - 1; i >= 0; i-- {
 		e := s.Events[i]
 		what := e.Message

@@ -16,35 +16,48 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestAWindowTellsItsFollowersAndReceiversAndRunsOnWithTheNextOpening(t *testing.T) {
+func TestAWindowNotifiesSubscribersAndReceiversAndContinuesAsNewAfterAnOpening(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.Follows(0)
+	w.Subscribe(0)
 	w.Order(time.Second, temporal.UpdateDefine, workflowtest.Defined())
 	next := w.RunsOn(window.Input{})
 	require.Empty(t, w.Refusals)
 	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
 	require.Equal(t, []windows.EventKind{windows.EventUpcoming, windows.EventStarted, windows.EventCutoff, windows.EventEnded}, w.Sent())
 
-	first, last := w.Told[0], w.Told[len(w.Told)-1]
+	first, last := w.Notified[0], w.Notified[len(w.Notified)-1]
 	require.Contains(t, first.Trouble, "the window is not defined")
-	require.GreaterOrEqual(t, first.Number, workflowtest.Noon.UnixMicro(), "more than what a window of that name has told that was terminated")
+	require.GreaterOrEqual(t, first.Number, workflowtest.Noon.UnixMicro(), "higher than the numbers of a terminated workflow of this window")
 	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 1).Add(10*time.Hour), last.Outlook.Openings[0].Start.UTC())
 	opened := false
-	for i, standing := range w.Told {
-		require.True(t, i == 0 || standing.Number > w.Told[i-1].Number)
+	for i, standing := range w.Notified {
+		require.True(t, i == 0 || standing.Number > w.Notified[i-1].Number)
 		opened = opened || len(standing.Outlook.Openings) > 0 && standing.Outlook.Openings[0].Begun
 	}
 	require.True(t, opened)
-	require.Len(t, next.Carried.Followers, 1)
+	require.Len(t, next.Carried.Subscribers, 1)
+	require.Equal(t, []string{
+		"Window enters a phase window=prod/night phase=Undefined",
+		"Window event window=prod/night event=defined",
+		"Window enters a phase window=prod/night phase=Closed",
+		"Window event window=prod/night event=upcoming",
+		"Window event window=prod/night event=started",
+		"Window enters a phase window=prod/night phase=Open",
+		"Window event window=prod/night event=cutoff",
+		"Window enters a phase window=prod/night phase=Cutoff",
+		"Window event window=prod/night event=ended",
+		"Window enters a phase window=prod/night phase=Closed",
+		"Window continues as new window=prod/night",
+	}, w.Log.Lines("window", "phase", "event"))
 
-	// Nobody was there for two days.
+	// No worker ran for two days.
 	late := workflowtest.NewWindowWorld(t, workflowtest.Noon.AddDate(0, 0, 3))
 	next = late.RunsOn(next)
 	require.Equal(t, []windows.EventKind{windows.EventMissed, windows.EventMissed}, late.Sent())
 	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 3).Add(10*time.Hour), next.Carried.Course.Coming()[0].Start.UTC())
 }
 
-func TestAWindowThatHasMuchToCatchUpWithDoesSoInSeveralRuns(t *testing.T) {
+func TestAWindowCatchesUpInSeveralRuns(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Order(0, temporal.UpdateDefine, unnoticed())
 	next := w.RunsOn(window.Input{})
@@ -60,25 +73,25 @@ func TestAWindowThatHasMuchToCatchUpWithDoesSoInSeveralRuns(t *testing.T) {
 	require.Greater(t, runs, 5)
 }
 
-// unnoticed is a window that sends word to nobody: then it takes down that it has opened a little later.
+// unnoticed is a window without receivers, which records its openings a little later.
 func unnoticed() windows.DefineRequest {
 	d := workflowtest.Defined()
 	d.Object.Spec.Notify = nil
 	return d
 }
 
-func TestFollowersAreToldBeforeTheStartAndNotAtIt(t *testing.T) {
+func TestSubscribersAreNotifiedBeforeAnOpeningStarts(t *testing.T) {
 	for name, request := range map[string]windows.DefineRequest{"also when receivers are told": workflowtest.Defined(), "when nobody else is": unnoticed()} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-			w.Follows(0)
+			w.Subscribe(0)
 			w.Order(time.Second, temporal.UpdateDefine, request)
 			told := map[time.Duration]int{}
 			for _, after := range []time.Duration{-2 * time.Minute, -29 * time.Second, 11 * time.Second} {
-				w.RegisterDelayedCallback(func() { told[after] = len(w.Told) }, 10*time.Hour+after)
+				w.RegisterDelayedCallback(func() { told[after] = len(w.Notified) }, 10*time.Hour+after)
 			}
 			w.RegisterDelayedCallback(func() {
-				last := w.Told[len(w.Told)-1:]
+				last := w.Notified[len(w.Notified)-1:]
 				require.False(t, windows.Ask(last, w.Now(), 0).Allowed)
 				require.True(t, windows.Ask(last, workflowtest.Noon.Add(10*time.Hour), 0).Allowed)
 			}, 10*time.Hour-time.Second)
@@ -96,18 +109,18 @@ func TestFollowersAreToldBeforeTheStartAndNotAtIt(t *testing.T) {
 	}
 }
 
-// The window has not taken down yet that it has opened.
-func TestAnOpeningIsAtHandFromItsStart(t *testing.T) {
+// The window has not recorded the start of the opening yet.
+func TestAnOpeningIsCurrentFromItsStart(t *testing.T) {
 	justOpen := 10*time.Hour + time.Millisecond
 	t.Run("and can be ended", func(t *testing.T) {
 		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-		w.Follows(0)
+		w.Subscribe(0)
 		w.Order(0, temporal.UpdateDefine, unnoticed())
 		w.Order(justOpen, temporal.UpdateEnd, windows.EndRequest{})
 		next := w.RunsOn(window.Input{})
 		require.Empty(t, w.Refusals)
 		require.WithinDuration(t, workflowtest.Noon.Add(justOpen), w.Now(), time.Second)
-		require.False(t, windows.Ask(w.Told[len(w.Told)-1:], w.Now(), 0).Allowed)
+		require.False(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed)
 		var kinds []windows.EventKind
 		for _, event := range next.Carried.Course.Events {
 			kinds = append(kinds, event.Kind)
@@ -116,19 +129,19 @@ func TestAnOpeningIsAtHandFromItsStart(t *testing.T) {
 	})
 	t.Run("and keeps its end when the window is edited", func(t *testing.T) {
 		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-		w.Follows(0)
+		w.Subscribe(0)
 		w.Order(0, temporal.UpdateDefine, unnoticed())
 		edited := unnoticed()
 		edited.Object.Spec.Recurrence = "FREQ=DAILY;BYHOUR=3"
 		w.Order(justOpen, temporal.UpdateEdit, edited)
-		w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.Told[len(w.Told)-1:], w.Now(), 0).Allowed) }, 13*time.Hour)
+		w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed) }, 13*time.Hour)
 		w.RunsOn(window.Input{})
 		require.Empty(t, w.Refusals)
 		require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
 	})
 }
 
-func TestADeadReceiverHoldsUpNothing(t *testing.T) {
+func TestADeadReceiverDelaysNothing(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Fail["SendNotice"] = workflowtest.Always(errors.New("the receiver answers 503"))
 	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
@@ -136,10 +149,10 @@ func TestADeadReceiverHoldsUpNothing(t *testing.T) {
 	last := next.Carried.Course.Events[len(next.Carried.Course.Events)-1]
 	require.Equal(t, windows.EventEnded, last.Kind)
 	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), last.At, 2*time.Second)
-	require.Greater(t, len(w.Sent()), 4, "each is tried again and again")
+	require.Greater(t, len(w.Sent()), 4, "each is retried")
 }
 
-func TestAReceiverIsTriedAgain(t *testing.T) {
+func TestANotificationIsRetried(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Fail["SendNotice"] = func(call int) error {
 		if call < 8 {
@@ -152,7 +165,7 @@ func TestAReceiverIsTriedAgain(t *testing.T) {
 	require.Len(t, w.Sent(), 8)
 }
 
-func TestOrdersThatCannotBeCarriedOutAreRefused(t *testing.T) {
+func TestInvalidUpdatesOfAWindowAreRejected(t *testing.T) {
 	other := workflowtest.Defined()
 	other.Object.Name = "day"
 	broken := workflowtest.Defined()
@@ -163,7 +176,7 @@ func TestOrdersThatCannotBeCarriedOutAreRefused(t *testing.T) {
 		says    string
 	}{
 		"to define it twice":              {temporal.UpdateDefine, workflowtest.Defined(), "exists already"},
-		"to define another":               {temporal.UpdateDefine, other, "is window prod/day, and this is window prod/night"},
+		"to define another":               {temporal.UpdateDefine, other, "is window prod/day, but this workflow is window prod/night"},
 		"to give it an unreadable zone":   {temporal.UpdateEdit, broken, "spec.timeZone"},
 		"to end what is closed":           {temporal.UpdateEnd, windows.EndRequest{}, "is not open"},
 		"to extend to before the end":     {temporal.UpdateExtend, windows.ExtendRequest{End: workflowtest.Noon.Add(11 * time.Hour)}, "end: "},
@@ -178,40 +191,40 @@ func TestOrdersThatCannotBeCarriedOutAreRefused(t *testing.T) {
 			require.Len(t, w.Refusals, 1)
 			require.Contains(t, w.Refusals[0], tt.says)
 			require.Equal(t, "UTC", next.Carried.Course.Window.Spec.TimeZone)
-			require.Contains(t, w.Sent(), windows.EventStarted, "it goes on as it was")
+			require.Contains(t, w.Sent(), windows.EventStarted, "the window is unchanged")
 		})
 	}
 }
 
 func TestAWindowIsOpenedByAnOverrideAndClosedAgain(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.Follows(0)
+	w.Subscribe(0)
 	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
 	w.Order(time.Minute, temporal.UpdateOverride, windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: workflowtest.Noon.Add(time.Hour)})
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[windows.Status](w.World)
 		require.Equal(t, windows.PhaseOverridden, status.Phase)
-		require.Equal(t, []string{"cgu/ops/june"}, status.Followers)
-		require.True(t, windows.Ask(w.Told[len(w.Told)-1:], w.Now(), 0).Allowed)
+		require.Equal(t, []string{"cgu/ops/june"}, status.Subscribers)
+		require.True(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed)
 	}, 30*time.Minute)
-	w.RegisterDelayedCallback(func() { require.False(t, windows.Ask(w.Told[len(w.Told)-1:], w.Now(), 0).Allowed) }, 61*time.Minute)
+	w.RegisterDelayedCallback(func() { require.False(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed) }, 61*time.Minute)
 	w.RunsOn(window.Input{})
 	require.Equal(t, windows.EventOverridden, w.Sent()[0])
 }
 
-func TestAWindowThatNobodyNeedsEnds(t *testing.T) {
+func TestAWindowWithoutSubscribersAndOpeningsEnds(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.Follows(0)
+	w.Subscribe(0)
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalLeaveWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
 	}, time.Hour)
 	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
 	require.NoError(t, w.GetWorkflowError())
-	require.WithinDuration(t, workflowtest.Noon.Add(time.Hour+kit.UnusedTime), w.Now(), 2*time.Second, "while somebody follows it, it waits to be defined")
+	require.WithinDuration(t, workflowtest.Noon.Add(time.Hour+kit.UnusedTime), w.Now(), 2*time.Second, "a window with a subscriber waits for its definition")
 }
 
-// Its exclusions count for other windows of those that follow it: of nobody.
-func TestAWindowThatOpensNoMoreDoesNotWaitForItsExclusions(t *testing.T) {
+// Exclusions matter only to subscribers, and it has none.
+func TestAWindowWithoutOpeningsDoesNotWaitForItsExclusions(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	frozen := workflowtest.Defined()
 	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
@@ -225,9 +238,9 @@ func TestAWindowThatOpensNoMoreDoesNotWaitForItsExclusions(t *testing.T) {
 	require.WithinDuration(t, workflowtest.Noon.Add(time.Minute+kit.UnusedTime), w.Now(), 2*time.Second)
 }
 
-func TestAWindowThatWasCancelledTellsOfExclusionsThatAreFarAhead(t *testing.T) {
+func TestACancelledWindowNotifiesOfDistantExclusions(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.Follows(0)
+	w.Subscribe(0)
 	frozen := workflowtest.Defined()
 	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
 		Name: "holidays", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{
@@ -237,7 +250,7 @@ func TestAWindowThatWasCancelledTellsOfExclusionsThatAreFarAhead(t *testing.T) {
 	w.Order(time.Second, temporal.UpdateDefine, frozen)
 	w.Order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
 	w.RegisterDelayedCallback(func() {
-		outlook := w.Told[len(w.Told)-1].Outlook
+		outlook := w.Notified[len(w.Notified)-1].Outlook
 		require.Empty(t, outlook.Openings)
 		require.True(t, outlook.Last)
 		require.Equal(t, []windows.Span{{Start: workflowtest.Noon.AddDate(0, 0, 20), End: workflowtest.Noon.AddDate(0, 0, 27)}}, outlook.Excluded)
@@ -248,7 +261,7 @@ func TestAWindowThatWasCancelledTellsOfExclusionsThatAreFarAhead(t *testing.T) {
 	require.Empty(t, w.Refusals)
 }
 
-func TestToCancelTheWorkflowCancelsTheWindow(t *testing.T) {
+func TestCancellingTheWorkflowCancelsTheWindow(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
 	w.RegisterDelayedCallback(w.CancelWorkflow, 11*time.Hour)
@@ -258,10 +271,10 @@ func TestToCancelTheWorkflowCancelsTheWindow(t *testing.T) {
 
 	last := workflowtest.NewWindowWorld(t, workflowtest.Noon.Add(11*time.Hour))
 	last.ExecuteWorkflow(window.MaintenanceWindow, next)
-	require.NoError(t, last.GetWorkflowError(), "it ends")
+	require.NoError(t, last.GetWorkflowError(), "the workflow completes")
 }
 
-func TestAWindowWhoseWorkflowWasCancelledIsDefinedAnew(t *testing.T) {
+func TestAWindowWhoseWorkflowWasCancelledCanBeDefinedAgain(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour)
@@ -272,10 +285,10 @@ func TestAWindowWhoseWorkflowWasCancelledIsDefinedAnew(t *testing.T) {
 	require.Contains(t, w.Sent(), windows.EventStarted)
 }
 
-// A freeze of one window counts for all that a rollout names, whether that one is open or not.
-func TestFollowersAreToldWhenAnExclusionBeginsAndEnds(t *testing.T) {
+// An exclusion of one window applies to all windows of a rollout.
+func TestSubscribersAreNotifiedWhenAnExclusionStartsAndEnds(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.Follows(0)
+	w.Subscribe(0)
 	frozen := workflowtest.Defined()
 	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
 		Name: "audit", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=13", Duration: "1h"},
@@ -283,7 +296,7 @@ func TestFollowersAreToldWhenAnExclusionBeginsAndEnds(t *testing.T) {
 	w.Order(0, temporal.UpdateDefine, frozen)
 	told := map[time.Duration]int{}
 	for _, after := range []time.Duration{30 * time.Minute, 90 * time.Minute, 150 * time.Minute} {
-		w.RegisterDelayedCallback(func() { told[after] = len(w.Told) }, after)
+		w.RegisterDelayedCallback(func() { told[after] = len(w.Notified) }, after)
 	}
 	w.RunsOn(window.Input{})
 	require.Empty(t, w.Refusals)

@@ -19,44 +19,47 @@ import (
 	"drydock.dev/drydock/workflows/emergencystop"
 )
 
-// toldWorld plays an emergency stop whose followers are recorded with what they are told.
-type toldWorld struct {
+// EmergencyStopWorld simulates the subscribers of an emergency stop.
+type EmergencyStopWorld struct {
 	*World
-	Told map[string][]emergency.State
-	// Gone are followers that do not exist any more.
+	// Notified are the states that each subscriber received, by workflow ID.
+	Notified map[string][]emergency.State
+	// Gone are subscribers that no longer exist.
 	Gone map[string]bool
 }
 
-func NewToldWorld(t *testing.T) *toldWorld {
-	w := &toldWorld{World: NewWorld(t), Told: map[string][]emergency.State{}, Gone: map[string]bool{}}
+// NewEmergencyStopWorld returns a world without subscribers.
+func NewEmergencyStopWorld(t *testing.T) *EmergencyStopWorld {
+	w := &EmergencyStopWorld{World: NewWorld(t), Notified: map[string][]emergency.State{}, Gone: map[string]bool{}}
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalHeld, mock.Anything).Return(
 		func(_, workflowID, _, _ string, state any) error {
-			w.Mu.Lock() // several are told at once
+			w.Mu.Lock()
 			defer w.Mu.Unlock()
 			if w.Gone[workflowID] {
 				return errors.New("no such workflow")
 			}
-			w.Told[workflowID] = append(w.Told[workflowID], state.(emergency.State))
+			w.Notified[workflowID] = append(w.Notified[workflowID], state.(emergency.State))
 			return nil
 		}).Maybe()
 	return w
 }
 
-// At does something a while after the workflow began.
-func (w *toldWorld) At(seconds int, what func()) {
-	w.RegisterDelayedCallback(what, time.Duration(seconds)*time.Second)
+// At calls back that many seconds after the start of the workflow.
+func (w *EmergencyStopWorld) At(seconds int, callback func()) {
+	w.RegisterDelayedCallback(callback, time.Duration(seconds)*time.Second)
 }
 
-func (w *toldWorld) Follows(id, cluster string) {
+// Subscribe subscribes a workflow to the holds of a cluster, or to all.
+func (w *EmergencyStopWorld) Subscribe(id, cluster string) {
 	w.SignalWorkflow(temporal.SignalFollowHolds, temporal.Subscription{WorkflowID: id, FirstRunID: "1", Cluster: cluster})
 }
 
-// Asks sends an update and returns where its answer will be.
-func (w *toldWorld) Asks(update string, r emergency.Request) *Answer {
+// Update sends an update. The returned answer is filled in when the workflow answers.
+func (w *EmergencyStopWorld) Update(update string, r emergency.Request) *Answer {
 	a := &Answer{}
 	w.UpdateWorkflow(update, fmt.Sprintf("%p", a), &testsuite.TestUpdateCallback{
 		OnAccept: func() {},
-		OnReject: func(err error) { a.Refused = err },
+		OnReject: func(err error) { a.Rejected = err },
 		OnComplete: func(result any, err error) {
 			a.Err = err
 			if err == nil {
@@ -67,23 +70,25 @@ func (w *toldWorld) Asks(update string, r emergency.Request) *Answer {
 	return a
 }
 
+// Answer is the answer to an update.
 type Answer struct {
 	emergency.Answer
-	Done    bool
-	Refused error
-	Err     error
+	Done bool
+	// Rejected is the error of the validator, Err that of the handler.
+	Rejected error
+	Err      error
 }
 
-// Ends makes the run end, as entities do: it continues as new.
-func (w *toldWorld) Ends(seconds int) {
+// Ends lets the run continue as new.
+func (w *EmergencyStopWorld) Ends(seconds int) {
 	w.At(seconds, func() {
 		w.SetContinueAsNewSuggested(true)
 		w.SignalWorkflow(temporal.SignalLeaveHolds, temporal.Subscription{WorkflowID: "nobody"})
 	})
 }
 
-// CarriedOver runs the emergency stop until it continues as new, and returns what it hands over.
-func (w *toldWorld) CarriedOver(in emergencystop.Input) *emergencystop.Carried {
+// CarriedOver runs the emergency stop until it continues as new, and returns the input of the next run.
+func (w *EmergencyStopWorld) CarriedOver(in emergencystop.Input) *emergencystop.Carried {
 	w.T.Helper()
 	w.ExecuteWorkflow(emergencystop.EmergencyStop, in)
 	require.True(w.T, w.IsWorkflowCompleted())
@@ -94,6 +99,7 @@ func (w *toldWorld) CarriedOver(in emergencystop.Input) *emergencystop.Carried {
 	return out.Carried
 }
 
+// Scopes returns the scopes that are held.
 func Scopes(s emergency.State) []string {
 	scopes := []string{}
 	for _, hold := range s.Holds {
@@ -102,10 +108,11 @@ func Scopes(s emergency.State) []string {
 	return scopes
 }
 
+// HoldC1 is a request to hold cluster c1.
 var HoldC1 = emergency.Request{Clusters: []string{"c1"}, Actor: "ann", Reason: "flood"}
 
-// Details are the current details of the workflow, as the Web UI shows them.
-func (w *toldWorld) Details() string {
+// Details returns the current details of the workflow.
+func (w *EmergencyStopWorld) Details() string {
 	value, err := w.QueryWorkflow("__temporal_workflow_metadata")
 	require.NoError(w.T, err)
 	var metadata sdkpb.WorkflowMetadata
@@ -113,7 +120,7 @@ func (w *toldWorld) Details() string {
 	return metadata.GetCurrentDetails()
 }
 
-// HeldState is a state in which the scopes are held by ann.
+// HeldState returns a state in which ann holds the scopes.
 func HeldState(number int64, scopes ...drydockv1.HoldScope) emergency.State {
 	state := emergency.State{Number: number}
 	for _, scope := range scopes {
@@ -122,8 +129,8 @@ func HeldState(number int64, scopes ...drydockv1.HoldScope) emergency.State {
 	return state
 }
 
-// WasTerminated plays that an emergency stop which held c1 was terminated, with two followers.
-func (w *toldWorld) WasTerminated() {
+// WasTerminated simulates an earlier emergency stop with a hold of c1 and two subscribers, which was terminated.
+func (w *EmergencyStopWorld) WasTerminated() {
 	w.Recalled = HeldState(7, "cluster/c1")
 	w.Followers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}}
 }

@@ -21,19 +21,20 @@ import (
 	portalworkflow "drydock.dev/drydock/workflows/portal"
 )
 
-// PortalWorld plays the windows that the portal main shows, and other portals.
+// PortalWorld simulates other portals and the windows that the portal main shows.
 type PortalWorld struct {
 	*World
-	// Gone: windows do not run any more. asked are those that were asked to announce themselves.
+	// Gone: the windows no longer run. Asked are those that were asked to announce themselves.
 	Gone  bool
 	Asked []string
-	// Asking is how windows are asked.
+	// Asking is the mock of that signal.
 	Asking *testsuite.MockCallWrapper
-	// Answers and refusals of updates.
+	// Answers and Refusals are the results of updates.
 	Answers  []portal.Answer
 	Refusals []string
 }
 
+// NewPortalWorld returns a world that starts at Noon.
 func NewPortalWorld(t *testing.T) *PortalWorld {
 	w := &PortalWorld{World: NewWorld(t)}
 	w.SetStartTime(Noon)
@@ -51,7 +52,7 @@ func NewPortalWorld(t *testing.T) *PortalWorld {
 	return w
 }
 
-// Order sends an update a while after the beginning.
+// Order sends an update that long after the start.
 func (w *PortalWorld) Order(after time.Duration, update string, request any) {
 	w.RegisterDelayedCallback(func() {
 		w.UpdateWorkflow(update, fmt.Sprintf("%s-%s", update, after), &testsuite.TestUpdateCallback{
@@ -67,8 +68,8 @@ func (w *PortalWorld) Order(after time.Duration, update string, request any) {
 	}, after)
 }
 
-// handsOver runs the portal until it continues as new, and returns what it hands over.
-func (w *PortalWorld) handsOver(in portalworkflow.Input) portalworkflow.Input {
+// continuesAsNew runs the portal until it continues as new, and returns the input of the next run.
+func (w *PortalWorld) continuesAsNew(in portalworkflow.Input) portalworkflow.Input {
 	w.T.Helper()
 	w.ExecuteWorkflow(portalworkflow.StatusPortal, in)
 	var next *workflow.ContinueAsNewError
@@ -78,16 +79,17 @@ func (w *PortalWorld) handsOver(in portalworkflow.Input) portalworkflow.Input {
 	return out
 }
 
-// RunsFor runs the portal for a while, and returns what it hands over then.
+// RunsFor lets the portal continue as new after that time, and returns the input of the next run.
 func (w *PortalWorld) RunsFor(d time.Duration, in portalworkflow.Input) portalworkflow.Input {
 	w.T.Helper()
 	w.RegisterDelayedCallback(func() {
 		w.SetContinueAsNewSuggested(true)
-		w.SignalWorkflow(temporal.SignalMoved, portal.Move{To: "main"}) // it looks when it is woken
+		w.SignalWorkflow(temporal.SignalMoved, portal.Move{To: "main"}) // the signal wakes the workflow
 	}, d)
-	return w.handsOver(in)
+	return w.continuesAsNew(in)
 }
 
+// ShopComponent returns a component of the group Shop.
 func ShopComponent(name string) sreportalv1.Component {
 	return sreportalv1.Component{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name},
@@ -95,6 +97,7 @@ func ShopComponent(name string) sreportalv1.Component {
 	}
 }
 
+// SwitchesFrom returns a maintenance of the component web that takes an hour.
 func SwitchesFrom(start time.Time) sreportalv1.Maintenance {
 	return sreportalv1.Maintenance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "switches"},
@@ -104,7 +107,7 @@ func SwitchesFrom(start time.Time) sreportalv1.Maintenance {
 	}
 }
 
-// Shop applies the component web, and a maintenance of it in an hour.
+// Shop returns a request that applies the component web, and a maintenance of it in an hour.
 func Shop() portal.ApplyRequest {
 	return portal.ApplyRequest{
 		Request: portal.Request{Actor: "ann"}, Components: []sreportalv1.Component{ShopComponent("web")},
@@ -112,7 +115,7 @@ func Shop() portal.ApplyRequest {
 	}
 }
 
-// NightAnnounced is what window prod/night tells before it opens.
+// NightAnnounced is an announcement of window prod/night before it opens.
 func NightAnnounced(number int64, start time.Time) portal.Announcement {
 	return portal.Announcement{
 		Window: NightWindow, Number: number, Portal: "main", Title: "Nightly", Components: []string{"web"}, AffectedStatus: sreportalv1.StatusDegraded,
@@ -120,11 +123,11 @@ func NightAnnounced(number int64, start time.Time) portal.Announcement {
 	}
 }
 
-// Announced are what a window has told of itself, to which portal.
+// Announced returns the announcements that a window has sent so far, with their portals.
 func (w *WindowWorld) Announced() []portals.AnnounceWindowInput {
-	var told []portals.AnnounceWindowInput
+	var sent []portals.AnnounceWindowInput
 	for _, in := range w.InputsOf("AnnounceWindow") {
-		told = append(told, in.(portals.AnnounceWindowInput))
+		sent = append(sent, in.(portals.AnnounceWindowInput))
 	}
-	return told
+	return sent
 }

@@ -11,16 +11,17 @@ import (
 	"drydock.dev/drydock/workflows/sweeper"
 )
 
-// SweptWorld is a world with marks: each look finds the next of what there is, and after the last nothing is found any more.
-type SweptWorld struct {
+// SweeperWorld simulates a cluster with marks: each scan returns the next of a list of results. After the last, scans wait.
+type SweeperWorld struct {
 	*World
 	found []sweeperactivities.Orphans
-	// Marked is what a glance at the cluster finds.
+	// Marked: a check finds marks in the cluster.
 	Marked bool
 }
 
-func NewSweptWorld(t *testing.T, found ...sweeperactivities.Orphans) *SweptWorld {
-	w := &SweptWorld{World: NewWorld(t), found: found}
+// NewSweeperWorld returns a world whose scans return the given results, one after the other.
+func NewSweeperWorld(t *testing.T, found ...sweeperactivities.Orphans) *SweeperWorld {
+	w := &SweeperWorld{World: NewWorld(t), found: found}
 	w.Blocked["AwaitOrphans"] = len(found) == 0
 	Play(w.World, "AwaitOrphans", func(sweeperactivities.AwaitOrphansInput) any {
 		w.Mu.Lock()
@@ -35,21 +36,21 @@ func NewSweptWorld(t *testing.T, found ...sweeperactivities.Orphans) *SweptWorld
 	return w
 }
 
-// Looks returns what the looks were asked, so far.
-func (w *SweptWorld) Looks() []sweeperactivities.AwaitOrphansInput {
+// Scans returns the inputs of the scans so far.
+func (w *SweeperWorld) Scans() []sweeperactivities.AwaitOrphansInput {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	var looks []sweeperactivities.AwaitOrphansInput
+	var scans []sweeperactivities.AwaitOrphansInput
 	for _, in := range w.Inputs["AwaitOrphans"] {
-		looks = append(looks, in.(sweeperactivities.AwaitOrphansInput))
+		scans = append(scans, in.(sweeperactivities.AwaitOrphansInput))
 	}
-	return looks
+	return scans
 }
 
-// RunUntil runs the sweeper until so many looks have begun and the condition holds, then checks the status and cancels it.
-func (w *SweptWorld) RunUntil(looks int, condition func(sweeper.Status) bool, check func(sweeper.Status)) {
+// RunUntil runs the sweeper until that many scans have begun and the condition holds, then checks the status and cancels the sweeper.
+func (w *SweeperWorld) RunUntil(scans int, condition func(sweeper.Status) bool, check func(sweeper.Status)) {
 	w.T.Helper()
-	w.When(func() bool { return len(w.Looks()) >= looks && condition(StatusOf[sweeper.Status](w.World)) }, func() {
+	w.When(func() bool { return len(w.Scans()) >= scans && condition(StatusOf[sweeper.Status](w.World)) }, func() {
 		check(StatusOf[sweeper.Status](w.World))
 		w.SignalWorkflow(temporal.SignalCancel, nil)
 	})
@@ -57,15 +58,18 @@ func (w *SweptWorld) RunUntil(looks int, condition func(sweeper.Status) bool, ch
 	RequireCancelled[sweeper.Status](w.World)
 }
 
+// Whenever holds for every status.
 func Whenever(sweeper.Status) bool { return true }
 
 const (
-	NodeOwner    = "node/c1/ops/n1/first-run"
+	// NodeOwner is the owner of the marks of a node maintenance.
+	NodeOwner = "node/c1/ops/n1/first-run"
+	// ClusterOwner is the owner of the marks of a cluster of a rollout.
 	ClusterOwner = "cgu/ops/june/c1/first-run"
 )
 
-// LeftByAMaintenance is all that a maintenance can leave behind.
-func LeftByAMaintenance() []sweeperactivities.Orphan {
+// OrphansOfAMaintenance are all kinds of objects that a terminated maintenance can leave behind.
+func OrphansOfAMaintenance() []sweeperactivities.Orphan {
 	return []sweeperactivities.Orphan{
 		Orphan(sweeperactivities.Mark{Kind: sweeperactivities.MarkJob, Namespace: "ops", Name: "n1-1234", Owner: NodeOwner}),
 		Orphan(sweeperactivities.Mark{Kind: sweeperactivities.MarkNode, Name: "n1", Node: "n1", Owner: NodeOwner}),
@@ -73,12 +77,13 @@ func LeftByAMaintenance() []sweeperactivities.Orphan {
 	}
 }
 
+// Orphan returns a mark whose workflow was terminated.
 func Orphan(mark sweeperactivities.Mark) sweeperactivities.Orphan {
 	return sweeperactivities.Orphan{Mark: mark, Ended: "Terminated at 2026-11-20T12:00:00Z by ann"}
 }
 
-// Glances counts the glances that have begun.
-func (w *SweptWorld) Glances() int { return len(w.InputsOf("AnyMarks")) }
+// MarkChecks counts the checks for marks that have begun.
+func (w *SweeperWorld) MarkChecks() int { return len(w.InputsOf("AnyMarks")) }
 
-// Terminated is the error by which a parent learns that its child was terminated.
+// Terminated returns the error of a child that was terminated.
 func Terminated() error { return &sdktemporal.TerminatedError{} }

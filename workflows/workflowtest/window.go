@@ -20,17 +20,19 @@ import (
 	"drydock.dev/drydock/workflows/window"
 )
 
-// WindowWorld plays those that follow the window prod/night, and its receivers.
+// WindowWorld simulates the subscribers and receivers of window prod/night.
 type WindowWorld struct {
 	*World
-	Told []windows.Standing
-	// Refusals of updates that were rejected or failed.
+	// Notified are the states that subscribers received.
+	Notified []windows.Standing
+	// Refusals are the errors of updates that were rejected or failed.
 	Refusals []string
 }
 
-// Noon is when the play begins.
+// Noon is the start time of most tests of windows.
 var Noon = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 
+// NewWindowWorld returns a world that starts at the given time.
 func NewWindowWorld(t *testing.T, now time.Time) *WindowWorld {
 	w := &WindowWorld{World: NewWorld(t)}
 	w.SetStartTime(now)
@@ -40,13 +42,13 @@ func NewWindowWorld(t *testing.T, now time.Time) *WindowWorld {
 	w.RegisterAs(temporal.WindowNotification, window.WindowNotification)
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalWindow, mock.Anything).Return(
 		func(_, _, _, _ string, standing any) error {
-			w.Told = append(w.Told, standing.(windows.Standing))
+			w.Notified = append(w.Notified, standing.(windows.Standing))
 			return nil
 		}).Maybe()
 	return w
 }
 
-// nightly opens at 22:00 for four hours, and tells one receiver an hour before.
+// nightly opens at 22:00 for four hours, and notifies one receiver an hour before.
 func nightly() drydockv1.MaintenanceWindow {
 	return drydockv1.MaintenanceWindow{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"},
@@ -57,7 +59,7 @@ func nightly() drydockv1.MaintenanceWindow {
 	}
 }
 
-// Order sends an update a while after the beginning.
+// Order sends an update that long after the start.
 func (w *WindowWorld) Order(after time.Duration, update string, request any) {
 	w.RegisterDelayedCallback(func() {
 		refuse := func(err error) {
@@ -71,13 +73,14 @@ func (w *WindowWorld) Order(after time.Duration, update string, request any) {
 	}, after)
 }
 
-func (w *WindowWorld) Follows(after time.Duration) {
+// Subscribe subscribes a rollout that long after the start.
+func (w *WindowWorld) Subscribe(after time.Duration) {
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalFollowWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
 	}, after)
 }
 
-// RunsOn runs the window until it continues as new, and returns what it hands over.
+// RunsOn runs the window until it continues as new, and returns the input of the next run.
 func (w *WindowWorld) RunsOn(in window.Input) window.Input {
 	w.T.Helper()
 	w.ExecuteWorkflow(window.MaintenanceWindow, in)
@@ -89,6 +92,7 @@ func (w *WindowWorld) RunsOn(in window.Input) window.Input {
 	return out
 }
 
+// Sent returns the kinds of the notifications that were sent, in order.
 func (w *WindowWorld) Sent() []windows.EventKind {
 	var kinds []windows.EventKind
 	for _, in := range w.InputsOf("SendNotice") {
@@ -97,6 +101,7 @@ func (w *WindowWorld) Sent() []windows.EventKind {
 	return kinds
 }
 
+// Defined returns a request that defines the window prod/night.
 func Defined() windows.DefineRequest {
 	return windows.DefineRequest{Request: windows.Request{Actor: "ann"}, Object: nightly()}
 }

@@ -86,14 +86,19 @@ type World struct {
 	Followers []temporal.Subscription
 	// Counters are what workflows counted, by name and tags.
 	Counters *counters
+	// Log is what workflows logged.
+	Log *Log
 }
 
 func NewWorld(t *testing.T) *World {
 	t.Helper()
 	suite, counted := &testsuite.WorkflowTestSuite{}, newCounters()
 	suite.SetMetricsHandler(counted)
+	logged := &Log{}
+	suite.SetLogger(logged)
 	w := &World{
 		Counters:                counted,
+		Log:                     logged,
 		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), T: t,
 		Fail: map[string]func(int) error{}, Blocked: map[string]bool{}, Inputs: map[string][]any{}, Scheduler: simulatedScheduler{Capacity: 1}, told: map[string][]any{},
 		Held: emergency.State{Number: 1},

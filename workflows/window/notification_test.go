@@ -14,8 +14,8 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// Each opening takes a workflow for every receiver, which leave their events in the history of the run.
-func TestMuchWordThatIsDueAtOnceIsSentByAsManyRunsAsThatTakes(t *testing.T) {
+// Each opening starts a child workflow for every receiver, which adds events to the history of the run.
+func TestManyDueNotificationsAreSentInSeveralRuns(t *testing.T) {
 	request := workflowtest.Defined()
 	request.Object.Spec.Notify[0].Leads = []drydockv1.Duration{"2160h"}
 	window, err := windows.New(&request.Object)
@@ -36,7 +36,7 @@ func TestMuchWordThatIsDueAtOnceIsSentByAsManyRunsAsThatTakes(t *testing.T) {
 	require.Equal(t, []time.Time{first.AddDate(0, 0, 19), first.AddDate(0, 0, 39), first.AddDate(0, 0, 59), first.AddDate(0, 0, 79), first.AddDate(0, 0, 89)}, last)
 }
 
-func TestALeadThatIsTooLongIsRefusedAndBreaksNoWindowThatRuns(t *testing.T) {
+func TestALeadThatIsTooLongIsRejectedAndDoesNotBreakARunningWindow(t *testing.T) {
 	long := workflowtest.Defined()
 	long.Object.Spec.Notify[0].Leads = []drydockv1.Duration{"99999h"}
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
@@ -48,7 +48,7 @@ func TestALeadThatIsTooLongIsRefusedAndBreaksNoWindowThatRuns(t *testing.T) {
 
 	next.Carried.Course.Window.Spec.Notify = long.Object.Spec.Notify
 	later := workflowtest.NewWindowWorld(t, workflowtest.Noon.Add(14*time.Hour))
-	later.Follows(0)
+	later.Subscribe(0)
 	var stands windows.Status
 	later.Order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
 	later.RegisterDelayedCallback(func() { stands = workflowtest.StatusOf[windows.Status](later.World) }, time.Hour)
