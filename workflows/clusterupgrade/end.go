@@ -69,11 +69,11 @@ func (c *clusterUpgrade) pause(paused bool) {
 	c.record.show()
 }
 
-// overdue limits how long the history grows while nodes are at work, as a multiple of its length when the server first suggested to continue as
+// overdue limits how long the history grows while nodes are running, as a multiple of its length when the server first suggested to continue as
 // new. The server suggests that at 4,096 events or 4 MB, and ends a run at 51,200 or 50 MB. Waiting for all nodes earlier would leave slots unused.
 const overdue = 4
 
-// mustContinueAsNew reports whether this run may start no further node. Without a node at work, it continues as new once that is suggested.
+// mustContinueAsNew reports whether this run may start no further node. Without a running node, it continues as new once that is suggested.
 func (c *clusterUpgrade) mustContinueAsNew(ctx workflow.Context) bool {
 	if c.signals >= kit.ContinueAsNewSignals {
 		return true
@@ -88,7 +88,7 @@ func (c *clusterUpgrade) mustContinueAsNew(ctx workflow.Context) bool {
 	return len(c.nodes.running) == 0 || info.GetCurrentHistoryLength() >= overdue*c.suggestedAt
 }
 
-// continueAsNew passes the state to a new run. No node is at work.
+// continueAsNew passes the state to a new run. No node is running.
 func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
 	if err := c.nodes.slots.Settle(ctx); err != nil {
 		return err

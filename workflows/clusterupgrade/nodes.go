@@ -34,7 +34,7 @@ type nodeRollout struct {
 	running []string
 	// left are nodes that their maintenances may not have returned: the sweeper does.
 	left []string
-	// takeBack cancels the maintenance of a node at work; takenBack are those that were cancelled because their window has closed.
+	// takeBack cancels the maintenance of a running node; takenBack are those that were cancelled because their window has closed.
 	takeBack  map[string]workflow.CancelFunc
 	takenBack map[string]bool
 	// failure is the first failure of a node: nothing new starts after it.
@@ -51,7 +51,7 @@ func newNodeRollout(ctx workflow.Context, upgrade *clusterUpgrade) *nodeRollout 
 }
 
 // maintain maintains the nodes and returns when all are over, or, after a failure or a cancellation, when those at work are. It
-// returns a continue-as-new error when the run's history is long enough and no node is at work.
+// returns a continue-as-new error when the run's history is long enough and no node is running.
 func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 	r.pending = nodes
 	waiting, _ := workflow.NewDisconnectedContext(ctx)
@@ -107,7 +107,7 @@ func (r *nodeRollout) starts(ctx workflow.Context) bool {
 // held is what keeps new nodes from being started, by the clock: it need not have been told.
 func (r *nodeRollout) held() *drydockv1.Hold { return r.upgrade.holds.Of(r.upgrade.in.Cluster) }
 
-// requestSlots requests slots for the pending nodes, as many as may be at work; or withdraws the requests, while none may start.
+// requestSlots requests slots for the pending nodes, as many as may be running; or withdraws the requests, while none may start.
 func (r *nodeRollout) requestSlots(ctx workflow.Context) {
 	if !r.starts(ctx) {
 		r.withdrawRequests()
@@ -144,7 +144,7 @@ func (r *nodeRollout) objectFor(node string) maintenancev1.NodeMaintenance {
 	return rollout.NodeMaintenanceFor(types.NamespacedName{Namespace: in.Namespace, Name: in.Rollout}, in.Remediation, node)
 }
 
-// idle is what does not begin while the cluster is held or the rollout paused; "": nodes are at work, or none is left.
+// idle is what does not begin while the cluster is held or the rollout paused; "": nodes are running, or none is left.
 func (r *nodeRollout) idle() string {
 	if len(r.running) > 0 || len(r.pending) == 0 {
 		return ""
@@ -195,7 +195,7 @@ func (r *nodeRollout) startGranted(ctx workflow.Context) int {
 // ChildrenAtOnce is how many children are started in one workflow task: all its commands together must stay under 4 MB.
 const ChildrenAtOnce = 50
 
-// NodeAtWork is how long all nodes at work may report progress before the run's signals are used up; longer than most maintenances take.
+// NodeAtWork is how long all running nodes may report progress before the run's signals are used up; longer than most maintenances take.
 const NodeAtWork = 4 * time.Hour
 
 // start starts the maintenance of a node, which is one of that many at work.
@@ -271,7 +271,7 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	}
 }
 
-// gaveWay takes in that a node waits for a slot once more, if that is how its maintenance ended: it has given its own back for those that go first.
+// gaveWay takes in that a node waits for a slot again, if that is how its maintenance ended: it has given its own back for those that go first.
 func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceStatus) bool {
 	if status.State != maintenancev1.NodePending {
 		return false
@@ -283,7 +283,7 @@ func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceS
 	return true
 }
 
-// release sees to it that the slot of a node is given back. A maintenance that has completed, or waits once more, has done so itself. How one left its node that did not begin,
+// release sees to it that the slot of a node is given back. A maintenance that has completed, or waits again, has done so itself. How one left its node that did not begin,
 // or was terminated, nobody knows.
 func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceStatus) {
 	release := scheduling.Release{
@@ -306,7 +306,7 @@ func (r *nodeRollout) fail(err error) {
 	}
 }
 
-// progressed takes in what a node at work reports. What arrives after its end is stale.
+// progressed takes in what a running node reports. What arrives after its end is stale.
 func (r *nodeRollout) progressed(status ranv1.ClusterNodeStatus) {
 	if slices.Contains(r.running, status.Name) {
 		r.upgrade.record.nodeProgressed(status)

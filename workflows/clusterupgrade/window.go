@@ -5,7 +5,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// takeBackHeld returns the nodes at work when a window has closed that wants that, also while the emergency stop holds the cluster.
+// takeBackHeld returns the running nodes when a window has closed that wants that, also while the emergency stop holds the cluster.
 func (r *nodeRollout) takeBackHeld() {
 	closed := r.upgrade.holds.State.Closed(r.upgrade.in.Cluster)
 	if closed == nil || closed.OnOverrun != drydockv1.OverrunCancel {

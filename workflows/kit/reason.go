@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// CurrentReason keeps the one reason why a workflow does not go on, in its status and as a search attribute.
+// CurrentReason keeps the one reason why a workflow does not continue, in its status and as a search attribute.
 type CurrentReason struct {
 	Attributes *SearchAttributes
 	Wait       **drydockv1.Wait

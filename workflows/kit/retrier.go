@@ -26,7 +26,7 @@ const (
 	// UnlimitedWait is how long one attempt at a wait without a deadline may take, and watchProbe one attempt at a watch that has failed before.
 	UnlimitedWait = 24 * time.Hour
 	watchProbe    = time.Minute
-	// DeadlineGrace is the time beyond its deadline in which an activity looks once more and reports what is left.
+	// DeadlineGrace is the time beyond its deadline in which an activity looks again and reports what is left.
 	DeadlineGrace = time.Minute
 	// RoundAttempts is the number of attempts in the first round. After a failed round the workflow shows the reason and keeps retrying.
 	RoundAttempts = 6

@@ -112,7 +112,7 @@ func OnSignal[T any](ctx workflow.Context, name, description string, handle func
 	})
 }
 
-// OnCancellation calls handle once when ctx, the context of the workflow, is cancelled; the workflow goes on in the context listening. A cancellation is
+// OnCancellation calls handle once when ctx, the context of the workflow, is cancelled; the workflow continues in the context listening. A cancellation is
 // handled in order with signals: one that comes with the workflow task in which the run continues as new would be lost otherwise.
 func OnCancellation(ctx, listening workflow.Context, handle func()) {
 	inbox := inboxOf(listening)
@@ -164,5 +164,5 @@ func ActorSuffix(r temporal.SignalRequest) string {
 	return ""
 }
 
-// ErrHistoryLong ends an attempt at taking the node, for the next run to go on with: the history has grown long by those before, or by what was told of this one.
+// ErrHistoryLong ends an attempt at taking the node, for the next run to continue with: the history has grown long by those before, or by what was told of this one.
 var ErrHistoryLong = errors.New("the history of the run is long")

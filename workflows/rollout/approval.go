@@ -84,7 +84,7 @@ func (g *groupUpgrade) checkApproval(request rollout.ApprovalRequest) error {
 	return kit.InvalidSpec(rollout.CheckApproval(g.spec.Approvals, g.awaited, request, g.starters, instead))
 }
 
-// approve records an approval, so that the rollout goes on.
+// approve records an approval, so that the rollout continues.
 func (g *groupUpgrade) approve(ctx workflow.Context, request rollout.ApprovalRequest) (ranv1.Approval, error) {
 	// Two approvals that arrive together both pass the validator before the first one counts.
 	if err := g.checkApproval(request); err != nil {

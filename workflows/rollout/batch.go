@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// clustersAtOnce is the maximum number of clusters at work with a child workflow each. The server blocks a run with too many children.
+// clustersAtOnce is the maximum number of running clusters with a child workflow each. The server blocks a run with too many children.
 const clustersAtOnce = 300
 
 // endRun ends the run, not the rollout: the run continues as new.
@@ -28,13 +28,13 @@ type batch struct {
 
 	clusters []string
 	pending  []string
-	// running are the clusters at work and those that soak.
+	// running are the running clusters and those that soak.
 	running map[string]*clusterAtWork
 	// timer cancels the deadline; nil: there is none. It fires next at wake. While clusters only soak it is the deadline of the rollout.
 	timer     workflow.CancelFunc
 	wake      time.Time
 	soakTimer bool
-	// work is the context of clusters at work and of those that soak; withdraw cancels it. stopStarting cancels what starts others.
+	// work is the context of running clusters and of those that soak; withdraw cancels it. stopStarting cancels what starts others.
 	work                   workflow.Context
 	withdraw, stopStarting workflow.CancelFunc
 	timedOut               bool
@@ -162,7 +162,7 @@ func (g *groupUpgrade) batchesLeft() int {
 	return left
 }
 
-// run starts the clusters and waits until all are over. After a timeout or a cancellation, clusters at work are withdrawn first. It
+// run starts the clusters and waits until all are over. After a timeout or a cancellation, running clusters are withdrawn first. It
 // returns with pending clusters when the batch timed out, the run must continue as new, or too many clusters failed.
 func (b *batch) run(ctx workflow.Context) {
 	work, withdraw := workflow.WithCancel(ctx)
@@ -199,7 +199,7 @@ func (b *batch) run(ctx workflow.Context) {
 	b.endSoak(waiting)
 }
 
-// busy is the number of clusters at work.
+// busy is the number of running clusters.
 func (b *batch) busy() int {
 	busy := 0
 	//workflowcheck:ignore what is counted has no order
@@ -260,7 +260,7 @@ func (b *batch) reached() int32 {
 	return b.last
 }
 
-// end returns why the rollout ends after this batch; "": it goes on.
+// end returns why the rollout ends after this batch; "": it continues.
 func (b *batch) end(ctx workflow.Context) rollout.End {
 	g := b.group
 	canary := slices.ContainsFunc(b.clusters, func(c string) bool {

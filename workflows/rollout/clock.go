@@ -108,7 +108,7 @@ func (b *batch) left(now time.Time) time.Duration {
 	return b.time.Budget - (b.group.charged.total(now) - b.time.ChargedBefore)
 }
 
-// leastLeft is the time until the batch, or the first cluster at work, times out.
+// leastLeft is the time until the batch, or the first running cluster, times out.
 func (b *batch) leastLeft(now time.Time) time.Duration {
 	least := b.left(now)
 	//workflowcheck:ignore the least has no order
@@ -148,7 +148,7 @@ func (b *batch) disarm() {
 	}
 }
 
-// timeOut withdraws the clusters at work and starts no others. Soaking clusters keep their places for the batches that follow, unless
+// timeOut withdraws the running clusters and starts no others. Soaking clusters keep their places for the batches that follow, unless
 // the time of the rollout is over.
 func (b *batch) timeOut(ctx workflow.Context) {
 	b.changed = true

@@ -38,7 +38,7 @@ const editPatience = time.Minute
 // planPatience limits how long an edit waits for the plan of an enabled rollout: a person waits for the answer.
 const planPatience = 8 * time.Second
 
-// edit changes the spec. A rollout that is not enabled is planned anew. In an enabled one, the current batch gets its share of the new
+// edit changes the spec. A rollout that is not enabled is planned again. In an enabled one, the current batch gets its share of the new
 // timeout.
 func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (EditAnswer, error) {
 	object := g.in.Object

@@ -55,7 +55,7 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 	})
 }
 
-// pause pauses or resumes the rollout and its clusters at work. Paused time is not charged.
+// pause pauses or resumes the rollout and its running clusters. Paused time is not charged.
 func (g *groupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.SignalRequest) {
 	if g.status.Paused == paused || g.status.Status.CompletedAt != nil {
 		return

@@ -114,7 +114,7 @@ func (r *groupRecord) cancelling(who temporal.SignalRequest) {
 	r.show()
 }
 
-// withdrawing records that the clusters at work are withdrawn.
+// withdrawing records that the running clusters are withdrawn.
 func (r *groupRecord) withdrawing(timedOut bool) {
 	reason := rollout.ReasonCancelling
 	if timedOut {
@@ -126,7 +126,7 @@ func (r *groupRecord) withdrawing(timedOut bool) {
 	}
 }
 
-// withdrawn records that no withdrawn cluster is at work any more, and that the next batch is due. A cancelled rollout shows that to its end.
+// withdrawn records that no withdrawn cluster is running any more, and that the next batch is due. A cancelled rollout shows that to its end.
 func (r *groupRecord) withdrawn(ctx workflow.Context) {
 	if ctx.Err() == nil && r.waits.Withdrawal != "" {
 		r.waits.Withdrawal = ""

@@ -66,7 +66,7 @@ func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) 
 	})
 }
 
-// healthObserved records what the health checks of the rollout wait for: for a cluster at work in its status, before the first cluster in
+// healthObserved records what the health checks of the rollout wait for: for a running cluster in its status, before the first cluster in
 // that of the rollout.
 func (g *groupUpgrade) healthObserved(ctx workflow.Context, seen temporal.Observation) {
 	switch {

@@ -56,7 +56,7 @@ type PreparationProgress struct {
 	Clusters    map[string]precache.Progress `json:"clusters"`
 }
 
-// takePreparations applies a plan to precaching and backups. Finished work stays finished and work in progress goes on, unless the plan
+// takePreparations applies a plan to precaching and backups. Finished work stays finished and work in progress continues, unless the plan
 // asks for other work or for none. An invalid plan does not change what is pulled.
 func (g *groupUpgrade) takePreparations(plan rollouts.Plan) {
 	s := &g.status
@@ -96,7 +96,7 @@ func (g *groupUpgrade) stopPrecaching() {
 }
 
 // precache precaches the clusters of the plan, each once however often the rollout is planned: only new clusters, or other work, start Jobs.
-// When it is interrupted it returns, and the Jobs go on.
+// When it is interrupted it returns, and the Jobs continue.
 func (g *groupUpgrade) precache(ctx workflow.Context, interrupted func() bool) {
 	if !g.spec.PreCaching {
 		return

@@ -14,7 +14,7 @@ import (
 
 // The clusters in the record of a rollout.
 
-// batchTimedOut records what each cluster at work was doing when the batch timed out, before it is withdrawn.
+// batchTimedOut records what each running cluster was doing when the batch timed out, before it is withdrawn.
 func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		if c := r.cluster(name); rollout.AtWork(c) && c.Reason != ReasonClusterTimedOut {
@@ -71,7 +71,7 @@ func (r *groupRecord) clustersStarted(ctx workflow.Context, names []string) {
 	r.show()
 }
 
-// clustersProgressed records the states of clusters at work. A withdrawn cluster keeps its reason.
+// clustersProgressed records the states of running clusters. A withdrawn cluster keeps its reason.
 func (r *groupRecord) clustersProgressed(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
 	for _, now := range clusters {
 		c := r.cluster(now.Name)
@@ -90,7 +90,7 @@ func (r *groupRecord) clustersProgressed(ctx workflow.Context, clusters []ranv1.
 	r.show()
 }
 
-// clusterProgressed records the report of a cluster at work. A withdrawn cluster keeps its reason.
+// clusterProgressed records the report of a running cluster. A withdrawn cluster keeps its reason.
 func (r *groupRecord) clusterProgressed(ctx workflow.Context, report ranv1.ClusterStatus) {
 	c := r.cluster(report.Name)
 	if c == nil || c.State.Over() {

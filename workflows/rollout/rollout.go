@@ -32,7 +32,7 @@ type Input struct {
 	Carried *Carried `json:"carried,omitempty"`
 }
 
-// Carried is the state that a run passes to the next one. No cluster is at work then.
+// Carried is the state that a run passes to the next one. No cluster is running then.
 type Carried struct {
 	// Status is compact.
 	Status     ranv1.ClusterGroupUpgradeStatus `json:"status"`
@@ -200,7 +200,7 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 // phase is a part of a rollout. A new run may continue between phases.
 type phase struct {
 	name string
-	// run returns why the rollout ends with this phase, endRun to continue as new, or "" to go on. The error says why there is no plan.
+	// run returns why the rollout ends with this phase, endRun to continue as new, or "" to continue. The error says why there is no plan.
 	run func(workflow.Context) (rollout.End, error)
 }
 
@@ -255,7 +255,7 @@ func (g *groupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
 	return "", nil
 }
 
-// continueAsNew passes the state to a new run. No cluster is at work.
+// continueAsNew passes the state to a new run. No cluster is running.
 func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
 	g.remediator.Settle(ctx)
 	// Last: this run answers every request that arrived while it waited for anything else.

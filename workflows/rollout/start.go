@@ -14,7 +14,7 @@ import (
 
 // Which clusters of a batch are started, and when.
 
-// startClusters starts clusters of the batch that are not held, as many as may be at work.
+// startClusters starts clusters of the batch that are not held, as many as may be running.
 func (b *batch) startClusters(ctx workflow.Context) {
 	for {
 		next := b.seenNext(ctx)
@@ -93,7 +93,7 @@ const (
 )
 
 // seenNext are the clusters to start now whose ManagedClusters exist. A rolling rollout or a large batch may reach a cluster hours after it was
-// planned: a cluster that vanished since then fails. While the hub does not answer, no cluster is started, and everything else goes on.
+// planned: a cluster that vanished since then fails. While the hub does not answer, no cluster is started, and everything else continues.
 func (b *batch) seenNext(ctx workflow.Context) []string {
 	for {
 		next, now := b.next(ctx), workflow.Now(ctx)
@@ -143,7 +143,7 @@ func (b *batch) askAgain(ctx workflow.Context, retrier kit.Retrier, err error) {
 	})
 }
 
-// window limits how many clusters may be at work and may fail.
+// window limits how many clusters may be running and may fail.
 func (b *batch) window() rollout.Window {
 	g := b.group
 	return rollout.Window{

@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// vanishWatch watches whether ManagedClusters of clusters at work are deleted.
+// vanishWatch watches whether ManagedClusters of running clusters are deleted.
 type vanishWatch struct {
 	watched []string
 	// number of the current watch. Reports of earlier ones are ignored.
@@ -26,7 +26,7 @@ type vanishWatch struct {
 // activity, and a rolling rollout starts one cluster after another.
 const watchedAhead = 50
 
-// watchVanishing watches clusters that were just started. If the hub cannot be watched, work goes on: the watch is retried, and the clusters
+// watchVanishing watches clusters that were just started. If the hub cannot be watched, work continues: the watch is retried, and the clusters
 // are looked up when the batch is over.
 func (b *batch) watchVanishing(clusters []*policy.ClusterWork) {
 	v := &b.vanishing
@@ -75,7 +75,7 @@ func (v *vanishWatch) end() {
 	}
 }
 
-// begun are the clusters of the batch that are at work or soak, in order.
+// begun are the clusters of the batch that are running or soak, in order.
 func (b *batch) begun() []string {
 	return slices.DeleteFunc(slices.Clone(b.clusters), func(name string) bool { return b.running[name] == nil })
 }
@@ -101,7 +101,7 @@ func (b *batch) vanishedSummary() string {
 	return fmt.Sprintf("check for deleted clusters of batch %d", b.first)
 }
 
-// vanish fails clusters whose ManagedCluster is gone, even complete ones. A cluster at work is withdrawn.
+// vanish fails clusters whose ManagedCluster is gone, even complete ones. A running cluster is withdrawn.
 func (b *batch) vanish(ctx workflow.Context, names []string) {
 	if len(names) == 0 {
 		return

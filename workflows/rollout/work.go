@@ -51,7 +51,7 @@ func (c *clusterAtWork) vanish() {
 	c.withdraw()
 }
 
-// lookAgain looks at timed-out clusters once more. Those that are complete by now count as complete.
+// lookAgain looks at timed-out clusters again. Those that are complete by now count as complete.
 func (g *groupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
 	late := g.record.inState(ranv1.ClusterTimedOut)
 	if len(late) == 0 || ctx.Err() != nil {

@@ -221,7 +221,7 @@ func (c *Client) awaitUnsent(ctx workflow.Context) error {
 		case err != nil || c.unsent:
 			return err
 		case c.resend == nil:
-			// The timer goes on when the wait is over: often another wait follows, and to cancel it costs as much.
+			// The timer continues when the wait is over: often another wait follows, and to cancel it costs as much.
 			c.resendAfter = min(max(2*c.resendAfter, resendFirst), resendAtMost)
 			c.resend = workflow.NewTimerWithOptions(ctx, c.resendAfter, workflow.TimerOptions{Summary: "send the slot requests again"})
 			continue

@@ -62,7 +62,7 @@ func (r *resync) standstill() *drydockv1.Wait {
 	return wait
 }
 
-// runResync asks all owners for their sets until each has answered or closed. If another scheduler was terminated, it lists the owners once more, for
+// runResync asks all owners for their sets until each has answered or closed. If another scheduler was terminated, it lists the owners again, for
 // those that had just started.
 func (s *maintenanceScheduler) runResync(ctx workflow.Context) {
 	s.resync.since = workflow.Now(ctx)

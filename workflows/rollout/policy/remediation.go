@@ -24,9 +24,9 @@ type Remediator interface {
 	StartedTogether() int
 	// Settle returns when nothing is in progress any more for clusters whose work has ended.
 	Settle(ctx workflow.Context)
-	// CleanUp removes what was made for the rollout as a whole. No cluster is at work.
+	// CleanUp removes what was made for the rollout as a whole. No cluster is running.
 	CleanUp(ctx workflow.Context, succeeded bool)
-	// Prepared is what the next run of the workflow must know to go on; nil: nothing.
+	// Prepared is what the next run of the workflow must know to continue; nil: nothing.
 	Prepared() *PreparedItems
 }
 
@@ -67,7 +67,7 @@ type RemediatedRollout interface {
 	SetObjectNames(names map[string]string)
 	// Note records something that a person should know.
 	Note(text string)
-	// ClustersProgressed records the state of clusters at work.
+	// ClustersProgressed records the state of running clusters.
 	ClustersProgressed(ctx workflow.Context, clusters []ranv1.ClusterStatus)
 	// Together shows the changes to many clusters once.
 	Together(ctx workflow.Context, change func())

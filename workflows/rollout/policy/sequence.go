@@ -40,7 +40,7 @@ type items interface {
 	// Name is that of an item. describe shows in a cluster's status its current item and its compliance.
 	Name(item int) string
 	Describe(status *ranv1.ClusterStatus, item int, compliance policies.Compliance)
-	// Awaited is what a cluster at work waits for.
+	// Awaited is what a running cluster waits for.
 	Awaited() string
 	// Unbound is why a cluster has failed that the item is not bound to any more; -1: none is.
 	Unbound(item int) (reason, message string)
@@ -58,7 +58,7 @@ type sequence struct {
 	// failure is what keeps every cluster from being worked on.
 	failure error
 
-	// members are the clusters that are at work, or that may still have an item.
+	// members are the clusters that are running, or that may still have an item.
 	members map[string]*member
 	groups  []*watchGroup
 	placements
@@ -156,7 +156,7 @@ func (s *sequence) mayBegin(cluster string) bool {
 	return !s.rollout.Status().Paused && s.rollout.Hold(cluster) == nil
 }
 
-// fail ends every cluster at work, and keeps others from being worked on.
+// fail ends every running cluster, and keeps others from being worked on.
 func (s *sequence) fail(ctx workflow.Context, err error) {
 	s.failure = err
 	var atWork []*member

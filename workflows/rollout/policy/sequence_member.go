@@ -54,7 +54,7 @@ const (
 	isRefused memberPlacement = "refused"
 )
 
-// atWork reports whether the cluster goes on with its items.
+// atWork reports whether the cluster continues with its items.
 func (m *member) atWork() bool { return m.state == memberWaiting || m.state == memberActive }
 
 // waits reports whether the cluster is ready for an item that may not begin.

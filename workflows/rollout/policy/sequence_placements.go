@@ -21,7 +21,7 @@ type placements struct {
 	generation, sent int64
 	// urgent: the change cannot wait for others. placing: the hub is being asked.
 	urgent, placing bool
-	// ctx is that of everything that serves clusters at work, nil before the first; stop ends the placing, and stopped says that it has ended.
+	// ctx is that of everything that serves running clusters, nil before the first; stop ends the placing, and stopped says that it has ended.
 	ctx     workflow.Context
 	stop    workflow.CancelFunc
 	stopped bool
@@ -45,7 +45,7 @@ const (
 // errOutdated: what is desired has changed while the hub could not be asked.
 var errOutdated = errors.New("the desired placements have changed")
 
-// servePlacements starts to place clusters, and returns the context of everything that serves clusters at work.
+// servePlacements starts to place clusters, and returns the context of everything that serves running clusters.
 func (s *sequence) servePlacements(ctx workflow.Context) workflow.Context {
 	if s.ctx == nil {
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
@@ -153,7 +153,7 @@ func (s *sequence) placeAll(ctx workflow.Context) error {
 	case atOnce == 0:
 		return s.place(ctx, all)
 	}
-	// Those that are to have no item come first: never more clusters are at work than may be.
+	// Those that are to have no item come first: never more clusters are running than may be.
 	slices.SortStableFunc(unplaced, func(a, b *member) int { return cmp.Compare(a.target(true).Item, b.target(true).Item) })
 	for some := range slices.Chunk(unplaced, atOnce) {
 		if err := s.place(ctx, some); err != nil {
@@ -190,7 +190,7 @@ func (s *sequence) place(ctx workflow.Context, members []*member) error {
 	return nil
 }
 
-// observeAll takes in what was observed of clusters that were placed in these generations. A cluster whose desired place has changed since is placed anew.
+// observeAll takes in what was observed of clusters that were placed in these generations. A cluster whose desired place has changed since is placed again.
 func (s *sequence) observeAll(ctx workflow.Context, members []*member, generations []int64, placed remediation.PlacementResult) {
 	held, refusals, retry := map[string]bool{}, map[string]*remediation.RefusedPlacement{}, false
 	for _, cluster := range placed.Waiting {
@@ -239,7 +239,7 @@ func (s *sequence) retryRefused(ctx workflow.Context, refused bool) {
 }
 
 // awaitRemoved waits until a withdrawn cluster has no item. When some clusters have waited for hubLimit, none waits any more: the hub would keep the rollout from
-// going on, or from ending. Their removal is retried all the same, as long as the rollout goes on.
+// going on, or from ending. Their removal is retried all the same, as long as the rollout continues.
 func (s *sequence) awaitRemoved(ctx workflow.Context, m *member) {
 	removed := func() bool { return m.state == memberEnded || s.members[m.Cluster] != m || s.failure != nil }
 	if s.removals == 0 {

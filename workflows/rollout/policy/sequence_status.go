@@ -5,14 +5,14 @@ import (
 	"drydock.dev/drydock/internal/emergency"
 )
 
-// Reasons of clusters at work.
+// Reasons of running clusters.
 const (
 	reasonSoaking = "Soaking"
 	ReasonPaused  = "Paused" // a held cluster has emergency.ReasonHeld
 	reasonPending = "Pending"
 )
 
-// status shows a cluster at work.
+// status shows a running cluster.
 func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	compliance := m.compliance.Of(m.progress.Policy)
 	status := ranv1.ClusterStatus{Name: m.Cluster, State: m.step.State, Reason: compliance.String(), Message: s.items.Awaited()}

@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// keepTime lets clusters go on whose soak has ended, and those for which an item may begin again.
+// keepTime lets clusters continue whose soak has ended, and those for which an item may begin again.
 func (g *watchGroup) keepTime(ctx workflow.Context) {
 	for {
 		until := g.soakEnds()
@@ -38,7 +38,7 @@ func (g *watchGroup) keepTime(ctx workflow.Context) {
 	}
 }
 
-// due are the clusters that can go on now, with their compliance. It is read anew for those whose soak has ended: a watch may be behind.
+// due are the clusters that can continue now, with their compliance. It is read again for those whose soak has ended: a watch may be behind.
 func (g *watchGroup) due(ctx workflow.Context) ([]policies.ClusterCompliance, error) {
 	var seen []policies.ClusterCompliance
 	var soaked []string

@@ -25,7 +25,7 @@ type watchGroup struct {
 }
 
 const (
-	// watchedTogether is how many clusters one activity watches: each that joins starts it anew, with all clusters in its input.
+	// watchedTogether is how many clusters one activity watches: each that joins starts it again, with all clusters in its input.
 	watchedTogether = 100
 	// reportsExpected is about how often a cluster is reported that passes an item without trouble.
 	reportsExpected = 5
@@ -49,7 +49,7 @@ func (g *watchGroup) join(ctx workflow.Context, members []*member) {
 	}
 }
 
-// run takes the clusters through the items until none is at work.
+// run takes the clusters through the items until none is running.
 func (g *watchGroup) run(ctx workflow.Context) {
 	serving, stop := workflow.WithCancel(ctx)
 	workflow.GoNamed(ctx, "end of a watch group", func(ctx workflow.Context) {
@@ -70,7 +70,7 @@ func (g *watchGroup) run(ctx workflow.Context) {
 	g.keepTime(serving)
 }
 
-// atWork are the clusters that go on.
+// atWork are the clusters that continue.
 func (g *watchGroup) atWork() []*member {
 	return slices.DeleteFunc(slices.Clone(g.members), func(m *member) bool { return !m.atWork() })
 }
@@ -106,7 +106,7 @@ func (g *watchGroup) startWatch(ctx workflow.Context) {
 	})
 }
 
-// known is what is known of the clusters at work.
+// known is what is known of the running clusters.
 func (g *watchGroup) known() []policies.KnownCluster {
 	var known []policies.KnownCluster
 	for _, m := range g.atWork() {
@@ -132,7 +132,7 @@ func (g *watchGroup) takeRelapses(ctx workflow.Context, known []policies.KnownCl
 	}
 }
 
-// take lets clusters go on by what was seen of them.
+// take lets clusters continue by what was seen of them.
 func (s *sequence) take(ctx workflow.Context, news []policies.ClusterCompliance) {
 	var progressed []ranv1.ClusterStatus
 	for _, seen := range news {
@@ -148,7 +148,7 @@ func (s *sequence) take(ctx workflow.Context, news []policies.ClusterCompliance)
 	s.rollout.ClustersProgressed(ctx, progressed)
 }
 
-// takeOne lets one cluster go on.
+// takeOne lets one cluster continue.
 func (s *sequence) takeOne(ctx workflow.Context, m *member, seen policies.ClusterCompliance) {
 	if seen.Vanished {
 		s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: ranv1.ReasonClusterVanished, Message: MessageVanished})
