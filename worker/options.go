@@ -192,7 +192,7 @@ func (o *options) workerOptions(onFatalError func(error)) worker.Options {
 		MaxHeartbeatThrottleInterval:     2 * time.Second,
 		DefaultHeartbeatThrottleInterval: 2 * time.Second,
 		DisableWorkflowWorker:            o.cluster != "",
-		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.HandOver{}, &temporal.Lease{}, &kit.SignalOrder{}},
+		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.WorkerShutdown{}, &temporal.Lease{}, &kit.SignalOrder{}},
 		OnFatalError:                     onFatalError,
 	}
 	if o.versioned() {

@@ -223,7 +223,7 @@ func TestAWaitThatIsHandedOverSaysHowFarItHadCome(t *testing.T) {
 	activitytest.Changed(t, ref.Node, activitytest.Annotated(annotationReason, "Waiting"))
 	activitytest.Settled(t, activitytest.SpokeName, activitytest.GetNode(t, ref.Node))
 	ended := inActivity(t, activitykit.Waits{Temporal: reported}, ref.Node, func(environment *testsuite.TestActivityEnvironment) {
-		environment.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporal.HandOver{}}})
+		environment.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporal.WorkerShutdown{}}})
 		environment.SetWorkerStopChannel(stopping)
 		environment.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
 			var observation temporal.Observation
@@ -235,7 +235,7 @@ func TestAWaitThatIsHandedOverSaysHowFarItHadCome(t *testing.T) {
 	require.Eventually(t, func() bool { return len(reported.Reasons()) == 1 }, time.Minute, 10*time.Millisecond)
 	heartbeat.Store(nil)
 	close(stopping)
-	require.Equal(t, temporal.ErrHandedOver, temporal.ErrorType(<-ended))
+	require.Equal(t, temporal.ErrWorkerShutdown, temporal.ErrorType(<-ended))
 	require.NotNil(t, heartbeat.Load(), "the next worker is not told")
 	require.Equal(t, "Waiting", heartbeat.Load().Wait.Reason)
 }

@@ -39,16 +39,16 @@ func Warn(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, p
 	return warnOf(ctx, cluster, ref, found), err
 }
 
-func look(ctx context.Context, cluster *kube.Cluster, node string, preflight Preflight) (drain.Outlook, error) {
+func look(ctx context.Context, cluster *kube.Cluster, node string, preflight Preflight) (drain.Findings, error) {
 	if preflight.Drain == nil {
-		return drain.Outlook{}, nil
+		return drain.Findings{}, nil
 	}
-	found, err := drain.Foresee(ctx, cluster.Cache, cluster.Client, node, *preflight.Drain, preflight.Completion)
+	found, err := drain.Preflight(ctx, cluster.Cache, cluster.Client, node, *preflight.Drain, preflight.Completion)
 	return found, activitykit.Explain(cluster, "look at the pods of node "+node, err)
 }
 
 // warnOf records an Event on the node if there is a warning.
-func warnOf(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, found drain.Outlook) (warning string) {
+func warnOf(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, found drain.Findings) (warning string) {
 	if warning = found.Warning(); warning != "" {
 		events.Record(ctx, cluster, ref, events.Event{Reason: events.DrainObstructed, Warning: true, Message: warning})
 	}

@@ -67,7 +67,7 @@ func (h *Activities) AwaitHarborDue(ctx context.Context, in AwaitDueInput) (harb
 	every := h.resyncEvery()
 	alarm := time.NewTimer(every)
 	defer alarm.Stop()
-	w := &watch{cluster: cluster, in: in, secrets: kube.KeepIn(secretMetadata(in.Namespace)), every: every, resync: time.Now().Add(every)}
+	w := &watch{cluster: cluster, in: in, secrets: kube.CacheMetadata(secretMetadata(in.Namespace)), every: every, resync: time.Now().Add(every)}
 	err = activitykit.Waits{}.AwaitAlarm(ctx, alarm.C, cluster, w.kinds(), func(ctx context.Context) (temporal.Observation, bool, error) {
 		due, next, err := w.look(ctx)
 		alarm.Reset(time.Until(next))
@@ -87,7 +87,7 @@ func secretMetadata(namespace string) *metav1.PartialObjectMetadata {
 type watch struct {
 	cluster *kube.Cluster
 	in      AwaitDueInput
-	secrets *kube.Kept
+	secrets *kube.CachedMetadata
 	// resync is when the API server itself is looked at next; after that, again and again after every so long.
 	resync time.Time
 	every  time.Duration

@@ -241,7 +241,7 @@ func (r *removal) removeObject(ctx context.Context, named harbor.Object) error {
 	watched.SetGroupVersionKind(named.Kind)
 	watched.SetNamespace(r.hc.Namespace)
 	watched.SetName(named.Name)
-	return r.waits.Await(ctx, r.cluster, []client.Object{kube.Alone(watched)}, func(ctx context.Context) (temporal.Observation, bool, error) {
+	return r.waits.Await(ctx, r.cluster, []client.Object{kube.SingleObject(watched)}, func(ctx context.Context) (temporal.Observation, bool, error) {
 		there := object.DeepCopy()
 		err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), there)
 		gone := apierrors.IsNotFound(err) || err == nil && there.UID != object.UID

@@ -140,13 +140,13 @@ func (k *controller) refreshProgress(ctx context.Context, change locks.LockDecis
 }
 
 // turns are those that are recorded on the cluster's lock, as far as the view has it.
-func (k *controller) turns() (locks.Turns, error) {
+func (k *controller) turns() (locks.Permits, error) {
 	for i := range k.snapshot.ClusterLocks {
 		if lock := &k.snapshot.ClusterLocks[i]; lock.Name == k.book {
-			return locks.ReadTurns(lock)
+			return locks.ReadPermits(lock)
 		}
 	}
-	return locks.Turns{}, nil
+	return locks.Permits{}, nil
 }
 
 func names(requests []locks.Served) []string {

@@ -250,10 +250,10 @@ func (r *race) requests() []types.UID {
 	return uids
 }
 
-func (r *race) turn(node string) locks.Turn {
+func (r *race) turn(node string) locks.Permit {
 	lock := &lcmv1.ClusterWorkloadLock{}
 	require.NoError(r.t, r.api.Get(r.ctx, client.ObjectKey{Name: r.policy.ControllerName}, lock))
-	book, err := locks.ReadTurns(lock)
+	book, err := locks.ReadPermits(lock)
 	require.NoError(r.t, err)
 	return book.Nodes[node]
 }

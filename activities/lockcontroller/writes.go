@@ -30,7 +30,7 @@ func (k *controller) carryOut(ctx context.Context, decision locks.Decision) erro
 		if held, isNew := change.HoldsFirst(); isNew {
 			change, anyNew = held, true
 		}
-		if change.LetsGo() && change.Action == locks.Update {
+		if change.Releases() && change.Action == locks.Update {
 			letGo = append(letGo, change)
 			continue
 		}
@@ -41,8 +41,8 @@ func (k *controller) carryOut(ctx context.Context, decision locks.Decision) erro
 	if anyNew {
 		return nil
 	}
-	if decision.RecordTurns || len(letGo) > 0 {
-		if err := k.record(ctx, decision.Turns); err != nil {
+	if decision.RecordPermits || len(letGo) > 0 {
+		if err := k.record(ctx, decision.Permits); err != nil {
 			return err
 		}
 	}
@@ -122,8 +122,8 @@ func (k *controller) remember(ctx context.Context, change locks.LockDecision, me
 	if change.UpdatedFor != "" {
 		annotations[lcmv1.AnnotationUpdatedFor] = change.UpdatedFor
 	}
-	if change.EndsTurn && met {
-		annotations[locks.AnnotationTurnEnded] = named(k.snapshot.ClusterLocks, k.book).ResourceVersion
+	if change.EndsPermit && met {
+		annotations[locks.AnnotationPermitEnded] = named(k.snapshot.ClusterLocks, k.book).ResourceVersion
 	}
 	if len(annotations) == 0 {
 		return nil
@@ -132,12 +132,12 @@ func (k *controller) remember(ctx context.Context, change locks.LockDecision, me
 }
 
 // record writes the turns on the application's ClusterWorkloadLock.
-func (k *controller) record(ctx context.Context, turns locks.Turns) error {
+func (k *controller) record(ctx context.Context, turns locks.Permits) error {
 	text, err := turns.Annotation(named(k.snapshot.ClusterLocks, k.book).ResourceVersion)
 	if err != nil {
 		return err
 	}
-	return patchLock(ctx, k, &k.snapshot.ClusterLocks, k.book, k.writeObject, annotating(map[string]any{locks.AnnotationTurns: text}))
+	return patchLock(ctx, k, &k.snapshot.ClusterLocks, k.book, k.writeObject, annotating(map[string]any{locks.AnnotationPermits: text}))
 }
 
 func statusOf(change locks.LockDecision) map[string]any {

@@ -27,7 +27,7 @@ func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUp
 	}
 	var kinds []client.Object
 	for _, blocker := range rollout.Blockers(&cgu) {
-		kinds = append(kinds, kube.Alone(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: blocker.Namespace, Name: rollout.SavedName(blocker.Name)}}))
+		kinds = append(kinds, kube.SingleObject(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: blocker.Namespace, Name: rollout.SavedName(blocker.Name)}}))
 	}
 	return r.Waits.Await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
 		known, err := gathered(ctx, hub, &cgu)

@@ -40,17 +40,17 @@ type ForeseeWindowInput struct {
 }
 
 // ForeseeWindow returns what is ahead of a window. Error: InvalidSpec for a calendar that cannot be read.
-func (w *Activities) ForeseeWindow(_ context.Context, in ForeseeWindowInput) (windows.Outlook, error) {
+func (w *Activities) ForeseeWindow(_ context.Context, in ForeseeWindowInput) (windows.Schedule, error) {
 	window, err := windows.New(&in.Object)
 	if err == nil && in.Defining {
 		err = windows.Check(&in.Object.Spec, field.NewPath("spec")).ToAggregate()
 	}
 	if err != nil {
-		return windows.Outlook{}, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
+		return windows.Schedule{}, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	outlook, err := window.Outlook(in.From)
+	outlook, err := window.Schedule(in.From)
 	if err != nil {
-		return windows.Outlook{}, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
+		return windows.Schedule{}, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
 	return outlook, nil
 }

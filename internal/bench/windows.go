@@ -157,8 +157,8 @@ func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
 		return WindowResult{}, err
 	}
 	result := WindowResult{Size: s.windows, WorkerBefore: opened[0].since(defined[0]), TemporalBefore: opened[1].since(defined[1])}
-	told, err := s.told(ctx, 0, s.windows.Windows, func(standing windows.Standing) bool {
-		return windows.Ask([]windows.Standing{standing}, s.opens, 0).Allowed
+	told, err := s.told(ctx, 0, s.windows.Windows, func(standing windows.Snapshot) bool {
+		return windows.Ask([]windows.Snapshot{standing}, s.opens, 0).Allowed
 	})
 	result.Told = s.late(told)
 	if err != nil {
@@ -220,7 +220,7 @@ func (s *windowScene) defineAll(ctx context.Context, from, to int, opens time.Ti
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	_, err := s.told(ctx, from, to, func(standing windows.Standing) bool { return standing.Trouble == "" })
+	_, err := s.told(ctx, from, to, func(standing windows.Snapshot) bool { return standing.Trouble == "" })
 	return err
 }
 
@@ -253,7 +253,7 @@ func (s *windowScene) define(ctx context.Context, i int, opens time.Time) error 
 }
 
 // told waits until the followers of the windows from one number to another have been told what is waited for, and returns when each was.
-func (s *windowScene) told(ctx context.Context, from, to int, awaited func(windows.Standing) bool) ([]time.Time, error) {
+func (s *windowScene) told(ctx context.Context, from, to int, awaited func(windows.Snapshot) bool) ([]time.Time, error) {
 	var told []time.Time
 	for first := from; first < to; {
 		beyond := min(to, (first/followedByOne+1)*followedByOne)
@@ -266,7 +266,7 @@ func (s *windowScene) told(ctx context.Context, from, to int, awaited func(windo
 			if signal == nil {
 				return false, nil
 			}
-			var standing windows.Standing
+			var standing windows.Snapshot
 			if err := converter.GetDefaultDataConverter().FromPayloads(signal.Input, &standing); err != nil {
 				return false, fmt.Errorf("read what %s was told: %w", windowFollower(first), err)
 			}

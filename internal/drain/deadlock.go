@@ -60,7 +60,7 @@ func shorten(listed []string) string {
 }
 
 // deadlocks returns, by key, the budgets in a deadlock that the drain of the node waits for. A drain waits for all its budgets; a budget for any of
-// the pods that it lacks. Whatever can still finish, step by step, is not in a deadlock. If in doubt, there is none.
+// the pods that it lacks. What can still finish, step by step, is not in a deadlock. If in doubt, there is none.
 func (s waitGraph) deadlocks(node string) map[string]deadlock {
 	shut := s.shutBudgets()
 	ends := map[string]bool{}

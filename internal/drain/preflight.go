@@ -12,44 +12,44 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Outlook has the pods that would block a drain that has not started, and that need a person.
-type Outlook struct {
+// Findings has the pods that would block a drain that has not started, and that need a person.
+type Findings struct {
 	node string
 	// refused pods end the drain before the first eviction; stuck ones wait for a person to change their budgets.
 	refused, stuck []obstacle
 }
 
-// Foresee checks a node before it is cordoned. Pods that should end by themselves first do not count. A refusal is confirmed with the API server,
+// Preflight checks a node before it is cordoned. Pods that should end by themselves first do not count. A refusal is confirmed with the API server,
 // because the cache's kinds come from separate watches and it may have a pod before its DaemonSet. A node that does not exist has no obstacles.
 // Errors: InvalidSpec, with the field.
-func Foresee(ctx context.Context, cache, server client.Reader, node string,
+func Preflight(ctx context.Context, cache, server client.Reader, node string,
 	spec maintenancev1.DrainSpec, completion *maintenancev1.WaitForPodCompletionSpec,
-) (Outlook, error) {
+) (Findings, error) {
 	rules, err := newRules(spec)
 	if err != nil {
-		return Outlook{}, err
+		return Findings{}, err
 	}
-	look := func(snapshot Snapshot, err error) (Outlook, error) {
+	look := func(snapshot Snapshot, err error) (Findings, error) {
 		if err != nil || snapshot.Node == nil {
-			return Outlook{}, err
+			return Findings{}, err
 		}
-		return rules.foresee(ctx, snapshot, completion, time.Now())
+		return rules.preflight(ctx, snapshot, completion, time.Now())
 	}
-	outlook, err := look(readPods(ctx, cache, cache, node))
-	if err != nil || len(outlook.refused) == 0 {
-		return outlook, err
+	findings, err := look(readPods(ctx, cache, cache, node))
+	if err != nil || len(findings.refused) == 0 {
+		return findings, err
 	}
 	return look(Read(ctx, server, node))
 }
 
-// foresee decides about every pod of the snapshot's node, except those that should end by themselves first.
-func (r rules) foresee(ctx context.Context, snapshot Snapshot, completion *maintenancev1.WaitForPodCompletionSpec, now time.Time) (Outlook, error) {
-	outlook := Outlook{node: snapshot.Node.Name}
+// preflight decides about every pod of the snapshot's node, except those that should end by themselves first.
+func (r rules) preflight(ctx context.Context, snapshot Snapshot, completion *maintenancev1.WaitForPodCompletionSpec, now time.Time) (Findings, error) {
+	findings := Findings{node: snapshot.Node.Name}
 	awaited := Completion{}
 	if completion != nil {
 		var err error
 		if awaited, err = NewCompletion(*completion, &r.spec); err != nil {
-			return Outlook{}, err
+			return Findings{}, err
 		}
 	}
 	for _, decision := range r.decide(ctx, snapshot, now).Pods {
@@ -58,16 +58,16 @@ func (r rules) foresee(ctx context.Context, snapshot Snapshot, completion *maint
 		}
 		found := obstacle{decision: decision, reason: decision.Reason, message: decision.Message, since: now}
 		if decision.Refused() {
-			outlook.refused = append(outlook.refused, found)
+			findings.refused = append(findings.refused, found)
 		} else {
-			outlook.stuck = append(outlook.stuck, found)
+			findings.stuck = append(findings.stuck, found)
 		}
 	}
-	return outlook, nil
+	return findings, nil
 }
 
 // Err returns PodsNotEvictable, with the blocking pods, if the drain would end before the first eviction; otherwise nil.
-func (o Outlook) Err() error {
+func (o Findings) Err() error {
 	if len(o.refused) == 0 {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (o Outlook) Err() error {
 }
 
 // Warning describes what would block the drain, so that a person can change it in time; empty: nothing.
-func (o Outlook) Warning() string {
+func (o Findings) Warning() string {
 	outcome := "wait until you change the budgets or add replicas"
 	switch {
 	case len(o.refused) > 0:

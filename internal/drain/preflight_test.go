@@ -63,16 +63,16 @@ func TestThePreflightFindsWhatWouldBlockADrain(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(tt.pods, tt.budgets...)
-			outlook, err := Foresee(t.Context(), w, w, node, tt.spec, tt.completion)
+			findings, err := Preflight(t.Context(), w, w, node, tt.spec, tt.completion)
 			require.NoError(t, err)
-			require.Equal(t, tt.warning, outlook.Warning())
+			require.Equal(t, tt.warning, findings.Warning())
 			if tt.refused == "" {
-				require.NoError(t, outlook.Err())
+				require.NoError(t, findings.Err())
 				return
 			}
-			require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(outlook.Err()))
-			require.Equal(t, tt.refused, temporal.ErrorMessage(outlook.Err()))
-			require.NotEmpty(t, temporal.Blockers(outlook.Err()))
+			require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(findings.Err()))
+			require.Equal(t, tt.refused, temporal.ErrorMessage(findings.Err()))
+			require.NotEmpty(t, temporal.Blockers(findings.Err()))
 		})
 	}
 }
@@ -81,19 +81,19 @@ func TestAPreflightFailureIsConfirmedWithTheAPIServer(t *testing.T) {
 	pods := []corev1.Pod{webPod("new", ownedBy("DaemonSet", "new"))}
 	behind, server := newWorld(pods), newWorld(pods)
 	server.snapshot.DaemonSets = []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}}
-	outlook, err := Foresee(t.Context(), behind, server, node, maintenancev1.DrainSpec{}, nil)
+	findings, err := Preflight(t.Context(), behind, server, node, maintenancev1.DrainSpec{}, nil)
 	require.NoError(t, err)
-	require.NoError(t, outlook.Err())
-	outlook, err = Foresee(t.Context(), behind, behind, node, maintenancev1.DrainSpec{}, nil)
+	require.NoError(t, findings.Err())
+	findings, err = Preflight(t.Context(), behind, behind, node, maintenancev1.DrainSpec{}, nil)
 	require.NoError(t, err)
-	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(outlook.Err()))
+	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(findings.Err()))
 }
 
 func TestThePreflightIgnoresADeletedNode(t *testing.T) {
 	w := newWorld([]corev1.Pod{webPod("bare", bare)})
-	outlook, err := Foresee(t.Context(), w, w, "gone", maintenancev1.DrainSpec{}, nil)
+	findings, err := Preflight(t.Context(), w, w, "gone", maintenancev1.DrainSpec{}, nil)
 	require.NoError(t, err)
-	require.NoError(t, outlook.Err())
-	_, err = Foresee(t.Context(), w, w, node, maintenancev1.DrainSpec{PodSelector: "app in (web"}, nil)
+	require.NoError(t, findings.Err())
+	_, err = Preflight(t.Context(), w, w, node, maintenancev1.DrainSpec{PodSelector: "app in (web"}, nil)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 }

@@ -9,12 +9,12 @@ import (
 // unknownActor is the actor of the hold while the saved holds are unknown.
 const unknownActor = "drydock"
 
-// First is the initial state of an emergency stop without saved holds. Its number is greater than that of any state before, because an earlier
+// Initial is the initial state of an emergency stop without saved holds. Its number is greater than that of any state before, because an earlier
 // emergency stop may have been terminated, and its subscribers must accept this state.
-func First(now time.Time) State { return State{Number: now.UnixMilli()} }
+func Initial(now time.Time) State { return State{Number: now.UnixMilli()} }
 
-// Doubt holds every cluster, because the saved holds are unknown. A person who knows better may release it.
-func (s State) Doubt(why string, now time.Time) State {
+// HoldUnknown holds every cluster, because the saved holds are unknown. A person who knows better may release it.
+func (s State) HoldUnknown(why string, now time.Time) State {
 	next, _ := s.Hold(Request{All: true, Actor: unknownActor, Reason: "the saved holds are unknown: " + why}, now)
 	return next
 }

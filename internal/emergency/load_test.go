@@ -10,12 +10,12 @@ import (
 )
 
 func TestARestartedEmergencyStopHasAHigherNumber(t *testing.T) {
-	require.Greater(t, First(noon.Add(time.Second)).Number, First(noon).Number+900)
-	require.Empty(t, First(noon).Holds)
+	require.Greater(t, Initial(noon.Add(time.Second)).Number, Initial(noon).Number+900)
+	require.Empty(t, Initial(noon).Holds)
 }
 
 func TestEveryClusterIsHeldWhileTheSavedHoldsAreUnknown(t *testing.T) {
-	state := First(noon).Doubt("the hub is silent", noon)
+	state := Initial(noon).HoldUnknown("the hub is silent", noon)
 	require.Equal(t, "every cluster is held since 2026-11-20 12:00:00Z by drydock: the saved holds are unknown: the hub is silent", state.Of("c1").String())
 	require.NoError(t, state.CheckRelease(all), "whoever knows better releases it")
 }
@@ -28,9 +28,9 @@ func TestSavedHoldsAreAddedToCurrentOnes(t *testing.T) {
 		holds         []drydockv1.HoldScope
 		why           string // of c1
 	}{
-		{"nothing at all", First(noon), State{}, []drydockv1.HoldScope{}, ""},
-		{"only what was before", First(noon), held(named("c2", "c1")), []drydockv1.HoldScope{"cluster/c1", "cluster/c2"}, "flood"},
-		{"the doubt ends", First(noon).Doubt("silence", noon), held(named("c1")), []drydockv1.HoldScope{"cluster/c1"}, "flood"},
+		{"nothing at all", Initial(noon), State{}, []drydockv1.HoldScope{}, ""},
+		{"only what was before", Initial(noon), held(named("c2", "c1")), []drydockv1.HoldScope{"cluster/c1", "cluster/c2"}, "flood"},
+		{"the doubt ends", Initial(noon).HoldUnknown("silence", noon), held(named("c1")), []drydockv1.HoldScope{"cluster/c1"}, "flood"},
 		{"a person's hold of everything stays", held(all), held(named("c1")), []drydockv1.HoldScope{"all", "cluster/c1"}, ""},
 		{"what was said last counts", held(bob), held(named("c1")), []drydockv1.HoldScope{"cluster/c1"}, "fire"},
 	} {

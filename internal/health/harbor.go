@@ -13,8 +13,8 @@ import (
 
 var harborKind = goharborv1.GroupVersion.WithKind("HarborCluster")
 
-// HarborStanding is the health of a HarborCluster.
-type HarborStanding struct {
+// HarborHealth is the health of a HarborCluster.
+type HarborHealth struct {
 	Status     goharborv1.ClusterStatus
 	Conditions []goharborv1.HarborClusterCondition
 	// Pending says why its services do not match its spec yet; empty: they match, or it is unknown.
@@ -45,7 +45,7 @@ func evaluateHarbor(check drydockv1.HarborClusterCheck, objects Objects) (Result
 }
 
 // harborBlockers are the services that are not ready, or whose state is unknown.
-func harborBlockers(check drydockv1.HarborClusterCheck, standing *HarborStanding) []drydockv1.Blocker {
+func harborBlockers(check drydockv1.HarborClusterCheck, standing *HarborHealth) []drydockv1.Blocker {
 	var blockers []drydockv1.Blocker
 	for _, kind := range counting() {
 		condition := goharborv1.HarborClusterCondition{Type: kind, Status: metav1.ConditionUnknown, Reason: ReasonConditionMissing}

@@ -15,11 +15,11 @@ import (
 // registries is a cluster with one HarborCluster, registry/main.
 type registries struct {
 	cluster
-	standing health.HarborStanding
+	standing health.HarborHealth
 	err      error
 }
 
-func (r registries) Harbor(namespace, name string) (*health.HarborStanding, error) {
+func (r registries) Harbor(namespace, name string) (*health.HarborHealth, error) {
 	if namespace+"/"+name != "registry/main" {
 		return nil, r.err
 	}
@@ -38,7 +38,7 @@ func TestAStartingHarborPassesButNotAnUnhealthyOrUnknownOne(t *testing.T) {
 			}
 		}
 		change(&services[1])
-		return registries{standing: health.HarborStanding{Status: status, Conditions: services}}
+		return registries{standing: health.HarborHealth{Status: status, Conditions: services}}
 	}
 	asItIs := func(*goharborv1.HarborClusterCondition) {}
 	for _, test := range []struct {
@@ -71,7 +71,7 @@ func TestAStartingHarborPassesButNotAnUnhealthyOrUnknownOne(t *testing.T) {
 		},
 		{
 			"changed a moment ago", "main",
-			registries{standing: health.HarborStanding{Status: goharborv1.StatusHealthy, Pending: "generation 2 is not applied yet"}},
+			registries{standing: health.HarborHealth{Status: goharborv1.StatusHealthy, Pending: "generation 2 is not applied yet"}},
 			false, health.ReasonHarborUnknown, "HarborCluster registry/main: generation 2 is not applied yet",
 		},
 		{"another", "other", registries{}, false, health.ReasonNothingFound, "found no HarborCluster registry/other"},

@@ -40,7 +40,7 @@ type Objects interface {
 	Fetch(address string) (Answer, error)
 	// Harbor returns the current health of a HarborCluster, or nil if there is none. The error wraps ErrNotServed or ErrForbidden when the cluster
 	// does not return the objects that decide it.
-	Harbor(namespace, name string) (*HarborStanding, error)
+	Harbor(namespace, name string) (*HarborHealth, error)
 }
 
 // Errors for a kind that a check needs. They make the check unhealthy, not invalid: the CRD, or the permission, may come later.

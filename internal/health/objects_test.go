@@ -101,4 +101,4 @@ func (c cluster) Fetch(address string) (health.Answer, error) {
 }
 
 // Harbor finds none.
-func (c cluster) Harbor(string, string) (*health.HarborStanding, error) { return nil, nil }
+func (c cluster) Harbor(string, string) (*health.HarborHealth, error) { return nil, nil }

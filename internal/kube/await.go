@@ -126,7 +126,7 @@ func (w *watcher) startOwn(ctx context.Context, kind client.Object) (by *informe
 	case singleWatch:
 		by, stop, err = w.cluster.watchSingle(ctx, kind.Object, w.changed)
 		return by, stop, true, err
-	case *Kept:
+	case *CachedMetadata:
 		by, stop, err = kind.watch(ctx, w.cluster, w.changed)
 		return by, stop, true, err
 	}

@@ -14,25 +14,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Alone makes Await watch only the object with that namespace and name: for kinds that may not be listed as a whole, or are too many to cache. Then
+// SingleObject makes Await watch only the object with that namespace and name: for kinds that may not be listed as a whole, or are too many to cache. Then
 // check must read with the Client.
-func Alone(object client.Object) client.Object { return singleWatch{object} }
+func SingleObject(object client.Object) client.Object { return singleWatch{object} }
 
 type singleWatch struct{ client.Object }
 
-// Kept makes Await watch the objects of a kind in one namespace and cache their metadata: for kinds that may be read in some namespaces only.
-type Kept struct {
+// CachedMetadata makes Await watch the objects of a kind in one namespace and cache their metadata: for kinds that may be read in some namespaces only.
+type CachedMetadata struct {
 	client.Object
 
 	mu  sync.Mutex
 	own *informer
 }
 
-// KeepIn returns a Kept for the objects of that kind in the object's namespace.
-func KeepIn(object client.Object) *Kept { return &Kept{Object: object} }
+// CacheMetadata returns a Kept for the objects of that kind in the object's namespace.
+func CacheMetadata(object client.Object) *CachedMetadata { return &CachedMetadata{Object: object} }
 
 // List returns the metadata of the objects while Await runs, and the last state after that; nothing before. Callers must not change it.
-func (k *Kept) List() []*metav1.PartialObjectMetadata {
+func (k *CachedMetadata) List() []*metav1.PartialObjectMetadata {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var kept []*metav1.PartialObjectMetadata
@@ -44,7 +44,7 @@ func (k *Kept) List() []*metav1.PartialObjectMetadata {
 	return kept
 }
 
-func (k *Kept) watch(ctx context.Context, c *Cluster, changed chan<- struct{}) (own *informer, stop func(), err error) {
+func (k *CachedMetadata) watch(ctx context.Context, c *Cluster, changed chan<- struct{}) (own *informer, stop func(), err error) {
 	own, stop, err = c.watchSingle(ctx, k.Object, changed)
 	if err == nil {
 		k.mu.Lock()

@@ -45,7 +45,7 @@ type application struct {
 	// surplus are locks to remove.
 	surplus []LockDecision
 
-	before, after Turns
+	before, after Permits
 	cluster       LockDecision
 	nextLook      *time.Time
 }
@@ -57,9 +57,9 @@ type node struct {
 	requests []request
 	presence presence
 	// permit is the recorded permit; nil: none.
-	permit *Turn
+	permit *Permit
 	// keeps is the permit after the decision.
-	keeps *Turn
+	keeps *Permit
 	// wants: only the limit of inactive nodes may keep it from releasing.
 	wants bool
 
@@ -67,7 +67,7 @@ type node struct {
 }
 
 func view(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.Time) (*application, error) {
-	a := &application{policy: policy, now: now, health: snapshot.Health, after: Turns{Nodes: map[string]Turn{}}}
+	a := &application{policy: policy, now: now, health: snapshot.Health, after: Permits{Nodes: map[string]Permit{}}}
 	for _, r := range snapshot.ClusterRequests {
 		a.requests = append(a.requests, requestOf(r.ObjectMeta))
 	}
@@ -77,7 +77,7 @@ func view(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.T
 		return nil, err
 	}
 	if a.lock != nil {
-		turns, err := ReadTurns(a.lock)
+		turns, err := ReadPermits(a.lock)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func view(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.T
 			n.permit = &turn
 		} else if n.lock != nil && n.lock.Status.State == lcmv1.LockInactive {
 			// Another client made it inactive for the requests of that time. It counts like any other.
-			n.permit = &Turn{Requests: served(n.requests)}
+			n.permit = &Permit{Requests: served(n.requests)}
 		}
 	}
 	return a, nil

@@ -388,7 +388,7 @@ func TestTheDecisionHasTheDocumentedJSON(t *testing.T) {
 func TestAnUnreadableRecordIsAnError(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.settle()
-	w.clusterLock().Annotations = map[string]string{locks.AnnotationTurns: "n1"}
+	w.clusterLock().Annotations = map[string]string{locks.AnnotationPermits: "n1"}
 	_, err := locks.Decide(w.policy, w.snapshot, w.now)
 	require.ErrorContains(t, err, "read annotation drydock.dev/turns of ClusterWorkloadLock tf")
 	w.clusterLock().Annotations = nil

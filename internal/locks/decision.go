@@ -26,10 +26,10 @@ type Decision struct {
 	Locks []LockDecision `json:"locks"`
 	// Progress after the decision is applied.
 	Progress Progress `json:"progress"`
-	// Turns are the nodes that may be inactive after the decision is applied. They are recorded before any lock becomes inactive.
-	Turns Turns `json:"-"`
-	// RecordTurns: Turns differ from those recorded on the cluster's lock.
-	RecordTurns bool `json:"-"`
+	// Permits are the nodes that may be inactive after the decision is applied. They are recorded before any lock becomes inactive.
+	Permits Permits `json:"-"`
+	// RecordPermits: Turns differ from those recorded on the cluster's lock.
+	RecordPermits bool `json:"-"`
 	// NextLook is when the decision changes without an event; nil: never.
 	NextLook *time.Time `json:"-"`
 }
@@ -54,9 +54,9 @@ type LockDecision struct {
 	Progress lcmv1.InactivationProgress `json:"-"`
 	// ReportsLess: the reported progress of the cluster's lock decreases.
 	ReportsLess bool `json:"-"`
-	// EndsTurn: the node loses its permit, or has it for other requests from now on. Its lock must be written before that is recorded. Then a writer
+	// EndsPermit: the node loses its permit, or has it for other requests from now on. Its lock must be written before that is recorded. Then a writer
 	// with the old record and the old lock can neither release the node nor withdraw the release from those requests.
-	EndsTurn bool `json:"-"`
+	EndsPermit bool `json:"-"`
 }
 
 // Action is the write that a lock needs.
@@ -124,7 +124,7 @@ func (d Decision) Changes() []LockDecision {
 }
 
 // Settled reports whether no write is needed.
-func (d Decision) Settled() bool { return len(d.Changes()) == 0 && !d.RecordTurns }
+func (d Decision) Settled() bool { return len(d.Changes()) == 0 && !d.RecordPermits }
 
 // Matches reports whether a lock's status has the desired state, message and progress.
 func (d LockDecision) Matches(status lcmv1.WorkloadLockStatus) bool {
@@ -132,8 +132,8 @@ func (d LockDecision) Matches(status lcmv1.WorkloadLockStatus) bool {
 	return status.State == d.To && status.ErrorMessage == d.Message && progress != nil && *progress == d.Progress
 }
 
-// LetsGo reports whether a held lock becomes inactive.
-func (d LockDecision) LetsGo() bool {
+// Releases reports whether a held lock becomes inactive.
+func (d LockDecision) Releases() bool {
 	return d.To == lcmv1.LockInactive && d.From != lcmv1.LockInactive
 }
 
@@ -152,5 +152,5 @@ func (d LockDecision) HoldsFirst() (LockDecision, bool) {
 // reported progress decreases. Any other change can be corrected later.
 func (d LockDecision) Grave() bool {
 	flips := func(state lcmv1.LockState) bool { return d.Action == Update && (d.From == state) != (d.To == state) }
-	return d.Action == Delete || d.EndsTurn || d.ReportsLess || flips(lcmv1.LockInactive) || flips(lcmv1.LockFailed)
+	return d.Action == Delete || d.EndsPermit || d.ReportsLess || flips(lcmv1.LockInactive) || flips(lcmv1.LockFailed)
 }

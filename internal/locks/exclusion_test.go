@@ -344,7 +344,7 @@ func TestARecordedPermitIsKeptOrEndedButNeverForgotten(t *testing.T) {
 		w := newWorld(t, "n1", "n2")
 		w.settle()
 		w.request("n2")
-		w.record(w.decide().Turns) // and then the controller crashed
+		w.record(w.decide().Permits) // and then the controller crashed
 		require.Equal(t, active, w.state("n2"))
 		return w
 	}
@@ -360,7 +360,7 @@ func TestARecordedPermitIsKeptOrEndedButNeverForgotten(t *testing.T) {
 		w.withdraw("n2")
 		decision := w.settle()
 		require.Equal(t, locks.Update, of(decision, "n2").Action)
-		require.True(t, of(decision, "n2").EndsTurn)
+		require.True(t, of(decision, "n2").EndsPermit)
 		require.Equal(t, inactive, of(decision, "n1").To)
 	})
 	t.Run("it ends when the pod is not ready any more", func(t *testing.T) {
@@ -368,7 +368,7 @@ func TestARecordedPermitIsKeptOrEndedButNeverForgotten(t *testing.T) {
 		w.request("n1")
 		w.setPod("n2", false)
 		decision := w.settle()
-		require.True(t, of(decision, "n2").EndsTurn)
+		require.True(t, of(decision, "n2").EndsPermit)
 		require.Equal(t, []string{"n1"}, w.inactive())
 	})
 	t.Run("it ends when the policy allows fewer", func(t *testing.T) {
@@ -377,10 +377,10 @@ func TestARecordedPermitIsKeptOrEndedButNeverForgotten(t *testing.T) {
 		w.settle()
 		w.request("n1")
 		w.request("n2")
-		w.record(w.decide().Turns)
+		w.record(w.decide().Permits)
 		w.policy.MaxInactiveNodes = nil
 		decision := w.settle()
 		require.Equal(t, []string{"n1"}, w.inactive())
-		require.True(t, of(decision, "n2").EndsTurn)
+		require.True(t, of(decision, "n2").EndsPermit)
 	})
 }

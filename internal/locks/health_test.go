@@ -72,12 +72,12 @@ func TestARestartedControllerKeepsTheTimeOfAStableCheck(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	decision := w.decide()
 	require.Equal(t, inactive, ofCluster(decision).To)
-	w.record(decision.Turns)
+	w.record(decision.Permits)
 	require.Equal(t, inactive, ofCluster(w.settle()).To)
 }
 
-func (w *world) turns() locks.Turns {
-	turns, err := locks.ReadTurns(w.clusterLock())
+func (w *world) turns() locks.Permits {
+	turns, err := locks.ReadPermits(w.clusterLock())
 	require.NoError(w.t, err)
 	return turns
 }

@@ -12,19 +12,19 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
-// AnnotationTurns on the ClusterWorkloadLock of an application holds the record of permits, as JSON.
-const AnnotationTurns = "drydock.dev/turns"
+// AnnotationPermits on the ClusterWorkloadLock of an application holds the record of permits, as JSON.
+const AnnotationPermits = "drydock.dev/turns"
 
-// AnnotationTurnEnded on a NodeWorkloadLock is written when its node loses an unused permit, or has it for other requests from now on. It only
-// changes the lock's resourceVersion; see LockDecision.EndsTurn.
-const AnnotationTurnEnded = "drydock.dev/turn-ended"
+// AnnotationPermitEnded on a NodeWorkloadLock is written when its node loses an unused permit, or has it for other requests from now on. It only
+// changes the lock's resourceVersion; see LockDecision.EndsPermit.
+const AnnotationPermitEnded = "drydock.dev/turn-ended"
 
-// Turns is the record of the nodes whose locks the controller of an application has released or is about to. It is stored on one object, the
+// Permits is the record of the nodes whose locks the controller of an application has released or is about to. It is stored on one object, the
 // application's ClusterWorkloadLock, so that resourceVersion conflicts put all its writers in one order: a lock becomes inactive only after its
 // permit was recorded, and there are never more permits than nodes that may be inactive.
 //
 // It also tells whether a deleted lock had been released, and keeps the times that a restarted controller could not observe.
-type Turns struct {
+type Permits struct {
 	// Cluster are the ClusterMaintenanceRequests that the cluster's lock was released for.
 	Cluster []Served `json:"cluster,omitempty"`
 	// HealthySince is when the checks that must hold for a while started to hold, while the cluster's lock is held for them.
@@ -32,14 +32,14 @@ type Turns struct {
 	// Missing has, by node, the application where it is requested and not ready, if the policy has a deadline for that.
 	Missing map[string]Missing `json:"missing,omitempty"`
 	// Nodes that are inactive, or are about to be.
-	Nodes map[string]Turn `json:"nodes,omitempty"`
+	Nodes map[string]Permit `json:"nodes,omitempty"`
 	// Follows is the resourceVersion of the lock that this record was written over. It makes every record unique: writing even the same permits again
 	// proves that there was no other write in between.
 	Follows string `json:"follows,omitempty"`
 }
 
-// Turn is one node's permission to be inactive.
-type Turn struct {
+// Permit is one node's permission to be inactive.
+type Permit struct {
 	// Requests are the NodeMaintenanceRequests that the node's lock is released for.
 	Requests []Served `json:"requests,omitempty"`
 	// AwaitedSince is when the maintenance was over and the application's pod not ready.
@@ -60,32 +60,32 @@ type Served struct {
 	UID  types.UID `json:"uid"`
 }
 
-// ReadTurns returns the record on the lock. An unreadable record is an error, because the inactive nodes are unknown then.
-func ReadTurns(lock *lcmv1.ClusterWorkloadLock) (Turns, error) {
-	text, ok := lock.Annotations[AnnotationTurns]
+// ReadPermits returns the record on the lock. An unreadable record is an error, because the inactive nodes are unknown then.
+func ReadPermits(lock *lcmv1.ClusterWorkloadLock) (Permits, error) {
+	text, ok := lock.Annotations[AnnotationPermits]
 	if !ok {
-		return Turns{}, nil
+		return Permits{}, nil
 	}
-	var turns Turns
+	var turns Permits
 	if err := json.Unmarshal([]byte(text), &turns); err != nil {
-		return Turns{}, fmt.Errorf("read annotation %s of ClusterWorkloadLock %s: %w; remove the annotation when no node of %s is under maintenance",
-			AnnotationTurns, lock.Name, err, lock.Spec.ControllerName)
+		return Permits{}, fmt.Errorf("read annotation %s of ClusterWorkloadLock %s: %w; remove the annotation when no node of %s is under maintenance",
+			AnnotationPermits, lock.Name, err, lock.Spec.ControllerName)
 	}
 	return turns, nil
 }
 
-// Annotation returns the value of AnnotationTurns to write over the lock with that resourceVersion.
-func (t Turns) Annotation(follows string) (string, error) {
+// Annotation returns the value of AnnotationPermits to write over the lock with that resourceVersion.
+func (t Permits) Annotation(follows string) (string, error) {
 	t.Follows = follows
 	text, err := json.Marshal(t)
 	if err != nil {
-		return "", fmt.Errorf("write annotation %s: %w", AnnotationTurns, err)
+		return "", fmt.Errorf("write annotation %s: %w", AnnotationPermits, err)
 	}
 	return string(text), nil
 }
 
 // same reports whether two records are equal, apart from Follows.
-func (t Turns) same(other Turns) bool {
+func (t Permits) same(other Permits) bool {
 	sameTime := func(a, b metav1.Time) bool { return a.Equal(&b) }
 	if len(t.Nodes) != len(other.Nodes) || !slices.Equal(t.Cluster, other.Cluster) ||
 		!maps.EqualFunc(t.HealthySince, other.HealthySince, sameTime) || !maps.EqualFunc(t.Missing, other.Missing, Missing.same) {

@@ -62,13 +62,13 @@ func (a *application) settle(n *node) {
 		// A maintainer that finds the lock inactive takes the node out of service, no matter for which request it was released. A deleted lock is
 		// released too.
 		d.be(lcmv1.LockInactive, RequestStands, "")
-		n.keeps = &Turn{Requests: served(n.requests)}
-		d.EndsTurn = !inMaintenance
+		n.keeps = &Permit{Requests: served(n.requests)}
+		d.EndsPermit = !inMaintenance
 	case out && !inMaintenance && !n.presence.ready:
 		a.awaitReturn(n)
 	case out && !n.presence.ready:
 		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
-		n.keeps = &Turn{Requests: served(n.requests)}
+		n.keeps = &Permit{Requests: served(n.requests)}
 	case !n.presence.ready && (len(n.requests) > 0 || d.From == lcmv1.LockFailed):
 		a.awaitPod(n)
 	case len(n.requests) == 0 && out:
@@ -86,7 +86,7 @@ func (a *application) awaitReturn(n *node) {
 	if n.permit.AwaitedSince != nil {
 		since = *n.permit.AwaitedSince
 	}
-	n.keeps = &Turn{Requests: n.permit.Requests, AwaitedSince: &since}
+	n.keeps = &Permit{Requests: n.permit.Requests, AwaitedSince: &since}
 	if !a.fails(n, since, notBackInTime) {
 		n.decided.be(lcmv1.LockInactive, PodNotBack, fmt.Sprintf("the maintenance is over, but since %s the application is not back: %s",
 			since.UTC().Format(time.RFC3339), n.presence.message))
@@ -165,7 +165,7 @@ func (a *application) grant() {
 	for _, n := range waiting {
 		if len(out) < a.maxInactiveNodes() {
 			n.decided.be(lcmv1.LockInactive, PodReady, "")
-			n.keeps = &Turn{Requests: served(n.requests)}
+			n.keeps = &Permit{Requests: served(n.requests)}
 			out = append(out, n.name)
 			continue
 		}
@@ -218,7 +218,7 @@ func (a *application) decision() Decision {
 		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Node, y.Node))
 	})
 	decision.Progress = decided
-	decision.Turns, decision.RecordTurns = a.after, !a.after.same(a.before)
+	decision.Permits, decision.RecordPermits = a.after, !a.after.same(a.before)
 	return decision
 }
 
@@ -237,10 +237,10 @@ func (a *application) clusterDecision(found Progress) LockDecision {
 func (a *application) nodeDecision(n *node) LockDecision {
 	d := n.decided
 	_, had := a.before.Nodes[n.name]
-	d.EndsTurn = had && (d.EndsTurn || n.keeps == nil)
+	d.EndsPermit = had && (d.EndsPermit || n.keeps == nil)
 	d.UpdatedFor = a.toRemember(n)
 	d.Progress = nodeProgress(d.To)
-	d.act(n.lock != nil, d.EndsTurn || d.UpdatedFor != "" || n.lock != nil && !d.Matches(n.lock.Status))
+	d.act(n.lock != nil, d.EndsPermit || d.UpdatedFor != "" || n.lock != nil && !d.Matches(n.lock.Status))
 	return d
 }
 

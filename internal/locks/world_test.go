@@ -172,32 +172,32 @@ func (w *world) carryOut(decision locks.Decision, count int) {
 	slices.SortStableFunc(changes, func(a, b locks.LockDecision) int { return cmp.Compare(letsGo(a), letsGo(b)) })
 	recorded := false
 	for _, change := range changes[:count] {
-		if change.LetsGo() && !recorded {
-			w.record(decision.Turns)
+		if change.Releases() && !recorded {
+			w.record(decision.Permits)
 			recorded = true
 		}
 		w.make(change)
 	}
-	if count == len(changes) && decision.RecordTurns {
-		w.record(decision.Turns)
+	if count == len(changes) && decision.RecordPermits {
+		w.record(decision.Permits)
 	}
 }
 
 func letsGo(change locks.LockDecision) int {
-	if change.LetsGo() {
+	if change.Releases() {
 		return 1
 	}
 	return 0
 }
 
-func (w *world) record(turns locks.Turns) {
+func (w *world) record(turns locks.Permits) {
 	lock := w.clusterLock()
 	if lock == nil {
 		return
 	}
 	text, err := turns.Annotation(lock.ResourceVersion)
 	require.NoError(w.t, err)
-	lock.Annotations = map[string]string{locks.AnnotationTurns: text}
+	lock.Annotations = map[string]string{locks.AnnotationPermits: text}
 }
 
 func (w *world) make(change locks.LockDecision) {

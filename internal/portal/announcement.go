@@ -47,7 +47,7 @@ type RefusedWindow struct {
 const openingsAnnounced = 3
 
 // Shows returns the portal that shows a window; empty: none. A window without a title, or with an invalid name of a portal, is not shown.
-func Shows(course *windows.Course) string {
+func Shows(course *windows.State) string {
 	if course.Window == nil || course.Window.Spec.Title == "" || CheckName(course.Window.Spec.PortalRef) != nil {
 		return ""
 	}
@@ -56,7 +56,7 @@ func Shows(course *windows.Course) string {
 
 // Announce returns the announcement of the window with that name. It includes an emergency override. An opening that an exclusion closes is not
 // announced until the exclusion ends.
-func Announce(course *windows.Course, name string, number int64, now time.Time) Announcement {
+func Announce(course *windows.State, name string, number int64, now time.Time) Announcement {
 	a := Announcement{Window: name, Number: number, Portal: Shows(course)}
 	if a.Portal == "" {
 		return a
@@ -74,8 +74,8 @@ func Announce(course *windows.Course, name string, number int64, now time.Time) 
 	return a
 }
 
-// Hear stores an announcement, and reports whether anything shown has changed. It replaces the announcement before.
-func (p *Portal) Hear(a Announcement, now time.Time) bool {
+// Receive stores an announcement, and reports whether anything shown has changed. It replaces the announcement before.
+func (p *Portal) Receive(a Announcement, now time.Time) bool {
 	p.Pass(now)
 	i := slices.IndexFunc(p.Windows, func(known Announcement) bool { return known.Window == a.Window })
 	if i >= 0 && p.Windows[i].Number >= a.Number {
@@ -155,8 +155,8 @@ func (p *Portal) Overdue(now time.Time) []string {
 	return silent
 }
 
-// Lose removes the upcoming openings of a deleted window. The current one is shown until its end.
-func (p *Portal) Lose(window string, now time.Time) {
+// RemoveWindow removes the upcoming openings of a deleted window. The current one is shown until its end.
+func (p *Portal) RemoveWindow(window string, now time.Time) {
 	p.Pass(now)
 	for i := range p.Windows {
 		if a := &p.Windows[i]; a.Window == window {

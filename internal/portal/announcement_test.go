@@ -42,7 +42,7 @@ func (a Announcement) hasEnded() Announcement {
 func TestAnOpeningOfAWindowIsUpcomingThenInProgressThenCompleted(t *testing.T) {
 	p := newPortal(t)
 	night := nightOf("prod/night", 1, after(time.Hour))
-	require.True(t, p.Hear(night, noon))
+	require.True(t, p.Receive(night, noon))
 	v := p.at(noon)
 	require.Len(t, v.Upcoming, 4)
 	require.Equal(t, MaintenanceView{
@@ -52,7 +52,7 @@ func TestAnOpeningOfAWindowIsUpcomingThenInProgressThenCompleted(t *testing.T) {
 
 	require.Equal(t, sreportalv1.StatusOperational, p.at(after(time.Hour-1)).Status)
 	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(time.Hour)).Status, "it is taken to begin in time")
-	require.True(t, p.Hear(night.hasBegun(), after(time.Hour+time.Millisecond)))
+	require.True(t, p.Receive(night.hasBegun(), after(time.Hour+time.Millisecond)))
 	v = p.at(after(2 * time.Hour))
 	require.Equal(t, sreportalv1.StatusDegraded, v.component("db").Status)
 	require.Equal(t, []string{"prod/night/20261121T130000Z"}, v.component("db").Because)
@@ -62,7 +62,7 @@ func TestAnOpeningOfAWindowIsUpcomingThenInProgressThenCompleted(t *testing.T) {
 	v = p.at(after(5 * time.Hour))
 	require.Equal(t, sreportalv1.StatusOperational, v.Status, "the end does not belong to it, and it need not be told")
 	require.Equal(t, []string{"prod/night/20261121T130000Z"}, names(v.Completed))
-	require.True(t, p.Hear(night.hasBegun().hasEnded(), after(5*time.Hour+time.Millisecond)))
+	require.True(t, p.Receive(night.hasBegun().hasEnded(), after(5*time.Hour+time.Millisecond)))
 	v = p.at(after(5*time.Hour + time.Second))
 	require.Len(t, v.Completed, 1)
 	require.False(t, v.Completed[0].Cancelled)
@@ -90,8 +90,8 @@ func TestAnOpeningThatChangesWhileItIsShown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPortal(t)
-			p.Hear(begun, after(time.Hour))
-			p.Hear(tt.told, tt.at)
+			p.Receive(begun, after(time.Hour))
+			p.Receive(tt.told, tt.at)
 			v := p.at(tt.shown)
 			require.Equal(t, tt.status, v.component("db").Status)
 			require.Len(t, v.Completed, tt.completed)
@@ -105,7 +105,7 @@ func TestAnOpeningThatChangesWhileItIsShown(t *testing.T) {
 
 func TestAnOverdueWindowIsAskedAndThenRemoved(t *testing.T) {
 	p := newPortal(t)
-	p.Hear(nightOf("prod/night", 1, after(time.Hour)), noon)
+	p.Receive(nightOf("prod/night", 1, after(time.Hour)), noon)
 	require.Empty(t, p.Overdue(after(time.Hour+overdue-1)))
 	require.Equal(t, sreportalv1.StatusDegraded, p.View().Status)
 	next, _ := p.Next(after(time.Hour))
@@ -116,26 +116,26 @@ func TestAnOverdueWindowIsAskedAndThenRemoved(t *testing.T) {
 	require.Len(t, v.Upcoming, 3)
 	require.Equal(t, sreportalv1.StatusOperational, v.Status)
 	require.Empty(t, v.Completed)
-	p.Lose("prod/night", next)
+	p.RemoveWindow("prod/night", next)
 	require.Empty(t, p.at(next).Upcoming)
 }
 
 // Neither the window nor the portal was at work.
 func TestAnOpeningWithoutAnnouncedStartNeverTookPlace(t *testing.T) {
 	p := newPortal(t)
-	p.Hear(nightOf("prod/night", 1, after(time.Hour)), noon)
+	p.Receive(nightOf("prod/night", 1, after(time.Hour)), noon)
 	v := p.at(after(3 * time.Hour))
 	require.Equal(t, int64(3*3600), v.component("db").Days[daysKept-1].StatusSeconds[sreportalv1.StatusOperational])
 	require.Equal(t, []string{"prod/night"}, p.Overdue(after(3*time.Hour)))
 	late := nightOf("prod/night", 2, after(time.Hour)).hasBegun()
-	p.Hear(late, after(3*time.Hour))
+	p.Receive(late, after(3*time.Hour))
 	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(4*time.Hour)).Status, "it was opened late")
 }
 
 // It was seen to start, and then nobody was there to hear of it, or of its window.
 func TestAnOutageJustAfterAStartDoesNotCountAsMaintenance(t *testing.T) {
 	p := newPortal(t)
-	p.Hear(nightOf("prod/night", 1, after(time.Hour)), noon)
+	p.Receive(nightOf("prod/night", 1, after(time.Hour)), noon)
 	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(time.Hour)).Status)
 	v := p.at(after(9 * time.Hour))
 	require.Equal(t, int64(60), v.component("db").Days[daysKept-1].StatusSeconds[sreportalv1.StatusDegraded])
@@ -149,7 +149,7 @@ func TestAShortUnconfirmedOpeningLeavesNoTrace(t *testing.T) {
 	night := nightOf("prod/night", 1, after(time.Hour))
 	night.Openings = night.Openings[:1]
 	night.Openings[0].End = after(time.Hour + overdue/2)
-	p.Hear(night, noon)
+	p.Receive(night, noon)
 	for _, moment := range []time.Time{after(time.Hour), night.Openings[0].End, after(time.Hour + overdue)} {
 		next, _ := p.Next(p.Counted)
 		require.Equal(t, moment, next)
@@ -158,15 +158,15 @@ func TestAShortUnconfirmedOpeningLeavesNoTrace(t *testing.T) {
 	require.Equal(t, []string{"prod/night"}, p.Overdue(after(time.Hour+overdue)))
 	require.Empty(t, p.Windows)
 
-	p.Hear(night.hasBegun(), after(time.Hour+2*overdue))
+	p.Receive(night.hasBegun(), after(time.Hour+2*overdue))
 	require.Len(t, p.at(after(time.Hour+2*overdue)).Completed, 1, "it is told late that it has")
 }
 
 func TestACancelledOpeningLeavesNoTrace(t *testing.T) {
 	p := newPortal(t)
 	night := nightOf("prod/night", 1, after(time.Hour))
-	p.Hear(night, noon)
-	p.Hear(night.hasEnded(), after(time.Hour+time.Millisecond)) // missed, or cancelled in the last moment
+	p.Receive(night, noon)
+	p.Receive(night.hasEnded(), after(time.Hour+time.Millisecond)) // missed, or cancelled in the last moment
 	v := p.at(after(time.Hour + time.Second))
 	require.Equal(t, sreportalv1.StatusOperational, v.Status)
 	require.Empty(t, append(v.Completed, v.InProgress...))
@@ -175,8 +175,8 @@ func TestACancelledOpeningLeavesNoTrace(t *testing.T) {
 
 func TestADeletedWindowIsShownUntilItsOpeningEnds(t *testing.T) {
 	p := newPortal(t)
-	p.Hear(nightOf("prod/night", 1, after(time.Hour)).hasBegun(), after(time.Hour))
-	p.Lose("prod/night", after(2*time.Hour))
+	p.Receive(nightOf("prod/night", 1, after(time.Hour)).hasBegun(), after(time.Hour))
+	p.RemoveWindow("prod/night", after(2*time.Hour))
 	v := p.at(after(2 * time.Hour))
 	require.Len(t, v.InProgress, 1)
 	require.Empty(t, v.Upcoming)
@@ -188,12 +188,12 @@ func TestAWindowBeyondTheCapacityIsRefusedWithAProblem(t *testing.T) {
 	p := newPortal(t)
 	large := nightOf("prod/night", 1, after(time.Hour))
 	large.Description = string(make([]byte, textsMost/4))
-	require.True(t, p.Hear(large, noon))
+	require.True(t, p.Receive(large, noon))
 	require.Contains(t, p.at(noon).Problems[0], "window prod/night is not shown: the texts of portal main")
 	require.Empty(t, p.Windows)
-	require.True(t, p.Hear(nightOf("prod/night", 2, after(time.Hour)), noon))
+	require.True(t, p.Receive(nightOf("prod/night", 2, after(time.Hour)), noon))
 	require.Empty(t, p.at(noon).Problems)
-	require.False(t, p.Hear(Announcement{Window: "prod/other", Number: 1, Portal: "other"}, noon), "it is of no concern here")
+	require.False(t, p.Receive(Announcement{Window: "prod/other", Number: 1, Portal: "other"}, noon), "it is of no concern here")
 }
 
 // What was said of openings that are over takes only the room that nothing else wants.
@@ -204,7 +204,7 @@ func TestAFreedCapacityAdmitsARefusedWindow(t *testing.T) {
 	apply(t, p, noon, ApplyRequest{Components: []sreportalv1.Component{wide}})
 	large := nightOf("prod/night", 1, after(time.Hour))
 	large.Description = strings.Repeat("d", textsMost/2)
-	p.Hear(large, noon)
+	p.Receive(large, noon)
 	require.Len(t, p.at(noon).Problems, 1)
 	require.Empty(t, p.Overdue(noon))
 
@@ -212,7 +212,7 @@ func TestAFreedCapacityAdmitsARefusedWindow(t *testing.T) {
 	require.Equal(t, []string{"prod/night"}, p.Overdue(after(time.Minute)))
 	require.Empty(t, p.Overdue(after(time.Minute)), "it is asked once")
 	require.Empty(t, p.View().Problems)
-	p.Hear(large, after(time.Minute))
+	p.Receive(large, after(time.Minute))
 	require.NotEmpty(t, p.at(after(time.Minute)).Upcoming)
 }
 
@@ -220,7 +220,7 @@ func TestASilentRefusedWindowIsForgotten(t *testing.T) {
 	p := &Portal{Name: "main"}
 	large := nightOf("prod/night", 1, after(time.Hour))
 	large.Description = strings.Repeat("d", textsMost)
-	p.Hear(large, noon)
+	p.Receive(large, noon)
 	over := large.Openings[len(large.Openings)-1].End
 	p.Pass(over.Add(-1))
 	require.False(t, p.Empty())
@@ -234,7 +234,7 @@ func TestPastOpeningsGiveWayToNewOnes(t *testing.T) {
 	p := newPortal(t)
 	tell := func(a Announcement, at time.Time) {
 		a.Description = strings.Repeat("d", 10<<10)
-		p.Hear(a, at)
+		p.Receive(a, at)
 	}
 	for day := range 25 {
 		for i, window := range []string{"prod/early", "prod/late"} {
@@ -266,7 +266,7 @@ func TestLittleCapacityShowsFewerOpenings(t *testing.T) {
 		for i := range 100 {
 			a := nightOf(fmt.Sprintf("prod/night-%d", i), number, after(time.Hour))
 			a.Components = listed[:length]
-			p.Hear(a, noon)
+			p.Receive(a, noon)
 		}
 	}
 	tell(1, len(listed))
@@ -283,14 +283,14 @@ func TestLittleCapacityShowsFewerOpenings(t *testing.T) {
 
 func TestAnExcludedOpeningIsAnnouncedWhenTheExclusionEnds(t *testing.T) {
 	open := windows.Opening{Start: noon, End: after(4 * time.Hour), Begun: true}
-	course := windows.Course{
+	course := windows.State{
 		Window: &drydockv1.MaintenanceWindow{}, Running: &open,
-		Outlook: windows.Outlook{Excluded: []windows.Span{{Start: after(time.Hour), End: after(2 * time.Hour)}}, Last: true},
+		Schedule: windows.Schedule{Excluded: []windows.Span{{Start: after(time.Hour), End: after(2 * time.Hour)}}, Last: true},
 	}
 	course.Window.Spec.Title, course.Window.Spec.PortalRef, course.Window.Spec.Components = "Nightly", "main", []string{"db"}
 	p := newPortal(t)
 	hear := func(number int64, at time.Time) View {
-		p.Hear(Announce(&course, "prod/night", number, at), at)
+		p.Receive(Announce(&course, "prod/night", number, at), at)
 		return p.at(at)
 	}
 	require.Equal(t, sreportalv1.StatusMaintenance, hear(1, noon).Status)
@@ -308,12 +308,12 @@ func TestAWindowAnnouncesItsOpeningsOnlyWithATitle(t *testing.T) {
 	object := drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"}}
 	object.Spec.TimeZone, object.Spec.PortalRef, object.Spec.Components = "UTC", "main", []string{"db"}
 	object.Spec.Recurrence, object.Spec.Duration = "FREQ=DAILY;BYHOUR=13", "4h"
-	var course windows.Course
+	var course windows.State
 	require.Empty(t, Announce(&course, "prod/night", 1, noon).Portal, "the window is not defined")
 	define := func() {
 		window, err := windows.New(&object)
 		require.NoError(t, err)
-		outlook, err := window.Outlook(noon)
+		outlook, err := window.Schedule(noon)
 		require.NoError(t, err)
 		course.Define(windows.DefineRequest{Object: object}, outlook, noon)
 	}

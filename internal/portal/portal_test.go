@@ -376,7 +376,7 @@ func TestTheLargestPortalFitsIntoAPayload(t *testing.T) {
 	for i := range windowsMost {
 		a := nightOf("prod/night-"+string(rune('a'+i/26))+string(rune('a'+i%26)), 1, after(24*time.Hour*40))
 		a.Description = strings.Repeat("d", 1000)
-		p.Hear(a, noon)
+		p.Receive(a, noon)
 	}
 	require.Len(t, p.Windows, windowsMost)
 	require.Greater(t, p.length(), textsMost*3/4, "it is about full")

@@ -116,7 +116,7 @@ func requireSound(t require.TestingT, p *Portal, now time.Time) {
 
 func TestAPortalSurvivesContinueAsNew(t *testing.T) {
 	p := newPortal(t, maintenance("db", after(time.Hour), after(2*time.Hour), "", "db"))
-	p.Hear(nightOf("prod/night", 1, after(time.Hour)).hasBegun(), after(time.Hour))
+	p.Receive(nightOf("prod/night", 1, after(time.Hour)).hasBegun(), after(time.Hour))
 	p.Pass(after(90 * time.Minute))
 	text, err := json.Marshal(p)
 	require.NoError(t, err)

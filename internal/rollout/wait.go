@@ -106,7 +106,7 @@ func batchInProgress(status *ranv1.ClusterGroupUpgradeStatus) batchSummary {
 			b.left++
 		}
 		switch {
-		case AtWork(c):
+		case Working(c):
 			b.atWork++
 			if c.Reason != "" && len(b.blockers) < blockersShown {
 				b.blockers = append(b.blockers, drydockv1.Blocker{
@@ -120,9 +120,9 @@ func batchInProgress(status *ranv1.ClusterGroupUpgradeStatus) batchSummary {
 	return b
 }
 
-// AtWork reports whether work on a cluster is in progress. A cluster that soaks after one of several policies counts; one that soaks after all of
+// Working reports whether work on a cluster is in progress. A cluster that soaks after one of several policies counts; one that soaks after all of
 // them does not.
-func AtWork(c *ranv1.ClusterStatus) bool {
+func Working(c *ranv1.ClusterStatus) bool {
 	return c.State == ranv1.ClusterRunning || c.State == ranv1.ClusterSoaking && c.CompletedAt == nil
 }
 

@@ -118,7 +118,7 @@ func (e Evidence) PodsOn(node string) ([]*corev1.Pod, error) {
 func (e Evidence) Fetch(address string) (health.Answer, error) { return e.fetch(e.ctx, address) }
 
 // Harbor returns how a HarborCluster is, by its services.
-func (e Evidence) Harbor(namespace, name string) (*health.HarborStanding, error) {
+func (e Evidence) Harbor(namespace, name string) (*health.HarborHealth, error) {
 	hc := &goharborv1.HarborCluster{}
 	err := e.reader.Get(e.ctx, client.ObjectKey{Namespace: namespace, Name: name}, hc)
 	if apierrors.IsNotFound(err) {
@@ -140,7 +140,7 @@ func (e Evidence) Harbor(namespace, name string) (*health.HarborStanding, error)
 		return nil, err
 	}
 	evaluation := harbor.Evaluate(hc, observed, e.now())
-	return &health.HarborStanding{Status: evaluation.Status, Conditions: evaluation.Conditions, Pending: harbor.Pending(hc)}, nil
+	return &health.HarborHealth{Status: evaluation.Status, Conditions: evaluation.Conditions, Pending: harbor.Pending(hc)}, nil
 }
 
 // NewObject returns an empty object of the kind: the Go type when there is one, since all of the house shares its informer; else an

@@ -92,8 +92,8 @@ func Allows(windows []*Window, q Question) (Verdict, error) {
 	}
 }
 
-func schedulesOf(windows []*Window, from, until time.Time) ([]Outlook, error) {
-	var outlooks []Outlook
+func schedulesOf(windows []*Window, from, until time.Time) ([]Schedule, error) {
+	var outlooks []Schedule
 	for _, w := range windows {
 		outlook, err := w.schedule(from, until)
 		if err != nil {
@@ -105,7 +105,7 @@ func schedulesOf(windows []*Window, from, until time.Time) ([]Outlook, error) {
 }
 
 // answer answers with the occurrences known up to a moment. The answer is not settled if more knowledge could change it.
-func (q Question) answer(outlooks []Outlook, until time.Time) (verdict Verdict, settled bool) {
+func (q Question) answer(outlooks []Schedule, until time.Time) (verdict Verdict, settled bool) {
 	stretches, scheduled := together(outlooks, q.Now, until)
 	verdict.Reason = ReasonClosed
 	if scheduled {
@@ -163,7 +163,7 @@ func (s stretch) cutoffAt() time.Time { return s.last.Add(-s.cutoff) }
 
 // together returns the stretches of time in which windows are open from now until a moment, and whether a window would be open now without
 // exclusions. An exclusion of one window applies to all windows.
-func together(outlooks []Outlook, now, until time.Time) (stretches []stretch, scheduled bool) {
+func together(outlooks []Schedule, now, until time.Time) (stretches []stretch, scheduled bool) {
 	type opening struct {
 		Opening
 		window string
@@ -203,7 +203,7 @@ func together(outlooks []Outlook, now, until time.Time) (stretches []stretch, sc
 }
 
 // withoutExclusions subtracts the exclusions of all windows from an opening of one.
-func withoutExclusions(o Opening, outlooks []Outlook) []Opening {
+func withoutExclusions(o Opening, outlooks []Schedule) []Opening {
 	left := []Opening{o}
 	if o.Forced {
 		return left

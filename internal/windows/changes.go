@@ -74,7 +74,7 @@ func (r Request) check() error {
 var errUndefined = errors.New("the window is not defined: `drydock window create -f FILE` defines it")
 
 // CheckDefine returns why a window cannot be defined, or nil. A window that is over may be defined again. The caller checks the calendar.
-func (c *Course) CheckDefine(r DefineRequest, now time.Time) error {
+func (c *State) CheckDefine(r DefineRequest, now time.Time) error {
 	if c.Window != nil && c.Phase(now) != PhaseOver {
 		return errors.New("the window exists already: `drydock window edit -f FILE` changes it")
 	}
@@ -82,7 +82,7 @@ func (c *Course) CheckDefine(r DefineRequest, now time.Time) error {
 }
 
 // CheckEdit returns why a window cannot be edited, or nil. The caller checks the calendar.
-func (c *Course) CheckEdit(r DefineRequest) error {
+func (c *State) CheckEdit(r DefineRequest) error {
 	if c.Window == nil {
 		return errUndefined
 	}
@@ -91,27 +91,27 @@ func (c *Course) CheckEdit(r DefineRequest) error {
 
 // Define stores a window and its upcoming openings. The current opening keeps its end, and is closed while an exclusion applies. Orders for upcoming
 // openings are dropped: they belong to the calendar before.
-func (c *Course) Define(r DefineRequest, outlook Outlook, now time.Time) Event {
+func (c *State) Define(r DefineRequest, outlook Schedule, now time.Time) Event {
 	event := Event{At: now, Kind: EventDefined, By: r.Actor, Reason: r.Reason, Message: "defined"}
 	if c.Window != nil {
 		event.Kind, event.Message = EventEdited, "edited; an opening at hand keeps its end"
 	}
 	if c.Running != nil {
 		left := Opening{Start: now, End: c.Running.End}
-		c.Running.Forced = c.Running.Forced && c.Outlook.excludes(left, outlook.excludedIn(left))
+		c.Running.Forced = c.Running.Forced && c.Schedule.excludes(left, outlook.excludedIn(left))
 		if excluded := outlook.excludedIn(left); len(excluded) > 0 && !c.Running.Forced {
 			event.Message += fmt.Sprintf("; an exclusion closes it from %s to %s", clock(later(excluded[0].Start, now)), clock(excluded[0].End))
 		}
 	}
 	c.Window, c.Since, c.Cancelled = &r.Object, now, false
-	c.Amendments, c.Announced, c.Owed = nil, nil, nil
-	c.Foresee(now, outlook)
+	c.Amendments, c.Announced, c.Pending = nil, nil, nil
+	c.SetSchedule(now, outlook)
 	c.record(event)
 	return event
 }
 
 // CheckExtend returns why the window cannot be extended, or nil.
-func (c *Course) CheckExtend(r ExtendRequest, now time.Time) error {
+func (c *State) CheckExtend(r ExtendRequest, now time.Time) error {
 	opening, err := c.extended(now)
 	switch {
 	case err != nil:
@@ -120,17 +120,17 @@ func (c *Course) CheckExtend(r ExtendRequest, now time.Time) error {
 		return fmt.Errorf("end: %s is not after now, %s", instant(r.End), instant(now))
 	case !r.End.After(opening.End):
 		return fmt.Errorf("end: %s is not after the end of the opening, %s: `drydock window end` closes it earlier", instant(r.End), instant(opening.End))
-	case r.End.After(c.Outlook.Until) && !c.Outlook.Last:
-		return fmt.Errorf("end: %s is after the last known time of the window, %s", instant(r.End), instant(c.Outlook.Until))
-	case !r.Force && len(c.Outlook.excludedIn(Opening{Start: opening.End, End: r.End})) > 0:
-		excluded := c.Outlook.excludedIn(Opening{Start: opening.End, End: r.End})[0]
+	case r.End.After(c.Schedule.Until) && !c.Schedule.Last:
+		return fmt.Errorf("end: %s is after the last known time of the window, %s", instant(r.End), instant(c.Schedule.Until))
+	case !r.Force && len(c.Schedule.excludedIn(Opening{Start: opening.End, End: r.End})) > 0:
+		excluded := c.Schedule.excludedIn(Opening{Start: opening.End, End: r.End})[0]
 		return fmt.Errorf("end: an exclusion begins at %s, before %s: end there, or force it", instant(excluded.Start), instant(r.End))
 	}
 	return r.check()
 }
 
 // extended is the opening to extend.
-func (c *Course) extended(now time.Time) (coming, error) {
+func (c *State) extended(now time.Time) (coming, error) {
 	if c.Window == nil {
 		return coming{}, errUndefined
 	}
@@ -145,7 +145,7 @@ func (c *Course) extended(now time.Time) (coming, error) {
 }
 
 // Extend moves the end of the current opening, or of the next one.
-func (c *Course) Extend(r ExtendRequest, now time.Time) Event {
+func (c *State) Extend(r ExtendRequest, now time.Time) Event {
 	next, _ := c.extended(now)
 	next.End, next.Forced = r.End, next.Forced || r.Force
 	if c.Running != nil {
@@ -157,13 +157,13 @@ func (c *Course) Extend(r ExtendRequest, now time.Time) Event {
 	return c.ordered(EventExtended, r.Request, &next.Opening, "extended until "+clock(r.End), now)
 }
 
-func (c *Course) amend(a Amendment) {
+func (c *State) amend(a Amendment) {
 	c.Amendments = slices.DeleteFunc(c.Amendments, func(before Amendment) bool { return before.Start.Equal(a.Start) })
 	c.Amendments = append(c.Amendments, a)
 }
 
 // ordered records a request as an event.
-func (c *Course) ordered(kind EventKind, r Request, opening *Opening, message string, now time.Time) Event {
+func (c *State) ordered(kind EventKind, r Request, opening *Opening, message string, now time.Time) Event {
 	if opening != nil {
 		opening = new(*opening)
 	}
@@ -173,7 +173,7 @@ func (c *Course) ordered(kind EventKind, r Request, opening *Opening, message st
 }
 
 // CheckEnd returns why the window cannot be closed, or nil.
-func (c *Course) CheckEnd(r EndRequest, now time.Time) error {
+func (c *State) CheckEnd(r EndRequest, now time.Time) error {
 	open := c.Running != nil && now.Before(c.Running.End)
 	switch {
 	case !open && !c.overridden(now):
@@ -187,7 +187,7 @@ func (c *Course) CheckEnd(r EndRequest, now time.Time) error {
 }
 
 // End closes the window early. Pass reports the end when it happens.
-func (c *Course) End(r EndRequest, now time.Time) Event {
+func (c *State) End(r EndRequest, now time.Time) Event {
 	end := later(r.End, now)
 	c.endOverride(r.Request, end)
 	if c.Running != nil {
@@ -197,14 +197,14 @@ func (c *Course) End(r EndRequest, now time.Time) Event {
 }
 
 // endOverride ends an emergency override early.
-func (c *Course) endOverride(r Request, end time.Time) {
+func (c *State) endOverride(r Request, end time.Time) {
 	if c.Override != nil && end.Before(c.Override.Until) {
 		c.Override.Until, c.Override.Ended = end, &r
 	}
 }
 
 // CheckCancel returns why an opening cannot be cancelled, or nil.
-func (c *Course) CheckCancel(r CancelRequest, now time.Time) error {
+func (c *State) CheckCancel(r CancelRequest, now time.Time) error {
 	if c.Window == nil {
 		return errUndefined
 	}
@@ -218,7 +218,7 @@ func (c *Course) CheckCancel(r CancelRequest, now time.Time) error {
 }
 
 // cancelled is the opening to cancel; its planned start is zero if it is the current one.
-func (c *Course) cancelled(r CancelRequest, now time.Time) (coming, error) {
+func (c *State) cancelled(r CancelRequest, now time.Time) (coming, error) {
 	running := c.Running != nil && now.Before(c.Running.End)
 	if running && (r.Start.IsZero() || r.Start.Equal(c.Running.Start)) {
 		return coming{Opening: *c.Running}, nil
@@ -237,7 +237,7 @@ func (c *Course) cancelled(r CancelRequest, now time.Time) (coming, error) {
 }
 
 // Cancel cancels an opening: an upcoming one does not take place, the current one ends now.
-func (c *Course) Cancel(r CancelRequest, now time.Time) Event {
+func (c *State) Cancel(r CancelRequest, now time.Time) Event {
 	if r.All {
 		c.Cancelled = true
 		// Its exclusions still apply to other windows. Without openings, exclusions are listed as far ahead as there are any.
@@ -259,7 +259,7 @@ func (c *Course) Cancel(r CancelRequest, now time.Time) Event {
 }
 
 // CheckOverride returns why the window cannot be opened in an emergency, or nil. Actor and reason are required.
-func (c *Course) CheckOverride(r OverrideRequest, now time.Time) error {
+func (c *State) CheckOverride(r OverrideRequest, now time.Time) error {
 	switch {
 	case c.Window == nil:
 		return errUndefined
@@ -276,7 +276,7 @@ func (c *Course) CheckOverride(r OverrideRequest, now time.Time) error {
 }
 
 // Overriding opens the window in an emergency. A later override replaces an earlier one.
-func (c *Course) Overriding(r OverrideRequest, now time.Time) Event {
+func (c *State) Overriding(r OverrideRequest, now time.Time) Event {
 	c.Override = &Override{By: r.Actor, Reason: r.Reason, Since: now, Until: r.Until}
 	return c.ordered(EventOverridden, r.Request, nil, "open until "+clock(r.Until)+" by an emergency override", now)
 }

@@ -20,15 +20,15 @@ const (
 )
 
 // confirmsAt is when the next opening is confirmed.
-func (c *Course) confirmsAt(o Opening) time.Time {
+func (c *State) confirmsAt(o Opening) time.Time {
 	return o.Start.Add(-confirmsLast - c.share(confirmsOver))
 }
 
 // confirmed reports whether subscribers know that an opening takes place.
-func (c *Course) confirmed(o Opening) bool { return o.Start.Equal(c.Confirmed) }
+func (c *State) confirmed(o Opening) bool { return o.Start.Equal(c.Confirmed) }
 
 // recordAfter is how long after its start a confirmed opening is recorded as started: at once if a receiver is notified or a portal shows it.
-func (c *Course) recordAfter(o Opening) time.Duration {
+func (c *State) recordAfter(o Opening) time.Duration {
 	if !c.confirmed(o) || len(c.Window.Spec.Notify) > 0 || c.Window.Spec.PortalRef != "" {
 		return 0
 	}
@@ -36,16 +36,16 @@ func (c *Course) recordAfter(o Opening) time.Duration {
 }
 
 // share is the window's part of a length of time: constant for a window, spread over windows.
-func (c *Course) share(of time.Duration) time.Duration {
+func (c *State) share(of time.Duration) time.Duration {
 	sum := sha256.Sum256([]byte(c.Window.Namespace + "/" + c.Window.Name))
 	return time.Duration(float64(of) * float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32))
 }
 
 // At returns the state at a moment and leaves the original unchanged.
-func (c *Course) At(now time.Time) *Course {
+func (c *State) At(now time.Time) *State {
 	then := *c
 	then.Amendments, then.Events = slices.Clone(c.Amendments), slices.Clone(c.Events)
-	then.Announced, then.Owed = slices.Clone(c.Announced), slices.Clone(c.Owed)
+	then.Announced, then.Pending = slices.Clone(c.Announced), slices.Clone(c.Pending)
 	then.Pass(now)
 	return &then
 }

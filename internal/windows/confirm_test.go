@@ -15,7 +15,7 @@ import (
 )
 
 // toldLast walks to a moment, and returns the last state that subscribers received, and when.
-func (d *driven) toldLast(until string) (windows.Standing, time.Time) {
+func (d *driven) toldLast(until string) (windows.Snapshot, time.Time) {
 	last, since := told(d), d.now
 	for next, changes := d.Next(d.now); changes && !next.After(at(until).Time); next, changes = d.Next(d.now) {
 		confirmed := d.Confirmed
@@ -35,7 +35,7 @@ func (d *driven) toldLast(until string) (windows.Standing, time.Time) {
 func TestSubscribersReceiveTheConfirmationBeforeTheStart(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	start := at("2026-12-01T22:00:00Z").UTC()
-	require.False(t, windows.Ask([]windows.Standing{told(d)}, start, 0).Allowed, "it may be terminated until then")
+	require.False(t, windows.Ask([]windows.Snapshot{told(d)}, start, 0).Allowed, "it may be terminated until then")
 	_, ahead := told(d).Opens(d.now)
 	require.False(t, ahead)
 
@@ -47,8 +47,8 @@ func TestSubscribersReceiveTheConfirmationBeforeTheStart(t *testing.T) {
 	require.True(t, opens.Equal(start))
 	_, ahead = confirmed.Opens(start)
 	require.False(t, ahead)
-	require.False(t, windows.Ask([]windows.Standing{confirmed}, start.Add(-1), 0).Allowed)
-	verdict := windows.Ask([]windows.Standing{confirmed}, start, 0)
+	require.False(t, windows.Ask([]windows.Snapshot{confirmed}, start.Add(-1), 0).Allowed)
+	verdict := windows.Ask([]windows.Snapshot{confirmed}, start, 0)
 	require.True(t, verdict.Allowed)
 	require.Equal(t, at("2026-12-02T01:30:00Z").UTC(), *verdict.LastStart)
 	require.Equal(t, at("2026-12-02T01:30:00Z").UTC(), confirmed.Next.UTC(), "the cutoff is told next")
@@ -57,7 +57,7 @@ func TestSubscribersReceiveTheConfirmationBeforeTheStart(t *testing.T) {
 func TestAConfirmedOpeningIsRecordedSomeTimeAfterItsStart(t *testing.T) {
 	start := at("2026-12-01T22:00:00Z").UTC()
 	record := func(name string, spec drydockv1.MaintenanceWindowSpec) time.Duration {
-		d := &driven{Course: &windows.Course{}, t: t, now: at("2026-12-01T12:00:00Z").Time}
+		d := &driven{State: &windows.State{}, t: t, now: at("2026-12-01T12:00:00Z").Time}
 		d.object = drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}, Spec: spec}
 		d.Define(windows.DefineRequest{Object: d.object}, d.outlook(&d.object, d.now), d.now)
 		for len(d.happened) == 0 || d.happened[len(d.happened)-1] != windows.EventStarted {
@@ -95,7 +95,7 @@ func TestAnOutageDoesNotMissAConfirmedOpening(t *testing.T) {
 	require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventCutoff}, d.happened, "subscribers may have started work")
 	require.Contains(t, d.events[0].Message, "recorded 3h45m0s late")
 	require.Equal(t, windows.PhaseCutoff, d.Phase(d.now))
-	standings := []windows.Standing{told(d)}
+	standings := []windows.Snapshot{told(d)}
 	closure := windows.Closure(standings, windows.Ask(standings, d.now, 0), d.now)
 	require.Equal(t, drydockv1.OverrunFinish, closure.OnOverrun, "work that has started has time until the window closes")
 	d.walk("2026-12-02T02:00:00Z")
@@ -112,36 +112,36 @@ func TestChangesAfterTheConfirmationReachSubscribers(t *testing.T) {
 	confirm := func() *driven {
 		d := drive(t, night(), "2026-12-01T12:00:00Z")
 		d.passTo("2026-12-01T21:59:45Z")
-		require.True(t, windows.Ask([]windows.Standing{told(d)}, start, 0).Allowed)
+		require.True(t, windows.Ask([]windows.Snapshot{told(d)}, start, 0).Allowed)
 		return d
 	}
 	d := confirm()
 	d.Cancel(windows.CancelRequest{}, d.now)
-	require.False(t, windows.Ask([]windows.Standing{told(d)}, start, 0).Allowed, "cancelled")
+	require.False(t, windows.Ask([]windows.Snapshot{told(d)}, start, 0).Allowed, "cancelled")
 
 	d = confirm()
 	later := night()
 	later.Recurrence = "FREQ=DAILY;BYHOUR=23"
 	d.define(later)
 	d.passTo("2026-12-01T21:59:46Z")
-	require.False(t, windows.Ask([]windows.Standing{told(d)}, start.Add(2*time.Hour), 0).Allowed, "moved, and not confirmed again")
+	require.False(t, windows.Ask([]windows.Snapshot{told(d)}, start.Add(2*time.Hour), 0).Allowed, "moved, and not confirmed again")
 
 	d = confirm()
 	require.NoError(t, d.CheckExtend(windows.ExtendRequest{End: at("2026-12-02T03:00:00Z").Time}, d.now))
 	d.Extend(windows.ExtendRequest{End: at("2026-12-02T03:00:00Z").Time}, d.now)
-	require.True(t, windows.Ask([]windows.Standing{told(d)}, at("2026-12-02T02:15:00Z").Time, 0).Allowed, "extended")
+	require.True(t, windows.Ask([]windows.Snapshot{told(d)}, at("2026-12-02T02:15:00Z").Time, 0).Allowed, "extended")
 }
 
 // Between its start and the moment at which it is recorded, the opening is the current one.
 func TestAChangeAppliesToAConfirmedOpeningThatIsNotRecordedYet(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.passTo("2026-12-01T21:59:45Z")
-	before, err := json.Marshal(d.Course)
+	before, err := json.Marshal(d.State)
 	require.NoError(t, err)
 	now := at("2026-12-01T22:00:00.001Z").Time
 	require.Equal(t, windows.PhaseOpen, d.At(now).Phase(now))
 	require.NoError(t, d.At(now).CheckEnd(windows.EndRequest{}, now))
-	after, err := json.Marshal(d.Course)
+	after, err := json.Marshal(d.State)
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after), "to ask changes nothing")
 }
@@ -167,7 +167,7 @@ func TestAConfirmedOpeningAllowsWhatItsCalendarAllows(t *testing.T) {
 			now := d.now.Add(time.Duration(rapid.Int64Range(0, int64(next.Sub(d.now))-1).Draw(t, "in between")))
 			want, err := windows.Allows([]*windows.Window{window}, windows.Question{Now: now})
 			require.NoError(t, err)
-			require.Equal(t, want.Allowed, windows.Ask([]windows.Standing{last}, now, 0).Allowed, "%s", now)
+			require.Equal(t, want.Allowed, windows.Ask([]windows.Snapshot{last}, now, 0).Allowed, "%s", now)
 			confirmed, before := d.Confirmed, len(d.events)
 			d.pass(next)
 			news := !d.Confirmed.Equal(confirmed) || d.Crossed(next)

@@ -53,7 +53,7 @@ func (e Event) Told() bool { return e.Kind != EventDefined && e.Kind != EventEdi
 // eventsKept is how many events a window remembers.
 const eventsKept = 30
 
-func (c *Course) record(events ...Event) {
+func (c *State) record(events ...Event) {
 	c.Events = append(c.Events, events...)
 	if more := len(c.Events) - eventsKept; more > 0 {
 		c.Events = append([]Event(nil), c.Events[more:]...)
@@ -96,7 +96,7 @@ func (s Status) At(now time.Time) Status {
 const comingShown = 5
 
 // Status returns the status of the window with that name.
-func (c *Course) Status(name string, now time.Time) Status {
+func (c *State) Status(name string, now time.Time) Status {
 	ahead := c.Coming()
 	status := Status{
 		Window: name, Phase: c.Phase(now), Opening: c.Running, Coming: ahead[:min(len(ahead), comingShown)], Override: c.Override, Events: c.Events,

@@ -69,7 +69,7 @@ func mostWithin(starts iter.Seq[time.Time], lead time.Duration) int {
 
 // addLater adds the openings after those known whose notifications are due before the calendar is read again. It adds none if the calendar has
 // too many: their notifications are late.
-func (w *Window) addLater(o Outlook, from time.Time) Outlook {
+func (w *Window) addLater(o Schedule, from time.Time) Schedule {
 	if w.longestLead == 0 || o.Last {
 		return o
 	}
@@ -97,7 +97,7 @@ func (w *Window) addLater(o Outlook, from time.Time) Outlook {
 }
 
 // again is when the calendar must be read again.
-func (o Outlook) again() time.Time {
+func (o Schedule) again() time.Time {
 	if o.Again.IsZero() {
 		return o.Until
 	}
@@ -105,8 +105,8 @@ func (o Outlook) again() time.Time {
 }
 
 // further returns all known upcoming openings, including those that only need notifications.
-func (c *Course) further() []coming {
-	return c.amended(slices.Concat(c.Outlook.Openings, c.Outlook.Later))
+func (c *State) further() []coming {
+	return c.amended(slices.Concat(c.Schedule.Openings, c.Schedule.Later))
 }
 
 // Lead is a notification that a webhook receives some time before a start.
@@ -122,7 +122,7 @@ func (l Lead) alike(other Lead) bool { return l.URL == other.URL && l.Lead == ot
 func (l Lead) is(other Lead) bool { return l.alike(other) && l.Start.Equal(other.Start) }
 
 // announce returns the due notifications, at most notifiedAtOnce openings of them.
-func (c *Course) announce(now time.Time) []Event {
+func (c *State) announce(now time.Time) []Event {
 	var events []Event
 	sent := 0
 	for _, next := range c.further() {
@@ -137,7 +137,7 @@ func (c *Course) announce(now time.Time) []Event {
 }
 
 // announceOne returns the due notifications of an opening. Of several due leads of a receiver, only the shortest counts.
-func (c *Course) announceOne(next coming, now time.Time) []Event {
+func (c *State) announceOne(next coming, now time.Time) []Event {
 	var events []Event
 	for _, receiver := range c.Window.Spec.Notify {
 		var due *drydockv1.Duration
@@ -160,13 +160,13 @@ func (c *Course) announceOne(next coming, now time.Time) []Event {
 }
 
 // handled reports whether a notification was handled: sent, skipped, or before one that was.
-func (c *Course) handled(word Lead) bool {
-	return slices.ContainsFunc(c.Announced, func(l Lead) bool { return l.alike(word) && !l.Start.Before(word.Start) }) && !slices.ContainsFunc(c.Owed, word.is)
+func (c *State) handled(word Lead) bool {
+	return slices.ContainsFunc(c.Announced, func(l Lead) bool { return l.alike(word) && !l.Start.Before(word.Start) }) && !slices.ContainsFunc(c.Pending, word.is)
 }
 
 // markHandled marks a notification as handled.
-func (c *Course) markHandled(word Lead) {
-	c.Owed = slices.DeleteFunc(c.Owed, word.is)
+func (c *State) markHandled(word Lead) {
+	c.Pending = slices.DeleteFunc(c.Pending, word.is)
 	if !c.handled(word) {
 		c.Announced = append(slices.DeleteFunc(c.Announced, word.alike), word)
 	}
@@ -174,7 +174,7 @@ func (c *Course) markHandled(word Lead) {
 
 // changeOpenings applies a change that cancels or shortens openings. Others may take place or start earlier because of it; their notifications become
 // pending even if a later one was handled.
-func (c *Course) changeOpenings(carryOut func()) {
+func (c *State) changeOpenings(carryOut func()) {
 	before := c.further()
 	carryOut()
 	for _, next := range c.further() {
@@ -183,14 +183,14 @@ func (c *Course) changeOpenings(carryOut func()) {
 		}
 		for _, last := range c.Announced {
 			if !last.Start.Before(next.planned) {
-				c.Owed = append(c.Owed, Lead{Start: next.planned, URL: last.URL, Lead: last.Lead})
+				c.Pending = append(c.Pending, Lead{Start: next.planned, URL: last.URL, Lead: last.Lead})
 			}
 		}
 	}
 }
 
 // notificationsDue are the moments at which notifications of upcoming openings are due.
-func (c *Course) notificationsDue() []time.Time {
+func (c *State) notificationsDue() []time.Time {
 	var leads []time.Duration
 	for _, receiver := range c.Window.Spec.Notify {
 		for _, lead := range receiver.Leads {

@@ -87,7 +87,7 @@ func TestManyDueNotificationsAreSentInParts(t *testing.T) {
 // What subscribers receive is small, however long the leads are.
 func TestSubscribersDoNotReceiveFarOpenings(t *testing.T) {
 	near, far := drive(t, night(), "2026-11-20T12:00:00Z"), drive(t, sendingWord(night(), "2160h"), "2026-11-20T12:00:00Z")
-	require.Equal(t, told(near).Outlook, told(far).Outlook)
+	require.Equal(t, told(near).Schedule, told(far).Schedule)
 }
 
 func TestAnOpeningCanBeCancelledAfterAnEarlyNotification(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 // ErrInvalidSchedule: a maintenance ends before it starts. It has no phase then.
 var ErrInvalidSchedule = errors.New("invalid schedule")
 
-// State is the phase of a maintenance, and when it changes, both at the same moment.
-type State struct {
+// MaintenanceState is the phase of a maintenance, and when it changes, both at the same moment.
+type MaintenanceState struct {
 	Phase sreportalv1.MaintenancePhase `json:"phase"`
 	// NextTransition is when the phase changes; nil once the maintenance is completed.
 	NextTransition *time.Time `json:"nextTransition"`
@@ -23,12 +23,12 @@ type State struct {
 }
 
 // StateAt returns the state of a maintenance at now, or ErrInvalidSchedule.
-func StateAt(now, start, end time.Time) (State, error) {
+func StateAt(now, start, end time.Time) (MaintenanceState, error) {
 	phase, err := ComputePhase(now, start, end)
 	if err != nil {
-		return State{}, err
+		return MaintenanceState{}, err
 	}
-	state := State{Phase: phase}
+	state := MaintenanceState{Phase: phase}
 	if next, changes := NextTransition(now, start, end); changes {
 		next = next.UTC()
 		seconds := wholeSeconds(now, next)

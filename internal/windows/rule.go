@@ -16,7 +16,7 @@ type rule struct {
 	perDay int
 }
 
-// clocks are the starts of the rule from one local time to just before another, in order.
+// clocks returns the starts of the rule from one local time to just before another, in order.
 func (r *rule) clocks(from, to time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		option := r.option

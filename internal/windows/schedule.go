@@ -31,8 +31,8 @@ type Span struct {
 	End   time.Time `json:"end"`
 }
 
-// Outlook lists the upcoming openings of a window as moments: its readers need neither the calendar nor a time zone.
-type Outlook struct {
+// Schedule lists the upcoming openings of a window as moments: its readers need neither the calendar nor a time zone.
+type Schedule struct {
 	// Name of the window.
 	Name string `json:"name"`
 	// Openings in order of time; no two overlap.
@@ -62,20 +62,20 @@ const (
 	spansListed    = 100
 )
 
-// Outlook returns the upcoming openings of the window from a moment on: the next six at least, if there are that many within ten years. It returns
+// Schedule returns the upcoming openings of the window from a moment on: the next six at least, if there are that many within ten years. It returns
 // ErrInvalidRange and ErrTooMany.
-func (w *Window) Outlook(from time.Time) (Outlook, error) {
+func (w *Window) Schedule(from time.Time) (Schedule, error) {
 	if err := checkYear(from); err != nil {
-		return Outlook{}, fmt.Errorf("%w: %s: %w", ErrInvalidRange, instant(from), err)
+		return Schedule{}, fmt.Errorf("%w: %s: %w", ErrInvalidRange, instant(from), err)
 	}
-	var seen Outlook
+	var seen Schedule
 	for look := shortestSchedule; ; look *= 2 {
 		further, err := w.schedule(from, from.Add(look))
 		if errors.Is(err, ErrTooMany) && look > shortestSchedule {
 			break
 		}
 		if err != nil {
-			return Outlook{}, err
+			return Schedule{}, err
 		}
 		seen = further
 		if seen.Last = look > longestLook; seen.Last || len(seen.Openings) >= openingsWanted {
@@ -86,12 +86,12 @@ func (w *Window) Outlook(from time.Time) (Outlook, error) {
 }
 
 // schedule returns all the openings and exclusions in a stretch of time.
-func (w *Window) schedule(from, until time.Time) (Outlook, error) {
+func (w *Window) schedule(from, until time.Time) (Schedule, error) {
 	seen, err := w.see(from, until)
 	if err != nil {
-		return Outlook{}, err
+		return Schedule{}, err
 	}
-	outlook := Outlook{Name: w.name, Until: until}
+	outlook := Schedule{Name: w.name, Until: until}
 	for _, o := range seen.open {
 		if overlap(o, from, until) {
 			outlook.Openings = append(outlook.Openings, Opening{Start: o.Start, End: o.End, Cutoff: w.cutoff})
@@ -110,7 +110,7 @@ func (w *Window) schedule(from, until time.Time) (Outlook, error) {
 }
 
 // short limits the list to what subscribers receive.
-func (o Outlook) short() Outlook {
+func (o Schedule) short() Schedule {
 	last, all := o.Last, len(o.Openings)
 	if len(o.Openings) > openingsListed {
 		o.Until, o.Last = earlier(o.Until, o.Openings[openingsListed].Start), false
@@ -144,14 +144,14 @@ func union(spans []Span) []Span {
 }
 
 // excludedIn returns the exclusions that overlap an opening.
-func (o Outlook) excludedIn(opening Opening) []Span {
+func (o Schedule) excludedIn(opening Opening) []Span {
 	first := sort.Search(len(o.Excluded), func(i int) bool { return o.Excluded[i].End.After(opening.Start) })
 	count := sort.Search(len(o.Excluded)-first, func(i int) bool { return !o.Excluded[first+i].Start.Before(opening.End) })
 	return o.Excluded[first : first+count]
 }
 
 // excludes reports whether the exclusions already cover all that others take from an opening.
-func (o Outlook) excludes(opening Opening, others []Span) bool {
+func (o Schedule) excludes(opening Opening, others []Span) bool {
 	for _, other := range others {
 		start, end := later(other.Start, opening.Start), earlier(other.End, opening.End)
 		if !slices.ContainsFunc(o.Excluded, func(s Span) bool { return !s.Start.After(start) && !s.End.Before(end) }) {

@@ -25,7 +25,7 @@ func often() drydockv1.MaintenanceWindowSpec {
 // After an outage, subscribers decide by the last state they received: nothing starts beyond what was known then.
 func TestALongOpeningAllowsWorkUntilTheEndOfWhatIsKnown(t *testing.T) {
 	noon := at("2026-12-01T12:00:00Z").Time
-	mayBegin := func(t *testing.T, standings []windows.Standing, now, known time.Time) {
+	mayBegin := func(t *testing.T, standings []windows.Snapshot, now, known time.Time) {
 		verdict := windows.Ask(standings, now, 0)
 		require.True(t, verdict.Allowed, "%+v", verdict)
 		require.Nil(t, verdict.Until, "when it closes is not known")
@@ -56,14 +56,14 @@ func TestTheCutoffAppliesToAnOpeningWhoseEndIsNotKnownYet(t *testing.T) {
 }
 
 // toldAt is what subscribers receive at a moment, and until when the first window is known.
-func toldAt(t *testing.T, now string, specs ...drydockv1.MaintenanceWindowSpec) ([]windows.Standing, time.Time) {
-	var standings []windows.Standing
+func toldAt(t *testing.T, now string, specs ...drydockv1.MaintenanceWindowSpec) ([]windows.Snapshot, time.Time) {
+	var standings []windows.Snapshot
 	for _, s := range specs {
 		d := drive(t, s, "2026-12-01T11:00:00Z")
 		d.walk(now)
 		standings = append(standings, told(d))
 	}
-	return standings, standings[0].Outlook.Until
+	return standings, standings[0].Schedule.Until
 }
 
 // A window that opens often lists less time ahead than one that opens seldom.
@@ -81,7 +81,7 @@ func TestLongWorkWaitsForTheWindowThatFitsHoweverFarAhead(t *testing.T) {
 				if now.Sub(opens) > 2*time.Hour {
 					opens = opens.AddDate(0, 0, 7)
 				}
-				verdict := windows.Ask([]windows.Standing{told(small), told(large)}, now, 2*time.Hour)
+				verdict := windows.Ask([]windows.Snapshot{told(small), told(large)}, now, 2*time.Hour)
 				require.Equal(t, !now.Before(opens), verdict.Allowed, "%s: %+v", now, verdict)
 				if !verdict.Allowed {
 					require.NotNil(t, verdict.NextOpen, "%s: %+v", now, verdict)

@@ -8,22 +8,22 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Course is the state of a window: its calendar's upcoming openings and what people have ordered in addition. Its methods change it with time and on
+// State is the state of a window: its calendar's upcoming openings and what people have ordered in addition. Its methods change it with time and on
 // request. They read no calendar; the caller does, see Foresee.
-type Course struct {
+type State struct {
 	// Window is the object; nil: the window is not defined.
 	Window *drydockv1.MaintenanceWindow `json:"window,omitempty"`
 	// Since is when it was last defined or edited.
 	Since time.Time `json:"since"`
-	// Outlook has the upcoming openings, read from the calendar as of the moment Read; zero: read before it was cancelled.
-	Outlook Outlook   `json:"outlook"`
-	Read    time.Time `json:"read"`
+	// Schedule has the upcoming openings, read from the calendar as of the moment Read; zero: read before it was cancelled.
+	Schedule Schedule  `json:"outlook"`
+	Read     time.Time `json:"read"`
 	// Running is the current opening; nil: the window is closed.
 	Running *Opening `json:"running,omitempty"`
-	// Dealt is the start by the calendar of the last opening that has started, was missed or cancelled. No opening up to it is handled again. Free is
+	// LastHandled is the start by the calendar of the last opening that has started, was missed or cancelled. No opening up to it is handled again. Free is
 	// when that opening ended.
-	Dealt time.Time `json:"dealt"`
-	Free  time.Time `json:"free"`
+	LastHandled time.Time `json:"dealt"`
+	Free        time.Time `json:"free"`
 	// Amendments change upcoming openings.
 	Amendments []Amendment `json:"amendments,omitempty"`
 	// Override opens the window in an emergency.
@@ -34,12 +34,12 @@ type Course struct {
 	Confirmed time.Time `json:"confirmed,omitzero"`
 	// Announced has, for each lead of each receiver, the last opening whose notification is handled.
 	Announced []Lead `json:"announced,omitempty"`
-	// Owed has notifications that are still pending for openings before that one.
-	Owed []Lead `json:"owed,omitempty"`
+	// Pending has notifications that are still pending for openings before that one.
+	Pending []Lead `json:"owed,omitempty"`
 	// CutOff: subscribers know that the current opening is past its cutoff.
 	CutOff bool `json:"cutOff,omitempty"`
-	// Looked is the time of the last check for exclusions that started or ended.
-	Looked time.Time `json:"looked,omitzero"`
+	// CheckedUntil is the time of the last check for exclusions that started or ended.
+	CheckedUntil time.Time `json:"looked,omitzero"`
 	// Events are the most recent events, oldest first.
 	Events []Event `json:"events,omitempty"`
 }
@@ -83,7 +83,7 @@ const (
 )
 
 // Phase returns the phase of the window.
-func (c *Course) Phase(now time.Time) Phase {
+func (c *State) Phase(now time.Time) Phase {
 	switch {
 	case c.overridden(now):
 		return PhaseOverridden
@@ -95,22 +95,22 @@ func (c *Course) Phase(now time.Time) Phase {
 		return PhaseOpen
 	case c.Running != nil:
 		return PhaseCutoff
-	case c.Cancelled || (c.Outlook.Last || c.Outlook.NoMore) && len(c.Coming()) == 0:
+	case c.Cancelled || (c.Schedule.Last || c.Schedule.NoMore) && len(c.Coming()) == 0:
 		return PhaseOver
 	}
 	return PhaseClosed
 }
 
-func (c *Course) overridden(now time.Time) bool {
+func (c *State) overridden(now time.Time) bool {
 	return c.Override != nil && now.Before(c.Override.Until)
 }
 
 // Excluding is the exclusion that closes the current opening; nil: none.
-func (c *Course) Excluding(now time.Time) *Span {
+func (c *State) Excluding(now time.Time) *Span {
 	if c.Running == nil || c.Running.Forced || !now.Before(c.Running.End) {
 		return nil
 	}
-	for _, s := range c.Outlook.Excluded {
+	for _, s := range c.Schedule.Excluded {
 		if !now.Before(s.Start) && now.Before(s.End) {
 			return &s
 		}
@@ -125,7 +125,7 @@ type coming struct {
 }
 
 // Coming returns the upcoming openings with the changes that people ordered.
-func (c *Course) Coming() []Opening {
+func (c *State) Coming() []Opening {
 	var openings []Opening
 	for _, o := range c.coming() {
 		openings = append(openings, o.Opening)
@@ -133,10 +133,10 @@ func (c *Course) Coming() []Opening {
 	return openings
 }
 
-func (c *Course) coming() []coming { return c.amended(c.Outlook.Openings) }
+func (c *State) coming() []coming { return c.amended(c.Schedule.Openings) }
 
 // amended returns the upcoming openings of the calendar with the changes that people ordered.
-func (c *Course) amended(openings []Opening) []coming {
+func (c *State) amended(openings []Opening) []coming {
 	free := c.Free
 	if c.Running != nil {
 		free = c.Running.End
@@ -148,7 +148,7 @@ func (c *Course) amended(openings []Opening) []coming {
 		if amended.End != nil {
 			next.End, next.Forced = *amended.End, amended.Forced
 		}
-		if next.Start = later(next.Start, free); !o.Start.After(c.Dealt) || amended.Cancelled || c.Cancelled || !next.End.After(next.Start) {
+		if next.Start = later(next.Start, free); !o.Start.After(c.LastHandled) || amended.Cancelled || c.Cancelled || !next.End.After(next.Start) {
 			continue
 		}
 		free = next.End
@@ -157,7 +157,7 @@ func (c *Course) amended(openings []Opening) []coming {
 	return ahead
 }
 
-func (c *Course) amendment(start time.Time) Amendment {
+func (c *State) amendment(start time.Time) Amendment {
 	i := slices.IndexFunc(c.Amendments, func(a Amendment) bool { return a.Start.Equal(start) })
 	if i < 0 {
 		return Amendment{Start: start}
@@ -167,7 +167,7 @@ func (c *Course) amendment(start time.Time) Amendment {
 
 // Pass returns the events that have happened until now, each once, in order. An event that the window could not handle in time, because no worker
 // ran, is handled late while that is useful, or missed. Of many due notifications it returns a few: call it until it returns nothing.
-func (c *Course) Pass(now time.Time) []Event {
+func (c *State) Pass(now time.Time) []Event {
 	var happened []Event
 	add := func(e Event) {
 		if e.At = now; e.Foretold {
@@ -214,20 +214,20 @@ func (c *Course) Pass(now time.Time) []Event {
 
 // Crossed reports whether an exclusion started or ended since the last call. Subscribers must know, because it applies to all the windows that they
 // name.
-func (c *Course) Crossed(now time.Time) bool {
-	since := c.Looked
-	c.Looked = now
-	return slices.ContainsFunc(c.Outlook.Excluded, func(s Span) bool {
+func (c *State) Crossed(now time.Time) bool {
+	since := c.CheckedUntil
+	c.CheckedUntil = now
+	return slices.ContainsFunc(c.Schedule.Excluded, func(s Span) bool {
 		return s.Start.After(since) && !s.Start.After(now) || s.End.After(since) && !s.End.After(now)
 	})
 }
 
 // begin starts an opening, or finds that it is too late. An opening before the definition of the window is not missed.
-func (c *Course) begin(next coming, now time.Time) (Event, bool) {
-	c.Dealt = next.planned
-	c.Amendments = slices.DeleteFunc(c.Amendments, func(a Amendment) bool { return !a.Start.After(c.Dealt) })
-	past := func(l Lead) bool { return !l.Start.After(c.Dealt) }
-	c.Announced, c.Owed = slices.DeleteFunc(c.Announced, past), slices.DeleteFunc(c.Owed, past)
+func (c *State) begin(next coming, now time.Time) (Event, bool) {
+	c.LastHandled = next.planned
+	c.Amendments = slices.DeleteFunc(c.Amendments, func(a Amendment) bool { return !a.Start.After(c.LastHandled) })
+	past := func(l Lead) bool { return !l.Start.After(c.LastHandled) }
+	c.Announced, c.Pending = slices.DeleteFunc(c.Announced, past), slices.DeleteFunc(c.Pending, past)
 	opening := next.Opening
 	opening.Begun = true
 	begun := c.confirmed(opening) && now.Before(opening.End) // by its subscribers
@@ -258,7 +258,7 @@ func length(d drydockv1.Duration) time.Duration {
 }
 
 // Next returns the next moment after now at which the window has something to do; false: none.
-func (c *Course) Next(now time.Time) (time.Time, bool) {
+func (c *State) Next(now time.Time) (time.Time, bool) {
 	return c.next(now, func(ahead []coming) []time.Time {
 		o := ahead[0].Opening
 		moments := []time.Time{o.Start, c.confirmsAt(o)}
@@ -270,7 +270,7 @@ func (c *Course) Next(now time.Time) (time.Time, bool) {
 }
 
 // nextUpdate returns the next moment at which subscribers receive an update, unless a person changes the window before; false: none.
-func (c *Course) nextUpdate(now time.Time) (time.Time, bool) {
+func (c *State) nextUpdate(now time.Time) (time.Time, bool) {
 	return c.next(now, func(ahead []coming) []time.Time {
 		o := ahead[0].Opening
 		if c.confirmed(o) {
@@ -281,7 +281,7 @@ func (c *Course) nextUpdate(now time.Time) (time.Time, bool) {
 }
 
 // next returns the first moment after now at which something happens. ahead lists the moments of upcoming openings.
-func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Time, bool) {
+func (c *State) next(now time.Time, ahead func([]coming) []time.Time) (time.Time, bool) {
 	var next time.Time
 	at := func(t time.Time) {
 		if t.After(now) && (next.IsZero() || t.Before(next)) {
@@ -298,11 +298,11 @@ func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Tim
 		at(c.Running.End)
 		at(c.Running.CutoffAt())
 	}
-	if !c.Outlook.Last {
-		at(c.Outlook.again())
+	if !c.Schedule.Last {
+		at(c.Schedule.again())
 		at(c.Free) // after a missed opening, see Stale
 	}
-	for _, excluded := range c.Outlook.Excluded { // an exclusion applies to other windows even when this one has no more openings
+	for _, excluded := range c.Schedule.Excluded { // an exclusion applies to other windows even when this one has no more openings
 		at(excluded.Start)
 		at(excluded.End)
 	}
@@ -316,20 +316,20 @@ func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Tim
 
 // Stale reports whether the calendar must be read again, and from which moment. Handle all past openings with Pass first. After a missed opening,
 // wait for its end: what is read before is stale at once.
-func (c *Course) Stale(now time.Time) (from time.Time, stale bool) {
+func (c *State) Stale(now time.Time) (from time.Time, stale bool) {
 	switch {
-	case c.Window == nil || c.Outlook.Last:
+	case c.Window == nil || c.Schedule.Last:
 		return time.Time{}, false
-	case !now.Before(c.Outlook.again()):
-		return c.Outlook.again(), true
+	case !now.Before(c.Schedule.again()):
+		return c.Schedule.again(), true
 	case c.Cancelled:
 		return now, c.Read.IsZero()
 	}
 	return c.Free, c.Free.After(c.Read) && !c.Free.After(now) && len(c.coming()) < 2
 }
 
-// Foresee stores what the calendar says from a moment on.
-func (c *Course) Foresee(from time.Time, outlook Outlook) { c.Read, c.Outlook = from, outlook }
+// SetSchedule stores what the calendar says from a moment on.
+func (c *State) SetSchedule(from time.Time, outlook Schedule) { c.Read, c.Schedule = from, outlook }
 
 // clock formats a moment for people.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -16,7 +16,7 @@ import (
 
 // driven is the state of a window whose calendar is read when it is due.
 type driven struct {
-	*windows.Course
+	*windows.State
 	t      require.TestingT
 	object drydockv1.MaintenanceWindow
 	now    time.Time
@@ -26,7 +26,7 @@ type driven struct {
 }
 
 func drive(t require.TestingT, spec drydockv1.MaintenanceWindowSpec, now string) *driven {
-	d := &driven{Course: &windows.Course{}, t: t, now: at(now).Time}
+	d := &driven{State: &windows.State{}, t: t, now: at(now).Time}
 	d.define(spec)
 	return d
 }
@@ -36,10 +36,10 @@ func (d *driven) define(spec drydockv1.MaintenanceWindowSpec) {
 	d.Define(windows.DefineRequest{Object: d.object}, d.outlook(&d.object, d.now), d.now)
 }
 
-func (d *driven) outlook(of *drydockv1.MaintenanceWindow, from time.Time) windows.Outlook {
+func (d *driven) outlook(of *drydockv1.MaintenanceWindow, from time.Time) windows.Schedule {
 	window, err := windows.New(of)
 	require.NoError(d.t, err)
-	outlook, err := window.Outlook(from)
+	outlook, err := window.Schedule(from)
 	require.NoError(d.t, err)
 	return outlook
 }
@@ -61,7 +61,7 @@ func (d *driven) pass(now time.Time) {
 			return
 		}
 		require.True(d.t, from.After(d.Read), "the calendar is read without end from %s on", from)
-		d.Foresee(from, d.outlook(d.Window, from))
+		d.SetSchedule(from, d.outlook(d.Window, from))
 	}
 }
 
@@ -202,15 +202,15 @@ func TestExtendMovesTheEndOfTheCurrentOpening(t *testing.T) {
 	d.walk("2026-12-02T04:40:00Z")
 	require.Equal(t, windows.PhaseCutoff, d.Phase(d.now), "the cutoff moves with the end")
 	d.passTo("2026-12-02T04:20:00Z")
-	verdict := windows.Ask([]windows.Standing{told(d)}, at("2026-12-02T04:20:00Z").Time, 0)
+	verdict := windows.Ask([]windows.Snapshot{told(d)}, at("2026-12-02T04:20:00Z").Time, 0)
 	require.True(t, verdict.Allowed, "%+v", verdict)
 	d.walk("2026-12-02T05:00:00Z")
 	require.Equal(t, windows.PhaseClosed, d.Phase(d.now))
 }
 
 // told is what subscribers receive now.
-func told(d *driven) windows.Standing {
-	s := d.Standing("prod/night", d.now)
+func told(d *driven) windows.Snapshot {
+	s := d.Snapshot("prod/night", d.now)
 	s.Number = 1
 	return s
 }
@@ -265,12 +265,12 @@ func TestWorkStaysBetweenTwoAdjacentWindows(t *testing.T) {
 		0: drydockv1.OverrunFinish, 59 * time.Second: drydockv1.OverrunFinish, time.Minute: drydockv1.OverrunCancel,
 	} {
 		now := first.now.Add(after)
-		standings := []windows.Standing{told(first), told(second)}
+		standings := []windows.Snapshot{told(first), told(second)}
 		hold := windows.Closure(standings, windows.Ask(standings, now, 0), now)
 		require.NotNil(t, hold, "nothing new starts")
 		require.Equal(t, action, hold.OnOverrun, after)
 	}
-	alone := []windows.Standing{told(first)}
+	alone := []windows.Snapshot{told(first)}
 	require.Equal(t, drydockv1.OverrunCancel, windows.Closure(alone, windows.Ask(alone, first.now, 0), first.now).OnOverrun)
 }
 
@@ -363,12 +363,12 @@ func TestAnOverrideIgnoresExclusionsAndExpires(t *testing.T) {
 	require.ErrorContains(t, d.CheckOverride(windows.OverrideRequest{Request: request.Request, Until: d.now.AddDate(0, 0, 8)}, d.now), "ahead")
 	require.NoError(t, d.CheckOverride(request, d.now))
 	d.Overriding(request, d.now)
-	require.True(t, windows.Ask([]windows.Standing{told(d)}, d.now, 0).Allowed)
+	require.True(t, windows.Ask([]windows.Snapshot{told(d)}, d.now, 0).Allowed)
 	require.Equal(t, "ann", d.Events[len(d.Events)-1].By, "it is recorded")
-	require.False(t, windows.Ask([]windows.Standing{told(d)}, request.Until, 0).Allowed, "its expiry needs no update of subscribers")
+	require.False(t, windows.Ask([]windows.Snapshot{told(d)}, request.Until, 0).Allowed, "its expiry needs no update of subscribers")
 	d.walk("2026-12-01T13:00:00Z")
 	require.Equal(t, []windows.EventKind{windows.EventOverrideEnded}, d.happened)
-	require.False(t, windows.Ask([]windows.Standing{told(d)}, d.now, 0).Allowed)
+	require.False(t, windows.Ask([]windows.Snapshot{told(d)}, d.now, 0).Allowed)
 }
 
 func TestEveryNotificationHasItsOwnID(t *testing.T) {
@@ -406,7 +406,7 @@ func TestTheStateOfAWindowAllowsWhatItsCalendarAllows(t *testing.T) {
 			require.NoError(t, err)
 			want, err := windows.Allows([]*windows.Window{window}, windows.Question{Now: d.now, Need: need})
 			require.NoError(t, err)
-			got := windows.Ask([]windows.Standing{told(d)}, d.now, need)
+			got := windows.Ask([]windows.Snapshot{told(d)}, d.now, need)
 			require.Equal(t, want.Allowed, got.Allowed, "%s: %+v, not %+v", d.now, got, want)
 			if want.NextOpen != nil && got.NextOpen != nil {
 				require.True(t, want.NextOpen.Equal(*got.NextOpen), "%s: opens next %s, not %s", d.now, got.NextOpen, want.NextOpen)
@@ -419,19 +419,19 @@ func TestAWindowOfUnknownStateIsClosed(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.walk("2026-12-01T23:00:00Z")
 	good := told(d)
-	silent, undefined := windows.Standing{Window: "prod/other"}, (&windows.Course{}).Standing("prod/other", d.now)
+	silent, undefined := windows.Snapshot{Window: "prod/other"}, (&windows.State{}).Snapshot("prod/other", d.now)
 	undefined.Number = 1
 	unopened := good
-	unopened.Outlook.Openings = append([]windows.Opening{}, good.Outlook.Openings...)
-	unopened.Outlook.Openings[0].Begun = false
+	unopened.Schedule.Openings = append([]windows.Opening{}, good.Schedule.Openings...)
+	unopened.Schedule.Openings[0].Begun = false
 	for name, tt := range map[string]struct {
-		told   []windows.Standing
+		told   []windows.Snapshot
 		reason windows.Reason
 		says   string
 	}{
-		"a window that has not answered":   {[]windows.Standing{good, silent}, windows.ReasonUnknown, "window prod/other has not reported its state yet"},
-		"an undefined window":              {[]windows.Standing{good, undefined}, windows.ReasonUnknown, "window prod/other counts as closed: the window is not defined"},
-		"an opening that was not reported": {[]windows.Standing{unopened}, windows.ReasonClosed, "window prod/night is closed; it opens 2026-12-02 22:00:00Z"},
+		"a window that has not answered":   {[]windows.Snapshot{good, silent}, windows.ReasonUnknown, "window prod/other has not reported its state yet"},
+		"an undefined window":              {[]windows.Snapshot{good, undefined}, windows.ReasonUnknown, "window prod/other counts as closed: the window is not defined"},
+		"an opening that was not reported": {[]windows.Snapshot{unopened}, windows.ReasonClosed, "window prod/night is closed; it opens 2026-12-02 22:00:00Z"},
 		"a cluster that no window selects": {nil, windows.ReasonNoWindow, "none of the maintenance windows selects the cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -441,15 +441,15 @@ func TestAWindowOfUnknownStateIsClosed(t *testing.T) {
 			require.Contains(t, windows.Explain(tt.told, verdict), tt.says)
 		})
 	}
-	require.True(t, windows.Ask([]windows.Standing{good}, d.now, 0).Allowed)
-	require.True(t, windows.Ask([]windows.Standing{good}, at("2026-12-01T21:59:59Z").Time, 0).Allowed, "the clock of the subscriber may be behind")
+	require.True(t, windows.Ask([]windows.Snapshot{good}, d.now, 0).Allowed)
+	require.True(t, windows.Ask([]windows.Snapshot{good}, at("2026-12-01T21:59:59Z").Time, 0).Allowed, "the clock of the subscriber may be behind")
 }
 
 func TestTheStrictestOverrunActionOfSeveralWindowsApplies(t *testing.T) {
-	of := func(actions ...drydockv1.OverrunAction) []windows.Standing {
-		var told []windows.Standing
+	of := func(actions ...drydockv1.OverrunAction) []windows.Snapshot {
+		var told []windows.Snapshot
 		for _, action := range actions {
-			told = append(told, windows.Standing{OnOverrun: action})
+			told = append(told, windows.Snapshot{OnOverrun: action})
 		}
 		return told
 	}
@@ -462,10 +462,10 @@ func TestTheStrictestOverrunActionOfSeveralWindowsApplies(t *testing.T) {
 func TestTheStateOfAWindowSurvivesJSON(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	for i := range 20 {
-		text, err := json.Marshal(d.Course)
+		text, err := json.Marshal(d.State)
 		require.NoError(t, err)
-		d.Course = &windows.Course{}
-		require.NoError(t, json.Unmarshal(text, d.Course))
+		d.State = &windows.State{}
+		require.NoError(t, json.Unmarshal(text, d.State))
 		d.walk(fmt.Sprintf("2026-12-%02dT00:00:00Z", i+2))
 	}
 	require.Len(t, d.happened, 20*3-2)

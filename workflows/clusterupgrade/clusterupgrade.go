@@ -46,7 +46,7 @@ type Carried struct {
 	Slots  slots.ClientState          `json:"slots"`
 }
 
-// nodesAtOnce is the maximum number of node maintenances of one run, whatever the budgets of the cluster say. The server blocks a run with too
+// nodesAtOnce is the maximum number of node maintenances of one run, even if the budgets of the cluster allow more. The server blocks a run with too
 // many children.
 const nodesAtOnce = 300
 

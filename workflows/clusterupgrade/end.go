@@ -16,7 +16,7 @@ import (
 
 // listen handles signals from people, the rollout, nodes and activities.
 func (c *clusterUpgrade) listen(ctx workflow.Context) {
-	kit.OnSignal(ctx, temporal.SignalCancel, "Stop, and return the nodes at work to service.", func(r temporal.SignalRequest) {
+	kit.OnSignal(ctx, temporal.SignalCancel, "Stop, and return the nodes in maintenance to service.", func(r temporal.SignalRequest) {
 		if c.withdrawn == nil {
 			c.withdrawn = &r
 		}
@@ -35,7 +35,7 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 		c.signals++
 		c.nodes.changed = true
 	})
-	kit.OnSignal(ctx, temporal.SignalNodeProgress, "Progress of a node at work.", func(n ranv1.ClusterNodeStatus) {
+	kit.OnSignal(ctx, temporal.SignalNodeProgress, "Progress of a running node maintenance.", func(n ranv1.ClusterNodeStatus) {
 		c.signals++
 		c.nodes.progressed(n)
 	})

@@ -50,7 +50,7 @@ func newNodeRollout(ctx workflow.Context, upgrade *clusterUpgrade) *nodeRollout 
 	}
 }
 
-// maintain maintains the nodes and returns when all are over, or, after a failure or a cancellation, when those at work are. It
+// maintain maintains the nodes and returns when all are over, or, after a failure or a cancellation, when the running ones are. It
 // returns a continue-as-new error when the run's history is long enough and no node is running.
 func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 	r.pending = nodes
@@ -58,7 +58,7 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 	for {
 		r.changed = false
 		r.endGone(ctx)
-		if r.startGranted(ctx) == ChildrenAtOnce { // what is left has to wait for another task
+		if r.startGranted(ctx) == ChildrenAtOnce { // the rest wait for another workflow task
 			if err := workflow.Sleep(waiting, time.Millisecond); err != nil {
 				return err
 			}
@@ -198,7 +198,7 @@ const ChildrenAtOnce = 50
 // NodeAtWork is how long all running nodes may report progress before the run's signals are used up; longer than most maintenances take.
 const NodeAtWork = 4 * time.Hour
 
-// start starts the maintenance of a node, which is one of that many at work.
+// start starts the maintenance of a node, which is one of that many running.
 func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 	r.pending = kit.Without(r.pending, node)
 	working, takeBack := workflow.WithCancel(ctx)
@@ -208,7 +208,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 	maintenance := nodemaintenance.Input{
 		Cluster: in.Cluster, TaskQueue: in.TaskQueue, Object: object, Parent: workflow.GetInfo(ctx).WorkflowExecution.ID,
 		// The rollout is the requestor, and has nothing to do beyond its action. An action "none" that is written down
-		// hands the node to somebody else, who says done.
+		// leaves the node to another requestor, which sends done.
 		DoneWhenReady: in.Remediation.Action == nil,
 		ProgressLimit: kit.ProgressLimit(atWork, NodeAtWork),
 		LockTimeLeft:  r.upgrade.record.lockTimeLeftOf(node),
@@ -243,7 +243,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 	})
 }
 
-// ended takes in how the maintenance of a node ended. A node that was deleted has nothing left to maintain and fails nobody.
+// ended takes in how the maintenance of a node ended. A node that was deleted has nothing left to maintain and is no failure.
 func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenancev1.NodeMaintenanceStatus, err error) {
 	r.running = kit.Without(r.running, node)
 	r.changed = true
@@ -283,8 +283,8 @@ func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceS
 	return true
 }
 
-// release sees to it that the slot of a node is given back. A maintenance that has completed, or waits again, has done so itself. How one left its node that did not begin,
-// or was terminated, nobody knows.
+// release returns the slot of a node. A maintenance that has completed, or waits again, has done so itself. How a maintenance that did not begin
+// or was terminated left its node is unknown.
 func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceStatus) {
 	release := scheduling.Release{
 		Unclean: status.CompletedAt == nil || status.NotReturned, LeftOut: status.LeftCordoned,

@@ -159,7 +159,7 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 			summary.Nodes.Done++
 		case n.State == maintenancev1.NodeCancelled:
 		case n.StartedAt != nil && (summary.Step == string(s.Step) || n.Wait != nil && wait == nil || kit.TurnedUrgent(wait, n.Wait)):
-			// Name the first running node that needs a person, or else that waits, or else the first one at work.
+			// Name the first running node that needs a person, or else that waits, or else the first one that runs.
 			summary.Step = n.Name + ": " + string(n.State)
 			wait = n.Wait
 		}

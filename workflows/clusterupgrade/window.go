@@ -19,7 +19,7 @@ func (r *nodeRollout) takeBackHeld() {
 	}
 }
 
-// waitsForWindow takes in that a node was returned because its window has closed: it has its turn again when one opens.
+// waitsForWindow takes in that a node was returned because its window has closed: it is requested again when one opens.
 func (r *nodeRollout) waitsForWindow(node string, status maintenancev1.NodeMaintenanceStatus) bool {
 	taken := r.takenBack[node]
 	delete(r.takenBack, node)

@@ -99,7 +99,7 @@ func (e *emergencyStop) load(ctx workflow.Context) {
 	}
 	state := e.state
 	if !e.known() {
-		state = emergency.First(workflow.Now(ctx))
+		state = emergency.Initial(workflow.Now(ctx))
 	}
 	switch {
 	case err == nil:
@@ -107,7 +107,7 @@ func (e *emergencyStop) load(ctx workflow.Context) {
 	case temporal.ErrorType(err) == temporal.ErrNotFound: // there is no hub that could have saved any
 		state = state.Load(emergency.State{})
 	default:
-		state = state.Doubt(temporal.ErrorMessage(err), workflow.Now(ctx))
+		state = state.HoldUnknown(temporal.ErrorMessage(err), workflow.Now(ctx))
 	}
 	e.loaded = true
 	if state.Same(before) {
@@ -124,7 +124,7 @@ func (e *emergencyStop) holdIfUnknown(ctx workflow.Context) {
 	stop()
 	if ctx.Err() == nil && !e.known() {
 		why := cmp.Or(e.loadTrouble, "the hub has not answered within "+loadPatience.String())
-		e.know(ctx, emergency.First(workflow.Now(ctx)).Doubt(why, workflow.Now(ctx)))
+		e.know(ctx, emergency.Initial(workflow.Now(ctx)).HoldUnknown(why, workflow.Now(ctx)))
 	}
 }
 

@@ -29,11 +29,11 @@ func TestANewEmergencyStopLoadsTheHoldsAndSubscribersOfATerminatedOne(t *testing
 	w.WasTerminated()
 	w.Ends(2)
 	carried := w.CarriedOver(emergencystop.Input{})
-	require.Equal(t, w.Recalled.Holds, carried.State.Holds)
+	require.Equal(t, w.Loaded.Holds, carried.State.Holds)
 	for id, scope := range map[string][]string{"cgu/ops/june": {"cluster/c1"}, "node/c2/ops/n1": {}} {
 		require.Len(t, w.Notified[id], 1)
 		require.Equal(t, scope, workflowtest.Scopes(w.Notified[id][0]), id)
-		require.Greater(t, w.Notified[id][0].Number, w.Recalled.Number, "subscribers accept only higher numbers")
+		require.Greater(t, w.Notified[id][0].Number, w.Loaded.Number, "subscribers accept only higher numbers")
 	}
 	require.NotContains(t, w.Called(), "KeepHolds", "nothing has changed")
 }

@@ -7,6 +7,6 @@ import (
 )
 
 // HoldsOfWindow knows the state of one window.
-func HoldsOfWindow(ctx workflow.Context, known windows.Standing) *Holds {
-	return &Holds{ctx: ctx, Windows: Windows{ctx: ctx, Names: []string{known.Window}, told: map[string]windows.Standing{known.Window: known}}}
+func HoldsOfWindow(ctx workflow.Context, known windows.Snapshot) *Holds {
+	return &Holds{ctx: ctx, Windows: Windows{ctx: ctx, Names: []string{known.Window}, told: map[string]windows.Snapshot{known.Window: known}}}
 }

@@ -16,7 +16,7 @@ import (
 func TestAQueryDoesNotChangeWhatIsRemembered(t *testing.T) {
 	held := kittest.Run(t, func(ctx workflow.Context) (*drydockv1.Hold, error) {
 		opens := workflow.Now(ctx).Add(time.Hour)
-		holds := HoldsOfWindow(ctx, windows.Standing{Window: "prod/night", Number: 1, Next: &opens})
+		holds := HoldsOfWindow(ctx, windows.Snapshot{Window: "prod/night", Number: 1, Next: &opens})
 		hold := holds.ForQuery().Of("c1")
 		require.Empty(t, holds.Windows.decisions)
 		return hold, nil

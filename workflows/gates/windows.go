@@ -24,7 +24,7 @@ type Windows struct {
 	ctx workflow.Context
 	// Names of the windows, as namespace/name; empty: no windows.
 	Names []string
-	told  map[string]windows.Standing
+	told  map[string]windows.Snapshot
 	// Version grows with every change.
 	Version int64
 	// clusters returns the clusters whose windows must be known. selected has the windows of each, by the selectors of the windows; nil: unknown.
@@ -44,7 +44,7 @@ type Windows struct {
 
 // CarriedWindows is what a run carries over of the windows it knows.
 type CarriedWindows struct {
-	Told    []windows.Standing `json:"told,omitempty"`
+	Told    []windows.Snapshot `json:"told,omitempty"`
 	Version int64              `json:"version,omitempty"`
 	// Unknown is since when the windows of the clusters are unknown; the zero time: they are known.
 	Unknown time.Time `json:"unknown,omitzero"`
@@ -65,7 +65,7 @@ func (k *Windows) Carry() CarriedWindows {
 }
 
 func (k *Windows) Restore(carried CarriedWindows) {
-	k.Version, k.unknown, k.told, k.carriedSelection = carried.Version, carried.Unknown, map[string]windows.Standing{}, carried.Selected
+	k.Version, k.unknown, k.told, k.carriedSelection = carried.Version, carried.Unknown, map[string]windows.Snapshot{}, carried.Selected
 	for _, standing := range carried.Told {
 		k.told[standing.Window] = standing
 	}
@@ -87,7 +87,7 @@ func QualifiedNames(namespace string, given []drydockv1.WindowName) []string {
 // Listen handles the signals with the state of windows. An older state is ignored.
 func (k *Windows) Listen(ctx workflow.Context, changed func()) {
 	k.changed = changed
-	kit.OnSignal(ctx, temporal.SignalWindow, "The state of a maintenance window.", func(standing windows.Standing) {
+	kit.OnSignal(ctx, temporal.SignalWindow, "The state of a maintenance window.", func(standing windows.Snapshot) {
 		known := k.told[standing.Window]
 		if slices.Contains(k.Names, standing.Window) && standing.Number > known.Number {
 			//workflowcheck:ignore to compare values has no order that shows
@@ -128,7 +128,7 @@ func (k *Windows) Follow(ctx workflow.Context, names []string, clusters func() [
 	k.ctx, k.Names, k.clusters = ctx, names, clusters
 	k.invalidate(workflow.Now(ctx))
 	if k.told == nil {
-		k.told = map[string]windows.Standing{}
+		k.told = map[string]windows.Snapshot{}
 	}
 	k.restoreSelection()
 	for _, name := range names {
@@ -182,7 +182,7 @@ func (k *Windows) keepFollowing(ctx workflow.Context, name string) {
 }
 
 // askAt returns when to ask a window again whose last notification or subscription was at that instant: at once when there was none.
-func askAt(known windows.Standing, last time.Time) time.Time {
+func askAt(known windows.Snapshot, last time.Time) time.Time {
 	switch {
 	case last.IsZero():
 		return last
@@ -209,7 +209,7 @@ func (k *Windows) leave(ctx workflow.Context) {
 }
 
 // windowsOf returns the windows of a cluster; false: they are unknown.
-func (k *Windows) windowsOf(cluster string) ([]windows.Standing, bool) {
+func (k *Windows) windowsOf(cluster string) ([]windows.Snapshot, bool) {
 	names := k.Names
 	if k.selective() {
 		selected, known := k.selected[cluster]
@@ -218,7 +218,7 @@ func (k *Windows) windowsOf(cluster string) ([]windows.Standing, bool) {
 		}
 		names = selected
 	}
-	told := make([]windows.Standing, len(names))
+	told := make([]windows.Snapshot, len(names))
 	for i, name := range names {
 		told[i] = k.told[name]
 		told[i].Window = name
@@ -281,7 +281,7 @@ func (k *Windows) closes(cluster string) *emergency.Closing {
 }
 
 // decide decides whether windows are open. It caches the decision until something changes: a rollout asks for each of its clusters.
-func (k *Windows) decide(told []windows.Standing, need time.Duration) *drydockv1.Hold {
+func (k *Windows) decide(told []windows.Snapshot, need time.Duration) *drydockv1.Hold {
 	now := workflow.Now(k.ctx)
 	key := need.String()
 	for _, s := range told {

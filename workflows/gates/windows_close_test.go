@@ -70,7 +70,7 @@ func TestClustersAreToldInAdvanceWhenTheWindowCloses(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.RegisterAs("told", func(ctx workflow.Context) (emergency.State, error) {
 		open := workflowtest.OpenUntil(1, workflow.Now(ctx).Add(4*time.Hour))
-		open.Outlook.Openings[0].Cutoff = time.Hour
+		open.Schedule.Openings[0].Cutoff = time.Hour
 		k := gates.HoldsOfWindow(ctx, open)
 		return k.About("c1"), nil
 	})
@@ -89,7 +89,7 @@ func TestClustersAreToldInAdvanceWhenNodesAtWorkStop(t *testing.T) {
 		w := workflowtest.NewWorld(t)
 		w.RegisterAs("told", func(ctx workflow.Context) (emergency.State, error) {
 			open := workflowtest.OpenUntil(1, workflow.Now(ctx).Add(4*time.Hour))
-			open.OnOverrun, open.Outlook.Openings[0].Cutoff = action, time.Hour
+			open.OnOverrun, open.Schedule.Openings[0].Cutoff = action, time.Hour
 			k := gates.HoldsOfWindow(ctx, open)
 			return k.About("c1"), nil
 		})
@@ -105,8 +105,8 @@ func TestNodesAtWorkStopWhenTheWindowClosesAlsoIfNothingIsToldAfterItsCutoff(t *
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	open := workflowtest.OpenUntil(1, start.Add(4*time.Hour))
-	open.OnOverrun, open.Outlook.Openings[0].Cutoff = drydockv1.OverrunPause, time.Hour
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: open}
+	open.OnOverrun, open.Schedule.Openings[0].Cutoff = drydockv1.OverrunPause, time.Hour
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: open}
 	cutOff := open
 	cutOff.Number = 2
 	w.Fail["AwaitPodCompletion"] = func(int) error {
@@ -196,7 +196,7 @@ func TestWhatAnAttemptIsToldKeepsItFromBeginningAfterTheWindowHasClosed(t *testi
 			w.Locked = true
 			open, again := workflowtest.OpenUntil(1, closes), workflowtest.OpenUntil(2, start.Add(28*time.Hour))
 			open.OnOverrun, again.OnOverrun = tt.action, tt.action
-			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: open}
+			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: open}
 			began := w.AnswersWhen(tt.step, closes)
 			w.Tells(24*time.Hour, again)
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())

@@ -22,21 +22,21 @@ import (
 const otherWindow = "ops/other"
 
 // onlyFor lets a window be for the clusters of a site.
-func onlyFor(site string, standing windows.Standing) windows.Standing {
+func onlyFor(site string, standing windows.Snapshot) windows.Snapshot {
 	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": site}}
 	return standing
 }
 
-func ofOther(standing windows.Standing) windows.Standing {
-	standing.Window, standing.Outlook.Name = otherWindow, otherWindow
+func ofOther(standing windows.Snapshot) windows.Snapshot {
+	standing.Window, standing.Schedule.Name = otherWindow, otherWindow
 	return standing
 }
 
 // The window was for all clusters as long as it had told no selector.
 func TestNothingBeginsInAWindowBeforeItIsKnownWhetherItIsForTheCluster(t *testing.T) {
 	start := time.Now()
-	for name, tt := range map[string]struct{ before, then windows.Standing }{
-		"that answers late":           {windows.Standing{}, onlyFor("b", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
+	for name, tt := range map[string]struct{ before, then windows.Snapshot }{
+		"that answers late":           {windows.Snapshot{}, onlyFor("b", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
 		"that was for others before":  {onlyFor("b", ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0)))), onlyFor("c", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
 		"that was for all before":     {ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0))), onlyFor("c", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
 		"that is for all from now on": {onlyFor("b", ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0)))), ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0)))},
@@ -44,7 +44,7 @@ func TestNothingBeginsInAWindowBeforeItIsKnownWhetherItIsForTheCluster(t *testin
 		t.Run(name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 			begin := w.Now()
-			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: onlyFor("a", workflowtest.OpensAt(1, w.Now().AddDate(1, 0, 0)))}
+			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpensAt(1, w.Now().AddDate(1, 0, 0)))}
 			if tt.before.Number > 0 {
 				w.Windows[otherWindow] = tt.before
 			}
@@ -76,7 +76,7 @@ func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOn
 			w := workflowtest.NewWorld(t)
 			start := w.Now()
 			in := workflowtest.MaintenanceInWindow()
-			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour)))}
+			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour)))}
 			w.Selected = []string{in.Cluster}
 			w.Fail["SelectClusters"] = func(call int) error {
 				if call <= tt.failures {
@@ -99,7 +99,7 @@ func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOn
 func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	start := w.Now()
-	w.Windows, w.Selected = map[string]windows.Standing{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(1, start.Add(4*time.Hour)))}, []string{"c2"}
+	w.Windows, w.Selected = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(1, start.Add(4*time.Hour)))}, []string{"c2"}
 	w.Fail["SelectClusters"] = func(call int) error {
 		if call == 2 {
 			return temporal.Error(temporal.ErrNoHub, "this worker knows no hub", nil)
@@ -120,7 +120,7 @@ func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t
 func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhateverRunItIs(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
-	w.Windows, w.Selected = map[string]windows.Standing{workflowtest.NightWindow: onlyFor("a", workflowtest.OpensAt(1, start.AddDate(0, 0, 2)))}, []string{"c1"}
+	w.Windows, w.Selected = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpensAt(1, start.AddDate(0, 0, 2)))}, []string{"c1"}
 	away := func(call int) error {
 		if w.Now().After(start.Add(time.Hour)) {
 			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
@@ -151,7 +151,7 @@ func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhatev
 func TestARolloutThatContinuesAsNewKnowsWhichWindowsAreForWhichClusters(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2", "c3"})
 	start := w.Now()
-	w.Windows, w.Selected = map[string]windows.Standing{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(7, start.Add(4*time.Hour)))}, []string{"c1", "c3"}
+	w.Windows, w.Selected = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(7, start.Add(4*time.Hour)))}, []string{"c1", "c3"}
 	clusters.Ends["c1"] = func(workflow.Context) error {
 		w.SetContinueAsNewSuggested(true)
 		return nil
@@ -181,7 +181,7 @@ func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	standing := workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour))
 	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": "a"}}
-	w.Windows, w.Selected = map[string]windows.Standing{workflowtest.NightWindow: standing}, []string{"c2"}
+	w.Windows, w.Selected = map[string]windows.Snapshot{workflowtest.NightWindow: standing}, []string{"c2"}
 	clusters.Ends["c2"] = workflowtest.Takes(30 * time.Minute)
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)

@@ -34,7 +34,7 @@ func TestARolloutWaitsForItsWindowAndItsClockStandsStill(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	start := w.Now()
 	opening := start.Add(10 * time.Hour)
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpensAt(1, opening)}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, opening)}
 	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.Events)
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
@@ -53,7 +53,7 @@ func TestARolloutWaitsForItsWindowAndItsClockStandsStill(t *testing.T) {
 func TestARolloutBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	opening := w.Now().Add(10 * time.Hour)
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpensAt(1, opening)}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, opening)}
 	w.Tells(10*time.Hour-time.Minute, workflowtest.Confirmed(2, opening))
 	w.RegisterDelayedCallback(func() { require.Empty(t, clusters.Events) }, 10*time.Hour-time.Second)
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
@@ -64,7 +64,7 @@ func TestARolloutBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
 func TestNothingBeginsInAnOpeningThatWasCancelledAfterItWasConfirmed(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	opening := w.Now().Add(10 * time.Hour)
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.Confirmed(1, opening)}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.Confirmed(1, opening)}
 	w.Tells(10*time.Hour-time.Second, workflowtest.OpensAt(2, opening.Add(24*time.Hour)))
 	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.Events)
@@ -80,7 +80,7 @@ func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Ends["c2"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 50*time.Minute) }
 	start := w.Now()
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(20*time.Minute))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(20*time.Minute))}
 	w.Tells(20*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.Story(), "what is at work finishes")
@@ -93,12 +93,12 @@ func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 
 func TestAWindowThatIsNotKnownIsClosedAndTheRolloutSaysSo(t *testing.T) {
 	for name, tt := range map[string]struct {
-		windows map[string]windows.Standing
+		windows map[string]windows.Snapshot
 		says    string
 	}{
 		"because it does not answer":        {nil, "window ops/night has not reported its state yet"},
-		"because it is not defined":         {map[string]windows.Standing{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}}, "counts as closed: the window is not defined"},
-		"because its calendar is no longer": {map[string]windows.Standing{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "spec.timeZone: unknown"}}, "counts as closed: spec.timeZone: unknown"},
+		"because it is not defined":         {map[string]windows.Snapshot{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}}, "counts as closed: the window is not defined"},
+		"because its calendar is no longer": {map[string]windows.Snapshot{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "spec.timeZone: unknown"}}, "counts as closed: spec.timeZone: unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
@@ -120,9 +120,9 @@ func TestAWindowThatSaysNothingWhenItShouldIsAskedAgain(t *testing.T) {
 	start := w.Now()
 	silent := workflowtest.OpensAt(1, start.Add(time.Hour))
 	silent.Next = new(start.Add(time.Hour))
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: silent}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: silent}
 	w.RegisterDelayedCallback(func() {
-		w.Windows[workflowtest.NightWindow] = windows.Standing{Window: workflowtest.NightWindow, Number: 2, Trouble: "the window is not defined"}
+		w.Windows[workflowtest.NightWindow] = windows.Snapshot{Window: workflowtest.NightWindow, Number: 2, Trouble: "the window is not defined"}
 	}, 30*time.Minute)
 	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.Events)
@@ -135,7 +135,7 @@ func TestAWindowThatSaysNothingWhenItShouldIsAskedAgain(t *testing.T) {
 
 // It said that nothing would happen by itself, or nothing at all: neither is believed for ever.
 func TestAWindowThatNeedNotSayAnythingIsAskedEveryHour(t *testing.T) {
-	for name, first := range map[string]map[string]windows.Standing{
+	for name, first := range map[string]map[string]windows.Snapshot{
 		"because nobody had defined it":    {workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}},
 		"because it has not even answered": {},
 	} {
@@ -155,7 +155,7 @@ func TestAClusterThatWouldNotBeDoneInTimeWaitsForTheNextOpening(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Takes = 25 * time.Minute
 	start := w.Now()
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(45*time.Minute))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(45*time.Minute))}
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+c1", "-c1"}, clusters.Story())
 		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "closes before the next step would finish")
@@ -171,10 +171,10 @@ func TestTheTimeInWhichAWindowWasClosedIsNoPartOfHowLongAClusterTakes(t *testing
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Ends["c1"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 24*time.Hour+10*time.Minute) }
 	start := w.Now()
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(20*time.Minute))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(20*time.Minute))}
 	w.Tells(20*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	again := workflowtest.OpenUntil(3, start.Add(26*time.Hour))
-	again.Outlook.Openings[1].End = again.Outlook.Openings[1].Start.AddDate(0, 0, 3)
+	again.Schedule.Openings[1].End = again.Schedule.Openings[1].Start.AddDate(0, 0, 3)
 	w.Tells(24*time.Hour, again)
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
@@ -184,7 +184,7 @@ func TestTheTimeInWhichAWindowWasClosedIsNoPartOfHowLongAClusterTakes(t *testing
 func TestAnEmergencyOverrideLetsARolloutGoOn(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	start := w.Now()
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpensAt(1, start.Add(24*time.Hour))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, start.Add(24*time.Hour))}
 	overridden := workflowtest.OpensAt(2, start.Add(24*time.Hour))
 	overridden.Override = &windows.Override{By: "ann", Reason: "CVE", Since: start, Until: start.Add(2 * time.Hour)}
 	w.Tells(time.Hour, overridden)
@@ -195,7 +195,7 @@ func TestAnEmergencyOverrideLetsARolloutGoOn(t *testing.T) {
 
 func TestARolloutThatWaitsForAWindowContinuesAsNewAndKnowsIt(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(7, w.Now().Add(4*time.Hour))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(7, w.Now().Add(4*time.Hour))}
 	clusters.Ends["c1"] = func(workflow.Context) error {
 		w.SetContinueAsNewSuggested(true)
 		return nil
@@ -215,7 +215,7 @@ func TestARolloutThatWaitsForAWindowContinuesAsNewAndKnowsIt(t *testing.T) {
 func TestARolloutContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	start := w.Now()
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(50*time.Minute))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(50*time.Minute))}
 	clusters.Ends["c1"] = workflowtest.Takes(30 * time.Minute) // another would not fit any more
 	w.Tells(50*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)

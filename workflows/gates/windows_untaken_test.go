@@ -67,7 +67,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Locked, w.Blocked["AwaitNodeLocks"] = true, true
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(time.Hour))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(time.Hour))}
 	w.Tells(time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	w.RegisterDelayedCallback(func() {
 		called := w.Called()
@@ -135,7 +135,7 @@ func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedIsReturnedBeforeItsSlotIs(t
 func TestAMaintenanceThatMayHaveTakenItsNodeWhenItsWindowClosedReturnsItAndWaits(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(time.Hour))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(time.Hour))}
 	w.Fail["TakeNode"] = unansweredWhile(func() { w.SignalWorkflow(temporal.SignalWindow, workflowtest.OpensAt(2, start.Add(24*time.Hour))) })
 	w.RegisterDelayedCallback(func() {
 		called := w.Called()

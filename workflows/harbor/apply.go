@@ -160,7 +160,7 @@ func unanswered(err error) bool {
 		return true
 	}
 	switch temporal.ErrorType(err) {
-	case temporal.ErrHandedOver, temporal.ErrClusterUnreachable, temporal.ErrClusterUnknown, temporal.ErrNotFound, emergency.ReasonUnknown:
+	case temporal.ErrWorkerShutdown, temporal.ErrClusterUnreachable, temporal.ErrClusterUnknown, temporal.ErrNotFound, emergency.ReasonUnknown:
 		return true
 	}
 	return false

@@ -304,14 +304,14 @@ func TestAWorkerThatStopsAtAnyStepDoesNotFailTheHarbor(t *testing.T) {
 		h := workflowtest.NewHarborWorld(t)
 		h.Fail[step] = func(call int) error {
 			if call <= 3 {
-				return sdktemporal.NewApplicationError("the worker stops", temporal.ErrHandedOver)
+				return sdktemporal.NewApplicationError("the worker stops", temporal.ErrWorkerShutdown)
 			}
 			return nil
 		}
 		require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
 		require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy"}, h.Said)
 	}
-	for _, errType := range []string{temporal.ErrHandedOver, emergency.ReasonUnknown} {
+	for _, errType := range []string{temporal.ErrWorkerShutdown, emergency.ReasonUnknown} {
 		for _, part := range []harbor.Part{harbor.PartDatabase, harbor.PartBucket, harbor.PartHarbor} {
 			h := workflowtest.NewHarborWorld(t)
 			h.Refused[part] = sdktemporal.NewApplicationError("the worker stops, or hears nothing", errType)

@@ -53,7 +53,7 @@ func TestACancellationThatComesWithTheEndOfARunIsHeard(t *testing.T) {
 	})
 	t.Run("by a maintenance that waits for its window", func(t *testing.T) {
 		w := workflowtest.NewWorld(t)
-		w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpensAt(1, w.Now().Add(24*time.Hour))}
+		w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, w.Now().Add(24*time.Hour))}
 		runCancelledAsItEnds(w, time.Hour, workflowtest.MaintenanceInWindow(), nodemaintenance.NodeMaintenance)
 		require.Equal(t, maintenancev1.NodeCancelled, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).State)
 	})

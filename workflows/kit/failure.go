@@ -25,7 +25,7 @@ func DetailsOf(err error, value any) bool {
 	return false
 }
 
-// InvalidSpec is a problem with a request, as whoever sent it sees it.
+// InvalidSpec returns the error with which a request is rejected; nil without a problem.
 func InvalidSpec(problem error) error {
 	if problem == nil {
 		return nil

@@ -26,7 +26,7 @@ const (
 	// UnlimitedWait is how long one attempt at a wait without a deadline may take, and watchProbe one attempt at a watch that has failed before.
 	UnlimitedWait = 24 * time.Hour
 	watchProbe    = time.Minute
-	// DeadlineGrace is the time beyond its deadline in which an activity looks again and reports what is left.
+	// DeadlineGrace is the time beyond its deadline in which an activity looks again and reports what still blocks.
 	DeadlineGrace = time.Minute
 	// RoundAttempts is the number of attempts in the first round. After a failed round the workflow shows the reason and keeps retrying.
 	RoundAttempts = 6
@@ -50,8 +50,8 @@ type Report func(ctx workflow.Context, reason, message string)
 type Retrier struct {
 	// TaskQueue of the activities.
 	TaskQueue string
-	// Located, unless nil, points to the task queue of the workers that have cluster, and replaces TaskQueue. It is located again when no worker there
-	// has the cluster any more.
+	// Located, unless nil, points to the task queue of the workers that have cluster, and replaces TaskQueue. It is located again when the workers there
+	// no longer have the cluster.
 	Located *string
 	cluster string
 	// Report is called when the reason changes; nil: the reason is not reported.
@@ -85,7 +85,7 @@ func (r Retrier) Run(ctx workflow.Context, summary string, activity, input, resu
 }
 
 // Wait runs an activity that waits, with heartbeats, until its deadline, or without limit when that is nil. The activity itself ends at the deadline
-// and reports what is left. If no worker could look, Wait fails with the error type timeoutType soon after.
+// and reports what still blocks. If no worker could look, Wait fails with the error type timeoutType soon after.
 func (r Retrier) Wait(ctx workflow.Context, summary string, deadline *time.Time, timeoutType string, activity, input, result any) error {
 	options := workflow.ActivityOptions{StartToCloseTimeout: UnlimitedWait, HeartbeatTimeout: cmp.Or(r.HeartbeatTimeout, HeartbeatTimeout), Summary: summary}
 	if deadline != nil {
@@ -209,7 +209,7 @@ func (r Retrier) Explain(err error, options workflow.ActivityOptions) string {
 // Uneventful reports whether a round ended only because workers stopped, or because nothing happened for as long as one attempt at a wait may take.
 func Uneventful(err error, options workflow.ActivityOptions) bool {
 	waits := options.HeartbeatTimeout > 0
-	return temporal.ErrorType(err) == temporal.ErrHandedOver || waits && timedOut(err)
+	return temporal.ErrorType(err) == temporal.ErrWorkerShutdown || waits && timedOut(err)
 }
 
 func timedOut(err error) bool {

@@ -27,7 +27,7 @@ func (t *Retries) Oldest() *drydockv1.Wait {
 	return t.open[0].wait
 }
 
-// Add returns a function that records why an activity does not succeed yet. Without a reason, it does by now, or is not tried any more.
+// Add returns a function that records why an activity does not succeed yet. Without a reason, the activity has succeeded or is no longer tried.
 func (t *Retries) Add() Report {
 	one := &trouble{}
 	return func(ctx workflow.Context, reason, message string) {

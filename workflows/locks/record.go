@@ -70,7 +70,7 @@ func (r *record) enter(state State) {
 	r.show()
 }
 
-// report records the state of the locks. Whatever they wait for is the current reason.
+// report records the state of the locks. What they wait for is the current reason.
 func (r *record) report(ctx workflow.Context, report locks.Report) {
 	r.status.Locks = &report
 	wait := report.Wait()

@@ -216,7 +216,7 @@ func TestANextRunWhoseWindowHasClosedGivesBackItsSlotAndTheLocks(t *testing.T) {
 		case 0:
 			start = w.Now()
 			flaps(w, 1000)
-			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
+			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
 			return w.CalledTimes("Cordon", 3)
 		default:
 			flaps(w, 0)

@@ -80,7 +80,7 @@ func TestAMaintenanceThatIsCancelledWhileItLetsTheLocksHoldTheNodeAgainKeepsToTh
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			w.Locked = true
-			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour))}
+			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour))}
 			queuesAgain(w)
 			w.Blocked["AwaitNodeLocksActive"] = true
 			w.When(func() bool { return len(w.InputsOf("AwaitNodeLocksActive")) > 0 }, func() {

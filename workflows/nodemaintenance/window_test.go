@@ -18,7 +18,7 @@ import (
 func TestAMaintenanceBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	opening := w.Now().Add(10 * time.Hour)
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.Confirmed(1, opening)}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.Confirmed(1, opening)}
 	w.RegisterDelayedCallback(func() { require.Empty(t, w.Scheduler.Sets) }, 10*time.Hour-time.Second)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 	require.Nil(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Held)
@@ -27,7 +27,7 @@ func TestAMaintenanceBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
 
 func TestAMaintenanceAsksForNoSlotWhileItsWindowIsClosed(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpensAt(1, w.Now().Add(10*time.Hour))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, w.Now().Add(10*time.Hour))}
 	w.RegisterDelayedCallback(func() {
 		require.Empty(t, w.Scheduler.Sets)
 		require.NotContains(t, w.Called(), "TakeNode")
@@ -47,7 +47,7 @@ func TestWhatBecomesOfAMaintenanceWhoseWindowCloses(t *testing.T) {
 			start := w.Now()
 			open, closed := workflowtest.OpenUntil(1, start.Add(4*time.Hour)), workflowtest.OpensAt(2, start.Add(24*time.Hour))
 			open.OnOverrun, closed.OnOverrun = action, action
-			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: open}
+			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: open}
 			w.Fail["AwaitPodCompletion"] = func(int) error {
 				w.SignalWorkflow(temporal.SignalWindow, closed)
 				return nil
@@ -84,7 +84,7 @@ func TestAWindowThatClosesTakesTheNodeBackFromAllItsRequestors(t *testing.T) {
 			start := w.Now()
 			closed := workflowtest.OpensAt(2, start.Add(24*time.Hour))
 			closed.OnOverrun = drydockv1.OverrunCancel
-			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
+			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
 			w.Blocked["AwaitPodCompletion"] = !test.handedOver
 			in := workflowtest.MaintenanceInWindow()
 			in.Object.Spec.Action = nil
@@ -121,7 +121,7 @@ func TestAMaintenanceBeginsWhenNeitherTheEmergencyStopNorItsWindowHoldsIt(t *tes
 			w := workflowtest.NewWorld(t)
 			start := w.Now()
 			w.Held = workflowtest.HeldState(1, drydockv1.HoldAll)
-			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpensAt(1, start.Add(tt.opens))}
+			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, start.Add(tt.opens))}
 			w.Tells(tt.opens, workflowtest.OpenUntil(2, start.Add(14*time.Hour)))
 			w.ReleaseAfter(tt.released, 2)
 			w.RegisterDelayedCallback(func() {
@@ -139,7 +139,7 @@ func TestAMaintenanceBeginsWhenNeitherTheEmergencyStopNorItsWindowHoldsIt(t *tes
 func TestANodeAtWorkWhoseWindowHasClosedIsHeldByTheEmergencyStopAllTheSame(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
 	w.Fail["AwaitPodCompletion"] = func(int) error {
 		w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, drydockv1.HoldAll))
 		w.SignalWorkflow(temporal.SignalWindow, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
@@ -166,7 +166,7 @@ func TestWhatBecomesOfANodeAtWorkWhenTheOverrideOfItsWindowExpires(t *testing.T)
 			closed.OnOverrun = action
 			overridden := closed
 			overridden.Override = &windows.Override{By: "ann", Reason: "CVE", Since: start, Until: start.Add(time.Hour)}
-			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: overridden}
+			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: overridden}
 			closed.Number = 2
 			w.RegisterDelayedCallback(func() {
 				require.Equal(t, maintenancev1.NodeWaitForPodCompletion, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
@@ -192,9 +192,9 @@ func TestWhatBecomesOfANodeAtWorkWhenTheOverrideOfItsWindowExpires(t *testing.T)
 }
 
 // inBoth are two windows of a maintenance, of which the second begins when the first ends. Each returns what is at work.
-func inBoth(early, late windows.Standing) map[string]windows.Standing {
+func inBoth(early, late windows.Snapshot) map[string]windows.Snapshot {
 	early.Window, early.OnOverrun, late.Window, late.OnOverrun = "ops/early", drydockv1.OverrunCancel, "ops/late", drydockv1.OverrunCancel
-	return map[string]windows.Standing{early.Window: early, late.Window: late}
+	return map[string]windows.Snapshot{early.Window: early, late.Window: late}
 }
 
 func TestANodeAtWorkPassesFromOneWindowToTheNext(t *testing.T) {
@@ -208,7 +208,7 @@ func TestANodeAtWorkPassesFromOneWindowToTheNext(t *testing.T) {
 			w.Tells(time.Hour, closed["ops/early"])
 			late := closed["ops/late"]
 			if !opens {
-				late.Outlook.Openings = late.Outlook.Openings[1:]
+				late.Schedule.Openings = late.Schedule.Openings[1:]
 			}
 			w.Tells(time.Hour+5*time.Second, late)
 			w.Fail["AwaitPodCompletion"] = func(int) error {
@@ -240,7 +240,7 @@ func TestWhatBecomesOfAMaintenanceWhoseWindowClosesWhileItsNodeIsTaken(t *testin
 			start := w.Now()
 			closed := workflowtest.OpensAt(2, start.Add(24*time.Hour))
 			closed.OnOverrun = action
-			w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
+			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
 			w.Fail["TakeNode"] = func(int) error {
 				w.SignalWorkflow(temporal.SignalWindow, closed)
 				return nil
@@ -273,7 +273,7 @@ func TestWhatBecomesOfAMaintenanceWhoseWindowClosesWhileItsNodeIsTaken(t *testin
 func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpensAt(1, start.Add(24*time.Hour))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, start.Add(24*time.Hour))}
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 150*time.Minute)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 	in := workflowtest.HandedOn[nodemaintenance.Input](w)
@@ -301,7 +301,7 @@ func TestAMaintenanceThatWaitsForItsTurnInManyOpeningsContinuesAsNewWhenOneClose
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Scheduler.Capacity = 0
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)
 	w.RegisterDelayedCallback(func() { require.False(t, w.IsWorkflowCompleted(), "it may have its turn any moment") }, 3*time.Hour)
 	w.Tells(4*time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
@@ -325,7 +325,7 @@ func TestAMaintenanceThatIsCancelledWhenItContinuesAsNewIsCancelled(t *testing.T
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Scheduler.Capacity = 0
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalWindow, workflowtest.OpensAt(2, start.Add(24*time.Hour)))

@@ -112,7 +112,7 @@ func (s *statusPortal) ask(ctx workflow.Context) {
 	}
 	for i, answer := range answers {
 		if answer.Get(ctx, nil) != nil {
-			s.portal.Lose(silent[i], workflow.Now(ctx))
+			s.portal.RemoveWindow(silent[i], workflow.Now(ctx))
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (s *statusPortal) order(carryOut func(now time.Time)) {
 func (s *statusPortal) listen(ctx workflow.Context) error {
 	p := &s.portal
 	kit.OnSignal(ctx, temporal.SignalAnnouncement, "Show the openings of a window.", func(a portal.Announcement) {
-		s.order(func(now time.Time) { p.Hear(a, now) })
+		s.order(func(now time.Time) { p.Receive(a, now) })
 	})
 	kit.OnSignal(ctx, temporal.SignalMoved, "Remove components or maintenances that another portal shows now.", func(m portal.Move) {
 		s.order(func(now time.Time) { p.Yield(m, now) })

@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// awaitApproval waits until somebody approves the next batch, if that is required. The clock of the rollout is stopped.
+// awaitApproval waits until the next batch is approved, if that is required. The clock of the rollout is stopped.
 func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	if !g.mustApprove(ctx) {
 		return ""
@@ -72,11 +72,11 @@ func (g *groupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApp
 	return meant && (g.holdsSoFar() || rollout.ApprovalHolds(g.spec.Approvals, last.At.Time, workflow.Now(ctx)))
 }
 
-// checkApproval rejects an approval that nobody waits for.
+// checkApproval rejects an approval that the rollout does not wait for.
 func (g *groupUpgrade) checkApproval(request rollout.ApprovalRequest) error {
 	instead := "it is over"
 	if g.status.Status.CompletedAt == nil {
-		instead = "it is at work"
+		instead = "it is running"
 		if wait := g.status.Wait; wait != nil {
 			instead = wait.Reason + ": " + wait.Message
 		}

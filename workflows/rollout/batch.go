@@ -153,7 +153,7 @@ func (g *groupUpgrade) batchesLeft() int {
 	if rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch) == len(plan) {
 		return 1
 	}
-	left := 1 // the next, or the one at work
+	left := 1 // the next, or the running one
 	for _, clusters := range plan[g.nextBatch+1:] {
 		if len(g.record.pending(clusters)) > 0 {
 			left++
@@ -211,7 +211,7 @@ func (b *batch) busy() int {
 	return busy
 }
 
-// othersFollow reports whether clusters wait for their turn, in this batch or a later one.
+// othersFollow reports whether clusters still wait, in this batch or a later one.
 func (b *batch) othersFollow() bool {
 	g := b.group
 	return !b.timedOut && len(b.pending) > 0 || len(g.record.pending(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
@@ -245,7 +245,7 @@ func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1
 	g.runClock(ctx)
 }
 
-// withdrawnAs reports whether the record of a cluster says already why it was withdrawn: its time was over, or its ManagedCluster is gone.
+// withdrawnAs reports whether the record of a cluster says already why it was withdrawn: it timed out, or its ManagedCluster is gone.
 func withdrawnAs(state ranv1.ClusterState, before *ranv1.ClusterStatus) bool {
 	return state == ranv1.ClusterTimedOut || state == ranv1.ClusterFailed && before.State == ranv1.ClusterFailed
 }

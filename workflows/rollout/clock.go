@@ -65,7 +65,7 @@ func (b *batch) arm(ctx workflow.Context) {
 	})
 }
 
-// keepTime returns true when the time of the batch is over. It withdraws clusters whose own time is over. It also wakes in between:
+// keepTime returns true when the batch has timed out. It withdraws clusters that have timed out. It also wakes in between:
 // a timer that fires late shows that no worker was running, and that time is not charged.
 func (b *batch) keepTime(ctx workflow.Context) (over bool) {
 	g := b.group
@@ -120,7 +120,7 @@ func (b *batch) leastLeft(now time.Time) time.Duration {
 	return least
 }
 
-// leftOf is the time that a cluster has left; false: it has no limit of its own, or is not at work any more.
+// leftOf is the time that a cluster has left; false: it has no limit of its own, or is not running.
 func (b *batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bool) {
 	limit := time.Duration(b.group.spec.RemediationStrategy.ClusterTimeout) * time.Minute
 	if limit == 0 || !cluster.state.Timed() {
@@ -129,7 +129,7 @@ func (b *batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bo
 	return limit - (b.group.charged.total(now) - cluster.chargedBefore), true
 }
 
-// timeOutClusters withdraws clusters whose own time is over.
+// timeOutClusters withdraws clusters that have timed out.
 func (b *batch) timeOutClusters(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	for _, name := range workflow.DeterministicKeys(b.running) {

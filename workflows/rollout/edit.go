@@ -97,7 +97,7 @@ func (g *groupUpgrade) isEnabled() bool { return g.phase != phasePlan || g.enabl
 func (g *groupUpgrade) respecify(spec ranv1.ClusterGroupUpgradeSpec) {
 	g.in.Object.Spec, g.spec = spec, spec
 	if rollout.RemediationOf(&g.in.Object) != g.record.remediation {
-		g.remediator = newRemediator(g, nil) // no cluster is at work
+		g.remediator = newRemediator(g, nil) // no cluster is running
 	}
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
 	g.record.remediation, g.record.soak = rollout.RemediationOf(&g.in.Object), g.soak()

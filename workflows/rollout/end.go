@@ -36,7 +36,7 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 		g.signals++
 		g.observed(ctx, o)
 	})
-	kit.OnSignal(ctx, temporal.SignalPause, "Start nothing new. Work in progress finishes. The clocks are stopped.", func(r temporal.SignalRequest) {
+	kit.OnSignal(ctx, temporal.SignalPause, "Start nothing new. Work in progress finishes. The timeouts are stopped.", func(r temporal.SignalRequest) {
 		g.pause(ctx, true, r)
 	})
 	kit.OnSignal(ctx, temporal.SignalResume, "Resume after a pause.", func(r temporal.SignalRequest) { g.pause(ctx, false, r) })
@@ -49,7 +49,7 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 		g.signals++
 		g.preparationProgressed(ctx, told)
 	})
-	kit.OnSignal(ctx, temporal.SignalClusterProgress, "Progress of a cluster at work.", func(c ranv1.ClusterStatus) {
+	kit.OnSignal(ctx, temporal.SignalClusterProgress, "Progress of a running cluster.", func(c ranv1.ClusterStatus) {
 		g.signals++
 		g.record.clusterProgressed(ctx, c)
 	})

@@ -60,7 +60,7 @@ func (r *groupRecord) awaitingApproval(ctx workflow.Context, awaited *rollout.Aw
 	if awaited != nil {
 		r.waits.Approval = &drydockv1.Wait{
 			Reason: ranv1.ReasonWaitingForApproval, Since: *r.now(ctx),
-			Message: fmt.Sprintf("somebody must approve %s; batch %d of %d then starts", awaited, awaited.Batch, len(r.status.RemediationPlan)),
+			Message: fmt.Sprintf("an approver must approve %s; batch %d of %d then starts", awaited, awaited.Batch, len(r.status.RemediationPlan)),
 		}
 		if until != nil {
 			r.waits.Approval.Until = &metav1.Time{Time: *until}
@@ -70,13 +70,13 @@ func (r *groupRecord) awaitingApproval(ctx workflow.Context, awaited *rollout.Aw
 	r.show()
 }
 
-// paused records that somebody paused or resumed the rollout.
+// paused records that the rollout was paused or resumed.
 func (r *groupRecord) paused(ctx workflow.Context, paused bool, who temporal.SignalRequest) {
 	r.status.Paused = paused
 	r.waits.Pause = nil
 	if paused {
 		r.waits.Pause = &drydockv1.Wait{
-			Reason: policy.ReasonPaused, Message: "paused" + kit.ActorSuffix(who) + "; what is at work finishes; waiting for resume", Since: *r.now(ctx),
+			Reason: policy.ReasonPaused, Message: "paused" + kit.ActorSuffix(who) + "; running clusters finish; waiting for resume", Since: *r.now(ctx),
 		}
 	}
 	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributePaused.ValueSet(paused))
@@ -122,11 +122,11 @@ func (r *groupRecord) withdrawing(timedOut bool) {
 	}
 	if r.waits.Withdrawal != reason {
 		r.waits.Withdrawal = reason
-		r.log.Info("Clusters at work are withdrawn", "reason", reason)
+		r.log.Info("Running clusters are withdrawn", "reason", reason)
 	}
 }
 
-// withdrawn records that no withdrawn cluster is running any more, and that the next batch is due. A cancelled rollout shows that to its end.
+// withdrawn records that no withdrawn cluster is still running, and that the next batch is due. A cancelled rollout shows that to its end.
 func (r *groupRecord) withdrawn(ctx workflow.Context) {
 	if ctx.Err() == nil && r.waits.Withdrawal != "" {
 		r.waits.Withdrawal = ""

@@ -138,7 +138,7 @@ func (g *groupUpgrade) startHold() *drydockv1.Hold {
 	return first
 }
 
-// shutGate makes the checks stale when no cluster may be started any more. A run that resumes a batch has to find out first which windows
+// shutGate makes the checks stale when no further cluster may be started. A run that resumes a batch has to find out first which windows
 // its clusters have: that alone does not make them stale.
 func (g *groupUpgrade) shutGate() {
 	if g.gate.stale || !g.hasGate() || g.startable() || !g.status.Paused && !g.holds.Windows.Known() {

@@ -63,8 +63,8 @@ func everyStop() []stop {
 // gatedInWindows is a rollout with health checks, and a window that is open for days.
 func gatedInWindows(w *workflowtest.World) rolloutworkflow.Input {
 	open := workflowtest.OpenUntil(1, w.Now().Add(72*time.Hour))
-	open.Outlook.Openings[0].Start = w.Now().Add(-time.Hour)
-	w.Windows = map[string]windows.Standing{workflowtest.NightWindow: open}
+	open.Schedule.Openings[0].Start = w.Now().Add(-time.Hour)
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: open}
 	in := workflowtest.InWindows()
 	in.Object = withHealthChecks(in.Object)
 	return in

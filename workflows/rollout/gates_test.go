@@ -59,7 +59,7 @@ func TestARolloutWaitsForAnApprovalForAsLongAsItTakesAndKeepsIt(t *testing.T) {
 	require.Equal(t, "bob", granted.Result.(ranv1.Approval).By)
 	require.True(t, second.Refused != nil || second.Err != nil, "there is one approval")
 	require.True(t, workflowtest.AwaitsApproval(waiting))
-	require.Contains(t, waiting.Wait.Message, "somebody must approve afterCanaries (batch 2)")
+	require.Contains(t, waiting.Wait.Message, "an approver must approve afterCanaries (batch 2)")
 	require.Equal(t, "WaitingForApproval; Maintaining nodes", progressMessage(waiting))
 	require.Nil(t, waiting.Status.Estimate, "when somebody approves is unknown")
 	require.Nil(t, waiting.Status.CurrentBatchDeadline)

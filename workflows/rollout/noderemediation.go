@@ -87,7 +87,7 @@ func (g *groupUpgrade) passOnPause(ctx workflow.Context, child workflow.ChildWor
 	}
 }
 
-// CompleteNow implements Remediator: none is, because each was withdrawn when its time was over.
+// CompleteNow implements Remediator: none is, because each was withdrawn when it timed out.
 func (nodeRemediator) CompleteNow(workflow.Context, []string) ([]string, error) { return nil, nil }
 
 // AtOnce implements Remediator: each cluster has a child workflow.

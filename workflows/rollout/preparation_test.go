@@ -92,7 +92,7 @@ func TestAJobThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeldOrPaused(t *t
 	}{
 		"an attempt has found it gone":       {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
 		"its cluster does not answer":        {kit.RoundAttempts, temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)},
-		"the workers that look after it end": {kit.RoundAttempts, temporal.Error(temporal.ErrHandedOver, "the worker stops", nil)},
+		"the workers that look after it end": {kit.RoundAttempts, temporal.Error(temporal.ErrWorkerShutdown, "the worker stops", nil)},
 	} {
 		for by, kept := range workflowtest.Stops {
 			t.Run(by+", "+name, func(t *testing.T) {

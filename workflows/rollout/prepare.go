@@ -181,7 +181,7 @@ func (g *groupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, int
 	}
 }
 
-// ask queues the clusters of the plan. It drops waiting clusters that are not in the plan any more.
+// ask queues the clusters of the plan. It drops waiting clusters that are no longer in the plan.
 func (p *preparation) ask(clusters []string) {
 	for _, name := range p.waiting {
 		delete(p.progress, name)
@@ -197,7 +197,7 @@ func (p *preparation) ask(clusters []string) {
 
 // startParts prepares the waiting clusters, a limited number at once: none that is held, and none while the rollout is paused.
 func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
-	for g.holds.AwaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil { // a stopped preparation has no status any more
+	for g.holds.AwaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil { // a stopped preparation no longer has a status
 		held := g.holds.State.Number
 		g.record.preparing(ctx, p)
 		mayStart := func() bool { return g.partsMoving() < preparationsAtOnce && !g.status.Paused && len(p.next()) > 0 }

@@ -17,7 +17,7 @@ import (
 // batchTimedOut records what each running cluster was doing when the batch timed out, before it is withdrawn.
 func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
 	for _, name := range names {
-		if c := r.cluster(name); rollout.AtWork(c) && c.Reason != ReasonClusterTimedOut {
+		if c := r.cluster(name); rollout.Working(c) && c.Reason != ReasonClusterTimedOut {
 			r.timedOut(ctx, c, reasonBatchTimedOut, "the time of the batch was over")
 		}
 	}
@@ -157,8 +157,8 @@ func (r *groupRecord) inState(state ranv1.ClusterState) []string {
 func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
-		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "complete after its time was over", nil
-		r.log.Info("Cluster is complete after its time was over", "cluster", name, "batch", c.Batch)
+		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "complete after it timed out", nil
+		r.log.Info("Cluster is complete after it timed out", "cluster", name, "batch", c.Batch)
 	}
 	if len(names) > 0 {
 		r.completed(names...)
@@ -173,7 +173,7 @@ func (r *groupRecord) failed() int { return r.failures }
 func (r *groupRecord) complete(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		c := r.cluster(name)
-		return c.State != ranv1.ClusterComplete && (c.State != ranv1.ClusterSoaking || rollout.AtWork(c))
+		return c.State != ranv1.ClusterComplete && (c.State != ranv1.ClusterSoaking || rollout.Working(c))
 	})
 }
 

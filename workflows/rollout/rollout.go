@@ -23,7 +23,7 @@ import (
 type Input struct {
 	// Object is the request. Its status is not read.
 	Object ranv1.ClusterGroupUpgrade `json:"object"`
-	// StartedBy is the person who starts it. Approvals with separate duties must come from somebody else.
+	// StartedBy is the person who starts it. Approvals with separate duties must come from another person.
 	StartedBy string `json:"startedBy,omitempty"`
 	// Retry runs the failed clusters of the last rollout of that name again, with its saved spec and plan. Then only the name of Object is
 	// read.
@@ -110,7 +110,7 @@ type groupUpgrade struct {
 	charged stopwatch
 	// slowest is the charged duration of the slowest complete cluster. Time in which a window was closed does not count.
 	slowest time.Duration
-	// batch at work; nil between batches.
+	// batch is the running batch; nil between batches.
 	batch *batch
 	// completions carries out afterCompletion on complete clusters.
 	completions completions

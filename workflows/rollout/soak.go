@@ -39,7 +39,7 @@ func (b *batch) onlySoaks() bool {
 	return len(b.running) > 0 && b.busy() == 0 && (len(b.pending) == 0 || b.timedOut)
 }
 
-// endSoak ends the soak of the remaining clusters, since no cluster waits for them any more.
+// endSoak ends the soak of the remaining clusters, since no cluster waits for them.
 func (b *batch) endSoak(ctx workflow.Context) {
 	for _, name := range b.clusters {
 		if cluster := b.running[name]; cluster != nil && cluster.state == rollout.WorkSoaking {

@@ -225,7 +225,7 @@ func TestAPauseIsHandedToTheNextRunWhateverElseIsWaitedFor(t *testing.T) {
 		require.Empty(t, again.Events)
 		wait := workflowtest.StatusOf[workflowtest.GroupStatus](second).Wait
 		require.NotNil(t, wait)
-		require.Equal(t, "paused by bob: audit; what is at work finishes; waiting for resume", wait.Message)
+		require.Equal(t, "paused by bob: audit; running clusters finish; waiting for resume", wait.Message)
 		require.WithinDuration(t, paused.Time, wait.Since.Time, time.Second)
 		second.SignalWorkflow(temporal.SignalResume, nil)
 	}, 5*time.Hour)

@@ -151,7 +151,7 @@ func (b *batch) window() rollout.Window {
 	}
 }
 
-// atOnce is the maximum number of clusters of the batch at work.
+// atOnce is the maximum number of clusters of the batch that run at the same time.
 func (b *batch) atOnce() int {
 	most := min(len(b.clusters), b.group.remediator.AtOnce())
 	if b.last > b.first {

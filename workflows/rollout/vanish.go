@@ -22,7 +22,7 @@ type vanishWatch struct {
 	failed bool
 }
 
-// watchedAhead is the number of pending clusters that are watched along with those at work. Each change of the watched clusters costs an
+// watchedAhead is the number of pending clusters that are watched along with the running ones. Each change of the watched clusters costs an
 // activity, and a rolling rollout starts one cluster after another.
 const watchedAhead = 50
 

@@ -42,7 +42,7 @@ func TestAClusterAtWorkThatVanishesHasFailedAtOnceAndIsWithdrawn(t *testing.T) {
 	c1 := workflowtest.StatusOfCluster(status, "c1")
 	require.Equal(t, ranv1.ClusterFailed, c1.State)
 	require.Equal(t, ranv1.ReasonClusterVanished, c1.Reason)
-	require.Equal(t, "its ManagedCluster is not on the hub any more", c1.Message)
+	require.Equal(t, "its ManagedCluster is no longer on the hub", c1.Message)
 	require.Equal(t, 5*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute))
 	require.Equal(t, ranv1.ClusterCounts{Total: 3, Complete: 2, Failed: 1}, status.Counts)
 	require.ElementsMatch(t, []string{"+c1", "+c2"}, clusters.Events[:2])

@@ -45,7 +45,7 @@ func (c *clusterAtWork) timeOut() {
 	}
 }
 
-// vanish withdraws a cluster that is not a ManagedCluster any more.
+// vanish withdraws a cluster that is no longer a ManagedCluster.
 func (c *clusterAtWork) vanish() {
 	c.state = c.state.Vanish()
 	c.withdraw()
@@ -62,7 +62,7 @@ func (g *groupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled, nil
 	case err != nil:
-		g.record.note("could not look at timed-out clusters once more: " + temporal.ErrorMessage(err))
+		g.record.note("could not look at timed-out clusters again: " + temporal.ErrorMessage(err))
 	}
 	if len(g.spec.HealthChecks) > 0 {
 		failures := g.healthOf(ctx, complete)

@@ -84,7 +84,7 @@ func (c *Client) accepts(scheduler time.Time) bool {
 	return scheduler.Equal(c.State.Scheduler)
 }
 
-// takeResponse takes over the grants of the latest response. A slot that is not among them stays granted: only the owner gives it back.
+// takeResponse takes over the grants of the latest response. A slot that is not among them stays granted: only the owner releases it.
 func (c *Client) takeResponse(response scheduling.SlotResponse) {
 	if response.Owner != c.Owner || !c.accepts(response.Scheduler) || response.Number <= c.State.Response {
 		return

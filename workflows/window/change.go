@@ -50,17 +50,17 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 				return kit.InvalidSpec(errors.Join(w.checkName(r), w.course.CheckEdit(r)))
 			},
 		}),
-		onOrder(ctx, w, temporal.UpdateExtend, "Move the end of the current or next opening.", (*windows.Course).CheckExtend, (*windows.Course).Extend),
-		onOrder(ctx, w, temporal.UpdateEnd, "Close the window early, and end an emergency override.", (*windows.Course).CheckEnd, (*windows.Course).End),
-		onOrder(ctx, w, temporal.UpdateCancel, "Cancel the current opening, the next, another one, or all.", (*windows.Course).CheckCancel, (*windows.Course).Cancel),
-		onOrder(ctx, w, temporal.UpdateOverride, "Open the window in an emergency.", (*windows.Course).CheckOverride, (*windows.Course).Overriding),
+		onOrder(ctx, w, temporal.UpdateExtend, "Move the end of the current or next opening.", (*windows.State).CheckExtend, (*windows.State).Extend),
+		onOrder(ctx, w, temporal.UpdateEnd, "Close the window early, and end an emergency override.", (*windows.State).CheckEnd, (*windows.State).End),
+		onOrder(ctx, w, temporal.UpdateCancel, "Cancel the current opening, the next, another one, or all.", (*windows.State).CheckCancel, (*windows.State).Cancel),
+		onOrder(ctx, w, temporal.UpdateOverride, "Open the window in an emergency.", (*windows.State).CheckOverride, (*windows.State).Overriding),
 	)
 }
 
 // onOrder registers an update that changes the window and returns its status. The handler checks again, because two updates may pass validation
 // together.
 func onOrder[R any](ctx workflow.Context, w *maintenanceWindow, name, description string,
-	check func(*windows.Course, R, time.Time) error, carryOut func(*windows.Course, R, time.Time) windows.Event,
+	check func(*windows.State, R, time.Time) error, carryOut func(*windows.State, R, time.Time) windows.Event,
 ) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, name,
 		func(ctx workflow.Context, r R) (windows.Status, error) {

@@ -20,7 +20,7 @@ func TestManyDueNotificationsAreSentInSeveralRuns(t *testing.T) {
 	request.Object.Spec.Notify[0].Leads = []drydockv1.Duration{"2160h"}
 	window, err := windows.New(&request.Object)
 	require.NoError(t, err)
-	outlook, err := window.Outlook(workflowtest.Noon)
+	outlook, err := window.Schedule(workflowtest.Noon)
 	require.NoError(t, err)
 	in := windowworkflow.Input{Carried: &windowworkflow.Carried{}}
 	in.Carried.Course.Define(request, outlook, workflowtest.Noon)

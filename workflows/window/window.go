@@ -21,7 +21,7 @@ type Input struct {
 
 // Carried is the state that a run carries to the next one.
 type Carried struct {
-	Course      windows.Course   `json:"course"`
+	Course      windows.State    `json:"course"`
 	Trouble     string           `json:"trouble,omitempty"`
 	Number      int64            `json:"number"`
 	Subscribers []kit.Subscriber `json:"subscribers,omitempty"`
@@ -45,7 +45,7 @@ func MaintenanceWindow(ctx workflow.Context, in Input) error {
 type maintenanceWindow struct {
 	// name is namespace/name of the window.
 	name   string
-	course windows.Course
+	course windows.State
 	// trouble is why its calendar cannot be read.
 	trouble string
 	// number is that of the state that subscribers receive.
@@ -120,7 +120,7 @@ func (w *maintenanceWindow) pass(ctx workflow.Context) {
 	if w.changed = true; err != nil {
 		w.trouble = temporal.ErrorMessage(err)
 	} else {
-		w.course.Foresee(from, outlook)
+		w.course.SetSchedule(from, outlook)
 	}
 	w.renumber(ctx)
 }
@@ -143,9 +143,9 @@ func (w *maintenanceWindow) passTime(ctx workflow.Context) {
 }
 
 // foresee reads the calendar of a window. An activity does it, because time zone data differs between worker images.
-func (w *maintenanceWindow) foresee(ctx workflow.Context, in windowsactivities.ForeseeWindowInput) (windows.Outlook, error) {
+func (w *maintenanceWindow) foresee(ctx workflow.Context, in windowsactivities.ForeseeWindowInput) (windows.Schedule, error) {
 	retrier := kit.HubRetrier(nil)
-	var outlook windows.Outlook
+	var outlook windows.Schedule
 	err := retrier.Run(ctx, "read the calendar from "+in.From.UTC().Format(kit.TimeFormat)+" on", w.calendars.ForeseeWindow, in, &outlook)
 	return outlook, err
 }
@@ -164,8 +164,8 @@ func (w *maintenanceWindow) renumber(ctx workflow.Context) {
 	w.number = max(w.number+1, workflow.Now(ctx).UnixMicro())
 }
 
-func (w *maintenanceWindow) standing(ctx workflow.Context) windows.Standing {
-	standing := w.course.Standing(w.name, workflow.Now(ctx))
+func (w *maintenanceWindow) standing(ctx workflow.Context) windows.Snapshot {
+	standing := w.course.Snapshot(w.name, workflow.Now(ctx))
 	standing.Number = w.number
 	if w.trouble != "" {
 		standing.Trouble = w.trouble

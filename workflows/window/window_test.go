@@ -28,11 +28,11 @@ func TestAWindowNotifiesSubscribersAndReceiversAndContinuesAsNewAfterAnOpening(t
 	first, last := w.Notified[0], w.Notified[len(w.Notified)-1]
 	require.Contains(t, first.Trouble, "the window is not defined")
 	require.GreaterOrEqual(t, first.Number, workflowtest.Noon.UnixMicro(), "higher than the numbers of a terminated workflow of this window")
-	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 1).Add(10*time.Hour), last.Outlook.Openings[0].Start.UTC())
+	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 1).Add(10*time.Hour), last.Schedule.Openings[0].Start.UTC())
 	opened := false
 	for i, standing := range w.Notified {
 		require.True(t, i == 0 || standing.Number > w.Notified[i-1].Number)
-		opened = opened || len(standing.Outlook.Openings) > 0 && standing.Outlook.Openings[0].Begun
+		opened = opened || len(standing.Schedule.Openings) > 0 && standing.Schedule.Openings[0].Begun
 	}
 	require.True(t, opened)
 	require.Len(t, next.Carried.Subscribers, 1)
@@ -64,7 +64,7 @@ func TestAWindowCatchesUpInSeveralRuns(t *testing.T) {
 
 	back := workflowtest.Noon.AddDate(0, 2, 0)
 	runs := 0
-	for next.Carried.Course.Dealt.Before(back.AddDate(0, 0, -1)) {
+	for next.Carried.Course.LastHandled.Before(back.AddDate(0, 0, -1)) {
 		late := workflowtest.NewWindowWorld(t, back)
 		late.SetContinueAsNewSuggested(true)
 		next = late.RunsOn(next)
@@ -250,7 +250,7 @@ func TestACancelledWindowNotifiesOfDistantExclusions(t *testing.T) {
 	w.Order(time.Second, temporal.UpdateDefine, frozen)
 	w.Order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
 	w.RegisterDelayedCallback(func() {
-		outlook := w.Notified[len(w.Notified)-1].Outlook
+		outlook := w.Notified[len(w.Notified)-1].Schedule
 		require.Empty(t, outlook.Openings)
 		require.True(t, outlook.Last)
 		require.Equal(t, []windows.Span{{Start: workflowtest.Noon.AddDate(0, 0, 20), End: workflowtest.Noon.AddDate(0, 0, 27)}}, outlook.Excluded)

@@ -131,6 +131,6 @@ func HeldState(number int64, scopes ...drydockv1.HoldScope) emergency.State {
 
 // WasTerminated simulates an earlier emergency stop with a hold of c1 and two subscribers, which was terminated.
 func (w *EmergencyStopWorld) WasTerminated() {
-	w.Recalled = HeldState(7, "cluster/c1")
+	w.Loaded = HeldState(7, "cluster/c1")
 	w.Followers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}}
 }

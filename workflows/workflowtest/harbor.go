@@ -31,7 +31,7 @@ type HarborWorld struct {
 	Held   bool
 	// There are the parts that were applied; down are those of them that are not ready.
 	There, Down map[harbor.Part]bool
-	// Edits is how often somebody has changed what was applied.
+	// Edits is how often another user has changed what was applied.
 	Edits map[harbor.Part]string
 	// Said are the words of the object's status, one after the other.
 	Said []goharborv1.ClusterStatus
@@ -39,10 +39,10 @@ type HarborWorld struct {
 	Begun, Ended []harbor.Part
 	Times        map[harbor.Part][]time.Time
 	Slow         map[harbor.Part]bool
-	// Hangs is how long applying a part takes that hangs. Its activity says so after a while.
+	// Hangs is how long applying a part takes that hangs. Its activity reports that after a while.
 	Hangs   map[harbor.Part]time.Duration
 	Refused map[harbor.Part]error
-	// Undone: somebody undoes at once what is written of the object's status and finalizer.
+	// Undone: another controller undoes at once what is written of the object's status and finalizer.
 	Undone  bool
 	Removed []harbor.Part
 	// Foreign are objects that removing a part leaves.

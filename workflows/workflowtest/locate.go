@@ -26,7 +26,7 @@ var ofTheHub = []string{
 }
 
 // MovingCluster is a cluster that moves when the activity moves is about to begin: before, the workers of the task queue from have it, and then those
-// of to. Nobody has it while that is empty.
+// of to. No worker has it while that is empty.
 type MovingCluster struct {
 	interceptor.WorkerInterceptorBase
 	Moves, From, To string

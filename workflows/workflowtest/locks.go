@@ -10,7 +10,7 @@ import (
 	locksworkflow "drydock.dev/drydock/workflows/locks"
 )
 
-// LockWorld is a world with an application's locks: each look finds the next of what is due, and after the last nothing is due any more.
+// LockWorld is a world with an application's locks: each look finds the next of what is due, and after the last nothing is due.
 type LockWorld struct {
 	*World
 	due     []lockcontroller.Due

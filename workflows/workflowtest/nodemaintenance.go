@@ -124,7 +124,7 @@ func (w *World) KeepsNode(state maintenancev1.NodeState) func() {
 	}
 }
 
-// MaintenanceInWindow is one that nobody's rollout has, and may begin while the window is open.
+// MaintenanceInWindow is a maintenance of its own, without a rollout, that may begin while the window is open.
 func MaintenanceInWindow() nodemaintenance.Input {
 	in := WholeMaintenance()
 	in.Object.Namespace = "ops"

@@ -28,10 +28,10 @@ type PolicyWorld struct {
 	Compliance map[string][]byte
 	Takes      func(cluster string, policy int) time.Duration
 	Soaks      []time.Duration
-	// Enforced are the clusters that have each policy, or manifest work, now; most is how many were at work at once at most.
+	// Enforced are the clusters that have each policy, or manifest work, now; most is the largest number that ran at once.
 	Enforced map[int][]string
 	Most     int
-	// Watching are the activities that wait for news, and mostWatching how many there were at most for which somebody waited.
+	// Watching are the activities that wait for news, and mostWatching the largest number for which the workflow waited.
 	Watching     []Watching
 	MostWatching int
 	// Refuses says why clusters get no work, and stays are those from which the hub deletes none.
@@ -111,7 +111,7 @@ func (w *PolicyWorld) watch(ctx context.Context, in policiesactivities.AwaitComp
 	id, err := strconv.Atoi(info.ActivityID)
 	require.NoError(w.T, err)
 	w.Watching = append(w.Watching, Watching{Id: id, Token: info.TaskToken, in: in})
-	// Of those that watch a cluster which is not through, the last counts: nobody waits for the others.
+	// Of those that watch a cluster which is not through, the last counts: the workflow does not wait for the others.
 	last := map[string]int{}
 	for _, one := range w.Watching {
 		for _, known := range one.in.Clusters {
@@ -163,7 +163,7 @@ func (w *PolicyWorld) Place(in policiesactivities.PlacePoliciesInput) any {
 func (w *PolicyWorld) Comply(cluster string, policy int, now policies.Compliance) {
 	w.change(func() {
 		w.Compliance[cluster][policy] = byte(now)
-		if now == policies.Unknown { // somebody has deleted the manifest work
+		if now == policies.Unknown { // the manifest work was deleted
 			w.Enforced[policy] = slices.DeleteFunc(w.Enforced[policy], func(name string) bool { return name == cluster })
 		}
 	})

@@ -150,7 +150,7 @@ func (w *World) Completes() {
 	})
 }
 
-// Asked is what became of an update.
+// Asked is the result of an update.
 type Asked struct {
 	Result  any
 	Refused error

@@ -162,7 +162,7 @@ func (w *SchedulerWorld) Carried() slots.SchedulerCarried {
 	return *in.Carried
 }
 
-// ResponsesFail lets responses fail as long as the function says so.
+// ResponsesFail lets responses fail as long as the function returns true.
 func (w *SchedulerWorld) ResponsesFail(fails func(scheduling.SlotResponse) bool) {
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalSlotResponse, mock.Anything).Return(
 		func(_, _, _, _ string, payload any) error {

@@ -22,7 +22,7 @@ var ErrGone = errors.New("workflow not found")
 type simulatedScheduler struct {
 	State     scheduling.SlotState
 	startedAt time.Time
-	// Capacity is how many nodes may be at work at once.
+	// Capacity is how many nodes may be in maintenance at once.
 	Capacity int
 	// Missing are nodes that the cluster does not have.
 	Missing []string

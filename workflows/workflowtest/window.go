@@ -24,7 +24,7 @@ import (
 type WindowWorld struct {
 	*World
 	// Notified are the states that subscribers received.
-	Notified []windows.Standing
+	Notified []windows.Snapshot
 	// Refusals are the errors of updates that were rejected or failed.
 	Refusals []string
 }
@@ -42,7 +42,7 @@ func NewWindowWorld(t *testing.T, now time.Time) *WindowWorld {
 	w.RegisterAs(temporal.WindowNotification, window.WindowNotification)
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalWindow, mock.Anything).Return(
 		func(_, _, _, _ string, standing any) error {
-			w.Notified = append(w.Notified, standing.(windows.Standing))
+			w.Notified = append(w.Notified, standing.(windows.Snapshot))
 			return nil
 		}).Maybe()
 	return w

@@ -17,26 +17,26 @@ import (
 const NightWindow = "ops/night"
 
 // OpensAt is what a closed window tells that opens then, for four hours.
-func OpensAt(number int64, start time.Time) windows.Standing {
-	return windows.Standing{
+func OpensAt(number int64, start time.Time) windows.Snapshot {
+	return windows.Snapshot{
 		Window: NightWindow, Number: number, OnOverrun: drydockv1.OverrunFinish,
-		Outlook: windows.Outlook{Name: NightWindow, Openings: []windows.Opening{{Start: start, End: start.Add(4 * time.Hour)}}, Last: true},
+		Schedule: windows.Schedule{Name: NightWindow, Openings: []windows.Opening{{Start: start, End: start.Add(4 * time.Hour)}}, Last: true},
 	}
 }
 
 // OpenUntil is what a window tells that is open until then, and opens again a day later.
-func OpenUntil(number int64, end time.Time) windows.Standing {
+func OpenUntil(number int64, end time.Time) windows.Snapshot {
 	s := OpensAt(number, end.Add(20*time.Hour))
-	s.Outlook.Openings = append([]windows.Opening{{Start: end.Add(-4 * time.Hour), End: end, Begun: true}}, s.Outlook.Openings...)
+	s.Schedule.Openings = append([]windows.Opening{{Start: end.Add(-4 * time.Hour), End: end, Begun: true}}, s.Schedule.Openings...)
 	return s
 }
 
 // Tells lets the window say something a while after the workflow began.
-func (w *World) Tells(after time.Duration, standing windows.Standing) {
+func (w *World) Tells(after time.Duration, standing windows.Snapshot) {
 	w.SimulateAfter(after, func() { w.SignalWorkflow(temporal.SignalWindow, standing) })
 }
 
-// InWindows is a rollout that may be at work while the window is open.
+// InWindows is a rollout that may run while the window is open.
 func InWindows() rollout.Input {
 	object := ARollout()
 	object.Namespace = "ops"
@@ -44,10 +44,10 @@ func InWindows() rollout.Input {
 	return rollout.Input{Object: object}
 }
 
-// Confirmed is what a closed window tells that opens then whatever happens to it meanwhile.
-func Confirmed(number int64, start time.Time) windows.Standing {
+// Confirmed is the state of a closed window that opens at that time without another notification.
+func Confirmed(number int64, start time.Time) windows.Snapshot {
 	s := OpensAt(number, start)
-	s.Outlook.Openings[0].Confirmed = true
+	s.Schedule.Openings[0].Confirmed = true
 	s.Next = new(start.Add(4 * time.Hour))
 	return s
 }
@@ -59,7 +59,7 @@ func ClosedState(number int64, action drydockv1.OverrunAction) emergency.State {
 	}}}
 }
 
-// closesOf is from when on what a step does is not to begin any more, by its input.
+// closesOf is when the effect of a step must no longer begin, by its input.
 func closesOf(in any) *time.Time {
 	switch in := in.(type) {
 	case node.TakeNodeInput:
@@ -94,7 +94,7 @@ func (w *World) AnswersWhen(step string, then time.Time) (began *time.Time) {
 	return began
 }
 
-// NoMoreSelecting lets nobody find out from then on which windows are for which clusters.
+// NoMoreSelecting lets every further selection of the windows of clusters fail.
 func (w *World) NoMoreSelecting(after time.Duration) {
 	w.RegisterDelayedCallback(func() {
 		w.Mu.Lock()

@@ -58,15 +58,15 @@ type World struct {
 	// Plan and nodes are what the hub and the cluster answer.
 	Plan  rollouts.Plan
 	Nodes rollout.NodePlan
-	// RecalledRollout is what the hub has kept of a rollout that begins once more.
+	// RecalledRollout is what the hub has saved of a rollout that is retried.
 	RecalledRollout rollouts.LoadedRollout
-	// Vanished are the clusters that the hub does not have any more.
+	// Vanished are the clusters that the hub no longer has.
 	Vanished []string
 	// vanishing are the activities that wait for some to vanish.
 	vanishing []vanishing
 	// Scheduler is the simulated scheduler of the cluster.
 	Scheduler simulatedScheduler
-	// Staleness is what is answered of the maintenance at work, one after the other.
+	// Staleness is how stale the current maintenance is, one answer after the other.
 	Staleness []scheduling.Staleness
 	// HeldAgain are locks that hold a node again while it is out of service, one after the other.
 	HeldAgain [][]drydockv1.Blocker
@@ -78,11 +78,11 @@ type World struct {
 	Held   emergency.State
 	Untold bool
 	// Windows are what maintenance windows answer to those that follow them; one that is not among them does not answer.
-	Windows map[string]windows.Standing
+	Windows map[string]windows.Snapshot
 	// Selected are the clusters that selectors pick.
 	Selected []string
-	// Recalled is what the hub keeps of what was held before; followers are those that are found.
-	Recalled  emergency.State
+	// Loaded is what the hub has saved of the state of the emergency stop; followers are the subscribers that are found.
+	Loaded    emergency.State
 	Followers []temporal.Subscription
 	// Counters are what workflows counted, by name and tags.
 	Counters *counters
@@ -186,7 +186,7 @@ func (w *World) register() {
 	Play(w, "RemoveClusterJob", func(jobs.ClusterJob) any { return nil })
 	w.RegisterAs(temporal.ClusterPreparation, rolloutworkflow.ClusterPreparation)
 	Play(w, "ChangeClusters", func(rollouts.ChangeClustersInput) any { return nil })
-	Play(w, "RecallHolds", func(struct{}) any { return w.Recalled })
+	Play(w, "RecallHolds", func(struct{}) any { return w.Loaded })
 	Play(w, "KeepHolds", func(emergency.State) any { return nil })
 	Play(w, "FindFollowers", func(struct{}) any { return w.Followers })
 	Play(w, "AwaitBlockers", func(ranv1.ClusterGroupUpgrade) any { return nil })
@@ -269,7 +269,7 @@ func (w *World) awaitVanished(ctx context.Context, clusters []string) ([]string,
 	return nil, activity.ErrResultPending
 }
 
-// Lose deletes the ManagedCluster of a cluster, and the hub tells nobody.
+// Lose deletes the ManagedCluster of a cluster, and the hub does not report it.
 func (w *World) Lose(cluster string) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -295,7 +295,7 @@ func (w *World) Unregister(cluster string) {
 }
 
 // Beside registers an activity that waits beside others, so that its place among the calls is not sure; while there is no answer, it waits for as long as
-// the test goes on.
+// the test runs.
 func Beside[In any](w *World, name string, answer func(In) (any, bool)) {
 	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
 		w.Mu.Lock()
@@ -336,7 +336,7 @@ func (w *World) Called() []string {
 	return slices.Clone(w.calls)
 }
 
-// InputsOf returns the inputs of an activity so far; one that nobody waits for may be called still.
+// InputsOf returns the inputs of an activity so far; one that the workflow no longer waits for may still be called.
 func (w *World) InputsOf(activity string) []any {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()

@@ -115,7 +115,7 @@ func (w *workItems) Describe(status *ranv1.ClusterStatus, item int, _ policies.C
 
 // Unbound does not happen: the compliance with a work that does not exist is unknown.
 func (w *workItems) Unbound(item int) (reason, message string) {
-	return reasonUnbound, "manifest work " + w.Name(max(item, 0)) + " does not exist any more"
+	return reasonUnbound, "manifest work " + w.Name(max(item, 0)) + " no longer exists"
 }
 
 func (w *workItems) Name(item int) string { return w.of.Request().Spec.ManifestWorkTemplates[item] }

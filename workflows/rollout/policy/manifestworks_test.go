@@ -63,7 +63,7 @@ func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
 
 	waiting := workflowtest.StatusOfCluster(during, "c1")
 	require.Equal(t, "NotPlaced", waiting.Reason)
-	require.Equal(t, "ManifestWork c1/safe-os is still being deleted; retried until the time is over", waiting.Message)
+	require.Equal(t, "ManifestWork c1/safe-os is still being deleted; retried until the timeout", waiting.Message)
 	require.Equal(t, "manifest work os", waiting.Step)
 	require.Equal(t, ranv1.ClusterComplete, workflowtest.StatusOfCluster(during, "c3").State)
 

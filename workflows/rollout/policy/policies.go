@@ -45,7 +45,7 @@ func (p *policyItems) refs() []policies.Ref {
 	return refs
 }
 
-// Stay: a policy is not enforced any more on a cluster that complies.
+// Stay: a policy is no longer enforced on a cluster that complies.
 func (p *policyItems) Stay() bool { return false }
 
 func (p *policyItems) Awaited() string { return "waiting for the cluster to comply" }
@@ -132,11 +132,11 @@ func (p *policyItems) noteChanged(changed []int) {
 
 // changed explains what it means for the clusters that a policy was changed since the rollout began.
 func (p *policyItems) changed(item int) string {
-	means := "clusters are given the copy of that all the same, and must comply with what it says now"
+	means := "clusters still get the copy of that one, and must comply with what it says now"
 	if p.enforcement() == ranv1.EnforceOverride {
 		means = "clusters that were done with it before are not brought to what it says now, the others are"
 	}
-	return fmt.Sprintf("policy %s has been changed, or deleted, since the rollout began with its generation %s: %s; to roll out what it says now on all of them, cancel the rollout if it still runs, and start it anew",
+	return fmt.Sprintf("policy %s has been changed, or deleted, since the rollout began with its generation %s: %s; to roll out what it says now on all of them, cancel the rollout if it still runs, and start it again",
 		p.refs()[item], policies.Generation(p.pins()[item]), means)
 }
 
@@ -176,14 +176,14 @@ func (p *policyItems) Describe(status *ranv1.ClusterStatus, item int, compliance
 	status.CurrentPolicy = &ranv1.PolicyStatus{Name: p.Name(item), Status: compliance.String()}
 }
 
-// reasonUnbound is the reason of a cluster that a policy is not bound to any more.
+// reasonUnbound is the reason of a cluster that a policy is no longer bound to.
 const reasonUnbound = "Unbound"
 
 func (p *policyItems) Unbound(item int) (reason, message string) {
 	if item < 0 {
-		return reasonUnbound, "no policy of the rollout is bound to the cluster any more: its compliance is unknown"
+		return reasonUnbound, "no policy of the rollout is still bound to the cluster: its compliance is unknown"
 	}
-	return reasonUnbound, fmt.Sprintf("policy %s is not bound to the cluster any more: its compliance is unknown", p.refs()[item])
+	return reasonUnbound, fmt.Sprintf("policy %s is no longer bound to the cluster: its compliance is unknown", p.refs()[item])
 }
 
 func (p *policyItems) Name(item int) string { return p.of.Status().ManagedPoliciesForUpgrade[item] }

@@ -98,7 +98,7 @@ func TestWhatEnforcesAPolicyAndWasMadeAgainIsNotedOnce(t *testing.T) {
 // The hub finds that one has changed when a second batch comes to it, and the other at the end. The second batch has a run of its own.
 func TestAPolicyThatHasChangedSinceTheRolloutBeganIsNotedOnce(t *testing.T) {
 	for enforcement, means := range map[ranv1.PolicyEnforcement]string{
-		ranv1.EnforceCopy:     "clusters are given the copy of that all the same, and must comply with what it says now",
+		ranv1.EnforceCopy:     "clusters still get the copy of that one, and must comply with what it says now",
 		ranv1.EnforceOverride: "clusters that were done with it before are not brought to what it says now, the others are",
 	} {
 		t.Run(string(enforcement), func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestAPolicyThatHasChangedSinceTheRolloutBeganIsNotedOnce(t *testing.T) {
 			}
 			note := func(policy string) string {
 				return "policy policies/" + policy + " has been changed, or deleted, since the rollout began with its generation 3: " + means +
-					"; to roll out what it says now on all of them, cancel the rollout if it still runs, and start it anew"
+					"; to roll out what it says now on all of them, cancel the rollout if it still runs, and start it again"
 			}
 			require.Equal(t, []string{note("kernel"), note("network")}, workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes)
 		})
@@ -368,7 +368,7 @@ func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *tes
 	})
 	retried := workflowtest.StatusOfCluster(workflowtest.RequireFailure[workflowtest.GroupStatus](again.World, ranv1.ReasonFailed), "c1")
 	require.Equal(t, ranv1.ClusterFailed, retried.State)
-	require.Equal(t, "policy policies/network is not bound to the cluster any more: its compliance is unknown", retried.Message)
+	require.Equal(t, "policy policies/network is no longer bound to the cluster: its compliance is unknown", retried.Message)
 }
 
 func TestACancelledRolloutOfPoliciesEnforcesNothingAnyMore(t *testing.T) {
@@ -451,7 +451,7 @@ func TestAClusterThatHasLostAPolicyBeforeItsTurnHasFailed(t *testing.T) {
 	for _, pieces := range []bool{false, true} {
 		lost := play(nil, pieces)
 		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed"}, workflowtest.ClusterStates(lost))
-		require.Equal(t, "policy policies/network is not bound to the cluster any more: its compliance is unknown", workflowtest.StatusOfCluster(lost, "c2").Message)
+		require.Equal(t, "policy policies/network is no longer bound to the cluster: its compliance is unknown", workflowtest.StatusOfCluster(lost, "c2").Message)
 		never := play(map[int][]int{1: {1}}, pieces)
 		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(never), "it never was")
 	}

@@ -19,10 +19,10 @@ type Remediator interface {
 	Start(clusters []*ClusterWork)
 	// CompleteNow returns those of the timed-out clusters that are complete by now.
 	CompleteNow(ctx workflow.Context, clusters []string) ([]string, error)
-	// AtOnce is how many clusters one run can keep at work, and StartedTogether how many it can start in one workflow task.
+	// AtOnce is how many clusters one run can have running, and StartedTogether how many it can start in one workflow task.
 	AtOnce() int
 	StartedTogether() int
-	// Settle returns when nothing is in progress any more for clusters whose work has ended.
+	// Settle returns when nothing is still in progress for clusters whose work has ended.
 	Settle(ctx workflow.Context)
 	// CleanUp removes what was made for the rollout as a whole. No cluster is running.
 	CleanUp(ctx workflow.Context, succeeded bool)
@@ -76,8 +76,8 @@ type RemediatedRollout interface {
 // HubLimit is how long a rollout retries to clean up on the hub, and to save its final status there, before it ends without.
 const HubLimit = 10 * time.Minute
 
-// MessageVanished is the message of a cluster that is not a ManagedCluster any more.
-const MessageVanished = "its ManagedCluster is not on the hub any more"
+// MessageVanished is the message of a cluster that is no longer a ManagedCluster.
+const MessageVanished = "its ManagedCluster is no longer on the hub"
 
 // FailedCluster is the result of a cluster whose work failed.
 func FailedCluster(err error) ranv1.ClusterStatus {

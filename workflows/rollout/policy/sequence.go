@@ -24,7 +24,7 @@ type items interface {
 	PlacedAtOnce() int
 	// Stay reports whether a complete cluster keeps its last item.
 	Stay() bool
-	// Await returns when the compliance of clusters is not the known one any more.
+	// Await returns when the compliance of clusters differs from the known one.
 	Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error)
 	// Read reads the compliance of clusters.
 	Read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error)
@@ -42,7 +42,7 @@ type items interface {
 	Describe(status *ranv1.ClusterStatus, item int, compliance policies.Compliance)
 	// Awaited is what a running cluster waits for.
 	Awaited() string
-	// Unbound is why a cluster has failed that the item is not bound to any more; -1: none is.
+	// Unbound is why a cluster has failed that the item is no longer bound to; -1: none is.
 	Unbound(item int) (reason, message string)
 }
 
@@ -90,7 +90,7 @@ func (s *sequence) pins() []string {
 	return s.prepared.Pins
 }
 
-// membersAtOnce is how many clusters a sequence keeps at work: each costs a run some memory, and its name some history.
+// membersAtOnce is how many clusters a sequence has running: each costs a run some memory, and its name some history.
 const membersAtOnce = 2000
 
 // AtOnce implements Remediator.
@@ -193,7 +193,7 @@ func (s *sequence) read(ctx workflow.Context, retrier kit.Retrier, clusters []st
 	return seen, nil
 }
 
-// CompleteNow implements Remediator. A cluster is not complete if the item it timed out with, or a later one, is not bound any more: its compliance is unknown.
+// CompleteNow implements Remediator. A cluster is not complete if the item it timed out with, or a later one, is no longer bound: its compliance is unknown.
 func (s *sequence) CompleteNow(ctx workflow.Context, clusters []string) ([]string, error) {
 	var complete []string
 	seen, err := s.read(ctx, s.rollout.Retrier().Until(workflow.Now(ctx).Add(HubLimit)), clusters)

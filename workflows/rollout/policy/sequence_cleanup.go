@@ -40,7 +40,7 @@ func (s *sequence) CleanUp(ctx workflow.Context, succeeded bool) {
 	}
 }
 
-// awaitPreparing waits until an attempt to prepare has ended although its clusters do not wait for it any more: it would make again what is removed meanwhile.
+// awaitPreparing waits until an attempt to prepare has ended although its clusters no longer wait for it: it would make again what is removed meanwhile.
 func (s *sequence) awaitPreparing(ctx workflow.Context) {
 	_ = workflow.Await(ctx, func() bool { return !s.preparing })
 }

@@ -19,16 +19,16 @@ import (
 type placements struct {
 	// generation grows with every change of where clusters are to be; sent is the last one that the hub was asked for.
 	generation, sent int64
-	// urgent: the change cannot wait for others. placing: the hub is being asked.
-	urgent, placing bool
-	// ctx is that of everything that serves running clusters, nil before the first; stop ends the placing, and stopped says that it has ended.
+	// urgent: the change cannot wait for others. asking: the hub is being asked.
+	urgent, asking bool
+	// ctx is that of everything that serves running clusters, nil before the first; stop ends the calls to the hub, and stopped says that it has ended.
 	ctx     workflow.Context
 	stop    workflow.CancelFunc
 	stopped bool
 	// pause is how long nothing is retried that the hub refused; 0: it refused nothing. pausing: that time runs.
 	pause   time.Duration
 	pausing bool
-	// removals is how many clusters wait until their items are removed; patience is done when they do not wait any more.
+	// removals is how many clusters wait until their items are removed; patience is done when they no longer wait.
 	removals     int
 	patience     workflow.Future
 	losePatience workflow.CancelFunc
@@ -81,9 +81,9 @@ func (s *sequence) keepPlaced(ctx workflow.Context) {
 		if s.gatherChanges(ctx) != nil {
 			return
 		}
-		s.sent, s.urgent, s.placing = s.generation, false, true
+		s.sent, s.urgent, s.asking = s.generation, false, true
 		err := s.placeAll(ctx)
-		s.placing = false
+		s.asking = false
 		switch {
 		case ctx.Err() != nil, err != nil && s.failure != nil:
 			return
@@ -238,8 +238,8 @@ func (s *sequence) retryRefused(ctx workflow.Context, refused bool) {
 	})
 }
 
-// awaitRemoved waits until a withdrawn cluster has no item. When some clusters have waited for hubLimit, none waits any more: the hub would keep the rollout from
-// going on, or from ending. Their removal is retried all the same, as long as the rollout continues.
+// awaitRemoved waits until a withdrawn cluster has no item. When some clusters have waited for hubLimit, none waits longer: the hub would keep the rollout from
+// continuing, or from ending. Their removal is still retried, as long as the rollout continues.
 func (s *sequence) awaitRemoved(ctx workflow.Context, m *member) {
 	removed := func() bool { return m.state == memberEnded || s.members[m.Cluster] != m || s.failure != nil }
 	if s.removals == 0 {
@@ -257,10 +257,10 @@ func (s *sequence) awaitRemoved(ctx workflow.Context, m *member) {
 
 // settled: the hub is not being asked, and needs not be.
 func (s *sequence) settled() bool {
-	return s.ctx == nil || s.stopped || s.sent == s.generation && !s.placing
+	return s.ctx == nil || s.stopped || s.sent == s.generation && !s.asking
 }
 
-// stopPlacing asks the hub for what is left, for no longer than hubLimit, and for nothing from then on.
+// stopPlacing asks the hub for the remaining changes, for no longer than hubLimit, and for nothing from then on.
 func (s *sequence) stopPlacing(ctx workflow.Context) {
 	if s.ctx == nil {
 		return

@@ -149,8 +149,8 @@ func TestWhoPutsAnythingOnAClusterKnowsWhenItsWindowCloses(t *testing.T) {
 	open := func(w *workflowtest.World) time.Time {
 		cutoff := w.Now().Add(3 * time.Hour)
 		standing := workflowtest.OpenUntil(1, cutoff.Add(time.Hour))
-		standing.Outlook.Openings[0].Cutoff = time.Hour
-		w.Windows = map[string]windows.Standing{workflowtest.NightWindow: standing}
+		standing.Schedule.Openings[0].Cutoff = time.Hour
+		w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: standing}
 		return cutoff
 	}
 	t.Run("policies", func(t *testing.T) {

@@ -24,7 +24,7 @@ func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	case m.placement == isHeld:
 		status.Reason, status.Message = s.whyHeld(m)
 	case m.placement == isRefused:
-		status.Reason, status.Message = m.refusal.Reason, m.refusal.Message+"; retried until the time is over"
+		status.Reason, status.Message = m.refusal.Reason, m.refusal.Message+"; retried until the timeout"
 	case m.step.State == ranv1.ClusterSoaking:
 		status.Reason, status.Message = reasonSoaking, "must stay so until "+m.step.Until.UTC().Format("15:04:05Z")
 	case m.step.Waits:

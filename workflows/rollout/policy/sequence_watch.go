@@ -20,7 +20,7 @@ type watchGroup struct {
 	// watch is the number of the activity that watches now; reports is how often one has reported, less than expected.
 	watch, reports int
 	stopWatch      workflow.CancelFunc
-	// closed: no cluster can join any more.
+	// closed: no further cluster can join.
 	closed bool
 }
 

@@ -11,19 +11,19 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// ErrHandedOver is the type of the retryable error of an activity whose worker is shutting down.
-const ErrHandedOver = "HandedOver"
+// ErrWorkerShutdown is the type of the retryable error of an activity whose worker is shutting down.
+const ErrWorkerShutdown = "HandedOver"
 
-// HandOver ends the activities of a worker that is shutting down. Without it the SDK lets them run for WorkerStopTimeout, then cancels them and exits
-// before they can answer, so the next worker has to wait for a heartbeat timeout. With HandOver they are cancelled when the shutdown starts, with
+// WorkerShutdown ends the activities of a worker that is shutting down. Without it the SDK lets them run for WorkerStopTimeout, then cancels them and exits
+// before they can answer, so the next worker has to wait for a heartbeat timeout. With WorkerShutdown they are cancelled when the shutdown starts, with
 // worker.ErrWorkerShutdown as the cause, and return an error that is retried at once on any worker. The result of an activity that still succeeds, or
 // fails finally, is kept.
-type HandOver struct {
+type WorkerShutdown struct {
 	interceptor.WorkerInterceptorBase
 }
 
 // InterceptActivity implements interceptor.WorkerInterceptor.
-func (*HandOver) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+func (*WorkerShutdown) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
 	return &activityHandOver{interceptor.ActivityInboundInterceptorBase{Next: next}}
 }
 
@@ -52,6 +52,6 @@ func (h *activityHandOver) ExecuteActivity(ctx context.Context, in *interceptor.
 
 // continuedElsewhere is the error of an attempt that another attempt continues.
 func continuedElsewhere(message string, cause error) error {
-	return sdktemporal.NewApplicationErrorWithOptions(message, ErrHandedOver,
+	return sdktemporal.NewApplicationErrorWithOptions(message, ErrWorkerShutdown,
 		sdktemporal.ApplicationErrorOptions{Cause: cause, NextRetryDelay: time.Millisecond, Category: sdktemporal.ApplicationErrorCategoryBenign})
 }

@@ -49,7 +49,7 @@ func handsOver(t *testing.T, c client.Client) {
 	}
 	startWorker := func() worker.Worker {
 		w := worker.New(c, "hand-over", worker.Options{
-			Interceptors:      []interceptor.WorkerInterceptor{&temporal.HandOver{}},
+			Interceptors:      []interceptor.WorkerInterceptor{&temporal.WorkerShutdown{}},
 			WorkerStopTimeout: time.Minute,
 		})
 		w.RegisterWorkflow(longWait)

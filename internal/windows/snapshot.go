@@ -12,15 +12,15 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Standing is the part of a window's state that its subscribers receive: enough to decide whether work may start until the next one.
-type Standing struct {
+// Snapshot is the part of a window's state that its subscribers receive: enough to decide whether work may start until the next one.
+type Snapshot struct {
 	// Window is the name of the window, as namespace/name.
 	Window string `json:"window"`
 	// Number grows with every change. 0: nothing was received yet.
 	Number int64 `json:"number"`
 	// Trouble says why a window that is invalid or not defined counts as closed; empty: no trouble.
-	Trouble string  `json:"trouble,omitempty"`
-	Outlook Outlook `json:"outlook"`
+	Trouble  string   `json:"trouble,omitempty"`
+	Schedule Schedule `json:"outlook"`
 	// Next is when the next update is due at the latest; nil: nothing will change by itself.
 	Next      *time.Time              `json:"next,omitempty"`
 	OnOverrun drydockv1.OverrunAction `json:"onOverrun,omitempty"`
@@ -32,9 +32,9 @@ type Standing struct {
 // ReasonUnknown: the state of a window is unknown, and nothing starts.
 const ReasonUnknown Reason = "Unknown"
 
-// Standing returns what subscribers receive now.
-func (c *Course) Standing(name string, now time.Time) Standing {
-	s := Standing{Window: name, Override: c.Override}
+// Snapshot returns what subscribers receive now.
+func (c *State) Snapshot(name string, now time.Time) Snapshot {
+	s := Snapshot{Window: name, Override: c.Override}
 	if next, changes := c.nextUpdate(now); changes {
 		s.Next = &next
 	}
@@ -43,31 +43,31 @@ func (c *Course) Standing(name string, now time.Time) Standing {
 		return s
 	}
 	s.OnOverrun, s.Selector = c.Window.Spec.OnOverrun, c.Window.Spec.Selector
-	s.Outlook = c.Outlook
-	s.Outlook.Later, s.Outlook.Again = nil, time.Time{}
-	s.Outlook.Name, s.Outlook.Openings = name, c.Coming()
-	if len(s.Outlook.Openings) > 0 {
-		s.Outlook.Openings[0].Confirmed = c.confirmed(s.Outlook.Openings[0])
+	s.Schedule = c.Schedule
+	s.Schedule.Later, s.Schedule.Again = nil, time.Time{}
+	s.Schedule.Name, s.Schedule.Openings = name, c.Coming()
+	if len(s.Schedule.Openings) > 0 {
+		s.Schedule.Openings[0].Confirmed = c.confirmed(s.Schedule.Openings[0])
 	}
 	if c.Running != nil {
-		s.Outlook.Openings = append([]Opening{*c.Running}, s.Outlook.Openings...)
+		s.Schedule.Openings = append([]Opening{*c.Running}, s.Schedule.Openings...)
 	}
-	s.Outlook.Scheduled = c.scheduled()
+	s.Schedule.Scheduled = c.scheduled()
 	return s
 }
 
 // scheduled is when only exclusions close the window: without openings that were handled or cancelled.
-func (c *Course) scheduled() []Span {
+func (c *State) scheduled() []Span {
 	var left []Opening
 	if c.Running != nil {
 		left = append(left, *c.Running)
 	}
-	for _, s := range c.Outlook.Scheduled {
-		if s.Start.After(c.Dealt) && !c.Cancelled {
+	for _, s := range c.Schedule.Scheduled {
+		if s.Start.After(c.LastHandled) && !c.Cancelled {
 			left = append(left, Opening{Start: s.Start, End: s.End})
 		}
 	}
-	for _, o := range c.Outlook.Openings {
+	for _, o := range c.Schedule.Openings {
 		if c.amendment(o.Start).Cancelled {
 			left = subtractSpan(left, Span{o.Start, o.End})
 		}
@@ -80,12 +80,12 @@ func (c *Course) scheduled() []Span {
 }
 
 // Opens is when the next confirmed opening starts; false: none is confirmed.
-func (s Standing) Opens(now time.Time) (time.Time, bool) {
-	i := slices.IndexFunc(s.Outlook.Openings, func(o Opening) bool { return o.Confirmed && o.Start.After(now) })
+func (s Snapshot) Opens(now time.Time) (time.Time, bool) {
+	i := slices.IndexFunc(s.Schedule.Openings, func(o Opening) bool { return o.Confirmed && o.Start.After(now) })
 	if i < 0 {
 		return time.Time{}, false
 	}
-	return s.Outlook.Openings[i].Start, true
+	return s.Schedule.Openings[i].Start, true
 }
 
 // longestSearch is how far ahead Ask looks for an opening that is long enough if no earlier one is: a month and some days.
@@ -95,28 +95,28 @@ const longestSearch = 35 * 24 * time.Hour
 // an opening or reports that it has opened. If the state of one is unknown, nothing starts: an exclusion may apply. Work that is longer than every
 // known opening may start in any of them; otherwise it would never run. Ask looks for a longer opening up to longestSearch, and no further than the
 // exclusions of all windows are known.
-func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
+func Ask(told []Snapshot, now time.Time, need time.Duration) Verdict {
 	for _, s := range told {
 		if s.Override != nil && now.Before(s.Override.Until) {
 			until := utc(s.Override.Until)
 			return Verdict{Allowed: true, Reason: ReasonOpen, Until: until, LastStart: until, Ends: until, Window: s.Window}
 		}
 	}
-	var outlooks []Outlook
+	var outlooks []Schedule
 	until, furthest, excluded := now.Add(longestLook), now, now.Add(longestSearch)
 	for _, s := range told {
 		if s.Number == 0 || s.Trouble != "" {
 			return Verdict{Reason: ReasonUnknown, Window: s.Window}
 		}
 		sight := now.Add(longestLook)
-		if !s.Outlook.Last {
-			sight = s.Outlook.Until
+		if !s.Schedule.Last {
+			sight = s.Schedule.Until
 		}
 		until, furthest = earlier(until, sight), later(furthest, sight)
-		if len(s.Outlook.Excluded) > 0 {
+		if len(s.Schedule.Excluded) > 0 {
 			excluded = earlier(excluded, sight)
 		}
-		outlooks = append(outlooks, s.Outlook.begun(now))
+		outlooks = append(outlooks, s.Schedule.begun(now))
 	}
 	if len(outlooks) == 0 {
 		return Verdict{Reason: ReasonNoWindow}
@@ -136,7 +136,7 @@ func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 
 // begun drops openings that should have started and did not report it. An opening that has started counts as started, even if the subscriber's clock
 // is behind.
-func (o Outlook) begun(now time.Time) Outlook {
+func (o Schedule) begun(now time.Time) Schedule {
 	var openings []Opening
 	for _, opening := range o.Openings {
 		if opening.Begun {
@@ -153,9 +153,9 @@ func (o Outlook) begun(now time.Time) Outlook {
 }
 
 // Overrun is the action for work that is still running when its windows close. If windows differ, the strictest action applies.
-func Overrun(told []Standing) drydockv1.OverrunAction {
+func Overrun(told []Snapshot) drydockv1.OverrunAction {
 	for _, action := range []drydockv1.OverrunAction{drydockv1.OverrunCancel, drydockv1.OverrunPause} {
-		if slices.ContainsFunc(told, func(s Standing) bool { return s.OnOverrun == action }) {
+		if slices.ContainsFunc(told, func(s Snapshot) bool { return s.OnOverrun == action }) {
 			return action
 		}
 	}
@@ -163,7 +163,7 @@ func Overrun(told []Standing) drydockv1.OverrunAction {
 }
 
 // Explain returns why nothing starts, and when work may start.
-func Explain(told []Standing, verdict Verdict) string {
+func Explain(told []Snapshot, verdict Verdict) string {
 	var names []string
 	for _, s := range told {
 		names = append(names, s.Window)
@@ -195,7 +195,7 @@ func Explain(told []Standing, verdict Verdict) string {
 }
 
 // Closure returns a closed window as a hold of the clusters that the windows are for; nil: work may start.
-func Closure(told []Standing, verdict Verdict, now time.Time) *drydockv1.Hold {
+func Closure(told []Snapshot, verdict Verdict, now time.Time) *drydockv1.Hold {
 	if verdict.Allowed {
 		return nil
 	}
@@ -219,14 +219,14 @@ func Closure(told []Standing, verdict Verdict, now time.Time) *drydockv1.Hold {
 const seam = time.Minute
 
 // opensAbout reports whether a window is due to open about now.
-func opensAbout(told []Standing, now time.Time) bool {
-	return slices.ContainsFunc(told, func(s Standing) bool {
-		return slices.ContainsFunc(s.Outlook.Openings, func(o Opening) bool { return !o.Begun && now.Sub(o.Start).Abs() < seam })
+func opensAbout(told []Snapshot, now time.Time) bool {
+	return slices.ContainsFunc(told, func(s Snapshot) bool {
+		return slices.ContainsFunc(s.Schedule.Openings, func(o Opening) bool { return !o.Begun && now.Sub(o.Start).Abs() < seam })
 	})
 }
 
 // Closing is the hold that applies from verdict.LastStart on for subscribers without a later update.
-func Closing(told []Standing, verdict Verdict) drydockv1.Hold {
+func Closing(told []Snapshot, verdict Verdict) drydockv1.Hold {
 	names := namesOf(told)
 	return drydockv1.Hold{
 		Scope: drydockv1.HoldAll, Window: strings.Join(names, ", "), Since: metav1.NewTime(*verdict.LastStart), OnOverrun: drydockv1.OverrunFinish,
@@ -234,7 +234,7 @@ func Closing(told []Standing, verdict Verdict) drydockv1.Hold {
 	}
 }
 
-func namesOf(told []Standing) []string {
+func namesOf(told []Snapshot) []string {
 	var names []string
 	for _, s := range told {
 		names = append(names, s.Window)
