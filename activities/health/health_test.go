@@ -310,5 +310,5 @@ func TestACheckThatCannotBeJudgedIsAnInvalidSpec(t *testing.T) {
 	version := drydockv1.HealthCheck{Name: "odd", Condition: &drydockv1.ConditionCheck{APIVersion: "a/b/c", Kind: "X", Name: "x", Type: "Ready"}}
 	err = <-clusterGateOf(t, version)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
-	require.ErrorContains(t, err, `health check "odd": cannot be judged: condition.apiVersion`)
+	require.ErrorContains(t, err, `health check "odd": invalid check: condition.apiVersion`)
 }

@@ -184,7 +184,7 @@ spec:
 	require.Equal(t, ranv1.ClusterComplete, clusterOf(status, "core-1").State)
 	require.Equal(t, ranv1.ClusterFailed, clusterOf(status, "core-2").State)
 	require.Equal(t, "Unbound", clusterOf(status, "core-2").Reason)
-	require.Contains(t, clusterOf(status, "core-2").Message, "policy default/dns is not bound to the cluster any more")
+	require.Contains(t, clusterOf(status, "core-2").Message, "policy default/dns is no longer bound to the cluster")
 	require.Len(t, status.Notes, 1)
 	require.Contains(t, status.Notes[0], "policy default/dns has been changed, or deleted, since the rollout began")
 	requireNothingEnforced(t, hub)

@@ -53,7 +53,7 @@ func TestHealthChecksThatAreWrongAreNamed(t *testing.T) {
 			"stdin: healthChecks[0].http.uri: unknown field", "stdin: healthChecks[0].http.url: Required value",
 		}},
 		{name: "an expression that does not compile", text: "[{name: a, cel: {apiVersion: v1, kind: Pod, name: p, expression: 'status ='}}]", lines: []string{
-			`stdin: healthChecks[0].cel.expression: Invalid value: "status =": cannot be judged: cel.expression: ERROR: <input>:1:8: Syntax error`,
+			`stdin: healthChecks[0].cel.expression: Invalid value: "status =": invalid check: cel.expression: ERROR: <input>:1:8: Syntax error`,
 		}},
 		{name: "an expectation that compares nothing", text: "[{name: a, prometheus: {url: 'http://x', query: up, expected: up}}]", lines: []string{
 			`stdin: healthChecks[0].prometheus.expected: Invalid value: "up": should match`,

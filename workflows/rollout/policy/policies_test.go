@@ -421,8 +421,8 @@ func TestAClusterThatIsUnboundFailsAndTheOthersGoOn(t *testing.T) {
 	for _, c := range status.Clusters {
 		messages[c.Name] = c.Reason + ": " + c.Message
 	}
-	require.Contains(t, messages["c2"], "Unbound: policy policies/network is not bound to the cluster any more")
-	require.Contains(t, messages["c3"], "Unbound: policy policies/kernel is not bound to the cluster any more")
+	require.Contains(t, messages["c2"], "Unbound: policy policies/network is no longer bound to the cluster")
+	require.Contains(t, messages["c3"], "Unbound: policy policies/kernel is no longer bound to the cluster")
 	w.RequireNothingEnforced()
 }
 
