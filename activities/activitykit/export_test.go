@@ -2,9 +2,11 @@ package activitykit
 
 // What the tests of this package use of its inside.
 
-const LongestReportInterval = longestReportInterval
-const ReportInterval = reportInterval
-const UsualReports = usualReports
+const (
+	LongestReportInterval = longestReportInterval
+	ReportInterval        = reportInterval
+	UsualReports          = usualReports
+)
 
 type HeartbeatDetails = heartbeatDetails
 

@@ -4,6 +4,8 @@ package locks
 
 const CycleStands = cycleStands
 
-var HeldObservation = heldObservation
-var ReadNodeLocks = readNodeLocks
-var RequestMeta = requestMeta
+var (
+	HeldObservation = heldObservation
+	ReadNodeLocks   = readNodeLocks
+	RequestMeta     = requestMeta
+)

@@ -2,8 +2,8 @@ package nodemaintenance
 
 import (
 	"fmt"
+	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -102,7 +102,11 @@ func sameWait(one, other *drydockv1.Wait) bool {
 	if one == nil || other == nil {
 		return one == other
 	}
-	before := *one
-	before.Since = other.Since
-	return equality.Semantic.DeepEqual(before, *other)
+	return one.Reason == other.Reason && one.Message == other.Message && one.Until.Equal(other.Until) && slices.EqualFunc(one.Blockers, other.Blockers, sameBlocker)
+}
+
+func sameBlocker(one, other drydockv1.Blocker) bool {
+	sameSince := one.Since.Equal(other.Since)
+	one.Since, other.Since = nil, nil
+	return sameSince && one == other
 }

@@ -10,7 +10,6 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/window"
-	windowworkflow "drydock.dev/drydock/workflows/window"
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
@@ -18,12 +17,12 @@ import (
 func TestManyDueNotificationsAreSentInSeveralRuns(t *testing.T) {
 	request := workflowtest.Defined()
 	request.Object.Spec.Notify[0].Leads = []drydockv1.Duration{"2160h"}
-	window, err := windows.New(&request.Object)
+	calendar, err := windows.New(&request.Object)
 	require.NoError(t, err)
-	outlook, err := window.Schedule(workflowtest.Noon)
+	schedule, err := calendar.Schedule(workflowtest.Noon)
 	require.NoError(t, err)
-	in := windowworkflow.Input{Carried: &windowworkflow.Carried{}}
-	in.Carried.Course.Define(request, outlook, workflowtest.Noon)
+	in := window.Input{Carried: &window.Carried{}}
+	in.Carried.Course.Define(request, schedule, workflowtest.Noon)
 
 	var last []time.Time
 	for range 5 {
