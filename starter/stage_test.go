@@ -94,9 +94,8 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(window.MaintenanceWindow, workflow.RegisterOptions{Name: temporal.MaintenanceWindow})
 	s.worker.RegisterWorkflowWithOptions(portal.StatusPortal, workflow.RegisterOptions{Name: temporal.StatusPortal})
 	s.worker.RegisterActivity(&holds.Activities{Temporal: s.client, Hub: noHub{}})
-	s.worker.RegisterActivity(&windows.Activities{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(window.WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification})
-	s.worker.RegisterActivity(&windows.Activities{Secret: []byte(webhookSecret)})
+	s.worker.RegisterActivity(&windows.Activities{Temporal: s.client, Secret: []byte(webhookSecret)})
 	s.worker.RegisterActivity(&portals.Activities{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(playedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
 	for name, play := range map[string]any{

@@ -214,5 +214,5 @@ func TestAWorkerWithoutAHubSaysThatItCannotSelectClusters(t *testing.T) {
 	t.Cleanup(without.Close)
 	_, err := (&Activities{Clusters: without}).SelectClusters(t.Context(), SelectClustersInput{Clusters: []string{activitytest.SpokeName}})
 	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err), "%v", err)
-	require.ErrorContains(t, err, "knows no hub")
+	require.ErrorContains(t, err, "has no hub")
 }

@@ -94,7 +94,7 @@ func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
 		}
 		var event auditv1.Event
 		if err := json.Unmarshal(line, &event); err != nil {
-			return nil, fmt.Errorf("read the audit log of cluster %s: event %d: %w", c.Name, len(events)+1, err)
+			return nil, fmt.Errorf("read the audit log of cluster %s: event %d of %d bytes, %q: %w", c.Name, len(events)+1, len(line), line[:min(len(line), 300)], err)
 		}
 		events = append(events, event)
 	}

@@ -88,7 +88,7 @@ func TestTwoNamesForOneClusterAreRefusedExceptForTheHub(t *testing.T) {
 	require.NoError(t, err)
 	_, err = clusters.Cluster(t.Context(), "b")
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "clusters a and b are one")
+	require.ErrorContains(t, err, "clusters a and b are the same")
 }
 
 func TestAnAPIServerThatDoesNotAnswerOrRejectsTheCredentialsIsUnreachable(t *testing.T) {

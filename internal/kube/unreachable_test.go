@@ -242,7 +242,7 @@ func TestACorrectedClusterNameIsReleasedFromTheWrongCluster(t *testing.T) {
 		return err
 	}
 	require.NoError(t, use("b"))
-	require.ErrorContains(t, use("a"), "clusters b and a are one")
+	require.ErrorContains(t, use("a"), "clusters b and a are the same")
 	writeKubeconfig(t, path("b"), other, token)
 	require.Eventually(t, func() bool { return use("b") == nil && use("a") == nil }, time.Minute, 10*time.Millisecond)
 }
