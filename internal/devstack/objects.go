@@ -93,7 +93,11 @@ func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
 			return nil, fmt.Errorf("read the audit log of cluster %s: %w", c.Name, err)
 		}
 		var event auditv1.Event
-		if err := json.Unmarshal(line, &event); err != nil {
+		err = json.Unmarshal(line, &event)
+		if cut, ok := errors.AsType[*json.SyntaxError](err); ok && cut.Offset >= int64(len(line)) {
+			continue // cut off when the API server was killed, before it answered
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read the audit log of cluster %s: event %d of %d bytes, %q: %w", c.Name, len(events)+1, len(line), line[:min(len(line), 300)], err)
 		}
 		events = append(events, event)
