@@ -105,9 +105,19 @@ func must(t *testing.T, args ...string) string {
 // startRollout writes a manifest and starts it.
 func startRollout(t *testing.T, manifest string) {
 	t.Helper()
+	must(t, "upgrade", "start", "-f", rolloutFile(t, manifest))
+}
+
+func editRollout(t *testing.T, manifest string) {
+	t.Helper()
+	must(t, "upgrade", "edit", "-f", rolloutFile(t, manifest))
+}
+
+func rolloutFile(t *testing.T, manifest string) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "rollout.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(manifest), 0o600))
-	must(t, "upgrade", "start", "-f", path)
+	return path
 }
 
 // end waits for the end of a rollout and returns its status and the exit status of the command.

@@ -166,7 +166,12 @@ func TestABatchThatTimesOut(t *testing.T) {
 		late, next := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
 		deployHoldout(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 		before := len(actionsOf(t, next))
-		startRollout(t, rollout("continued", "batchTimeoutAction: Continue", 2, late.Name, next.Name))
+		withTimeout := func(minutes int) string {
+			return rollout("continued", "batchTimeoutAction: Continue", minutes, late.Name, next.Name)
+		}
+		startRollout(t, withTimeout(2))
+		awaitStatus(t, "continued", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Clusters[0].State == ranv1.ClusterTimedOut })
+		editRollout(t, withTimeout(60)) // spoke-6 has as long as it takes
 		status, code := end(t, "continued")
 		require.Equal(t, 1, code)
 		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)

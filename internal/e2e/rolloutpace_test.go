@@ -48,11 +48,16 @@ func TestARollingRolloutDoesNotWaitForItsSlowestCluster(t *testing.T) {
 	}
 }
 
-func TestARetryDoesOnceMoreWhatTimedOutAndNothingElse(t *testing.T) {
+func TestARetryRepeatsOnlyTheClustersThatTimedOut(t *testing.T) {
 	reserve(t, "spoke-5", "spoke-6")
 	late, done := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
 	holdout := deployHoldout(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
-	startRollout(t, rollout("retried", "batchTimeoutAction: Continue", 1, "spoke-5", "spoke-6"))
+	withTimeout := func(minutes int) string {
+		return rollout("retried", "batchTimeoutAction: Continue", minutes, "spoke-6", "spoke-5")
+	}
+	startRollout(t, withTimeout(60))
+	awaitStatus(t, "retried", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Counts.Complete == 1 && s.Counts.Running == 1 })
+	editRollout(t, withTimeout(1))
 	over, code := end(t, "retried")
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, over, ranv1.ReasonTimedOut)
@@ -62,12 +67,13 @@ func TestARetryDoesOnceMoreWhatTimedOutAndNothingElse(t *testing.T) {
 	before, untouched := len(actionsOf(t, late)), len(actionsOf(t, done))
 
 	must(t, "upgrade", "retry", "retried", "--reason", "the pod has left")
+	editRollout(t, withTimeout(60))
 	status, code := end(t, "retried")
 	require.Zero(t, code)
 	requireSucceeded(t, status)
 	require.Equal(t, over.RemediationPlan, status.RemediationPlan)
 	require.Len(t, fleet.Cordoned(actionsOf(t, late)[before:]), workers+1)
-	require.Empty(t, fleet.Cordoned(actionsOf(t, done)[untouched:]), "what is complete is left alone")
+	require.Empty(t, fleet.Cordoned(actionsOf(t, done)[untouched:]), "a retry leaves complete clusters alone")
 	require.Equal(t, status, keptStatus(t, "retried"))
 }
 
