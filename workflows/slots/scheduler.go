@@ -65,6 +65,7 @@ func MaintenanceScheduler(ctx workflow.Context, in SchedulerInput) error {
 type maintenanceScheduler struct {
 	in     SchedulerInput
 	slots  scheduling.SlotState
+	log    *slotLog
 	holds  gates.Holds
 	resync resync
 	// startedAt is when the first run started. It tells a scheduler from an earlier one that was terminated.
@@ -98,6 +99,7 @@ func newMaintenanceScheduler(ctx workflow.Context, in SchedulerInput) (*maintena
 	} else {
 		_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster))
 	}
+	s.log = newSlotLog(ctx, in.Cluster, &s.slots)
 	s.listen(ctx)
 	s.holds.Follow(ctx, in.Cluster)
 	return s, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
@@ -166,7 +168,11 @@ func (s *maintenanceScheduler) awaitChange(ctx workflow.Context, until time.Time
 
 // decide grants what may be granted and answers the owners. It returns when to decide again although nothing happens.
 func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
-	outcome := s.slots.Decide(workflow.Now(ctx), s.standstill())
+	s.log.slots(&s.slots)
+	standstill := s.standstill()
+	s.log.standstill(standstill)
+	outcome := s.slots.Decide(workflow.Now(ctx), standstill)
+	s.log.slots(&s.slots)
 	s.decided = outcome.Decision
 	for _, response := range outcome.Responses {
 		s.respond(ctx, response)
