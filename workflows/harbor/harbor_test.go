@@ -31,6 +31,18 @@ func TestHarborIsAppliedAfterItsServicesAndStaysAfterACancel(t *testing.T) {
 	require.False(t, h.Held, "who deletes it need not wait for us")
 	require.Equal(t, harborworkflow.Unmanaged, status.State)
 	require.Equal(t, []string{"cancelled by ann: the HarborCluster is no longer managed"}, status.Notes)
+	require.ElementsMatch(t, []string{
+		"Harbor enters a phase cluster=c1 harbor=registry/main phase=Managed",
+		"Harbor enters a phase cluster=c1 harbor=registry/main phase=creating",
+		"Harbor part applied cluster=c1 harbor=registry/main part=database why=never applied",
+		"Harbor part applied cluster=c1 harbor=registry/main part=cache why=never applied",
+		"Harbor part applied cluster=c1 harbor=registry/main part=storage why=never applied",
+		"Harbor part applied cluster=c1 harbor=registry/main part=bucket why=never applied",
+		"Harbor part applied cluster=c1 harbor=registry/main part=harbor why=never applied",
+		"Harbor enters a phase cluster=c1 harbor=registry/main phase=healthy",
+		"Harbor note cluster=c1 harbor=registry/main",
+		"Harbor enters a phase cluster=c1 harbor=registry/main phase=Unmanaged",
+	}, h.Log.Lines("cluster", "harbor", "phase", "part", "why"))
 }
 
 func TestASlowOrRejectedServiceDoesNotDelayTheOthers(t *testing.T) {

@@ -55,6 +55,11 @@ func TestALockControllerAppliesThePolicyAtTheStartAndOnChanges(t *testing.T) {
 	in := w.Inputs["ApplyWorkloadLocks"][0].(lockcontroller.Input)
 	require.Equal(t, "c1", in.Cluster)
 	require.True(t, strings.HasPrefix(in.Owner, "default-test-workflow-id/"), in.Owner)
+	require.Equal(t, []string{
+		"Lock controller enters a state cluster=c1 controller=tf state=Running",
+		"Lock applied cluster=c1 controller=tf node=n1 action=update state=inactive reason=PodReady",
+		"Lock controller enters a state cluster=c1 controller=tf state=Cancelled",
+	}, w.Log.Lines("cluster", "controller", "state", "node", "action", "reason"))
 }
 
 func TestACancelledLockControllerLeavesTheLocksAndDescribesThem(t *testing.T) {

@@ -23,6 +23,14 @@ func TestEachNewClusterGetsARolloutOfItsPolicies(t *testing.T) {
 	require.Equal(t, 2, status.Onboarded)
 	require.Empty(t, status.Clusters)
 	require.Len(t, h.Started, 2, "once each")
+	require.Equal(t, []string{
+		"New cluster found cluster=c1 policies=2",
+		"New cluster found cluster=c2 policies=0",
+		"Onboarding of a cluster started cluster=c1 rollout=ztp-install/c1",
+		"Onboarding of a cluster started cluster=c2 rollout=ztp-install/c2",
+		"Cluster onboarded cluster=c1",
+		"Cluster onboarded cluster=c2",
+	}, h.Log.Lines("cluster", "policies", "rollout"))
 	for _, object := range h.Started {
 		require.Equal(t, "ztp-install", object.Namespace)
 		if object.Name == "c1" {

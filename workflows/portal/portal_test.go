@@ -41,6 +41,12 @@ func TestAPortalShowsAMaintenanceExactlyFromItsStartToItsEnd(t *testing.T) {
 	claimed := w.InputsOf("ClaimObjects")
 	require.Len(t, claimed, 2)
 	require.Equal(t, "web", claimed[0].(portal.Move).Components[0].Name)
+	require.Equal(t, []string{
+		"Portal status changed portal=main status=operational",
+		"Portal status changed portal=main status=maintenance",
+		"Portal status changed portal=main status=operational",
+		"Portal continues as new portal=main",
+	}, w.Log.Lines("portal", "status"))
 
 	// No worker ran for three days, during which another maintenance started and ended.
 	next.Carried.Portal.Maintenances[0] = portal.Maintenance{Name: "switches", Spec: workflowtest.SwitchesFrom(workflowtest.Noon.AddDate(0, 0, 2)).Spec}
