@@ -18,11 +18,11 @@ import (
 const guardedNode = "worker-7"
 
 // takeNode takes any node at once, but for the one with locks.
-func takeNode(_ context.Context, in node.TakeNodeInput) (node.TakeNodeResult, error) {
+func takeNode(_ context.Context, in node.AcquireNodeInput) (node.AcquireNodeResult, error) {
 	if in.Node == guardedNode {
-		return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true, RequestUID: "request", ClusterRequestUID: "request-for-cluster"}}, nil
+		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, RequestUID: "request", ClusterRequestUID: "request-for-cluster"}}, nil
 	}
-	return node.TakeNodeResult{Cordon: &node.CordonResult{CordonedByUs: true}}, nil
+	return node.AcquireNodeResult{Cordon: &node.CordonResult{CordonedByUs: true}}, nil
 }
 
 // lockActivities play locks that let go whenever they are waited for, and that is taken back before the next cordons, so many times.

@@ -117,7 +117,7 @@ func (s *stage) startWorker(t *testing.T) {
 		"AwaitStale": func(ctx context.Context, _ node.AwaitStaleInput) (scheduling.Staleness, error) {
 			return scheduling.Staleness{}, untilCancelled(ctx, nil)
 		},
-		"TakeNode": takeNode,
+		"AcquireNode": takeNode,
 		"WithdrawNodeMaintenance": func(context.Context, locksactivities.NodeLockInput) (locksactivities.NodeLocks, error) {
 			return locksactivities.NodeLocks{}, nil
 		},

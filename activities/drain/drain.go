@@ -40,7 +40,7 @@ type Input struct {
 	Before *maintenancev1.DrainStatus `json:"before,omitempty"`
 	// Reports counts the reports of earlier attempts: the more there were, the less often the drain reports.
 	Reports int `json:"reports,omitempty"`
-	// Closes is as in TakeNodeInput.
+	// Closes is as in AcquireNodeInput.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 

@@ -33,8 +33,8 @@ const (
 	Drained = "Drained"
 	// JobStarted: the Job that does the work was created.
 	JobStarted = "JobStarted"
-	// TakenBack: the sweeper has found the node marked for a maintenance whose workflow is over.
-	TakenBack = "TakenBack"
+	// CleanedUp: the sweeper has removed the marks of a maintenance whose workflow is closed.
+	CleanedUp = "CleanedUp"
 )
 
 // Reasons are the reasons of all Events that Drydock records on nodes, in the order in which they happen.
@@ -45,7 +45,7 @@ func Reasons() []string {
 		string(maintenancev1.NodeDraining), Drained, temporal.ErrDrainTimedOut, temporal.ErrPodsNotEvictable,
 		string(maintenancev1.NodeReady), JobStarted, temporal.ErrJobFailed, string(maintenancev1.NodeRequestorFailed),
 		string(maintenancev1.NodeHealthChecks), temporal.ErrHealthGateFailed, string(maintenancev1.NodeCleaningUp),
-		string(maintenancev1.NodeCompleted), string(maintenancev1.NodeFailed), string(maintenancev1.NodeCancelled), string(maintenancev1.NodeGone), TakenBack,
+		string(maintenancev1.NodeCompleted), string(maintenancev1.NodeFailed), string(maintenancev1.NodeCancelled), string(maintenancev1.NodeGone), CleanedUp,
 	}
 }
 

@@ -30,39 +30,39 @@ type Activities struct {
 	Hub      Hub
 }
 
-// FollowHolds asks the emergency stop to tell a workflow what is held: now, and whenever that changes.
-func (h *Activities) FollowHolds(ctx context.Context, subscription temporal.Subscription) error {
-	_, err := h.Temporal.SignalWithStartWorkflow(ctx, temporal.EmergencyStopID, temporal.SignalFollowHolds, subscription,
+// SubscribeToHolds subscribes a workflow to the emergency stop, which sends it the holds now and after every change.
+func (h *Activities) SubscribeToHolds(ctx context.Context, subscription temporal.Subscription) error {
+	_, err := h.Temporal.SignalWithStartWorkflow(ctx, temporal.EmergencyStopID, temporal.SignalSubscribeHolds, subscription,
 		temporal.EmergencyStopOptions(), temporal.EmergencyStop)
 	if err != nil {
-		return fmt.Errorf("ask the emergency stop what is held: %w", err)
+		return fmt.Errorf("subscribe to the emergency stop: %w", err)
 	}
 	return nil
 }
 
-// followerTypes are the workflows that ask what is held, unless a parent tells them.
-func followerTypes() []string {
+// subscriberTypes are the workflow types that subscribe to holds, unless a parent passes them on.
+func subscriberTypes() []string {
 	return []string{temporal.ClusterGroupUpgrade, temporal.NodeMaintenance, temporal.MaintenanceScheduler, temporal.HarborCluster}
 }
 
-// FindFollowers returns the workflows that subscribe to the emergency stop, so that a new run finds them after a termination: rollouts,
+// FindSubscribers returns the workflows that subscribe to the emergency stop, so that a new run finds them after a termination: rollouts,
 // maintenances without a rollout, schedulers, and Harbor clusters. Workflows that have just started may be missing.
-func (h *Activities) FindFollowers(ctx context.Context, _ struct{}) ([]temporal.Subscription, error) {
-	query := fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(followerTypes(), "', '"))
+func (h *Activities) FindSubscribers(ctx context.Context, _ struct{}) ([]temporal.Subscription, error) {
+	query := fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(subscriberTypes(), "', '"))
 	var found []temporal.Subscription
 	err := activitykit.EachWorkflow(ctx, h.Temporal, query, func(execution *workflowpb.WorkflowExecutionInfo) {
-		// The others are told by their parents; onboarding only starts its rollouts.
+		// Parents pass holds on to the others. A rollout subscribes itself even if onboarding has started it.
 		if execution.ParentExecution == nil || execution.Type.Name == temporal.ClusterGroupUpgrade {
 			found = append(found, subscriptionOf(execution))
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find those that follow the emergency stop: %w", err)
+		return nil, fmt.Errorf("find the subscribers of the emergency stop: %w", err)
 	}
 	return found, nil
 }
 
-// subscriptionOf is what a workflow asks for when it begins. Its first run is not known here.
+// subscriptionOf returns the subscription of a running workflow, without its first run, which the list does not have.
 func subscriptionOf(execution *workflowpb.WorkflowExecutionInfo) temporal.Subscription {
 	s := temporal.Subscription{WorkflowID: execution.Execution.WorkflowId}
 	if parts := strings.Split(s.WorkflowID, "/"); execution.Type.Name != temporal.ClusterGroupUpgrade && len(parts) > 1 {

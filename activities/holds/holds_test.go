@@ -22,7 +22,7 @@ import (
 
 func recalled(t *testing.T) emergency.State {
 	t.Helper()
-	state, err := (&Activities{Hub: activitytest.Clusters}).RecallHolds(t.Context(), struct{}{})
+	state, err := (&Activities{Hub: activitytest.Clusters}).LoadHolds(t.Context(), struct{}{})
 	require.NoError(t, err)
 	return state
 }
@@ -39,12 +39,12 @@ func TestWhatIsHeldIsKeptOnTheHubAndALateWriterChangesNothing(t *testing.T) {
 		require.NoError(t, hub.Client.Delete(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: KeptHoldsNamespace, Name: KeptHoldsName}}))
 	})
 
-	require.NoError(t, holds.KeepHolds(t.Context(), first))
-	require.NoError(t, holds.KeepHolds(t.Context(), first), "an answer may be lost")
+	require.NoError(t, holds.SaveHolds(t.Context(), first))
+	require.NoError(t, holds.SaveHolds(t.Context(), first), "an answer may be lost")
 	require.Equal(t, first.Number, recalled(t).Number)
 	require.True(t, first.Same(recalled(t)))
-	require.NoError(t, holds.KeepHolds(t.Context(), second))
-	require.NoError(t, holds.KeepHolds(t.Context(), first), "of a worker that was frozen")
+	require.NoError(t, holds.SaveHolds(t.Context(), second))
+	require.NoError(t, holds.SaveHolds(t.Context(), first), "of a worker that was frozen")
 	require.Equal(t, second, recalled(t))
 }
 
@@ -60,8 +60,8 @@ func TestWhatIsNotOursOrCannotBeReadIsNeitherTrustedNorWrittenOver(t *testing.T)
 				Data:       map[string]string{KeptHoldsKey: tt.content},
 			})
 			holds := &Activities{Hub: activitytest.Clusters}
-			_, err := holds.RecallHolds(t.Context(), struct{}{})
-			for _, err := range []error{err, holds.KeepHolds(t.Context(), emergency.State{Number: 9})} {
+			_, err := holds.LoadHolds(t.Context(), struct{}{})
+			for _, err := range []error{err, holds.SaveHolds(t.Context(), emergency.State{Number: 9})} {
 				require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 				require.ErrorContains(t, err, tt.says)
 			}
@@ -74,9 +74,9 @@ func TestAWorkerWithoutAHubKeepsNothing(t *testing.T) {
 	none := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
 	t.Cleanup(none.Close)
 	holds := &Activities{Hub: none}
-	_, err := holds.RecallHolds(t.Context(), struct{}{})
+	_, err := holds.LoadHolds(t.Context(), struct{}{})
 	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err), "%v", err)
-	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(holds.KeepHolds(t.Context(), emergency.State{Number: 1})))
+	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(holds.SaveHolds(t.Context(), emergency.State{Number: 1})))
 }
 
 // Whoever takes "may not look" for "nothing is held" lets go of everything.
@@ -86,8 +86,8 @@ func TestAHubThatMayNotBeReadIsNotTakenForOneWhereNothingIsHeld(t *testing.T) {
 	forbidden := kube.New(kube.FromConfigs(config, nil), kube.Options{})
 	t.Cleanup(forbidden.Close)
 	holds := &Activities{Hub: forbidden}
-	_, err := holds.RecallHolds(t.Context(), struct{}{})
-	for _, err := range []error{err, holds.KeepHolds(t.Context(), emergency.State{Number: 1})} {
+	_, err := holds.LoadHolds(t.Context(), struct{}{})
+	for _, err := range []error{err, holds.SaveHolds(t.Context(), emergency.State{Number: 1})} {
 		require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "%v", err)
 		require.False(t, temporal.Final(err), "somebody may grant the right")
 		require.ErrorContains(t, err, "grant the worker's user the roles of deploy/rbac")
@@ -110,7 +110,7 @@ func TestThoseThatFollowAreTheWorkflowsThatNobodyElseTells(t *testing.T) {
 			workflow(temporal.HarborCluster, temporal.HarborClusterID("c4", "ops", "main"), ""),
 		},
 	}}
-	found, err := (&Activities{Temporal: server}).FindFollowers(t.Context(), struct{}{})
+	found, err := (&Activities{Temporal: server}).FindSubscribers(t.Context(), struct{}{})
 	require.NoError(t, err)
 	require.Equal(t, []temporal.Subscription{
 		{WorkflowID: "cgu/ops/june"},

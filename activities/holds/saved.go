@@ -24,9 +24,9 @@ const (
 	KeptHoldsKey = "holds.yaml"
 )
 
-// KeepHolds saves the holds on the hub, so that they outlive the workflow. A later saved state stays.
+// SaveHolds saves the holds on the hub, so that they outlive the workflow. A later saved state stays.
 // Errors: NoHub if this worker has no hub; NotFound if it has no right to write there; InvalidSpec if the ConfigMap has another owner.
-func (h *Activities) KeepHolds(ctx context.Context, state emergency.State) error {
+func (h *Activities) SaveHolds(ctx context.Context, state emergency.State) error {
 	hub, err := h.Hub.Hub(ctx)
 	if err != nil {
 		return err
@@ -55,9 +55,9 @@ func (h *Activities) KeepHolds(ctx context.Context, state emergency.State) error
 	return activitykit.Explain(hub, "write "+keptHolds, err)
 }
 
-// RecallHolds loads the holds from the hub; the zero state if none are saved. Errors: NoHub if this worker has no hub; InvalidSpec if the ConfigMap has
+// LoadHolds loads the holds from the hub; the zero state if none are saved. Errors: NoHub if this worker has no hub; InvalidSpec if the ConfigMap has
 // another owner or cannot be decoded; ClusterUnreachable if the hub does not answer, or refuses the read.
-func (h *Activities) RecallHolds(ctx context.Context, _ struct{}) (emergency.State, error) {
+func (h *Activities) LoadHolds(ctx context.Context, _ struct{}) (emergency.State, error) {
 	hub, err := h.Hub.Hub(ctx)
 	if err != nil {
 		return emergency.State{}, err

@@ -48,7 +48,7 @@ type RunJobInput struct {
 	Deadline *time.Time `json:"deadline,omitempty"`
 	// Held is the hold on the cluster; nil: none. While it is held, only a Job that an earlier attempt created is continued.
 	Held *drydockv1.Hold `json:"held,omitempty"`
-	// Closes is as in TakeNodeInput. RemoveJob does not read it.
+	// Closes is as in AcquireNodeInput. RemoveJob does not read it.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 

@@ -97,9 +97,9 @@ func TestHowFarApplicationsHaveComeIsReportedAsItChanges(t *testing.T) {
 
 func TestALockOfTheClusterThatIsMadeDuringARolloutIsAskedBeforeTheNextNode(t *testing.T) {
 	ref := activitytest.TestNode(t)
-	in := node.TakeNodeInput{NodeRef: ref, Cordon: true}
+	in := node.AcquireNodeInput{NodeRef: ref, Cordon: true}
 	lock := activitytest.HeldCluster(t, "ceph")
-	taken, err := activitytest.Nodes().TakeNode(t.Context(), in)
+	taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.NoError(t, err)
 	require.True(t, taken.Locks.ClusterHeld)
 	require.Nil(t, taken.Cordon)
@@ -112,7 +112,7 @@ func TestALockOfTheClusterThatIsMadeDuringARolloutIsAskedBeforeTheNextNode(t *te
 	require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
-	taken, err = activitytest.Nodes().TakeNode(t.Context(), in)
+	taken, err = activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.NoError(t, err)
 	require.NotNil(t, taken.Cordon)
 }
@@ -120,7 +120,7 @@ func TestALockOfTheClusterThatIsMadeDuringARolloutIsAskedBeforeTheNextNode(t *te
 func TestAWaitForLocksEndsWhenItsRequestIsDeleted(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.HeldNode(t, "tf", ref.Node)
-	taken, err := activitytest.Nodes().TakeNode(t.Context(), node.TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
+	taken, err := activitytest.Nodes().AcquireNode(t.Context(), node.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
 	require.NoError(t, err)
 	require.NotEmpty(t, taken.Locks.RequestUID)
 	node := ended(func() error {

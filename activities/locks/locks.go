@@ -46,7 +46,7 @@ type ClusterLockInput struct {
 	Deadline *time.Time  `json:"deadline,omitempty"`
 	// Requested: end the wait if our request is gone, because the locks become inactive only for a request.
 	Requested bool `json:"requested,omitempty"`
-	// Closes is as in TakeNodeInput. Only RequestClusterMaintenance reads it.
+	// Closes is as in AcquireNodeInput. Only RequestClusterMaintenance reads it.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 

@@ -49,7 +49,7 @@ func TestATakenNodeAndAReturnedOneTellHowTheLocksStand(t *testing.T) {
 	}
 	half := drydockv1.LockProgress{Controller: app, Percentage: 50, Description: "1 out of 2 nodes updated", InactiveNow: 1, Updated: 1, Total: 2}
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
-	taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true})
+	taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
 	require.NoError(t, err)
 	require.Equal(t, half, progress(taken.Cordon.LockProgress))
 	require.True(t, taken.Cordon.HasLocks, "they may hold it again")
@@ -65,7 +65,7 @@ func TestALockThatHoldsANodeAfterItWasReturnedHasNotHeldItBefore(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	lock := activitytest.HeldNode(t, "tf", ref.Node)
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
-	_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true})
+	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
 	require.NoError(t, err)
 	in := nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}
 	returned, err := activitytest.Nodes().ReturnNode(t.Context(), in)
@@ -81,7 +81,7 @@ func TestALockThatHoldsANodeAfterItWasReturnedHasNotHeldItBefore(t *testing.T) {
 func TestANodeIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
 	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t), Scope: lcmv1.ScopeOS}
 	for range 2 { // the second time as if the first reply had been lost
-		taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: in.NodeRef, Cordon: true, Scope: in.Scope})
+		taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true, Scope: in.Scope})
 		require.NoError(t, err)
 		requests := activitytest.RequestsFor(t, in.Node)
 		require.Len(t, requests, 1)
@@ -131,7 +131,7 @@ func TestARequestThatSomeoneElseMadeIsRespectedAndNeverDeleted(t *testing.T) {
 	})
 	lock := activitytest.HeldNode(t, "tf", in.Node)
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
-	taken, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: in.NodeRef, Cordon: true})
+	taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
 	require.NoError(t, err)
 	require.NotNil(t, taken.Cordon, "its lock has let go, for them")
 	require.Len(t, activitytest.RequestsFor(t, in.Node), 2)
@@ -153,7 +153,7 @@ func TestARequestByOurNameThatIsNotOursIsLeftAlone(t *testing.T) {
 	meta := locksactivities.RequestMeta(in.Owner, "drydock", in.Node)
 	meta.Annotations = nil
 	activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node}})
-	_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: in.NodeRef, Cordon: true})
+	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
 	require.ErrorContains(t, err, "exists and is not ours")
 	require.False(t, activitytest.GetNode(t, in.Node).Spec.Unschedulable)
 	_, err = activitytest.Initiator().WithdrawNodeMaintenance(t.Context(), in)
@@ -172,21 +172,21 @@ func TestARequestOfOursThatIsStillBeingDeletedAsksNobody(t *testing.T) {
 		require.NoError(t, cluster.Client.Patch(context.Background(), ours, patch))
 	})
 	require.NoError(t, cluster.Client.Delete(t.Context(), ours))
-	_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: in.NodeRef, Cordon: true})
+	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
 	require.ErrorContains(t, err, "is still being deleted: one of its finalizers [ceph.example.com/slow] holds it")
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(activitytest.Initiator().AwaitNodeLocks(t.Context(), in)))
 }
 
 func TestANodeThatIsGoneIsNotRequested(t *testing.T) {
-	_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: activitykit.NodeRef{Cluster: activitytest.SpokeName, Node: "no-such-node", Owner: "me/1"}})
+	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: activitykit.NodeRef{Cluster: activitytest.SpokeName, Node: "no-such-node", Owner: "me/1"}})
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
 }
 
 func TestANodeThatNoMaintenanceMayBeRequestedForIsNotRequestedAndItsLocksAreNotOverrun(t *testing.T) {
 	skipped := func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }
-	in := nodeactivities.TakeNodeInput{NodeRef: activitytest.TestNode(t, skipped), Cordon: true}
+	in := nodeactivities.AcquireNodeInput{NodeRef: activitytest.TestNode(t, skipped), Cordon: true}
 	for range 2 { // the second time as if the first reply had been lost, and a lock been made meanwhile
-		taken, err := activitytest.Nodes().TakeNode(t.Context(), in)
+		taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 		require.NoError(t, err)
 		require.False(t, taken.Locks.Asked, "nobody holds it: there is nothing to ask")
 		require.True(t, taken.Locks.Skipped)
@@ -194,9 +194,9 @@ func TestANodeThatNoMaintenanceMayBeRequestedForIsNotRequestedAndItsLocksAreNotO
 		activitytest.Settled(t, activitytest.SpokeName, activitytest.GetNode(t, in.Node))
 		activitytest.HeldNode(t, "tf", in.Node)
 	}
-	in = nodeactivities.TakeNodeInput{NodeRef: activitytest.TestNode(t, skipped), Cordon: true}
+	in = nodeactivities.AcquireNodeInput{NodeRef: activitytest.TestNode(t, skipped), Cordon: true}
 	activitytest.HeldNode(t, "tf", in.Node)
-	_, err := activitytest.Nodes().TakeNode(t.Context(), in)
+	_, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "held by tf and annotation lcm.mirantis.com/skip-maintenance forbids to ask")
 	require.Empty(t, activitytest.RequestsFor(t, in.Node))
@@ -318,7 +318,7 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 	require.NoError(t, cluster.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
 
 	n := &nodeactivities.Activities{Clusters: clusters}
-	taken, err := n.TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: node.NodeRef, Cordon: true})
+	taken, err := n.AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: node.NodeRef, Cordon: true})
 	require.NoError(t, err)
 	require.False(t, taken.Locks.Asked)
 	require.NotNil(t, taken.Cordon)
@@ -336,7 +336,7 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 	_, err = envtest.InstallCRDs(access, envtest.CRDInstallOptions{Paths: []string{"../../deploy/crds/lcm.mirantis.com_nodeworkloadlocks.yaml"}})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		_, err = n.TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: node.NodeRef, Cordon: true})
+		_, err = n.AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: node.NodeRef, Cordon: true})
 		return temporal.ErrorType(err) == temporal.ErrNotFound
 	}, activitytest.NewsLimit, 50*time.Millisecond, "the API server needs a moment to serve a new kind")
 	require.ErrorContains(t, err, "but not ClusterMaintenanceRequest, NodeMaintenanceRequest, ClusterWorkloadLock")
@@ -367,9 +367,9 @@ func TestTheClusterIsAskedForANodeThatNoMaintenanceMayBeRequestedFor(t *testing.
 func requireClusterAskedFirst(t *testing.T, ref activitykit.NodeRef, requests int) {
 	t.Helper()
 	lock := activitytest.HeldCluster(t, "ceph")
-	in := nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Scope: lcmv1.ScopeDrain}
+	in := nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Scope: lcmv1.ScopeDrain}
 	for range 2 { // the second time as if the first reply had been lost
-		taken, err := activitytest.Nodes().TakeNode(t.Context(), in)
+		taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 		require.NoError(t, err)
 		require.True(t, taken.Locks.ClusterHeld)
 		require.Nil(t, taken.Cordon)
@@ -380,7 +380,7 @@ func requireClusterAskedFirst(t *testing.T, ref activitykit.NodeRef, requests in
 
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
 	require.NoError(t, activitytest.Initiator().AwaitClusterLocks(t.Context(), locksactivities.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
-	taken, err := activitytest.Nodes().TakeNode(t.Context(), in)
+	taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.NoError(t, err)
 	require.False(t, taken.Locks.ClusterHeld)
 	require.NotNil(t, taken.Cordon)
@@ -404,7 +404,7 @@ func requireClusterAskedFirst(t *testing.T, ref activitykit.NodeRef, requests in
 func TestTheRequestForTheClusterStandsUntilTheLocksOfTheNodeAreActiveAgain(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	lock := activitytest.HeldNode(t, "tf", ref.Node)
-	_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
+	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
 	require.NoError(t, err)
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
 	result, err := activitytest.Nodes().ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, WithdrawCluster: true})

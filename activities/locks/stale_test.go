@@ -31,7 +31,7 @@ func TestALockOfTheClusterThatTheWatchDoesNotShowHoldsIt(t *testing.T) {
 	whole.Deadline = soon(300 * time.Millisecond)
 	err = (&locks.Activities{Clusters: f.Clusters}).AwaitClusterLocks(t.Context(), whole)
 	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err), "nobody looks again before the first node is asked for")
-	taken, err := (&nodeactivities.Activities{Clusters: f.Clusters}).TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
+	taken, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
 	require.NoError(t, err)
 	require.True(t, taken.Locks.ClusterHeld)
 	require.Empty(t, taken.Locks.RequestUID, "the node is not asked for")
@@ -67,7 +67,7 @@ func TestThatALockHoldsTheClusterIsBelievedOnlyFromTheAPIServer(t *testing.T) {
 	gate, err := locks.ClusterGate(t.Context(), seen.Cache)
 	require.NoError(t, err)
 	require.False(t, gate.Open, "the cache has it so")
-	taken, err := (&nodeactivities.Activities{Clusters: f.Clusters}).TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true})
+	taken, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
 	require.NoError(t, err)
 	require.False(t, taken.Locks.ClusterHeld)
 	require.NotNil(t, taken.Cordon)
@@ -83,14 +83,14 @@ func TestALockOfANodeThatTheWatchDoesNotShowIsWaitedFor(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "ceph", NodeName: ref.Node},
 	})
 	require.True(t, locks.ReadNodeLocks(t.Context(), seen.Cache, ref.Node).Inactive, "the cache does not have it")
-	in := nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true}
-	taken, err := (&nodeactivities.Activities{Clusters: f.Clusters}).TakeNode(t.Context(), in)
+	in := nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true}
+	taken, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), in)
 	require.NoError(t, err)
 	require.Nil(t, taken.Cordon)
 	require.False(t, taken.Locks.Inactive, "it has to be waited for")
 	require.NotEmpty(t, taken.Locks.RequestUID, "it is asked to let go")
 	becomes(t, lock, lcmv1.LockInactive)
-	taken, err = (&nodeactivities.Activities{Clusters: f.Clusters}).TakeNode(t.Context(), in)
+	taken, err = (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), in)
 	require.NoError(t, err)
 	require.NotNil(t, taken.Cordon)
 	_, err = (&nodeactivities.Activities{Clusters: f.Clusters}).ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true})
@@ -162,7 +162,7 @@ func TestALockOfTheClusterThatTheWatchDoesNotShowHoldsANodeThatIsSkippedToo(t *t
 	activitytest.Create(t, hub, &lcmv1.ClusterWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: "ceph"},
 	})
-	taken, err := nodes.TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true})
+	taken, err := nodes.AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
 	require.NoError(t, err)
 	require.True(t, taken.Locks.ClusterHeld)
 	require.Nil(t, taken.Cordon)

@@ -29,7 +29,7 @@ type PlaceWorksInput struct {
 	Rollout Rollout `json:"rollout"`
 	// Desired has the item of each cluster that is named, or policies.Nowhere. Other clusters stay as they are.
 	Desired []policies.DesiredPlacement `json:"desired"`
-	// Closes is as in TakeNodeInput: the earliest of the clusters on which something may begin.
+	// Closes is as in AcquireNodeInput: the earliest of the clusters on which something may begin.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 

@@ -40,7 +40,7 @@ type MaintenanceEnd struct {
 
 // announceEnd records an Event that says how the maintenance ended and what was done to the node.
 func announceEnd(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput, result ReturnNodeResult) (recorded func()) {
-	event := events.Event{Reason: events.TakenBack, Warning: true, Message: "the maintenance was over and the node still marked for it"}
+	event := events.Event{Reason: events.CleanedUp, Warning: true, Message: "the maintenance was over and the node still marked for it"}
 	if in.Ended != nil {
 		event = events.Event{Reason: string(in.Ended.State), Message: in.Ended.Message}
 		event.Warning = in.Ended.State == maintenancev1.NodeFailed || in.Ended.State == maintenancev1.NodeGone

@@ -33,7 +33,7 @@ type CordonInput struct {
 	Locked bool `json:"locked,omitempty"`
 	// Preflight is checked again, too.
 	Preflight drain.Preflight `json:"preflight,omitzero"`
-	// Closes is as in TakeNodeInput.
+	// Closes is as in AcquireNodeInput.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 

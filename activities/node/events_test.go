@@ -36,7 +36,7 @@ func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T
 	for _, activity := range []func() error{
 		func() error { return activitytest.PlanMaintenance(t.Context(), ref) },
 		func() error {
-			_, err := activitytest.Nodes().TakeNode(t.Context(), node.TakeNodeInput{NodeRef: ref, Cordon: true})
+			_, err := activitytest.Nodes().AcquireNode(t.Context(), node.AcquireNodeInput{NodeRef: ref, Cordon: true})
 			return err
 		},
 		func() error {
@@ -177,7 +177,7 @@ func TestWhatGoesWrongIsToldAsAWarningWithItsReason(t *testing.T) {
 				activitytest.Cordon(t, ref)
 				activitytest.GiveBack(t, ref)
 			},
-			"Warning TakenBack: the maintenance was over and the node still marked for it; the node is uncordoned",
+			"Warning CleanedUp: the maintenance was over and the node still marked for it; the node is uncordoned",
 		},
 	}
 	for _, tt := range tests {

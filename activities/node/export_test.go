@@ -5,5 +5,5 @@ package node
 var (
 	Ahead        = ahead
 	CordonChange = cordonChange
-	TakenBefore  = takenBefore
+	TakenBefore  = acquiredBefore
 )

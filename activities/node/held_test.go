@@ -31,7 +31,7 @@ func TestALaterAttemptDisruptsNothingWhileTheClusterIsHeld(t *testing.T) {
 		workflow.Hold = nil
 	}
 	ref := activitytest.TestNode(t)
-	requireHeld(nodes.TakeNode, node.TakeNodeInput{NodeRef: ref, Cordon: true})
+	requireHeld(nodes.AcquireNode, node.AcquireNodeInput{NodeRef: ref, Cordon: true})
 	requireHeld(nodes.Cordon, node.CordonInput{NodeRef: ref, Cordon: true})
 	require.Empty(t, kube.Owner(activitytest.GetNode(t, ref.Node)))
 	require.NoError(t, activitytest.RunAttempt(2, nodes.Cordon, node.CordonInput{NodeRef: ref, Cordon: true}), "nothing is held any more")
@@ -80,15 +80,15 @@ func TestNothingBeginsWhenItIsHandedOutAfterTheWindowsHaveClosed(t *testing.T) {
 		}
 	}
 	ref, other := activitytest.TestNode(t), activitytest.TestNode(t)
-	take, cordon := node.TakeNodeInput{NodeRef: ref, Cordon: true, Closes: &closes}, node.CordonInput{NodeRef: other, Cordon: true, Closes: &closes}
+	take, cordon := node.AcquireNodeInput{NodeRef: ref, Cordon: true, Closes: &closes}, node.CordonInput{NodeRef: other, Cordon: true, Closes: &closes}
 	locks := activitytest.Initiator()
 	locks.Waits = waits
 	requireClosed(locks.RequestClusterMaintenance, locksactivities.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner, Closes: &closes})
-	requireClosed(nodes.TakeNode, take)
+	requireClosed(nodes.AcquireNode, take)
 	requireClosed(nodes.Cordon, cordon)
 	require.Empty(t, kube.Owner(activitytest.GetNode(t, ref.Node)))
 	require.Empty(t, kube.Owner(activitytest.GetNode(t, other.Node)))
-	require.NoError(t, early.Run(nodes.TakeNode, take, nil), "whatever the clock of the worker shows")
+	require.NoError(t, early.Run(nodes.AcquireNode, take, nil), "whatever the clock of the worker shows")
 	require.NoError(t, early.Run(nodes.Cordon, cordon, nil))
 
 	shop := activitytest.NewTenant(t)

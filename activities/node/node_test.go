@@ -263,7 +263,7 @@ func TestANodeRemembersToBeKeptWhenItsMaintenanceCannotSayThatItHasNotFailed(t *
 	} {
 		t.Run(name, func(t *testing.T) {
 			ref := activitytest.TestNode(t)
-			_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, KeepOnFailure: true, Scope: lcmv1.ScopeOS})
+			_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, KeepOnFailure: true, Scope: lcmv1.ScopeOS})
 			require.NoError(t, err)
 			require.True(t, kube.KeptOnFailure(activitytest.GetNode(t, ref.Node)))
 			in := nodeactivities.ReturnNodeInput{NodeRef: ref, Ended: tt.ended, Withdraw: true}
@@ -361,7 +361,7 @@ func TestANodeIsBackThoughTheRequestToItsLocksCannotBeWithdrawn(t *testing.T) {
 	failing := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: config}), kube.Options{})
 	t.Cleanup(failing.Close)
 	ref := activitytest.TestNode(t)
-	_, err := activitytest.Nodes().TakeNode(t.Context(), nodeactivities.TakeNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
+	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
 	require.NoError(t, err)
 	in := nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true}
 	result, err := (&nodeactivities.Activities{Clusters: failing}).ReturnNode(t.Context(), in)

@@ -24,7 +24,7 @@ type PlacePoliciesInput struct {
 	Rollout Rollout `json:"rollout"`
 	// Desired names every cluster on which a policy is to be enforced, or stays enforced. Nothing is enforced on the others.
 	Desired []policies.DesiredPlacement `json:"desired,omitempty"`
-	// Closes is as in TakeNodeInput: the earliest of the clusters on which something may begin.
+	// Closes is as in AcquireNodeInput: the earliest of the clusters on which something may begin.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 

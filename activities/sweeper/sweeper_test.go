@@ -52,7 +52,7 @@ func look(t *testing.T, server *activitytest.SomeWorkflows, in AwaitOrphansInput
 // everything has a maintenance mark all that one can mark, and stops in the middle of its job.
 func everything(t *testing.T, ref activitykit.NodeRef) jobs.RunJobInput {
 	t.Helper()
-	_, err := activitytest.Nodes().TakeNode(t.Context(), node.TakeNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
+	_, err := activitytest.Nodes().AcquireNode(t.Context(), node.AcquireNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_, err := activitytest.Initiator().WithdrawNodeMaintenance(context.Background(), locks.NodeLockInput{NodeRef: ref})
@@ -76,7 +76,7 @@ func kindsOf(orphans []Orphan) []MarkKind {
 
 func TestAGlanceAtAClusterIsFourRequestsAndSeesWhetherAnythingIsMarked(t *testing.T) {
 	ref := activitytest.TestNode(t)
-	_, err := activitytest.Nodes().TakeNode(t.Context(), node.TakeNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
+	_, err := activitytest.Nodes().AcquireNode(t.Context(), node.AcquireNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
 	require.NoError(t, err)
 	defer activitytest.GiveBack(t, ref)
 	var requests atomic.Int32

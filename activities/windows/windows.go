@@ -31,16 +31,16 @@ type Activities struct {
 	Secret []byte
 }
 
-// ForeseeWindowInput says which calendar is read, and from when on.
-type ForeseeWindowInput struct {
+// ReadCalendarInput names the calendar to read, and the start of the schedule.
+type ReadCalendarInput struct {
 	Object drydockv1.MaintenanceWindow `json:"object"`
 	From   time.Time                   `json:"from"`
-	// Defining: the window is to be defined, or edited. More is refused then than is to break one that runs.
+	// Defining: a person defines or edits the window. Some errors are refused only then, so that they do not break a running window.
 	Defining bool `json:"defining,omitempty"`
 }
 
-// ForeseeWindow returns what is ahead of a window. Error: InvalidSpec for a calendar that cannot be read.
-func (w *Activities) ForeseeWindow(_ context.Context, in ForeseeWindowInput) (windows.Schedule, error) {
+// ReadCalendar returns the schedule of a window. Error: InvalidSpec if the calendar cannot be read.
+func (w *Activities) ReadCalendar(_ context.Context, in ReadCalendarInput) (windows.Schedule, error) {
 	window, err := windows.New(&in.Object)
 	if err == nil && in.Defining {
 		err = windows.Check(&in.Object.Spec, field.NewPath("spec")).ToAggregate()
@@ -48,24 +48,24 @@ func (w *Activities) ForeseeWindow(_ context.Context, in ForeseeWindowInput) (wi
 	if err != nil {
 		return windows.Schedule{}, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	outlook, err := window.Schedule(in.From)
+	schedule, err := window.Schedule(in.From)
 	if err != nil {
 		return windows.Schedule{}, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	return outlook, nil
+	return schedule, nil
 }
 
-// FollowWindowInput says who follows which window, namespace/name.
-type FollowWindowInput struct {
+// SubscribeToWindowInput names a window, as namespace/name, and its new subscriber.
+type SubscribeToWindowInput struct {
 	Window string `json:"window"`
 	temporal.Subscription
 }
 
-// FollowWindow subscribes a workflow to the status of a window: now, and after each change. A window that is not defined reports that, and again when it
+// SubscribeToWindow subscribes a workflow to the status of a window: now, and after each change. A window that is not defined reports that, and again when it
 // is defined.
-func (w *Activities) FollowWindow(ctx context.Context, in FollowWindowInput) error {
+func (w *Activities) SubscribeToWindow(ctx context.Context, in SubscribeToWindowInput) error {
 	options := temporal.MaintenanceWindowOptions(in.Window)
-	_, err := w.Temporal.SignalWithStartWorkflow(ctx, options.ID, temporal.SignalFollowWindow, in.Subscription, options, temporal.MaintenanceWindow)
+	_, err := w.Temporal.SignalWithStartWorkflow(ctx, options.ID, temporal.SignalSubscribeWindow, in.Subscription, options, temporal.MaintenanceWindow)
 	if err != nil {
 		return fmt.Errorf("subscribe to window %s: %w", in.Window, err)
 	}
@@ -105,7 +105,7 @@ func (w *Activities) SendNotice(ctx context.Context, notice windows.Notice) erro
 		err = failed.Err // the URL may hold a secret
 	}
 	if err != nil {
-		return fmt.Errorf("tell the receiver on %s: %w", request.URL.Host, err)
+		return fmt.Errorf("notify the receiver on %s: %w", request.URL.Host, err)
 	}
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection can be used again

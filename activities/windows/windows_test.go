@@ -104,15 +104,15 @@ func (a *aWindowThatIsAsked) SignalWithStartWorkflow(
 
 func TestAWindowIsAskedToTellAWorkflowHowItStandsAndOneThatNobodyHasDefinedBegins(t *testing.T) {
 	asked := &aWindowThatIsAsked{}
-	in := FollowWindowInput{Window: "prod/night", Subscription: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"}}
-	require.NoError(t, (&Activities{Temporal: asked}).FollowWindow(t.Context(), in))
+	in := SubscribeToWindowInput{Window: "prod/night", Subscription: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"}}
+	require.NoError(t, (&Activities{Temporal: asked}).SubscribeToWindow(t.Context(), in))
 	require.Equal(t, "window/prod/night", asked.options.ID)
 	require.Equal(t, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, asked.options.WorkflowIDConflictPolicy)
-	require.Equal(t, temporal.SignalFollowWindow, asked.signal)
+	require.Equal(t, temporal.SignalSubscribeWindow, asked.signal)
 	require.Equal(t, in.Subscription, asked.payload)
 
 	asked.err = errors.New("the server is gone")
-	err := (&Activities{Temporal: asked}).FollowWindow(t.Context(), in)
+	err := (&Activities{Temporal: asked}).SubscribeToWindow(t.Context(), in)
 	require.EqualError(t, err, "subscribe to window prod/night: the server is gone")
 	require.False(t, temporal.Final(err), "it is tried again")
 }
@@ -127,7 +127,7 @@ func TestAReceiverThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := (&Activities{Secret: []byte("s")}).SendNotice(ctx, noticeTo(silent.URL))
-	require.ErrorContains(t, err, "tell the receiver on ")
+	require.ErrorContains(t, err, "notify the receiver on ")
 	require.False(t, temporal.Final(err))
 }
 
@@ -142,24 +142,24 @@ func TestACalendarIsForeseenOrRefused(t *testing.T) {
 	object.Spec.TimeZone = "Europe/Berlin"
 	object.Spec.Recurrence, object.Spec.Duration = "FREQ=DAILY;BYHOUR=22", "4h"
 	from := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
-	outlook, err := (&Activities{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from})
+	schedule, err := (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from})
 	require.NoError(t, err)
-	require.Equal(t, time.Date(2026, 12, 1, 21, 0, 0, 0, time.UTC), outlook.Openings[0].Start.UTC())
+	require.Equal(t, time.Date(2026, 12, 1, 21, 0, 0, 0, time.UTC), schedule.Openings[0].Start.UTC())
 
 	object.Spec.Notify = []drydockv1.WindowNotification{{URL: "https://receiver", Leads: []drydockv1.Duration{"99999h"}}}
-	_, err = (&Activities{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from, Defining: true})
+	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from, Defining: true})
 	require.ErrorContains(t, err, "spec.notify[0].leads[0]")
 	require.True(t, temporal.Final(err))
-	_, err = (&Activities{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from})
+	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from})
 	require.NoError(t, err, "one that was defined before goes on")
 
 	object.Spec.TimeZone = "Mars/Olympus"
-	_, err = (&Activities{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from})
+	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from})
 	require.ErrorContains(t, err, "spec.timeZone")
 	require.True(t, temporal.Final(err))
 
 	object.Spec.TimeZone = "UTC"
-	_, err = (&Activities{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: time.Date(9001, 1, 1, 0, 0, 0, 0, time.UTC)})
+	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: time.Date(9001, 1, 1, 0, 0, 0, 0, time.UTC)})
 	require.ErrorContains(t, err, "the year must be from 1970 to 9000")
 	require.True(t, temporal.Final(err), "to try again would not help")
 }

@@ -249,7 +249,7 @@ func (s *windowScene) define(ctx context.Context, i int, opens time.Time) error 
 		return err
 	}
 	subscription := temporal.Subscription{WorkflowID: follower.GetID(), FirstRunID: follower.GetRunID()}
-	return s.server.SignalWorkflow(ctx, options.ID, "", temporal.SignalFollowWindow, subscription)
+	return s.server.SignalWorkflow(ctx, options.ID, "", temporal.SignalSubscribeWindow, subscription)
 }
 
 // told waits until the followers of the windows from one number to another have been told what is waited for, and returns when each was.

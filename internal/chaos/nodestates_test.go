@@ -138,10 +138,10 @@ func nodeRequests() []request {
 	}
 	return []request{
 		{in: maintenancev1.NodePending, what: "its mark as planned", activity: "PlanMaintenance", match: ofNode("patch", "nodes/status", "MaintenancePlanned")},
-		{in: maintenancev1.NodeScheduled, what: "the request to its locks", activity: "TakeNode", match: func(_ *scene, at place) faultproxy.Match {
+		{in: maintenancev1.NodeScheduled, what: "the request to its locks", activity: "AcquireNode", match: func(_ *scene, at place) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "nodemaintenancerequests", Body: at.node}
 		}},
-		{in: maintenancev1.NodeScheduled, what: "the cordon", activity: "TakeNode", match: ofNode("patch", "nodes", `"unschedulable":true`)},
+		{in: maintenancev1.NodeScheduled, what: "the cordon", activity: "AcquireNode", match: ofNode("patch", "nodes", `"unschedulable":true`)},
 		{in: maintenancev1.NodeCordon, what: "the cordon after a lock", activity: "Cordon", match: ofNode("patch", "nodes", `"unschedulable":true`), locked: true},
 		{in: maintenancev1.NodeDraining, what: "an eviction", activity: "Drain", match: func(s *scene, at place) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "pods/eviction", Name: s.name + "-" + at.node}

@@ -77,15 +77,15 @@ func view(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.T
 		return nil, err
 	}
 	if a.lock != nil {
-		turns, err := ReadPermits(a.lock)
+		permits, err := ReadPermits(a.lock)
 		if err != nil {
 			return nil, err
 		}
-		a.before = turns
+		a.before = permits
 	}
 	for _, n := range a.nodes {
-		if turn, ok := a.before.Nodes[n.name]; ok {
-			n.permit = &turn
+		if permit, ok := a.before.Nodes[n.name]; ok {
+			n.permit = &permit
 		} else if n.lock != nil && n.lock.Status.State == lcmv1.LockInactive {
 			// Another client made it inactive for the requests of that time. It counts like any other.
 			n.permit = &Permit{Requests: served(n.requests)}

@@ -390,7 +390,7 @@ func TestAnUnreadableRecordIsAnError(t *testing.T) {
 	w.settle()
 	w.clusterLock().Annotations = map[string]string{locks.AnnotationPermits: "n1"}
 	_, err := locks.Decide(w.policy, w.snapshot, w.now)
-	require.ErrorContains(t, err, "read annotation drydock.dev/turns of ClusterWorkloadLock tf")
+	require.ErrorContains(t, err, "read annotation drydock.dev/permits of ClusterWorkloadLock tf")
 	w.clusterLock().Annotations = nil
 	w.policy.NodePodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
 	_, err = locks.Decide(w.policy, w.snapshot, w.now)

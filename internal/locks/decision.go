@@ -28,7 +28,7 @@ type Decision struct {
 	Progress Progress `json:"progress"`
 	// Permits are the nodes that may be inactive after the decision is applied. They are recorded before any lock becomes inactive.
 	Permits Permits `json:"-"`
-	// RecordPermits: Turns differ from those recorded on the cluster's lock.
+	// RecordPermits: the permits differ from those recorded on the cluster's lock.
 	RecordPermits bool `json:"-"`
 	// NextLook is when the decision changes without an event; nil: never.
 	NextLook *time.Time `json:"-"`

@@ -12,7 +12,7 @@ import (
 )
 
 func TestANodeLockIsReleasedInOrderAndHeldAgainWithItsPod(t *testing.T) {
-	const turn = "waits for n1 (at most 1 inactive at once)"
+	const waits = "waits for n1 (at most 1 inactive at once)"
 	since := func(seconds string, what string) string {
 		return "the maintenance is over, but since 2026-11-20T10:" + seconds + "Z the application is not back: " + what
 	}
@@ -47,7 +47,7 @@ func TestANodeLockIsReleasedInOrderAndHeldAgainWithItsPod(t *testing.T) {
 		},
 		{
 			name: "while another node is inactive, the lock is held", story: func(w *world) { maintained(w); w.request("n2") },
-			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: turn,
+			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: waits,
 		},
 		{
 			name: "of two requests at once the older one is first", story: func(w *world) { w.request("n2"); later(w, time.Second); w.request("n1") },
@@ -55,7 +55,7 @@ func TestANodeLockIsReleasedInOrderAndHeldAgainWithItsPod(t *testing.T) {
 		},
 		{
 			name: "of two requests of the same second the first by name is first", story: func(w *world) { w.request("n2"); w.request("n1") },
-			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: turn,
+			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: waits,
 		},
 		{
 			name: "by the name of the request, whatever that of its node", story: func(w *world) { w.request("n1"); w.request("n2"); w.snapshot.NodeRequests[0].Name = "z" },
@@ -105,7 +105,7 @@ func TestANodeLockIsReleasedInOrderAndHeldAgainWithItsPod(t *testing.T) {
 				w.removePod("n1")
 				w.withdraw("n1")
 			},
-			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: turn,
+			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: waits,
 		},
 		{
 			name: "a pod that comes back makes it active",
@@ -228,7 +228,7 @@ func TestANodeLockIsReleasedInOrderAndHeldAgainWithItsPod(t *testing.T) {
 				w.withdraw("n1")
 				w.unlock("n1")
 			},
-			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: turn,
+			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: waits,
 		},
 		{
 			name:  "a node that lost the role while it was inactive no longer excludes others",
@@ -241,7 +241,7 @@ func TestANodeLockIsReleasedInOrderAndHeldAgainWithItsPod(t *testing.T) {
 		},
 		{
 			name: "a lock that another client made inactive excludes others", story: func(w *world) { w.lock("n1").Status.State = inactive; w.request("n1"); w.request("n2") },
-			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: turn,
+			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: waits,
 		},
 		{
 			name: "a lock that another client made inactive without a request is made active", story: func(w *world) { w.lock("n1").Status.State = inactive },

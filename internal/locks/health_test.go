@@ -30,7 +30,7 @@ func (w *world) look(after time.Duration, databaseHealthy bool) locks.LockDecisi
 func TestAStableCheckReleasesAfterItHeldLongEnough(t *testing.T) {
 	w := newStableWorld(t)
 	w.look(time.Hour, true)
-	require.Empty(t, w.turns().HealthySince, "without a request it does not matter")
+	require.Empty(t, w.permits().HealthySince, "without a request it does not matter")
 
 	w.requestCluster()
 	held := w.look(500*time.Millisecond, true)
@@ -41,7 +41,7 @@ func TestAStableCheckReleasesAfterItHeldLongEnough(t *testing.T) {
 
 	require.Equal(t, active, w.look(60*time.Second, true).To)
 	require.Equal(t, inactive, w.look(500*time.Millisecond, true).To)
-	require.Empty(t, w.turns().HealthySince, "it has done its duty")
+	require.Empty(t, w.permits().HealthySince, "it has done its duty")
 	require.Equal(t, inactive, w.look(time.Second, false).To, "once released it stays released")
 }
 
@@ -76,10 +76,10 @@ func TestARestartedControllerKeepsTheTimeOfAStableCheck(t *testing.T) {
 	require.Equal(t, inactive, ofCluster(w.settle()).To)
 }
 
-func (w *world) turns() locks.Permits {
-	turns, err := locks.ReadPermits(w.clusterLock())
+func (w *world) permits() locks.Permits {
+	permits, err := locks.ReadPermits(w.clusterLock())
 	require.NoError(w.t, err)
-	return turns
+	return permits
 }
 
 func TestWithoutStableSecondsNoTimeIsRecorded(t *testing.T) {
@@ -87,7 +87,7 @@ func TestWithoutStableSecondsNoTimeIsRecorded(t *testing.T) {
 	w.policy.ClusterHealth = w.policy.ClusterHealth[1:]
 	w.requestCluster()
 	require.Equal(t, inactive, w.look(0, true).To)
-	require.Equal(t, map[string]metav1.Time(nil), w.turns().HealthySince)
+	require.Equal(t, map[string]metav1.Time(nil), w.permits().HealthySince)
 }
 
 // noted are objects that count how often they are read.

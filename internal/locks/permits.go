@@ -13,11 +13,11 @@ import (
 )
 
 // AnnotationPermits on the ClusterWorkloadLock of an application holds the record of permits, as JSON.
-const AnnotationPermits = "drydock.dev/turns"
+const AnnotationPermits = "drydock.dev/permits"
 
 // AnnotationPermitEnded on a NodeWorkloadLock is written when its node loses an unused permit, or has it for other requests from now on. It only
 // changes the lock's resourceVersion; see LockDecision.EndsPermit.
-const AnnotationPermitEnded = "drydock.dev/turn-ended"
+const AnnotationPermitEnded = "drydock.dev/permit-ended"
 
 // Permits is the record of the nodes whose locks the controller of an application has released or is about to. It is stored on one object, the
 // application's ClusterWorkloadLock, so that resourceVersion conflicts put all its writers in one order: a lock becomes inactive only after its
@@ -66,12 +66,12 @@ func ReadPermits(lock *lcmv1.ClusterWorkloadLock) (Permits, error) {
 	if !ok {
 		return Permits{}, nil
 	}
-	var turns Permits
-	if err := json.Unmarshal([]byte(text), &turns); err != nil {
+	var permits Permits
+	if err := json.Unmarshal([]byte(text), &permits); err != nil {
 		return Permits{}, fmt.Errorf("read annotation %s of ClusterWorkloadLock %s: %w; remove the annotation when no node of %s is under maintenance",
 			AnnotationPermits, lock.Name, err, lock.Spec.ControllerName)
 	}
-	return turns, nil
+	return permits, nil
 }
 
 // Annotation returns the value of AnnotationPermits to write over the lock with that resourceVersion.
@@ -91,8 +91,8 @@ func (t Permits) same(other Permits) bool {
 		!maps.EqualFunc(t.HealthySince, other.HealthySince, sameTime) || !maps.EqualFunc(t.Missing, other.Missing, Missing.same) {
 		return false
 	}
-	for node, turn := range t.Nodes {
-		if found, ok := other.Nodes[node]; !ok || !slices.Equal(turn.Requests, found.Requests) || !turn.AwaitedSince.Equal(found.AwaitedSince) {
+	for node, permit := range t.Nodes {
+		if found, ok := other.Nodes[node]; !ok || !slices.Equal(permit.Requests, found.Requests) || !permit.AwaitedSince.Equal(found.AwaitedSince) {
 			return false
 		}
 	}

@@ -190,12 +190,12 @@ func letsGo(change locks.LockDecision) int {
 	return 0
 }
 
-func (w *world) record(turns locks.Permits) {
+func (w *world) record(permits locks.Permits) {
 	lock := w.clusterLock()
 	if lock == nil {
 		return
 	}
-	text, err := turns.Annotation(lock.ResourceVersion)
+	text, err := permits.Annotation(lock.ResourceVersion)
 	require.NoError(w.t, err)
 	lock.Annotations = map[string]string{locks.AnnotationPermits: text}
 }
@@ -226,7 +226,7 @@ func (w *world) make(change locks.LockDecision) {
 	}
 }
 
-// of returns the decision about a node's lock.
+// of repermits the decision about a node's lock.
 func of(decision locks.Decision, node string) locks.LockDecision {
 	i := slices.IndexFunc(decision.Locks, func(d locks.LockDecision) bool { return d.Node == node })
 	if i < 0 {
@@ -235,5 +235,5 @@ func of(decision locks.Decision, node string) locks.LockDecision {
 	return decision.Locks[i]
 }
 
-// ofCluster returns the decision about the cluster's lock.
+// ofCluster repermits the decision about the cluster's lock.
 func ofCluster(decision locks.Decision) locks.LockDecision { return decision.Locks[0] }

@@ -76,9 +76,9 @@ const (
 	UpdateRelease = "release"
 	// SignalHold also carries an emergency.Request, for callers that cannot wait for a worker's answer.
 	SignalHold = "hold"
-	// SignalFollowHolds and SignalLeaveHolds carry a Subscription: a workflow subscribes to holds, or unsubscribes.
-	SignalFollowHolds = "followHolds"
-	SignalLeaveHolds  = "leaveHolds"
+	// SignalSubscribeHolds and SignalUnsubscribeHolds carry a Subscription: a workflow subscribes to holds, or unsubscribes.
+	SignalSubscribeHolds   = "subscribeHolds"
+	SignalUnsubscribeHolds = "unsubscribeHolds"
 	// SignalHeld carries an emergency.State to a subscriber, and from a workflow to its children.
 	SignalHeld = "held"
 )
@@ -105,10 +105,10 @@ const (
 	UpdateEnd      = "endEarly"
 	UpdateCancel   = "cancel"
 	UpdateOverride = "override"
-	// SignalFollowWindow and SignalLeaveWindow carry a Subscription: a workflow subscribes to the state of the window, or unsubscribes.
-	SignalFollowWindow = "followWindow"
-	SignalLeaveWindow  = "leaveWindow"
-	// SignalWindow carries a windows.Standing to a subscriber.
+	// SignalSubscribeWindow and SignalUnsubscribeWindow carry a Subscription: a workflow subscribes to the state of the window, or unsubscribes.
+	SignalSubscribeWindow   = "subscribeWindow"
+	SignalUnsubscribeWindow = "unsubscribeWindow"
+	// SignalWindow carries a windows.Snapshot to a subscriber.
 	SignalWindow = "window"
 )
 

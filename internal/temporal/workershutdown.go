@@ -12,7 +12,7 @@ import (
 )
 
 // ErrWorkerShutdown is the type of the retryable error of an activity whose worker is shutting down.
-const ErrWorkerShutdown = "HandedOver"
+const ErrWorkerShutdown = "WorkerShutdown"
 
 // WorkerShutdown ends the activities of a worker that is shutting down. Without it the SDK lets them run for WorkerStopTimeout, then cancels them and exits
 // before they can answer, so the next worker has to wait for a heartbeat timeout. With WorkerShutdown they are cancelled when the shutdown starts, with

@@ -139,8 +139,8 @@ func TestARolloutFollowsTheLocksOfAClusterOnThatDoesNotAnswerForAWhile(t *testin
 
 func TestAMaintenanceThatWaitsForLocksTellsHowFarApplicationsHaveCome(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
-		return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true}, LockProgress: updated(0)}
+	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}, LockProgress: updated(0)}
 	})
 	w.Blocked["AwaitNodeLocks"] = true
 	seen := false

@@ -195,8 +195,8 @@ func (r *nodeRollout) startGranted(ctx workflow.Context) int {
 // ChildrenAtOnce is how many children are started in one workflow task: all its commands together must stay under 4 MB.
 const ChildrenAtOnce = 50
 
-// NodeAtWork is how long all running nodes may report progress before the run's signals are used up; longer than most maintenances take.
-const NodeAtWork = 4 * time.Hour
+// NodeReportingTime is how long all running nodes may report progress before the run's signals are used up; longer than most maintenances take.
+const NodeReportingTime = 4 * time.Hour
 
 // start starts the maintenance of a node, which is one of that many running.
 func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
@@ -210,7 +210,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 		// The rollout is the requestor, and has nothing to do beyond its action. An action "none" that is written down
 		// leaves the node to another requestor, which sends done.
 		DoneWhenReady: in.Remediation.Action == nil,
-		ProgressLimit: kit.ProgressLimit(atWork, NodeAtWork),
+		ProgressLimit: kit.ProgressLimit(atWork, NodeReportingTime),
 		LockTimeLeft:  r.upgrade.record.lockTimeLeftOf(node),
 		Held:          r.upgrade.holds.State.About(in.Cluster),
 		Slot:          r.slots.Held(object.Name),

@@ -72,11 +72,11 @@ func (e *emergencyStop) run(ctx workflow.Context) error {
 }
 
 func (e *emergencyStop) listen(ctx workflow.Context) error {
-	kit.OnSignal(ctx, temporal.SignalFollowHolds, "Subscribe a workflow to holds.", func(s temporal.Subscription) {
+	kit.OnSignal(ctx, temporal.SignalSubscribeHolds, "Subscribe a workflow to holds.", func(s temporal.Subscription) {
 		e.messages++
 		e.Add(s)
 	})
-	kit.OnSignal(ctx, temporal.SignalLeaveHolds, "Unsubscribe a workflow that has ended.", func(s temporal.Subscription) {
+	kit.OnSignal(ctx, temporal.SignalUnsubscribeHolds, "Unsubscribe a workflow that has ended.", func(s temporal.Subscription) {
 		e.messages++
 		e.Remove(s)
 	})

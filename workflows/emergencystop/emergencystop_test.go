@@ -103,9 +103,9 @@ func TestSubscribersThatLeaveOrNoLongerExistAreRemoved(t *testing.T) {
 	w.At(10, func() {
 		w.Gone["dies"] = true
 		// A new run with the same ID subscribes before the old one unsubscribes.
-		w.SignalWorkflow(temporal.SignalFollowHolds, temporal.Subscription{WorkflowID: "again", FirstRunID: "2"})
-		w.SignalWorkflow(temporal.SignalLeaveHolds, temporal.Subscription{WorkflowID: "again", FirstRunID: "1"})
-		w.SignalWorkflow(temporal.SignalLeaveHolds, temporal.Subscription{WorkflowID: "leaves", FirstRunID: "1"})
+		w.SignalWorkflow(temporal.SignalSubscribeHolds, temporal.Subscription{WorkflowID: "again", FirstRunID: "2"})
+		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "again", FirstRunID: "1"})
+		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "leaves", FirstRunID: "1"})
 	})
 	w.At(11, func() { w.Update(temporal.UpdateHold, workflowtest.HoldC1) })
 	w.Ends(12)

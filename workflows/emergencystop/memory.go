@@ -93,7 +93,7 @@ func (e *emergencyStop) load(ctx workflow.Context) {
 	var hub *holds.Activities
 	var before emergency.State
 	report := func(trouble string) { e.loadTrouble = trouble }
-	err := e.retrier(report).Run(ctx, "load earlier holds", hub.RecallHolds, struct{}{}, &before)
+	err := e.retrier(report).Run(ctx, "load earlier holds", hub.LoadHolds, struct{}{}, &before)
 	if err != nil && ctx.Err() != nil {
 		return
 	}
@@ -137,7 +137,7 @@ func (e *emergencyStop) search(ctx workflow.Context) {
 			return
 		}
 		var found []temporal.Subscription
-		if e.retrier(func(string) {}).Run(ctx, "find subscribers", hub.FindFollowers, struct{}{}, &found) != nil {
+		if e.retrier(func(string) {}).Run(ctx, "find subscribers", hub.FindSubscribers, struct{}{}, &found) != nil {
 			return
 		}
 		for _, s := range found {
@@ -161,7 +161,7 @@ func (e *emergencyStop) save(ctx workflow.Context) {
 			return
 		}
 		state := e.state
-		err := e.retrier(report).Run(ctx, "save holds", hub.KeepHolds, state, nil)
+		err := e.retrier(report).Run(ctx, "save holds", hub.SaveHolds, state, nil)
 		if err != nil && ctx.Err() != nil {
 			return
 		}

@@ -35,7 +35,7 @@ func TestANewEmergencyStopLoadsTheHoldsAndSubscribersOfATerminatedOne(t *testing
 		require.Equal(t, scope, workflowtest.Scopes(w.Notified[id][0]), id)
 		require.Greater(t, w.Notified[id][0].Number, w.Loaded.Number, "subscribers accept only higher numbers")
 	}
-	require.NotContains(t, w.Called(), "KeepHolds", "nothing has changed")
+	require.NotContains(t, w.Called(), "SaveHolds", "nothing has changed")
 }
 
 func TestASecondSearchFindsSubscribersThatTheFirstMissed(t *testing.T) {
@@ -44,7 +44,7 @@ func TestASecondSearchFindsSubscribersThatTheFirstMissed(t *testing.T) {
 	w.At(1, func() { w.Subscribe("cgu/ops/july", "") }) // subscribes itself
 	w.At(2, func() { w.Followers = append(w.Followers, temporal.Subscription{WorkflowID: "cgu/ops/late"}) })
 	w.At(80, func() {
-		w.SignalWorkflow(temporal.SignalLeaveHolds, temporal.Subscription{WorkflowID: "cgu/ops/late", FirstRunID: "1"})
+		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "cgu/ops/late", FirstRunID: "1"})
 	})
 	w.Ends(90)
 	carried := w.CarriedOver(emergencystop.Input{})
@@ -57,7 +57,7 @@ func TestASecondSearchFindsSubscribersThatTheFirstMissed(t *testing.T) {
 func TestAnEarlyRequestIsCheckedAgainstTheLoadedHolds(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
-	w.Fail["RecallHolds"] = until(4) // after 1.4 s
+	w.Fail["LoadHolds"] = until(4) // after 1.4 s
 	var held, released, unheld *workflowtest.Answer
 	w.At(1, func() {
 		require.Empty(t, workflowtest.StatusOf[emergencystop.Status](w.World).Holds)
@@ -77,7 +77,7 @@ func TestAnEarlyRequestIsCheckedAgainstTheLoadedHolds(t *testing.T) {
 func TestAllClustersAreHeldWhileTheEarlierHoldsAreUnknown(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
-	w.Fail["RecallHolds"] = until(8) // after 16 s
+	w.Fail["LoadHolds"] = until(8) // after 16 s
 	w.At(2, func() { require.Empty(t, w.Notified, "the hub may still answer") })
 	w.At(9, func() {
 		require.Equal(t, []string{"all"}, workflowtest.Scopes(w.Notified["cgu/ops/june"][0]))
@@ -87,7 +87,7 @@ func TestAllClustersAreHeldWhileTheEarlierHoldsAreUnknown(t *testing.T) {
 	w.Ends(20)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.Equal(t, []string{"cluster/c1", "cluster/c2"}, workflowtest.Scopes(carried.State), "the earlier holds and the new one")
-	kept := w.Inputs["KeepHolds"]
+	kept := w.Inputs["SaveHolds"]
 	require.Equal(t, carried.State.Number, kept[len(kept)-1].(emergency.State).Number)
 	require.Len(t, kept, 1, "the earlier holds are not overwritten before they are loaded")
 }
@@ -96,7 +96,7 @@ func TestAHubThatForbidsReadingHoldsAllClustersUntilItAllowsIt(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
 	granted := false
-	w.Fail["RecallHolds"] = func(int) error {
+	w.Fail["LoadHolds"] = func(int) error {
 		if granted {
 			return nil
 		}
@@ -112,8 +112,8 @@ func TestAHubThatForbidsReadingHoldsAllClustersUntilItAllowsIt(t *testing.T) {
 
 func TestUnreadableHoldsHoldAllClustersUntilAPersonReleasesThem(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
-	w.Fail["RecallHolds"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "ConfigMap default/x cannot be read", nil))
-	w.Fail["KeepHolds"] = w.Fail["RecallHolds"]
+	w.Fail["LoadHolds"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "ConfigMap default/x cannot be read", nil))
+	w.Fail["SaveHolds"] = w.Fail["LoadHolds"]
 	w.At(2, func() {
 		status := workflowtest.StatusOf[emergencystop.Status](w.World)
 		require.Contains(t, status.All().Reason, "ConfigMap default/x cannot be read")
@@ -127,7 +127,7 @@ func TestUnreadableHoldsHoldAllClustersUntilAPersonReleasesThem(t *testing.T) {
 func TestEveryChangeIsSavedOnTheHubOrTheStatusReportsWhyNot(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	trouble := errors.New("the hub is down")
-	w.Fail["KeepHolds"] = func(call int) error {
+	w.Fail["SaveHolds"] = func(call int) error {
 		if call > 1 && trouble != nil {
 			return trouble
 		}
@@ -146,7 +146,7 @@ func TestEveryChangeIsSavedOnTheHubOrTheStatusReportsWhyNot(t *testing.T) {
 	w.Ends(121)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.Equal(t, carried.State.Number, carried.Saved)
-	kept := w.Inputs["KeepHolds"]
+	kept := w.Inputs["SaveHolds"]
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(kept[0].(emergency.State)))
 	require.Equal(t, []string{"all", "cluster/c1"}, workflowtest.Scopes(kept[len(kept)-1].(emergency.State)))
 }
@@ -154,7 +154,7 @@ func TestEveryChangeIsSavedOnTheHubOrTheStatusReportsWhyNot(t *testing.T) {
 func TestWithoutAHubANewEmergencyStopStartsWithoutHolds(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	noHub := workflowtest.Always(temporal.Error(temporal.ErrNoHub, "this worker knows no hub", nil))
-	w.Fail["RecallHolds"], w.Fail["KeepHolds"] = noHub, noHub
+	w.Fail["LoadHolds"], w.Fail["SaveHolds"] = noHub, noHub
 	w.Followers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}}
 	w.At(7, func() {
 		status := workflowtest.StatusOf[emergencystop.Status](w.World)
@@ -178,18 +178,18 @@ func TestAWorkerWithoutAHubDoesNotLoseTheEarlierHolds(t *testing.T) {
 		}
 		return nil
 	}
-	w.Fail["RecallHolds"], w.Fail["KeepHolds"] = noHub, noHub
+	w.Fail["LoadHolds"], w.Fail["SaveHolds"] = noHub, noHub
 	w.At(10, func() { w.Update(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}}) })
 	w.Ends(60)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.Equal(t, []string{"cluster/c1", "cluster/c2"}, workflowtest.Scopes(carried.State))
-	require.Len(t, w.InputsOf("KeepHolds"), kit.RoundAttempts)
+	require.Len(t, w.InputsOf("SaveHolds"), kit.RoundAttempts)
 }
 
 func TestAnUnreachableHubIsNotMistakenForNoHub(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
-	w.Fail["RecallHolds"] = func(call int) error {
+	w.Fail["LoadHolds"] = func(call int) error {
 		switch {
 		case call <= kit.RoundAttempts:
 			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
@@ -205,7 +205,7 @@ func TestAnUnreachableHubIsNotMistakenForNoHub(t *testing.T) {
 func TestLoadingContinuesInTheNextRun(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
-	w.Blocked["RecallHolds"] = true
+	w.Blocked["LoadHolds"] = true
 	w.At(9, func() {
 		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().Reason, "the saved holds are unknown: the hub has not answered within 8s")
 	})

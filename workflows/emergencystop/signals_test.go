@@ -58,7 +58,7 @@ func TestSignalsAtTheEndOfARunAreHandledInOrder(t *testing.T) {
 	}
 	w.At(1, func() {
 		for _, s := range []workflowtest.Sending{
-			subscribe(temporal.SignalFollowHolds, "1"), subscribe(temporal.SignalLeaveHolds, "1"), subscribe(temporal.SignalFollowHolds, "1"),
+			subscribe(temporal.SignalSubscribeHolds, "1"), subscribe(temporal.SignalUnsubscribeHolds, "1"), subscribe(temporal.SignalSubscribeHolds, "1"),
 			{Name: temporal.SignalHold, Payload: emergency.Request{All: true}},
 		} {
 			w.SignalWorkflowSkippingWorkflowTask(s.Name, s.Payload)

@@ -44,7 +44,7 @@ func (k *Holds) Listen(ctx workflow.Context, changed func()) {
 }
 
 // Follow subscribes to what is held in a cluster, or in all clusters for the empty name, in the background: only a step that disrupts something waits for
-// the answer. A subscription of an earlier run is still valid. activities.Holds.FindFollowers must list every workflow type that calls this.
+// the answer. A subscription of an earlier run is still valid. activities.Holds.FindSubscribers must list every workflow type that calls this.
 func (k *Holds) Follow(ctx workflow.Context, cluster string) {
 	info := workflow.GetInfo(ctx)
 	k.subscription = &temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Cluster: cluster}
@@ -57,7 +57,7 @@ func (k *Holds) Follow(ctx workflow.Context, cluster string) {
 		retrier := kit.HubRetrier(func(_ workflow.Context, _, message string) { k.Trouble = message })
 		var hub *holds.Activities
 		// The only error is that the workflow is cancelled, and then it disrupts nothing.
-		_ = retrier.Run(ctx, "ask what is held", hub.FollowHolds, *k.subscription, nil)
+		_ = retrier.Run(ctx, "ask what is held", hub.SubscribeToHolds, *k.subscription, nil)
 	})
 }
 
@@ -68,7 +68,7 @@ func (k *Holds) Leave(ctx workflow.Context) {
 		k.stopAsking() // the answer may have come while the activity is still retried
 	}
 	if k.subscription != nil {
-		_ = workflow.SignalExternalWorkflow(ctx, temporal.EmergencyStopID, "", temporal.SignalLeaveHolds, *k.subscription).Get(ctx, nil)
+		_ = workflow.SignalExternalWorkflow(ctx, temporal.EmergencyStopID, "", temporal.SignalUnsubscribeHolds, *k.subscription).Get(ctx, nil)
 	}
 }
 

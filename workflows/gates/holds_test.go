@@ -42,8 +42,8 @@ func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
 		next   string
 		state  maintenancev1.NodeState
 	}{
-		{"CheckNodeMaintenance", "PlanMaintenance", "TakeNode", maintenancev1.NodePending},
-		{"TakeNode", "AwaitNodeLocks", "Cordon", maintenancev1.NodeScheduled},
+		{"CheckNodeMaintenance", "PlanMaintenance", "AcquireNode", maintenancev1.NodePending},
+		{"AcquireNode", "AwaitNodeLocks", "Cordon", maintenancev1.NodeScheduled},
 		{"AwaitNodeLocks", "AwaitNodeLocks", "Cordon", maintenancev1.NodeScheduled},
 		{"Cordon", "AwaitPodCompletion", "Drain", maintenancev1.NodeWaitForPodCompletion},
 		{"AwaitPodCompletion", "AwaitPodCompletion", "Drain", maintenancev1.NodeWaitForPodCompletion},
@@ -144,7 +144,7 @@ func TestAHeldMaintenanceIsCancelled(t *testing.T) {
 	for _, by := range []string{"signal", "Temporal"} {
 		t.Run("by "+by, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
-			w.Fail["TakeNode"] = func(int) error {
+			w.Fail["AcquireNode"] = func(int) error {
 				w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1"))
 				return nil
 			}
@@ -467,7 +467,7 @@ func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {
 
 // What is only tried again and again has not begun: while its cluster is held it does not, whenever the cluster answers again.
 func TestWhatHasOnlyBeenTriedDoesNotBeginWhileHeld(t *testing.T) {
-	for _, step := range []string{"TakeNode", "Cordon", "Drain", "RunJob"} {
+	for _, step := range []string{"AcquireNode", "Cordon", "Drain", "RunJob"} {
 		for name, held := range map[string]struct {
 			after int
 			err   error
@@ -583,7 +583,7 @@ func TestADrainThatHasBegunGoesOnWhileHeld(t *testing.T) {
 
 func TestANodeThatWasTriedToBeTakenMayBeOutOfService(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Fail["TakeNode"] = func(call int) error {
+	w.Fail["AcquireNode"] = func(call int) error {
 		if call == 1 {
 			return errors.New("the answer was lost")
 		}

@@ -148,7 +148,7 @@ const pollInterval = time.Hour
 // another notification.
 func (k *Windows) keepFollowing(ctx workflow.Context, name string) {
 	info := workflow.GetInfo(ctx)
-	in := windowsactivities.FollowWindowInput{Window: name, Subscription: temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}}
+	in := windowsactivities.SubscribeToWindowInput{Window: name, Subscription: temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}}
 	retrier := kit.HubRetrier(nil)
 	var hub *windowsactivities.Activities
 	var last time.Time // of the last notification or subscription
@@ -163,7 +163,7 @@ func (k *Windows) keepFollowing(ctx workflow.Context, name string) {
 			until, summary = opens, "window "+name+" opens"
 		}
 		if !until.After(now) {
-			if retrier.Run(ctx, "subscribe to window "+name, hub.FollowWindow, in, nil) != nil {
+			if retrier.Run(ctx, "subscribe to window "+name, hub.SubscribeToWindow, in, nil) != nil {
 				return // cancelled
 			}
 			last = workflow.Now(ctx)
@@ -203,7 +203,7 @@ func (k *Windows) leave(ctx workflow.Context) {
 	info := workflow.GetInfo(ctx)
 	for _, name := range k.Names {
 		subscription := temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}
-		_ = workflow.SignalExternalWorkflow(ctx, temporal.MaintenanceWindowPrefix+name, "", temporal.SignalLeaveWindow, subscription).Get(ctx, nil)
+		_ = workflow.SignalExternalWorkflow(ctx, temporal.MaintenanceWindowPrefix+name, "", temporal.SignalUnsubscribeWindow, subscription).Get(ctx, nil)
 	}
 	k.Names = nil
 }

@@ -176,8 +176,8 @@ var overruns = []struct {
 	action drydockv1.OverrunAction
 	begins bool
 }{
-	{"TakeNode", drydockv1.OverrunFinish, false},
-	{"TakeNode", drydockv1.OverrunPause, false},
+	{"AcquireNode", drydockv1.OverrunFinish, false},
+	{"AcquireNode", drydockv1.OverrunPause, false},
 	{"Cordon", drydockv1.OverrunFinish, false},
 	{"Cordon", drydockv1.OverrunCancel, false},
 	{"Drain", drydockv1.OverrunFinish, true},
@@ -231,7 +231,7 @@ func TestWhatAnAttemptOfARolloutIsToldKeepsItFromBeginningAfterTheWindowHasClose
 			case tt.begins:
 				require.Equal(t, maintenancev1.NodeCompleted, state)
 				require.WithinDuration(t, closes, *began, time.Minute, "it is finished")
-			case tt.step == "TakeNode", tt.step == "Cordon":
+			case tt.step == "AcquireNode", tt.step == "Cordon":
 				require.Equal(t, maintenancev1.NodePending, state, "it waits for another turn")
 				require.Zero(t, *began)
 			default:

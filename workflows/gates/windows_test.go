@@ -47,7 +47,7 @@ func TestARolloutWaitsForItsWindowAndItsClockStandsStill(t *testing.T) {
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Equal(t, int32(2), status.Counts.Complete)
 	require.Nil(t, status.Held)
-	require.Len(t, w.ToldOf(temporal.SignalLeaveWindow), 1)
+	require.Len(t, w.ToldOf(temporal.SignalUnsubscribeWindow), 1)
 }
 
 func TestARolloutBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {

@@ -28,7 +28,7 @@ func TestANodeOfARolloutThatWasNotTakenWhenItsWindowClosedGivesBackItsSlotAndIts
 		held                  bool
 		then                  []string
 	}{
-		{name: "its locks are asked", during: "TakeNode", blocked: "AwaitNodeLocks", then: withdrawn},
+		{name: "its locks are asked", during: "AcquireNode", blocked: "AwaitNodeLocks", then: withdrawn},
 		{name: "its locks are waited for", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", then: withdrawn},
 		{name: "another has it", during: "AwaitNodeFree", blocked: "AwaitNodeFree", then: withdrawn[1:]},
 		{name: "its locks are waited for, and its cluster is held", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", held: true, then: withdrawn},
@@ -71,7 +71,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 	w.Tells(time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	w.RegisterDelayedCallback(func() {
 		called := w.Called()
-		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, called[len(called)-5:])
+		require.Equal(t, []string{"AcquireNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, called[len(called)-5:])
 		require.True(t, w.Scheduler.State.Empty(), "others can have the slot")
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 		require.Equal(t, maintenancev1.NodePending, status.State)
@@ -99,7 +99,7 @@ func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T)
 		w.ReleaseAfter(30*time.Second, 3)
 	})
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks"}, w.Called())
+		require.Equal(t, []string{"AcquireNode", "AwaitNodeLocks"}, w.Called())
 		w.SignalWorkflow(temporal.SignalCancel, nil)
 	}, 10*time.Minute)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
@@ -108,7 +108,7 @@ func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T)
 
 // The server did not answer: the node may be out of service.
 func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedIsReturnedBeforeItsSlotIs(t *testing.T) {
-	for _, step := range []string{"TakeNode", "Cordon"} {
+	for _, step := range []string{"AcquireNode", "Cordon"} {
 		t.Run("during "+step, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			start := w.Now()
@@ -136,7 +136,7 @@ func TestAMaintenanceThatMayHaveTakenItsNodeWhenItsWindowClosedReturnsItAndWaits
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(time.Hour))}
-	w.Fail["TakeNode"] = unansweredWhile(func() { w.SignalWorkflow(temporal.SignalWindow, workflowtest.OpensAt(2, start.Add(24*time.Hour))) })
+	w.Fail["AcquireNode"] = unansweredWhile(func() { w.SignalWorkflow(temporal.SignalWindow, workflowtest.OpensAt(2, start.Add(24*time.Hour))) })
 	w.RegisterDelayedCallback(func() {
 		called := w.Called()
 		require.Equal(t, []string{"ReturnNode", "PlanMaintenance"}, called[slices.Index(called, "ReturnNode"):][:2])

@@ -24,7 +24,7 @@ import (
 
 // Fifty children that start in one moment and tell their parent in another would keep the server from everything else meanwhile.
 func TestSiblingsThatStartTogetherTellTheirParentOneAfterTheOther(t *testing.T) {
-	limit := kit.ProgressLimit(50, clusterupgrade.NodeAtWork)
+	limit := kit.ProgressLimit(50, clusterupgrade.NodeReportingTime)
 	inOneSecond := map[int]int{}
 	for i := range 50 {
 		told := firstTold(t, fmt.Sprintf("node/spoke/default/rollout-worker-%d", i), limit)
@@ -38,7 +38,7 @@ func TestSiblingsThatStartTogetherTellTheirParentOneAfterTheOther(t *testing.T) 
 }
 
 func TestAChildWithFewSiblingsTellsItsParentSoon(t *testing.T) {
-	require.Equal(t, kit.ProgressInterval, firstTold(t, "node/spoke/default/one", kit.ProgressLimit(1, clusterupgrade.NodeAtWork)))
+	require.Equal(t, kit.ProgressInterval, firstTold(t, "node/spoke/default/one", kit.ProgressLimit(1, clusterupgrade.NodeReportingTime)))
 }
 
 // firstTold is how long after its start a child first tells its parent of a change.

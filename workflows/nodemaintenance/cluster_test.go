@@ -22,14 +22,14 @@ import (
 // clusterHeldOnce lets a lock of the cluster be held when it is asked first.
 func clusterHeldOnce(w *workflowtest.World) {
 	asked := 0
-	workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		asked++
 		locks := locks.NodeLocks{Asked: true, ClusterHeld: asked == 1, ClusterRequestUID: "uid-of-request"}
 		if asked == 1 {
-			return node.TakeNodeResult{Locks: locks}
+			return node.AcquireNodeResult{Locks: locks}
 		}
 		locks.Inactive = true
-		return node.TakeNodeResult{Locks: locks, Cordon: &node.CordonResult{CordonedByUs: true}}
+		return node.AcquireNodeResult{Locks: locks, Cordon: &node.CordonResult{CordonedByUs: true}}
 	})
 }
 
@@ -44,8 +44,8 @@ func TestTheWorkloadsOfTheClusterLetGoBeforeThoseOfTheNodeAndGoBackToWorkAfter(t
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.Equal(t, []string{"TakeNode", "AwaitClusterLocks", "TakeNode", "AwaitPodCompletion"}, w.Called()[3:7])
-	require.True(t, w.Inputs["TakeNode"][0].(node.TakeNodeInput).WithCluster)
+	require.Equal(t, []string{"AcquireNode", "AwaitClusterLocks", "AcquireNode", "AwaitPodCompletion"}, w.Called()[3:7])
+	require.True(t, w.Inputs["AcquireNode"][0].(node.AcquireNodeInput).WithCluster)
 	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance", "it went with the node")
 	for _, name := range []drydockv1.Stage{ranv1.StageClusterMaintenanceRequested, ranv1.StageClusterWorkloadLocksInactive, ranv1.StageClusterMaintenanceRemoved} {
 		stage := kit.Stages{Records: &status.Stages}.Stage(name)
@@ -57,9 +57,9 @@ func TestTheWorkloadsOfTheClusterLetGoBeforeThoseOfTheNodeAndGoBackToWorkAfter(t
 
 func TestTheRequestForTheClusterIsWithdrawnAlsoWhereTheNodeIsNotAsked(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		locks := locks.NodeLocks{Skipped: true, Inactive: true, ClusterRequestUID: "uid-of-request"}
-		return node.TakeNodeResult{Locks: locks, Cordon: &node.CordonResult{CordonedByUs: true}}
+		return node.AcquireNodeResult{Locks: locks, Cordon: &node.CordonResult{CordonedByUs: true}}
 	})
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
@@ -95,7 +95,7 @@ func TestTheMaintenanceOfARolloutLeavesTheClusterToTheRollout(t *testing.T) {
 	in.Parent, in.TaskQueue, in.Slot = "cgu/ops/june/c1", temporal.TaskQueue, nil
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.False(t, w.Inputs["TakeNode"][0].(node.TakeNodeInput).WithCluster)
+	require.False(t, w.Inputs["AcquireNode"][0].(node.AcquireNodeInput).WithCluster)
 	require.False(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).WithdrawCluster)
 	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance")
 }
@@ -104,19 +104,19 @@ func TestTheMaintenanceOfARolloutLeavesTheClusterToTheRollout(t *testing.T) {
 func TestTheMaintenanceOfARolloutAsksTheClusterItselfWhenALockHoldsItAllTheSame(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	var asked []bool
-	workflowtest.Play(w, "TakeNode", func(in node.TakeNodeInput) any {
+	workflowtest.Play(w, "AcquireNode", func(in node.AcquireNodeInput) any {
 		asked = append(asked, in.WithCluster)
 		if len(asked) < 3 {
-			return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: true}}
+			return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: true}}
 		}
-		return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true}}
+		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}}
 	})
 	w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrLockRefused, "lock tf-n1 is active", nil))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []bool{false, true, true, true}, asked)
-	require.Equal(t, []string{"TakeNode", "TakeNode", "AwaitClusterLocks", "TakeNode", "AwaitNodeLocks", "Cordon", "TakeNode", "AwaitNodeLocks", "Cordon"}, w.Called()[:9])
+	require.Equal(t, []string{"AcquireNode", "AcquireNode", "AwaitClusterLocks", "AcquireNode", "AwaitNodeLocks", "Cordon", "AcquireNode", "AwaitNodeLocks", "Cordon"}, w.Called()[:9])
 	require.True(t, w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Requested)
 	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).WithdrawCluster)
 	require.Contains(t, w.Called(), "WithdrawClusterMaintenance")
@@ -129,7 +129,7 @@ func TestARequestThatSomebodyDeletedIsMadeAgain(t *testing.T) {
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(gone)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes[0], "was deleted by another client")
-	require.Len(t, w.Inputs["TakeNode"], 2)
+	require.Len(t, w.Inputs["AcquireNode"], 2)
 	require.True(t, w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Requested)
 
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
@@ -162,7 +162,7 @@ func TestLocksAreAskedForARestartUnlessTheWorkIsKnownToDoWithout(t *testing.T) {
 			in.Object.Spec.Action = tt.action
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 			workflowtest.RequireResult[workflowtest.NodeStatus](w)
-			require.Equal(t, tt.scope, w.Inputs["TakeNode"][0].(node.TakeNodeInput).Scope)
+			require.Equal(t, tt.scope, w.Inputs["AcquireNode"][0].(node.AcquireNodeInput).Scope)
 
 			c, _ := workflowtest.NewClusterWorld(t, 0, 1, 1)
 			whole := workflowtest.OneCluster()

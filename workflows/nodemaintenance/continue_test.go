@@ -67,7 +67,7 @@ func TestAMaintenanceWhoseLocksAreTakenBackAgainAndAgainContinuesAsNew(t *testin
 				}
 			}
 			for _, w := range runs[1:] {
-				require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "Cordon"}, w.Called()[:3])
+				require.Equal(t, []string{"AcquireNode", "AwaitNodeLocks", "Cordon"}, w.Called()[:3])
 				require.Empty(t, w.InputsOf("CheckNodeMaintenance"))
 				for _, set := range w.Scheduler.Sets {
 					require.Empty(t, workflowtest.Waiting(set), "it has its slot")
@@ -95,10 +95,10 @@ func TestAWaitForLocksThatIsToldOfAgainAndAgainContinuesAsNew(t *testing.T) {
 			runs := inRuns(t, workflowtest.WholeMaintenance(), func(run int, w *workflowtest.World) func() bool {
 				w.Locked = true
 				held := wait == "AwaitClusterLocks"
-				workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+				workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
 					locks := locks.NodeLocks{Asked: true, ClusterHeld: held, RequestUID: "r1", ClusterRequestUID: "r2"}
 					held = false
-					return node.TakeNodeResult{Locks: locks}
+					return node.AcquireNodeResult{Locks: locks}
 				})
 				if run == 1 {
 					return nil
@@ -136,8 +136,8 @@ func TestTheTimeOfLocksRunsOnInTheNextRun(t *testing.T) {
 			in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 			runs := inRuns(t, in, func(run int, w *workflowtest.World) func() bool {
 				w.Locked = true
-				workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
-					return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: tt.wait == "AwaitClusterLocks", ClusterRequestUID: "r2"}}
+				workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+					return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: tt.wait == "AwaitClusterLocks", ClusterRequestUID: "r2"}}
 				})
 				if run == 1 {
 					w.Fail[tt.wait] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "ceph did not let go", nil))
@@ -165,15 +165,15 @@ func TestWhatAnEarlierRunHasAskedForIsTakenBack(t *testing.T) {
 			w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour)
 			return nil
 		}
-		workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
-			return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true, RequestUID: "r1", ClusterRequestUID: "r2"}}
+		workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+			return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, RequestUID: "r1", ClusterRequestUID: "r2"}}
 		})
 		w.When(w.CalledTimes("Cordon", 2), func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, drydockv1.HoldCluster("c1"))) })
 		return w.CalledTimes("Cordon", 2)
 	})
 	require.Len(t, runs, 2)
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](runs[1])
-	require.NotContains(t, runs[1].Called(), "TakeNode")
+	require.NotContains(t, runs[1].Called(), "AcquireNode")
 	returned := runs[1].Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 	require.True(t, returned.Withdraw && returned.WithdrawCluster && returned.AwaitLocks)
 	require.Equal(t, []types.UID{"r1", "r2"}, []types.UID{returned.RequestUID, returned.ClusterRequestUID})

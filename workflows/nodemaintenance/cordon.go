@@ -14,13 +14,13 @@ import (
 // requestNode requests the locks of the node to release it. When none holds it, the same activity cordons the node.
 func (m *nodeMaintenance) requestNode(ctx workflow.Context) (outcome, error) {
 	m.enter(ctx, grant)
-	in := node.TakeNodeInput{
+	in := node.AcquireNodeInput{
 		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Preflight: m.preflight(),
 		Closes: m.holds.Closes(m.in.Cluster), WithCluster: m.requestsCluster(),
 	}
 	m.recordRequest(ctx, in.WithCluster)
-	var found node.TakeNodeResult
-	err := m.retrierUntilHeld().Run(ctx, "take "+m.node.Node, m.nodes.TakeNode, in, &found)
+	var found node.AcquireNodeResult
+	err := m.retrierUntilHeld().Run(ctx, "take "+m.node.Node, m.nodes.AcquireNode, in, &found)
 	m.record.note(found.Warning)
 	m.record.lockProgress(found.LockProgress)
 	m.recordLocks(ctx, in.WithCluster, found.Locks, err)

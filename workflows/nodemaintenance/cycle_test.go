@@ -39,9 +39,9 @@ func TestAMaintenanceThatGivesWayFreesItsLocksAndItsSlotAndQueuesAgain(t *testin
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "AcquireNode", "AwaitNodeLocks",
 		"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance", "AwaitRequestsServed",
-		"TakeNode", "AwaitNodeLocks", "Cordon",
+		"AcquireNode", "AwaitNodeLocks", "Cordon",
 	}, w.Called()[:12])
 	first := w.Inputs["AwaitRequestsServed"][0].(locks.RequestsServedInput)
 	require.Equal(t, []string{"drydock-n0-1234"}, first.Requests)
@@ -64,7 +64,7 @@ func TestAMaintenanceThatIsCancelledWhileItGivesWayWaitsForNobodyElse(t *testing
 	w.When(func() bool { return len(w.InputsOf("AwaitRequestsServed")) > 0 }, func() { w.SignalWorkflow(temporal.SignalCancel, nil) })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
-	require.Len(t, w.Inputs["TakeNode"], 1)
+	require.Len(t, w.Inputs["AcquireNode"], 1)
 	require.Contains(t, w.Called(), "ReturnNode", "its mark goes")
 }
 
@@ -73,7 +73,7 @@ func TestAMaintenanceThatIsCancelledWhileItLetsTheLocksHoldTheNodeAgainKeepsToTh
 	for name, queuesAgain := range map[string]func(*workflowtest.World){
 		"when it gives way": func(w *workflowtest.World) { w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle()) },
 		"when its window closes before it is known whether there are locks": func(w *workflowtest.World) {
-			w.Fail["TakeNode"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil))
+			w.Fail["AcquireNode"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil))
 			w.Tells(time.Hour, workflowtest.OpensAt(2, w.Now().Add(24*time.Hour)))
 		},
 	} {
@@ -106,7 +106,7 @@ func TestThoseThatGoFirstAreNotWaitedForLongerThanTheLocks(t *testing.T) {
 	w.Fail["AwaitRequestsServed"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "not in time", nil))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut)
-	require.Len(t, w.Inputs["TakeNode"], 1)
+	require.Len(t, w.Inputs["AcquireNode"], 1)
 }
 
 func TestTheLocksHaveNoMoreTimeForAMaintenanceThatGivesWayAgainAndAgain(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAMaintenanceOfARolloutThatGivesWayReturnsItsSlotAndLeavesTheQueueingToT
 	deadline := w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Deadline
 	require.WithinDuration(t, start.Add(time.Minute), *deadline, 10*time.Second, "it gave way before")
 	require.Equal(t, deadline, w.Inputs["AwaitRequestsServed"][0].(locks.RequestsServedInput).Deadline)
-	require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "AwaitRequestsServed", "ReturnNode"}, w.Called())
+	require.Equal(t, []string{"AcquireNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "AwaitRequestsServed", "ReturnNode"}, w.Called())
 	require.Equal(t, []any{scheduler.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
 	returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 	require.Equal(t, maintenancev1.NodePending, returned.Ended.State)
@@ -218,7 +218,7 @@ func TestWhateverLocksDoNoPodLeavesTheNodeBeforeAllHaveLetGoAndItIsCordoned(t *t
 		for _, name := range w.Called() {
 			calls[name]++
 			switch name {
-			case "TakeNode", "WithdrawNodeMaintenance":
+			case "AcquireNode", "WithdrawNodeMaintenance":
 				letGo = false
 			case "AwaitNodeLocks":
 				letGo = outcome(awaited, calls[name]) == nil

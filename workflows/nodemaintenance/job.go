@@ -43,7 +43,7 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	}
 	failure := kit.FailureOf(err)
 	message := jobs.WithoutLog(failure.Message)
-	first.Failure = &WorkFailure{Failure: *failure, Said: ": " + message}
+	first.Failure = &WorkFailure{Failure: *failure, Report: ": " + message}
 	m.setRequestor(first, maintenancev1.RequestorFailed, message)
 	m.showFailure()
 	// A Job that was deleted, or that has timed out, may still be in progress: no requestor gets the node before it ends.

@@ -102,8 +102,8 @@ func TestTheLocksOfTheClusterHaveOnlyWhatWasLeftOfTheirTime(t *testing.T) {
 	in := workflowtest.OfRollout()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 	in.LockTimeLeft = &maintenancev1.LockTimeLeft{ClusterSeconds: new(int32(1800))}
-	workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
-		return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: "uid-of-request"}}
+	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: "uid-of-request"}}
 	})
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
@@ -169,13 +169,13 @@ func TestTheTimeOfLocksThatHaveLetGoStandsStillWhileTheClusterIsHeld(t *testing.
 		start := w.Now()
 		heldAt(w, "AwaitClusterLocks")
 		taken := 0
-		workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
+		workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
 			locks := locks.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: "uid-of-request"}
 			if taken++; taken < 3 {
-				return node.TakeNodeResult{Locks: locks}
+				return node.AcquireNodeResult{Locks: locks}
 			}
 			locks.ClusterHeld, locks.Inactive = false, true
-			return node.TakeNodeResult{Locks: locks, Cordon: &node.CordonResult{CordonedByUs: true}}
+			return node.AcquireNodeResult{Locks: locks, Cordon: &node.CordonResult{CordonedByUs: true}}
 		})
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 		workflowtest.RequireResult[workflowtest.NodeStatus](w)

@@ -37,7 +37,7 @@ func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "AcquireNode", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
 		"AwaitNodeHealthy", "ReturnNode", "AwaitNodeLocksActive", "WithdrawClusterMaintenance",
 	}, w.Called())
 	require.Nil(t, w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Deadline, "for as long as it takes")
@@ -93,8 +93,8 @@ func TestAClusterWithoutLocksIsNotAskedForThem(t *testing.T) {
 func TestANodeWithoutLocksIsNotWaitedFor(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	none := locks.NodeLocks{Asked: true, Inactive: true, Active: true}
-	workflowtest.Play(w, "TakeNode", func(node.TakeNodeInput) any {
-		return node.TakeNodeResult{Locks: none, Cordon: &node.CordonResult{CordonedByUs: true, Note: "somebody had been there"}}
+	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+		return node.AcquireNodeResult{Locks: none, Cordon: &node.CordonResult{CordonedByUs: true, Note: "somebody had been there"}}
 	})
 	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Locks: none} })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
@@ -120,9 +120,9 @@ func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AnnounceState", "AwaitNodeHealthy", "ReturnNode",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "AcquireNode", "AnnounceState", "AwaitNodeHealthy", "ReturnNode",
 	}, w.Called())
-	require.False(t, w.Inputs["TakeNode"][0].(node.TakeNodeInput).Cordon)
+	require.False(t, w.Inputs["AcquireNode"][0].(node.AcquireNodeInput).Cordon)
 }
 
 func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
@@ -426,7 +426,7 @@ func TestANodeThatIsToBeKeptOnFailureRemembersThat(t *testing.T) {
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 			status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, jobs.ReasonJobStopping)
-			require.Equal(t, keep, w.Inputs["TakeNode"][0].(node.TakeNodeInput).KeepOnFailure)
+			require.Equal(t, keep, w.Inputs["AcquireNode"][0].(node.AcquireNodeInput).KeepOnFailure)
 			if locked {
 				require.Equal(t, keep, w.Inputs["Cordon"][0].(node.CordonInput).KeepOnFailure)
 			}
@@ -558,7 +558,7 @@ func TestPodsThatEndByThemselvesAreWaitedForNoLongerThanAskedThoughNobodyCanLook
 
 func TestARequestWhoseAnswerWasNotWaitedForIsWithdrawnAndItsLocksAreAwaited(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Blocked["TakeNode"] = true
+	w.Blocked["AcquireNode"] = true
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Second)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
@@ -592,8 +592,8 @@ func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.
 	first, second := w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput), w.Inputs["AwaitNodeLocks"][1].(locks.NodeLockInput)
 	require.True(t, second.Deadline.After(*first.Deadline), "the locks are asked anew")
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon",
-		"WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeFree", "AwaitNodeFree", "TakeNode", "AwaitNodeLocks", "Cordon",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "AcquireNode", "AwaitNodeLocks", "Cordon",
+		"WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeFree", "AwaitNodeFree", "AcquireNode", "AwaitNodeLocks", "Cordon",
 	}, w.Called()[:13])
 }
 
@@ -657,7 +657,7 @@ func TestANodeThatIsDeletedWhileItWaitsIsNotTaken(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
 	require.Equal(t, maintenancev1.NodeGone, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeGone).State)
-	require.NotContains(t, w.Called(), "TakeNode")
+	require.NotContains(t, w.Called(), "AcquireNode")
 	require.True(t, w.Scheduler.State.Empty())
 }
 
@@ -711,7 +711,7 @@ func TestAnEffectThatDoesNotSucceedIsTriedAgainAndTheStatusSaysWhy(t *testing.T)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
-			w.Fail["TakeNode"] = func(call int) error {
+			w.Fail["AcquireNode"] = func(call int) error {
 				if call <= 3*kit.RoundAttempts {
 					return test.err
 				}
@@ -882,9 +882,9 @@ func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {
 		require.Equal(t, workflowtest.HandOver().Object.Spec.WaitForPodCompletion, in.Preflight.Completion)
 		return node.PlanMaintenanceResult{Warning: "its drain would fail"}
 	})
-	workflowtest.Play(w, "TakeNode", func(in node.TakeNodeInput) any {
+	workflowtest.Play(w, "AcquireNode", func(in node.AcquireNodeInput) any {
 		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Preflight.Drain)
-		return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true}, Warning: "its drain would wait"}
+		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}, Warning: "its drain would wait"}
 	})
 	w.Fail["Cordon"] = workflowtest.Always(temporal.Error(temporal.ErrPodsNotEvictable, "node n1 is not taken out of service: 1 pod without a controller", nil))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
@@ -915,7 +915,7 @@ func TestAMaintenanceUnderAnIDByWhichNobodyWouldFindItIsRefused(t *testing.T) {
 	err := w.GetWorkflowError()
 	require.ErrorContains(t, err, "the id of the workflow must be "+temporal.NodeMaintenanceID(in.Cluster, in.Object.Namespace, in.Object.Name))
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
-	require.Empty(t, w.InputsOf("TakeNode"))
+	require.Empty(t, w.InputsOf("AcquireNode"))
 }
 
 func TestAMaintenanceSaysThatItWentOnWithANodeThatIsUncordoned(t *testing.T) {

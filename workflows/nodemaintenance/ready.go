@@ -88,6 +88,6 @@ func (m *nodeMaintenance) announceReady(ctx workflow.Context) {
 }
 
 func (m *nodeMaintenance) announceFailure(ctx workflow.Context) {
-	message := "the work on the node has failed" + m.state.failing().Failure.said() + "; it stays out of service until the failure is cleared (recover), or done or cancel is sent"
+	message := "the work on the node has failed" + m.state.failing().Failure.report() + "; it stays out of service until the failure is cleared (recover), or done or cancel is sent"
 	m.announce(ctx, maintenancev1.NodeRequestorFailed, message)
 }

@@ -19,20 +19,20 @@ type Requestor struct {
 // WorkFailure is how the work of a requestor failed.
 type WorkFailure struct {
 	maintenancev1.Failure
-	// Said is the report of it, as the end of a sentence.
-	Said string `json:"said,omitempty"`
+	// Report is what the sender of the failure reported, as the end of a sentence.
+	Report string `json:"report,omitempty"`
 }
 
-// said is the report of the failure; "" if there is none.
-func (f *WorkFailure) said() string {
+// report returns the report of the failure; "" if there is none.
+func (f *WorkFailure) report() string {
 	if f == nil {
 		return ""
 	}
-	return f.Said
+	return f.Report
 }
 
-// spoken is what the sender of a signal says of a failure, as the end of a sentence.
-func spoken(r temporal.SignalRequest) string {
+// reportOf returns the report of a failure by the sender of a signal, as the end of a sentence.
+func reportOf(r temporal.SignalRequest) string {
 	if r.Actor == "" {
 		return kit.ActorSuffix(r)
 	}

@@ -74,8 +74,8 @@ func (m *nodeMaintenance) handleFail(r temporal.SignalRequest) {
 	case !m.state.Status.HandedOver:
 		m.record.note(m.received("fail", of, r) + ", but the node is not ready: nothing done")
 	default:
-		of.Failure = &WorkFailure{Said: spoken(r)}
-		of.Failure.Failure = maintenancev1.Failure{Reason: reasonRequestorFailed, Message: "the work of " + of.RequestorID + " failed" + of.Failure.Said}
+		of.Failure = &WorkFailure{Report: reportOf(r)}
+		of.Failure.Failure = maintenancev1.Failure{Reason: reasonRequestorFailed, Message: "the work of " + of.RequestorID + " failed" + of.Failure.Report}
 		m.setRequestor(of, maintenancev1.RequestorFailed, kit.ActorSuffix(r))
 		m.showFailure()
 	}

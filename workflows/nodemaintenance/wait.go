@@ -83,7 +83,7 @@ func slotWait(wait *drydockv1.Wait) *drydockv1.Wait {
 // requestorWait is which requestors the ready node waits for, and why.
 func (s *State) requestorWait(now metav1.Time) *drydockv1.Wait {
 	if failing := s.failing(); failing != nil {
-		message := "the work on the node failed" + failing.Failure.said() + "; the node is held until the failure is cleared (recover), or done or cancel is sent"
+		message := "the work on the node failed" + failing.Failure.report() + "; the node is held until the failure is cleared (recover), or done or cancel is sent"
 		return &drydockv1.Wait{Reason: reasonRequestorFailed, Message: message, Since: now}
 	}
 	message := "the node is ready for " + names(s.requestors(needsNode)) + "; waiting for done"

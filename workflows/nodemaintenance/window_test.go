@@ -30,7 +30,7 @@ func TestAMaintenanceAsksForNoSlotWhileItsWindowIsClosed(t *testing.T) {
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, w.Now().Add(10*time.Hour))}
 	w.RegisterDelayedCallback(func() {
 		require.Empty(t, w.Scheduler.Sets)
-		require.NotContains(t, w.Called(), "TakeNode")
+		require.NotContains(t, w.Called(), "AcquireNode")
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 		require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
 		require.Equal(t, workflowtest.NightWindow, status.Held.Window)
@@ -125,7 +125,7 @@ func TestAMaintenanceBeginsWhenNeitherTheEmergencyStopNorItsWindowHoldsIt(t *tes
 			w.Tells(tt.opens, workflowtest.OpenUntil(2, start.Add(14*time.Hour)))
 			w.ReleaseAfter(tt.released, 2)
 			w.RegisterDelayedCallback(func() {
-				require.NotContains(t, w.Called(), "TakeNode")
+				require.NotContains(t, w.Called(), "AcquireNode")
 				require.Equal(t, tt.waits, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
 			}, 7*time.Hour)
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
@@ -241,7 +241,7 @@ func TestWhatBecomesOfAMaintenanceWhoseWindowClosesWhileItsNodeIsTaken(t *testin
 			closed := workflowtest.OpensAt(2, start.Add(24*time.Hour))
 			closed.OnOverrun = action
 			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
-			w.Fail["TakeNode"] = func(int) error {
+			w.Fail["AcquireNode"] = func(int) error {
 				w.SignalWorkflow(temporal.SignalWindow, closed)
 				return nil
 			}
@@ -293,7 +293,7 @@ func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
 	require.WithinDuration(t, start, status.StartedAt.Time, time.Second)
 	require.NotContains(t, second.Called(), "CheckNodeMaintenance")
-	require.NotContains(t, second.Called(), "FollowHolds", "it follows already")
+	require.NotContains(t, second.Called(), "SubscribeToHolds", "it follows already")
 }
 
 // In no opening it has had its turn: it gives back what it has asked for, and asks anew with a higher number.

@@ -21,10 +21,10 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 		w.changed = true
 		change()
 	}
-	kit.OnSignal(ctx, temporal.SignalFollowWindow, "Subscribe a workflow to the window.", func(s temporal.Subscription) {
+	kit.OnSignal(ctx, temporal.SignalSubscribeWindow, "Subscribe a workflow to the window.", func(s temporal.Subscription) {
 		heard(func() { w.Add(s) })
 	})
-	kit.OnSignal(ctx, temporal.SignalLeaveWindow, "Unsubscribe a workflow that has ended.", func(s temporal.Subscription) {
+	kit.OnSignal(ctx, temporal.SignalUnsubscribeWindow, "Unsubscribe a workflow that has ended.", func(s temporal.Subscription) {
 		heard(func() { w.Remove(s) })
 	})
 	kit.OnSignal(ctx, temporal.SignalAnnounce, "A portal asks for the openings of the window.", func(i portal.Inquiry) {
@@ -110,7 +110,7 @@ func (w *maintenanceWindow) define(ctx workflow.Context, r windows.DefineRequest
 	w.passTime(ctx) // a current opening keeps its end
 	now, cancelled := workflow.Now(ctx), w.course.Cancelled
 	reading, _ := workflow.NewDisconnectedContext(ctx) // a window whose workflow was cancelled may be defined again
-	outlook, err := w.foresee(reading, windowsactivities.ForeseeWindowInput{Object: r.Object, From: now, Defining: true})
+	outlook, err := w.foresee(reading, windowsactivities.ReadCalendarInput{Object: r.Object, From: now, Defining: true})
 	w.defining--
 	if err == nil && w.course.Cancelled && !cancelled {
 		err = kit.InvalidSpec(errors.New("the window was cancelled during the update; repeat the update to define it again"))

@@ -14,10 +14,10 @@ import (
 
 func TestAWindowKeepsItsSubscribersWhenSignalsArriveTogether(t *testing.T) {
 	follow := func(run string) workflowtest.Sending {
-		return workflowtest.Sending{Name: temporal.SignalFollowWindow, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
+		return workflowtest.Sending{Name: temporal.SignalSubscribeWindow, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
 	}
 	leave := func(run string) workflowtest.Sending {
-		return workflowtest.Sending{Name: temporal.SignalLeaveWindow, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
+		return workflowtest.Sending{Name: temporal.SignalUnsubscribeWindow, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
 	}
 	for _, tt := range []struct {
 		name string

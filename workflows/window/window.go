@@ -113,7 +113,7 @@ func (w *maintenanceWindow) pass(ctx workflow.Context) {
 		return
 	}
 	of := w.course.Window
-	outlook, err := w.foresee(ctx, windowsactivities.ForeseeWindowInput{Object: *of, From: from})
+	outlook, err := w.foresee(ctx, windowsactivities.ReadCalendarInput{Object: *of, From: from})
 	if w.course.Window != of {
 		return // the window was edited or cancelled in the meantime
 	}
@@ -143,10 +143,10 @@ func (w *maintenanceWindow) passTime(ctx workflow.Context) {
 }
 
 // foresee reads the calendar of a window. An activity does it, because time zone data differs between worker images.
-func (w *maintenanceWindow) foresee(ctx workflow.Context, in windowsactivities.ForeseeWindowInput) (windows.Schedule, error) {
+func (w *maintenanceWindow) foresee(ctx workflow.Context, in windowsactivities.ReadCalendarInput) (windows.Schedule, error) {
 	retrier := kit.HubRetrier(nil)
 	var outlook windows.Schedule
-	err := retrier.Run(ctx, "read the calendar from "+in.From.UTC().Format(kit.TimeFormat)+" on", w.calendars.ForeseeWindow, in, &outlook)
+	err := retrier.Run(ctx, "read the calendar from "+in.From.UTC().Format(kit.TimeFormat)+" on", w.calendars.ReadCalendar, in, &outlook)
 	return outlook, err
 }
 

@@ -216,7 +216,7 @@ func TestAWindowWithoutSubscribersAndOpeningsEnds(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Subscribe(0)
 	w.RegisterDelayedCallback(func() {
-		w.SignalWorkflow(temporal.SignalLeaveWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
+		w.SignalWorkflow(temporal.SignalUnsubscribeWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
 	}, time.Hour)
 	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
 	require.NoError(t, w.GetWorkflowError())
@@ -254,7 +254,7 @@ func TestACancelledWindowNotifiesOfDistantExclusions(t *testing.T) {
 		require.Empty(t, outlook.Openings)
 		require.True(t, outlook.Last)
 		require.Equal(t, []windows.Span{{Start: workflowtest.Noon.AddDate(0, 0, 20), End: workflowtest.Noon.AddDate(0, 0, 27)}}, outlook.Excluded)
-		w.SignalWorkflow(temporal.SignalLeaveWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
+		w.SignalWorkflow(temporal.SignalUnsubscribeWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
 	}, 2*time.Minute)
 	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
 	require.NoError(t, w.GetWorkflowError())

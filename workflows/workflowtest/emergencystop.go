@@ -51,7 +51,7 @@ func (w *EmergencyStopWorld) At(seconds int, callback func()) {
 
 // Subscribe subscribes a workflow to the holds of a cluster, or to all.
 func (w *EmergencyStopWorld) Subscribe(id, cluster string) {
-	w.SignalWorkflow(temporal.SignalFollowHolds, temporal.Subscription{WorkflowID: id, FirstRunID: "1", Cluster: cluster})
+	w.SignalWorkflow(temporal.SignalSubscribeHolds, temporal.Subscription{WorkflowID: id, FirstRunID: "1", Cluster: cluster})
 }
 
 // Update sends an update. The returned answer is filled in when the workflow answers.
@@ -83,7 +83,7 @@ type Answer struct {
 func (w *EmergencyStopWorld) Ends(seconds int) {
 	w.At(seconds, func() {
 		w.SetContinueAsNewSuggested(true)
-		w.SignalWorkflow(temporal.SignalLeaveHolds, temporal.Subscription{WorkflowID: "nobody"})
+		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "nobody"})
 	})
 }
 

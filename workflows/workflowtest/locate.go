@@ -21,7 +21,7 @@ import (
 
 // ofTheHub are the activities that any worker does; all others are of the cluster.
 var ofTheHub = []string{
-	"CheckNodeMaintenance", "WakeSweeper", "FollowHolds", "RequestSlots", "ReturnSlot", "FindClosedOwners", "FindSlotOwners", "AwaitVanished", "VanishedClusters",
+	"CheckNodeMaintenance", "WakeSweeper", "SubscribeToHolds", "RequestSlots", "ReturnSlot", "FindClosedOwners", "FindSlotOwners", "AwaitVanished", "VanishedClusters",
 	"PlanRollout", "CheckRollout", "AwaitBlockers", "SaveRollout",
 }
 

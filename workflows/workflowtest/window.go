@@ -76,7 +76,7 @@ func (w *WindowWorld) Order(after time.Duration, update string, request any) {
 // Subscribe subscribes a rollout that long after the start.
 func (w *WindowWorld) Subscribe(after time.Duration) {
 	w.RegisterDelayedCallback(func() {
-		w.SignalWorkflow(temporal.SignalFollowWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
+		w.SignalWorkflow(temporal.SignalSubscribeWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
 	}, after)
 }
 

@@ -62,7 +62,7 @@ func ClosedState(number int64, action drydockv1.OverrunAction) emergency.State {
 // closesOf is when the effect of a step must no longer begin, by its input.
 func closesOf(in any) *time.Time {
 	switch in := in.(type) {
-	case node.TakeNodeInput:
+	case node.AcquireNodeInput:
 		return in.Closes
 	case node.CordonInput:
 		return in.Closes

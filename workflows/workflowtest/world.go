@@ -154,11 +154,11 @@ func (w *World) register() {
 	Play(w, "RemoveJob", func(jobs.RunJobInput) any { return nil })
 	Play(w, "AwaitNodeHealthy", func(health.AwaitNodeHealthyInput) any { return nil })
 	Play(w, "AwaitClusterHealthy", func(health.AwaitClusterHealthyInput) any { return nil })
-	Play(w, "TakeNode", func(node.TakeNodeInput) any {
+	Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		if w.Locked {
-			return node.TakeNodeResult{Locks: locks.NodeLocks{Asked: true}}
+			return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}}
 		}
-		return node.TakeNodeResult{Cordon: &taken}
+		return node.AcquireNodeResult{Cordon: &taken}
 	})
 	Play(w, "AwaitNodeLocks", func(locks.NodeLockInput) any { return nil })
 	Play(w, "AwaitRequestsServed", func(locks.RequestsServedInput) any { return nil })
@@ -186,9 +186,9 @@ func (w *World) register() {
 	Play(w, "RemoveClusterJob", func(jobs.ClusterJob) any { return nil })
 	w.RegisterAs(temporal.ClusterPreparation, rolloutworkflow.ClusterPreparation)
 	Play(w, "ChangeClusters", func(rollouts.ChangeClustersInput) any { return nil })
-	Play(w, "RecallHolds", func(struct{}) any { return w.Loaded })
-	Play(w, "KeepHolds", func(emergency.State) any { return nil })
-	Play(w, "FindFollowers", func(struct{}) any { return w.Followers })
+	Play(w, "LoadHolds", func(struct{}) any { return w.Loaded })
+	Play(w, "SaveHolds", func(emergency.State) any { return nil })
+	Play(w, "FindSubscribers", func(struct{}) any { return w.Followers })
 	Play(w, "AwaitBlockers", func(ranv1.ClusterGroupUpgrade) any { return nil })
 	Play(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return object })
 	Play(w, "LoadRollout", func(rollouts.LoadRolloutInput) any { return w.RecalledRollout })
@@ -199,13 +199,13 @@ func (w *World) register() {
 			w.SignalWorkflow(temporal.SignalHeld, w.Held.About(s.Cluster))
 		}
 		return nil
-	}, activity.RegisterOptions{Name: "FollowHolds"})
-	w.RegisterActivityWithOptions(func(_ context.Context, in windowsactivities.FollowWindowInput) error {
+	}, activity.RegisterOptions{Name: "SubscribeToHolds"})
+	w.RegisterActivityWithOptions(func(_ context.Context, in windowsactivities.SubscribeToWindowInput) error {
 		if standing, told := w.Windows[in.Window]; told {
 			w.SignalWorkflow(temporal.SignalWindow, standing)
 		}
 		return nil
-	}, activity.RegisterOptions{Name: "FollowWindow"})
+	}, activity.RegisterOptions{Name: "SubscribeToWindow"})
 	Play(w, "SelectClusters", func(in rollouts.SelectClustersInput) any {
 		selected := make([][]string, len(in.Selectors))
 		for i := range selected {

@@ -22,11 +22,11 @@ func TestANodeWhoseTakingNobodyHeardOfIsTakenWhateverHoldsItMeanwhile(t *testing
 	lock := activitytest.HeldNode(t, "tf", ref.Node)
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
 	activitytest.Settled(t, activitytest.SpokeName, lock)
-	in := node.TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Preflight: drain.Preflight{Drain: &maintenancev1.DrainSpec{}}}
+	in := node.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Preflight: drain.Preflight{Drain: &maintenancev1.DrainSpec{}}}
 	defer func() {
 		require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), locks.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
 	}()
-	taken, err := activitytest.Nodes().TakeNode(t.Context(), in)
+	taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.NoError(t, err)
 	require.NotNil(t, taken.Cordon)
 
@@ -35,7 +35,7 @@ func TestANodeWhoseTakingNobodyHeardOfIsTakenWhateverHoldsItMeanwhile(t *testing
 	activitytest.Settled(t, activitytest.SpokeName, activitytest.HeldCluster(t, "ceph"))
 	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "bare", activitytest.WithoutController))
 	activitytest.Settled(t, activitytest.SpokeName, activitytest.GetNode(t, ref.Node))
-	again, err := activitytest.Nodes().TakeNode(t.Context(), in)
+	again, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.NoError(t, err)
 	require.NotNil(t, again.Cordon, "it is out of service, and drained before it is returned")
 	require.Equal(t, taken.Cordon.CordonedByUs, again.Cordon.CordonedByUs)

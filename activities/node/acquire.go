@@ -19,8 +19,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// TakeNodeInput says which node to take out of service.
-type TakeNodeInput struct {
+// AcquireNodeInput names the node to take out of service.
+type AcquireNodeInput struct {
 	activitykit.NodeRef
 	// Cordon: false only sets the ownership mark.
 	Cordon bool `json:"cordon"`
@@ -36,8 +36,8 @@ type TakeNodeInput struct {
 	Closes *time.Time `json:"closes,omitempty"`
 }
 
-// TakeNodeResult says whether the node is cordoned or waits for locks.
-type TakeNodeResult struct {
+// AcquireNodeResult says whether the node is cordoned or waits for locks.
+type AcquireNodeResult struct {
 	Locks locks.NodeLocks `json:"locks"`
 	// Cordon is nil if the node waits for its locks.
 	Cordon *CordonResult `json:"cordon,omitempty"`
@@ -47,34 +47,34 @@ type TakeNodeResult struct {
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 }
 
-// TakeNode checks whether the node can be drained, creates our NodeMaintenanceRequest, and cordons the node if no lock is active. Most nodes have no lock.
+// AcquireNode checks whether the node can be drained, creates our NodeMaintenanceRequest, and cordons the node if no lock is active. Most nodes have no lock.
 // Otherwise it marks the node MaintenancePlanned, and the maintenance waits for the locks. With in.WithCluster it creates our ClusterMaintenanceRequest
 // first. While a lock of the cluster is active it does no more, and is called again when none is.
 // For a node that it has cordoned before, it returns the same, even if a lock is active by now.
 // Errors: Held, NodeGone, NodeBusy, LockRefused if locks are active and no maintenance may be requested, PodsNotEvictable (with blockers).
-func (n *Activities) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult, error) {
+func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (AcquireNodeResult, error) {
 	if err := n.Waits.MayBegin(ctx, in.Closes); err != nil {
-		return TakeNodeResult{}, err
+		return AcquireNodeResult{}, err
 	}
 	cluster, served, err := locks.ServingCluster(ctx, n.Clusters, in.Cluster)
 	if err != nil {
-		return TakeNodeResult{}, err
+		return AcquireNodeResult{}, err
 	}
 	node, err := free(ctx, cluster, in.NodeRef)
 	if err != nil {
-		return TakeNodeResult{}, err
+		return AcquireNodeResult{}, err
 	}
-	taken, err := takenBefore(ctx, cluster, in.NodeRef, node)
+	acquired, err := acquiredBefore(ctx, cluster, in.NodeRef, node)
 	if err != nil {
-		return TakeNodeResult{}, err
+		return AcquireNodeResult{}, err
 	}
 	look := drain.Check
-	if taken || served && locks.MayTakePodsAway(ctx, cluster, in.Node) {
+	if acquired || served && locks.MayTakePodsAway(ctx, cluster, in.Node) {
 		look = drain.Warn
 	}
-	result := TakeNodeResult{Locks: locks.NodeLocks{Inactive: true}}
+	result := AcquireNodeResult{Locks: locks.NodeLocks{Inactive: true}}
 	if result.Warning, err = look(ctx, cluster, in.NodeRef, in.Preflight); err != nil {
-		return TakeNodeResult{}, err
+		return AcquireNodeResult{}, err
 	}
 	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeScheduled), Message: scheduledMessage(served)})()
 	check := lockCheck(cluster, in.Node)
@@ -82,11 +82,11 @@ func (n *Activities) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeRe
 		if !in.WithCluster && locks.HasNoLocks(ctx, cluster, in.Node) {
 			check = ahead(ctx, check)
 		}
-		if result.Locks, err = locks.RequestNode(ctx, cluster, node, locks.NodeRequest{NodeRef: in.NodeRef, Scope: in.Scope, WithCluster: in.WithCluster}, taken); err != nil {
-			return TakeNodeResult{}, err
+		if result.Locks, err = locks.RequestNode(ctx, cluster, node, locks.NodeRequest{NodeRef: in.NodeRef, Scope: in.Scope, WithCluster: in.WithCluster}, acquired); err != nil {
+			return AcquireNodeResult{}, err
 		}
 	}
-	if taken || result.Locks.Inactive {
+	if acquired || result.Locks.Inactive {
 		cordoned, err := n.cordon(ctx, cluster, CordonInput{NodeRef: in.NodeRef, Cordon: in.Cordon, KeepOnFailure: in.KeepOnFailure, Locked: result.Locks.Asked}, check)
 		switch temporal.ErrorType(err) {
 		case temporal.ErrLockRefused: // the cache was behind
@@ -100,9 +100,9 @@ func (n *Activities) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeRe
 	return result, markPlanned(ctx, cluster, in.NodeRef, node)
 }
 
-// takenBefore reports whether this maintenance has the node already, because the result of an earlier attempt was lost. A later attempt asks the API
+// acquiredBefore reports whether this maintenance has the node already, because the result of an earlier attempt was lost. A later attempt asks the API
 // server: the cache may be older than the earlier attempt.
-func takenBefore(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, seen *corev1.Node) (bool, error) {
+func acquiredBefore(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, seen *corev1.Node) (bool, error) {
 	if kube.OwnedBy(seen, ref.Owner) || !activity.IsActivity(ctx) || activity.GetInfo(ctx).Attempt <= 1 {
 		return kube.OwnedBy(seen, ref.Owner), nil
 	}
