@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-func TestOnARealCluster(t *testing.T) {
+func TestCommandsOnARealCluster(t *testing.T) {
 	isolate(t)
 	stack := devstacktest.Start(t, devstack.Options{
 		Clusters: []devstack.ClusterOptions{{Name: "hub", CRDs: []string{"deploy/crds/testing"}, ControlPlaneOnly: true}},

@@ -57,7 +57,7 @@ func (e *closeEvent) Next() (*historypb.HistoryEvent, error) {
 	return next, nil
 }
 
-func TestWhatWasCutOffIsNotShownAsIfItWentOn(t *testing.T) {
+func TestATerminatedWorkflowIsNotShownAsRunning(t *testing.T) {
 	node, rollout := nodeMaintenance("c1", "default", "n1"), rolloutSubject("prod", "june")
 	harbor := harborCluster("c1", "default", "main")
 	ready := maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeReady}

@@ -52,7 +52,7 @@ spec:
   nodeMaintenance: {}
 `
 
-func TestADecisionDoesNotWaitLongerForASilentClusterThanItMay(t *testing.T) {
+func TestADecisionTimesOutOnAnUnresponsiveCluster(t *testing.T) {
 	isolate(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestADecisionDoesNotWaitLongerForASilentClusterThanItMay(t *testing.T) {
 	require.Contains(t, got.stderr, "exceeded", "not a refusal")
 }
 
-func TestAClusterThatIsNoHubIsNamed(t *testing.T) {
+func TestAnErrorNamesTheClusterThatIsNotAHub(t *testing.T) {
 	isolate(t)
 	serves := http.NewServeMux() // the kinds of no group, as an API server without CRDs has none of theirs
 	for path, answer := range map[string]string{"/api": `{"kind": "APIVersions", "versions": ["v1"]}`, "/apis": `{"kind": "APIGroupList", "apiVersion": "v1", "groups": []}`} {
@@ -84,7 +84,7 @@ func TestAClusterThatIsNoHubIsNamed(t *testing.T) {
 	}, drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--kubeconfig", access))
 }
 
-func TestPlanFromAFile(t *testing.T) {
+func TestAPlanFromAFile(t *testing.T) {
 	isolate(t)
 	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects))
 	require.Equal(t, [][]string{{"spoke-2"}, {"spoke-1"}, {"spoke-3"}}, plan.RemediationPlan)
@@ -98,7 +98,7 @@ BATCH   CLUSTER   NOTE
 `, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects)))
 }
 
-func TestAPlanOfNoClustersSaysSo(t *testing.T) {
+func TestAPlanWithoutClustersSaysSo(t *testing.T) {
 	isolate(t)
 	nobody := strings.NewReplacer("env: prod", "env: prd", "    canaries: [spoke-2]\n", "").Replace(selectingRollout)
 	require.Equal(t, `rollout prod/november: 0 clusters in 0 batches, at most 0 at once
@@ -108,7 +108,7 @@ no cluster is selected, so the rollout would do nothing and end as Completed; se
 	require.Equal(t, "All selected clusters are valid; none is selected", plan.Conditions[0].Message)
 }
 
-func TestAPlanIsMadeForTheTimeThatIsAskedFor(t *testing.T) {
+func TestAPlanUsesTheGivenTime(t *testing.T) {
 	isolate(t)
 	at := "2027-03-28T02:00:00Z"
 	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects), "--at", at)
@@ -119,7 +119,7 @@ func TestAPlanIsMadeForTheTimeThatIsAskedFor(t *testing.T) {
 	require.Contains(t, got.stderr, `--at "tomorrow" is not a time such as 2026-11-20T22:00:00Z`)
 }
 
-func TestAPlanThatCannotBeCarriedOutIsPrintedAndRefused(t *testing.T) {
+func TestAnInvalidPlanIsPrintedAndRefused(t *testing.T) {
 	isolate(t)
 	snapshot := file(t, "hub.yaml", hubObjects)
 	got := drydockWith(t, validRollout, "upgrade", "plan", "-f", "-", "--snapshot", snapshot)
@@ -144,7 +144,7 @@ spec:
 	require.Contains(t, got.stderr, "spoke-8")
 }
 
-func TestObjectsOfAFileThatCannotBeReadAreWrongInput(t *testing.T) {
+func TestUnreadableObjectsInAFileAreInvalidInput(t *testing.T) {
 	isolate(t)
 	blocked := file(t, "cgu.yaml", strings.TrimSpace(validRollout)+"\n  blockingCRs: [{name: october, namespace: prod}]\n")
 	for name, tt := range map[string]struct {
@@ -178,7 +178,7 @@ func TestObjectsOfAFileThatCannotBeReadAreWrongInput(t *testing.T) {
 	}
 }
 
-func TestAPlanOfPoliciesSaysWithWhichEachClusterBegins(t *testing.T) {
+func TestAPlanShowsTheFirstPolicyOfEachCluster(t *testing.T) {
 	isolate(t)
 	got := drydockWith(t, `
 apiVersion: ran.openshift.io/v1alpha1
@@ -201,7 +201,7 @@ status: {status: [{clustername: spoke-1, clusternamespace: spoke-1, compliant: N
 	require.Empty(t, got.stderr)
 }
 
-func TestWithoutSnapshotAndKubeconfigADecisionSaysWhatItNeeds(t *testing.T) {
+func TestADecisionWithoutSnapshotAndKubeconfigSaysWhatItNeeds(t *testing.T) {
 	isolate(t)
 	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout))
 	require.Equal(t, outcome{
@@ -253,7 +253,7 @@ spec:
   drainSpec: {force: true}
 `
 
-func TestDrainPreviewFromAFile(t *testing.T) {
+func TestADrainPreviewFromAFile(t *testing.T) {
 	isolate(t)
 	objects := file(t, "node.yaml", nodeObjects)
 	got := drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-o", "json")
@@ -296,7 +296,7 @@ func TestASnapshotMayBeCompressed(t *testing.T) {
 	require.Equal(t, exitFailed, drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", path).status)
 }
 
-func TestADrainThatCannotBeShownIsRefused(t *testing.T) {
+func TestAnInvalidDrainPreviewIsRefused(t *testing.T) {
 	isolate(t)
 	objects := file(t, "node.yaml", nodeObjects)
 	tests := []struct {

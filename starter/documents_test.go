@@ -63,7 +63,7 @@ func wordsOf(line string) []string {
 	return found
 }
 
-func TestEveryCommandInTheDocumentationIsOne(t *testing.T) {
+func TestEveryCommandInTheDocumentationExists(t *testing.T) {
 	isolate(t)
 	typed := 0
 	for _, document := range documents(t) {
@@ -93,7 +93,7 @@ func requireUnderstood(t *testing.T, path, line string) *cobra.Command {
 	return cmd
 }
 
-func TestTheDocumentationNamesEveryVerbAndEveryFlag(t *testing.T) {
+func TestTheDocumentationNamesEveryVerbAndFlag(t *testing.T) {
 	var text strings.Builder
 	for _, document := range documents(t) {
 		text.WriteString(document.text)
@@ -123,7 +123,7 @@ func TestTheDocumentationNamesEveryVerbAndEveryFlag(t *testing.T) {
 	visit(newRoot(&cli{}))
 }
 
-func TestTheDocumentationNamesNoFlagThatThereIsNot(t *testing.T) {
+func TestEveryFlagInTheDocumentationExists(t *testing.T) {
 	known := []string{"--help", "--version"}
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {

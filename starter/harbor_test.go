@@ -62,7 +62,7 @@ spec: {externalURL: "https://core.harbor.example", version: 2.5.0}
 status: {conditions: [{type: Failed, status: "False"}, {type: InProgress, status: "False"}]}
 `
 
-func TestAHarborClusterIsJudgedByAFile(t *testing.T) {
+func TestAHarborClusterIsEvaluatedFromAFile(t *testing.T) {
 	isolate(t)
 	got := parsed[map[string]any](t, "harbor", "evaluate", "--snapshot", file(t, "harbor.yaml", harborObjects), "--at", "2026-11-20T10:00:00Z")
 	require.ElementsMatch(t, []string{"status", "applyHarbor", "conditions"}, keysOf(got))
@@ -92,7 +92,7 @@ func keysOf(object map[string]any) []string {
 	return keys
 }
 
-func TestAnUnhealthyHarborClusterIsAFailure(t *testing.T) {
+func TestAnUnhealthyHarborClusterExitsWithAFailure(t *testing.T) {
 	isolate(t)
 	broken := strings.Replace(harborObjects, "Creating", "SyncFailed", 1)
 	got := drydock(t, "harbor", "evaluate", "--snapshot", file(t, "harbor.yaml", broken), "-o", "json")
@@ -103,7 +103,7 @@ func TestAnUnhealthyHarborClusterIsAFailure(t *testing.T) {
 	require.Equal(t, goharborv1.StatusUnhealthy, evaluation.Status)
 }
 
-func TestWhichHarborClusterIsAskedForUnlessThereIsOne(t *testing.T) {
+func TestAHarborClusterMustBeNamedIfThereAreSeveral(t *testing.T) {
 	isolate(t)
 	other := strings.Replace(strings.SplitAfter(harborObjects, "---\n")[0], "name: main", "name: other", 1)
 	two := file(t, "harbor.yaml", other+harborObjects)
@@ -145,7 +145,7 @@ func textOf(t *testing.T, object *unstructured.Unstructured) string {
 	return string(text)
 }
 
-func TestTheStatusOfAHarborThatNobodySeesIsAFailure(t *testing.T) {
+func TestTheStatusOfAnUnmanagedHarborIsAFailure(t *testing.T) {
 	target := harborCluster("c1", "registry", "main")
 	status := func(state harborworkflow.State, harbor goharborv1.ClusterStatus, wait string) harborStatus {
 		s := harborStatus{Status: harborworkflow.Status{State: state, Harbor: goharborv1.HarborClusterStatus{Status: harbor}}}
@@ -169,7 +169,7 @@ func TestTheStatusOfAHarborThatNobodySeesIsAFailure(t *testing.T) {
 	require.ErrorContains(t, status(harborworkflow.Unmanaged, goharborv1.StatusHealthy, "").verdict(target), "is not managed")
 }
 
-func TestWhoFollowsAHarborIsToldThatNothingIsAppliedWhileItIsHeld(t *testing.T) {
+func TestAWatchedHarborStatusShowsThatTheHarborIsHeld(t *testing.T) {
 	s := harborStatus{Status: harborworkflow.Status{
 		Namespace: "registry", Name: "main", State: harborworkflow.Managed, Harbor: goharborv1.HarborClusterStatus{Status: goharborv1.StatusCreating},
 		Held: &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"},

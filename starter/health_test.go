@@ -48,7 +48,7 @@ healthChecks:
 - {name: node, node: {}}
 `
 
-func TestHealthChecksAreJudgedOnAFile(t *testing.T) {
+func TestHealthChecksAreEvaluatedFromAFile(t *testing.T) {
 	isolate(t)
 	checks, snapshot := file(t, "checks.yaml", shopChecks), file(t, "objects.yaml", shopObjects)
 	require.Equal(t, `CHECK      HEALTHY   REASON   MESSAGE
@@ -71,7 +71,7 @@ node       yes                1 nodes are Ready
 	require.Equal(t, "node\n", drydock(t, "health", "check", "-f", checks, "--snapshot", snapshot, "-o", "name").stdout)
 }
 
-func TestTheHealthChecksOfTheDocumentationAreJudgedAsItShows(t *testing.T) {
+func TestTheHealthCheckExampleInTheDocumentationIsCorrect(t *testing.T) {
 	isolate(t)
 	page, err := os.ReadFile("../docs/how-to/check-health.md")
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, readyReplicas: 
 	require.Equal(t, shown, got.stdout+got.stderr)
 }
 
-func TestHealthChecksAreJudgedForTheTimeThatIsAskedFor(t *testing.T) {
+func TestHealthChecksUseTheGivenTime(t *testing.T) {
 	isolate(t)
 	checks := file(t, "checks.yaml", "[{name: registry, harborCluster: {namespace: reg, name: main}}]")
 	objects := file(t, "objects.yaml", `
@@ -112,7 +112,7 @@ spec:
 	require.Contains(t, got.stdout, "ProgressDeadlineExceeded")
 }
 
-func TestAFileOfObjectsCannotTellHowAnAddressAnswers(t *testing.T) {
+func TestEndpointChecksAreUnknownWithASnapshot(t *testing.T) {
 	isolate(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("was asked") }))
 	t.Cleanup(server.Close)
@@ -123,7 +123,7 @@ func TestAFileOfObjectsCannotTellHowAnAddressAnswers(t *testing.T) {
 	require.Contains(t, got.stdout, server.URL+": no request is sent: a file of objects cannot tell")
 }
 
-func TestHealthChecksThatCannotBeAreWrongInput(t *testing.T) {
+func TestInvalidHealthChecksAreInvalidInput(t *testing.T) {
 	isolate(t)
 	got := drydockWith(t, "[{name: a, cel: {apiVersion: v1, kind: Pod, name: p, expression: '1'}}]", "health", "check", "-f", "-")
 	require.Equal(t, exitUsage, got.status)

@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-func TestRunsThatContinueOneAnotherAreOne(t *testing.T) {
+func TestRunsOfOneChainAreListedOnce(t *testing.T) {
 	const (
 		continued = enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
 		failed    = enumspb.WORKFLOW_EXECUTION_STATUS_FAILED
@@ -44,7 +44,7 @@ func TestRunsThatContinueOneAnotherAreOne(t *testing.T) {
 	require.Empty(t, chained(nil))
 }
 
-func TestTheRunThatTheHubKeepsIsListedOnce(t *testing.T) {
+func TestARunWithAHubObjectIsListedOnce(t *testing.T) {
 	known, kept := []rolloutRun{{RunID: "b"}, {RunID: "c"}}, rolloutRun{RunID: "a"}
 	require.Equal(t, []rolloutRun{{RunID: "a"}, {RunID: "b"}, {RunID: "c"}}, withKept(known, &kept, 3))
 	require.Equal(t, known, withKept(known, &kept, 2), "it is the oldest")

@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestHoldAndReleaseSayWhatTheyMiss(t *testing.T) {
+func TestHoldAndReleaseReportMissingArguments(t *testing.T) {
 	isolate(t)
 	t.Setenv(clusterVariable, "spoke-1") // an emergency stop never guesses
 	for _, verb := range []string{"hold", "release"} {
@@ -41,7 +41,7 @@ func TestHoldAndReleaseSayWhatTheyMiss(t *testing.T) {
 	}
 }
 
-func TestAHoldIsShownBesideWhatElseIsWaitedFor(t *testing.T) {
+func TestAHoldIsShownBesideOtherWaits(t *testing.T) {
 	since := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	hold := &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood", Since: since}
 	const said = "held: every cluster is held since 2026-11-20 12:00:00Z by ann: flood (`drydock release --all`)"

@@ -39,7 +39,7 @@ func (r *refusals) count() grpc.DialOption {
 
 // The server refuses updates while the emergency stop continues as new. The SDK answers each refusal with a pause that doubles: four in a row,
 // and a person who holds a cluster waits for 6 s. None may get so far, and none may be carried out twice.
-func TestAHoldThatMeetsTheEmergencyStopContinuingAsNewIsAnsweredAtOnce(t *testing.T) {
+func TestAHoldDuringContinueAsNewIsAnsweredAtOnce(t *testing.T) {
 	s := newStage(t)
 	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}})
 	s.worker.RegisterWorkflowWithOptions(emergencystop.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})

@@ -23,7 +23,7 @@ spec:
   nodeMaintenance: {}
 `
 
-func TestARolloutThatIsWrongInManyWaysIsRefusedWithAllOfThem(t *testing.T) {
+func TestAnInvalidRolloutIsRefusedWithAllErrors(t *testing.T) {
 	isolate(t)
 	path := file(t, "cgu.yaml", `
 apiVersion: ran.openshift.io/v1alpha1
@@ -50,7 +50,7 @@ func TestAnObjectOfAnotherKindIsRefused(t *testing.T) {
 	require.Equal(t, outcome{status: exitUsage, stderr: "error: stdin: ClusterGroupUpgrade prod/november: is not a WorkloadLockPolicy\n"}, got)
 }
 
-func TestTheNamespaceOfAFileMustNotContradictTheFlag(t *testing.T) {
+func TestANamespaceInAFileMustMatchTheFlag(t *testing.T) {
 	isolate(t)
 	got := drydockWith(t, validRollout, "upgrade", "start", "-f", "-", "-n", "test")
 	require.Equal(t, outcome{
@@ -59,7 +59,7 @@ func TestTheNamespaceOfAFileMustNotContradictTheFlag(t *testing.T) {
 	}, got)
 }
 
-func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFileAndFaultsNameTheFlag(t *testing.T) {
+func TestMaintenanceFlagsAreValidatedLikeAFileAndErrorsNameTheFlag(t *testing.T) {
 	isolate(t)
 	got := drydock(t, "node", "maintain", "Worker_1", "--cluster", "spoke-1", "--name", "M_",
 		"--requestor", "x", "--additional-requestor", "a.example.com,B", "--pod-selector", "a in (", "--pod-eviction-filter", "nvidia,(", "--drain-timeout", "-1s",
@@ -73,7 +73,7 @@ func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFileAndFaultsNameTheFlag
 	require.Contains(t, got.stderr, "error: --drain-timeout: Invalid value: -1: should be greater than or equal to 0\n")
 }
 
-func TestANameThatNobodyGaveIsNotWhatIsWrong(t *testing.T) {
+func TestAnErrorDoesNotBlameADefaultName(t *testing.T) {
 	isolate(t)
 	got := drydock(t, "node", "maintain", "worker_1", "--cluster", "spoke-1")
 	require.Equal(t, exitUsage, got.status)
@@ -81,7 +81,7 @@ func TestANameThatNobodyGaveIsNotWhatIsWrong(t *testing.T) {
 	require.Contains(t, got.stderr, `error: NODE: Invalid value: "worker_1": `)
 }
 
-func TestAFlagThatSaysHowToDoWhatIsNotDoneIsRefused(t *testing.T) {
+func TestAFlagWithoutItsFeatureIsRefused(t *testing.T) {
 	isolate(t)
 	for flags, want := range map[string]string{
 		"--drain=false --pod-selector=app=web": "--pod-selector: needs --drain",
@@ -93,7 +93,7 @@ func TestAFlagThatSaysHowToDoWhatIsNotDoneIsRefused(t *testing.T) {
 	}
 }
 
-func TestADrainTimeoutIsNeverRoundedToNone(t *testing.T) {
+func TestADrainTimeoutIsNeverRoundedToZero(t *testing.T) {
 	for given, want := range map[time.Duration]int32{0: 0, 500 * time.Millisecond: 1, 90 * time.Second: 90, -time.Millisecond: -1, math.MaxInt64: math.MaxInt32} {
 		object := maintainFlags{drain: true, drainTimeout: given, given: func(string) bool { return false }}.object("worker-1")
 		require.Equal(t, want, *object.Spec.DrainSpec.TimeoutSeconds, given)

@@ -46,7 +46,7 @@ node worker-1   inactive   PodReady
 	becomes(t, func(s lockControllerStatus) bool { return s.Status.State == locksworkflow.Cancelled }, "lock", "controller", "status", "vrouter")
 }
 
-func TestTheStatusOfALockControllerSaysHowFarTheMaintenanceHasCome(t *testing.T) {
+func TestTheStatusOfALockControllerShowsProgress(t *testing.T) {
 	report := reportedLocks
 	report.Progress = locks.Progress{Percentage: 50, Description: "1 out of 2 nodes updated", InactiveNow: 1, Updated: 1, Total: 2}
 	var text strings.Builder

@@ -120,7 +120,7 @@ vrouter: 1 out of 3 nodes updated (33%), 1 inactive now
 	require.Contains(t, succeeds(t, "lock", "evaluate", "--snapshot", objects, "-o", "name"), "nodeworkloadlock.lcm.mirantis.com/vrouter-n9\n")
 }
 
-func TestLocksAreEvaluatedByThePolicyThatIsMeant(t *testing.T) {
+func TestLocksAreEvaluatedByTheNamedPolicy(t *testing.T) {
 	isolate(t)
 	objects := file(t, "objects.yaml", lockObjects)
 	other := strings.ReplaceAll(lockPolicy, "vrouter", "ceph")

@@ -86,7 +86,7 @@ func show(t *testing.T, answers *answering, output string) string {
 	return out.String()
 }
 
-func TestTheStatusOfTenThousandClustersIsOneSmallAnswerWithWhatMattersFirst(t *testing.T) {
+func TestTheStatusOfTenThousandClustersIsSmallAndSorted(t *testing.T) {
 	answers := &answering{t: t, status: longRollout(10_000)}
 	table := show(t, answers, formatTable)
 	require.Equal(t, 1, answers.asked)
@@ -99,7 +99,7 @@ func TestTheStatusOfTenThousandClustersIsOneSmallAnswerWithWhatMattersFirst(t *t
 	require.Equal(t, "and 9750 clusters more", lines[len(lines)-1])
 }
 
-func TestProgramsGetTheWholeStatusOfTenThousandClustersInSmallParts(t *testing.T) {
+func TestTheStatusOfTenThousandClustersIsReadInPages(t *testing.T) {
 	answers := &answering{t: t, status: longRollout(10_000)}
 	var got rolloutStatus
 	require.NoError(t, json.Unmarshal([]byte(show(t, answers, formatJSON)), &got))
@@ -112,7 +112,7 @@ func TestProgramsGetTheWholeStatusOfTenThousandClustersInSmallParts(t *testing.T
 	require.JSONEq(t, string(whole), string(read))
 }
 
-func TestTheStatusOfFewClustersIsOneAnswer(t *testing.T) {
+func TestTheStatusOfFewClustersIsOnePage(t *testing.T) {
 	answers := &answering{t: t, status: longRollout(partClusters)}
 	var got rolloutStatus
 	require.NoError(t, json.Unmarshal([]byte(show(t, answers, formatJSON)), &got))

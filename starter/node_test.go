@@ -129,7 +129,7 @@ spec:
 	require.Len(t, ended.Status.Notes, 2, ended.Status.Notes)
 }
 
-func TestWhatIsKnownOfAMaintenanceWithoutAWorkerSaysWhetherItsNodeIsHandedOver(t *testing.T) {
+func TestTheStatusWithoutAWorkerSaysWhetherTheNodeIsReady(t *testing.T) {
 	tests := []struct {
 		phase      maintenancev1.NodeState
 		reason     string
@@ -158,7 +158,7 @@ func several(state maintenancev1.NodeState, own, second maintenancev1.RequestorS
 	}
 }
 
-func TestACancelSaysWhatBecomesOfAMaintenanceThatIsAsFarAsThat(t *testing.T) {
+func TestACancelExplainsItsEffectInEachPhase(t *testing.T) {
 	alone := func(state maintenancev1.NodeState) maintenancev1.NodeMaintenanceStatus {
 		return maintenancev1.NodeMaintenanceStatus{State: state}
 	}
@@ -189,7 +189,7 @@ func TestACancelSaysWhatBecomesOfAMaintenanceThatIsAsFarAsThat(t *testing.T) {
 	}
 }
 
-func TestOneOfSeveralRequestorsDoesNotFailWhenItIsDoneNorRecoverWhenItHasNotFailed(t *testing.T) {
+func TestFailAfterDoneAndRecoverWithoutFailAreRefused(t *testing.T) {
 	const ready, failed = maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed
 	atWork := several(ready, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork)
 	require.Equal(t, "kim no longer needs the node (Done)", notWorking(atWork, requestorNamed(atWork, "")))
@@ -208,7 +208,7 @@ func nodeReaches(t *testing.T, name string, state maintenancev1.NodeState) maint
 	return becomes(t, func(s maintenanceStatus) bool { return s.Status.State == state }, "node", "status", name)
 }
 
-func TestHowAMaintenanceHasEndedIsSaidOnce(t *testing.T) {
+func TestTheResultOfAMaintenanceIsPrintedOnce(t *testing.T) {
 	for want, status := range map[string]maintenancev1.NodeMaintenanceStatus{
 		"Cancelled": {State: maintenancev1.NodeCancelled},
 		"NodeGone: node worker-1 was deleted": {

@@ -80,7 +80,7 @@ spec:
     podEvictionFilters: [{byResourceNameRegex: ^nvidia.com/}]
 `
 
-func TestADryRunNamesEveryReasonThereIs(t *testing.T) {
+func TestADryRunDocumentsEveryReason(t *testing.T) {
 	isolate(t)
 	got := drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", file(t, "node.yaml", everyReason()),
 		"-f", file(t, "request.yaml", gpuMaintenance), "--at", "2026-11-20T12:00:30Z", "-o", "json")
@@ -109,7 +109,7 @@ func TestADryRunNamesEveryReasonThereIs(t *testing.T) {
 	}
 }
 
-func TestADryRunShowsTheOrderInWhichPodsLeave(t *testing.T) {
+func TestADryRunShowsTheEvictionOrder(t *testing.T) {
 	isolate(t)
 	objects := file(t, "node.yaml", nodeObjects)
 	require.NotContains(t, drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects).stdout, "ORDER", "without an order none is shown")
@@ -119,7 +119,7 @@ func TestADryRunShowsTheOrderInWhichPodsLeave(t *testing.T) {
 	require.Regexp(t, `(?s)^ORDER +NAMESPACE.*\n +-5 +shop +web-1 +evict.*\n +0 +shop +bare +evict`, table)
 }
 
-func TestABadOrderIsRefusedWithItsField(t *testing.T) {
+func TestAnInvalidOrderIsRefusedWithItsField(t *testing.T) {
 	isolate(t)
 	bad := file(t, "request.yaml", strings.Replace(forcedMaintenance, "{force: true}", "{podOrder: [{podSelector: app=web, order: 1}, {podSelector: app in, order: 2}]}", 1))
 	got := drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", file(t, "node.yaml", nodeObjects), "-f", bad)

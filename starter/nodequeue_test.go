@@ -33,7 +33,7 @@ func queueOf(wait *drydockv1.Wait) clusterQueue {
 	}}
 }
 
-func TestTheQueueIsShownInOrderOfRankWithWhyEachWaits(t *testing.T) {
+func TestTheQueueIsShownByRankWithReasons(t *testing.T) {
 	var out bytes.Buffer
 	q := queueOf(&drydockv1.Wait{Reason: "NodesUnknown", Message: "not seen yet"})
 	printQueues(&out, []clusterQueue{q, {SchedulerStatus: slots.SchedulerStatus{Cluster: "c2"}, Trouble: "no worker"}},
@@ -47,7 +47,7 @@ c1        2      n2     ops/of-n2   a.example.com   3m ago   NoSlot: 1 of 3 node
 `, out.String())
 }
 
-func TestAMaintenanceThatWaitsStandsSomewhereInTheQueue(t *testing.T) {
+func TestAWaitingMaintenanceShowsItsQueuePosition(t *testing.T) {
 	q := queueOf(nil)
 	ref := func(name string) maintenanceRef {
 		return maintenanceRef{workflowRef: observe.RefOf("node/c1/ops/"+name, "run")}
@@ -64,7 +64,7 @@ func TestAMaintenanceThatWaitsStandsSomewhereInTheQueue(t *testing.T) {
 	require.Nil(t, (*queuePosition)(nil).with(&drydockv1.Wait{Message: "held"}))
 }
 
-func TestDoctorSaysOfEachClusterWhetherSlotsAreGranted(t *testing.T) {
+func TestDoctorReportsForEachClusterWhetherSlotsAreGranted(t *testing.T) {
 	unreachable := &drydockv1.Wait{Reason: "ClusterUnreachable", Message: "watch the nodes of c1: connection refused"}
 	idle := queueOf(unreachable)
 	idle.Queue = nil

@@ -53,7 +53,7 @@ const (
 	afterAging  = "2026-11-20T11:00:30Z"
 )
 
-func TestScheduleFromAFile(t *testing.T) {
+func TestAScheduleFromAFile(t *testing.T) {
 	isolate(t)
 	objects := file(t, "cluster.yaml", schedulingObjects)
 	require.JSONEq(t, `{
@@ -70,7 +70,7 @@ func TestScheduleFromAFile(t *testing.T) {
 	}`, succeeds(t, "node", "schedule", "--snapshot", objects, "--at", beforeAging, "-o", "json"))
 }
 
-func TestAScheduleShowsPeopleTheQueueInOrderOfRank(t *testing.T) {
+func TestAScheduleIsPrintedInOrderOfRank(t *testing.T) {
 	isolate(t)
 	objects := file(t, "cluster.yaml", schedulingObjects)
 	require.Equal(t, `3 slots free, and 2 more nodes may become unavailable
@@ -86,7 +86,7 @@ RANK   REQUEST              NODE       REQUESTOR              DECISION   REASON
 		succeeds(t, "node", "schedule", "--snapshot", file(t, "idle.yaml", "{apiVersion: v1, kind: Node, metadata: {name: worker-1}}")))
 }
 
-func TestANodeWithTheMarkOfAMaintenanceHoldsASlot(t *testing.T) {
+func TestANodeWithAnOwnershipMarkHoldsASlot(t *testing.T) {
 	isolate(t)
 	objects := file(t, "cluster.yaml", `
 apiVersion: v1
@@ -105,7 +105,7 @@ spec: {requestorID: kim.example.com, nodeName: worker-1}
 	require.Equal(t, "node worker-1 is under maintenance for node/spoke-1/default/kernel", decision.Waiting[0].Message)
 }
 
-func TestBudgetsAreTriedBeforeTheyAreApplied(t *testing.T) {
+func TestBudgetsCanBeTestedBeforeTheyAreApplied(t *testing.T) {
 	isolate(t)
 	objects := file(t, "cluster.yaml", schedulingObjects)
 	budgets := func(spec string) string {
@@ -137,7 +137,7 @@ func TestBudgetsAreTriedBeforeTheyAreApplied(t *testing.T) {
 	}
 }
 
-func TestAScheduleKnowsWhoStandsInTheQueueOfTheScheduler(t *testing.T) {
+func TestAScheduleIncludesTheQueueOfTheScheduler(t *testing.T) {
 	request := func(name, node string) scheduling.Request {
 		return scheduling.Request{Namespace: "default", Name: name, Node: node, Requestor: "kim.example.com"}
 	}

@@ -35,7 +35,7 @@ spec: {title: New switches, portalRef: main, components: [db, rack], affectedSta
 `, start.UTC().Format(time.RFC3339), start.Add(time.Hour).UTC().Format(time.RFC3339))
 }
 
-func TestWhatAPortalCannotShowIsRefusedBeforeAnythingIsTouched(t *testing.T) {
+func TestAnInvalidPortalIsRefusedBeforeAnyChange(t *testing.T) {
 	isolate(t)
 	shop := shopText(time.Date(2026, 3, 28, 2, 0, 0, 0, time.UTC))
 	for name, tt := range map[string]struct {
@@ -60,7 +60,7 @@ func TestWhatAPortalCannotShowIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 	require.Contains(t, drydock(t, "portal", "delete", "main").stderr, "nothing to delete")
 }
 
-func TestAPortalIsShownToPeople(t *testing.T) {
+func TestAPortalIsPrintedAsATable(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	p := portal.Portal{Name: "main"}
 	spec := sreportalv1.ComponentSpec{DisplayName: "Web", Group: "Shop", PortalRef: "main", Status: sreportalv1.StatusOperational}

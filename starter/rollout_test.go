@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestOnARealTemporal(t *testing.T) {
+func TestCommandsOnARealTemporalServer(t *testing.T) {
 	s := newStage(t)
 	steps := []struct {
 		name string

@@ -56,7 +56,7 @@ func atNoon() rolloutStatus {
 	return status
 }
 
-func TestTheFrameOfARolloutAtWork(t *testing.T) {
+func TestTheFrameOfARunningRollout(t *testing.T) {
 	require.Equal(t, `rollout prod/november   InProgress   batch 2 of 2 (times out in 14m)   started 10m ago (times out in 4h)
 Maintaining nodes
 [#############...................]  41%  1 of 4 clusters complete, 1 running, 1 skipped, 1 pending; 5 nodes done, 11 pods evicted
@@ -69,7 +69,7 @@ BATCH   CLUSTER   STATE      NODES   NOW
         spoke-4   skipped            AlreadyCompliant: nothing to do`, atNoon().frame(noon, frameStyle{}))
 }
 
-func TestTheEstimateIsARangeUnlessAllClustersTookTheSame(t *testing.T) {
+func TestTheEstimateIsARangeUnlessAllDurationsAreEqual(t *testing.T) {
 	in := func(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(d)) }
 	estimate := &ranv1.Estimate{Earliest: in(9 * time.Minute), End: in(12 * time.Minute), Latest: in(15 * time.Minute)}
 	for after, text := range map[time.Duration]string{
@@ -83,7 +83,7 @@ func TestTheEstimateIsARangeUnlessAllClustersTookTheSame(t *testing.T) {
 	}
 }
 
-func TestTheFrameOfAPausedRolloutSaysWhatItWaitsFor(t *testing.T) {
+func TestTheFrameOfAPausedRolloutShowsItsWait(t *testing.T) {
 	status := atNoon()
 	status.Status.Paused = true
 	status.Status.Wait = &drydockv1.Wait{Reason: "Paused", Message: "paused by kim", Since: *ago(time.Minute)}
@@ -92,14 +92,14 @@ func TestTheFrameOfAPausedRolloutSaysWhatItWaitsFor(t *testing.T) {
 	require.Contains(t, frame, "\nwaiting: Paused for 60s: paused by kim\n")
 }
 
-func TestTheFrameOfARolloutThatIsBeingCancelledSaysSoWhileItsClustersAreAtWork(t *testing.T) {
+func TestTheFrameOfACancellingRolloutShowsItsRunningClusters(t *testing.T) {
 	status := atNoon()
 	status.Status.Wait = &drydockv1.Wait{Reason: "Cancelling", Message: "batch 2 of 2: clusters that return their nodes: 1", Since: *ago(time.Minute)}
 	require.Contains(t, status.frame(noon, frameStyle{}), "\nwaiting: Cancelling for 60s: batch 2 of 2: clusters that return their nodes: 1\n")
 	require.Contains(t, status.wholeLine().text, "; waiting: Cancelling: batch 2 of 2")
 }
 
-func TestAWaitSaysUntilWhenItLasts(t *testing.T) {
+func TestAWaitShowsItsEnd(t *testing.T) {
 	until := func(d time.Duration) *metav1.Time { return new(metav1.NewTime(noon.Add(d))) }
 	wait := drydockv1.Wait{Reason: "DisruptionBudget", Message: "budget shop/web allows 0 of 3", Since: *ago(2 * time.Minute), Until: until(3 * time.Minute)}
 	require.Equal(t, "DisruptionBudget for 2m (until "+until(3*time.Minute).Local().Format(time.TimeOnly)+"): budget shop/web allows 0 of 3", waitText(wait, noon))
@@ -111,7 +111,7 @@ func TestAWaitSaysUntilWhenItLasts(t *testing.T) {
 	require.Equal(t, "WaitingForWindow: window ops/night is closed; it opens 2026-11-20 22:00:00Z", waitText(wait, noon), "nothing is said twice")
 }
 
-func TestBetweenTwoBatchesNothingIsSaidOfAWait(t *testing.T) {
+func TestNoWaitIsShownBetweenBatches(t *testing.T) {
 	status := atNoon()
 	status.Status.Clusters[1].State = ranv1.ClusterComplete
 	status.Status.Counts = rollout.Count(status.Status.Clusters)
@@ -122,7 +122,7 @@ func TestBetweenTwoBatchesNothingIsSaidOfAWait(t *testing.T) {
 	require.Contains(t, status.wholeLine().text, "; waiting: ClusterUnreachable: the hub does not answer")
 }
 
-func TestTheFrameOfARolloutThatIsOver(t *testing.T) {
+func TestTheFrameOfAFinishedRollout(t *testing.T) {
 	status := atNoon()
 	status.Status.Status.CompletedAt = ago(0)
 	rollout.SetCondition(&status.Status.Conditions, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonTimedOut, "1 of 3 clusters timed out: spoke-2", noon)
@@ -136,7 +136,7 @@ func TestARolloutWithoutClustersHasNoProgress(t *testing.T) {
 	require.Equal(t, "rollout prod/november   Failed\nUnable to select clusters: cluster spoke-9 is not a ManagedCluster", status.frame(noon, frameStyle{}))
 }
 
-func TestAFrameFitsTheTerminalAndSaysWhatItLeavesOut(t *testing.T) {
+func TestAFrameFitsTheTerminalAndCountsWhatItOmits(t *testing.T) {
 	status := atNoon()
 	for range 100 {
 		status.Status.Clusters = append(status.Status.Clusters, ranv1.ClusterStatus{Name: "more", State: ranv1.ClusterPending, Batch: 3})
@@ -148,7 +148,7 @@ func TestAFrameFitsTheTerminalAndSaysWhatItLeavesOut(t *testing.T) {
 	require.Contains(t, frame, "\nand 91 clusters more")
 }
 
-func TestOfManyClustersThoseComeFirstThatMatter(t *testing.T) {
+func TestUrgentClustersAreListedFirst(t *testing.T) {
 	status := atNoon()
 	for range planOrderLimit {
 		status.Status.Clusters = append(status.Status.Clusters, ranv1.ClusterStatus{Name: "more", State: ranv1.ClusterPending, Batch: 3})
@@ -157,12 +157,12 @@ func TestOfManyClustersThoseComeFirstThatMatter(t *testing.T) {
 	require.Regexp(t, `(?s)edge +failed.*spoke-2 +running.*more`, status.frame(noon, frameStyle{}))
 }
 
-func TestColoursAreForTerminals(t *testing.T) {
+func TestColoursAreUsedOnTerminalsOnly(t *testing.T) {
 	require.NotContains(t, atNoon().frame(noon, frameStyle{}), "\x1b[")
 	require.Contains(t, atNoon().frame(noon, frameStyle{colours: true}), "\x1b[32mcomplete\x1b[0m")
 }
 
-func TestLinesAreSaidOnceAndAgainWhenTheyChange(t *testing.T) {
+func TestALineIsPrintedAgainOnlyWhenItChanges(t *testing.T) {
 	var out bytes.Buffer
 	c := &cli{output: formatTable}
 	c.Out = &out
@@ -190,7 +190,7 @@ rollout prod/november: InProgress: Maintaining nodes
 	require.Equal(t, "spoke-2: running 1/4 nodes; worker-2: Draining; tf 2 out of 3 nodes updated (66%)\n", said(changed))
 }
 
-func TestProgramsGetADocumentForEveryChange(t *testing.T) {
+func TestJSONOutputHasADocumentForEveryChange(t *testing.T) {
 	for format, begins := range map[string]string{formatJSON: `{"metadata":{"namespace":"prod","name":"november",`, formatYAML: "---\nmetadata:\n  name: november\n"} {
 		var out bytes.Buffer
 		c := &cli{output: format}

@@ -59,7 +59,7 @@ func TestThePageIsServedWhileTemporalIsAway(t *testing.T) {
 	require.Equal(t, exitDone, serving.end(t).status)
 }
 
-func TestEveryFlagOfServeCounts(t *testing.T) {
+func TestEveryFlagOfServeHasAnEffect(t *testing.T) {
 	t.Parallel()
 	t.Run("--portal names the portal", func(t *testing.T) {
 		serving, address := served(t, append(away, "--portal", "shop")...)
@@ -122,7 +122,7 @@ func TestEveryFlagOfServeCounts(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeServedIsRefused(t *testing.T) {
+func TestInvalidServeOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ flag, value, says string }{
 		"a portal that cannot be":           {"--portal", "A B", `--portal "A B": `},

@@ -45,7 +45,7 @@ type taken struct{ client.WorkflowUpdateHandle }
 func (taken) RunID() string                  { return "run" }
 func (taken) Get(context.Context, any) error { return nil }
 
-func TestAChangeThatIsNotAnsweredMayStillBeMade(t *testing.T) {
+func TestAnUnansweredChangeIsReportedAsPossiblyMade(t *testing.T) {
 	s := &server{Client: updated{refused: serviceerror.NewDeadlineExceeded("late")}}
 	rollout, harbor := rolloutSubject("prod", "june"), harborCluster("c1", "default", "main")
 	_, harborErr := s.changeHarbor(t.Context(), harbor, &goharborv1.HarborCluster{}, temporal.UpdateDelete, nil, nil)
@@ -60,7 +60,7 @@ func TestAChangeThatIsNotAnsweredMayStillBeMade(t *testing.T) {
 	}
 }
 
-func TestADeletionThatIsNotWaitedForAnyMoreGoesOn(t *testing.T) {
+func TestADeletionContinuesAfterTheCommandStopsWaiting(t *testing.T) {
 	const deletion = "deletion of HarborCluster default/main in cluster c1"
 	for _, tt := range []struct {
 		name    string

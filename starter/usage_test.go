@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEveryCommandExplainsItself(t *testing.T) {
+func TestEveryCommandHasHelp(t *testing.T) {
 	isolate(t)
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
@@ -181,7 +181,7 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-func TestAnUnreachableTemporalIsAFailureAndNamedWithTheFlag(t *testing.T) {
+func TestAnUnreachableTemporalIsAFailureThatNamesTheFlag(t *testing.T) {
 	isolate(t)
 	const stderr = "error: temporal at 127.0.0.1:1 does not answer (set --address, or TEMPORAL_ADDRESS): dial tcp 127.0.0.1:1: connect: connection refused\n"
 	require.Equal(t, outcome{status: exitFailed, stderr: stderr}, drydock(t, "upgrade", "list"))
@@ -203,7 +203,7 @@ func TestCompletionScriptsAreWrittenForEachShell(t *testing.T) {
 	}
 }
 
-func TestWithoutTemporalNothingIsSuggestedAndNothingIsComplainedAbout(t *testing.T) {
+func TestCompletionWithoutTemporalIsEmptyAndSilent(t *testing.T) {
 	isolate(t)
 	require.Equal(t, ":4\n", succeedsSilently(t, "__complete", "upgrade", "status", ""))
 }

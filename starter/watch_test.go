@@ -63,7 +63,7 @@ type unread struct{}
 func (unread) HasNext() bool                          { return true }
 func (unread) Next() (*historypb.HistoryEvent, error) { return nil, context.DeadlineExceeded }
 
-func TestAWatchGoesOnWhenTemporalAnswersAgain(t *testing.T) {
+func TestAWatchResumesWhenTemporalIsBack(t *testing.T) {
 	said := follows(t, &failingOver{answering: completed(t)})
 	require.Contains(t, said, "Temporal does not answer; retrying: describe rollout prod/june: connection refused\n")
 	require.Contains(t, said, "Temporal does not answer; retrying: follow rollout prod/june: context deadline exceeded\n")
@@ -110,7 +110,7 @@ func (w *comingAndGoing) Next() (*historypb.HistoryEvent, error) {
 	return &historypb.HistoryEvent{}, nil
 }
 
-func TestEachAbsenceOfWorkersIsSaid(t *testing.T) {
+func TestEachAbsenceOfWorkersIsReported(t *testing.T) {
 	worker := &comingAndGoing{answering: completed(t), news: make(chan struct{}, 1)}
 	worker.news <- struct{}{}
 	require.Equal(t, 2, strings.Count(follows(t, worker), observe.ErrNoWorker.Error()))

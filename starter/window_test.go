@@ -37,7 +37,7 @@ func TestThePhaseOfAMaintenance(t *testing.T) {
 	require.Equal(t, "completed\n", succeeds(t, "window", "phase", "-f", maintenance, "-o", "name"), "now")
 }
 
-func TestAMaintenanceThatEndsBeforeItStartsHasNoPhase(t *testing.T) {
+func TestAMaintenanceThatEndsBeforeItStartsIsRefused(t *testing.T) {
 	isolate(t)
 	got := drydockWith(t, strings.Replace(switchMaintenance, "T06:00", "T02:00", 1), "window", "phase", "-f", "-", "--at", "not looked at")
 	require.Equal(t, outcome{
@@ -83,7 +83,7 @@ not at 2026-03-30T00:30:00Z: Excluded by freeze
 	require.NotEmpty(t, succeeds(t, "window", "preview", "-f", window), "from now on")
 }
 
-func TestWhetherWindowsAllowSomethingToStart(t *testing.T) {
+func TestWindowsAllowOrRefuseAStart(t *testing.T) {
 	isolate(t)
 	day := "---" + strings.NewReplacer("nightly", "day", "BYHOUR=2;BYMINUTE=30", "BYHOUR=12", "04:00", "14:00", "cutoff", "selector: {matchLabels: {env: prod}}\n  cutoff").Replace(springWindow)
 	windows := file(t, "windows.yaml", springWindow+day)
@@ -122,7 +122,7 @@ func TestWhetherWindowsAllowSomethingToStart(t *testing.T) {
 	})
 }
 
-func TestAWindowThatCannotBeAskedIsRefused(t *testing.T) {
+func TestAnInvalidWindowIsRefused(t *testing.T) {
 	isolate(t)
 	window := file(t, "window.yaml", springWindow)
 	tests := []struct {
@@ -170,7 +170,7 @@ func TestAWindowThatCannotBeAskedIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnOrderForAWindowIsCheckedBeforeAnybodyIsAsked(t *testing.T) {
+func TestAWindowCommandIsValidatedBeforeItIsSent(t *testing.T) {
 	isolate(t)
 	for name, tt := range map[string]struct {
 		args   []string

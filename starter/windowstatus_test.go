@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-func TestHowAWindowStandsIsShownToPeople(t *testing.T) {
+func TestTheStatusOfAWindowIsPrintedAsATable(t *testing.T) {
 	opens := time.Date(2026, 12, 1, 22, 0, 0, 0, time.UTC)
 	closes := opens.Add(4 * time.Hour)
 	status := windows.Status{

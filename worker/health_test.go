@@ -20,7 +20,7 @@ func (refusing) DescribeNamespace(context.Context, *workflowservice.DescribeName
 	return nil, serviceerror.NewPermissionDenied("Request unauthorized.", "")
 }
 
-func TestAWorkerWhoseCredentialsTemporalRefusesIsNotReady(t *testing.T) {
+func TestAWorkerWithRejectedCredentialsIsNotReady(t *testing.T) {
 	server := &mocks.Client{}
 	server.On("WorkflowService").Return(refusing{})
 	ready := readiness{temporal: server, namespace: "prod"}

@@ -13,7 +13,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 )
 
-func TestTheEndOfAWaitIsNoErrorInTheLog(t *testing.T) {
+func TestTheEndOfAWaitIsNotLoggedAsAnError(t *testing.T) {
 	over := serviceerror.NewNotFound("workflow execution already completed")
 	for _, tt := range []struct {
 		message string

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSettingsThatCannotBeAreRefusedByTheirFlags(t *testing.T) {
+func TestInvalidSettingsAreRefusedByFlag(t *testing.T) {
 	for _, refused := range []struct{ flag, message string }{
 		{"--max-workflow-tasks=1", "--max-workflow-tasks 1: must be at least 2"},
 		{"--workflow-pollers=1", "--workflow-pollers 1: must be at least 2"},
@@ -31,7 +31,7 @@ func TestSettingsThatCannotBeAreRefusedByTheirFlags(t *testing.T) {
 }
 
 // A cancellation reaches an activity with the answer to a heartbeat. One that is not told otherwise holds heartbeats back for up to a minute.
-func TestHeartbeatsAreNotHeldBackForLong(t *testing.T) {
+func TestHeartbeatsAreThrottledBriefly(t *testing.T) {
 	o := defaultOptions()
 	settings := o.workerOptions(nil)
 	for _, interval := range []time.Duration{settings.MaxHeartbeatThrottleInterval, settings.DefaultHeartbeatThrottleInterval} {

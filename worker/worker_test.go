@@ -25,7 +25,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestTheClustersMustBeNamedInOneWay(t *testing.T) {
+func TestClustersComeFromOneSourceOnly(t *testing.T) {
 	tests := []struct {
 		name string
 		args []string
@@ -97,7 +97,7 @@ func TestVersioningIsOffUnlessAskedFor(t *testing.T) {
 	require.Equal(t, workflow.VersioningBehaviorPinned, versioning.DefaultVersioningBehavior)
 }
 
-func TestTheDocumentationHasEveryFlagAndNoOther(t *testing.T) {
+func TestTheDocumentationListsExactlyTheFlags(t *testing.T) {
 	text, err := os.ReadFile("../docs/reference/configuration.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "| flag | default | meaning |\n|---|---|---|\n")
@@ -113,7 +113,7 @@ func TestTheDocumentationHasEveryFlagAndNoOther(t *testing.T) {
 	require.ElementsMatch(t, flags, documented)
 }
 
-func TestAWorkerLivesFromReadyToStopped(t *testing.T) {
+func TestAWorkerGetsReadyAndStops(t *testing.T) {
 	stack := devstacktest.Start(t, devstack.Options{
 		Clusters: []devstack.ClusterOptions{{Name: "hub", CRDs: []string{"deploy/crds/testing"}, ControlPlaneOnly: true}},
 		Temporal: &devstack.TemporalOptions{},
@@ -180,7 +180,7 @@ func polled(t *testing.T, server *devstack.Temporal) {
 	}
 }
 
-func TestAWorkerWithoutTemporalSaysWhereItLooked(t *testing.T) {
+func TestAWorkerWithoutTemporalNamesTheAddress(t *testing.T) {
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
 	clusters := filepath.Join(t.TempDir(), "clusters.yaml")
 	require.NoError(t, os.WriteFile(clusters, []byte("{clusters: [{name: spoke-1, inClusterWorker: true}]}"), 0o600))

@@ -67,7 +67,7 @@ func inActivity(t *testing.T, waits activitykit.Waits, node string, prepare func
 	return ended
 }
 
-func TestAWaitReportsWhatHasChangedNotTooOftenAndNotTheLastLeast(t *testing.T) {
+func TestAWaitReportsChangesAtALimitedRateAndNeverLosesTheLast(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	reported := &activitytest.Signals{}
 	activitytest.Changed(t, ref.Node, activitytest.Annotated(annotationReason, "First"))
@@ -90,7 +90,7 @@ func TestAWaitReportsWhatHasChangedNotTooOftenAndNotTheLastLeast(t *testing.T) {
 	require.False(t, reported.Observed[0].Wait.Since.IsZero())
 }
 
-func TestAWaitThatNeverStopsChangingLeavesRoomInTheHistory(t *testing.T) {
+func TestAWaitThatAlwaysChangesKeepsItsHistorySmall(t *testing.T) {
 	require.Equal(t, activitykit.ReportInterval, activitykit.PauseAfter(1))
 	reports, prompt, firstDay := 0, time.Duration(0), 0
 	for elapsed := time.Duration(0); elapsed < 60*24*time.Hour; elapsed += activitykit.PauseAfter(reports) {
@@ -108,7 +108,7 @@ func TestAWaitThatNeverStopsChangingLeavesRoomInTheHistory(t *testing.T) {
 	require.Equal(t, activitykit.LongestReportInterval, activitykit.PauseAfter(1_000_000))
 }
 
-func TestReportsOfAWaitThatIsTriedAgainDoNotBeginAnew(t *testing.T) {
+func TestARetriedWaitKeepsItsReportRate(t *testing.T) {
 	const sent = 2 * activitykit.UsualReports
 	for name, before := range map[string]struct {
 		input   int
@@ -151,7 +151,7 @@ func TestReportsOfAWaitThatIsTriedAgainDoNotBeginAnew(t *testing.T) {
 	}
 }
 
-func TestWhatIsUrgentIsReportedAtOnceUnlessItIsSoAgainAndAgain(t *testing.T) {
+func TestUrgentChangesAreReportedAtOnceButRateLimited(t *testing.T) {
 	const atOnce, later = time.Millisecond, 2 * activitykit.ReportInterval
 	held := temporal.Observation{Wait: &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksHeld}}
 	failed := temporal.Observation{Urgent: true, Wait: &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksFailed}}
@@ -189,7 +189,7 @@ func TestWhatIsUrgentIsReportedAtOnceUnlessItIsSoAgainAndAgain(t *testing.T) {
 	}
 }
 
-func TestAWaitThatEndsAtOnceIsNotReported(t *testing.T) {
+func TestAWaitThatEndsImmediatelyIsNotReported(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	reported := &activitytest.Signals{}
 	activitytest.Changed(t, ref.Node, activitytest.Annotated(annotationDone, ""))
@@ -197,7 +197,7 @@ func TestAWaitThatEndsAtOnceIsNotReported(t *testing.T) {
 	require.Empty(t, reported.Reasons())
 }
 
-func TestTheNextAttemptOfAWaitGoesOnSinceTheFirst(t *testing.T) {
+func TestARetriedWaitKeepsItsStartTime(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	reported := &activitytest.Signals{}
 	activitytest.Changed(t, ref.Node, activitytest.Annotated(annotationReason, "Same"))
@@ -216,7 +216,7 @@ func TestTheNextAttemptOfAWaitGoesOnSinceTheFirst(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestAWaitThatIsHandedOverSaysHowFarItHadCome(t *testing.T) {
+func TestAWaitContinuedElsewhereReportsItsProgress(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	reported, stopping := &activitytest.Signals{}, make(chan struct{})
 	var heartbeat atomic.Pointer[temporal.Observation]
@@ -240,7 +240,7 @@ func TestAWaitThatIsHandedOverSaysHowFarItHadCome(t *testing.T) {
 	require.Equal(t, "Waiting", heartbeat.Load().Wait.Reason)
 }
 
-func TestAtItsDeadlineAWaitLooksOnceMoreAtTheAPIServer(t *testing.T) {
+func TestAWaitReadsTheAPIServerOnceMoreAtItsDeadline(t *testing.T) {
 	cluster := activitytest.TestCluster(t)
 	tests := []struct {
 		name     string
@@ -282,7 +282,7 @@ func TestACancelledWaitEndsWithTheCancellationAndNotWithItsDeadline(t *testing.T
 	require.False(t, done)
 }
 
-func TestErrorsOfTheAPIServerBecomeWhatWorkflowsUnderstand(t *testing.T) {
+func TestAPIServerErrorsBecomeTypedErrors(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	refused := &url.Error{Op: "Get", URL: "https://api", Err: syscall.ECONNREFUSED}
 	tests := []struct {

@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 )
 
-func TestTwoDrainsThatWaitForEachOtherAreToldAsADeadlock(t *testing.T) {
+func TestTwoDrainsThatWaitForEachOtherAreADeadlock(t *testing.T) {
 	pair := func(n *devstack.Node) { n.Labels = map[string]string{"test.drydock.dev/shop": "pair"} }
 	one, other, shop := activitytest.TestNode(t, pair), activitytest.TestNode(t, pair), activitytest.NewTenant(t)
 	activitytest.Changed(t, one.Node, activitytest.Cordoned)

@@ -42,7 +42,7 @@ func TestADrainEvictsEveryPodAndMarksTheNodeDrained(t *testing.T) {
 	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionDrainInProgress))
 }
 
-func TestADrainWaitsForABudgetUntilItOpensAndSaysSo(t *testing.T) {
+func TestADrainReportsTheBudgetItWaitsFor(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	for i := range 2 {
 		shop.Pod(t, ref.Node, fmt.Sprintf("web-%d", i))
@@ -67,7 +67,7 @@ func TestADrainWaitsForABudgetUntilItOpensAndSaysSo(t *testing.T) {
 	shop.RequireEvictions(t, "web-0", "web-1", "other")
 }
 
-func TestADrainNeverTakesMoreThanTheBudgetAllows(t *testing.T) {
+func TestADrainNeverEvictsMoreThanTheBudgetAllows(t *testing.T) {
 	apart := func(n *devstack.Node) { n.Labels = map[string]string{"test.drydock.dev/shop": "apart"} }
 	from, _ := activitytest.TestNode(t, apart), activitytest.TestNode(t, apart)
 	namespace := activitytest.NewTenant(t).Namespace
@@ -118,7 +118,7 @@ func TestADrainNeverTakesMoreThanTheBudgetAllows(t *testing.T) {
 	require.Equal(t, int32(5), <-fewest)
 }
 
-func TestWhatItsControllerPutsBackOnTheNodeIsNotEvictedOverAndOver(t *testing.T) {
+func TestAPodThatReturnsToTheNodeIsNotEvictedEndlessly(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	activitytest.Changed(t, ref.Node, activitytest.Cordoned)
 	labels := map[string]string{"app": "agent"}
@@ -152,7 +152,7 @@ func TestWhatItsControllerPutsBackOnTheNodeIsNotEvictedOverAndOver(t *testing.T)
 	require.Eventually(t, func() bool { return len(shop.Evictions(t)) == 3 }, activitytest.NewsLimit, 50*time.Millisecond)
 }
 
-func TestADrainThatRunsOutOfTimeNamesWhatIsInTheWay(t *testing.T) {
+func TestATimedOutDrainNamesItsBlockers(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	for i := range 3 {
 		shop.Pod(t, ref.Node, fmt.Sprintf("web-%d", i))
@@ -171,7 +171,7 @@ func TestADrainThatRunsOutOfTimeNamesWhatIsInTheWay(t *testing.T) {
 	require.Nil(t, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionDrainInProgress))
 }
 
-func TestADrainWithPodsThatMayNotBeEvictedTouchesNone(t *testing.T) {
+func TestADrainWithUnevictablePodsEvictsNone(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	shop.Pod(t, ref.Node, "web")
 	shop.Pod(t, ref.Node, "bare", activitytest.WithoutController)
@@ -189,7 +189,7 @@ func TestADrainWithPodsThatMayNotBeEvictedTouchesNone(t *testing.T) {
 	require.Empty(t, shop.Left(t))
 }
 
-func TestADrainWithAnInvalidFilterTouchesNone(t *testing.T) {
+func TestADrainWithAnInvalidFilterEvictsNone(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	shop.Pod(t, ref.Node, "web")
 	_, err := activitytest.DrainNode(t, drain.Input{NodeRef: ref, Attempt: 1, Spec: maintenancev1.DrainSpec{PodSelector: "app in (web"}})
@@ -199,7 +199,7 @@ func TestADrainWithAnInvalidFilterTouchesNone(t *testing.T) {
 	require.Nil(t, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionDrainInProgress))
 }
 
-func TestAPodUnderTwoBudgetsIsNamed(t *testing.T) {
+func TestAPodWithTwoBudgetsIsReported(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	shop.Pod(t, ref.Node, "web")
 	shop.Budget(t, "one", 0, 1)
@@ -212,7 +212,7 @@ func TestAPodUnderTwoBudgetsIsNamed(t *testing.T) {
 	require.NoError(t, (<-ended).Err)
 }
 
-func TestAPodThatCameBackElsewhereUnderItsNameIsLeftAlone(t *testing.T) {
+func TestAPodRecreatedOnAnotherNodeIsNotEvicted(t *testing.T) {
 	apart := func(n *devstack.Node) { n.Labels = map[string]string{"test.drydock.dev/shop": "stateful"} }
 	from, to := activitytest.TestNode(t, apart), activitytest.TestNode(t, apart)
 	activitytest.Changed(t, to.Node, activitytest.Cordoned)
@@ -251,7 +251,7 @@ func TestAPodThatCameBackElsewhereUnderItsNameIsLeftAlone(t *testing.T) {
 	shop.RequireEvictions(t, "db-0")
 }
 
-func TestAnEvictionLeavesAPodItsGracePeriod(t *testing.T) {
+func TestAnEvictionKeepsTheGracePeriodOfThePod(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	pod := shop.Pod(t, ref.Node, "web", activitytest.WithAnnotation(devstack.AnnotationLeaveAfter, "2s"), func(pod *corev1.Pod) {
 		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](17)
@@ -303,7 +303,7 @@ func TestACancelledDrainEndsAtOnce(t *testing.T) {
 	require.Equal(t, []string{"web"}, shop.Left(t))
 }
 
-func TestTheNextWorkerGoesOnWhereOneWasKilled(t *testing.T) {
+func TestADrainResumesAfterItsWorkerIsKilled(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	for i := range 3 {
 		shop.Pod(t, ref.Node, fmt.Sprintf("slow-%d", i), activitytest.WithLabel("app", "slow"), activitytest.WithAnnotation(devstack.AnnotationLeaveAfter, "2s"))
@@ -330,7 +330,7 @@ func TestTheNextWorkerGoesOnWhereOneWasKilled(t *testing.T) {
 	shop.RequireEvictions(t, "slow-0", "slow-1", "slow-2", "web") // nothing twice
 }
 
-func TestTheCountsGoOnFromTheDrainBefore(t *testing.T) {
+func TestARepeatedDrainContinuesItsCounts(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	for i := range 2 {
 		shop.Pod(t, ref.Node, fmt.Sprintf("web-%d", i))
@@ -341,7 +341,7 @@ func TestTheCountsGoOnFromTheDrainBefore(t *testing.T) {
 	require.Equal(t, maintenancev1.DrainStatus{TotalPods: 5, PodsToEvict: 5, Evicted: 5, DrainProgress: 100, Attempt: 2}, status)
 }
 
-func TestPodsOfATerminatingNamespaceAreWaitedFor(t *testing.T) {
+func TestADrainWaitsForPodsOfATerminatingNamespace(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	pod := shop.Pod(t, ref.Node, "web", func(pod *corev1.Pod) { pod.Finalizers = []string{"test.drydock.dev/kept"} })
 	cluster := activitytest.TestCluster(t)
@@ -354,7 +354,7 @@ func TestPodsOfATerminatingNamespaceAreWaitedFor(t *testing.T) {
 	require.NoError(t, (<-ended).Err)
 }
 
-func TestANodeWith250PodsIsDrainedInOneGo(t *testing.T) {
+func TestANodeWith250PodsIsDrainedInOneActivity(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	var names []string
 	for i := range 250 {

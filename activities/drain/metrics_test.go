@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/activities/drain"
 )
 
-func TestADrainIsMeasuredWhileItLasts(t *testing.T) {
+func TestARunningDrainHasMetrics(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	for _, name := range []string{"web-1", "web-2"} {
 		shop.Pod(t, ref.Node, name)

@@ -43,7 +43,7 @@ func startCompletion(t *testing.T, in drainactivities.AwaitPodCompletionInput, w
 	return ended
 }
 
-func TestPodsAreLeftToEndByThemselves(t *testing.T) {
+func TestAWaitForPodsEvictsNone(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	shop.Job(t, ref.Node, "training", 5*time.Second)
 	gone := shop.Pod(t, ref.Node, "web")
@@ -74,14 +74,14 @@ func TestPodsAreLeftToEndByThemselves(t *testing.T) {
 	require.Empty(t, shop.Evictions(t))
 }
 
-func TestOnlyTheSelectedPodsAreWaitedFor(t *testing.T) {
+func TestAWaitForPodsConsidersOnlySelectedPods(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	shop.Pod(t, ref.Node, "web")
 	spec := maintenancev1.WaitForPodCompletionSpec{PodSelector: "app=training"}
 	require.NoError(t, (<-startCompletion(t, drainactivities.AwaitPodCompletionInput{NodeRef: ref, Spec: spec}, nil)).err)
 }
 
-func TestAtItsDeadlineAWaitForPodsNamesThoseThatAreLeft(t *testing.T) {
+func TestATimedOutWaitForPodsNamesTheRemainingPods(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	shop.Pod(t, ref.Node, "web-2")
 	shop.Pod(t, ref.Node, "web-1")
@@ -92,7 +92,7 @@ func TestAtItsDeadlineAWaitForPodsNamesThoseThatAreLeft(t *testing.T) {
 	require.Len(t, shop.Left(t), 2)
 }
 
-func TestAPodThatTheCacheHasNotSeenIsLeftToEndToo(t *testing.T) {
+func TestAWaitForPodsIncludesPodsThatTheCacheLacks(t *testing.T) {
 	empty, err := snapshot.Parse("cache", nil)
 	require.NoError(t, err)
 	real, err := snapshot.Parse("server", []byte(`{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: late}, spec: {nodeName: worker-7}}`))
@@ -106,7 +106,7 @@ func TestAPodThatTheCacheHasNotSeenIsLeftToEndToo(t *testing.T) {
 	require.Equal(t, []string{"shop/late"}, awaited.Pods)
 }
 
-func TestAWaitForPodsSaysThatTheNodeIsUncordonedAndEndsWithIt(t *testing.T) {
+func TestAWaitForPodsReportsAManualUncordonAndEndsWithTheNode(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	shop.Pod(t, ref.Node, "web")
 	activitytest.Changed(t, ref.Node, activitytest.Cordoned)
@@ -121,7 +121,7 @@ func TestAWaitForPodsSaysThatTheNodeIsUncordonedAndEndsWithIt(t *testing.T) {
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType((<-ended).err))
 }
 
-func TestAWaitForPodsWithAnInvalidSelectorDoesNotBegin(t *testing.T) {
+func TestAWaitForPodsWithAnInvalidSelectorIsRefused(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	spec := maintenancev1.WaitForPodCompletionSpec{PodSelector: "app in"}
 	result := <-startCompletion(t, drainactivities.AwaitPodCompletionInput{NodeRef: ref, Spec: spec}, nil)

@@ -16,7 +16,7 @@ import (
 )
 
 // Each time that the blocked pod is asked for once more, the drain has looked again: how long that takes does not matter.
-func TestWaitsReadNothingMoreHoweverLongTheyWait(t *testing.T) {
+func TestALongWaitDoesNotReadTheAPIServer(t *testing.T) {
 	const user = "waiter"
 	theirs := clustersOf(t, user)
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)

@@ -69,7 +69,7 @@ func TestASmallDrainIsNotDelayedByFiftyBlockedOnes(t *testing.T) {
 }
 
 // A cluster's limit is spent by four large drains, for much longer than the test takes.
-func TestASmallDrainIsNotDelayedByLargeOnesThatSpendTheLimit(t *testing.T) {
+func TestASmallDrainIsNotDelayedByDrainsThatUseUpTheRateLimit(t *testing.T) {
 	const large, pods = 4, 60
 	ctx, cancel := context.WithCancel(t.Context())
 	tight := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: activitytest.Stack.Cluster(activitytest.SpokeName).Config}), kube.Options{QPS: 10, Burst: 10})

@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 )
 
-func TestALongMessageIsCutAndStillSaysWhoseMaintenanceItIs(t *testing.T) {
+func TestALongMessageIsCutAndStillNamesItsMaintenance(t *testing.T) {
 	ref := activitykit.NodeRef{Node: "n1", Owner: "node/spoke/default/m/run"}
 	message := eventMessage(ref, Event{Message: strings.Repeat("ü", 1000)})
 	require.LessOrEqual(t, len(message), 1024)

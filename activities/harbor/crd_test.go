@@ -19,9 +19,9 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// TestAForeignCRDOfHarborClustersIsNamed gives a cluster without Harbors the CRD as the Harbor operator has it: without what Drydock adds, then with a
+// TestAHarborClusterCRDOfAnotherOperatorIsReported gives a cluster without Harbors the CRD as the Harbor operator has it: without what Drydock adds, then with a
 // field of the status too that must be set and that Drydock does not know.
-func TestAForeignCRDOfHarborClustersIsNamed(t *testing.T) {
+func TestAHarborClusterCRDOfAnotherOperatorIsReported(t *testing.T) {
 	definitions, err := dynamic.NewForConfig(activitytest.Stack.Cluster(activitytest.SpokeName).Config)
 	require.NoError(t, err)
 	crds := definitions.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})

@@ -62,13 +62,13 @@ func agentOn(t *testing.T, ref activitykit.NodeRef, podAnnotations map[string]st
 	return ds
 }
 
-func TestAHealthyNodeIsReturnedAtOnce(t *testing.T) {
+func TestAHealthyNodePassesAtOnce(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	agentOn(t, ref, nil)
 	require.NoError(t, checkups().AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(10)}))
 }
 
-func TestANodeIsWaitedForUntilItIsReady(t *testing.T) {
+func TestANodeCheckWaitsUntilTheNodeIsReady(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Changed(t, ref.Node, activitytest.Annotated(devstack.AnnotationNotReady, "rebooting"))
 	require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.NewsLimit, 20*time.Millisecond)
@@ -80,7 +80,7 @@ func TestANodeIsWaitedForUntilItIsReady(t *testing.T) {
 	require.True(t, activitytest.NodeReady(t, ref.Node))
 }
 
-func TestANodeThatDoesNotGetReadyFailsTheGateAndSaysSinceWhen(t *testing.T) {
+func TestANodeThatStaysNotReadyFailsTheGateWithItsStartTime(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Changed(t, ref.Node, activitytest.Annotated(devstack.AnnotationNotReady, "rebooting"))
 	require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.NewsLimit, 20*time.Millisecond)
@@ -92,7 +92,7 @@ func TestANodeThatDoesNotGetReadyFailsTheGateAndSaysSinceWhen(t *testing.T) {
 	require.Equal(t, "Node "+ref.Node, temporal.Blockers(err)[0].String())
 }
 
-func TestADaemonSetPodThatIsNotReadyHoldsTheNode(t *testing.T) {
+func TestAnUnreadyDaemonSetPodBlocksTheNode(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	ds := agentOn(t, ref, map[string]string{devstack.AnnotationReadyAfter: "1h"})
 	err := <-nodeGateOf(t, AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(1)})
@@ -163,7 +163,7 @@ func clusterGateOf(t *testing.T, checks ...drydockv1.HealthCheck) <-chan error {
 	return end
 }
 
-func TestAClusterIsWaitedForUntilItsWorkloadsAreAvailable(t *testing.T) {
+func TestAClusterCheckWaitsForItsWorkloads(t *testing.T) {
 	d := web(t)
 	reports(t, d, 1)
 	end := clusterGateOf(t, workloadsOf(d))
@@ -172,7 +172,7 @@ func TestAClusterIsWaitedForUntilItsWorkloadsAreAvailable(t *testing.T) {
 	require.NoError(t, <-end)
 }
 
-func TestAStableTimeBeginsAgainWithARelapse(t *testing.T) {
+func TestTheStableTimeRestartsAfterARelapse(t *testing.T) {
 	d := web(t)
 	reports(t, d, 2)
 	check := workloadsOf(d)
@@ -186,7 +186,7 @@ func TestAStableTimeBeginsAgainWithARelapse(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(again), 1900*time.Millisecond)
 }
 
-func TestTheTimeOfACheckRunsOnWhileNobodyLooks(t *testing.T) {
+func TestTheTimeOfACheckCountsWithoutAWorker(t *testing.T) {
 	d := web(t)
 	reports(t, d, 1)
 	in := AwaitClusterHealthyInput{Cluster: activitytest.HubName, Since: time.Now().Add(-time.Hour), Checks: []drydockv1.HealthCheck{workloadsOf(d)}}
@@ -199,7 +199,7 @@ func TestTheTimeOfACheckRunsOnWhileNobodyLooks(t *testing.T) {
 	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), in), "who looks late and finds it healthy goes on")
 }
 
-func TestMaintainedNodesMustBeReadyUnlessTheyAreGone(t *testing.T) {
+func TestMaintainedNodesMustBeReadyUnlessDeleted(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	in := AwaitClusterHealthyInput{Cluster: activitytest.SpokeName, Nodes: []string{ref.Node, "long-gone"}, Since: time.Now(), Deadline: activitytest.InSeconds(10)}
 	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), in))
@@ -219,7 +219,7 @@ func turbineCheck() drydockv1.HealthCheck {
 	}}
 }
 
-func TestAConditionOfAnyKindOfObjectIsWaitedFor(t *testing.T) {
+func TestAConditionCheckWaitsOnAnyKindOfObject(t *testing.T) {
 	letChecksRead(t, "wind.example.com", "turbines")
 	serveTurbines(t)
 	hub := hubCluster(t).Client
@@ -267,7 +267,7 @@ func serveTurbines(t *testing.T) {
 	}, activitytest.NewsLimit, 100*time.Millisecond)
 }
 
-func TestAKindThatIsNotServedIsSaidSo(t *testing.T) {
+func TestAKindThatIsNotServedIsReported(t *testing.T) {
 	check := turbineCheck()
 	check.Condition.Kind = "Windmill"
 	check.TimeoutSeconds = new(int32(1))
@@ -276,7 +276,7 @@ func TestAKindThatIsNotServedIsSaidSo(t *testing.T) {
 	require.ErrorContains(t, err, "turbine: the cluster does not serve Windmill of wind.example.com/v1")
 }
 
-func TestAKindThatTheWorkerMayNotReadIsSaidSo(t *testing.T) {
+func TestAForbiddenKindIsReported(t *testing.T) {
 	check := drydockv1.HealthCheck{Name: "api", TimeoutSeconds: new(int32(1)), Condition: &drydockv1.ConditionCheck{
 		APIVersion: "apiregistration.k8s.io/v1", Kind: "APIService", Name: "v1.apps", Type: "Available",
 	}}
@@ -301,7 +301,7 @@ func letChecksRead(t *testing.T, group, resource string) {
 	}))
 }
 
-func TestACheckThatCannotBeJudgedIsAnInvalidSpec(t *testing.T) {
+func TestAnInvalidCheckIsAnInvalidSpec(t *testing.T) {
 	status := drydockv1.HealthCheck{Name: "odd", Condition: &drydockv1.ConditionCheck{APIVersion: "v1", Kind: "Status", Name: "x", Type: "Ready"}}
 	err := <-clusterGateOf(t, status)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))

@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestAGateDoesNotOpenOnWhatALostWatchHasShownLast(t *testing.T) {
+func TestAGateDoesNotOpenOnStaleCacheData(t *testing.T) {
 	workload := checkedWorkload(t)
 	workload.says(true)
 	namespace := workload.check.Workload.Namespace

@@ -27,7 +27,7 @@ func recalled(t *testing.T) emergency.State {
 	return state
 }
 
-func TestWhatIsHeldIsKeptOnTheHubAndALateWriterChangesNothing(t *testing.T) {
+func TestHoldsAreSavedOnTheHubAndALateWriteIsIgnored(t *testing.T) {
 	holds := &Activities{Hub: activitytest.Clusters}
 	require.Equal(t, emergency.State{}, recalled(t), "nothing is kept yet")
 	since := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -48,7 +48,7 @@ func TestWhatIsHeldIsKeptOnTheHubAndALateWriterChangesNothing(t *testing.T) {
 	require.Equal(t, second, recalled(t))
 }
 
-func TestWhatIsNotOursOrCannotBeReadIsNeitherTrustedNorWrittenOver(t *testing.T) {
+func TestForeignOrUnreadableHoldsAreNeitherTrustedNorOverwritten(t *testing.T) {
 	for _, tt := range []struct{ name, managedBy, content, says string }{
 		{"somebody else's", "helm", "number: 1", "ConfigMap default/emergency-stop.drydock.dev is not Drydock's"},
 		{"a mistyped field", activitykit.ManagedBy, "number: 1\nhold: []", "unknown field \"hold\": correct or delete it"},
@@ -70,7 +70,7 @@ func TestWhatIsNotOursOrCannotBeReadIsNeitherTrustedNorWrittenOver(t *testing.T)
 	}
 }
 
-func TestAWorkerWithoutAHubKeepsNothing(t *testing.T) {
+func TestAWorkerWithoutAHubSavesNoHolds(t *testing.T) {
 	none := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
 	t.Cleanup(none.Close)
 	holds := &Activities{Hub: none}
@@ -80,7 +80,7 @@ func TestAWorkerWithoutAHubKeepsNothing(t *testing.T) {
 }
 
 // Whoever takes "may not look" for "nothing is held" lets go of everything.
-func TestAHubThatMayNotBeReadIsNotTakenForOneWhereNothingIsHeld(t *testing.T) {
+func TestAForbiddenHubIsNotTakenAsWithoutHolds(t *testing.T) {
 	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.HubName).Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "without-rights", Groups: []string{"system:authenticated"}}
 	forbidden := kube.New(kube.FromConfigs(config, nil), kube.Options{})
@@ -94,7 +94,7 @@ func TestAHubThatMayNotBeReadIsNotTakenForOneWhereNothingIsHeld(t *testing.T) {
 	}
 }
 
-func TestThoseThatFollowAreTheWorkflowsThatNobodyElseTells(t *testing.T) {
+func TestSubscribersAreWorkflowsWithoutAParent(t *testing.T) {
 	workflow := func(kind, id, parent string) *workflowpb.WorkflowExecutionInfo {
 		info := &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Type: &commonpb.WorkflowType{Name: kind}}
 		if parent != "" {

@@ -66,7 +66,7 @@ func startPreparation(t *testing.T, in jobs.ClusterJob) <-chan error {
 	return end
 }
 
-func TestAClusterIsPrecachedByAJobThatKnowsWhatToPull(t *testing.T) {
+func TestAPrecachingJobGetsTheImagesToPull(t *testing.T) {
 	in := preparation("june", precache.Precaching)
 	end := startPreparation(t, in)
 	pod := podOf(t, in)
@@ -90,7 +90,7 @@ func TestAClusterIsPrecachedByAJobThatKnowsWhatToPull(t *testing.T) {
 	}, activitytest.NewsLimit, 50*time.Millisecond)
 }
 
-func TestABackupThatFailsSaysHowAndIsKept(t *testing.T) {
+func TestAFailedBackupReportsWhyAndItsJobIsKept(t *testing.T) {
 	in := preparation("july", precache.Backup)
 	end := startPreparation(t, in)
 	pod := podOf(t, in)
@@ -109,7 +109,7 @@ func TestABackupThatFailsSaysHowAndIsKept(t *testing.T) {
 	require.Nil(t, clusterJob(t, again), "the next preparation has a Job of its own")
 }
 
-func TestAJobThatDoesNotEndInTimeIsTimedOutAndStopped(t *testing.T) {
+func TestATimedOutClusterJobIsStopped(t *testing.T) {
 	in := preparation("august", precache.Precaching)
 	in.Deadline = time.Now().Add(3 * time.Second)
 	end := startPreparation(t, in)
@@ -125,7 +125,7 @@ func TestAJobThatDoesNotEndInTimeIsTimedOutAndStopped(t *testing.T) {
 	require.ErrorContains(t, err, "DeadlineExceeded", "whoever looks, the cluster itself ends it")
 }
 
-func TestAJobThatIsWithdrawnIsStopped(t *testing.T) {
+func TestAWithdrawnJobIsStopped(t *testing.T) {
 	in := preparation("october", precache.Precaching)
 	startPreparation(t, in)
 	podOf(t, in)
@@ -133,7 +133,7 @@ func TestAJobThatIsWithdrawnIsStopped(t *testing.T) {
 	require.Eventually(t, func() bool { return clusterJob(t, in) == nil }, activitytest.NewsLimit, 50*time.Millisecond)
 }
 
-func TestAClusterWithoutARoomForTheJobSaysWhatToApply(t *testing.T) {
+func TestAClusterWithoutTheJobNamespaceSaysWhatToApply(t *testing.T) {
 	in := preparation("november", precache.Backup)
 	in.Cluster = activitytest.HubName
 	hub := activitytest.BareCluster(t)

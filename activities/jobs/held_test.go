@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestALaterAttemptStartsNoClusterJobOnAClusterThatIsHeld(t *testing.T) {
+func TestARetryStartsNoClusterJobOnAHeldCluster(t *testing.T) {
 	workflow := &activitytest.HeldWorkflow{}
 	waits := activitykit.Waits{Workflows: workflow}
 	job := preparation("held", precache.Backup)

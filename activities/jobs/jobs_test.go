@@ -43,7 +43,7 @@ func TestAJobRunsOnTheCordonedNodeAndIsRemoved(t *testing.T) {
 	activitytest.RequireJobGone(t, in)
 }
 
-func TestAJobRunsOnANodeThatLacksOnlyTheLabel(t *testing.T) {
+func TestAJobRunsOnANodeWithoutTheHostnameLabel(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	in := activitytest.Firmware(t, ref, nil)
 	activitytest.Changed(t, ref.Node, func(node *corev1.Node) { delete(node.Labels, kube.LabelMaintenance) })
@@ -55,7 +55,7 @@ func TestAJobRunsOnANodeThatLacksOnlyTheLabel(t *testing.T) {
 	activitytest.RequireNoTrace(t, ref.Node)
 }
 
-func TestAFailedJobSaysHowItsPodEndedAndIsKeptForADay(t *testing.T) {
+func TestAFailedJobReportsItsPodAndIsKeptForADay(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	in := activitytest.Firmware(t, ref, map[string]string{devstack.AnnotationExitCode: "3"})
 	const stdout = "2026-11-20T12:00:00.000000000Z stdout F "
@@ -86,7 +86,7 @@ func TestAFailedJobSaysHowItsPodEndedAndIsKeptForADay(t *testing.T) {
 	activitytest.RemoveJob(t, again)
 }
 
-func TestAnAttemptThatIsLostIsTakenUp(t *testing.T) {
+func TestALostAttemptIsResumed(t *testing.T) {
 	in := activitytest.Firmware(t, activitytest.TestNode(t), activitytest.Lasting("2s"))
 	end, kill := activitytest.Running(t, in)
 	kill()
@@ -98,7 +98,7 @@ func TestAnAttemptThatIsLostIsTakenUp(t *testing.T) {
 	activitytest.RemoveJob(t, in)
 }
 
-func TestAJobThatSomebodyDeletesHasFailedAndIsNotRunAgain(t *testing.T) {
+func TestADeletedJobHasFailedAndIsNotRunAgain(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		propagation metav1.DeletionPropagation
@@ -138,7 +138,7 @@ func TestAJobIsStoppedAtItsDeadline(t *testing.T) {
 	activitytest.RequireJobGone(t, in)
 }
 
-func TestAJobThatCouldNotBeCreatedInTimeIsNotStartedLate(t *testing.T) {
+func TestAJobIsNotStartedAfterItsDeadline(t *testing.T) {
 	in := activitytest.Firmware(t, activitytest.TestNode(t), nil)
 	in.Deadline = activitytest.InSeconds(-1)
 	err := activitytest.Jobs().RunJob(t.Context(), in)
@@ -147,7 +147,7 @@ func TestAJobThatCouldNotBeCreatedInTimeIsNotStartedLate(t *testing.T) {
 	require.Nil(t, activitytest.JobOf(t, in))
 }
 
-func TestAJobThatRunsIsGoneWithItsPodsBeforeTheNodeIsReturned(t *testing.T) {
+func TestARunningJobIsRemovedWithItsPodsBeforeTheNodeReturns(t *testing.T) {
 	podAnnotations := activitytest.Lasting("1h")
 	podAnnotations[devstack.AnnotationLeaveAfter] = "1s"
 	in := activitytest.Firmware(t, activitytest.TestNode(t), podAnnotations)
@@ -165,7 +165,7 @@ func TestAJobThatRunsIsGoneWithItsPodsBeforeTheNodeIsReturned(t *testing.T) {
 	activitytest.RequireJobGone(t, in)
 }
 
-func TestAJobWaitsForANodeThatCannotTakeIt(t *testing.T) {
+func TestAJobWaitsWhileItsNodeCannotRunIt(t *testing.T) {
 	in := activitytest.Firmware(t, activitytest.TestNode(t), nil)
 	in.Job.Template.Spec.Template.Spec.NodeSelector = map[string]string{"gpu": "yes"}
 	in.Deadline = activitytest.InSeconds(3)
@@ -187,7 +187,7 @@ func TestANodeThatIsDeletedEndsItsJob(t *testing.T) {
 	require.True(t, job == nil || job.DeletionTimestamp != nil && !slices.Contains(job.Finalizers, jobs.Finalizer))
 }
 
-func TestATemplateThatCannotBeIsAnInvalidSpecThatNamesTheField(t *testing.T) {
+func TestAnInvalidJobTemplateIsAnInvalidSpecWithItsField(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	for _, test := range []struct {
 		name   string
@@ -210,7 +210,7 @@ func TestATemplateThatCannotBeIsAnInvalidSpecThatNamesTheField(t *testing.T) {
 	}
 }
 
-func TestAJobOfSomebodyElseIsNotTouched(t *testing.T) {
+func TestAJobOfAnotherOwnerIsNotTouched(t *testing.T) {
 	in := activitytest.Firmware(t, activitytest.TestNode(t), activitytest.Lasting("1h"))
 	theirs, err := jobs.JobFor(in)
 	require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestAJobOfSomebodyElseIsNotTouched(t *testing.T) {
 	require.Nil(t, activitytest.JobOf(t, in).DeletionTimestamp)
 }
 
-func TestAJobIsPinnedBesideWhatItsTemplateAsksOfNodes(t *testing.T) {
+func TestAJobIsPinnedToItsNodeAndKeepsItsNodeSelector(t *testing.T) {
 	zone := corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}
 	var in jobs.RunJobInput
 	in.Node, in.Owner, in.Maintenance = "worker-1", "node/spoke/default/fw/first-run", "fw"

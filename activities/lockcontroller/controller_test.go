@@ -294,7 +294,7 @@ func (r *race) setRequest(node string, wanted bool, serial int) {
 	}))
 }
 
-func TestAWriterThatFrozeCannotUseATurnThatHasEnded(t *testing.T) {
+func TestAFrozenWriterCannotUseAnEndedPermit(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)
 	r.look()
@@ -311,7 +311,7 @@ func TestAWriterThatFrozeCannotUseATurnThatHasEnded(t *testing.T) {
 }
 
 // A lock without a state whose node has a turn was deleted when it had let go. A new one must never look so.
-func TestAWriterThatDiesBeforeANewLockHasLetGoLeavesNothingOfThat(t *testing.T) {
+func TestACrashBeforeANewLockIsReleasedLeavesNoPermit(t *testing.T) {
 	for requests := 0; ; requests++ {
 		r := newRace(t.Context(), t, 1)
 		require.NoError(t, r.api.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n4"}}))
@@ -337,7 +337,7 @@ func TestAWriterThatDiesBeforeANewLockHasLetGoLeavesNothingOfThat(t *testing.T) 
 	}
 }
 
-func TestAWriterThatFrozeCannotTakeANodeFromThoseWhoAskedForItSince(t *testing.T) {
+func TestAFrozenWriterCannotHoldANodeRequestedSince(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)
 	r.look()
@@ -357,7 +357,7 @@ func TestAWriterThatFrozeCannotTakeANodeFromThoseWhoAskedForItSince(t *testing.T
 	}
 }
 
-func TestAWriterThatTakesOverATurnAndOneThatEndsItAreInOneOrder(t *testing.T) {
+func TestWritersThatStartAndEndAPermitAreOrdered(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)
 	r.look()
@@ -381,7 +381,7 @@ func TestAWriterThatTakesOverATurnAndOneThatEndsItAreInOneOrder(t *testing.T) {
 }
 
 // Whoever asks for a node takes one whose lock is gone for let go.
-func TestAWriterThatFrozeCannotDeleteTheLockOfANodeThatIsBack(t *testing.T) {
+func TestAFrozenWriterCannotDeleteTheLockOfAReturnedNode(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	node := func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}} }
 	require.NoError(t, r.api.Delete(t.Context(), node()))
@@ -400,7 +400,7 @@ func TestAWriterThatFrozeCannotDeleteTheLockOfANodeThatIsBack(t *testing.T) {
 	}
 }
 
-func TestALockThatSomebodyDeletesInAMaintenanceIsMadeAgainAsOneThatHasLetGo(t *testing.T) {
+func TestALockDeletedDuringAMaintenanceIsRecreatedAsInactive(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)
 	r.look()
@@ -415,7 +415,7 @@ func TestALockThatSomebodyDeletesInAMaintenanceIsMadeAgainAsOneThatHasLetGo(t *t
 }
 
 // The watches of different kinds are not in step: what a lock has let go for may be seen later than what was asked for before.
-func TestATurnIsNotHandedToARequestThatIsGone(t *testing.T) {
+func TestAPermitIsNotGivenToADeletedRequest(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	request := func(name string) *lcmv1.NodeMaintenanceRequest {
 		return &lcmv1.NodeMaintenanceRequest{
@@ -437,7 +437,7 @@ func TestATurnIsNotHandedToARequestThatIsGone(t *testing.T) {
 	}
 }
 
-func TestAControllerThatDiedAfterAnyRequestIsTakenOver(t *testing.T) {
+func TestANewControllerResumesAfterACrashAtAnyRequest(t *testing.T) {
 	for requests := 0; ; requests++ {
 		r := newRace(t.Context(), t, 1)
 		r.setRequest("n1", true, 1)
@@ -456,7 +456,7 @@ func TestAControllerThatDiedAfterAnyRequestIsTakenOver(t *testing.T) {
 	}
 }
 
-func TestANodeIsRememberedAsUpdatedBeforeItIsHeldAgain(t *testing.T) {
+func TestANodeIsRecordedAsUpdatedBeforeItsLockIsActiveAgain(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)
 	r.look()
@@ -477,7 +477,7 @@ func TestANodeIsRememberedAsUpdatedBeforeItIsHeldAgain(t *testing.T) {
 	require.Equal(t, 33, int(r.reported()))
 }
 
-func TestALockIsNotFailedForAPodThatIsNotSeenYet(t *testing.T) {
+func TestALockDoesNotFailBeforeItsPodIsSeen(t *testing.T) {
 	// away has the node maintained and its pod not back since a time that is recorded.
 	away := func(t *testing.T) *race {
 		r := newRace(t.Context(), t, 1)
@@ -532,7 +532,7 @@ func (r *race) writes() []string {
 	return written
 }
 
-func TestNothingIsWrittenThatNeedNot(t *testing.T) {
+func TestUnchangedLocksAreNotWritten(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	require.Empty(t, r.writes())
 	r.requestCluster()
@@ -548,7 +548,7 @@ func TestNothingIsWrittenThatNeedNot(t *testing.T) {
 	require.Zero(t, r.reported())
 }
 
-func TestHoweverWritersOverlapLocksStayInOrder(t *testing.T) {
+func TestOverlappingWritersKeepLocksInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()

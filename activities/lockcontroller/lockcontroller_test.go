@@ -182,7 +182,7 @@ func (a *application) awaitState(node string, state lcmv1.LockState) {
 	require.Eventually(a.t, func() bool { return a.lock(node).Status.State == state }, activitytest.NewsLimit, 5*time.Millisecond, "%s to be %s", node, state)
 }
 
-func TestAnApplicationGetsItsLocksAndLosesThoseOfNodesThatLeave(t *testing.T) {
+func TestAnApplicationHasALockForEachNode(t *testing.T) {
 	a := newApplication(t, 2)
 	report := a.step()
 	require.Equal(t, 2, report.Active)
@@ -203,7 +203,7 @@ func TestAnApplicationGetsItsLocksAndLosesThoseOfNodesThatLeave(t *testing.T) {
 	require.Zero(t, report.Total)
 }
 
-func TestANodesLockLetsGoAndHoldsAgainAndTheNextIsServed(t *testing.T) {
+func TestANodeLockIsReleasedAndHeldAgainBeforeTheNext(t *testing.T) {
 	a := newApplication(t, 2)
 	a.step()
 	first := a.request(a.nodes[0])
@@ -270,7 +270,7 @@ func BenchmarkALockFollowsItsPod(b *testing.B) {
 	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "p99-ms")
 }
 
-func TestTheClustersLockReportsTheNodesThatAMaintenanceHasServed(t *testing.T) {
+func TestTheClusterLockReportsTheUpdatedNodes(t *testing.T) {
 	a := newApplication(t, 3)
 	a.step()
 	maintenance := activitytest.Created(t, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "maintenance-"}})
@@ -288,7 +288,7 @@ func TestTheClustersLockReportsTheNodesThatAMaintenanceHasServed(t *testing.T) {
 	require.Equal(t, &lcmv1.InactivationProgress{Description: "0 out of 3 nodes updated"}, a.clusterLock().Status.InactivationProgress)
 }
 
-func TestTheClustersLockLetsGoWhenTheApplicationIsHealthyAndStaysSo(t *testing.T) {
+func TestTheClusterLockIsReleasedWhenTheApplicationIsStable(t *testing.T) {
 	a := newApplication(t, 1)
 	a.in.Policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "control", StableSeconds: 1, Workload: &drydockv1.WorkloadCheck{
 		Namespace: a.in.Policy.Namespace, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "control"}},
@@ -315,7 +315,7 @@ func TestTheClustersLockLetsGoWhenTheApplicationIsHealthyAndStaysSo(t *testing.T
 	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockActive }, activitytest.NewsLimit, 5*time.Millisecond)
 }
 
-func TestTheHealthOfAnApplicationIsLookedAtWhenItsLockTurnsOutToBeHeld(t *testing.T) {
+func TestHealthIsEvaluatedWhenALockIsFoundActive(t *testing.T) {
 	a := newApplication(t, 1)
 	a.in.Policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "control", Workload: &drydockv1.WorkloadCheck{
 		Namespace: a.in.Policy.Namespace, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "control"}},
@@ -337,7 +337,7 @@ func TestTheHealthOfAnApplicationIsLookedAtWhenItsLockTurnsOutToBeHeld(t *testin
 	require.Empty(t, a.clusterLock().Status.ErrorMessage)
 }
 
-func TestAPodThatDoesNotComeBackInTimeFailsTheLockWithoutAnyEvent(t *testing.T) {
+func TestAPodThatMissesItsDeadlineFailsTheLockWithoutAnEvent(t *testing.T) {
 	a := newApplication(t, 1)
 	a.in.Policy.NodePodDeadlineSeconds = ptr.To[int32](2)
 	a.step()
@@ -356,7 +356,7 @@ func TestAPodThatDoesNotComeBackInTimeFailsTheLockWithoutAnyEvent(t *testing.T) 
 	a.stepUntil(func(report locks.Report) bool { return report.Active == 1 })
 }
 
-func TestAPodThatIsMissingWhileItsNodeIsAskedForFailsTheLockWithoutAnyEvent(t *testing.T) {
+func TestAPodMissingDuringARequestFailsTheLockWithoutAnEvent(t *testing.T) {
 	a := newApplication(t, 1)
 	a.in.Policy.NodePodDeadlineSeconds = ptr.To[int32](2)
 	a.removePod(a.nodes[0])
@@ -373,7 +373,7 @@ func TestAPodThatIsMissingWhileItsNodeIsAskedForFailsTheLockWithoutAnyEvent(t *t
 	a.stepUntil(func(report locks.Report) bool { return report.Inactive == 1 })
 }
 
-func TestAPolicyThatCannotBeFollowedIsRefused(t *testing.T) {
+func TestAnInvalidLockPolicyIsRefused(t *testing.T) {
 	a := newApplication(t, 0)
 	a.in.Policy.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "role", Operator: "Is"}}
 	_, err := (&Activities{Clusters: activitytest.Clusters}).ObserveWorkloadLocks(t.Context(), a.in)
@@ -433,7 +433,7 @@ func (s *inactiveNodes) requireAtMost(t *testing.T, limit int) {
 }
 
 // A hundred rounds, those of four applications at the same time.
-func TestOfTwoRequestsOfTheSameInstantEachIsServedAndNeverBothAtOnce(t *testing.T) {
+func TestTwoSimultaneousRequestsAreServedOneAfterTheOther(t *testing.T) {
 	const applications, rounds = 4, 25
 	for i := range applications {
 		t.Run(fmt.Sprintf("application %d", i+1), func(t *testing.T) {

@@ -44,7 +44,7 @@ func bareApplication(t *testing.T) Input {
 	}}
 }
 
-func TestALockDoesNotFailForAPodThatTheWatchDoesNotShow(t *testing.T) {
+func TestALockDoesNotFailForAPodThatTheWatchMisses(t *testing.T) {
 	in := bareApplication(t)
 	_, seen, ref := activitytest.StaleLocks(t, "stale-7", "pods", &corev1.PodList{})
 	hub, app := activitytest.BareCluster(t), in.Policy.ControllerName
@@ -78,7 +78,7 @@ func TestALockDoesNotFailForAPodThatTheWatchDoesNotShow(t *testing.T) {
 	require.Error(t, seen.Cache.Get(t.Context(), client.ObjectKeyFromObject(pod), pod), "the cache does not have it")
 }
 
-func TestLocksAreNotCalledKeptWhileTheAPIServerDoesNotAnswer(t *testing.T) {
+func TestLocksAreReportedUnmanagedWhileTheAPIServerIsDown(t *testing.T) {
 	in := bareApplication(t)
 	kept, err := (&Activities{Clusters: activitytest.Clusters}).ApplyWorkloadLocks(t.Context(), in)
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ func inBackground(t *testing.T, wait func(context.Context, *locks.Activities) er
 	})
 }
 
-func TestALockThatHoldsANodeAgainIsSeenOnce(t *testing.T) {
+func TestAReactivatedLockIsReportedOnce(t *testing.T) {
 	in := locks.AwaitHeldAgainInput{NodeRef: activitytest.TestNode(t)}
 	tf, ceph := activitytest.HeldNode(t, "tf", in.Node), activitytest.HeldNode(t, "ceph", in.Node)
 	activitytest.Say(t, tf, lcmv1.LockInactive, "")
@@ -65,7 +65,7 @@ func TestALockThatHoldsANodeAgainIsSeenOnce(t *testing.T) {
 	require.Equal(t, ceph.Name, (<-seen)[0].Name)
 }
 
-func TestHowFarApplicationsHaveComeIsReportedAsItChanges(t *testing.T) {
+func TestApplicationProgressIsReportedAsItChanges(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	app := "tf-" + ref.Node
 	lock := activitytest.HeldNode(t, app, ref.Node)
@@ -95,7 +95,7 @@ func TestHowFarApplicationsHaveComeIsReportedAsItChanges(t *testing.T) {
 	require.NoError(t, activitytest.Initiator().FollowLocks(t.Context(), in), "until the deadline")
 }
 
-func TestALockOfTheClusterThatIsMadeDuringARolloutIsAskedBeforeTheNextNode(t *testing.T) {
+func TestAClusterLockCreatedDuringARolloutIsRequestedBeforeTheNextNode(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	in := node.AcquireNodeInput{NodeRef: ref, Cordon: true}
 	lock := activitytest.HeldCluster(t, "ceph")

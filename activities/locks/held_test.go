@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestALaterAttemptRequestsNoLocksOfAClusterThatIsHeld(t *testing.T) {
+func TestARetryRequestsNoLocksOfAHeldCluster(t *testing.T) {
 	workflow := &activitytest.HeldWorkflow{}
 	waits := activitykit.Waits{Workflows: workflow}
 	locks := &locksactivities.Activities{Clusters: activitytest.Clusters, Waits: waits}

@@ -39,7 +39,7 @@ func soon(within time.Duration) *time.Time {
 	return &deadline
 }
 
-func TestATakenNodeAndAReturnedOneTellHowTheLocksStand(t *testing.T) {
+func TestCordonAndUncordonReportTheStateOfTheLocks(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	app := "tf-" + ref.Node
 	lock := activitytest.HeldNode(t, app, ref.Node)
@@ -61,7 +61,7 @@ func TestATakenNodeAndAReturnedOneTellHowTheLocksStand(t *testing.T) {
 	require.Zero(t, progress(returned.LockProgress).Updated, "no maintenance of the cluster is asked for")
 }
 
-func TestALockThatHoldsANodeAfterItWasReturnedHasNotHeldItBefore(t *testing.T) {
+func TestALockReactivatedAfterTheReturnDidNotBlockTheNode(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	lock := activitytest.HeldNode(t, "tf", ref.Node)
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
@@ -124,7 +124,7 @@ func TestAClusterIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
 	}
 }
 
-func TestARequestThatSomeoneElseMadeIsRespectedAndNeverDeleted(t *testing.T) {
+func TestARequestOfAnotherOwnerIsUsedAndNeverDeleted(t *testing.T) {
 	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
 	theirs := activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node},
@@ -148,7 +148,7 @@ func TestARequestThatSomeoneElseMadeIsRespectedAndNeverDeleted(t *testing.T) {
 	require.Empty(t, notActive)
 }
 
-func TestARequestByOurNameThatIsNotOursIsLeftAlone(t *testing.T) {
+func TestAForeignRequestWithOurNameIsNotTouched(t *testing.T) {
 	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
 	meta := locksactivities.RequestMeta(in.Owner, "drydock", in.Node)
 	meta.Annotations = nil
@@ -161,7 +161,7 @@ func TestARequestByOurNameThatIsNotOursIsLeftAlone(t *testing.T) {
 	require.Len(t, activitytest.RequestsFor(t, in.Node), 1)
 }
 
-func TestARequestOfOursThatIsStillBeingDeletedAsksNobody(t *testing.T) {
+func TestATerminatingRequestDoesNotCount(t *testing.T) {
 	in, cluster := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t), Requested: true}, activitytest.TestCluster(t)
 	activitytest.HeldNode(t, "tf", in.Node)
 	meta := locksactivities.RequestMeta(in.Owner, "drydock", in.Node)
@@ -177,12 +177,12 @@ func TestARequestOfOursThatIsStillBeingDeletedAsksNobody(t *testing.T) {
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(activitytest.Initiator().AwaitNodeLocks(t.Context(), in)))
 }
 
-func TestANodeThatIsGoneIsNotRequested(t *testing.T) {
+func TestADeletedNodeIsNotRequested(t *testing.T) {
 	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: activitykit.NodeRef{Cluster: activitytest.SpokeName, Node: "no-such-node", Owner: "me/1"}})
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
 }
 
-func TestANodeThatNoMaintenanceMayBeRequestedForIsNotRequestedAndItsLocksAreNotOverrun(t *testing.T) {
+func TestAnExcludedNodeIsNotRequestedAndItsLocksAreRespected(t *testing.T) {
 	skipped := func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }
 	in := nodeactivities.AcquireNodeInput{NodeRef: activitytest.TestNode(t, skipped), Cordon: true}
 	for range 2 { // the second time as if the first reply had been lost, and a lock been made meanwhile
@@ -202,7 +202,7 @@ func TestANodeThatNoMaintenanceMayBeRequestedForIsNotRequestedAndItsLocksAreNotO
 	require.Empty(t, activitytest.RequestsFor(t, in.Node))
 }
 
-func TestANodeIsLetGoWhenTheLastOfItsLocksIsInactiveOrDeleted(t *testing.T) {
+func TestANodeIsReleasedWhenItsLastLockIsInactiveOrDeleted(t *testing.T) {
 	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
 	tf, ceph := activitytest.HeldNode(t, "tf", in.Node), activitytest.HeldNode(t, "ceph", in.Node)
 	activitytest.HeldNode(t, "tf", activitytest.TestNode(t).Node)
@@ -215,7 +215,7 @@ func TestANodeIsLetGoWhenTheLastOfItsLocksIsInactiveOrDeleted(t *testing.T) {
 	require.Less(t, time.Since(began), activitytest.NewsLimit)
 }
 
-func TestAWaitForANodesLocksEndsWithTheNode(t *testing.T) {
+func TestAWaitForNodeLocksEndsWithTheNode(t *testing.T) {
 	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
 	activitytest.HeldNode(t, "tf", in.Node)
 	result := ended(func() error { return activitytest.Initiator().AwaitNodeLocks(t.Context(), in) })
@@ -223,7 +223,7 @@ func TestAWaitForANodesLocksEndsWithTheNode(t *testing.T) {
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(<-result))
 }
 
-func TestLocksThatAreHeldAtTheDeadlineAreNamed(t *testing.T) {
+func TestATimedOutWaitNamesTheActiveLocks(t *testing.T) {
 	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t), Deadline: soon(300 * time.Millisecond)}
 	activitytest.Say(t, activitytest.HeldNode(t, "ceph", in.Node), lcmv1.LockFailed, "osd.3 is down")
 	silent := activitytest.Created(t, &lcmv1.NodeWorkloadLock{
@@ -237,7 +237,7 @@ func TestLocksThatAreHeldAtTheDeadlineAreNamed(t *testing.T) {
 	require.Equal(t, locks.ReasonLockUnknown, temporal.Blockers(err)[1].Reason)
 }
 
-func TestAClusterIsLetGoWhenTheLastOfItsLocksIsInactive(t *testing.T) {
+func TestAClusterIsReleasedWhenItsLastLockIsInactive(t *testing.T) {
 	in := locksactivities.ClusterLockInput{Cluster: activitytest.SpokeName, Owner: "cgu/default/x/run"}
 	require.NoError(t, activitytest.Initiator().AwaitClusterLocks(t.Context(), in), "nobody holds it")
 	tf, ceph := activitytest.HeldCluster(t, "tf"), activitytest.HeldCluster(t, "ceph")
@@ -254,7 +254,7 @@ func TestAClusterIsLetGoWhenTheLastOfItsLocksIsInactive(t *testing.T) {
 	require.Equal(t, ceph.Name, temporal.Blockers(err)[0].Name)
 }
 
-func TestAfterwardsTheNodesLocksAreAwaitedUntilTheyHoldAgain(t *testing.T) {
+func TestAReturnedNodeWaitsUntilItsLocksAreActive(t *testing.T) {
 	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
 	activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: activitytest.TestNode(t).Node},
@@ -283,7 +283,7 @@ func TestAfterwardsTheNodesLocksAreAwaitedUntilTheyHoldAgain(t *testing.T) {
 	require.Equal(t, "tf has released it: pod is not back", notActive[0].Message)
 }
 
-func TestAWaitNamesTheHoldersAndThoseThatFailedFirst(t *testing.T) {
+func TestAWaitNamesFailedHoldersFirst(t *testing.T) {
 	lock := func(controller string, state lcmv1.LockState, message string) lcmv1.NodeWorkloadLock {
 		return lcmv1.NodeWorkloadLock{
 			Spec:   lcmv1.NodeWorkloadLockSpec{ControllerName: controller, NodeName: "n1"},
@@ -355,11 +355,11 @@ func clusterRequestsOf(t *testing.T, owner string) (found []lcmv1.ClusterMainten
 	return found
 }
 
-func TestAMaintenanceOfItsOwnAsksTheClusterBeforeTheNodeAndWithdrawsBoth(t *testing.T) {
+func TestAMaintenanceWithoutARolloutRequestsTheClusterThenTheNode(t *testing.T) {
 	requireClusterAskedFirst(t, activitytest.TestNode(t), 1)
 }
 
-func TestTheClusterIsAskedForANodeThatNoMaintenanceMayBeRequestedFor(t *testing.T) {
+func TestTheClusterIsRequestedForAnExcludedNode(t *testing.T) {
 	requireClusterAskedFirst(t, activitytest.TestNode(t, func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }), 0)
 }
 
@@ -401,7 +401,7 @@ func requireClusterAskedFirst(t *testing.T, ref activitykit.NodeRef, requests in
 	}
 }
 
-func TestTheRequestForTheClusterStandsUntilTheLocksOfTheNodeAreActiveAgain(t *testing.T) {
+func TestTheClusterRequestStaysUntilTheNodeLocksAreActive(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	lock := activitytest.HeldNode(t, "tf", ref.Node)
 	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})

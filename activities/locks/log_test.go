@@ -9,7 +9,7 @@ import (
 	locksactivities "drydock.dev/drydock/activities/locks"
 )
 
-func TestARequestToWorkloadLocksAndItsWithdrawalAreOneLogLineEach(t *testing.T) {
+func TestALockRequestAndItsWithdrawalAreOneLogLineEach(t *testing.T) {
 	in := locksactivities.ClusterLockInput{Cluster: activitytest.SpokeName, Owner: "cgu/ops/logged/" + activitytest.SpokeName + "/first-run"}
 	keys := "cluster=" + in.Cluster + " owner=" + in.Owner
 	logged := activitytest.Logged(t, activitytest.Initiator().RequestClusterMaintenance, in)

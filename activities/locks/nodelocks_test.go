@@ -45,7 +45,7 @@ func newCrossed(t *testing.T, olderOwner, youngerOwner string) crossed {
 	return c
 }
 
-func TestOfMaintenancesThatWaitForEachOthersLocksTheYoungerGivesWay(t *testing.T) {
+func TestTheYoungerMaintenanceYieldsInALockCycle(t *testing.T) {
 	c := newCrossed(t, "node/spoke/default/older/1", "node/spoke/default/younger/1")
 	older := ended(func() error { return activitytest.Initiator().AwaitNodeLocks(t.Context(), c.older) })
 	began := time.Now()
@@ -68,13 +68,13 @@ func TestOfMaintenancesThatWaitForEachOthersLocksTheYoungerGivesWay(t *testing.T
 	require.NoError(t, activitytest.Initiator().AwaitRequestsServed(t.Context(), locks.RequestsServedInput{Cluster: activitytest.SpokeName, Requests: []string{"gone"}}))
 }
 
-func TestAYoungerRequestThatIsSomebodyElsesIsNotOursToWithdraw(t *testing.T) {
+func TestAYoungerRequestOfAnotherOwnerIsNotWithdrawn(t *testing.T) {
 	c := newCrossed(t, "node/spoke/default/older/1", "")
 	err := activitytest.Initiator().AwaitNodeLocks(t.Context(), c.older)
 	require.Equal(t, temporal.ErrLockCycle, temporal.ErrorType(err), "%v", err)
 }
 
-func TestACycleThatDoesNotStandMakesNobodyGiveWay(t *testing.T) {
+func TestAResolvedCycleMakesNoMaintenanceYield(t *testing.T) {
 	c := newCrossed(t, "node/spoke/default/older/1", "node/spoke/default/younger/1")
 	younger := ended(func() error { return activitytest.Initiator().AwaitNodeLocks(t.Context(), c.younger) })
 	require.Never(t, func() bool { return len(younger) > 0 }, locks.CycleStands/4, 20*time.Millisecond)

@@ -29,7 +29,7 @@ func accountOf(t *testing.T, account string) *rest.Config {
 
 // The two sides of workload locks never write each other's objects: the initiator could else let go for an application, and the controller of an
 // application ask for what it has released.
-func TestNeitherSideOfWorkloadLocksMayWriteWhatIsTheOthers(t *testing.T) {
+func TestEachRoleOfWorkloadLocksWritesOnlyItsObjects(t *testing.T) {
 	requests := []string{"clustermaintenancerequests", "nodemaintenancerequests"}
 	locks := []string{"clusterworkloadlocks", "nodeworkloadlocks", "clusterworkloadlocks/status", "nodeworkloadlocks/status"}
 	for _, side := range []struct {
@@ -66,7 +66,7 @@ func TestNeitherSideOfWorkloadLocksMayWriteWhatIsTheOthers(t *testing.T) {
 	}
 }
 
-func TestAWriteToTheOtherSidesObjectsIsRefused(t *testing.T) {
+func TestAWriteToObjectsOfTheOtherRoleIsRefused(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	lock := activitytest.HeldNode(t, "tf", ref.Node)
 	request := activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{

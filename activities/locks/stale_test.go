@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestALockOfTheClusterThatTheWatchDoesNotShowHoldsIt(t *testing.T) {
+func TestAClusterLockThatTheWatchMissesBlocksTheCluster(t *testing.T) {
 	f, seen, ref := activitytest.StaleLocks(t, "stale-1", "clusterworkloadlocks", &lcmv1.ClusterWorkloadLockList{})
 	whole := locks.ClusterLockInput{Cluster: activitytest.HubName, Owner: ref.Owner}
 	require.NoError(t, (&locks.Activities{Clusters: f.Clusters}).AwaitClusterLocks(t.Context(), whole), "nobody holds it yet")
@@ -57,7 +57,7 @@ func becomes(t *testing.T, lock client.Object, state lcmv1.LockState) {
 	require.NoError(t, activitytest.BareCluster(t).Client.Status().Patch(t.Context(), lock, patch))
 }
 
-func TestThatALockHoldsTheClusterIsBelievedOnlyFromTheAPIServer(t *testing.T) {
+func TestAnActiveClusterLockIsConfirmedWithTheAPIServer(t *testing.T) {
 	lock := activitytest.Create(t, activitytest.BareCluster(t), &lcmv1.ClusterWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "stale-"}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: "tf"},
 	})
@@ -76,7 +76,7 @@ func TestThatALockHoldsTheClusterIsBelievedOnlyFromTheAPIServer(t *testing.T) {
 	require.False(t, returned.NotWithdrawn)
 }
 
-func TestALockOfANodeThatTheWatchDoesNotShowIsWaitedFor(t *testing.T) {
+func TestANodeLockThatTheWatchMissesIsWaitedFor(t *testing.T) {
 	f, seen, ref := activitytest.StaleLocks(t, "stale-4", "nodeworkloadlocks", &lcmv1.NodeWorkloadLockList{})
 	hub := activitytest.BareCluster(t)
 	lock := activitytest.Create(t, hub, &lcmv1.NodeWorkloadLock{
@@ -97,7 +97,7 @@ func TestALockOfANodeThatTheWatchDoesNotShowIsWaitedFor(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestThatALockHoldsANodeIsBelievedOnlyFromTheAPIServer(t *testing.T) {
+func TestAnActiveNodeLockIsConfirmedWithTheAPIServer(t *testing.T) {
 	hub := activitytest.BareCluster(t)
 	lock := activitytest.Create(t, hub, &lcmv1.NodeWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "stale-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "tf", NodeName: "stale-2"},
@@ -126,7 +126,7 @@ func TestThatALockHoldsANodeIsBelievedOnlyFromTheAPIServer(t *testing.T) {
 	require.Len(t, locks.HeldAgain(t.Context(), seen, ref.Node), 1)
 }
 
-func TestThatOthersWantANodeIsBelievedOnlyFromTheAPIServer(t *testing.T) {
+func TestOtherRequestsForANodeAreConfirmedWithTheAPIServer(t *testing.T) {
 	hub := activitytest.BareCluster(t)
 	lock := activitytest.Create(t, hub, &lcmv1.NodeWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "stale-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "tf", NodeName: "stale-5"},
@@ -143,7 +143,7 @@ func TestThatOthersWantANodeIsBelievedOnlyFromTheAPIServer(t *testing.T) {
 }
 
 // Its own locks are not asked, and are not looked at once more either.
-func TestALockOfTheClusterThatTheWatchDoesNotShowHoldsANodeThatIsSkippedToo(t *testing.T) {
+func TestAClusterLockThatTheWatchMissesBlocksAnExcludedNode(t *testing.T) {
 	f, _, ref := activitytest.StaleLocks(t, "stale-6", "clusterworkloadlocks", &lcmv1.ClusterWorkloadLockList{})
 	hub := activitytest.BareCluster(t)
 	node := &corev1.Node{}

@@ -16,7 +16,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-func TestANodeWhoseTakingNobodyHeardOfIsTakenWhateverHoldsItMeanwhile(t *testing.T) {
+func TestACordonWithALostReplyIsConfirmedDespiteNewLocks(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	before := activitytest.GetNode(t, ref.Node)
 	lock := activitytest.HeldNode(t, "tf", ref.Node)
@@ -55,7 +55,7 @@ func TestANodeWhoseTakingNobodyHeardOfIsTakenWhateverHoldsItMeanwhile(t *testing
 	}
 }
 
-func TestACheckThatWasBegunAheadIsMadeAnewWhenItIsAskedAgain(t *testing.T) {
+func TestAnEarlyCheckIsRepeatedWhenRequestedAgain(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	answers := make(chan error, 2)
 	check := node.Ahead(t.Context(), func(context.Context) error {

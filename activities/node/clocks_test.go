@@ -13,7 +13,7 @@ import (
 )
 
 // A deadline is the workflow's, by the clock of the Temporal server. The worker's may be hours off.
-func TestADeadlineIsByTheClockOfTheServer(t *testing.T) {
+func TestDeadlinesUseTheClockOfTheServer(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	shop.Pod(t, ref.Node, "web")
 	budget := shop.Budget(t, "web", 1, 1)

@@ -27,7 +27,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T) {
+func TestEachStateHasOneNodeEventDespiteRetries(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	shop.Pod(t, ref.Node, "web")
 	job := jobs.RunJobInput{NodeRef: ref, Maintenance: "fw", Job: activitytest.Firmware(t, activitytest.TestNode(t), nil).Job, Deadline: activitytest.InSeconds(60)}
@@ -85,7 +85,7 @@ func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T
 	}
 }
 
-func TestANodeOnWhichNobodyWorksIsAnnouncedReadyWithItsChecks(t *testing.T) {
+func TestANodeWithoutWorkGetsAReadyEventWithItsChecks(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	in := health.AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(30), NoWork: true}
 	require.NoError(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitNodeHealthy(t.Context(), in))
@@ -95,7 +95,7 @@ func TestANodeOnWhichNobodyWorksIsAnnouncedReadyWithItsChecks(t *testing.T) {
 	}, activitytest.Told(activitytest.EventsOf(t, ref.Node)))
 }
 
-func TestWhatGoesWrongIsToldAsAWarningWithItsReason(t *testing.T) {
+func TestFailuresAreWarningEventsWithAReason(t *testing.T) {
 	tests := []struct {
 		name string
 		play func(t *testing.T, ref activitykit.NodeRef, shop activitytest.Tenant)
@@ -190,7 +190,7 @@ func TestWhatGoesWrongIsToldAsAWarningWithItsReason(t *testing.T) {
 	}
 }
 
-func TestAnEventOfANodeThatIsGoneIsFoundByItsName(t *testing.T) {
+func TestAnEventOfADeletedNodeNamesTheNode(t *testing.T) {
 	ref := activitykit.NodeRef{Cluster: activitytest.SpokeName, Node: "never-there", Owner: "node/spoke/default/gone/run"}
 	ended := &node.MaintenanceEnd{State: maintenancev1.NodeGone, Message: "the maintenance has failed: NodeGone"}
 	_, err := activitytest.Nodes().ReturnNode(t.Context(), node.ReturnNodeInput{NodeRef: ref, Ended: ended})
@@ -200,7 +200,7 @@ func TestAnEventOfANodeThatIsGoneIsFoundByItsName(t *testing.T) {
 	require.Equal(t, []string{"Normal CleaningUp: cleaning up what the maintenance did to the node", "Warning NodeGone: the maintenance has failed: NodeGone; the node is gone"}, activitytest.Told(list.Items))
 }
 
-func TestACancelledAttemptTellsNothing(t *testing.T) {
+func TestACancelledAttemptWritesNoEvent(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
 	require.NoError(t, err)
@@ -221,7 +221,7 @@ func (s silent) RoundTrip(request *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(request)
 }
 
-func TestAnEventThatIsNotTakenHoldsUpTheMaintenanceForAMomentOnly(t *testing.T) {
+func TestARejectedEventDelaysTheMaintenanceOnlyBriefly(t *testing.T) {
 	forbidden, err := activitytest.Stack.Cluster(activitytest.SpokeName).UserConfig("without-events")
 	require.NoError(t, err)
 	_, err = activitytest.TestCluster(t).Clientset.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{

@@ -19,7 +19,7 @@ import (
 )
 
 // The workflow looks only before the first attempt: a cluster that answers again may be held meanwhile.
-func TestALaterAttemptDisruptsNothingWhileTheClusterIsHeld(t *testing.T) {
+func TestARetryDisruptsNothingOnAHeldCluster(t *testing.T) {
 	workflow := &activitytest.HeldWorkflow{}
 	waits := activitykit.Waits{Workflows: workflow}
 	nodes, drains, jobs := &node.Activities{Clusters: activitytest.Clusters, Waits: waits}, &drain.Activities{Clusters: activitytest.Clusters, Waits: waits}, &jobsactivities.Activities{Clusters: activitytest.Clusters, Waits: waits}
@@ -65,7 +65,7 @@ func TestALaterAttemptDisruptsNothingWhileTheClusterIsHeld(t *testing.T) {
 }
 
 // The workflow that is asked knows as little of the time that has passed as whoever asks: no worker was there.
-func TestNothingBeginsWhenItIsHandedOutAfterTheWindowsHaveClosed(t *testing.T) {
+func TestNothingStartsAfterTheWindowsHaveClosed(t *testing.T) {
 	workflow := &activitytest.HeldWorkflow{}
 	waits := activitykit.Waits{Workflows: workflow}
 	nodes, drains, jobs := &node.Activities{Clusters: activitytest.Clusters, Waits: waits}, &drain.Activities{Clusters: activitytest.Clusters, Waits: waits}, &jobsactivities.Activities{Clusters: activitytest.Clusters, Waits: waits}

@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestInspectionTellsControlPlaneWorkersAndSkippedNodes(t *testing.T) {
+func TestInspectionFindsControlPlaneWorkersAndSkippedNodes(t *testing.T) {
 	cluster := activitytest.BareNodes(t, "w1", "w2", "w3")
 	activitytest.Create(t, cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}})
 	activitytest.Create(t, cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: map[string]string{lcmv1.AnnotationSkipMaintenance: "true"}}})

@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestAWriterInBetweenMakesUsWorkOutTheChangeAnew(t *testing.T) {
+func TestAConflictingWriteIsRetriedOnTheNewNode(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	cluster := activitytest.TestCluster(t)
 	interruptions := 0
@@ -40,7 +40,7 @@ func TestAWriterInBetweenMakesUsWorkOutTheChangeAnew(t *testing.T) {
 	require.ErrorContains(t, err, "the object has been modified")
 }
 
-func TestANodeThatWasReplacedInBetweenIsLookedAtAnew(t *testing.T) {
+func TestANodeReplacedDuringAWriteIsReadAgain(t *testing.T) {
 	cluster := activitytest.BareNodes(t, "replaced")
 	looks := 0
 	err := marks.Update(t.Context(), cluster, "replaced", func(node *corev1.Node) (client.Patch, error) {

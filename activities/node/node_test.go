@@ -26,7 +26,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestANodeIsCordonedWithItsMarksAndReturnedAsItWasFound(t *testing.T) {
+func TestANodeIsCordonedWithMarksAndFullyRestored(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	found := activitytest.GetNode(t, ref.Node)
 	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
@@ -47,7 +47,7 @@ func TestANodeIsCordonedWithItsMarksAndReturnedAsItWasFound(t *testing.T) {
 	require.False(t, returned.Spec.Unschedulable)
 }
 
-func TestOurConditionsStandBesideTheKubelets(t *testing.T) {
+func TestOurConditionsKeepThoseOfTheKubelet(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	kubelets := func() []corev1.NodeCondition {
 		var conditions []corev1.NodeCondition
@@ -68,7 +68,7 @@ func TestOurConditionsStandBesideTheKubelets(t *testing.T) {
 	require.Equal(t, before, kubelets())
 }
 
-func TestASecondCordonAfterALostReplyChangesNothingAndSaysTheSame(t *testing.T) {
+func TestARepeatedCordonChangesNothing(t *testing.T) {
 	tests := []struct {
 		name   string
 		before func(*corev1.Node)
@@ -98,7 +98,7 @@ func TestASecondCordonAfterALostReplyChangesNothingAndSaysTheSame(t *testing.T) 
 	}
 }
 
-func TestSomeoneElsesCordonStaysTheirs(t *testing.T) {
+func TestACordonOfAnotherOwnerIsKept(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Changed(t, ref.Node, activitytest.Cordoned)
 	for range 2 {
@@ -112,7 +112,7 @@ func TestSomeoneElsesCordonStaysTheirs(t *testing.T) {
 	activitytest.RequireNoTrace(t, ref.Node)
 }
 
-func TestANodeUnderAnothersMaintenanceIsBusyAndNotTouched(t *testing.T) {
+func TestANodeInAnotherMaintenanceIsBusyAndNotTouched(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	other := ref
 	other.Owner = "cgu/default/other/spoke/run"
@@ -131,7 +131,7 @@ func TestANodeUnderAnothersMaintenanceIsBusyAndNotTouched(t *testing.T) {
 	require.NotNil(t, kube.FindNodeCondition(after, kube.ConditionMaintenanceInProgress))
 }
 
-func TestAMaintenanceWaitsUntilTheOtherHasReturnedTheNode(t *testing.T) {
+func TestAMaintenanceWaitsUntilAnotherReturnsTheNode(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	other := ref
 	other.Owner = "node/spoke/default/other/run"
@@ -157,7 +157,7 @@ func TestAMaintenanceWaitsUntilTheOtherHasReturnedTheNode(t *testing.T) {
 	activitytest.RequireNoTrace(t, ref.Node)
 }
 
-func TestTheTurnOfOneMaintenanceLeavesThePlanOfAnother(t *testing.T) {
+func TestACordonKeepsThePlannedConditionOfAnotherMaintenance(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	other := ref
 	other.Owner = "node/spoke/default/other/run"
@@ -173,7 +173,7 @@ func TestTheTurnOfOneMaintenanceLeavesThePlanOfAnother(t *testing.T) {
 	activitytest.RequireNoTrace(t, ref.Node)
 }
 
-func TestANodeIsPlannedUntilTheLastOfThoseThatWaitForItDoesNot(t *testing.T) {
+func TestANodeIsPlannedWhileAnyMaintenanceWaitsForIt(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	planners := func() []string {
 		planned := kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned)
@@ -202,7 +202,7 @@ func TestANodeIsPlannedUntilTheLastOfThoseThatWaitForItDoesNot(t *testing.T) {
 	activitytest.RequireNoTrace(t, ref.Node)
 }
 
-func TestReturningANodeTakesBackOnlyWhatIsOurs(t *testing.T) {
+func TestReturningANodeRemovesOnlyOurMarks(t *testing.T) {
 	tests := []struct {
 		name          string
 		meanwhile     func(*corev1.Node)
@@ -253,7 +253,7 @@ func TestReturningANodeTakesBackOnlyWhatIsOurs(t *testing.T) {
 	}
 }
 
-func TestANodeRemembersToBeKeptWhenItsMaintenanceCannotSayThatItHasNotFailed(t *testing.T) {
+func TestANodeOfUnknownOutcomeIsMarkedToStayCordoned(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ended *nodeactivities.MaintenanceEnd
 		kept  bool
@@ -277,7 +277,7 @@ func TestANodeRemembersToBeKeptWhenItsMaintenanceCannotSayThatItHasNotFailed(t *
 	}
 }
 
-func TestACordonWhoseMarkAPersonHasRemovedIsTheirs(t *testing.T) {
+func TestACordonWithoutOurMarkIsManual(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Cordon(t, ref)
 	activitytest.Changed(t, ref.Node, activitytest.Unannotated(kube.AnnotationOwner))
@@ -290,7 +290,7 @@ func TestACordonWhoseMarkAPersonHasRemovedIsTheirs(t *testing.T) {
 	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress), "it says nothing true any more")
 }
 
-func TestACordonThatAPersonHasMadeAnewIsTheirs(t *testing.T) {
+func TestARepeatedManualCordonIsManual(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Cordon(t, ref)
 	activitytest.Changed(t, ref.Node, activitytest.Uncordoned)
@@ -300,7 +300,7 @@ func TestACordonThatAPersonHasMadeAnewIsTheirs(t *testing.T) {
 	activitytest.RequireNoTrace(t, ref.Node)
 }
 
-func TestReturningANodeASecondTimeOrBeforeItWasCordonedIsFine(t *testing.T) {
+func TestReturningANodeIsIdempotent(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
 	require.Empty(t, activitytest.GiveBack(t, ref))
@@ -324,7 +324,7 @@ func (s *toScheduler) SignalWorkflow(_ context.Context, workflowID, _, signal st
 	return nil
 }
 
-func TestTheSlotIsGivenBackWithTheNodeUnlessItsLocksHaveLetGo(t *testing.T) {
+func TestTheSlotReturnsWithTheNodeUnlessALockIsInactive(t *testing.T) {
 	slot := &scheduling.HeldSlot{Owner: scheduling.SlotOwner{WorkflowID: "cgu/ops/june/c1", FirstRunID: "run"}, Number: 7}
 	returned := func(in nodeactivities.ReturnNodeInput, server *toScheduler) nodeactivities.ReturnNodeResult {
 		in.Slot = slot
@@ -348,7 +348,7 @@ func TestTheSlotIsGivenBackWithTheNodeUnlessItsLocksHaveLetGo(t *testing.T) {
 	require.Empty(t, server.told, "its lock does not hold it yet")
 }
 
-func TestANodeIsBackThoughTheRequestToItsLocksCannotBeWithdrawn(t *testing.T) {
+func TestANodeReturnsEvenIfItsLockRequestCannotBeWithdrawn(t *testing.T) {
 	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.SpokeName).Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return activitytest.Transport(func(r *http.Request) (*http.Response, error) {
@@ -373,7 +373,7 @@ func TestANodeIsBackThoughTheRequestToItsLocksCannotBeWithdrawn(t *testing.T) {
 	require.False(t, result.NotWithdrawn)
 }
 
-func TestANodeThatIsGoneIsGoneAndNeedsNoReturn(t *testing.T) {
+func TestADeletedNodeNeedsNoReturn(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
 	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), activitytest.GetNode(t, ref.Node)))
@@ -388,7 +388,7 @@ func TestANodeThatIsGoneIsGoneAndNeedsNoReturn(t *testing.T) {
 	}, activitytest.NewsLimit, 20*time.Millisecond)
 }
 
-func TestAPlanIsTakenBackThoughTheNodeHasChangedInBetween(t *testing.T) {
+func TestAPlannedConditionIsRemovedDespiteAConflict(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
 	looks := 0
@@ -403,7 +403,7 @@ func TestAPlanIsTakenBackThoughTheNodeHasChangedInBetween(t *testing.T) {
 	require.Nil(t, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned))
 }
 
-func TestALockThatIsHeldAgainRefusesTheCordon(t *testing.T) {
+func TestAReactivatedLockRefusesTheCordon(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	cluster := activitytest.TestCluster(t)
 	lock := &lcmv1.NodeWorkloadLock{

@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestANodeWhoseDrainWouldFailStaysInServiceAndNothingIsAskedFor(t *testing.T) {
+func TestANodeWhoseDrainWouldFailStaysInService(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "bare", activitytest.WithoutController))
 	preflight := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
@@ -48,7 +48,7 @@ func TestANodeWhoseDrainWouldFailStaysInServiceAndNothingIsAskedFor(t *testing.T
 	require.Empty(t, result.Warning)
 }
 
-func TestABudgetThatCanNeverAllowADisruptionIsCalledOutWhileTheNodeIsInService(t *testing.T) {
+func TestThePreflightReportsABudgetThatCanNeverAllowADisruption(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "web"))
 	budget := shop.Budget(t, "web", 1, 1)
@@ -73,7 +73,7 @@ func TestABudgetThatCanNeverAllowADisruptionIsCalledOutWhileTheNodeIsInService(t
 	require.Len(t, slices.DeleteFunc(activitytest.EventsOf(t, ref.Node), func(e corev1.Event) bool { return !obstructed(e) }), 1)
 }
 
-func TestPodsThatALockHolderMayTakeOffTheNodeAreNoReasonNotToAskIt(t *testing.T) {
+func TestThePreflightIgnoresPodsOfLockHolders(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "bare", activitytest.WithoutController))
 	lock := activitytest.HeldNode(t, "virt", ref.Node)

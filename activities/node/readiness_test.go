@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatChangesAgainAndAgainIsLookedAtLessAndLessOften(t *testing.T) {
+func TestFrequentChangesAreCheckedLessOften(t *testing.T) {
 	require.Zero(t, AwaitStaleInput{}.pause())
 	var total time.Duration
 	for changes := range 1000 {

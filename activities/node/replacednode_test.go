@@ -22,7 +22,7 @@ func replaced(t *testing.T, name string) *corev1.Node {
 	return other
 }
 
-func TestANodeWhoseNameAnotherTookUnseenIsGone(t *testing.T) {
+func TestANodeReplacedUnderItsNameIsGone(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	job := activitytest.Firmware(t, ref, nil)
 	job.NodeUID = activitytest.Cordon(t, ref).NodeUID

@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-func TestAMaintenanceIsStaleWhenItsTimeIsOverOrItsClusterSaysSoAndKnowsWhetherItsNodeIsCordoned(t *testing.T) {
+func TestAMaintenanceIsStaleByDeadlineOrClusterSetting(t *testing.T) {
 	cluster := activitytest.BareCluster(t)
 	in := nodeactivities.AwaitStaleInput{Cluster: activitytest.HubName, ReadySince: time.Now()}
 	await := func() chan nodeactivities.Readiness {

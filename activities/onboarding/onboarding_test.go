@@ -43,7 +43,7 @@ func policyReplica(t *testing.T, cluster, root, wave string) {
 	activitytest.Create(t, activitytest.BareCluster(t), object)
 }
 
-func TestANewClusterIsFoundWhenItBecomesAvailableWithItsPoliciesInOrder(t *testing.T) {
+func TestANewClusterIsFoundOnceAvailableWithItsOrderedPolicies(t *testing.T) {
 	namespace := &corev1.Namespace{}
 	namespace.Name = "fresh-1"
 	require.NoError(t, activitytest.BareCluster(t).Client.Create(t.Context(), namespace))
@@ -70,7 +70,7 @@ func TestANewClusterIsFoundWhenItBecomesAvailableWithItsPoliciesInOrder(t *testi
 	require.Contains(t, found.Found[0].Problem, `policy ztp.odd: annotation ran.openshift.io/ztp-deploy-wave: "third" is not a whole number`)
 }
 
-func TestAClusterThatFailedIsSettledWhenItIsDoneAwayOrGone(t *testing.T) {
+func TestAFailedClusterIsSettledWhenDoneDetachedOrDeleted(t *testing.T) {
 	activitytest.ManagedCluster(t, "fresh-2", nil)
 	setAvailable(t, "fresh-2", "True")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -97,7 +97,7 @@ func TestAClusterThatFailedIsSettledWhenItIsDoneAwayOrGone(t *testing.T) {
 	require.Equal(t, []NewCluster{{Name: "fresh-2", Policies: []string{}}}, found.Found, "without policies there is nothing but labels")
 }
 
-func TestWhatARolloutPullsIsReadFromTheHub(t *testing.T) {
+func TestPrecachedImagesAreReadFromTheHub(t *testing.T) {
 	activitytest.ManagedCluster(t, activitytest.SpokeName, nil)
 	activitytest.Create(t, activitytest.BareCluster(t), &ranv1.PreCachingConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "telco"},

@@ -64,7 +64,7 @@ func newPortalsEnvironment(server *portalsServer) (*Activities, *testsuite.TestA
 	return portals, environment
 }
 
-func TestOtherPortalsAreToldWhatOneShowsNow(t *testing.T) {
+func TestOtherPortalsAreInformedOfAChange(t *testing.T) {
 	server := &portalsServer{listed: []string{"portal/main", "portal/other", "portal/over"}, answers: map[string]error{"portal/over": serviceerror.NewNotFound("it is over")}}
 	portals, environment := newPortalsEnvironment(server)
 	_, err := environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
@@ -77,7 +77,7 @@ func TestOtherPortalsAreToldWhatOneShowsNow(t *testing.T) {
 	require.ErrorContains(t, err, "announce themselves to portal main")
 }
 
-func TestAnAttemptToTellVeryManyBeginsWhereTheLastOneFailed(t *testing.T) {
+func TestARetryOfManyMessagesResumesAtTheFailedOne(t *testing.T) {
 	server := &portalsServer{listed: []string{"portal/a", "portal/b", "portal/c", "portal/d"}, answers: map[string]error{"portal/d": errors.New("nobody answers")}}
 	portals, environment := newPortalsEnvironment(server)
 	var reached []byte
@@ -94,7 +94,7 @@ func TestAnAttemptToTellVeryManyBeginsWhereTheLastOneFailed(t *testing.T) {
 	require.ElementsMatch(t, []string{"portal/c moved", "portal/d moved"}, server.signalled)
 }
 
-func TestAWindowBeginsThePortalThatShowsItAndNoOther(t *testing.T) {
+func TestAWindowStartsOnlyThePortalThatShowsIt(t *testing.T) {
 	server := &portalsServer{answers: map[string]error{"portal/before": serviceerror.NewNotFound("it is over")}}
 	portals := &Activities{Temporal: server}
 	for _, name := range []string{"main", "before"} {

@@ -53,7 +53,7 @@ func requireSeen(t *testing.T, state *scheduling.SlotState, parts []scheduling.N
 	require.Equal(t, want.config, state.Config)
 }
 
-func TestNoSightOfALargeClusterIsLargerThanAMessageMayBe(t *testing.T) {
+func TestUpdatesOfALargeClusterAreSplitToTheMessageLimit(t *testing.T) {
 	var state scheduling.SlotState
 	from, bare := time.Unix(1, 0), manyNodes()
 	requireSeen(t, &state, fullUpdate(bare, from), bare)

@@ -108,14 +108,14 @@ func (s *aScheduler) requireWaiting(t *testing.T, why string) {
 	}, activitytest.NewsLimit, 10*time.Millisecond, why)
 }
 
-func TestWithoutBudgetsOneNodeAtATimeIsGranted(t *testing.T) {
+func TestWithoutBudgetsOneNodeIsGrantedAtATime(t *testing.T) {
 	activitytest.BareNodes(t, "a", "b")
 	s := watching(t, "b", "a")
 	s.requireGranted(t, "b")
 	s.requireWaiting(t, "maxParallelOperations allows 1 of 2 nodes under maintenance at once (b for june.example.com)")
 }
 
-func TestANodeIsGrantedTheMomentTheBudgetsAreRaised(t *testing.T) {
+func TestARaisedBudgetGrantsANodeAtOnce(t *testing.T) {
 	cluster := activitytest.BareNodes(t, "a", "b", "c")
 	s := watching(t, "a", "b", "c")
 	s.requireGranted(t, "a")
@@ -123,7 +123,7 @@ func TestANodeIsGrantedTheMomentTheBudgetsAreRaised(t *testing.T) {
 	s.requireGranted(t, "b")
 }
 
-func TestANodeIsGrantedTheMomentAnotherIsAvailableAgain(t *testing.T) {
+func TestAReturnedNodeGrantsTheNextAtOnce(t *testing.T) {
 	cluster := activitytest.BareNodes(t, "a", "b")
 	activitytest.Budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{
 		MaxParallelOperations: new(intstr.FromInt32(2)), MaxUnavailable: new(intstr.FromInt32(1)),
@@ -143,7 +143,7 @@ func TestANodeIsGrantedTheMomentAnotherIsAvailableAgain(t *testing.T) {
 	s.requireGranted(t, "a")
 }
 
-func TestANodeThatSomeoneElseMaintainsHoldsASlot(t *testing.T) {
+func TestANodeInMaintenanceByAnotherOperatorHoldsASlot(t *testing.T) {
 	activitytest.BareNodes(t, "a", "b")
 	other := activitykit.NodeRef{Cluster: activitytest.HubName, Node: "a", Owner: "node/hub/default/other/run"}
 	_, err := activitytest.Nodes().Cordon(t.Context(), node.CordonInput{NodeRef: other, Cordon: true})
@@ -158,14 +158,14 @@ func TestANodeThatSomeoneElseMaintainsHoldsASlot(t *testing.T) {
 	s.requireGranted(t, "a")
 }
 
-func TestNodesThatAreGoneAreToldFromThoseThatExist(t *testing.T) {
+func TestDeletedNodesAreDistinguishedFromExistingOnes(t *testing.T) {
 	activitytest.BareNodes(t, "a", "b")
 	gone, err := (&Activities{Clusters: activitytest.Clusters}).FindGone(t.Context(), FindGoneInput{Cluster: activitytest.HubName, Nodes: []string{"gone", "b", "never", "a"}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"gone", "never"}, gone)
 }
 
-func TestANodeThatIsDeletedOrNewIsSeen(t *testing.T) {
+func TestDeletedAndNewNodesAreSeen(t *testing.T) {
 	cluster := activitytest.BareNodes(t, "a", "b")
 	s := watching(t)
 	names := func() (names []string) {
@@ -187,7 +187,7 @@ func TestANodeThatIsDeletedOrNewIsSeen(t *testing.T) {
 	}, activitytest.NewsLimit, 10*time.Millisecond)
 }
 
-func TestTwoConfigurationsOfOneClusterAllowNothingAndAreNamed(t *testing.T) {
+func TestTwoConfigurationsOfOneClusterGrantNothingAndAreNamed(t *testing.T) {
 	cluster := activitytest.BareNodes(t, "a")
 	first := activitytest.Budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{})
 	second := activitytest.Budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{})
@@ -205,7 +205,7 @@ func TestTwoConfigurationsOfOneClusterAllowNothingAndAreNamed(t *testing.T) {
 	s.requireGranted(t, "a")
 }
 
-func TestADeletedConfigurationLeavesTheDefaults(t *testing.T) {
+func TestADeletedConfigurationRestoresTheDefaults(t *testing.T) {
 	for name, tt := range map[string]struct {
 		allowed       int32
 		before, after []string
@@ -250,7 +250,7 @@ func (s *aSchedulerThatEnded) SignalWithStartWorkflow(
 	return nil, nil
 }
 
-func TestASchedulerLearnsWhetherAnotherOneHasEndedBefore(t *testing.T) {
+func TestASchedulerFindsItsClosedPredecessor(t *testing.T) {
 	in := RequestSlotsInput{Cluster: "c1"}
 	fresh, ended := &aScheduler{SomeWorkflows: activitytest.NewWorkflows()}, &aSchedulerThatEnded{}
 	require.NoError(t, (&Activities{Temporal: fresh}).RequestSlots(t.Context(), in))
@@ -264,7 +264,7 @@ func TestASchedulerLearnsWhetherAnotherOneHasEndedBefore(t *testing.T) {
 	require.JSONEq(t, `{"cluster": "c1"}`, string(text), "it is not the first")
 }
 
-func TestClosedOwnersAreFoundWithTheMaintenancesThatAreRunning(t *testing.T) {
+func TestClosedOwnersAndRunningMaintenancesAreFound(t *testing.T) {
 	server := &aScheduler{SomeWorkflows: activitytest.NewWorkflows()}
 	server.Set("cgu/default/june/c1/run-1", activitytest.StillRunning)
 	server.Set("cgu/default/july/c1/run-2", activitytest.WasTerminated)

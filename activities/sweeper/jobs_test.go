@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/activities/jobs"
 )
 
-func TestAJobThatIsMadeWhenItsNodeWasReturnedNeverGetsThereAndIsCollected(t *testing.T) {
+func TestAJobCreatedAfterItsNodeReturnedIsDeleted(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	in := activitytest.Firmware(t, ref, nil)
 	late, err := jobs.JobFor(in)

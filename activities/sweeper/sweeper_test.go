@@ -74,7 +74,7 @@ func kindsOf(orphans []Orphan) []MarkKind {
 	return kinds
 }
 
-func TestAGlanceAtAClusterIsFourRequestsAndSeesWhetherAnythingIsMarked(t *testing.T) {
+func TestAQuickCheckFindsAnyMarkWithFourRequests(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	_, err := activitytest.Nodes().AcquireNode(t.Context(), node.AcquireNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
 	require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestAGlanceAtAClusterIsFourRequestsAndSeesWhetherAnythingIsMarked(t *testin
 	}
 }
 
-func TestEverythingThatATerminatedMaintenanceHasMarkedIsFoundAndTakenBackByItsMarks(t *testing.T) {
+func TestAllMarksOfATerminatedMaintenanceAreCleanedUp(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	work := everything(t, ref)
 	server := activitytest.NewWorkflows()
@@ -130,7 +130,7 @@ func TestEverythingThatATerminatedMaintenanceHasMarkedIsFoundAndTakenBackByItsMa
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
 }
 
-func TestWhatAMaintenanceMarksWhileItWaitsForItsNodeIsFoundBesideWhoHasIt(t *testing.T) {
+func TestMarksOfAWaitingMaintenanceAreFoundOnABusyNode(t *testing.T) {
 	second := activitytest.TestNode(t)
 	first := second
 	first.Owner = "node/spoke/default/first/first-run"
@@ -150,7 +150,7 @@ func TestWhatAMaintenanceMarksWhileItWaitsForItsNodeIsFoundBesideWhoHasIt(t *tes
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
 }
 
-func TestAWorkflowThatGoesOnIsAskedAboutOnceInAWhile(t *testing.T) {
+func TestARunningWorkflowIsCheckedOccasionally(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Cordon(t, ref)
 	server := activitytest.NewWorkflows()
@@ -171,7 +171,7 @@ func TestAWorkflowThatGoesOnIsAskedAboutOnceInAWhile(t *testing.T) {
 	require.NotContains(t, lookout.owners.known, ref.Owner, "nothing is remembered of those that have no mark")
 }
 
-func TestAMarkThatIsSetWhileTheSweeperWatchesIsFoundAtOnce(t *testing.T) {
+func TestAMarkSetDuringTheWatchIsFoundAtOnce(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	server := activitytest.NewWorkflows()
 	server.Set(ref.Owner, activitytest.WasTerminated)
@@ -192,7 +192,7 @@ func TestAMarkThatIsSetWhileTheSweeperWatchesIsFoundAtOnce(t *testing.T) {
 	}
 }
 
-func TestAMarkThatTheCacheShowsButThatIsGoneIsNoOrphan(t *testing.T) {
+func TestAMarkOnlyInTheCacheIsNotAnOrphan(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Cordon(t, ref)
 	server := activitytest.NewWorkflows()
@@ -208,7 +208,7 @@ func TestAMarkThatTheCacheShowsButThatIsGoneIsNoOrphan(t *testing.T) {
 	require.False(t, is)
 }
 
-func TestTheMarksOfASecondMaintenanceByTheSameNameAreNotTheFirsts(t *testing.T) {
+func TestMarksOfANewRunWithTheSameIDAreNotOrphans(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	first, second := ref, ref
 	second.Owner = "node/spoke/default/" + ref.Node + "/second-run"
@@ -226,7 +226,7 @@ func TestTheMarksOfASecondMaintenanceByTheSameNameAreNotTheFirsts(t *testing.T) 
 	require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 }
 
-func TestWhatAPersonWantsKeptStays(t *testing.T) {
+func TestKeepCordonedNodesStayCordoned(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*corev1.Node)
@@ -249,7 +249,7 @@ func TestWhatAPersonWantsKeptStays(t *testing.T) {
 	}
 }
 
-func TestWithoutAMarkNothingIsFound(t *testing.T) {
+func TestAClusterWithoutMarksHasNoOrphans(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Changed(t, ref.Node, activitytest.Cordoned) // by a person
 	foreign := activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{
@@ -260,7 +260,7 @@ func TestWithoutAMarkNothingIsFound(t *testing.T) {
 	require.False(t, slices.ContainsFunc(marks, func(m Mark) bool { return m.Name == ref.Node || m.Name == foreign.Name }))
 }
 
-func TestAJobThatIsKeptForItsLogsIsNoMark(t *testing.T) {
+func TestAJobKeptForItsLogsIsNotAMark(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	in := activitytest.Firmware(t, ref, map[string]string{devstack.AnnotationExitCode: "1"})
 	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(activitytest.Jobs().RunJob(t.Context(), in)))
@@ -298,7 +298,7 @@ func TestAMarkOfAnUnknownHolderIsReportedOnce(t *testing.T) {
 	require.NotContains(t, (<-ended).Unknown, mark)
 }
 
-func TestAMarkOfAnUnknownHolderIsReportedThoughNobodyCanSayWhoWaitsForTheScheduler(t *testing.T) {
+func TestAnUnknownHolderIsReportedEvenIfTheSchedulerCannotBeChecked(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Cordon(t, ref)
 	server := activitytest.NewWorkflows()
@@ -314,7 +314,7 @@ func TestAMarkOfAnUnknownHolderIsReportedThoughNobodyCanSayWhoWaitsForTheSchedul
 	require.Equal(t, lookout.in.Left, lookout.now(t).Gone)
 }
 
-func TestTheRequestForAClusterIsAnOrphanOnlyWhenTheNodesOfItsRolloutAreBack(t *testing.T) {
+func TestAClusterRequestIsAnOrphanOnlyAfterItsNodesReturned(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	ref.Owner = temporal.NodeMaintenanceID(activitytest.SpokeName, "ops", rollout.NodeMaintenanceName("june", ref.Node)) + "/first-run"
 	upgrade := locks.ClusterLockInput{Cluster: activitytest.SpokeName, Owner: temporal.ClusterUpgradeID("ops", "june", activitytest.SpokeName) + "/first-run", Scope: lcmv1.ScopeOS}
@@ -338,7 +338,7 @@ func TestTheRequestForAClusterIsAnOrphanOnlyWhenTheNodesOfItsRolloutAreBack(t *t
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
 }
 
-func TestTheMarksOfAnOwnerThatCouldNotBeSweptCountAgainLater(t *testing.T) {
+func TestMarksThatCouldNotBeCleanedUpAreReportedAgain(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Cordon(t, ref)
 	server := activitytest.NewWorkflows()
@@ -368,7 +368,7 @@ func TestTheMarksOfAnOwnerThatCouldNotBeSweptCountAgainLater(t *testing.T) {
 	}
 }
 
-func TestAClusterWithoutMarksIsQuietAfterAWhile(t *testing.T) {
+func TestAClusterWithoutMarksBecomesQuiet(t *testing.T) {
 	began := time.Now()
 	found, err := (&Activities{Clusters: activitytest.Clusters, Temporal: activitytest.NewWorkflows(), Quiet: time.Nanosecond}).AwaitOrphans(t.Context(), AwaitOrphansInput{Cluster: activitytest.HubName})
 	require.NoError(t, err)
@@ -377,7 +377,7 @@ func TestAClusterWithoutMarksIsQuietAfterAWhile(t *testing.T) {
 }
 
 // Those that wait for a slot ask again by themselves, but after an hour at times.
-func TestASchedulerThatWasTerminatedIsStartedAnewWhereSomebodyMayWaitForIt(t *testing.T) {
+func TestATerminatedSchedulerIsRestartedIfAnOwnerMayWait(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		status  enumspb.WorkflowExecutionStatus
@@ -412,7 +412,7 @@ func TestASchedulerThatWasTerminatedIsStartedAnewWhereSomebodyMayWaitForIt(t *te
 	}
 }
 
-func TestAWakeStartsTheSweeperOfTheCluster(t *testing.T) {
+func TestAWakeSignalStartsTheSweeperOfTheCluster(t *testing.T) {
 	server := activitytest.NewWorkflows()
 	require.NoError(t, (&Activities{Temporal: server}).WakeSweeper(t.Context(), WakeSweeperInput{Cluster: "c1", By: "node/c1/ops/n1", Why: "it begins"}))
 	require.Len(t, server.Woken, 1)

@@ -51,7 +51,7 @@ func noticeTo(url string) windows.Notice {
 	return windows.Notice{ID: "prod/night/20261201T220000Z/started/abcd", URL: url, Body: windows.NoticeBody{Type: windows.EventStarted, Window: "prod/night", Message: "open"}}
 }
 
-func TestANoticeIsSignedWithTheSharedSecret(t *testing.T) {
+func TestANotificationIsSignedWithTheSharedSecret(t *testing.T) {
 	r := newReceiver(t, http.StatusNoContent)
 	require.NoError(t, (&Activities{Secret: []byte("s3cret")}).SendNotice(t.Context(), noticeTo(r.URL)))
 	require.Equal(t, "prod/night/20261201T220000Z/started/abcd", r.header.Get("webhook-id"))
@@ -63,7 +63,7 @@ func TestANoticeIsSignedWithTheSharedSecret(t *testing.T) {
 	require.Equal(t, windows.EventStarted, body.Type)
 }
 
-func TestANoticeThatDidNotArriveIsTriedAgain(t *testing.T) {
+func TestAFailedNotificationIsRetried(t *testing.T) {
 	gone := newReceiver(t, http.StatusOK)
 	gone.Close()
 	for name, tt := range map[string]struct {
@@ -102,7 +102,7 @@ func (a *aWindowThatIsAsked) SignalWithStartWorkflow(
 	return nil, a.err
 }
 
-func TestAWindowIsAskedToTellAWorkflowHowItStandsAndOneThatNobodyHasDefinedBegins(t *testing.T) {
+func TestASubscriptionStartsAnUndefinedWindow(t *testing.T) {
 	asked := &aWindowThatIsAsked{}
 	in := SubscribeToWindowInput{Window: "prod/night", Subscription: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"}}
 	require.NoError(t, (&Activities{Temporal: asked}).SubscribeToWindow(t.Context(), in))
@@ -118,7 +118,7 @@ func TestAWindowIsAskedToTellAWorkflowHowItStandsAndOneThatNobodyHasDefinedBegin
 }
 
 // It would hold up a worker for ever.
-func TestAReceiverThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
+func TestAnUnresponsiveReceiverTimesOut(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		_, _ = io.ReadAll(request.Body)
 		<-request.Context().Done()
@@ -131,13 +131,13 @@ func TestAReceiverThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	require.False(t, temporal.Final(err))
 }
 
-func TestAReceiverThatCannotBeIsNotTriedAgain(t *testing.T) {
+func TestAnInvalidReceiverIsNotRetried(t *testing.T) {
 	err := (&Activities{Secret: []byte("s")}).SendNotice(t.Context(), noticeTo("https://receiver:port/token"))
 	require.True(t, temporal.Final(err))
 	require.NotContains(t, err.Error(), "token")
 }
 
-func TestACalendarIsForeseenOrRefused(t *testing.T) {
+func TestACalendarIsScheduledOrRefused(t *testing.T) {
 	object := drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"}}
 	object.Spec.TimeZone = "Europe/Berlin"
 	object.Spec.Recurrence, object.Spec.Duration = "FREQ=DAILY;BYHOUR=22", "4h"

@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
-func TestUpSaysHowToReachTheStackAndLeavesNothingBehind(t *testing.T) {
+func TestUpPrintsTheAddressesAndStopsCleanly(t *testing.T) {
 	devstacktest.NeedServers(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -21,7 +21,7 @@ func soak(t *testing.T) {
 }
 
 // How long anything takes is not asserted: that is what `make bench` is for.
-func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
+func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	soak(t)
 	size := Size{Nodes: 2, Pods: 1, AtOnce: 1, Rounds: 1}
 	drained := size

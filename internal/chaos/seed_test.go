@@ -21,7 +21,7 @@ const (
 // systematicSeed is that of scenarios which are not random: they are the same in every run.
 const systematicSeed = 1
 
-func TestWhateverGoesWrongMaintenanceComesToItsRightEnd(t *testing.T) {
+func TestMaintenanceRecoversFromFaults(t *testing.T) {
 	playAll(t)
 	theStage.requireSoundEntities(t)
 }

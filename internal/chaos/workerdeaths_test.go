@@ -95,7 +95,7 @@ func rolloutStates() []string {
 	}
 }
 
-func TestWorkersCrashInEveryWayInEveryState(t *testing.T) {
+func TestCrashesAreCoveredInEveryState(t *testing.T) {
 	var wanted []string
 	for _, state := range maintenancev1.NodeStates() {
 		if !state.Over() {

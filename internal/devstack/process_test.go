@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAProcessThatExitsBeforeItIsReadyIsNamedWithItsLog(t *testing.T) {
+func TestAProcessThatExitsBeforeItIsReadyIsReportedWithItsLog(t *testing.T) {
 	p, _ := shellProcess(t, `echo "cannot open the database"; exit 3`)
 	p.ready = neverReady
 
@@ -22,7 +22,7 @@ func TestAProcessThatExitsBeforeItIsReadyIsNamedWithItsLog(t *testing.T) {
 	require.ErrorContains(t, err, "cannot open the database")
 }
 
-func TestAProcessThatDoesNotGetReadyIsNamedWithWhatIsMissing(t *testing.T) {
+func TestAProcessThatDoesNotGetReadyIsReportedWithWhatIsMissing(t *testing.T) {
 	p, _ := shellProcess(t, `echo waiting for etcd; exec sleep 1000`)
 	ctx, giveUp := context.WithCancel(t.Context())
 	p.ready = func(ctx context.Context) error {

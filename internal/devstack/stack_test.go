@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
-func TestAPartThatDiesEndsTheStackAndIsNamedWithItsLog(t *testing.T) {
+func TestAServerThatExitsStopsTheStackAndIsReportedWithItsLog(t *testing.T) {
 	devstacktest.NeedServers(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	stack, err := devstack.Start(t.Context(), devstack.Options{Clusters: []devstack.ClusterOptions{hub()}})
@@ -28,7 +28,7 @@ func TestAPartThatDiesEndsTheStackAndIsNamedWithItsLog(t *testing.T) {
 	requireNoFilesLeft(t)
 }
 
-func TestAPartThatDoesNotStartEndsTheOthersAndIsNamedWithItsLog(t *testing.T) {
+func TestAServerThatDoesNotStartStopsTheOthersAndIsReportedWithItsLog(t *testing.T) {
 	devstacktest.NeedServers(t)
 	t.Setenv("TMPDIR", t.TempDir())
 

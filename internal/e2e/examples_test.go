@@ -64,7 +64,7 @@ func kill(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-func TestTheRequestorsOfTheDocumentation(t *testing.T) {
+func TestTheRequestorExamplesWork(t *testing.T) {
 	for i, program := range examplePrograms(t) {
 		t.Run(program.name+" go on after they were killed, and after their work has failed", func(t *testing.T) {
 			t.Parallel()

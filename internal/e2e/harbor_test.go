@@ -103,7 +103,7 @@ func (s *harborSpoke) created(t *testing.T, namespace string) map[string]int {
 	return created
 }
 
-func TestHarborsComeUpOnceWhateverStepTheirWorkerIsKilledAt(t *testing.T) {
+func TestAHarborIsCreatedOnceDespiteWorkerCrashesAtEachStep(t *testing.T) {
 	spoke := newHarborSpoke(t, theFleet.Spokes[0])
 	type step struct {
 		kind   operators.Kind

@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/internal/health"
 )
 
-func TestARolloutBeginsAndEndsWellOnlyWhereTheHarborIsWell(t *testing.T) {
+func TestARolloutRequiresAHealthyHarborBeforeAndAfter(t *testing.T) {
 	reserve(t, "spoke-2")
 	spoke := newHarborSpoke(t, theFleet.Spokes[1])
 	const namespace = "harbor-gate"

@@ -59,7 +59,7 @@ func (s *harborSpoke) awaitGone(t *testing.T) {
 	}))
 }
 
-func TestManyHarborsAtOnceDoNotDependOnEachOther(t *testing.T) {
+func TestManyConcurrentHarborsAreIndependent(t *testing.T) {
 	reserve(t, "spoke-1")
 	spoke, server := newHarborSpoke(t, theFleet.Spokes[0]), temporalClient(t)
 	// Of four, one is well, the database of one fails, that of one never comes up, and one has no credentials for its storage.
@@ -117,7 +117,7 @@ func isFalse(s goharborv1.HarborClusterStatus, reason string, kinds ...goharborv
 	})
 }
 
-func TestAHarborSaysWhichOperatorsItsClusterLacksAndIsDeletedWithoutThem(t *testing.T) {
+func TestAHarborReportsMissingOperatorsAndIsDeletedWithoutThem(t *testing.T) {
 	reserve(t, "spoke-3")
 	spoke := newHarborSpokeWithoutOperators(t, theFleet.Spokes[2])
 	require.NoError(t, spoke.Apply(t.Context(), "deploy/rbac/harbor.yaml"))
@@ -172,7 +172,7 @@ func appliedParts(t *testing.T, run history.Run) map[harbor.Part]applying {
 	return parts
 }
 
-func TestTheServicesOfAHarborAreAppliedAtOnceAndOneThatFailsHoldsUpNoOther(t *testing.T) {
+func TestAFailedHarborServiceDoesNotDelayTheOthers(t *testing.T) {
 	reserve(t, "spoke-1")
 	spoke := newHarborSpoke(t, theFleet.Spokes[0])
 	const namespace = "harbor-side-by-side"

@@ -20,7 +20,7 @@ import (
 // reasonHeld is what every status says of something that is held.
 const reasonHeld = "Held"
 
-func TestAHoldDuringADrainLetsThePodLeaveAndNothingElseBegins(t *testing.T) {
+func TestAHoldDuringADrainFinishesTheEvictionAndStartsNothing(t *testing.T) {
 	reserve(t, "spoke-4")
 	spoke := theFleet.Cluster("spoke-4")
 	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
@@ -53,7 +53,7 @@ func TestAHoldDuringADrainLetsThePodLeaveAndNothingElseBegins(t *testing.T) {
 	requireNoPodEvictedTwice(t, after)
 }
 
-func TestWhatIsStartedWhileAllIsHeldTouchesNothingAndSaysSo(t *testing.T) {
+func TestWorkflowsStartedDuringAHoldOnlyWait(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-3")
 	before := len(actionsOf(t, spoke))
 	must(t, "hold", "--all", "--reason", "change freeze")

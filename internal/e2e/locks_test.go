@@ -21,7 +21,7 @@ import (
 )
 
 // Applications with a veto, beside each other. What they and Drydock have done, and in which order, is read from watches, and not from what Drydock says.
-func TestApplicationsThatHoldLocks(t *testing.T) {
+func TestMaintenanceWithLockHoldingApplications(t *testing.T) {
 	t.Run("let a fleet be updated node by node, and always get their nodes back", updateFleetWithLocks)
 	t.Run("are not kept waiting for each other", breakLockCycle)
 }

@@ -78,7 +78,7 @@ func worksOnHub() *unstructured.UnstructuredList {
 }
 
 // The last cluster is offline, and is deleted while it is waited for.
-func TestManifestWorksAreRolledOutByTheHubAlone(t *testing.T) {
+func TestManifestWorksAreRolledOutThroughTheHub(t *testing.T) {
 	reserve(t, edges)
 	clusters := []string{"edge-1", "edge-2", "edge-3", "edge-4"}
 	for _, edge := range clusters {

@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
 
-func TestAPersonGetsANodeWorksOnItAndGivesItBack(t *testing.T) {
+func TestAManualMaintenanceFromRequestToReturn(t *testing.T) {
 	reserve(t, "spoke-1")
 	spoke := theFleet.Cluster("spoke-1")
 	before := len(actionsOf(t, spoke))
@@ -35,7 +35,7 @@ func TestAPersonGetsANodeWorksOnItAndGivesItBack(t *testing.T) {
 	requireToldOnce(t, spoke, "worker-1", "by-hand", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")
 }
 
-func TestACordonOfSomeoneElseStaysTheirs(t *testing.T) {
+func TestACordonOfAnotherOwnerStays(t *testing.T) {
 	reserve(t, "spoke-1")
 	spoke := theFleet.Cluster("spoke-1")
 	cordon(t, spoke, "worker-2", true)
@@ -50,7 +50,7 @@ func TestACordonOfSomeoneElseStaysTheirs(t *testing.T) {
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
 }
 
-func TestAKilledWorkerLosesNothing(t *testing.T) {
+func TestAMaintenanceSurvivesAKilledWorker(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-2")
 	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))

@@ -101,7 +101,7 @@ func onboardingStatus(t *testing.T) (status onboarding.Status) {
 	return answer.Status
 }
 
-func TestHundredsOfNewClustersAreOnboardedAtOnceEachOnceAndOneOnceMore(t *testing.T) {
+func TestHundredsOfNewClustersAreOnboardedOnceEach(t *testing.T) {
 	many := size(200, 40)
 	defer onboard(t)()
 	require.Equal(t, 1, drydock(t, "onboarding", "start").code, "there is one")
@@ -146,7 +146,7 @@ func onboardingRuns(t *testing.T) int {
 	return int(count.GetCount())
 }
 
-func TestAClusterThatCouldNotBeOnboardedIsTriedAgainWhenSomebodyAsks(t *testing.T) {
+func TestAFailedOnboardingIsRetriedOnRequest(t *testing.T) {
 	defer onboard(t)()
 	createOnHub(t, `
 apiVersion: v1

@@ -65,7 +65,7 @@ subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: NAM
 }
 
 // The clusters are known to nobody but the hub. On the first the first policy relapses while it soaks, the second never complies with the other policy.
-func TestPoliciesAreRolledOutByTheHubAlone(t *testing.T) {
+func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	reserve(t, policyHub, edges)
 	const soak = 3 * time.Second
 	clusters := []string{"edge-1", "edge-2", "edge-3"}
@@ -136,7 +136,7 @@ metadata: {namespace: default, name: global}
 spec: {clusterSet: global}`
 
 // The policies are enforced by bindings beside those that people made. The worker is killed while a cluster is at work, and a policy deleted while another is.
-func TestPoliciesAreEnforcedInPlaceOnceEachWhateverHappensMeanwhile(t *testing.T) {
+func TestPoliciesAreEnforcedInPlaceOnceEachDespiteFaults(t *testing.T) {
 	cores := []string{"core-1", "core-2"}
 	for _, core := range cores {
 		createOnHub(t, ringed(core))

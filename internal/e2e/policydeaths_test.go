@@ -65,7 +65,7 @@ func twoPolicies(t *testing.T, clusters ...string) *propagator.Propagator {
 }
 
 // The same rollout twice: the second time the worker is killed again and again, while beside it another rollout runs out of time.
-func TestAWorkerThatIsKilledAtAnyTimeEnforcesEachPolicyOnceOnEachCluster(t *testing.T) {
+func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
 	random, sites := seeded(t), size(100, 40)
 	var clusters []string
 	for i := range sites {
@@ -218,7 +218,7 @@ func timeless(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeS
 }
 
 // The hub's API server is killed while the clusters of a batch are at work, and stops while those of the next are: they comply while nobody can see it.
-func TestAPolicyRolloutGoesOnWhenTheHubsAPIServerIsRestarted(t *testing.T) {
+func TestAPolicyRolloutResumesAfterARestartOfTheHubAPIServer(t *testing.T) {
 	clusters := []string{"gate-1", "gate-2", "gate-3", "gate-4"}
 	hub := twoPolicies(t, clusters...)
 	startRollout(t, enforcing("restarts", 2, 10, clusters...))

@@ -14,7 +14,7 @@ import (
 )
 
 // On each cluster a policy says nothing but Pending until the one below has been enforced. The copies depend on what people wrote, where that is.
-func TestPoliciesThatDependOnEachOtherAreRolledOutFromTheGroundUp(t *testing.T) {
+func TestPoliciesAreRolledOutInOrderOfTheirDependencies(t *testing.T) {
 	reserve(t, policyHub)
 	houses := []string{"house-1", "house-2"}
 	for _, house := range houses {

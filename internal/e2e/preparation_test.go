@@ -59,7 +59,7 @@ const preparation = `preCaching: true
     beforeEnable: {addClusterLabels: {being-upgraded: ""}}
     afterCompletion: {addClusterLabels: {upgraded: "yes"}, deleteClusterLabels: {being-upgraded: ""}}`
 
-func TestClustersAreLabelledByARolloutThatDoesNothingElse(t *testing.T) {
+func TestARolloutMayOnlyLabelClusters(t *testing.T) {
 	reserve(t, "spoke-5", "spoke-6")
 	startRollout(t, `
 apiVersion: ran.openshift.io/v1alpha1
@@ -81,7 +81,7 @@ spec:
 	}
 }
 
-func TestClustersArePrecachedAndBackedUpAndThoseThatCannotBeLeaveTheRollout(t *testing.T) {
+func TestClustersThatCannotBePrecachedOrBackedUpLeaveTheRollout(t *testing.T) {
 	reserve(t, "spoke-1", "spoke-2", "spoke-3")
 	require.NoError(t, theFleet.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
 	withoutRoom(t, theFleet.Spokes[1], precache.NamespaceBackup)
@@ -121,7 +121,7 @@ func requireNoPreparationJobs(t *testing.T, spoke *devstack.Cluster) {
 		}))
 }
 
-func TestARolloutOfWhichNoClusterCouldBeBackedUpFailsAndTouchesNone(t *testing.T) {
+func TestARolloutWithoutABackedUpClusterFailsBeforeAnyChange(t *testing.T) {
 	reserve(t, "spoke-4")
 	withoutRoom(t, theFleet.Spokes[3], precache.NamespaceBackup)
 	before := len(actionsOf(t, theFleet.Spokes[3]))

@@ -32,7 +32,7 @@ func awaitNodeStatus(t *testing.T, spoke *devstack.Cluster, name, what string, w
 }
 
 // Each on a spoke of its own.
-func TestRequestorsOfOneNode(t *testing.T) {
+func TestSeveralRequestorsShareOneNode(t *testing.T) {
 	t.Run("join a maintenance, and have the node until the last is done", joinAndBeDone)
 	t.Run("wait for the node, also when the maintenance that has it is terminated", waitForATerminatedHolder)
 	t.Run("may be a rollout, which waits for the node", waitWithARollout)

@@ -19,7 +19,7 @@ import (
 
 // The example of the documentation, on all spokes: a canary, then batches of two. Later tests start from what it leaves behind:
 // nothing.
-func TestAFleetIsMaintainedCanaryFirstAndLeftAsItWasFound(t *testing.T) {
+func TestAFleetIsMaintainedCanaryFirstAndFullyRestored(t *testing.T) {
 	before := map[string]int{}
 	for _, spoke := range theFleet.Spokes {
 		before[spoke.Name] = len(actionsOf(t, spoke))
@@ -78,7 +78,7 @@ func requireEveryNodeMaintainedInOrder(t *testing.T, actions []fleet.Action) {
 	requireNoPodEvictedTwice(t, actions)
 }
 
-func TestARolloutThatIsOnlyPlannedTouchesNothingUntilItIsEnabled(t *testing.T) {
+func TestAPlannedRolloutChangesNothingUntilEnabled(t *testing.T) {
 	reserve(t, "spoke-1")
 	spoke := theFleet.Cluster("spoke-1")
 	before := len(actionsOf(t, spoke))
@@ -111,7 +111,7 @@ func TestCancelDuringADrainReturnsTheNodeAndStartsNoOther(t *testing.T) {
 	require.NotContains(t, fleet.Cordoned(actionsOf(t, spoke)[before:]), "worker-2", "nothing starts after the cancel")
 }
 
-func TestADrainWaitsForADisruptionBudgetSaysSoAndGoesOnWhenItOpens(t *testing.T) {
+func TestADrainReportsABlockingBudgetAndResumes(t *testing.T) {
 	reserve(t, "spoke-3")
 	spoke := theFleet.Cluster("spoke-3")
 	release := deployBlocked(t, spoke)
@@ -128,7 +128,7 @@ func TestADrainWaitsForADisruptionBudgetSaysSoAndGoesOnWhenItOpens(t *testing.T)
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
 }
 
-func TestAJobThatFailsOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
+func TestAFailedJobOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
 	reserve(t, "spoke-4")
 	canary, next := theFleet.Cluster("spoke-4"), theFleet.Cluster("spoke-3")
 	before := len(actionsOf(t, canary))
@@ -146,7 +146,7 @@ func TestAJobThatFailsOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
 	}), "no other cluster is put at risk")
 }
 
-func TestAClusterWhoseOwnWorkerIsAbsentSaysSo(t *testing.T) {
+func TestAClusterWithoutItsOwnWorkerReportsThat(t *testing.T) {
 	reserve(t)
 	const cluster = "remote-1"
 	register(t, cluster, map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
@@ -159,7 +159,7 @@ func TestAClusterWhoseOwnWorkerIsAbsentSaysSo(t *testing.T) {
 	requireSucceededFalse(t, status, ranv1.ReasonCancelled)
 }
 
-func TestABatchThatTimesOut(t *testing.T) {
+func TestABatchTimesOut(t *testing.T) {
 	t.Parallel()
 	t.Run("is withdrawn and followed by the next with Continue", func(t *testing.T) {
 		reserve(t, "spoke-5", "spoke-6")

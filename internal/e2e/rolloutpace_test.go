@@ -27,7 +27,7 @@ func requireSucceeded(t *testing.T, status ranv1.ClusterGroupUpgradeStatus) {
 	require.True(t, meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded), "%+v", status.Conditions)
 }
 
-func TestARollingRolloutDoesNotWaitForItsSlowestCluster(t *testing.T) {
+func TestARollingRolloutDoesNotWaitForASlowCluster(t *testing.T) {
 	reserve(t, "spoke-1", "spoke-2", "spoke-3", "spoke-4")
 	slow := theFleet.Cluster("spoke-1")
 	holdout := deployHoldout(t, slow, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
@@ -77,7 +77,7 @@ func TestARetryRepeatsOnlyTheClustersThatTimedOut(t *testing.T) {
 	require.Equal(t, status, keptStatus(t, "retried"))
 }
 
-func TestABlockedRolloutStartsTheMomentItsBlockerHasSucceeded(t *testing.T) {
+func TestABlockedRolloutStartsWhenItsBlockerSucceeds(t *testing.T) {
 	reserve(t, "spoke-2", "spoke-3")
 	startRollout(t, rollout("second", "blockingCRs: [{name: first, namespace: default}]", 60, "spoke-2"))
 	blocked := awaitPhase(t, "second", ranv1.ReasonMissingBlockingCR)

@@ -20,7 +20,7 @@ import (
 // Three requestors want twenty nodes each, of thirty, and a rollout ten, in a cluster with several budgets at once, while nodes fail, for moments and for long, and
 // are replaced, the worker dies, and somebody terminates the scheduler again and again. What is true of the nodes is checked at every change that the API server
 // makes.
-func TestManyRequestorsShareTheBudgetsOfAClusterWhateverGoesWrong(t *testing.T) {
+func TestManyRequestorsShareTheBudgetsOfAClusterDespiteFaults(t *testing.T) {
 	if !devstacktest.Soak() {
 		t.Skip("takes minutes: make chaos runs it")
 	}
@@ -58,7 +58,7 @@ func TestManyRequestorsShareTheBudgetsOfAClusterWhateverGoesWrong(t *testing.T) 
 }
 
 // A maintenance that waits for the locks of its node has a slot, and nothing on its node says so.
-func TestASchedulerThatBeginsAnewLearnsWhoHasSlotsBeforeItGrantsAny(t *testing.T) {
+func TestARestartedSchedulerResyncsSlotsBeforeItGrants(t *testing.T) {
 	reserve(t, "spoke-5")
 	spoke := theFleet.Cluster("spoke-5")
 	first, second := site{spoke, "worker-1"}, site{spoke, "worker-2"}
@@ -88,7 +88,7 @@ func TestASchedulerThatBeginsAnewLearnsWhoHasSlotsBeforeItGrantsAny(t *testing.T
 }
 
 // Who has a slot does not ask again, and those that wait do so less and less often: the sweeper looks after the scheduler.
-func TestASchedulerThatWasTerminatedIsStartedAnewThoughNobodyAsks(t *testing.T) {
+func TestATerminatedSchedulerIsRestartedWithoutARequest(t *testing.T) {
 	reserve(t, "spoke-5")
 	spoke := theFleet.Cluster("spoke-5")
 	at := site{spoke, "worker-1"}

@@ -111,7 +111,7 @@ func heldMaintenances() []heldMaintenance {
 	}
 }
 
-func TestTheSweeperCleansUpATerminatedMaintenanceInEveryState(t *testing.T) {
+func TestTheSweeperCleansUpAMaintenanceTerminatedInAnyState(t *testing.T) {
 	reserve(t, "spoke-1", "spoke-2", "spoke-3", "spoke-4")
 	theirs := site{theFleet.Cluster("spoke-2"), "worker-2"}
 	mark(t, theirs, "node/spoke-2/default/theirs/01a1f8f8-e90e-79c1-91aa-26fe2c78668f") // of a Drydock in another Temporal namespace
@@ -226,7 +226,7 @@ func heldRollouts() []heldRollout {
 	}
 }
 
-func TestTheSweeperCleansUpATerminatedRolloutInEveryPhase(t *testing.T) {
+func TestTheSweeperCleansUpARolloutTerminatedInAnyPhase(t *testing.T) {
 	for _, held := range heldRollouts() {
 		t.Run(held.name, func(t *testing.T) {
 			t.Parallel()

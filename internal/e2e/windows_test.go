@@ -72,7 +72,7 @@ func inSeconds(seconds int) time.Time {
 	return time.Now().Add(time.Duration(seconds)*time.Second + 999*time.Millisecond).Truncate(time.Second)
 }
 
-func TestTheEngineIsStoppedOverAStartAnEndAndAWholeOccurrence(t *testing.T) {
+func TestWindowsAreCorrectWhenWorkersMissStartsAndEnds(t *testing.T) {
 	createWindow(t, "over-a-start", time.Minute, inSeconds(4))
 	createWindow(t, "over-an-end", 6*time.Second, inSeconds(0))
 	createWindow(t, "over-it-all", time.Second, inSeconds(4), inSeconds(3600))
@@ -94,7 +94,7 @@ func TestTheEngineIsStoppedOverAStartAnEndAndAWholeOccurrence(t *testing.T) {
 	must(t, "window", "cancel", "over-it-all", "--all")
 }
 
-func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
+func TestARolloutResumesInTheNextOpeningOfItsWindow(t *testing.T) {
 	reserve(t, "spoke-2")
 	spoke := theFleet.Cluster("spoke-2")
 	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})

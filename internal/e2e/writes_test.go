@@ -17,7 +17,7 @@ import (
 
 // What a maintenance of one node may write to the API server, beside evictions, its Job and Events: the cordon, the uncordon, and at most ten
 // for conditions, locks and requests.
-func TestAMaintenanceWritesLittleToTheAPIServer(t *testing.T) {
+func TestAMaintenanceWritesFewRequestsToTheAPIServer(t *testing.T) {
 	reserve(t, "spoke-3")
 	spoke := theFleet.Cluster("spoke-3")
 	withJob := rollout("writes-with-job", "", 10, spoke.Name)

@@ -33,7 +33,7 @@ func aRun(id, identity string) history.Run {
 	}}
 }
 
-func TestRunsAreReadAsTheyWereSavedButForTheirMachines(t *testing.T) {
+func TestSavedRunsAreReadWithoutMachineNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v1", "scenario"+history.Suffix)
 	require.NoError(t, history.Save(path, []history.Run{aRun("one", "4711@laptop"), aRun("two", "4712@laptop")}))
 
@@ -48,7 +48,7 @@ func TestRunsAreReadAsTheyWereSavedButForTheirMachines(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNoCorpusIsNamed(t *testing.T) {
+func TestAFileThatIsNotACorpusIsNamed(t *testing.T) {
 	_, err := history.Load("history.go")
 	require.ErrorContains(t, err, "history.go")
 }

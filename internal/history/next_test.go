@@ -8,7 +8,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 )
 
-func TestTheHistoriesOfChildrenAndOfLaterRunsBelongToIt(t *testing.T) {
+func TestARunIncludesItsChildrenAndItsLaterRuns(t *testing.T) {
 	run := Run{WorkflowID: "cgu/default/june", RunID: "run-1", Events: []*historypb.HistoryEvent{
 		{Attributes: &historypb.HistoryEvent_ChildWorkflowExecutionStartedEventAttributes{
 			ChildWorkflowExecutionStartedEventAttributes: &historypb.ChildWorkflowExecutionStartedEventAttributes{

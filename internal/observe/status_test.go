@@ -16,7 +16,7 @@ func (r refusal) QueryWorkflow(context.Context, string, string, string, ...any) 
 	return nil, r.err
 }
 
-func TestWhoDoesNotAnswerIsToldApart(t *testing.T) {
+func TestStatusCodesDistinguishUnresponsiveServers(t *testing.T) {
 	ask := func(err error) error { return Status(t.Context(), refusal{err}, "cgu/prod/june", "", nil) }
 	absent := ask(serviceerror.NewWorkflowNotReady("Workflow task is not scheduled yet."))
 	require.ErrorIs(t, absent, ErrNoWorker)

@@ -95,7 +95,7 @@ func TestAFileGivesObjectsInEveryForm(t *testing.T) {
 	require.Len(t, unknown.Items, 1)
 }
 
-func TestWhatIsChangedIsNotTheFile(t *testing.T) {
+func TestChangedObjectsDoNotChangeTheFile(t *testing.T) {
 	file, err := snapshot.Parse("cluster.yaml", []byte(pods))
 	require.NoError(t, err)
 	list := &unstructured.UnstructuredList{}
@@ -129,7 +129,7 @@ func TestAFileMayBeCompressedOrStandardInput(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestAFileThatCannotBeTrustedIsRefused(t *testing.T) {
+func TestAnUntrustworthyFileIsRefused(t *testing.T) {
 	tests := []struct{ name, text, message string }{
 		{
 			"an object that appears twice", pods + "---\n{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web-1}}",
@@ -205,7 +205,7 @@ func operatorConfigRefused(t *testing.T, fields string) string {
 	return invalid[0].Message
 }
 
-func TestWhatIsNotReadDoesNoHarm(t *testing.T) {
+func TestUnusedObjectsAreIgnored(t *testing.T) {
 	for name, text := range map[string]string{
 		"a replica of a policy": "{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: c1, name: d.p, labels: {policy.open-cluster-management.io/root-policy: d.p}}, status: 7}",
 		"a kind of somebody":    "{apiVersion: example.com/v1, kind: Gadget, spec: 7}",

@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/snapshot"
 )
 
-func TestTheOrderOfAFileDoesNotSayWhichObjectIsAHarborClusters(t *testing.T) {
+func TestObjectsBelongToAHarborClusterInAnyOrder(t *testing.T) {
 	tenant := func(name, cluster string) string {
 		return "{apiVersion: minio.min.io/v2, kind: Tenant, metadata: {namespace: registry, name: " + name + ", ownerReferences: [{apiVersion: goharbor.io/v1beta1, kind: HarborCluster, name: " + cluster + ", uid: u, controller: true}]}}"
 	}

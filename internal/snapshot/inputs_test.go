@@ -160,7 +160,7 @@ func dump(t *testing.T, c client.Client) []byte {
 	return text
 }
 
-func TestWhatIsBoundToTheClustersOfARetryIsReadFromThePolicies(t *testing.T) {
+func TestARetryReadsItsBindingsFromThePolicies(t *testing.T) {
 	policy := func(namespace, name, clusters string) string {
 		return "{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: " + namespace + ", name: " + name + "}, spec: {remediationAction: inform}, status: {status: [" + clusters + "]}}\n---\n"
 	}
@@ -212,7 +212,7 @@ func (r *readWhole) List(ctx context.Context, list client.ObjectList, options ..
 }
 
 // The status of a policy has an entry for each cluster of the fleet.
-func TestAPlanReadsNoPolicyWholeThatTheRolloutDoesNotName(t *testing.T) {
+func TestAPlanReadsOnlyTheMetadataOfUnnamedPolicies(t *testing.T) {
 	policy := func(namespace, name string) string {
 		return "{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: " + namespace + ", name: " + name + "}, spec: {remediationAction: inform}}\n---\n"
 	}
@@ -227,7 +227,7 @@ func TestAPlanReadsNoPolicyWholeThatTheRolloutDoesNotName(t *testing.T) {
 	require.ElementsMatch(t, []string{"fleet/p1", "other/p1"}, reader.policies)
 }
 
-func TestAPlanSaysOfATemplateWhoseExpectationsCannotBeReadWhatIsWrong(t *testing.T) {
+func TestAPlanReportsInvalidTemplateExpectations(t *testing.T) {
 	file, err := snapshot.Parse("f", []byte(`
 {apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, metadata: {name: c1}}
 ---

@@ -29,7 +29,7 @@ spec:
   blockingCRs: [{namespace: ops, name: top}]
 `
 
-func TestBlockingRolloutsAreReadAsTheyAreKeptOrAsObjects(t *testing.T) {
+func TestBlockingRolloutsAreReadFromConfigMapsOrObjects(t *testing.T) {
 	file, err := Open("-", strings.NewReader(blockingRollouts))
 	require.NoError(t, err)
 	top := &ranv1.ClusterGroupUpgrade{}
@@ -43,7 +43,7 @@ func TestBlockingRolloutsAreReadAsTheyAreKeptOrAsObjects(t *testing.T) {
 	require.Contains(t, blocking.CycleMessage(), "ops/top -> ops/kept -> ops/object -> ops/top")
 }
 
-func TestAConfigMapThatKeepsNoRolloutIsNamed(t *testing.T) {
+func TestAConfigMapWithoutARolloutIsNamed(t *testing.T) {
 	file, err := Open("-", strings.NewReader("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: ops, name: drydock-kept}\ndata: {mine: x}\n"))
 	require.NoError(t, err)
 	top := &ranv1.ClusterGroupUpgrade{}

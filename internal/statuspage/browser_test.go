@@ -136,7 +136,7 @@ func (b *browser) scheme(t *testing.T, scheme string) {
 	order(t, b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
-func TestInABrowser(t *testing.T) {
+func TestPagesInABrowser(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
 	b.width(t, 1200)

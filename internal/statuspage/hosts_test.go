@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestALoopbackAddressIsReachedByOwnNamesOnly(t *testing.T) {
+func TestALoopbackAddressAcceptsOnlyLocalHostNames(t *testing.T) {
 	s, _ := shown(t, fleet())
 	s.options.Hosts = []string{"status.example"}
 	web := httptest.NewServer(s.Handler())
@@ -38,7 +38,7 @@ func TestALoopbackAddressIsReachedByOwnNamesOnly(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatOthersReachMayHaveAnyName(t *testing.T) {
+func TestAPublicAddressAcceptsAnyHostName(t *testing.T) {
 	require.False(t, isLoopback(hostName("10.0.0.1:8090")))
 	require.False(t, isLoopback(hostName("[fd00::1]:8090")))
 	request := httptest.NewRequest(http.MethodGet, "/healthz", nil)

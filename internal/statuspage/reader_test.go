@@ -109,7 +109,7 @@ func (r *Reader) next(t *testing.T) *View {
 	return view
 }
 
-func TestWhatCannotBeListedMakesTheViewStale(t *testing.T) {
+func TestAFailedListMakesTheViewStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails atomic.Bool
 		fails.Store(true)
@@ -140,7 +140,7 @@ func TestWhatCannotBeListedMakesTheViewStale(t *testing.T) {
 	})
 }
 
-func TestOneAnswerThatIsLostIsNoOutage(t *testing.T) {
+func TestOneLostAnswerDoesNotMakeTheViewStale(t *testing.T) {
 	server := &scripted{query: func(n int64) (converter.EncodedValue, error) {
 		if n == 1 {
 			return nil, serviceerror.NewWorkflowNotReady("it is being continued")
@@ -179,7 +179,7 @@ func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 	})
 }
 
-func TestAChangeOfThePortalIsKnownLongBeforeASecondIsOver(t *testing.T) {
+func TestAChangeOfThePortalIsReadWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var number atomic.Int64
 		server := &scripted{
@@ -206,7 +206,7 @@ func TestAChangeOfThePortalIsKnownLongBeforeASecondIsOver(t *testing.T) {
 	})
 }
 
-func TestWhatFailsAgainAndAgainIsAskedLessAndLess(t *testing.T) {
+func TestAFailingWorkflowIsReadWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &scripted{describe: func() (*workflowpb.WorkflowExecutionInfo, error) { return nil, serviceerror.NewUnavailable("no") }}
 		r := knowing(server, november())
@@ -222,7 +222,7 @@ func TestWhatFailsAgainAndAgainIsAskedLessAndLess(t *testing.T) {
 	})
 }
 
-func TestWhatRunsIsLookedAtWhenAllAnswersAgain(t *testing.T) {
+func TestRunningWorkflowsAreReadAgainAfterAnOutage(t *testing.T) {
 	server := &scripted{
 		query: func(int64) (converter.EncodedValue, error) { return answerOf{november().Status}, nil },
 		describe: func() (*workflowpb.WorkflowExecutionInfo, error) {

@@ -180,7 +180,7 @@ func eventually[T any](t *testing.T, ask func() (*connect.Response[T], error), w
 	return last
 }
 
-func TestTheServer(t *testing.T) {
+func TestTheServerOnARealTemporalServer(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	t.Run("says that nothing is declared, and that this is so now", s.testEmpty)

@@ -28,7 +28,7 @@ import (
 	"drydock.dev/drydock/internal/statuspage/proto/drydock/v1/statusv1connect"
 )
 
-func TestPagesSayWhatIsGoingOn(t *testing.T) {
+func TestPagesShowTheCurrentState(t *testing.T) {
 	_, web := shown(t, fleet())
 	tests := []struct {
 		name, path string
@@ -60,7 +60,7 @@ func TestPagesSayWhatIsGoingOn(t *testing.T) {
 	}
 }
 
-func TestWhatThereIsNotIsNotFound(t *testing.T) {
+func TestAMissingSubjectIsNotFound(t *testing.T) {
 	_, web := shown(t, fleet())
 	for _, path := range []string{"/upgrades/prod/december", "/nodes/spoke-2/worker-9", "/nowhere", "/assets/style.css", "/upgrades/prod", "/upgrades/%2e%2e/x"} {
 		status, header, _ := get(t, web.URL+path)
@@ -91,7 +91,7 @@ func TestARolloutLinksItsOwnNodes(t *testing.T) {
 	require.NotContains(t, body, `href="/nodes/spoke-2/worker-1"`, "it is somebody else's")
 }
 
-func TestANodeThatWaitsForItsTurnIsNotUnderMaintenance(t *testing.T) {
+func TestANodeThatWaitsForASlotIsNotUnderMaintenance(t *testing.T) {
 	view := fleet()
 	waiting := func(node string) Node {
 		n := worker3()
@@ -109,7 +109,7 @@ func TestANodeThatWaitsForItsTurnIsNotUnderMaintenance(t *testing.T) {
 	require.Equal(t, []string{"spoke-2/worker-1"}, status.NodesWaiting)
 }
 
-func TestANodeWithoutANameIsNoLink(t *testing.T) {
+func TestANodeWithoutANameIsNotALink(t *testing.T) {
 	view := fleet()
 	view.Nodes[0].Row.Node = ""
 	_, web := shown(t, view)
@@ -118,7 +118,7 @@ func TestANodeWithoutANameIsNoLink(t *testing.T) {
 	require.NotContains(t, body, `href="/nodes/`)
 }
 
-func TestWhatPeopleWriteIsText(t *testing.T) {
+func TestTextsOfUsersAreEscaped(t *testing.T) {
 	view := fleet()
 	view.Portal.InProgress[0].Title = `<script>alert(1)</script>`
 	view.Portal.Components[0].Link = "javascript:alert(1)"
@@ -129,7 +129,7 @@ func TestWhatPeopleWriteIsText(t *testing.T) {
 	require.NotContains(t, body, "javascript:")
 }
 
-func TestBrowsersAreToldToLoadNothingElse(t *testing.T) {
+func TestPagesForbidExternalResources(t *testing.T) {
 	_, web := shown(t, fleet())
 	_, header, body := get(t, web.URL)
 	policy := header.Get("Content-Security-Policy")
@@ -146,7 +146,7 @@ func TestBrowsersAreToldToLoadNothingElse(t *testing.T) {
 	require.Contains(t, header.Get("Content-Type"), "text/css")
 }
 
-func TestTheTypesOfAssetsDoNotDependOnTheMachine(t *testing.T) {
+func TestContentTypesOfAssetsDoNotDependOnTheMachine(t *testing.T) {
 	s, web := shown(t, fleet())
 	was := mime.TypeByExtension(".js")
 	require.NoError(t, mime.AddExtensionType(".js", "text/plain"))
@@ -186,7 +186,7 @@ func unreadFleet() View {
 	return view
 }
 
-func TestWhatHasNotBeenReadIsNotShownAsFact(t *testing.T) {
+func TestUnreadWorkflowsAreNotShownAsKnown(t *testing.T) {
 	_, web := shown(t, unreadFleet())
 	_, _, body := get(t, web.URL)
 	for _, text := range []string{"Not read yet", "Cannot read its status", "and 7 more", "and 8 more"} {
@@ -206,7 +206,7 @@ func TestWhatHasNotBeenReadIsNotShownAsFact(t *testing.T) {
 	require.Contains(t, answer, `"more":8`)
 }
 
-func TestWhatAPortalCannotShowIsSaid(t *testing.T) {
+func TestProblemsOfAPortalAreShown(t *testing.T) {
 	const problem = "window prod/sunday is not shown: portal main would have 201 windows"
 	view := fleet()
 	view.Portal.Problems = []string{problem}
@@ -229,7 +229,7 @@ func TestWhatAPortalCannotShowIsSaid(t *testing.T) {
 	require.NotContains(t, body, "Not shown")
 }
 
-func TestAFailureThatWasRecoveredFromIsNoneThatIsWell(t *testing.T) {
+func TestARecoveredFailureIsShownAsAFailure(t *testing.T) {
 	node := worker3()
 	node.Status.States = append(node.Status.States,
 		maintenancev1.StateTime{State: maintenancev1.NodeRequestorFailed, At: metav1.NewTime(noon)}, maintenancev1.StateTime{State: maintenancev1.NodeReady, At: metav1.NewTime(noon)})
@@ -240,7 +240,7 @@ func TestAFailureThatWasRecoveredFromIsNoneThatIsWell(t *testing.T) {
 	require.Equal(t, []string{"good", "good", "good", "good", "bad", "work"}, tones)
 }
 
-func TestAgentsAreToldWhatHasNotBeenRead(t *testing.T) {
+func TestTheMCPServerReportsUnreadWorkflows(t *testing.T) {
 	s, web := shown(t, unreadFleet())
 	_, _, body := get(t, web.URL)
 	require.Contains(t, body, `<span>Cannot read its status since <time datetime="2026-11-21T12:00:00Z" data-as="moment">`, "people are, too")
@@ -299,7 +299,7 @@ func await(t *testing.T, got <-chan string, text string) string {
 	}
 }
 
-func TestAPageThatIsOpenGetsOnlyWhatItDoesNotHave(t *testing.T) {
+func TestAnOpenPageReceivesOnlyChanges(t *testing.T) {
 	s, web := shown(t, fleet())
 	_, got := events(t, web.URL+eventsOf(t, s, "/"))
 	require.Equal(t, `title "Maintenance in progress · main"`, <-got)
@@ -325,7 +325,7 @@ func eventsOf(t *testing.T, s *Server, path string) string {
 	return "/events?page=" + path + "&have=" + strings.Join(have, ",")
 }
 
-func TestAPageWhoseSubjectComesOrGoesIsLoadedAnew(t *testing.T) {
+func TestAPageReloadsWhenItsSubjectAppearsOrDisappears(t *testing.T) {
 	without := func() View {
 		view := fleet()
 		view.Upgrades, view.Nodes = nil, nil
@@ -358,7 +358,7 @@ func TestAPageWhoseSubjectComesOrGoesIsLoadedAnew(t *testing.T) {
 	}
 }
 
-func TestWhatHasNotBeenReadIsNotSaidToBeMissing(t *testing.T) {
+func TestAnUnreadSubjectIsNotReportedAsMissing(t *testing.T) {
 	_, web := shown(t, View{Trouble: &Trouble{Message: "Nothing has been read yet", Since: noon}})
 	status, header, body := get(t, web.URL+"/upgrades/prod/november")
 	require.Equal(t, http.StatusServiceUnavailable, status)
@@ -405,7 +405,7 @@ func (l narrowed) Accept() (net.Conn, error) {
 	return made, err
 }
 
-func TestWhoDoesNotReadHoldsUpNobody(t *testing.T) {
+func TestASlowReaderDelaysNoOther(t *testing.T) {
 	s, _ := shown(t, large(200))
 	web := httptest.NewUnstartedServer(s.Handler())
 	listener := narrowed{web.Listener, make(chan *narrow, 2)}
@@ -436,7 +436,7 @@ func TestWhoDoesNotReadHoldsUpNobody(t *testing.T) {
 	require.Less(t, full.taken.Load(), int64(len(first)), "it does not get even the first that it does not read")
 }
 
-func TestThereIsAnEndToHowManyAreKeptUpToDate(t *testing.T) {
+func TestTheNumberOfOpenStreamsIsLimited(t *testing.T) {
 	s, web := shown(t, fleet())
 	s.streams = make(chan struct{}, 1)
 	answer, got := events(t, web.URL+"/events?page=/")
@@ -470,7 +470,7 @@ func TestAServerThatStopsEndsItsStreams(t *testing.T) {
 	}
 }
 
-func TestAPageIsMadeOnceForEachView(t *testing.T) {
+func TestAPageIsRenderedOnceForEachView(t *testing.T) {
 	s, web := shown(t, fleet())
 	for _, path := range []string{"/upgrades/prod/november", "/upgrades/prod/%6eovember", "/%75pgrades/prod/november"} {
 		status, _, _ := get(t, web.URL+path)
@@ -487,7 +487,7 @@ func TestAPageIsMadeOnceForEachView(t *testing.T) {
 	require.Contains(t, made.Sections[1].HTML, "50%", "who has waited does not get what is of before")
 }
 
-func TestWhoSendsNoRequestKeepsNoPlace(t *testing.T) {
+func TestAConnectionWithoutARequestIsClosed(t *testing.T) {
 	s, _ := shown(t, fleet())
 	const limit = 200 * time.Millisecond
 	web := httptest.NewUnstartedServer(s.Handler())
@@ -528,7 +528,7 @@ func TestTheHeadOfAStreamIsRefused(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, answer.StatusCode)
 }
 
-func TestWhatPanicsIsLogged(t *testing.T) {
+func TestAPanicIsLogged(t *testing.T) {
 	s, _ := shown(t, fleet())
 	s.pages = nil
 	s.reader = NewReader(nobody(t), "main", false, s.options.Log)
@@ -554,7 +554,7 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-func TestOtherSitesCannotMakeABrowserWrite(t *testing.T) {
+func TestCrossSiteWritesAreRefused(t *testing.T) {
 	_, web := shown(t, fleet())
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL+"/drydock.v1.StatusService/CancelMaintenance", strings.NewReader(`{"name":"x"}`))
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ func days(worst ...sreportalv1.ServiceStatus) []portal.Day {
 	return days
 }
 
-func TestABarIsDividedWhereTheStatusChanges(t *testing.T) {
+func TestABarIsSplitWhereTheStatusChanges(t *testing.T) {
 	require.Equal(t, []run{
 		{Days: 1, Tone: "blank", When: "1 Nov", Words: "Not known"},
 		{Days: 2, Tone: "good", When: "2 Nov to 3 Nov", Words: "Operational"},
@@ -30,18 +30,18 @@ func TestABarIsDividedWhereTheStatusChanges(t *testing.T) {
 	require.Empty(t, runsOf(nil))
 }
 
-func TestABarIsSaidInWords(t *testing.T) {
+func TestABarHasADescription(t *testing.T) {
 	require.Equal(t, "Last 4 days, by the worst of each: not known on 1 day, operational on 2 days, major outage on 1 day (3 Nov).",
 		daysText(days("", sreportalv1.StatusOperational, sreportalv1.StatusMajorOutage, sreportalv1.StatusOperational)))
 }
 
-func TestStatesAreWords(t *testing.T) {
+func TestEveryStateHasALabel(t *testing.T) {
 	for state, words := range map[string]string{"InProgress": "In progress", "complete": "Complete", "WaitForPodCompletion": "Wait for pod completion", "": ""} {
 		require.Equal(t, words, stateWords(state))
 	}
 }
 
-func TestTheHeadlineIsThatOfTheWorst(t *testing.T) {
+func TestTheHeadlineShowsTheWorstStatus(t *testing.T) {
 	for status, words := range map[sreportalv1.ServiceStatus]string{
 		sreportalv1.StatusOperational:   "All systems operational",
 		sreportalv1.StatusUnknown:       "Status unknown",
@@ -61,7 +61,7 @@ func TestTheHeadlineIsThatOfTheWorst(t *testing.T) {
 	require.Equal(t, "Not read yet", headline(&View{}))
 }
 
-func TestWhatIsHeldSaysByWhatAndUntilWhen(t *testing.T) {
+func TestAHeldRolloutShowsItsHoldAndItsEnd(t *testing.T) {
 	upgrade, node := november(), worker3()
 	upgrade.Status.Held = &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "outage", Since: metav1.NewTime(noon)}
 	require.Equal(t, pill{"warn", "Held"}, newUpgrade(upgrade, webUI{}).Pill)
@@ -78,7 +78,7 @@ func TestWhatIsHeldSaysByWhatAndUntilWhen(t *testing.T) {
 	require.Empty(t, nodeMessage(node, webUI{}).GetHeld(), "nothing of it is held any more")
 }
 
-func TestAGroupIsAsItsWorstComponent(t *testing.T) {
+func TestAGroupHasTheStatusOfItsWorstComponent(t *testing.T) {
 	view := fleet()
 	groups := groupsOf(&view)
 	require.Equal(t, "Core", groups[0].Name)
@@ -87,7 +87,7 @@ func TestAGroupIsAsItsWorstComponent(t *testing.T) {
 	require.Equal(t, pill{"good", "Operational"}, groups[1].Pill)
 }
 
-func TestWhatWasTerminatedDoesNotPassForAtWork(t *testing.T) {
+func TestATerminatedWorkflowIsNotShownAsRunningOnPages(t *testing.T) {
 	upgrade, node := november(), worker3()
 	upgrade.Execution, node.Execution = "Terminated", "Terminated"
 	state, _ := verdict(upgrade)
@@ -95,7 +95,7 @@ func TestWhatWasTerminatedDoesNotPassForAtWork(t *testing.T) {
 	require.Equal(t, "Terminated", stateOf(node))
 }
 
-func TestHowSomethingWasCutIsSaid(t *testing.T) {
+func TestACutTextIsMarked(t *testing.T) {
 	upgrade := november()
 	for execution, words := range map[string]string{"Terminated": "It was terminated", "TimedOut": "It timed out", "Failed": "It ended and left no status"} {
 		upgrade.Execution, upgrade.noStatus = execution, true
@@ -105,7 +105,7 @@ func TestHowSomethingWasCutIsSaid(t *testing.T) {
 	}
 }
 
-func TestWhatHasNotBeenReadHasTheStateThatTemporalLists(t *testing.T) {
+func TestAnUnreadWorkflowHasTheStateThatTemporalLists(t *testing.T) {
 	upgrade := november()
 	upgrade.Known, upgrade.Status = false, ranv1.ClusterGroupUpgradeStatus{}
 	state, _ := verdict(upgrade)
@@ -125,7 +125,7 @@ func TestLinksToTheWebUIEscapeTheWorkflow(t *testing.T) {
 	require.Empty(t, webUI{}.link("cgu/prod/november", "run-1"))
 }
 
-func TestWhoWatchesIsToldOnlyWhatChanged(t *testing.T) {
+func TestWatchersReceiveOnlyChanges(t *testing.T) {
 	first := fleet()
 	first.Number = 1
 	all := changedSince(nil, &first, webUI{})

@@ -75,7 +75,7 @@ func knowing(server client.Client, upgrades ...Upgrade) *Reader {
 	return r
 }
 
-func TestARolloutThatEndedWithoutAStatusIsOver(t *testing.T) {
+func TestARolloutClosedWithoutAStatusIsFinished(t *testing.T) {
 	r := knowing(&records{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED), end: errors.New("it panicked")}, november())
 	require.NoError(t, r.upgrades.followToEnd(t.Context(), "cgu/prod/november"), "there is nothing to try again")
 	view, _ := r.View()
@@ -85,7 +85,7 @@ func TestARolloutThatEndedWithoutAStatusIsOver(t *testing.T) {
 	require.EqualValues(t, 42, view.Upgrades[0].Status.Percentage, "what was seen last is all there is")
 }
 
-func TestARolloutWhoseEndCannotBeReadNowIsOverAndReadLater(t *testing.T) {
+func TestAFinishedRolloutIsReadLaterIfItsStatusIsUnavailable(t *testing.T) {
 	r := knowing(&records{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED), end: serviceerror.NewUnavailable("no")}, november())
 	require.Error(t, r.upgrades.followToEnd(t.Context(), "cgu/prod/november"))
 	view, _ := r.View()
@@ -93,7 +93,7 @@ func TestARolloutWhoseEndCannotBeReadNowIsOverAndReadLater(t *testing.T) {
 	require.False(t, view.Upgrades[0].settled)
 }
 
-func TestARolloutThatIsStartedAnewHasNothingOfTheOneBefore(t *testing.T) {
+func TestARestartedRolloutHasNoStateOfThePreviousRun(t *testing.T) {
 	var u Upgrade
 	u.update(observe.NewRow(recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)), "run-1")
 	u.Status.Percentage, u.Known = 42, true
@@ -110,13 +110,13 @@ func TestARolloutThatIsStartedAnewHasNothingOfTheOneBefore(t *testing.T) {
 	require.False(t, ended.Known, "what was over runs again")
 }
 
-func TestWhatIsNotShownAnyMoreDoesNotComeBackByALateAnswer(t *testing.T) {
+func TestALateAnswerDoesNotRestoreARemovedWorkflow(t *testing.T) {
 	r := knowing(nil)
 	r.upgrades.change("cgu/prod/november", func(u *Upgrade) { u.Known = true })
 	require.Empty(t, r.upgrades.works)
 }
 
-func TestWhatSaysNothingNewIsNotTold(t *testing.T) {
+func TestAnUnchangedStatusIsNotPublished(t *testing.T) {
 	r := knowing(nil, november())
 	before, _ := r.View()
 	r.upgrades.change("cgu/prod/november", func(u *Upgrade) { u.Known = true })
@@ -124,7 +124,7 @@ func TestWhatSaysNothingNewIsNotTold(t *testing.T) {
 	require.Equal(t, before.Number, after.Number)
 }
 
-func TestThoseThatAreTooManyToListAreCounted(t *testing.T) {
+func TestOmittedEntriesAreCounted(t *testing.T) {
 	r := knowing(&records{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED)})
 	require.NoError(t, r.upgrades.list(t.Context()))
 	r.upgrades.wait()
@@ -132,7 +132,7 @@ func TestThoseThatAreTooManyToListAreCounted(t *testing.T) {
 	require.Equal(t, 5, view.MoreUpgrades)
 }
 
-func TestListsCountWhereTheySayMore(t *testing.T) {
+func TestTruncatedListsShowTheirCount(t *testing.T) {
 	running, over := november().Row, november().Row
 	ended := running.StartedAt.Add(time.Hour)
 	over.CompletedAt = &ended

@@ -39,7 +39,7 @@ type taken struct{ client.WorkflowUpdateHandle }
 
 func (taken) Get(context.Context, any) error { return nil }
 
-func TestAMaintenanceOfAPortalThatHasEndedStartsItAnew(t *testing.T) {
+func TestAMaintenanceRestartsAClosedPortal(t *testing.T) {
 	s, _ := shown(t, fleet())
 	server := &withoutPortal{}
 	s.options.Temporal = server

@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestConnection(t *testing.T) {
+func TestTheConnectionSettings(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "temporal.toml")
 	require.NoError(t, os.WriteFile(config, []byte(`
 [profile.default]
@@ -97,7 +97,7 @@ func TestAnUnreachableServerIsNamedWithItsFlag(t *testing.T) {
 	require.ErrorContains(t, err, "temporal at 127.0.0.1:1 does not answer (set --address")
 }
 
-func TestRealServer(t *testing.T) {
+func TestTheConnectionToARealServer(t *testing.T) {
 	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{}})
 	registry := prometheus.NewRegistry()
 	metrics, err := temporal.NewMetrics(registry, slog.New(slog.DiscardHandler))

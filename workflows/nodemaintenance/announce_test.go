@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestEveryHandOverAndEveryFailureOfTheRequestorIsAnnouncedOnTheNode(t *testing.T) {
+func TestReadinessAndFailuresOfRequestorsAreNodeEvents(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalFail, temporal.SignalRequest{Actor: "driver", Reason: "no firmware"})
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalRecover, nil) }, time.Hour)
@@ -43,7 +43,7 @@ func TestEveryHandOverAndEveryFailureOfTheRequestorIsAnnouncedOnTheNode(t *testi
 	}, announced)
 }
 
-func TestWhatCannotBeAnnouncedHoldsUpNothing(t *testing.T) {
+func TestAFailedEventDoesNotDelayTheMaintenance(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	begin := w.Now()
 	w.Fail["AnnounceState"] = workflowtest.Always(errors.New("no worker heard it"))
@@ -55,7 +55,7 @@ func TestWhatCannotBeAnnouncedHoldsUpNothing(t *testing.T) {
 	require.WithinDuration(t, begin, w.Now(), 3*time.Second, "done is heard at once")
 }
 
-func TestNobodyIsToldOfAHandOverToNobody(t *testing.T) {
+func TestANodeWithoutARequestorGetsNoReadyEvent(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	in := workflowtest.WholeMaintenance()
 	in.DoneWhenReady = true
@@ -71,7 +71,7 @@ func TestNobodyIsToldOfAHandOverToNobody(t *testing.T) {
 	require.True(t, w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput).NoWork, "that it was ready is announced with its checks")
 }
 
-func TestTheNodeIsToldHowItsMaintenanceHasEnded(t *testing.T) {
+func TestTheResultOfAMaintenanceIsANodeEvent(t *testing.T) {
 	tests := []struct {
 		name string
 		play func(*workflowtest.World)

@@ -33,7 +33,7 @@ func clusterHeldOnce(w *workflowtest.World) {
 	})
 }
 
-func TestTheWorkloadsOfTheClusterLetGoBeforeThoseOfTheNodeAndGoBackToWorkAfter(t *testing.T) {
+func TestClusterLocksAreReleasedBeforeNodeLocksAndHeldAgainAfterThem(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	clusterHeldOnce(w)
 	workflowtest.Play(w, "ReturnNode", func(in node.ReturnNodeInput) any {
@@ -55,7 +55,7 @@ func TestTheWorkloadsOfTheClusterLetGoBeforeThoseOfTheNodeAndGoBackToWorkAfter(t
 	}
 }
 
-func TestTheRequestForTheClusterIsWithdrawnAlsoWhereTheNodeIsNotAsked(t *testing.T) {
+func TestTheClusterRequestIsWithdrawnForAnExcludedNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		locks := locks.NodeLocks{Skipped: true, Inactive: true, ClusterRequestUID: "uid-of-request"}
@@ -74,7 +74,7 @@ func TestTheRequestForTheClusterIsWithdrawnAlsoWhereTheNodeIsNotAsked(t *testing
 	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).WithdrawCluster)
 }
 
-func TestWorkloadsOfTheClusterThatDoNotLetGoEndTheMaintenanceBeforeItsNodeIsTouched(t *testing.T) {
+func TestClusterLocksThatStayActiveEndTheMaintenanceBeforeTheCordon(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	clusterHeldOnce(w)
 	w.Fail["AwaitClusterLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "ceph did not release cluster c1 in time", nil))
@@ -88,7 +88,7 @@ func TestWorkloadsOfTheClusterThatDoNotLetGoEndTheMaintenanceBeforeItsNodeIsTouc
 	require.Equal(t, "WithdrawClusterMaintenance", w.Called()[len(w.Called())-1])
 }
 
-func TestTheMaintenanceOfARolloutLeavesTheClusterToTheRollout(t *testing.T) {
+func TestAMaintenanceOfARolloutDoesNotRequestTheCluster(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	in := workflowtest.WholeMaintenance()
@@ -101,7 +101,7 @@ func TestTheMaintenanceOfARolloutLeavesTheClusterToTheRollout(t *testing.T) {
 }
 
 // A lock of the cluster may be made while a rollout is at work, or taken back when somebody has deleted its request.
-func TestTheMaintenanceOfARolloutAsksTheClusterItselfWhenALockHoldsItAllTheSame(t *testing.T) {
+func TestAMaintenanceOfARolloutRequestsTheClusterIfALockIsActive(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	var asked []bool
 	workflowtest.Play(w, "AcquireNode", func(in node.AcquireNodeInput) any {
@@ -122,7 +122,7 @@ func TestTheMaintenanceOfARolloutAsksTheClusterItselfWhenALockHoldsItAllTheSame(
 	require.Contains(t, w.Called(), "WithdrawClusterMaintenance")
 }
 
-func TestARequestThatSomebodyDeletedIsMadeAgain(t *testing.T) {
+func TestADeletedLockRequestIsCreatedAgain(t *testing.T) {
 	gone := temporal.Error(temporal.ErrLockRefused, "maintenance request drydock-1234 was deleted by another client", nil)
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
@@ -145,7 +145,7 @@ func TestARequestThatSomebodyDeletedIsMadeAgain(t *testing.T) {
 }
 
 // An application may let go of a node that is only drained, and not of one that is restarted.
-func TestLocksAreAskedForARestartUnlessTheWorkIsKnownToDoWithout(t *testing.T) {
+func TestLockRequestsAnnounceARestartUnlessTheWorkNeedsNone(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		action *maintenancev1.Action

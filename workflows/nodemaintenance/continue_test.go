@@ -49,7 +49,7 @@ func inRuns(t *testing.T, in nodemaintenance.Input, prepare func(run int, w *wor
 }
 
 // It may be for days: its history does not grow without end, and nothing that it has is given back.
-func TestAMaintenanceWhoseLocksAreTakenBackAgainAndAgainContinuesAsNew(t *testing.T) {
+func TestAMaintenanceContinuesAsNewAfterManyReactivatedLocks(t *testing.T) {
 	for name, in := range map[string]nodemaintenance.Input{"of its own": workflowtest.WholeMaintenance(), "of a rollout": workflowtest.OfRollout()} {
 		t.Run(name, func(t *testing.T) {
 			runs := inRuns(t, in, func(run int, w *workflowtest.World) func() bool {
@@ -89,7 +89,7 @@ func TestAMaintenanceWhoseLocksAreTakenBackAgainAndAgainContinuesAsNew(t *testin
 }
 
 // An application may say something else every few seconds for weeks.
-func TestAWaitForLocksThatIsToldOfAgainAndAgainContinuesAsNew(t *testing.T) {
+func TestAWaitForLocksContinuesAsNewAfterManyReports(t *testing.T) {
 	for _, wait := range []string{"AwaitNodeLocks", "AwaitClusterLocks"} {
 		t.Run(wait, func(t *testing.T) {
 			runs := inRuns(t, workflowtest.WholeMaintenance(), func(run int, w *workflowtest.World) func() bool {
@@ -119,7 +119,7 @@ func TestAWaitForLocksThatIsToldOfAgainAndAgainContinuesAsNew(t *testing.T) {
 }
 
 // How long locks may take does not begin anew with a run.
-func TestTheTimeOfLocksRunsOnInTheNextRun(t *testing.T) {
+func TestTheLockTimeoutContinuesInTheNextRun(t *testing.T) {
 	for _, tt := range []struct {
 		wait     string
 		deadline func(w *workflowtest.World) time.Time
@@ -155,7 +155,7 @@ func TestTheTimeOfLocksRunsOnInTheNextRun(t *testing.T) {
 }
 
 // One that is cancelled in the next run before that has done anything has all that an earlier one did to be taken back.
-func TestWhatAnEarlierRunHasAskedForIsTakenBack(t *testing.T) {
+func TestARequestOfAnEarlierRunIsWithdrawn(t *testing.T) {
 	runs := inRuns(t, workflowtest.WholeMaintenance(), func(run int, w *workflowtest.World) func() bool {
 		flaps(w, 1000)
 		if run == 1 {
@@ -182,7 +182,7 @@ func TestWhatAnEarlierRunHasAskedForIsTakenBack(t *testing.T) {
 }
 
 // It is said while the run hands everything on.
-func TestACancelInTheLastMomentOfARunIsHeard(t *testing.T) {
+func TestACancelDuringContinueAsNewIsHandled(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	flaps(w, 1000)
 	w.When(w.CalledTimes("Cordon", 2), func() {
@@ -193,7 +193,7 @@ func TestACancelInTheLastMomentOfARunIsHeard(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
-func TestTheNextRunKnowsTheRequestorsThatJoined(t *testing.T) {
+func TestTheNextRunKeepsTheAdditionalRequestors(t *testing.T) {
 	runs := inRuns(t, workflowtest.HandOver(), func(run int, w *workflowtest.World) func() bool {
 		if run == 0 {
 			flaps(w, 1000)
@@ -209,7 +209,7 @@ func TestTheNextRunKnowsTheRequestorsThatJoined(t *testing.T) {
 }
 
 // Its window has closed meanwhile: it gives back what it has, as in any run.
-func TestANextRunWhoseWindowHasClosedGivesBackItsSlotAndTheLocks(t *testing.T) {
+func TestARunThatStartsWithAClosedWindowReleasesSlotAndLocks(t *testing.T) {
 	var start time.Time
 	runs := inRuns(t, workflowtest.MaintenanceInWindow(), func(run int, w *workflowtest.World) func() bool {
 		switch run {
@@ -238,7 +238,7 @@ func TestANextRunWhoseWindowHasClosedGivesBackItsSlotAndTheLocks(t *testing.T) {
 }
 
 // What is handed on stays small however often locks flap, and tells how it began.
-func TestARunHandsOnOnlyTheLastOfWhatItHasSeen(t *testing.T) {
+func TestARunCarriesOnlyItsLatestReports(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	flaps(w, 1000)
 	w.When(w.CalledTimes("Cordon", 250), func() { w.SetContinueAsNewSuggested(true) })

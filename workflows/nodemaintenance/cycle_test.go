@@ -29,7 +29,7 @@ func errCycle() error {
 		drydockv1.Blocker{Kind: "NodeMaintenanceRequest", Name: "drydock-n0-1234"})
 }
 
-func TestAMaintenanceThatGivesWayFreesItsLocksAndItsSlotAndQueuesAgain(t *testing.T) {
+func TestAYieldingMaintenanceReleasesLocksAndSlotAndQueuesAgain(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
@@ -56,7 +56,7 @@ func TestAMaintenanceThatGivesWayFreesItsLocksAndItsSlotAndQueuesAgain(t *testin
 	}
 }
 
-func TestAMaintenanceThatIsCancelledWhileItGivesWayWaitsForNobodyElse(t *testing.T) {
+func TestACancelledYieldingMaintenanceDoesNotWaitForOthers(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
@@ -69,7 +69,7 @@ func TestAMaintenanceThatIsCancelledWhileItGivesWayWaitsForNobodyElse(t *testing
 }
 
 // The locks of the cluster hold only what those of the node hold.
-func TestAMaintenanceThatIsCancelledWhileItLetsTheLocksHoldTheNodeAgainKeepsToTheirOrder(t *testing.T) {
+func TestACancelDuringTheReturnOfLocksKeepsTheirOrder(t *testing.T) {
 	for name, queuesAgain := range map[string]func(*workflowtest.World){
 		"when it gives way": func(w *workflowtest.World) { w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle()) },
 		"when its window closes before it is known whether there are locks": func(w *workflowtest.World) {
@@ -99,7 +99,7 @@ func TestAMaintenanceThatIsCancelledWhileItLetsTheLocksHoldTheNodeAgainKeepsToTh
 	}
 }
 
-func TestThoseThatGoFirstAreNotWaitedForLongerThanTheLocks(t *testing.T) {
+func TestAYieldingMaintenanceWaitsAtMostTheLockTimeout(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
@@ -109,7 +109,7 @@ func TestThoseThatGoFirstAreNotWaitedForLongerThanTheLocks(t *testing.T) {
 	require.Len(t, w.Inputs["AcquireNode"], 1)
 }
 
-func TestTheLocksHaveNoMoreTimeForAMaintenanceThatGivesWayAgainAndAgain(t *testing.T) {
+func TestRepeatedYieldsDoNotExtendTheLockTimeout(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Locked = true
@@ -142,7 +142,7 @@ func TestTheLocksHaveNoMoreTimeForAMaintenanceThatGivesWayAgainAndAgain(t *testi
 	require.Greater(t, w.Now().Sub(start), 10*time.Minute)
 }
 
-func TestAMaintenanceOfARolloutThatGivesWayReturnsItsSlotAndLeavesTheQueueingToTheRollout(t *testing.T) {
+func TestAYieldingMaintenanceOfARolloutReturnsItsSlotToTheRollout(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
@@ -164,7 +164,7 @@ func TestAMaintenanceOfARolloutThatGivesWayReturnsItsSlotAndLeavesTheQueueingToT
 	require.False(t, returned.Withdraw, "it was withdrawn already")
 }
 
-func TestARolloutAsksOnceMoreForANodeThatGaveWay(t *testing.T) {
+func TestARolloutRequestsANodeThatYieldedAgain(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity, w.Nodes.Workers = 2, []string{"w0", "w1"}
 	begun := map[string]int{}
@@ -189,7 +189,7 @@ func TestARolloutAsksOnceMoreForANodeThatGaveWay(t *testing.T) {
 	require.True(t, w.Scheduler.State.Empty())
 }
 
-func TestWhateverLocksDoNoPodLeavesTheNodeBeforeAllHaveLetGoAndItIsCordoned(t *testing.T) {
+func TestNoPodIsEvictedBeforeAllLocksAreInactiveAndTheNodeIsCordoned(t *testing.T) {
 	refusals := map[string]error{
 		"held again": temporal.Error(temporal.ErrLockRefused, "lock ceph-n1 is active", nil),
 		"taken":      temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil),

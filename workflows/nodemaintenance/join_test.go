@@ -44,7 +44,7 @@ func TestARequestorJoinsBeforeTheNodeIsReady(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
-func TestARequestorThatWasDoneMayJoinAgain(t *testing.T) {
+func TestARequestorMayJoinAgainAfterDone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Say(
 		w.Signal(temporal.SignalDone, "gpu.example.com"), w.Joins("gpu.example.com"), w.Signal(temporal.SignalDone, ""),
@@ -95,7 +95,7 @@ func TestARequestorThatCannotJoinIsToldWhy(t *testing.T) {
 	}
 }
 
-func TestASecondMaintenanceOfANodeWaitsUntilTheFirstHasReturnedIt(t *testing.T) {
+func TestASecondMaintenanceWaitsUntilTheFirstReturnsTheNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Occupy(workflowtest.Peer)
 	w.Say(func() {
@@ -110,7 +110,7 @@ func TestASecondMaintenanceOfANodeWaitsUntilTheFirstHasReturnedIt(t *testing.T) 
 	require.Len(t, w.Inputs["Drain"], 1)
 }
 
-func TestARolloutMaintainsANodeWhenTheMaintenanceThatHadItHasReturnedIt(t *testing.T) {
+func TestARolloutWaitsUntilAnotherMaintenanceReturnsTheNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity, w.Nodes.Workers = 2, []string{"n1", "n2"}
 	w.Occupy(workflowtest.Peer)

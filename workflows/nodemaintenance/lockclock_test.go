@@ -25,7 +25,7 @@ func left(nodeSeconds int32) *maintenancev1.LockTimeLeft {
 	return &maintenancev1.LockTimeLeft{NodeSeconds: &nodeSeconds}
 }
 
-func TestTheLocksOfANodeOfARolloutHaveOnlyWhatWasLeftOfTheirTime(t *testing.T) {
+func TestNodeLocksOfARolloutHaveTheRemainingTimeout(t *testing.T) {
 	whileAsked := func(w *workflowtest.World, then func()) {
 		w.Blocked["AwaitNodeLocks"] = true
 		w.RegisterDelayedCallback(then, 10*time.Minute)
@@ -93,7 +93,7 @@ func TestTheLocksOfANodeOfARolloutHaveOnlyWhatWasLeftOfTheirTime(t *testing.T) {
 	}
 }
 
-func TestTheLocksOfTheClusterHaveOnlyWhatWasLeftOfTheirTime(t *testing.T) {
+func TestClusterLocksHaveTheRemainingTimeout(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	clusterHeldOnce(w)
@@ -112,7 +112,7 @@ func TestTheLocksOfTheClusterHaveOnlyWhatWasLeftOfTheirTime(t *testing.T) {
 	require.Nil(t, status.LockTimeLeft.NodeSeconds, "they were not asked")
 }
 
-func TestAMaintenanceThatIsOverDoesNotSayWhatWasLeftToLocks(t *testing.T) {
+func TestAFinishedMaintenanceReportsNoRemainingLockTimeout(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(temporal.Error(temporal.ErrLockTimedOut, "ceph did not release node n1 in time", nil))
@@ -122,7 +122,7 @@ func TestAMaintenanceThatIsOverDoesNotSayWhatWasLeftToLocks(t *testing.T) {
 	require.Nil(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut).LockTimeLeft)
 }
 
-func TestTheTimeOfLocksStandsStillWhileAMaintenanceThatGaveWayWaitsForItsTurn(t *testing.T) {
+func TestTheLockTimeoutIsPausedWhileAYieldedMaintenanceWaits(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Locked = true
@@ -140,7 +140,7 @@ func TestTheTimeOfLocksStandsStillWhileAMaintenanceThatGaveWayWaitsForItsTurn(t 
 	require.True(t, w.Inputs["Cordon"][0].(node.CordonInput).Locked, "the locks are looked at once more right before")
 }
 
-func TestTheTimeOfLocksThatHaveLetGoStandsStillWhileTheClusterIsHeld(t *testing.T) {
+func TestTheTimeoutOfInactiveLocksIsPausedDuringAHold(t *testing.T) {
 	// heldAt holds the cluster for a day when an activity is done for the first time.
 	heldAt := func(w *workflowtest.World, activity string) {
 		w.Fail[activity] = func(attempt int) error {
@@ -185,7 +185,7 @@ func TestTheTimeOfLocksThatHaveLetGoStandsStillWhileTheClusterIsHeld(t *testing.
 }
 
 // The node gives way, and is returned when the window closes: the locks have never let go of it.
-func TestARolloutKeepsWhatIsLeftToTheLocksOfANodeHoweverItComesToWaitAgain(t *testing.T) {
+func TestARolloutKeepsTheRemainingLockTimeoutOfEachNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity, w.Nodes.Workers = 1, []string{"n1"}
 	var had []*maintenancev1.LockTimeLeft

@@ -30,7 +30,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
+func TestAMaintenanceRunsItsStepsInOrder(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
@@ -55,7 +55,7 @@ func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
 	require.Nil(t, status.Wait)
 }
 
-func TestARequestThatCannotBeCarriedOutTouchesNothing(t *testing.T) {
+func TestAnInvalidRequestChangesNothing(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["CheckNodeMaintenance"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "spec.drainSpec.podSelector: cannot be read", nil))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
@@ -64,7 +64,7 @@ func TestARequestThatCannotBeCarriedOutTouchesNothing(t *testing.T) {
 }
 
 // A field that no version knows, say: it is refused, and not dropped.
-func TestARequestIsCheckedAsItWasWritten(t *testing.T) {
+func TestARequestIsValidatedBeforeDefaults(t *testing.T) {
 	var in nodemaintenance.Input
 	const object = `{"spec": {"requestorID": "ops.example.com", "drainSpecs": {}}}`
 	require.NoError(t, json.Unmarshal([]byte(`{"cluster": "c1", "object": `+object+`}`), &in))
@@ -80,7 +80,7 @@ func TestARequestIsCheckedAsItWasWritten(t *testing.T) {
 	require.JSONEq(t, string(written), string(w.Inputs["CheckNodeMaintenance"][0].(json.RawMessage)))
 }
 
-func TestAClusterWithoutLocksIsNotAskedForThem(t *testing.T) {
+func TestAClusterWithoutLocksGetsNoLockRequest(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
 
@@ -90,7 +90,7 @@ func TestAClusterWithoutLocksIsNotAskedForThem(t *testing.T) {
 	require.NotContains(t, w.Called(), "Cordon", "it was taken at once")
 }
 
-func TestANodeWithoutLocksIsNotWaitedFor(t *testing.T) {
+func TestANodeWithoutLocksNeedsNoWait(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	none := locks.NodeLocks{Asked: true, Inactive: true, Active: true}
 	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
@@ -110,7 +110,7 @@ func TestANodeWithoutLocksIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
+func TestOptionalStepsAreSkipped(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	in := workflowtest.HandOver()
 	in.Object.Spec.WaitForPodCompletion, in.Object.Spec.DrainSpec = nil, nil
@@ -125,7 +125,7 @@ func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
 	require.False(t, w.Inputs["AcquireNode"][0].(node.AcquireNodeInput).Cordon)
 }
 
-func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
+func TestACancelInAnyStepUndoesTheCompletedSteps(t *testing.T) {
 	returned := []string{"ReturnNode"}
 	relocked := append(slices.Clone(returned), "AwaitNodeLocksActive", "WithdrawClusterMaintenance")
 	for _, tc := range []struct {
@@ -163,7 +163,7 @@ func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
 	}
 }
 
-func TestADrainThatRunsOutOfTimeFailsWithItsBlockersAndReturnsTheNode(t *testing.T) {
+func TestATimedOutDrainFailsWithItsBlockersAndReturnsTheNode(t *testing.T) {
 	blocker := drydockv1.Blocker{Kind: "Pod", Namespace: "shop", Name: "web-1", Reason: "DisruptionBudget"}
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
@@ -182,7 +182,7 @@ func TestADrainThatRunsOutOfTimeFailsWithItsBlockersAndReturnsTheNode(t *testing
 	require.True(t, w.Scheduler.State.Empty(), "its slot is free")
 }
 
-func TestAFailedNodeStaysCordonedWhenAsked(t *testing.T) {
+func TestAFailedNodeStaysCordonedIfConfigured(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrDrainTimedOut, "", nil))
 	in := workflowtest.WholeMaintenance()
@@ -193,7 +193,7 @@ func TestAFailedNodeStaysCordonedWhenAsked(t *testing.T) {
 	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).KeepCordoned)
 }
 
-func TestADrainThatRunsOutOfTimeIsTriedAgainWhenAsked(t *testing.T) {
+func TestATimedOutDrainIsRetriedIfConfigured(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = workflowtest.Once(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil))
 	in := workflowtest.WholeMaintenance()
@@ -207,7 +207,7 @@ func TestADrainThatRunsOutOfTimeIsTriedAgainWhenAsked(t *testing.T) {
 	require.Contains(t, status.Notes, "draining again: drain n1: 1 pod blocked")
 }
 
-func TestAnotherDrainGoesOnFromWhatTheOneBeforeHadReached(t *testing.T) {
+func TestARetriedDrainContinuesItsProgress(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	reached := &maintenancev1.DrainStatus{PodsToEvict: 5, Evicted: 2}
 	w.Fail["Drain"] = func(call int) error {
@@ -225,7 +225,7 @@ func TestAnotherDrainGoesOnFromWhatTheOneBeforeHadReached(t *testing.T) {
 	require.Equal(t, reached, w.Inputs["Drain"][1].(drain.Input).Before)
 }
 
-func TestADrainThatNeverSucceedsDoesNotFillItsHistory(t *testing.T) {
+func TestEndlessDrainRetriesKeepTheHistorySmall(t *testing.T) {
 	const attempts, reports = 30, 3
 	w := workflowtest.NewWorld(t)
 	begin := w.Now()
@@ -253,11 +253,11 @@ func TestADrainThatNeverSucceedsDoesNotFillItsHistory(t *testing.T) {
 	}
 }
 
-func TestATimeoutOfMoreThanADayStaysWhatItIs(t *testing.T) {
+func TestATimeoutOfMoreThanADayIsKept(t *testing.T) {
 	require.Equal(t, int32(200_000), nodemaintenance.DrainTimeout(maintenancev1.DrainSpec{TimeoutSeconds: ptr(int32(200_000))}, 9))
 }
 
-func TestDrainDeadlineIsFiveMinutesUnlessGivenAndNoneForZero(t *testing.T) {
+func TestTheDrainTimeoutDefaultsToFiveMinutesAndZeroMeansNone(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		timeout *int32
@@ -285,7 +285,7 @@ func TestDrainDeadlineIsFiveMinutesUnlessGivenAndNoneForZero(t *testing.T) {
 	}
 }
 
-func TestTheRequestorHasTheNodeUntilItSaysDone(t *testing.T) {
+func TestTheRequestorKeepsTheNodeUntilDone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
@@ -302,7 +302,7 @@ func TestTheRequestorHasTheNodeUntilItSaysDone(t *testing.T) {
 	require.False(t, status.HandedOver)
 }
 
-func TestANodeOnWhichAJobIsAtWorkIsNotHandedOver(t *testing.T) {
+func TestANodeIsNotReadyWhileAJobRuns(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["RunJob"] = true
 	in := workflowtest.WholeMaintenance()
@@ -317,7 +317,7 @@ func TestANodeOnWhichAJobIsAtWorkIsNotHandedOver(t *testing.T) {
 	require.Contains(t, status.Notes, "done was sent for gpu.example.com by kim: the node is kept for ops.example.com")
 }
 
-func TestANodeIsReturnedAtOnceWhenTheRequestorHasNoWorkOfItsOwn(t *testing.T) {
+func TestANodeWithoutRequestorWorkIsReturnedAtOnce(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	in := workflowtest.HandOver()
 	in.DoneWhenReady = true
@@ -327,7 +327,7 @@ func TestANodeIsReturnedAtOnceWhenTheRequestorHasNoWorkOfItsOwn(t *testing.T) {
 	require.Contains(t, w.Called(), "ReturnNode")
 }
 
-func TestFailHoldsTheNodeUntilItIsRecovered(t *testing.T) {
+func TestAFailedNodeIsKeptUntilItRecovers(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalFail, temporal.SignalRequest{Actor: "driver", Reason: "no firmware"})
 	w.RegisterDelayedCallback(func() {
@@ -345,7 +345,7 @@ func TestFailHoldsTheNodeUntilItIsRecovered(t *testing.T) {
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 }
 
-func TestAFailedJobHoldsTheNodeAndCancelReturnsItFailed(t *testing.T) {
+func TestAFailedJobKeepsTheNodeUntilACancel(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: exit code 3; the end of its log:\nno firmware", nil))
 	w.Say(func() {
@@ -363,7 +363,7 @@ func TestAFailedJobHoldsTheNodeAndCancelReturnsItFailed(t *testing.T) {
 	require.Contains(t, w.Called(), "ReturnNode")
 }
 
-func TestAFailedJobThatAPersonMadeGoodCompletes(t *testing.T) {
+func TestAManuallyFixedJobFailureCompletes(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeRequestorFailed), temporal.SignalDone, temporal.SignalRequest{Actor: "ann"})
@@ -386,7 +386,7 @@ func TestAFailedJobOfARolloutReturnsTheNodeAtOnce(t *testing.T) {
 	require.Contains(t, w.Called(), "ReturnNode")
 }
 
-func TestANodeWhoseJobCannotBeRemovedIsKeptForTheSweeper(t *testing.T) {
+func TestANodeIsLeftToTheSweeperIfItsJobCannotBeRemoved(t *testing.T) {
 	for _, cordon := range []bool{true, false} {
 		w := workflowtest.NewWorld(t)
 		w.Locked = true
@@ -414,7 +414,7 @@ func TestANodeWhoseJobCannotBeRemovedIsKeptForTheSweeper(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsToBeKeptOnFailureRemembersThat(t *testing.T) {
+func TestANodeToKeepOnFailureIsMarked(t *testing.T) {
 	for _, locked := range []bool{false, true} {
 		for onFailure, keep := range map[maintenancev1.FailureAction]bool{maintenancev1.FailureUncordon: false, maintenancev1.FailureKeepCordoned: true} {
 			w := workflowtest.NewWorld(t)
@@ -435,7 +435,7 @@ func TestANodeThatIsToBeKeptOnFailureRemembersThat(t *testing.T) {
 	}
 }
 
-func TestANodeKeptForItsJobSaysFirstWhyTheWorkFailed(t *testing.T) {
+func TestANodeKeptForItsJobReportsTheFailureFirst(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: it was not complete in time", nil))
 	w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped", nil))
@@ -447,7 +447,7 @@ func TestANodeKeptForItsJobSaysFirstWhyTheWorkFailed(t *testing.T) {
 	require.NotContains(t, w.Called(), "ReturnNode")
 }
 
-func TestDoneWhileAJobIsAtWorkDoesNotHideThatItFails(t *testing.T) {
+func TestDoneDuringAJobDoesNotHideItsFailure(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	release := make(chan struct{})
 	w.Fail["RunJob"] = func(int) error {
@@ -466,7 +466,7 @@ func TestDoneWhileAJobIsAtWorkDoesNotHideThatItFails(t *testing.T) {
 	require.Contains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed).Notes, "done was sent, but a Job is running: nothing done")
 }
 
-func TestDoneSaidTwiceIsDoneOnce(t *testing.T) {
+func TestARepeatedDoneHasNoEffect(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["AwaitNodeHealthy"] = true
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalDone, nil)
@@ -479,7 +479,7 @@ func TestDoneSaidTwiceIsDoneOnce(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
-func TestCancelAfterTheRequestorFailedEndsAsAFailure(t *testing.T) {
+func TestACancelAfterAFailureEndsAsAFailure(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	in := workflowtest.HandOver()
 	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
@@ -491,7 +491,7 @@ func TestCancelAfterTheRequestorFailedEndsAsAFailure(t *testing.T) {
 	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).KeepCordoned)
 }
 
-func TestRecoverAfterTheNodeIsGivenBackChangesNothing(t *testing.T) {
+func TestRecoverAfterTheReturnHasNoEffect(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
 	w.Fail["AwaitNodeHealthy"] = workflowtest.Always(temporal.Error(temporal.ErrHealthGateFailed, "node n1 is not ready", nil))
@@ -508,7 +508,7 @@ func TestRecoverAfterTheNodeIsGivenBackChangesNothing(t *testing.T) {
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrHealthGateFailed)
 }
 
-func TestCancelEndsAsCancelledAlsoWhileTheClusterDoesNotAnswer(t *testing.T) {
+func TestACancelSucceedsWhileTheClusterIsUnreachable(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil))
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
@@ -516,7 +516,7 @@ func TestCancelEndsAsCancelledAlsoWhileTheClusterDoesNotAnswer(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
-func TestADeadlineHoldsAlsoWhileTheClusterDoesNotAnswer(t *testing.T) {
+func TestADeadlineAppliesWhileTheClusterIsUnreachable(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil))
@@ -529,7 +529,7 @@ func TestADeadlineHoldsAlsoWhileTheClusterDoesNotAnswer(t *testing.T) {
 	require.WithinDuration(t, start.Add(5*time.Minute+kit.DeadlineGrace), w.Now(), 2*time.Minute)
 }
 
-func TestPodsThatEndByThemselvesAreWaitedForNoLongerThanAskedThoughNobodyCanLook(t *testing.T) {
+func TestTheWaitForPodsTimesOutWhileTheClusterIsUnreachable(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	in := workflowtest.WholeMaintenance()
@@ -556,7 +556,7 @@ func TestPodsThatEndByThemselvesAreWaitedForNoLongerThanAskedThoughNobodyCanLook
 		"state unknown: connection refused; when they were seen last these had not: ml/train-1")
 }
 
-func TestARequestWhoseAnswerWasNotWaitedForIsWithdrawnAndItsLocksAreAwaited(t *testing.T) {
+func TestALockRequestWithALostReplyIsWithdrawn(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["AcquireNode"] = true
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Second)
@@ -569,7 +569,7 @@ func TestARequestWhoseAnswerWasNotWaitedForIsWithdrawnAndItsLocksAreAwaited(t *t
 	}
 }
 
-func TestDoneBeforeTheNodeIsHandedOverTakesItBack(t *testing.T) {
+func TestDoneBeforeReadyReturnsTheNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["Drain"] = true
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeDraining), temporal.SignalDone, nil)
@@ -579,7 +579,7 @@ func TestDoneBeforeTheNodeIsHandedOverTakesItBack(t *testing.T) {
 	require.Contains(t, w.Called(), "ReturnNode")
 }
 
-func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.T) {
+func TestABusyNodeIsQueuedAgainWithoutLocks(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil))
@@ -597,7 +597,7 @@ func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.
 	}, w.Called()[:13])
 }
 
-func TestALockThatIsTakenBackBeforeTheCordonIsWaitedForAgain(t *testing.T) {
+func TestALockReactivatedBeforeTheCordonIsWaitedForAgain(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["Cordon"] = func(call int) error {
@@ -625,7 +625,7 @@ func TestALockThatIsTakenBackBeforeTheCordonIsWaitedForAgain(t *testing.T) {
 	require.False(t, letGo.FinishedAt.After(cordon.At.Time), "a stage that has succeeded is not written again")
 }
 
-func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
+func TestADeletedNodeEndsItsMaintenance(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrNodeGone, "node n1 was deleted", nil))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
@@ -635,7 +635,7 @@ func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
 	require.True(t, w.Scheduler.State.Empty(), "its slot is free")
 }
 
-func TestTheVeryNodeThatWasTakenIsWorkedOn(t *testing.T) {
+func TestEachStepUsesTheUIDOfTheCordonedNode(t *testing.T) {
 	for _, locked := range []bool{true, false} {
 		w := workflowtest.NewWorld(t)
 		w.Locked = locked
@@ -651,7 +651,7 @@ func TestTheVeryNodeThatWasTakenIsWorkedOn(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsDeletedWhileItWaitsIsNotTaken(t *testing.T) {
+func TestANodeDeletedDuringTheWaitIsNotCordoned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Missing = []string{"n1"}
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
@@ -661,7 +661,7 @@ func TestANodeThatIsDeletedWhileItWaitsIsNotTaken(t *testing.T) {
 	require.True(t, w.Scheduler.State.Empty())
 }
 
-func TestAMaintenanceThatOnlyWaitedDoesNotLeaveTheNodeOfAnotherCordoned(t *testing.T) {
+func TestAMaintenanceThatOnlyWaitedDoesNotReportTheCordonOfAnother(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity = 0
 	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any {
@@ -674,7 +674,7 @@ func TestAMaintenanceThatOnlyWaitedDoesNotLeaveTheNodeOfAnotherCordoned(t *testi
 	require.Empty(t, w.Scheduler.LastSet().Releases)
 }
 
-func TestAMaintenanceThatIsCancelledWhileItWaitsLeavesTheQueueBeforeItsCleanUp(t *testing.T) {
+func TestACancelledWaitLeavesTheQueueBeforeItsCleanup(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity = 0
 	over := w.Now().Add(20 * time.Minute)
@@ -693,7 +693,7 @@ func TestAMaintenanceThatIsCancelledWhileItWaitsLeavesTheQueueBeforeItsCleanUp(t
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
-func TestAnEffectThatDoesNotSucceedIsTriedAgainAndTheStatusSaysWhy(t *testing.T) {
+func TestARetriedActivityIsShownInTheStatus(t *testing.T) {
 	tests := []struct {
 		name            string
 		err             error
@@ -730,7 +730,7 @@ func TestAnEffectThatDoesNotSucceedIsTriedAgainAndTheStatusSaysWhy(t *testing.T)
 	}
 }
 
-func TestACleanUpThatNeverSucceedsIsReportedAndTheRestIsStillTakenBack(t *testing.T) {
+func TestAFailedCleanupStepIsReportedAndTheOthersStillRun(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
@@ -749,7 +749,7 @@ func TestACleanUpThatNeverSucceedsIsReportedAndTheRestIsStillTakenBack(t *testin
 }
 
 // The sweeper does not know how the maintenance has ended.
-func TestANodeThatCouldNotBeReturnedIsSaidToStayCordonedWhereOnFailureAsksForIt(t *testing.T) {
+func TestANodeThatCouldNotBeReturnedIsReportedAsCordoned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
 	in := workflowtest.WholeMaintenance()
@@ -759,7 +759,7 @@ func TestANodeThatCouldNotBeReturnedIsSaidToStayCordonedWhereOnFailureAsksForIt(
 		"and leaves it cordoned, as onFailure asks", workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned).Failure.Message)
 }
 
-func TestAMaintenanceThatHadFailedSaysAlsoThatItsNodeIsNotReturned(t *testing.T) {
+func TestAFailedMaintenanceReportsThatItsNodeIsNotReturned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 2 pods are left", nil))
 	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
@@ -770,7 +770,7 @@ func TestAMaintenanceThatHadFailedSaysAlsoThatItsNodeIsNotReturned(t *testing.T)
 	require.Equal(t, "the maintenance has failed: DrainTimedOut: drain n1: 2 pods are left; the node could not be returned", announced.Message)
 }
 
-func TestTheParentsSlotOfANodeThatCouldNotBeReturnedStaysItsParents(t *testing.T) {
+func TestTheSlotOfAnUnreturnedNodeStaysWithTheParent(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
@@ -779,7 +779,7 @@ func TestTheParentsSlotOfANodeThatCouldNotBeReturnedStaysItsParents(t *testing.T
 	require.Empty(t, w.Inputs["ReturnSlot"], "the parent says that the node is not clean")
 }
 
-func TestANodeIsReturnedAlsoWhileTheRequestToItsLocksCannotBeWithdrawn(t *testing.T) {
+func TestANodeIsReturnedEvenIfItsLockRequestCannotBeWithdrawn(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any {
@@ -794,7 +794,7 @@ func TestANodeIsReturnedAlsoWhileTheRequestToItsLocksCannotBeWithdrawn(t *testin
 	require.Contains(t, status.Notes, "could not withdraw the request for n1: its webhook does not answer")
 }
 
-func TestANodeThatWasFoundLeftCordonedSaysSoAlsoWhenTheAnswerWasLost(t *testing.T) {
+func TestANodeLeftCordonedIsReportedDespiteALostReply(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LeftCordoned: true} })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
@@ -804,7 +804,7 @@ func TestANodeThatWasFoundLeftCordonedSaysSoAlsoWhenTheAnswerWasLost(t *testing.
 	require.Contains(t, status.Notes, "left cordoned: our marks had been removed before, by an attempt whose answer was lost, or manually")
 }
 
-func TestLocksThatDoNotComeBackAreReported(t *testing.T) {
+func TestLocksThatStayInactiveAreReported(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocksActive"] = nil
@@ -816,7 +816,7 @@ func TestLocksThatDoNotComeBackAreReported(t *testing.T) {
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "NodeWorkloadLock tf-n1 is not active again: vRouter not ready")
 }
 
-func TestOnlyTheCurrentActivityIsListenedTo(t *testing.T) {
+func TestReportsOfEarlierActivitiesAreIgnored(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["Drain"] = true
 	blocked := &drydockv1.Wait{Reason: "DisruptionBudget", Message: "budget shop/web allows 0"}
@@ -838,7 +838,7 @@ func TestOnlyTheCurrentActivityIsListenedTo(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-func TestTheParentsSlotGoesBackWithTheNode(t *testing.T) {
+func TestTheParentsSlotReturnsWithTheNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any {
 		return node.ReturnNodeResult{Uncordoned: true, SlotReturned: true}
@@ -852,7 +852,7 @@ func TestTheParentsSlotGoesBackWithTheNode(t *testing.T) {
 	require.Empty(t, w.Inputs["ReturnSlot"])
 }
 
-func TestAParentsSlotThatDidNotGoBackWithTheNodeIsReturnedOnceItsLocksHoldItAgain(t *testing.T) {
+func TestTheParentsSlotReturnsOnceTheLocksAreActive(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	workflowtest.Play(w, "AwaitNodeLocksActive", func(locks.NodeLockInput) any {
@@ -866,7 +866,7 @@ func TestAParentsSlotThatDidNotGoBackWithTheNodeIsReturnedOnceItsLocksHoldItAgai
 	require.Equal(t, scheduler.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}, w.Inputs["ReturnSlot"][0])
 }
 
-func TestTheSlotOfAMaintenanceThatFailedStaysItsParents(t *testing.T) {
+func TestTheSlotOfAFailedMaintenanceStaysWithTheParent(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "exit code 1", nil))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
@@ -875,7 +875,7 @@ func TestTheSlotOfAMaintenanceThatFailedStaysItsParents(t *testing.T) {
 	require.Empty(t, w.Inputs["ReturnSlot"])
 }
 
-func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {
+func TestThePreflightIsReportedBeforeTheCordon(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	workflowtest.Play(w, "PlanMaintenance", func(in node.PlanMaintenanceInput) any {
 		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Preflight.Drain)
@@ -896,7 +896,7 @@ func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {
 	require.Contains(t, w.Called(), "ReturnNode")
 }
 
-func TestTheCordonOfWhoeverWasFasterIsNotOursToReport(t *testing.T) {
+func TestTheCordonOfAFasterMaintenanceIsNotReported(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["Cordon"] = workflowtest.Always(temporal.Error(temporal.ErrNodeBusy, "node worker-7 is under maintenance by another", nil))
@@ -907,7 +907,7 @@ func TestTheCordonOfWhoeverWasFasterIsNotOursToReport(t *testing.T) {
 	require.False(t, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LeftCordoned)
 }
 
-func TestAMaintenanceUnderAnIDByWhichNobodyWouldFindItIsRefused(t *testing.T) {
+func TestAMaintenanceWithAnUnexpectedWorkflowIDIsRefused(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	in := workflowtest.WholeMaintenance()
 	w.OnSignals()
@@ -918,7 +918,7 @@ func TestAMaintenanceUnderAnIDByWhichNobodyWouldFindItIsRefused(t *testing.T) {
 	require.Empty(t, w.InputsOf("AcquireNode"))
 }
 
-func TestAMaintenanceSaysThatItWentOnWithANodeThatIsUncordoned(t *testing.T) {
+func TestAMaintenanceReportsAManualUncordon(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	workflowtest.Play(w, "AwaitPodCompletion", func(drain.AwaitPodCompletionInput) any {
 		return drain.AwaitPodCompletionResult{Uncordoned: true}

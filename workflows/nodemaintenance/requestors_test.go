@@ -25,7 +25,7 @@ func forTwo() nodemaintenance.Input {
 	return in
 }
 
-func TestANodeIsReturnedWhenTheLastOfItsRequestorsIsDone(t *testing.T) {
+func TestANodeIsReturnedWhenAllRequestorsAreDone(t *testing.T) {
 	for _, order := range [][]string{{"", "gpu.example.com"}, {"gpu.example.com", "ops.example.com"}} {
 		w := workflowtest.NewWorld(t)
 		w.Say(w.Signal(temporal.SignalDone, order[0]), w.KeepsNode(maintenancev1.NodeReady), func() {
@@ -38,14 +38,14 @@ func TestANodeIsReturnedWhenTheLastOfItsRequestorsIsDone(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidForNobodyOfTheMaintenanceIsNoted(t *testing.T) {
+func TestASignalOfAnUnknownRequestorIsReported(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Say(w.Signal(temporal.SignalDone, "who"), w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "done was sent for who, which is no requestor of this maintenance: nothing done")
 }
 
-func TestOneThatFailsHoldsTheNodeThoughTheOtherIsDone(t *testing.T) {
+func TestAFailedRequestorKeepsTheNodeAfterAnotherIsDone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Say(
 		w.Signal(temporal.SignalFail, "gpu.example.com"), w.KeepsNode(maintenancev1.NodeRequestorFailed),
@@ -57,7 +57,7 @@ func TestOneThatFailsHoldsTheNodeThoughTheOtherIsDone(t *testing.T) {
 	require.Nil(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Failure)
 }
 
-func TestOneThatIsCancelledLeavesTheNodeToTheOthers(t *testing.T) {
+func TestACancelledRequestorLeavesTheNodeToTheOthers(t *testing.T) {
 	for _, by := range []string{"signal", "Temporal"} {
 		w := workflowtest.NewWorld(t)
 		cancel := w.Signal(temporal.SignalCancel, "")
@@ -73,7 +73,7 @@ func TestOneThatIsCancelledLeavesTheNodeToTheOthers(t *testing.T) {
 }
 
 // Its work is done, and the node was returned well: nothing was taken back.
-func TestOneThatIsCancelledWhenItIsDoneHasCompleted(t *testing.T) {
+func TestACancelAfterDoneIsACompletion(t *testing.T) {
 	for _, by := range []string{"signal", "Temporal"} {
 		t.Run(by, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
@@ -98,7 +98,7 @@ func TestOneThatIsCancelledWhenItIsDoneHasCompleted(t *testing.T) {
 }
 
 // It has had its say; the others want to know that the node is well.
-func TestOneThatIsDoneDoesNotCancelTheCheckOfTheNodeForTheOthers(t *testing.T) {
+func TestADoneRequestorDoesNotCancelTheHealthCheckOfTheOthers(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["AwaitNodeHealthy"] = func(call int) error {
 		if call == 1 {
@@ -115,7 +115,7 @@ func TestOneThatIsDoneDoesNotCancelTheCheckOfTheNodeForTheOthers(t *testing.T) {
 }
 
 // What is cancelled then is the check of the node, of which nobody knows what it would have found.
-func TestOneThatIsCancelledWhileItsNodeIsCheckedIsCancelled(t *testing.T) {
+func TestACancelDuringTheHealthCheckIsACancellation(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["AwaitNodeHealthy"] = true
 	w.Say(w.Signal(temporal.SignalDone, ""), w.Signal(temporal.SignalCancel, ""))
@@ -123,7 +123,7 @@ func TestOneThatIsCancelledWhileItsNodeIsCheckedIsCancelled(t *testing.T) {
 	require.Equal(t, maintenancev1.NodeCancelled, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).State)
 }
 
-func TestWhatIsSaidOfAFailureIsNotedWithWhatComesOfIt(t *testing.T) {
+func TestTheMessageOfAFailureIsRecordedWithItsEffect(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	says := func(signal, requestor, reason string) func() {
 		return func() {
@@ -151,7 +151,7 @@ func TestWhatIsSaidOfAFailureIsNotedWithWhatComesOfIt(t *testing.T) {
 	}, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes)
 }
 
-func TestOneThatIsCancelledWhileItsNodeIsReturnedAfterDoneHasCompleted(t *testing.T) {
+func TestACancelDuringTheReturnAfterDoneIsACompletion(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	cancelled := false
 	w.Fail["ReturnNode"] = func(int) error {
@@ -175,7 +175,7 @@ func TestOneThatIsCancelledWhileItsNodeIsReturnedAfterDoneHasCompleted(t *testin
 }
 
 // A reason may begin like a name.
-func TestAFailureIsToldWithWhatWasSaidOfIt(t *testing.T) {
+func TestAFailureIsReportedWithItsMessage(t *testing.T) {
 	for _, test := range []struct{ actor, reason, said string }{
 		{"", "", ""},
 		{"", "by mistake", ": by mistake"},
@@ -200,7 +200,7 @@ func TestAFailureIsToldWithWhatWasSaidOfIt(t *testing.T) {
 	}
 }
 
-func TestANodeThatNobodyNeedsAnyMoreIsNotPreparedToTheEnd(t *testing.T) {
+func TestPreparationStopsWhenAllRequestorsLeft(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["Drain"] = true
 	w.Say(w.Signal(temporal.SignalCancel, "gpu.example.com"), w.KeepsNode(maintenancev1.NodeDraining), w.Signal(temporal.SignalCancel, ""))
@@ -209,7 +209,7 @@ func TestANodeThatNobodyNeedsAnyMoreIsNotPreparedToTheEnd(t *testing.T) {
 	require.Contains(t, w.Called(), "ReturnNode")
 }
 
-func TestOneThatLeavesWithAFailureLeavesAFailedMaintenance(t *testing.T) {
+func TestARequestorThatLeavesAfterAFailureFailsTheMaintenance(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	in := forTwo()
 	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
@@ -219,7 +219,7 @@ func TestOneThatLeavesWithAFailureLeavesAFailedMaintenance(t *testing.T) {
 	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).KeepCordoned)
 }
 
-func TestAJobThatIsDoneLeavesTheNodeToTheOthers(t *testing.T) {
+func TestASucceededJobLeavesTheNodeToTheOtherRequestors(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	in := workflowtest.WholeMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
@@ -228,7 +228,7 @@ func TestAJobThatIsDoneLeavesTheNodeToTheOthers(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
-func TestAJobWhoseRequestorLeavesIsStoppedAndTheOthersKeepTheNode(t *testing.T) {
+func TestAJobIsStoppedWhenItsRequestorLeaves(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["RunJob"] = true
 	in := workflowtest.WholeMaintenance()
@@ -241,7 +241,7 @@ func TestAJobWhoseRequestorLeavesIsStoppedAndTheOthersKeepTheNode(t *testing.T) 
 	require.Len(t, w.Inputs["RemoveJob"], 1)
 }
 
-func TestTheOthersDoNotGetTheNodeBeforeTheJobOfTheOneThatLeftIsGone(t *testing.T) {
+func TestOtherRequestorsWaitUntilTheStoppedJobIsGone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["RunJob"] = true
 	attempts := int(2 * nodemaintenance.CleanUpLimit / kit.LaterRetry) // at 10 s each longer than any clean-up
@@ -268,7 +268,7 @@ func TestTheOthersDoNotGetTheNodeBeforeTheJobOfTheOneThatLeftIsGone(t *testing.T
 }
 
 // Whoever deletes a job, and the time that is over, does not end its pod.
-func TestNobodyGetsTheNodeBeforeAJobThatHasFailedIsGone(t *testing.T) {
+func TestRequestorsWaitUntilAFailedJobIsGone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 timed out", nil))
 	attempts := int(2 * nodemaintenance.CleanUpLimit / kit.LaterRetry)
@@ -299,7 +299,7 @@ func TestNobodyGetsTheNodeBeforeAJobThatHasFailedIsGone(t *testing.T) {
 	require.Len(t, w.Inputs["RemoveJob"], attempts+1)
 }
 
-func TestWhatAJobThatIsRemovedIsWaitedForIsSaidAtOnce(t *testing.T) {
+func TestTheWaitForARemovedJobIsShownAtOnce(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["RunJob"] = true
 	w.Fail["RemoveJob"] = func(call int) error {
@@ -324,7 +324,7 @@ func TestWhatAJobThatIsRemovedIsWaitedForIsSaidAtOnce(t *testing.T) {
 	require.Nil(t, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).Wait)
 }
 
-func TestAMaintenanceThatIsStaleIsReportedAndNotEnded(t *testing.T) {
+func TestAStaleMaintenanceIsReportedAndContinues(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600}}
 	w.Say(w.KeepsNode(maintenancev1.NodeReady), func() {
@@ -337,7 +337,7 @@ func TestAMaintenanceThatIsStaleIsReportedAndNotEnded(t *testing.T) {
 	require.Equal(t, int64(1), w.Counters.Of("drydock_stale_maintenances", "c1"), "counted once")
 }
 
-func TestAMaintenanceIsStaleOnlyAsLongAsItsClusterSaysSo(t *testing.T) {
+func TestAMaintenanceIsStaleWhileItsClusterReportsIt(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600}, {}}
 	w.Say(func() {
@@ -348,7 +348,7 @@ func TestAMaintenanceIsStaleOnlyAsLongAsItsClusterSaysSo(t *testing.T) {
 	require.Equal(t, scheduling.Staleness{Stale: true, LimitSeconds: 3600}, w.Inputs["AwaitStale"][1].(node.AwaitStaleInput).Known.Staleness)
 }
 
-func TestAStaleMaintenanceIsCollectedWhereItsClusterWantsThat(t *testing.T) {
+func TestAStaleMaintenanceIsCollectedIfConfigured(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
@@ -357,7 +357,7 @@ func TestAStaleMaintenanceIsCollectedWhereItsClusterWantsThat(t *testing.T) {
 	require.Contains(t, w.Called(), "ReturnNode")
 }
 
-func TestAJobThatIsAtWorkForTooLongIsReportedAndNotStopped(t *testing.T) {
+func TestALongRunningJobIsReportedAndNotStopped(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["RunJob"] = true
 	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
@@ -370,7 +370,7 @@ func TestAJobThatIsAtWorkForTooLongIsReportedAndNotStopped(t *testing.T) {
 	require.Equal(t, int64(1), w.Counters.Of("drydock_stale_maintenances", "c1"))
 }
 
-func TestWhoGetsTheNodeAfterAJobThatTookTooLongIsNotCollectedForIt(t *testing.T) {
+func TestRequestorsAfterALongJobAreNotCollected(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	seen, calls := make(chan struct{}), 0
 	workflowtest.Beside(w, "AwaitStale", func(node.AwaitStaleInput) (any, bool) {
@@ -393,7 +393,7 @@ func TestWhoGetsTheNodeAfterAJobThatTookTooLongIsNotCollectedForIt(t *testing.T)
 	require.Equal(t, maintenancev1.RequestorDone, workflowtest.RequireResult[workflowtest.NodeStatus](w).Requestors[1].State)
 }
 
-func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollectedAndIsReadyAnewWhenItGoesOn(t *testing.T) {
+func TestAFailedStaleMaintenanceIsNotCollectedAndCanRecover(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
 	start := w.Now()
@@ -410,7 +410,7 @@ func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollectedAndIsReadyAnewWhenItGo
 	require.WithinDuration(t, start.Add(2*time.Minute), asked[len(asked)-1].(node.AwaitStaleInput).ReadySince, time.Second)
 }
 
-func TestANodeThatSomebodyUncordonsWhileItIsHandedOverIsSaidToBeOpenAndSharedWithNobody(t *testing.T) {
+func TestANodeUncordonedManuallyIsReportedAndNotJoinable(t *testing.T) {
 	const noted = "the node was uncordoned manually: pods may come to it; cordon it again (kubectl cordon n1), and undo that cordon later"
 	for name, c := range map[string]struct {
 		seen []node.Readiness
@@ -450,7 +450,7 @@ func TestANodeThatSomebodyUncordonsWhileItIsHandedOverIsSaidToBeOpenAndSharedWit
 	}
 }
 
-func TestNobodyIsToldThatANodeIsOpenWhichIsNotToBeCordoned(t *testing.T) {
+func TestAnUncordonIsNotReportedWithoutACordon(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	in := workflowtest.HandOver()
 	in.Object.Spec.Cordon = new(false)

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestANodeWhoseWorkFailsAndRecoversInOneMomentIsAsWasSaidLast(t *testing.T) {
+func TestSimultaneousFailAndRecoverApplyInOrder(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		said := rapid.SliceOfN(rapid.SampledFrom([]string{temporal.SignalFail, temporal.SignalRecover}), 1, 6).Draw(r, "said")
 		want := map[string]maintenancev1.NodeState{temporal.SignalFail: maintenancev1.NodeRequestorFailed, temporal.SignalRecover: maintenancev1.NodeReady}
@@ -33,7 +33,7 @@ func TestANodeWhoseWorkFailsAndRecoversInOneMomentIsAsWasSaidLast(t *testing.T) 
 }
 
 // A requestor that has said done, or cancel, has nothing more to say.
-func TestANodeEndsAsWasSaidInOneMoment(t *testing.T) {
+func TestSimultaneousSignalsDecideTheResult(t *testing.T) {
 	done, fail, again, cancel := temporal.SignalDone, temporal.SignalFail, temporal.SignalRecover, temporal.SignalCancel
 	for _, tt := range []struct {
 		said []string

@@ -79,12 +79,12 @@ func TestNoMaintenanceDrainsANodeThatIsNotCordoned(t *testing.T) {
 	}
 }
 
-func TestATransitionThatTheTableDoesNotHaveIsRefused(t *testing.T) {
+func TestATransitionOutsideTheTableIsRefused(t *testing.T) {
 	require.PanicsWithValue(t, `node maintenance: no transition drain from state "Pending"`, func() { after(maintenancev1.NodePending, drainNode) })
 	require.Equal(t, maintenancev1.NodePending, after(maintenancev1.NodePending, requeue), "a state that the maintenance is in already")
 }
 
-func TestEveryEndOfAMaintenanceHasItsTransition(t *testing.T) {
+func TestEveryResultOfAMaintenanceHasATransition(t *testing.T) {
 	for _, state := range append(maintenancev1.NodeStates(), maintenancev1.NodePending) {
 		if state.Over() || state == maintenancev1.NodePending {
 			require.Equal(t, state, after(maintenancev1.NodeCleaningUp, ending(state)))

@@ -17,7 +17,7 @@ import (
 
 func waitsFor(reason string) *drydockv1.Wait { return &drydockv1.Wait{Reason: reason, Message: "m"} }
 
-func TestAMaintenanceShowsTheOneWaitThatCountsMost(t *testing.T) {
+func TestAMaintenanceShowsItsMostImportantWait(t *testing.T) {
 	atWork := maintenancev1.RequestorStatus{RequestorID: "ops", State: maintenancev1.RequestorAtWork}
 	failed := maintenancev1.RequestorStatus{RequestorID: "gpu", State: maintenancev1.RequestorFailed}
 	requestors := func(all ...maintenancev1.RequestorStatus) State {
@@ -66,7 +66,7 @@ func TestAMaintenanceShowsTheOneWaitThatCountsMost(t *testing.T) {
 	}
 }
 
-func TestAWaitIsTheSameWhenOnlyItsBeginDiffers(t *testing.T) {
+func TestWaitsAreEqualDespiteDifferentStartTimes(t *testing.T) {
 	earlier, later := waitsFor("NodeBudget"), waitsFor("NodeBudget")
 	later.Since = metav1.NewTime(time.Unix(1000, 0))
 	require.True(t, sameWait(earlier, later))

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestAMaintenanceBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
+func TestAMaintenanceStartsWithAConfirmedOpening(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	opening := w.Now().Add(10 * time.Hour)
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.Confirmed(1, opening)}
@@ -25,7 +25,7 @@ func TestAMaintenanceBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
 	require.WithinDuration(t, opening, w.Now(), time.Minute)
 }
 
-func TestAMaintenanceAsksForNoSlotWhileItsWindowIsClosed(t *testing.T) {
+func TestAMaintenanceRequestsNoSlotWhileItsWindowIsClosed(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, w.Now().Add(10*time.Hour))}
 	w.RegisterDelayedCallback(func() {
@@ -40,7 +40,7 @@ func TestAMaintenanceAsksForNoSlotWhileItsWindowIsClosed(t *testing.T) {
 	require.Nil(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Held)
 }
 
-func TestWhatBecomesOfAMaintenanceWhoseWindowCloses(t *testing.T) {
+func TestAClosingWindowInEachState(t *testing.T) {
 	for _, action := range []drydockv1.OverrunAction{drydockv1.OverrunFinish, drydockv1.OverrunPause, drydockv1.OverrunCancel} {
 		t.Run(string(action), func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
@@ -74,7 +74,7 @@ func TestWhatBecomesOfAMaintenanceWhoseWindowCloses(t *testing.T) {
 	}
 }
 
-func TestAWindowThatClosesTakesTheNodeBackFromAllItsRequestors(t *testing.T) {
+func TestAClosingWindowReturnsTheNodeOfAllRequestors(t *testing.T) {
 	for name, test := range map[string]struct{ handedOver bool }{
 		"while pods end by themselves": {},
 		"who have the node":            {handedOver: true},
@@ -108,7 +108,7 @@ func TestAWindowThatClosesTakesTheNodeBackFromAllItsRequestors(t *testing.T) {
 }
 
 // An emergency stop does not end because a window opens, nor the other way round.
-func TestAMaintenanceBeginsWhenNeitherTheEmergencyStopNorItsWindowHoldsIt(t *testing.T) {
+func TestAMaintenanceStartsWithoutHoldInAnOpenWindow(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opens, released time.Duration
 		waits           string
@@ -136,7 +136,7 @@ func TestAMaintenanceBeginsWhenNeitherTheEmergencyStopNorItsWindowHoldsIt(t *tes
 }
 
 // A window that has closed lets it finish; the emergency stop does not.
-func TestANodeAtWorkWhoseWindowHasClosedIsHeldByTheEmergencyStopAllTheSame(t *testing.T) {
+func TestAHoldAppliesToANodeWhoseWindowHasClosed(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
@@ -155,7 +155,7 @@ func TestANodeAtWorkWhoseWindowHasClosedIsHeldByTheEmergencyStopAllTheSame(t *te
 	require.WithinDuration(t, start.Add(6*time.Hour), w.Now(), time.Minute, "the closed window lets it finish")
 }
 
-func TestWhatBecomesOfANodeAtWorkWhenTheOverrideOfItsWindowExpires(t *testing.T) {
+func TestAnExpiredWindowOverrideDuringTheWork(t *testing.T) {
 	for action, ends := range map[drydockv1.OverrunAction]time.Duration{
 		drydockv1.OverrunFinish: time.Hour, drydockv1.OverrunPause: 24 * time.Hour, drydockv1.OverrunCancel: time.Hour,
 	} {
@@ -197,7 +197,7 @@ func inBoth(early, late windows.Snapshot) map[string]windows.Snapshot {
 	return map[string]windows.Snapshot{early.Window: early, late.Window: late}
 }
 
-func TestANodeAtWorkPassesFromOneWindowToTheNext(t *testing.T) {
+func TestWorkContinuesFromOneWindowIntoTheNext(t *testing.T) {
 	for name, opens := range map[string]bool{"that opens a moment later": true, "but not when that was cancelled in the last moment": false} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
@@ -230,7 +230,7 @@ func TestANodeAtWorkPassesFromOneWindowToTheNext(t *testing.T) {
 }
 
 // The answer comes when the window has closed, and the node is out of service.
-func TestWhatBecomesOfAMaintenanceWhoseWindowClosesWhileItsNodeIsTaken(t *testing.T) {
+func TestAWindowThatClosesDuringTheCordon(t *testing.T) {
 	handedOverAfter := map[drydockv1.OverrunAction]time.Duration{
 		drydockv1.OverrunFinish: time.Minute, drydockv1.OverrunPause: 24*time.Hour + time.Minute, drydockv1.OverrunCancel: 0,
 	}
@@ -297,7 +297,7 @@ func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 }
 
 // In no opening it has had its turn: it gives back what it has asked for, and asks anew with a higher number.
-func TestAMaintenanceThatWaitsForItsTurnInManyOpeningsContinuesAsNewWhenOneCloses(t *testing.T) {
+func TestAMaintenanceThatWaitsForASlotContinuesAsNewWhenItsWindowCloses(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Scheduler.Capacity = 0
@@ -321,7 +321,7 @@ func TestAMaintenanceThatWaitsForItsTurnInManyOpeningsContinuesAsNewWhenOneClose
 }
 
 // It is said while the scheduler is told that the slot is not asked for any more.
-func TestAMaintenanceThatIsCancelledWhenItContinuesAsNewIsCancelled(t *testing.T) {
+func TestACancelDuringContinueAsNewInAWindowIsHandled(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Scheduler.Capacity = 0
