@@ -44,8 +44,8 @@ func TestControlPlaneNodesGoFirstOneByOneThenWorkersAsGranted(t *testing.T) {
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 
 	result := workflowtest.RequireResult[ranv1.ClusterStatus](w)
-	require.Equal(t, []string{"+cp0", "-cp0", "+cp1", "-cp1", "+cp2", "-cp2"}, nodes.Story()[:6])
-	require.Equal(t, 2, nodes.Most)
+	require.Equal(t, []string{"+cp0", "-cp0", "+cp1", "-cp1", "+cp2", "-cp2"}, nodes.EventsInOrder()[:6])
+	require.Equal(t, 2, nodes.MostRunning)
 	require.Equal(t, ranv1.ClusterComplete, result.State)
 	require.Equal(t, ranv1.NodeCounts{Total: 7, Done: 7, Evicted: 14}, result.Nodes)
 	called := w.Called()
@@ -59,7 +59,7 @@ func TestNoMoreNodesAreAtWorkThanGranted(t *testing.T) {
 		w, nodes := workflowtest.NewClusterWorld(t, 0, 8, slots)
 		w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 		workflowtest.RequireResult[ranv1.ClusterStatus](w)
-		require.Equal(t, min(slots, 8), nodes.Most)
+		require.Equal(t, min(slots, 8), nodes.MostRunning)
 		require.Len(t, nodes.Events, 16)
 	}
 }
@@ -73,11 +73,11 @@ func TestAClusterWithoutNodesToMaintainIsComplete(t *testing.T) {
 
 func TestAFailedNodeFailsTheClusterAfterTheNodesAtWorkAreReturned(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 6, 2)
-	nodes.Ends["w0"] = failsWith(maintenancev1.NodeFailed, temporal.ErrDrainTimedOut)
+	nodes.Outcomes["w0"] = failsWith(maintenancev1.NodeFailed, temporal.ErrDrainTimedOut)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 
 	result := workflowtest.RequireFailure[ranv1.ClusterStatus](w, temporal.ErrDrainTimedOut)
-	require.Equal(t, []string{"+w0", "+w1", "-w0", "-w1"}, nodes.Story())
+	require.Equal(t, []string{"+w0", "+w1", "-w0", "-w1"}, nodes.EventsInOrder())
 	require.Equal(t, ranv1.ClusterFailed, result.State)
 	require.Equal(t, "node w0: it broke", result.Message)
 	require.Contains(t, w.Called(), "WithdrawClusterMaintenance")
@@ -86,7 +86,7 @@ func TestAFailedNodeFailsTheClusterAfterTheNodesAtWorkAreReturned(t *testing.T) 
 
 func TestANodeThatWasDeletedFailsNobody(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
-	nodes.Ends["w0"] = failsWith(maintenancev1.NodeGone, temporal.ErrNodeGone)
+	nodes.Outcomes["w0"] = failsWith(maintenancev1.NodeGone, temporal.ErrNodeGone)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 
 	require.Equal(t, ranv1.ClusterComplete, workflowtest.RequireResult[ranv1.ClusterStatus](w).State)
@@ -101,14 +101,14 @@ func TestANodeThatIsDeletedBeforeItsTurnFailsNobody(t *testing.T) {
 	result := workflowtest.RequireResult[ranv1.ClusterStatus](w)
 	require.Equal(t, ranv1.ClusterComplete, result.State)
 	require.EqualValues(t, 3, result.Nodes.Done)
-	require.Equal(t, []string{"+w0", "-w0", "+w2", "-w2"}, nodes.Story())
+	require.Equal(t, []string{"+w0", "-w0", "+w2", "-w2"}, nodes.EventsInOrder())
 	require.Equal(t, []string{"w0", "w2"}, w.Inputs["AwaitClusterHealthy"][0].(health.AwaitClusterHealthyInput).Nodes)
 	require.True(t, w.Scheduler.State.Empty())
 }
 
 func TestANodeThatAPersonCancelledFailsTheCluster(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
-	nodes.Ends["w0"] = func(workflow.Context) error { return sdktemporal.NewCanceledError() }
+	nodes.Outcomes["w0"] = func(workflow.Context) error { return sdktemporal.NewCanceledError() }
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 
 	require.Equal(t, "the maintenance of node w0 was cancelled", workflowtest.RequireFailure[ranv1.ClusterStatus](w, "NodeCancelled").Message)
@@ -117,7 +117,7 @@ func TestANodeThatAPersonCancelledFailsTheCluster(t *testing.T) {
 
 func TestCancelReturnsTheNodesAtWorkBeforeTheClusterLocks(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 6, 2)
-	w.When(func() bool { return nodes.AtWork == 2 }, func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) })
+	w.When(func() bool { return nodes.Running == 2 }, func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) })
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 
 	require.Equal(t, ranv1.ClusterCancelled, workflowtest.RequireCancelled[ranv1.ClusterStatus](w).State)
@@ -128,9 +128,9 @@ func TestCancelReturnsTheNodesAtWorkBeforeTheClusterLocks(t *testing.T) {
 
 func TestAPausedClusterStartsNoNodeUntilItIsResumed(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 3, 1)
-	w.When(func() bool { return nodes.AtWork == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
+	w.When(func() bool { return nodes.Running == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+w0", "-w0"}, nodes.Story())
+		require.Equal(t, []string{"+w0", "-w0"}, nodes.EventsInOrder())
 		require.True(t, workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Paused)
 		w.SignalWorkflow(temporal.SignalResume, nil)
 	}, 10*time.Hour)
@@ -158,7 +158,7 @@ func TestALongRunContinuesAsNewBetweenNodesAndForgetsNothing(t *testing.T) {
 	require.True(t, w.IsWorkflowCompleted())
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
-	require.Zero(t, nodes.AtWork)
+	require.Zero(t, nodes.Running)
 	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance")
 
 	second, again := workflowtest.NewClusterWorld(t, 1, 3, 2)
@@ -168,7 +168,7 @@ func TestALongRunContinuesAsNewBetweenNodesAndForgetsNothing(t *testing.T) {
 	}}}
 	second.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
 	require.Equal(t, int32(2), workflowtest.RequireResult[ranv1.ClusterStatus](second).Nodes.Done)
-	require.Equal(t, []string{"+w0", "-w0"}, again.Story())
+	require.Equal(t, []string{"+w0", "-w0"}, again.EventsInOrder())
 	require.Equal(t, []string{"AwaitClusterHealthy", "WithdrawClusterMaintenance"}, second.Called())
 }
 
@@ -183,16 +183,16 @@ func TestARunWithNodesAtWorkContinuesAsNewOnlyWhenItsHistoryIsMuchLonger(t *test
 	w.When(started("w3"), func() { w.SetCurrentHistoryLength(clusterupgrade.Overdue * 100) })
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 
-	next := workflowtest.HandedOn[clusterupgrade.Input](w)
+	next := workflowtest.NextRunInput[clusterupgrade.Input](w)
 	require.NotNil(t, next)
-	require.Zero(t, nodes.AtWork)
+	require.Zero(t, nodes.Running)
 	require.Contains(t, nodes.Events, "+w3")
 	require.NotContains(t, nodes.Events, "+w5")
 }
 
 func TestAPausedClusterSaysSoWhenNoNodeIsAtWork(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
-	w.When(func() bool { return nodes.AtWork == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
+	w.When(func() bool { return nodes.Running == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, "Paused", workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Wait.Reason)
 		w.SignalWorkflow(temporal.SignalResume, nil)
@@ -211,7 +211,7 @@ func TestHundredsOfNodesAreStartedWithoutHoldingUpTheWorkflow(t *testing.T) {
 	})
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	require.Equal(t, int32(220), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done)
-	require.LessOrEqual(t, nodes.Most, 200)
+	require.LessOrEqual(t, nodes.MostRunning, 200)
 	require.GreaterOrEqual(t, tasks, 200/clusterupgrade.ChildrenAtOnce, "one task starts only some")
 }
 
@@ -252,7 +252,7 @@ func TestSkippedNodesAreNoted(t *testing.T) {
 
 func TestARolloutSendsItsRequestsAgainToASchedulerThatWasTerminated(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 3, 1)
-	w.When(func() bool { return nodes.AtWork == 1 }, func() {
+	w.When(func() bool { return nodes.Running == 1 }, func() {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		w.Scheduler.Gone = true
@@ -271,14 +271,14 @@ func TestARolloutSendsItsRequestsAgainToASchedulerThatWasTerminated(t *testing.T
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 
 	require.Equal(t, int32(3), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done)
-	require.Equal(t, 1, nodes.Most)
+	require.Equal(t, 1, nodes.MostRunning)
 	resent := w.InputsOf("RequestSlots")[1].(scheduler.RequestSlotsInput).Requests
-	require.Len(t, workflowtest.Waiting(resent), 2)
+	require.Len(t, workflowtest.Ungranted(resent), 2)
 }
 
 func TestAPausedRolloutTakesItsRequestsBack(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 3, 1)
-	w.When(func() bool { return nodes.AtWork == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
+	w.When(func() bool { return nodes.Running == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
 	w.RegisterDelayedCallback(func() {
 		require.True(t, w.Scheduler.State.Empty(), "others can have its slots")
 		w.SignalWorkflow(temporal.SignalResume, nil)
@@ -289,7 +289,7 @@ func TestAPausedRolloutTakesItsRequestsBack(t *testing.T) {
 
 func TestANodeThatWasTerminatedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
-	nodes.Ends["w0"] = func(workflow.Context) error { return sdktemporal.NewApplicationError("it vanished", "Vanished") }
+	nodes.Outcomes["w0"] = func(workflow.Context) error { return sdktemporal.NewApplicationError("it vanished", "Vanished") }
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	last := w.Scheduler.LastSet()
 	require.True(t, slices.ContainsFunc(last.Releases, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
@@ -297,7 +297,7 @@ func TestANodeThatWasTerminatedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 
 func TestANodeThatCouldNotBeReturnedFailsItsClusterAndKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
-	nodes.Ends["w0"] = endsFailed(true)
+	nodes.Outcomes["w0"] = endsFailed(true)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	workflowtest.RequireFailure[ranv1.ClusterStatus](w, temporal.ErrDrainTimedOut)
 	last := w.Scheduler.LastSet()
@@ -328,7 +328,7 @@ func TestTheLocksOfAClusterStayLetGoUntilTheSweeperHasReturnedWhatAMaintenanceHa
 		for _, swept := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, swept: %t", name, swept), func(t *testing.T) {
 				w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
-				nodes.Ends["w0"], w.Blocked["AwaitNodeFree"] = ends, !swept
+				nodes.Outcomes["w0"], w.Blocked["AwaitNodeFree"] = ends, !swept
 				w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 				require.Error(t, w.GetWorkflowError())
 				require.Equal(t, []any{node.AwaitNodeFreeInput{
@@ -348,7 +348,7 @@ func TestTheLocksOfAClusterStayLetGoUntilTheSweeperHasReturnedWhatAMaintenanceHa
 
 func TestNobodyIsWaitedForWhoHasReturnedTheNode(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
-	nodes.Ends["w0"] = endsFailed(false)
+	nodes.Outcomes["w0"] = endsFailed(false)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	workflowtest.RequireFailure[ranv1.ClusterStatus](w, temporal.ErrDrainTimedOut)
 	require.NotContains(t, w.Called(), "AwaitNodeFree")

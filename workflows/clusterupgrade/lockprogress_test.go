@@ -25,16 +25,16 @@ func updated(nodes int32) []drydockv1.LockProgress {
 func TestAMaintenanceTellsHowFarApplicationsHaveCome(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	workflowtest.Play(w, "Cordon", func(node.CordonInput) any {
-		return node.CordonResult{CordonedByUs: true, NodeUID: workflowtest.TakenUID, LockProgress: updated(1)}
+	workflowtest.Simulate(w, "Cordon", func(node.CordonInput) any {
+		return node.CordonResult{CordonedByUs: true, NodeUID: workflowtest.NodeUID, LockProgress: updated(1)}
 	})
 	w.Blocked["Drain"] = true
 	w.When(func() bool { return len(workflowtest.StatusOf[workflowtest.NodeStatus](w).LockProgress) > 0 }, func() {
 		require.Equal(t, updated(1), workflowtest.StatusOf[workflowtest.NodeStatus](w).LockProgress)
 		w.CancelWorkflow()
 	})
-	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LockProgress: updated(2)} })
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LockProgress: updated(2)} })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.Equal(t, updated(2), workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LockProgress)
 }
 
@@ -43,15 +43,15 @@ func TestALockThatHoldsANodeDuringItsMaintenanceIsRecordedAndStopsNothing(t *tes
 	note := "NodeWorkloadLock tf-n1 held the node again before it was returned: tf holds it"
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LocksHeld: held} })
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LocksHeld: held} })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, note)
 
 	w = workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "tf did not let go", nil))
-	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LocksHeld: held} })
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LocksHeld: held} })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.NotContains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut).Notes, note, "it never had the node")
 }
 
@@ -60,11 +60,11 @@ func TestALockThatHoldsANodeForAWhileDuringTheDrainIsRecordedThen(t *testing.T) 
 	ceph := drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "ceph-n1", Message: "ceph holds it"}
 	w := workflowtest.NewWorld(t)
 	w.Locked, w.Blocked["Drain"] = true, true
-	w.HeldAgain = [][]drydockv1.Blocker{{tf}, {ceph}}
-	workflowtest.Play(w, "Cordon", func(node.CordonInput) any {
-		return node.CordonResult{CordonedByUs: true, NodeUID: workflowtest.TakenUID, HasLocks: true}
+	w.ReactivatedLocks = [][]drydockv1.Blocker{{tf}, {ceph}}
+	workflowtest.Simulate(w, "Cordon", func(node.CordonInput) any {
+		return node.CordonResult{CordonedByUs: true, NodeUID: workflowtest.NodeUID, HasLocks: true}
 	})
-	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any {
+	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any {
 		tf.Message = "tf holds it: it is back"
 		return node.ReturnNodeResult{LocksHeld: []drydockv1.Blocker{tf}}
 	})
@@ -78,20 +78,20 @@ func TestALockThatHoldsANodeForAWhileDuringTheDrainIsRecordedThen(t *testing.T) 
 		w.CancelWorkflow()
 	})
 	w.SimulateAfter(time.Minute, w.CancelWorkflow) // if it is not seen
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.Equal(t, notes, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).Notes, "each once")
 	require.Equal(t, []string{"tf-n1", "ceph-n1"}, w.Inputs["AwaitHeldAgain"][2].(locks.AwaitHeldAgainInput).Known)
 
 	w = workflowtest.NewWorld(t)
 	w.Locked = true
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Empty(t, w.InputsOf("AwaitHeldAgain"), "the node has no locks")
 }
 
 func TestARolloutFollowsTheLocksOfItsClustersOnceItHasSeenSome(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
-	nodes.Takes = time.Hour
+	nodes.Duration = time.Hour
 	at := func(after time.Duration, signal string, payload any) {
 		w.RegisterDelayedCallback(func() { w.SignalWorkflow(signal, payload) }, after)
 	}
@@ -116,9 +116,9 @@ func TestARolloutFollowsTheLocksOfItsClustersOnceItHasSeenSome(t *testing.T) {
 
 func TestARolloutFollowsTheLocksOfAClusterOnThatDoesNotAnswerForAWhile(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
-	nodes.Takes = 3 * time.Hour
+	nodes.Duration = 3 * time.Hour
 	start := w.Now()
-	workflowtest.Play(w, "FollowLocks", func(locks.ClusterLockInput) any { return nil })
+	workflowtest.Simulate(w, "FollowLocks", func(locks.ClusterLockInput) any { return nil })
 	w.Blocked["FollowLocks"] = true
 	w.Fail["FollowLocks"] = func(int) error {
 		if w.Now().Before(start.Add(time.Hour)) {
@@ -139,7 +139,7 @@ func TestARolloutFollowsTheLocksOfAClusterOnThatDoesNotAnswerForAWhile(t *testin
 
 func TestAMaintenanceThatWaitsForLocksTellsHowFarApplicationsHaveCome(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+	workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}, LockProgress: updated(0)}
 	})
 	w.Blocked["AwaitNodeLocks"] = true
@@ -149,7 +149,7 @@ func TestAMaintenanceThatWaitsForLocksTellsHowFarApplicationsHaveCome(t *testing
 		require.Equal(t, updated(0), workflowtest.StatusOf[workflowtest.NodeStatus](w).LockProgress, "its node is not taken yet")
 		w.CancelWorkflow()
 	})
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.True(t, seen)
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }

@@ -22,7 +22,7 @@ func TestASubscriberIsNotifiedAtOnceAndOfEveryChange(t *testing.T) {
 	w.At(3, func() { w.Subscribe("node/c2/ops/n1", "c2") })
 	w.At(4, func() { w.Update(temporal.UpdateHold, emergency.Request{All: true}) })
 	w.At(5, func() { w.Update(temporal.UpdateRelease, emergency.Request{All: true}) })
-	w.Ends(6)
+	w.ContinueAsNewAt(6)
 	carried := w.CarriedOver(emergencystop.Input{})
 
 	var received [][]string
@@ -56,7 +56,7 @@ func TestTheAnswerToARequestContainsTheFormerHolds(t *testing.T) {
 		require.Equal(t, "fire", status.Of("c1").Reason)
 		released = w.Update(temporal.UpdateRelease, emergency.Request{Clusters: []string{"c1"}})
 	})
-	w.Ends(4)
+	w.ContinueAsNewAt(4)
 	require.Empty(t, w.CarriedOver(emergencystop.Input{}).State.Holds)
 
 	require.Nil(t, first.Changes[0].Before)
@@ -78,7 +78,7 @@ func TestAnInvalidRequestIsRejected(t *testing.T) {
 	w.At(1, func() { neither = w.Update(temporal.UpdateHold, emergency.Request{}) })
 	w.At(2, func() { unheld = w.Update(temporal.UpdateRelease, workflowtest.HoldC1) })
 	w.At(3, func() { w.SignalWorkflow(temporal.SignalHold, emergency.Request{}) })
-	w.Ends(4)
+	w.ContinueAsNewAt(4)
 	require.Empty(t, w.CarriedOver(emergencystop.Input{}).State.Holds)
 
 	require.ErrorContains(t, neither.Rejected, "clusters: name at least one, or set all")
@@ -90,7 +90,7 @@ func TestASignalHoldsClusters(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	w.At(1, func() { w.Subscribe("cgu/ops/june", "") })
 	w.At(2, func() { w.SignalWorkflow(temporal.SignalHold, workflowtest.HoldC1) })
-	w.Ends(3)
+	w.ContinueAsNewAt(3)
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State))
 	require.Len(t, w.Notified["cgu/ops/june"], 2)
 }
@@ -108,7 +108,7 @@ func TestSubscribersThatLeaveOrNoLongerExistAreRemoved(t *testing.T) {
 		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "leaves", FirstRunID: "1"})
 	})
 	w.At(11, func() { w.Update(temporal.UpdateHold, workflowtest.HoldC1) })
-	w.Ends(12)
+	w.ContinueAsNewAt(12)
 	carried := w.CarriedOver(emergencystop.Input{})
 
 	var subscribers []string
@@ -128,7 +128,7 @@ func TestManySubscribersAreNotifiedInBatches(t *testing.T) {
 		}
 	})
 	w.At(2, func() { w.Update(temporal.UpdateHold, workflowtest.HoldC1) })
-	w.Ends(3)
+	w.ContinueAsNewAt(3)
 	require.Len(t, w.CarriedOver(emergencystop.Input{}).Subscribers, many)
 	require.Len(t, w.Notified, many)
 	for id, states := range w.Notified {
@@ -144,7 +144,7 @@ func TestTheNextRunNotifiesOnlySubscribersThatLackTheState(t *testing.T) {
 	w.At(2, func() {
 		require.Equal(t, state.Holds[0].By, workflowtest.StatusOf[emergencystop.Status](w.World).Holds[0].By)
 	})
-	w.Ends(3)
+	w.ContinueAsNewAt(3)
 	carried := w.CarriedOver(emergencystop.Input{Carried: &emergencystop.Carried{State: state, Subscribers: []kit.Subscriber{
 		{Subscription: temporal.Subscription{WorkflowID: "knows"}, Notified: 7},
 		{Subscription: temporal.Subscription{WorkflowID: "asked last"}},
@@ -165,7 +165,7 @@ func TestTheEmergencyStopIgnoresCancellation(t *testing.T) {
 	w.At(1, func() { w.Update(temporal.UpdateHold, workflowtest.HoldC1) })
 	w.At(2, func() { w.CancelWorkflow() })
 	w.At(3, func() { w.Subscribe("cgu/ops/june", "") })
-	w.Ends(4)
+	w.ContinueAsNewAt(4)
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State))
 	require.Len(t, w.Notified["cgu/ops/june"], 1)
 	require.False(t, sdktemporal.IsCanceledError(w.GetWorkflowError()))

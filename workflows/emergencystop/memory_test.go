@@ -27,13 +27,13 @@ func until(succeeds int) func(int) error {
 func TestANewEmergencyStopLoadsTheHoldsAndSubscribersOfATerminatedOne(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
-	w.Ends(2)
+	w.ContinueAsNewAt(2)
 	carried := w.CarriedOver(emergencystop.Input{})
-	require.Equal(t, w.Loaded.Holds, carried.State.Holds)
+	require.Equal(t, w.LoadedHolds.Holds, carried.State.Holds)
 	for id, scope := range map[string][]string{"cgu/ops/june": {"cluster/c1"}, "node/c2/ops/n1": {}} {
 		require.Len(t, w.Notified[id], 1)
 		require.Equal(t, scope, workflowtest.Scopes(w.Notified[id][0]), id)
-		require.Greater(t, w.Notified[id][0].Number, w.Loaded.Number, "subscribers accept only higher numbers")
+		require.Greater(t, w.Notified[id][0].Number, w.LoadedHolds.Number, "subscribers accept only higher numbers")
 	}
 	require.NotContains(t, w.Called(), "SaveHolds", "nothing has changed")
 }
@@ -42,11 +42,11 @@ func TestASecondSearchFindsSubscribersThatTheFirstMissed(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	w.WasTerminated()
 	w.At(1, func() { w.Subscribe("cgu/ops/july", "") }) // subscribes itself
-	w.At(2, func() { w.Followers = append(w.Followers, temporal.Subscription{WorkflowID: "cgu/ops/late"}) })
+	w.At(2, func() { w.Subscribers = append(w.Subscribers, temporal.Subscription{WorkflowID: "cgu/ops/late"}) })
 	w.At(80, func() {
 		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "cgu/ops/late", FirstRunID: "1"})
 	})
-	w.Ends(90)
+	w.ContinueAsNewAt(90)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.Len(t, w.Notified["cgu/ops/late"], 1)
 	require.Len(t, w.Notified["cgu/ops/june"], 1, "it has the state already")
@@ -66,7 +66,7 @@ func TestAnEarlyRequestIsCheckedAgainstTheLoadedHolds(t *testing.T) {
 		held = w.Update(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}})
 		w.SignalWorkflow(temporal.SignalHold, emergency.Request{Clusters: []string{"c3"}})
 	})
-	w.Ends(2)
+	w.ContinueAsNewAt(2)
 	require.ElementsMatch(t, []string{"cluster/c2", "cluster/c3"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State))
 	require.Equal(t, "flood", released.Changes[0].Before.Reason)
 	require.ErrorContains(t, unheld.Err, "all: not every cluster is held")
@@ -84,7 +84,7 @@ func TestAllClustersAreHeldWhileTheEarlierHoldsAreUnknown(t *testing.T) {
 		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().String(), "by drydock: the saved holds are unknown: load earlier holds: no route to the hub")
 		w.Update(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}, Actor: "bob"})
 	})
-	w.Ends(20)
+	w.ContinueAsNewAt(20)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.Equal(t, []string{"cluster/c1", "cluster/c2"}, workflowtest.Scopes(carried.State), "the earlier holds and the new one")
 	kept := w.Inputs["SaveHolds"]
@@ -106,7 +106,7 @@ func TestAHubThatForbidsReadingHoldsAllClustersUntilItAllowsIt(t *testing.T) {
 		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().Reason, "its API server forbids what we ask")
 		granted = true
 	})
-	w.Ends(60)
+	w.ContinueAsNewAt(60)
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State))
 }
 
@@ -120,7 +120,7 @@ func TestUnreadableHoldsHoldAllClustersUntilAPersonReleasesThem(t *testing.T) {
 		require.Contains(t, status.NotSaved, "ConfigMap default/x cannot be read")
 		w.Update(temporal.UpdateRelease, emergency.Request{All: true})
 	})
-	w.Ends(3)
+	w.ContinueAsNewAt(3)
 	require.Empty(t, w.CarriedOver(emergencystop.Input{}).State.Holds)
 }
 
@@ -143,7 +143,7 @@ func TestEveryChangeIsSavedOnTheHubOrTheStatusReportsWhyNot(t *testing.T) {
 		trouble = nil
 	})
 	w.At(120, func() { require.Empty(t, workflowtest.StatusOf[emergencystop.Status](w.World).NotSaved) })
-	w.Ends(121)
+	w.ContinueAsNewAt(121)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.Equal(t, carried.State.Number, carried.Saved)
 	kept := w.Inputs["SaveHolds"]
@@ -155,13 +155,13 @@ func TestWithoutAHubANewEmergencyStopStartsWithoutHolds(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	noHub := workflowtest.Always(temporal.Error(temporal.ErrNoHub, "this worker knows no hub", nil))
 	w.Fail["LoadHolds"], w.Fail["SaveHolds"] = noHub, noHub
-	w.Followers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}}
+	w.Subscribers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}}
 	w.At(7, func() {
 		status := workflowtest.StatusOf[emergencystop.Status](w.World)
 		require.NotZero(t, status.Number, "the workflow does not wait for a hub")
 		require.Empty(t, status.Holds)
 	})
-	w.Ends(60)
+	w.ContinueAsNewAt(60)
 	started := time.Now()
 	w.SetStartTime(started)
 	require.Empty(t, w.CarriedOver(emergencystop.Input{}).State.Holds)
@@ -180,7 +180,7 @@ func TestAWorkerWithoutAHubDoesNotLoseTheEarlierHolds(t *testing.T) {
 	}
 	w.Fail["LoadHolds"], w.Fail["SaveHolds"] = noHub, noHub
 	w.At(10, func() { w.Update(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}}) })
-	w.Ends(60)
+	w.ContinueAsNewAt(60)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.Equal(t, []string{"cluster/c1", "cluster/c2"}, workflowtest.Scopes(carried.State))
 	require.Len(t, w.InputsOf("SaveHolds"), kit.RoundAttempts)
@@ -198,7 +198,7 @@ func TestAnUnreachableHubIsNotMistakenForNoHub(t *testing.T) {
 		}
 		return nil
 	}
-	w.Ends(3600)
+	w.ContinueAsNewAt(3600)
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State))
 }
 
@@ -209,7 +209,7 @@ func TestLoadingContinuesInTheNextRun(t *testing.T) {
 	w.At(9, func() {
 		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().Reason, "the saved holds are unknown: the hub has not answered within 8s")
 	})
-	w.Ends(10)
+	w.ContinueAsNewAt(10)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.True(t, carried.NotLoaded)
 	require.True(t, carried.NotSearched)
@@ -217,7 +217,7 @@ func TestLoadingContinuesInTheNextRun(t *testing.T) {
 
 	next := workflowtest.NewEmergencyStopWorld(t)
 	next.WasTerminated()
-	next.Ends(70)
+	next.ContinueAsNewAt(70)
 	carried = next.CarriedOver(emergencystop.Input{Carried: carried})
 	require.False(t, carried.NotLoaded)
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(carried.State))

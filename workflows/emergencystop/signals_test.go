@@ -21,7 +21,7 @@ func TestAHoldSignalBeforeAReleaseIsReleased(t *testing.T) {
 		w.SignalWorkflowSkippingWorkflowTask(temporal.SignalHold, workflowtest.HoldC1)
 		release = w.Update(temporal.UpdateRelease, workflowtest.HoldC1)
 	})
-	w.Ends(3)
+	w.ContinueAsNewAt(3)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.True(t, release.Done)
 	require.Empty(t, carried.State.Holds)
@@ -34,7 +34,7 @@ func TestAReleaseBeforeTheHoldSignalIsHandledIsRejected(t *testing.T) {
 		w.SignalWorkflowSkippingWorkflowTask(temporal.SignalHold, workflowtest.HoldC1)
 		release = w.Update(temporal.UpdateRelease, workflowtest.HoldC1)
 	})
-	w.Ends(3)
+	w.ContinueAsNewAt(3)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.ErrorContains(t, release.Rejected, "clusters[0]: c1 is not held by its name")
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(carried.State))
@@ -47,17 +47,17 @@ func TestAHoldSignalAfterAReleaseHolds(t *testing.T) {
 		w.Update(temporal.UpdateRelease, workflowtest.HoldC1)
 		w.SignalWorkflow(temporal.SignalHold, workflowtest.HoldC1)
 	})
-	w.Ends(3)
+	w.ContinueAsNewAt(3)
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State))
 }
 
 func TestSignalsAtTheEndOfARunAreHandledInOrder(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
-	subscribe := func(signal, run string) workflowtest.Sending {
-		return workflowtest.Sending{Name: signal, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
+	subscribe := func(signal, run string) workflowtest.SignalWithPayload {
+		return workflowtest.SignalWithPayload{Name: signal, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
 	}
 	w.At(1, func() {
-		for _, s := range []workflowtest.Sending{
+		for _, s := range []workflowtest.SignalWithPayload{
 			subscribe(temporal.SignalSubscribeHolds, "1"), subscribe(temporal.SignalUnsubscribeHolds, "1"), subscribe(temporal.SignalSubscribeHolds, "1"),
 			{Name: temporal.SignalHold, Payload: emergency.Request{All: true}},
 		} {

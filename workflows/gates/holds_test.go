@@ -66,7 +66,7 @@ func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
 				requireHeldWait(t, status)
 			}, 99*time.Hour)
 			w.ReleaseAfter(100*time.Hour, 3)
-			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 			status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 			require.Nil(t, status.Held)
@@ -83,7 +83,7 @@ func TestWhatIsHeldIsCheckedAndReturnedAllTheSame(t *testing.T) {
 		w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "all"))
 		return nil
 	}
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
 	require.Contains(t, w.Called(), "AwaitNodeHealthy")
@@ -103,7 +103,7 @@ func TestAHeldNodeIsNotHandedOver(t *testing.T) {
 	}, time.Hour)
 	w.ReleaseAfter(2*time.Hour, 3)
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalDone, nil)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
@@ -113,7 +113,7 @@ func TestANodeThatNobodyWorksOnIsReturnedWhileHeld(t *testing.T) {
 		w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "all"))
 		return nil
 	}
-	in := workflowtest.HandOver()
+	in := workflowtest.RequestorMaintenance()
 	in.DoneWhenReady = true
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
@@ -133,7 +133,7 @@ func TestADrainIsNotTriedAgainWhileHeld(t *testing.T) {
 		requireHeldWait(t, workflowtest.StatusOf[workflowtest.NodeStatus](w))
 	}, 99*time.Hour)
 	w.ReleaseAfter(100*time.Hour, 3)
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
@@ -155,7 +155,7 @@ func TestAHeldMaintenanceIsCancelled(t *testing.T) {
 					w.CancelWorkflow()
 				}
 			}, time.Hour)
-			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 			require.Equal(t, maintenancev1.NodeCancelled, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).State)
 			require.Contains(t, w.Called(), "ReturnNode")
 			require.NotContains(t, w.Called(), "Drain")
@@ -165,38 +165,38 @@ func TestAHeldMaintenanceIsCancelled(t *testing.T) {
 
 func TestUntilItIsKnownWhatIsHeldANodeIsLeftAlone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Untold = true
+	w.HoldsUnknown = true
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance"}, w.Called())
 		require.Equal(t, emergency.ReasonUnknown, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
 	}, 99*time.Hour)
 	w.ReleaseAfter(100*time.Hour, 1)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
 func TestWhatIsSaidLateAboutAHoldCountsNoMore(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Held = workflowtest.HeldState(5, "cluster/c1")
+	w.Holds = workflowtest.HeldState(5, "cluster/c1")
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(4)) }, time.Hour)
 	w.RegisterDelayedCallback(func() { require.NotNil(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Held) }, 2*time.Hour)
 	w.ReleaseAfter(3*time.Hour, 6)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
 func TestTheHoldOfAnotherClusterHoldsNobodyHere(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Held = workflowtest.HeldState(5, "cluster/c2")
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.Holds = workflowtest.HeldState(5, "cluster/c2")
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
 // Of a rollout's nodes, each knows what its parent knows, and asks nobody.
 func TestANodeOfARolloutIsHeldByWhatItsParentSays(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Untold = true
-	in := workflowtest.WholeMaintenance()
+	w.HoldsUnknown = true
+	in := workflowtest.FullMaintenance()
 	in.TaskQueue, in.Parent, in.Held = temporal.TaskQueue, "cgu/ops/june/c1", workflowtest.HeldState(2, "cluster/c1")
 	w.RegisterDelayedCallback(func() {
 		require.Empty(t, w.Called())
@@ -209,10 +209,10 @@ func TestANodeOfARolloutIsHeldByWhatItsParentSays(t *testing.T) {
 
 func TestAHeldClusterStartsNoNodeAndThoseAtWorkFinish(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 4, 2)
-	nodes.Takes = 10 * time.Minute
+	nodes.Duration = 10 * time.Minute
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1")) }, 5*time.Minute)
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+w0", "+w1", "-w0", "-w1"}, nodes.Story())
+		require.Equal(t, []string{"+w0", "+w1", "-w0", "-w1"}, nodes.EventsInOrder())
 		status := workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w)
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
 		require.Contains(t, status.Wait.Message, "by ann: flood")
@@ -260,7 +260,7 @@ func TestAClusterThatIsHeldFromTheStartAsksItsWorkloadsForNothing(t *testing.T) 
 func TestAClusterPassesOnToItsNodesWhatConcernsThem(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	var heard [][]string
-	nodes.Ends["w0"] = func(ctx workflow.Context) error {
+	nodes.Outcomes["w0"] = func(ctx workflow.Context) error {
 		for range 2 {
 			var state emergency.State
 			workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, &state)
@@ -278,9 +278,9 @@ func TestAClusterPassesOnToItsNodesWhatConcernsThem(t *testing.T) {
 
 func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2", "c3"}, []string{"c4", "c5"})
-	w.Held = workflowtest.HeldState(2, "cluster/c2", "cluster/c5")
+	w.Holds = workflowtest.HeldState(2, "cluster/c2", "cluster/c5")
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+c1", "+c3", "-c1", "-c3"}, clusters.Story())
+		require.Equal(t, []string{"+c1", "+c3", "-c1", "-c3"}, clusters.EventsInOrder())
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
 		require.Contains(t, status.Wait.Message, "cluster c2 is held since")
@@ -293,7 +293,7 @@ func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
 		require.Equal(t, "flood", status.Clusters[4].Held.Reason, "it is held already when its turn comes")
 		require.Empty(t, status.Clusters[4].Reason, "but it does not wait for that now")
 	}, 99*time.Hour)
-	w.Hear(100*time.Hour, workflowtest.HeldState(3))
+	w.ReceiveHolds(100*time.Hour, workflowtest.HeldState(3))
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
@@ -304,7 +304,7 @@ func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
 
 func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	w.Held = workflowtest.HeldState(2, "all")
+	w.Holds = workflowtest.HeldState(2, "all")
 	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.Events)
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
@@ -316,19 +316,19 @@ func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
 		require.Nil(t, status.Clusters[1].Held, "its turn has not come, and the rollout says that all are held")
 		require.Nil(t, status.Status.Deadline)
 	}, 99*time.Hour)
-	w.Hear(100*time.Hour, workflowtest.HeldState(3))
+	w.ReceiveHolds(100*time.Hour, workflowtest.HeldState(3))
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 }
 
 func TestUntilItIsKnownWhatIsHeldARolloutStartsNothing(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-	w.Untold = true
+	w.HoldsUnknown = true
 	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.Events)
 		require.Equal(t, emergency.ReasonUnknown, workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
 	}, 99*time.Hour)
-	w.Hear(100*time.Hour, workflowtest.HeldState(1))
+	w.ReceiveHolds(100*time.Hour, workflowtest.HeldState(1))
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete, "the wait is not charged")
 }
@@ -337,14 +337,14 @@ func TestHeldTimeIsNotChargedToTheBatch(t *testing.T) {
 	for _, scope := range []drydockv1.HoldScope{"all", "cluster/c1"} {
 		t.Run(string(scope), func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-			clusters.Ends["c1"] = workflowtest.Never
+			clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 			start := w.Now()
-			w.Hear(20*time.Minute, workflowtest.HeldState(2, scope))
+			w.ReceiveHolds(20*time.Minute, workflowtest.HeldState(2, scope))
 			w.RegisterDelayedCallback(func() {
 				require.Nil(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.CurrentBatchDeadline)
 				require.Nil(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.Deadline)
 			}, 5*time.Hour)
-			w.Hear(10*time.Hour, workflowtest.HeldState(3))
+			w.ReceiveHolds(10*time.Hour, workflowtest.HeldState(3))
 			w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 
 			workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
@@ -355,26 +355,26 @@ func TestHeldTimeIsNotChargedToTheBatch(t *testing.T) {
 
 func TestTheClockRunsWhileAClusterOfAnotherBatchIsHeld(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c1"] = workflowtest.Never
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	start := w.Now()
-	w.Held = workflowtest.HeldState(2, "cluster/c2", "cluster/elsewhere")
+	w.Holds = workflowtest.HeldState(2, "cluster/c2", "cluster/elsewhere")
 	w.When(func() bool {
 		return workflowtest.ClusterStates(workflowtest.StatusOf[workflowtest.GroupStatus](w))["c1"] == ranv1.ClusterTimedOut
 	}, func() {
 		require.WithinDuration(t, start.Add(31*time.Minute), w.Now(), 5*time.Second)
 		require.Equal(t, emergency.ReasonHeld, workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
 	})
-	w.Hear(100*time.Hour, workflowtest.HeldState(3))
+	w.ReceiveHolds(100*time.Hour, workflowtest.HeldState(3))
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 	require.Equal(t, ranv1.ClusterComplete, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut))["c2"])
 }
 
 func TestTheClockRunsAgainWhenTheHeldClusterOfABatchIsOver(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
-	clusters.Ends["c2"] = workflowtest.Never
-	clusters.Takes = 10 * time.Hour
+	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
+	clusters.Duration = 10 * time.Hour
 	start := w.Now()
-	w.Hear(20*time.Minute, workflowtest.HeldState(2, "cluster/c1"))
+	w.ReceiveHolds(20*time.Minute, workflowtest.HeldState(2, "cluster/c1"))
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 	require.Equal(t, ranv1.ClusterComplete, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut))["c1"])
 	require.WithinDuration(t, start.Add(10*time.Hour+41*time.Minute), w.Now(), 5*time.Second)
@@ -382,20 +382,20 @@ func TestTheClockRunsAgainWhenTheHeldClusterOfABatchIsOver(t *testing.T) {
 
 func TestARolloutThatIsPausedAndHeldGoesOnWhenBothHaveEnded(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-	clusters.Ends["c1"] = workflowtest.Never
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	start := w.Now()
 	pause := func(after time.Duration, signal string) {
 		w.RegisterDelayedCallback(func() { w.SignalWorkflow(signal, temporal.SignalRequest{Actor: "bob"}) }, after)
 	}
 	pause(10*time.Minute, temporal.SignalPause)
-	w.Hear(20*time.Minute, workflowtest.HeldState(2, "all"))
+	w.ReceiveHolds(20*time.Minute, workflowtest.HeldState(2, "all"))
 	pause(5*time.Hour, temporal.SignalResume)
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, emergency.ReasonHeld, workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
 		require.Nil(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.Deadline)
 	}, 6*time.Hour)
 	pause(7*time.Hour, temporal.SignalPause)
-	w.Hear(8*time.Hour, workflowtest.HeldState(3))
+	w.ReceiveHolds(8*time.Hour, workflowtest.HeldState(3))
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, "Paused", workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
 		require.Nil(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.Deadline)
@@ -408,8 +408,8 @@ func TestARolloutThatIsPausedAndHeldGoesOnWhenBothHaveEnded(t *testing.T) {
 
 func TestAHeldRolloutIsCancelled(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
-	clusters.Ends["c1"] = workflowtest.Never
-	w.Held = workflowtest.HeldState(2, "cluster/c2")
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
+	w.Holds = workflowtest.HeldState(2, "cluster/c2")
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 	states := workflowtest.ClusterStates(workflowtest.RequireCancelled[workflowtest.GroupStatus](w))
@@ -430,9 +430,9 @@ func TestHoldsReachTheClustersAtWorkThatTheyConcern(t *testing.T) {
 			return nil
 		}
 	}
-	clusters.Ends["c1"], clusters.Ends["c2"] = hears("c1", 2), hears("c2", 4)
+	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = hears("c1", 2), hears("c2", 4)
 	for i, state := range []emergency.State{workflowtest.HeldState(2, "cluster/c2"), workflowtest.HeldState(3), workflowtest.HeldState(4, "all"), workflowtest.HeldState(5)} {
-		w.Hear(time.Duration(i+1)*time.Minute, state)
+		w.ReceiveHolds(time.Duration(i+1)*time.Minute, state)
 	}
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
@@ -442,8 +442,8 @@ func TestHoldsReachTheClustersAtWorkThatTheyConcern(t *testing.T) {
 
 func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	w.Held = workflowtest.HeldState(7, "cluster/c2")
-	clusters.Ends["c1"] = func(workflow.Context) error {
+	w.Holds = workflowtest.HeldState(7, "cluster/c2")
+	clusters.Outcomes["c1"] = func(workflow.Context) error {
 		w.SetContinueAsNewSuggested(true)
 		return nil
 	}
@@ -455,12 +455,12 @@ func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {
 	require.Equal(t, int64(7), in.Carried.Held.Number)
 
 	second, again := workflowtest.NewGroupWorld(t)
-	second.Untold = true // nobody asks again
+	second.HoldsUnknown = true // nobody asks again
 	second.RegisterDelayedCallback(func() {
 		require.Empty(t, again.Events)
 		require.Equal(t, "ann", workflowtest.StatusOf[workflowtest.GroupStatus](second).Held.By)
 	}, time.Hour)
-	second.Hear(2*time.Hour, workflowtest.HeldState(8))
+	second.ReceiveHolds(2*time.Hour, workflowtest.HeldState(8))
 	second.ExecuteWorkflow(rollout.ClusterGroupUpgrade, in)
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](second).Counts.Complete)
 }
@@ -495,7 +495,7 @@ func TestWhatHasOnlyBeenTriedDoesNotBeginWhileHeld(t *testing.T) {
 					requireHeldWait(t, workflowtest.StatusOf[workflowtest.NodeStatus](w))
 				}, 99*time.Hour)
 				w.ReleaseAfter(100*time.Hour, 3)
-				w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+				w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 				require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 				inputs := w.InputsOf(step)
@@ -520,7 +520,7 @@ func unseenJob(w *workflowtest.World, ends ...error) nodemaintenance.Input {
 		}
 		return ends[min(call-kit.RoundAttempts, len(ends))-1]
 	}
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.Action.Job.TimeoutSeconds = 3600
 	return in
 }
@@ -577,7 +577,7 @@ func TestADrainThatHasBegunGoesOnWhileHeld(t *testing.T) {
 	}
 	w.RegisterDelayedCallback(func() { require.Len(t, w.InputsOf("Drain"), kit.RoundAttempts+1) }, time.Hour)
 	w.ReleaseAfter(2*time.Hour, 3)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
@@ -592,6 +592,6 @@ func TestANodeThatWasTriedToBeTakenMayBeOutOfService(t *testing.T) {
 	}
 	w.Fail["ReturnNode"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "refused", nil))
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.True(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned).NotReturned)
 }

@@ -29,10 +29,10 @@ func TestWhatBecomesOfNodesAtWorkWhenTheWindowCloses(t *testing.T) {
 	} {
 		t.Run(string(action), func(t *testing.T) {
 			w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
-			nodes.Takes = 10 * time.Minute
+			nodes.Duration = 10 * time.Minute
 			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, action)) }, 5*time.Minute)
 			w.RegisterDelayedCallback(func() {
-				require.Equal(t, []string{"+w0", "-w0"}, nodes.Story())
+				require.Equal(t, []string{"+w0", "-w0"}, nodes.EventsInOrder())
 				status := workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w)
 				require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
 				require.Equal(t, state, status.Nodes[0].State)
@@ -46,13 +46,13 @@ func TestWhatBecomesOfNodesAtWorkWhenTheWindowCloses(t *testing.T) {
 
 func TestNodesAtWorkAreReturnedWhenTheWindowClosesWhileTheClusterIsHeld(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
-	nodes.Takes = time.Hour
+	nodes.Duration = time.Hour
 	held, closed := workflowtest.HeldState(2, drydockv1.HoldCluster("c1")), workflowtest.ClosedState(3, drydockv1.OverrunCancel)
 	closed.Holds = append(slices.Clone(held.Holds), closed.Holds...)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, held) }, 5*time.Minute)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closed) }, 10*time.Minute)
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+w0", "-w0"}, nodes.Story())
+		require.Equal(t, []string{"+w0", "-w0"}, nodes.EventsInOrder())
 		require.Equal(t, emergency.ReasonHeld, workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Wait.Reason)
 	}, 15*time.Minute)
 	w.ReleaseAfter(11*time.Hour, 4)
@@ -115,7 +115,7 @@ func TestNodesAtWorkStopWhenTheWindowClosesAlsoIfNothingIsToldAfterItsCutoff(t *
 		}
 		return nil
 	}
-	w.Tells(3*time.Hour, cutOff)
+	w.ReceiveWindow(3*time.Hour, cutOff)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 	require.WithinDuration(t, start.Add(4*time.Hour), *w.Inputs["Drain"][0].(drain.Input).Closes, time.Second)
@@ -142,11 +142,11 @@ func TestClustersAreToldOfTheEmergencyStopBeforeTheirWindows(t *testing.T) {
 // Nobody was there to tell them.
 func TestNoNodeIsStartedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
-	nodes.Takes = 20 * time.Minute
+	nodes.Duration = 20 * time.Minute
 	in := workflowtest.OneCluster()
 	in.Held = closesAt(1, w.Now().Add(10*time.Minute))
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+w0", "-w0"}, nodes.Story())
+		require.Equal(t, []string{"+w0", "-w0"}, nodes.EventsInOrder())
 		require.Equal(t, emergency.ReasonWaitingForWindow, workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Wait.Reason)
 	}, 10*time.Hour)
 	w.ReleaseAfter(11*time.Hour, 2)
@@ -163,7 +163,7 @@ func TestNoNodeIsCordonedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
 		}
 		return nil
 	}
-	in := workflowtest.OfRollout()
+	in := workflowtest.MaintenanceOfRollout()
 	in.Held = closesAt(2, w.Now().Add(nodemaintenance.LockRefusedPause/2))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	require.Equal(t, maintenancev1.NodePending, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
@@ -197,8 +197,8 @@ func TestWhatAnAttemptIsToldKeepsItFromBeginningAfterTheWindowHasClosed(t *testi
 			open, again := workflowtest.OpenUntil(1, closes), workflowtest.OpenUntil(2, start.Add(28*time.Hour))
 			open.OnOverrun, again.OnOverrun = tt.action, tt.action
 			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: open}
-			began := w.AnswersWhen(tt.step, closes)
-			w.Tells(24*time.Hour, again)
+			began := w.UnreachableUntil(tt.step, closes)
+			w.ReceiveWindow(24*time.Hour, again)
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 			require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 			if tt.begins {
@@ -218,12 +218,12 @@ func TestWhatAnAttemptOfARolloutIsToldKeepsItFromBeginningAfterTheWindowHasClose
 			start := w.Now()
 			closes := start.Add(2 * time.Second)
 			w.Locked = true
-			in := workflowtest.OfRollout()
+			in := workflowtest.MaintenanceOfRollout()
 			in.Held = closesAt(2, closes)
 			if tt.action != drydockv1.OverrunFinish {
 				in.Held.Closes.StopsAt = closes
 			}
-			began := w.AnswersWhen(tt.step, closes)
+			began := w.UnreachableUntil(tt.step, closes)
 			w.ReleaseAfter(24*time.Hour, 3)
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 			state := workflowtest.RequireResult[workflowtest.NodeStatus](w).State
@@ -248,7 +248,7 @@ func TestTheLocksOfAClusterAreAskedForNothingAfterTheWindowHasClosedWhateverWasT
 	closes := start.Add(2 * time.Second)
 	in := workflowtest.OneCluster()
 	in.Held = closesAt(1, closes)
-	began := w.AnswersWhen("RequestClusterMaintenance", closes)
+	began := w.UnreachableUntil("RequestClusterMaintenance", closes)
 	w.ReleaseAfter(24*time.Hour, 2)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
 	require.Equal(t, int32(1), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done)
@@ -258,7 +258,7 @@ func TestTheLocksOfAClusterAreAskedForNothingAfterTheWindowHasClosedWhateverWasT
 func TestNodesHearOfWindowsWhateverBecomesOfWorkThatHasBegun(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	var heard []emergency.State
-	nodes.Ends["w0"] = func(ctx workflow.Context) error {
+	nodes.Outcomes["w0"] = func(ctx workflow.Context) error {
 		for range 2 {
 			var state emergency.State
 			workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, &state)

@@ -48,14 +48,14 @@ func TestNothingBeginsInAWindowBeforeItIsKnownWhetherItIsForTheCluster(t *testin
 			if tt.before.Number > 0 {
 				w.Windows[otherWindow] = tt.before
 			}
-			w.NoMoreSelecting(30 * time.Minute)
-			w.Tells(time.Hour, tt.then)
+			w.BlockSelection(30 * time.Minute)
+			w.ReceiveWindow(time.Hour, tt.then)
 			w.RegisterDelayedCallback(func() {
 				require.Empty(t, clusters.Events)
 				requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "unknown since "+begin.Add(time.Hour).UTC().Format(kit.TimeFormat)+" which of the windows are for the cluster")
 				w.SignalWorkflow(temporal.SignalCancel, nil)
 			}, 2*time.Hour)
-			in := workflowtest.InWindows()
+			in := workflowtest.RolloutInWindow()
 			in.Object.Spec.MaintenanceWindows = append(in.Object.Spec.MaintenanceWindows, drydockv1.WindowName("other"))
 			w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, in)
 			workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
@@ -77,7 +77,7 @@ func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOn
 			start := w.Now()
 			in := workflowtest.MaintenanceInWindow()
 			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour)))}
-			w.Selected = []string{in.Cluster}
+			w.SelectedClusters = []string{in.Cluster}
 			w.Fail["SelectClusters"] = func(call int) error {
 				if call <= tt.failures {
 					return temporal.Error(tt.errType, tt.message, nil)
@@ -99,7 +99,7 @@ func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOn
 func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	start := w.Now()
-	w.Windows, w.Selected = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(1, start.Add(4*time.Hour)))}, []string{"c2"}
+	w.Windows, w.SelectedClusters = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(1, start.Add(4*time.Hour)))}, []string{"c2"}
 	w.Fail["SelectClusters"] = func(call int) error {
 		if call == 2 {
 			return temporal.Error(temporal.ErrNoHub, "this worker knows no hub", nil)
@@ -107,11 +107,11 @@ func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t
 		return nil
 	}
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+c2", "-c2"}, clusters.Story())
-		w.Selected = []string{"c1", "c2"}
+		require.Equal(t, []string{"+c2", "-c2"}, clusters.EventsInOrder())
+		w.SelectedClusters = []string{"c1", "c2"}
 		w.SignalWorkflow(temporal.SignalWindow, onlyFor("a", workflowtest.OpenUntil(2, start.Add(4*time.Hour))))
 	}, time.Hour)
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 	require.WithinDuration(t, start.Add(time.Hour), w.Now(), 5*time.Minute)
 }
@@ -120,7 +120,7 @@ func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t
 func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhateverRunItIs(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
-	w.Windows, w.Selected = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpensAt(1, start.AddDate(0, 0, 2)))}, []string{"c1"}
+	w.Windows, w.SelectedClusters = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpensAt(1, start.AddDate(0, 0, 2)))}, []string{"c1"}
 	away := func(call int) error {
 		if w.Now().After(start.Add(time.Hour)) {
 			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
@@ -128,10 +128,10 @@ func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhatev
 		return nil
 	}
 	w.Fail["SelectClusters"] = away
-	w.Tells(2*time.Hour, onlyFor("b", workflowtest.OpensAt(2, start.AddDate(0, 0, 2))))
+	w.ReceiveWindow(2*time.Hour, onlyFor("b", workflowtest.OpensAt(2, start.AddDate(0, 0, 2))))
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 3*time.Hour)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
-	in := workflowtest.HandedOn[nodemaintenance.Input](w)
+	in := workflowtest.NextRunInput[nodemaintenance.Input](w)
 	require.NotNil(t, in)
 
 	second := workflowtest.NewWorld(t)
@@ -151,25 +151,25 @@ func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhatev
 func TestARolloutThatContinuesAsNewKnowsWhichWindowsAreForWhichClusters(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2", "c3"})
 	start := w.Now()
-	w.Windows, w.Selected = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(7, start.Add(4*time.Hour)))}, []string{"c1", "c3"}
-	clusters.Ends["c1"] = func(workflow.Context) error {
+	w.Windows, w.SelectedClusters = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(7, start.Add(4*time.Hour)))}, []string{"c1", "c3"}
+	clusters.Outcomes["c1"] = func(workflow.Context) error {
 		w.SetContinueAsNewSuggested(true)
 		return nil
 	}
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
-	in := workflowtest.HandedOn[rollout.Input](w)
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
+	in := workflowtest.NextRunInput[rollout.Input](w)
 	require.NotNil(t, in)
 
 	second, clusters := workflowtest.NewGroupWorld(t) // its window does not answer again
 	second.SetStartTime(w.Now())
 	second.Fail["SelectClusters"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil))
 	second.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+c3", "-c3"}, clusters.Story())
+		require.Equal(t, []string{"+c3", "-c3"}, clusters.EventsInOrder())
 		require.Contains(t, workflowtest.StatusOf[workflowtest.GroupStatus](second).Clusters[1].Message, "none of the maintenance windows selects the cluster")
 	}, time.Hour)
-	second.Tells(2*time.Hour, onlyFor("b", workflowtest.OpenUntil(8, start.Add(4*time.Hour))))
+	second.ReceiveWindow(2*time.Hour, onlyFor("b", workflowtest.OpenUntil(8, start.Add(4*time.Hour))))
 	second.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+c3", "-c3"}, clusters.Story())
+		require.Equal(t, []string{"+c3", "-c3"}, clusters.EventsInOrder())
 		require.Contains(t, workflowtest.StatusOf[workflowtest.GroupStatus](second).Clusters[1].Message, "unknown since ", "it may be for others now")
 		second.SignalWorkflow(temporal.SignalCancel, nil)
 	}, 3*time.Hour)
@@ -181,8 +181,8 @@ func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	standing := workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour))
 	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": "a"}}
-	w.Windows, w.Selected = map[string]windows.Snapshot{workflowtest.NightWindow: standing}, []string{"c2"}
-	clusters.Ends["c2"] = workflowtest.Takes(30 * time.Minute)
+	w.Windows, w.SelectedClusters = map[string]windows.Snapshot{workflowtest.NightWindow: standing}, []string{"c2"}
+	clusters.Outcomes["c2"] = workflowtest.Takes(30 * time.Minute)
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
 		require.NotNil(t, status.Status.CurrentBatchDeadline, "the clock runs for the one that is at work")
@@ -191,11 +191,11 @@ func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
 	}, 10*time.Minute)
 	w.RegisterDelayedCallback(func() {
 		require.Nil(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.CurrentBatchDeadline, "it stands still while only held ones are left")
-		require.Equal(t, []string{"+c2", "-c2"}, clusters.Story())
+		require.Equal(t, []string{"+c2", "-c2"}, clusters.EventsInOrder())
 		require.Contains(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Clusters[0].Message, "none of the maintenance windows selects the cluster")
 	}, time.Hour)
 	all := workflowtest.OpenUntil(2, w.Now().Add(4*time.Hour))
-	w.Tells(2*time.Hour, all)
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ReceiveWindow(2*time.Hour, all)
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 }

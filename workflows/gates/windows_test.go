@@ -42,21 +42,21 @@ func TestARolloutWaitsForItsWindowAndItsClockStandsStill(t *testing.T) {
 		require.WithinDuration(t, opening, status.Wait.Until.Time, time.Second)
 		require.Equal(t, emergency.ReasonWaitingForWindow, status.Clusters[0].Reason)
 	}, 9*time.Hour)
-	w.Tells(10*time.Hour, workflowtest.OpenUntil(2, opening.Add(4*time.Hour)))
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ReceiveWindow(10*time.Hour, workflowtest.OpenUntil(2, opening.Add(4*time.Hour)))
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Equal(t, int32(2), status.Counts.Complete)
 	require.Nil(t, status.Held)
-	require.Len(t, w.ToldOf(temporal.SignalUnsubscribeWindow), 1)
+	require.Len(t, w.SentSignals(temporal.SignalUnsubscribeWindow), 1)
 }
 
 func TestARolloutBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	opening := w.Now().Add(10 * time.Hour)
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, opening)}
-	w.Tells(10*time.Hour-time.Minute, workflowtest.Confirmed(2, opening))
+	w.ReceiveWindow(10*time.Hour-time.Minute, workflowtest.ConfirmedOpening(2, opening))
 	w.RegisterDelayedCallback(func() { require.Empty(t, clusters.Events) }, 10*time.Hour-time.Second)
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 	require.WithinDuration(t, opening, w.Now(), time.Minute)
 }
@@ -64,30 +64,30 @@ func TestARolloutBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
 func TestNothingBeginsInAnOpeningThatWasCancelledAfterItWasConfirmed(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	opening := w.Now().Add(10 * time.Hour)
-	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.Confirmed(1, opening)}
-	w.Tells(10*time.Hour-time.Second, workflowtest.OpensAt(2, opening.Add(24*time.Hour)))
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.ConfirmedOpening(1, opening)}
+	w.ReceiveWindow(10*time.Hour-time.Second, workflowtest.OpensAt(2, opening.Add(24*time.Hour)))
 	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.Events)
 		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "window ops/night is closed")
 	}, 20*time.Hour)
-	w.Tells(34*time.Hour, workflowtest.OpenUntil(3, opening.Add(28*time.Hour)))
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ReceiveWindow(34*time.Hour, workflowtest.OpenUntil(3, opening.Add(28*time.Hour)))
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 }
 
 // The first cluster takes as long as the window is open: the second has its turn in the next opening.
 func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	clusters.Ends["c2"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 50*time.Minute) }
+	clusters.Outcomes["c2"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 50*time.Minute) }
 	start := w.Now()
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(20*time.Minute))}
-	w.Tells(20*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
+	w.ReceiveWindow(20*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.Story(), "what is at work finishes")
+		require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.EventsInOrder(), "what is at work finishes")
 		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "window ops/night is closed")
 	}, 23*time.Hour)
-	w.Tells(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ReceiveWindow(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	require.Equal(t, int32(3), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete, "60 minutes are enough: the time outside the window is not charged")
 }
 
@@ -107,8 +107,8 @@ func TestAWindowThatIsNotKnownIsClosedAndTheRolloutSaysSo(t *testing.T) {
 				require.Empty(t, clusters.Events)
 				requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), tt.says)
 			}, time.Hour)
-			w.Tells(2*time.Hour, workflowtest.OpenUntil(2, w.Now().Add(4*time.Hour)))
-			w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+			w.ReceiveWindow(2*time.Hour, workflowtest.OpenUntil(2, w.Now().Add(4*time.Hour)))
+			w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 			require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 		})
 	}
@@ -129,7 +129,7 @@ func TestAWindowThatSaysNothingWhenItShouldIsAskedAgain(t *testing.T) {
 		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "the window is not defined")
 		w.SignalWorkflow(temporal.SignalCancel, nil)
 	}, 2*time.Hour)
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 }
 
@@ -144,7 +144,7 @@ func TestAWindowThatNeedNotSayAnythingIsAskedEveryHour(t *testing.T) {
 			start := w.Now()
 			w.Windows = first
 			w.RegisterDelayedCallback(func() { w.Windows[workflowtest.NightWindow] = workflowtest.OpenUntil(2, start.Add(4*time.Hour)) }, 30*time.Minute)
-			w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+			w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 			require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 			require.WithinDuration(t, start.Add(time.Hour), w.Now(), 5*time.Minute)
 		})
@@ -153,15 +153,15 @@ func TestAWindowThatNeedNotSayAnythingIsAskedEveryHour(t *testing.T) {
 
 func TestAClusterThatWouldNotBeDoneInTimeWaitsForTheNextOpening(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Takes = 25 * time.Minute
+	clusters.Duration = 25 * time.Minute
 	start := w.Now()
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(45*time.Minute))}
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+c1", "-c1"}, clusters.Story())
+		require.Equal(t, []string{"+c1", "-c1"}, clusters.EventsInOrder())
 		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "closes before the next step would finish")
 	}, 40*time.Minute)
-	w.Tells(21*time.Hour, workflowtest.OpenUntil(2, start.Add(25*time.Hour)))
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ReceiveWindow(21*time.Hour, workflowtest.OpenUntil(2, start.Add(25*time.Hour)))
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 }
 
@@ -169,14 +169,14 @@ func TestAClusterThatWouldNotBeDoneInTimeWaitsForTheNextOpening(t *testing.T) {
 // long enough.
 func TestTheTimeInWhichAWindowWasClosedIsNoPartOfHowLongAClusterTakes(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c1"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 24*time.Hour+10*time.Minute) }
+	clusters.Outcomes["c1"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 24*time.Hour+10*time.Minute) }
 	start := w.Now()
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(20*time.Minute))}
-	w.Tells(20*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
+	w.ReceiveWindow(20*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	again := workflowtest.OpenUntil(3, start.Add(26*time.Hour))
 	again.Schedule.Openings[1].End = again.Schedule.Openings[1].Start.AddDate(0, 0, 3)
-	w.Tells(24*time.Hour, again)
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ReceiveWindow(24*time.Hour, again)
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 	require.WithinDuration(t, start.Add(24*time.Hour+11*time.Minute), w.Now(), 5*time.Minute, "the second begins at once")
 }
@@ -187,8 +187,8 @@ func TestAnEmergencyOverrideLetsARolloutGoOn(t *testing.T) {
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, start.Add(24*time.Hour))}
 	overridden := workflowtest.OpensAt(2, start.Add(24*time.Hour))
 	overridden.Override = &windows.Override{By: "ann", Reason: "CVE", Since: start, Until: start.Add(2 * time.Hour)}
-	w.Tells(time.Hour, overridden)
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ReceiveWindow(time.Hour, overridden)
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.WithinDuration(t, start.Add(61*time.Minute), w.Now(), 2*time.Minute)
 }
@@ -196,11 +196,11 @@ func TestAnEmergencyOverrideLetsARolloutGoOn(t *testing.T) {
 func TestARolloutThatWaitsForAWindowContinuesAsNewAndKnowsIt(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(7, w.Now().Add(4*time.Hour))}
-	clusters.Ends["c1"] = func(workflow.Context) error {
+	clusters.Outcomes["c1"] = func(workflow.Context) error {
 		w.SetContinueAsNewSuggested(true)
 		return nil
 	}
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
 	var in rollout.Input
@@ -216,13 +216,13 @@ func TestARolloutContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	start := w.Now()
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(50*time.Minute))}
-	clusters.Ends["c1"] = workflowtest.Takes(30 * time.Minute) // another would not fit any more
-	w.Tells(50*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
+	clusters.Outcomes["c1"] = workflowtest.Takes(30 * time.Minute) // another would not fit any more
+	w.ReceiveWindow(50*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)
-	w.Tells(3*time.Hour, workflowtest.OpensAt(3, start.Add(24*time.Hour)))
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.InWindows())
+	w.ReceiveWindow(3*time.Hour, workflowtest.OpensAt(3, start.Add(24*time.Hour)))
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	require.WithinDuration(t, start.Add(2*time.Hour), w.Now(), time.Hour)
-	in := workflowtest.HandedOn[rollout.Input](w)
+	in := workflowtest.NextRunInput[rollout.Input](w)
 	require.NotNil(t, in)
 	require.LessOrEqual(t, in.Carried.Used, time.Hour)
 
@@ -232,7 +232,7 @@ func TestARolloutContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 	second.RegisterDelayedCallback(func() {
 		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](second), "window ops/night is closed; it opens "+opening.UTC().Format(kit.TimeFormat))
 	}, 20*time.Hour)
-	second.Tells(opening.Sub(w.Now()), workflowtest.OpenUntil(4, opening.Add(4*time.Hour)))
+	second.ReceiveWindow(opening.Sub(w.Now()), workflowtest.OpenUntil(4, opening.Add(4*time.Hour)))
 	second.ExecuteWorkflow(rollout.ClusterGroupUpgrade, *in)
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](second).Counts.Complete)
 	require.WithinDuration(t, opening, second.Now(), time.Hour)
@@ -240,17 +240,17 @@ func TestARolloutContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 
 func TestAClusterContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
-	nodes.Takes = 10 * time.Minute
+	nodes.Duration = 10 * time.Minute
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish)) }, 5*time.Minute)
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Hour)
 	w.SimulateAfter(2*time.Hour, func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(3, drydockv1.OverrunFinish)) })
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
-	in := workflowtest.HandedOn[clusterupgrade.Input](w)
+	in := workflowtest.NextRunInput[clusterupgrade.Input](w)
 	require.NotNil(t, in)
 	require.Equal(t, workflowtest.NightWindow, in.Held.Of("c1").Window, "it does not believe that its window is open")
 
 	second, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
-	second.RegisterDelayedCallback(func() { require.Empty(t, nodes.Story()) }, time.Hour)
+	second.RegisterDelayedCallback(func() { require.Empty(t, nodes.EventsInOrder()) }, time.Hour)
 	second.ReleaseAfter(2*time.Hour, 4)
 	second.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, *in)
 	require.Equal(t, int32(2), workflowtest.RequireResult[ranv1.ClusterStatus](second).Nodes.Done)

@@ -50,7 +50,7 @@ func TestANodeOfARolloutThatWasNotTakenWhenItsWindowClosedGivesBackItsSlotAndIts
 				w.SignalWorkflow(temporal.SignalHeld, closed)
 				return nil
 			}
-			in := workflowtest.OfRollout()
+			in := workflowtest.MaintenanceOfRollout()
 			start := w.Now()
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 			require.Equal(t, maintenancev1.NodePending, workflowtest.RequireResult[workflowtest.NodeStatus](w).State, "it has its turn again when the rollout asks once more")
@@ -68,7 +68,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 	start := w.Now()
 	w.Locked, w.Blocked["AwaitNodeLocks"] = true, true
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(time.Hour))}
-	w.Tells(time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
+	w.ReceiveWindow(time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	w.RegisterDelayedCallback(func() {
 		called := w.Called()
 		require.Equal(t, []string{"AcquireNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, called[len(called)-5:])
@@ -81,7 +81,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 		defer w.Mu.Unlock()
 		w.Blocked["AwaitNodeLocks"] = false
 	}, 2*time.Hour)
-	w.Tells(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
+	w.ReceiveWindow(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
 	in := workflowtest.MaintenanceInWindow()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(2 * 3600))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
@@ -102,7 +102,7 @@ func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T)
 		require.Equal(t, []string{"AcquireNode", "AwaitNodeLocks"}, w.Called())
 		w.SignalWorkflow(temporal.SignalCancel, nil)
 	}, 10*time.Minute)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceOfRollout())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
@@ -121,7 +121,7 @@ func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedIsReturnedBeforeItsSlotIs(t
 				return nil
 			}
 			w.RegisterDelayedCallback(func() { require.Empty(t, w.InputsOf("ReturnSlot")) }, 50*time.Minute)
-			in := workflowtest.OfRollout()
+			in := workflowtest.MaintenanceOfRollout()
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 			require.Equal(t, maintenancev1.NodePending, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 			require.WithinDuration(t, start.Add(time.Hour), w.Now(), kit.LaterRetry+time.Second)
@@ -144,7 +144,7 @@ func TestAMaintenanceThatMayHaveTakenItsNodeWhenItsWindowClosedReturnsItAndWaits
 		require.True(t, w.Scheduler.State.Empty(), "others can have the slot")
 		require.Equal(t, maintenancev1.NodePending, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
 	}, time.Hour)
-	w.Tells(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
+	w.ReceiveWindow(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 }
@@ -168,6 +168,6 @@ func TestANodeThatWasTakenWhenItsWindowClosedIsFinished(t *testing.T) {
 		w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish))
 		return nil
 	}
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 }

@@ -22,13 +22,13 @@ import (
 
 func TestHarborIsAppliedAfterItsServicesAndStaysAfterACancel(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	status := h.Keep(time.Hour)
+	status := h.RunFor(time.Hour)
 	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
-	require.Equal(t, []goharborv1.ClusterStatus{goharborv1.StatusCreating, goharborv1.StatusHealthy}, h.Said)
-	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Begun[:3])
-	require.Equal(t, []harbor.Part{harbor.PartBucket, harbor.PartHarbor}, h.Begun[3:], "once each")
+	require.Equal(t, []goharborv1.ClusterStatus{goharborv1.StatusCreating, goharborv1.StatusHealthy}, h.Statuses)
+	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Started[:3])
+	require.Equal(t, []harbor.Part{harbor.PartBucket, harbor.PartHarbor}, h.Started[3:], "once each")
 	require.Empty(t, h.Removed)
-	require.False(t, h.Held, "who deletes it need not wait for us")
+	require.False(t, h.HasFinalizer, "who deletes it need not wait for us")
 	require.Equal(t, harborworkflow.Unmanaged, status.State)
 	require.Equal(t, []string{"cancelled by ann: the HarborCluster is no longer managed"}, status.Notes)
 	require.ElementsMatch(t, []string{
@@ -61,19 +61,19 @@ func TestASlowOrRejectedServiceDoesNotDelayTheOthers(t *testing.T) {
 		require.Equal(t, metav1.ConditionFalse, workflowtest.ConditionIn(status, goharborv1.DatabaseReady).Status)
 		require.Contains(t, workflowtest.ConditionIn(status, goharborv1.DatabaseReady).Message, "postgresql is refused")
 		require.Equal(t, metav1.ConditionTrue, workflowtest.ConditionIn(status, goharborv1.CacheReady).Status, "what is known of the others stays")
-		require.NotContains(t, h.Begun, harbor.PartHarbor)
+		require.NotContains(t, h.Started, harbor.PartHarbor)
 	}, time.Minute)
-	h.After(2*time.Minute, func() {
+	h.ChangeAfter(2*time.Minute, func() {
 		clear(h.Refused)
 		h.Object.Spec.Database.Spec.Zalando.Version = "16"
 		h.Object.Spec.Storage.Spec.MinIO.VolumesPerServer = 8
 		h.Object.Generation++
 	})
-	require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
-	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Begun[:3])
-	require.Equal(t, harbor.PartDatabase, h.Ended[0], "what fails cancels nothing: the others ended later")
-	for _, a := range h.Begun[:3] {
-		for _, b := range h.Begun[:3] {
+	require.Equal(t, goharborv1.StatusHealthy, h.RunFor(time.Hour).Harbor.Status)
+	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Started[:3])
+	require.Equal(t, harbor.PartDatabase, h.Finished[0], "what fails cancels nothing: the others ended later")
+	for _, a := range h.Started[:3] {
+		for _, b := range h.Started[:3] {
 			require.False(t, h.Times[a][0].After(h.Times[b][1]), "%s began when %s was over", a, b)
 		}
 	}
@@ -83,22 +83,22 @@ func TestASlowOrRejectedServiceDoesNotDelayTheOthers(t *testing.T) {
 func TestAFailureEndsWhenItsPartIsNoLongerWanted(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Refused[harbor.PartCache] = temporal.Error(temporal.ErrInvalidSpec, "RedisFailover is refused", nil)
-	h.After(time.Minute, func() {
+	h.ChangeAfter(time.Minute, func() {
 		h.Object.Spec.Cache = goharborv1.Cache{
 			Kind: goharborv1.ExternalRedis, Spec: goharborv1.CacheSpec{Redis: &runtime.RawExtension{Raw: []byte(`{"host":"redis","port":6379}`)}},
 		}
 		h.Object.Generation++
 	})
-	status := h.Keep(time.Hour)
+	status := h.RunFor(time.Hour)
 	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
 	require.Empty(t, status.Failures)
 }
 
 func TestTheStatusFollowsTheServicesAndHarborIsObservedBeforeItIsApplied(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	h.After(time.Minute, func() { h.Down[harbor.PartDatabase] = true })
-	h.After(2*time.Minute, func() {
-		h.Down[harbor.PartHarbor] = true
+	h.ChangeAfter(time.Minute, func() { h.NotReady[harbor.PartDatabase] = true })
+	h.ChangeAfter(2*time.Minute, func() {
+		h.NotReady[harbor.PartHarbor] = true
 		h.Object.Spec.Version = "2.6.0"
 		h.Object.Generation++
 	})
@@ -106,36 +106,36 @@ func TestTheStatusFollowsTheServicesAndHarborIsObservedBeforeItIsApplied(t *test
 		status := workflowtest.StatusOf[harborworkflow.Status](h.World)
 		require.Equal(t, "Broken", workflowtest.ConditionIn(status, goharborv1.ServiceReady).Reason)
 		require.Equal(t, int64(2), workflowtest.ConditionIn(status, goharborv1.ServiceReady).ObservedGeneration)
-		require.Equal(t, 1, workflowtest.Count(h.Begun, harbor.PartHarbor), "it is not applied while the database is down")
+		require.Equal(t, 1, workflowtest.Count(h.Started, harbor.PartHarbor), "it is not applied while the database is down")
 	}, 3*time.Minute)
-	h.After(4*time.Minute, func() { clear(h.Down) })
-	status := h.Keep(time.Hour)
-	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy", "unhealthy", "creating", "healthy"}, h.Said, "not healthy before the new version is applied")
+	h.ChangeAfter(4*time.Minute, func() { clear(h.NotReady) })
+	status := h.RunFor(time.Hour)
+	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy", "unhealthy", "creating", "healthy"}, h.Statuses, "not healthy before the new version is applied")
 	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
-	require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartHarbor))
+	require.Equal(t, 2, workflowtest.Count(h.Started, harbor.PartHarbor))
 }
 
 func TestManualChangesAreCorrected(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	h.After(time.Minute, func() { h.Edits[harbor.PartCache] = "theirs" })
-	h.After(2*time.Minute, func() { h.Object.Status = goharborv1.HarborClusterStatus{} })
-	h.After(3*time.Minute, func() { h.Held = false })
-	h.RegisterDelayedCallback(func() { require.True(t, h.Held) }, 4*time.Minute)
-	h.Keep(time.Hour)
-	require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartCache))
-	require.Equal(t, 1, workflowtest.Count(h.Begun, harbor.PartDatabase))
+	h.ChangeAfter(time.Minute, func() { h.Edits[harbor.PartCache] = "theirs" })
+	h.ChangeAfter(2*time.Minute, func() { h.Object.Status = goharborv1.HarborClusterStatus{} })
+	h.ChangeAfter(3*time.Minute, func() { h.HasFinalizer = false })
+	h.RegisterDelayedCallback(func() { require.True(t, h.HasFinalizer) }, 4*time.Minute)
+	h.RunFor(time.Hour)
+	require.Equal(t, 2, workflowtest.Count(h.Started, harbor.PartCache))
+	require.Equal(t, 1, workflowtest.Count(h.Started, harbor.PartDatabase))
 	require.Equal(t, goharborv1.StatusHealthy, h.Object.Status.Status)
 }
 
 func TestARecreatedObjectStartsFromNothing(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	h.After(time.Minute, func() {
+	h.ChangeAfter(time.Minute, func() {
 		h.Object.UID, h.Object.Status = "uid-2", goharborv1.HarborClusterStatus{}
-		clear(h.There)
+		clear(h.Applied)
 	})
-	status := h.Keep(time.Hour)
-	require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartDatabase))
-	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy", "creating", "healthy"}, h.Said, "never unhealthy: nothing was ready before")
+	status := h.RunFor(time.Hour)
+	require.Equal(t, 2, workflowtest.Count(h.Started, harbor.PartDatabase))
+	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy", "creating", "healthy"}, h.Statuses, "never unhealthy: nothing was ready before")
 	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
 }
 
@@ -170,15 +170,15 @@ func TestAHarborClusterIsAppliedChangedAndDeletedByUpdates(t *testing.T) {
 		changed = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: other})
 	}, time.Minute)
 	h.RegisterDelayedCallback(func() { deleted = answerTo(h, temporal.UpdateDelete, temporal.SignalRequest{Actor: "ann"}) }, time.Hour)
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	status := workflowtest.RequireResult[harborworkflow.Status](h.World)
 
 	require.Equal(t, []string{"done", "done", "done"}, []string{*made, *changed, *deleted})
 	require.Contains(t, *wrong, "rejected: object: is HarborCluster registry/other, not registry/main")
-	require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartHarbor))
+	require.Equal(t, 2, workflowtest.Count(h.Started, harbor.PartHarbor))
 	require.Equal(t, harbor.PartHarbor, h.Removed[0], "Harbor goes before what it needs")
 	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Removed[1:])
-	require.False(t, h.Held)
+	require.False(t, h.HasFinalizer)
 	require.Equal(t, harborworkflow.Deleted, status.State)
 	require.Equal(t, []string{"deleted by ann", "its resources are removed; data policy: Retain"}, status.Notes)
 }
@@ -187,38 +187,38 @@ func TestAHeldClusterIsNotChangedAndTheStatusShowsTheHold(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	stop := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"}}}
 	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalHeld, stop) }, time.Minute)
-	h.After(2*time.Minute, func() {
+	h.ChangeAfter(2*time.Minute, func() {
 		h.Edits[harbor.PartCache] = "theirs"
-		h.Down[harbor.PartDatabase] = true
+		h.NotReady[harbor.PartDatabase] = true
 	})
 	h.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[harborworkflow.Status](h.World)
 		require.Equal(t, "flood", status.Held.Reason)
 		require.Equal(t, goharborv1.StatusUnhealthy, status.Harbor.Status, "it is looked at")
 		require.Equal(t, goharborv1.StatusUnhealthy, h.Object.Status.Status)
-		require.Equal(t, 1, workflowtest.Count(h.Begun, harbor.PartCache))
+		require.Equal(t, 1, workflowtest.Count(h.Started, harbor.PartCache))
 		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 3})
 	}, 10*time.Minute)
 	h.RegisterDelayedCallback(func() {
-		require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartCache))
+		require.Equal(t, 2, workflowtest.Count(h.Started, harbor.PartCache))
 		require.Nil(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Held)
 		stop.Number = 4
 		h.SignalWorkflow(temporal.SignalHeld, stop)
 	}, 20*time.Minute)
-	h.After(30*time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.ChangeAfter(30*time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
 	h.RegisterDelayedCallback(func() {
 		require.Empty(t, h.Removed)
 		require.Equal(t, emergency.ReasonHeld, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Reason)
 		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 5})
 	}, 40*time.Minute)
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	require.Equal(t, harborworkflow.Deleted, workflowtest.RequireResult[harborworkflow.Status](h.World).State)
 	require.Len(t, h.Removed, 4)
 }
 
 func TestAPartThatMeetsAHoldIsAppliedAfterTheRelease(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	h.After(time.Minute, func() { h.Slow[harbor.PartCache], h.Edits[harbor.PartCache] = true, "theirs" })
+	h.ChangeAfter(time.Minute, func() { h.Slow[harbor.PartCache], h.Edits[harbor.PartCache] = true, "theirs" })
 	h.RegisterDelayedCallback(func() {
 		h.Refused[harbor.PartCache] = temporal.Error(temporal.ErrHeld, "held by ann: flood", nil)
 		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"}}})
@@ -228,20 +228,20 @@ func TestAPartThatMeetsAHoldIsAppliedAfterTheRelease(t *testing.T) {
 		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
 		require.Empty(t, status.Failures)
 		require.Nil(t, status.Wait)
-		require.Equal(t, 2, workflowtest.Count(h.Begun, harbor.PartCache))
+		require.Equal(t, 2, workflowtest.Count(h.Started, harbor.PartCache))
 		clear(h.Refused)
 		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 3})
 	}, 10*time.Minute)
-	h.Keep(time.Hour)
-	require.Equal(t, 3, workflowtest.Count(h.Begun, harbor.PartCache))
-	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy"}, h.Said)
+	h.RunFor(time.Hour)
+	require.Equal(t, 3, workflowtest.Count(h.Started, harbor.PartCache))
+	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy"}, h.Statuses)
 }
 
 func TestForeignResourcesAreNotRemovedAndNoted(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Foreign = map[harbor.Part]string{harbor.PartCache: "RedisFailover registry/main-redis"}
-	h.After(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ChangeAfter(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	require.Equal(t, "RedisFailover registry/main-redis does not belong to this HarborCluster: it was not removed, nor were the Secrets and claims of the cache",
 		workflowtest.RequireResult[harborworkflow.Status](h.World).Notes[0])
 }
@@ -264,7 +264,7 @@ func TestUpdatesAreRejectedWhileTheRunEnds(t *testing.T) {
 			cancel(temporal.SignalCancel, nil)
 			said = answerTo(h, temporal.UpdateDelete, temporal.SignalRequest{})
 		}, time.Minute)
-		h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+		h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 		workflowtest.RequireCancelled[harborworkflow.Status](h.World)
 		require.Contains(t, *said, "the workflow is about to end; try again")
 		require.Nil(t, h.Object.DeletionTimestamp)
@@ -278,7 +278,7 @@ func TestUpdatesOfAnUnknownClusterAreRejected(t *testing.T) {
 	h.RegisterDelayedCallback(func() {
 		said = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: *h.Object.DeepCopy()})
 	}, 0)
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	workflowtest.RequireFailure[harborworkflow.Status](h.World, temporal.ErrNotFound)
 	require.Equal(t, "there is no cluster spoke-9", *said)
 
@@ -288,7 +288,7 @@ func TestUpdatesOfAnUnknownClusterAreRejected(t *testing.T) {
 		said = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: *h.Object.DeepCopy()})
 	}, 0)
 	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, nil) }, time.Minute)
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	workflowtest.RequireCancelled[harborworkflow.Status](h.World)
 	require.Equal(t, "the workflow is about to end; try again", *said)
 }
@@ -300,13 +300,13 @@ func TestTheWorkflowEndsWithoutAnObject(t *testing.T) {
 	h.Fail["ApplyHarborCluster"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "spec.version: invalid", nil))
 	var made *string
 	h.RegisterDelayedCallback(func() { made = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: wanted}) }, 0)
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	require.Equal(t, "spec.version: invalid", *made)
 	require.Equal(t, harborworkflow.Failed, workflowtest.RequireFailure[harborworkflow.Status](h.World, temporal.ErrNotFound).State)
 
 	h = workflowtest.NewHarborWorld(t)
-	h.After(time.Minute, func() { h.Object = nil })
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ChangeAfter(time.Minute, func() { h.Object = nil })
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	require.Contains(t, workflowtest.RequireResult[harborworkflow.Status](h.World).Notes[0], "its resources were not removed")
 	require.Empty(t, h.Removed)
 }
@@ -320,17 +320,17 @@ func TestAWorkerThatStopsAtAnyStepDoesNotFailTheHarbor(t *testing.T) {
 			}
 			return nil
 		}
-		require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
-		require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy"}, h.Said)
+		require.Equal(t, goharborv1.StatusHealthy, h.RunFor(time.Hour).Harbor.Status)
+		require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy"}, h.Statuses)
 	}
 	for _, errType := range []string{temporal.ErrWorkerShutdown, emergency.ReasonUnknown} {
 		for _, part := range []harbor.Part{harbor.PartDatabase, harbor.PartBucket, harbor.PartHarbor} {
 			h := workflowtest.NewHarborWorld(t)
 			h.Refused[part] = sdktemporal.NewApplicationError("the worker stops, or hears nothing", errType)
-			h.After(time.Minute, func() { clear(h.Refused) })
-			require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
-			require.NotContains(t, h.Said, goharborv1.StatusUnhealthy)
-			require.Less(t, workflowtest.Count(h.Begun, part), 30, "it is not tried all the time")
+			h.ChangeAfter(time.Minute, func() { clear(h.Refused) })
+			require.Equal(t, goharborv1.StatusHealthy, h.RunFor(time.Hour).Harbor.Status)
+			require.NotContains(t, h.Statuses, goharborv1.StatusUnhealthy)
+			require.Less(t, workflowtest.Count(h.Started, part), 30, "it is not tried all the time")
 		}
 	}
 }
@@ -343,34 +343,34 @@ func TestAFailedStatusWriteIsReportedAndRetriedWithPauses(t *testing.T) {
 		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
 		require.Equal(t, temporal.ErrClusterUnreachable, status.Wait.Reason)
 	}, 2*time.Minute)
-	h.Keep(5 * time.Minute)
+	h.RunFor(5 * time.Minute)
 	require.Less(t, len(h.InputsOf("WriteHarborStatus")), 150)
 }
 
 func TestAHarborInManyRunsHasTheSameResult(t *testing.T) {
-	in := workflowtest.TheHarborCluster()
+	in := workflowtest.HarborInput()
 	before, runs := workflowtest.NewHarborWorld(t), 0
 	for more := true; more; {
 		runs++
 		h := workflowtest.NewHarborWorld(t)
-		h.Object, h.There, h.Edits, h.Held, h.Said, h.Begun = before.Object, before.There, before.Edits, before.Held, before.Said, before.Begun
+		h.Object, h.Applied, h.Edits, h.HasFinalizer, h.Statuses, h.Started = before.Object, before.Applied, before.Edits, before.HasFinalizer, before.Statuses, before.Started
 		if runs < 6 {
 			h.RegisterDelayedCallback(func() {
 				h.SetContinueAsNewSuggested(true)
-				h.Change(func() { h.Down[harbor.PartDatabase] = true })
+				h.Change(func() { h.NotReady[harbor.PartDatabase] = true })
 			}, time.Minute)
 		} else {
 			h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 		}
 		h.ExecuteWorkflow(harborworkflow.HarborCluster, in)
-		next := workflowtest.HandedOn[harborworkflow.Input](h.World)
+		next := workflowtest.NextRunInput[harborworkflow.Input](h.World)
 		if more = next != nil; more {
 			in, before = *next, h
 			continue
 		}
 		status := workflowtest.RequireCancelled[harborworkflow.Status](h.World)
 		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
-		require.Len(t, h.Begun, 5, "nothing is applied anew by a new run: %v", h.Begun)
+		require.Len(t, h.Started, 5, "nothing is applied anew by a new run: %v", h.Started)
 	}
 	require.Equal(t, 6, runs)
 }

@@ -20,16 +20,16 @@ import (
 
 func TestWritesThatAreUndoneAreRepeatedWithPauses(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	h.Undone = true
+	h.Reverted = true
 	h.RegisterDelayedCallback(func() {
 		require.Equal(t, goharborv1.StatusHealthy, workflowtest.StatusOf[harborworkflow.Status](h.World).Harbor.Status, "that it is well is seen all the same")
-		h.Change(func() { h.Undone = false })
+		h.Change(func() { h.Reverted = false })
 	}, time.Minute)
-	h.After(2*time.Minute, func() {
-		require.True(t, h.Held)
+	h.ChangeAfter(2*time.Minute, func() {
+		require.True(t, h.HasFinalizer)
 		require.Equal(t, goharborv1.StatusHealthy, h.Object.Status.Status, "what was undone last is written again")
 	})
-	h.Keep(3 * time.Minute)
+	h.RunFor(3 * time.Minute)
 	for _, written := range []string{"WriteHarborStatus", "HoldHarborCluster"} {
 		times := len(h.InputsOf(written))
 		require.Greater(t, times, 20, written)
@@ -41,7 +41,7 @@ func TestTheStatusShowsTheBlockersOfARemoval(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Slow[harbor.PartDatabase], h.Slow[harbor.PartStorage] = true, true
 	deleted := time.Minute
-	h.After(deleted, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.ChangeAfter(deleted, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
 	waits := func() drydockv1.Wait { return *workflowtest.StatusOf[harborworkflow.Status](h.World).Wait }
 	going := func(part harbor.Part, kind, name string) {
 		object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: kind}}
@@ -67,7 +67,7 @@ func TestTheStatusShowsTheBlockersOfARemoval(t *testing.T) {
 		require.Len(t, waits().Blockers, 2)
 		require.WithinDuration(t, h.Now(), waits().Since.Time, time.Minute)
 	}, deleted+3*time.Second)
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	status := workflowtest.RequireResult[harborworkflow.Status](h.World)
 	require.Equal(t, harborworkflow.Deleted, status.State)
 	require.Nil(t, status.Wait)
@@ -82,16 +82,16 @@ func TestAllFailuresAreReported(t *testing.T) {
 		require.Contains(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Message, "no status today")
 		clear(h.Fail)
 	}, 2*time.Second)
-	h.After(time.Minute, func() {
+	h.ChangeAfter(time.Minute, func() {
 		h.Refused[harbor.PartDatabase] = temporal.Error(temporal.ErrInvalidSpec, "the database stays", nil)
 		h.Refused[harbor.PartStorage] = temporal.Error(temporal.ErrInvalidSpec, "the storage stays", nil)
 		h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()}
 	})
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	status := workflowtest.RequireFailure[harborworkflow.Status](h.World, temporal.ErrInvalidSpec)
 	require.Equal(t, []string{"the database stays; the storage stays"}, status.Notes)
 	require.Contains(t, h.Removed, harbor.PartCache, "what fails stops no other")
-	require.True(t, h.Held, "it is not let go")
+	require.True(t, h.HasFinalizer, "it is not let go")
 }
 
 func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
@@ -108,8 +108,8 @@ func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
 		h.RegisterDelayedCallback(ask, kit.FirstRetry/2)
 		return errors.New("no answer")
 	}
-	h.After(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ChangeAfter(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	require.Equal(t, harborworkflow.Deleted, workflowtest.RequireResult[harborworkflow.Status](h.World).State)
 	require.Contains(t, *said, "rejected: the workflow is about to end; try again")
 	require.Nil(t, h.Object)
@@ -117,10 +117,10 @@ func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
 	// Somebody has taken the finalizer away while the removal goes on.
 	h = workflowtest.NewHarborWorld(t)
 	h.Slow[harbor.PartDatabase] = true
-	h.After(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
-	h.After(2*time.Minute, func() { h.Object = nil })
+	h.ChangeAfter(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.ChangeAfter(2*time.Minute, func() { h.Object = nil })
 	h.RegisterDelayedCallback(ask, 3*time.Minute)
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	require.Equal(t, harborworkflow.Deleted, workflowtest.RequireResult[harborworkflow.Status](h.World).State)
 	require.Contains(t, *said, "rejected: cluster c1: HarborCluster registry/main is being deleted; apply it again after the deletion")
 	require.Nil(t, h.Object)
@@ -129,9 +129,9 @@ func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
 func TestPartsOfAnObjectThatWasGoneEarlyAreReportedAsNotRemoved(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Slow[harbor.PartHarbor] = true
-	h.After(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
-	h.After(2*time.Minute, func() { h.Object = nil })
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.TheHarborCluster())
+	h.ChangeAfter(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.ChangeAfter(2*time.Minute, func() { h.Object = nil })
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	status := workflowtest.RequireResult[harborworkflow.Status](h.World)
 	require.Equal(t, harborworkflow.Deleted, status.State)
 	require.Equal(t, []string{"the finalizer was removed before all resources were; not removed: cache, database, storage"}, status.Notes)

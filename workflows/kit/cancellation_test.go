@@ -40,11 +40,11 @@ func runCancelledAsItEnds[In, Out any](w *workflowtest.World, after time.Duratio
 func TestACancellationThatComesWithTheEndOfARunIsHeard(t *testing.T) {
 	t.Run("by a window", func(t *testing.T) {
 		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-		w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
+		w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
 		runCancelledAsItEnds(w.World, time.Hour, window.Input{}, func(ctx workflow.Context, in window.Input) (struct{}, error) {
 			return struct{}{}, window.MaintenanceWindow(ctx, in)
 		})
-		next := workflowtest.HandedOn[window.Input](w.World)
+		next := workflowtest.NextRunInput[window.Input](w.World)
 		require.NotNil(t, next)
 		require.WithinDuration(t, workflowtest.Noon.Add(time.Hour), w.Now(), time.Second)
 		require.True(t, next.Carried.Course.Cancelled)
@@ -59,9 +59,9 @@ func TestACancellationThatComesWithTheEndOfARunIsHeard(t *testing.T) {
 	})
 	t.Run("by a portal", func(t *testing.T) {
 		w := workflowtest.NewPortalWorld(t)
-		w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+		w.UpdateAfter(0, temporal.UpdateApply, workflowtest.Shop())
 		runCancelledAsItEnds(w.World, time.Hour, portal.Input{}, portal.StatusPortal)
-		next := workflowtest.HandedOn[portal.Input](w.World)
+		next := workflowtest.NextRunInput[portal.Input](w.World)
 		require.NotNil(t, next)
 		require.True(t, next.Carried.Portal.Empty())
 	})

@@ -36,8 +36,8 @@ func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
 			last        string
 		}{
 			{"a maintenance", "Drain", func(t *testing.T, c *workflowtest.MovingCluster) {
-				w := workflowtest.NewWorld(t).Moving(c)
-				w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+				w := workflowtest.NewWorld(t).WithMovingCluster(c)
+				w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 				workflowtest.RequireResult[workflowtest.NodeStatus](w)
 			}, []string{"Drain"}, "ReturnNode"},
 			{"a cluster of a rollout", "InspectCluster", func(t *testing.T, c *workflowtest.MovingCluster) {
@@ -50,7 +50,7 @@ func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
 				})
 				in := workflowtest.OneCluster()
 				in.TaskQueue = c.From
-				w.Moving(c).ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
+				w.WithMovingCluster(c).ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
 				require.Equal(t, ranv1.ClusterComplete, workflowtest.RequireResult[ranv1.ClusterStatus](w).State)
 				require.Equal(t, []string{c.To, c.To, c.To}, children, "they need not find out for themselves")
 			}, []string{"InspectCluster"}, "WithdrawClusterMaintenance"},
@@ -59,21 +59,21 @@ func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
 				w.Plan.TaskQueues = map[string]string{"c1": c.From}
 				object := workflowtest.ARollout()
 				object.Spec.PreCaching = true
-				w.Moving(c).ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
+				w.WithMovingCluster(c).ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
 				require.Equal(t, map[string]ranv1.PreparationState{"c1": "Succeeded"}, workflowtest.RequireResult[workflowtest.GroupStatus](w).Precaching.Status)
 			}, []string{"RunClusterJob"}, "RemoveClusterJob"},
 			{"a scheduler", "WatchNodes", func(t *testing.T, c *workflowtest.MovingCluster) {
 				w := workflowtest.NewSchedulerWorld(t)
-				w.Moving(c)
-				w.After(func() { w.Request("june", workflowtest.SlotFor("a", 1)) }, func() {}, func() {
-					require.True(t, c.Does("WatchNodes")())
-					w.SeeAll()
+				w.WithMovingCluster(c)
+				w.RunSteps(func() { w.Request("june", workflowtest.SlotFor("a", 1)) }, func() {}, func() {
+					require.True(t, c.Executed("WatchNodes")())
+					w.ShowAllNodes()
 				})
 				w.Carried()
 			}, []string{"WatchNodes"}, "WatchNodes"},
 			{"a lock controller", "ObserveWorkloadLocks", func(t *testing.T, c *workflowtest.MovingCluster) {
 				w := workflowtest.NewLockWorld(t)
-				w.Moving(c).When(c.Does("ObserveWorkloadLocks"), func() {
+				w.WithMovingCluster(c).When(c.Executed("ObserveWorkloadLocks"), func() {
 					require.Equal(t, locks.Running, workflowtest.StatusOf[locks.Status](w.World).State)
 					w.SignalWorkflow(temporal.SignalCancel, nil)
 				})
@@ -82,19 +82,19 @@ func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
 			}, []string{"ObserveWorkloadLocks", "ApplyWorkloadLocks"}, "ObserveWorkloadLocks"},
 			{"a Harbor", "AwaitHarborDue", func(t *testing.T, c *workflowtest.MovingCluster) {
 				h := workflowtest.NewHarborWorld(t)
-				h.Moving(c)
-				require.Equal(t, goharborv1.StatusHealthy, h.Keep(time.Hour).Harbor.Status)
+				h.WithMovingCluster(c)
+				require.Equal(t, goharborv1.StatusHealthy, h.RunFor(time.Hour).Harbor.Status)
 			}, []string{"AwaitHarborDue"}, "ReleaseHarborCluster"},
 			{"a sweeper", "AwaitOrphans", func(t *testing.T, c *workflowtest.MovingCluster) {
 				w := workflowtest.NewSweeperWorld(t, sweeperactivities.Orphans{Orphans: workflowtest.OrphansOfAMaintenance()})
-				w.Moving(c)
+				w.WithMovingCluster(c)
 				w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) { require.Equal(t, 3, status.CleanedUp) })
 			}, []string{"AwaitOrphans"}, "AwaitOrphans"},
 		} {
 			t.Run(tt.name+" "+way.name, func(t *testing.T) {
-				c := &workflowtest.MovingCluster{Moves: tt.moves, From: way.from, To: way.to}
+				c := &workflowtest.MovingCluster{MovesBefore: tt.moves, From: way.from, To: way.to}
 				tt.run(t, c)
-				refused, done := c.Since()
+				refused, done := c.CallsSinceMove()
 				require.Equal(t, tt.InvalidSpec, slices.Compact(refused), "where it is now is remembered")
 				require.NotEmpty(t, done)
 				require.Equal(t, tt.last, done[len(done)-1])
@@ -107,33 +107,33 @@ func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
 func TestWhileNoWorkerHasTheClusterAnyMoreWhatIsAtWorkSaysSoAndGoesOnAfterwards(t *testing.T) {
 	const said = "found no worker that has the cluster: cluster c1 is not known; add it"
 	t.Run("a lock controller", func(t *testing.T) {
-		w, c := workflowtest.NewLockWorld(t), &workflowtest.MovingCluster{Moves: "ObserveWorkloadLocks", From: temporal.TaskQueue}
-		w.Moving(c).When(c.Asked(4), func() {
+		w, c := workflowtest.NewLockWorld(t), &workflowtest.MovingCluster{MovesBefore: "ObserveWorkloadLocks", From: temporal.TaskQueue}
+		w.WithMovingCluster(c).When(c.RefusedRounds(4), func() {
 			wait := workflowtest.StatusOf[locks.Status](w.World).Wait
 			require.Equal(t, temporal.ErrClusterUnknown, wait.Reason)
 			require.Contains(t, wait.Message, said)
-			c.Settle(temporal.TaskQueue)
+			c.MoveTo(temporal.TaskQueue)
 		})
-		w.When(c.Does("ObserveWorkloadLocks"), func() { w.SignalWorkflow(temporal.SignalCancel, nil) })
+		w.When(c.Executed("ObserveWorkloadLocks"), func() { w.SignalWorkflow(temporal.SignalCancel, nil) })
 		w.Run(workflowtest.LockInput())
 		workflowtest.RequireCancelled[locks.Status](w.World)
 	})
 	t.Run("a maintenance returns its node", func(t *testing.T) {
-		w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{Moves: "AwaitNodeHealthy", From: temporal.TaskQueue}
-		w.Moving(c).When(c.Asked(4), func() {
+		w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{MovesBefore: "AwaitNodeHealthy", From: temporal.TaskQueue}
+		w.WithMovingCluster(c).When(c.RefusedRounds(4), func() {
 			wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
 			require.Equal(t, temporal.ErrClusterUnknown, wait.Reason)
 			require.Contains(t, wait.Message, said)
-			c.Settle(temporal.TaskQueue)
+			c.MoveTo(temporal.TaskQueue)
 		})
-		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 		workflowtest.RequireResult[workflowtest.NodeStatus](w)
-		require.True(t, c.Does("ReturnNode")())
+		require.True(t, c.Executed("ReturnNode")())
 	})
 	t.Run("a cluster of a rollout, until its time is over", func(t *testing.T) {
 		w, _ := workflowtest.NewClusterWorld(t, 0, 1, 1)
-		c := &workflowtest.MovingCluster{Moves: "AwaitClusterHealthy", From: temporal.TaskQueue}
-		w.Moving(c).When(c.Asked(4), func() {
+		c := &workflowtest.MovingCluster{MovesBefore: "AwaitClusterHealthy", From: temporal.TaskQueue}
+		w.WithMovingCluster(c).When(c.RefusedRounds(4), func() {
 			wait := workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Wait
 			require.Equal(t, temporal.ErrClusterUnknown, wait.Reason)
 			require.Contains(t, wait.Message, said)
@@ -146,18 +146,18 @@ func TestWhileNoWorkerHasTheClusterAnyMoreWhatIsAtWorkSaysSoAndGoesOnAfterwards(
 func TestAClusterIsRefusedEarlyOnlyWhenNoWorkerThatIsAskedHasIt(t *testing.T) {
 	require.LessOrEqual(t, rollouts.WorkersAsked, kit.RoundAttempts, "or a name that nobody knows would be asked for in a second round")
 
-	w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, Strangers: rollouts.WorkersAsked - 1}
-	w.Moving(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, WrongWorkers: rollouts.WorkersAsked - 1}
+	w.WithMovingCluster(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 
-	w, c = workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, Unanswered: kit.RoundAttempts - 1, Strangers: rollouts.WorkersAsked - 1}
-	w.Moving(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w, c = workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, FailedLookups: kit.RoundAttempts - 1, WrongWorkers: rollouts.WorkersAsked - 1}
+	w.WithMovingCluster(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 
 	w, c = workflowtest.NewWorld(t), &workflowtest.MovingCluster{}
-	w.Moving(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.WithMovingCluster(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNotFound)
 	require.Contains(t, status.Failure.Message, "cluster c1 is not known: add it to the worker's clusters file")
 	require.Equal(t, []string{"CheckNodeMaintenance"}, w.Called(), "nothing is touched")
-	require.Equal(t, rollouts.WorkersAsked, c.Located, "in one round")
+	require.Equal(t, rollouts.WorkersAsked, c.Lookups, "in one round")
 }

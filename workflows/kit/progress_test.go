@@ -68,7 +68,7 @@ func TestAParentIsToldAtOnceThatALockHasFailed(t *testing.T) {
 		w.When(called, func() {
 			w.SignalWorkflow(signal, news)
 			w.RegisterDelayedCallback(func() {
-				require.Len(t, w.ToldOf(told), 1)
+				require.Len(t, w.SentSignals(told), 1)
 				w.CancelWorkflow()
 			}, 100*time.Millisecond)
 		})
@@ -77,14 +77,14 @@ func TestAParentIsToldAtOnceThatALockHasFailed(t *testing.T) {
 	w.Locked, w.Blocked["AwaitNodeLocks"] = true, true
 	soon(w, func() bool { return len(w.InputsOf("AwaitNodeLocks")) > 0 },
 		temporal.SignalObserved, temporal.Observation{Activity: "AwaitNodeLocks", Wait: failed}, temporal.SignalNodeProgress)
-	in := workflowtest.OfRollout()
+	in := workflowtest.MaintenanceOfRollout()
 	in.ProgressLimit = time.Hour
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
-	require.Equal(t, failed.Message, w.ToldOf(temporal.SignalNodeProgress)[0].(ranv1.ClusterNodeStatus).Wait.Message)
+	require.Equal(t, failed.Message, w.SentSignals(temporal.SignalNodeProgress)[0].(ranv1.ClusterNodeStatus).Wait.Message)
 
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
-	nodes.Takes = time.Hour
+	nodes.Duration = time.Hour
 	soon(w, func() bool { return len(nodes.Events) > 0 },
 		temporal.SignalNodeProgress, ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeScheduled, Wait: failed}, temporal.SignalClusterProgress)
 	upgrade := workflowtest.OneCluster()

@@ -40,19 +40,19 @@ func TestSignalsAreHeardInTheOrderInWhichTheyWereSent(t *testing.T) {
 		deafFor := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(r, "deaf for")
 		unreadable := rapid.IntRange(0, len(names)).Draw(r, "unreadable")
 		w := workflowtest.NewWorld(t)
-		var sent []workflowtest.Sending
+		var sent []workflowtest.SignalWithPayload
 		var want []string
 		for i, name := range names {
 			switch {
 			case i == unreadable:
-				sent = append(sent, workflowtest.Sending{Name: name, Payload: "no number"})
+				sent = append(sent, workflowtest.SignalWithPayload{Name: name, Payload: "no number"})
 				continue
 			case name != "nobody's":
 				want = append(want, fmt.Sprintf("%s%d", name, i))
 			}
-			sent = append(sent, workflowtest.Sending{Name: name, Payload: i})
+			sent = append(sent, workflowtest.SignalWithPayload{Name: name, Payload: i})
 		}
-		w.RegisterDelayedCallback(func() { w.SendTogether(append(sent, workflowtest.Sending{Name: "over"})...) }, time.Minute)
+		w.RegisterDelayedCallback(func() { w.SendInOneTask(append(sent, workflowtest.SignalWithPayload{Name: "over"})...) }, time.Minute)
 		w.ExecuteWorkflow(listener, deafFor)
 		var heard []string
 		require.NoError(r, w.GetWorkflowError())
@@ -88,9 +88,9 @@ func TestWhatIsPausedAndResumedInOneMomentIsAsWasSaidLast(t *testing.T) {
 			rapid.Check(t, func(r *rapid.T) {
 				said := rapid.SliceOfN(rapid.SampledFrom([]string{temporal.SignalPause, temporal.SignalResume}), 1, 6).Draw(r, "said")
 				w, work := scene.begin()
-				work.Ends["c1"], work.Ends["w0"] = workflowtest.Never, workflowtest.Never
+				work.Outcomes["c1"], work.Outcomes["w0"] = workflowtest.UntilCancelled, workflowtest.UntilCancelled
 				var paused bool
-				w.RegisterDelayedCallback(func() { w.SayTogether(said...) }, time.Minute)
+				w.RegisterDelayedCallback(func() { w.SignalInOneTask(said...) }, time.Minute)
 				w.RegisterDelayedCallback(func() {
 					paused = scene.paused(w)
 					w.SignalWorkflow(temporal.SignalCancel, nil)

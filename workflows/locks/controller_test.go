@@ -40,7 +40,7 @@ func inMaintenance() locks.Report {
 
 func TestALockControllerAppliesThePolicyAtTheStartAndOnChanges(t *testing.T) {
 	w := workflowtest.NewLockWorld(t)
-	w.Finds(nodeLock("n1", lcmv1.LockActive, lcmv1.LockInactive, locks.PodReady), inMaintenance())
+	w.AddDue(nodeLock("n1", lcmv1.LockActive, lcmv1.LockInactive, locks.PodReady), inMaintenance())
 	w.When(func() bool { return len(w.Called()) == 5 }, func() {
 		status := workflowtest.StatusOf[locksworkflow.Status](w.World)
 		require.Equal(t, locksworkflow.Running, status.State)
@@ -145,7 +145,7 @@ func TestAnInvalidPolicyFailsTheLockController(t *testing.T) {
 
 func TestALongRunContinuesAsNewWithItsStatus(t *testing.T) {
 	w := workflowtest.NewLockWorld(t)
-	w.Finds(nodeLock("n1", lcmv1.LockActive, lcmv1.LockInactive, locks.PodReady), inMaintenance())
+	w.AddDue(nodeLock("n1", lcmv1.LockActive, lcmv1.LockInactive, locks.PodReady), inMaintenance())
 	w.Fail["ObserveWorkloadLocks"] = func(int) error {
 		w.SetContinueAsNewSuggested(true)
 		return nil

@@ -21,7 +21,7 @@ func TestReadinessAndFailuresOfRequestorsAreNodeEvents(t *testing.T) {
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalFail, temporal.SignalRequest{Actor: "driver", Reason: "no firmware"})
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalRecover, nil) }, time.Hour)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalDone, nil) }, 2*time.Hour)
-	in := workflowtest.HandOver()
+	in := workflowtest.RequestorMaintenance()
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
@@ -48,7 +48,7 @@ func TestAFailedEventDoesNotDelayTheMaintenance(t *testing.T) {
 	begin := w.Now()
 	w.Fail["AnnounceState"] = workflowtest.Always(errors.New("no worker heard it"))
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalDone, nil)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 	require.NotEmpty(t, w.Inputs["AnnounceState"])
@@ -57,7 +57,7 @@ func TestAFailedEventDoesNotDelayTheMaintenance(t *testing.T) {
 
 func TestANodeWithoutARequestorGetsNoReadyEvent(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.DoneWhenReady = true
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
@@ -105,7 +105,7 @@ func TestTheResultOfAMaintenanceIsANodeEvent(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			tt.play(w)
-			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 			require.Equal(t, tt.want, *w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).Ended)
 		})
 	}

@@ -22,7 +22,7 @@ import (
 // clusterHeldOnce lets a lock of the cluster be held when it is asked first.
 func clusterHeldOnce(w *workflowtest.World) {
 	asked := 0
-	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+	workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		asked++
 		locks := locks.NodeLocks{Asked: true, ClusterHeld: asked == 1, ClusterRequestUID: "uid-of-request"}
 		if asked == 1 {
@@ -36,12 +36,12 @@ func clusterHeldOnce(w *workflowtest.World) {
 func TestClusterLocksAreReleasedBeforeNodeLocksAndHeldAgainAfterThem(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	clusterHeldOnce(w)
-	workflowtest.Play(w, "ReturnNode", func(in node.ReturnNodeInput) any {
+	workflowtest.Simulate(w, "ReturnNode", func(in node.ReturnNodeInput) any {
 		require.True(t, in.WithdrawCluster)
 		require.Equal(t, types.UID("uid-of-request"), in.ClusterRequestUID)
 		return node.ReturnNodeResult{Locks: locks.NodeLocks{Active: true}, ClusterWithdrawn: true}
 	})
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []string{"AcquireNode", "AwaitClusterLocks", "AcquireNode", "AwaitPodCompletion"}, w.Called()[3:7])
@@ -57,11 +57,11 @@ func TestClusterLocksAreReleasedBeforeNodeLocksAndHeldAgainAfterThem(t *testing.
 
 func TestTheClusterRequestIsWithdrawnForAnExcludedNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+	workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		locks := locks.NodeLocks{Skipped: true, Inactive: true, ClusterRequestUID: "uid-of-request"}
 		return node.AcquireNodeResult{Locks: locks, Cordon: &node.CordonResult{CordonedByUs: true}}
 	})
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	stages := kit.Stages{Records: &status.Stages}
 	require.Equal(t, "no lock holds the node, and annotation lcm.mirantis.com/skip-maintenance forbids to ask for it",
@@ -78,7 +78,7 @@ func TestClusterLocksThatStayActiveEndTheMaintenanceBeforeTheCordon(t *testing.T
 	w := workflowtest.NewWorld(t)
 	clusterHeldOnce(w)
 	w.Fail["AwaitClusterLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "ceph did not release cluster c1 in time", nil))
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -91,7 +91,7 @@ func TestClusterLocksThatStayActiveEndTheMaintenanceBeforeTheCordon(t *testing.T
 func TestAMaintenanceOfARolloutDoesNotRequestTheCluster(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Parent, in.TaskQueue, in.Slot = "cgu/ops/june/c1", temporal.TaskQueue, nil
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
@@ -104,7 +104,7 @@ func TestAMaintenanceOfARolloutDoesNotRequestTheCluster(t *testing.T) {
 func TestAMaintenanceOfARolloutRequestsTheClusterIfALockIsActive(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	var asked []bool
-	workflowtest.Play(w, "AcquireNode", func(in node.AcquireNodeInput) any {
+	workflowtest.Simulate(w, "AcquireNode", func(in node.AcquireNodeInput) any {
 		asked = append(asked, in.WithCluster)
 		if len(asked) < 3 {
 			return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: true}}
@@ -112,7 +112,7 @@ func TestAMaintenanceOfARolloutRequestsTheClusterIfALockIsActive(t *testing.T) {
 		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}}
 	})
 	w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrLockRefused, "lock tf-n1 is active", nil))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceOfRollout())
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []bool{false, true, true, true}, asked)
@@ -127,7 +127,7 @@ func TestADeletedLockRequestIsCreatedAgain(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(gone)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes[0], "was deleted by another client")
 	require.Len(t, w.Inputs["AcquireNode"], 2)
 	require.True(t, w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Requested)
@@ -158,7 +158,7 @@ func TestLockRequestsAnnounceARestartUnlessTheWorkNeedsNone(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
-			in := workflowtest.OfRollout()
+			in := workflowtest.MaintenanceOfRollout()
 			in.Object.Spec.Action = tt.action
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 			workflowtest.RequireResult[workflowtest.NodeStatus](w)

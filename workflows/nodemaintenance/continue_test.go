@@ -34,7 +34,7 @@ func flaps(w *workflowtest.World, refused int) {
 func inRuns(t *testing.T, in nodemaintenance.Input, prepare func(run int, w *workflowtest.World) (long func() bool)) []*workflowtest.World {
 	t.Helper()
 	var runs []*workflowtest.World
-	for next := &in; next != nil; next = workflowtest.HandedOn[nodemaintenance.Input](runs[len(runs)-1]) {
+	for next := &in; next != nil; next = workflowtest.NextRunInput[nodemaintenance.Input](runs[len(runs)-1]) {
 		w := workflowtest.NewWorld(t)
 		if len(runs) > 0 {
 			w.SetStartTime(runs[len(runs)-1].Now())
@@ -50,7 +50,7 @@ func inRuns(t *testing.T, in nodemaintenance.Input, prepare func(run int, w *wor
 
 // It may be for days: its history does not grow without end, and nothing that it has is given back.
 func TestAMaintenanceContinuesAsNewAfterManyReactivatedLocks(t *testing.T) {
-	for name, in := range map[string]nodemaintenance.Input{"of its own": workflowtest.WholeMaintenance(), "of a rollout": workflowtest.OfRollout()} {
+	for name, in := range map[string]nodemaintenance.Input{"of its own": workflowtest.FullMaintenance(), "of a rollout": workflowtest.MaintenanceOfRollout()} {
 		t.Run(name, func(t *testing.T) {
 			runs := inRuns(t, in, func(run int, w *workflowtest.World) func() bool {
 				if run == 2 {
@@ -70,7 +70,7 @@ func TestAMaintenanceContinuesAsNewAfterManyReactivatedLocks(t *testing.T) {
 				require.Equal(t, []string{"AcquireNode", "AwaitNodeLocks", "Cordon"}, w.Called()[:3])
 				require.Empty(t, w.InputsOf("CheckNodeMaintenance"))
 				for _, set := range w.Scheduler.Sets {
-					require.Empty(t, workflowtest.Waiting(set), "it has its slot")
+					require.Empty(t, workflowtest.Ungranted(set), "it has its slot")
 				}
 			}
 			last := runs[2]
@@ -92,10 +92,10 @@ func TestAMaintenanceContinuesAsNewAfterManyReactivatedLocks(t *testing.T) {
 func TestAWaitForLocksContinuesAsNewAfterManyReports(t *testing.T) {
 	for _, wait := range []string{"AwaitNodeLocks", "AwaitClusterLocks"} {
 		t.Run(wait, func(t *testing.T) {
-			runs := inRuns(t, workflowtest.WholeMaintenance(), func(run int, w *workflowtest.World) func() bool {
+			runs := inRuns(t, workflowtest.FullMaintenance(), func(run int, w *workflowtest.World) func() bool {
 				w.Locked = true
 				held := wait == "AwaitClusterLocks"
-				workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+				workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 					locks := locks.NodeLocks{Asked: true, ClusterHeld: held, RequestUID: "r1", ClusterRequestUID: "r2"}
 					held = false
 					return node.AcquireNodeResult{Locks: locks}
@@ -132,11 +132,11 @@ func TestTheLockTimeoutContinuesInTheNextRun(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.wait, func(t *testing.T) {
-			in := workflowtest.WholeMaintenance()
+			in := workflowtest.FullMaintenance()
 			in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 			runs := inRuns(t, in, func(run int, w *workflowtest.World) func() bool {
 				w.Locked = true
-				workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+				workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 					return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: tt.wait == "AwaitClusterLocks", ClusterRequestUID: "r2"}}
 				})
 				if run == 1 {
@@ -156,7 +156,7 @@ func TestTheLockTimeoutContinuesInTheNextRun(t *testing.T) {
 
 // One that is cancelled in the next run before that has done anything has all that an earlier one did to be taken back.
 func TestARequestOfAnEarlierRunIsWithdrawn(t *testing.T) {
-	runs := inRuns(t, workflowtest.WholeMaintenance(), func(run int, w *workflowtest.World) func() bool {
+	runs := inRuns(t, workflowtest.FullMaintenance(), func(run int, w *workflowtest.World) func() bool {
 		flaps(w, 1000)
 		if run == 1 {
 			w.RegisterDelayedCallback(func() {
@@ -165,7 +165,7 @@ func TestARequestOfAnEarlierRunIsWithdrawn(t *testing.T) {
 			w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour)
 			return nil
 		}
-		workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+		workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 			return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, RequestUID: "r1", ClusterRequestUID: "r2"}}
 		})
 		w.When(w.CalledTimes("Cordon", 2), func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, drydockv1.HoldCluster("c1"))) })
@@ -189,19 +189,19 @@ func TestACancelDuringContinueAsNewIsHandled(t *testing.T) {
 		w.SetContinueAsNewSuggested(true)
 		w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"})
 	})
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
 func TestTheNextRunKeepsTheAdditionalRequestors(t *testing.T) {
-	runs := inRuns(t, workflowtest.HandOver(), func(run int, w *workflowtest.World) func() bool {
+	runs := inRuns(t, workflowtest.RequestorMaintenance(), func(run int, w *workflowtest.World) func() bool {
 		if run == 0 {
 			flaps(w, 1000)
-			w.Say(w.Joins("gpu.example.com"))
+			w.EachMinute(w.JoinStep("gpu.example.com"))
 			return func() bool { return len(workflowtest.StatusOf[workflowtest.NodeStatus](w).Requestors) == 2 }
 		}
 		flaps(w, 0)
-		w.Say(w.Signal(temporal.SignalDone, ""), w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"))
+		w.EachMinute(w.Signal(temporal.SignalDone, ""), w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"))
 		return nil
 	})
 	require.Len(t, runs, 2)
@@ -221,7 +221,7 @@ func TestARunThatStartsWithAClosedWindowReleasesSlotAndLocks(t *testing.T) {
 		default:
 			flaps(w, 0)
 			w.Blocked["AwaitNodeLocks"] = true
-			w.Tells(time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
+			w.ReceiveWindow(time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 			w.RegisterDelayedCallback(func() {
 				require.Contains(t, w.Called(), "WithdrawNodeMaintenance")
 				require.True(t, w.Scheduler.State.Empty())
@@ -229,7 +229,7 @@ func TestARunThatStartsWithAClosedWindowReleasesSlotAndLocks(t *testing.T) {
 				defer w.Mu.Unlock()
 				w.Blocked["AwaitNodeLocks"] = false
 			}, 2*time.Hour)
-			w.Tells(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
+			w.ReceiveWindow(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
 			return nil
 		}
 	})
@@ -242,8 +242,8 @@ func TestARunCarriesOnlyItsLatestReports(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	flaps(w, 1000)
 	w.When(w.CalledTimes("Cordon", 250), func() { w.SetContinueAsNewSuggested(true) })
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
-	next := workflowtest.HandedOn[nodemaintenance.Input](w)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
+	next := workflowtest.NextRunInput[nodemaintenance.Input](w)
 	require.NotNil(t, next)
 	require.Len(t, next.Carried.Status.Notes, nodemaintenance.MostCarried)
 	require.Len(t, next.Carried.Status.States, nodemaintenance.MostCarried)

@@ -33,7 +33,7 @@ func TestAYieldingMaintenanceReleasesLocksAndSlotAndQueuesAgain(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -62,7 +62,7 @@ func TestACancelledYieldingMaintenanceDoesNotWaitForOthers(t *testing.T) {
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
 	w.Blocked["AwaitRequestsServed"] = true
 	w.When(func() bool { return len(w.InputsOf("AwaitRequestsServed")) > 0 }, func() { w.SignalWorkflow(temporal.SignalCancel, nil) })
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.Len(t, w.Inputs["AcquireNode"], 1)
 	require.Contains(t, w.Called(), "ReturnNode", "its mark goes")
@@ -74,7 +74,7 @@ func TestACancelDuringTheReturnOfLocksKeepsTheirOrder(t *testing.T) {
 		"when it gives way": func(w *workflowtest.World) { w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle()) },
 		"when its window closes before it is known whether there are locks": func(w *workflowtest.World) {
 			w.Fail["AcquireNode"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil))
-			w.Tells(time.Hour, workflowtest.OpensAt(2, w.Now().Add(24*time.Hour)))
+			w.ReceiveWindow(time.Hour, workflowtest.OpensAt(2, w.Now().Add(24*time.Hour)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestAYieldingMaintenanceWaitsAtMostTheLockTimeout(t *testing.T) {
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
 	w.Fail["AwaitRequestsServed"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "not in time", nil))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut)
 	require.Len(t, w.Inputs["AcquireNode"], 1)
 }
@@ -125,7 +125,7 @@ func TestRepeatedYieldsDoNotExtendTheLockTimeout(t *testing.T) {
 		}
 		return nil
 	}
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
@@ -146,7 +146,7 @@ func TestAYieldingMaintenanceOfARolloutReturnsItsSlotToTheRollout(t *testing.T) 
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
-	in, start := workflowtest.OfRollout(), w.Now()
+	in, start := workflowtest.MaintenanceOfRollout(), w.Now()
 	in.LockTimeLeft = left(60)
 	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
@@ -172,7 +172,7 @@ func TestARolloutRequestsANodeThatYieldedAgain(t *testing.T) {
 		node := in.Object.Spec.NodeName
 		begun[node]++
 		err := workflow.Sleep(ctx, time.Minute)
-		workflowtest.GiveBack(ctx, in)
+		workflowtest.SignalSlotReturn(ctx, in)
 		status := workflowtest.NodeStatus{State: maintenancev1.NodeCompleted, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}
 		if node == "w1" && begun[node] == 1 {
 			status.State, status.Notes = maintenancev1.NodePending, []string{"queued again: w0 goes first"}
@@ -210,7 +210,7 @@ func TestNoPodIsEvictedBeforeAllLocksAreInactiveAndTheNodeIsCordoned(t *testing.
 		}
 		w.Fail["AwaitNodeLocks"] = func(call int) error { return outcome(awaited, call) }
 		w.Fail["Cordon"] = func(call int) error { return outcome(cordoned, call) }
-		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 		workflowtest.RequireResult[workflowtest.NodeStatus](w)
 
 		letGo, out := false, false

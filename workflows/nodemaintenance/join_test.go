@@ -19,14 +19,14 @@ import (
 
 func TestANodeThatAnotherRequestorJoinedIsReturnedWhenBothAreDone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Say(
-		w.Joins("gpu.example.com"), w.Joins("gpu.example.com"), w.Signal(temporal.SignalDone, ""), w.KeepsNode(maintenancev1.NodeReady),
+	w.EachMinute(
+		w.JoinStep("gpu.example.com"), w.JoinStep("gpu.example.com"), w.Signal(temporal.SignalDone, ""), w.RequireNodeKept(maintenancev1.NodeReady),
 		func() {
 			require.Contains(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Message, "gpu.example.com")
 		},
 		w.Signal(temporal.SignalDone, "gpu.example.com"),
 	)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
 	require.Len(t, status.Requestors, 2, "it joined once")
@@ -39,23 +39,23 @@ func TestANodeThatAnotherRequestorJoinedIsReturnedWhenBothAreDone(t *testing.T) 
 func TestARequestorJoinsBeforeTheNodeIsReady(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked, w.Blocked["AwaitNodeLocks"] = true, true
-	w.Say(w.Joins("gpu.example.com"), w.CancelWorkflow, w.KeepsNode(maintenancev1.NodeScheduled), w.Signal(temporal.SignalCancel, "gpu.example.com"))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.EachMinute(w.JoinStep("gpu.example.com"), w.CancelWorkflow, w.RequireNodeKept(maintenancev1.NodeScheduled), w.Signal(temporal.SignalCancel, "gpu.example.com"))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
 func TestARequestorMayJoinAgainAfterDone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Say(
-		w.Signal(temporal.SignalDone, "gpu.example.com"), w.Joins("gpu.example.com"), w.Signal(temporal.SignalDone, ""),
-		w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"),
+	w.EachMinute(
+		w.Signal(temporal.SignalDone, "gpu.example.com"), w.JoinStep("gpu.example.com"), w.Signal(temporal.SignalDone, ""),
+		w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"),
 	)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 }
 
 func TestARequestorThatCannotJoinIsToldWhy(t *testing.T) {
-	full := workflowtest.HandOver()
+	full := workflowtest.RequestorMaintenance()
 	for i := range 64 {
 		full.Object.Spec.AdditionalRequestors = append(full.Object.Spec.AdditionalRequestors, fmt.Sprintf("r%d.example.com", i))
 	}
@@ -67,7 +67,7 @@ func TestARequestorThatCannotJoinIsToldWhy(t *testing.T) {
 		{name: "no name", problem: "requestor is required"},
 		{name: "a name that requestors cannot have", requestor: "GPU", problem: "requestor GPU: "},
 		{name: "a name that is too long", requestor: strings.Repeat("g", 64), problem: "must have 2 to 63 characters"},
-		{name: "a rollout's node", requestor: "gpu.example.com", in: workflowtest.OfRollout(), blocked: "Drain", problem: "is part of rollout"},
+		{name: "a rollout's node", requestor: "gpu.example.com", in: workflowtest.MaintenanceOfRollout(), blocked: "Drain", problem: "is part of rollout"},
 		{name: "a node that is being returned", requestor: "gpu.example.com", blocked: "AwaitNodeHealthy", problem: "the node is being returned"},
 		{name: "one too many", requestor: "gpu.example.com", in: full, problem: "has 65 requestors, the most that are allowed"},
 	}
@@ -75,12 +75,12 @@ func TestARequestorThatCannotJoinIsToldWhy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			if tt.in.Cluster == "" {
-				tt.in = workflowtest.HandOver()
+				tt.in = workflowtest.RequestorMaintenance()
 			}
 			if tt.blocked != "" {
 				w.Blocked[tt.blocked] = true
 			}
-			ask := func() { w.Answers(w.Join(tt.requestor), tt.problem) }
+			ask := func() { w.RequireUpdateResult(w.Join(tt.requestor), tt.problem) }
 			leave := []func(){ask, w.Signal(temporal.SignalCancel, "")}
 			if tt.blocked == "AwaitNodeHealthy" {
 				leave = append([]func(){w.Signal(temporal.SignalDone, "")}, leave...)
@@ -88,7 +88,7 @@ func TestARequestorThatCannotJoinIsToldWhy(t *testing.T) {
 			for _, id := range tt.in.Object.Spec.AdditionalRequestors {
 				leave = append(leave, w.Signal(temporal.SignalCancel, id))
 			}
-			w.Say(leave...)
+			w.EachMinute(leave...)
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, tt.in)
 			workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 		})
@@ -98,14 +98,14 @@ func TestARequestorThatCannotJoinIsToldWhy(t *testing.T) {
 func TestASecondMaintenanceWaitsUntilTheFirstReturnsTheNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Occupy(workflowtest.Peer)
-	w.Say(func() {
+	w.EachMinute(func() {
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 		require.Equal(t, maintenancev1.NodePending, status.State)
 		require.Equal(t, string(scheduling.NodeBusy), status.Wait.Reason)
 		require.Equal(t, "node n1 is under maintenance for gpu.example.com (gpu/n1); to share the node, join that maintenance (drydock node join)", status.Wait.Message)
 		require.NotContains(t, w.Called(), "AcquireNode")
 	}, w.Vacate, w.Signal(temporal.SignalDone, ""))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Len(t, w.Inputs["Drain"], 1)
 }

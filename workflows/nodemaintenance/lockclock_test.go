@@ -40,28 +40,28 @@ func TestNodeLocksOfARolloutHaveTheRemainingTimeout(t *testing.T) {
 		state   maintenancev1.NodeState
 	}{
 		{
-			name: "it gives way", in: workflowtest.OfRollout(), before: left(1800), after: left(1799), state: maintenancev1.NodePending,
+			name: "it gives way", in: workflowtest.MaintenanceOfRollout(), before: left(1800), after: left(1799), state: maintenancev1.NodePending,
 			happens: func(w *workflowtest.World) { w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle()) },
 		},
 		{
-			name: "its window closes", in: workflowtest.OfRollout(), after: left(3600 - 600 - 60), state: maintenancev1.NodePending,
+			name: "its window closes", in: workflowtest.MaintenanceOfRollout(), after: left(3600 - 600 - 60), state: maintenancev1.NodePending,
 			happens: func(w *workflowtest.World) {
 				whileAsked(w, func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish)) })
 			},
 		},
 		{
-			name: "its rollout takes it back", in: workflowtest.OfRollout(), before: left(1800), after: left(1200), state: maintenancev1.NodeCancelled,
+			name: "its rollout takes it back", in: workflowtest.MaintenanceOfRollout(), before: left(1800), after: left(1200), state: maintenancev1.NodeCancelled,
 			happens: func(w *workflowtest.World) { whileAsked(w, w.CancelWorkflow) },
 		},
 		{
-			name: "all have let go when its rollout takes it back", in: workflowtest.OfRollout(), before: left(1800), state: maintenancev1.NodeCancelled,
+			name: "all have let go when its rollout takes it back", in: workflowtest.MaintenanceOfRollout(), before: left(1800), state: maintenancev1.NodeCancelled,
 			happens: func(w *workflowtest.World) {
 				w.Blocked["Drain"] = true
 				w.RegisterDelayedCallback(w.CancelWorkflow, 10*time.Minute)
 			},
 		},
 		{
-			name: "all have let go when another has it", in: workflowtest.OfRollout(), before: left(1800), state: maintenancev1.NodeCancelled,
+			name: "all have let go when another has it", in: workflowtest.MaintenanceOfRollout(), before: left(1800), state: maintenancev1.NodeCancelled,
 			happens: func(w *workflowtest.World) {
 				w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrNodeBusy, "another maintenance has it", nil))
 				w.Blocked["AwaitNodeFree"] = true
@@ -99,10 +99,10 @@ func TestClusterLocksHaveTheRemainingTimeout(t *testing.T) {
 	clusterHeldOnce(w)
 	w.Blocked["AwaitClusterLocks"] = true
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish)) }, 10*time.Minute)
-	in := workflowtest.OfRollout()
+	in := workflowtest.MaintenanceOfRollout()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 	in.LockTimeLeft = &maintenancev1.LockTimeLeft{ClusterSeconds: new(int32(1800))}
-	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+	workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: "uid-of-request"}}
 	})
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
@@ -116,7 +116,7 @@ func TestAFinishedMaintenanceReportsNoRemainingLockTimeout(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = workflowtest.Once(temporal.Error(temporal.ErrLockTimedOut, "ceph did not release node n1 in time", nil))
-	in := workflowtest.OfRollout()
+	in := workflowtest.MaintenanceOfRollout()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	require.Nil(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut).LockTimeLeft)
@@ -132,7 +132,7 @@ func TestTheLockTimeoutIsPausedWhileAYieldedMaintenanceWaits(t *testing.T) {
 		return nil
 	}
 	w.RegisterDelayedCallback(w.Vacate, time.Hour)
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(600))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
@@ -151,7 +151,7 @@ func TestTheTimeoutOfInactiveLocksIsPausedDuringAHold(t *testing.T) {
 			return nil
 		}
 	}
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(600))
 	t.Run("those of the node", func(t *testing.T) {
 		w := workflowtest.NewWorld(t)
@@ -169,7 +169,7 @@ func TestTheTimeoutOfInactiveLocksIsPausedDuringAHold(t *testing.T) {
 		start := w.Now()
 		heldAt(w, "AwaitClusterLocks")
 		taken := 0
-		workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+		workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 			locks := locks.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: "uid-of-request"}
 			if taken++; taken < 3 {
 				return node.AcquireNodeResult{Locks: locks}
@@ -198,7 +198,7 @@ func TestARolloutKeepsTheRemainingLockTimeoutOfEachNode(t *testing.T) {
 			if err := workflow.Sleep(ctx, time.Minute); err != nil {
 				return status, err
 			}
-			workflowtest.GiveBack(ctx, in)
+			workflowtest.SignalSlotReturn(ctx, in)
 			status.LockTimeLeft = left(40)
 		case 2:
 			_ = workflow.Sleep(ctx, 1000*time.Hour)
@@ -206,7 +206,7 @@ func TestARolloutKeepsTheRemainingLockTimeoutOfEachNode(t *testing.T) {
 			return status, sdktemporal.NewCanceledError(status)
 		default:
 			status.State, status.LockTimeLeft = maintenancev1.NodeCompleted, nil
-			workflowtest.GiveBack(ctx, in)
+			workflowtest.SignalSlotReturn(ctx, in)
 		}
 		return status, nil
 	})

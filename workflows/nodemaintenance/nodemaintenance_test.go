@@ -33,7 +33,7 @@ import (
 func TestAMaintenanceRunsItsStepsInOrder(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []string{
@@ -58,7 +58,7 @@ func TestAMaintenanceRunsItsStepsInOrder(t *testing.T) {
 func TestAnInvalidRequestChangesNothing(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["CheckNodeMaintenance"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "spec.drainSpec.podSelector: cannot be read", nil))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrInvalidSpec)
 	require.Equal(t, []string{"CheckNodeMaintenance"}, w.Called())
 }
@@ -73,16 +73,16 @@ func TestARequestIsValidatedBeforeDefaults(t *testing.T) {
 	require.JSONEq(t, object, string(in.Written))
 
 	w := workflowtest.NewWorld(t)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	written, err := json.Marshal(workflowtest.WholeMaintenance().Object)
+	written, err := json.Marshal(workflowtest.FullMaintenance().Object)
 	require.NoError(t, err)
 	require.JSONEq(t, string(written), string(w.Inputs["CheckNodeMaintenance"][0].(json.RawMessage)))
 }
 
 func TestAClusterWithoutLocksGetsNoLockRequest(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.NotContains(t, w.Called(), "AwaitNodeLocks")
@@ -93,11 +93,11 @@ func TestAClusterWithoutLocksGetsNoLockRequest(t *testing.T) {
 func TestANodeWithoutLocksNeedsNoWait(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	none := locks.NodeLocks{Asked: true, Inactive: true, Active: true}
-	workflowtest.Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+	workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		return node.AcquireNodeResult{Locks: none, Cordon: &node.CordonResult{CordonedByUs: true, Note: "somebody had been there"}}
 	})
-	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Locks: none} })
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Locks: none} })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.NotContains(t, w.Called(), "AwaitNodeLocks")
@@ -112,7 +112,7 @@ func TestANodeWithoutLocksNeedsNoWait(t *testing.T) {
 
 func TestOptionalStepsAreSkipped(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	in := workflowtest.HandOver()
+	in := workflowtest.RequestorMaintenance()
 	in.Object.Spec.WaitForPodCompletion, in.Object.Spec.DrainSpec = nil, nil
 	in.Object.Spec.Cordon = new(bool)
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalDone, nil)
@@ -151,7 +151,7 @@ func TestACancelInAnyStepUndoesTheCompletedSteps(t *testing.T) {
 						w.CancelWorkflow()
 					}
 				}, time.Minute)
-				w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+				w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 				status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 				require.Equal(t, maintenancev1.NodeCancelled, status.State)
@@ -168,7 +168,7 @@ func TestATimedOutDrainFailsWithItsBlockersAndReturnsTheNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil, blocker))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrDrainTimedOut)
 	require.Equal(t, maintenancev1.NodeFailed, status.State)
@@ -185,7 +185,7 @@ func TestATimedOutDrainFailsWithItsBlockersAndReturnsTheNode(t *testing.T) {
 func TestAFailedNodeStaysCordonedIfConfigured(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrDrainTimedOut, "", nil))
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -196,7 +196,7 @@ func TestAFailedNodeStaysCordonedIfConfigured(t *testing.T) {
 func TestATimedOutDrainIsRetriedIfConfigured(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = workflowtest.Once(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil))
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -217,7 +217,7 @@ func TestARetriedDrainContinuesItsProgress(t *testing.T) {
 		}
 		return nil
 	}
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -238,7 +238,7 @@ func TestEndlessDrainRetriesKeepTheHistorySmall(t *testing.T) {
 		}
 		return temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil)
 	}
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.DrainSpec.TimeoutSeconds = ptr(int32(1))
 	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
@@ -270,7 +270,7 @@ func TestTheDrainTimeoutDefaultsToFiveMinutesAndZeroMeansNone(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			start := w.Now()
-			in := workflowtest.WholeMaintenance()
+			in := workflowtest.FullMaintenance()
 			in.Object.Spec.DrainSpec.TimeoutSeconds = tc.timeout
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -295,7 +295,7 @@ func TestTheRequestorKeepsTheNodeUntilDone(t *testing.T) {
 		require.NotContains(t, w.Called(), "ReturnNode")
 		w.SignalWorkflow(temporal.SignalDone, temporal.SignalRequest{Actor: "driver"})
 	}, 24*time.Hour)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
@@ -305,9 +305,9 @@ func TestTheRequestorKeepsTheNodeUntilDone(t *testing.T) {
 func TestANodeIsNotReadyWhileAJobRuns(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["RunJob"] = true
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
-	w.Say(w.KeepsNode(maintenancev1.NodeReady), func() {
+	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeReady), func() {
 		require.False(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).HandedOver)
 	}, func() {
 		w.SignalWorkflow(temporal.SignalDone, temporal.SignalRequest{Requestor: "gpu.example.com", Actor: "kim"})
@@ -319,7 +319,7 @@ func TestANodeIsNotReadyWhileAJobRuns(t *testing.T) {
 
 func TestANodeWithoutRequestorWorkIsReturnedAtOnce(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	in := workflowtest.HandOver()
+	in := workflowtest.RequestorMaintenance()
 	in.DoneWhenReady = true
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -340,7 +340,7 @@ func TestAFailedNodeIsKeptUntilItRecovers(t *testing.T) {
 		require.Equal(t, maintenancev1.NodeReady, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
 		w.SignalWorkflow(temporal.SignalDone, nil)
 	}, 2*time.Hour)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 }
@@ -348,14 +348,14 @@ func TestAFailedNodeIsKeptUntilItRecovers(t *testing.T) {
 func TestAFailedJobKeepsTheNodeUntilACancel(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: exit code 3; the end of its log:\nno firmware", nil))
-	w.Say(func() {
+	w.EachMinute(func() {
 		held := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 		require.Equal(t, maintenancev1.NodeRequestorFailed, held.State)
 		require.Contains(t, held.Failure.Message, "no firmware")
 		require.Contains(t, held.Wait.Message, "exit code 3; the node is held")
 		require.NotContains(t, held.Wait.Message, "no firmware", "the log is shown once")
 	}, w.Signal(temporal.SignalCancel, ""))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed)
 	require.Equal(t, maintenancev1.NodeFailed, status.State)
@@ -367,7 +367,7 @@ func TestAManuallyFixedJobFailureCompletes(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeRequestorFailed), temporal.SignalDone, temporal.SignalRequest{Actor: "ann"})
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Nil(t, status.Failure)
@@ -377,7 +377,7 @@ func TestAManuallyFixedJobFailureCompletes(t *testing.T) {
 func TestAFailedJobOfARolloutReturnsTheNodeAtOnce(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: exit code 3", nil))
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Parent = "cgu/ops/june/c1"
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -393,7 +393,7 @@ func TestANodeIsLeftToTheSweeperIfItsJobCannotBeRemoved(t *testing.T) {
 		w.Blocked["RunJob"] = true
 		w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone: ops/n1-x", nil))
 		workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"})
-		in := workflowtest.WholeMaintenance()
+		in := workflowtest.FullMaintenance()
 		in.Object.Spec.Cordon = &cordon
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -421,7 +421,7 @@ func TestANodeToKeepOnFailureIsMarked(t *testing.T) {
 			w.Locked, w.Blocked["RunJob"] = locked, true
 			w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped", nil))
 			workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalCancel, nil)
-			in := workflowtest.WholeMaintenance()
+			in := workflowtest.FullMaintenance()
 			in.Object.Spec.OnFailure = onFailure
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -440,7 +440,7 @@ func TestANodeKeptForItsJobReportsTheFailureFirst(t *testing.T) {
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: it was not complete in time", nil))
 	w.Fail["RemoveJob"] = workflowtest.Always(temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped", nil))
 	workflowtest.SignalWhen(w, func(s workflowtest.NodeStatus) bool { return s.Failure != nil }, temporal.SignalCancel, nil)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed)
 	require.True(t, status.LeftCordoned)
@@ -461,7 +461,7 @@ func TestDoneDuringAJobDoesNotHideItsFailure(t *testing.T) {
 		}
 	})
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	require.Contains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed).Notes, "done was sent, but a Job is running: nothing done")
 }
@@ -475,13 +475,13 @@ func TestARepeatedDoneHasNoEffect(t *testing.T) {
 		require.Equal(t, maintenancev1.NodeHealthChecks, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
 		w.CancelWorkflow()
 	}, time.Minute)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
 func TestACancelAfterAFailureEndsAsAFailure(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	in := workflowtest.HandOver()
+	in := workflowtest.RequestorMaintenance()
 	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalFail, temporal.SignalRequest{Actor: "driver", Reason: "no firmware"})
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
@@ -503,7 +503,7 @@ func TestRecoverAfterTheReturnHasNoEffect(t *testing.T) {
 	}
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeRequestorFailed), temporal.SignalDone, nil)
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeCleaningUp), temporal.SignalRecover, nil)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrHealthGateFailed)
 }
@@ -512,7 +512,7 @@ func TestACancelSucceedsWhileTheClusterIsUnreachable(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil))
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
@@ -523,7 +523,7 @@ func TestADeadlineAppliesWhileTheClusterIsUnreachable(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, temporal.ErrClusterUnreachable, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
 	}, 3*time.Minute)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	require.Contains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrDrainTimedOut).Failure.Message, "connection refused")
 	require.WithinDuration(t, start.Add(5*time.Minute+kit.DeadlineGrace), w.Now(), 2*time.Minute)
@@ -532,7 +532,7 @@ func TestADeadlineAppliesWhileTheClusterIsUnreachable(t *testing.T) {
 func TestTheWaitForPodsTimesOutWhileTheClusterIsUnreachable(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.WaitForPodCompletion.TimeoutSeconds = 3600
 	w.Fail["AwaitPodCompletion"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil))
 	w.When(func() bool {
@@ -560,7 +560,7 @@ func TestALockRequestWithALostReplyIsWithdrawn(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["AcquireNode"] = true
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Second)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.Equal(t, []string{"ReturnNode", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, w.Called()[len(w.Called())-3:])
@@ -573,7 +573,7 @@ func TestDoneBeforeReadyReturnsTheNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["Drain"] = true
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeDraining), temporal.SignalDone, nil)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.Contains(t, w.Called(), "ReturnNode")
@@ -584,7 +584,7 @@ func TestABusyNodeIsQueuedAgainWithoutLocks(t *testing.T) {
 	w.Locked = true
 	w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil))
 	w.Fail["AwaitNodeFree"] = workflowtest.Once(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)) // so that time passes
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -611,7 +611,7 @@ func TestALockReactivatedBeforeTheCordonIsWaitedForAgain(t *testing.T) {
 		wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
 		return wait != nil && wait.Reason == temporal.ErrLockRefused && wait.Message == "lock ceph-n1 is active"
 	}, func() { said = true })
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -628,7 +628,7 @@ func TestALockReactivatedBeforeTheCordonIsWaitedForAgain(t *testing.T) {
 func TestADeletedNodeEndsItsMaintenance(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrNodeGone, "node n1 was deleted", nil))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	require.Equal(t, maintenancev1.NodeGone, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeGone).State)
 	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).Withdraw)
@@ -639,22 +639,22 @@ func TestEachStepUsesTheUIDOfTheCordonedNode(t *testing.T) {
 	for _, locked := range []bool{true, false} {
 		w := workflowtest.NewWorld(t)
 		w.Locked = locked
-		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 		workflowtest.RequireResult[workflowtest.NodeStatus](w)
 		completion := w.Inputs["AwaitPodCompletion"][0].(drain.AwaitPodCompletionInput)
-		require.EqualValues(t, workflowtest.TakenUID, completion.NodeUID)
+		require.EqualValues(t, workflowtest.NodeUID, completion.NodeUID)
 		require.Equal(t, &maintenancev1.DrainSpec{}, completion.Drain, "what that passes over is not waited for")
 		require.True(t, completion.Cordoned)
-		require.EqualValues(t, workflowtest.TakenUID, w.Inputs["Drain"][0].(drain.Input).NodeUID)
-		require.EqualValues(t, workflowtest.TakenUID, w.Inputs["RunJob"][0].(jobs.RunJobInput).NodeUID)
+		require.EqualValues(t, workflowtest.NodeUID, w.Inputs["Drain"][0].(drain.Input).NodeUID)
+		require.EqualValues(t, workflowtest.NodeUID, w.Inputs["RunJob"][0].(jobs.RunJobInput).NodeUID)
 	}
 }
 
 func TestANodeDeletedDuringTheWaitIsNotCordoned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Missing = []string{"n1"}
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	require.Equal(t, maintenancev1.NodeGone, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeGone).State)
 	require.NotContains(t, w.Called(), "AcquireNode")
@@ -664,11 +664,11 @@ func TestANodeDeletedDuringTheWaitIsNotCordoned(t *testing.T) {
 func TestAMaintenanceThatOnlyWaitedDoesNotReportTheCordonOfAnother(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity = 0
-	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any {
+	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any {
 		return node.ReturnNodeResult{LeftCordoned: true, Note: "the node is left as it is: it is under maintenance by node/c1/ops/other"}
 	})
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	require.False(t, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LeftCordoned)
 	require.Empty(t, w.Scheduler.LastSet().Releases)
@@ -689,7 +689,7 @@ func TestACancelledWaitLeavesTheQueueBeforeItsCleanup(t *testing.T) {
 		require.Equal(t, maintenancev1.NodeCleaningUp, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
 		require.True(t, w.Scheduler.State.Empty())
 	}, 10*time.Minute)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
@@ -722,7 +722,7 @@ func TestARetriedActivityIsShownInTheStatus(t *testing.T) {
 				wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
 				return wait != nil && wait.Reason == test.reason
 			}, func() { message = workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Message })
-			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 			require.Nil(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Wait)
 			require.Equal(t, test.message, message, "the status said it while the node could not be taken")
@@ -733,7 +733,7 @@ func TestARetriedActivityIsShownInTheStatus(t *testing.T) {
 func TestAFailedCleanupStepIsReportedAndTheOthersStillRun(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned)
 	require.Contains(t, status.Notes, "could not return n1: the API server is on fire")
@@ -752,7 +752,7 @@ func TestAFailedCleanupStepIsReportedAndTheOthersStillRun(t *testing.T) {
 func TestANodeThatCouldNotBeReturnedIsReportedAsCordoned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	require.Equal(t, "the node could not be returned: the API server is on fire; workflow sweeper/c1 keeps trying to remove its marks, "+
@@ -763,7 +763,7 @@ func TestAFailedMaintenanceReportsThatItsNodeIsNotReturned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 2 pods are left", nil))
 	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	require.True(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrDrainTimedOut).NotReturned)
 	announced := w.Inputs["AnnounceState"][0].(node.AnnounceStateInput)
@@ -773,7 +773,7 @@ func TestAFailedMaintenanceReportsThatItsNodeIsNotReturned(t *testing.T) {
 func TestTheSlotOfAnUnreturnedNodeStaysWithTheParent(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceOfRollout())
 
 	require.True(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned).NotReturned)
 	require.Empty(t, w.Inputs["ReturnSlot"], "the parent says that the node is not clean")
@@ -782,11 +782,11 @@ func TestTheSlotOfAnUnreturnedNodeStaysWithTheParent(t *testing.T) {
 func TestANodeIsReturnedEvenIfItsLockRequestCannotBeWithdrawn(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any {
+	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any {
 		return node.ReturnNodeResult{Uncordoned: true, NotWithdrawn: true}
 	})
 	w.Fail["WithdrawNodeMaintenance"] = workflowtest.Always(errors.New("its webhook does not answer"))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.False(t, status.NotReturned || status.LeftCordoned)
@@ -796,8 +796,8 @@ func TestANodeIsReturnedEvenIfItsLockRequestCannotBeWithdrawn(t *testing.T) {
 
 func TestANodeLeftCordonedIsReportedDespiteALostReply(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LeftCordoned: true} })
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LeftCordoned: true} })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.True(t, status.LeftCordoned)
@@ -808,10 +808,10 @@ func TestLocksThatStayInactiveAreReported(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["AwaitNodeLocksActive"] = nil
-	workflowtest.Play(w, "AwaitNodeLocksActive", func(locks.NodeLockInput) any {
+	workflowtest.Simulate(w, "AwaitNodeLocksActive", func(locks.NodeLockInput) any {
 		return []drydockv1.Blocker{{Kind: "NodeWorkloadLock", Name: "tf-n1", Message: "vRouter not ready"}}
 	})
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "NodeWorkloadLock tf-n1 is not active again: vRouter not ready")
 }
@@ -832,7 +832,7 @@ func TestReportsOfEarlierActivitiesAreIgnored(t *testing.T) {
 		require.Equal(t, int32(2), status.Drain.PodsToEvict)
 		w.CancelWorkflow()
 	}, time.Hour)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
@@ -840,10 +840,10 @@ func ptr[T any](v T) *T { return &v }
 
 func TestTheParentsSlotReturnsWithTheNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "ReturnNode", func(node.ReturnNodeInput) any {
+	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any {
 		return node.ReturnNodeResult{Uncordoned: true, SlotReturned: true}
 	})
-	in := workflowtest.OfRollout()
+	in := workflowtest.MaintenanceOfRollout()
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
@@ -855,11 +855,11 @@ func TestTheParentsSlotReturnsWithTheNode(t *testing.T) {
 func TestTheParentsSlotReturnsOnceTheLocksAreActive(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	workflowtest.Play(w, "AwaitNodeLocksActive", func(locks.NodeLockInput) any {
+	workflowtest.Simulate(w, "AwaitNodeLocksActive", func(locks.NodeLockInput) any {
 		require.Empty(t, w.InputsOf("ReturnSlot"))
 		return []drydockv1.Blocker{}
 	})
-	in := workflowtest.OfRollout()
+	in := workflowtest.MaintenanceOfRollout()
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).AwaitLocks)
@@ -869,7 +869,7 @@ func TestTheParentsSlotReturnsOnceTheLocksAreActive(t *testing.T) {
 func TestTheSlotOfAFailedMaintenanceStaysWithTheParent(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "exit code 1", nil))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.OfRollout())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceOfRollout())
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed)
 	require.Nil(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).Slot, "the next node must not start before the parent knows")
 	require.Empty(t, w.Inputs["ReturnSlot"])
@@ -877,21 +877,21 @@ func TestTheSlotOfAFailedMaintenanceStaysWithTheParent(t *testing.T) {
 
 func TestThePreflightIsReportedBeforeTheCordon(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "PlanMaintenance", func(in node.PlanMaintenanceInput) any {
-		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Preflight.Drain)
-		require.Equal(t, workflowtest.HandOver().Object.Spec.WaitForPodCompletion, in.Preflight.Completion)
+	workflowtest.Simulate(w, "PlanMaintenance", func(in node.PlanMaintenanceInput) any {
+		require.Equal(t, workflowtest.RequestorMaintenance().Object.Spec.DrainSpec, in.Preflight.Drain)
+		require.Equal(t, workflowtest.RequestorMaintenance().Object.Spec.WaitForPodCompletion, in.Preflight.Completion)
 		return node.PlanMaintenanceResult{Warning: "its drain would fail"}
 	})
-	workflowtest.Play(w, "AcquireNode", func(in node.AcquireNodeInput) any {
-		require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, in.Preflight.Drain)
+	workflowtest.Simulate(w, "AcquireNode", func(in node.AcquireNodeInput) any {
+		require.Equal(t, workflowtest.RequestorMaintenance().Object.Spec.DrainSpec, in.Preflight.Drain)
 		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}, Warning: "its drain would wait"}
 	})
 	w.Fail["Cordon"] = workflowtest.Always(temporal.Error(temporal.ErrPodsNotEvictable, "node n1 is not taken out of service: 1 pod without a controller", nil))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrPodsNotEvictable)
 	require.Equal(t, []string{"its drain would fail", "its drain would wait"}, status.Notes)
-	require.Equal(t, workflowtest.HandOver().Object.Spec.DrainSpec, w.Inputs["Cordon"][0].(node.CordonInput).Preflight.Drain)
+	require.Equal(t, workflowtest.RequestorMaintenance().Object.Spec.DrainSpec, w.Inputs["Cordon"][0].(node.CordonInput).Preflight.Drain)
 	require.NotContains(t, w.Called(), "AwaitPodCompletion")
 	require.Contains(t, w.Called(), "ReturnNode")
 }
@@ -903,14 +903,14 @@ func TestTheCordonOfAFasterMaintenanceIsNotReported(t *testing.T) {
 	w.Blocked["AwaitNodeFree"] = true
 	w.OnActivity("ReturnNode", mock.Anything, mock.Anything).Return(node.ReturnNodeResult{LeftCordoned: true}, nil)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.False(t, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LeftCordoned)
 }
 
 func TestAMaintenanceWithAnUnexpectedWorkflowIDIsRefused(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	in := workflowtest.WholeMaintenance()
-	w.OnSignals()
+	in := workflowtest.FullMaintenance()
+	w.SimulateSignals()
 	w.TestWorkflowEnvironment.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	err := w.GetWorkflowError()
 	require.ErrorContains(t, err, "the id of the workflow must be "+temporal.NodeMaintenanceID(in.Cluster, in.Object.Namespace, in.Object.Name))
@@ -920,9 +920,9 @@ func TestAMaintenanceWithAnUnexpectedWorkflowIDIsRefused(t *testing.T) {
 
 func TestAMaintenanceReportsAManualUncordon(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "AwaitPodCompletion", func(drain.AwaitPodCompletionInput) any {
+	workflowtest.Simulate(w, "AwaitPodCompletion", func(drain.AwaitPodCompletionInput) any {
 		return drain.AwaitPodCompletionResult{Uncordoned: true}
 	})
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "continued although the node was uncordoned manually, and pods may come to it")
 }

@@ -20,7 +20,7 @@ import (
 
 // forTwo hands a node over to two requestors of one maintenance.
 func forTwo() nodemaintenance.Input {
-	in := workflowtest.HandOver()
+	in := workflowtest.RequestorMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
 	return in
 }
@@ -28,11 +28,11 @@ func forTwo() nodemaintenance.Input {
 func TestANodeIsReturnedWhenAllRequestorsAreDone(t *testing.T) {
 	for _, order := range [][]string{{"", "gpu.example.com"}, {"gpu.example.com", "ops.example.com"}} {
 		w := workflowtest.NewWorld(t)
-		w.Say(w.Signal(temporal.SignalDone, order[0]), w.KeepsNode(maintenancev1.NodeReady), func() {
+		w.EachMinute(w.Signal(temporal.SignalDone, order[0]), w.RequireNodeKept(maintenancev1.NodeReady), func() {
 			status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 			require.Len(t, status.Requestors, 2)
 			require.Contains(t, []string{"the node is ready for gpu.example.com; waiting for done", "the node is ready for ops.example.com; waiting for done"}, status.Wait.Message)
-		}, w.Signal(temporal.SignalDone, order[0]), w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, order[1]))
+		}, w.Signal(temporal.SignalDone, order[0]), w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, order[1]))
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
 		require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 	}
@@ -40,17 +40,17 @@ func TestANodeIsReturnedWhenAllRequestorsAreDone(t *testing.T) {
 
 func TestASignalOfAnUnknownRequestorIsReported(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Say(w.Signal(temporal.SignalDone, "who"), w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.EachMinute(w.Signal(temporal.SignalDone, "who"), w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "done was sent for who, which is no requestor of this maintenance: nothing done")
 }
 
 func TestAFailedRequestorKeepsTheNodeAfterAnotherIsDone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Say(
-		w.Signal(temporal.SignalFail, "gpu.example.com"), w.KeepsNode(maintenancev1.NodeRequestorFailed),
-		w.Signal(temporal.SignalDone, ""), w.KeepsNode(maintenancev1.NodeRequestorFailed),
-		w.Signal(temporal.SignalRecover, "gpu.example.com"), w.KeepsNode(maintenancev1.NodeReady),
+	w.EachMinute(
+		w.Signal(temporal.SignalFail, "gpu.example.com"), w.RequireNodeKept(maintenancev1.NodeRequestorFailed),
+		w.Signal(temporal.SignalDone, ""), w.RequireNodeKept(maintenancev1.NodeRequestorFailed),
+		w.Signal(temporal.SignalRecover, "gpu.example.com"), w.RequireNodeKept(maintenancev1.NodeReady),
 		w.Signal(temporal.SignalDone, "gpu.example.com"),
 	)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
@@ -64,7 +64,7 @@ func TestACancelledRequestorLeavesTheNodeToTheOthers(t *testing.T) {
 		if by == "Temporal" {
 			cancel = w.CancelWorkflow
 		}
-		w.Say(cancel, w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"))
+		w.EachMinute(cancel, w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"))
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
 		status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 		require.Equal(t, maintenancev1.NodeCancelled, status.State)
@@ -81,8 +81,8 @@ func TestACancelAfterDoneIsACompletion(t *testing.T) {
 			if by == "Temporal" {
 				cancel = w.CancelWorkflow
 			}
-			w.Say(
-				w.Signal(temporal.SignalDone, ""), cancel, w.KeepsNode(maintenancev1.NodeReady), func() {
+			w.EachMinute(
+				w.Signal(temporal.SignalDone, ""), cancel, w.RequireNodeKept(maintenancev1.NodeReady), func() {
 					require.Equal(t, maintenancev1.RequestorDone, workflowtest.StatusOf[workflowtest.NodeStatus](w).Requestors[0].State)
 				},
 				w.Signal(temporal.SignalDone, "gpu.example.com"),
@@ -107,7 +107,7 @@ func TestADoneRequestorDoesNotCancelTheHealthCheckOfTheOthers(t *testing.T) {
 		}
 		return nil
 	}
-	w.Say(w.Signal(temporal.SignalDone, "gpu.example.com"), w.Signal(temporal.SignalDone, ""))
+	w.EachMinute(w.Signal(temporal.SignalDone, "gpu.example.com"), w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
@@ -118,8 +118,8 @@ func TestADoneRequestorDoesNotCancelTheHealthCheckOfTheOthers(t *testing.T) {
 func TestACancelDuringTheHealthCheckIsACancellation(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["AwaitNodeHealthy"] = true
-	w.Say(w.Signal(temporal.SignalDone, ""), w.Signal(temporal.SignalCancel, ""))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.EachMinute(w.Signal(temporal.SignalDone, ""), w.Signal(temporal.SignalCancel, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	require.Equal(t, maintenancev1.NodeCancelled, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).State)
 }
 
@@ -130,7 +130,7 @@ func TestTheMessageOfAFailureIsRecordedWithItsEffect(t *testing.T) {
 			w.SignalWorkflow(signal, temporal.SignalRequest{Requestor: requestor, Actor: "ann", Reason: reason})
 		}
 	}
-	w.Say(
+	w.EachMinute(
 		says(temporal.SignalRecover, "", ""),
 		says(temporal.SignalFail, "gpu.example.com", "no firmware"),
 		func() {
@@ -162,14 +162,14 @@ func TestACancelDuringTheReturnAfterDoneIsACompletion(t *testing.T) {
 		}
 		return nil
 	}
-	w.Say(w.Signal(temporal.SignalDone, ""), func() {
+	w.EachMinute(w.Signal(temporal.SignalDone, ""), func() {
 		require.Equal(t, maintenancev1.NodeCleaningUp, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
 	}, w.Signal(temporal.SignalCancel, ""), func() {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		cancelled = true
 	})
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 	require.True(t, cancelled)
 }
@@ -185,14 +185,14 @@ func TestAFailureIsReportedWithItsMessage(t *testing.T) {
 	} {
 		t.Run(test.said, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
-			w.Say(func() {
+			w.EachMinute(func() {
 				w.SignalWorkflow(temporal.SignalFail, temporal.SignalRequest{Actor: test.actor, Reason: test.reason})
 			}, func() {
 				status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 				require.Equal(t, "the work of ops.example.com failed"+test.said, status.Failure.Message)
 				require.Contains(t, status.Wait.Message, "the work on the node failed"+test.said+"; the node is held")
 			}, w.Signal(temporal.SignalDone, ""))
-			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 			workflowtest.RequireResult[workflowtest.NodeStatus](w)
 			announced := w.Inputs["AnnounceState"][1].(node.AnnounceStateInput)
 			require.Equal(t, "the work on the node has failed"+test.said+"; it stays out of service until the failure is cleared (recover), or done or cancel is sent", announced.Message)
@@ -203,7 +203,7 @@ func TestAFailureIsReportedWithItsMessage(t *testing.T) {
 func TestPreparationStopsWhenAllRequestorsLeft(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["Drain"] = true
-	w.Say(w.Signal(temporal.SignalCancel, "gpu.example.com"), w.KeepsNode(maintenancev1.NodeDraining), w.Signal(temporal.SignalCancel, ""))
+	w.EachMinute(w.Signal(temporal.SignalCancel, "gpu.example.com"), w.RequireNodeKept(maintenancev1.NodeDraining), w.Signal(temporal.SignalCancel, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.Contains(t, w.Called(), "ReturnNode")
@@ -213,7 +213,7 @@ func TestARequestorThatLeavesAfterAFailureFailsTheMaintenance(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	in := forTwo()
 	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
-	w.Say(w.Signal(temporal.SignalFail, "gpu.example.com"), w.Signal(temporal.SignalCancel, "gpu.example.com"), w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
+	w.EachMinute(w.Signal(temporal.SignalFail, "gpu.example.com"), w.Signal(temporal.SignalCancel, "gpu.example.com"), w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, "RequestorFailed")
 	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).KeepCordoned)
@@ -221,9 +221,9 @@ func TestARequestorThatLeavesAfterAFailureFailsTheMaintenance(t *testing.T) {
 
 func TestASucceededJobLeavesTheNodeToTheOtherRequestors(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
-	w.Say(w.KeepsNode(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"))
+	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
@@ -231,9 +231,9 @@ func TestASucceededJobLeavesTheNodeToTheOtherRequestors(t *testing.T) {
 func TestAJobIsStoppedWhenItsRequestorLeaves(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["RunJob"] = true
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
-	w.Say(w.Signal(temporal.SignalCancel, ""), w.KeepsNode(maintenancev1.NodeReady), func() {
+	w.EachMinute(w.Signal(temporal.SignalCancel, ""), w.RequireNodeKept(maintenancev1.NodeReady), func() {
 		require.Contains(t, w.Called(), "RemoveJob")
 	}, w.Signal(temporal.SignalDone, "gpu.example.com"))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
@@ -252,9 +252,9 @@ func TestOtherRequestorsWaitUntilTheStoppedJobIsGone(t *testing.T) {
 		require.Empty(t, w.InputsOf("AnnounceState"), "the node is handed over")
 		return temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
 	}
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
-	w.Say(w.Signal(temporal.SignalCancel, ""))
+	w.EachMinute(w.Signal(temporal.SignalCancel, ""))
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, jobs.ReasonJobStopping, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
 	}, nodemaintenance.CleanUpLimit)
@@ -279,9 +279,9 @@ func TestRequestorsWaitUntilAFailedJobIsGone(t *testing.T) {
 		require.Empty(t, w.InputsOf("AnnounceState"), "the node is handed over")
 		return temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
 	}
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
-	w.Say(w.Signal(temporal.SignalDone, ""), func() {
+	w.EachMinute(w.Signal(temporal.SignalDone, ""), func() {
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 		require.Equal(t, maintenancev1.NodeReady, status.State, "nobody may say done yet")
 		require.Equal(t, jobs.ReasonJobStopping, status.Wait.Reason)
@@ -313,26 +313,26 @@ func TestTheWaitForARemovedJobIsShownAtOnce(t *testing.T) {
 		}
 		return nil
 	}
-	w.Say(w.Signal(temporal.SignalCancel, ""))
+	w.EachMinute(w.Signal(temporal.SignalCancel, ""))
 	w.RegisterDelayedCallback(func() {
 		require.Less(t, len(w.InputsOf("RemoveJob")), kit.RoundAttempts)
 		wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
 		require.NotNil(t, wait)
 		require.Equal(t, "waiting until its pods are gone: ops/n1-x", wait.Message)
 	}, time.Minute+4*time.Second)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.Nil(t, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).Wait)
 }
 
 func TestAStaleMaintenanceIsReportedAndContinues(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600}}
-	w.Say(w.KeepsNode(maintenancev1.NodeReady), func() {
+	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeReady), func() {
 		wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
 		require.Equal(t, nodemaintenance.ReasonStale, wait.Reason)
 		require.Contains(t, wait.Message, "for longer than 3600 s")
 	}, w.Signal(temporal.SignalDone, ""))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes[0], "stale since ")
 	require.Equal(t, int64(1), w.Counters.Of("drydock_stale_maintenances", "c1"), "counted once")
 }
@@ -340,10 +340,10 @@ func TestAStaleMaintenanceIsReportedAndContinues(t *testing.T) {
 func TestAMaintenanceIsStaleWhileItsClusterReportsIt(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600}, {}}
-	w.Say(func() {
+	w.EachMinute(func() {
 		require.Equal(t, "AwaitingRequestor", workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
 	}, w.Signal(temporal.SignalDone, ""))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, scheduling.Staleness{Stale: true, LimitSeconds: 3600}, w.Inputs["AwaitStale"][1].(node.AwaitStaleInput).Known.Staleness)
 }
@@ -361,11 +361,11 @@ func TestALongRunningJobIsReportedAndNotStopped(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["RunJob"] = true
 	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
-	w.Say(w.KeepsNode(maintenancev1.NodeReady), func() {
+	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeReady), func() {
 		require.Contains(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Notes[0], "the Job started 3600 s before, and is still running")
 		require.NotContains(t, w.Called(), "RemoveJob")
 	}, w.Signal(temporal.SignalCancel, ""))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.Equal(t, int64(1), w.Counters.Of("drydock_stale_maintenances", "c1"))
 }
@@ -373,7 +373,7 @@ func TestALongRunningJobIsReportedAndNotStopped(t *testing.T) {
 func TestRequestorsAfterALongJobAreNotCollected(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	seen, calls := make(chan struct{}), 0
-	workflowtest.Beside(w, "AwaitStale", func(node.AwaitStaleInput) (any, bool) {
+	workflowtest.SimulateConcurrent(w, "AwaitStale", func(node.AwaitStaleInput) (any, bool) {
 		calls++
 		if calls == 2 { // the job is known to be stale
 			close(seen)
@@ -384,9 +384,9 @@ func TestRequestorsAfterALongJobAreNotCollected(t *testing.T) {
 		<-seen
 		return nil
 	}
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
-	w.Say(w.KeepsNode(maintenancev1.NodeReady), func() {
+	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeReady), func() {
 		require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
 	}, w.Signal(temporal.SignalDone, "gpu.example.com"))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
@@ -397,14 +397,14 @@ func TestAFailedStaleMaintenanceIsNotCollectedAndCanRecover(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
 	start := w.Now()
-	workflowtest.Beside(w, "AwaitStale", func(in node.AwaitStaleInput) (any, bool) {
+	workflowtest.SimulateConcurrent(w, "AwaitStale", func(in node.AwaitStaleInput) (any, bool) {
 		return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, !in.Known.Stale && in.ReadySince.Before(start.Add(time.Minute))
 	})
-	w.Say(w.KeepsNode(maintenancev1.NodeRequestorFailed), w.Signal(temporal.SignalRecover, ""), func() {
-		w.KeepsNode(maintenancev1.NodeReady)()
+	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeRequestorFailed), w.Signal(temporal.SignalRecover, ""), func() {
+		w.RequireNodeKept(maintenancev1.NodeReady)()
 		require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason, "it is ready anew")
 	}, w.Signal(temporal.SignalDone, ""))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	asked := w.InputsOf("AwaitStale")
 	require.WithinDuration(t, start.Add(2*time.Minute), asked[len(asked)-1].(node.AwaitStaleInput).ReadySince, time.Second)
@@ -422,15 +422,15 @@ func TestANodeUncordonedManuallyIsReportedAndNotJoinable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			looks := 0
-			workflowtest.Beside(w, "AwaitStale", func(in node.AwaitStaleInput) (any, bool) {
+			workflowtest.SimulateConcurrent(w, "AwaitStale", func(in node.AwaitStaleInput) (any, bool) {
 				require.Equal(t, "n1", in.CordonedNode)
 				if looks++; looks > len(c.seen) {
 					return nil, false
 				}
 				return c.seen[looks-1], true
 			})
-			w.Say(func() {
-				w.KeepsNode(maintenancev1.NodeReady)()
+			w.EachMinute(func() {
+				w.RequireNodeKept(maintenancev1.NodeReady)()
 				wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
 				require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, wait.Reason, "the requestor has the node all the same")
 				require.Equal(t, c.open, strings.Contains(wait.Message, "; the node is no longer cordoned, so pods may come to it"))
@@ -439,9 +439,9 @@ func TestANodeUncordonedManuallyIsReportedAndNotJoinable(t *testing.T) {
 				if c.open {
 					problem = "kubectl cordon n1"
 				}
-				w.Answers(w.Join("gpu.example.com"), problem)
+				w.RequireUpdateResult(w.Join("gpu.example.com"), problem)
 			}, w.Signal(temporal.SignalCancel, "gpu.example.com"), w.Signal(temporal.SignalDone, ""))
-			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 			require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, noted)
 			for i, in := range w.InputsOf("AwaitStale") {
 				require.Equal(t, i, in.(node.AwaitStaleInput).Changes)
@@ -452,9 +452,9 @@ func TestANodeUncordonedManuallyIsReportedAndNotJoinable(t *testing.T) {
 
 func TestAnUncordonIsNotReportedWithoutACordon(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	in := workflowtest.HandOver()
+	in := workflowtest.RequestorMaintenance()
 	in.Object.Spec.Cordon = new(false)
-	w.Say(w.Signal(temporal.SignalDone, ""))
+	w.EachMinute(w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Empty(t, w.InputsOf("AwaitStale")[0].(node.AwaitStaleInput).CordonedNode)

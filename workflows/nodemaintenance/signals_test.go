@@ -21,12 +21,12 @@ func TestSimultaneousFailAndRecoverApplyInOrder(t *testing.T) {
 		want := map[string]maintenancev1.NodeState{temporal.SignalFail: maintenancev1.NodeRequestorFailed, temporal.SignalRecover: maintenancev1.NodeReady}
 		w := workflowtest.NewWorld(t)
 		var state maintenancev1.NodeState
-		w.RegisterDelayedCallback(func() { w.SayTogether(said...) }, time.Hour)
+		w.RegisterDelayedCallback(func() { w.SignalInOneTask(said...) }, time.Hour)
 		w.RegisterDelayedCallback(func() {
 			state = workflowtest.StatusOf[workflowtest.NodeStatus](w).State
 			w.SignalWorkflow(temporal.SignalDone, nil)
 		}, 2*time.Hour)
-		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 		require.NoError(r, w.GetWorkflowError())
 		require.Equal(r, want[said[len(said)-1]], state)
 	})
@@ -51,8 +51,8 @@ func TestSimultaneousSignalsDecideTheResult(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.said), func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
-			w.RegisterDelayedCallback(func() { w.SayTogether(tt.said...) }, time.Hour)
-			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.HandOver())
+			w.RegisterDelayedCallback(func() { w.SignalInOneTask(tt.said...) }, time.Hour)
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 			require.True(t, w.IsWorkflowCompleted())
 			states := workflowtest.States(workflowtest.StatusOf[workflowtest.NodeStatus](w))
 			require.Equal(t, tt.want, states[len(states)-1])

@@ -18,7 +18,7 @@ import (
 func TestAMaintenanceStartsWithAConfirmedOpening(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	opening := w.Now().Add(10 * time.Hour)
-	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.Confirmed(1, opening)}
+	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.ConfirmedOpening(1, opening)}
 	w.RegisterDelayedCallback(func() { require.Empty(t, w.Scheduler.Sets) }, 10*time.Hour-time.Second)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 	require.Nil(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Held)
@@ -35,7 +35,7 @@ func TestAMaintenanceRequestsNoSlotWhileItsWindowIsClosed(t *testing.T) {
 		require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
 		require.Equal(t, workflowtest.NightWindow, status.Held.Window)
 	}, 9*time.Hour)
-	w.Tells(10*time.Hour, workflowtest.OpenUntil(2, w.Now().Add(14*time.Hour)))
+	w.ReceiveWindow(10*time.Hour, workflowtest.OpenUntil(2, w.Now().Add(14*time.Hour)))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 	require.Nil(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Held)
 }
@@ -58,7 +58,7 @@ func TestAClosingWindowInEachState(t *testing.T) {
 					require.NotContains(t, w.Called(), "Drain")
 					require.Equal(t, emergency.ReasonWaitingForWindow, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
 				}, 23*time.Hour)
-				w.Tells(24*time.Hour, again)
+				w.ReceiveWindow(24*time.Hour, again)
 			}
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 			if action == drydockv1.OverrunCancel {
@@ -92,7 +92,7 @@ func TestAClosingWindowReturnsTheNodeOfAllRequestors(t *testing.T) {
 			w.RegisterDelayedCallback(func() {
 				require.Equal(t, test.handedOver, workflowtest.StatusOf[workflowtest.NodeStatus](w).HandedOver)
 			}, 2*time.Hour)
-			w.Tells(4*time.Hour, closed)
+			w.ReceiveWindow(4*time.Hour, closed)
 			w.SimulateAfter(5*time.Hour, func() { require.Fail(t, "it waits for the next opening") })
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
@@ -120,9 +120,9 @@ func TestAMaintenanceStartsWithoutHoldInAnOpenWindow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			start := w.Now()
-			w.Held = workflowtest.HeldState(1, drydockv1.HoldAll)
+			w.Holds = workflowtest.HeldState(1, drydockv1.HoldAll)
 			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, start.Add(tt.opens))}
-			w.Tells(tt.opens, workflowtest.OpenUntil(2, start.Add(14*time.Hour)))
+			w.ReceiveWindow(tt.opens, workflowtest.OpenUntil(2, start.Add(14*time.Hour)))
 			w.ReleaseAfter(tt.released, 2)
 			w.RegisterDelayedCallback(func() {
 				require.NotContains(t, w.Called(), "AcquireNode")
@@ -178,7 +178,7 @@ func TestAnExpiredWindowOverrideDuringTheWork(t *testing.T) {
 				}
 				return nil
 			}
-			w.Tells(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
+			w.ReceiveWindow(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 			require.WithinDuration(t, start.Add(ends), w.Now(), 20*time.Minute)
 			if action == drydockv1.OverrunCancel {
@@ -205,12 +205,12 @@ func TestWorkContinuesFromOneWindowIntoTheNext(t *testing.T) {
 			seam := start.Add(time.Hour)
 			w.Windows = inBoth(workflowtest.OpenUntil(1, seam), workflowtest.OpensAt(1, seam))
 			closed := inBoth(workflowtest.OpensAt(2, start.Add(24*time.Hour)), workflowtest.OpenUntil(2, seam.Add(4*time.Hour)))
-			w.Tells(time.Hour, closed["ops/early"])
+			w.ReceiveWindow(time.Hour, closed["ops/early"])
 			late := closed["ops/late"]
 			if !opens {
 				late.Schedule.Openings = late.Schedule.Openings[1:]
 			}
-			w.Tells(time.Hour+5*time.Second, late)
+			w.ReceiveWindow(time.Hour+5*time.Second, late)
 			w.Fail["AwaitPodCompletion"] = func(int) error {
 				if w.Now().Before(seam.Add(time.Minute)) {
 					return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
@@ -247,7 +247,7 @@ func TestAWindowThatClosesDuringTheCordon(t *testing.T) {
 			}
 			if action == drydockv1.OverrunPause {
 				w.RegisterDelayedCallback(func() { require.NotContains(t, w.Called(), "Drain") }, 23*time.Hour)
-				w.Tells(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
+				w.ReceiveWindow(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
 			}
 			if after > 0 {
 				w.RegisterDelayedCallback(func() {
@@ -276,7 +276,7 @@ func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, start.Add(24*time.Hour))}
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 150*time.Minute)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
-	in := workflowtest.HandedOn[nodemaintenance.Input](w)
+	in := workflowtest.NextRunInput[nodemaintenance.Input](w)
 	require.NotNil(t, in)
 	require.WithinDuration(t, start.Add(150*time.Minute), w.Now(), time.Minute)
 	require.NotContains(t, w.Called(), "ReturnNode", "nothing is taken back: it goes on")
@@ -287,7 +287,7 @@ func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 		require.Empty(t, second.Scheduler.Sets)
 		require.Equal(t, emergency.ReasonWaitingForWindow, workflowtest.StatusOf[workflowtest.NodeStatus](second).Wait.Reason)
 	}, 20*time.Hour)
-	second.Tells(21*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
+	second.ReceiveWindow(21*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
 	second.ExecuteWorkflow(nodemaintenance.NodeMaintenance, *in)
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](second)
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
@@ -304,9 +304,9 @@ func TestAMaintenanceThatWaitsForASlotContinuesAsNewWhenItsWindowCloses(t *testi
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)
 	w.RegisterDelayedCallback(func() { require.False(t, w.IsWorkflowCompleted(), "it may have its turn any moment") }, 3*time.Hour)
-	w.Tells(4*time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
+	w.ReceiveWindow(4*time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
-	in := workflowtest.HandedOn[nodemaintenance.Input](w)
+	in := workflowtest.NextRunInput[nodemaintenance.Input](w)
 	require.NotNil(t, in)
 	require.WithinDuration(t, start.Add(4*time.Hour), w.Now(), time.Minute)
 	require.Equal(t, int64(1), in.Carried.Slots.Number)
@@ -314,7 +314,7 @@ func TestAMaintenanceThatWaitsForASlotContinuesAsNewWhenItsWindowCloses(t *testi
 
 	second := workflowtest.NewWorld(t)
 	second.SetStartTime(w.Now())
-	second.Tells(20*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
+	second.ReceiveWindow(20*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
 	second.ExecuteWorkflow(nodemaintenance.NodeMaintenance, *in)
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](second).State)
 	require.Equal(t, int64(2), second.Scheduler.Sets[0].Slots[0].Number)

@@ -22,14 +22,14 @@ import (
 
 func TestOnboardingInManyRunsHasTheSameResult(t *testing.T) {
 	play := func(pieces bool) (onboarded int, started map[string]int, runs int) {
-		in, h := &onboarding.Input{}, workflowtest.NewHubWorld(t)
-		h.IsNew["c1"], h.IsNew["c2"] = []string{"first", "second"}, nil
+		in, h := &onboarding.Input{}, workflowtest.NewOnboardingWorld(t)
+		h.NewClusters["c1"], h.NewClusters["c2"] = []string{"first", "second"}, nil
 		started = map[string]int{}
 		for in != nil {
 			runs++
-			left := h.IsNew
-			h = workflowtest.NewHubWorld(t)
-			h.IsNew = left
+			left := h.NewClusters
+			h = workflowtest.NewOnboardingWorld(t)
+			h.NewClusters = left
 			h.RegisterDelayedCallback(func() {
 				h.SetContinueAsNewSuggested(pieces && runs < 3)
 				h.Available(fmt.Sprintf("c%d", runs+2))
@@ -40,7 +40,7 @@ func TestOnboardingInManyRunsHasTheSameResult(t *testing.T) {
 				started[object.Name]++
 				require.Equal(t, object.Name == "c1", len(object.Spec.ManagedPolicies) == 2)
 			}
-			in = workflowtest.HandedOn[onboarding.Input](h.World)
+			in = workflowtest.NextRunInput[onboarding.Input](h.World)
 		}
 		return workflowtest.RequireCancelled[onboarding.Status](h.World).Onboarded, started, runs
 	}
@@ -53,9 +53,9 @@ func TestOnboardingInManyRunsHasTheSameResult(t *testing.T) {
 
 // A rollout that was started outside of onboarding may end before the next run asks for it.
 func TestAClusterWithAForeignRolloutKeepsItsPolicies(t *testing.T) {
-	h := workflowtest.NewHubWorld(t)
+	h := workflowtest.NewOnboardingWorld(t)
 	h.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &elsewhere{}}})
-	h.IsNew["c1"] = []string{"first", "second"}
+	h.NewClusters["c1"] = []string{"first", "second"}
 	h.Blocked["AwaitRollout"] = true
 	h.RegisterDelayedCallback(func() {
 		h.SetContinueAsNewSuggested(true)
@@ -63,10 +63,10 @@ func TestAClusterWithAForeignRolloutKeepsItsPolicies(t *testing.T) {
 	}, time.Minute)
 	h.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{})
 	require.Contains(t, h.InputsOf("AwaitRollout"), onboardingactivities.RolloutRun{Namespace: "ztp-install", Name: "c1"}, "it is followed")
-	in := workflowtest.HandedOn[onboarding.Input](h.World)
+	in := workflowtest.NextRunInput[onboarding.Input](h.World)
 	require.NotNil(t, in, "%v", h.GetWorkflowError())
 
-	next := workflowtest.NewHubWorld(t)
+	next := workflowtest.NewOnboardingWorld(t)
 	next.RegisterDelayedCallback(func() { next.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 	next.ExecuteWorkflow(onboarding.Onboarding, *in)
 	require.Equal(t, 2, workflowtest.RequireCancelled[onboarding.Status](next.World).Onboarded)

@@ -16,8 +16,8 @@ import (
 )
 
 func TestEachNewClusterGetsARolloutOfItsPolicies(t *testing.T) {
-	h := workflowtest.NewHubWorld(t)
-	h.IsNew["c1"], h.IsNew["c2"] = []string{"first", "second"}, nil
+	h := workflowtest.NewOnboardingWorld(t)
+	h.NewClusters["c1"], h.NewClusters["c2"] = []string{"first", "second"}, nil
 	status := h.Onboard(time.Hour)
 
 	require.Equal(t, 2, status.Onboarded)
@@ -40,7 +40,7 @@ func TestEachNewClusterGetsARolloutOfItsPolicies(t *testing.T) {
 }
 
 func TestAClusterWithoutItsLabelIsOnboardedAgain(t *testing.T) {
-	h := workflowtest.NewHubWorld(t)
+	h := workflowtest.NewOnboardingWorld(t)
 	h.Available("c1")
 	h.RegisterDelayedCallback(func() { h.Available("c1") }, time.Hour)
 	h.RegisterDelayedCallback(func() { h.Available("c2") }, 2*time.Hour)
@@ -48,9 +48,9 @@ func TestAClusterWithoutItsLabelIsOnboardedAgain(t *testing.T) {
 }
 
 func TestAFailedOnboardingIsReportedAndRetriedOnlyAfterAChange(t *testing.T) {
-	h := workflowtest.NewHubWorld(t)
+	h := workflowtest.NewOnboardingWorld(t)
 	h.Available("c1", "c2")
-	h.Rollouts.Ends["c1"] = workflowtest.ClusterFails
+	h.Rollouts.Outcomes["c1"] = workflowtest.ClusterFails
 	h.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[onboarding.Status](h.World)
 		require.Equal(t, 1, status.Onboarded)
@@ -58,7 +58,7 @@ func TestAFailedOnboardingIsReportedAndRetriedOnlyAfterAChange(t *testing.T) {
 		require.Equal(t, onboarding.Failed, status.Clusters[0].State)
 		require.Equal(t, "JobFailed: node w0: exit code 3", status.Clusters[0].Reason+": "+status.Clusters[0].Message)
 		require.Len(t, h.Started, 2)
-		delete(h.Rollouts.Ends, "c1")
+		delete(h.Rollouts.Outcomes, "c1")
 		h.Change(func() { h.Settled = []string{"c1"} })
 	}, time.Hour)
 	status := h.Onboard(2 * time.Hour)
@@ -69,7 +69,7 @@ func TestAFailedOnboardingIsReportedAndRetriedOnlyAfterAChange(t *testing.T) {
 func TestAClusterWhosePoliciesCannotBeOrderedFails(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	told := false
-	workflowtest.Beside(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) (any, bool) {
+	workflowtest.SimulateConcurrent(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) (any, bool) {
 		first := !told
 		told = true
 		return onboardingactivities.NewClusters{Found: []onboardingactivities.NewCluster{{Name: "c1", Problem: "policy p: no whole number"}}}, first
@@ -82,22 +82,22 @@ func TestAClusterWhosePoliciesCannotBeOrderedFails(t *testing.T) {
 }
 
 func TestConcurrentOnboardingsAreLimited(t *testing.T) {
-	h := workflowtest.NewHubWorld(t)
+	h := workflowtest.NewOnboardingWorld(t)
 	for i := range onboarding.OnboardedAtOnce + 50 {
 		h.Available(fmt.Sprintf("c%03d", i))
 	}
 	status := h.Onboard(24 * time.Hour)
 	require.Equal(t, onboarding.OnboardedAtOnce+50, status.Onboarded)
-	require.Equal(t, onboarding.OnboardedAtOnce, h.Rollouts.Most)
+	require.Equal(t, onboarding.OnboardedAtOnce, h.Rollouts.MostRunning)
 	require.Len(t, h.Started, onboarding.OnboardedAtOnce+50)
 }
 
 func TestARunningRolloutOfANewClusterIsAwaited(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "AwaitRollout", func(onboardingactivities.RolloutRun) any {
+	workflowtest.Simulate(w, "AwaitRollout", func(onboardingactivities.RolloutRun) any {
 		return onboardingactivities.RolloutEnd{Reason: "TimedOut", Message: "too long"}
 	})
-	workflowtest.Beside(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) (any, bool) { return nil, false })
+	workflowtest.SimulateConcurrent(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) (any, bool) { return nil, false })
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 	carried := &onboarding.Status{Onboarded: 7, Clusters: []onboarding.Cluster{{Name: "c1", State: onboarding.Running, RunID: "run-1"}}}
 	w.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{Carried: carried})
@@ -110,7 +110,7 @@ func TestARunningRolloutOfANewClusterIsAwaited(t *testing.T) {
 func TestAnUnreachableHubIsReportedAndRetried(t *testing.T) {
 	away := true
 	w := workflowtest.NewWorld(t)
-	workflowtest.Play(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) any { return onboardingactivities.NewClusters{} })
+	workflowtest.Simulate(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) any { return onboardingactivities.NewClusters{} })
 	w.Fail["AwaitNewClusters"] = func(int) error {
 		if away {
 			return temporal.Error(temporal.ErrNotFound, "there is no hub", errors.New("x"))
@@ -134,7 +134,7 @@ func TestAnUnreachableHubIsReportedAndRetried(t *testing.T) {
 func TestTheNextWatchDoesNotReportAnEndedOutage(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	away := true
-	workflowtest.Play(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) any { return onboardingactivities.NewClusters{} })
+	workflowtest.Simulate(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) any { return onboardingactivities.NewClusters{} })
 	w.Fail["AwaitNewClusters"] = func(int) error {
 		if away {
 			return temporal.Error(temporal.ErrClusterUnreachable, "its API server does not answer", nil)
@@ -162,12 +162,12 @@ func TestTheNextWatchDoesNotReportAnEndedOutage(t *testing.T) {
 }
 
 func TestAFailedClusterIsOnboardedAgainOnRequest(t *testing.T) {
-	h := workflowtest.NewHubWorld(t)
+	h := workflowtest.NewOnboardingWorld(t)
 	h.Available("c1", "c2")
-	h.Rollouts.Ends["c1"] = workflowtest.ClusterFails
+	h.Rollouts.Outcomes["c1"] = workflowtest.ClusterFails
 	var refused []error
 	h.RegisterDelayedCallback(func() {
-		delete(h.Rollouts.Ends, "c1")
+		delete(h.Rollouts.Outcomes, "c1")
 		for _, clusters := range [][]string{{}, {"c1", "c2", "c3"}, {"c1"}} {
 			h.UpdateWorkflow(temporal.UpdateRetry, fmt.Sprint(clusters), &testsuite.TestUpdateCallback{
 				OnAccept:   func() {},

@@ -23,7 +23,7 @@ import (
 
 func TestAPortalShowsAMaintenanceExactlyFromItsStartToItsEnd(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
-	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+	w.UpdateAfter(0, temporal.UpdateApply, workflowtest.Shop())
 	seen := map[time.Duration]portal.View{}
 	for _, after := range []time.Duration{time.Minute, time.Hour + 10*time.Millisecond, 2*time.Hour - time.Second, 2*time.Hour + 10*time.Millisecond} {
 		w.RegisterDelayedCallback(func() { seen[after] = workflowtest.StatusOf[portal.View](w.World) }, after)
@@ -61,7 +61,7 @@ func TestAPortalShowsAMaintenanceExactlyFromItsStartToItsEnd(t *testing.T) {
 
 func TestAPortalShowsAnnouncedWindowsAndRemovesThoseThatAreGone(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
-	w.Order(0, temporal.UpdateApply, portal.ApplyRequest{Components: []sreportalv1.Component{workflowtest.ShopComponent("web")}})
+	w.UpdateAfter(0, temporal.UpdateApply, portal.ApplyRequest{Components: []sreportalv1.Component{workflowtest.ShopComponent("web")}})
 	start := workflowtest.Noon.Add(time.Hour)
 	tell := func(after time.Duration, a portal.Announcement) {
 		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnouncement, a) }, after)
@@ -95,7 +95,7 @@ func TestAPortalMissesNoChangeWhileItAsksASilentWindow(t *testing.T) {
 	w.Asking.After(time.Minute)
 	request := workflowtest.Shop()
 	request.Maintenances[0] = workflowtest.SwitchesFrom(workflowtest.Noon.Add(2*time.Hour + 90*time.Second))
-	w.Order(0, temporal.UpdateApply, request)
+	w.UpdateAfter(0, temporal.UpdateApply, request)
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalAnnouncement, workflowtest.NightAnnounced(1, workflowtest.Noon.Add(2*time.Hour))) // the portal asks a minute later
 	}, time.Second)
@@ -124,8 +124,8 @@ func TestInvalidUpdatesOfAPortalAreRejected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewPortalWorld(t)
-			w.Order(0, temporal.UpdateApply, workflowtest.Shop())
-			w.Order(time.Second, tt.update, tt.request)
+			w.UpdateAfter(0, temporal.UpdateApply, workflowtest.Shop())
+			w.UpdateAfter(time.Second, tt.update, tt.request)
 			next := w.RunsFor(time.Minute, portalworkflow.Input{})
 			require.Len(t, w.Refusals, 1)
 			require.Contains(t, w.Refusals[0], tt.says)
@@ -139,7 +139,7 @@ func TestInvalidUpdatesOfAPortalAreRejected(t *testing.T) {
 func TestAnEmptyPortalEnds(t *testing.T) {
 	for name, undo := range map[string]func(*workflowtest.PortalWorld){
 		"when all is deleted": func(w *workflowtest.PortalWorld) {
-			w.Order(time.Hour, temporal.UpdateDelete, portal.DeleteRequest{All: true})
+			w.UpdateAfter(time.Hour, temporal.UpdateDelete, portal.DeleteRequest{All: true})
 		},
 		"when it is cancelled": func(w *workflowtest.PortalWorld) { w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour) },
 		"when that is signalled": func(w *workflowtest.PortalWorld) {
@@ -148,7 +148,7 @@ func TestAnEmptyPortalEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewPortalWorld(t)
-			w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+			w.UpdateAfter(0, temporal.UpdateApply, workflowtest.Shop())
 			undo(w)
 			w.ExecuteWorkflow(portalworkflow.StatusPortal, portalworkflow.Input{})
 			require.Empty(t, workflowtest.RequireResult[portal.View](w.World).Components)
@@ -159,7 +159,7 @@ func TestAnEmptyPortalEnds(t *testing.T) {
 
 func TestAPortalRemovesObjectsThatAnotherPortalShows(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
-	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+	w.UpdateAfter(0, temporal.UpdateApply, workflowtest.Shop())
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalMoved, portal.Move{To: "other", Components: []portal.Object{{Namespace: "prod", Name: "web", At: w.Now()}}})
 	}, time.Minute)
@@ -170,7 +170,7 @@ func TestAPortalRemovesObjectsThatAnotherPortalShows(t *testing.T) {
 
 func TestAPortalKeepsItsContentInTheNextRun(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
-	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+	w.UpdateAfter(0, temporal.UpdateApply, workflowtest.Shop())
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalAnnouncement, workflowtest.NightAnnounced(1, workflowtest.Noon.AddDate(0, 0, 1)))
 	}, time.Minute)
@@ -200,7 +200,7 @@ func TestAPortalKeepsItsContentInTheNextRun(t *testing.T) {
 func TestAPortalFinishesItsClaimsInTheNextRun(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	w.Fail["ClaimObjects"] = workflowtest.Always(fmt.Errorf("nobody answers"))
-	w.Order(0, temporal.UpdateApply, workflowtest.Shop())
+	w.UpdateAfter(0, temporal.UpdateApply, workflowtest.Shop())
 	next := w.RunsFor(30*time.Second, portalworkflow.Input{})
 	require.False(t, next.Carried.Claims.Empty())
 	require.True(t, next.Carried.ToldOnce.Empty())
@@ -222,7 +222,7 @@ func TestAPortalClaimsAllItsObjectsAtOnce(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	for i := range 30 {
 		one := portal.ApplyRequest{Components: []sreportalv1.Component{workflowtest.ShopComponent(fmt.Sprintf("c%d", i))}}
-		w.Order(time.Duration(i)*time.Second, temporal.UpdateApply, one)
+		w.UpdateAfter(time.Duration(i)*time.Second, temporal.UpdateApply, one)
 	}
 	silences := map[string]time.Duration{}
 	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
@@ -253,20 +253,20 @@ func TestAPortalClaimsAllItsObjectsAtOnce(t *testing.T) {
 
 func newShownWindow(t *testing.T) (*workflowtest.WindowWorld, windows.DefineRequest) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	workflowtest.Play(w.World, "AnnounceWindow", func(portals.AnnounceWindowInput) any { return nil })
-	request := workflowtest.Defined()
+	workflowtest.Simulate(w.World, "AnnounceWindow", func(portals.AnnounceWindowInput) any { return nil })
+	request := workflowtest.DefineNight()
 	request.Object.Spec.Title, request.Object.Spec.PortalRef, request.Object.Spec.Components = "Nightly", "main", []string{"web"}
 	return w, request
 }
 
 func TestAWindowAnnouncesItsOpeningsToItsPortal(t *testing.T) {
 	w, request := newShownWindow(t)
-	w.Order(0, temporal.UpdateDefine, request)
+	w.UpdateAfter(0, temporal.UpdateDefine, request)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "other"}) }, time.Hour)
 	w.RegisterDelayedCallback(func() { require.Len(t, w.Announced(), 1, "a window ignores inquiries of other portals") }, 2*time.Hour)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "main"}) }, 3*time.Hour)
 	w.RegisterDelayedCallback(func() { require.Len(t, w.Announced(), 2) }, 4*time.Hour)
-	next := w.RunsOn(window.Input{})
+	next := w.NextRun(window.Input{})
 	told := w.Announced()
 	require.Equal(t, "main", told[0].Portal)
 	require.Equal(t, workflowtest.Noon.Add(10*time.Hour), told[0].Announcement.Openings[0].Start.UTC())
@@ -277,13 +277,13 @@ func TestAWindowAnnouncesItsOpeningsToItsPortal(t *testing.T) {
 	w, _ = newShownWindow(t)
 	w.SetStartTime(workflowtest.Noon.Add(14 * time.Hour))
 	w.RegisterDelayedCallback(func() { require.False(t, w.Announced()[0].Announcement.Openings[0].Begun) }, time.Minute)
-	w.RunsOn(next)
+	w.NextRun(next)
 }
 
 // A terminated workflow of this window announced it there.
 func TestAPortalThatShowsAWindowOfAnotherPortalIsNotified(t *testing.T) {
 	w, request := newShownWindow(t)
-	w.Order(0, temporal.UpdateDefine, request)
+	w.UpdateAfter(0, temporal.UpdateDefine, request)
 	for _, after := range []time.Duration{time.Hour, 2 * time.Hour} {
 		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "other", Shown: true}) }, after)
 	}
@@ -294,13 +294,13 @@ func TestAPortalThatShowsAWindowOfAnotherPortalIsNotified(t *testing.T) {
 		require.Equal(t, "main", last.Announcement.Portal)
 	}, 90*time.Minute)
 	w.RegisterDelayedCallback(func() { require.Len(t, w.Announced(), 5, "each inquiry is answered once") }, 3*time.Hour)
-	require.Empty(t, w.RunsOn(window.Input{}).Carried.Shown.Astray)
+	require.Empty(t, w.NextRun(window.Input{}).Carried.Shown.Astray)
 }
 
 func TestAWindowEndsOnlyAfterItsPortalIsNotified(t *testing.T) {
 	w, request := newShownWindow(t)
-	w.Order(0, temporal.UpdateDefine, request)
-	w.Order(time.Hour, temporal.UpdateCancel, windows.CancelRequest{All: true})
+	w.UpdateAfter(0, temporal.UpdateDefine, request)
+	w.UpdateAfter(time.Hour, temporal.UpdateCancel, windows.CancelRequest{All: true})
 	w.Fail["AnnounceWindow"] = func(call int) error {
 		if call > 1 && call < 30 {
 			return fmt.Errorf("nobody answers")
@@ -317,12 +317,12 @@ func TestAWindowEndsOnlyAfterItsPortalIsNotified(t *testing.T) {
 
 func TestAWindowThatMovesToAnotherPortalNotifiesBoth(t *testing.T) {
 	w, request := newShownWindow(t)
-	w.Order(0, temporal.UpdateDefine, request)
+	w.UpdateAfter(0, temporal.UpdateDefine, request)
 	moved, hidden := request, request
 	moved.Object.Spec.PortalRef = "other"
 	hidden.Object.Spec.Title = ""
-	w.Order(time.Hour, temporal.UpdateEdit, moved)
-	w.Order(2*time.Hour, temporal.UpdateEdit, hidden)
+	w.UpdateAfter(time.Hour, temporal.UpdateEdit, moved)
+	w.UpdateAfter(2*time.Hour, temporal.UpdateEdit, hidden)
 	w.RegisterDelayedCallback(func() {
 		var told []string
 		for _, in := range w.Announced() {
@@ -330,7 +330,7 @@ func TestAWindowThatMovesToAnotherPortalNotifiesBoth(t *testing.T) {
 		}
 		require.Equal(t, []string{"main of main", "other of other", "main of other", "other of "}, told)
 	}, 3*time.Hour)
-	w.RunsOn(window.Input{})
+	w.NextRun(window.Input{})
 	require.Empty(t, w.Refusals)
 }
 
@@ -338,8 +338,8 @@ func TestAnUnreachablePortalDelaysNothing(t *testing.T) {
 	w, request := newShownWindow(t)
 	w.Fail["AnnounceWindow"] = workflowtest.Always(fmt.Errorf("nobody answers"))
 	w.Subscribe(0)
-	w.Order(0, temporal.UpdateDefine, request)
+	w.UpdateAfter(0, temporal.UpdateDefine, request)
 	w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed) }, 10*time.Hour+time.Second)
-	w.RunsOn(window.Input{})
+	w.NextRun(window.Input{})
 	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
 }

@@ -13,11 +13,11 @@ import (
 )
 
 func TestAPortalShowsAWindowThatIsAnnouncedAfterEverythingWasDeleted(t *testing.T) {
-	announced, deleted := workflowtest.Sending{Name: temporal.SignalAnnouncement, Payload: workflowtest.NightAnnounced(1, workflowtest.Noon.Add(time.Hour))}, workflowtest.Sending{Name: temporal.SignalCancel}
-	for openings, said := range map[int][]workflowtest.Sending{2: {deleted, announced}, 0: {announced, deleted}} {
+	announced, deleted := workflowtest.SignalWithPayload{Name: temporal.SignalAnnouncement, Payload: workflowtest.NightAnnounced(1, workflowtest.Noon.Add(time.Hour))}, workflowtest.SignalWithPayload{Name: temporal.SignalCancel}
+	for openings, said := range map[int][]workflowtest.SignalWithPayload{2: {deleted, announced}, 0: {announced, deleted}} {
 		w := workflowtest.NewPortalWorld(t)
-		w.Order(0, temporal.UpdateApply, workflowtest.Shop())
-		w.RegisterDelayedCallback(func() { w.SendTogether(said...) }, time.Minute)
+		w.UpdateAfter(0, temporal.UpdateApply, workflowtest.Shop())
+		w.RegisterDelayedCallback(func() { w.SendInOneTask(said...) }, time.Minute)
 		var view portal.View
 		w.RegisterDelayedCallback(func() { view = workflowtest.StatusOf[portal.View](w.World) }, time.Minute+time.Second)
 		w.ExecuteWorkflow(portalworkflow.StatusPortal, portalworkflow.Input{})

@@ -22,24 +22,24 @@ func TestClustersAreLabelledBeforeTheRolloutAndAsTheyComplete(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c4", Reason: rollout.ReasonAlreadyCompliant}}
 	var first []string
-	clusters.Ends["c1"] = func(workflow.Context) error {
-		first = w.Changed()["begun"]
+	clusters.Outcomes["c1"] = func(workflow.Context) error {
+		first = w.LabelledClusters()["begun"]
 		return nil
 	}
-	clusters.Ends["c2"] = workflowtest.ClusterFails
+	clusters.Outcomes["c2"] = workflowtest.ClusterFails
 	var early []string
-	clusters.Ends["c3"] = func(ctx workflow.Context) error {
+	clusters.Outcomes["c3"] = func(ctx workflow.Context) error {
 		err := workflow.Sleep(ctx, time.Minute)
-		early = w.Changed()["done"]
+		early = w.LabelledClusters()["done"]
 		return err
 	}
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
 
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	require.Equal(t, []string{"c1", "c2", "c3"}, first, "all that are worked on, before any is")
-	require.Equal(t, first, w.Changed()["begun"], "once")
+	require.Equal(t, first, w.LabelledClusters()["begun"], "once")
 	require.Subset(t, early, []string{"c1", "c4"}, "those that are complete do not wait for the others")
-	require.ElementsMatch(t, []string{"c1", "c3", "c4"}, w.Changed()["done"], "and not the one that failed")
+	require.ElementsMatch(t, []string{"c1", "c3", "c4"}, w.LabelledClusters()["done"], "and not the one that failed")
 }
 
 func TestARolloutWithoutARemediationOnlyDoesItsActions(t *testing.T) {
@@ -50,8 +50,8 @@ func TestARolloutWithoutARemediationOnlyDoesItsActions(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Empty(t, clusters.Story())
-	require.Equal(t, map[string][]string{"begun": {"c1", "c2"}, "done": {"c1", "c2"}}, w.Changed())
+	require.Empty(t, clusters.EventsInOrder())
+	require.Equal(t, map[string][]string{"begun": {"c1", "c2"}, "done": {"c1", "c2"}}, w.LabelledClusters())
 }
 
 func TestARolloutWithoutActionsAsksForNoChange(t *testing.T) {
@@ -79,12 +79,12 @@ func TestARolloutIsNotOverBeforeItsActionsAreDone(t *testing.T) {
 	}, 2*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Contains(t, w.Changed()["done"], "c1")
+	require.Contains(t, w.LabelledClusters()["done"], "c1")
 }
 
 func TestACancelledRolloutGivesUpOnItsActionsAndSaysSo(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c2"] = workflowtest.Never
+	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	w.Fail["ChangeClusters"] = func(call int) error {
 		if call > 1 {
 			return errors.New("the hub is away")
@@ -102,7 +102,9 @@ func TestAClusterThatRefusesItsLabelsKeepsNoOtherFromThemAndTheRolloutSaysSo(t *
 	w.RefuseChanges(w.Now().Add(3*time.Hour), false, "c1")
 	var during workflowtest.GroupStatus
 	var done []string
-	w.RegisterDelayedCallback(func() { during, done = workflowtest.StatusOf[workflowtest.GroupStatus](w), w.Changed()["done"] }, 2*time.Hour)
+	w.RegisterDelayedCallback(func() {
+		during, done = workflowtest.StatusOf[workflowtest.GroupStatus](w), w.LabelledClusters()["done"]
+	}, 2*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Subset(t, done, []string{"c2", "c3"})
@@ -138,14 +140,14 @@ func TestALabelThatAClusterCanNeverHaveIsNoted(t *testing.T) {
 func TestNothingIsWorkedOnBeforeEveryClusterHasTakenItsLabels(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	from := w.Now()
-	workflowtest.Play(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
+	workflowtest.Simulate(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
 		if slices.Contains(in.Clusters, "c1") && w.Now().Before(from.Add(time.Hour)) {
 			return []rollouts.RefusedChange{{Cluster: "c1", Message: "ManagedCluster c1: frozen"}}
 		}
 		return nil
 	})
 	w.RegisterDelayedCallback(func() {
-		require.Empty(t, clusters.Story())
+		require.Empty(t, clusters.EventsInOrder())
 		require.Equal(t, "beforeEnable: ManagedCluster c1: frozen", workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Message)
 	}, 30*time.Minute)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
@@ -157,7 +159,7 @@ func TestLabelsThatCannotBeSetEndTheRolloutBeforeAnythingIsDone(t *testing.T) {
 	w.Fail["ChangeClusters"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "no such label", nil))
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrInvalidSpec)
-	require.Empty(t, clusters.Story())
+	require.Empty(t, clusters.EventsInOrder())
 }
 
 func TestWhatIsToBeDoneToCompleteClustersIsHandedToTheNextRun(t *testing.T) {
@@ -165,7 +167,7 @@ func TestWhatIsToBeDoneToCompleteClustersIsHandedToTheNextRun(t *testing.T) {
 	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, Completed: []string{"c1"}}
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout()), Carried: carried})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, map[string][]string{"done": {"c1"}}, w.Changed(), "and beforeEnable is not done again")
+	require.Equal(t, map[string][]string{"done": {"c1"}}, w.LabelledClusters(), "and beforeEnable is not done again")
 }
 
 func TestManyClustersAreChangedInParts(t *testing.T) {
@@ -182,7 +184,7 @@ func TestManyClustersAreChangedInParts(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Len(t, w.InputsOf("ChangeClusters"), 6)
-	require.Equal(t, many, w.Changed()["done"])
+	require.Equal(t, many, w.LabelledClusters()["done"])
 }
 
 // retried does a rollout with actions once more, as it has ended.
@@ -191,8 +193,8 @@ func retried(t *testing.T, over workflowtest.GroupStatus, request rollout.RetryR
 	next, err := rollout.Retry(over, nil, request)
 	require.NoError(t, err)
 	w, _ := workflowtest.NewGroupWorld(t)
-	w.RecalledRollout.Object = workflowtest.WithActions(workflowtest.ARollout())
-	w.RecalledRollout.Object.Status = next
+	w.LoadedRollout.Object = workflowtest.WithActions(workflowtest.ARollout())
+	w.LoadedRollout.Object.Status = next
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: ranv1.ClusterGroupUpgrade{ObjectMeta: workflowtest.ARollout().ObjectMeta}, Retry: &request})
 	return w
 }
@@ -208,33 +210,33 @@ func TestOnceMoreOnlyClustersThatNeverWereAreLabelledAsComplete(t *testing.T) {
 	}
 	t.Run("one has failed, and one can never have it", func(t *testing.T) {
 		w := play(t, func(w *workflowtest.World, clusters *workflowtest.Children) {
-			clusters.Ends["c2"] = workflowtest.ClusterFails
+			clusters.Outcomes["c2"] = workflowtest.ClusterFails
 			w.RefuseChanges(w.Now().Add(300*time.Hour), true, "c3")
 		})
-		require.Subset(t, w.Changed()["done"], []string{"c1", "c4"})
+		require.Subset(t, w.LabelledClusters()["done"], []string{"c1", "c4"})
 		again := retried(t, workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed), rollout.RetryRequest{})
 		require.Nil(t, workflowtest.RequireResult[workflowtest.GroupStatus](again).AfterCompletion.NotDone)
-		require.ElementsMatch(t, []string{"c2", "c3"}, again.Changed()["done"])
-		require.Equal(t, []string{"c2"}, again.Changed()["begun"])
+		require.ElementsMatch(t, []string{"c2", "c3"}, again.LabelledClusters()["done"])
+		require.Equal(t, []string{"c2"}, again.LabelledClusters()["begun"])
 	})
 	t.Run("the rollout did not wait for one", func(t *testing.T) {
 		w := play(t, func(w *workflowtest.World, clusters *workflowtest.Children) {
-			clusters.Ends["c3"] = workflowtest.Never
+			clusters.Outcomes["c3"] = workflowtest.UntilCancelled
 			w.RefuseChanges(w.Now().Add(300*time.Hour), false, "c1")
 			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 10*time.Minute)
 		})
 		again := retried(t, workflowtest.RequireCancelled[workflowtest.GroupStatus](w), rollout.RetryRequest{Unfinished: true})
 		workflowtest.RequireResult[workflowtest.GroupStatus](again)
-		require.ElementsMatch(t, []string{"c1", "c3"}, again.Changed()["done"])
+		require.ElementsMatch(t, []string{"c1", "c3"}, again.LabelledClusters()["done"])
 	})
 	t.Run("it had not come so far, or an earlier program has not said", func(t *testing.T) {
 		w := play(t, func(w *workflowtest.World, _ *workflowtest.Children) {
 			w.Fail["ChangeClusters"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "no such label", nil))
 		})
-		require.Empty(t, w.Changed()["done"])
+		require.Empty(t, w.LabelledClusters()["done"])
 		again := retried(t, workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrInvalidSpec), rollout.RetryRequest{Unfinished: true})
 		workflowtest.RequireResult[workflowtest.GroupStatus](again)
-		require.ElementsMatch(t, []string{"c1", "c2", "c3", "c4"}, again.Changed()["done"])
+		require.ElementsMatch(t, []string{"c1", "c2", "c3", "c4"}, again.LabelledClusters()["done"])
 	})
 	t.Run("one that was complete has vanished since", func(t *testing.T) {
 		over := workflowtest.GroupStatus{
@@ -244,6 +246,6 @@ func TestOnceMoreOnlyClustersThatNeverWereAreLabelledAsComplete(t *testing.T) {
 		}
 		again := retried(t, over, rollout.RetryRequest{})
 		workflowtest.RequireResult[workflowtest.GroupStatus](again)
-		require.Equal(t, []string{"c1"}, again.Changed()["done"], "once, as it completes")
+		require.Equal(t, []string{"c1"}, again.LabelledClusters()["done"], "once, as it completes")
 	})
 }

@@ -39,10 +39,10 @@ func nothing(*workflowtest.World, *workflowtest.Children, *ranv1.ClusterGroupUpg
 func conditionRows() []row {
 	const progressing, succeeded = ranv1.ConditionProgressing, ranv1.ConditionSucceeded
 	stuck := func(_ *workflowtest.World, c *workflowtest.Children, _ *ranv1.ClusterGroupUpgrade) {
-		c.Ends["c1"] = workflowtest.Never
+		c.Outcomes["c1"] = workflowtest.UntilCancelled
 	}
 	failing := func(_ *workflowtest.World, c *workflowtest.Children, _ *ranv1.ClusterGroupUpgrade) {
-		c.Ends["c1"] = workflowtest.ClusterFails
+		c.Outcomes["c1"] = workflowtest.ClusterFails
 	}
 	at := func(after time.Duration, w *workflowtest.World, signal string) {
 		w.RegisterDelayedCallback(func() { w.SignalWorkflow(signal, nil) }, after)
@@ -59,7 +59,7 @@ func conditionRows() []row {
 			at(time.Minute, w, temporal.SignalPause)
 		}, 2 * time.Minute, progressing, "True", "InProgress", "Paused; Maintaining nodes"},
 		{"held", func(w *workflowtest.World, _ *workflowtest.Children, _ *ranv1.ClusterGroupUpgrade) {
-			w.Held = emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll}}}
+			w.Holds = emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll}}}
 		}, 2 * time.Minute, progressing, "True", "InProgress", "Held; Maintaining nodes"},
 		{"soaking", func(_ *workflowtest.World, _ *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {
 			o.Spec.RemediationStrategy.SoakSeconds = 3600

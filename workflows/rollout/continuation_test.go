@@ -19,11 +19,11 @@ import (
 )
 
 func TestARolloutInManyRunsIsTheSameAsInOne(t *testing.T) {
-	for _, r := range workflowtest.EveryRemediation() {
+	for _, r := range workflowtest.AllRemediations() {
 		t.Run(r.Name, func(t *testing.T) {
-			whole, runs := r.Play(t, false)
+			whole, runs := r.Run(t, false)
 			require.Equal(t, 1, runs)
-			pieces, runs := r.Play(t, true)
+			pieces, runs := r.Run(t, true)
 			require.Equal(t, 3, runs, "one for each batch")
 			require.Equal(t, whole, pieces)
 		})
@@ -32,7 +32,7 @@ func TestARolloutInManyRunsIsTheSameAsInOne(t *testing.T) {
 
 // Held, the second run starts no cluster before it is cancelled.
 func TestARunThatStartsNothingTakesBackWhatThoseBeforeHaveMade(t *testing.T) {
-	for _, r := range workflowtest.EveryRemediation() {
+	for _, r := range workflowtest.AllRemediations() {
 		t.Run(r.Name, func(t *testing.T) {
 			first := r.World(t, nil, []string{"c1"}, []string{"c2"})
 			first.RegisterDelayedCallback(func() {
@@ -40,7 +40,7 @@ func TestARunThatStartsNothingTakesBackWhatThoseBeforeHaveMade(t *testing.T) {
 				first.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldCluster("c2")}}})
 			}, time.Second)
 			first.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: r.Object()})
-			in := workflowtest.HandedOn[rolloutworkflow.Input](first.World)
+			in := workflowtest.NextRunInput[rolloutworkflow.Input](first.World)
 			require.NotNil(t, in)
 
 			second := r.World(t, first)
@@ -48,7 +48,7 @@ func TestARunThatStartsNothingTakesBackWhatThoseBeforeHaveMade(t *testing.T) {
 			second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *in)
 			require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterPending}, workflowtest.ClusterStates(workflowtest.RequireCancelled[workflowtest.GroupStatus](second.World)))
 			for _, activity := range []string{"CleanUpPolicies", "CleanUpManifestWorks"} {
-				require.Equal(t, slices.Contains(r.Once, activity), len(second.InputsOf(activity)) == 1, activity)
+				require.Equal(t, slices.Contains(r.SameCalls, activity), len(second.InputsOf(activity)) == 1, activity)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestARunThatStartsNothingTakesBackWhatThoseBeforeHaveMade(t *testing.T) {
 func TestARunTakesBackWhatOneBeforeCouldNotPrepare(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c2"})
 	started := metav1.NewTime(w.Now())
-	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseLookAgain, NextBatch: 1, Held: w.Held, Status: workflowtest.GroupStatus{
+	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseLookAgain, NextBatch: 1, Held: w.Holds, Status: workflowtest.GroupStatus{
 		RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterFailed, Batch: 1}},
 		Status: ranv1.RunStatus{StartedAt: &started, CurrentBatch: 1, CurrentBatchStartedAt: &started},
 	}}
@@ -69,17 +69,17 @@ func TestARunTakesBackWhatOneBeforeCouldNotPrepare(t *testing.T) {
 
 func TestAnEditOfTheTimeoutReachesTheBatchThatARunBeforeHasBegun(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t)
-	clusters.Ends["c2"] = workflowtest.Never
+	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	start := w.Now()
 	now := &metav1.Time{Time: start}
-	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, Used: time.Minute, Begun: &rolloutworkflow.BatchBudget{Budget: 10 * time.Minute}, Held: w.Held, Status: workflowtest.GroupStatus{
+	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, Used: time.Minute, Begun: &rolloutworkflow.BatchBudget{Budget: 10 * time.Minute}, Held: w.Holds, Status: workflowtest.GroupStatus{
 		Paused: true, RemediationPlan: [][]string{{"c1", "c2"}}, Status: ranv1.RunStatus{StartedAt: now, CurrentBatch: 1, CurrentBatchStartedAt: now},
 		Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 1}},
 	}}
 	w.RegisterDelayedCallback(func() {
 		longer := workflowtest.ARollout().Spec
 		longer.RemediationStrategy.Timeout = 90
-		w.Ask(temporal.UpdateEdit, rollout.EditRequest{Spec: longer})
+		w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Spec: longer})
 	}, time.Hour)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), Carried: carried})

@@ -33,10 +33,10 @@ func TestADefaultThatWasLeftOutIsNoChange(t *testing.T) {
 		for _, whole := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-				clusters.Ends["c1"] = workflowtest.Takes(2 * time.Hour)
+				clusters.Outcomes["c1"] = workflowtest.Takes(2 * time.Hour)
 				object := bare()
 				object.Spec.Enable = &moment.enabled
-				w.Completes()
+				w.SimulateDefaults()
 				planned := w.Now().Add(2 * time.Second)
 				w.Fail["PlanRollout"] = func(int) error {
 					if w.Now().Before(planned) {
@@ -46,15 +46,17 @@ func TestADefaultThatWasLeftOutIsNoChange(t *testing.T) {
 				}
 				longer := *object.DeepCopy()
 				if whole {
-					longer = workflowtest.Complete(t, longer)
+					longer = workflowtest.WithDefaults(t, longer)
 				}
 				longer.Spec.RemediationStrategy.Timeout = 300
-				var edited *workflowtest.Asked
-				w.RegisterDelayedCallback(func() { edited = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer.Spec}) }, moment.edited)
+				var edited *workflowtest.UpdateResult
+				w.RegisterDelayedCallback(func() {
+					edited = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer.Spec})
+				}, moment.edited)
 				w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalEnable, nil) }, time.Hour)
 				w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 				workflowtest.RequireResult[workflowtest.GroupStatus](w)
-				require.NoError(t, edited.Refused)
+				require.NoError(t, edited.Rejected)
 				require.NoError(t, edited.Err)
 				require.Equal(t, rolloutworkflow.EditAnswer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.Result)
 				kept := w.InputsOf("SaveRollout")
@@ -72,13 +74,13 @@ func TestAnEditWhileARolloutIsPlannedIsNotOverwrittenByWhatWasPlanned(t *testing
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	object := bare()
 	object.Spec.Enable = new(bool)
-	w.Completes()
+	w.SimulateDefaults()
 	edit := bare().Spec
 	edit.Enable, edit.Clusters = new(bool), []string{"c1", "c2"}
-	var edited *workflowtest.Asked
+	var edited *workflowtest.UpdateResult
 	w.Fail["PlanRollout"] = func(call int) error {
 		if call == 1 {
-			edited = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: edit})
+			edited = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: edit})
 			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
 		}
 		return nil
@@ -97,7 +99,7 @@ func TestAnEditWhileARolloutIsPlannedIsNotOverwrittenByWhatWasPlanned(t *testing
 // Whoever has asked hears why it cannot be, and not hours later that it was.
 func TestAnEditOfARolloutThatCannotBePlannedIsRefusedWithTheReason(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
-	w.Completes()
+	w.SimulateDefaults()
 	edit := bare().Spec
 	edit.RemediationStrategy.Timeout = 99
 	start := w.Now()
@@ -107,8 +109,8 @@ func TestAnEditOfARolloutThatCannotBePlannedIsRefusedWithTheReason(t *testing.T)
 		}
 		return nil
 	}
-	var edited *workflowtest.Asked
-	w.RegisterDelayedCallback(func() { edited = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: edit}) }, 30*time.Minute)
+	var edited *workflowtest.UpdateResult
+	w.RegisterDelayedCallback(func() { edited = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: edit}) }, 30*time.Minute)
 	w.RegisterDelayedCallback(func() {
 		require.ErrorContains(t, edited.Err, "the rollout is being planned, and until it has been its spec cannot be changed: try again (ClusterUnreachable: ")
 	}, 31*time.Minute)

@@ -65,7 +65,7 @@ func gatedInWindows(w *workflowtest.World) rolloutworkflow.Input {
 	open := workflowtest.OpenUntil(1, w.Now().Add(72*time.Hour))
 	open.Schedule.Openings[0].Start = w.Now().Add(-time.Hour)
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: open}
-	in := workflowtest.InWindows()
+	in := workflowtest.RolloutInWindow()
 	in.Object = withHealthChecks(in.Object)
 	return in
 }
@@ -104,7 +104,7 @@ func TestTheHealthOfClustersIsLookedAtWhenOneMayBeStarted(t *testing.T) {
 			}, 13*time.Hour)
 			w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
 			if stop.name == "a hold of the clusters" {
-				w.Hear(15*time.Hour, workflowtest.HeldState(4))
+				w.ReceiveHolds(15*time.Hour, workflowtest.HeldState(4))
 			}
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, in)
 			require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
@@ -172,7 +172,7 @@ func TestAnApprovalThatGrewOldBeforeTheFirstClusterIsAskedForAgain(t *testing.T)
 					w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 					in := gatedInWindows(w)
 					in.Object.Spec.Approvals = &point
-					workflowtest.AskWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+					workflowtest.SendUpdateWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 					w.Fail[activity] = func(call int) error {
 						if call == 1 {
 							stop.begin(w)
@@ -184,7 +184,7 @@ func TestAnApprovalThatGrewOldBeforeTheFirstClusterIsAskedForAgain(t *testing.T)
 					w.RegisterDelayedCallback(func() {
 						require.Empty(t, clusters.Events)
 						require.True(t, workflowtest.AwaitsApproval(workflowtest.StatusOf[workflowtest.GroupStatus](w)))
-						w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
+						w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
 					}, 14*time.Hour+10*time.Minute)
 					w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, in)
 					status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
@@ -207,9 +207,9 @@ func TestAnApprovalGrowsNoOlderWhileTheChecksItHasLetBeginAreMade(t *testing.T) 
 		object := withHealthChecks(workflowtest.ARollout())
 		object.Spec.HealthChecks[0].TimeoutSeconds = new(int32(3600))
 		object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true, Expiry: 2}
-		var approved *workflowtest.Asked
+		var approved *workflowtest.UpdateResult
 		w.RegisterDelayedCallback(func() {
-			approved = w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+			approved = w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 		}, time.Minute)
 		healthy := w.Now().Add(6 * time.Minute)
 		w.Fail["AwaitClusterHealthy"] = func(int) error {
@@ -222,9 +222,9 @@ func TestAnApprovalGrowsNoOlderWhileTheChecksItHasLetBeginAreMade(t *testing.T) 
 			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 4*time.Minute)
 		}
 		w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
-		require.NoError(t, approved.Refused)
+		require.NoError(t, approved.Rejected)
 		if again {
-			next := workflowtest.HandedOn[rolloutworkflow.Input](w)
+			next := workflowtest.NextRunInput[rolloutworkflow.Input](w)
 			require.NotNil(t, next)
 			require.Equal(t, rolloutworkflow.GatesAtOnce, next.Carried.Gated)
 			require.Empty(t, clusters.Events)
@@ -245,14 +245,14 @@ func TestABatchThatEndsBeforeItStartsAClusterIsNoApprovalOfTheNext(t *testing.T)
 	object := withHealthChecks(workflowtest.ARollout())
 	object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
 	w.Vanished = []string{"c1"}
-	w.RegisterDelayedCallback(func() { w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Minute)
+	w.RegisterDelayedCallback(func() { w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Minute)
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
 		require.NotNil(t, status.Wait)
 		require.Equal(t, ranv1.ReasonWaitingForApproval, status.Wait.Reason)
 		require.Empty(t, clusters.Events)
 		require.ElementsMatch(t, []string{"c1", "c2"}, looksAt(w))
-		w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+		w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 	}, time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 	require.ErrorContains(t, w.GetWorkflowError(), "failed: c1")
@@ -270,7 +270,7 @@ func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {
 		return nil
 	}
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: withHealthChecks(workflowtest.ARollout())})
-	next := workflowtest.HandedOn[rolloutworkflow.Input](w)
+	next := workflowtest.NextRunInput[rolloutworkflow.Input](w)
 	require.NotNil(t, next)
 	require.NotNil(t, next.Carried.Begun)
 	require.Zero(t, next.Carried.Gated, "what was seen counts no more")
@@ -282,7 +282,7 @@ func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {
 		requireStopped(second, again, emergency.ReasonHeld)
 		require.Empty(t, looksAt(second))
 	}, 13*time.Hour)
-	second.Hear(14*time.Hour, workflowtest.HeldState(3))
+	second.ReceiveHolds(14*time.Hour, workflowtest.HeldState(3))
 	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *next)
 	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](second).Counts.Complete)
 	requireLookedAgain(second, 0, start.Add(14*time.Hour))
@@ -291,19 +291,19 @@ func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {
 func TestAStopAfterTheFirstClusterCallsForNoOtherLookAtThoseThatFollow(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-		clusters.Ends["c1"] = workflowtest.Takes(10 * time.Minute)
-		w.Hear(5*time.Minute, workflowtest.HeldState(2, "all"))
-		w.Hear(14*time.Hour, workflowtest.HeldState(3))
+		clusters.Outcomes["c1"] = workflowtest.Takes(10 * time.Minute)
+		w.ReceiveHolds(5*time.Minute, workflowtest.HeldState(2, "all"))
+		w.ReceiveHolds(14*time.Hour, workflowtest.HeldState(3))
 		if again {
 			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 5*time.Minute)
 		}
 		w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: withHealthChecks(workflowtest.ARollout())})
 		looks := len(looksAt(w))
 		if again {
-			next := workflowtest.HandedOn[rolloutworkflow.Input](w)
+			next := workflowtest.NextRunInput[rolloutworkflow.Input](w)
 			require.NotNil(t, next)
 			w, _ = workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-			w.Hear(14*time.Hour, workflowtest.HeldState(3))
+			w.ReceiveHolds(14*time.Hour, workflowtest.HeldState(3))
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *next)
 			looks += len(looksAt(w))
 		}

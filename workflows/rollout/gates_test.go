@@ -38,26 +38,26 @@ func approvedRollout() ranv1.ClusterGroupUpgrade {
 
 func TestARolloutWaitsForAnApprovalForAsLongAsItTakesAndKeepsIt(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
-	early := workflowtest.AskWhen(w, func(s workflowtest.GroupStatus) bool { return s.Counts.Running > 0 }, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+	early := workflowtest.SendUpdateWhen(w, func(s workflowtest.GroupStatus) bool { return s.Counts.Running > 0 }, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 	var waiting workflowtest.GroupStatus
-	var own, otherBatch, granted, second *workflowtest.Asked
+	var own, otherBatch, granted, second *workflowtest.UpdateResult
 	w.RegisterDelayedCallback(func() {
 		waiting = workflowtest.StatusOf[workflowtest.GroupStatus](w)
-		own = w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "ann"})
-		otherBatch = w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob", Batch: 3})
-		granted = w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob", Comment: "CHG-7"})
-		second = w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
+		own = w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "ann"})
+		otherBatch = w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob", Batch: 3})
+		granted = w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob", Comment: "CHG-7"})
+		second = w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
 	}, 100*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: approvedRollout(), StartedBy: "ann"})
 
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Equal(t, []string{"+c1", "-c1", "+c2", "-c2", "+c3", "-c3"}, clusters.Events)
-	require.ErrorContains(t, early.Refused, "does not wait for an approval: BatchInProgress")
-	require.ErrorContains(t, own.Refused, "ann has started, edited, enabled or retried the rollout")
-	require.ErrorContains(t, otherBatch.Refused, "batch 2, not 3")
+	require.ErrorContains(t, early.Rejected, "does not wait for an approval: BatchInProgress")
+	require.ErrorContains(t, own.Rejected, "ann has started, edited, enabled or retried the rollout")
+	require.ErrorContains(t, otherBatch.Rejected, "batch 2, not 3")
 	require.NoError(t, granted.Err)
 	require.Equal(t, "bob", granted.Result.(ranv1.Approval).By)
-	require.True(t, second.Refused != nil || second.Err != nil, "there is one approval")
+	require.True(t, second.Rejected != nil || second.Err != nil, "there is one approval")
 	require.True(t, workflowtest.AwaitsApproval(waiting))
 	require.Contains(t, waiting.Wait.Message, "an approver must approve afterCanaries (batch 2)")
 	require.Equal(t, "WaitingForApproval; Maintaining nodes", progressMessage(waiting))
@@ -72,11 +72,11 @@ func TestWhoEnablesARolloutMayNotApproveIt(t *testing.T) {
 	object := approvedRollout()
 	object.Spec.Enable = new(bool)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalEnable, temporal.SignalRequest{Actor: "bob"}) }, time.Minute)
-	own := workflowtest.AskWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
-	w.RegisterDelayedCallback(func() { w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"}) }, time.Hour)
+	own := workflowtest.SendUpdateWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+	w.RegisterDelayedCallback(func() { w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"}) }, time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object, StartedBy: "ann"})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.ErrorContains(t, own.Refused, "bob has started, edited, enabled or retried")
+	require.ErrorContains(t, own.Rejected, "bob has started, edited, enabled or retried")
 }
 
 func TestDutiesAreNotSeparatedWhenNobodyKnowsWhoStarted(t *testing.T) {
@@ -105,12 +105,12 @@ func TestAnApprovalThatGrewOldWhileThePauseLastedIsAskedForAgain(t *testing.T) {
 	object.Spec.Approvals.Expiry = 60
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalPause, nil)
-		w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+		w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 	}, 10*time.Minute)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Hour)
 	w.RegisterDelayedCallback(func() {
 		require.True(t, workflowtest.AwaitsApproval(workflowtest.StatusOf[workflowtest.GroupStatus](w)))
-		w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
+		w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
 	}, 150*time.Minute)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object, StartedBy: "ann"})
 	require.Len(t, workflowtest.RequireResult[workflowtest.GroupStatus](w).Approvals, 2)
@@ -134,17 +134,17 @@ func TestARolloutThatIsNotEnabledCanBeEditedAndIsPlannedAnew(t *testing.T) {
 	before.Spec.Enable = new(bool)
 	after := before.DeepCopy().Spec
 	after.Clusters, after.RemediationStrategy.Timeout = []string{"c2"}, 90
-	var edited *workflowtest.Asked
+	var edited *workflowtest.UpdateResult
 	var planned workflowtest.GroupStatus
 	w.RegisterDelayedCallback(func() {
 		w.Plan = workflowtest.PlanOf([]string{"c2"})
-		edited = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: after})
+		edited = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: after})
 	}, time.Hour)
 	w.RegisterDelayedCallback(func() {
 		planned = workflowtest.StatusOf[workflowtest.GroupStatus](w)
 		enabled := *after.DeepCopy()
 		enabled.Enable = nil
-		w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: enabled})
+		w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: enabled})
 	}, 2*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: before})
 
@@ -167,22 +167,22 @@ func TestAnEditThatIsWrongChangesNothing(t *testing.T) {
 	other := before.DeepCopy().Spec
 	other.RemediationStrategy.MaxConcurrency = intstr.FromInt32(7)
 	w.Fail["CheckRollout"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "spec.clusterSelector[0]: bad", nil))
-	var unable, invalid *workflowtest.Asked
+	var unable, invalid *workflowtest.UpdateResult
 	w.RegisterDelayedCallback(func() {
-		unable = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Spec: ranv1.ClusterGroupUpgradeSpec{PreCaching: true, Backup: true, Approvals: &ranv1.Approvals{SeparateDuties: true}}})
-		invalid = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Spec: other})
+		unable = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Spec: ranv1.ClusterGroupUpgradeSpec{PreCaching: true, Backup: true, Approvals: &ranv1.Approvals{SeparateDuties: true}}})
+		invalid = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Spec: other})
 	}, time.Hour)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 2*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: before})
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
-	require.Error(t, unable.Refused)
+	require.Error(t, unable.Rejected)
 	require.ErrorContains(t, invalid.Err, "spec.clusterSelector[0]: bad")
 	require.Len(t, w.Inputs["PlanRollout"], 1, "it was not planned anew")
 }
 
 func TestOnceEnabledOnlyTheTimesCanBeEdited(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c1"] = workflowtest.Never
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	start := w.Now()
 	longer := workflowtest.ARollout().Spec
 	longer.RemediationStrategy.Timeout, longer.BatchTimeoutAction = 100, ranv1.BatchTimeoutAbort
@@ -190,11 +190,11 @@ func TestOnceEnabledOnlyTheTimesCanBeEdited(t *testing.T) {
 	other.Clusters = []string{"c9"}
 	short := workflowtest.ARollout().Spec
 	short.RemediationStrategy.Timeout = 5
-	var refusedOther, refusedShort, granted *workflowtest.Asked
+	var refusedOther, refusedShort, granted *workflowtest.UpdateResult
 	w.RegisterDelayedCallback(func() {
-		refusedOther = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Spec: other})
-		refusedShort = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Spec: short})
-		granted = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer})
+		refusedOther = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Spec: other})
+		refusedShort = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Spec: short})
+		granted = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer})
 	}, 10*time.Minute)
 	w.RegisterDelayedCallback(func() {
 		require.WithinDuration(t, start.Add(50*time.Minute), workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.CurrentBatchDeadline.Time, 2*time.Second)
@@ -278,9 +278,9 @@ func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
 	next, err := rollout.Retry(over, []string{"c1"}, rollout.RetryRequest{})
 	require.NoError(t, err)
 	w, clusters := workflowtest.NewGroupWorld(t)
-	w.RecalledRollout = rollouts.LoadedRollout{Object: workflowtest.WithActions(workflowtest.ARollout("c1"))}
-	w.RecalledRollout.Object.Status = next
-	clusters.Ends["c2"] = workflowtest.Never
+	w.LoadedRollout = rollouts.LoadedRollout{Object: workflowtest.WithActions(workflowtest.ARollout("c1"))}
+	w.LoadedRollout.Object.Status = next
+	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	object := ranv1.ClusterGroupUpgrade{ObjectMeta: workflowtest.ARollout().ObjectMeta}
 	start := w.Now()
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object, StartedBy: "ann", Retry: &rollout.RetryRequest{Actor: "ann"}})
@@ -288,7 +288,7 @@ func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
 	require.Equal(t, []string{"+c2", "-c2", "+c5", "-c5"}, clusters.Events)
 	require.Equal(t, over.RemediationPlan, status.RemediationPlan)
-	require.Equal(t, map[string][]string{"begun": {"c2", "c5"}, "done": {"c5"}}, w.Changed(), "those that are complete are not touched")
+	require.Equal(t, map[string][]string{"begun": {"c2", "c5"}, "done": {"c5"}}, w.LabelledClusters(), "those that are complete are not touched")
 	require.Equal(t, ranv1.ClusterCounts{Total: 5, Complete: 4, TimedOut: 1}, status.Counts)
 	require.NotContains(t, w.Called(), "PlanRollout", "the plan is pinned")
 	require.WithinDuration(t, start.Add(32*time.Minute), w.Now(), 5*time.Second, "half of the time is c2's: batches that are done have no share")
@@ -324,7 +324,7 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 			cancelled(w)
 		}, false},
 		{"a retry whose starter is not known, where duties are separate", rolloutworkflow.Input{Object: workflowtest.ARollout(), Retry: &rollout.RetryRequest{}}, func(w *workflowtest.World) {
-			w.RecalledRollout = rollouts.LoadedRollout{Object: approvedRollout()}
+			w.LoadedRollout = rollouts.LoadedRollout{Object: approvedRollout()}
 		}, false},
 		{"a cluster that does not exist", start, func(w *workflowtest.World) { w.Plan = planWithoutClusters("cluster c9 not found") }, false},
 		{"a start that is cancelled while the hub does not answer", start, func(w *workflowtest.World) {
@@ -347,8 +347,8 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 			cancelled(w)
 		}, true},
 		{"a retry that has its plan is kept with its end", retry, func(w *workflowtest.World) {
-			w.RecalledRollout = rollouts.LoadedRollout{Object: prepared(workflowtest.ARollout())}
-			w.RecalledRollout.Object.Status = workflowtest.GroupStatus{
+			w.LoadedRollout = rollouts.LoadedRollout{Object: prepared(workflowtest.ARollout())}
+			w.LoadedRollout.Object.Status = workflowtest.GroupStatus{
 				RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterPending, Batch: 1}},
 				Precaching: &ranv1.PrecachingStatus{},
 			}
@@ -361,7 +361,7 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 			tt.play(w)
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, tt.in)
 			require.Error(t, w.GetWorkflowError())
-			require.Empty(t, clusters.Story())
+			require.Empty(t, clusters.EventsInOrder())
 			require.Equal(t, tt.kept, slices.ContainsFunc(w.InputsOf("SaveRollout"), func(in any) bool {
 				return in.(rollouts.SaveRolloutInput).Object.Status.Status.CompletedAt != nil
 			}))
@@ -384,10 +384,10 @@ func TestAnEditThatArrivesWhileARunSettlesIsAnsweredByThatRun(t *testing.T) {
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
 	longer := workflowtest.ARollout().Spec
 	longer.RemediationStrategy.Timeout = 90
-	var edited *workflowtest.Asked
-	w.RegisterDelayedCallback(func() { edited = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer}) }, time.Minute+58*time.Second)
+	var edited *workflowtest.UpdateResult
+	w.RegisterDelayedCallback(func() { edited = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer}) }, time.Minute+58*time.Second)
 	w.ExecuteWorkflow("slow", rolloutworkflow.Input{Object: workflowtest.ARollout()})
-	next := workflowtest.HandedOn[rolloutworkflow.Input](w)
+	next := workflowtest.NextRunInput[rolloutworkflow.Input](w)
 	require.NotNil(t, next, "%v", w.GetWorkflowError())
 	require.NoError(t, edited.Err)
 	require.Equal(t, rolloutworkflow.EditAnswer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.Result)
@@ -396,8 +396,8 @@ func TestAnEditThatArrivesWhileARunSettlesIsAnsweredByThatRun(t *testing.T) {
 
 func TestARetryOfWhatIsBehindTheCanariesIsApprovedOnce(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t)
-	w.RecalledRollout = rollouts.LoadedRollout{Object: approvedRollout()}
-	w.RecalledRollout.Object.Status = workflowtest.GroupStatus{
+	w.LoadedRollout = rollouts.LoadedRollout{Object: approvedRollout()}
+	w.LoadedRollout.Object.Status = workflowtest.GroupStatus{
 		RemediationPlan: [][]string{{"c1"}, {"c2"}, {"c3"}, {"c4"}},
 		Clusters: []ranv1.ClusterStatus{
 			{Name: "c1", Batch: 1, State: ranv1.ClusterComplete},
@@ -406,11 +406,11 @@ func TestARetryOfWhatIsBehindTheCanariesIsApprovedOnce(t *testing.T) {
 			{Name: "c4", Batch: 4, State: ranv1.ClusterPending},
 		},
 	}
-	workflowtest.AskWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+	workflowtest.SendUpdateWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 	object := ranv1.ClusterGroupUpgrade{ObjectMeta: workflowtest.ARollout().ObjectMeta}
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object, StartedBy: "ann", Retry: &rollout.RetryRequest{Actor: "ann"}})
 	approvals := workflowtest.RequireResult[workflowtest.GroupStatus](w).Approvals
 	require.Len(t, approvals, 1)
 	require.Equal(t, []any{ranv1.AfterCanaries, int32(3)}, []any{approvals[0].Point, approvals[0].Batch})
-	require.Equal(t, []string{"+c3", "-c3", "+c4", "-c4"}, clusters.Story())
+	require.Equal(t, []string{"+c3", "-c3", "+c4", "-c4"}, clusters.EventsInOrder())
 }

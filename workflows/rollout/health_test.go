@@ -40,7 +40,7 @@ func looksAt(w *workflowtest.World) []string {
 }
 
 func TestARolloutBeginsOnlyWhenEveryClusterIsHealthyAndEachMustBeAgainWhenItIsDone(t *testing.T) {
-	for _, remediation := range workflowtest.EveryRemediation() {
+	for _, remediation := range workflowtest.AllRemediations() {
 		t.Run(remediation.Name, func(t *testing.T) {
 			w := remediation.World(t, nil, []string{"c1"}, []string{"c2", "c3"})
 			w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: withHealthChecks(remediation.Object())})
@@ -144,7 +144,7 @@ func TestTheHealthOfManyClustersIsAwaitedInManyRuns(t *testing.T) {
 		return nil
 	}
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: withHealthChecks(workflowtest.ARollout())})
-	next := workflowtest.HandedOn[rollout.Input](w)
+	next := workflowtest.NextRunInput[rollout.Input](w)
 	require.NotNil(t, next)
 	require.Equal(t, rollout.GatesAtOnce, next.Carried.Gated)
 	require.Empty(t, c.Events)

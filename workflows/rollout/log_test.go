@@ -32,7 +32,7 @@ func (l *logLines) Error(message string, keyvals ...any) { l.keep(message, keyva
 
 func TestARolloutCanBeFollowedFromTheLog(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c2"] = workflowtest.Never
+	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	var lines logLines
 	w.RegisterAs("logged", func(ctx workflow.Context, in rollout.Input) (workflowtest.GroupStatus, error) {
 		return rollout.RunWithLogger(ctx, in, &lines)

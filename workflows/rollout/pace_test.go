@@ -46,7 +46,7 @@ func startTimes(s workflowtest.GroupStatus) map[string]time.Time {
 
 func TestRollingKeepsAsManyClustersAtWorkAsMayBe(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2", "c3"}, []string{"c4", "c5"}, []string{"c6"})
-	clusters.Ends["c2"] = workflowtest.Takes(10 * time.Minute)
+	clusters.Outcomes["c2"] = workflowtest.Takes(10 * time.Minute)
 	w.When(func() bool { return workflowtest.StatusOf[workflowtest.GroupStatus](w).Counts.Complete == 4 }, func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w).Status
 		require.Equal(t, int32(2), status.CurrentBatch, "c2 is not over yet")
@@ -56,15 +56,15 @@ func TestRollingKeepsAsManyClustersAtWorkAsMayBe(t *testing.T) {
 
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Equal(t, []string{"+c1", "-c1"}, clusters.Events[:2], "the canary is alone")
-	require.Equal(t, 2, clusters.Most)
+	require.Equal(t, 2, clusters.MostRunning)
 	require.Equal(t, "-c2", clusters.Events[len(clusters.Events)-1], "the others do not wait for it: %v", clusters.Events)
 	require.Equal(t, int32(4), status.Status.CurrentBatch)
 }
 
 func TestAClusterThatVanishesBeforeItsTurnInARollingRolloutIsNotWorkedOn(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"}, []string{"c5"})
-	clusters.Ends["c1"] = workflowtest.Takes(10 * time.Minute)
-	w.RegisterDelayedCallback(func() { w.Lose("c4") }, 30*time.Second)
+	clusters.Outcomes["c1"] = workflowtest.Takes(10 * time.Minute)
+	w.RegisterDelayedCallback(func() { w.DeleteClusterSilently("c4") }, 30*time.Second)
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: aRollingRollout()})
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	require.NotContains(t, clusters.Events, "+c4")
@@ -88,7 +88,7 @@ func TestClustersThatAreStartedTogetherAreAskedForTogether(t *testing.T) {
 
 func TestARollingRolloutThatIsOutOfTimeWithdrawsWhatIsAtWork(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	clusters.Ends["c1"], clusters.Ends["c2"] = workflowtest.Never, workflowtest.Never
+	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.UntilCancelled, workflowtest.UntilCancelled
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: aRollingRollout()})
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
 	require.Equal(t, ranv1.ClusterCounts{Total: 3, TimedOut: 3}, status.Counts)
@@ -111,7 +111,7 @@ func TestARollingRolloutContinuesAsNewWithWhatIsLeft(t *testing.T) {
 
 func TestAClusterThatTakesTooLongIsWithdrawnAloneAndTheOthersGoOn(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2", "c3"})
-	clusters.Ends["c1"], clusters.Ends["c2"] = workflowtest.Never, workflowtest.Takes(15*time.Minute)
+	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.UntilCancelled, workflowtest.Takes(15*time.Minute)
 	object := workflowtest.ARollout()
 	object.Spec.RemediationStrategy.ClusterTimeout = 10
 	object.Spec.RemediationStrategy.MaxConcurrency.IntVal = 3
@@ -126,8 +126,8 @@ func TestAClusterThatTakesTooLongIsWithdrawnAloneAndTheOthersGoOn(t *testing.T) 
 
 func TestTheTimeOfEachClusterBeginsWithIt(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	clusters.Ends["c1"], clusters.Ends["c3"] = workflowtest.Takes(3*time.Minute), workflowtest.Never
-	clusters.Ends["c2"] = workflowtest.Takes(9 * time.Minute)
+	clusters.Outcomes["c1"], clusters.Outcomes["c3"] = workflowtest.Takes(3*time.Minute), workflowtest.UntilCancelled
+	clusters.Outcomes["c2"] = workflowtest.Takes(9 * time.Minute)
 	object := aRollingRollout()
 	object.Spec.RemediationStrategy.ClusterTimeout = 10
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
@@ -140,7 +140,7 @@ func TestTheTimeOfEachClusterBeginsWithIt(t *testing.T) {
 
 func TestThePausedTimeOfAClusterIsNotCharged(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-	clusters.Ends["c1"] = workflowtest.Never
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	object := workflowtest.ARollout()
 	object.Spec.RemediationStrategy.ClusterTimeout = 10
 	start := w.Now()
@@ -153,7 +153,7 @@ func TestThePausedTimeOfAClusterIsNotCharged(t *testing.T) {
 
 func TestACanaryWhoseOwnTimeIsOverEndsTheRolloutTimedOut(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c1"] = workflowtest.Never
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	object := workflowtest.ARollout("c1")
 	object.Spec.RemediationStrategy.ClusterTimeout = 10
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
@@ -163,7 +163,7 @@ func TestACanaryWhoseOwnTimeIsOverEndsTheRolloutTimedOut(t *testing.T) {
 
 func TestTheNextBatchWaitsUntilTheClustersHaveSoaked(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	clusters.Ends["c2"] = workflowtest.Takes(3 * time.Minute)
+	clusters.Outcomes["c2"] = workflowtest.Takes(3 * time.Minute)
 	object := workflowtest.ARollout()
 	object.Spec.RemediationStrategy.SoakSeconds = 600
 	var soaking workflowtest.GroupStatus
@@ -195,9 +195,9 @@ func TestABatchThatIsOutOfTimeStillSoaks(t *testing.T) {
 		// next is when the next batch starts; 0: it does not. end is when the rollout is over.
 		next, end time.Duration
 	}{
-		{"what is complete", workflowtest.Never, nil, ranv1.ClusterTimedOut, 35 * time.Minute, 36 * time.Minute},
+		{"what is complete", workflowtest.UntilCancelled, nil, ranv1.ClusterTimedOut, 35 * time.Minute, 36 * time.Minute},
 		{"what completes in that moment", lateComplete, nil, ranv1.ClusterComplete, 40 * time.Minute, 41 * time.Minute},
-		{"but not when no other follows", workflowtest.Never, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		{"but not when no other follows", workflowtest.UntilCancelled, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.BatchTimeoutAction = ranv1.BatchTimeoutAbort
 		}, ranv1.ClusterTimedOut, 0, 31 * time.Minute},
 		{"also if others would not follow had it not completed", lateComplete, func(spec *ranv1.ClusterGroupUpgradeSpec) {
@@ -206,7 +206,7 @@ func TestABatchThatIsOutOfTimeStillSoaks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-			clusters.Ends["c1"], clusters.Ends["c2"] = workflowtest.Takes(25*time.Minute), tt.c2
+			clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.Takes(25*time.Minute), tt.c2
 			object := workflowtest.ARollout()
 			object.Spec.RemediationStrategy.SoakSeconds = 600
 			if tt.change != nil {
@@ -261,7 +261,7 @@ func TestASoakingClusterKeepsItsPlaceInARollingRollout(t *testing.T) {
 	start := w.Now()
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, 2, clusters.Most)
+	require.Equal(t, 2, clusters.MostRunning)
 	require.WithinDuration(t, start.Add(11*time.Minute), startTimes(status)["c4"], 2*time.Second)
 }
 
@@ -279,11 +279,11 @@ func TestCancelDuringASoakLeavesWhatIsDoneComplete(t *testing.T) {
 func TestWhenAsManyHaveFailedAsMayNothingElseStarts(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
 	w.Plan.ComputedMaxFailures = 2
-	clusters.Ends["c1"], clusters.Ends["c2"] = failsLate, failsLate
+	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = failsLate, failsLate
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonAborted)
-	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.Story(), "no more are at work than may fail")
+	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.EventsInOrder(), "no more are at work than may fail")
 	workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonAborted)
 	require.Equal(t, "Aborted because too many clusters failed; failed: c1, c2; not started: c3, c4, c5", meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message)
 }
@@ -291,7 +291,7 @@ func TestWhenAsManyHaveFailedAsMayNothingElseStarts(t *testing.T) {
 func TestFailuresThatAreLeftSlowARolloutDownAndItSaysSo(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2", "c3"})
 	w.Plan.ComputedMaxFailures = 2
-	clusters.Ends["c1"] = workflowtest.ClusterFails
+	clusters.Outcomes["c1"] = workflowtest.ClusterFails
 	var slow workflowtest.GroupStatus
 	w.RegisterDelayedCallback(func() { slow = workflowtest.StatusOf[workflowtest.GroupStatus](w) }, 90*time.Second)
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
@@ -315,7 +315,7 @@ func TestHoweverClustersEndTheFailuresStayWithinTheLimit(t *testing.T) {
 			var batch []string
 			for c := range 2 {
 				name := fmt.Sprintf("c%d-%d", b, c)
-				clusters.Ends[name] = rapid.SampledFrom([]func(workflow.Context) error{nil, workflowtest.Takes(2 * time.Minute), workflowtest.Never, workflowtest.ClusterFails}).Draw(r, name)
+				clusters.Outcomes[name] = rapid.SampledFrom([]func(workflow.Context) error{nil, workflowtest.Takes(2 * time.Minute), workflowtest.UntilCancelled, workflowtest.ClusterFails}).Draw(r, name)
 				batch = append(batch, name)
 			}
 			batches = append(batches, batch)
@@ -331,8 +331,8 @@ func TestHoweverClustersEndTheFailuresStayWithinTheLimit(t *testing.T) {
 			require.True(r, kit.DetailsOf(w.GetWorkflowError(), &status), "%v", w.GetWorkflowError())
 		}
 		require.LessOrEqual(r, int(status.Counts.Failed+status.Counts.TimedOut), most)
-		require.LessOrEqual(r, clusters.Most, min(2, most))
-		require.Zero(r, clusters.AtWork)
+		require.LessOrEqual(r, clusters.MostRunning, min(2, most))
+		require.Zero(r, clusters.Running)
 		require.Zero(r, status.Counts.Running)
 		if status.Counts.Pending > 0 {
 			require.Equal(r, most, int(status.Counts.Failed+status.Counts.TimedOut), "only failures keep a cluster from its turn: %v", clusters.Events)
@@ -342,7 +342,7 @@ func TestHoweverClustersEndTheFailuresStayWithinTheLimit(t *testing.T) {
 
 func TestClustersThatTimedOutAreLookedAtOnceMoreAtTheEnd(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c1"] = workflowtest.Never
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	late := &lateRemediator{complete: []string{"c1"}}
 	w.RegisterAs("late", func(ctx workflow.Context, in rollout.Input) (workflowtest.GroupStatus, error) {
 		return rollout.RunWithRemediator(ctx, in, func(r policy.Remediator) policy.Remediator {

@@ -52,7 +52,7 @@ func TestNoJobStartsOnAClusterThatIsHeldOrPausedMeanwhile(t *testing.T) {
 					require.Equal(t, map[string]ranv1.PreparationState{"c1": "PreparingToStart"}, status.Precaching.Status)
 					require.Equal(t, test.Reason, status.Wait.Reason)
 				}, 99*time.Hour)
-				w.RegisterDelayedCallback(func() { test.GoOn(w) }, 100*time.Hour)
+				w.RegisterDelayedCallback(func() { test.Resume(w) }, 100*time.Hour)
 				object := workflowtest.ARollout()
 				object.Spec.PreCaching = true
 				w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
@@ -120,7 +120,7 @@ func TestAJobThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeldOrPaused(t *t
 					require.Equal(t, ranv1.PreparationPreparingToStart, standing.State)
 					require.Equal(t, kept.Reason, standing.Reason)
 					released = true
-					kept.GoOn(w)
+					kept.Resume(w)
 				}, 10*time.Hour)
 				start := w.Now()
 				w.ExecuteWorkflow(rollout.ClusterPreparation, rollout.PreparationInput{

@@ -45,7 +45,7 @@ func TestClustersArePrecachedAndBackedUpBeforeTheFirstBatch(t *testing.T) {
 	all := map[string]ranv1.PreparationState{"c1": "Succeeded", "c2": "Succeeded", "c3": "Succeeded"}
 	require.Equal(t, all, status.Precaching.Status)
 	require.Equal(t, all, status.Backup.Status)
-	require.Len(t, clusters.Story(), 6)
+	require.Len(t, clusters.EventsInOrder(), 6)
 	job := w.InputsOf("RunClusterJob")[0].(jobs.ClusterJob)
 	require.Equal(t, precache.Work{Kind: precache.Precaching, Image: "pull:1", Spec: &ranv1.PrecachingSpec{SpaceRequired: "35"}, Timeout: time.Hour}, job.Work)
 	require.NotEmpty(t, job.Owner)
@@ -65,7 +65,7 @@ func TestClustersThatCannotBePreparedLeaveThePlanAndAreFailed(t *testing.T) {
 	require.Equal(t, "Backup failed for 2 clusters; failed: c3, c4", messageOf(status, ranv1.ConditionBackupSucceeded))
 	require.Equal(t, []string{"c2", "c3", "c4", "c5"}, w.JobsOf(precache.Backup), "what has left is not backed up")
 	require.Equal(t, [][]string{{"c2"}, {"c5"}}, status.RemediationPlan)
-	require.Equal(t, []string{"+c2", "-c2", "+c5", "-c5"}, clusters.Story())
+	require.Equal(t, []string{"+c2", "-c2", "+c5", "-c5"}, clusters.EventsInOrder())
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "failed", "c2": "complete", "c3": "failed", "c4": "failed", "c5": "complete"}, workflowtest.ClusterStates(status))
 	for _, c := range status.Clusters {
 		switch c.Name {
@@ -77,7 +77,7 @@ func TestClustersThatCannotBePreparedLeaveThePlanAndAreFailed(t *testing.T) {
 			require.EqualValues(t, 2, c.Batch)
 		}
 	}
-	require.Equal(t, []string{"c2", "c5"}, w.Changed()["begun"], "beforeEnable is for the clusters that are still in the plan")
+	require.Equal(t, []string{"c2", "c5"}, w.LabelledClusters()["begun"], "beforeEnable is for the clusters that are still in the plan")
 }
 
 func TestARolloutOfWhichNoClusterCouldBePreparedFails(t *testing.T) {
@@ -88,7 +88,7 @@ func TestARolloutOfWhichNoClusterCouldBePreparedFails(t *testing.T) {
 			status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 			workflowtest.RequireCondition(t, status, kind.Condition(), metav1.ConditionFalse, ranv1.ReasonFailed)
 			require.Equal(t, "Failed on 2 of 2 clusters; failed: c1, c2", messageOf(status, ranv1.ConditionSucceeded))
-			require.Empty(t, clusters.Story())
+			require.Empty(t, clusters.EventsInOrder())
 		})
 	}
 }
@@ -115,7 +115,7 @@ func TestPrecachingIsDoneBeforeEnableAndOnlyOnce(t *testing.T) {
 
 func TestPreparationIsNotChargedToTheTimeout(t *testing.T) {
 	w, clusters := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
-	clusters.Takes = 50 * time.Minute
+	clusters.Duration = 50 * time.Minute
 	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).After(50 * time.Minute).Return(nil)
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
@@ -133,7 +133,7 @@ func TestWhatClustersWaitForIsSeenWhileTheyArePrecached(t *testing.T) {
 	w.Blocked["RunClusterJob"] = true
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, map[string]ranv1.PreparationState{"c1": "PreparingToStart", "c2": "PreparingToStart"}, workflowtest.StatusOf[workflowtest.GroupStatus](w).Precaching.Status)
-		w.SignalWorkflow(temporal.SignalPreparationProgress, rolloutworkflow.PreparationProgress{Preparation: w.Precachings()[0].Preparation, Clusters: map[string]precache.Progress{
+		w.SignalWorkflow(temporal.SignalPreparationProgress, rolloutworkflow.PreparationProgress{Preparation: w.PrecachingJobs()[0].Preparation, Clusters: map[string]precache.Progress{
 			"c1": {State: ranv1.PreparationActive, Reason: jobs.ReasonJobRunning, Message: "runs"}, "c2": {State: ranv1.PreparationStarting}, "other": {},
 		}})
 	}, time.Second)
@@ -218,8 +218,8 @@ func TestClustersThatNeedNoWorkAreDoneAlsoIfNoOtherCouldBePrepared(t *testing.T)
 			w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c2", Reason: rollout.ReasonAlreadyCompliant}}
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(prepared(workflowtest.ARollout()))})
 			workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
-			require.Empty(t, clusters.Story())
-			require.Equal(t, map[string][]string{"done": {"c2"}}, w.Changed())
+			require.Empty(t, clusters.EventsInOrder())
+			require.Equal(t, map[string][]string{"done": {"c2"}}, w.LabelledClusters())
 		})
 	}
 }

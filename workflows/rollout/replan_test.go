@@ -28,7 +28,7 @@ func TestPrecachingThatIsEditedAwayStopsAndIsForgotten(t *testing.T) {
 	w, clusters := workflowtest.NewPreparedWorld(t, nil, []string{"c1", "c2"})
 	w.Blocked["RunClusterJob"] = true
 	w.RegisterDelayedCallback(func() {
-		w.Edit(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching = false })
+		w.EditPlanned(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching = false })
 	}, time.Hour/2)
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
@@ -37,13 +37,13 @@ func TestPrecachingThatIsEditedAwayStopsAndIsForgotten(t *testing.T) {
 		require.Equal(t, ranv1.ReasonNotEnabled, status.Wait.Reason)
 		require.Len(t, w.InputsOf("RemoveClusterJob"), 2, "the Jobs are stopped")
 		w.SignalWorkflow(temporal.SignalPreparationProgress, rolloutworkflow.PreparationProgress{
-			Preparation: w.Precachings()[0].Preparation, Clusters: map[string]precache.Progress{"c1": {State: ranv1.PreparationActive}},
+			Preparation: w.PrecachingJobs()[0].Preparation, Clusters: map[string]precache.Progress{"c1": {State: ranv1.PreparationActive}},
 		})
 		w.SignalWorkflow(temporal.SignalEnable, nil)
 	}, time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PlannedOnly()})
 	workflowtest.RequireCondition(t, workflowtest.RequireResult[workflowtest.GroupStatus](w), ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
-	require.Len(t, clusters.Story(), 4)
+	require.Len(t, clusters.EventsInOrder(), 4)
 }
 
 // The Jobs that are at work while what is to be pulled is another take their time to stop, and say something meanwhile.
@@ -53,11 +53,11 @@ func TestWhatIsPulledInsteadIsNotTakenForWhatWasPulledBefore(t *testing.T) {
 	w.OnActivity("RemoveClusterJob", mock.Anything, mock.Anything).After(30 * time.Second).Return(nil)
 	w.RegisterDelayedCallback(func() {
 		w.Plan.Precaching = &ranv1.PrecachingSpec{SpaceRequired: "50"}
-		w.Edit(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCachingConfigRef = &ranv1.ObjectRef{Name: "other"} })
+		w.EditPlanned(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCachingConfigRef = &ranv1.ObjectRef{Name: "other"} })
 	}, 10*time.Minute)
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalPreparationProgress, rolloutworkflow.PreparationProgress{
-			Preparation: w.Precachings()[0].Preparation, Clusters: map[string]precache.Progress{"c1": {State: ranv1.PreparationSucceeded}},
+			Preparation: w.PrecachingJobs()[0].Preparation, Clusters: map[string]precache.Progress{"c1": {State: ranv1.PreparationSucceeded}},
 		})
 	}, 10*time.Minute+time.Second)
 	w.RegisterDelayedCallback(func() {
@@ -67,7 +67,7 @@ func TestWhatIsPulledInsteadIsNotTakenForWhatWasPulledBefore(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PlannedOnly()})
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 
-	jobs := w.Precachings()
+	jobs := w.PrecachingJobs()
 	require.Len(t, jobs, 4, "each cluster begins anew while the Job before is being stopped")
 	for i, job := range jobs {
 		before := i < 2
@@ -85,7 +85,7 @@ func TestAConfigurationThatWasMendedIsPulledWhereTheOldOneFailed(t *testing.T) {
 	}, time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PlannedOnly()})
 	require.EqualValues(t, 2, workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
-	jobs := w.Precachings()
+	jobs := w.PrecachingJobs()
 	require.Len(t, jobs, 4)
 	require.NotEqual(t, jobs[0].Preparation, jobs[3].Preparation)
 }
@@ -98,7 +98,7 @@ func TestAPlanThatNeedsNoPrecachingIsNotJudgedByOneThatDid(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		require.Contains(t, messageOf(workflowtest.StatusOf[workflowtest.GroupStatus](w), ranv1.ConditionProgressing), "nothing to pull")
 		w.Plan = good
-		w.Edit(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching, spec.Enable = false, nil })
+		w.EditPlanned(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching, spec.Enable = false, nil })
 	}, time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PlannedOnly()})
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
@@ -132,7 +132,7 @@ func TestAPlanThatCannotBeCarriedOutForAWhileCostsNoPrecaching(t *testing.T) {
 	}, 2*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PlannedOnly()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Len(t, w.Precachings(), 1)
+	require.Len(t, w.PrecachingJobs(), 1)
 }
 
 func TestARolloutThatIsEnabledWhileItIsPrecachedIsPlannedOnceMore(t *testing.T) {
@@ -147,7 +147,7 @@ func TestARolloutThatIsEnabledWhileItIsPrecachedIsPlannedOnceMore(t *testing.T) 
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PlannedOnly()})
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Equal(t, [][]string{{"c1"}, {"c2"}}, status.RemediationPlan)
-	require.Equal(t, []string{"+c1", "-c1", "+c2", "-c2"}, clusters.Story())
+	require.Equal(t, []string{"+c1", "-c1", "+c2", "-c2"}, clusters.EventsInOrder())
 	require.Len(t, w.InputsOf("PlanRollout"), 2)
 	require.Nil(t, meta.FindStatusCondition(enabled.Conditions, ranv1.ConditionProgressing), "it does not say that it is not enabled")
 	require.Equal(t, "Precaching", enabled.Wait.Reason)
@@ -167,7 +167,7 @@ func TestAClusterThatIsHeldIsNeitherPrecachedNorBackedUp(t *testing.T) {
 	for _, kind := range []precache.Kind{precache.Precaching, precache.Backup} {
 		t.Run(string(kind), func(t *testing.T) {
 			w, clusters := workflowtest.NewPreparedWorld(t, nil, []string{"c1", "c2"})
-			w.Held = emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldCluster("c2")}}}
+			w.Holds = emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldCluster("c2")}}}
 			object := workflowtest.ARollout()
 			object.Spec.PreCaching, object.Spec.Backup = kind == precache.Precaching, kind == precache.Backup
 			var held workflowtest.GroupStatus
@@ -179,7 +179,7 @@ func TestAClusterThatIsHeldIsNeitherPrecachedNorBackedUp(t *testing.T) {
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 			workflowtest.RequireResult[workflowtest.GroupStatus](w)
 			require.Equal(t, []string{"c1", "c2"}, w.JobsOf(kind))
-			require.Len(t, clusters.Story(), 4)
+			require.Len(t, clusters.EventsInOrder(), 4)
 			require.Equal(t, emergency.ReasonHeld, held.Wait.Reason)
 			require.Contains(t, held.Wait.Message, "drydock release --cluster c2")
 			require.Equal(t, "c2", held.Wait.Blockers[0].Name)
@@ -194,14 +194,14 @@ func TestAClusterThatIsHeldIsNeitherPrecachedNorBackedUp(t *testing.T) {
 
 func TestWhileItIsNotKnownWhatIsHeldNothingIsPrecached(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
-	w.Untold = true
+	w.HoldsUnknown = true
 	w.RegisterDelayedCallback(func() {
-		require.Empty(t, w.Precachings())
+		require.Empty(t, w.PrecachingJobs())
 		require.Equal(t, emergency.ReasonUnknown, workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
 		w.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 1})
 	}, time.Hour)
 	w.RegisterDelayedCallback(func() {
-		require.Len(t, w.Precachings(), 1)
+		require.Len(t, w.PrecachingJobs(), 1)
 		require.Equal(t, ranv1.ReasonNotEnabled, workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
 		w.SignalWorkflow(temporal.SignalCancel, nil)
 	}, 2*time.Hour)

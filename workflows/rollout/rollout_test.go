@@ -33,7 +33,7 @@ func TestCanaryGoesFirstThenBatchAfterBatch(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout("c3")})
 
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, []string{"+c3", "-c3", "+c1", "+c2", "-c1", "-c2", "+c4", "-c4"}, clusters.Story())
+	require.Equal(t, []string{"+c3", "-c3", "+c1", "+c2", "-c1", "-c2", "+c4", "-c4"}, clusters.EventsInOrder())
 	workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonCompleted)
 	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
 	require.Equal(t, ranv1.ClusterCounts{Total: 4, Complete: 4}, status.Counts)
@@ -108,7 +108,7 @@ func TestEnablingAPlanThatCannotBeCarriedOutLeavesItNotEnabled(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 
 	workflowtest.RequireCondition(t, workflowtest.RequireResult[workflowtest.GroupStatus](w), ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
-	require.Equal(t, []string{"+c9", "-c9"}, clusters.Story())
+	require.Equal(t, []string{"+c9", "-c9"}, clusters.EventsInOrder())
 }
 
 func TestAPlanThatCannotBeCarriedOutEndsAnEnabledRollout(t *testing.T) {
@@ -124,12 +124,12 @@ func TestAPlanThatCannotBeCarriedOutEndsAnEnabledRollout(t *testing.T) {
 
 func TestContinueWithdrawsWhatTimedOutBeforeTheNextBatch(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"})
-	clusters.Ends["c2"] = workflowtest.Never
+	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	start := w.Now()
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
-	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2", "+c3", "+c4", "-c3", "-c4"}, clusters.Story())
+	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2", "+c3", "+c4", "-c3", "-c4"}, clusters.EventsInOrder())
 	require.Equal(t, map[string]ranv1.ClusterState{
 		"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterTimedOut, "c3": ranv1.ClusterComplete, "c4": ranv1.ClusterComplete,
 	}, workflowtest.ClusterStates(status))
@@ -140,19 +140,19 @@ func TestContinueWithdrawsWhatTimedOutBeforeTheNextBatch(t *testing.T) {
 
 func TestAbortEndsWithTheBatchThatTimedOut(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	clusters.Ends["c2"] = workflowtest.Never
+	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	object := workflowtest.ARollout()
 	object.Spec.BatchTimeoutAction = ranv1.BatchTimeoutAbort
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
 	require.Equal(t, ranv1.ClusterPending, workflowtest.ClusterStates(status)["c3"])
-	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.Story())
+	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.EventsInOrder())
 }
 
 func TestACanaryThatTimesOutEndsTheRolloutEvenWithContinue(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c1"] = workflowtest.Never
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout("c1")})
 
 	require.Equal(t, ranv1.ClusterTimedOut, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut))["c1"])
@@ -165,15 +165,15 @@ func TestAClusterThatHasVanishedIsFailedAndNotWorkedOn(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
-	require.Equal(t, []string{"+c1", "-c1", "+c3", "-c3"}, clusters.Story())
+	require.Equal(t, []string{"+c1", "-c1", "+c3", "-c3"}, clusters.EventsInOrder())
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterFailed, "c3": ranv1.ClusterComplete}, workflowtest.ClusterStates(status))
 	require.Equal(t, "ClusterVanished", status.Clusters[0].Reason, "what failed comes first")
 }
 
 func TestAClusterThatVanishesWhileItIsWorkedOnIsNotComplete(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c1"] = func(workflow.Context) error {
-		w.Lose("c1")
+	clusters.Outcomes["c1"] = func(workflow.Context) error {
+		w.DeleteClusterSilently("c1")
 		return nil
 	}
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
@@ -182,7 +182,7 @@ func TestAClusterThatVanishesWhileItIsWorkedOnIsNotComplete(t *testing.T) {
 
 func TestACanaryThatFailsEndsTheRollout(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c1"] = workflowtest.ClusterFails
+	clusters.Outcomes["c1"] = workflowtest.ClusterFails
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout("c1")})
 
 	require.Equal(t, ranv1.ClusterFailed, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed))["c1"])
@@ -191,7 +191,7 @@ func TestACanaryThatFailsEndsTheRollout(t *testing.T) {
 
 func TestAFailedClusterDoesNotKeepTheOthersFromTheirTurn(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	clusters.Ends["c1"] = workflowtest.ClusterFails
+	clusters.Outcomes["c1"] = workflowtest.ClusterFails
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
@@ -202,7 +202,7 @@ func TestAFailedClusterDoesNotKeepTheOthersFromTheirTurn(t *testing.T) {
 
 func TestEachBatchGetsAnEqualShareOfTheTimeThatIsLeft(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
-	clusters.Ends["c1"], clusters.Ends["c2"], clusters.Ends["c3"] = workflowtest.Never, workflowtest.Never, workflowtest.Never
+	clusters.Outcomes["c1"], clusters.Outcomes["c2"], clusters.Outcomes["c3"] = workflowtest.UntilCancelled, workflowtest.UntilCancelled, workflowtest.UntilCancelled
 	start := w.Now()
 	var deadlines []time.Duration
 	for i := range 3 {
@@ -220,14 +220,14 @@ func TestEachBatchGetsAnEqualShareOfTheTimeThatIsLeft(t *testing.T) {
 
 func TestPausedTimeIsNotChargedAndNothingNewStarts(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Takes = 10 * time.Minute
+	clusters.Duration = 10 * time.Minute
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "ann", Reason: "lunch"}) }, 5*time.Minute)
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
 		require.Equal(t, "Paused", status.Wait.Reason)
 		require.Contains(t, status.Wait.Message, "by ann: lunch")
 		require.Nil(t, status.Status.CurrentBatchDeadline)
-		require.Equal(t, []string{"+c1", "-c1"}, clusters.Story(), "what was at work has finished")
+		require.Equal(t, []string{"+c1", "-c1"}, clusters.EventsInOrder(), "what was at work has finished")
 		w.SignalWorkflow(temporal.SignalResume, nil)
 	}, 50*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
@@ -236,7 +236,7 @@ func TestPausedTimeIsNotChargedAndNothingNewStarts(t *testing.T) {
 
 func TestThePausedDeadlineOfABatchGoesOnWithWhatWasLeft(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-	clusters.Ends["c1"] = workflowtest.Never
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	start := w.Now()
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 20*time.Minute)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 10*time.Hour)
@@ -248,7 +248,7 @@ func TestThePausedDeadlineOfABatchGoesOnWithWhatWasLeft(t *testing.T) {
 
 func TestPauseDuringAWithdrawalIsNotCharged(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c1"] = workflowtest.Never
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 30*time.Minute+30*time.Second)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 10*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
@@ -258,7 +258,7 @@ func TestPauseDuringAWithdrawalIsNotCharged(t *testing.T) {
 func TestPauseAndResumeReachTheClustersAtWorkInOrder(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	var heard []string
-	clusters.Ends["c1"] = func(ctx workflow.Context) error {
+	clusters.Outcomes["c1"] = func(ctx workflow.Context) error {
 		for _, signal := range []string{temporal.SignalPause, temporal.SignalResume} {
 			workflow.GetSignalChannel(ctx, signal).Receive(ctx, nil)
 			heard = append(heard, signal)
@@ -288,7 +288,7 @@ func TestResumeBeforeEnableSaysAgainWhatIsWaitedFor(t *testing.T) {
 
 func TestACancelledRolloutSaysSoWhileNodesAreReturnedAndDoesNotTimeOut(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-	clusters.Ends["c1"] = func(ctx workflow.Context) error {
+	clusters.Outcomes["c1"] = func(ctx workflow.Context) error {
 		err := workflow.Sleep(ctx, 1000*time.Hour)
 		cleanUp, _ := workflow.NewDisconnectedContext(ctx)
 		_ = workflow.Sleep(cleanUp, 5*time.Hour)
@@ -319,7 +319,7 @@ func TestALargeBatchContinuesAsNewInItsMidst(t *testing.T) {
 
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
-	require.Equal(t, rolloutworkflow.ClustersAtOnce, clusters.Most)
+	require.Equal(t, rolloutworkflow.ClustersAtOnce, clusters.MostRunning)
 	require.Len(t, clusters.Events, 2*rolloutworkflow.ClustersAtOnce)
 
 	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, Used: time.Minute, Begun: &rolloutworkflow.BatchBudget{Budget: 10 * time.Minute}, Status: workflowtest.GroupStatus{
@@ -327,7 +327,7 @@ func TestALargeBatchContinuesAsNewInItsMidst(t *testing.T) {
 		Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 1}},
 	}}
 	second, again := workflowtest.NewGroupWorld(t)
-	again.Ends["c2"] = workflowtest.Never
+	again.Outcomes["c2"] = workflowtest.UntilCancelled
 	start := second.Now()
 	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), Carried: carried})
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterTimedOut}, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](second, ranv1.ReasonTimedOut)))
@@ -338,7 +338,7 @@ func TestCancelWithdrawsTheClustersAtWorkAndStartsNoOther(t *testing.T) {
 	for _, by := range []string{"signal", "Temporal"} {
 		t.Run(by, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-			clusters.Ends["c1"] = workflowtest.Never
+			clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 			w.RegisterDelayedCallback(func() {
 				if by == "signal" {
 					w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"})
@@ -349,7 +349,7 @@ func TestCancelWithdrawsTheClustersAtWorkAndStartsNoOther(t *testing.T) {
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 
 			status := workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
-			require.Equal(t, []string{"+c1", "-c1"}, clusters.Story())
+			require.Equal(t, []string{"+c1", "-c1"}, clusters.EventsInOrder())
 			require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterCancelled, "c2": ranv1.ClusterPending}, workflowtest.ClusterStates(status))
 			workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonCancelled)
 			if by == "signal" {
@@ -372,12 +372,12 @@ func TestCancelBeforeEnableAndWhilePausedEndsAtOnce(t *testing.T) {
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
-	require.Equal(t, []string{"+c1", "-c1"}, clusters.Story())
+	require.Equal(t, []string{"+c1", "-c1"}, clusters.EventsInOrder())
 }
 
 func TestWhatATimedOutClusterWaitedForIsKept(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-	clusters.Ends["c1"] = workflowtest.Never
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalClusterProgress, ranv1.ClusterStatus{Name: "c1", Step: "w2: Draining", Reason: "DisruptionBudget", Message: "budget shop/web allows 0 of 3"})
 	}, time.Minute)
@@ -399,17 +399,17 @@ func TestALongRolloutContinuesAsNewBetweenBatchesAndForgetsNothing(t *testing.T)
 
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
-	require.Equal(t, []string{"+c1", "-c1"}, clusters.Story())
+	require.Equal(t, []string{"+c1", "-c1"}, clusters.EventsInOrder())
 
 	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, NextBatch: 1, Used: 50 * time.Minute, Status: workflowtest.GroupStatus{
 		RemediationPlan: [][]string{{"c1"}, {"c2"}},
 		Clusters:        []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 2}},
 	}}
 	second, again := workflowtest.NewGroupWorld(t)
-	again.Ends["c2"] = workflowtest.Never
+	again.Outcomes["c2"] = workflowtest.UntilCancelled
 	start := second.Now()
 	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), Carried: carried})
-	require.Equal(t, []string{"+c2", "-c2"}, again.Story())
+	require.Equal(t, []string{"+c2", "-c2"}, again.EventsInOrder())
 	require.Equal(t, ranv1.ClusterTimedOut, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](second, ranv1.ReasonTimedOut))["c2"])
 	require.WithinDuration(t, start.Add(11*time.Minute), second.Now(), 5*time.Second, "only what is left of the timeout")
 	require.NotContains(t, second.Called(), "PlanRollout", "the plan is frozen")
@@ -418,7 +418,7 @@ func TestALongRolloutContinuesAsNewBetweenBatchesAndForgetsNothing(t *testing.T)
 func TestWhateverEachClusterDoesTheRolloutAccountsForAllOfThem(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w, clusters := workflowtest.NewGroupWorld(t)
-		ways := []func(workflow.Context) error{nil, workflowtest.Never, workflowtest.ClusterFails}
+		ways := []func(workflow.Context) error{nil, workflowtest.UntilCancelled, workflowtest.ClusterFails}
 		wants := []ranv1.ClusterState{ranv1.ClusterComplete, ranv1.ClusterTimedOut, ranv1.ClusterFailed}
 		var batches [][]string
 		want := map[string]ranv1.ClusterState{}
@@ -427,7 +427,7 @@ func TestWhateverEachClusterDoesTheRolloutAccountsForAllOfThem(t *testing.T) {
 			for c := range rapid.IntRange(1, 3).Draw(r, "size") {
 				name := fmt.Sprintf("c%d-%d", b, c)
 				way := rapid.IntRange(0, 2).Draw(r, name)
-				clusters.Ends[name], want[name] = ways[way], wants[way]
+				clusters.Outcomes[name], want[name] = ways[way], wants[way]
 				batch = append(batch, name)
 			}
 			batches = append(batches, batch)
@@ -442,7 +442,7 @@ func TestWhateverEachClusterDoesTheRolloutAccountsForAllOfThem(t *testing.T) {
 			require.True(r, kit.DetailsOf(w.GetWorkflowError(), &status))
 		}
 		require.Equal(r, want, workflowtest.ClusterStates(status))
-		require.LessOrEqual(r, clusters.Most, 3)
-		require.Zero(r, clusters.AtWork)
+		require.LessOrEqual(r, clusters.MostRunning, 3)
+		require.Zero(r, clusters.Running)
 	})
 }

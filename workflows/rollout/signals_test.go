@@ -16,7 +16,7 @@ func TestARolloutThatIsEnabledAndCancelledInOneMomentIsCancelled(t *testing.T) {
 		w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 		object := workflowtest.ARollout()
 		object.Spec.Enable = new(bool)
-		w.RegisterDelayedCallback(func() { w.SayTogether(said...) }, time.Minute)
+		w.RegisterDelayedCallback(func() { w.SignalInOneTask(said...) }, time.Minute)
 		w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
 		workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 		require.Empty(t, clusters.Events)

@@ -24,7 +24,7 @@ import (
 // eachBatchApproved is a rollout of which somebody has to approve each batch; who asks first approves the first.
 func eachBatchApproved(w *workflowtest.World, object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
 	object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
-	workflowtest.AskWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+	workflowtest.SendUpdateWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 	return object
 }
 
@@ -41,7 +41,7 @@ func TestAfterABatchThatTimedOutTheStatusSaysWhatIsWaitedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-			clusters.Ends["c1"] = workflowtest.Never
+			clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 			object := eachBatchApproved(w, workflowtest.ARollout())
 			w.RegisterDelayedCallback(func() {
 				require.Equal(t, "WithdrawingTimedOut", workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
@@ -89,7 +89,7 @@ func TestWhatARolloutWaitsForIsSaidAgainWhenAnActivityRecovers(t *testing.T) {
 			}
 		},
 		"from refusals": func(w *workflowtest.World) {
-			workflowtest.Play(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
+			workflowtest.Simulate(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
 				if len(w.InputsOf("ChangeClusters")) == 2 {
 					return []rollouts.RefusedChange{{Cluster: "c1", Message: "c1 refuses"}}
 				}
@@ -101,18 +101,18 @@ func TestWhatARolloutWaitsForIsSaidAgainWhenAnActivityRecovers(t *testing.T) {
 			t.Run(name+" "+reason, func(t *testing.T) {
 				w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 				fails(w)
-				clusters.Takes = 10 * time.Minute
+				clusters.Duration = 10 * time.Minute
 				object := workflowtest.WithActions(workflowtest.ARollout())
 				switch reason {
 				case policy.ReasonPaused:
 					w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 5*time.Minute)
 				case emergency.ReasonHeld:
-					w.Hear(5*time.Minute, workflowtest.HeldState(2, "all"))
+					w.ReceiveHolds(5*time.Minute, workflowtest.HeldState(2, "all"))
 				default:
 					object = eachBatchApproved(w, object)
 				}
 				w.RegisterDelayedCallback(func() {
-					require.Len(t, clusters.Story(), 2)
+					require.Len(t, clusters.EventsInOrder(), 2)
 					require.Greater(t, len(w.InputsOf("ChangeClusters")), 2)
 					status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
 					require.NotNil(t, status.Wait)
@@ -129,7 +129,7 @@ func TestWhatARolloutWaitsForIsSaidAgainWhenAnActivityRecovers(t *testing.T) {
 // The hub recovers while c2 returns its nodes for a minute.
 func TestARolloutThatIsCancelledSaysSoWhenAnActivityRecovers(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
-	clusters.Ends["c2"] = workflowtest.Never
+	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	recovers := w.Now().Add(30*time.Minute + 20*time.Second)
 	w.Fail["ChangeClusters"] = func(call int) error {
 		if call > 1 && w.Now().Before(recovers) {
@@ -139,7 +139,7 @@ func TestARolloutThatIsCancelledSaysSoWhenAnActivityRecovers(t *testing.T) {
 	}
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 30*time.Minute)
 	w.RegisterDelayedCallback(func() {
-		require.Len(t, w.Changed()["done"], len(w.InputsOf("ChangeClusters"))-1)
+		require.Len(t, w.LabelledClusters()["done"], len(w.InputsOf("ChangeClusters"))-1)
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
 		require.NotNil(t, status.Wait)
 		require.Equal(t, "Cancelling", status.Wait.Reason)
@@ -177,7 +177,7 @@ func TestAPauseUntilItIsKnownWhatIsHeldLeavesNoWaitWithoutAReason(t *testing.T) 
 	for name, object := range map[string]ranv1.ClusterGroupUpgrade{"before the first batch": workflowtest.ARollout(), "before clusters are precached": prepared(workflowtest.ARollout())} {
 		t.Run(name, func(t *testing.T) {
 			w, clusters := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
-			w.Untold = true
+			w.HoldsUnknown = true
 			requireReason := func(after time.Duration, reason string) {
 				w.RegisterDelayedCallback(func() {
 					wait := workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait
@@ -193,12 +193,12 @@ func TestAPauseUntilItIsKnownWhatIsHeldLeavesNoWaitWithoutAReason(t *testing.T) 
 			signal(3*time.Hour, temporal.SignalResume)
 			requireReason(4*time.Hour, emergency.ReasonUnknown)
 			signal(5*time.Hour, temporal.SignalPause)
-			w.Hear(6*time.Hour, workflowtest.HeldState(1))
+			w.ReceiveHolds(6*time.Hour, workflowtest.HeldState(1))
 			requireReason(7*time.Hour, policy.ReasonPaused)
 			signal(8*time.Hour, temporal.SignalResume)
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 			require.Nil(t, workflowtest.RequireResult[workflowtest.GroupStatus](w).Wait)
-			require.Equal(t, []string{"+c1", "-c1"}, clusters.Story())
+			require.Equal(t, []string{"+c1", "-c1"}, clusters.EventsInOrder())
 		})
 	}
 }
@@ -206,7 +206,7 @@ func TestAPauseUntilItIsKnownWhatIsHeldLeavesNoWaitWithoutAReason(t *testing.T) 
 // c1 refuses what afterCompletion asks for, which is what the rollout waits for last when its run ends.
 func TestAPauseIsHandedToTheNextRunWhateverElseIsWaitedFor(t *testing.T) {
 	first, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	clusters.Ends["c2"] = workflowtest.Takes(20 * time.Minute)
+	clusters.Outcomes["c2"] = workflowtest.Takes(20 * time.Minute)
 	first.RefuseChanges(first.Now().Add(300*time.Hour), false, "c1")
 	var paused metav1.Time
 	first.RegisterDelayedCallback(func() {
@@ -215,7 +215,7 @@ func TestAPauseIsHandedToTheNextRunWhateverElseIsWaitedFor(t *testing.T) {
 		paused = metav1.NewTime(first.Now())
 	}, 30*time.Second)
 	first.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(aRollingRollout())})
-	in := workflowtest.HandedOn[rolloutworkflow.Input](first)
+	in := workflowtest.NextRunInput[rolloutworkflow.Input](first)
 	require.NotNil(t, in, "%v", first.GetWorkflowError())
 	require.Equal(t, rolloutworkflow.ReasonRefused, in.Carried.Status.Wait.Reason)
 
@@ -237,7 +237,7 @@ func TestAnApprovalDoesNotBeginThePauseAnew(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	start := w.Now()
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "eve"}) }, 10*time.Minute)
-	w.RegisterDelayedCallback(func() { w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, 20*time.Minute)
+	w.RegisterDelayedCallback(func() { w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, 20*time.Minute)
 	w.RegisterDelayedCallback(func() {
 		wait := workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait
 		require.Equal(t, policy.ReasonPaused, wait.Reason)

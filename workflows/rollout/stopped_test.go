@@ -25,15 +25,15 @@ func TestTheTimesOfARolloutCanBeEditedWhileItIsStopped(t *testing.T) {
 	for _, stop := range pausesAndHolds() {
 		t.Run(stop.name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-			clusters.Ends["c1"] = workflowtest.Never
+			clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 			start := w.Now()
 			longer, short := workflowtest.ARollout().Spec, workflowtest.ARollout().Spec
 			longer.RemediationStrategy.Timeout, short.RemediationStrategy.Timeout = 100, 5
-			var tooShort, granted *workflowtest.Asked
+			var tooShort, granted *workflowtest.UpdateResult
 			w.RegisterDelayedCallback(func() { stop.begin(w) }, 10*time.Minute)
 			w.RegisterDelayedCallback(func() {
-				tooShort = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Spec: short})
-				granted = w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer})
+				tooShort = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Spec: short})
+				granted = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer})
 			}, time.Hour)
 			w.RegisterDelayedCallback(func() { require.Nil(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.CurrentBatchDeadline) }, 90*time.Minute)
 			w.RegisterDelayedCallback(func() { stop.end(w) }, 2*time.Hour)
@@ -53,9 +53,9 @@ func TestWhatIsApprovedWhileARolloutIsStoppedStartsWhenItGoesOn(t *testing.T) {
 	for _, stop := range pausesAndHolds() {
 		t.Run(stop.name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-			var granted *workflowtest.Asked
+			var granted *workflowtest.UpdateResult
 			w.RegisterDelayedCallback(func() { stop.begin(w) }, 10*time.Minute)
-			w.RegisterDelayedCallback(func() { granted = w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Hour)
+			w.RegisterDelayedCallback(func() { granted = w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Hour)
 			w.RegisterDelayedCallback(func() {
 				require.NotContains(t, clusters.Events, "+c2")
 				require.Equal(t, stop.reason, workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
@@ -77,7 +77,7 @@ func TestAnApprovalThatGrewOldWhileARolloutWasStoppedIsAskedForAgain(t *testing.
 			object.Spec.Approvals.Expiry = 60
 			w.RegisterDelayedCallback(func() {
 				stop.begin(w)
-				w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+				w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 			}, 10*time.Minute)
 			w.RegisterDelayedCallback(func() {
 				requireStopped(w, &workflowtest.Children{}, stop.reason)
@@ -87,7 +87,7 @@ func TestAnApprovalThatGrewOldWhileARolloutWasStoppedIsAskedForAgain(t *testing.
 			w.RegisterDelayedCallback(func() {
 				require.NotContains(t, clusters.Events, "+c2")
 				require.True(t, workflowtest.AwaitsApproval(workflowtest.StatusOf[workflowtest.GroupStatus](w)))
-				w.Ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
+				w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
 			}, 20*time.Hour+30*time.Minute)
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object, StartedBy: "ann"})
 			require.Len(t, workflowtest.RequireResult[workflowtest.GroupStatus](w).Approvals, 2)
@@ -106,8 +106,8 @@ func TestARetryThatIsStoppedAtOnceBeginsNothingUntilItGoesOn(t *testing.T) {
 			next, err := rollout.Retry(over, nil, rollout.RetryRequest{})
 			require.NoError(t, err)
 			w, clusters := workflowtest.NewGroupWorld(t)
-			w.RecalledRollout = rollouts.LoadedRollout{Object: workflowtest.ARollout()}
-			w.RecalledRollout.Object.Status = rollout.Compact(next)
+			w.LoadedRollout = rollouts.LoadedRollout{Object: workflowtest.ARollout()}
+			w.LoadedRollout.Object.Status = rollout.Compact(next)
 			w.Fail["LoadRollout"] = func(int) error { stop.begin(w); return nil }
 			w.RegisterDelayedCallback(func() {
 				require.Empty(t, clusters.Events)

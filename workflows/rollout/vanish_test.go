@@ -19,20 +19,20 @@ import (
 // vanishesAt unregisters a cluster then, and says what its state is right afterwards.
 func vanishesAt(w *workflowtest.World, then time.Duration, cluster string) (seen func() ranv1.ClusterStatus) {
 	var at ranv1.ClusterStatus
-	w.RegisterDelayedCallback(func() { w.Unregister(cluster) }, then)
+	w.RegisterDelayedCallback(func() { w.DeleteCluster(cluster) }, then)
 	w.RegisterDelayedCallback(func() { at = workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w), cluster) }, then+time.Second)
 	return func() ranv1.ClusterStatus { return at }
 }
 
 func TestAClusterAtWorkThatVanishesHasFailedAtOnceAndIsWithdrawn(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	clusters.Ends["c1"] = func(ctx workflow.Context) error {
+	clusters.Outcomes["c1"] = func(ctx workflow.Context) error {
 		_ = workflow.Sleep(ctx, time.Hour)
 		clean, _ := workflow.NewDisconnectedContext(ctx)
 		_ = workflow.Sleep(clean, 4*time.Minute) // its nodes are returned
 		return ctx.Err()
 	}
-	clusters.Ends["c2"] = workflowtest.Takes(2 * time.Minute)
+	clusters.Outcomes["c2"] = workflowtest.Takes(2 * time.Minute)
 	seen := vanishesAt(w, time.Minute, "c1")
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 
@@ -71,8 +71,8 @@ func TestAWatchThatTheHubRefusesIsSaidOnceAndTriedAgain(t *testing.T) {
 		}
 		return nil
 	}
-	clusters.Ends["c1"] = workflowtest.Takes(29 * time.Minute)
-	w.RegisterDelayedCallback(func() { w.Unregister("c1") }, 25*time.Minute)
+	clusters.Outcomes["c1"] = workflowtest.Takes(29 * time.Minute)
+	w.RegisterDelayedCallback(func() { w.DeleteCluster("c1") }, 25*time.Minute)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
@@ -84,7 +84,7 @@ func TestAWatchThatTheHubRefusesIsSaidOnceAndTriedAgain(t *testing.T) {
 
 func TestACanaryThatVanishesEndsTheRollout(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	clusters.Ends["c1"] = workflowtest.Never
+	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	vanishesAt(w, time.Minute, "c1")
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout("c1")})
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
@@ -145,7 +145,7 @@ func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
 // c1 leaves room for c3, of which the hub does not say whether it is there still.
 func TestAHubThatDoesNotSayWhoHasVanishedKeepsNothingElseWaiting(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	clusters.Ends["c1"], clusters.Ends["c2"] = workflowtest.Takes(10*time.Minute), workflowtest.Never
+	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.Takes(10*time.Minute), workflowtest.UntilCancelled
 	w.Fail["VanishedClusters"] = func(call int) error {
 		if call > 1 {
 			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
@@ -158,7 +158,7 @@ func TestAHubThatDoesNotSayWhoHasVanishedKeepsNothingElseWaiting(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
 		require.Equal(t, "ClusterUnreachable: check for deleted clusters of batch 1: the hub does not answer", status.Wait.Reason+": "+status.Wait.Message)
-		w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: shorter})
+		w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: shorter})
 	}, 20*time.Minute)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
@@ -186,7 +186,7 @@ func TestARunThatEndsWhileNobodyCanSayWhoHasVanishedLeavesNoTimerBehind(t *testi
 		w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob"}) // it looks up
 	}, 5*time.Minute+7*time.Second)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
-	require.NotNil(t, workflowtest.HandedOn[rolloutworkflow.Input](w))
+	require.NotNil(t, workflowtest.NextRunInput[rolloutworkflow.Input](w))
 	require.Empty(t, timers)
 }
 

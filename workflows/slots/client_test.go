@@ -78,7 +78,7 @@ func TestAGrantThatIsNotRequestedAnyMoreIsReleased(t *testing.T) {
 
 func TestASchedulerThatStartsWithoutStateGetsEverySlot(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.RegisterDelayedCallback(func() { w.SchedulerStarts(2) }, 100*time.Second)
+	w.RegisterDelayedCallback(func() { w.RestartScheduler(2) }, 100*time.Second)
 	owning(w,
 		func(c *slots.Client) { requestFor(c, "a"); requestFor(c, "b") },
 		func(*slots.Client) {},
@@ -140,7 +140,7 @@ func TestASchedulerThatMayHaveMissedTheReturnOfASlotGetsTheSetAtOnce(t *testing.
 	w := workflowtest.NewWorld(t)
 	owning(w,
 		func(c *slots.Client) { requestFor(c, "a") },
-		func(*slots.Client) { w.SchedulerStarts(2) },
+		func(*slots.Client) { w.RestartScheduler(2) },
 		func(c *slots.Client) {
 			require.False(t, w.Scheduler.State.Empty(), "the set has listed the slot")
 			c.Returned("a") // to the scheduler before

@@ -10,9 +10,9 @@ import (
 
 func TestTheSchedulerLogsEachRequestAndSlot(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
-	w.After(
+	w.RunSteps(
 		func() { w.Request("june", workflowtest.SlotFor("a", 1), workflowtest.SlotFor("b", 2)) },
-		w.SeeAll,
+		w.ShowAllNodes,
 		func() { w.Request("july", workflowtest.SlotFor("c", 3)) },
 		func() { w.Release("june", 1) },
 		func() { w.Release("july", 3) },

@@ -24,8 +24,8 @@ func granted(slot scheduling.Slot) scheduling.Slot {
 func TestASchedulerThatRemembersNothingGrantsNothingUntilItKnowsWhoHasSlots(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.Owners = []string{"july", "august"}
-	w.After(
-		func() { w.SeeAll(); w.Request("june", workflowtest.SlotFor("a", 1)) },
+	w.RunSteps(
+		func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) },
 		func() {
 			require.Empty(t, w.Grants())
 			require.Subset(t, w.Resynced, []string{"july", "august"})
@@ -54,10 +54,10 @@ func TestASchedulerThatRemembersNothingGrantsNothingUntilItKnowsWhoHasSlots(t *t
 // Temporal finds a workflow only some time after it has begun.
 func TestASchedulerAfterOneThatWasTerminatedLooksOnceMoreForThoseThatHadJustBegun(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
-	w.RegisterDelayedCallback(func() { w.SeeAll(); w.Request("june", workflowtest.SlotFor("a", 1)) }, 0)
+	w.RegisterDelayedCallback(func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) }, 0)
 	w.RegisterDelayedCallback(func() { w.Owners = []string{"july"} }, 3*time.Second)
 	w.RegisterDelayedCallback(func() { w.Request("july", granted(workflowtest.SlotFor("b", 1))) }, 30*time.Second)
-	w.After(func() {
+	w.RunSteps(func() {
 		require.Contains(t, w.Resynced, "july")
 		require.Empty(t, w.Grants(), "july has the one slot")
 		require.Nil(t, workflowtest.StatusOf[slots.SchedulerStatus](w.World).Wait)
@@ -67,9 +67,9 @@ func TestASchedulerAfterOneThatWasTerminatedLooksOnceMoreForThoseThatHadJustBegu
 
 func TestTheFirstSchedulerOfAClusterGrantsAtOnce(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
-	w.RegisterDelayedCallback(func() { w.SeeAll(); w.Request("june", workflowtest.SlotFor("a", 1)) }, 0)
+	w.RegisterDelayedCallback(func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) }, 0)
 	w.RegisterDelayedCallback(func() { require.Equal(t, []string{"june a"}, w.Grants()) }, time.Second)
-	w.After()
+	w.RunSteps()
 	w.ExecuteWorkflow(slots.MaintenanceScheduler, slots.SchedulerInput{Cluster: "c1", First: true})
 	require.True(t, w.IsWorkflowCompleted())
 }
@@ -77,14 +77,14 @@ func TestTheFirstSchedulerOfAClusterGrantsAtOnce(t *testing.T) {
 func TestASchedulerThatContinuesAsNewBeforeAllHaveAnsweredKnowsWhoHas(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.Owners = []string{"july", "august"}
-	w.After(func() { w.Send("july") }, func() {})
+	w.RunSteps(func() { w.SendRequests("july") }, func() {})
 	carried := w.Carried()
 	require.False(t, carried.Resynced)
 	require.Equal(t, []string{"july"}, carried.Answered)
 }
 
 func TestOnlySoManyAreToldAtATime(t *testing.T) {
-	w := workflowtest.BareSchedulerWorld(t)
+	w := workflowtest.NewSchedulerWorldWithoutResponses(t)
 	const many = 3*slots.SendAtOnce + 1
 	underWay, most := 0, 0
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalSlotResponse, mock.Anything).After(time.Second).Return(
@@ -100,14 +100,14 @@ func TestOnlySoManyAreToldAtATime(t *testing.T) {
 			}, time.Second)
 			return nil
 		}).Maybe()
-	w.After(func() {
+	w.RunSteps(func() {
 		update := scheduling.NodeUpdate{First: true, Last: true, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(many))}}
 		for i := range many {
 			node := fmt.Sprintf("n%d", i)
 			w.Request("june-"+node, workflowtest.SlotFor(node, 1))
 			update.Nodes = append(update.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: node}})
 		}
-		w.See(update)
+		w.ShowNodes(update)
 	})
 	carried := w.Carried()
 	require.Len(t, carried.Slots.Requesters, many)
@@ -120,8 +120,11 @@ func TestOnlySoManyAreToldAtATime(t *testing.T) {
 
 func TestTheNextRunSeesTheNodesForItself(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
-	w.After(
-		func() { w.SeeAll(); w.Request("june", workflowtest.SlotFor("a", 1), workflowtest.SlotFor("b", 2)) },
+	w.RunSteps(
+		func() {
+			w.ShowAllNodes()
+			w.Request("june", workflowtest.SlotFor("a", 1), workflowtest.SlotFor("b", 2))
+		},
 		func() { require.Equal(t, []string{"june a"}, w.Grants()) },
 	)
 	carried := w.Carried()
@@ -130,14 +133,14 @@ func TestTheNextRunSeesTheNodesForItself(t *testing.T) {
 	require.Len(t, carried.Slots.Requesters[0].Slots, 2)
 
 	next := workflowtest.NewSchedulerWorld(t)
-	next.After(
-		func() { next.See(scheduling.NodeUpdate{Last: true}) },
+	next.RunSteps(
+		func() { next.ShowNodes(scheduling.NodeUpdate{Last: true}) },
 		func() {
 			wait := workflowtest.StatusOf[slots.SchedulerStatus](next.World).Wait
 			require.Equal(t, scheduling.ReasonNodesUnknown, wait.Reason, "what the watch of the run before shows last is not all")
-			next.SeeAll()
-			next.SetOf("june").Version = 1
-			next.SetOf("june").Slots = []scheduling.Slot{granted(workflowtest.SlotFor("a", 1)), workflowtest.SlotFor("b", 2)}
+			next.ShowAllNodes()
+			next.RequestsOf("june").Version = 1
+			next.RequestsOf("june").Slots = []scheduling.Slot{granted(workflowtest.SlotFor("a", 1)), workflowtest.SlotFor("b", 2)}
 			next.Names["june2"] = "b"
 			next.Release("june", 1)
 		},
@@ -151,8 +154,8 @@ func TestRunsThatAreShorterThanTheIntervalLookAfterThoseWithSlots(t *testing.T) 
 	w := workflowtest.NewSchedulerWorld(t)
 	began := w.Now()
 	carried := &slots.SchedulerCarried{Resynced: true, StartedAt: began, OwnersCheckedAt: began.Add(-slots.CheckOwnersEvery + 5*time.Second)}
-	w.SetOf("june").Slots = []scheduling.Slot{granted(workflowtest.SlotFor("a", 1))}
-	carried.Slots.Take(*w.SetOf("june"), began)
+	w.RequestsOf("june").Slots = []scheduling.Slot{granted(workflowtest.SlotFor("a", 1))}
+	carried.Slots.Take(*w.RequestsOf("june"), began)
 	w.RegisterDelayedCallback(func() { require.Empty(t, w.InputsOf("FindClosedOwners")) }, 4*time.Second)
 	w.RegisterDelayedCallback(func() {
 		require.Len(t, w.InputsOf("FindClosedOwners"), 1)

@@ -28,9 +28,9 @@ func closedOwner(who string) scheduling.Holder {
 
 func TestTheSchedulerGrantsASlotHandsItOnAndCarriesItsBookOver(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
-	w.After(
+	w.RunSteps(
 		func() { w.Request("june", workflowtest.SlotFor("a", 1), workflowtest.SlotFor("b", 2)) },
-		func() { require.Empty(t, w.Grants(), "nobody has seen the nodes"); w.SeeAll() },
+		func() { require.Empty(t, w.Grants(), "nobody has seen the nodes"); w.ShowAllNodes() },
 		func() {
 			require.Equal(t, []string{"june a"}, w.Grants())
 			w.Request("july", workflowtest.SlotFor("c", 3))
@@ -52,12 +52,12 @@ func TestTheSchedulerGrantsASlotHandsItOnAndCarriesItsBookOver(t *testing.T) {
 // Without one, a node at a time.
 func TestASchedulerGrantsByTheDefaultsWhenTheConfigurationIsDeleted(t *testing.T) {
 	allows := func(w *workflowtest.SchedulerWorld, config maintenancev1.MaintenanceOperatorConfigSpec) {
-		w.See(scheduling.NodeUpdate{Config: &config})
+		w.ShowNodes(scheduling.NodeUpdate{Config: &config})
 	}
 	w := workflowtest.NewSchedulerWorld(t)
-	w.After(
+	w.RunSteps(
 		func() {
-			w.SeeAll()
+			w.ShowAllNodes()
 			allows(w, maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(0))})
 			w.Request("june", workflowtest.SlotFor("a", 1), workflowtest.SlotFor("b", 2), workflowtest.SlotFor("c", 3))
 		},
@@ -83,9 +83,9 @@ func TestASchedulerGrantsByTheDefaultsWhenTheConfigurationIsDeleted(t *testing.T
 
 func TestWhileAClusterIsHeldItsSchedulerGrantsNothing(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
-	w.After(
+	w.RunSteps(
 		func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1")) },
-		func() { w.SeeAll(); w.Request("june", workflowtest.SlotFor("a", 1)) },
+		func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) },
 		func() {
 			require.Empty(t, w.Grants())
 			require.Equal(t, emergency.ReasonHeld, w.Responses[0].Wait.Reason)
@@ -99,9 +99,9 @@ func TestWhileAClusterIsHeldItsSchedulerGrantsNothing(t *testing.T) {
 
 func TestUntilItKnowsWhatIsHeldTheSchedulerGrantsNothing(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
-	w.Untold = true
-	w.After(
-		func() { w.SeeAll(); w.Request("june", workflowtest.SlotFor("a", 1)) },
+	w.HoldsUnknown = true
+	w.RunSteps(
+		func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) },
 		func() { require.Empty(t, w.Grants()) },
 	)
 	w.Carried()
@@ -109,9 +109,9 @@ func TestUntilItKnowsWhatIsHeldTheSchedulerGrantsNothing(t *testing.T) {
 
 func TestTheSlotOfAHolderThatEndedIsFreedAndTheSweeperWoken(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
-	w.After(
+	w.RunSteps(
 		func() {
-			w.SeeAll()
+			w.ShowAllNodes()
 			w.Request("june", workflowtest.SlotFor("a", 1))
 			w.Request("july", workflowtest.SlotFor("b", 1))
 		},
@@ -119,7 +119,7 @@ func TestTheSlotOfAHolderThatEndedIsFreedAndTheSweeperWoken(t *testing.T) {
 			require.Equal(t, []string{"june a"}, w.Grants())
 			w.Mu.Lock()
 			defer w.Mu.Unlock()
-			w.Closed = []scheduling.Holder{closedOwner("june")}
+			w.ClosedOwners = []scheduling.Holder{closedOwner("june")}
 		},
 		func() {},
 		func() { require.Equal(t, []string{"june a", "july b"}, w.Grants()) },
@@ -132,37 +132,40 @@ func TestTheSlotOfAHolderThatEndedIsFreedAndTheSweeperWoken(t *testing.T) {
 func TestTheNextRunWakesTheSweeperThatThisOneCouldNot(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.OnActivity("WakeSweeper", mock.Anything, mock.Anything).Return(workflowtest.ErrGone)
-	w.Closed = []scheduling.Holder{closedOwner("june")}
-	w.After(func() { w.SeeAll(); w.Request("june", workflowtest.SlotFor("a", 1)) })
+	w.ClosedOwners = []scheduling.Holder{closedOwner("june")}
+	w.RunSteps(func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) })
 	carried := w.Carried()
 
 	next := workflowtest.NewSchedulerWorld(t)
-	next.After()
+	next.RunSteps()
 	next.ExecuteWorkflow(slots.MaintenanceScheduler, slots.SchedulerInput{Cluster: "c1", Carried: &carried})
 	require.Len(t, next.InputsOf("WakeSweeper"), 1)
-	require.False(t, workflowtest.HandedOn[slots.SchedulerInput](next.World).Carried.Unswept)
+	require.False(t, workflowtest.NextRunInput[slots.SchedulerInput](next.World).Carried.Unswept)
 }
 
 func TestARequestForANodeThatDoesNotExistIsOverAndOneThatIsNotSeenYetWaits(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
-	w.Unseen = []string{"new"}
+	w.Unwatched = []string{"new"}
 	gone := func() (names []string) {
 		for _, response := range w.Responses {
 			for _, number := range response.NodesGone {
-				if name := w.Named(response.Owner.WorkflowID, number); !slices.Contains(names, name) {
+				if name := w.NameOf(response.Owner.WorkflowID, number); !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}
 		}
 		return names
 	}
-	w.After(
-		func() { w.SeeAll(); w.Request("june", workflowtest.SlotFor("gone", 1), workflowtest.SlotFor("new", 2)) },
+	w.RunSteps(
+		func() {
+			w.ShowAllNodes()
+			w.Request("june", workflowtest.SlotFor("gone", 1), workflowtest.SlotFor("new", 2))
+		},
 		func() {
 			require.Empty(t, w.Grants(), "its budgets are not known")
 			require.Equal(t, []string{"gone"}, gone())
 			require.Equal(t, scheduling.NodeNotFound, workflowtest.StatusOf[slots.SchedulerStatus](w.World).Queue[0].Reason)
-			w.Unseen = nil // it was deleted before it was ever shown
+			w.Unwatched = nil // it was deleted before it was ever shown
 		},
 		func() { require.Equal(t, []string{"gone", "new"}, gone()); w.Release("june", 1); w.Release("june", 2) },
 	)
@@ -175,11 +178,11 @@ func TestASlotIsKeptUntilTheLastEffectOfWhoHadItWasSeen(t *testing.T) {
 }
 
 func TestAnOwnerThatAResponseDoesNotReachIsCheckedAtOnce(t *testing.T) {
-	w := workflowtest.BareSchedulerWorld(t)
+	w := workflowtest.NewSchedulerWorldWithoutResponses(t)
 	w.ResponsesFail(func(scheduling.SlotResponse) bool { return true })
 	var checked int
-	w.After(
-		func() { w.SeeAll(); w.Request("june", workflowtest.SlotFor("a", 1)) },
+	w.RunSteps(
+		func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) },
 		func() {},
 	)
 	w.RegisterDelayedCallback(func() {
@@ -192,18 +195,18 @@ func TestAnOwnerThatAResponseDoesNotReachIsCheckedAtOnce(t *testing.T) {
 // Otherwise the slot would be kept for an owner that does not know of it.
 func TestAResponseThatDidNotArriveIsSentAgainUnlessTheOwnerIsClosed(t *testing.T) {
 	for _, closed := range []bool{false, true} {
-		w := workflowtest.BareSchedulerWorld(t)
+		w := workflowtest.NewSchedulerWorldWithoutResponses(t)
 		tried := 0
 		w.ResponsesFail(func(scheduling.SlotResponse) bool {
 			tried++
 			return tried <= 2 || closed
 		})
 		if closed {
-			w.Closed = []scheduling.Holder{closedOwner("june")}
+			w.ClosedOwners = []scheduling.Holder{closedOwner("june")}
 		}
-		w.After(
+		w.RunSteps(
 			func() {
-				w.SeeAll()
+				w.ShowAllNodes()
 				w.Request("june", workflowtest.SlotFor("a", 1), workflowtest.SlotFor("b", 2), workflowtest.SlotFor("gone", 3))
 			},
 			func() {}, func() {},
@@ -227,7 +230,7 @@ func TestAResponseThatDidNotArriveIsSentAgainUnlessTheOwnerIsClosed(t *testing.T
 
 // At any time some owner has just closed when its response is sent.
 func TestAResponseIsSentAgainThoughOthersFailAllTheTime(t *testing.T) {
-	w := workflowtest.BareSchedulerWorld(t)
+	w := workflowtest.NewSchedulerWorldWithoutResponses(t)
 	tried := 0
 	w.ResponsesFail(func(response scheduling.SlotResponse) bool {
 		if response.Owner.WorkflowID != "june" {
@@ -236,21 +239,21 @@ func TestAResponseIsSentAgainThoughOthersFailAllTheTime(t *testing.T) {
 		tried++
 		return tried == 1
 	})
-	w.RegisterDelayedCallback(func() { w.SeeAll(); w.Request("june", workflowtest.SlotFor("a", 1)) }, time.Minute)
+	w.RegisterDelayedCallback(func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) }, time.Minute)
 	for i := range 30 {
 		w.SimulateAfter(time.Minute+time.Duration(i+1)*slots.CheckOwnersEvery/3, func() { w.Request(fmt.Sprintf("ghost-%d", i), workflowtest.SlotFor("b", 1)) })
 	}
 	w.RegisterDelayedCallback(func() { require.Equal(t, []string{"june a"}, w.Grants()) }, time.Minute+3*slots.CheckOwnersEvery)
-	w.After(func() {}, func() {}, func() {}, func() {})
+	w.RunSteps(func() {}, func() {}, func() {}, func() {})
 	w.Carried()
 }
 
 func TestAClusterIsWatchedOnlyWhileSomebodyAsksAndForAWhileAfter(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	watching := func() bool { return workflowtest.StatusOf[slots.SchedulerStatus](w.World).Watching }
-	w.After(
+	w.RunSteps(
 		func() { require.False(t, watching()) },
-		func() { w.Request("june", workflowtest.SlotFor("a", 1)); w.SeeAll() },
+		func() { w.Request("june", workflowtest.SlotFor("a", 1)); w.ShowAllNodes() },
 		func() { require.True(t, watching()); w.Release("june", 1) },
 		func() { require.True(t, watching()) },
 		func() {}, func() {}, func() {}, func() {},
@@ -258,7 +261,7 @@ func TestAClusterIsWatchedOnlyWhileSomebodyAsksAndForAWhileAfter(t *testing.T) {
 		func() {
 			require.True(t, watching())
 			require.Equal(t, []string{"june a"}, w.Grants(), "what was seen before is forgotten")
-			w.SeeAll()
+			w.ShowAllNodes()
 		},
 		func() { require.Equal(t, []string{"june a", "june b"}, w.Grants()) },
 	)
@@ -273,7 +276,7 @@ func TestAnotherWatchesSoonWhenTheOneThatDidIsSilent(t *testing.T) {
 		defer w.Mu.Unlock()
 		silences[info.ActivityType.Name] = info.HeartbeatTimeout
 	})
-	w.After(func() { w.Request("june", workflowtest.SlotFor("a", 1)) }, func() {
+	w.RunSteps(func() { w.Request("june", workflowtest.SlotFor("a", 1)) }, func() {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		require.Equal(t, 10*time.Second, silences["WatchNodes"], "as docs/explanation/slots.md says: nodes that go down meanwhile are not counted")
@@ -289,13 +292,13 @@ func TestAClusterThatCannotBeSeenGetsNothingAndTheWaitSaysWhy(t *testing.T) {
 		}
 		return nil
 	}
-	w.After(
+	w.RunSteps(
 		func() { w.Request("june", workflowtest.SlotFor("a", 1)) },
 		func() {
 			require.Equal(t, temporal.ErrClusterUnreachable, workflowtest.StatusOf[slots.SchedulerStatus](w.World).Wait.Reason)
 			require.Equal(t, temporal.ErrClusterUnreachable, w.Responses[len(w.Responses)-1].Wait.Reason)
 		},
-		func() {}, func() {}, func() { w.SeeAll() },
+		func() {}, func() {}, func() { w.ShowAllNodes() },
 		func() { require.Equal(t, []string{"june a"}, w.Grants()) },
 	)
 	w.Carried()

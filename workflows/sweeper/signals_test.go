@@ -14,7 +14,7 @@ import (
 func TestASweeperThatIsWokenAfterItWasCancelledGoesOn(t *testing.T) {
 	for _, said := range [][]string{{temporal.SignalWake, temporal.SignalCancel}, {temporal.SignalCancel, temporal.SignalWake}} {
 		w := workflowtest.NewSweeperWorld(t)
-		w.When(func() bool { return len(w.Scans()) == 1 }, func() { w.SayTogether(said...) })
+		w.When(func() bool { return len(w.Scans()) == 1 }, func() { w.SignalInOneTask(said...) })
 		w.ExecuteWorkflow(sweeper.Sweeper, sweeper.Input{Cluster: "c1"})
 		require.Equal(t, said[1] == temporal.SignalWake, workflow.IsContinueAsNewError(w.GetWorkflowError()), "%v", w.GetWorkflowError())
 	}

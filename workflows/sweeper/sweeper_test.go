@@ -336,12 +336,12 @@ func TestTheStatusKeepsAHundredFindingsAndAllThatAreNotSettled(t *testing.T) {
 
 func TestOnlyAMaintenanceWithoutARolloutWakesTheSweeper(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.WholeMaintenance())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []any{sweeperactivities.WakeSweeperInput{Cluster: "c1", By: "node/c1/ops/n1", Why: "a maintenance of n1 begins"}}, w.InputsOf("WakeSweeper"))
 
 	w = workflowtest.NewWorld(t)
-	in := workflowtest.WholeMaintenance()
+	in := workflowtest.FullMaintenance()
 	in.TaskQueue, in.Parent = temporal.TaskQueue, "cluster/c1/ops/june"
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)

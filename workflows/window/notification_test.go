@@ -15,7 +15,7 @@ import (
 
 // Each opening starts a child workflow for every receiver, which adds events to the history of the run.
 func TestManyDueNotificationsAreSentInSeveralRuns(t *testing.T) {
-	request := workflowtest.Defined()
+	request := workflowtest.DefineNight()
 	request.Object.Spec.Notify[0].Leads = []drydockv1.Duration{"2160h"}
 	calendar, err := windows.New(&request.Object)
 	require.NoError(t, err)
@@ -28,7 +28,7 @@ func TestManyDueNotificationsAreSentInSeveralRuns(t *testing.T) {
 	for range 5 {
 		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 		w.SetContinueAsNewSuggested(true)
-		in = w.RunsOn(in)
+		in = w.NextRun(in)
 		last = append(last, in.Carried.Course.Announced[0].Start.UTC())
 	}
 	first := workflowtest.Noon.Add(10 * time.Hour)
@@ -36,12 +36,12 @@ func TestManyDueNotificationsAreSentInSeveralRuns(t *testing.T) {
 }
 
 func TestALeadThatIsTooLongIsRejectedAndDoesNotBreakARunningWindow(t *testing.T) {
-	long := workflowtest.Defined()
+	long := workflowtest.DefineNight()
 	long.Object.Spec.Notify[0].Leads = []drydockv1.Duration{"99999h"}
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
-	w.Order(time.Minute, temporal.UpdateEdit, long)
-	next := w.RunsOn(window.Input{})
+	w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
+	w.UpdateAfter(time.Minute, temporal.UpdateEdit, long)
+	next := w.NextRun(window.Input{})
 	require.Len(t, w.Refusals, 1)
 	require.Contains(t, w.Refusals[0], "spec.notify[0].leads[0]")
 
@@ -49,10 +49,10 @@ func TestALeadThatIsTooLongIsRejectedAndDoesNotBreakARunningWindow(t *testing.T)
 	later := workflowtest.NewWindowWorld(t, workflowtest.Noon.Add(14*time.Hour))
 	later.Subscribe(0)
 	var stands windows.Status
-	later.Order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
+	later.UpdateAfter(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
 	later.RegisterDelayedCallback(func() { stands = workflowtest.StatusOf[windows.Status](later.World) }, time.Hour)
 	later.RegisterDelayedCallback(func() { later.SetContinueAsNewSuggested(true) }, time.Hour+time.Minute)
-	later.RunsOn(next)
+	later.NextRun(next)
 	require.Empty(t, later.Refusals)
 	require.Equal(t, windows.PhaseOver, stands.Phase)
 	require.Empty(t, stands.Trouble, "its calendar is read")

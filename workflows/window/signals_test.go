@@ -13,28 +13,28 @@ import (
 )
 
 func TestAWindowKeepsItsSubscribersWhenSignalsArriveTogether(t *testing.T) {
-	follow := func(run string) workflowtest.Sending {
-		return workflowtest.Sending{Name: temporal.SignalSubscribeWindow, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
+	follow := func(run string) workflowtest.SignalWithPayload {
+		return workflowtest.SignalWithPayload{Name: temporal.SignalSubscribeWindow, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
 	}
-	leave := func(run string) workflowtest.Sending {
-		return workflowtest.Sending{Name: temporal.SignalUnsubscribeWindow, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
+	leave := func(run string) workflowtest.SignalWithPayload {
+		return workflowtest.SignalWithPayload{Name: temporal.SignalUnsubscribeWindow, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
 	}
 	for _, tt := range []struct {
 		name string
-		said []workflowtest.Sending
+		said []workflowtest.SignalWithPayload
 		want []string
 	}{
-		{"one that leaves", []workflowtest.Sending{follow("1"), leave("1")}, nil},
-		{"one that leaves, and the next of its id", []workflowtest.Sending{leave("1"), follow("2")}, []string{"cgu/ops/june"}},
-		{"one that comes back", []workflowtest.Sending{follow("1"), leave("1"), follow("1")}, []string{"cgu/ops/june"}},
+		{"one that leaves", []workflowtest.SignalWithPayload{follow("1"), leave("1")}, nil},
+		{"one that leaves, and the next of its id", []workflowtest.SignalWithPayload{leave("1"), follow("2")}, []string{"cgu/ops/june"}},
+		{"one that comes back", []workflowtest.SignalWithPayload{follow("1"), leave("1"), follow("1")}, []string{"cgu/ops/june"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-			w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
-			w.RegisterDelayedCallback(func() { w.SendTogether(tt.said...) }, time.Minute)
+			w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
+			w.RegisterDelayedCallback(func() { w.SendInOneTask(tt.said...) }, time.Minute)
 			var followers []string
 			w.RegisterDelayedCallback(func() { followers = workflowtest.StatusOf[windows.Status](w.World).Subscribers }, 2*time.Minute)
-			w.RunsOn(window.Input{})
+			w.NextRun(window.Input{})
 			require.Equal(t, tt.want, followers)
 		})
 	}
@@ -42,8 +42,8 @@ func TestAWindowKeepsItsSubscribersWhenSignalsArriveTogether(t *testing.T) {
 
 func TestAWindowThatIsCancelledDuringAnEditStaysCancelled(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
-	w.Order(time.Minute, temporal.UpdateEdit, workflowtest.Defined())
+	w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
+	w.UpdateAfter(time.Minute, temporal.UpdateEdit, workflowtest.DefineNight())
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Minute)
 	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
 	require.NoError(t, w.GetWorkflowError(), "it opens no more")
@@ -53,10 +53,10 @@ func TestAWindowThatIsCancelledDuringAnEditStaysCancelled(t *testing.T) {
 
 func TestAWindowThatIsEditedAfterItWasCancelledOpensAgain(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
+	w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
 	w.RegisterDelayedCallback(func() { w.SignalWorkflowSkippingWorkflowTask(temporal.SignalCancel, nil) }, time.Minute)
-	w.Order(time.Minute, temporal.UpdateEdit, workflowtest.Defined())
-	w.RunsOn(window.Input{})
+	w.UpdateAfter(time.Minute, temporal.UpdateEdit, workflowtest.DefineNight())
+	w.NextRun(window.Input{})
 	require.Empty(t, w.Refusals)
 	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
 }

@@ -19,8 +19,8 @@ import (
 func TestAWindowNotifiesSubscribersAndReceiversAndContinuesAsNewAfterAnOpening(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Subscribe(0)
-	w.Order(time.Second, temporal.UpdateDefine, workflowtest.Defined())
-	next := w.RunsOn(window.Input{})
+	w.UpdateAfter(time.Second, temporal.UpdateDefine, workflowtest.DefineNight())
+	next := w.NextRun(window.Input{})
 	require.Empty(t, w.Refusals)
 	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
 	require.Equal(t, []windows.EventKind{windows.EventUpcoming, windows.EventStarted, windows.EventCutoff, windows.EventEnded}, w.Sent())
@@ -52,22 +52,22 @@ func TestAWindowNotifiesSubscribersAndReceiversAndContinuesAsNewAfterAnOpening(t
 
 	// No worker ran for two days.
 	late := workflowtest.NewWindowWorld(t, workflowtest.Noon.AddDate(0, 0, 3))
-	next = late.RunsOn(next)
+	next = late.NextRun(next)
 	require.Equal(t, []windows.EventKind{windows.EventMissed, windows.EventMissed}, late.Sent())
 	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 3).Add(10*time.Hour), next.Carried.Course.Coming()[0].Start.UTC())
 }
 
 func TestAWindowCatchesUpInSeveralRuns(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.Order(0, temporal.UpdateDefine, unnoticed())
-	next := w.RunsOn(window.Input{})
+	w.UpdateAfter(0, temporal.UpdateDefine, unnoticed())
+	next := w.NextRun(window.Input{})
 
 	back := workflowtest.Noon.AddDate(0, 2, 0)
 	runs := 0
 	for next.Carried.Course.LastHandled.Before(back.AddDate(0, 0, -1)) {
 		late := workflowtest.NewWindowWorld(t, back)
 		late.SetContinueAsNewSuggested(true)
-		next = late.RunsOn(next)
+		next = late.NextRun(next)
 		runs++
 	}
 	require.Greater(t, runs, 5)
@@ -75,17 +75,17 @@ func TestAWindowCatchesUpInSeveralRuns(t *testing.T) {
 
 // unnoticed is a window without receivers, which records its openings a little later.
 func unnoticed() windows.DefineRequest {
-	d := workflowtest.Defined()
+	d := workflowtest.DefineNight()
 	d.Object.Spec.Notify = nil
 	return d
 }
 
 func TestSubscribersAreNotifiedBeforeAnOpeningStarts(t *testing.T) {
-	for name, request := range map[string]windows.DefineRequest{"also when receivers are told": workflowtest.Defined(), "when nobody else is": unnoticed()} {
+	for name, request := range map[string]windows.DefineRequest{"also when receivers are told": workflowtest.DefineNight(), "when nobody else is": unnoticed()} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 			w.Subscribe(0)
-			w.Order(time.Second, temporal.UpdateDefine, request)
+			w.UpdateAfter(time.Second, temporal.UpdateDefine, request)
 			told := map[time.Duration]int{}
 			for _, after := range []time.Duration{-2 * time.Minute, -29 * time.Second, 11 * time.Second} {
 				w.RegisterDelayedCallback(func() { told[after] = len(w.Notified) }, 10*time.Hour+after)
@@ -95,7 +95,7 @@ func TestSubscribersAreNotifiedBeforeAnOpeningStarts(t *testing.T) {
 				require.False(t, windows.Ask(last, w.Now(), 0).Allowed)
 				require.True(t, windows.Ask(last, workflowtest.Noon.Add(10*time.Hour), 0).Allowed)
 			}, 10*time.Hour-time.Second)
-			next := w.RunsOn(window.Input{})
+			next := w.NextRun(window.Input{})
 			require.Equal(t, told[-2*time.Minute]+1, told[-29*time.Second])
 			require.Equal(t, told[-29*time.Second], told[11*time.Second])
 			var opened []time.Time
@@ -115,9 +115,9 @@ func TestAnOpeningIsCurrentFromItsStart(t *testing.T) {
 	t.Run("and can be ended", func(t *testing.T) {
 		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 		w.Subscribe(0)
-		w.Order(0, temporal.UpdateDefine, unnoticed())
-		w.Order(justOpen, temporal.UpdateEnd, windows.EndRequest{})
-		next := w.RunsOn(window.Input{})
+		w.UpdateAfter(0, temporal.UpdateDefine, unnoticed())
+		w.UpdateAfter(justOpen, temporal.UpdateEnd, windows.EndRequest{})
+		next := w.NextRun(window.Input{})
 		require.Empty(t, w.Refusals)
 		require.WithinDuration(t, workflowtest.Noon.Add(justOpen), w.Now(), time.Second)
 		require.False(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed)
@@ -130,12 +130,12 @@ func TestAnOpeningIsCurrentFromItsStart(t *testing.T) {
 	t.Run("and keeps its end when the window is edited", func(t *testing.T) {
 		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 		w.Subscribe(0)
-		w.Order(0, temporal.UpdateDefine, unnoticed())
+		w.UpdateAfter(0, temporal.UpdateDefine, unnoticed())
 		edited := unnoticed()
 		edited.Object.Spec.Recurrence = "FREQ=DAILY;BYHOUR=3"
-		w.Order(justOpen, temporal.UpdateEdit, edited)
+		w.UpdateAfter(justOpen, temporal.UpdateEdit, edited)
 		w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed) }, 13*time.Hour)
-		w.RunsOn(window.Input{})
+		w.NextRun(window.Input{})
 		require.Empty(t, w.Refusals)
 		require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
 	})
@@ -144,8 +144,8 @@ func TestAnOpeningIsCurrentFromItsStart(t *testing.T) {
 func TestADeadReceiverDelaysNothing(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Fail["SendNotice"] = workflowtest.Always(errors.New("the receiver answers 503"))
-	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
-	next := w.RunsOn(window.Input{})
+	w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
+	next := w.NextRun(window.Input{})
 	last := next.Carried.Course.Events[len(next.Carried.Course.Events)-1]
 	require.Equal(t, windows.EventEnded, last.Kind)
 	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), last.At, 2*time.Second)
@@ -166,16 +166,16 @@ func TestANotificationIsRetried(t *testing.T) {
 }
 
 func TestInvalidUpdatesOfAWindowAreRejected(t *testing.T) {
-	other := workflowtest.Defined()
+	other := workflowtest.DefineNight()
 	other.Object.Name = "day"
-	broken := workflowtest.Defined()
+	broken := workflowtest.DefineNight()
 	broken.Object.Spec.TimeZone = "Mars/Olympus"
 	for name, tt := range map[string]struct {
 		update  string
 		request any
 		says    string
 	}{
-		"to define it twice":              {temporal.UpdateDefine, workflowtest.Defined(), "exists already"},
+		"to define it twice":              {temporal.UpdateDefine, workflowtest.DefineNight(), "exists already"},
 		"to define another":               {temporal.UpdateDefine, other, "is window prod/day, but this workflow is window prod/night"},
 		"to give it an unreadable zone":   {temporal.UpdateEdit, broken, "spec.timeZone"},
 		"to end what is closed":           {temporal.UpdateEnd, windows.EndRequest{}, "is not open"},
@@ -185,9 +185,9 @@ func TestInvalidUpdatesOfAWindowAreRejected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-			w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
-			w.Order(time.Minute, tt.update, tt.request)
-			next := w.RunsOn(window.Input{})
+			w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
+			w.UpdateAfter(time.Minute, tt.update, tt.request)
+			next := w.NextRun(window.Input{})
 			require.Len(t, w.Refusals, 1)
 			require.Contains(t, w.Refusals[0], tt.says)
 			require.Equal(t, "UTC", next.Carried.Course.Window.Spec.TimeZone)
@@ -199,8 +199,8 @@ func TestInvalidUpdatesOfAWindowAreRejected(t *testing.T) {
 func TestAWindowIsOpenedByAnOverrideAndClosedAgain(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Subscribe(0)
-	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
-	w.Order(time.Minute, temporal.UpdateOverride, windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: workflowtest.Noon.Add(time.Hour)})
+	w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
+	w.UpdateAfter(time.Minute, temporal.UpdateOverride, windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: workflowtest.Noon.Add(time.Hour)})
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[windows.Status](w.World)
 		require.Equal(t, windows.PhaseOverridden, status.Phase)
@@ -208,7 +208,7 @@ func TestAWindowIsOpenedByAnOverrideAndClosedAgain(t *testing.T) {
 		require.True(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed)
 	}, 30*time.Minute)
 	w.RegisterDelayedCallback(func() { require.False(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed) }, 61*time.Minute)
-	w.RunsOn(window.Input{})
+	w.NextRun(window.Input{})
 	require.Equal(t, windows.EventOverridden, w.Sent()[0])
 }
 
@@ -226,12 +226,12 @@ func TestAWindowWithoutSubscribersAndOpeningsEnds(t *testing.T) {
 // Exclusions matter only to subscribers, and it has none.
 func TestAWindowWithoutOpeningsDoesNotWaitForItsExclusions(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	frozen := workflowtest.Defined()
+	frozen := workflowtest.DefineNight()
 	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
 		Name: "audit", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=14", Duration: "1h"},
 	}}
-	w.Order(0, temporal.UpdateDefine, frozen)
-	w.Order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
+	w.UpdateAfter(0, temporal.UpdateDefine, frozen)
+	w.UpdateAfter(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
 	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
 	require.NoError(t, w.GetWorkflowError())
 	require.Empty(t, w.Refusals)
@@ -241,14 +241,14 @@ func TestAWindowWithoutOpeningsDoesNotWaitForItsExclusions(t *testing.T) {
 func TestACancelledWindowNotifiesOfDistantExclusions(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Subscribe(0)
-	frozen := workflowtest.Defined()
+	frozen := workflowtest.DefineNight()
 	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
 		Name: "holidays", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{
 			ScheduledStart: new(metav1.NewTime(workflowtest.Noon.AddDate(0, 0, 20))), ScheduledEnd: new(metav1.NewTime(workflowtest.Noon.AddDate(0, 0, 27))),
 		},
 	}}
-	w.Order(time.Second, temporal.UpdateDefine, frozen)
-	w.Order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
+	w.UpdateAfter(time.Second, temporal.UpdateDefine, frozen)
+	w.UpdateAfter(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
 	w.RegisterDelayedCallback(func() {
 		outlook := w.Notified[len(w.Notified)-1].Schedule
 		require.Empty(t, outlook.Openings)
@@ -263,9 +263,9 @@ func TestACancelledWindowNotifiesOfDistantExclusions(t *testing.T) {
 
 func TestCancellingTheWorkflowCancelsTheWindow(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
+	w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
 	w.RegisterDelayedCallback(w.CancelWorkflow, 11*time.Hour)
-	next := w.RunsOn(window.Input{})
+	next := w.NextRun(window.Input{})
 	require.True(t, next.Carried.Course.Cancelled)
 	require.WithinDuration(t, workflowtest.Noon.Add(11*time.Hour), w.Now(), 2*time.Second)
 
@@ -276,10 +276,10 @@ func TestCancellingTheWorkflowCancelsTheWindow(t *testing.T) {
 
 func TestAWindowWhoseWorkflowWasCancelledCanBeDefinedAgain(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.Order(0, temporal.UpdateDefine, workflowtest.Defined())
+	w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour)
-	w.Order(time.Hour+time.Second, temporal.UpdateDefine, workflowtest.Defined())
-	next := w.RunsOn(window.Input{})
+	w.UpdateAfter(time.Hour+time.Second, temporal.UpdateDefine, workflowtest.DefineNight())
+	next := w.NextRun(window.Input{})
 	require.Empty(t, w.Refusals)
 	require.False(t, next.Carried.Course.Cancelled)
 	require.Contains(t, w.Sent(), windows.EventStarted)
@@ -289,16 +289,16 @@ func TestAWindowWhoseWorkflowWasCancelledCanBeDefinedAgain(t *testing.T) {
 func TestSubscribersAreNotifiedWhenAnExclusionStartsAndEnds(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	w.Subscribe(0)
-	frozen := workflowtest.Defined()
+	frozen := workflowtest.DefineNight()
 	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
 		Name: "audit", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=13", Duration: "1h"},
 	}}
-	w.Order(0, temporal.UpdateDefine, frozen)
+	w.UpdateAfter(0, temporal.UpdateDefine, frozen)
 	told := map[time.Duration]int{}
 	for _, after := range []time.Duration{30 * time.Minute, 90 * time.Minute, 150 * time.Minute} {
 		w.RegisterDelayedCallback(func() { told[after] = len(w.Notified) }, after)
 	}
-	w.RunsOn(window.Input{})
+	w.NextRun(window.Input{})
 	require.Empty(t, w.Refusals)
 	require.Equal(t, told[30*time.Minute]+1, told[90*time.Minute])
 	require.Equal(t, told[30*time.Minute]+2, told[150*time.Minute])

@@ -18,30 +18,30 @@ import (
 
 // Children plays the NodeMaintenance or ClusterUpgrade children: each takes a while, and ends well unless the test says otherwise.
 type Children struct {
-	Events []string
-	AtWork int
-	Most   int
-	Takes  time.Duration
-	// Ends is how a child of that name ends; absent: well.
-	Ends map[string]func(workflow.Context) error
+	Events      []string
+	Running     int
+	MostRunning int
+	Duration    time.Duration
+	// Outcomes is how a child of that name ends; absent: well.
+	Outcomes map[string]func(workflow.Context) error
 }
 
 func (c *Children) run(ctx workflow.Context, name string) error {
 	c.Events = append(c.Events, "+"+name)
-	c.AtWork++
-	c.Most = max(c.Most, c.AtWork)
+	c.Running++
+	c.MostRunning = max(c.MostRunning, c.Running)
 	defer func() {
-		c.AtWork--
+		c.Running--
 		c.Events = append(c.Events, "-"+name)
 	}()
-	if end := c.Ends[name]; end != nil {
+	if end := c.Outcomes[name]; end != nil {
 		return end(ctx)
 	}
-	return workflow.Sleep(ctx, c.Takes)
+	return workflow.Sleep(ctx, c.Duration)
 }
 
-// Story is the events in order. What begins, or ends, at the same moment is told by name.
-func (c *Children) Story() []string {
+// EventsInOrder is the events in order. What begins, or ends, at the same moment is told by name.
+func (c *Children) EventsInOrder() []string {
 	story := slices.Clone(c.Events)
 	for from := 0; from < len(story); {
 		to := from
@@ -55,16 +55,16 @@ func (c *Children) Story() []string {
 }
 
 func newChildren() *Children {
-	return &Children{Takes: time.Minute, Ends: map[string]func(workflow.Context) error{}}
+	return &Children{Duration: time.Minute, Outcomes: map[string]func(workflow.Context) error{}}
 }
 
-// playNodes registers a NodeMaintenance that only takes its time, and gives its slot back.
-func playNodes(w *World) *Children {
+// simulateNodeMaintenance registers a NodeMaintenance that only takes its time, and gives its slot back.
+func simulateNodeMaintenance(w *World) *Children {
 	c := newChildren()
 	w.RegisterAs(temporal.NodeMaintenance, func(ctx workflow.Context, in nodemaintenance.Input) (NodeStatus, error) {
 		err := c.run(ctx, in.Object.Spec.NodeName)
 		if err == nil {
-			GiveBack(ctx, in)
+			SignalSlotReturn(ctx, in)
 		}
 		status := NodeStatus{State: maintenancev1.NodeCompleted, Drain: &maintenancev1.DrainStatus{Evicted: 2}, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}
 		if sdktemporal.IsCanceledError(err) {
@@ -76,7 +76,7 @@ func playNodes(w *World) *Children {
 	return c
 }
 
-func GiveBack(ctx workflow.Context, in nodemaintenance.Input) {
+func SignalSlotReturn(ctx workflow.Context, in nodemaintenance.Input) {
 	end, _ := workflow.NewDisconnectedContext(ctx)
 	_ = workflow.SignalExternalWorkflow(end, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalSlotReturn, in.Slot.Return(false)).Get(end, nil)
 }
@@ -90,7 +90,7 @@ func NewClusterWorld(t *testing.T, controlPlane, workers, slots int) (*World, *C
 	for i := range workers {
 		w.Nodes.Workers = append(w.Nodes.Workers, fmt.Sprintf("w%d", i))
 	}
-	return w, playNodes(w)
+	return w, simulateNodeMaintenance(w)
 }
 
 func OneCluster() clusterupgrade.Input {

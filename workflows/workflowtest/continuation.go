@@ -15,8 +15,8 @@ import (
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
 )
 
-// HandedOn is what a run has handed to the next one; nil: it has ended.
-func HandedOn[In any](w *World) *In {
+// NextRunInput is what a run has handed to the next one; nil: it has ended.
+func NextRunInput[In any](w *World) *In {
 	w.T.Helper()
 	var next *workflow.ContinueAsNewError
 	if !errors.As(w.GetWorkflowError(), &next) {
@@ -27,17 +27,17 @@ func HandedOn[In any](w *World) *In {
 	return in
 }
 
-// remediated is a rollout of one kind of remediation, and the hub that it works on.
-type remediated struct {
+// remediationCase is a rollout of one kind of remediation, and the hub that it works on.
+type remediationCase struct {
 	Name   string
 	Object func() ranv1.ClusterGroupUpgrade
 	// World plays the hub as the run before has left it; nil: there was none.
 	World func(t *testing.T, before *PolicyWorld, batches ...[]string) *PolicyWorld
-	// Once are the activities that are called as often as in one piece, however many runs there are.
-	Once []string
+	// SameCalls are the activities that are called as often as in one piece, however many runs there are.
+	SameCalls []string
 }
 
-func EveryRemediation() []remediated {
+func AllRemediations() []remediationCase {
 	inherit := func(w, before *PolicyWorld) *PolicyWorld {
 		if before != nil {
 			w.Compliance, w.Enforced = before.Compliance, before.Enforced
@@ -45,7 +45,7 @@ func EveryRemediation() []remediated {
 		return w
 	}
 	always := []string{"PlanRollout", "ChangeClusters", "SaveRollout"}
-	return []remediated{
+	return []remediationCase{
 		{"nodes", func() ranv1.ClusterGroupUpgrade { return ARollout() }, func(t *testing.T, _ *PolicyWorld, batches ...[]string) *PolicyWorld {
 			w, _ := NewGroupWorld(t, batches...)
 			return &PolicyWorld{World: w}
@@ -58,22 +58,22 @@ func EveryRemediation() []remediated {
 			object.Spec.NodeMaintenance, object.Spec.ManifestWorkTemplates = nil, []string{"os", "firmware"}
 			return object
 		}, func(t *testing.T, before *PolicyWorld, batches ...[]string) *PolicyWorld {
-			w, _ := NewWorkWorld(t, nil, batches...)
+			w, _ := NewManifestWorkWorld(t, nil, batches...)
 			return inherit(w, before)
 		}, append([]string{"PrepareManifestWorks", "CleanUpManifestWorks"}, always...)},
 	}
 }
 
-// ending is how a rollout ended, as far as that does not depend on when.
-type ending struct {
+// rolloutOutcome is how a rollout ended, as far as that does not depend on when.
+type rolloutOutcome struct {
 	clusters   map[string]ranv1.ClusterState
 	conditions []string
 	rest       GroupStatus
 	calls      map[string]int
 }
 
-func (r remediated) ending(status GroupStatus, calls map[string]int) ending {
-	e := ending{clusters: ClusterStates(status), rest: status, calls: calls}
+func (r remediationCase) outcome(status GroupStatus, calls map[string]int) rolloutOutcome {
+	e := rolloutOutcome{clusters: ClusterStates(status), rest: status, calls: calls}
 	for _, c := range status.Conditions {
 		e.conditions = append(e.conditions, fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
 	}
@@ -81,8 +81,8 @@ func (r remediated) ending(status GroupStatus, calls map[string]int) ending {
 	return e
 }
 
-// Play runs the rollout to its end; in pieces: each run is told after a second that its history is long.
-func (r remediated) Play(t *testing.T, pieces bool) (e ending, runs int) {
+// Run runs the rollout to its end; in pieces: each run is told after a second that its history is long.
+func (r remediationCase) Run(t *testing.T, pieces bool) (e rolloutOutcome, runs int) {
 	batches := [][]string{{"c1"}, {"c2", "c3"}, {"c4"}}
 	in := &rolloutworkflow.Input{Object: WithActions(r.Object()), StartedBy: "ann"}
 	calls := map[string]int{}
@@ -100,11 +100,11 @@ func (r remediated) Play(t *testing.T, pieces bool) (e ending, runs int) {
 			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
 		}
 		w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *in)
-		for _, activity := range r.Once {
+		for _, activity := range r.SameCalls {
 			calls[activity] += len(w.InputsOf(activity))
 		}
-		in = HandedOn[rolloutworkflow.Input](w.World)
+		in = NextRunInput[rolloutworkflow.Input](w.World)
 	}
 	w.RequireNothingEnforced()
-	return r.ending(RequireResult[GroupStatus](w.World), calls), runs
+	return r.outcome(RequireResult[GroupStatus](w.World), calls), runs
 }

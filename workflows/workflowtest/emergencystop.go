@@ -79,8 +79,8 @@ type Answer struct {
 	Err      error
 }
 
-// Ends lets the run continue as new.
-func (w *EmergencyStopWorld) Ends(seconds int) {
+// ContinueAsNewAt lets the run continue as new.
+func (w *EmergencyStopWorld) ContinueAsNewAt(seconds int) {
 	w.At(seconds, func() {
 		w.SetContinueAsNewSuggested(true)
 		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "nobody"})
@@ -131,6 +131,6 @@ func HeldState(number int64, scopes ...drydockv1.HoldScope) emergency.State {
 
 // WasTerminated simulates an earlier emergency stop with a hold of c1 and two subscribers, which was terminated.
 func (w *EmergencyStopWorld) WasTerminated() {
-	w.Loaded = HeldState(7, "cluster/c1")
-	w.Followers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}}
+	w.LoadedHolds = HeldState(7, "cluster/c1")
+	w.Subscribers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}}
 }

@@ -27,87 +27,87 @@ import (
 type HarborWorld struct {
 	*World
 	// Object is the HarborCluster; nil: there is none.
-	Object *goharborv1.HarborCluster
-	Held   bool
-	// There are the parts that were applied; down are those of them that are not ready.
-	There, Down map[harbor.Part]bool
+	Object       *goharborv1.HarborCluster
+	HasFinalizer bool
+	// Applied are the parts that were applied; down are those of them that are not ready.
+	Applied, NotReady map[harbor.Part]bool
 	// Edits is how often another user has changed what was applied.
 	Edits map[harbor.Part]string
-	// Said are the words of the object's status, one after the other.
-	Said []goharborv1.ClusterStatus
-	// Begun and ended are the parts whose applying has, in order, and times when it has first. Slow ones take a second, and ten minutes to be removed.
-	Begun, Ended []harbor.Part
-	Times        map[harbor.Part][]time.Time
-	Slow         map[harbor.Part]bool
+	// Statuses are the words of the object's status, one after the other.
+	Statuses []goharborv1.ClusterStatus
+	// Started and ended are the parts whose applying has, in order, and times when it has first. Slow ones take a second, and ten minutes to be removed.
+	Started, Finished []harbor.Part
+	Times             map[harbor.Part][]time.Time
+	Slow              map[harbor.Part]bool
 	// Hangs is how long applying a part takes that hangs. Its activity reports that after a while.
 	Hangs   map[harbor.Part]time.Duration
 	Refused map[harbor.Part]error
-	// Undone: another controller undoes at once what is written of the object's status and finalizer.
-	Undone  bool
-	Removed []harbor.Part
+	// Reverted: another controller undoes at once what is written of the object's status and finalizer.
+	Reverted bool
+	Removed  []harbor.Part
 	// Foreign are objects that removing a part leaves.
 	Foreign map[harbor.Part]string
-	// watching is the look that is under way, by one that knows this.
-	watching   []byte
-	watchedFor harboractivities.AwaitDueInput
+	// waitToken is the look that is under way, by one that knows this.
+	waitToken []byte
+	waitInput harboractivities.AwaitDueInput
 }
 
 func NewHarborWorld(t *testing.T) *HarborWorld {
 	h := &HarborWorld{
-		World: NewWorld(t), Object: wholeHarborCluster(t), There: map[harbor.Part]bool{}, Down: map[harbor.Part]bool{}, Edits: map[harbor.Part]string{},
+		World: NewWorld(t), Object: exampleHarborCluster(t), Applied: map[harbor.Part]bool{}, NotReady: map[harbor.Part]bool{}, Edits: map[harbor.Part]string{},
 		Slow: map[harbor.Part]bool{}, Hangs: map[harbor.Part]time.Duration{}, Refused: map[harbor.Part]error{}, Times: map[harbor.Part][]time.Time{},
 	}
 	h.RegisterActivityWithOptions(h.awaitDue, activity.RegisterOptions{Name: "AwaitHarborDue"})
 	h.RegisterActivityWithOptions(h.applyPart, activity.RegisterOptions{Name: "ApplyHarborPart"})
-	Play(h.World, "HoldHarborCluster", func(harboractivities.Ref) any {
+	Simulate(h.World, "HoldHarborCluster", func(harboractivities.Ref) any {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
-		h.Held = true
-		if h.Undone {
-			h.After(0, func() { h.Held = false })
+		h.HasFinalizer = true
+		if h.Reverted {
+			h.ChangeAfter(0, func() { h.HasFinalizer = false })
 		}
 		return nil
 	})
-	Play(h.World, "ReleaseHarborCluster", func(harboractivities.ReleaseInput) any {
+	Simulate(h.World, "ReleaseHarborCluster", func(harboractivities.ReleaseInput) any {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
-		h.Held = false
+		h.HasFinalizer = false
 		return nil
 	})
-	Play(h.World, "WriteHarborStatus", func(in harboractivities.WriteStatusInput) any {
+	Simulate(h.World, "WriteHarborStatus", func(in harboractivities.WriteStatusInput) any {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
 		h.Object.Status = in.Status
-		if len(h.Said) == 0 || h.Said[len(h.Said)-1] != in.Status.Status {
-			h.Said = append(h.Said, in.Status.Status)
+		if len(h.Statuses) == 0 || h.Statuses[len(h.Statuses)-1] != in.Status.Status {
+			h.Statuses = append(h.Statuses, in.Status.Status)
 		}
-		if h.Undone {
-			h.After(0, func() { h.Object.Status = goharborv1.HarborClusterStatus{} })
+		if h.Reverted {
+			h.ChangeAfter(0, func() { h.Object.Status = goharborv1.HarborClusterStatus{} })
 		}
 		return nil
 	})
 	h.RegisterActivityWithOptions(h.removePart, activity.RegisterOptions{Name: "RemoveHarborPart"})
-	Play(h.World, "ApplyHarborCluster", func(in harboractivities.ApplyClusterInput) any {
+	Simulate(h.World, "ApplyHarborCluster", func(in harboractivities.ApplyClusterInput) any {
 		h.Change(func() {
 			generation := int64(1)
 			if h.Object != nil {
 				generation = h.Object.Generation + 1
 			}
-			h.Object, h.Held = in.Object.DeepCopy(), true
+			h.Object, h.HasFinalizer = in.Object.DeepCopy(), true
 			h.Object.UID, h.Object.Generation = "uid-1", generation
 		})
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
 		return harboractivities.ApplyClusterResult{Generation: h.Object.Generation}
 	})
-	Play(h.World, "DeleteHarborCluster", func(harboractivities.Ref) any {
-		h.Change(func() { h.Object.DeletionTimestamp, h.Held = &metav1.Time{Time: h.Now()}, true })
+	Simulate(h.World, "DeleteHarborCluster", func(harboractivities.Ref) any {
+		h.Change(func() { h.Object.DeletionTimestamp, h.HasFinalizer = &metav1.Time{Time: h.Now()}, true })
 		return nil
 	})
 	return h
 }
 
-func wholeHarborCluster(t *testing.T) *goharborv1.HarborCluster {
+func exampleHarborCluster(t *testing.T) *goharborv1.HarborCluster {
 	t.Helper()
 	text, err := os.ReadFile("../../internal/harbor/testdata/incluster.yaml")
 	require.NoError(t, err)
@@ -122,16 +122,16 @@ func wholeHarborCluster(t *testing.T) *goharborv1.HarborCluster {
 func (h *HarborWorld) applyPart(ctx context.Context, in harboractivities.ApplyPartInput) (harbor.Applied, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	require.Equal(h.T, Count(h.Begun, in.Part), Count(h.Ended, in.Part), "%s is applied twice at once", in.Part)
-	h.Begun = append(h.Begun, in.Part)
+	require.Equal(h.T, Count(h.Started, in.Part), Count(h.Finished, in.Part), "%s is applied twice at once", in.Part)
+	h.Started = append(h.Started, in.Part)
 	h.Times[in.Part] = append(h.Times[in.Part], h.Now())
 	end := func() (harbor.Applied, error) {
-		h.Ended = append(h.Ended, in.Part)
+		h.Finished = append(h.Finished, in.Part)
 		h.Times[in.Part] = append(h.Times[in.Part], h.Now())
 		if err := h.Refused[in.Part]; err != nil {
 			return harbor.Applied{}, err
 		}
-		h.There[in.Part] = true
+		h.Applied[in.Part] = true
 		h.Edits[in.Part] = "ours"
 		return harbor.Applied{Wanted: in.Wanted, Versions: map[string]string{string(in.Part): "ours"}, At: h.Now()}, nil
 	}
@@ -140,7 +140,7 @@ func (h *HarborWorld) applyPart(ctx context.Context, in harboractivities.ApplyPa
 	case takes > 0:
 		h.RegisterDelayedCallback(func() {
 			h.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "ApplyHarborPart", Part: string(in.Part)})
-		}, hangSaidAfter)
+		}, hangReportDelay)
 	case h.Slow[in.Part]:
 		takes = time.Second
 	default:
@@ -156,8 +156,8 @@ func (h *HarborWorld) applyPart(ctx context.Context, in harboractivities.ApplyPa
 	return harbor.Applied{}, activity.ErrResultPending
 }
 
-// hangSaidAfter is after how long an activity says that applying a part hangs.
-const hangSaidAfter = 2500 * time.Millisecond
+// hangReportDelay is after how long an activity says that applying a part hangs.
+const hangReportDelay = 2500 * time.Millisecond
 
 // awaitDue returns what is due, or will be.
 func (h *HarborWorld) awaitDue(ctx context.Context, in harboractivities.AwaitDueInput) (harbor.Look, error) {
@@ -168,13 +168,13 @@ func (h *HarborWorld) awaitDue(ctx context.Context, in harboractivities.AwaitDue
 	if look.Due() {
 		return look, nil
 	}
-	h.watching, h.watchedFor = activity.GetInfo(ctx).TaskToken, in
-	h.lookAgain(look)
+	h.waitToken, h.waitInput = activity.GetInfo(ctx).TaskToken, in
+	h.scheduleLook(look)
 	return look, activity.ErrResultPending
 }
 
-// lookAgain looks again when time alone makes something due.
-func (h *HarborWorld) lookAgain(look harbor.Look) {
+// scheduleLook looks again when time alone makes something due.
+func (h *HarborWorld) scheduleLook(look harbor.Look) {
 	if again := look.Again(); again != nil {
 		h.SimulateAfter(again.Sub(h.Now()), func() { h.Change(func() {}) })
 	}
@@ -186,7 +186,7 @@ func (h *HarborWorld) look(in harboractivities.AwaitDueInput) harbor.Look {
 		return harbor.LookAt(nil, harbor.Seen{}, in.UID, in.Known, h.Now())
 	}
 	hc := h.Object.DeepCopy()
-	if h.Held {
+	if h.HasFinalizer {
 		hc.Finalizers = []string{harbor.Finalizer}
 	}
 	seen := harbor.Seen{Observed: h.observed(), Versions: map[string]string{}}
@@ -219,28 +219,28 @@ func (h *HarborWorld) observed() harbor.Observed {
 		made.SetCreationTimestamp(metav1.NewTime(h.Now()))
 		return made
 	}
-	if h.There[harbor.PartDatabase] {
-		o.Postgresql = object("db", map[string]any{"PostgresClusterStatus": map[bool]string{true: "Updating", false: "Running"}[h.Down[harbor.PartDatabase]]})
+	if h.Applied[harbor.PartDatabase] {
+		o.Postgresql = object("db", map[string]any{"PostgresClusterStatus": map[bool]string{true: "Updating", false: "Running"}[h.NotReady[harbor.PartDatabase]]})
 		o.Secrets["harbor.db.credentials"] = true
 	}
-	if h.There[harbor.PartCache] {
+	if h.Applied[harbor.PartCache] {
 		three, ready := int32(3), int32(3)
-		if h.Down[harbor.PartCache] {
+		if h.NotReady[harbor.PartCache] {
 			ready = 2
 		}
 		o.RedisFailover = object("main-redis", nil)
 		o.RedisServers = &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &three}, Status: appsv1.StatefulSetStatus{ReadyReplicas: ready}}
 		o.Sentinels = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &three}, Status: appsv1.DeploymentStatus{ReadyReplicas: 3}}
 	}
-	if h.There[harbor.PartStorage] {
-		state := map[bool]string{true: "Waiting", false: "Initialized"}[h.Down[harbor.PartStorage]]
+	if h.Applied[harbor.PartStorage] {
+		state := map[bool]string{true: "Waiting", false: "Initialized"}[h.NotReady[harbor.PartStorage]]
 		o.Tenant = object("minio-main", map[string]any{"currentState": state, "availableReplicas": int64(2), "pools": []any{map[string]any{"state": "PoolInitialized"}}})
 	}
-	if h.There[harbor.PartBucket] {
+	if h.Applied[harbor.PartBucket] {
 		o.BucketJob = &batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}}
 	}
-	if h.There[harbor.PartHarbor] {
-		status := map[bool]string{true: "True", false: "False"}[h.Down[harbor.PartHarbor]]
+	if h.Applied[harbor.PartHarbor] {
+		status := map[bool]string{true: "True", false: "False"}[h.NotReady[harbor.PartHarbor]]
 		o.Harbor = object("main-harbor", map[string]any{"conditions": []any{
 			map[string]any{"type": "Failed", "status": status, "reason": "Broken"}, map[string]any{"type": "InProgress", "status": "False"},
 		}})
@@ -252,11 +252,11 @@ func (h *HarborWorld) observed() harbor.Observed {
 func (h *HarborWorld) Change(change func()) {
 	h.Mu.Lock()
 	change()
-	token, look := h.watching, h.look(h.watchedFor)
+	token, look := h.waitToken, h.look(h.waitInput)
 	if look.Due() {
-		h.watching = nil
+		h.waitToken = nil
 	} else {
-		h.lookAgain(look)
+		h.scheduleLook(look)
 	}
 	h.Mu.Unlock()
 	if look.Due() && token != nil {
@@ -264,19 +264,19 @@ func (h *HarborWorld) Change(change func()) {
 	}
 }
 
-// After changes what there is in the cluster after that time.
-func (h *HarborWorld) After(delay time.Duration, change func()) {
+// ChangeAfter changes what there is in the cluster after that time.
+func (h *HarborWorld) ChangeAfter(delay time.Duration, change func()) {
 	h.RegisterDelayedCallback(func() { h.Change(change) }, delay)
 }
 
-func (h *HarborWorld) Keep(until time.Duration) harborworkflow.Status {
+func (h *HarborWorld) RunFor(until time.Duration) harborworkflow.Status {
 	h.T.Helper()
 	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) }, until)
-	h.ExecuteWorkflow(harborworkflow.HarborCluster, TheHarborCluster())
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, HarborInput())
 	return RequireCancelled[harborworkflow.Status](h.World)
 }
 
-func TheHarborCluster() harborworkflow.Input {
+func HarborInput() harborworkflow.Input {
 	return harborworkflow.Input{Cluster: "c1", Namespace: "registry", Name: "main"}
 }
 
@@ -292,8 +292,8 @@ func Count(parts []harbor.Part, part harbor.Part) int {
 	return len(slices.DeleteFunc(slices.Clone(parts), func(p harbor.Part) bool { return p != part }))
 }
 
-// Says requires after so long that a condition is so.
-func (h *HarborWorld) Says(after time.Duration, kind goharborv1.ConditionType, status metav1.ConditionStatus) {
+// RequireConditionAfter requires after so long that a condition is so.
+func (h *HarborWorld) RequireConditionAfter(after time.Duration, kind goharborv1.ConditionType, status metav1.ConditionStatus) {
 	h.RegisterDelayedCallback(func() {
 		require.Equal(h.T, status, ConditionIn(StatusOf[harborworkflow.Status](h.World), kind).Status, "%s after %s", kind, after)
 	}, after)

@@ -11,7 +11,7 @@ func (w *World) ReleaseAfter(d time.Duration, number int64) {
 	w.SimulateAfter(d, func() { w.SignalWorkflow(temporal.SignalHeld, HeldState(number)) })
 }
 
-// Hear lets the emergency stop say something a while after the rollout began.
-func (w *World) Hear(after time.Duration, state emergency.State) {
+// ReceiveHolds lets the emergency stop say something a while after the rollout began.
+func (w *World) ReceiveHolds(after time.Duration, state emergency.State) {
 	w.SimulateAfter(after, func() { w.SignalWorkflow(temporal.SignalHeld, state) })
 }

@@ -19,8 +19,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// ofTheHub are the activities that any worker does; all others are of the cluster.
-var ofTheHub = []string{
+// hubActivities are the activities that any worker does; all others are of the cluster.
+var hubActivities = []string{
 	"CheckNodeMaintenance", "WakeSweeper", "SubscribeToHolds", "RequestSlots", "ReturnSlot", "FindClosedOwners", "FindSlotOwners", "AwaitVanished", "VanishedClusters",
 	"PlanRollout", "CheckRollout", "AwaitBlockers", "SaveRollout",
 }
@@ -29,65 +29,65 @@ var ofTheHub = []string{
 // of to. No worker has it while that is empty.
 type MovingCluster struct {
 	interceptor.WorkerInterceptorBase
-	Moves, From, To string
-	// Strangers are how many workers do not have it that are asked for it before one that has, and unanswered how many cannot ask the hub, before all others.
-	Strangers, Unanswered int
+	MovesBefore, From, To string
+	// WrongWorkers are how many workers do not have it that are asked for it before one that has, and unanswered how many cannot ask the hub, before all others.
+	WrongWorkers, FailedLookups int
 
 	mu    sync.Mutex
 	moved bool
-	// Located is how often it was asked who has the cluster. refused are the activities that came to a worker that has it not, and done those that came to
+	// Lookups is how often it was asked who has the cluster. refused are the activities that came to a worker that has it not, and done those that came to
 	// one that has it since the move.
-	Located       int
-	refused, done []string
+	Lookups                     int
+	refusedCalls, executedCalls []string
 }
 
 func (c *MovingCluster) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &activitiesOfMoving{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, cluster: c}
+	return &movingClusterInterceptor{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, cluster: c}
 }
 
-type activitiesOfMoving struct {
+type movingClusterInterceptor struct {
 	interceptor.ActivityInboundInterceptorBase
 	cluster *MovingCluster
 }
 
-func (a *activitiesOfMoving) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+func (a *movingClusterInterceptor) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	switch info := activity.GetInfo(ctx); {
 	case info.ActivityType.Name == "LocateCluster":
 		return a.cluster.locate(ctx)
-	case !slices.Contains(ofTheHub, info.ActivityType.Name):
-		if err := a.cluster.serve(info.ActivityType.Name, info.TaskQueue); err != nil {
+	case !slices.Contains(hubActivities, info.ActivityType.Name):
+		if err := a.cluster.checkTaskQueue(info.ActivityType.Name, info.TaskQueue); err != nil {
 			return nil, err
 		}
 	}
 	return a.Next.ExecuteActivity(ctx, in)
 }
 
-// serve answers an activity of the cluster.
-func (c *MovingCluster) serve(name, taskQueue string) error {
+// checkTaskQueue answers an activity of the cluster.
+func (c *MovingCluster) checkTaskQueue(name, taskQueue string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.moved = c.moved || name == c.Moves
+	c.moved = c.moved || name == c.MovesBefore
 	switch {
-	case taskQueue == c.home():
+	case taskQueue == c.taskQueue():
 		if c.moved {
-			c.done = append(c.done, name)
+			c.executedCalls = append(c.executedCalls, name)
 		}
 		return nil
 	case taskQueue == temporal.TaskQueue:
-		c.refused = append(c.refused, name)
+		c.refusedCalls = append(c.refusedCalls, name)
 		return temporal.Error(temporal.ErrClusterUnknown, "cluster c1 is not known; add it", nil)
 	}
-	c.refused = append(c.refused, name)
+	c.refusedCalls = append(c.refusedCalls, name)
 	return sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 }
 
 // locate answers who has the cluster; a worker that has it not, and no hub, in its own words.
 func (c *MovingCluster) locate(ctx context.Context) (string, error) {
 	c.mu.Lock()
-	home := c.home()
-	c.Located++
-	unanswered := c.Located <= c.Unanswered
-	stranger := home == "" || c.Located <= c.Unanswered+c.Strangers
+	home := c.taskQueue()
+	c.Lookups++
+	unanswered := c.Lookups <= c.FailedLookups
+	stranger := home == "" || c.Lookups <= c.FailedLookups+c.WrongWorkers
 	c.mu.Unlock()
 	if unanswered {
 		return "", errors.New("the hub does not answer")
@@ -98,45 +98,45 @@ func (c *MovingCluster) locate(ctx context.Context) (string, error) {
 	return home, nil
 }
 
-func (c *MovingCluster) home() string {
+func (c *MovingCluster) taskQueue() string {
 	if c.moved {
 		return c.To
 	}
 	return c.From
 }
 
-// Settle has the cluster at the workers of a task queue from now on.
-func (c *MovingCluster) Settle(taskQueue string) {
+// MoveTo has the cluster at the workers of a task queue from now on.
+func (c *MovingCluster) MoveTo(taskQueue string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.To = taskQueue
 }
 
-// Since returns what was refused since the move, and what was done.
-func (c *MovingCluster) Since() (refused, done []string) {
+// CallsSinceMove returns what was refused since the move, and what was done.
+func (c *MovingCluster) CallsSinceMove() (refused, done []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.refused), slices.Clone(c.done)
+	return slices.Clone(c.refusedCalls), slices.Clone(c.executedCalls)
 }
 
-// Does reports whether the activity was done since the move.
-func (c *MovingCluster) Does(name string) func() bool {
+// Executed reports whether the activity was done since the move.
+func (c *MovingCluster) Executed(name string) func() bool {
 	return func() bool {
-		_, done := c.Since()
+		_, done := c.CallsSinceMove()
 		return slices.Contains(done, name)
 	}
 }
 
-// Asked reports that so many rounds of attempts have been refused.
-func (c *MovingCluster) Asked(rounds int) func() bool {
+// RefusedRounds reports that so many rounds of attempts have been refused.
+func (c *MovingCluster) RefusedRounds(rounds int) func() bool {
 	return func() bool {
-		refused, _ := c.Since()
+		refused, _ := c.CallsSinceMove()
 		return len(refused) > rounds*kit.RoundAttempts
 	}
 }
 
-// Moving has the cluster of a world move. What has not found it after a day will not.
-func (w *World) Moving(c *MovingCluster) *World {
+// WithMovingCluster has the cluster of a world move. What has not found it after a day will not.
+func (w *World) WithMovingCluster(c *MovingCluster) *World {
 	w.SimulateAfter(24*time.Hour, w.CancelWorkflow)
 	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, c}})
 	return w

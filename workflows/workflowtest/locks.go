@@ -19,7 +19,7 @@ type LockWorld struct {
 
 func NewLockWorld(t *testing.T) *LockWorld {
 	w := &LockWorld{World: NewWorld(t), Reports: []locks.Report{{Cluster: ClusterLock(lcmv1.LockActive, locks.NoRequest), Total: 2, Active: 2}}}
-	Play(w.World, "ObserveWorkloadLocks", func(lockcontroller.Input) any {
+	Simulate(w.World, "ObserveWorkloadLocks", func(lockcontroller.Input) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		next := w.due[0]
@@ -27,7 +27,7 @@ func NewLockWorld(t *testing.T) *LockWorld {
 		w.Blocked["ObserveWorkloadLocks"] = len(w.due) == 0
 		return next
 	})
-	Play(w.World, "ApplyWorkloadLocks", func(lockcontroller.Input) any {
+	Simulate(w.World, "ApplyWorkloadLocks", func(lockcontroller.Input) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		last := w.Reports[0]
@@ -40,8 +40,8 @@ func NewLockWorld(t *testing.T) *LockWorld {
 	return w
 }
 
-// Finds has something due at the next look, and this is how the locks are then.
-func (w *LockWorld) Finds(change locks.LockDecision, report locks.Report) {
+// AddDue has something due at the next look, and this is how the locks are then.
+func (w *LockWorld) AddDue(change locks.LockDecision, report locks.Report) {
 	w.Blocked["ObserveWorkloadLocks"] = false
 	w.due = append(w.due, lockcontroller.Due{Changes: []locks.LockDecision{change}})
 	w.Reports = append(w.Reports, report)

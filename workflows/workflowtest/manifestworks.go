@@ -15,18 +15,18 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// NewWorkWorld plays a hub on which a work that is brought to a cluster is done a minute later, but for those of the clusters that are stuck.
-func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWorld, *[]string) {
+// NewManifestWorkWorld plays a hub on which a work that is brought to a cluster is done a minute later, but for those of the clusters that are stuck.
+func NewManifestWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWorld, *[]string) {
 	w := &PolicyWorld{World: NewWorld(t), Compliance: map[string][]byte{}, Enforced: map[int][]string{}}
 	w.Plan = PlanOf(batches...)
 	for _, cluster := range slices.Concat(batches...) {
 		w.Compliance[cluster] = []byte("UU")
 	}
 	var story []string
-	Play(w.World, "PrepareManifestWorks", func(in manifestworks.Rollout) any {
+	Simulate(w.World, "PrepareManifestWorks", func(in manifestworks.Rollout) any {
 		return []manifestworks.Prepared{{Template: "os", Work: "safe-os", Pin: "1"}, {Template: "firmware", Work: "safe-firmware", Pin: "2"}}
 	})
-	w.Bring = func(cluster string, item int) {
+	w.CreateWork = func(cluster string, item int) {
 		story = append(story, "+"+workTemplates[item]+" "+cluster)
 		w.Enforced[item] = append(w.Enforced[item], cluster)
 		w.SimulateAfter(time.Second, func() { w.Comply(cluster, item, policies.Pending) })
@@ -34,7 +34,7 @@ func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWor
 			w.SimulateAfter(time.Minute, func() { w.Comply(cluster, item, policies.Compliant) })
 		}
 	}
-	Play(w.World, "PlaceManifestWorks", func(in manifestworks.PlaceWorksInput) any {
+	Simulate(w.World, "PlaceManifestWorks", func(in manifestworks.PlaceWorksInput) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		var placed remediation.PlacementResult
@@ -47,7 +47,7 @@ func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWor
 				for item := range workTemplates {
 					switch {
 					case item == desired.Item, !slices.Contains(w.Enforced[item], cluster):
-					case slices.Contains(w.Stays, cluster):
+					case slices.Contains(w.Undeletable, cluster):
 						refuse(cluster, remediation.RefusedPlacement{Reason: "NotPlaced", Message: "the hub forbids it"})
 					default:
 						story = append(story, "-"+workTemplates[item]+" "+cluster)
@@ -55,7 +55,7 @@ func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWor
 						w.Compliance[cluster][item] = byte(policies.Unknown)
 					}
 				}
-				refusal, refused := w.Refuses[cluster]
+				refusal, refused := w.Refusals[cluster]
 				switch {
 				case desired.Item == policies.Nowhere, slices.Contains(w.Enforced[desired.Item], cluster):
 				case slices.Contains(desired.Held, cluster):
@@ -63,14 +63,14 @@ func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWor
 				case refused:
 					refuse(cluster, refusal)
 				default:
-					w.Bring(cluster, desired.Item)
+					w.CreateWork(cluster, desired.Item)
 				}
 			}
 		}
 		return placed
 	})
-	Play(w.World, "CleanUpManifestWorks", func(manifestworks.CleanUpWorksInput) any { return nil })
-	Play(w.World, "ReadManifestWorks", func(in manifestworks.ReadWorksInput) any {
+	Simulate(w.World, "CleanUpManifestWorks", func(manifestworks.CleanUpWorksInput) any { return nil })
+	Simulate(w.World, "ReadManifestWorks", func(in manifestworks.ReadWorksInput) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		var seen []policies.ClusterCompliance
@@ -83,10 +83,10 @@ func NewWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWor
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		await := policiesactivities.AwaitComplianceInput{Clusters: in.Clusters}
-		if news := w.news(await); len(news) > 0 {
+		if news := w.changedClusters(await); len(news) > 0 {
 			return news, nil
 		}
-		w.watch(ctx, await)
+		w.addWait(ctx, await)
 		return nil, activity.ErrResultPending
 	}, activity.RegisterOptions{Name: "AwaitManifestWorks"})
 	return w, &story

@@ -16,8 +16,8 @@ import (
 
 type NodeStatus = maintenancev1.NodeMaintenanceStatus
 
-// WholeMaintenance asks for everything that a maintenance can do, with a Job as its work.
-func WholeMaintenance() nodemaintenance.Input {
+// FullMaintenance asks for everything that a maintenance can do, with a Job as its work.
+func FullMaintenance() nodemaintenance.Input {
 	return nodemaintenance.Input{Cluster: "c1", Object: maintenancev1.NodeMaintenance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "n1"},
 		Spec: maintenancev1.NodeMaintenanceSpec{
@@ -29,9 +29,9 @@ func WholeMaintenance() nodemaintenance.Input {
 	}}
 }
 
-// HandOver asks for a node that the requestor works on itself.
-func HandOver() nodemaintenance.Input {
-	in := WholeMaintenance()
+// RequestorMaintenance asks for a node that the requestor works on itself.
+func RequestorMaintenance() nodemaintenance.Input {
+	in := FullMaintenance()
 	in.Object.Spec.Action = nil
 	return in
 }
@@ -48,9 +48,9 @@ func States(s NodeStatus) []maintenancev1.NodeState {
 	return states
 }
 
-// OfRollout is a maintenance whose parent has a slot for it.
-func OfRollout() nodemaintenance.Input {
-	in := WholeMaintenance()
+// MaintenanceOfRollout is a maintenance whose parent has a slot for it.
+func MaintenanceOfRollout() nodemaintenance.Input {
+	in := FullMaintenance()
 	in.TaskQueue, in.Parent, in.DoneWhenReady = temporal.TaskQueue, "cgu/ops/june/c1", true
 	in.Slot = &scheduling.HeldSlot{Owner: scheduling.SlotOwner{WorkflowID: in.Parent, FirstRunID: "run"}, Number: 7}
 	return in
@@ -60,8 +60,8 @@ func (w *World) CalledTimes(activity string, times int) func() bool {
 	return func() bool { return len(w.InputsOf(activity)) >= times }
 }
 
-// Waiting are the requests of a set that are not granted.
-func Waiting(set scheduling.SlotRequests) []scheduling.Slot {
+// Ungranted are the requests of a set that are not granted.
+func Ungranted(set scheduling.SlotRequests) []scheduling.Slot {
 	return slices.DeleteFunc(slices.Clone(set.Slots), func(s scheduling.Slot) bool { return s.Granted })
 }
 
@@ -83,30 +83,30 @@ func (w *World) Vacate() {
 	w.RequestSlots(scheduling.SlotRequests{Owner: Peer, Version: 2})
 }
 
-// Joins adds a requestor to the maintenance under test.
-func (w *World) Joins(id string) func() {
-	return func() { w.Answers(w.Join(id), "") }
+// JoinStep adds a requestor to the maintenance under test.
+func (w *World) JoinStep(id string) func() {
+	return func() { w.RequireUpdateResult(w.Join(id), "") }
 }
 
-func (w *World) Join(id string) *Asked {
-	return w.Ask(temporal.UpdateJoin, temporal.SignalRequest{Requestor: id, Actor: "kim"})
+func (w *World) Join(id string) *UpdateResult {
+	return w.SendUpdate(temporal.UpdateJoin, temporal.SignalRequest{Requestor: id, Actor: "kim"})
 }
 
-// Answers requires, at the end of the test, that an update was carried out, or refused for that problem.
-func (w *World) Answers(a *Asked, problem string) {
+// RequireUpdateResult requires, at the end of the test, that an update was carried out, or refused for that problem.
+func (w *World) RequireUpdateResult(a *UpdateResult, problem string) {
 	w.T.Cleanup(func() {
 		if problem != "" {
-			require.ErrorContains(w.T, a.Refused, problem)
+			require.ErrorContains(w.T, a.Rejected, problem)
 			return
 		}
-		require.NoError(w.T, a.Refused)
+		require.NoError(w.T, a.Rejected)
 		require.NoError(w.T, a.Err)
 		require.NotNil(w.T, a.Result)
 	})
 }
 
-// Say sends signals one after the other, a minute apart, beginning after the first.
-func (w *World) Say(signals ...func()) {
+// EachMinute sends signals one after the other, a minute apart, beginning after the first.
+func (w *World) EachMinute(signals ...func()) {
 	for i, signal := range signals {
 		w.RegisterDelayedCallback(signal, time.Duration(i+1)*time.Minute)
 	}
@@ -116,8 +116,8 @@ func (w *World) Signal(name, requestor string) func() {
 	return func() { w.SignalWorkflow(name, temporal.SignalRequest{Requestor: requestor}) }
 }
 
-// KeepsNode requires that the node is not on its way back.
-func (w *World) KeepsNode(state maintenancev1.NodeState) func() {
+// RequireNodeKept requires that the node is not on its way back.
+func (w *World) RequireNodeKept(state maintenancev1.NodeState) func() {
 	return func() {
 		require.Equal(w.T, state, StatusOf[NodeStatus](w).State)
 		require.NotContains(w.T, w.Called(), "AwaitNodeHealthy")
@@ -126,7 +126,7 @@ func (w *World) KeepsNode(state maintenancev1.NodeState) func() {
 
 // MaintenanceInWindow is a maintenance of its own, without a rollout, that may begin while the window is open.
 func MaintenanceInWindow() nodemaintenance.Input {
-	in := WholeMaintenance()
+	in := FullMaintenance()
 	in.Object.Namespace = "ops"
 	in.Object.Spec.MaintenanceWindows = []drydockv1.WindowName{"night"}
 	return in

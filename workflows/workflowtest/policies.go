@@ -25,24 +25,24 @@ import (
 type PolicyWorld struct {
 	*World
 	// Compliance of the clusters; takes is how long a cluster takes to comply, or less than nothing: it never does.
-	Compliance map[string][]byte
-	Takes      func(cluster string, policy int) time.Duration
-	Soaks      []time.Duration
+	Compliance  map[string][]byte
+	ComplyAfter func(cluster string, policy int) time.Duration
+	Soaks       []time.Duration
 	// Enforced are the clusters that have each policy, or manifest work, now; most is the largest number that ran at once.
-	Enforced map[int][]string
-	Most     int
-	// Watching are the activities that wait for news, and mostWatching the largest number for which the workflow waited.
-	Watching     []Watching
-	MostWatching int
-	// Refuses says why clusters get no work, and stays are those from which the hub deletes none.
-	Refuses map[string]remediation.RefusedPlacement
-	Stays   []string
-	// Bring makes a manifest work on a cluster.
-	Bring func(cluster string, item int)
+	Enforced     map[int][]string
+	MostEnforced int
+	// Waits are the activities that wait for news, and mostWatching the largest number for which the workflow waited.
+	Waits     []ComplianceWait
+	MostWaits int
+	// Refusals says why clusters get no work, and stays are those from which the hub deletes none.
+	Refusals    map[string]remediation.RefusedPlacement
+	Undeletable []string
+	// CreateWork makes a manifest work on a cluster.
+	CreateWork func(cluster string, item int)
 }
 
-type Watching struct {
-	Id    int
+type ComplianceWait struct {
+	ID    int
 	Token []byte
 	in    policiesactivities.AwaitComplianceInput
 }
@@ -51,7 +51,7 @@ type Watching struct {
 func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 	w := &PolicyWorld{
 		World: NewWorld(t), Compliance: map[string][]byte{}, Enforced: map[int][]string{}, Soaks: make([]time.Duration, 2),
-		Takes: func(string, int) time.Duration { return time.Minute },
+		ComplyAfter: func(string, int) time.Duration { return time.Minute },
 	}
 	w.Plan = PlanOf(batches...)
 	w.Plan.ManagedPoliciesForUpgrade = []string{"kernel", "network"}
@@ -61,7 +61,7 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 		w.Compliance[cluster] = []byte("NN")
 		w.Plan.StartPolicyIndex[cluster] = 0
 	}
-	Play(w.World, "PreparePolicies", func(in policiesactivities.Rollout) any {
+	Simulate(w.World, "PreparePolicies", func(in policiesactivities.Rollout) any {
 		var prepared []policiesactivities.Prepared
 		for i, ref := range in.Policies {
 			prepared = append(prepared, policiesactivities.Prepared{
@@ -70,15 +70,15 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 		}
 		return prepared
 	})
-	Play(w.World, "PlacePolicies", w.Place)
-	Play(w.World, "CleanUpPolicies", func(policiesactivities.Rollout) any {
+	Simulate(w.World, "PlacePolicies", w.Place)
+	Simulate(w.World, "CleanUpPolicies", func(policiesactivities.Rollout) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		w.Enforced = map[int][]string{}
 		return nil
 	})
-	Play(w.World, "ChangedPolicies", func(policiesactivities.Rollout) any { return nil })
-	Play(w.World, "ReadCompliance", func(in policiesactivities.ReadComplianceInput) any {
+	Simulate(w.World, "ChangedPolicies", func(policiesactivities.Rollout) any { return nil })
+	Simulate(w.World, "ReadCompliance", func(in policiesactivities.ReadComplianceInput) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		var seen []policies.ClusterCompliance
@@ -96,41 +96,41 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 				return nil, err
 			}
 		}
-		if news := w.news(in); len(news) > 0 {
+		if news := w.changedClusters(in); len(news) > 0 {
 			return news, nil
 		}
-		w.watch(ctx, in)
+		w.addWait(ctx, in)
 		return nil, activity.ErrResultPending
 	}, activity.RegisterOptions{Name: "AwaitCompliance"})
 	return w
 }
 
-// watch takes in an activity that waits.
-func (w *PolicyWorld) watch(ctx context.Context, in policiesactivities.AwaitComplianceInput) {
+// addWait takes in an activity that waits.
+func (w *PolicyWorld) addWait(ctx context.Context, in policiesactivities.AwaitComplianceInput) {
 	info := activity.GetInfo(ctx)
 	id, err := strconv.Atoi(info.ActivityID)
 	require.NoError(w.T, err)
-	w.Watching = append(w.Watching, Watching{Id: id, Token: info.TaskToken, in: in})
+	w.Waits = append(w.Waits, ComplianceWait{ID: id, Token: info.TaskToken, in: in})
 	// Of those that watch a cluster which is not through, the last counts: the workflow does not wait for the others.
 	last := map[string]int{}
-	for _, one := range w.Watching {
+	for _, one := range w.Waits {
 		for _, known := range one.in.Clusters {
 			if string(w.Compliance[known.Cluster]) != "CC" {
-				last[known.Cluster] = max(last[known.Cluster], one.Id)
+				last[known.Cluster] = max(last[known.Cluster], one.ID)
 			}
 		}
 	}
-	w.MostWatching = max(w.MostWatching, len(slices.Compact(slices.Sorted(maps.Values(last)))))
+	w.MostWaits = max(w.MostWaits, len(slices.Compact(slices.Sorted(maps.Values(last)))))
 }
 
-// LastWatch is the number of the last activity that waits.
-func (w *PolicyWorld) LastWatch() int {
+// LastWaitID is the number of the last activity that waits.
+func (w *PolicyWorld) LastWaitID() int {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	return w.Watching[len(w.Watching)-1].Id
+	return w.Waits[len(w.Waits)-1].ID
 }
 
-func (w *PolicyWorld) news(in policiesactivities.AwaitComplianceInput) []policies.ClusterCompliance {
+func (w *PolicyWorld) changedClusters(in policiesactivities.AwaitComplianceInput) []policies.ClusterCompliance {
 	var news []policies.ClusterCompliance
 	for _, known := range in.Clusters {
 		now := policies.ComplianceStatus(w.Compliance[known.Cluster])
@@ -149,13 +149,13 @@ func (w *PolicyWorld) Place(in policiesactivities.PlacePoliciesInput) any {
 	changes, waiting := policies.Changes(in.Desired, [][]string{w.Enforced[0], w.Enforced[1]})
 	for _, change := range changes {
 		for _, cluster := range change.Added {
-			if takes := w.Takes(cluster, change.Item); takes >= 0 {
+			if takes := w.ComplyAfter(cluster, change.Item); takes >= 0 {
 				w.SimulateAfter(takes, func() { w.Comply(cluster, change.Item, policies.Compliant) })
 			}
 		}
 		w.Enforced[change.Item] = change.Clusters
 	}
-	w.Most = max(w.Most, len(slices.Concat(w.Enforced[0], w.Enforced[1])))
+	w.MostEnforced = max(w.MostEnforced, len(slices.Concat(w.Enforced[0], w.Enforced[1])))
 	return remediation.PlacementResult{Waiting: waiting}
 }
 
@@ -178,13 +178,13 @@ func (w *PolicyWorld) Vanish(cluster string) {
 func (w *PolicyWorld) change(something func()) {
 	w.Mu.Lock()
 	something()
-	waiting := w.Watching
-	w.Watching = nil
+	waiting := w.Waits
+	w.Waits = nil
 	var told []func()
 	for _, one := range waiting {
-		news := w.news(one.in)
+		news := w.changedClusters(one.in)
 		if len(news) == 0 {
-			w.Watching = append(w.Watching, one)
+			w.Waits = append(w.Waits, one)
 			continue
 		}
 		told = append(told, func() { _ = w.CompleteActivity(one.Token, news, nil) }) // one that was cancelled needs no news
@@ -217,8 +217,8 @@ func (w *PolicyWorld) RequireNothingEnforced() {
 	}
 }
 
-// Gathers are how long news were gathered, watch after watch.
-func (w *PolicyWorld) Gathers() []time.Duration {
+// GatherDurations are how long news were gathered, watch after watch.
+func (w *PolicyWorld) GatherDurations() []time.Duration {
 	var gathers []time.Duration
 	for _, in := range w.InputsOf("AwaitCompliance") {
 		gathers = append(gathers, in.(policiesactivities.AwaitComplianceInput).Gather)
@@ -228,8 +228,8 @@ func (w *PolicyWorld) Gathers() []time.Duration {
 
 // Stops are what keeps anything new from being put on c1, and what ends that.
 var Stops = map[string]struct {
-	Reason     string
-	Stop, GoOn func(*World)
+	Reason       string
+	Stop, Resume func(*World)
 }{
 	"held": {
 		emergency.ReasonHeld,

@@ -39,8 +39,8 @@ func NewPortalWorld(t *testing.T) *PortalWorld {
 	w := &PortalWorld{World: NewWorld(t)}
 	w.SetStartTime(Noon)
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "portal/main", TaskQueue: temporal.TaskQueue})
-	Play(w.World, "SeekWindows", func(string) any { return nil })
-	Play(w.World, "ClaimObjects", func(portal.Move) any { return nil })
+	Simulate(w.World, "SeekWindows", func(string) any { return nil })
+	Simulate(w.World, "ClaimObjects", func(portal.Move) any { return nil })
 	w.Asking = w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalAnnounce, mock.Anything).Return(
 		func(_, id, _, _ string, _ any) error {
 			w.Asked = append(w.Asked, id)
@@ -52,8 +52,8 @@ func NewPortalWorld(t *testing.T) *PortalWorld {
 	return w
 }
 
-// Order sends an update that long after the start.
-func (w *PortalWorld) Order(after time.Duration, update string, request any) {
+// UpdateAfter sends an update that long after the start.
+func (w *PortalWorld) UpdateAfter(after time.Duration, update string, request any) {
 	w.RegisterDelayedCallback(func() {
 		w.UpdateWorkflow(update, fmt.Sprintf("%s-%s", update, after), &testsuite.TestUpdateCallback{
 			OnAccept: func() {}, OnReject: func(err error) { w.Refusals = append(w.Refusals, err.Error()) },

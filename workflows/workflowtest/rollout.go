@@ -66,8 +66,8 @@ func NewGroupWorld(t *testing.T, batches ...[]string) (*World, *Children) {
 	return w, c
 }
 
-// Never ends a cluster only when it is cancelled, and takes a while to return its nodes.
-func Never(ctx workflow.Context) error {
+// UntilCancelled ends a cluster only when it is cancelled, and takes a while to return its nodes.
+func UntilCancelled(ctx workflow.Context) error {
 	err := workflow.Sleep(ctx, 1000*time.Hour)
 	cleanUp, _ := workflow.NewDisconnectedContext(ctx)
 	_ = workflow.Sleep(cleanUp, time.Minute)
@@ -104,8 +104,8 @@ func WithActions(object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
 	return object
 }
 
-// Changed returns the clusters that were labelled, by the label that was added, in order.
-func (w *World) Changed() map[string][]string {
+// LabelledClusters returns the clusters that were labelled, by the label that was added, in order.
+func (w *World) LabelledClusters() map[string][]string {
 	found := map[string][]string{}
 	for _, in := range w.InputsOf("ChangeClusters") {
 		in := in.(rollouts.ChangeClustersInput)
@@ -120,7 +120,7 @@ func (w *World) Changed() map[string][]string {
 
 // RefuseChanges lets clusters refuse what afterCompletion asks for, until then.
 func (w *World) RefuseChanges(until time.Time, final bool, clusters ...string) {
-	Play(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
+	Simulate(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
 		refused := []rollouts.RefusedChange{}
 		for _, cluster := range in.Clusters {
 			if _, after := in.Change.Labels["done"]; after && slices.Contains(clusters, cluster) && w.Now().Before(until) {
@@ -131,18 +131,18 @@ func (w *World) RefuseChanges(until time.Time, final bool, clusters ...string) {
 	})
 }
 
-// Complete is a rollout with its defaults.
-func Complete(t *testing.T, object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
+// WithDefaults is a rollout with its defaults.
+func WithDefaults(t *testing.T, object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
 	object, err := (&rollouts.Activities{}).CheckRollout(context.Background(), object)
 	require.NoError(t, err)
 	return object
 }
 
-// Completes gives rollouts their defaults when they are planned or edited.
-func (w *World) Completes() {
-	Play(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return Complete(w.T, object) })
-	Play(w, "PlanRollout", func(object ranv1.ClusterGroupUpgrade) any {
-		plan, spec := w.Plan, Complete(w.T, object).Spec
+// SimulateDefaults gives rollouts their defaults when they are planned or edited.
+func (w *World) SimulateDefaults() {
+	Simulate(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return WithDefaults(w.T, object) })
+	Simulate(w, "PlanRollout", func(object ranv1.ClusterGroupUpgrade) any {
+		plan, spec := w.Plan, WithDefaults(w.T, object).Spec
 		if len(rollout.ChangedFields(object.Spec, spec)) > 0 {
 			plan.Spec = &spec
 		}
@@ -150,32 +150,32 @@ func (w *World) Completes() {
 	})
 }
 
-// Asked is the result of an update.
-type Asked struct {
-	Result  any
-	Refused error
-	Err     error
+// UpdateResult is the result of an update.
+type UpdateResult struct {
+	Result   any
+	Rejected error
+	Err      error
 }
 
-// Ask sends an update to the workflow.
-func (w *World) Ask(update string, request any) *Asked {
-	a := &Asked{}
-	w.askInto(a, update, request)
+// SendUpdate sends an update to the workflow.
+func (w *World) SendUpdate(update string, request any) *UpdateResult {
+	a := &UpdateResult{}
+	w.sendUpdate(a, update, request)
 	return a
 }
 
-func (w *World) askInto(a *Asked, update string, request any) {
+func (w *World) sendUpdate(a *UpdateResult, update string, request any) {
 	w.UpdateWorkflow(update, fmt.Sprintf("%p", a), &testsuite.TestUpdateCallback{
 		OnAccept:   func() {},
-		OnReject:   func(err error) { a.Refused = err },
+		OnReject:   func(err error) { a.Rejected = err },
 		OnComplete: func(result any, err error) { a.Result, a.Err = result, err },
 	}, request)
 }
 
-// AskWhen sends it as soon as the condition holds.
-func AskWhen(w *World, condition func(GroupStatus) bool, update string, request any) *Asked {
-	a := &Asked{}
-	w.When(func() bool { return condition(StatusOf[GroupStatus](w)) }, func() { w.askInto(a, update, request) })
+// SendUpdateWhen sends it as soon as the condition holds.
+func SendUpdateWhen(w *World, condition func(GroupStatus) bool, update string, request any) *UpdateResult {
+	a := &UpdateResult{}
+	w.When(func() bool { return condition(StatusOf[GroupStatus](w)) }, func() { w.sendUpdate(a, update, request) })
 	return a
 }
 
@@ -215,15 +215,15 @@ func PlannedOnly() ranv1.ClusterGroupUpgrade {
 	return object
 }
 
-// Edit asks for a change of the rollout that is only planned.
-func (w *World) Edit(change func(*ranv1.ClusterGroupUpgradeSpec)) *Asked {
+// EditPlanned asks for a change of the rollout that is only planned.
+func (w *World) EditPlanned(change func(*ranv1.ClusterGroupUpgradeSpec)) *UpdateResult {
 	spec := PlannedOnly().Spec
 	change(&spec)
-	return w.Ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: spec})
+	return w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: spec})
 }
 
-// Precachings are the Jobs that pull, in the order in which they were asked for.
-func (w *World) Precachings() []jobsactivities.ClusterJob {
+// PrecachingJobs are the Jobs that pull, in the order in which they were asked for.
+func (w *World) PrecachingJobs() []jobsactivities.ClusterJob {
 	var jobs []jobsactivities.ClusterJob
 	for _, in := range w.InputsOf("RunClusterJob") {
 		jobs = append(jobs, in.(jobsactivities.ClusterJob))

@@ -26,16 +26,16 @@ type SchedulerWorld struct {
 	Responses []scheduling.SlotResponse
 	sets      map[string]*scheduling.SlotRequests
 	// Names of the requests, by owner and number.
-	Names  map[string]string
-	Closed []scheduling.Holder
+	Names        map[string]string
+	ClosedOwners []scheduling.Holder
 	// Owners run in the cluster; resynced are those that were asked for all their slots.
 	Owners, Resynced []string
-	// Unseen are nodes that the cluster has, and that the watch has not shown.
-	Unseen []string
+	// Unwatched are nodes that the cluster has, and that the watch has not shown.
+	Unwatched []string
 }
 
 func NewSchedulerWorld(t *testing.T) *SchedulerWorld {
-	w := BareSchedulerWorld(t)
+	w := NewSchedulerWorldWithoutResponses(t)
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalResync, mock.Anything).Return(
 		func(_, id, _, _ string, _ any) error {
 			w.Mu.Lock()
@@ -47,8 +47,8 @@ func NewSchedulerWorld(t *testing.T) *SchedulerWorld {
 	return w
 }
 
-// BareSchedulerWorld does not take responses yet.
-func BareSchedulerWorld(t *testing.T) *SchedulerWorld {
+// NewSchedulerWorldWithoutResponses does not take responses yet.
+func NewSchedulerWorldWithoutResponses(t *testing.T) *SchedulerWorld {
 	w := &SchedulerWorld{World: NewWorld(t), sets: map[string]*scheduling.SlotRequests{}, Names: map[string]string{}}
 	w.simulate()
 	return w
@@ -56,36 +56,36 @@ func BareSchedulerWorld(t *testing.T) *SchedulerWorld {
 
 // simulate registers the activities of the scheduler.
 func (w *SchedulerWorld) simulate() {
-	Play(w.World, "WatchNodes", func(string) any { return nil })
-	Play(w.World, "FindClosedOwners", func([]scheduling.Holder) any {
+	Simulate(w.World, "WatchNodes", func(string) any { return nil })
+	Simulate(w.World, "FindClosedOwners", func([]scheduling.Holder) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
-		return w.Closed
+		return w.ClosedOwners
 	})
-	Play(w.World, "FindGone", func(in scheduler.FindGoneInput) any {
+	Simulate(w.World, "FindGone", func(in scheduler.FindGoneInput) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
-		return slices.DeleteFunc(slices.Clone(in.Nodes), func(node string) bool { return slices.Contains(w.Unseen, node) })
+		return slices.DeleteFunc(slices.Clone(in.Nodes), func(node string) bool { return slices.Contains(w.Unwatched, node) })
 	})
-	Play(w.World, "FindSlotOwners", func(string) any { return append([]string{}, w.Owners...) })
+	Simulate(w.World, "FindSlotOwners", func(string) any { return append([]string{}, w.Owners...) })
 	w.Blocked["WatchNodes"] = true
 }
 
-func (w *SchedulerWorld) See(update scheduling.NodeUpdate) {
+func (w *SchedulerWorld) ShowNodes(update scheduling.NodeUpdate) {
 	update.Watch = time.Unix(1, 0)
 	w.SignalWorkflow(temporal.SignalNodeUpdate, update)
 }
 
-func (w *SchedulerWorld) SeeAll() {
+func (w *SchedulerWorld) ShowAllNodes() {
 	update := scheduling.NodeUpdate{First: true, Last: true, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(1))}}
 	for _, node := range []string{"a", "b", "c"} {
 		update.Nodes = append(update.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: node}})
 	}
-	w.See(update)
+	w.ShowNodes(update)
 }
 
-// SetOf is the set of an owner, which a test may change.
-func (w *SchedulerWorld) SetOf(who string) *scheduling.SlotRequests {
+// RequestsOf is the set of an owner, which a test may change.
+func (w *SchedulerWorld) RequestsOf(who string) *scheduling.SlotRequests {
 	if w.sets[who] == nil {
 		w.sets[who] = &scheduling.SlotRequests{
 			Owner: scheduling.SlotOwner{WorkflowID: who, FirstRunID: "run"}, Namespace: "ops", Requestor: "june", Maintenances: "node/c1/ops/",
@@ -94,9 +94,9 @@ func (w *SchedulerWorld) SetOf(who string) *scheduling.SlotRequests {
 	return w.sets[who]
 }
 
-// Send sends the set of an owner.
-func (w *SchedulerWorld) Send(who string) {
-	set := w.SetOf(who)
+// SendRequests sends the set of an owner.
+func (w *SchedulerWorld) SendRequests(who string) {
+	set := w.RequestsOf(who)
 	set.Version++
 	sent := *set
 	sent.Slots = slices.Clone(set.Slots)
@@ -105,17 +105,17 @@ func (w *SchedulerWorld) Send(who string) {
 
 // Request adds requests to the set of an owner.
 func (w *SchedulerWorld) Request(who string, slots ...scheduling.Slot) {
-	w.SetOf(who).Slots = append(w.SetOf(who).Slots, slots...)
+	w.RequestsOf(who).Slots = append(w.RequestsOf(who).Slots, slots...)
 	for _, slot := range slots {
 		w.Names[fmt.Sprint(who, slot.Number)] = slot.Name
 	}
-	w.Send(who)
+	w.SendRequests(who)
 }
 
 // Release removes slots from the set of an owner.
 func (w *SchedulerWorld) Release(who string, number int64) {
-	w.SetOf(who).Slots = slices.DeleteFunc(w.SetOf(who).Slots, func(s scheduling.Slot) bool { return s.Number == number })
-	w.Send(who)
+	w.RequestsOf(who).Slots = slices.DeleteFunc(w.RequestsOf(who).Slots, func(s scheduling.Slot) bool { return s.Number == number })
+	w.SendRequests(who)
 }
 
 func SlotFor(node string, number int64) scheduling.Slot {
@@ -126,7 +126,7 @@ func SlotFor(node string, number int64) scheduling.Slot {
 func (w *SchedulerWorld) Grants() (grants []string) {
 	for _, response := range w.Responses {
 		for _, number := range response.Granted {
-			grant := response.Owner.WorkflowID + " " + w.Named(response.Owner.WorkflowID, number)
+			grant := response.Owner.WorkflowID + " " + w.NameOf(response.Owner.WorkflowID, number)
 			if !slices.Contains(grants, grant) {
 				grants = append(grants, grant)
 			}
@@ -135,13 +135,13 @@ func (w *SchedulerWorld) Grants() (grants []string) {
 	return grants
 }
 
-// Named is the name of a request; it may be over.
-func (w *SchedulerWorld) Named(who string, number int64) string {
+// NameOf is the name of a request; it may be over.
+func (w *SchedulerWorld) NameOf(who string, number int64) string {
 	return w.Names[fmt.Sprint(who, number)]
 }
 
-// After runs the steps, one a minute, and lets the run end with the last, by continuing as new.
-func (w *SchedulerWorld) After(steps ...func()) {
+// RunSteps runs the steps, one a minute, and lets the run end with the last, by continuing as new.
+func (w *SchedulerWorld) RunSteps(steps ...func()) {
 	for i, step := range steps {
 		w.RegisterDelayedCallback(step, time.Duration(i+1)*time.Minute)
 	}
@@ -177,8 +177,8 @@ func (w *SchedulerWorld) ResponsesFail(fails func(scheduling.SlotResponse) bool)
 		}).Maybe()
 }
 
-// SchedulerStarts replaces the scheduler by one without state, which asks for all sets.
-func (w *World) SchedulerStarts(at int64) {
+// RestartScheduler replaces the scheduler by one without state, which asks for all sets.
+func (w *World) RestartScheduler(at int64) {
 	w.Scheduler.State, w.Scheduler.startedAt = scheduling.SlotState{}, time.Unix(at, 0).UTC()
 	w.SignalWorkflow(temporal.SignalResync, scheduling.Resync{Scheduler: w.Scheduler.startedAt})
 }

@@ -72,15 +72,15 @@ func registerDelivery[T any](w *World, name string, deliver func(T)) {
 	}, activity.RegisterOptions{Name: name})
 }
 
-// OnSignals keeps what workflows tell others. Messages to the scheduler reach the simulated one.
-func (w *World) OnSignals() {
+// SimulateSignals keeps what workflows tell others. Messages to the scheduler reach the simulated one.
+func (w *World) SimulateSignals() {
 	onSchedulerSignal(w, temporal.SignalSlotRequests, w.RequestSlots)
 	onSchedulerSignal(w, temporal.SignalSlotReturn, w.ReturnSlot)
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(
 		func(_, _, _, signal string, payload any) error {
 			w.Mu.Lock()
 			defer w.Mu.Unlock()
-			w.told[signal] = append(w.told[signal], payload)
+			w.sentSignals[signal] = append(w.sentSignals[signal], payload)
 			return nil
 		}).Maybe()
 }

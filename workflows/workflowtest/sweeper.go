@@ -23,7 +23,7 @@ type SweeperWorld struct {
 func NewSweeperWorld(t *testing.T, found ...sweeperactivities.Orphans) *SweeperWorld {
 	w := &SweeperWorld{World: NewWorld(t), found: found}
 	w.Blocked["AwaitOrphans"] = len(found) == 0
-	Play(w.World, "AwaitOrphans", func(sweeperactivities.AwaitOrphansInput) any {
+	Simulate(w.World, "AwaitOrphans", func(sweeperactivities.AwaitOrphansInput) any {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		next := w.found[0]
@@ -31,8 +31,8 @@ func NewSweeperWorld(t *testing.T, found ...sweeperactivities.Orphans) *SweeperW
 		w.Blocked["AwaitOrphans"] = len(w.found) == 0
 		return next
 	})
-	Play(w.World, "AnyMarks", func(string) any { return w.Marked })
-	Play(w.World, "RemoveOrphanedJob", func(jobs.OrphanedJob) any { return nil })
+	Simulate(w.World, "AnyMarks", func(string) any { return w.Marked })
+	Simulate(w.World, "RemoveOrphanedJob", func(jobs.OrphanedJob) any { return nil })
 	return w
 }
 

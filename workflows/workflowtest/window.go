@@ -38,7 +38,7 @@ func NewWindowWorld(t *testing.T, now time.Time) *WindowWorld {
 	w.SetStartTime(now)
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "window/prod/night", TaskQueue: temporal.TaskQueue})
 	w.RegisterActivity(&windowsactivities.Activities{})
-	Play(w.World, "SendNotice", func(windows.Notice) any { return nil })
+	Simulate(w.World, "SendNotice", func(windows.Notice) any { return nil })
 	w.RegisterAs(temporal.WindowNotification, window.WindowNotification)
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalWindow, mock.Anything).Return(
 		func(_, _, _, _ string, standing any) error {
@@ -59,8 +59,8 @@ func nightly() drydockv1.MaintenanceWindow {
 	}
 }
 
-// Order sends an update that long after the start.
-func (w *WindowWorld) Order(after time.Duration, update string, request any) {
+// UpdateAfter sends an update that long after the start.
+func (w *WindowWorld) UpdateAfter(after time.Duration, update string, request any) {
 	w.RegisterDelayedCallback(func() {
 		refuse := func(err error) {
 			if err != nil {
@@ -80,8 +80,8 @@ func (w *WindowWorld) Subscribe(after time.Duration) {
 	}, after)
 }
 
-// RunsOn runs the window until it continues as new, and returns the input of the next run.
-func (w *WindowWorld) RunsOn(in window.Input) window.Input {
+// NextRun runs the window until it continues as new, and returns the input of the next run.
+func (w *WindowWorld) NextRun(in window.Input) window.Input {
 	w.T.Helper()
 	w.ExecuteWorkflow(window.MaintenanceWindow, in)
 	require.True(w.T, w.IsWorkflowCompleted())
@@ -101,7 +101,7 @@ func (w *WindowWorld) Sent() []windows.EventKind {
 	return kinds
 }
 
-// Defined returns a request that defines the window prod/night.
-func Defined() windows.DefineRequest {
+// DefineNight returns a request that defines the window prod/night.
+func DefineNight() windows.DefineRequest {
 	return windows.DefineRequest{Request: windows.Request{Actor: "ann"}, Object: nightly()}
 }

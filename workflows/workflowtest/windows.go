@@ -31,21 +31,21 @@ func OpenUntil(number int64, end time.Time) windows.Snapshot {
 	return s
 }
 
-// Tells lets the window say something a while after the workflow began.
-func (w *World) Tells(after time.Duration, standing windows.Snapshot) {
+// ReceiveWindow lets the window say something a while after the workflow began.
+func (w *World) ReceiveWindow(after time.Duration, standing windows.Snapshot) {
 	w.SimulateAfter(after, func() { w.SignalWorkflow(temporal.SignalWindow, standing) })
 }
 
-// InWindows is a rollout that may run while the window is open.
-func InWindows() rollout.Input {
+// RolloutInWindow is a rollout that may run while the window is open.
+func RolloutInWindow() rollout.Input {
 	object := ARollout()
 	object.Namespace = "ops"
 	object.Spec.MaintenanceWindows = []drydockv1.WindowName{"night"}
 	return rollout.Input{Object: object}
 }
 
-// Confirmed is the state of a closed window that opens at that time without another notification.
-func Confirmed(number int64, start time.Time) windows.Snapshot {
+// ConfirmedOpening is the state of a closed window that opens at that time without another notification.
+func ConfirmedOpening(number int64, start time.Time) windows.Snapshot {
 	s := OpensAt(number, start)
 	s.Schedule.Openings[0].Confirmed = true
 	s.Next = new(start.Add(4 * time.Hour))
@@ -75,8 +75,8 @@ func closesOf(in any) *time.Time {
 	}
 }
 
-// AnswersWhen makes the cluster answer a step from then on, and the step refuse by the clock what came too late, as activities do. It returns when it began.
-func (w *World) AnswersWhen(step string, then time.Time) (began *time.Time) {
+// UnreachableUntil makes the cluster answer a step from then on, and the step refuse by the clock what came too late, as activities do. It returns when it began.
+func (w *World) UnreachableUntil(step string, then time.Time) (began *time.Time) {
 	began = &time.Time{}
 	w.Fail[step] = func(call int) error {
 		now := w.Now()
@@ -94,8 +94,8 @@ func (w *World) AnswersWhen(step string, then time.Time) (began *time.Time) {
 	return began
 }
 
-// NoMoreSelecting lets every further selection of the windows of clusters fail.
-func (w *World) NoMoreSelecting(after time.Duration) {
+// BlockSelection lets every further selection of the windows of clusters fail.
+func (w *World) BlockSelection(after time.Duration) {
 	w.RegisterDelayedCallback(func() {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()

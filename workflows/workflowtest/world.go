@@ -58,32 +58,32 @@ type World struct {
 	// Plan and nodes are what the hub and the cluster answer.
 	Plan  rollouts.Plan
 	Nodes rollout.NodePlan
-	// RecalledRollout is what the hub has saved of a rollout that is retried.
-	RecalledRollout rollouts.LoadedRollout
+	// LoadedRollout is what the hub has saved of a rollout that is retried.
+	LoadedRollout rollouts.LoadedRollout
 	// Vanished are the clusters that the hub no longer has.
 	Vanished []string
-	// vanishing are the activities that wait for some to vanish.
-	vanishing []vanishing
+	// vanishedWaits are the activities that wait for some to vanish.
+	vanishedWaits []vanishedWait
 	// Scheduler is the simulated scheduler of the cluster.
 	Scheduler simulatedScheduler
 	// Staleness is how stale the current maintenance is, one answer after the other.
 	Staleness []scheduling.Staleness
-	// HeldAgain are locks that hold a node again while it is out of service, one after the other.
-	HeldAgain [][]drydockv1.Blocker
-	// told is what workflows told others, but for the scheduler, by the signal's name.
-	told map[string][]any
+	// ReactivatedLocks are locks that hold a node again while it is out of service, one after the other.
+	ReactivatedLocks [][]drydockv1.Blocker
+	// sentSignals is what workflows told others, but for the scheduler, by the signal's name.
+	sentSignals map[string][]any
 	// Jobs are the errors of the Jobs that prepare clusters, by kind and cluster.
 	Jobs map[string]error
-	// Held is what the emergency stop answers to those that follow it. untold: it does not answer.
-	Held   emergency.State
-	Untold bool
+	// Holds is what the emergency stop answers to those that follow it. untold: it does not answer.
+	Holds        emergency.State
+	HoldsUnknown bool
 	// Windows are what maintenance windows answer to those that follow them; one that is not among them does not answer.
 	Windows map[string]windows.Snapshot
-	// Selected are the clusters that selectors pick.
-	Selected []string
-	// Loaded is what the hub has saved of the state of the emergency stop; followers are the subscribers that are found.
-	Loaded    emergency.State
-	Followers []temporal.Subscription
+	// SelectedClusters are the clusters that selectors pick.
+	SelectedClusters []string
+	// LoadedHolds is what the hub has saved of the state of the emergency stop; followers are the subscribers that are found.
+	LoadedHolds emergency.State
+	Subscribers []temporal.Subscription
 	// Counters are what workflows counted, by name and tags.
 	Counters *counters
 	// Log is what workflows logged.
@@ -100,8 +100,8 @@ func NewWorld(t *testing.T) *World {
 		Counters:                counted,
 		Log:                     logged,
 		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), T: t,
-		Fail: map[string]func(int) error{}, Blocked: map[string]bool{}, Inputs: map[string][]any{}, Scheduler: simulatedScheduler{Capacity: 1}, told: map[string][]any{},
-		Held: emergency.State{Number: 1},
+		Fail: map[string]func(int) error{}, Blocked: map[string]bool{}, Inputs: map[string][]any{}, Scheduler: simulatedScheduler{Capacity: 1}, sentSignals: map[string][]any{},
+		Holds: emergency.State{Number: 1},
 	}
 	w.SetTestTimeout(time.Minute)
 	w.SetWorkerOptions(kittest.WorkerOptions())
@@ -132,45 +132,45 @@ func (w *World) ExecuteWorkflow(run, in any) {
 	if m, ok := in.(nodemaintenance.Input); ok {
 		w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: temporal.NodeMaintenanceID(m.Cluster, m.Object.Namespace, m.Object.Name), TaskQueue: temporal.TaskQueue})
 	}
-	w.OnSignals()
+	w.SimulateSignals()
 	w.TestWorkflowEnvironment.ExecuteWorkflow(run, in)
 }
 
-// TakenUID is that of the node of every maintenance.
-const TakenUID = "uid-of-the-node"
+// NodeUID is that of the node of every maintenance.
+const NodeUID = "uid-of-the-node"
 
 func (w *World) register() {
-	taken := node.CordonResult{CordonedByUs: true, NodeUID: TakenUID}
-	Play(w, "PlanMaintenance", func(node.PlanMaintenanceInput) any { return node.PlanMaintenanceResult{} })
-	Play(w, "AwaitNodeFree", func(node.AwaitNodeFreeInput) any { return nil })
-	Play(w, "Cordon", func(node.CordonInput) any { return taken })
-	Play(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Uncordoned: true} })
-	Play(w, "Drain", func(drain.Input) any {
+	taken := node.CordonResult{CordonedByUs: true, NodeUID: NodeUID}
+	Simulate(w, "PlanMaintenance", func(node.PlanMaintenanceInput) any { return node.PlanMaintenanceResult{} })
+	Simulate(w, "AwaitNodeFree", func(node.AwaitNodeFreeInput) any { return nil })
+	Simulate(w, "Cordon", func(node.CordonInput) any { return taken })
+	Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Uncordoned: true} })
+	Simulate(w, "Drain", func(drain.Input) any {
 		return maintenancev1.DrainStatus{PodsToEvict: 3, Evicted: 3, DrainProgress: 100}
 	})
-	Play(w, "AwaitPodCompletion", func(drain.AwaitPodCompletionInput) any { return drain.AwaitPodCompletionResult{} })
-	Play(w, "AnnounceState", func(node.AnnounceStateInput) any { return nil })
-	Play(w, "RunJob", func(jobs.RunJobInput) any { return nil })
-	Play(w, "RemoveJob", func(jobs.RunJobInput) any { return nil })
-	Play(w, "AwaitNodeHealthy", func(health.AwaitNodeHealthyInput) any { return nil })
-	Play(w, "AwaitClusterHealthy", func(health.AwaitClusterHealthyInput) any { return nil })
-	Play(w, "AcquireNode", func(node.AcquireNodeInput) any {
+	Simulate(w, "AwaitPodCompletion", func(drain.AwaitPodCompletionInput) any { return drain.AwaitPodCompletionResult{} })
+	Simulate(w, "AnnounceState", func(node.AnnounceStateInput) any { return nil })
+	Simulate(w, "RunJob", func(jobs.RunJobInput) any { return nil })
+	Simulate(w, "RemoveJob", func(jobs.RunJobInput) any { return nil })
+	Simulate(w, "AwaitNodeHealthy", func(health.AwaitNodeHealthyInput) any { return nil })
+	Simulate(w, "AwaitClusterHealthy", func(health.AwaitClusterHealthyInput) any { return nil })
+	Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		if w.Locked {
 			return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}}
 		}
 		return node.AcquireNodeResult{Cordon: &taken}
 	})
-	Play(w, "AwaitNodeLocks", func(locks.NodeLockInput) any { return nil })
-	Play(w, "AwaitRequestsServed", func(locks.RequestsServedInput) any { return nil })
-	Play(w, "WithdrawNodeMaintenance", func(locks.NodeLockInput) any { return locks.NodeLocks{} })
-	Play(w, "AwaitNodeLocksActive", func(locks.NodeLockInput) any { return []drydockv1.Blocker{} })
-	Play(w, "RequestClusterMaintenance", func(locks.ClusterLockInput) any { return w.Locked })
-	Play(w, "AwaitClusterLocks", func(locks.ClusterLockInput) any { return nil })
-	Play(w, "WithdrawClusterMaintenance", func(locks.ClusterLockInput) any { return nil })
-	Play(w, "CheckNodeMaintenance", func(json.RawMessage) any { return nil })
-	Play(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
-	Play(w, "PlanRollout", func(any) any { return w.Plan })
-	Play(w, "VanishedClusters", func(names []string) any {
+	Simulate(w, "AwaitNodeLocks", func(locks.NodeLockInput) any { return nil })
+	Simulate(w, "AwaitRequestsServed", func(locks.RequestsServedInput) any { return nil })
+	Simulate(w, "WithdrawNodeMaintenance", func(locks.NodeLockInput) any { return locks.NodeLocks{} })
+	Simulate(w, "AwaitNodeLocksActive", func(locks.NodeLockInput) any { return []drydockv1.Blocker{} })
+	Simulate(w, "RequestClusterMaintenance", func(locks.ClusterLockInput) any { return w.Locked })
+	Simulate(w, "AwaitClusterLocks", func(locks.ClusterLockInput) any { return nil })
+	Simulate(w, "WithdrawClusterMaintenance", func(locks.ClusterLockInput) any { return nil })
+	Simulate(w, "CheckNodeMaintenance", func(json.RawMessage) any { return nil })
+	Simulate(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
+	Simulate(w, "PlanRollout", func(any) any { return w.Plan })
+	Simulate(w, "VanishedClusters", func(names []string) any {
 		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.Vanished, name) })
 	})
 	w.RegisterActivityWithOptions(w.awaitVanished, activity.RegisterOptions{Name: "AwaitVanished"})
@@ -183,20 +183,20 @@ func (w *World) register() {
 		}
 		return w.Jobs[string(job.Work.Kind)+" "+job.Cluster]
 	}, activity.RegisterOptions{Name: "RunClusterJob"})
-	Play(w, "RemoveClusterJob", func(jobs.ClusterJob) any { return nil })
+	Simulate(w, "RemoveClusterJob", func(jobs.ClusterJob) any { return nil })
 	w.RegisterAs(temporal.ClusterPreparation, rolloutworkflow.ClusterPreparation)
-	Play(w, "ChangeClusters", func(rollouts.ChangeClustersInput) any { return nil })
-	Play(w, "LoadHolds", func(struct{}) any { return w.Loaded })
-	Play(w, "SaveHolds", func(emergency.State) any { return nil })
-	Play(w, "FindSubscribers", func(struct{}) any { return w.Followers })
-	Play(w, "AwaitBlockers", func(ranv1.ClusterGroupUpgrade) any { return nil })
-	Play(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return object })
-	Play(w, "LoadRollout", func(rollouts.LoadRolloutInput) any { return w.RecalledRollout })
-	Play(w, "SaveRollout", func(rollouts.SaveRolloutInput) any { return nil })
-	Play(w, "InspectCluster", func(node.InspectClusterInput) any { return w.Nodes })
+	Simulate(w, "ChangeClusters", func(rollouts.ChangeClustersInput) any { return nil })
+	Simulate(w, "LoadHolds", func(struct{}) any { return w.LoadedHolds })
+	Simulate(w, "SaveHolds", func(emergency.State) any { return nil })
+	Simulate(w, "FindSubscribers", func(struct{}) any { return w.Subscribers })
+	Simulate(w, "AwaitBlockers", func(ranv1.ClusterGroupUpgrade) any { return nil })
+	Simulate(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return object })
+	Simulate(w, "LoadRollout", func(rollouts.LoadRolloutInput) any { return w.LoadedRollout })
+	Simulate(w, "SaveRollout", func(rollouts.SaveRolloutInput) any { return nil })
+	Simulate(w, "InspectCluster", func(node.InspectClusterInput) any { return w.Nodes })
 	w.RegisterActivityWithOptions(func(_ context.Context, s temporal.Subscription) error {
-		if !w.Untold {
-			w.SignalWorkflow(temporal.SignalHeld, w.Held.About(s.Cluster))
+		if !w.HoldsUnknown {
+			w.SignalWorkflow(temporal.SignalHeld, w.Holds.About(s.Cluster))
 		}
 		return nil
 	}, activity.RegisterOptions{Name: "SubscribeToHolds"})
@@ -206,11 +206,11 @@ func (w *World) register() {
 		}
 		return nil
 	}, activity.RegisterOptions{Name: "SubscribeToWindow"})
-	Play(w, "SelectClusters", func(in rollouts.SelectClustersInput) any {
+	Simulate(w, "SelectClusters", func(in rollouts.SelectClustersInput) any {
 		selected := make([][]string, len(in.Selectors))
 		for i := range selected {
 			selected[i] = slices.DeleteFunc(slices.Clone(in.Clusters), func(name string) bool {
-				return in.Selectors[i] != nil && !slices.Contains(w.Selected, name)
+				return in.Selectors[i] != nil && !slices.Contains(w.SelectedClusters, name)
 			})
 		}
 		return selected
@@ -222,16 +222,16 @@ func (w *World) register() {
 		w.Inputs["WakeSweeper"] = append(w.Inputs["WakeSweeper"], in)
 		return nil
 	}, activity.RegisterOptions{Name: "WakeSweeper"})
-	Beside(w, "AwaitHeldAgain", func(in locks.AwaitHeldAgainInput) (any, bool) {
-		if len(w.HeldAgain) == 0 {
+	SimulateConcurrent(w, "AwaitHeldAgain", func(in locks.AwaitHeldAgainInput) (any, bool) {
+		if len(w.ReactivatedLocks) == 0 {
 			return nil, false
 		}
-		found := w.HeldAgain[0]
-		w.HeldAgain = w.HeldAgain[1:]
+		found := w.ReactivatedLocks[0]
+		w.ReactivatedLocks = w.ReactivatedLocks[1:]
 		return found, true
 	})
-	Beside(w, "FollowLocks", func(locks.ClusterLockInput) (any, bool) { return nil, false })
-	Beside(w, "AwaitStale", func(node.AwaitStaleInput) (any, bool) {
+	SimulateConcurrent(w, "FollowLocks", func(locks.ClusterLockInput) (any, bool) { return nil, false })
+	SimulateConcurrent(w, "AwaitStale", func(node.AwaitStaleInput) (any, bool) {
 		if len(w.Staleness) == 0 {
 			return nil, false
 		}
@@ -242,13 +242,13 @@ func (w *World) register() {
 	simulateScheduler(w)
 }
 
-// vanishing is an activity that waits for some of the clusters to vanish.
-type vanishing struct {
+// vanishedWait is an activity that waits for some of the clusters to vanish.
+type vanishedWait struct {
 	token    []byte
 	clusters []string
 }
 
-func (v vanishing) of(vanished []string) []string {
+func (v vanishedWait) of(vanished []string) []string {
 	return slices.DeleteFunc(slices.Clone(v.clusters), func(name string) bool { return !slices.Contains(vanished, name) })
 }
 
@@ -261,42 +261,42 @@ func (w *World) awaitVanished(ctx context.Context, clusters []string) ([]string,
 			return nil, err
 		}
 	}
-	wait := vanishing{token: activity.GetInfo(ctx).TaskToken, clusters: clusters}
+	wait := vanishedWait{token: activity.GetInfo(ctx).TaskToken, clusters: clusters}
 	if found := wait.of(w.Vanished); len(found) > 0 {
 		return found, nil
 	}
-	w.vanishing = append(w.vanishing, wait)
+	w.vanishedWaits = append(w.vanishedWaits, wait)
 	return nil, activity.ErrResultPending
 }
 
-// Lose deletes the ManagedCluster of a cluster, and the hub does not report it.
-func (w *World) Lose(cluster string) {
+// DeleteClusterSilently deletes the ManagedCluster of a cluster, and the hub does not report it.
+func (w *World) DeleteClusterSilently(cluster string) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	w.Vanished = append(w.Vanished, cluster)
 }
 
-// Unregister deletes the ManagedCluster of a cluster, and tells those that wait for that.
-func (w *World) Unregister(cluster string) {
+// DeleteCluster deletes the ManagedCluster of a cluster, and tells those that wait for that.
+func (w *World) DeleteCluster(cluster string) {
 	w.Mu.Lock()
 	w.Vanished = append(w.Vanished, cluster)
-	waiting := w.vanishing
-	w.vanishing = nil
+	waiting := w.vanishedWaits
+	w.vanishedWaits = nil
 	w.Mu.Unlock()
 	for _, wait := range waiting {
 		if found := wait.of([]string{cluster}); len(found) > 0 {
 			_ = w.CompleteActivity(wait.token, found, nil) // one that was cancelled needs no news
 		} else {
 			w.Mu.Lock()
-			w.vanishing = append(w.vanishing, wait)
+			w.vanishedWaits = append(w.vanishedWaits, wait)
 			w.Mu.Unlock()
 		}
 	}
 }
 
-// Beside registers an activity that waits beside others, so that its place among the calls is not sure; while there is no answer, it waits for as long as
+// SimulateConcurrent registers an activity that waits beside others, so that its place among the calls is not sure; while there is no answer, it waits for as long as
 // the test runs.
-func Beside[In any](w *World, name string, answer func(In) (any, bool)) {
+func SimulateConcurrent[In any](w *World, name string, answer func(In) (any, bool)) {
 	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
@@ -309,8 +309,8 @@ func Beside[In any](w *World, name string, answer func(In) (any, bool)) {
 	}, activity.RegisterOptions{Name: name})
 }
 
-// Play registers an activity that records its calls.
-func Play[In any](w *World, name string, answer func(In) any) {
+// Simulate registers an activity that records its calls.
+func Simulate[In any](w *World, name string, answer func(In) any) {
 	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
 		w.Mu.Lock()
 		w.calls = append(w.calls, name)
@@ -343,11 +343,11 @@ func (w *World) InputsOf(activity string) []any {
 	return slices.Clone(w.Inputs[activity])
 }
 
-// ToldOf is what workflows have told others by that signal so far.
-func (w *World) ToldOf(signal string) []any {
+// SentSignals is what workflows have told others by that signal so far.
+func (w *World) SentSignals(signal string) []any {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	return slices.Clone(w.told[signal])
+	return slices.Clone(w.sentSignals[signal])
 }
 
 // Once fails the first call with the error, and no other.
@@ -427,14 +427,14 @@ func (w *World) RegisterAs(name string, child any) {
 	w.RegisterWorkflowWithOptions(child, workflow.RegisterOptions{Name: name})
 }
 
-// Sending is a signal with its payload.
-type Sending struct {
+// SignalWithPayload is a signal with its payload.
+type SignalWithPayload struct {
 	Name    string
 	Payload any
 }
 
-// SendTogether sends signals that one workflow task brings: of all but the last, no task is told.
-func (w *World) SendTogether(signals ...Sending) {
+// SendInOneTask sends signals that one workflow task brings: of all but the last, no task is told.
+func (w *World) SendInOneTask(signals ...SignalWithPayload) {
 	last := len(signals) - 1
 	for _, s := range signals[:last] {
 		w.SignalWorkflowSkippingWorkflowTask(s.Name, s.Payload)
@@ -442,11 +442,11 @@ func (w *World) SendTogether(signals ...Sending) {
 	w.SignalWorkflow(signals[last].Name, signals[last].Payload)
 }
 
-// SayTogether sends signals without a payload.
-func (w *World) SayTogether(names ...string) {
-	var signals []Sending
+// SignalInOneTask sends signals without a payload.
+func (w *World) SignalInOneTask(names ...string) {
+	var signals []SignalWithPayload
 	for _, name := range names {
-		signals = append(signals, Sending{Name: name})
+		signals = append(signals, SignalWithPayload{Name: name})
 	}
-	w.SendTogether(signals...)
+	w.SendInOneTask(signals...)
 }

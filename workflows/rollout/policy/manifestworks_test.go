@@ -23,7 +23,7 @@ import (
 )
 
 func TestWorksAreBroughtToEachClusterOneAfterTheOther(t *testing.T) {
-	w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
 	w.RunWorks()
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
@@ -39,7 +39,7 @@ func TestWorksAreBroughtToEachClusterOneAfterTheOther(t *testing.T) {
 }
 
 func TestAWorkThatIsNotDoneInTimeIsTakenBackAndTheRolloutSaysSo(t *testing.T) {
-	w, story := workflowtest.NewWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
+	w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
 	w.RunWorks()
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, workflowtest.ClusterStates(status))
@@ -50,13 +50,13 @@ func TestAWorkThatIsNotDoneInTimeIsTakenBackAndTheRolloutSaysSo(t *testing.T) {
 
 // The agent of a cluster that is offline does not let go of the work that an earlier run has deleted.
 func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
-	w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
+	w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
 	offline := remediation.RefusedPlacement{Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}
-	w.Refuses = map[string]remediation.RefusedPlacement{
+	w.Refusals = map[string]remediation.RefusedPlacement{
 		"c1": offline, "c4": offline,
 		"c2": {Reason: ranv1.ReasonClusterVanished, Message: "the hub has no namespace for the cluster", Final: true},
 	}
-	w.RegisterDelayedCallback(func() { delete(w.Refuses, "c4") }, 4*time.Minute)
+	w.RegisterDelayedCallback(func() { delete(w.Refusals, "c4") }, 4*time.Minute)
 	var during workflowtest.GroupStatus
 	w.RegisterDelayedCallback(func() { during = workflowtest.StatusOf[workflowtest.GroupStatus](w.World) }, 3*time.Minute)
 	w.RunWorks()
@@ -77,8 +77,8 @@ func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
 
 // The work of c1 was refused, and is just being asked for again when the time of the cluster is over: the answer comes after that, and the work was there never.
 func TestAClusterWhoseTimeIsOverWhileItsWorkIsAskedForKeepsTheReason(t *testing.T) {
-	w, _ := workflowtest.NewWorkWorld(t, nil, []string{"c1"})
-	w.Refuses = map[string]remediation.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}}
+	w, _ := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"})
+	w.Refusals = map[string]remediation.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}}
 	start := w.Now()
 	w.Fail["PlaceManifestWorks"] = func(int) error {
 		if since := w.Now().Sub(start); since > 2*time.Minute && since < 5*time.Minute {
@@ -88,7 +88,7 @@ func TestAClusterWhoseTimeIsOverWhileItsWorkIsAskedForKeepsTheReason(t *testing.
 	}
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, rollout.ReasonClusterTimedOut, workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1").Reason)
-		delete(w.Refuses, "c1")
+		delete(w.Refusals, "c1")
 	}, 4*time.Minute)
 	w.RunWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.ClusterTimeout = 3 })
 	late := workflowtest.StatusOfCluster(workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut), "c1")
@@ -98,7 +98,7 @@ func TestAClusterWhoseTimeIsOverWhileItsWorkIsAskedForKeepsTheReason(t *testing.
 }
 
 func TestAWorkThatSomebodyDeletesIsMadeAgainAndTheStatusSaysSo(t *testing.T) {
-	w, story := workflowtest.NewWorkWorld(t, []string{"c1"}, []string{"c1"})
+	w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
 	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Unknown) }, 2*time.Minute)
 	var during workflowtest.GroupStatus
 	w.RegisterDelayedCallback(func() { during = workflowtest.StatusOf[workflowtest.GroupStatus](w.World) }, 3*time.Minute)
@@ -112,7 +112,7 @@ func TestAWorkThatSomebodyDeletesIsMadeAgainAndTheStatusSaysSo(t *testing.T) {
 
 func TestAHubThatKeepsAWorkKeepsNoRolloutFromItsEnd(t *testing.T) {
 	for name, refuse := range map[string]func(*workflowtest.PolicyWorld){
-		"of one cluster": func(w *workflowtest.PolicyWorld) { w.Stays = []string{"c1"} },
+		"of one cluster": func(w *workflowtest.PolicyWorld) { w.Undeletable = []string{"c1"} },
 		"of all clusters": func(w *workflowtest.PolicyWorld) {
 			w.Fail["PlaceManifestWorks"] = func(call int) error {
 				if call == 1 {
@@ -123,7 +123,7 @@ func TestAHubThatKeepsAWorkKeepsNoRolloutFromItsEnd(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, _ := workflowtest.NewWorkWorld(t, []string{"c1", "c2"}, []string{"c1", "c2"})
+			w, _ := workflowtest.NewManifestWorkWorld(t, []string{"c1", "c2"}, []string{"c1", "c2"})
 			refuse(w)
 			w.Fail["CleanUpManifestWorks"] = workflowtest.Always(errors.New("the hub forbids it"))
 			start := w.Now()
@@ -140,8 +140,8 @@ func TestAHubThatKeepsAWorkKeepsNoRolloutFromItsEnd(t *testing.T) {
 }
 
 func TestTheNextBatchDoesNotWaitForAHubThatKeepsAWork(t *testing.T) {
-	w, story := workflowtest.NewWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
-	w.Stays = []string{"c1"}
+	w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
+	w.Undeletable = []string{"c1"}
 	w.RunWorks()
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, workflowtest.ClusterStates(status))
@@ -153,7 +153,7 @@ func TestWorksStayOnCompleteClustersOnRequest(t *testing.T) {
 	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}
-	w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
 	w.RunWorks(keep)
 	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 	require.Equal(t, []string{"+os c1", "-os c1", "+firmware c1", "+os c2", "-os c2", "+firmware c2"}, *story)
@@ -164,7 +164,7 @@ func TestWorksStayOnCompleteClustersOnRequestWhateverBecomesOfTheOthers(t *testi
 	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}
-	w, story := workflowtest.NewWorkWorld(t, []string{"c2"}, []string{"c3", "c1"}, []string{"c2"})
+	w, story := workflowtest.NewManifestWorkWorld(t, []string{"c2"}, []string{"c3", "c1"}, []string{"c2"})
 	w.RunWorks(keep)
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
 	require.NotContains(t, *story, "-firmware c1")
@@ -172,7 +172,7 @@ func TestWorksStayOnCompleteClustersOnRequestWhateverBecomesOfTheOthers(t *testi
 	require.Len(t, withdrawn, 1)
 	require.Equal(t, []string{"c1", "c3"}, withdrawn[0].(manifestworks.CleanUpWorksInput).Keep)
 
-	w, _ = workflowtest.NewWorkWorld(t, []string{"c2"}, []string{"c1"}, []string{"c2"})
+	w, _ = workflowtest.NewManifestWorkWorld(t, []string{"c2"}, []string{"c1"}, []string{"c2"})
 	w.RunWorks()
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
 	require.Empty(t, w.InputsOf("CleanUpManifestWorks")[0].(manifestworks.CleanUpWorksInput).Keep, "nobody has asked for that")
@@ -183,12 +183,12 @@ func TestAWorkThatMayHaveBeenMadeStaysOnItsClusterOnRequest(t *testing.T) {
 	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}
-	w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
 	w.Fail["PlaceManifestWorks"] = func(call int) error {
 		for _, placed := range w.InputsOf("PlaceManifestWorks")[call-1].(manifestworks.PlaceWorksInput).Desired {
 			if placed.Item == 1 && slices.Equal(placed.Clusters, []string{"c1"}) {
 				workflowtest.Stops["paused"].Stop(w.World)
-				w.Bring("c1", 1)
+				w.CreateWork("c1", 1)
 				return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
 			}
 		}
@@ -197,7 +197,7 @@ func TestAWorkThatMayHaveBeenMadeStaysOnItsClusterOnRequest(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, ranv1.ClusterComplete, workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1").State)
 	}, 10*time.Hour)
-	w.RegisterDelayedCallback(func() { workflowtest.Stops["paused"].GoOn(w.World) }, 11*time.Hour)
+	w.RegisterDelayedCallback(func() { workflowtest.Stops["paused"].Resume(w.World) }, 11*time.Hour)
 	w.RunWorks(keep)
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Counts.Complete)
 	require.NotContains(t, *story, "-firmware c1")
@@ -219,7 +219,7 @@ func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing
 		},
 		"paused": {
 			func(w *workflowtest.World, _ int64) { workflowtest.Stops["paused"].Stop(w) },
-			func(w *workflowtest.World, _ int64) { workflowtest.Stops["paused"].GoOn(w) },
+			func(w *workflowtest.World, _ int64) { workflowtest.Stops["paused"].Resume(w) },
 		},
 	} {
 		t.Run(by, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing
 			for i := range 2 * policy.WorksAtOnce {
 				clusters = append(clusters, fmt.Sprintf("c%d", i))
 			}
-			w, story := workflowtest.NewWorkWorld(t, clusters, clusters)
+			w, story := workflowtest.NewManifestWorkWorld(t, clusters, clusters)
 			stopped := false
 			w.Fail["PlaceManifestWorks"] = func(call int) error {
 				if call == 1 { // so that most are told together afterwards

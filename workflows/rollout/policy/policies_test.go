@@ -30,7 +30,7 @@ import (
 
 func TestPoliciesAreEnforcedInOrderOnEachClusterAndBatchAfterBatch(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	w.Takes = func(cluster string, policy int) time.Duration {
+	w.ComplyAfter = func(cluster string, policy int) time.Duration {
 		if cluster == "c2" {
 			return 3 * time.Minute
 		}
@@ -57,7 +57,7 @@ func TestPoliciesAreEnforcedInOrderOnEachClusterAndBatchAfterBatch(t *testing.T)
 	}
 	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, story[0])
 	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}}, {Item: 1, Clusters: []string{"c1"}}}, story[1])
-	require.Equal(t, 2, w.Most)
+	require.Equal(t, 2, w.MostEnforced)
 	require.Len(t, w.InputsOf("CleanUpPolicies"), 1)
 	require.Len(t, w.InputsOf("PreparePolicies"), 1)
 }
@@ -69,14 +69,14 @@ func TestARollingRolloutWatchesManyClustersWithFewActivities(t *testing.T) {
 		clusters = append(clusters, fmt.Sprintf("c%03d", i))
 	}
 	w := workflowtest.NewPolicyWorld(t, clusters[:130], clusters[130:])
-	w.Takes = func(cluster string, _ int) time.Duration { // one after the other, so that others come one after the other
+	w.ComplyAfter = func(cluster string, _ int) time.Duration { // one after the other, so that others come one after the other
 		return time.Minute + time.Duration(slices.Index(clusters, cluster)%130)*time.Second
 	}
 	w.Plan.ComputedMaxConcurrency = 130
 	w.Run(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.Rollout = ranv1.Rolling })
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 	require.Equal(t, int32(260), status.Counts.Complete)
-	require.LessOrEqual(t, w.MostWatching, 3)
+	require.LessOrEqual(t, w.MostWaits, 3)
 	for _, in := range w.InputsOf("PlacePolicies") {
 		for _, placed := range in.(policiesactivities.PlacePoliciesInput).Desired {
 			require.LessOrEqual(t, len(placed.Clusters), 130)
@@ -86,7 +86,7 @@ func TestARollingRolloutWatchesManyClustersWithFewActivities(t *testing.T) {
 
 func TestWhatEnforcesAPolicyAndWasMadeAgainIsNotedOnce(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	workflowtest.Play(w.World, "PlacePolicies", func(in policiesactivities.PlacePoliciesInput) any {
+	workflowtest.Simulate(w.World, "PlacePolicies", func(in policiesactivities.PlacePoliciesInput) any {
 		placed := w.Place(in).(remediation.PlacementResult)
 		placed.Recreated = []string{"PlacementBinding ops/safe-kernel"}
 		return placed
@@ -114,7 +114,7 @@ func TestAPolicyThatHasChangedSinceTheRolloutBeganIsNotedOnce(t *testing.T) {
 				} else {
 					w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
 				}
-				workflowtest.Play(w.World, "PlacePolicies", func(in policiesactivities.PlacePoliciesInput) any {
+				workflowtest.Simulate(w.World, "PlacePolicies", func(in policiesactivities.PlacePoliciesInput) any {
 					require.Equal(t, []string{"uid-of-kernel/3", "uid-of-network/3"}, in.Rollout.Pins)
 					placed := w.Place(in).(remediation.PlacementResult)
 					if runs > 0 && len(in.Desired) > 0 && in.Desired[0].Item == 0 {
@@ -122,11 +122,11 @@ func TestAPolicyThatHasChangedSinceTheRolloutBeganIsNotedOnce(t *testing.T) {
 					}
 					return placed
 				})
-				workflowtest.Play(w.World, "CleanUpPolicies", func(policiesactivities.Rollout) any {
+				workflowtest.Simulate(w.World, "CleanUpPolicies", func(policiesactivities.Rollout) any {
 					return []int{0, 1}
 				})
 				w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *in)
-				in = workflowtest.HandedOn[rolloutworkflow.Input](w.World)
+				in = workflowtest.NextRunInput[rolloutworkflow.Input](w.World)
 			}
 			note := func(policy string) string {
 				return "policy policies/" + policy + " has been changed, or deleted, since the rollout began with its generation 3: " + means +
@@ -199,20 +199,20 @@ func TestARelapseThatOnlyAWatchHasSeenWhichIsOverRestartsTheClock(t *testing.T) 
 			w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
 			w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &deaf{}}})
 			w.Soaks[0] = 10 * time.Minute
-			w.Takes = func(cluster string, policy int) time.Duration {
+			w.ComplyAfter = func(cluster string, policy int) time.Duration {
 				if cluster == "c1" && policy == 0 {
 					return 6 * time.Minute
 				}
 				return time.Minute
 			}
-			var before workflowtest.Watching
+			var before workflowtest.ComplianceWait
 			w.RegisterDelayedCallback(func() {
 				w.Mu.Lock()
 				defer w.Mu.Unlock()
-				before = w.Watching[len(w.Watching)-1]
+				before = w.Waits[len(w.Waits)-1]
 			}, 10*time.Minute)
 			w.RegisterDelayedCallback(func() {
-				require.Greater(t, w.LastWatch(), before.Id, "another watches by now")
+				require.Greater(t, w.LastWaitID(), before.ID, "another watches by now")
 				require.NoError(t, w.CompleteActivity(before.Token, []policies.ClusterCompliance{{Cluster: "c1", Status: "CN", Relapsed: true}}, nil))
 			}, test.relapsed)
 			w.Run()
@@ -238,7 +238,7 @@ func TestAClusterThatSoaksWithAPolicyIsAtWorkAndTimesOutAsSuch(t *testing.T) {
 // However the batches end, what has complied meanwhile is complete.
 func TestAClusterThatCompliesAfterItsTimeIsCompleteInARolloutThatStopsEarly(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
-	w.Takes = func(cluster string, policy int) time.Duration { return -1 }
+	w.ComplyAfter = func(cluster string, policy int) time.Duration { return -1 }
 	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 21*time.Minute)
 	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.Compliant) }, 21*time.Minute)
 	w.Plan.ComputedMaxFailures = 2
@@ -312,7 +312,7 @@ func TestAWorkerThatKnowsNoHubIsHeldAgainstNoCluster(t *testing.T) {
 
 func TestAClusterThatDoesNotComplyInTimeIsWithdrawnBeforeTheNextBatch(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	w.Takes = func(cluster string, policy int) time.Duration {
+	w.ComplyAfter = func(cluster string, policy int) time.Duration {
 		if cluster == "c2" && policy == 1 {
 			return -1
 		}
@@ -324,13 +324,13 @@ func TestAClusterThatDoesNotComplyInTimeIsWithdrawnBeforeTheNextBatch(t *testing
 	late := status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == "c2" })]
 	require.Equal(t, &ranv1.PolicyStatus{Name: "network", Status: "NonCompliant"}, late.CurrentPolicy)
 	require.Contains(t, late.Message, "policy network: NonCompliant")
-	require.Equal(t, 2, w.Most, "the next batch starts when it is withdrawn")
+	require.Equal(t, 2, w.MostEnforced, "the next batch starts when it is withdrawn")
 	w.RequireNothingEnforced()
 }
 
 func TestAClusterThatCompliesAfterItsTimeIsCompleteAtTheEnd(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	w.Takes = func(cluster string, policy int) time.Duration {
+	w.ComplyAfter = func(cluster string, policy int) time.Duration {
 		if cluster == "c1" {
 			return -1
 		}
@@ -345,7 +345,7 @@ func TestAClusterThatCompliesAfterItsTimeIsCompleteAtTheEnd(t *testing.T) {
 
 func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	w.Takes = func(cluster string, policy int) time.Duration {
+	w.ComplyAfter = func(cluster string, policy int) time.Duration {
 		if cluster == "c1" && policy == 1 {
 			return -1
 		}
@@ -361,8 +361,8 @@ func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *tes
 	again := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
 	again.Compliance["c1"] = []byte("C-")
 	object := workflowtest.PolicyRollout()
-	again.RecalledRollout = rollouts.LoadedRollout{Object: object}
-	again.RecalledRollout.Object.Status = next
+	again.LoadedRollout = rollouts.LoadedRollout{Object: object}
+	again.LoadedRollout.Object.Status = next
 	again.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{
 		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},
 	})
@@ -436,7 +436,7 @@ func TestAClusterThatHasLostAPolicyBeforeItsTurnHasFailed(t *testing.T) {
 			w.SetContinueAsNewSuggested(pieces)
 		}, 30*time.Second)
 		w.Run()
-		if in := workflowtest.HandedOn[rolloutworkflow.Input](w.World); in != nil {
+		if in := workflowtest.NextRunInput[rolloutworkflow.Input](w.World); in != nil {
 			next := workflowtest.NewPolicyWorld(t)
 			next.Compliance, next.Enforced = w.Compliance, w.Enforced
 			next.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *in)
@@ -459,7 +459,7 @@ func TestAClusterThatHasLostAPolicyBeforeItsTurnHasFailed(t *testing.T) {
 
 func TestAClusterThatTimedOutAndLostAPolicyThatShouldHaveFollowedIsNotComplete(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	w.Takes = func(cluster string, policy int) time.Duration {
+	w.ComplyAfter = func(cluster string, policy int) time.Duration {
 		if cluster == "c1" && policy == 0 {
 			return -1
 		}
@@ -574,7 +574,7 @@ func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
-	workflowtest.Play(w.World, "ChangedPolicies", func(in policiesactivities.Rollout) any {
+	workflowtest.Simulate(w.World, "ChangedPolicies", func(in policiesactivities.Rollout) any {
 		require.Len(t, in.Pins, 2)
 		return []int{1}
 	})
@@ -599,7 +599,7 @@ func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
 
 func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
 	first := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
-	first.Takes = func(cluster string, policy int) time.Duration {
+	first.ComplyAfter = func(cluster string, policy int) time.Duration {
 		if cluster == "c2" && policy == 1 {
 			return -1
 		}
@@ -614,8 +614,8 @@ func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
 	w.Compliance = map[string][]byte{"c1": []byte("CC"), "c2": []byte("CN")}
 	object := workflowtest.PolicyRollout()
-	w.RecalledRollout = rollouts.LoadedRollout{Object: object}
-	w.RecalledRollout.Object.Status = next
+	w.LoadedRollout = rollouts.LoadedRollout{Object: object}
+	w.LoadedRollout.Object.Status = next
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{
 		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},
 	})

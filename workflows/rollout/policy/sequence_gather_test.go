@@ -23,10 +23,10 @@ func TestNewsThatWereToBeExpectedAreNotGatheredForLong(t *testing.T) {
 		takes[clusters[i]] = time.Duration(i+1) * time.Second
 	}
 	w := workflowtest.NewPolicyWorld(t, clusters)
-	w.Takes = func(cluster string, _ int) time.Duration { return takes[cluster] }
+	w.ComplyAfter = func(cluster string, _ int) time.Duration { return takes[cluster] }
 	w.Run()
 	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-	gathers := w.Gathers()
+	gathers := w.GatherDurations()
 	require.Greater(t, len(gathers), policy.WatchedTogether)
 	require.Equal(t, policies.Gather(policy.WatchedTogether, 0, 0), slices.Max(gathers))
 }
@@ -42,7 +42,7 @@ func TestNewsAreGatheredTheLongerTheMoreOfTheHistoryIsUsed(t *testing.T) {
 			use(w)
 			w.Run()
 			workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-			require.Equal(t, policies.Gather(1, 0, 0.5), slices.Max(w.Gathers()))
+			require.Equal(t, policies.Gather(1, 0, 0.5), slices.Max(w.GatherDurations()))
 		})
 	}
 }

@@ -36,7 +36,7 @@ func TestNothingIsPutOnAClusterThatIsHeldOrPausedWhenTheHubAnswersAgain(t *testi
 					w, place, story := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}), "PlacePolicies", new([]string)
 					run := func() { w.Run() }
 					if items == "works" {
-						w, story = workflowtest.NewWorkWorld(t, nil, []string{"c1", "c2"})
+						w, story = workflowtest.NewManifestWorkWorld(t, nil, []string{"c1", "c2"})
 						place, run = "PlaceManifestWorks", func() { w.RunWorks() }
 					}
 					w.Fail[place] = func(call int) error {
@@ -59,7 +59,7 @@ func TestNothingIsPutOnAClusterThatIsHeldOrPausedWhenTheHubAnswersAgain(t *testi
 							require.Equal(t, ranv1.ClusterComplete, workflowtest.StatusOfCluster(status, "c2").State, "it goes on")
 						}
 					}, 99*time.Hour)
-					w.RegisterDelayedCallback(func() { test.GoOn(w.World) }, 100*time.Hour)
+					w.RegisterDelayedCallback(func() { test.Resume(w.World) }, 100*time.Hour)
 					run()
 					require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Counts.Complete)
 				})
@@ -71,15 +71,15 @@ func TestNothingIsPutOnAClusterThatIsHeldOrPausedWhenTheHubAnswersAgain(t *testi
 func TestAWorkThatTheHubRefusesIsNotMadeWhileItsClusterIsHeld(t *testing.T) {
 	for by, test := range workflowtest.Stops {
 		t.Run(by, func(t *testing.T) {
-			w, story := workflowtest.NewWorkWorld(t, nil, []string{"c1"})
-			w.Refuses = map[string]remediation.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "namespace c1 of the hub is being deleted"}}
+			w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"})
+			w.Refusals = map[string]remediation.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "namespace c1 of the hub is being deleted"}}
 			w.RegisterDelayedCallback(func() { test.Stop(w.World) }, 3*time.Minute)
-			w.RegisterDelayedCallback(func() { delete(w.Refuses, "c1") }, 5*time.Minute)
+			w.RegisterDelayedCallback(func() { delete(w.Refusals, "c1") }, 5*time.Minute)
 			w.RegisterDelayedCallback(func() {
 				require.Empty(t, *story)
 				require.Equal(t, test.Reason, workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1").Reason)
 			}, 99*time.Hour)
-			w.RegisterDelayedCallback(func() { test.GoOn(w.World) }, 100*time.Hour)
+			w.RegisterDelayedCallback(func() { test.Resume(w.World) }, 100*time.Hour)
 			w.RunWorks()
 			workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 			require.Equal(t, "+os c1", (*story)[0])
@@ -90,7 +90,7 @@ func TestAWorkThatTheHubRefusesIsNotMadeWhileItsClusterIsHeld(t *testing.T) {
 func TestAWorkThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeld(t *testing.T) {
 	for by, test := range workflowtest.Stops {
 		t.Run(by, func(t *testing.T) {
-			w, story := workflowtest.NewWorkWorld(t, []string{"c1"}, []string{"c1"})
+			w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
 			w.RegisterDelayedCallback(func() { test.Stop(w.World) }, time.Minute)
 			w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Unknown) }, 2*time.Minute)
 			w.RegisterDelayedCallback(func() {
@@ -99,7 +99,7 @@ func TestAWorkThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeld(t *testing.
 				require.Equal(t, test.Reason, waiting.Reason)
 				require.NotContains(t, waiting.Message, "placed again")
 			}, 99*time.Hour)
-			w.RegisterDelayedCallback(func() { test.GoOn(w.World) }, 100*time.Hour)
+			w.RegisterDelayedCallback(func() { test.Resume(w.World) }, 100*time.Hour)
 			w.RegisterDelayedCallback(func() {
 				require.Equal(t, []string{"+os c1", "+os c1"}, *story)
 				require.Contains(t, workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1").Message, "placed again")
@@ -116,16 +116,16 @@ func TestAWorkThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeld(t *testing.
 func TestAWorkThatMayHaveBeenMadeIsTakenOffWhenItsClusterLeaves(t *testing.T) {
 	for name, stays := range map[string][]string{"at once": nil, "also when the hub refuses that first": {"c1"}} {
 		t.Run(name, func(t *testing.T) {
-			w, story := workflowtest.NewWorkWorld(t, []string{"c1"}, []string{"c1"})
-			w.Stays = stays
+			w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
+			w.Undeletable = stays
 			w.Fail["PlaceManifestWorks"] = func(call int) error {
 				switch call {
 				case 1:
-					w.Bring("c1", 0)
+					w.CreateWork("c1", 0)
 					workflowtest.Stops["held"].Stop(w.World)
 					return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
 				case 4:
-					w.Stays = nil
+					w.Undeletable = nil
 				}
 				return nil
 			}
@@ -163,7 +163,7 @@ func TestWhoPutsAnythingOnAClusterKnowsWhenItsWindowCloses(t *testing.T) {
 		require.Nil(t, placed[len(placed)-1].(policiesactivities.PlacePoliciesInput).Closes, "it only takes off")
 	})
 	t.Run("works", func(t *testing.T) {
-		w, _ := workflowtest.NewWorkWorld(t, nil, []string{"c1"})
+		w, _ := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"})
 		cutoff := open(w.World)
 		w.RunWorks(inWindow)
 		workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
@@ -184,12 +184,12 @@ func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
 	approved := func(w *workflowtest.PolicyWorld) func(*ranv1.ClusterGroupUpgradeSpec) {
 		return func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
-			workflowtest.AskWhen(w.World, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+			workflowtest.SendUpdateWhen(w.World, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 		}
 	}
 	t.Run("policies", func(t *testing.T) {
 		w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
-		w.Takes = func(cluster string, _ int) time.Duration {
+		w.ComplyAfter = func(cluster string, _ int) time.Duration {
 			if cluster == "c2" {
 				return -1
 			}
@@ -209,7 +209,7 @@ func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
 		workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
 	})
 	t.Run("works", func(t *testing.T) {
-		w, story := workflowtest.NewWorkWorld(t, []string{"c2"}, []string{"c1", "c2"}, []string{"c3"})
+		w, story := workflowtest.NewManifestWorkWorld(t, []string{"c2"}, []string{"c1", "c2"}, []string{"c3"})
 		w.Fail["PlaceManifestWorks"] = func(call int) error {
 			for _, placed := range w.InputsOf("PlaceManifestWorks")[call-1].(manifestworks.PlaceWorksInput).Desired {
 				if placed.Item == 1 && len(placed.Clusters) > 0 {
