@@ -23,7 +23,7 @@ func TestEachNewClusterGetsARolloutOfItsPolicies(t *testing.T) {
 	require.Equal(t, 2, status.Onboarded)
 	require.Empty(t, status.Clusters)
 	require.Len(t, h.Started, 2, "once each")
-	require.Equal(t, []string{
+	require.ElementsMatch(t, []string{
 		"New cluster found cluster=c1 policies=2",
 		"New cluster found cluster=c2 policies=0",
 		"Onboarding of a cluster started cluster=c1 rollout=ztp-install/c1",
