@@ -1,0 +1,136 @@
+package nodemaintenance_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+func TestThePreflightIsReportedBeforeTheCordon(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.Simulate(w, "PlanMaintenance", func(in node.PlanMaintenanceInput) any {
+		require.Equal(t, workflowtest.RequestorMaintenance().Object.Spec.DrainSpec, in.Preflight.Drain)
+		require.Equal(t, workflowtest.RequestorMaintenance().Object.Spec.WaitForPodCompletion, in.Preflight.Completion)
+		return node.PlanMaintenanceResult{Warning: "its drain would fail"}
+	})
+	workflowtest.Simulate(w, "AcquireNode", func(in node.AcquireNodeInput) any {
+		require.Equal(t, workflowtest.RequestorMaintenance().Object.Spec.DrainSpec, in.Preflight.Drain)
+		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}, Warning: "its drain would wait"}
+	})
+	w.Fail["Cordon"] = workflowtest.Always(temporal.Error(temporal.ErrPodsNotEvictable, "node n1 is not taken out of service: 1 pod without a controller", nil))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
+
+	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrPodsNotEvictable)
+	require.Equal(t, []string{"its drain would fail", "its drain would wait"}, status.Notes)
+	require.Equal(t, workflowtest.RequestorMaintenance().Object.Spec.DrainSpec, w.Inputs["Cordon"][0].(node.CordonInput).Preflight.Drain)
+	require.NotContains(t, w.Called(), "AwaitPodCompletion")
+	require.Contains(t, w.Called(), "ReturnNode")
+}
+
+func TestAClusterWithoutLocksGetsNoLockRequest(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
+
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.NotContains(t, w.Called(), "AwaitNodeLocks")
+	require.NotContains(t, w.Called(), "AwaitNodeLocksActive")
+	require.NotContains(t, w.Called(), "Cordon", "it was taken at once")
+}
+
+func TestANodeWithoutLocksNeedsNoWait(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	none := locks.NodeLocks{Asked: true, Inactive: true, Active: true}
+	workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
+		return node.AcquireNodeResult{Locks: none, Cordon: &node.CordonResult{CordonedByUs: true, Note: "somebody had been there"}}
+	})
+	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Locks: none} })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.NotContains(t, w.Called(), "AwaitNodeLocks")
+	require.NotContains(t, w.Called(), "AwaitNodeLocksActive")
+	require.NotContains(t, w.Called(), "Cordon")
+	require.True(t, status.CordonedByUs)
+	require.Contains(t, status.Notes, "somebody had been there")
+	for _, stage := range status.Stages {
+		require.True(t, stage.Succeeded, stage.Stage)
+	}
+}
+
+func TestANodeDeletedDuringTheWaitIsNotCordoned(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Scheduler.Missing = []string{"n1"}
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
+
+	require.Equal(t, maintenancev1.NodeGone, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeGone).State)
+	require.NotContains(t, w.Called(), "AcquireNode")
+	require.True(t, w.Scheduler.State.Empty())
+}
+
+func TestABusyNodeIsQueuedAgainWithoutLocks(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil))
+	w.Fail["AwaitNodeFree"] = workflowtest.Once(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)) // so that time passes
+	in := workflowtest.FullMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	first, second := w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput), w.Inputs["AwaitNodeLocks"][1].(locks.NodeLockInput)
+	require.True(t, second.Deadline.After(*first.Deadline), "the locks are asked anew")
+	require.Equal(t, []string{
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "AcquireNode", "AwaitNodeLocks", "Cordon",
+		"WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeFree", "AwaitNodeFree", "AcquireNode", "AwaitNodeLocks", "Cordon",
+	}, w.Called()[:13])
+}
+
+func TestALockReactivatedBeforeTheCordonIsWaitedForAgain(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["Cordon"] = func(call int) error {
+		if call <= 4 {
+			return temporal.Error(temporal.ErrLockRefused, "lock ceph-n1 is active", nil)
+		}
+		return nil
+	}
+	said := false
+	w.When(func() bool {
+		wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
+		return wait != nil && wait.Reason == temporal.ErrLockRefused && wait.Message == "lock ceph-n1 is active"
+	}, func() { said = true })
+	in := workflowtest.FullMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.True(t, said)
+	require.Len(t, w.Inputs["AwaitNodeLocks"], 5)
+	require.Equal(t, w.Inputs["AwaitNodeLocks"][0], w.Inputs["AwaitNodeLocks"][1], "until the same deadline: it may be taken back again and again")
+	require.Len(t, w.Inputs["Cordon"], 5)
+	cordon := status.States[slices.Index(workflowtest.States(status), maintenancev1.NodeCordon)]
+	letGo := kit.Stages{Records: &status.Stages}.Stage(maintenancev1.StageNodeWorkloadLocksInactive)
+	require.False(t, letGo.FinishedAt.After(cordon.At.Time), "a stage that has succeeded is not written again")
+}
+
+func TestTheCordonOfAFasterMaintenanceIsNotReported(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	w.Fail["Cordon"] = workflowtest.Always(temporal.Error(temporal.ErrNodeBusy, "node worker-7 is under maintenance by another", nil))
+	w.Blocked["AwaitNodeFree"] = true
+	w.OnActivity("ReturnNode", mock.Anything, mock.Anything).Return(node.ReturnNodeResult{LeftCordoned: true}, nil)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
+	require.False(t, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LeftCordoned)
+}
