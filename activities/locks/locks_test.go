@@ -1,7 +1,6 @@
 package locks_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -9,9 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -76,130 +73,6 @@ func TestALockReactivatedAfterTheReturnDidNotBlockTheNode(t *testing.T) {
 	require.NoError(t, err, "again, as after a lost reply")
 	require.Empty(t, returned.LocksHeld)
 	require.True(t, returned.Locks.Active)
-}
-
-func TestANodeIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
-	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t), Scope: lcmv1.ScopeOS}
-	for range 2 { // the second time as if the first reply had been lost
-		taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true, Scope: in.Scope})
-		require.NoError(t, err)
-		requests := activitytest.RequestsFor(t, in.Node)
-		require.Len(t, requests, 1)
-		require.Equal(t, locksactivities.NodeLocks{Asked: true, Inactive: true, Active: true, RequestUID: requests[0].UID}, taken.Locks)
-		require.Equal(t, &nodeactivities.CordonResult{CordonedByUs: true, NodeUID: activitytest.GetNode(t, in.Node).UID}, taken.Cordon, "the node has no lock to wait for")
-		require.True(t, activitytest.GetNode(t, in.Node).Spec.Unschedulable)
-	}
-	requests := activitytest.RequestsFor(t, in.Node)
-	require.Equal(t, in.Owner, kube.Owner(&requests[0]))
-	require.Equal(t, lcmv1.ScopeOS, requests[0].Spec.Scope)
-	for range 2 {
-		found, err := activitytest.Initiator().WithdrawNodeMaintenance(t.Context(), in)
-		require.NoError(t, err)
-		require.True(t, found.Active)
-		require.Empty(t, activitytest.RequestsFor(t, in.Node))
-	}
-}
-
-func TestAClusterIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
-	in := locksactivities.ClusterLockInput{Cluster: activitytest.SpokeName, Owner: "cgu/default/" + t.Name() + "/run", Scope: lcmv1.ScopeDrain}
-	count := func() (n int) {
-		var list lcmv1.ClusterMaintenanceRequestList
-		require.NoError(t, activitytest.TestCluster(t).Client.List(t.Context(), &list))
-		for i := range list.Items {
-			if kube.OwnedBy(&list.Items[i], in.Owner) {
-				n++
-			}
-		}
-		return n
-	}
-	for range 2 {
-		requested, err := activitytest.Initiator().RequestClusterMaintenance(t.Context(), in)
-		require.NoError(t, err)
-		require.True(t, requested)
-		require.Equal(t, 1, count())
-	}
-	for range 2 {
-		require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), in))
-		require.Zero(t, count())
-	}
-}
-
-func TestARequestOfAnotherOwnerIsUsedAndNeverDeleted(t *testing.T) {
-	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
-	theirs := activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node},
-	})
-	lock := activitytest.HeldNode(t, "tf", in.Node)
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
-	taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
-	require.NoError(t, err)
-	require.NotNil(t, taken.Cordon, "its lock has let go, for them")
-	require.Len(t, activitytest.RequestsFor(t, in.Node), 2)
-	require.NoError(t, activitytest.Initiator().AwaitNodeLocks(t.Context(), in))
-
-	found, err := activitytest.Initiator().WithdrawNodeMaintenance(t.Context(), in)
-	require.NoError(t, err)
-	require.False(t, found.Active, "the node's lock has let go, for them")
-	left := activitytest.RequestsFor(t, in.Node)
-	require.Len(t, left, 1)
-	require.Equal(t, theirs.UID, left[0].UID)
-	notActive, err := activitytest.Initiator().AwaitNodeLocksActive(t.Context(), in)
-	require.NoError(t, err, "while their request stands there is nothing to wait for")
-	require.Empty(t, notActive)
-}
-
-func TestAForeignRequestWithOurNameIsNotTouched(t *testing.T) {
-	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
-	meta := locksactivities.RequestMeta(in.Owner, "drydock", in.Node)
-	meta.Annotations = nil
-	activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node}})
-	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
-	require.ErrorContains(t, err, "exists and is not ours")
-	require.False(t, activitytest.GetNode(t, in.Node).Spec.Unschedulable)
-	_, err = activitytest.Initiator().WithdrawNodeMaintenance(t.Context(), in)
-	require.NoError(t, err)
-	require.Len(t, activitytest.RequestsFor(t, in.Node), 1)
-}
-
-func TestATerminatingRequestDoesNotCount(t *testing.T) {
-	in, cluster := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t), Requested: true}, activitytest.TestCluster(t)
-	activitytest.HeldNode(t, "tf", in.Node)
-	meta := locksactivities.RequestMeta(in.Owner, "drydock", in.Node)
-	meta.Finalizers = []string{"ceph.example.com/slow"}
-	ours := activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node}})
-	t.Cleanup(func() {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-		require.NoError(t, cluster.Client.Patch(context.Background(), ours, patch))
-	})
-	require.NoError(t, cluster.Client.Delete(t.Context(), ours))
-	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
-	require.ErrorContains(t, err, "is still being deleted: one of its finalizers [ceph.example.com/slow] holds it")
-	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(activitytest.Initiator().AwaitNodeLocks(t.Context(), in)))
-}
-
-func TestADeletedNodeIsNotRequested(t *testing.T) {
-	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: activitykit.NodeRef{Cluster: activitytest.SpokeName, Node: "no-such-node", Owner: "me/1"}})
-	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
-}
-
-func TestAnExcludedNodeIsNotRequestedAndItsLocksAreRespected(t *testing.T) {
-	skipped := func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }
-	in := nodeactivities.AcquireNodeInput{NodeRef: activitytest.TestNode(t, skipped), Cordon: true}
-	for range 2 { // the second time as if the first reply had been lost, and a lock been made meanwhile
-		taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
-		require.NoError(t, err)
-		require.False(t, taken.Locks.Asked, "nobody holds it: there is nothing to ask")
-		require.True(t, taken.Locks.Skipped)
-		require.NotNil(t, taken.Cordon)
-		activitytest.Settled(t, activitytest.SpokeName, activitytest.GetNode(t, in.Node))
-		activitytest.HeldNode(t, "tf", in.Node)
-	}
-	in = nodeactivities.AcquireNodeInput{NodeRef: activitytest.TestNode(t, skipped), Cordon: true}
-	activitytest.HeldNode(t, "tf", in.Node)
-	_, err := activitytest.Nodes().AcquireNode(t.Context(), in)
-	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "held by tf and annotation lcm.mirantis.com/skip-maintenance forbids to ask")
-	require.Empty(t, activitytest.RequestsFor(t, in.Node))
 }
 
 func TestANodeIsReleasedWhenItsLastLockIsInactiveOrDeleted(t *testing.T) {
@@ -340,77 +213,4 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 		return temporal.ErrorType(err) == temporal.ErrNotFound
 	}, activitytest.NewsLimit, 50*time.Millisecond, "the API server needs a moment to serve a new kind")
 	require.ErrorContains(t, err, "but not ClusterMaintenanceRequest, NodeMaintenanceRequest, ClusterWorkloadLock")
-}
-
-// clusterRequestsOf are the requests for the cluster that were made in the name of an owner.
-func clusterRequestsOf(t *testing.T, owner string) (found []lcmv1.ClusterMaintenanceRequest) {
-	t.Helper()
-	var list lcmv1.ClusterMaintenanceRequestList
-	require.NoError(t, activitytest.TestCluster(t).Client.List(t.Context(), &list))
-	for _, request := range list.Items {
-		if kube.OwnedBy(&request, owner) {
-			found = append(found, request)
-		}
-	}
-	return found
-}
-
-func TestAMaintenanceWithoutARolloutRequestsTheClusterThenTheNode(t *testing.T) {
-	requireClusterAskedFirst(t, activitytest.TestNode(t), 1)
-}
-
-func TestTheClusterIsRequestedForAnExcludedNode(t *testing.T) {
-	requireClusterAskedFirst(t, activitytest.TestNode(t, func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }), 0)
-}
-
-// requireClusterAskedFirst takes and returns a node for which so many requests are made.
-func requireClusterAskedFirst(t *testing.T, ref activitykit.NodeRef, requests int) {
-	t.Helper()
-	lock := activitytest.HeldCluster(t, "ceph")
-	in := nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Scope: lcmv1.ScopeDrain}
-	for range 2 { // the second time as if the first reply had been lost
-		taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
-		require.NoError(t, err)
-		require.True(t, taken.Locks.ClusterHeld)
-		require.Nil(t, taken.Cordon)
-		require.Len(t, clusterRequestsOf(t, ref.Owner), 1)
-		require.Empty(t, activitytest.RequestsFor(t, ref.Node), "cluster first")
-		require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
-	}
-
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
-	require.NoError(t, activitytest.Initiator().AwaitClusterLocks(t.Context(), locksactivities.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
-	taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
-	require.NoError(t, err)
-	require.False(t, taken.Locks.ClusterHeld)
-	require.NotNil(t, taken.Cordon)
-	require.False(t, taken.Cordon.HasLocks, "nobody has to be followed")
-	whole := clusterRequestsOf(t, ref.Owner)[0]
-	require.Equal(t, whole.UID, taken.Locks.ClusterRequestUID)
-	require.Equal(t, lcmv1.ScopeDrain, whole.Spec.Scope)
-	require.Len(t, activitytest.RequestsFor(t, ref.Node), requests)
-
-	for range 2 {
-		result, err := activitytest.Nodes().ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{
-			NodeRef: ref, Withdraw: true, WithdrawCluster: true, RequestUID: taken.Locks.RequestUID, ClusterRequestUID: taken.Locks.ClusterRequestUID,
-		})
-		require.NoError(t, err)
-		require.True(t, result.ClusterWithdrawn)
-		require.Empty(t, clusterRequestsOf(t, ref.Owner))
-		require.Empty(t, activitytest.RequestsFor(t, ref.Node))
-	}
-}
-
-func TestTheClusterRequestStaysUntilTheNodeLocksAreActive(t *testing.T) {
-	ref := activitytest.TestNode(t)
-	lock := activitytest.HeldNode(t, "tf", ref.Node)
-	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
-	require.NoError(t, err)
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
-	result, err := activitytest.Nodes().ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, WithdrawCluster: true})
-	require.NoError(t, err)
-	require.False(t, result.ClusterWithdrawn)
-	require.Len(t, clusterRequestsOf(t, ref.Owner), 1)
-	require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), locksactivities.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
-	require.Empty(t, clusterRequestsOf(t, ref.Owner))
 }

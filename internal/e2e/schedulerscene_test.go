@@ -20,7 +20,6 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	sdktemporal "go.temporal.io/sdk/temporal"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,7 +31,6 @@ import (
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows/nodemaintenance"
 	"drydock.dev/drydock/workflows/slots"
 )
 
@@ -234,70 +232,6 @@ spec:
   nodeMaintenance: {skipNodes: [%s], drainSpec: {timeoutSeconds: 0}}
 `, arenaRollout, a.spoke.Name, strings.Join(skipped, ", ")), 0o600))
 	require.NoError(t, a.Run(t.Context(), io.Discard, "upgrade", "start", "-f", path))
-}
-
-// requestor is a program that works on nodes when they are ready, and says so.
-type requestor struct {
-	*arena
-	id string
-	// requests are the ids of the workflows. endless is one whose work never ends.
-	requests []string
-	endless  string
-}
-
-func (r *requestor) start(t *testing.T, n int, node string) {
-	t.Helper()
-	object := maintenancev1.NodeMaintenance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("%c-%d", r.id[0], n)},
-		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: r.id, NodeName: node, DrainSpec: &maintenancev1.DrainSpec{}},
-	}
-	id := temporal.NodeMaintenanceID(r.spoke.Name, object.Namespace, object.Name)
-	_, err := r.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		ID: id, TaskQueue: temporal.TaskQueue,
-		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
-			temporal.AttributeCluster.ValueSet(r.spoke.Name), temporal.AttributeNode.ValueSet(node), temporal.AttributeRequestor.ValueSet(r.id),
-		),
-	}, temporal.NodeMaintenance, nodemaintenance.Input{Cluster: r.spoke.Name, Object: object})
-	require.NoError(t, err)
-	r.requests = append(r.requests, id)
-}
-
-// finish says done for every node that is ready, until only the request is left whose work never ends.
-func (r *requestor) finish(t *testing.T) {
-	finished := func(id string) bool { return id != r.endless }
-	assert.Eventually(t, func() bool {
-		for _, id := range r.running(t, fmt.Sprintf(" AND %s = '%s'", temporal.AttributePhase.GetName(), maintenancev1.NodeReady)) {
-			if finished(id) {
-				r.say(t, temporal.SignalDone, id)
-			}
-		}
-		return !slices.ContainsFunc(r.running(t, ""), finished)
-	}, 5*time.Minute, 200*time.Millisecond, "requests of %s", r.id)
-	for _, id := range r.requests {
-		if err := r.endOf(t, id, finished); err != nil {
-			assert.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err), "%s: %v", id, err)
-		}
-	}
-}
-
-func (r *requestor) endOf(t *testing.T, id string, finished func(string) bool) error {
-	if !finished(id) {
-		return nil
-	}
-	return r.end(t, id)
-}
-
-// running are the ids of its requests that are not over.
-func (r *requestor) running(t *testing.T, more string) (ids []string) {
-	query := fmt.Sprintf("ExecutionStatus = 'Running' AND WorkflowType = '%s' AND %s = '%s'", temporal.NodeMaintenance, temporal.AttributeRequestor.GetName(), r.id)
-	page, err := r.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query + more})
-	if !assert.NoError(t, err) {
-		return []string{"unknown"}
-	}
-	for _, execution := range page.GetExecutions() {
-		ids = append(ids, execution.GetExecution().GetWorkflowId())
-	}
-	return ids
 }
 
 func (a *arena) say(t *testing.T, signal, id string) {

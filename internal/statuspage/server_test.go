@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,25 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/interceptor"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"drydock.dev/drydock/activities/portals"
-	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
-	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
-	"drydock.dev/drydock/internal/devstack"
-	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/portal"
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 	"drydock.dev/drydock/internal/statuspage/proto/drydock/v1/statusv1connect"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows/kit"
 	portalworkflow "drydock.dev/drydock/workflows/portal"
 )
 
@@ -44,141 +32,6 @@ const (
 	signalEnd   = "end"
 	signalTurn  = "turn"
 )
-
-// played is a workflow that stands as it is told, and answers so: it takes the place of one of Drydock's.
-func played[S any](ctx workflow.Context, status S) (S, error) {
-	if err := workflow.SetQueryHandler(ctx, temporal.QueryStatus, func() (S, error) { return status, nil }); err != nil {
-		return status, err
-	}
-	var over, turned bool
-	for !over && !turned {
-		said := workflow.NewSelector(ctx)
-		said.AddReceive(workflow.GetSignalChannel(ctx, signalStand), func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, &status) })
-		said.AddReceive(workflow.GetSignalChannel(ctx, signalEnd), func(c workflow.ReceiveChannel, _ bool) {
-			c.Receive(ctx, &status)
-			over = true
-		})
-		said.AddReceive(workflow.GetSignalChannel(ctx, signalTurn), func(c workflow.ReceiveChannel, _ bool) {
-			c.Receive(ctx, nil)
-			turned = true
-		})
-		said.Select(ctx)
-	}
-	if turned {
-		return status, workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, status)
-	}
-	return status, nil
-}
-
-const typePlayedPortal = "PlayedPortal"
-
-// stage is a real Temporal server, a worker with played workflows, and the server of the status page.
-type stage struct {
-	process  *devstack.Process
-	temporal client.Client
-	worker   worker.Worker
-	// reading is the connection of the status page, calls what was asked by it.
-	reading   client.Client
-	calls     *atomic.Int64
-	namespace string
-	url       string
-	api       statusv1connect.StatusServiceClient
-}
-
-func newStage(t *testing.T) *stage {
-	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{
-		Database: "temporal.db", DynamicConfig: map[string]string{"matching.queryPollerUnavailableWindow": `"1s"`},
-	}})
-	s := &stage{process: stack.Temporal.Process, calls: &atomic.Int64{}}
-	options, err := temporal.Connection{Address: stack.Temporal.Address}.Options(nil, nil)
-	require.NoError(t, err)
-	s.temporal, err = temporal.Dial(t.Context(), options)
-	require.NoError(t, err)
-	t.Cleanup(s.temporal.Close)
-	_, err = temporal.RegisterSearchAttributes(t.Context(), s.temporal, options.Namespace)
-	require.NoError(t, err)
-	s.startWorker(t)
-
-	counted := options
-	counted.ConnectionOptions.DialOptions = append(counted.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(
-		func(ctx context.Context, method string, in, out any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-			s.calls.Add(1)
-			return invoke(ctx, method, in, out, connection, options...)
-		}))
-	reading, err := temporal.Dial(t.Context(), counted)
-	require.NoError(t, err)
-	t.Cleanup(reading.Close)
-	s.reading, s.namespace = reading, options.Namespace
-	s.url, s.api = s.serve(t, "main")
-	return s
-}
-
-// serve serves a portal until the test is over.
-func (s *stage) serve(t *testing.T, portalName string) (address string, api statusv1connect.StatusServiceClient) {
-	t.Helper()
-	return s.serveWith(t, Options{Temporal: s.reading, Namespace: s.namespace, Portal: portalName, Token: token, Log: discard()})
-}
-
-// serveWith serves with all options until the test is over.
-func (s *stage) serveWith(t *testing.T, options Options) (address string, api statusv1connect.StatusServiceClient) {
-	t.Helper()
-	server, err := New(options)
-	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ctx, listener) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-ended)
-	})
-	address = "http://" + listener.Addr().String()
-	return address, statusv1connect.NewStatusServiceClient(http.DefaultClient, address)
-}
-
-func (s *stage) startWorker(t *testing.T) {
-	s.worker = worker.New(s.temporal, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}})
-	for name, play := range map[string]any{
-		typePlayedPortal:             played[portal.View],
-		temporal.StatusPortal:        portalworkflow.StatusPortal,
-		temporal.ClusterGroupUpgrade: played[ranv1.ClusterGroupUpgradeStatus],
-		temporal.NodeMaintenance:     played[maintenancev1.NodeMaintenanceStatus],
-		temporal.EmergencyStop:       played[struct{}],
-	} {
-		s.worker.RegisterWorkflowWithOptions(play, workflow.RegisterOptions{Name: name})
-	}
-	s.worker.RegisterActivity(&portals.Activities{Temporal: s.temporal})
-	require.NoError(t, s.worker.Start())
-}
-
-// stand starts a played workflow, if it does not run, and tells it how to stand.
-func (s *stage) stand(t *testing.T, id, name string, status any) {
-	t.Helper()
-	_, err := s.temporal.SignalWithStartWorkflow(t.Context(), id, signalStand, status, client.StartWorkflowOptions{ID: id, TaskQueue: temporal.TaskQueue}, name)
-	require.NoError(t, err)
-}
-
-// disrupt asks the emergency stop, as all do that are about to disrupt something.
-func (s *stage) disrupt(t *testing.T) {
-	t.Helper()
-	s.stand(t, temporal.EmergencyStopID, temporal.EmergencyStop, struct{}{})
-}
-
-// eventually waits until an answer of the API is as wanted.
-func eventually[T any](t *testing.T, ask func() (*connect.Response[T], error), wanted func(*T) bool) *T {
-	t.Helper()
-	var last *T
-	require.Eventually(t, func() bool {
-		answer, err := ask()
-		if err != nil {
-			return false
-		}
-		last = answer.Msg
-		return wanted(last)
-	}, patience, tick, "%v", &last)
-	return last
-}
 
 func TestTheServerOnARealTemporalServer(t *testing.T) {
 	t.Parallel()
@@ -367,57 +220,6 @@ func (s *stage) testPortalOnly(t *testing.T) {
 	text, err := json.Marshal(told.StructuredContent)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"unread":["rollouts and nodes: this server does not show them"]`)
-}
-
-// agentAt is an agent that uses the tools of a server.
-func agentAt(t *testing.T, address string) *mcp.ClientSession {
-	t.Helper()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: address + "/mcp"}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = session.Close() })
-	return session
-}
-
-func toolsOf(t *testing.T, session *mcp.ClientSession) []string {
-	t.Helper()
-	tools, err := session.ListTools(t.Context(), nil)
-	require.NoError(t, err)
-	var names []string
-	for _, tool := range tools.Tools {
-		names = append(names, tool.Name)
-	}
-	return names
-}
-
-func (s *stage) testMCP(t *testing.T) {
-	session := agentAt(t, s.url)
-	require.ElementsMatch(t, []string{"list_components", "list_maintenances", "get_platform_status", "list_upgrades", "explain_wait"}, toolsOf(t, session))
-
-	call := func(tool string, arguments map[string]any) (*mcp.CallToolResult, string) {
-		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
-		require.NoError(t, err)
-		text, err := json.Marshal(result.Content)
-		require.NoError(t, err)
-		return result, string(text)
-	}
-	for tool, says := range map[string]string{
-		"list_components":     "Build farm",
-		"list_maintenances":   "Database upgrade",
-		"get_platform_status": "Major outage",
-		"list_upgrades":       "november",
-	} {
-		result, text := call(tool, map[string]any{})
-		require.False(t, result.IsError, text)
-		require.Contains(t, text, says)
-	}
-	_, text := call("explain_wait", map[string]any{"cluster": "spoke-2"})
-	require.Contains(t, text, "budget shop/web allows 0 of 3")
-	require.Contains(t, text, "PodDisruptionBudget shop/web: needs 3 healthy")
-	result, text := call("explain_wait", map[string]any{"upgrade": "prod/december"})
-	require.True(t, result.IsError)
-	require.Contains(t, text, "not found")
-	result, _ = call("list_maintenances", map[string]any{"phase": "soon"})
-	require.True(t, result.IsError)
 }
 
 // testWrites has a portal as it is, with its real workflow.

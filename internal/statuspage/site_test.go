@@ -1,7 +1,6 @@
 package statuspage
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -11,8 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +19,6 @@ import (
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/observe"
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 	"drydock.dev/drydock/internal/statuspage/proto/drydock/v1/statusv1connect"
@@ -240,124 +236,6 @@ func TestARecoveredFailureIsShownAsAFailure(t *testing.T) {
 	require.Equal(t, []string{"good", "good", "good", "good", "bad", "work"}, tones)
 }
 
-func TestTheMCPServerReportsUnreadWorkflows(t *testing.T) {
-	s, web := shown(t, unreadFleet())
-	_, _, body := get(t, web.URL)
-	require.Contains(t, body, `<span>Cannot read its status since <time datetime="2026-11-21T12:00:00Z" data-as="moment">`, "people are, too")
-	status, err := mcpTools{s}.platformStatus(nothingAsked{})
-	require.NoError(t, err)
-	require.Equal(t, []string{
-		"rollout prod/november: not read yet", "node worker-3 of cluster spoke-2: Cannot read its status since 2026-11-21T12:00:00Z", "7 more rollouts", "8 more nodes",
-	}, status.Unread)
-	all, err := mcpTools{s}.explainWait(waitAsked{})
-	require.NoError(t, err)
-	require.Equal(t, status.Unread, all.Unread)
-	one, err := mcpTools{s}.explainWait(waitAsked{Upgrade: "prod/november"})
-	require.NoError(t, err)
-	require.Equal(t, []string{"rollout prod/november: not read yet"}, one.Unread)
-}
-
-// events reads server-sent events as they come: "event data".
-func events(t *testing.T, address string) (*http.Response, <-chan string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	require.NoError(t, err)
-	answer, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = answer.Body.Close() })
-	got := make(chan string, 100)
-	go func() {
-		defer close(got)
-		event := ""
-		lines := bufio.NewScanner(answer.Body)
-		lines.Buffer(nil, 10<<20)
-		for lines.Scan() {
-			switch name, value, _ := strings.Cut(lines.Text(), ": "); name {
-			case "event":
-				event = value
-			case "data":
-				got <- event + " " + value
-			}
-		}
-	}()
-	return answer, got
-}
-
-// await returns the next event that has a text.
-func await(t *testing.T, got <-chan string, text string) string {
-	t.Helper()
-	for over := time.After(patience); ; {
-		select {
-		case event, more := <-got:
-			require.True(t, more, "the stream ended before %q", text)
-			if strings.Contains(event, text) {
-				return event
-			}
-		case <-over:
-			require.Fail(t, "no such event", text)
-		}
-	}
-}
-
-func TestAnOpenPageReceivesOnlyChanges(t *testing.T) {
-	s, web := shown(t, fleet())
-	_, got := events(t, web.URL+eventsOf(t, s, "/"))
-	require.Equal(t, `title "Maintenance in progress · main"`, <-got)
-
-	next := fleet()
-	next.Upgrades[0].Status.Percentage = 50
-	s.show(next)
-	first := await(t, got, "section")
-	require.Contains(t, first, `"id":"upgrades"`, "nothing else has changed")
-	require.Contains(t, first, `50%`)
-}
-
-// eventsOf is where a page that is open hears of changes.
-func eventsOf(t *testing.T, s *Server, path string) string {
-	t.Helper()
-	view, _ := s.reader.View()
-	made, err := s.pages.page(path, view)
-	require.NoError(t, err)
-	var have []string
-	for _, section := range made.Sections {
-		have = append(have, section.ID+":"+section.Hash)
-	}
-	return "/events?page=" + path + "&have=" + strings.Join(have, ",")
-}
-
-func TestAPageReloadsWhenItsSubjectAppearsOrDisappears(t *testing.T) {
-	without := func() View {
-		view := fleet()
-		view.Upgrades, view.Nodes = nil, nil
-		return view
-	}
-	unread := func() View { return View{Trouble: &Trouble{Message: "Nothing has been read yet", Since: noon}} }
-	tests := []struct {
-		name       string
-		from, to   func() View
-		wasAnswers int
-	}{
-		{"it is forgotten", fleet, without, http.StatusOK},
-		{"it is started", without, fleet, http.StatusNotFound},
-		{"it is read", unread, fleet, http.StatusServiceUnavailable},
-		{"it is read that there is none", unread, without, http.StatusServiceUnavailable},
-	}
-	for _, test := range tests {
-		for _, path := range []string{"/upgrades/prod/november", "/nodes/spoke-2/worker-3"} {
-			t.Run(test.name+" "+path, func(t *testing.T) {
-				s, web := shown(t, test.from())
-				status, _, _ := get(t, web.URL+path)
-				require.Equal(t, test.wasAnswers, status)
-				_, got := events(t, web.URL+eventsOf(t, s, path))
-				s.show(test.to())
-				await(t, got, "reload")
-				_, more := <-got
-				require.False(t, more, "there is no more to say to that page")
-			})
-		}
-	}
-}
-
 func TestAnUnreadSubjectIsNotReportedAsMissing(t *testing.T) {
 	_, web := shown(t, View{Trouble: &Trouble{Message: "Nothing has been read yet", Since: noon}})
 	status, header, body := get(t, web.URL+"/upgrades/prod/november")
@@ -374,117 +252,6 @@ func TestAnUnreadSubjectIsNotReportedAsMissing(t *testing.T) {
 	status, _, body = get(t, web.URL+`/drydock.v1.StatusService/GetUpgrade?encoding=json&message=%7B%22namespace%22%3A%22prod%22%2C%22name%22%3A%22november%22%7D`)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, body, `"unavailable"`)
-}
-
-// narrow counts what a connection has taken, and lets the operating system keep as little of it as it can for who does not read.
-type narrow struct {
-	net.Conn
-	taken atomic.Int64
-}
-
-func (n *narrow) Write(p []byte) (int, error) {
-	written, err := n.Conn.Write(p)
-	n.taken.Add(int64(written))
-	return written, err
-}
-
-// narrowed accepts connections that are narrow, and passes them on.
-type narrowed struct {
-	net.Listener
-	accepted chan *narrow
-}
-
-func (l narrowed) Accept() (net.Conn, error) {
-	connection, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	made := &narrow{Conn: connection}
-	err = connection.(*net.TCPConn).SetWriteBuffer(1)
-	l.accepted <- made
-	return made, err
-}
-
-func TestASlowReaderDelaysNoOther(t *testing.T) {
-	s, _ := shown(t, large(200))
-	web := httptest.NewUnstartedServer(s.Handler())
-	listener := narrowed{web.Listener, make(chan *narrow, 2)}
-	web.Listener = listener
-	web.Start()
-	t.Cleanup(web.Close)
-	t.Cleanup(s.endStreams)
-
-	host := listener.Addr().String()
-	asleep, err := (&net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
-		return raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1) })
-	}}).DialContext(t.Context(), "tcp", host)
-	require.NoError(t, err)
-	defer asleep.Close()
-	fmt.Fprintf(asleep, "GET /events?page=/ HTTP/1.1\r\nHost: %s\r\n\r\n", host)
-	full := <-listener.accepted
-	require.Eventually(t, func() bool { return full.taken.Load() > 0 }, patience, tick, "it is being told")
-
-	_, got := events(t, "http://"+host+"/events?page=/")
-	first := await(t, got, `"id":"components"`)
-	await(t, got, `"id":"asof"`)
-	for i := range 20 {
-		next := large(200)
-		next.AsOf = noon.Add(time.Duration(i+1) * time.Hour)
-		s.show(next)
-		await(t, got, next.AsOf.Format("2 Jan 2006, 15:04"))
-	}
-	require.Less(t, full.taken.Load(), int64(len(first)), "it does not get even the first that it does not read")
-}
-
-func TestTheNumberOfOpenStreamsIsLimited(t *testing.T) {
-	s, web := shown(t, fleet())
-	s.streams = make(chan struct{}, 1)
-	answer, got := events(t, web.URL+"/events?page=/")
-	await(t, got, "section")
-	status, header, body := get(t, web.URL+"/events?page=/")
-	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.NotEmpty(t, header.Get("Retry-After"))
-	require.Contains(t, body, "retry later")
-	_ = answer.Body.Close()
-	require.Eventually(t, func() bool { return len(s.streams) == 0 }, patience, tick, "the place of who has left is free")
-}
-
-func TestAServerThatStopsEndsItsStreams(t *testing.T) {
-	s, _ := shown(t, fleet())
-	ctx, stop := context.WithCancel(t.Context())
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s.reader = NewReader(nobody(t), "main", false, s.options.Log)
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, listener) }()
-	_, got := events(t, "http://"+listener.Addr().String()+"/events?page=/")
-	await(t, got, "Nothing has been read yet")
-	stop()
-	select {
-	case err := <-ended:
-		require.NoError(t, err)
-	case <-time.After(patience):
-		require.Fail(t, "the server does not end")
-	}
-	for range got { // the stream ends, too
-	}
-}
-
-func TestAPageIsRenderedOnceForEachView(t *testing.T) {
-	s, web := shown(t, fleet())
-	for _, path := range []string{"/upgrades/prod/november", "/upgrades/prod/%6eovember", "/%75pgrades/prod/november"} {
-		status, _, _ := get(t, web.URL+path)
-		require.Equal(t, http.StatusOK, status, path)
-	}
-	require.Len(t, s.pages.rendered, 1, "however it is escaped")
-
-	old, _ := s.reader.View()
-	next := fleet()
-	next.Upgrades[0].Status.Percentage = 50
-	s.show(next)
-	made, err := s.pages.page("/upgrades/prod/november", old)
-	require.NoError(t, err)
-	require.Contains(t, made.Sections[1].HTML, "50%", "who has waited does not get what is of before")
 }
 
 func TestAConnectionWithoutARequestIsClosed(t *testing.T) {
@@ -518,14 +285,6 @@ func TestAConnectionWithoutARequestIsClosed(t *testing.T) {
 	await(t, got, "50%")
 	require.True(t, watching.Receive(), "%v", watching.Err())
 	require.EqualValues(t, 50, watching.Msg().GetUpgrades().GetUpgrades()[0].GetPercentage())
-}
-
-func TestTheHeadOfAStreamIsRefused(t *testing.T) {
-	_, web := shown(t, fleet())
-	answer, err := http.Head(web.URL + "/events?page=/")
-	require.NoError(t, err)
-	require.NoError(t, answer.Body.Close())
-	require.Equal(t, http.StatusMethodNotAllowed, answer.StatusCode)
 }
 
 func TestAPanicIsLogged(t *testing.T) {
@@ -564,45 +323,4 @@ func TestCrossSiteWritesAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	defer answer.Body.Close()
 	require.Equal(t, http.StatusForbidden, answer.StatusCode)
-}
-
-func BenchmarkOverview(b *testing.B) {
-	s, err := New(Options{Portal: "main", Log: discard()})
-	require.NoError(b, err)
-	view := large(200)
-	handler := s.Handler()
-	for _, bench := range []struct {
-		name    string
-		changes bool
-	}{{"unchanged", false}, {"changed", true}} {
-		b.Run(bench.name, func(b *testing.B) {
-			s.show(view)
-			for b.Loop() {
-				if bench.changes {
-					view.Portal.Components[0].Status = sreportalv1.StatusDegraded
-					s.show(view)
-				}
-				answer := httptest.NewRecorder()
-				handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
-				require.Equal(b, http.StatusOK, answer.Code)
-			}
-		})
-	}
-}
-
-func TestTwoHundredComponentsAreAnsweredWithinASecond(t *testing.T) {
-	s, err := New(Options{Portal: "main", Log: discard()})
-	require.NoError(t, err)
-	handler, status := s.Handler(), 0
-	for _, path := range []string{"/", "/drydock.v1.StatusService/ListComponents?encoding=json&message=%7B%7D", "/drydock.v1.StatusService/ListMaintenances?encoding=json&message=%7B%7D"} {
-		// A machine that has other things to do is given some tries; each has a view of which nothing is made yet.
-		require.Eventually(t, func() bool {
-			s.show(large(200))
-			begun, answer := time.Now(), httptest.NewRecorder()
-			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
-			status = answer.Code
-			return time.Since(begun) < time.Second
-		}, patience, tick, path)
-		require.Equal(t, http.StatusOK, status)
-	}
 }

@@ -1,0 +1,150 @@
+package node_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitytest"
+	nodeactivities "drydock.dev/drydock/activities/node"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func TestANodeIsCordonedWithMarksAndFullyRestored(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	found := activitytest.GetNode(t, ref.Node)
+	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
+	require.Equal(t, corev1.ConditionTrue, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned).Status)
+
+	require.Equal(t, nodeactivities.CordonResult{CordonedByUs: true, NodeUID: found.UID}, activitytest.Cordon(t, ref))
+	node := activitytest.GetNode(t, ref.Node)
+	require.True(t, node.Spec.Unschedulable)
+	require.Equal(t, ref.Owner, kube.Owner(node))
+	require.Equal(t, kube.FormerSchedulable, kube.FormerStateOf(node))
+	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned))
+	require.Equal(t, corev1.ConditionTrue, kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress).Status)
+
+	require.Equal(t, nodeactivities.ReturnNodeResult{Uncordoned: true}, activitytest.GiveBack(t, ref))
+	activitytest.RequireNoTrace(t, ref.Node)
+	returned := activitytest.GetNode(t, ref.Node)
+	require.Equal(t, found.Annotations, returned.Annotations)
+	require.False(t, returned.Spec.Unschedulable)
+}
+
+func TestARepeatedCordonChangesNothing(t *testing.T) {
+	tests := []struct {
+		name   string
+		before func(*corev1.Node)
+		cordon bool
+		want   nodeactivities.CordonResult
+	}{
+		{"a node that we cordoned", activitytest.Uncordoned, true, nodeactivities.CordonResult{CordonedByUs: true}},
+		{"a node that is only marked", activitytest.Uncordoned, false, nodeactivities.CordonResult{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ref := activitytest.TestNode(t)
+			activitytest.Changed(t, ref.Node, tt.before)
+			in := nodeactivities.CordonInput{NodeRef: ref, Cordon: tt.cordon}
+			first, err := activitytest.Nodes().Cordon(t.Context(), in)
+			require.NoError(t, err)
+			tt.want.NodeUID = activitytest.GetNode(t, ref.Node).UID
+			require.Equal(t, tt.want, first)
+			version := activitytest.GetNode(t, ref.Node).Annotations
+
+			second, err := activitytest.Nodes().Cordon(t.Context(), in)
+			require.NoError(t, err)
+			require.Equal(t, first, second)
+			require.Equal(t, version, activitytest.GetNode(t, ref.Node).Annotations)
+			require.Equal(t, tt.cordon, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+		})
+	}
+}
+
+func TestACordonOfAnotherOwnerIsKept(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Changed(t, ref.Node, activitytest.Cordoned)
+	for range 2 {
+		result := activitytest.Cordon(t, ref)
+		require.False(t, result.CordonedByUs)
+		require.Contains(t, result.Note, "was cordoned by someone else before")
+	}
+	result := activitytest.GiveBack(t, ref)
+	require.Equal(t, nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned: someone else had cordoned it before"}, result)
+	require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+	activitytest.RequireNoTrace(t, ref.Node)
+}
+
+func TestANodeInAnotherMaintenanceIsBusyAndNotTouched(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	other := ref
+	other.Owner = "cgu/default/other/spoke/run"
+	activitytest.Cordon(t, other)
+	before := activitytest.GetNode(t, ref.Node)
+
+	_, err := activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true})
+	require.Equal(t, temporal.ErrNodeBusy, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "is under maintenance by cgu/default/other/spoke")
+	result := activitytest.GiveBack(t, ref)
+	require.Equal(t, "the node is left as it is: it is under maintenance by cgu/default/other/spoke", result.Note)
+	require.False(t, result.LeftCordoned, "that is the other's")
+	after := activitytest.GetNode(t, ref.Node)
+	require.Equal(t, before.Spec.Unschedulable, after.Spec.Unschedulable)
+	require.Equal(t, before.Annotations, after.Annotations)
+	require.NotNil(t, kube.FindNodeCondition(after, kube.ConditionMaintenanceInProgress))
+}
+
+func TestACordonKeepsThePlannedConditionOfAnotherMaintenance(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	other := ref
+	other.Owner = "node/spoke/default/other/run"
+	require.NoError(t, activitytest.PlanMaintenance(t.Context(), other))
+	activitytest.Cordon(t, ref)
+	activitytest.GiveBack(t, ref)
+	planned := kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned)
+	require.NotNil(t, planned)
+	require.True(t, kube.ConditionOwnedBy(*planned, other.Owner))
+	activitytest.Cordon(t, other)
+	require.Nil(t, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned))
+	activitytest.GiveBack(t, other)
+	activitytest.RequireNoTrace(t, ref.Node)
+}
+
+func TestAReactivatedLockRefusesTheCordon(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	cluster := activitytest.TestCluster(t)
+	lock := &lcmv1.NodeWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{Name: "app-" + ref.Node},
+		Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: "app", NodeName: ref.Node},
+	}
+	require.NoError(t, cluster.Client.Create(t.Context(), lock))
+	t.Cleanup(func() { require.NoError(t, cluster.Client.Delete(context.Background(), lock)) })
+	set := func(state lcmv1.LockState) {
+		patch := client.MergeFrom(lock.DeepCopy())
+		lock.Status.State = state
+		require.NoError(t, cluster.Client.Status().Patch(t.Context(), lock, patch))
+	}
+	in := nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true}
+
+	set(lcmv1.LockActive)
+	_, err := activitytest.Nodes().Cordon(t.Context(), in)
+	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "NodeWorkloadLock app-"+ref.Node+": app holds it")
+	require.Len(t, temporal.Blockers(err), 1)
+	require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+
+	set(lcmv1.LockInactive)
+	result, err := activitytest.Nodes().Cordon(t.Context(), in)
+	require.NoError(t, err)
+	set(lcmv1.LockActive)
+	again, err := activitytest.Nodes().Cordon(t.Context(), in)
+	require.NoError(t, err, "the node is cordoned: a lock taken now is too late")
+	result.LockProgress, again.LockProgress = nil, nil // as of each call
+	require.Equal(t, result, again)
+}

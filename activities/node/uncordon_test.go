@@ -1,0 +1,209 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	nodeactivities "drydock.dev/drydock/activities/node"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func TestReturningANodeRemovesOnlyOurMarks(t *testing.T) {
+	tests := []struct {
+		name          string
+		meanwhile     func(*corev1.Node)
+		keepCordoned  bool
+		want          nodeactivities.ReturnNodeResult
+		unschedulable bool
+	}{
+		{
+			name:      "a person wants it kept cordoned",
+			meanwhile: activitytest.Annotated(kube.AnnotationKeepCordoned, "true"), unschedulable: true,
+			want: nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned: annotation drydock.dev/keep-cordoned asks for it; return it with kubectl uncordon "},
+		},
+		{
+			name:      "keep-cordoned false asks for nothing",
+			meanwhile: activitytest.Annotated(kube.AnnotationKeepCordoned, "false"),
+			want:      nodeactivities.ReturnNodeResult{Uncordoned: true},
+		},
+		{
+			name:      "the failure is to be looked at",
+			meanwhile: func(*corev1.Node) {}, keepCordoned: true, unschedulable: true,
+			want: nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned after the failure, as onFailure asks; return it with kubectl uncordon "},
+		},
+		{
+			name:      "a person has uncordoned it",
+			meanwhile: activitytest.Uncordoned,
+			want:      nodeactivities.ReturnNodeResult{Note: "someone else had uncordoned the node meanwhile"},
+		},
+		{
+			name:      "a person cordons it, too",
+			meanwhile: activitytest.Cordoned,
+			want:      nodeactivities.ReturnNodeResult{Uncordoned: true},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ref := activitytest.TestNode(t)
+			activitytest.Cordon(t, ref)
+			activitytest.Changed(t, ref.Node, tt.meanwhile)
+			result, err := activitytest.Nodes().ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{NodeRef: ref, KeepCordoned: tt.keepCordoned})
+			require.NoError(t, err)
+			if tt.unschedulable {
+				tt.want.Note += ref.Node
+			}
+			require.Equal(t, tt.want, result)
+			require.Equal(t, tt.unschedulable, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+			activitytest.RequireNoTrace(t, ref.Node)
+		})
+	}
+}
+
+func TestANodeOfUnknownOutcomeIsMarkedToStayCordoned(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ended *nodeactivities.MaintenanceEnd
+		kept  bool
+	}{
+		"returned by the sweeper":                  {nil, true},
+		"returned by a maintenance that completed": {&nodeactivities.MaintenanceEnd{State: maintenancev1.NodeCompleted}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ref := activitytest.TestNode(t)
+			_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, KeepOnFailure: true, Scope: lcmv1.ScopeOS})
+			require.NoError(t, err)
+			require.True(t, kube.KeptOnFailure(activitytest.GetNode(t, ref.Node)))
+			in := nodeactivities.ReturnNodeInput{NodeRef: ref, Ended: tt.ended, Withdraw: true}
+			result, err := activitytest.Nodes().ReturnNode(t.Context(), in)
+			require.NoError(t, err)
+			require.Equal(t, tt.kept, result.LeftCordoned)
+			require.Equal(t, tt.kept, strings.HasPrefix(result.Note, "left cordoned, as onFailure asks: "), result.Note)
+			require.Equal(t, tt.kept, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+			activitytest.RequireNoTrace(t, ref.Node)
+		})
+	}
+}
+
+func TestACordonWithoutOurMarkIsManual(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	activitytest.Changed(t, ref.Node, activitytest.Unannotated(kube.AnnotationOwner))
+	result := activitytest.GiveBack(t, ref)
+	require.Equal(t, "the node is left as it is: someone has removed our mark, annotation drydock.dev/owner", result.Note)
+	require.False(t, result.Uncordoned)
+	node := activitytest.GetNode(t, ref.Node)
+	require.True(t, node.Spec.Unschedulable)
+	require.NotContains(t, node.Labels, kube.LabelMaintenance, "a Job of ours that is late must not find the node")
+	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress), "it says nothing true any more")
+}
+
+func TestARepeatedManualCordonIsManual(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	activitytest.Changed(t, ref.Node, activitytest.Uncordoned)
+	activitytest.Changed(t, ref.Node, activitytest.Cordoned)
+	require.Equal(t, nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned: someone else had uncordoned it meanwhile, and cordoned it again"}, activitytest.GiveBack(t, ref))
+	require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+	activitytest.RequireNoTrace(t, ref.Node)
+}
+
+func TestReturningANodeIsIdempotent(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
+	require.Empty(t, activitytest.GiveBack(t, ref))
+	activitytest.RequireNoTrace(t, ref.Node)
+	activitytest.Cordon(t, ref)
+	require.True(t, activitytest.GiveBack(t, ref).Uncordoned)
+	require.Empty(t, activitytest.GiveBack(t, ref))
+}
+
+// toScheduler hears what the scheduler is told.
+type toScheduler struct {
+	refuses bool
+	told    []any
+}
+
+func (s *toScheduler) SignalWorkflow(_ context.Context, workflowID, _, signal string, payload any) error {
+	if s.refuses {
+		return errors.New("workflow not found")
+	}
+	s.told = append(s.told, workflowID, signal, payload)
+	return nil
+}
+
+func TestTheSlotReturnsWithTheNodeUnlessALockIsInactive(t *testing.T) {
+	slot := &scheduling.HeldSlot{Owner: scheduling.SlotOwner{WorkflowID: "cgu/ops/june/c1", FirstRunID: "run"}, Number: 7}
+	returned := func(in nodeactivities.ReturnNodeInput, server *toScheduler) nodeactivities.ReturnNodeResult {
+		in.Slot = slot
+		result, err := (&nodeactivities.Activities{Clusters: activitytest.Clusters, Waits: activitykit.Waits{Temporal: server}}).ReturnNode(t.Context(), in)
+		require.NoError(t, err)
+		return result
+	}
+	server, ref := &toScheduler{}, activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	require.True(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}, server).SlotReturned)
+	require.Equal(t, []any{temporal.MaintenanceSchedulerID(ref.Cluster), temporal.SignalSlotReturn, slot.Return(false)}, server.told)
+
+	server, ref = &toScheduler{}, activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	require.False(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref}, &toScheduler{refuses: true}).SlotReturned, "the workflow does it")
+	require.True(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref}, server).SlotReturned, "a second attempt says so again")
+
+	server, ref = &toScheduler{}, activitytest.TestNode(t)
+	activitytest.Say(t, activitytest.HeldNode(t, "tf", ref.Node), lcmv1.LockInactive, "")
+	require.False(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}, server).SlotReturned)
+	require.Empty(t, server.told, "its lock does not hold it yet")
+}
+
+func TestANodeReturnsEvenIfItsLockRequestCannotBeWithdrawn(t *testing.T) {
+	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.SpokeName).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return activitytest.Transport(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "nodemaintenancerequests") {
+				return nil, errors.New("no answer")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	failing := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: config}), kube.Options{})
+	t.Cleanup(failing.Close)
+	ref := activitytest.TestNode(t)
+	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
+	require.NoError(t, err)
+	in := nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true}
+	result, err := (&nodeactivities.Activities{Clusters: failing}).ReturnNode(t.Context(), in)
+	require.NoError(t, err, "what became of the node must be known")
+	require.Equal(t, nodeactivities.ReturnNodeResult{Uncordoned: true, NotWithdrawn: true}, result)
+	activitytest.RequireNoTrace(t, ref.Node)
+	result, err = activitytest.Nodes().ReturnNode(t.Context(), in)
+	require.NoError(t, err)
+	require.False(t, result.NotWithdrawn)
+}
+
+func TestADeletedNodeNeedsNoReturn(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
+	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), activitytest.GetNode(t, ref.Node)))
+
+	_, err := activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true})
+	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
+	require.Equal(t, "the node is gone", activitytest.GiveBack(t, ref).Note)
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return temporal.ErrorType(activitytest.PlanMaintenance(ctx, ref)) == temporal.ErrNodeGone
+	}, activitytest.NewsLimit, 20*time.Millisecond)
+}

@@ -1,0 +1,188 @@
+package sweeper
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/activities/locks"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func TestARunningWorkflowIsCheckedOccasionally(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	server := activitytest.NewWorkflows()
+	server.Set(ref.Owner, activitytest.StillRunning)
+	lookout := newSearch(t, server, AwaitOrphansInput{})
+	for range 3 { // at every change of any node
+		require.Empty(t, lookout.now(t).Orphans)
+	}
+	require.Equal(t, 1, server.TimesAsked(ref.Owner))
+
+	server.Set(ref.Owner, activitytest.WasTerminated)
+	known := lookout.owners.known[ref.Owner]
+	known.at = known.at.Add(-askOpenAfter)
+	lookout.owners.known[ref.Owner] = known
+	require.Len(t, lookout.now(t).Orphans, 1)
+	activitytest.GiveBack(t, ref)
+	lookout.now(t)
+	require.NotContains(t, lookout.owners.known, ref.Owner, "nothing is remembered of those that have no mark")
+}
+
+func TestMarksOfANewRunWithTheSameIDAreNotOrphans(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	first, second := ref, ref
+	second.Owner = "node/spoke/default/" + ref.Node + "/second-run"
+	server := activitytest.NewWorkflows()
+	server.Set(second.Owner, activitytest.StillRunning) // under the id of the first, which is over
+	activitytest.Cordon(t, first)
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+
+	server.Set(first.Owner, activitytest.WasTerminated)
+	require.Equal(t, first.Owner, look(t, server, AwaitOrphansInput{}).Orphans[0].Owner)
+	activitytest.GiveBack(t, first)
+	activitytest.Cordon(t, second)
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+	require.Contains(t, activitytest.GiveBack(t, first).Note, "it is under maintenance by", "a sweep that comes late touches nothing")
+	require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+}
+
+func TestAMarkOfAnUnknownHolderIsReportedOnce(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	found := look(t, activitytest.NewWorkflows(), AwaitOrphansInput{})
+	require.Empty(t, found.Orphans)
+	mark := Mark{Kind: MarkNode, Name: ref.Node, Node: ref.Node, Owner: ref.Owner}
+	require.Contains(t, found.Unknown, mark)
+
+	server := activitytest.NewWorkflows()
+	sweeper := &Activities{Clusters: activitytest.Clusters, Temporal: server, Quiet: time.Hour}
+	first, err := sweeper.AwaitOrphans(t.Context(), AwaitOrphansInput{Cluster: activitytest.SpokeName})
+	require.NoError(t, err)
+	require.Contains(t, first.Unknown, mark)
+	ended := make(chan Orphans, 1)
+	go func() {
+		next, err := sweeper.AwaitOrphans(t.Context(), AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: first.Unknown})
+		assert.NoError(t, err)
+		ended <- next
+	}()
+	require.Never(t, func() bool { return len(ended) > 0 }, time.Second, 50*time.Millisecond)
+	activitytest.GiveBack(t, ref)
+	require.NotContains(t, (<-ended).Unknown, mark)
+}
+
+func TestAnUnknownHolderIsReportedEvenIfTheSchedulerCannotBeChecked(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	server := activitytest.NewWorkflows()
+	server.Set(temporal.MaintenanceSchedulerID(activitytest.SpokeName)+"/run", activitytest.WasTerminated)
+	server.Blind = serviceerror.NewUnavailable("visibility is away")
+	found := look(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName})
+	require.Contains(t, found.Unknown, Mark{Kind: MarkNode, Name: ref.Node, Node: ref.Node, Owner: ref.Owner})
+
+	lookout := newSearch(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: found.Unknown})
+	_, err := lookout.look(t.Context(), lookout.cluster.Client)
+	require.ErrorContains(t, err, "visibility is away", "there is nothing else to say")
+	lookout.in.Left = []Mark{{Kind: MarkNode, Name: "gone", Node: "gone", Owner: ref.Owner}}
+	require.Equal(t, lookout.in.Left, lookout.now(t).Gone)
+}
+
+func TestAClusterRequestIsAnOrphanOnlyAfterItsNodesReturned(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	ref.Owner = temporal.NodeMaintenanceID(activitytest.SpokeName, "ops", rollout.NodeMaintenanceName("june", ref.Node)) + "/first-run"
+	upgrade := locks.ClusterLockInput{Cluster: activitytest.SpokeName, Owner: temporal.ClusterUpgradeID("ops", "june", activitytest.SpokeName) + "/first-run", Scope: lcmv1.ScopeOS}
+	_, err := activitytest.Initiator().RequestClusterMaintenance(t.Context(), upgrade)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(context.Background(), upgrade))
+	})
+	activitytest.Cordon(t, ref)
+	server := activitytest.NewWorkflows()
+	server.Set(upgrade.Owner, activitytest.WasTerminated)
+	server.Set(ref.Owner, activitytest.StillRunning) // it was cancelled, and cleans up
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+
+	activitytest.GiveBack(t, ref)
+	asked := Mark{Kind: MarkNodeRequest, Name: "drydock-" + ref.Node, Node: ref.Node, Owner: ref.Owner}
+	_, out := nodeOutFor(Mark{Kind: MarkClusterRequest, Owner: upgrade.Owner}, []Mark{asked})
+	require.True(t, out, "the locks of its node are asked to let go still")
+	require.Equal(t, []MarkKind{MarkClusterRequest}, kindsOf(look(t, server, AwaitOrphansInput{}).Orphans))
+	require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), upgrade))
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+}
+
+func TestMarksThatCouldNotBeCleanedUpAreReportedAgain(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	server := activitytest.NewWorkflows()
+	server.Set(ref.Owner, activitytest.WasTerminated)
+	later := func(pause time.Duration) AwaitOrphansInput {
+		return AwaitOrphansInput{Later: []LaterOwner{{Owner: ref.Owner, Until: time.Now().Add(pause)}}}
+	}
+	require.Empty(t, look(t, server, later(time.Minute)).Orphans)
+	orphans := look(t, server, later(-time.Second)).Orphans
+	require.Len(t, orphans, 1)
+
+	// Somebody may remove the mark meanwhile, or reset the workflow.
+	in := later(time.Minute)
+	in.Left = []Mark{orphans[0].Mark}
+	require.Empty(t, look(t, server, in).Gone)
+	server.Set(ref.Owner, activitytest.StillRunning)
+	require.Equal(t, in.Left, look(t, server, in).Gone)
+	server.Set(ref.Owner, activitytest.WasTerminated)
+	in.Cluster, in.Unknown = activitytest.SpokeName, look(t, server, in).Unknown
+	activitytest.GiveBack(t, ref)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for found := (Orphans{}); !slices.Equal(in.Left, found.Gone); in.Unknown = found.Unknown { // what other tests have marked goes as well
+		var err error
+		found, err = (&Activities{Clusters: activitytest.Clusters, Temporal: server, Quiet: time.Hour}).AwaitOrphans(ctx, in)
+		require.NoError(t, err)
+	}
+}
+
+// Those that wait for a slot ask again by themselves, but after an hour at times.
+func TestATerminatedSchedulerIsRestartedIfAnOwnerMayWait(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		status  enumspb.WorkflowExecutionStatus
+		askers  []string
+		started bool
+	}{
+		{"it was terminated", activitytest.WasTerminated, []string{"cgu/default/june/spoke"}, true},
+		{"it goes on", activitytest.StillRunning, []string{"cgu/default/june/spoke"}, false},
+		{"nobody is there who could wait", activitytest.WasTerminated, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			id := temporal.MaintenanceSchedulerID(activitytest.SpokeName)
+			for what, looks := range map[string]func(*activitytest.SomeWorkflows){
+				"while something is marked": func(server *activitytest.SomeWorkflows) {
+					lookout := newSearch(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName})
+					lookout.now(t)
+					lookout.now(t) // a moment later nobody is asked again
+				},
+				"at rest": func(server *activitytest.SomeWorkflows) {
+					_, err := (&Activities{Clusters: activitytest.Clusters, Temporal: server}).AnyMarks(t.Context(), activitytest.SpokeName)
+					require.NoError(t, err)
+				},
+			} {
+				server := activitytest.NewWorkflows()
+				server.Set(id+"/run", tt.status)
+				server.Listed = tt.askers
+				looks(server)
+				require.Equal(t, 1, server.TimesAsked(id+"/run"), what)
+				require.Equal(t, tt.started, len(server.Woken) == 1 && server.Woken[0].ID == id, what)
+			}
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package statuspage
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/require"
+)
+
+// agentAt is an agent that uses the tools of a server.
+func agentAt(t *testing.T, address string) *mcp.ClientSession {
+	t.Helper()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: address + "/mcp"}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+func toolsOf(t *testing.T, session *mcp.ClientSession) []string {
+	t.Helper()
+	tools, err := session.ListTools(t.Context(), nil)
+	require.NoError(t, err)
+	var names []string
+	for _, tool := range tools.Tools {
+		names = append(names, tool.Name)
+	}
+	return names
+}
+
+func (s *stage) testMCP(t *testing.T) {
+	session := agentAt(t, s.url)
+	require.ElementsMatch(t, []string{"list_components", "list_maintenances", "get_platform_status", "list_upgrades", "explain_wait"}, toolsOf(t, session))
+
+	call := func(tool string, arguments map[string]any) (*mcp.CallToolResult, string) {
+		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
+		require.NoError(t, err)
+		text, err := json.Marshal(result.Content)
+		require.NoError(t, err)
+		return result, string(text)
+	}
+	for tool, says := range map[string]string{
+		"list_components":     "Build farm",
+		"list_maintenances":   "Database upgrade",
+		"get_platform_status": "Major outage",
+		"list_upgrades":       "november",
+	} {
+		result, text := call(tool, map[string]any{})
+		require.False(t, result.IsError, text)
+		require.Contains(t, text, says)
+	}
+	_, text := call("explain_wait", map[string]any{"cluster": "spoke-2"})
+	require.Contains(t, text, "budget shop/web allows 0 of 3")
+	require.Contains(t, text, "PodDisruptionBudget shop/web: needs 3 healthy")
+	result, text := call("explain_wait", map[string]any{"upgrade": "prod/december"})
+	require.True(t, result.IsError)
+	require.Contains(t, text, "not found")
+	result, _ = call("list_maintenances", map[string]any{"phase": "soon"})
+	require.True(t, result.IsError)
+}
+
+func TestTheMCPServerReportsUnreadWorkflows(t *testing.T) {
+	s, web := shown(t, unreadFleet())
+	_, _, body := get(t, web.URL)
+	require.Contains(t, body, `<span>Cannot read its status since <time datetime="2026-11-21T12:00:00Z" data-as="moment">`, "people are, too")
+	status, err := mcpTools{s}.platformStatus(nothingAsked{})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"rollout prod/november: not read yet", "node worker-3 of cluster spoke-2: Cannot read its status since 2026-11-21T12:00:00Z", "7 more rollouts", "8 more nodes",
+	}, status.Unread)
+	all, err := mcpTools{s}.explainWait(waitAsked{})
+	require.NoError(t, err)
+	require.Equal(t, status.Unread, all.Unread)
+	one, err := mcpTools{s}.explainWait(waitAsked{Upgrade: "prod/november"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"rollout prod/november: not read yet"}, one.Unread)
+}

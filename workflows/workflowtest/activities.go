@@ -1,0 +1,191 @@
+package workflowtest
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"go.temporal.io/sdk/activity"
+
+	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/health"
+	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/activities/locks"
+	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/rollouts"
+	"drydock.dev/drydock/activities/sweeper"
+	windowsactivities "drydock.dev/drydock/activities/windows"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
+)
+
+func (w *World) register() {
+	taken := node.CordonResult{CordonedByUs: true, NodeUID: NodeUID}
+	Simulate(w, "PlanMaintenance", func(node.PlanMaintenanceInput) any { return node.PlanMaintenanceResult{} })
+	Simulate(w, "AwaitNodeFree", func(node.AwaitNodeFreeInput) any { return nil })
+	Simulate(w, "Cordon", func(node.CordonInput) any { return taken })
+	Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Uncordoned: true} })
+	Simulate(w, "Drain", func(drain.Input) any {
+		return maintenancev1.DrainStatus{PodsToEvict: 3, Evicted: 3, DrainProgress: 100}
+	})
+	Simulate(w, "AwaitPodCompletion", func(drain.AwaitPodCompletionInput) any { return drain.AwaitPodCompletionResult{} })
+	Simulate(w, "AnnounceState", func(node.AnnounceStateInput) any { return nil })
+	Simulate(w, "RunJob", func(jobs.RunJobInput) any { return nil })
+	Simulate(w, "RemoveJob", func(jobs.RunJobInput) any { return nil })
+	Simulate(w, "AwaitNodeHealthy", func(health.AwaitNodeHealthyInput) any { return nil })
+	Simulate(w, "AwaitClusterHealthy", func(health.AwaitClusterHealthyInput) any { return nil })
+	Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
+		if w.Locked {
+			return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}}
+		}
+		return node.AcquireNodeResult{Cordon: &taken}
+	})
+	Simulate(w, "AwaitNodeLocks", func(locks.NodeLockInput) any { return nil })
+	Simulate(w, "AwaitRequestsServed", func(locks.RequestsServedInput) any { return nil })
+	Simulate(w, "WithdrawNodeMaintenance", func(locks.NodeLockInput) any { return locks.NodeLocks{} })
+	Simulate(w, "AwaitNodeLocksActive", func(locks.NodeLockInput) any { return []drydockv1.Blocker{} })
+	Simulate(w, "RequestClusterMaintenance", func(locks.ClusterLockInput) any { return w.Locked })
+	Simulate(w, "AwaitClusterLocks", func(locks.ClusterLockInput) any { return nil })
+	Simulate(w, "WithdrawClusterMaintenance", func(locks.ClusterLockInput) any { return nil })
+	Simulate(w, "CheckNodeMaintenance", func(json.RawMessage) any { return nil })
+	Simulate(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
+	Simulate(w, "PlanRollout", func(any) any { return w.Plan })
+	Simulate(w, "VanishedClusters", func(names []string) any {
+		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.Vanished, name) })
+	})
+	w.RegisterActivityWithOptions(w.awaitVanished, activity.RegisterOptions{Name: "AwaitVanished"})
+	w.RegisterActivityWithOptions(func(_ context.Context, job jobs.ClusterJob) error {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Inputs["RunClusterJob"] = append(w.Inputs["RunClusterJob"], job)
+		if w.Blocked["RunClusterJob"] {
+			return activity.ErrResultPending
+		}
+		return w.Jobs[string(job.Work.Kind)+" "+job.Cluster]
+	}, activity.RegisterOptions{Name: "RunClusterJob"})
+	Simulate(w, "RemoveClusterJob", func(jobs.ClusterJob) any { return nil })
+	w.RegisterAs(temporal.ClusterPreparation, rolloutworkflow.ClusterPreparation)
+	Simulate(w, "ChangeClusters", func(rollouts.ChangeClustersInput) any { return nil })
+	Simulate(w, "LoadHolds", func(struct{}) any { return w.LoadedHolds })
+	Simulate(w, "SaveHolds", func(emergency.State) any { return nil })
+	Simulate(w, "FindSubscribers", func(struct{}) any { return w.Subscribers })
+	Simulate(w, "AwaitBlockers", func(ranv1.ClusterGroupUpgrade) any { return nil })
+	Simulate(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return object })
+	Simulate(w, "LoadRollout", func(rollouts.LoadRolloutInput) any { return w.LoadedRollout })
+	Simulate(w, "SaveRollout", func(rollouts.SaveRolloutInput) any { return nil })
+	Simulate(w, "InspectCluster", func(node.InspectClusterInput) any { return w.Nodes })
+	w.RegisterActivityWithOptions(func(_ context.Context, s temporal.Subscription) error {
+		if !w.HoldsUnknown {
+			w.SignalWorkflow(temporal.SignalHeld, w.Holds.About(s.Cluster))
+		}
+		return nil
+	}, activity.RegisterOptions{Name: "SubscribeToHolds"})
+	w.RegisterActivityWithOptions(func(_ context.Context, in windowsactivities.SubscribeToWindowInput) error {
+		if standing, told := w.Windows[in.Window]; told {
+			w.SignalWorkflow(temporal.SignalWindow, standing)
+		}
+		return nil
+	}, activity.RegisterOptions{Name: "SubscribeToWindow"})
+	Simulate(w, "SelectClusters", func(in rollouts.SelectClustersInput) any {
+		selected := make([][]string, len(in.Selectors))
+		for i := range selected {
+			selected[i] = slices.DeleteFunc(slices.Clone(in.Clusters), func(name string) bool {
+				return in.Selectors[i] != nil && !slices.Contains(w.SelectedClusters, name)
+			})
+		}
+		return selected
+	})
+	// Beside others, so that its place among the calls is not sure.
+	w.RegisterActivityWithOptions(func(_ context.Context, in sweeper.WakeSweeperInput) error {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Inputs["WakeSweeper"] = append(w.Inputs["WakeSweeper"], in)
+		return nil
+	}, activity.RegisterOptions{Name: "WakeSweeper"})
+	SimulateConcurrent(w, "AwaitHeldAgain", func(in locks.AwaitHeldAgainInput) (any, bool) {
+		if len(w.ReactivatedLocks) == 0 {
+			return nil, false
+		}
+		found := w.ReactivatedLocks[0]
+		w.ReactivatedLocks = w.ReactivatedLocks[1:]
+		return found, true
+	})
+	SimulateConcurrent(w, "FollowLocks", func(locks.ClusterLockInput) (any, bool) { return nil, false })
+	SimulateConcurrent(w, "AwaitStale", func(node.AwaitStaleInput) (any, bool) {
+		if len(w.Staleness) == 0 {
+			return nil, false
+		}
+		found := w.Staleness[0]
+		w.Staleness = w.Staleness[1:]
+		return found, true
+	})
+	simulateScheduler(w)
+}
+
+// SimulateConcurrent registers an activity that waits beside others, so that its place among the calls is not sure; while there is no answer, it waits for as long as
+// the test runs.
+func SimulateConcurrent[In any](w *World, name string, answer func(In) (any, bool)) {
+	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Inputs[name] = append(w.Inputs[name], in)
+		result, answered := answer(in)
+		if !answered {
+			return nil, activity.ErrResultPending
+		}
+		return result, nil
+	}, activity.RegisterOptions{Name: name})
+}
+
+// Simulate registers an activity that records its calls.
+func Simulate[In any](w *World, name string, answer func(In) any) {
+	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
+		w.Mu.Lock()
+		w.calls = append(w.calls, name)
+		w.Inputs[name] = append(w.Inputs[name], in)
+		call, fail, blocked := len(w.Inputs[name]), w.Fail[name], w.Blocked[name]
+		w.Mu.Unlock()
+		if fail != nil {
+			if err := fail(call); err != nil {
+				return nil, err
+			}
+		}
+		if blocked {
+			return nil, activity.ErrResultPending
+		}
+		return answer(in), nil
+	}, activity.RegisterOptions{Name: name})
+}
+
+// Called returns the recorded calls, in order.
+func (w *World) Called() []string {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return slices.Clone(w.calls)
+}
+
+// InputsOf returns the inputs of an activity so far; one that the workflow no longer waits for may still be called.
+func (w *World) InputsOf(activity string) []any {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return slices.Clone(w.Inputs[activity])
+}
+
+// Once fails the first call with the error, and no other.
+func Once(err error) func(int) error {
+	return func(call int) error {
+		if call == 1 {
+			return err
+		}
+		return nil
+	}
+}
+
+func Always(err error) func(int) error { return func(int) error { return err } }
+
+// NodeUID is that of the node of every maintenance.
+const NodeUID = "uid-of-the-node"

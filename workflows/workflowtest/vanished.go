@@ -1,0 +1,60 @@
+package workflowtest
+
+import (
+	"context"
+	"slices"
+
+	"go.temporal.io/sdk/activity"
+)
+
+// vanishedWait is an activity that waits for some of the clusters to vanish.
+type vanishedWait struct {
+	token    []byte
+	clusters []string
+}
+
+func (v vanishedWait) of(vanished []string) []string {
+	return slices.DeleteFunc(slices.Clone(v.clusters), func(name string) bool { return !slices.Contains(vanished, name) })
+}
+
+func (w *World) awaitVanished(ctx context.Context, clusters []string) ([]string, error) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Inputs["AwaitVanished"] = append(w.Inputs["AwaitVanished"], clusters)
+	if fail := w.Fail["AwaitVanished"]; fail != nil {
+		if err := fail(len(w.Inputs["AwaitVanished"])); err != nil {
+			return nil, err
+		}
+	}
+	wait := vanishedWait{token: activity.GetInfo(ctx).TaskToken, clusters: clusters}
+	if found := wait.of(w.Vanished); len(found) > 0 {
+		return found, nil
+	}
+	w.vanishedWaits = append(w.vanishedWaits, wait)
+	return nil, activity.ErrResultPending
+}
+
+// DeleteClusterSilently deletes the ManagedCluster of a cluster, and the hub does not report it.
+func (w *World) DeleteClusterSilently(cluster string) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Vanished = append(w.Vanished, cluster)
+}
+
+// DeleteCluster deletes the ManagedCluster of a cluster, and tells those that wait for that.
+func (w *World) DeleteCluster(cluster string) {
+	w.Mu.Lock()
+	w.Vanished = append(w.Vanished, cluster)
+	waiting := w.vanishedWaits
+	w.vanishedWaits = nil
+	w.Mu.Unlock()
+	for _, wait := range waiting {
+		if found := wait.of([]string{cluster}); len(found) > 0 {
+			_ = w.CompleteActivity(wait.token, found, nil) // one that was cancelled needs no news
+		} else {
+			w.Mu.Lock()
+			w.vanishedWaits = append(w.vanishedWaits, wait)
+			w.Mu.Unlock()
+		}
+	}
+}
