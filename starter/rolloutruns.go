@@ -194,7 +194,7 @@ func (c *cli) keptRun(ctx context.Context, target subject) (*rolloutRun, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read the run of %s saved on the hub: %w", target, err)
 	}
-	object, err := snapshot.KeptRollout(&kept, types.NamespacedName{Namespace: namespace, Name: name})
+	object, err := snapshot.SavedRollout(&kept, types.NamespacedName{Namespace: namespace, Name: name})
 	if err != nil || object == nil {
 		return nil, err
 	}

@@ -125,17 +125,17 @@ func (s *stage) startWorker(t *testing.T) {
 		"ObserveWorkloadLocks": func(ctx context.Context, _ lockcontroller.Input) (lockcontroller.Due, error) {
 			return lockcontroller.Due{}, untilCancelled(ctx, nil)
 		},
-		"VanishedClusters": func(context.Context, []string) ([]string, error) { return nil, nil },
-		"AwaitVanished":    func(ctx context.Context, _ []string) ([]string, error) { return nil, untilCancelled(ctx, nil) },
-		"SaveRollout":      s.keepRollout,
-		"LoadRollout":      s.recallRollout,
-		"CheckRollout":     (&rollouts.Activities{}).CheckRollout,
-		"WakeSweeper":      (&sweeperactivities.Activities{Temporal: s.client}).WakeSweeper,
-		"AwaitOrphans":     s.awaitOrphans,
-		"Drain":            s.drain,
-		"RunJob":           func(ctx context.Context, _ jobs.RunJobInput) error { return untilCancelled(ctx, nil) },
-		"RemoveJob":        func(context.Context, jobs.RunJobInput) error { return nil },
-		"AwaitNodeHealthy": func(context.Context, health.AwaitNodeHealthyInput) error { return nil },
+		"DeletedClusters":      func(context.Context, []string) ([]string, error) { return nil, nil },
+		"AwaitDeletedClusters": func(ctx context.Context, _ []string) ([]string, error) { return nil, untilCancelled(ctx, nil) },
+		"SaveRollout":          s.keepRollout,
+		"LoadRollout":          s.recallRollout,
+		"CheckRollout":         (&rollouts.Activities{}).CheckRollout,
+		"WakeSweeper":          (&sweeperactivities.Activities{Temporal: s.client}).WakeSweeper,
+		"AwaitOrphans":         s.awaitOrphans,
+		"Drain":                s.drain,
+		"RunJob":               func(ctx context.Context, _ jobs.RunJobInput) error { return untilCancelled(ctx, nil) },
+		"RemoveJob":            func(context.Context, jobs.RunJobInput) error { return nil },
+		"AwaitNodeHealthy":     func(context.Context, health.AwaitNodeHealthyInput) error { return nil },
 		"ReturnNode": func(context.Context, node.ReturnNodeInput) (node.ReturnNodeResult, error) {
 			return node.ReturnNodeResult{Uncordoned: true}, nil
 		},

@@ -196,7 +196,7 @@ func TestAHeldClusterKeepsTheWorkThatItHasAndGetsNoOther(t *testing.T) {
 	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(two))
 	require.Equal(t, []string{one}, held(1, one).Waiting)
 	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(one), "it should not have had the first any more")
-	_, err = s.place(policies.Nowhere, one, two)
+	_, err = s.place(policies.NoItem, one, two)
 	require.NoError(t, err)
 }
 
@@ -259,8 +259,8 @@ func TestAWorkThatAWebhookRefusesKeepsNoOtherFromBeingMade(t *testing.T) {
 		apierrors.NewForbidden(schema.GroupResource{Resource: "manifestworks"}, "os", errors.New("frozen")),
 	} {
 		refusal := make(chan struct{})
-		var p workPlacing
-		err := p.each(t.Context(), []string{"c1", "c2"}, func(ctx context.Context, cluster string) error {
+		var p placementAttempt
+		err := p.writeAll(t.Context(), []string{"c1", "c2"}, func(ctx context.Context, cluster string) error {
 			if cluster == "c1" {
 				defer close(refusal)
 				return activitykit.Explain(&kube.Cluster{Name: activitytest.HubName}, "apply ManifestWork c1/os", answer)
@@ -292,7 +292,7 @@ func TestAClusterWhoseManagedClusterIsDeletedAtWorkIsSeen(t *testing.T) {
 	require.NoError(t, s.hub.Client.Delete(t.Context(), activitykit.ManagedCluster(s.clusters[0])))
 	select {
 	case found := <-news:
-		require.Equal(t, []policies.ClusterCompliance{{Cluster: s.clusters[0], Status: "PU", Vanished: true}}, found)
+		require.Equal(t, []policies.ClusterCompliance{{Cluster: s.clusters[0], Status: "PU", ClusterDeleted: true}}, found)
 	case <-time.After(activitytest.NewsLimit):
 		require.Fail(t, "no news")
 	}

@@ -41,26 +41,26 @@ func (m *Activities) PlaceManifestWorks(ctx context.Context, in PlaceWorksInput)
 	if err != nil {
 		return remediation.PlacementResult{}, err
 	}
-	p := workPlacing{PlaceWorksInput: in, hub: hub}
+	p := placementAttempt{PlaceWorksInput: in, hub: hub}
 	if err := p.observe(ctx); err != nil {
 		return remediation.PlacementResult{}, err
 	}
-	if err := p.each(ctx, p.clusters(), p.deleteUndesired); err != nil {
+	if err := p.writeAll(ctx, p.clusters(), p.deleteUndesired); err != nil {
 		return remediation.PlacementResult{}, err
 	}
-	if err := m.Waits.MayBeginOn(ctx, p.added(), in.Closes); err != nil {
+	if err := m.Waits.MayBeginOn(ctx, p.startingClusters(), in.Closes); err != nil {
 		return remediation.PlacementResult{}, err
 	}
 	for _, placement := range in.Desired {
-		if err := p.bring(ctx, placement); err != nil {
+		if err := p.createMissing(ctx, placement); err != nil {
 			return remediation.PlacementResult{}, err
 		}
 	}
 	return p.placed, nil
 }
 
-// workPlacing is one attempt to place manifest works.
-type workPlacing struct {
+// placementAttempt is one attempt to place manifest works.
+type placementAttempt struct {
 	PlaceWorksInput
 	hub *kube.Cluster
 	// works are the works of the rollout that were observed, by cluster.
@@ -70,7 +70,7 @@ type workPlacing struct {
 }
 
 // clusters are all that are named.
-func (p *workPlacing) clusters() []string {
+func (p *placementAttempt) clusters() []string {
 	var clusters []string
 	for _, placement := range p.Desired {
 		clusters = slices.Concat(clusters, placement.Clusters, placement.Held)
@@ -79,7 +79,7 @@ func (p *workPlacing) clusters() []string {
 }
 
 // observe reads the works of the rollout in the namespaces of all clusters.
-func (p *workPlacing) observe(ctx context.Context) error {
+func (p *placementAttempt) observe(ctx context.Context) error {
 	p.works = map[string][]*metav1.PartialObjectMetadata{}
 	reads, reading := errgroup.WithContext(ctx)
 	reads.SetLimit(activitykit.MaxParallelRequests)
@@ -96,7 +96,7 @@ func (p *workPlacing) observe(ctx context.Context) error {
 		return err
 	}
 	for _, placement := range p.Desired {
-		p.placed.Waiting = append(p.placed.Waiting, p.without(placement, placement.Held)...)
+		p.placed.Waiting = append(p.placed.Waiting, p.missingOn(placement, placement.Held)...)
 	}
 	return nil
 }
@@ -119,9 +119,9 @@ func (r Rollout) works(ctx context.Context, hub *kube.Cluster, options ...client
 	return works, nil
 }
 
-// without returns those of the clusters that do not have the item of a placement.
-func (p *workPlacing) without(placement policies.DesiredPlacement, clusters []string) []string {
-	if placement.Item == policies.Nowhere {
+// missingOn returns those of the clusters that do not have the item of a placement.
+func (p *placementAttempt) missingOn(placement policies.DesiredPlacement, clusters []string) []string {
+	if placement.Item == policies.NoItem {
 		return nil
 	}
 	name := manifestworks.WorkName(p.Rollout.name(), p.Rollout.Templates[placement.Item])
@@ -130,17 +130,17 @@ func (p *workPlacing) without(placement policies.DesiredPlacement, clusters []st
 	})
 }
 
-// added are the clusters on which something new begins.
-func (p *workPlacing) added() []string {
+// startingClusters are the clusters on which something new begins.
+func (p *placementAttempt) startingClusters() []string {
 	var added []string
 	for _, placement := range p.Desired {
-		added = append(added, p.without(placement, placement.Clusters)...)
+		added = append(added, p.missingOn(placement, placement.Clusters)...)
 	}
 	return added
 }
 
 // deleteUndesired deletes the works of a cluster, except the desired one.
-func (p *workPlacing) deleteUndesired(ctx context.Context, cluster string) error {
+func (p *placementAttempt) deleteUndesired(ctx context.Context, cluster string) error {
 	for _, work := range p.works[cluster] {
 		if p.desires(cluster, work.Name) {
 			continue
@@ -153,20 +153,20 @@ func (p *workPlacing) deleteUndesired(ctx context.Context, cluster string) error
 }
 
 // desires reports whether a cluster is to have the work of that name.
-func (p *workPlacing) desires(cluster, work string) bool {
+func (p *placementAttempt) desires(cluster, work string) bool {
 	for _, placement := range p.Desired {
 		_, named := slices.BinarySearch(placement.Clusters, cluster)
 		_, held := slices.BinarySearch(placement.Held, cluster)
 		if named || held {
-			return placement.Item != policies.Nowhere && work == manifestworks.WorkName(p.Rollout.name(), p.Rollout.Templates[placement.Item])
+			return placement.Item != policies.NoItem && work == manifestworks.WorkName(p.Rollout.name(), p.Rollout.Templates[placement.Item])
 		}
 	}
 	return false
 }
 
-// bring makes the work of a placement on the clusters that do not have it.
-func (p *workPlacing) bring(ctx context.Context, placement policies.DesiredPlacement) error {
-	missing := p.without(placement, placement.Clusters)
+// createMissing makes the work of a placement on the clusters that do not have it.
+func (p *placementAttempt) createMissing(ctx context.Context, placement policies.DesiredPlacement) error {
+	missing := p.missingOn(placement, placement.Clusters)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (p *workPlacing) bring(ctx context.Context, placement policies.DesiredPlace
 	if manifestworks.Pin(template) != p.Rollout.Pins[placement.Item] {
 		return temporal.Error(temporal.ErrInvalidSpec, activitykit.ObjectName(template)+" has been changed since the rollout began: start another rollout with it", nil)
 	}
-	return p.each(ctx, missing, func(ctx context.Context, cluster string) error {
+	return p.writeAll(ctx, missing, func(ctx context.Context, cluster string) error {
 		work, err := manifestworks.Work(p.Rollout.name(), template, cluster)
 		if err != nil {
 			return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s: %v", activitykit.ObjectName(template), err), err)
@@ -186,8 +186,8 @@ func (p *workPlacing) bring(ctx context.Context, placement policies.DesiredPlace
 	})
 }
 
-// each writes the works of many clusters at the same time. It notes what the hub refuses, by cluster.
-func (p *workPlacing) each(ctx context.Context, clusters []string, write func(ctx context.Context, cluster string) error) error {
+// writeAll writes the works of many clusters at the same time. It notes what the hub refuses, by cluster.
+func (p *placementAttempt) writeAll(ctx context.Context, clusters []string, write func(ctx context.Context, cluster string) error) error {
 	var refused []remediation.RefusedPlacement
 	writes, writing := errgroup.WithContext(ctx)
 	writes.SetLimit(activitykit.MaxParallelRequests)

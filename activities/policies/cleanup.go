@@ -65,7 +65,7 @@ func cleanUpPolicy(ctx context.Context, hub *kube.Cluster, in Rollout, ref polic
 	if err != nil {
 		return nil // then nothing was made
 	}
-	for _, object := range append(enforcing(in, ref, names), policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil)) {
+	for _, object := range append(enforcementObjects(in, ref, names), policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil)) {
 		object.SetAnnotations(map[string]string{kube.AnnotationOwner: in.Owner})
 		if err := activitykit.DeleteOwned(ctx, hub, activitykit.ObjectName(object), object); err != nil {
 			return err

@@ -146,7 +146,7 @@ func recreateMissing(ctx context.Context, hub *kube.Cluster, in Rollout, number 
 		return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
 	}
 	var missing []string
-	for _, object := range enforcing(in, ref, names) {
+	for _, object := range enforcementObjects(in, ref, names) {
 		gone, err := isGone(ctx, hub, object)
 		if err != nil {
 			return nil, err
@@ -156,7 +156,7 @@ func recreateMissing(ctx context.Context, hub *kube.Cluster, in Rollout, number 
 		}
 		missing = append(missing, activitykit.ObjectName(object))
 		if object.GetKind() == policies.Policies.Kind {
-			if object, err = copyAgain(ctx, hub, in, number, names.Copy); err != nil {
+			if object, err = recreateCopy(ctx, hub, in, number, names.Copy); err != nil {
 				return nil, err
 			}
 		}
@@ -178,14 +178,14 @@ func isGone(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstruc
 	return existing.DeletionTimestamp != nil, activitykit.Explain(hub, "read "+activitykit.ObjectName(object), err)
 }
 
-// copyAgain returns the copy of a policy as it was prepared: one rollout must not give clusters different copies.
-func copyAgain(ctx context.Context, hub *kube.Cluster, in Rollout, number int, name string) (*unstructured.Unstructured, error) {
+// recreateCopy returns the copy of a policy as it was prepared: one rollout must not give clusters different copies.
+func recreateCopy(ctx context.Context, hub *kube.Cluster, in Rollout, number int, name string) (*unstructured.Unstructured, error) {
 	ref := in.Policies[number]
 	policy, err := readPolicy(ctx, hub, ref)
 	if err != nil {
 		return nil, err
 	}
-	if in.isAnother(number, policy) {
+	if in.changedSincePrepared(number, policy) {
 		return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("policy %s has been changed since the rollout began, and the copy of what it was, %s/%s, has been deleted: start another rollout with it",
 			ref, in.Namespace, name), nil)
 	}
@@ -208,16 +208,16 @@ func policyChanged(ctx context.Context, hub *kube.Cluster, in Rollout, number in
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	return err == nil && in.isAnother(number, policy), activitykit.Explain(hub, "read policy "+in.Policies[number].String(), err)
+	return err == nil && in.changedSincePrepared(number, policy), activitykit.Explain(hub, "read policy "+in.Policies[number].String(), err)
 }
 
-// isAnother reports whether a policy is not the one that was prepared, or of another generation.
-func (r Rollout) isAnother(number int, policy metav1.Object) bool {
+// changedSincePrepared reports whether a policy is not the one that was prepared, or of another generation.
+func (r Rollout) changedSincePrepared(number int, policy metav1.Object) bool {
 	return number < len(r.Pins) && policies.Pin(policy) != r.Pins[number]
 }
 
-// enforcing names the objects that enforce a policy on the clusters of its placement: the binding, and the copy where there is one.
-func enforcing(in Rollout, ref policies.Ref, names policies.Names) []*unstructured.Unstructured {
+// enforcementObjects names the objects that enforce a policy on the clusters of its placement: the binding, and the copy where there is one.
+func enforcementObjects(in Rollout, ref policies.Ref, names policies.Names) []*unstructured.Unstructured {
 	objects := []*unstructured.Unstructured{policies.Binding(in.name(), names, ref.Name, in.Enforcement)}
 	if names.Copy != "" {
 		made := &unstructured.Unstructured{}

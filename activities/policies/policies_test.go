@@ -281,7 +281,7 @@ func TestWhatSomebodyHasDeletedIsMadeAgainForTheClustersThatCome(t *testing.T) {
 			names, err := policies.NamesFor(s.rollout.name(), ref, enforcement)
 			require.NoError(t, err)
 			var deleted []string
-			for _, object := range enforcing(s.rollout, ref, names) {
+			for _, object := range enforcementObjects(s.rollout, ref, names) {
 				require.NoError(t, s.hub.Client.Delete(t.Context(), object))
 				deleted = append(deleted, activitykit.ObjectName(object))
 			}
@@ -322,7 +322,7 @@ func TestAPolicyThatChangesMeanwhileIsNamedAndNoClusterGetsAnotherText(t *testin
 
 			names, err := policies.NamesFor(s.rollout.name(), kernel, enforcement)
 			require.NoError(t, err)
-			what := enforcing(s.rollout, kernel, names)
+			what := enforcementObjects(s.rollout, kernel, names)
 			require.NoError(t, s.hub.Client.Delete(t.Context(), what[0]))
 			requireFound([]string{activitykit.ObjectName(what[0])}, 0)
 			if enforcement == ranv1.EnforceCopy {

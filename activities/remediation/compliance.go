@@ -31,14 +31,14 @@ type ComplianceReader struct {
 func (s ComplianceReader) Await(ctx context.Context, clusters []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
 	l := s.watch(clusters)
 	for {
-		if err := l.await(ctx, func() bool { return len(l.news()) > 0 }); err != nil {
+		if err := l.await(ctx, func() bool { return len(l.changes()) > 0 }); err != nil {
 			return nil, activitykit.Explain(s.Hub, "watch the compliance of clusters", err)
 		}
 		gathering, cancel := context.WithTimeout(ctx, gather)
-		err := l.await(gathering, func() bool { return len(l.news()) == len(clusters) })
+		err := l.await(gathering, func() bool { return len(l.changes()) == len(clusters) })
 		gathered := err == nil || gathering.Err() != nil
 		cancel()
-		news := l.news()
+		news := l.changes()
 		switch {
 		case ctx.Err() != nil && !slices.ContainsFunc(news, func(c policies.ClusterCompliance) bool { return c.Relapsed }):
 			return nil, ctx.Err() // report a relapse anyway: the next watch cannot see one that has ended
@@ -59,7 +59,7 @@ func (s ComplianceReader) Read(ctx context.Context, clusters []string) ([]polici
 		letters[i] = make([]byte, len(s.Names))
 		for j, name := range s.Names {
 			reads.Go(func() error {
-				compliance, err := s.ask(reading, client.ObjectKey{Namespace: cluster, Name: name})
+				compliance, err := s.readObject(reading, client.ObjectKey{Namespace: cluster, Name: name})
 				letters[i][j] = byte(compliance)
 				return err
 			})
@@ -75,9 +75,9 @@ func (s ComplianceReader) Read(ctx context.Context, clusters []string) ([]polici
 	return read, nil
 }
 
-// ask reads one object from the API server.
-func (s ComplianceReader) ask(ctx context.Context, key client.ObjectKey) (policies.Compliance, error) {
-	object := s.empty()
+// readObject reads one object from the API server.
+func (s ComplianceReader) readObject(ctx context.Context, key client.ObjectKey) (policies.Compliance, error) {
+	object := s.newObject()
 	err := s.Hub.Client.Get(ctx, key, object)
 	if apierrors.IsNotFound(err) {
 		return s.Judge(nil), nil
@@ -85,7 +85,7 @@ func (s ComplianceReader) ask(ctx context.Context, key client.ObjectKey) (polici
 	return s.Judge(object), err
 }
 
-func (s ComplianceReader) empty() *unstructured.Unstructured {
+func (s ComplianceReader) newObject() *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(s.Kind)
 	return object
@@ -95,19 +95,19 @@ func (s ComplianceReader) empty() *unstructured.Unstructured {
 type complianceWatch struct {
 	ComplianceReader
 	clusters []policies.KnownCluster
-	// now is the compliance of each cluster at the last look. Relapsed stays set.
-	now map[string]policies.ClusterCompliance
-	// gone are objects that did not exist on the API server when they were read last.
-	gone map[client.ObjectKey]bool
+	// latest is the compliance of each cluster at the last look. Relapsed stays set.
+	latest map[string]policies.ClusterCompliance
+	// missing are objects that did not exist on the API server when they were read last.
+	missing map[client.ObjectKey]bool
 }
 
 // watch begins with what is known: an object that did not exist need not be read again, the watch shows when it does.
 func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWatch {
-	l := &complianceWatch{ComplianceReader: s, clusters: clusters, now: map[string]policies.ClusterCompliance{}, gone: map[client.ObjectKey]bool{}}
+	l := &complianceWatch{ComplianceReader: s, clusters: clusters, latest: map[string]policies.ClusterCompliance{}, missing: map[client.ObjectKey]bool{}}
 	for _, known := range clusters {
 		for i := range known.Status {
 			if known.Status.Of(i) == s.Judge(nil) {
-				l.gone[client.ObjectKey{Namespace: known.Cluster, Name: s.Names[i]}] = true
+				l.missing[client.ObjectKey{Namespace: known.Cluster, Name: s.Names[i]}] = true
 			}
 		}
 	}
@@ -115,13 +115,13 @@ func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWat
 }
 
 func (l *complianceWatch) await(ctx context.Context, until func() bool) error {
-	return activitykit.Waits{}.Await(ctx, l.Hub, []client.Object{l.empty(), activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
-		err := l.look(ctx)
+	return activitykit.Waits{}.Await(ctx, l.Hub, []client.Object{l.newObject(), activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
+		err := l.readAll(ctx)
 		return temporal.Observation{}, err == nil && until(), err
 	})
 }
 
-func (l *complianceWatch) look(ctx context.Context) error {
+func (l *complianceWatch) readAll(ctx context.Context) error {
 	for _, known := range l.clusters {
 		letters := make([]byte, len(l.Names))
 		for i, name := range l.Names {
@@ -135,10 +135,10 @@ func (l *complianceWatch) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		seen := policies.ClusterCompliance{Cluster: known.Cluster, Status: policies.ComplianceStatus(letters), Vanished: gone}
-		seen.Relapsed = l.now[known.Cluster].Relapsed ||
+		seen := policies.ClusterCompliance{Cluster: known.Cluster, Status: policies.ComplianceStatus(letters), ClusterDeleted: gone}
+		seen.Relapsed = l.latest[known.Cluster].Relapsed ||
 			known.Status.Of(known.Policy) == policies.Compliant && seen.Status.Of(known.Policy) != policies.Compliant
-		l.now[known.Cluster] = seen
+		l.latest[known.Cluster] = seen
 	}
 	return nil
 }
@@ -146,31 +146,31 @@ func (l *complianceWatch) look(ctx context.Context) error {
 // compliance reads an object from the cache, or from the API server if it is missing there: the cache may be behind, and a cluster that is no longer bound
 // has failed.
 func (l *complianceWatch) compliance(ctx context.Context, key client.ObjectKey) (policies.Compliance, error) {
-	object := l.empty()
+	object := l.newObject()
 	err := l.Hub.Cache.Get(ctx, key, object)
 	if err == nil {
-		delete(l.gone, key)
+		delete(l.missing, key)
 		return l.Judge(object), nil
 	}
 	if !apierrors.IsNotFound(err) {
 		return policies.Unknown, err
 	}
-	if l.gone[key] {
+	if l.missing[key] {
 		return l.Judge(nil), nil
 	}
-	compliance, err := l.ask(ctx, key)
+	compliance, err := l.readObject(ctx, key)
 	if err == nil && compliance == l.Judge(nil) {
-		l.gone[key] = true
+		l.missing[key] = true
 	}
 	return compliance, err
 }
 
-// news are the clusters whose compliance changed, if only for a moment.
-func (l *complianceWatch) news() []policies.ClusterCompliance {
+// changes are the clusters whose compliance changed, if only for a moment.
+func (l *complianceWatch) changes() []policies.ClusterCompliance {
 	var news []policies.ClusterCompliance
 	for _, known := range l.clusters {
-		now := l.now[known.Cluster]
-		if now.Relapsed || now.Vanished || policies.Changed(known.Status, now.Status, known.Policy) {
+		now := l.latest[known.Cluster]
+		if now.Relapsed || now.ClusterDeleted || policies.Changed(known.Status, now.Status, known.Policy) {
 			news = append(news, now)
 		}
 	}

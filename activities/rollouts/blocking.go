@@ -30,7 +30,7 @@ func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUp
 		kinds = append(kinds, kube.SingleObject(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: blocker.Namespace, Name: rollout.SavedName(blocker.Name)}}))
 	}
 	return r.Waits.Await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
-		known, err := gathered(ctx, hub, &cgu)
+		known, err := readBlockers(ctx, hub, &cgu)
 		if err != nil {
 			return temporal.Observation{}, false, err
 		}
@@ -43,9 +43,9 @@ func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUp
 	})
 }
 
-// gathered reads from the hub the rollouts that block a rollout, and those that they wait for in turn.
-func gathered(ctx context.Context, hub *kube.Cluster, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
-	return rollout.Gather(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) { return readSaved(ctx, hub, name) })
+// readBlockers reads from the hub the rollouts that block a rollout, and those that they wait for in turn.
+func readBlockers(ctx context.Context, hub *kube.Cluster, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
+	return rollout.GatherBlockers(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) { return readSaved(ctx, hub, name) })
 }
 
 // readSaved returns the rollout that the hub keeps under a name; nil when it keeps none.
@@ -61,7 +61,7 @@ func readSaved(ctx context.Context, hub *kube.Cluster, name types.NamespacedName
 	case err != nil:
 		return nil, activitykit.Explain(hub, "read ConfigMap "+key.String(), err)
 	}
-	object, err := snapshot.KeptRollout(&kept, name)
+	object, err := snapshot.SavedRollout(&kept, name)
 	if err != nil {
 		return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}

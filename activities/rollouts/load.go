@@ -67,7 +67,7 @@ func (r *Activities) LoadRollout(ctx context.Context, in LoadRolloutInput) (Load
 	}
 	if len(unreachable) > 0 {
 		message := fmt.Sprintf("rollout %s: %s", name, notServed(unreachable))
-		if err := askAnother(ctx, message); err != nil {
+		if err := retryOnAnotherWorker(ctx, message); err != nil {
 			return LoadedRollout{}, err
 		}
 		return LoadedRollout{}, temporal.Error(temporal.ErrInvalidSpec, message, nil)

@@ -89,7 +89,7 @@ func (r *Activities) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUp
 		return Plan{}, err
 	}
 	// First what may fail repeatedly: reading policies costs more the larger the fleet is.
-	rollouts, err := gathered(ctx, hub, &cgu)
+	rollouts, err := readBlockers(ctx, hub, &cgu)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -115,17 +115,17 @@ func (r *Activities) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUp
 	return plan, r.checkWorkers(ctx, &plan, &cgu, now)
 }
 
-// VanishedClusters returns those of the clusters whose ManagedCluster is gone or is being deleted.
-func (r *Activities) VanishedClusters(ctx context.Context, clusters []string) ([]string, error) {
+// DeletedClusters returns those of the clusters whose ManagedCluster is gone or is being deleted.
+func (r *Activities) DeletedClusters(ctx context.Context, clusters []string) ([]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return vanishedOf(ctx, hub, clusters)
+	return deletedAmong(ctx, hub, clusters)
 }
 
-// AwaitVanished waits until ManagedClusters of some of the clusters are gone or are being deleted, and returns those clusters.
-func (r *Activities) AwaitVanished(ctx context.Context, clusters []string) ([]string, error) {
+// AwaitDeletedClusters waits until ManagedClusters of some of the clusters are gone or are being deleted, and returns those clusters.
+func (r *Activities) AwaitDeletedClusters(ctx context.Context, clusters []string) ([]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
 		return nil, err
@@ -133,13 +133,13 @@ func (r *Activities) AwaitVanished(ctx context.Context, clusters []string) ([]st
 	var found []string
 	err = activitykit.Waits{}.Await(ctx, hub, []client.Object{activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
 		var err error
-		found, err = vanishedOf(ctx, hub, clusters)
+		found, err = deletedAmong(ctx, hub, clusters)
 		return temporal.Observation{}, len(found) > 0, err
 	})
 	return found, err
 }
 
-func vanishedOf(ctx context.Context, hub *kube.Cluster, clusters []string) ([]string, error) {
+func deletedAmong(ctx context.Context, hub *kube.Cluster, clusters []string) ([]string, error) {
 	isGone := make([]bool, len(clusters))
 	looks, looking := errgroup.WithContext(ctx)
 	looks.SetLimit(activitykit.MaxParallelRequests)

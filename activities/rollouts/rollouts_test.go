@@ -146,7 +146,7 @@ func TestAManagedClusterThatIsDeletedHasVanished(t *testing.T) {
 		gone = append(gone, fmt.Sprintf("was-here-%d", i))
 		asked = append(asked, activitytest.SpokeName, gone[i])
 	}
-	vanished, err := (&Activities{Clusters: activitytest.Clusters}).VanishedClusters(t.Context(), asked)
+	vanished, err := (&Activities{Clusters: activitytest.Clusters}).DeletedClusters(t.Context(), asked)
 	require.NoError(t, err)
 	require.Equal(t, gone, vanished, "in the order in which they were asked for")
 }
@@ -160,7 +160,7 @@ func TestTheMomentAManagedClusterIsDeletedThoseWhoWaitAreTold(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		vanished, err = rollouts.AwaitVanished(t.Context(), []string{"stays", "goes"})
+		vanished, err = rollouts.AwaitDeletedClusters(t.Context(), []string{"stays", "goes"})
 		ended <- err
 	}()
 	activitytest.ManagedCluster(t, "comes", nil)

@@ -62,7 +62,7 @@ func TestARolloutOfTenThousandClustersIsKeptAndReadBack(t *testing.T) {
 	rollouts := &Activities{Clusters: activitytest.Clusters}
 	require.NoError(t, rollouts.SaveRollout(t.Context(), in))
 
-	object, err := snapshot.KeptRollout(activitytest.GetKept(t, "drydock-largest"), client.ObjectKey{Namespace: "default", Name: "largest"})
+	object, err := snapshot.SavedRollout(activitytest.GetKept(t, "drydock-largest"), client.ObjectKey{Namespace: "default", Name: "largest"})
 	require.NoError(t, err)
 	require.Equal(t, in.Object.Spec.Clusters, object.Spec.Clusters)
 	require.Equal(t, whole.RemediationPlan, object.Status.RemediationPlan)

@@ -37,7 +37,7 @@ func (r *Activities) checkWorkers(ctx context.Context, plan *Plan, cgu *ranv1.Cl
 		}
 		plan.TaskQueues = queues
 		if len(unreachable) > 0 {
-			if err := askAnother(ctx, notServed(unreachable)); err != nil {
+			if err := retryOnAnotherWorker(ctx, notServed(unreachable)); err != nil {
 				return err
 			}
 			reasons = append(reasons, ranv1.ReasonClusterUnreachable)
@@ -96,13 +96,13 @@ func notServed(clusters []string) string {
 const howToServe = "add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with " +
 	kube.AnnotationWorker + "=" + kube.WorkerInCluster
 
-// WorkersAsked is the number of attempts before a cluster counts as unknown to all workers. Workers may know different clusters, for example
+// WorkerAttempts is the number of attempts before a cluster counts as unknown to all workers. Workers may know different clusters, for example
 // while they are restarted one by one with a new clusters file, and any of them may take an attempt.
-const WorkersAsked = 6
+const WorkerAttempts = 6
 
-// askAnother returns the error that retries the activity, perhaps on another worker; nil: enough attempts were made. Heartbeat details count them,
+// retryOnAnotherWorker returns the error that retries the activity, perhaps on another worker; nil: enough attempts were made. Heartbeat details count them,
 // since attempts that fail for other reasons, such as a hub that does not answer, do not count.
-func askAnother(ctx context.Context, message string) error {
+func retryOnAnotherWorker(ctx context.Context, message string) error {
 	if !activity.IsActivity(ctx) {
 		return nil
 	}
@@ -112,21 +112,21 @@ func askAnother(ctx context.Context, message string) error {
 			return err
 		}
 	}
-	if asked++; asked >= WorkersAsked {
+	if asked++; asked >= WorkerAttempts {
 		return nil
 	}
 	activity.RecordHeartbeat(ctx, asked)
 	return temporal.Error(temporal.ErrClusterUnknown, message, nil)
 }
 
-// LocateCluster returns the task queue on which the activities of a cluster run. Errors: ClusterUnknown; NotFound when WorkersAsked do not know it.
+// LocateCluster returns the task queue on which the activities of a cluster run. Errors: ClusterUnknown; NotFound when WorkerAttempts do not know it.
 func (r *Activities) LocateCluster(ctx context.Context, cluster string) (string, error) {
 	queue, served, err := r.taskQueue(ctx, cluster)
 	if err != nil || served {
 		return queue, err
 	}
 	message := fmt.Sprintf("cluster %s is not known: %s", cluster, howToServe)
-	if err := askAnother(ctx, message); err != nil {
+	if err := retryOnAnotherWorker(ctx, message); err != nil {
 		return "", err
 	}
 	return "", temporal.Error(temporal.ErrNotFound, message, nil)

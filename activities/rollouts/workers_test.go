@@ -26,7 +26,7 @@ func TestWhatTheWorkersLackIsSaidAllAtOnce(t *testing.T) {
 	_, err := asAnActivity(t, 0, (&Activities{Clusters: activitytest.Clusters}).PlanRollout, cgu)
 	require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker is asked first: %v", err)
 	require.False(t, temporal.Final(err))
-	_, err = asAnActivity(t, WorkersAsked-1, (&Activities{Clusters: activitytest.Clusters}).PlanRollout, cgu)
+	_, err = asAnActivity(t, WorkerAttempts-1, (&Activities{Clusters: activitytest.Clusters}).PlanRollout, cgu)
 	require.NoError(t, err, "enough were: the plan says so")
 }
 

@@ -60,7 +60,7 @@ func backingUp() state {
 
 // soaking: what was done to the first cluster must last before the second one is touched.
 func soaking() state {
-	return groupState("soaking", "AwaitVanished", func(t *testing.T, s *scene, at place) reached {
+	return groupState("soaking", "AwaitDeletedClusters", func(t *testing.T, s *scene, at place) reached {
 		w := s.rollOut(t, shape{clusters: s.Spokes[1:3], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.RemediationStrategy.SoakSeconds = soakSeconds
 		})

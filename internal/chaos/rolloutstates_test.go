@@ -167,7 +167,7 @@ func inBatch(canary bool) state {
 
 // paused: what was at work is over, and nothing else begins.
 func paused() state {
-	return groupState("Paused", "AwaitVanished", func(t *testing.T, s *scene, at place) reached {
+	return groupState("Paused", "AwaitDeletedClusters", func(t *testing.T, s *scene, at place) reached {
 		w, letGo := s.slowDrain(t, at, at.node, "worker-2")
 		s.say(t, w.workflow, temporal.SignalPause)
 		s.awaitEvent(t, w.ofCluster(at.spoke), "it is paused", func(event *history.HistoryEvent) bool {

@@ -104,7 +104,7 @@ func ComplianceOf(work *unstructured.Unstructured) policies.Compliance {
 		return policies.NonCompliant
 	}
 	for _, value := range expected {
-		if !fedBack(work, value) {
+		if !hasFeedback(work, value) {
 			return policies.NonCompliant
 		}
 	}
@@ -127,8 +127,8 @@ func allTrue(conditions []any, generation int64, wanted ...string) bool {
 	return true
 }
 
-// fedBack reports whether the cluster feeds back the expected value of a manifest that it has applied.
-func fedBack(work *unstructured.Unstructured, expected ExpectedValue) bool {
+// hasFeedback reports whether the cluster feeds back the expected value of a manifest that it has applied.
+func hasFeedback(work *unstructured.Unstructured, expected ExpectedValue) bool {
 	manifests, _, _ := unstructured.NestedSlice(work.Object, "status", "resourceStatus", "manifests")
 	for _, manifest := range manifests {
 		fields, _ := manifest.(map[string]any)

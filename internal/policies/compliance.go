@@ -88,8 +88,8 @@ type ClusterCompliance struct {
 	Status  ComplianceStatus `json:"status"`
 	// Relapsed: since the last report the cluster was not Compliant with its current policy, if only for a moment.
 	Relapsed bool `json:"relapsed,omitempty"`
-	// Vanished: the cluster is no longer a ManagedCluster.
-	Vanished bool `json:"vanished,omitempty"`
+	// ClusterDeleted: the cluster is no longer a ManagedCluster.
+	ClusterDeleted bool `json:"clusterDeleted,omitempty"`
 }
 
 // KnownCluster is what a workflow knows of a cluster: nothing, if Status is empty.

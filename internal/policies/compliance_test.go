@@ -89,14 +89,14 @@ func TestAClusterIsCompleteWhenCompliantWithAllBoundPolicies(t *testing.T) {
 }
 
 func TestMoreReportsAreGatheredForLonger(t *testing.T) {
-	require.Equal(t, "20ms", policies.Gather(10, 0, 0).String())
-	require.Equal(t, "250ms", policies.Gather(500, 0, 0).String())
-	require.Equal(t, "20ms", policies.Gather(10, -500, 0).String())
-	require.Equal(t, "20ms", policies.Gather(10, 49, 0).String())
-	require.Equal(t, "40ms", policies.Gather(10, 50, 0).String())
-	require.Equal(t, "1m0s", policies.Gather(10, 100000, 0).String(), "never longer")
-	require.Equal(t, "20ms", policies.Gather(10, 0, 0.06).String())
-	require.Equal(t, "40ms", policies.Gather(10, 0, 0.07).String())
-	require.Equal(t, "5.12s", policies.Gather(10, 0, 0.5).String())
-	require.Equal(t, "10m0s", policies.Gather(10, 0, 1.1).String(), "never longer, or what a cluster does next would be seen too late")
+	require.Equal(t, "20ms", policies.GatherPeriod(10, 0, 0).String())
+	require.Equal(t, "250ms", policies.GatherPeriod(500, 0, 0).String())
+	require.Equal(t, "20ms", policies.GatherPeriod(10, -500, 0).String())
+	require.Equal(t, "20ms", policies.GatherPeriod(10, 49, 0).String())
+	require.Equal(t, "40ms", policies.GatherPeriod(10, 50, 0).String())
+	require.Equal(t, "1m0s", policies.GatherPeriod(10, 100000, 0).String(), "never longer")
+	require.Equal(t, "20ms", policies.GatherPeriod(10, 0, 0.06).String())
+	require.Equal(t, "40ms", policies.GatherPeriod(10, 0, 0.07).String())
+	require.Equal(t, "5.12s", policies.GatherPeriod(10, 0, 0.5).String())
+	require.Equal(t, "10m0s", policies.GatherPeriod(10, 0, 1.1).String(), "never longer, or what a cluster does next would be seen too late")
 }

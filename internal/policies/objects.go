@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// longestName is what a hub allows for a policy's name and its namespace with a dot between them: they are the value of a label.
-	longestName = 63
-	// shortestCopy is how long the name of a copy must be able to be.
-	shortestCopy = 12
+	// maxNameLength is what a hub allows for a policy's name and its namespace with a dot between them: they are the value of a label.
+	maxNameLength = 63
+	// minCopyNameLength is how long the name of a copy must be able to be.
+	minCopyNameLength = 12
 	// policySet is the kind of sets of policies.
 	policySet = "PolicySet"
 )
@@ -46,15 +46,15 @@ type Names struct {
 // the first.
 func NamesFor(rollout types.NamespacedName, policy Ref, enforcement ranv1.PolicyEnforcement) (Names, error) {
 	madeFor := []string{rollout.Namespace, policy.Namespace}
-	names := Names{Namespace: policy.Namespace, Placement: safename.Unique(longestName, madeFor, rollout.Name, policy.Name, "placement")}
+	names := Names{Namespace: policy.Namespace, Placement: safename.Unique(maxNameLength, madeFor, rollout.Name, policy.Name, "placement")}
 	if enforcement == ranv1.EnforceOverride {
 		return names, nil
 	}
 	names.Namespace = rollout.Namespace
-	room := longestName - len(rollout.Namespace) - len(".")
-	if room < shortestCopy {
+	room := maxNameLength - len(rollout.Namespace) - len(".")
+	if room < minCopyNameLength {
 		return Names{}, fmt.Errorf("namespace %s is too long for copies of policies: with the name of a copy it may have %d characters; use a shorter one, or policyEnforcement Override",
-			rollout.Namespace, longestName-len("."))
+			rollout.Namespace, maxNameLength-len("."))
 	}
 	names.Copy = safename.Unique(room, madeFor, rollout.Name, policy.Name)
 	return names, nil
@@ -96,7 +96,7 @@ func Copy(rollout types.NamespacedName, policy *unstructured.Unstructured, name 
 		if err != nil || definition == "" {
 			return nil, fmt.Errorf("policy %s/%s: spec.policy-templates[%d].objectDefinition.metadata.name is missing", policy.GetNamespace(), policy.GetName(), i)
 		}
-		safe := safename.Unique(longestName, []string{rollout.Namespace, policy.GetNamespace(), policy.GetName()}, rollout.Name, definition)
+		safe := safename.Unique(maxNameLength, []string{rollout.Namespace, policy.GetNamespace(), policy.GetName()}, rollout.Name, definition)
 		if err := unstructured.SetNestedField(fields, safe, "objectDefinition", "metadata", "name"); err != nil {
 			return nil, err
 		}

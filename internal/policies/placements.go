@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Nowhere is the item of a cluster on which no item is to be.
-const Nowhere = -1
+// NoItem is the item of a cluster on which no item is to be.
+const NoItem = -1
 
 // Target is where one cluster is to be.
 type Target struct {
@@ -59,7 +59,7 @@ type PlacementChange struct {
 func Changes(desired []DesiredPlacement, observed [][]string) (changes []PlacementChange, waiting []string) {
 	wanted := make([]DesiredPlacement, len(observed))
 	for _, placement := range desired {
-		if placement.Item != Nowhere {
+		if placement.Item != NoItem {
 			wanted[placement.Item] = placement
 		}
 	}

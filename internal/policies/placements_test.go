@@ -14,14 +14,14 @@ import (
 func TestDesiredPlacementsAreTheTargetsByItem(t *testing.T) {
 	require.Empty(t, policies.Desired(nil))
 	require.Equal(t, []policies.DesiredPlacement{
-		{Item: policies.Nowhere, Clusters: []string{"c5"}},
+		{Item: policies.NoItem, Clusters: []string{"c5"}},
 		{Item: 0, Clusters: []string{"c1", "c3"}, Held: []string{"c2"}},
 		{Item: 2, Held: []string{"c4"}},
 	}, policies.Desired([]policies.Target{
 		{Cluster: "c3", Item: 0},
 		{Cluster: "c4", Item: 2, Held: true},
 		{Cluster: "c2", Item: 0, Held: true},
-		{Cluster: "c5", Item: policies.Nowhere},
+		{Cluster: "c5", Item: policies.NoItem},
 		{Cluster: "c1", Item: 0},
 	}))
 }
@@ -95,7 +95,7 @@ func TestChangesMakeTheObservedPlacementsTheDesiredOnes(t *testing.T) {
 		var targets []policies.Target
 		for _, name := range names {
 			if rapid.Bool().Draw(t, "named") {
-				targets = append(targets, policies.Target{Cluster: name, Item: rapid.IntRange(policies.Nowhere, items-1).Draw(t, "item"), Held: rapid.Bool().Draw(t, "held")})
+				targets = append(targets, policies.Target{Cluster: name, Item: rapid.IntRange(policies.NoItem, items-1).Draw(t, "item"), Held: rapid.Bool().Draw(t, "held")})
 			}
 		}
 		observed := make([][]string, items)

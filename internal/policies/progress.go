@@ -28,11 +28,11 @@ type Step struct {
 	State ranv1.ClusterState
 	// Until is when the soak ends.
 	Until *time.Time
-	// Waits: the cluster is done with a policy, or has none yet, and the next may not begin.
-	Waits bool
+	// Waiting: the cluster is done with a policy, or has none yet, and the next may not begin.
+	Waiting bool
 }
 
-// Next takes in the observed compliance of a cluster. Soaks has for each policy how long the cluster must stay Compliant with it; mayBegin says whether
+// Next takes in the observed compliance of a cluster. Soaks has for each policy how long the cluster must stay Compliant with it; mayStart says whether
 // another policy may begin.
 //
 // The first policy is the first that is bound to the cluster and with which it is not Compliant. Every later bound policy follows in order; the cluster passes
@@ -70,7 +70,7 @@ func (p Progress) begin(status ComplianceStatus, soaks []time.Duration, now time
 	}
 	switch {
 	case p.Policy < len(soaks) && !mayBegin:
-		return p, Step{State: ranv1.ClusterRunning, Waits: true}
+		return p, Step{State: ranv1.ClusterRunning, Waiting: true}
 	case p.Policy < len(soaks):
 		p.Begun = true
 		return p.advance(status, soaks, now, true)
@@ -103,7 +103,7 @@ func (p Progress) advance(status ComplianceStatus, soaks []time.Duration, now ti
 		case next == len(soaks):
 			return p, Step{State: ranv1.ClusterComplete}
 		case !mayBegin:
-			return p, Step{State: ranv1.ClusterRunning, Waits: true}
+			return p, Step{State: ranv1.ClusterRunning, Waiting: true}
 		}
 		p.Policy, p.CompliantSince = next, nil
 	}

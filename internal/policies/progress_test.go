@@ -122,7 +122,7 @@ func TestPoliciesOfAClusterFollowEachOther(t *testing.T) {
 				progress, step = progress.Next(seen, test.soaks, noon.Add(time.Duration(look.at)*time.Second), !look.paused)
 				require.Equal(t, look.state, step.State, "look %d", i)
 				require.Equal(t, look.policy, progress.Policy, "look %d", i)
-				require.Equal(t, look.waits, step.Waits, "look %d", i)
+				require.Equal(t, look.waits, step.Waiting, "look %d", i)
 				if look.until > 0 {
 					require.Equal(t, noon.Add(time.Duration(look.until)*time.Second), *step.Until, "look %d", i)
 				}
@@ -166,7 +166,7 @@ func TestACompleteClusterWasCompliantWithEachPolicy(t *testing.T) {
 			mayBegin := rapid.Bool().Draw(t, "may begin")
 			progress, step = progress.Next(policies.ClusterCompliance{Status: status}, soaks, now, mayBegin)
 			if !progress.Begun {
-				require.True(t, step.Waits)
+				require.True(t, step.Waiting)
 				require.False(t, mayBegin)
 				continue
 			}
@@ -182,7 +182,7 @@ func TestACompleteClusterWasCompliantWithEachPolicy(t *testing.T) {
 				require.True(t, step.Until.After(now))
 				require.False(t, step.Until.Before(since[progress.Policy].Add(soaks[progress.Policy])))
 			case ranv1.ClusterRunning:
-				require.True(t, step.Waits || since[progress.Policy] == nil, "who complies goes on, or waits for his progress")
+				require.True(t, step.Waiting || since[progress.Policy] == nil, "who complies goes on, or waits for his progress")
 			default:
 				t.Fatalf("state %s", step.State)
 			}

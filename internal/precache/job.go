@@ -55,8 +55,8 @@ func (k Kind) JobName() string {
 	return "pre-cache"
 }
 
-// keptFor is how long a failed Job is kept, so that its log can be read.
-const keptFor = 24 * time.Hour
+// jobTTL is how long a failed Job is kept, so that its log can be read.
+const jobTTL = 24 * time.Hour
 
 // managementWorkload puts the pods on the cores that a partitioned node keeps for its own management, where there are such.
 const managementWorkload = "target.workload.openshift.io/management"
@@ -73,7 +73,7 @@ func (w Work) Job(name string) *batchv1.Job {
 		Spec: batchv1.JobSpec{
 			ActiveDeadlineSeconds:   new(int64(w.Timeout / time.Second)),
 			BackoffLimit:            new(int32(0)),
-			TTLSecondsAfterFinished: new(int32(keptFor / time.Second)),
+			TTLSecondsAfterFinished: new(int32(jobTTL / time.Second)),
 			Template:                corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: pod},
 		},
 	}

@@ -42,19 +42,19 @@ type Verdict struct {
 	Message string
 }
 
-// words that the operator's documentation gives for each row of its table of conditions.
-type words struct {
+// conditionWords that the operator's documentation gives for each row of its table of conditions.
+type conditionWords struct {
 	done, completed, failedFor, failedForAll, inProgress, notBegun string
 }
 
-func (k Kind) words() words {
+func (k Kind) words() conditionWords {
 	if k == Backup {
-		return words{
+		return conditionWords{
 			done: ranv1.ReasonBackupCompleted, completed: "Backup is completed for all clusters", failedFor: "Backup failed for %d clusters",
 			failedForAll: "Backup failed for all the clusters", inProgress: "Backup is in progress for %d clusters",
 		}
 	}
-	return words{
+	return conditionWords{
 		done: ranv1.ReasonPrecachingCompleted, completed: "Precaching is completed for all clusters", failedFor: "Precaching failed for %d clusters",
 		failedForAll: "Precaching failed for all clusters", inProgress: "Precaching is in progress for %d clusters", notBegun: "Precaching is not completed",
 	}
@@ -74,7 +74,7 @@ func (k Kind) Judge(states map[string]ranv1.PreparationState) Verdict {
 	}
 	detail := ""
 	if len(failed) > 0 {
-		detail = "; failed: " + listed(failed)
+		detail = "; failed: " + joinNames(failed)
 	}
 	switch {
 	case atWork > 0 && !begun && k == Precaching:
@@ -97,8 +97,8 @@ func Failed(states map[string]ranv1.PreparationState) []string {
 	})
 }
 
-// listed names at most 20: the status has them all.
-func listed(names []string) string {
+// joinNames names at most 20: the status has them all.
+func joinNames(names []string) string {
 	const most = 20
 	if len(names) <= most {
 		return strings.Join(names, ", ")

@@ -36,8 +36,8 @@ const (
 
 // BatchState is what the next step of a batch depends on.
 type BatchState struct {
-	// Window limits the running clusters and the failures. Soaking clusters count as running.
-	Window Window
+	// Budget limits the running clusters and the failures. Soaking clusters count as running.
+	Budget StartBudget
 	// Pending clusters wait for a free place. Busy ones are running and do not soak.
 	Pending, Busy int
 	// SoakCounts: clusters soak, others follow in this batch or a later one, and the rollout continues.
@@ -62,7 +62,7 @@ func (b BatchState) Decide() BatchDecision {
 	reason := b.refusal()
 	switch {
 	case reason == "":
-		return BatchDecision{Step: BatchStart, Start: min(b.Window.Free(), b.Pending)}
+		return BatchDecision{Step: BatchStart, Start: min(b.Budget.Free(), b.Pending)}
 	case b.Busy > 0:
 		return BatchDecision{Step: BatchWait, Reason: reason}
 	case reason == BatchCancelled, reason == BatchTooManyFailures:
@@ -86,7 +86,7 @@ func (b BatchState) refusal() BatchReason {
 	switch {
 	case b.Cancelled:
 		return BatchCancelled
-	case b.Window.Exhausted() && b.Pending > 0:
+	case b.Budget.Exhausted() && b.Pending > 0:
 		return BatchTooManyFailures
 	case b.TimedOut:
 		return BatchTimedOut
@@ -98,9 +98,9 @@ func (b BatchState) refusal() BatchReason {
 		return BatchHistoryLong
 	case b.Paused:
 		return BatchPaused
-	case b.Window.Cautious():
+	case b.Budget.Cautious():
 		return BatchCautious
-	case b.Window.Free() == 0:
+	case b.Budget.Free() == 0:
 		return BatchFull
 	}
 	return ""

@@ -10,42 +10,42 @@ import (
 )
 
 func TestTheNextStepOfABatch(t *testing.T) {
-	open := rollout.Window{Size: 3, MaxFailures: 3}
-	full := rollout.Window{Size: 3, AtWork: 3}
+	open := rollout.StartBudget{Size: 3, MaxFailures: 3}
+	full := rollout.StartBudget{Size: 3, Running: 3}
 	tests := []struct {
 		name     string
 		state    rollout.BatchState
 		decision rollout.BatchDecision
 	}{
-		{"starts as many as wait", rollout.BatchState{Window: open, Pending: 2}, rollout.BatchDecision{Step: rollout.BatchStart, Start: 2}},
-		{"starts as many as the window lets in", rollout.BatchState{Window: open, Pending: 9}, rollout.BatchDecision{Step: rollout.BatchStart, Start: 3}},
-		{"waits while the window is full", rollout.BatchState{Window: full, Pending: 1, Busy: 3}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchFull}},
+		{"starts as many as wait", rollout.BatchState{Budget: open, Pending: 2}, rollout.BatchDecision{Step: rollout.BatchStart, Start: 2}},
+		{"starts as many as the window lets in", rollout.BatchState{Budget: open, Pending: 9}, rollout.BatchDecision{Step: rollout.BatchStart, Start: 3}},
+		{"waits while the window is full", rollout.BatchState{Budget: full, Pending: 1, Busy: 3}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchFull}},
 		{
 			"waits while all at work may fail",
-			rollout.BatchState{Window: rollout.Window{Size: 3, AtWork: 1, MaxFailures: 1}, Pending: 1, Busy: 1},
+			rollout.BatchState{Budget: rollout.StartBudget{Size: 3, Running: 1, MaxFailures: 1}, Pending: 1, Busy: 1},
 			rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchCautious},
 		},
-		{"ends when all are over", rollout.BatchState{Window: open}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchAllStarted}},
-		{"waits while one soaks for others", rollout.BatchState{Window: open, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchAllStarted}},
-		{"waits while it is paused", rollout.BatchState{Window: open, Pending: 1, Paused: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchPaused}},
-		{"a pause ends no batch that is over", rollout.BatchState{Window: open, Paused: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchAllStarted}},
+		{"ends when all are over", rollout.BatchState{Budget: open}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchAllStarted}},
+		{"waits while one soaks for others", rollout.BatchState{Budget: open, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchAllStarted}},
+		{"waits while it is paused", rollout.BatchState{Budget: open, Pending: 1, Paused: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchPaused}},
+		{"a pause ends no batch that is over", rollout.BatchState{Budget: open, Paused: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchAllStarted}},
 		{
 			"too many failures end it, also while one soaks",
-			rollout.BatchState{Window: rollout.Window{Size: 3, MaxFailures: 1, Failed: 1}, Pending: 1, SoakCounts: true},
+			rollout.BatchState{Budget: rollout.StartBudget{Size: 3, MaxFailures: 1, Failed: 1}, Pending: 1, SoakCounts: true},
 			rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchTooManyFailures},
 		},
 		{
 			"too many failures do not matter when none waits",
-			rollout.BatchState{Window: rollout.Window{Size: 3, MaxFailures: 1, Failed: 1}, SoakCounts: true},
+			rollout.BatchState{Budget: rollout.StartBudget{Size: 3, MaxFailures: 1, Failed: 1}, SoakCounts: true},
 			rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchAllStarted},
 		},
-		{"a timeout waits for what is withdrawn", rollout.BatchState{Window: open, Pending: 1, Busy: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchTimedOut}},
-		{"a timeout waits for what soaks", rollout.BatchState{Window: open, Pending: 1, TimedOut: true, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchTimedOut}},
-		{"a timeout ends it then", rollout.BatchState{Window: open, Pending: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchTimedOut}},
-		{"a cancellation does not wait for what soaks", rollout.BatchState{Window: open, Cancelled: true, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchCancelled}},
-		{"health that is out of date is checked again", rollout.BatchState{Window: open, Pending: 1, HealthUnknown: true, HistoryLong: true}, rollout.BatchDecision{Step: rollout.BatchRecheck, Reason: rollout.BatchHealthUnknown}},
-		{"a long history continues as new", rollout.BatchState{Window: open, Pending: 1, HistoryLong: true, Paused: true}, rollout.BatchDecision{Step: rollout.BatchNewRun, Reason: rollout.BatchHistoryLong}},
-		{"a long history waits for clusters at work", rollout.BatchState{Window: open, Pending: 1, HistoryLong: true, Busy: 1}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchHistoryLong}},
+		{"a timeout waits for what is withdrawn", rollout.BatchState{Budget: open, Pending: 1, Busy: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchTimedOut}},
+		{"a timeout waits for what soaks", rollout.BatchState{Budget: open, Pending: 1, TimedOut: true, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchTimedOut}},
+		{"a timeout ends it then", rollout.BatchState{Budget: open, Pending: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchTimedOut}},
+		{"a cancellation does not wait for what soaks", rollout.BatchState{Budget: open, Cancelled: true, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchCancelled}},
+		{"health that is out of date is checked again", rollout.BatchState{Budget: open, Pending: 1, HealthUnknown: true, HistoryLong: true}, rollout.BatchDecision{Step: rollout.BatchRecheck, Reason: rollout.BatchHealthUnknown}},
+		{"a long history continues as new", rollout.BatchState{Budget: open, Pending: 1, HistoryLong: true, Paused: true}, rollout.BatchDecision{Step: rollout.BatchNewRun, Reason: rollout.BatchHistoryLong}},
+		{"a long history waits for clusters at work", rollout.BatchState{Budget: open, Pending: 1, HistoryLong: true, Busy: 1}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchHistoryLong}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.decision, test.state.Decide()) })
@@ -56,8 +56,8 @@ func TestABatchNeverExceedsItsLimitsNorWaitsWithoutReason(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		busy, soaking := rapid.IntRange(0, 4).Draw(t, "busy"), rapid.IntRange(0, 3).Draw(t, "soaking")
 		b := rollout.BatchState{
-			Window: rollout.Window{
-				Size: rapid.IntRange(1, 6).Draw(t, "size"), AtWork: busy + soaking,
+			Budget: rollout.StartBudget{
+				Size: rapid.IntRange(1, 6).Draw(t, "size"), Running: busy + soaking,
 				MaxFailures: rapid.IntRange(0, 4).Draw(t, "max failures"), Failed: rapid.IntRange(0, 5).Draw(t, "failed"),
 			},
 			Pending: rapid.IntRange(0, 9).Draw(t, "pending"), Busy: busy,
@@ -70,7 +70,7 @@ func TestABatchNeverExceedsItsLimitsNorWaitsWithoutReason(t *testing.T) {
 		switch decision.Step {
 		case rollout.BatchStart:
 			require.Positive(t, decision.Start)
-			require.LessOrEqual(t, decision.Start, min(b.Pending, b.Window.Free()))
+			require.LessOrEqual(t, decision.Start, min(b.Pending, b.Budget.Free()))
 			require.False(t, b.Cancelled || b.TimedOut || b.Paused || b.HealthUnknown || b.HistoryLong)
 		case rollout.BatchWait:
 			require.True(t, b.Busy > 0 || soaking > 0 || b.Paused, "nothing would end the wait")

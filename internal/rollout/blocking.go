@@ -19,8 +19,8 @@ type Blocking struct {
 	Incomplete []types.NamespacedName
 	// Cycle begins and ends with the rollout: each one waits for the next, forever; nil: there is none.
 	Cycle []types.NamespacedName
-	// Others is a cycle of rollouts that this one waits for without being in it; nil: there is none.
-	Others []types.NamespacedName
+	// OtherCycle is a cycle of rollouts that this one waits for without being in it; nil: there is none.
+	OtherCycle []types.NamespacedName
 }
 
 // Blockers are the rollouts that must have succeeded before a rollout starts.
@@ -32,8 +32,8 @@ func Blockers(cgu *ranv1.ClusterGroupUpgrade) []types.NamespacedName {
 	return names
 }
 
-// Gather gets the rollouts that block a rollout, and those that block them in turn; get returns nil if one does not exist.
-func Gather(cgu *ranv1.ClusterGroupUpgrade, get func(types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error)) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
+// GatherBlockers gets the rollouts that block a rollout, and those that block them in turn; get returns nil if one does not exist.
+func GatherBlockers(cgu *ranv1.ClusterGroupUpgrade, get func(types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error)) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
 	known := map[types.NamespacedName]*ranv1.ClusterGroupUpgrade{}
 	for ask := Blockers(cgu); len(ask) > 0; ask = ask[1:] {
 		if _, asked := known[ask[0]]; asked {
@@ -44,15 +44,15 @@ func Gather(cgu *ranv1.ClusterGroupUpgrade, get func(types.NamespacedName) (*ran
 			return nil, err
 		}
 		known[ask[0]] = found
-		if found != nil && !Over(found) {
+		if found != nil && !Ended(found) {
 			ask = slices.Concat(ask, Blockers(found))
 		}
 	}
 	return known, nil
 }
 
-// orCycle adds to a verdict that the rollout and others wait for each other.
-func (v verdict) orCycle(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) verdict {
+// withCycle adds to a verdict that the rollout and others wait for each other.
+func (v verdict) withCycle(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) verdict {
 	blocking := Blocked(cgu, known)
 	switch {
 	case blocking.Cycle == nil:
@@ -78,12 +78,12 @@ func Blocked(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ran
 		}
 	}
 	self := types.NamespacedName{Namespace: cgu.Namespace, Name: cgu.Name}
-	b.Cycle = wayTo(self, Blockers(cgu), known, map[types.NamespacedName]bool{})
+	b.Cycle = pathTo(self, Blockers(cgu), known, map[types.NamespacedName]bool{})
 	if b.Cycle != nil {
 		b.Cycle = append([]types.NamespacedName{self}, b.Cycle...)
 		return b
 	}
-	b.Others = cycleAmong(Blockers(cgu), known)
+	b.OtherCycle = cycleAmong(Blockers(cgu), known)
 	return b
 }
 
@@ -92,23 +92,23 @@ func Succeeded(cgu *ranv1.ClusterGroupUpgrade) bool {
 	return meta.IsStatusConditionTrue(cgu.Status.Conditions, ranv1.ConditionSucceeded)
 }
 
-// Over reports whether a rollout has ended, one way or another.
-func Over(cgu *ranv1.ClusterGroupUpgrade) bool {
+// Ended reports whether a rollout has ended, one way or another.
+func Ended(cgu *ranv1.ClusterGroupUpgrade) bool {
 	return meta.FindStatusCondition(cgu.Status.Conditions, ranv1.ConditionSucceeded) != nil
 }
 
-// wayTo finds a path to a rollout along blockers; nil: there is none.
-func wayTo(end types.NamespacedName, from []types.NamespacedName, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, seen map[types.NamespacedName]bool) []types.NamespacedName {
+// pathTo finds a path to a rollout along blockers; nil: there is none.
+func pathTo(end types.NamespacedName, from []types.NamespacedName, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, seen map[types.NamespacedName]bool) []types.NamespacedName {
 	for _, name := range from {
 		if name == end {
 			return []types.NamespacedName{name}
 		}
 		next := known[name]
-		if seen[name] || next == nil || Over(next) {
+		if seen[name] || next == nil || Ended(next) {
 			continue
 		}
 		seen[name] = true
-		if way := wayTo(end, Blockers(next), known, seen); way != nil {
+		if way := pathTo(end, Blockers(next), known, seen); way != nil {
 			return append([]types.NamespacedName{name}, way...)
 		}
 	}
@@ -121,11 +121,11 @@ func cycleAmong(waitedFor []types.NamespacedName, known map[types.NamespacedName
 	for ask := waitedFor; len(ask) > 0; ask = ask[1:] {
 		name := ask[0]
 		next := known[name]
-		if seen[name] || next == nil || Over(next) {
+		if seen[name] || next == nil || Ended(next) {
 			continue
 		}
 		seen[name] = true
-		way := wayTo(name, Blockers(next), known, map[types.NamespacedName]bool{})
+		way := pathTo(name, Blockers(next), known, map[types.NamespacedName]bool{})
 		if way != nil && !slices.ContainsFunc(way, func(n types.NamespacedName) bool { return known[n].Status.Status.StartedAt != nil }) {
 			return append([]types.NamespacedName{name}, way...)
 		}
@@ -136,10 +136,10 @@ func cycleAmong(waitedFor []types.NamespacedName, known map[types.NamespacedName
 
 // CycleMessage says which rollouts wait for each other.
 func (b Blocking) CycleMessage() string {
-	return "spec.blockingCRs: " + waitForEachOther(b.Cycle) + "; take one out"
+	return "spec.blockingCRs: " + describeCycle(b.Cycle) + "; take one out"
 }
 
-func waitForEachOther(cycle []types.NamespacedName) string {
+func describeCycle(cycle []types.NamespacedName) string {
 	var names []string
 	for _, name := range cycle {
 		names = append(names, name.String())
@@ -150,8 +150,8 @@ func waitForEachOther(cycle []types.NamespacedName) string {
 // Wait is the wait for blockers, in the words of TALM; nil: nothing blocks the rollout.
 func (b Blocking) Wait() *drydockv1.Wait {
 	wait := b.wait()
-	if wait != nil && b.Others != nil {
-		wait.Message += "; that never ends: " + waitForEachOther(b.Others) + "; take one out of the blockingCRs of another"
+	if wait != nil && b.OtherCycle != nil {
+		wait.Message += "; that never ends: " + describeCycle(b.OtherCycle) + "; take one out of the blockingCRs of another"
 	}
 	return wait
 }

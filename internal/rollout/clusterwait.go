@@ -9,8 +9,8 @@ import (
 
 // ClusterWaits is everything that the maintenance of a cluster's nodes waits for at one moment. A nil field means no such wait.
 type ClusterWaits struct {
-	// Trouble is an activity that does not succeed yet.
-	Trouble *drydockv1.Wait
+	// Retry is an activity that does not succeed yet.
+	Retry *drydockv1.Wait
 	// Observed is what the activity in progress waits for.
 	Observed *drydockv1.Wait
 	// Refused is a request to the workload locks that was refused, and is retried later.
@@ -29,8 +29,8 @@ type ClusterWaits struct {
 // next node. It is nil without a wait.
 func (w ClusterWaits) Current(now metav1.Time) *drydockv1.Wait {
 	switch {
-	case w.Trouble != nil:
-		return w.Trouble.DeepCopy()
+	case w.Retry != nil:
+		return w.Retry.DeepCopy()
 	case w.Observed != nil:
 		return w.Observed.DeepCopy()
 	case w.Refused != nil:

@@ -24,7 +24,7 @@ func TestAClusterShowsTheWaitWithTheHighestPriority(t *testing.T) {
 		{"a pause when nothing is in progress", rollout.ClusterWaits{Idle: "no node is started", Paused: true}, "Paused"},
 		{"locks that are asked again later", rollout.ClusterWaits{Refused: waitsFor("LockRefused"), Slots: waitsFor("NodeBudget")}, "LockRefused"},
 		{"what the step in progress sees", rollout.ClusterWaits{Observed: waitsFor("Unhealthy"), Refused: waitsFor("LockRefused")}, "Unhealthy"},
-		{"trouble before all", rollout.ClusterWaits{Trouble: waitsFor("NoWorker"), Observed: waitsFor("Unhealthy"), Idle: "x", Hold: hold}, "NoWorker"},
+		{"trouble before all", rollout.ClusterWaits{Retry: waitsFor("NoWorker"), Observed: waitsFor("Unhealthy"), Idle: "x", Hold: hold}, "NoWorker"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

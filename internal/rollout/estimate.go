@@ -27,44 +27,44 @@ func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now t
 	var least, expected, most time.Duration
 	for i, batch := range batches {
 		soak := soak
-		if !slices.ContainsFunc(batches[i+1:], func(b batchLeft) bool { return b.waiting }) {
+		if !slices.ContainsFunc(batches[i+1:], func(b remainingBatch) bool { return b.waiting }) {
 			soak = 0
 		}
-		left, usually := batch.takes(seen.slow()), batch.takes(seen.slowestOf(batch.clusters))
+		left, usually := batch.workLeft(seen.slow()), batch.workLeft(seen.slowestOf(batch.clusters))
 		if batch.oldest > seen.before {
 			left, usually = max(left, batch.oldest), max(usually, batch.oldest/2)
 		}
-		least += batch.lasts(batch.takes(seen.fast()), soak)
-		most += batch.lasts(left, soak)
+		least += batch.timeLeft(batch.workLeft(seen.fast()), soak)
+		most += batch.timeLeft(left, soak)
 		if usually > 0 {
 			left = usually
 		} else {
 			left /= 2 // it takes longer than usual already, by an unknown amount
 		}
-		expected += batch.lasts(left, soak)
+		expected += batch.timeLeft(left, soak)
 	}
 	at := func(left time.Duration) metav1.Time { return metav1.NewTime(now.Add(left).Truncate(time.Second)) }
 	return &ranv1.Estimate{End: at(expected), Earliest: at(least), Latest: at(most)}
 }
 
 // remainingBatches returns the remaining work of each batch, by its number.
-func remainingBatches(clusters []ranv1.ClusterStatus, now time.Time) []batchLeft {
-	var batches []batchLeft
+func remainingBatches(clusters []ranv1.ClusterStatus, now time.Time) []remainingBatch {
+	var batches []remainingBatch
 	for i := range clusters {
 		c := &clusters[i]
 		if c.State.Over() {
 			continue
 		}
 		for len(batches) <= int(c.Batch) {
-			batches = append(batches, batchLeft{})
+			batches = append(batches, remainingBatch{})
 		}
 		batches[c.Batch].add(c, now)
 	}
 	return batches
 }
 
-// batchLeft are the clusters of a batch that are not done.
-type batchLeft struct {
+// remainingBatch are the clusters of a batch that are not done.
+type remainingBatch struct {
 	// clusters that still have work; soaking ones do not count.
 	clusters int
 	// waiting: a cluster has not started. youngest is the age of the running cluster that started last, oldest of the one that started first.
@@ -75,7 +75,7 @@ type batchLeft struct {
 	soaked  time.Duration
 }
 
-func (b *batchLeft) add(c *ranv1.ClusterStatus, now time.Time) {
+func (b *remainingBatch) add(c *ranv1.ClusterStatus, now time.Time) {
 	if soaks(c) {
 		if soaked := now.Sub(c.CompletedAt.Time); !b.soaking || soaked < b.soaked {
 			b.soaking, b.soaked = true, soaked
@@ -99,8 +99,8 @@ func soaks(c *ranv1.ClusterStatus) bool {
 	return c.State == ranv1.ClusterSoaking && c.CompletedAt != nil
 }
 
-// takes is how long the batch still takes if a cluster takes that long.
-func (b *batchLeft) takes(cluster time.Duration) time.Duration {
+// workLeft is how long the batch still takes if a cluster takes that long.
+func (b *remainingBatch) workLeft(cluster time.Duration) time.Duration {
 	switch {
 	case b.clusters == 0:
 		return 0
@@ -110,8 +110,8 @@ func (b *batchLeft) takes(cluster time.Duration) time.Duration {
 	return max(cluster-b.youngest, 0)
 }
 
-// lasts is how long it is until others follow the batch, if the work in it takes that long.
-func (b *batchLeft) lasts(work, soak time.Duration) time.Duration {
+// timeLeft is how long it is until others follow the batch, if the work in it takes that long.
+func (b *remainingBatch) timeLeft(work, soak time.Duration) time.Duration {
 	left := time.Duration(0)
 	if b.soaking {
 		left = max(soak-b.soaked, 0)

@@ -179,8 +179,8 @@ func (p *Policy) readTemplates(object map[string]any) error {
 	return nil
 }
 
-// templateFacts is what one policy template says.
-type templateFacts struct {
+// templateSummary is what one policy template says.
+type templateSummary struct {
 	readsStatus, readsNamespace, enforces bool
 	releases                              []Release
 }
@@ -188,27 +188,27 @@ type templateFacts struct {
 // statusKey is the key of a status in YAML or JSON.
 var statusKey = regexp.MustCompile(`status["']?\s*:`)
 
-func readTemplate(template any) (templateFacts, error) {
+func readTemplate(template any) (templateSummary, error) {
 	fields, _ := template.(map[string]any)
 	definition, found, err := unstructured.NestedMap(fields, "objectDefinition")
 	if err != nil || !found {
-		return templateFacts{}, fmt.Errorf("objectDefinition is missing")
+		return templateSummary{}, fmt.Errorf("objectDefinition is missing")
 	}
 	spec, found, err := unstructured.NestedMap(definition, "spec")
 	if err != nil || !found {
-		return templateFacts{}, fmt.Errorf("objectDefinition.spec is missing")
+		return templateSummary{}, fmt.Errorf("objectDefinition.spec is missing")
 	}
 	action, _, _ := unstructured.NestedString(spec, "remediationAction")
-	facts := templateFacts{enforces: strings.EqualFold(action, "enforce"), readsNamespace: anyText(spec, policies.ReadsHub), releases: readReleases(spec)}
+	facts := templateSummary{enforces: strings.EqualFold(action, "enforce"), readsNamespace: containsText(spec, policies.ReadsHub), releases: releasesIn(spec)}
 
 	raw, _, _ := unstructured.NestedString(spec, "object-templates-raw")
 	facts.readsStatus = statusKey.MatchString(raw)
 	objects, err := fieldOf[[]any](spec, "object-templates")
 	switch {
 	case err != nil:
-		return templateFacts{}, fmt.Errorf("objectDefinition.spec.%w", err)
+		return templateSummary{}, fmt.Errorf("objectDefinition.spec.%w", err)
 	case objects == nil && raw == "" && definition["kind"] == "ConfigurationPolicy":
-		return templateFacts{}, fmt.Errorf("objectDefinition.spec.object-templates is missing")
+		return templateSummary{}, fmt.Errorf("objectDefinition.spec.object-templates is missing")
 	}
 	for _, object := range objects {
 		fields, _ := object.(map[string]any)
@@ -242,16 +242,16 @@ func fieldOf[T string | []any | map[string]any](object map[string]any, path ...s
 	return value, fmt.Errorf("%s: must be %s", strings.Join(path, "."), wanted)
 }
 
-// anyText reports whether some text within a value is as asked.
-func anyText(value any, is func(string) bool) bool {
+// containsText reports whether some text within a value is as asked.
+func containsText(value any, is func(string) bool) bool {
 	switch value := value.(type) {
 	case string:
 		return is(value)
 	case []any:
-		return slices.ContainsFunc(value, func(item any) bool { return anyText(item, is) })
+		return slices.ContainsFunc(value, func(item any) bool { return containsText(item, is) })
 	case map[string]any:
 		for key, item := range value {
-			if is(key) || anyText(item, is) {
+			if is(key) || containsText(item, is) {
 				return true
 			}
 		}

@@ -60,13 +60,13 @@ func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) R
 		}
 		return result
 	case end == EndCanaryTimedOut:
-		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.tookTooLong()+" on canary clusters"
+		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.timedOut()+" on canary clusters"
 	case end == EndCanaryFailed:
 		result.Reason, result.Message = ranv1.ReasonFailed, "Failed on a canary cluster"
 	case end == EndBatchTimedOut:
-		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.tookTooLong()+" on some clusters"
+		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.timedOut()+" on some clusters"
 	case end == EndTimedOut || anyIn(clusters, ranv1.ClusterTimedOut):
-		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.tookTooLong()
+		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.timedOut()
 	default:
 		result.Reason, result.Message = ranv1.ReasonFailed, fmt.Sprintf("Failed on %d of %d clusters", len(left), len(clusters))
 	}

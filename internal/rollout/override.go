@@ -9,8 +9,8 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// unpicked warns of clusters that no placement can select: with Override they would only time out.
-func unpicked(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgrade []Policy, inventory Inventory) string {
+// overrideWarnings warns of clusters that no placement can select: with Override they would only time out.
+func overrideWarnings(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgrade []Policy, inventory Inventory) string {
 	if cgu.Spec.PolicyEnforcement != ranv1.EnforceOverride {
 		return ""
 	}
@@ -24,11 +24,11 @@ func unpicked(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgrade []Po
 	for _, cluster := range inventory.Clusters {
 		labels[cluster.Name] = cluster.Labels
 	}
-	return unlabelled(working, labels) + outOfSets(working, labels, forUpgrade, inventory.BoundSets)
+	return labelWarning(working, labels) + clusterSetWarning(working, labels, forUpgrade, inventory.BoundSets)
 }
 
-// unlabelled warns of clusters without the label by which placements select them.
-func unlabelled(clusters []string, labels map[string]map[string]string) string {
+// labelWarning warns of clusters without the label by which placements select them.
+func labelWarning(clusters []string, labels map[string]map[string]string) string {
 	found := slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool { return labels[cluster]["name"] == cluster })
 	if len(found) == 0 {
 		return ""
@@ -36,8 +36,8 @@ func unlabelled(clusters []string, labels map[string]map[string]string) string {
 	return fmt.Sprintf("; policyEnforcement Override picks clusters by their label name, which is missing or another on ManagedClusters %s", found)
 }
 
-// outOfSets warns of clusters whose set is not bound to the namespace of a policy: a placement there does not see them.
-func outOfSets(clusters []string, labels map[string]map[string]string, forUpgrade []Policy, bound map[string][]string) string {
+// clusterSetWarning warns of clusters whose set is not bound to the namespace of a policy: a placement there does not see them.
+func clusterSetWarning(clusters []string, labels map[string]map[string]string, forUpgrade []Policy, bound map[string][]string) string {
 	var text strings.Builder
 	for _, namespace := range slices.Compact(namespaces(forUpgrade)) {
 		sets, known := bound[namespace]

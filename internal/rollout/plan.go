@@ -70,7 +70,7 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 		return plan
 	}
 	policies := choosePolicies(cgu, selected, inventory.Policies)
-	if !plan.judge(validationVerdict(cgu, selected, policies, inventory).orCycle(cgu, inventory.Rollouts), now) {
+	if !plan.judge(validationVerdict(cgu, selected, policies, inventory).withCycle(cgu, inventory.Rollouts), now) {
 		return plan
 	}
 	if !plan.readPrecaching(cgu, inventory, now) {
@@ -202,7 +202,7 @@ func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, selected []string, polici
 		}
 	}
 	if v.good {
-		v.message += unpicked(cgu, selected, policies.forUpgrade, inventory)
+		v.message += overrideWarnings(cgu, selected, policies.forUpgrade, inventory)
 	}
 	return v
 }

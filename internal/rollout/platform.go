@@ -25,15 +25,15 @@ const (
 
 // Release is what one ClusterVersion in a policy's templates asks for.
 type Release struct {
-	// Asks has the fields that are set.
-	Asks map[ReleaseField]string
+	// Fields has the fields that are set.
+	Fields map[ReleaseField]string
 	// Invalid are the fields that cannot be what they are.
 	Invalid []string
 }
 
-// readReleases reads the releases that one policy template asks for, in its objects and in its text. What must not be is not asked for. Text that is yet to
+// releasesIn reads the releases that one policy template asks for, in its objects and in its text. What must not be is not asked for. Text that is yet to
 // be filled in says nothing for sure.
-func readReleases(spec map[string]any) []Release {
+func releasesIn(spec map[string]any) []Release {
 	objects, _, _ := unstructured.NestedSlice(spec, "object-templates")
 	if raw, _, _ := unstructured.NestedString(spec, "object-templates-raw"); raw != "" && !templated(raw) {
 		var written []any
@@ -46,21 +46,21 @@ func readReleases(spec map[string]any) []Release {
 		fields, _ := object.(map[string]any)
 		wanted, _, _ := unstructured.NestedString(fields, "complianceType")
 		definition, _, _ := unstructured.NestedMap(fields, "objectDefinition")
-		if asksForRelease(definition) && !strings.EqualFold(wanted, "mustnothave") {
+		if setsRelease(definition) && !strings.EqualFold(wanted, "mustnothave") {
 			releases = append(releases, readRelease(definition))
 		}
 	}
 	return releases
 }
 
-// asksForRelease: a ClusterVersion without a spec only looks at the status.
-func asksForRelease(object map[string]any) bool {
+// setsRelease: a ClusterVersion without a spec only looks at the status.
+func setsRelease(object map[string]any) bool {
 	version, _, _ := unstructured.NestedString(object, "apiVersion")
 	return object["kind"] == "ClusterVersion" && strings.HasPrefix(version, "config.openshift.io/") && object["spec"] != nil
 }
 
 func readRelease(clusterVersion map[string]any) Release {
-	release := Release{Asks: map[ReleaseField]string{}}
+	release := Release{Fields: map[ReleaseField]string{}}
 	for _, path := range [][]string{{"upstream"}, {"channel"}, {"desiredUpdate", "version"}, {"desiredUpdate", "image"}} {
 		path = append([]string{"spec"}, path...)
 		name := ReleaseField(path[len(path)-1])
@@ -73,7 +73,7 @@ func readRelease(clusterVersion map[string]any) Release {
 		case name == ReleaseImage && !templated(value) && len(precache.CheckImage(at, value)) > 0:
 			release.Invalid = append(release.Invalid, precache.CheckImage(at, value).ToAggregate().Error())
 		default:
-			release.Asks[name] = value
+			release.Fields[name] = value
 		}
 	}
 	return release
@@ -98,7 +98,7 @@ func platformProblems(forUpgrade []Policy) []string {
 	}
 	understood := len(problems) == 0
 	for _, name := range []ReleaseField{ReleaseUpstream, ReleaseChannel, ReleaseVersion, ReleaseImage} {
-		asked, differ := askedFor(forUpgrade, name)
+		asked, differ := requestedValues(forUpgrade, name)
 		if differ {
 			problems = append(problems, fmt.Sprintf("platform image defined more than once with conflicting %s values: %s", name, strings.Join(asked, ", ")))
 		}
@@ -113,12 +113,12 @@ func platformProblems(forUpgrade []Policy) []string {
 	return problems
 }
 
-// askedFor lists what policies ask for in a field, and reports whether they differ, as far as that is known before templates are filled in.
-func askedFor(forUpgrade []Policy, name ReleaseField) (asked []string, differ bool) {
+// requestedValues lists what policies ask for in a field, and reports whether they differ, as far as that is known before templates are filled in.
+func requestedValues(forUpgrade []Policy, name ReleaseField) (asked []string, differ bool) {
 	var before string
 	for _, policy := range forUpgrade {
 		for _, release := range policy.Releases {
-			value := release.Asks[name]
+			value := release.Fields[name]
 			if value == "" {
 				continue
 			}

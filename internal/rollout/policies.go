@@ -51,7 +51,7 @@ func choosePolicies(cgu *ranv1.ClusterGroupUpgrade, selected []string, all []Pol
 		choice.add(policy, selected)
 	}
 	choice.platform = platformProblems(choice.forUpgrade)
-	choice.dependencies = unresolvable(choice.forUpgrade)
+	choice.dependencies = laterDependencies(choice.forUpgrade)
 	return choice
 }
 
@@ -70,8 +70,8 @@ func notEnforceable(cgu *ranv1.ClusterGroupUpgrade, policy Policy) string {
 	return ""
 }
 
-// unresolvable names the dependencies on policies that come later, which would never be fulfilled.
-func unresolvable(forUpgrade []Policy) []string {
+// laterDependencies names the dependencies on policies that come later, which would never be fulfilled.
+func laterDependencies(forUpgrade []Policy) []string {
 	var found []string
 	for i, policy := range forUpgrade {
 		for _, dependency := range policy.DependsOn {

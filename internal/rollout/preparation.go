@@ -63,8 +63,8 @@ func (p *Plan) JudgePrecaching(problem string, now time.Time) bool {
 	return p.judge(v, now)
 }
 
-// Leave removes clusters from the plan of a status, to the end of its list. Empty batches are dropped.
-func Leave(status *ranv1.ClusterGroupUpgradeStatus, left []string) {
+// RemoveFromPlan removes clusters from the plan of a status, to the end of its list. Empty batches are dropped.
+func RemoveFromPlan(status *ranv1.ClusterGroupUpgradeStatus, left []string) {
 	plan := [][]string{}
 	for _, batch := range status.RemediationPlan {
 		batch = slices.DeleteFunc(slices.Clone(batch), func(cluster string) bool { return slices.Contains(left, cluster) })
@@ -72,11 +72,11 @@ func Leave(status *ranv1.ClusterGroupUpgradeStatus, left []string) {
 			plan = append(plan, batch)
 		}
 	}
-	replan(status, plan)
+	setPlan(status, plan)
 }
 
-// rejoin puts pending clusters that had left the plan into batches again: canaries in front, one per batch, the others at the end.
-func rejoin(status *ranv1.ClusterGroupUpgradeStatus, canaries []string) {
+// addToPlan puts pending clusters that had left the plan into batches again: canaries in front, one per batch, the others at the end.
+func addToPlan(status *ranv1.ClusterGroupUpgradeStatus, canaries []string) {
 	var back []string
 	for i := range status.Clusters {
 		if c := &status.Clusters[i]; c.Batch == 0 && c.State == ranv1.ClusterPending {
@@ -95,11 +95,11 @@ func rejoin(status *ranv1.ClusterGroupUpgradeStatus, canaries []string) {
 	plan := batches(nil, going, canaries, 1)
 	plan = append(plan, status.RemediationPlan[first:]...)
 	rest := slices.DeleteFunc(back, func(cluster string) bool { return slices.Contains(canaries, cluster) })
-	replan(status, slices.AppendSeq(plan, slices.Chunk(rest, max(int(status.ComputedMaxConcurrency), 1))))
+	setPlan(status, slices.AppendSeq(plan, slices.Chunk(rest, max(int(status.ComputedMaxConcurrency), 1))))
 }
 
-// replan gives a status that plan, and its clusters their places in it.
-func replan(status *ranv1.ClusterGroupUpgradeStatus, plan [][]string) {
+// setPlan gives a status that plan, and its clusters their places in it.
+func setPlan(status *ranv1.ClusterGroupUpgradeStatus, plan [][]string) {
 	number := map[string]int32{}
 	for i, batch := range plan {
 		for _, cluster := range batch {
@@ -110,10 +110,10 @@ func replan(status *ranv1.ClusterGroupUpgradeStatus, plan [][]string) {
 	for i := range status.Clusters {
 		status.Clusters[i].Batch = number[status.Clusters[i].Name]
 	}
-	inPlanOrder(status.Clusters)
+	sortByBatch(status.Clusters)
 }
 
-// inPlanOrder puts the clusters of the plan in front, as their batches are.
-func inPlanOrder(clusters []ranv1.ClusterStatus) {
+// sortByBatch puts the clusters of the plan in front, as their batches are.
+func sortByBatch(clusters []ranv1.ClusterStatus) {
 	slices.SortStableFunc(clusters, func(a, b ranv1.ClusterStatus) int { return cmp.Compare(uint32(a.Batch)-1, uint32(b.Batch)-1) })
 }

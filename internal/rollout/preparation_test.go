@@ -91,7 +91,7 @@ func TestRemovingClustersKeepsTheOrderOfThePlan(t *testing.T) {
 			status.Clusters = append(status.Clusters, ranv1.ClusterStatus{Name: name, State: ranv1.ClusterPending, Batch: int32(i + 1)})
 		}
 		status.Clusters = append(status.Clusters, ranv1.ClusterStatus{Name: "-", State: ranv1.ClusterSkipped})
-		rollout.Leave(status, left)
+		rollout.RemoveFromPlan(status, left)
 		rest := slices.Concat(status.RemediationPlan...)
 		require.ElementsMatch(t, names, slices.Concat(left, rest))
 		require.True(t, slices.IsSortedFunc(rest, func(a, b string) int { return slices.Index(names, a) - slices.Index(names, b) }))

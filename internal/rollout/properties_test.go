@@ -189,7 +189,7 @@ func TestBatchBudgetsAddUpToTheTimeout(t *testing.T) {
 		batches := rapid.IntRange(1, 50).Draw(t, "batches")
 		var used time.Duration
 		for left := batches; left > 0; left-- {
-			budget := rollout.BatchBudget(timeout, used, left)
+			budget := rollout.BatchTimeout(timeout, used, left)
 			require.GreaterOrEqual(t, budget, time.Duration(0))
 			used += budget
 		}
@@ -198,8 +198,8 @@ func TestBatchBudgetsAddUpToTheTimeout(t *testing.T) {
 }
 
 func TestUnusedTimeOfABatchGoesToLaterBatches(t *testing.T) {
-	require.Equal(t, 60*time.Minute, rollout.BatchBudget(4*time.Hour, 0, 4))
-	require.Equal(t, 70*time.Minute, rollout.BatchBudget(4*time.Hour, 30*time.Minute, 3))
-	require.Equal(t, 10*time.Minute, rollout.BatchBudget(4*time.Hour, 230*time.Minute, 1))
-	require.Zero(t, rollout.BatchBudget(4*time.Hour, 5*time.Hour, 2))
+	require.Equal(t, 60*time.Minute, rollout.BatchTimeout(4*time.Hour, 0, 4))
+	require.Equal(t, 70*time.Minute, rollout.BatchTimeout(4*time.Hour, 30*time.Minute, 3))
+	require.Equal(t, 10*time.Minute, rollout.BatchTimeout(4*time.Hour, 230*time.Minute, 1))
+	require.Zero(t, rollout.BatchTimeout(4*time.Hour, 5*time.Hour, 2))
 }

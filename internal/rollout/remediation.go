@@ -59,7 +59,7 @@ func (r Remediation) completed() string {
 	return "All clusters are compliant with all the managed policies"
 }
 
-func (r Remediation) tookTooLong() string {
+func (r Remediation) timedOut() string {
 	switch r {
 	case NodeMaintenance:
 		return "Node maintenance took too long"

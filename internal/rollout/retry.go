@@ -20,8 +20,8 @@ type RetryRequest struct {
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
-// takes reports whether a cluster in that state is retried.
-func (r RetryRequest) takes(state ranv1.ClusterState) bool {
+// includes reports whether a cluster in that state is retried.
+func (r RetryRequest) includes(state ranv1.ClusterState) bool {
 	switch state {
 	case ranv1.ClusterFailed, ranv1.ClusterTimedOut:
 		return true
@@ -43,7 +43,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 	case len(over.RemediationPlan) == 0 && over.Counts.Failed == 0:
 		return over, fmt.Errorf("its last run (%s) had no valid plan: start it again", succeeded.Reason)
 	}
-	clusters, err := everyCluster(over)
+	clusters, err := allClusters(over)
 	if err != nil {
 		return over, err
 	}
@@ -63,7 +63,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 	}
 	taken, left := 0, 0
 	for _, cluster := range clusters {
-		if request.takes(cluster.State) {
+		if request.includes(cluster.State) {
 			planned := cluster.CurrentPolicy
 			cluster = ranv1.ClusterStatus{Name: cluster.Name, Batch: cluster.Batch, State: ranv1.ClusterPending}
 			if planned != nil { // it must still be bound when the cluster starts
@@ -85,7 +85,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 	case taken == 0:
 		return over, errors.New("every cluster is complete: there is nothing to retry")
 	}
-	rejoin(&next, canaries)
+	addToPlan(&next, canaries)
 	return next, nil
 }
 
@@ -95,8 +95,8 @@ const NotSaved = "the final status is not saved on the hub"
 // reasonNotRetried is the reason of an unfinished cluster that is not retried.
 const reasonNotRetried = "NotRetried"
 
-// everyCluster restores all clusters of a shortened status: those of the plan in order, those that left it, and the skipped ones.
-func everyCluster(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus, error) {
+// allClusters restores all clusters of a shortened status: those of the plan in order, those that left it, and the skipped ones.
+func allClusters(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus, error) {
 	listed := map[string]ranv1.ClusterStatus{}
 	for _, cluster := range status.Clusters {
 		listed[cluster.Name] = cluster

@@ -80,7 +80,7 @@ func Selectors(spec *ranv1.ClusterGroupUpgradeSpec) ([]labels.Selector, field.Er
 		selectors = append(selectors, selector)
 	}
 	for i, text := range spec.ClusterSelector {
-		selector, err := oldSelector(text)
+		selector, err := parseSelector(text)
 		if err != nil {
 			invalid = append(invalid, field.Invalid(field.NewPath("spec", "clusterSelector").Index(i), text, err.Error()))
 			continue
@@ -90,8 +90,8 @@ func Selectors(spec *ranv1.ClusterGroupUpgradeSpec) ([]labels.Selector, field.Er
 	return selectors, invalid
 }
 
-// oldSelector reads "key=value", or "key" for that label with an empty value.
-func oldSelector(text string) (labels.Selector, error) {
+// parseSelector reads "key=value", or "key" for that label with an empty value.
+func parseSelector(text string) (labels.Selector, error) {
 	key, value, _ := strings.Cut(text, "=")
 	selector, err := labels.ValidatedSelectorFromSet(labels.Set{key: value})
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 
 // Waits is everything that a rollout waits for at one moment. A nil or empty field means no such wait.
 type Waits struct {
-	// Trouble is an activity that does not succeed yet.
-	Trouble *drydockv1.Wait
+	// Retry is an activity that does not succeed yet.
+	Retry *drydockv1.Wait
 	// Withdrawal is the reason why running clusters are withdrawn, CancelledBy who cancelled the rollout and why.
 	Withdrawal, CancelledBy string
 	// Pause waits for a resume, and Approval for an approval.
@@ -35,18 +35,18 @@ type Waits struct {
 	Health *drydockv1.Wait
 }
 
-// Explain returns the wait of a rollout with the highest priority: what a person may have to repair, what a person requested, what a person must do,
+// Current returns the wait of a rollout with the highest priority: what a person may have to repair, what a person requested, what a person must do,
 // what comes before the first batch, the batch. It is nil without a wait. Lead is the reason why the rollout starts no more clusters at the moment,
 // with which the message of the condition Progressing begins; "": it does.
-func (w Waits) Explain(remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) (wait *drydockv1.Wait, lead string) {
+func (w Waits) Current(remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) (wait *drydockv1.Wait, lead string) {
 	batch := batchInProgress(status)
-	return w.current(batch, remediation, status, now), w.lead(batch, status)
+	return w.highest(batch, remediation, status, now), w.idleReason(batch, status)
 }
 
-func (w Waits) current(batch batchSummary, remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) *drydockv1.Wait {
+func (w Waits) highest(batch batchSummary, remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) *drydockv1.Wait {
 	switch {
-	case w.Trouble != nil:
-		return w.Trouble.DeepCopy()
+	case w.Retry != nil:
+		return w.Retry.DeepCopy()
 	case status.Status.CompletedAt != nil:
 		return nil
 	case w.Withdrawal != "" && !batch.onlySoaks():
@@ -67,7 +67,7 @@ func (w Waits) current(batch batchSummary, remediation Remediation, status *ranv
 	return batch.wait(status, now)
 }
 
-func (w Waits) lead(batch batchSummary, status *ranv1.ClusterGroupUpgradeStatus) string {
+func (w Waits) idleReason(batch batchSummary, status *ranv1.ClusterGroupUpgradeStatus) string {
 	switch {
 	case status.Paused:
 		return reasonPaused
@@ -89,9 +89,9 @@ const blockersShown = 5
 // batchSummary is what is known of the batch in progress.
 type batchSummary struct {
 	// title is "batch 2 of 5: "; "" before the first batch.
-	title                 string
-	atWork, soaking, left int
-	blockers              []drydockv1.Blocker
+	title                  string
+	running, soaking, left int
+	blockers               []drydockv1.Blocker
 }
 
 func batchInProgress(status *ranv1.ClusterGroupUpgradeStatus) batchSummary {
@@ -107,7 +107,7 @@ func batchInProgress(status *ranv1.ClusterGroupUpgradeStatus) batchSummary {
 		}
 		switch {
 		case Working(c):
-			b.atWork++
+			b.running++
 			if c.Reason != "" && len(b.blockers) < blockersShown {
 				b.blockers = append(b.blockers, drydockv1.Blocker{
 					Kind: "ManagedCluster", Name: c.Name, Reason: c.Reason, Message: strings.TrimPrefix(c.Step+": "+c.Message, ": "), Since: c.Since,
@@ -126,7 +126,7 @@ func Working(c *ranv1.ClusterStatus) bool {
 	return c.State == ranv1.ClusterRunning || c.State == ranv1.ClusterSoaking && c.CompletedAt == nil
 }
 
-func (b batchSummary) onlySoaks() bool { return b.atWork == 0 && b.soaking > 0 }
+func (b batchSummary) onlySoaks() bool { return b.running == 0 && b.soaking > 0 }
 
 // withdrawal is the wait while running clusters are withdrawn and cleaned up.
 func (b batchSummary) withdrawal(remediation Remediation, w Waits, now metav1.Time) *drydockv1.Wait {
@@ -134,8 +134,8 @@ func (b batchSummary) withdrawal(remediation Remediation, w Waits, now metav1.Ti
 	switch {
 	case b.title == "":
 		wait.Message = "cancelled" + w.CancelledBy + "; cleaning up"
-	case b.atWork > 0:
-		wait.Message = fmt.Sprintf("%s%s: %d", b.title, remediation.Withdrawing(), b.atWork)
+	case b.running > 0:
+		wait.Message = fmt.Sprintf("%s%s: %d", b.title, remediation.Withdrawing(), b.running)
 	default:
 		wait.Message = b.title + "cleaning up"
 	}
@@ -164,7 +164,7 @@ func (b batchSummary) wait(status *ranv1.ClusterGroupUpgradeStatus, now metav1.T
 	}
 	wait := &drydockv1.Wait{
 		Reason: ranv1.ReasonBatchInProgress, Since: *run.CurrentBatchStartedAt, Until: run.CurrentBatchDeadline, Blockers: b.blockers,
-		Message: fmt.Sprintf("%sclusters running: %d", b.title, b.atWork),
+		Message: fmt.Sprintf("%sclusters running: %d", b.title, b.running),
 	}
 	if status.ComputedMaxFailures > 0 {
 		wait.Message += fmt.Sprintf("; failed: %d of at most %d", Failures(status.Clusters), status.ComputedMaxFailures)

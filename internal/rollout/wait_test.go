@@ -73,13 +73,13 @@ func TestARolloutShowsTheWaitWithTheHighestPriority(t *testing.T) {
 		{"the cleanup after a withdrawal", rollout.Waits{Withdrawal: rollout.ReasonCancelling}, inBatch(ranv1.ClusterCancelled), rollout.ReasonCancelling, "batch 2 of 3: cleaning up", ""},
 		{"who cancelled a rollout before its first batch", rollout.Waits{Withdrawal: rollout.ReasonCancelling, CancelledBy: " by ann"}, &ranv1.ClusterGroupUpgradeStatus{}, rollout.ReasonCancelling, "cancelled by ann; cleaning up", ""},
 		{"no withdrawal of clusters that soak", rollout.Waits{Withdrawal: rollout.ReasonCancelling}, inBatch(ranv1.ClusterSoaking), ranv1.ReasonSoaking, "", ranv1.ReasonSoaking},
-		{"trouble before all", rollout.Waits{Trouble: waitsFor("NoHub"), Withdrawal: "W", Pause: waitsFor("P")}, inBatch(ranv1.ClusterRunning), "NoHub", "", ""},
-		{"trouble also after the end", rollout.Waits{Trouble: waitsFor("NoHub")}, ended, "NoHub", "", ""},
+		{"trouble before all", rollout.Waits{Retry: waitsFor("NoHub"), Withdrawal: "W", Pause: waitsFor("P")}, inBatch(ranv1.ClusterRunning), "NoHub", "", ""},
+		{"trouble also after the end", rollout.Waits{Retry: waitsFor("NoHub")}, ended, "NoHub", "", ""},
 		{"nothing else after the end", rollout.Waits{Approval: waitsFor("A"), Withdrawal: "W"}, ended, "", "", ranv1.ReasonWaitingForApproval},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			wait, lead := test.waits.Explain(rollout.NodeMaintenance, test.status, waitNow)
+			wait, lead := test.waits.Current(rollout.NodeMaintenance, test.status, waitNow)
 			require.Equal(t, test.lead, lead)
 			if test.reason == "" {
 				require.Nil(t, wait)
@@ -92,7 +92,7 @@ func TestARolloutShowsTheWaitWithTheHighestPriority(t *testing.T) {
 			}
 		})
 	}
-	wait, _ := rollout.Waits{}.Explain(rollout.NodeMaintenance, blocked, waitNow)
+	wait, _ := rollout.Waits{}.Current(rollout.NodeMaintenance, blocked, waitNow)
 	require.Equal(t, []drydockv1.Blocker{{Kind: "ManagedCluster", Name: "a", Reason: "DisruptionBudget", Message: "w1: Draining: budget shop/web"}}, wait.Blockers)
 }
 
@@ -106,11 +106,11 @@ func TestAnUnfinishedRolloutAlwaysHasAReason(t *testing.T) {
 			return nil
 		}
 		waits := rollout.Waits{
-			Trouble: maybe("Trouble"), Pause: maybe("Pause"), Approval: maybe("Approval"), Unknown: maybe("Unknown"), Before: maybe("Before"), Health: maybe("Health"),
+			Retry: maybe("Trouble"), Pause: maybe("Pause"), Approval: maybe("Approval"), Unknown: maybe("Unknown"), Before: maybe("Before"), Health: maybe("Health"),
 			Withdrawal: rapid.SampledFrom([]string{"", rollout.ReasonCancelling, rollout.ReasonWithdrawingTimedOut}).Draw(t, "withdrawal"),
 		}
 		status := inBatch(rapid.SliceOfN(rapid.SampledFrom(states), 1, 6).Draw(t, "clusters")...)
-		wait, _ := waits.Explain(rollout.ManagedPolicies, status, waitNow)
+		wait, _ := waits.Current(rollout.ManagedPolicies, status, waitNow)
 		left := false
 		for i := range status.Clusters {
 			left = left || !status.Clusters[i].State.Over()

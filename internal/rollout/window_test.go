@@ -14,19 +14,19 @@ import (
 func TestARunningClusterCountsAsAPossibleFailure(t *testing.T) {
 	tests := []struct {
 		name      string
-		window    rollout.Window
+		window    rollout.StartBudget
 		free      int
 		cautious  bool
 		exhausted bool
 	}{
-		{"without a limit only the size counts", rollout.Window{Size: 5, AtWork: 2, Failed: 100}, 3, false, false},
-		{"no more start than may fail", rollout.Window{Size: 5, MaxFailures: 2}, 2, false, false},
-		{"those at work could all fail", rollout.Window{Size: 5, AtWork: 2, MaxFailures: 2}, 0, true, false},
-		{"a failure is gone for good", rollout.Window{Size: 5, MaxFailures: 2, Failed: 1}, 1, false, false},
-		{"the last one that may fail is at work", rollout.Window{Size: 5, AtWork: 1, MaxFailures: 2, Failed: 1}, 0, true, false},
-		{"out of failures nothing starts", rollout.Window{Size: 5, MaxFailures: 2, Failed: 2}, 0, false, true},
-		{"a full window is not cautious", rollout.Window{Size: 2, AtWork: 2, MaxFailures: 9}, 0, false, false},
-		{"a window that was made smaller closes", rollout.Window{Size: 1, AtWork: 2}, 0, false, false},
+		{"without a limit only the size counts", rollout.StartBudget{Size: 5, Running: 2, Failed: 100}, 3, false, false},
+		{"no more start than may fail", rollout.StartBudget{Size: 5, MaxFailures: 2}, 2, false, false},
+		{"those at work could all fail", rollout.StartBudget{Size: 5, Running: 2, MaxFailures: 2}, 0, true, false},
+		{"a failure is gone for good", rollout.StartBudget{Size: 5, MaxFailures: 2, Failed: 1}, 1, false, false},
+		{"the last one that may fail is at work", rollout.StartBudget{Size: 5, Running: 1, MaxFailures: 2, Failed: 1}, 0, true, false},
+		{"out of failures nothing starts", rollout.StartBudget{Size: 5, MaxFailures: 2, Failed: 2}, 0, false, true},
+		{"a full window is not cautious", rollout.StartBudget{Size: 2, Running: 2, MaxFailures: 9}, 0, false, false},
+		{"a window that was made smaller closes", rollout.StartBudget{Size: 1, Running: 2}, 0, false, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -41,15 +41,15 @@ func TestARunningClusterCountsAsAPossibleFailure(t *testing.T) {
 // keep a cluster from its turn.
 func TestMaxFailuresIsNeverExceededAndNoClusterWaitsWithoutReason(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := rollout.Window{Size: rapid.IntRange(1, 6).Draw(t, "size"), MaxFailures: rapid.IntRange(0, 5).Draw(t, "max failures")}
+		w := rollout.StartBudget{Size: rapid.IntRange(1, 6).Draw(t, "size"), MaxFailures: rapid.IntRange(0, 5).Draw(t, "max failures")}
 		pending := rapid.IntRange(0, 30).Draw(t, "clusters")
-		for pending+w.AtWork > 0 && !w.Exhausted() {
+		for pending+w.Running > 0 && !w.Exhausted() {
 			start := min(w.Free(), pending)
-			require.False(t, start == 0 && w.AtWork == 0, "nothing is at work, and nothing starts: %+v", w)
-			pending, w.AtWork = pending-start, w.AtWork+start
-			require.LessOrEqual(t, w.AtWork, w.Size)
-			for range rapid.IntRange(1, w.AtWork).Draw(t, "end together") {
-				w.AtWork--
+			require.False(t, start == 0 && w.Running == 0, "nothing is at work, and nothing starts: %+v", w)
+			pending, w.Running = pending-start, w.Running+start
+			require.LessOrEqual(t, w.Running, w.Size)
+			for range rapid.IntRange(1, w.Running).Draw(t, "end together") {
+				w.Running--
 				if rapid.Bool().Draw(t, "fails") {
 					w.Failed++
 				}
@@ -59,7 +59,7 @@ func TestMaxFailuresIsNeverExceededAndNoClusterWaitsWithoutReason(t *testing.T) 
 			}
 		}
 		if w.Exhausted() {
-			require.Zero(t, w.AtWork, "whoever is at work could fail as well")
+			require.Zero(t, w.Running, "whoever is at work could fail as well")
 		}
 	})
 }
@@ -67,12 +67,12 @@ func TestMaxFailuresIsNeverExceededAndNoClusterWaitsWithoutReason(t *testing.T) 
 func TestARollingRolloutMergesAllBatchesAfterTheCanaries(t *testing.T) {
 	plan := [][]string{{"a"}, {"b"}, {"c", "d"}, {"e"}}
 	strategy := ranv1.RemediationStrategy{Canaries: []string{"b", "a", "gone"}}
-	require.Equal(t, 1, rollout.Together(plan, strategy, 0))
-	require.Equal(t, 3, rollout.Together(plan, strategy, 2))
+	require.Equal(t, 1, rollout.BatchGroupEnd(plan, strategy, 0))
+	require.Equal(t, 3, rollout.BatchGroupEnd(plan, strategy, 2))
 	strategy.Rollout = ranv1.Rolling
-	require.Equal(t, []int{1, 2, 4}, []int{rollout.Together(plan, strategy, 0), rollout.Together(plan, strategy, 1), rollout.Together(plan, strategy, 2)})
+	require.Equal(t, []int{1, 2, 4}, []int{rollout.BatchGroupEnd(plan, strategy, 0), rollout.BatchGroupEnd(plan, strategy, 1), rollout.BatchGroupEnd(plan, strategy, 2)})
 	strategy.Canaries = nil
-	require.Equal(t, 4, rollout.Together(plan, strategy, 0))
+	require.Equal(t, 4, rollout.BatchGroupEnd(plan, strategy, 0))
 }
 
 func TestEveryBatchRunsOnceInOrder(t *testing.T) {
@@ -83,7 +83,7 @@ func TestEveryBatchRunsOnceInOrder(t *testing.T) {
 		plan := rollout.NewPlan(d.cgu, d.inventory, noon).RemediationPlan
 		var taken [][]string
 		for next := 0; next < len(plan); {
-			last := rollout.Together(plan, strategy, next)
+			last := rollout.BatchGroupEnd(plan, strategy, next)
 			require.Greater(t, last, next)
 			if slices.ContainsFunc(plan[next], func(c string) bool { return slices.Contains(strategy.Canaries, c) }) {
 				require.Equal(t, next+1, last, "a canary is alone")

@@ -15,8 +15,8 @@ const (
 	WorkSoaking WorkState = "Soaking"
 	// WorkTimedOut: the work is being withdrawn because it timed out.
 	WorkTimedOut WorkState = "TimedOut"
-	// WorkVanished: the work is being withdrawn because the ManagedCluster was deleted. The cluster has failed.
-	WorkVanished WorkState = "Vanished"
+	// WorkClusterDeleted: the work is being withdrawn because the ManagedCluster was deleted. The cluster has failed.
+	WorkClusterDeleted WorkState = "Vanished"
 	// WorkEnded: the place is free.
 	WorkEnded WorkState = "Ended"
 )
@@ -35,10 +35,10 @@ func (s WorkState) TimeOut() WorkState {
 	return s
 }
 
-// Vanish is the state after the ManagedCluster was deleted. A cluster that soaks has nothing to withdraw.
-func (s WorkState) Vanish() WorkState {
+// ClusterDeleted is the state after the ManagedCluster was deleted. A cluster that soaks has nothing to withdraw.
+func (s WorkState) ClusterDeleted() WorkState {
 	if s.Busy() {
-		return WorkVanished
+		return WorkClusterDeleted
 	}
 	return WorkEnded
 }
@@ -56,7 +56,7 @@ type WorkResult struct {
 func (s WorkState) End(result WorkResult) (WorkState, ranv1.ClusterState) {
 	complete := result.State == ranv1.ClusterComplete
 	switch {
-	case s == WorkVanished:
+	case s == WorkClusterDeleted:
 		return WorkEnded, ranv1.ClusterFailed
 	case complete && s == WorkRunning && result.HealthChecks:
 		return WorkChecking, ranv1.ClusterRunning

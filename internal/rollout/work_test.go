@@ -28,7 +28,7 @@ func TestTheEndOfWorkOnAClusterLeadsToTheNextState(t *testing.T) {
 		{"complete when it was withdrawn", rollout.WorkTimedOut, rollout.WorkResult{State: complete, Soaks: true}, rollout.WorkSoaking, ranv1.ClusterSoaking},
 		{"withdrawn before its health was checked", rollout.WorkTimedOut, rollout.WorkResult{State: complete, HealthChecks: true}, rollout.WorkEnded, ranv1.ClusterTimedOut},
 		{"a failure is more than a timeout", rollout.WorkTimedOut, rollout.WorkResult{State: failed}, rollout.WorkEnded, failed},
-		{"a cluster that is gone has failed, whatever its work says", rollout.WorkVanished, rollout.WorkResult{State: complete, HealthChecks: true}, rollout.WorkEnded, failed},
+		{"a cluster that is gone has failed, whatever its work says", rollout.WorkClusterDeleted, rollout.WorkResult{State: complete, HealthChecks: true}, rollout.WorkEnded, failed},
 		{"cancelled with the rollout", rollout.WorkRunning, rollout.WorkResult{State: cancelled}, rollout.WorkEnded, cancelled},
 	}
 	for _, test := range tests {
@@ -41,10 +41,10 @@ func TestTheEndOfWorkOnAClusterLeadsToTheNextState(t *testing.T) {
 }
 
 func TestAWithdrawnClusterStaysWithdrawn(t *testing.T) {
-	states := []rollout.WorkState{rollout.WorkRunning, rollout.WorkChecking, rollout.WorkSoaking, rollout.WorkTimedOut, rollout.WorkVanished, rollout.WorkEnded}
+	states := []rollout.WorkState{rollout.WorkRunning, rollout.WorkChecking, rollout.WorkSoaking, rollout.WorkTimedOut, rollout.WorkClusterDeleted, rollout.WorkEnded}
 	rapid.Check(t, func(t *rapid.T) {
 		state := rapid.SampledFrom(states).Draw(t, "state")
-		require.Equal(t, state.Vanish(), state.Vanish().TimeOut(), "a timeout does not hide that a cluster is gone")
+		require.Equal(t, state.ClusterDeleted(), state.ClusterDeleted().TimeOut(), "a timeout does not hide that a cluster is gone")
 		require.Equal(t, state.TimeOut(), state.TimeOut().TimeOut())
 		require.Equal(t, state.Busy(), state.TimeOut().Busy(), "a timeout frees no place")
 		require.False(t, state.TimeOut().Timed(), "a cluster times out once")

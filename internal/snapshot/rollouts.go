@@ -18,11 +18,11 @@ import (
 
 // Rollouts reads the rollouts that block a rollout, and those that they wait for in turn: as the hub keeps them, or as objects.
 func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
-	return rollout.Gather(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
+	return rollout.GatherBlockers(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
 		var kept corev1.ConfigMap
 		err := reader.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: rollout.SavedName(name.Name)}, &kept)
 		if err == nil {
-			return KeptRollout(&kept, name)
+			return SavedRollout(&kept, name)
 		}
 		if !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("read rollout %s: %w", name, err)
@@ -39,8 +39,8 @@ func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroup
 	})
 }
 
-// KeptRollout reads the ConfigMap that keeps a rollout; nil when it keeps another, whose name is cut to the same.
-func KeptRollout(kept *corev1.ConfigMap, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
+// SavedRollout reads the ConfigMap that keeps a rollout; nil when it keeps another, whose name is cut to the same.
+func SavedRollout(kept *corev1.ConfigMap, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
 	where := "ConfigMap " + kept.Namespace + "/" + kept.Name
 	content := kept.BinaryData[rollout.SavedCompressedKey]
 	if text, found := kept.Data[rollout.SavedKey]; found {

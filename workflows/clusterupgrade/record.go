@@ -176,7 +176,7 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 // show makes a change visible to people and to the rollout.
 func (r *clusterRecord) show() {
 	waits := r.waits()
-	waits.Trouble = r.troubles.Oldest()
+	waits.Retry = r.troubles.Oldest()
 	r.reason.Replace(waits.Current(r.now(r.ctx)))
 	workflow.SetCurrentDetails(r.ctx, clusterDetails(r.status))
 	r.progress.Changed = true

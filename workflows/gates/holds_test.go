@@ -452,7 +452,7 @@ func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
 	var in rollout.Input
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
-	require.Equal(t, int64(7), in.Carried.Held.Number)
+	require.Equal(t, int64(7), in.PreviousRun.Held.Number)
 
 	second, again := workflowtest.NewGroupWorld(t)
 	second.HoldsUnknown = true // nobody asks again

@@ -224,7 +224,7 @@ func TestARolloutContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 	require.WithinDuration(t, start.Add(2*time.Hour), w.Now(), time.Hour)
 	in := workflowtest.NextRunInput[rollout.Input](w)
 	require.NotNil(t, in)
-	require.LessOrEqual(t, in.Carried.Used, time.Hour)
+	require.LessOrEqual(t, in.PreviousRun.Used, time.Hour)
 
 	second, _ := workflowtest.NewGroupWorld(t) // its window does not answer again
 	second.SetStartTime(w.Now())

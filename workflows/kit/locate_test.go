@@ -144,13 +144,13 @@ func TestWhileNoWorkerHasTheClusterAnyMoreWhatIsAtWorkSaysSoAndGoesOnAfterwards(
 }
 
 func TestAClusterIsRefusedEarlyOnlyWhenNoWorkerThatIsAskedHasIt(t *testing.T) {
-	require.LessOrEqual(t, rollouts.WorkersAsked, kit.RoundAttempts, "or a name that nobody knows would be asked for in a second round")
+	require.LessOrEqual(t, rollouts.WorkerAttempts, kit.RoundAttempts, "or a name that nobody knows would be asked for in a second round")
 
-	w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, WrongWorkers: rollouts.WorkersAsked - 1}
+	w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, WrongWorkers: rollouts.WorkerAttempts - 1}
 	w.WithMovingCluster(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 
-	w, c = workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, FailedLookups: kit.RoundAttempts - 1, WrongWorkers: rollouts.WorkersAsked - 1}
+	w, c = workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, FailedLookups: kit.RoundAttempts - 1, WrongWorkers: rollouts.WorkerAttempts - 1}
 	w.WithMovingCluster(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 
@@ -159,5 +159,5 @@ func TestAClusterIsRefusedEarlyOnlyWhenNoWorkerThatIsAskedHasIt(t *testing.T) {
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNotFound)
 	require.Contains(t, status.Failure.Message, "cluster c1 is not known: add it to the worker's clusters file")
 	require.Equal(t, []string{"CheckNodeMaintenance"}, w.Called(), "nothing is touched")
-	require.Equal(t, rollouts.WorkersAsked, c.Lookups, "in one round")
+	require.Equal(t, rollouts.WorkerAttempts, c.Lookups, "in one round")
 }

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// changedAtOnce is the number of clusters that one activity labels and annotates.
-	changedAtOnce = 200
+	// changesPerActivity is the number of clusters that one activity labels and annotates.
+	changesPerActivity = 200
 	// shortestRefusal and longestRefusal bound the pause before a refused change is retried.
 	shortestRefusal = 2 * time.Second
 	longestRefusal  = 5 * time.Minute
@@ -33,10 +33,10 @@ const (
 type completions struct {
 	change rollout.ClusterChange
 	// due are the clusters that are still to be changed.
-	due    []string
-	atWork bool
-	// trouble shows why a change does not succeed yet.
-	trouble kit.Report
+	due     []string
+	running bool
+	// reportRetry shows why a change does not succeed yet.
+	reportRetry kit.Report
 	// refused are those of them that refused the change.
 	refused []rollouts.RefusedChange
 }
@@ -48,13 +48,13 @@ func (c *completions) add(clusters ...string) {
 	}
 }
 
-// changeBefore carries out beforeEnable on all clusters before work starts on any. Then afterCompletion is due for the clusters that
+// runBeforeEnable carries out beforeEnable on all clusters before work starts on any. Then afterCompletion is due for the clusters that
 // need no work.
-func (g *groupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
+func (g *groupUpgrade) runBeforeEnable(ctx workflow.Context) (rollout.End, error) {
 	before := rollout.ClustersToChange(g.record.remediation, g.status.Clusters)
 	if change := rollout.ChangeBefore(&g.spec.Actions); !change.Empty() {
-		for some := range slices.Chunk(before, changedAtOnce) {
-			err := g.changeAll(ctx, some, change)
+		for some := range slices.Chunk(before, changesPerActivity) {
+			err := g.changeUntilAccepted(ctx, some, change)
 			switch {
 			case ctx.Err() != nil:
 				return rollout.EndCancelled, nil
@@ -63,13 +63,13 @@ func (g *groupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
 			}
 		}
 	}
-	g.changeSkipped()
+	g.queueSkippedClusters()
 	return "", nil
 }
 
-// changeSkipped makes afterCompletion due for the clusters that need no work, unless an earlier run carried it out: a label that a
+// queueSkippedClusters makes afterCompletion due for the clusters that need no work, unless an earlier run carried it out: a label that a
 // person removed since must not come back.
-func (g *groupUpgrade) changeSkipped() {
+func (g *groupUpgrade) queueSkippedClusters() {
 	if g.completions.change.Empty() || g.status.AfterCompletion != nil {
 		return
 	}
@@ -77,8 +77,8 @@ func (g *groupUpgrade) changeSkipped() {
 	g.completions.add(g.record.inState(ranv1.ClusterSkipped)...)
 }
 
-// changeLeft makes afterCompletion due for the clusters on which the previous rollout did not carry it out.
-func (g *groupUpgrade) changeLeft() {
+// queueUnchangedClusters makes afterCompletion due for the clusters on which the previous rollout did not carry it out.
+func (g *groupUpgrade) queueUnchangedClusters() {
 	left := g.status.AfterCompletion
 	if left == nil {
 		return
@@ -90,23 +90,23 @@ func (g *groupUpgrade) changeLeft() {
 	})...)
 }
 
-// notDone records clusters on which afterCompletion was not carried out.
-func (g *groupUpgrade) notDone(clusters []string) {
+// recordNotDone records clusters on which afterCompletion was not carried out.
+func (g *groupUpgrade) recordNotDone(clusters []string) {
 	if after := g.status.AfterCompletion; after != nil {
 		after.NotDone = append(after.NotDone, clusters...)
 	}
 }
 
-// changeAll carries out beforeEnable on clusters, and retries on those that refuse until they accept or refuse for good.
-func (g *groupUpgrade) changeAll(ctx workflow.Context, clusters []string, change rollout.ClusterChange) error {
+// changeUntilAccepted carries out beforeEnable on clusters, and retries on those that refuse until they accept or refuse for good.
+func (g *groupUpgrade) changeUntilAccepted(ctx workflow.Context, clusters []string, change rollout.ClusterChange) error {
 	refused, err := g.change(ctx, "beforeEnable", clusters, change)
-	trouble := g.record.troubles.Add()
+	trouble := g.record.retries.Add()
 	for pause := shortestRefusal; err == nil && len(refused) > 0; pause = min(2*pause, longestRefusal) {
-		if final := finally(refused); len(final) > 0 {
+		if final := finalRefusals(refused); len(final) > 0 {
 			trouble(ctx, "", "")
-			return temporal.Error(temporal.ErrInvalidSpec, "actions.beforeEnable: "+answers(final), nil)
+			return temporal.Error(temporal.ErrInvalidSpec, "actions.beforeEnable: "+refusalMessages(final), nil)
 		}
-		trouble(ctx, reasonRefused, "beforeEnable: "+answers(refused))
+		trouble(ctx, reasonRefused, "beforeEnable: "+refusalMessages(refused))
 		if err = workflow.Sleep(ctx, pause); err == nil {
 			refused, err = g.change(ctx, "beforeEnable", namesOf(refused), change)
 		}
@@ -115,25 +115,25 @@ func (g *groupUpgrade) changeAll(ctx workflow.Context, clusters []string, change
 	return err
 }
 
-// changeCompleted carries out afterCompletion on clusters as they complete, until ctx is cancelled.
-func (g *groupUpgrade) changeCompleted(ctx workflow.Context) {
+// runAfterCompletion carries out afterCompletion on clusters as they complete, until ctx is cancelled.
+func (g *groupUpgrade) runAfterCompletion(ctx workflow.Context) {
 	c := &g.completions
 	workflow.GoNamed(ctx, "afterCompletion", func(ctx workflow.Context) {
 		pause := shortestRefusal
 		for workflow.Await(ctx, func() bool { return len(c.due) > 0 }) == nil {
-			some := slices.Clone(c.due[:min(len(c.due), changedAtOnce)])
-			c.atWork = true
+			some := slices.Clone(c.due[:min(len(c.due), changesPerActivity)])
+			c.running = true
 			refused, err := g.change(ctx, "afterCompletion", some, c.change)
-			c.atWork = false
+			c.running = false
 			if err != nil && ctx.Err() == nil {
-				g.notDone(some)
+				g.recordNotDone(some)
 				g.record.note(fmt.Sprintf("actions.afterCompletion failed on %s: %s", kit.JoinNames(some), temporal.ErrorMessage(err)))
 			}
-			if final := finally(refused); len(final) > 0 {
-				g.notDone(namesOf(final))
-				g.record.note("actions.afterCompletion failed: " + answers(final))
+			if final := finalRefusals(refused); len(final) > 0 {
+				g.recordNotDone(namesOf(final))
+				g.record.note("actions.afterCompletion failed: " + refusalMessages(final))
 			}
-			if g.takeRefusals(ctx, some, refused); len(c.refused) == 0 {
+			if g.recordRefusals(ctx, some, refused); len(c.refused) == 0 {
 				pause = shortestRefusal
 			} else if c.awaitOthers(ctx, pause) {
 				pause = min(2*pause, longestRefusal)
@@ -142,8 +142,8 @@ func (g *groupUpgrade) changeCompleted(ctx workflow.Context) {
 	})
 }
 
-// takeRefusals records which of some clusters refused the change. They are retried after all others.
-func (g *groupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused []rollouts.RefusedChange) {
+// recordRefusals records which of some clusters refused the change. They are retried after all others.
+func (g *groupUpgrade) recordRefusals(ctx workflow.Context, some []string, refused []rollouts.RefusedChange) {
 	c := &g.completions
 	asked := func(r rollouts.RefusedChange) bool { return slices.Contains(some, r.Cluster) }
 	again := slices.DeleteFunc(slices.Clone(refused), func(r rollouts.RefusedChange) bool { return r.Final })
@@ -151,9 +151,9 @@ func (g *groupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused
 	c.due = append(c.due[len(some):], namesOf(again)...)
 	reason, message := "", ""
 	if len(c.refused) > 0 {
-		reason, message = reasonRefused, "afterCompletion: "+answers(c.refused)
+		reason, message = reasonRefused, "afterCompletion: "+refusalMessages(c.refused)
 	}
-	c.trouble(ctx, reason, message)
+	c.reportRetry(ctx, reason, message)
 }
 
 // awaitOthers waits until clusters are due that have not refused, or until the pause is over; then it returns true.
@@ -166,8 +166,8 @@ func (c *completions) awaitOthers(ctx workflow.Context, pause time.Duration) boo
 	return over
 }
 
-// finally are the refusals that are final.
-func finally(refused []rollouts.RefusedChange) []rollouts.RefusedChange {
+// finalRefusals are the refusals that are final.
+func finalRefusals(refused []rollouts.RefusedChange) []rollouts.RefusedChange {
 	return slices.DeleteFunc(slices.Clone(refused), func(r rollouts.RefusedChange) bool { return !r.Final })
 }
 
@@ -179,8 +179,8 @@ func namesOf(refused []rollouts.RefusedChange) []string {
 	return names
 }
 
-// answers are the answers of the hub for the first clusters that refuse a change.
-func answers(refused []rollouts.RefusedChange) string {
+// refusalMessages are the answers of the hub for the first clusters that refuse a change.
+func refusalMessages(refused []rollouts.RefusedChange) string {
 	var messages []string
 	for _, r := range refused[:min(len(refused), refusalsNamed)] {
 		messages = append(messages, r.Message)
@@ -201,9 +201,9 @@ func (g *groupUpgrade) change(ctx workflow.Context, action string, clusters []st
 	return refused, err
 }
 
-// finishChanges waits until afterCompletion is carried out on every complete cluster; in a cancelled rollout, for hubLimit at
+// finishAfterCompletion waits until afterCompletion is carried out on every complete cluster; in a cancelled rollout, for hubLimit at
 // most.
-func (g *groupUpgrade) finishChanges(work, listening workflow.Context) {
+func (g *groupUpgrade) finishAfterCompletion(work, listening workflow.Context) {
 	made := func() bool { return len(g.completions.due) == 0 }
 	if workflow.Await(work, made) == nil {
 		return
@@ -213,12 +213,12 @@ func (g *groupUpgrade) finishChanges(work, listening workflow.Context) {
 	_ = workflow.Await(waiting, func() bool { return made() || limit.IsReady() })
 	stop() // not deferred: a run that is evicted from the cache must give no command
 	if !made() {
-		g.notDone(g.completions.due)
+		g.recordNotDone(g.completions.due)
 		note := "actions.afterCompletion was not carried out on " + kit.JoinNames(g.completions.due)
 		if len(g.completions.refused) > 0 {
-			note += ": " + answers(g.completions.refused)
+			note += ": " + refusalMessages(g.completions.refused)
 		}
 		g.record.note(note)
-		g.completions.trouble(listening, "", "")
+		g.completions.reportRetry(listening, "", "")
 	}
 }

@@ -164,15 +164,15 @@ func TestLabelsThatCannotBeSetEndTheRolloutBeforeAnythingIsDone(t *testing.T) {
 
 func TestWhatIsToBeDoneToCompleteClustersIsHandedToTheNextRun(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t)
-	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, Completed: []string{"c1"}}
-	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout()), Carried: carried})
+	carried := &rolloutworkflow.PreviousRun{Phase: rolloutworkflow.PhaseBatches, Completed: []string{"c1"}}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout()), PreviousRun: carried})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Equal(t, map[string][]string{"done": {"c1"}}, w.LabelledClusters(), "and beforeEnable is not done again")
 }
 
 func TestManyClustersAreChangedInParts(t *testing.T) {
 	var many []string
-	for i := range 2*rolloutworkflow.ChangedAtOnce + 1 {
+	for i := range 2*rolloutworkflow.ChangesPerActivity + 1 {
 		many = append(many, string(rune('a'+i%26))+time.Duration(i).String())
 	}
 	w, _ := workflowtest.NewGroupWorld(t)

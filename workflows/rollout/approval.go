@@ -18,9 +18,9 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 		return ""
 	}
 	awaited := g.nextApproval()
-	g.gate.stale = g.gate.stale || g.gate.seen > 0 // the previous batch ended before it started a cluster
-	g.awaited = &awaited
-	g.runClock(ctx)
+	g.gate.stale = g.gate.stale || g.gate.healthy > 0 // the previous batch ended before it started a cluster
+	g.missingApproval = &awaited
+	g.updateClock(ctx)
 	expired := func() bool { return false }
 	var until *time.Time
 	timing, stop := workflow.WithCancel(ctx)
@@ -28,13 +28,13 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 		until = new(workflow.Now(ctx).Add(expiry))
 		expired = workflow.NewTimerWithOptions(timing, expiry, workflow.TimerOptions{Summary: fmt.Sprintf("%s must be approved within %v", awaited, expiry)}).IsReady
 	}
-	g.record.awaitingApproval(ctx, g.awaited, until)
-	err := workflow.Await(ctx, func() bool { return g.awaited == nil || expired() })
+	g.record.awaitingApproval(ctx, g.missingApproval, until)
+	err := workflow.Await(ctx, func() bool { return g.missingApproval == nil || expired() })
 	stop()
-	unapproved := g.awaited != nil
-	g.awaited = nil
+	unapproved := g.missingApproval != nil
+	g.missingApproval = nil
 	g.record.awaitingApproval(ctx, nil, nil)
-	g.runClock(ctx)
+	g.updateClock(ctx)
 	switch {
 	case err != nil || ctx.Err() != nil: // the timer has ended at once, too
 		return rollout.EndCancelled
@@ -47,8 +47,8 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 // nextApproval is the approval that is required before the next batch; its point is "" if none is.
 func (g *groupUpgrade) nextApproval() rollout.AwaitedApproval {
 	begun := g.status.Status.CurrentBatch
-	if g.begun != nil {
-		begun = g.begun.After
+	if g.startedBatch != nil {
+		begun = g.startedBatch.PreviousBatch
 	}
 	point := rollout.ApprovalBefore(g.spec.Approvals, g.status.RemediationPlan, g.spec.RemediationStrategy.Canaries, int(begun), g.nextBatch)
 	return rollout.AwaitedApproval{Point: point, Batch: int32(g.nextBatch + 1)}
@@ -69,7 +69,7 @@ func (g *groupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApp
 	}
 	last := given[len(given)-1]
 	meant := last.Point == awaited.Point && last.Batch == awaited.Batch
-	return meant && (g.holdsSoFar() || rollout.ApprovalHolds(g.spec.Approvals, last.At.Time, workflow.Now(ctx)))
+	return meant && (g.healthCurrent() || rollout.ApprovalHolds(g.spec.Approvals, last.At.Time, workflow.Now(ctx)))
 }
 
 // checkApproval rejects an approval that the rollout does not wait for.
@@ -81,7 +81,7 @@ func (g *groupUpgrade) checkApproval(request rollout.ApprovalRequest) error {
 			instead = wait.Reason + ": " + wait.Message
 		}
 	}
-	return kit.InvalidSpec(rollout.CheckApproval(g.spec.Approvals, g.awaited, request, g.starters, instead))
+	return kit.InvalidSpec(rollout.CheckApproval(g.spec.Approvals, g.missingApproval, request, g.starters, instead))
 }
 
 // approve records an approval, so that the rollout continues.
@@ -91,9 +91,9 @@ func (g *groupUpgrade) approve(ctx workflow.Context, request rollout.ApprovalReq
 		return ranv1.Approval{}, err
 	}
 	approval := ranv1.Approval{
-		Point: g.awaited.Point, Batch: g.awaited.Batch, By: request.Actor, At: metav1.NewTime(workflow.Now(ctx)), Comment: request.Comment,
+		Point: g.missingApproval.Point, Batch: g.missingApproval.Batch, By: request.Actor, At: metav1.NewTime(workflow.Now(ctx)), Comment: request.Comment,
 	}
-	g.awaited = nil
+	g.missingApproval = nil
 	g.record.approved(approval)
 	return approval, nil
 }

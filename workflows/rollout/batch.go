@@ -13,41 +13,41 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// clustersAtOnce is the maximum number of running clusters with a child workflow each. The server blocks a run with too many children.
-const clustersAtOnce = 300
+// maxChildren is the maximum number of running clusters with a child workflow each. The server blocks a run with too many children.
+const maxChildren = 300
 
-// endRun ends the run, not the rollout: the run continues as new.
-const endRun rollout.End = "ContinueAsNew"
+// endContinueAsNew ends the run, not the rollout: the run continues as new.
+const endContinueAsNew rollout.End = "ContinueAsNew"
 
 // batch is the clusters that share one time budget: one batch of the plan, or in a rolling rollout all batches after the canaries.
 type batch struct {
 	group *groupUpgrade
 	// first and last batch of the plan, counted from 1.
 	first, last int32
-	time        BatchBudget
+	started     StartedBatch
 
 	clusters []string
 	pending  []string
 	// running are the running clusters and those that soak.
-	running map[string]*clusterAtWork
+	running map[string]*activeCluster
 	// timer cancels the deadline; nil: there is none. It fires next at wake. While clusters only soak it is the deadline of the rollout.
-	timer     workflow.CancelFunc
-	wake      time.Time
-	soakTimer bool
+	timer        workflow.CancelFunc
+	wake         time.Time
+	rolloutTimer bool
 	// work is the context of running clusters and of those that soak; withdraw cancels it. stopStarting cancels what starts others.
 	work                   workflow.Context
 	withdraw, stopStarting workflow.CancelFunc
 	timedOut               bool
 	changed                bool
-	// seen are pending clusters that were ManagedClusters at seenAt.
-	seen   map[string]bool
-	seenAt time.Time
-	// blind: the hub did not answer, and is asked again after askPause; 0: it answered. trouble shows that.
-	blind    bool
-	askPause time.Duration
-	trouble  kit.Report
-	// vanishing watches whether ManagedClusters are deleted.
-	vanishing vanishWatch
+	// existing are pending clusters that were ManagedClusters at existingAt.
+	existing   map[string]bool
+	existingAt time.Time
+	// hubUnavailable: the hub did not answer, and is asked again after retryPause; 0: it answered. trouble shows that.
+	hubUnavailable bool
+	retryPause     time.Duration
+	reportRetry    kit.Report
+	// deletions watches whether ManagedClusters are deleted.
+	deletions deletionWatch
 }
 
 // runBatches runs batch after batch.
@@ -55,18 +55,18 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 	plan := g.status.RemediationPlan
 	g.followWindows(ctx)
 	for g.nextBatch < len(plan) {
-		next := rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch)
-		if g.begun != nil || len(g.record.pending(slices.Concat(plan[g.nextBatch:next]...))) > 0 {
-			g.record.withdrawn(ctx)
-			if end := g.awaitTurn(ctx); end != "" {
+		next := rollout.BatchGroupEnd(plan, g.spec.RemediationStrategy, g.nextBatch)
+		if g.startedBatch != nil || len(g.record.pending(slices.Concat(plan[g.nextBatch:next]...))) > 0 {
+			g.record.withdrawalEnded(ctx)
+			if end := g.awaitBatchStart(ctx); end != "" {
 				return end, nil
 			}
-			end, err := g.awaitHealth(ctx)
+			end, err := g.awaitHealthGate(ctx)
 			if end == "" && err == nil {
 				end = g.runBatch(ctx, next)
 			}
 			switch {
-			case end == endGate:
+			case end == endRecheckHealth:
 				continue
 			case end != "" || err != nil:
 				return end, err
@@ -77,55 +77,55 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 	return "", nil
 }
 
-// runBatch runs the batches up to next, or resumes what the previous run began. It returns why the rollout ends, endRun, endGate, or ""
+// runBatch runs the batches up to next, or resumes what the previous run began. It returns why the rollout ends, endContinueAsNew, endRecheckHealth, or ""
 // when the next batch is due.
 func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
-	if g.begun == nil {
-		used := g.charged.total(workflow.Now(ctx))
-		g.begun = &BatchBudget{
-			Budget: rollout.BatchBudget(g.timeout(), used, g.batchesLeft()), ChargedBefore: used, After: g.status.Status.CurrentBatch,
+	if g.startedBatch == nil {
+		used := g.clock.elapsed(workflow.Now(ctx))
+		g.startedBatch = &StartedBatch{
+			Timeout: rollout.BatchTimeout(g.timeout(), used, g.batchesLeft()), UsedBefore: used, PreviousBatch: g.status.Status.CurrentBatch,
 		}
 		g.record.batchStarted(ctx, int32(g.nextBatch+1))
 	}
 	clusters := slices.Concat(g.status.RemediationPlan[g.nextBatch:next]...)
 	b := &batch{
-		group: g, first: int32(g.nextBatch + 1), last: int32(next), time: *g.begun,
-		clusters: clusters, pending: g.record.pending(clusters), running: map[string]*clusterAtWork{}, trouble: g.record.troubles.Add(),
+		group: g, first: int32(g.nextBatch + 1), last: int32(next), started: *g.startedBatch,
+		clusters: clusters, pending: g.record.pending(clusters), running: map[string]*activeCluster{}, reportRetry: g.record.retries.Add(),
 	}
 	g.batch = b
-	g.runClock(ctx)
+	g.updateClock(ctx)
 	b.run(ctx)
 	if b.decide(ctx).Step == rollout.BatchRecheck {
 		g.batch = nil
-		g.record.deadlines(ctx, nil, nil)
-		return endGate
+		g.record.setDeadlines(ctx, nil, nil)
+		return endRecheckHealth
 	}
-	if err := b.dropVanished(ctx, b.retrier(ctx), b.clusters); err != nil && ctx.Err() == nil {
+	if err := b.failDeletedNow(ctx, b.retrier(ctx), b.clusters); err != nil && ctx.Err() == nil {
 		g.record.note(fmt.Sprintf("could not check for deleted clusters of batch %d: %s", b.first, temporal.ErrorMessage(err)))
 	}
 	g.batch = nil
 	if b.decide(ctx).Step != rollout.BatchEnd {
-		return endRun
+		return endContinueAsNew
 	}
-	g.begun = nil
+	g.startedBatch = nil
 	g.record.notStarted(ctx, b.pending, b.timedOut)
 	return b.end(ctx)
 }
 
-// awaitTurn waits until a batch may begin, or resume in a new run: the rollout is not paused, the holds are known, and the batch is
+// awaitBatchStart waits until a batch may begin, or resume in a new run: the rollout is not paused, the holds are known, and the batch is
 // approved. A resumed batch needs an approval only if no cluster was started yet. Without time left, no batch begins.
-func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
+func (g *groupUpgrade) awaitBatchStart(ctx workflow.Context) rollout.End {
 	for {
 		if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.AwaitKnown(ctx, g.record.holdsUnknown) != nil {
 			return rollout.EndCancelled
 		}
 		if kit.ShouldContinueAsNew(ctx, g.signals) {
-			return endRun
+			return endContinueAsNew
 		}
 		switch {
-		case g.begun != nil && !g.hasGate():
+		case g.startedBatch != nil && !g.gateClosed():
 			return ""
-		case g.begun == nil && g.charged.total(workflow.Now(ctx)) >= g.timeout():
+		case g.startedBatch == nil && g.clock.elapsed(workflow.Now(ctx)) >= g.timeout():
 			return rollout.EndTimedOut
 		}
 		end := g.awaitApproval(ctx)
@@ -133,11 +133,11 @@ func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 		case end != "":
 			return end
 		case g.status.Paused: // meanwhile
-		case rollout.ApprovalExpiry(g.spec.Approvals) > 0 && g.startHold() != nil:
+		case rollout.ApprovalExpiry(g.spec.Approvals) > 0 && g.nextBatchHold() != nil:
 			// The approval may have expired when a cluster can be started.
-			g.gate.standing = true
+			g.gate.waiting = true
 			err := g.awaitStartable(ctx)
-			g.gate.standing = false
+			g.gate.waiting = false
 			if err != nil {
 				return rollout.EndCancelled
 			}
@@ -150,7 +150,7 @@ func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 // batchesLeft is the number of batches that share the time that is left.
 func (g *groupUpgrade) batchesLeft() int {
 	plan := g.status.RemediationPlan
-	if rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch) == len(plan) {
+	if rollout.BatchGroupEnd(plan, g.spec.RemediationStrategy, g.nextBatch) == len(plan) {
 		return 1
 	}
 	left := 1 // the next, or the running one
@@ -169,18 +169,18 @@ func (b *batch) run(ctx workflow.Context) {
 	starting, stopStarting := workflow.WithCancel(work)
 	b.work, b.withdraw, b.stopStarting = work, withdraw, stopStarting
 	waiting, _ := workflow.NewDisconnectedContext(ctx)
-	b.group.runClock(ctx)
+	b.group.updateClock(ctx)
 	for {
 		b.changed = false
 		stopped := work.Err() != nil
 		if stopped || b.timedOut && b.busy() > 0 {
-			b.disarm()
+			b.stopTimer()
 			if b.busy() > 0 {
 				b.group.record.withdrawing(b.timedOut)
 			}
-			b.group.record.deadlines(waiting, nil, nil)
+			b.group.record.setDeadlines(waiting, nil, nil)
 		} else {
-			b.arm(waiting)
+			b.startTimer(waiting)
 			b.startClusters(starting)
 		}
 		over := func() bool {
@@ -192,10 +192,10 @@ func (b *batch) run(ctx workflow.Context) {
 		}
 		_ = workflow.Await(waiting, func() bool { return b.changed || !stopped && work.Err() != nil || over() })
 	}
-	b.disarm()
+	b.stopTimer()
 	b.stopStarting()
-	b.trouble(waiting, "", "")
-	b.vanishing.end()
+	b.reportRetry(waiting, "", "")
+	b.deletions.stopWatching()
 	b.endSoak(waiting)
 }
 
@@ -211,16 +211,16 @@ func (b *batch) busy() int {
 	return busy
 }
 
-// othersFollow reports whether clusters still wait, in this batch or a later one.
-func (b *batch) othersFollow() bool {
+// clustersRemain reports whether clusters still wait, in this batch or a later one.
+func (b *batch) clustersRemain() bool {
 	g := b.group
 	return !b.timedOut && len(b.pending) > 0 || len(g.record.pending(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
 }
 
-// ended records the end of the work on a cluster, or of the health checks that follow it.
-func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1.ClusterStatus) {
+// clusterEnded records the end of the work on a cluster, or of the health checks that follow it.
+func (b *batch) clusterEnded(ctx workflow.Context, cluster *activeCluster, result ranv1.ClusterStatus) {
 	g := b.group
-	soaks := b.work.Err() == nil && g.soak() > 0 && b.othersFollow()
+	soaks := b.work.Err() == nil && g.soak() > 0 && b.clustersRemain()
 	next, state := cluster.state.End(rollout.WorkResult{State: result.State, HealthChecks: len(g.spec.HealthChecks) > 0, Soaks: soaks})
 	complete := result.State == ranv1.ClusterComplete
 	cluster.state, result.State = next, state
@@ -231,29 +231,29 @@ func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1
 	delete(b.running, cluster.name)
 	b.changed = true
 	result.Name, result.Batch = cluster.name, cluster.batch
-	if before := g.record.cluster(cluster.name); withdrawnAs(state, before) {
+	if before := g.record.cluster(cluster.name); keepsReason(state, before) {
 		result.Reason, result.Message, result.Since = before.Reason, before.Message, before.Since
 	}
 	if complete && state != ranv1.ClusterTimedOut && state != ranv1.ClusterFailed {
-		g.slowest = max(g.slowest, g.charged.total(workflow.Now(ctx))-cluster.chargedBefore)
+		g.slowest = max(g.slowest, g.clock.elapsed(workflow.Now(ctx))-cluster.usedBefore)
 	}
 	g.record.clusterEnded(ctx, result)
 	if next == rollout.WorkSoaking {
 		b.soak(cluster, g.soak())
 	}
-	g.record.batchReached(ctx, b.reached())
-	g.runClock(ctx)
+	g.record.batchReached(ctx, b.currentBatch())
+	g.updateClock(ctx)
 }
 
-// withdrawnAs reports whether the record of a cluster says already why it was withdrawn: it timed out, or its ManagedCluster is gone.
-func withdrawnAs(state ranv1.ClusterState, before *ranv1.ClusterStatus) bool {
+// keepsReason reports whether the record of a cluster says already why it was withdrawn: it timed out, or its ManagedCluster is gone.
+func keepsReason(state ranv1.ClusterState, before *ranv1.ClusterStatus) bool {
 	return state == ranv1.ClusterTimedOut || state == ranv1.ClusterFailed && before.State == ranv1.ClusterFailed
 }
 
-// reached is the first batch of the plan that is not over. A rolling rollout shows its progress by it.
-func (b *batch) reached() int32 {
+// currentBatch is the first batch of the plan that is not over. A rolling rollout shows its progress by it.
+func (b *batch) currentBatch() int32 {
 	for number := max(b.first, b.group.status.Status.CurrentBatch); number < b.last; number++ { // batches that are over stay so
-		if !b.group.record.over(b.group.status.RemediationPlan[number-1]) {
+		if !b.group.record.allOver(b.group.status.RemediationPlan[number-1]) {
 			return number
 		}
 	}
@@ -269,13 +269,13 @@ func (b *batch) end(ctx workflow.Context) rollout.End {
 	switch {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled
-	case g.record.complete(b.clusters): // those that soak are
+	case g.record.allComplete(b.clusters): // those that soak are
 		return ""
 	case canary && (b.timedOut || g.record.cluster(b.clusters[0]).State == ranv1.ClusterTimedOut):
 		return rollout.EndCanaryTimedOut
 	case canary:
 		return rollout.EndCanaryFailed
-	case b.window().Exhausted() && (len(b.pending) > 0 || b.othersFollow()):
+	case b.startBudget().Exhausted() && (len(b.pending) > 0 || b.clustersRemain()):
 		return rollout.EndAborted
 	case b.timedOut && g.spec.BatchTimeoutAction == ranv1.BatchTimeoutAbort:
 		return rollout.EndBatchTimedOut

@@ -26,13 +26,13 @@ func (g *groupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) 
 	return "", nil
 }
 
-// observed records what a waiting activity sees.
-func (g *groupUpgrade) observed(ctx workflow.Context, seen temporal.Observation) {
+// handleObservation records what a waiting activity sees.
+func (g *groupUpgrade) handleObservation(ctx workflow.Context, seen temporal.Observation) {
 	if seen.Activity == "AwaitClusterHealthy" {
-		g.healthObserved(ctx, seen)
+		g.recordHealthWait(ctx, seen)
 		return
 	}
-	if g.phase == phaseBlocked && seen.Activity == "AwaitBlockers" && seen.Wait != nil && g.withdrawn == nil {
+	if g.phase == phaseBlocked && seen.Activity == "AwaitBlockers" && seen.Wait != nil && g.cancelledBy == nil {
 		g.record.blocked(ctx, seen.Wait)
 	}
 }

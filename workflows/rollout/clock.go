@@ -25,108 +25,108 @@ func (s *stopwatch) start(now time.Time) {
 }
 
 func (s *stopwatch) stop(now time.Time) {
-	s.used, s.since = s.total(now), nil
+	s.used, s.since = s.elapsed(now), nil
 }
 
-// giveBack subtracts time that does not count.
-func (s *stopwatch) giveBack(d time.Duration) { s.used -= d }
+// subtract subtracts time that does not count.
+func (s *stopwatch) subtract(d time.Duration) { s.used -= d }
 
-func (s *stopwatch) total(now time.Time) time.Duration {
+func (s *stopwatch) elapsed(now time.Time) time.Duration {
 	if s.since == nil {
 		return s.used
 	}
 	return s.used + now.Sub(*s.since)
 }
 
-// arm keeps a timer for the deadlines of the batch and of its clusters, or, while clusters only soak, of the rollout. While the clock is
+// startTimer keeps a timer for the deadlines of the batch and of its clusters, or, while clusters only soak, of the rollout. While the clock is
 // stopped there is none.
-func (b *batch) arm(ctx workflow.Context) {
+func (b *batch) startTimer(ctx workflow.Context) {
 	g := b.group
-	if g.standsStill() || len(b.running) == 0 && len(b.pending) == 0 {
-		b.disarm()
-		g.record.deadlines(ctx, nil, nil)
+	if g.clockPaused() || len(b.running) == 0 && len(b.pending) == 0 {
+		b.stopTimer()
+		g.record.setDeadlines(ctx, nil, nil)
 		return
 	}
 	soaks := b.onlySoaks()
-	if now := workflow.Now(ctx); b.timer != nil && (soaks != b.soakTimer || now.Add(b.leastLeft(now)).Before(b.wake)) {
-		b.disarm()
+	if now := workflow.Now(ctx); b.timer != nil && (soaks != b.rolloutTimer || now.Add(b.untilNextTimeout(now)).Before(b.wake)) {
+		b.stopTimer()
 	}
 	if b.timer != nil {
 		return
 	}
-	b.soakTimer = soaks
+	b.rolloutTimer = soaks
 	armed, cancel := workflow.WithCancel(ctx)
 	b.timer = cancel
 	workflow.GoNamed(armed, "batch deadline", func(ctx workflow.Context) {
-		if b.keepTime(ctx) && armed.Err() == nil {
+		if b.awaitTimeout(ctx) && armed.Err() == nil {
 			b.timer = nil
 			b.timeOut(ctx)
 		}
 	})
 }
 
-// keepTime returns true when the batch has timed out. It withdraws clusters that have timed out. It also wakes in between:
+// awaitTimeout returns true when the batch has timed out. It withdraws clusters that have timed out. It also wakes in between:
 // a timer that fires late shows that no worker was running, and that time is not charged.
-func (b *batch) keepTime(ctx workflow.Context) (over bool) {
+func (b *batch) awaitTimeout(ctx workflow.Context) (over bool) {
 	g := b.group
 	var deadline time.Time
 	for {
 		now := workflow.Now(ctx)
-		left := b.left(now)
+		left := b.timeLeft(now)
 		if left <= 0 {
 			return true
 		}
 		b.timeOutClusters(ctx)
 		timed := fmt.Sprintf("batch %d of %d", b.first, len(g.status.RemediationPlan))
-		if b.soakTimer {
+		if b.rolloutTimer {
 			timed = "the rollout"
 		}
 		if moved := now.Add(left); !moved.Equal(deadline) {
 			deadline = moved
 			batchDeadline := &deadline
-			if b.soakTimer {
+			if b.rolloutTimer {
 				batchDeadline = nil
 			}
-			g.record.deadlines(ctx, batchDeadline, new(now.Add(g.timeout()-g.charged.total(now))))
+			g.record.setDeadlines(ctx, batchDeadline, new(now.Add(g.timeout()-g.clock.elapsed(now))))
 		}
-		pause := min(b.leastLeft(now), rollout.ClockInterval(b.time.Budget))
+		pause := min(b.untilNextTimeout(now), rollout.ClockInterval(b.started.Timeout))
 		b.wake = now.Add(pause)
 		summary := fmt.Sprintf("%s times out %s", timed, deadline.UTC().Format("15:04:05Z"))
 		if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: summary}).Get(ctx, nil) != nil {
 			return false
 		}
 		looked := workflow.Now(ctx)
-		g.charged.giveBack(rollout.Outage(now, now.Add(pause), looked, b.leastLeft(looked)))
+		g.clock.subtract(rollout.Outage(now, now.Add(pause), looked, b.untilNextTimeout(looked)))
 	}
 }
 
-// left is the time that the batch has left; negative when it is over. A batch that only soaks has all the time of the rollout.
-func (b *batch) left(now time.Time) time.Duration {
+// timeLeft is the time that the batch has left; negative when it is over. A batch that only soaks has all the time of the rollout.
+func (b *batch) timeLeft(now time.Time) time.Duration {
 	if b.onlySoaks() {
-		return b.group.timeout() - b.group.charged.total(now)
+		return b.group.timeout() - b.group.clock.elapsed(now)
 	}
-	return b.time.Budget - (b.group.charged.total(now) - b.time.ChargedBefore)
+	return b.started.Timeout - (b.group.clock.elapsed(now) - b.started.UsedBefore)
 }
 
-// leastLeft is the time until the batch, or the first running cluster, times out.
-func (b *batch) leastLeft(now time.Time) time.Duration {
-	least := b.left(now)
+// untilNextTimeout is the time until the batch, or the first running cluster, times out.
+func (b *batch) untilNextTimeout(now time.Time) time.Duration {
+	least := b.timeLeft(now)
 	//workflowcheck:ignore the least has no order
 	for _, cluster := range b.running {
-		if left, limited := b.leftOf(cluster, now); limited {
+		if left, limited := b.clusterTimeLeft(cluster, now); limited {
 			least = min(least, left)
 		}
 	}
 	return least
 }
 
-// leftOf is the time that a cluster has left; false: it has no limit of its own, or is not running.
-func (b *batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bool) {
+// clusterTimeLeft is the time that a cluster has left; false: it has no limit of its own, or is not running.
+func (b *batch) clusterTimeLeft(cluster *activeCluster, now time.Time) (time.Duration, bool) {
 	limit := time.Duration(b.group.spec.RemediationStrategy.ClusterTimeout) * time.Minute
 	if limit == 0 || !cluster.state.Timed() {
 		return 0, false
 	}
-	return limit - (b.group.charged.total(now) - cluster.chargedBefore), true
+	return limit - (b.group.clock.elapsed(now) - cluster.usedBefore), true
 }
 
 // timeOutClusters withdraws clusters that have timed out.
@@ -134,21 +134,21 @@ func (b *batch) timeOutClusters(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	for _, name := range workflow.DeterministicKeys(b.running) {
 		cluster := b.running[name]
-		if left, limited := b.leftOf(cluster, now); limited && left <= 0 {
+		if left, limited := b.clusterTimeLeft(cluster, now); limited && left <= 0 {
 			b.group.record.clusterTimedOut(ctx, name)
-			cluster.timeOut()
+			cluster.withdrawTimedOut()
 		}
 	}
 }
 
-func (b *batch) disarm() {
+func (b *batch) stopTimer() {
 	if b.timer != nil {
 		b.timer()
 		b.timer = nil
 	}
 }
 
-// timeOut withdraws the running clusters and starts no others. Soaking clusters keep their places for the batches that follow, unless
+// withdrawTimedOut withdraws the running clusters and starts no others. Soaking clusters keep their places for the batches that follow, unless
 // the time of the rollout is over.
 func (b *batch) timeOut(ctx workflow.Context) {
 	b.changed = true
@@ -160,6 +160,6 @@ func (b *batch) timeOut(ctx workflow.Context) {
 	b.group.record.batchTimedOut(ctx, b.clusters)
 	b.stopStarting()
 	for _, name := range workflow.DeterministicKeys(b.running) {
-		b.running[name].timeOut()
+		b.running[name].withdrawTimedOut()
 	}
 }

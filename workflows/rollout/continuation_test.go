@@ -58,11 +58,11 @@ func TestARunThatStartsNothingTakesBackWhatThoseBeforeHaveMade(t *testing.T) {
 func TestARunTakesBackWhatOneBeforeCouldNotPrepare(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c2"})
 	started := metav1.NewTime(w.Now())
-	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseLookAgain, NextBatch: 1, Held: w.Holds, Status: workflowtest.GroupStatus{
+	carried := &rolloutworkflow.PreviousRun{Phase: rolloutworkflow.PhaseRecheck, NextBatch: 1, Held: w.Holds, Status: workflowtest.GroupStatus{
 		RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterFailed, Batch: 1}},
 		Status: ranv1.RunStatus{StartedAt: &started, CurrentBatch: 1, CurrentBatchStartedAt: &started},
 	}}
-	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PolicyRollout(), Carried: carried})
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PolicyRollout(), PreviousRun: carried})
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
 	require.Len(t, w.InputsOf("CleanUpPolicies"), 1)
 }
@@ -72,7 +72,7 @@ func TestAnEditOfTheTimeoutReachesTheBatchThatARunBeforeHasBegun(t *testing.T) {
 	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	start := w.Now()
 	now := &metav1.Time{Time: start}
-	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, Used: time.Minute, Begun: &rolloutworkflow.BatchBudget{Budget: 10 * time.Minute}, Held: w.Holds, Status: workflowtest.GroupStatus{
+	carried := &rolloutworkflow.PreviousRun{Phase: rolloutworkflow.PhaseBatches, Used: time.Minute, StartedBatch: &rolloutworkflow.StartedBatch{Timeout: 10 * time.Minute}, Held: w.Holds, Status: workflowtest.GroupStatus{
 		Paused: true, RemediationPlan: [][]string{{"c1", "c2"}}, Status: ranv1.RunStatus{StartedAt: now, CurrentBatch: 1, CurrentBatchStartedAt: now},
 		Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 1}},
 	}}
@@ -82,7 +82,7 @@ func TestAnEditOfTheTimeoutReachesTheBatchThatARunBeforeHasBegun(t *testing.T) {
 		w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Spec: longer})
 	}, time.Hour)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Hour)
-	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), Carried: carried})
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), PreviousRun: carried})
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
 	require.NotNil(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded))
 	require.WithinDuration(t, start.Add(2*time.Hour+90*time.Minute), w.Now(), 5*time.Second, "the last batch has all of the new time: 89 minutes, and one for the withdrawal")

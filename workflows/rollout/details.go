@@ -38,7 +38,7 @@ func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 	d.WriteString("\n")
 	headed := false
 	for _, c := range s.Clusters {
-		if atRest(c) {
+		if summarized(c) {
 			continue
 		}
 		if !headed {
@@ -50,8 +50,8 @@ func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 	return d.Text()
 }
 
-// atRest reports whether there is nothing to say of a cluster that the counts do not.
-func atRest(c ranv1.ClusterStatus) bool {
+// summarized reports whether there is nothing to say of a cluster that the counts do not.
+func summarized(c ranv1.ClusterStatus) bool {
 	return c.State == ranv1.ClusterPending || c.State == ranv1.ClusterComplete || c.State == ranv1.ClusterSkipped
 }
 

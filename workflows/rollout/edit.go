@@ -13,8 +13,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// takeUpdates registers the handlers of updates.
-func (g *groupUpgrade) takeUpdates(ctx workflow.Context) error {
+// registerUpdates registers the handlers of updates.
+func (g *groupUpgrade) registerUpdates(ctx workflow.Context) error {
 	return errors.Join(
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateApprove, g.approve, workflow.UpdateHandlerOptions{
 			Description: "Give the approval that the rollout waits for: {actor, comment, batch}.", Validator: g.checkApproval,
@@ -62,13 +62,13 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 	if err := g.mayEdit(request); err != nil {
 		return EditAnswer{}, err
 	}
-	changed, err := rollout.CheckEdit(g.spec, request.Spec, g.isEnabled(), g.charged.total(workflow.Now(ctx)))
+	changed, err := rollout.CheckEdit(g.spec, request.Spec, g.isEnabled(), g.clock.elapsed(workflow.Now(ctx)))
 	if err != nil {
 		return EditAnswer{}, kit.InvalidSpec(err)
 	}
 	if len(changed) > 0 {
 		g.starters = append(g.starters, request.Actor)
-		g.respecify(request.Spec)
+		g.setSpec(request.Spec)
 		g.replan(ctx)
 	}
 	return EditAnswer{Changed: changed}, nil
@@ -93,8 +93,8 @@ func (g *groupUpgrade) mayEdit(request rollout.EditRequest) error {
 // isEnabled reports whether the plan is frozen, or will be once it is made.
 func (g *groupUpgrade) isEnabled() bool { return g.phase != phasePlan || g.enabled }
 
-// respecify replaces the spec.
-func (g *groupUpgrade) respecify(spec ranv1.ClusterGroupUpgradeSpec) {
+// setSpec replaces the spec.
+func (g *groupUpgrade) setSpec(spec ranv1.ClusterGroupUpgradeSpec) {
 	g.in.Object.Spec, g.spec = spec, spec
 	if rollout.RemediationOf(&g.in.Object) != g.record.remediation {
 		g.remediator = newRemediator(g, nil) // no cluster is running
@@ -110,13 +110,13 @@ func (g *groupUpgrade) replan(ctx workflow.Context) {
 		g.enabled = g.spec.Enable == nil || *g.spec.Enable
 		return
 	}
-	if g.begun != nil {
-		g.begun.Budget = rollout.BatchBudget(g.timeout(), g.begun.ChargedBefore, g.batchesLeft())
+	if g.startedBatch != nil {
+		g.startedBatch.Timeout = rollout.BatchTimeout(g.timeout(), g.startedBatch.UsedBefore, g.batchesLeft())
 	}
 	if b := g.batch; b != nil {
-		b.time = *g.begun
-		b.disarm()
+		b.started = *g.startedBatch
+		b.stopTimer()
 		b.changed = true
-		g.runClock(ctx)
+		g.updateClock(ctx)
 	}
 }

@@ -18,14 +18,14 @@ import (
 // resultClusters is the number of clusters that the result of the workflow lists, to keep the payload small. The query has them all.
 const resultClusters = 500
 
-// listen handles signals from people, clusters and activities.
-func (g *groupUpgrade) listen(ctx workflow.Context) {
+// registerSignals handles signals from people, clusters and activities.
+func (g *groupUpgrade) registerSignals(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalCancel, "Stop the rollout, withdraw its remediation and return its nodes.", func(r temporal.SignalRequest) {
-		if g.withdrawn == nil {
-			g.withdrawn = &r
+		if g.cancelledBy == nil {
+			g.cancelledBy = &r
 		}
-		g.withdraw()
-		g.record.cancelling(*g.withdrawn)
+		g.cancel()
+		g.record.cancelling(*g.cancelledBy)
 	})
 	kit.OnSignal(ctx, temporal.SignalEnable, "Start a planned rollout.", func(r temporal.SignalRequest) {
 		if !g.isEnabled() {
@@ -34,20 +34,20 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 	})
 	kit.OnSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", func(o temporal.Observation) {
 		g.signals++
-		g.observed(ctx, o)
+		g.handleObservation(ctx, o)
 	})
 	kit.OnSignal(ctx, temporal.SignalPause, "Start nothing new. Work in progress finishes. The timeouts are stopped.", func(r temporal.SignalRequest) {
 		g.pause(ctx, true, r)
 	})
 	kit.OnSignal(ctx, temporal.SignalResume, "Resume after a pause.", func(r temporal.SignalRequest) { g.pause(ctx, false, r) })
-	g.holds.Listen(ctx, func() { g.runClock(ctx) })
+	g.holds.Listen(ctx, func() { g.updateClock(ctx) })
 	g.holds.Windows.Listen(ctx, func() {
 		g.signals++
-		g.runClock(ctx)
+		g.updateClock(ctx)
 	})
 	kit.OnSignal(ctx, temporal.SignalPreparationProgress, "Progress of clusters that are precached or backed up.", func(told PreparationProgress) {
 		g.signals++
-		g.preparationProgressed(ctx, told)
+		g.recordPreparationProgress(ctx, told)
 	})
 	kit.OnSignal(ctx, temporal.SignalClusterProgress, "Progress of a running cluster.", func(c ranv1.ClusterStatus) {
 		g.signals++
@@ -61,8 +61,8 @@ func (g *groupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.Signa
 		return
 	}
 	g.pauseRequest = r
-	g.record.paused(ctx, paused, r)
-	g.runClock(ctx)
+	g.record.setPaused(ctx, paused, r)
+	g.updateClock(ctx)
 }
 
 // finishAs ends the workflow with the end of the rollout, or with the error of its plan.
@@ -75,7 +75,7 @@ func (g *groupUpgrade) finishAs(ctx workflow.Context, end rollout.End, err error
 
 // fail ends a rollout that could not be planned.
 func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
-	g.record.cleansUp()
+	g.record.cleanupStarted()
 	g.remediator.CleanUp(ctx, false)
 	failure := kit.FailureOf(err)
 	g.record.finished(ctx, rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: failure.Message})
@@ -87,15 +87,15 @@ func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroup
 
 // finish turns the end of the rollout into the result of the workflow.
 func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.ClusterGroupUpgradeStatus, error) {
-	g.charged.stop(workflow.Now(ctx))
+	g.clock.stop(workflow.Now(ctx))
 	result := rollout.Outcome(rollout.RemediationOf(&g.in.Object), g.status.Clusters, end)
 	if end == rollout.EndFinished && !g.record.valid() {
 		result = rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: g.record.problems()}
 	}
-	if end == rollout.EndCancelled && g.withdrawn != nil {
-		result.Message = strings.Replace(result.Message, "Cancelled", "Cancelled"+kit.ActorSuffix(*g.withdrawn), 1)
+	if end == rollout.EndCancelled && g.cancelledBy != nil {
+		result.Message = strings.Replace(result.Message, "Cancelled", "Cancelled"+kit.ActorSuffix(*g.cancelledBy), 1)
 	}
-	g.record.cleansUp()
+	g.record.cleanupStarted()
 	g.remediator.CleanUp(ctx, result.Succeeded == metav1.ConditionTrue)
 	g.record.finished(ctx, result)
 	g.save(ctx)

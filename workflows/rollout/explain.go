@@ -17,11 +17,11 @@ import (
 
 // What a rollout waits for. Each function records one wait; which one the status shows is computed from all of them by rollout.Waits.
 
-// explain shows the current wait, and why the rollout starts no more clusters.
-func (r *groupRecord) explain() {
+// showWait shows the current wait, and why the rollout starts no more clusters.
+func (r *groupRecord) showWait() {
 	s := r.status
-	r.waits.Trouble = r.troubles.Oldest()
-	wait, lead := r.waits.Explain(r.remediation, s, *r.now(r.ctx))
+	r.waits.Retry = r.retries.Oldest()
+	wait, lead := r.waits.Current(r.remediation, s, *r.now(r.ctx))
 	if s.Status.StartedAt != nil && s.Status.CompletedAt == nil {
 		message := r.remediation.InProgress()
 		if lead != "" {
@@ -70,8 +70,8 @@ func (r *groupRecord) awaitingApproval(ctx workflow.Context, awaited *rollout.Aw
 	r.show()
 }
 
-// paused records that the rollout was paused or resumed.
-func (r *groupRecord) paused(ctx workflow.Context, paused bool, who temporal.SignalRequest) {
+// setPaused records that the rollout was paused or resumed.
+func (r *groupRecord) setPaused(ctx workflow.Context, paused bool, who temporal.SignalRequest) {
 	r.status.Paused = paused
 	r.waits.Pause = nil
 	if paused {
@@ -84,8 +84,8 @@ func (r *groupRecord) paused(ctx workflow.Context, paused bool, who temporal.Sig
 	r.show()
 }
 
-// held records which hold or window stops the rollout; nil: none does.
-func (r *groupRecord) held(hold *drydockv1.Hold) {
+// setHold records which hold or window stops the rollout; nil: none does.
+func (r *groupRecord) setHold(hold *drydockv1.Hold) {
 	before := r.status.Held
 	r.status.Held = hold
 	if before == nil && hold == nil {
@@ -126,8 +126,8 @@ func (r *groupRecord) withdrawing(timedOut bool) {
 	}
 }
 
-// withdrawn records that no withdrawn cluster is still running, and that the next batch is due. A cancelled rollout shows that to its end.
-func (r *groupRecord) withdrawn(ctx workflow.Context) {
+// withdrawalEnded records that no withdrawn cluster is still running, and that the next batch is due. A cancelled rollout shows that to its end.
+func (r *groupRecord) withdrawalEnded(ctx workflow.Context) {
 	if ctx.Err() == nil && r.waits.Withdrawal != "" {
 		r.waits.Withdrawal = ""
 		r.show()
@@ -140,8 +140,8 @@ func (r *groupRecord) holdsUnknown(ctx workflow.Context, reason, message string)
 	r.show()
 }
 
-// checksHealth records what the health checks before the first cluster wait for; nil: nothing.
-func (r *groupRecord) checksHealth(wait *drydockv1.Wait) {
+// awaitingHealth records what the health checks before the first cluster wait for; nil: nothing.
+func (r *groupRecord) awaitingHealth(wait *drydockv1.Wait) {
 	r.waits.Health = wait
 	r.show()
 }

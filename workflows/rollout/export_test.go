@@ -11,13 +11,13 @@ import (
 // What the tests of this package use of its inside.
 
 const (
-	ChangedAtOnce      = changedAtOnce
-	ClustersAtOnce     = clustersAtOnce
-	GatesAtOnce        = gatesAtOnce
-	PreparationsAtOnce = preparationsAtOnce
-	PreparedTogether   = preparedTogether
-	ReasonRefused      = reasonRefused
-	ResultClusters     = resultClusters
+	ChangesPerActivity     = changesPerActivity
+	MaxChildren            = maxChildren
+	MaxHealthChecks        = maxHealthChecks
+	MaxPreparations        = maxPreparations
+	ClustersPerPreparation = clustersPerPreparation
+	ReasonRefused          = reasonRefused
+	ResultClusters         = resultClusters
 )
 
 // RunWithRemediator runs a rollout whose remediator a test replaces.

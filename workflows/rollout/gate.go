@@ -13,81 +13,83 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// endGate ends the batch, not the rollout: health checks and approvals before the first cluster must be repeated.
-const endGate rollout.End = "HealthGate"
+// endRecheckHealth ends the batch, not the rollout: health checks and approvals before the first cluster must be repeated.
+const endRecheckHealth rollout.End = "HealthGate"
 
 // healthGate holds the health checks that must pass before a rollout starts its first cluster.
 type healthGate struct {
-	// seen is the number of clusters of the plan that passed the checks.
-	seen int
-	// standing: the rollout waits at the gate, and its clock is stopped.
-	standing bool
+	// healthy is the number of clusters of the plan that passed the checks.
+	healthy int
+	// waiting: the rollout waits at the gate, and its clock is stopped.
+	waiting bool
 	// stale: no cluster could be started for a while, so that the checks must be repeated.
 	stale bool
-	// passed: a cluster was started.
-	passed bool
+	// opened: a cluster was started.
+	opened bool
 	// stop ends the checks in progress; nil: there were none.
 	stop workflow.CancelFunc
 }
 
-// carry is the state of the gate that a run passes to the next one.
-func (h *healthGate) carry() (seen int, passed bool) {
+// stateForNextRun is the state of the gate that a run passes to the next one.
+func (h *healthGate) stateForNextRun() (seen int, passed bool) {
 	if h.stale {
-		return 0, h.passed
+		return 0, h.opened
 	}
-	return h.seen, h.passed
+	return h.healthy, h.opened
 }
 
-// hasGate reports whether the rollout still has to pass the gate.
-func (g *groupUpgrade) hasGate() bool { return len(g.spec.HealthChecks) > 0 && !g.gate.passed }
+// gateClosed reports whether the rollout still has to pass the gate.
+func (g *groupUpgrade) gateClosed() bool { return len(g.spec.HealthChecks) > 0 && !g.gate.opened }
 
-// mustLookAgain reports whether the health checks must be repeated before the first cluster is started.
-func (g *groupUpgrade) mustLookAgain() bool { return g.gate.stale && g.hasGate() }
+// healthStale reports whether the health checks must be repeated before the first cluster is started.
+func (g *groupUpgrade) healthStale() bool { return g.gate.stale && g.gateClosed() }
 
-// holdsSoFar reports whether every cluster that was checked passed, and nothing interrupted the checks.
-func (g *groupUpgrade) holdsSoFar() bool { return g.hasGate() && g.gate.seen > 0 && !g.gate.stale }
+// healthCurrent reports whether every cluster that was checked passed, and nothing interrupted the checks.
+func (g *groupUpgrade) healthCurrent() bool {
+	return g.gateClosed() && g.gate.healthy > 0 && !g.gate.stale
+}
 
-// passGate records that the first cluster is started.
-func (g *groupUpgrade) passGate() { g.gate.passed = g.gate.passed || g.hasGate() }
+// openGate records that the first cluster is started.
+func (g *groupUpgrade) openGate() { g.gate.opened = g.gate.opened || g.gateClosed() }
 
-// awaitHealth waits until every pending cluster passes the health checks, before the first is started. If one fails, no cluster is
+// awaitHealthGate waits until every pending cluster passes the health checks, before the first is started. If one fails, no cluster is
 // touched.
-func (g *groupUpgrade) awaitHealth(ctx workflow.Context) (rollout.End, error) {
-	if !g.hasGate() {
+func (g *groupUpgrade) awaitHealthGate(ctx workflow.Context) (rollout.End, error) {
+	if !g.gateClosed() {
 		return "", nil
 	}
-	g.gate.standing = true
-	end, err := g.lookAtAll(ctx)
-	g.gate.standing = false
+	g.gate.waiting = true
+	end, err := g.checkPendingClusters(ctx)
+	g.gate.waiting = false
 	return end, err
 }
 
-// lookAtAll checks the clusters as soon as one may be started, and starts over if none may be started meanwhile. It returns endGate if
+// checkPendingClusters checks the clusters as soon as one may be started, and starts over if none may be started meanwhile. It returns endRecheckHealth if
 // the approval has expired by then.
-func (g *groupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
+func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, error) {
 	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
 	for {
 		if g.awaitStartable(ctx) != nil {
 			return rollout.EndCancelled, nil
 		}
 		if kit.ShouldContinueAsNew(ctx, g.signals) {
-			return endRun, nil
+			return endContinueAsNew, nil
 		}
 		if g.gate.stale {
-			g.gate.seen, g.gate.stale = 0, false
+			g.gate.healthy, g.gate.stale = 0, false
 		}
 		if g.mustApprove(ctx) {
-			return endGate, nil
+			return endRecheckHealth, nil
 		}
-		if g.gate.seen >= len(clusters) {
+		if g.gate.healthy >= len(clusters) {
 			return "", nil
 		}
-		some := clusters[g.gate.seen:min(len(clusters), g.gate.seen+gatesAtOnce)]
+		some := clusters[g.gate.healthy:min(len(clusters), g.gate.healthy+maxHealthChecks)]
 		looking, stop := workflow.WithCancel(ctx)
 		g.gate.stop = stop
 		failures := g.healthOf(looking, some)
 		stop()
-		g.record.checksHealth(nil)
+		g.record.awaitingHealth(nil)
 		if g.gate.stale && ctx.Err() == nil {
 			continue
 		}
@@ -97,13 +99,13 @@ func (g *groupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
 		if err := gateFailure(some, failures); err != nil {
 			return "", err
 		}
-		g.gate.seen += len(some)
+		g.gate.healthy += len(some)
 	}
 }
 
 // awaitStartable waits until a cluster of the next batch may be started, or the run must continue as new.
 func (g *groupUpgrade) awaitStartable(ctx workflow.Context) error {
-	g.runClock(ctx)
+	g.updateClock(ctx)
 	for !g.startable() && !kit.ShouldContinueAsNew(ctx, g.signals) {
 		paused, number := g.status.Paused, g.holds.Number()
 		if err := workflow.Await(ctx, func() bool {
@@ -111,22 +113,22 @@ func (g *groupUpgrade) awaitStartable(ctx workflow.Context) error {
 		}); err != nil {
 			return err
 		}
-		g.runClock(ctx)
+		g.updateClock(ctx)
 	}
 	return ctx.Err()
 }
 
 // startable reports whether a cluster of the next batch may be started.
-func (g *groupUpgrade) startable() bool { return !g.status.Paused && g.startHold() == nil }
+func (g *groupUpgrade) startable() bool { return !g.status.Paused && g.nextBatchHold() == nil }
 
-// startHold is the hold on the first cluster of the next batch if all of them are held; nil: one may be started.
-func (g *groupUpgrade) startHold() *drydockv1.Hold {
+// nextBatchHold is the hold on the first cluster of the next batch if all of them are held; nil: one may be started.
+func (g *groupUpgrade) nextBatchHold() *drydockv1.Hold {
 	plan := g.status.RemediationPlan
 	if !g.holds.Any() || g.nextBatch >= len(plan) {
 		return nil
 	}
 	var first *drydockv1.Hold
-	for _, cluster := range g.record.pending(slices.Concat(plan[g.nextBatch:rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch)]...)) {
+	for _, cluster := range g.record.pending(slices.Concat(plan[g.nextBatch:rollout.BatchGroupEnd(plan, g.spec.RemediationStrategy, g.nextBatch)]...)) {
 		hold := g.holds.UnlessFits(cluster, g.slowest)
 		if hold == nil {
 			return nil
@@ -138,10 +140,10 @@ func (g *groupUpgrade) startHold() *drydockv1.Hold {
 	return first
 }
 
-// shutGate makes the checks stale when no further cluster may be started. A run that resumes a batch has to find out first which windows
+// invalidateHealth makes the checks stale when no further cluster may be started. A run that resumes a batch has to find out first which windows
 // its clusters have: that alone does not make them stale.
-func (g *groupUpgrade) shutGate() {
-	if g.gate.stale || !g.hasGate() || g.startable() || !g.status.Paused && !g.holds.Windows.Known() {
+func (g *groupUpgrade) invalidateHealth() {
+	if g.gate.stale || !g.gateClosed() || g.startable() || !g.status.Paused && !g.holds.Windows.Known() {
 		return
 	}
 	g.gate.stale = true

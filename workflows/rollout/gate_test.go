@@ -146,7 +146,7 @@ func TestAStopBetweenTheChecksAndTheFirstClusterCallsForAnotherLook(t *testing.T
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 			in := gatedInWindows(w)
 			start := w.Now()
-			w.Fail["VanishedClusters"] = func(call int) error {
+			w.Fail["DeletedClusters"] = func(call int) error {
 				if call == 1 { // the batch has begun, its cluster has not
 					require.Len(t, looksAt(w), 1)
 					stop.begin(w)
@@ -166,7 +166,7 @@ func TestAStopBetweenTheChecksAndTheFirstClusterCallsForAnotherLook(t *testing.T
 // The approval is given at once, and holds for an hour.
 func TestAnApprovalThatGrewOldBeforeTheFirstClusterIsAskedForAgain(t *testing.T) {
 	for _, stop := range everyStop() {
-		for when, activity := range map[string]string{"while checks are made": "AwaitClusterHealthy", "after them": "VanishedClusters"} {
+		for when, activity := range map[string]string{"while checks are made": "AwaitClusterHealthy", "after them": "DeletedClusters"} {
 			for _, point := range []ranv1.Approvals{{BeforeCanaries: true, Expiry: 60}, {BeforeEachBatch: true, Expiry: 60}} {
 				t.Run(stop.name+" "+when, func(t *testing.T) {
 					w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
@@ -200,7 +200,7 @@ func TestAnApprovalThatGrewOldBeforeTheFirstClusterIsAskedForAgain(t *testing.T)
 func TestAnApprovalGrowsNoOlderWhileTheChecksItHasLetBeginAreMade(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		var batch []string
-		for i := range rolloutworkflow.GatesAtOnce + 1 {
+		for i := range rolloutworkflow.MaxHealthChecks + 1 {
 			batch = append(batch, fmt.Sprintf("c%02d", i))
 		}
 		w, clusters := workflowtest.NewGroupWorld(t, batch)
@@ -226,7 +226,7 @@ func TestAnApprovalGrowsNoOlderWhileTheChecksItHasLetBeginAreMade(t *testing.T) 
 		if again {
 			next := workflowtest.NextRunInput[rolloutworkflow.Input](w)
 			require.NotNil(t, next)
-			require.Equal(t, rolloutworkflow.GatesAtOnce, next.Carried.Gated)
+			require.Equal(t, rolloutworkflow.MaxHealthChecks, next.PreviousRun.HealthyClusters)
 			require.Empty(t, clusters.Events)
 			later := w.Now()
 			w, _ = workflowtest.NewGroupWorld(t)
@@ -262,7 +262,7 @@ func TestABatchThatEndsBeforeItStartsAClusterIsNoApprovalOfTheNext(t *testing.T)
 
 func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-	w.Fail["VanishedClusters"] = func(call int) error {
+	w.Fail["DeletedClusters"] = func(call int) error {
 		if call == 1 {
 			w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "all"))
 			w.SetContinueAsNewSuggested(true)
@@ -272,8 +272,8 @@ func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: withHealthChecks(workflowtest.ARollout())})
 	next := workflowtest.NextRunInput[rolloutworkflow.Input](w)
 	require.NotNil(t, next)
-	require.NotNil(t, next.Carried.Begun)
-	require.Zero(t, next.Carried.Gated, "what was seen counts no more")
+	require.NotNil(t, next.PreviousRun.StartedBatch)
+	require.Zero(t, next.PreviousRun.HealthyClusters, "what was seen counts no more")
 	require.Empty(t, clusters.Events)
 
 	second, again := workflowtest.NewGroupWorld(t, []string{"c1"})
@@ -324,7 +324,7 @@ func TestHealthThatWasSeenBeforeTheHubWasAwayForLongIsLookedAtAgain(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 			back := w.Now().Add(test.away)
-			w.Fail["VanishedClusters"] = func(int) error {
+			w.Fail["DeletedClusters"] = func(int) error {
 				if w.Now().Before(back) {
 					return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
 				}

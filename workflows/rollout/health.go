@@ -11,8 +11,8 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// gatesAtOnce is the number of clusters whose health is checked at the same time. Each check is an activity, and the server refuses a run with too many.
-const gatesAtOnce = 50
+// maxHealthChecks is the number of clusters whose health is checked at the same time. Each check is an activity, and the server refuses a run with too many.
+const maxHealthChecks = 50
 
 // healthOf checks clusters side by side, and returns the errors of those that do not pass in time.
 func (g *groupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[string]error {
@@ -34,10 +34,10 @@ func (g *groupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[str
 
 // awaitClusterHealth waits until a cluster passes the health checks of the rollout. Their time begins now, and nothing seen earlier counts.
 func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) error {
-	if err := g.looks.Acquire(ctx, 1); err != nil {
+	if err := g.healthChecks.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer g.looks.Release(1)
+	defer g.healthChecks.Release(1)
 	now := workflow.Now(ctx)
 	in := health.AwaitClusterHealthyInput{Cluster: cluster, Since: now, Checks: g.spec.HealthChecks}
 	retrier := g.retrier()
@@ -49,7 +49,7 @@ func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) 
 }
 
 // checkHealth keeps the place of a cluster until it passes the health checks of the rollout. Then its work ends.
-func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) {
+func (b *batch) checkHealth(cluster *activeCluster, result ranv1.ClusterStatus) {
 	g := b.group
 	result.State = ranv1.ClusterComplete
 	workflow.GoNamed(cluster.ctx, "health of "+cluster.name, func(ctx workflow.Context) {
@@ -62,19 +62,19 @@ func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) 
 			failed := policy.FailedCluster(err)
 			result.State, result.Reason, result.Message = failed.State, failed.Reason, failed.Message
 		}
-		b.ended(ctx, cluster, result)
+		b.clusterEnded(ctx, cluster, result)
 	})
 }
 
-// healthObserved records what the health checks of the rollout wait for: for a running cluster in its status, before the first cluster in
+// recordHealthWait records what the health checks of the rollout wait for: for a running cluster in its status, before the first cluster in
 // that of the rollout.
-func (g *groupUpgrade) healthObserved(ctx workflow.Context, seen temporal.Observation) {
+func (g *groupUpgrade) recordHealthWait(ctx workflow.Context, seen temporal.Observation) {
 	switch {
-	case seen.Wait == nil || g.withdrawn != nil || g.mustLookAgain():
+	case seen.Wait == nil || g.cancelledBy != nil || g.healthStale():
 	case g.batch == nil:
 		wait := *seen.Wait
 		wait.Message = "cluster " + seen.Cluster + ": " + wait.Message
-		g.record.checksHealth(&wait)
+		g.record.awaitingHealth(&wait)
 	case g.batch.running[seen.Cluster] != nil:
 		g.record.clusterChecked(ctx, seen.Cluster, seen.Wait)
 	}

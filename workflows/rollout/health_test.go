@@ -146,7 +146,7 @@ func TestTheHealthOfManyClustersIsAwaitedInManyRuns(t *testing.T) {
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: withHealthChecks(workflowtest.ARollout())})
 	next := workflowtest.NextRunInput[rollout.Input](w)
 	require.NotNil(t, next)
-	require.Equal(t, rollout.GatesAtOnce, next.Carried.Gated)
+	require.Equal(t, rollout.GatesAtOnce, next.PreviousRun.HealthyClusters)
 	require.Empty(t, c.Events)
 
 	second, _ := workflowtest.NewGroupWorld(t, batch)

@@ -11,39 +11,39 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// runClock starts or stops the clock of the rollout, and records what is held. It is called whenever that may change: at a pause, a hold,
+// updateClock starts or stops the clock of the rollout, and records what is held. It is called whenever that may change: at a pause, a hold,
 // the beginning of a batch, the end of a cluster.
-func (g *groupUpgrade) runClock(ctx workflow.Context) {
+func (g *groupUpgrade) updateClock(ctx workflow.Context) {
 	run := g.status.Status
 	if run.CompletedAt != nil {
 		return
 	}
-	g.shutGate()
-	g.record.held(g.hold())
+	g.invalidateHealth()
+	g.record.setHold(g.hold())
 	switch {
 	case run.StartedAt == nil && g.batch == nil: // nothing has begun
-	case g.standsStill():
-		g.charged.stop(workflow.Now(ctx))
+	case g.clockPaused():
+		g.clock.stop(workflow.Now(ctx))
 	default:
-		g.charged.start(workflow.Now(ctx))
+		g.clock.start(workflow.Now(ctx))
 	}
 	if g.batch != nil {
 		g.batch.changed = true
 	}
 }
 
-// standsStill reports whether the clock of the rollout is stopped: during a pause or a hold, while an approval is missing, while it is not
+// waitsForRelease reports whether the clock of the rollout is stopped: during a pause or a hold, while an approval is missing, while it is not
 // known what is held, and during the health checks before the first cluster, which have their own time.
-func (g *groupUpgrade) standsStill() bool {
-	return g.status.Paused || !g.holds.Known() || g.awaited != nil || g.gate.standing || g.batch != nil && g.batch.hold() != nil
+func (g *groupUpgrade) clockPaused() bool {
+	return g.status.Paused || !g.holds.Known() || g.missingApproval != nil || g.gate.waiting || g.batch != nil && g.batch.hold() != nil
 }
 
 // hold is the hold that stops the rollout; nil: none does.
 func (g *groupUpgrade) hold() *drydockv1.Hold {
 	all := g.holds.All()
 	switch {
-	case all == nil && g.gate.standing:
-		return g.startHold()
+	case all == nil && g.gate.waiting:
+		return g.nextBatchHold()
 	case all != nil || g.batch == nil:
 		return all
 	}
@@ -83,8 +83,8 @@ func (b *batch) hold() *drydockv1.Hold {
 	return closed
 }
 
-// heldOf answers the query why no new work starts on clusters.
-func (g *groupUpgrade) heldOf(clusters []string) (temporal.Held, error) {
+// queryHeld answers the query why no new work starts on clusters.
+func (g *groupUpgrade) queryHeld(clusters []string) (temporal.Held, error) {
 	return temporal.Held{Paused: g.status.Paused, Held: g.holds.ForQuery().OfAny(clusters...)}, nil
 }
 

@@ -24,7 +24,7 @@ func (n nodeRemediator) Start(clusters []*policy.ClusterWork) {
 	for _, work := range clusters {
 		n.startOne(work)
 	}
-	n.group.batch.watchVanishing(clusters)
+	n.group.batch.watchDeletions(clusters)
 }
 
 func (n nodeRemediator) startOne(work *policy.ClusterWork) {
@@ -32,7 +32,7 @@ func (n nodeRemediator) startOne(work *policy.ClusterWork) {
 	meta := g.in.Object.ObjectMeta
 	in := clusterupgrade.Input{
 		Namespace: meta.Namespace, Rollout: meta.Name, Cluster: work.Cluster, TaskQueue: temporal.TaskQueue, Batch: work.Batch,
-		ProgressLimit: kit.ProgressLimit(g.batch.atOnce(), g.timeout()),
+		ProgressLimit: kit.ProgressLimit(g.batch.maxConcurrency(), g.timeout()),
 		Held:          g.holds.About(work.Cluster),
 	}
 	if queue, own := g.taskQueues[work.Cluster]; own {
@@ -54,7 +54,7 @@ func (n nodeRemediator) startOne(work *policy.ClusterWork) {
 	}), temporal.ClusterUpgrade, in)
 	ended := false
 	over := func() bool { return ended }
-	workflow.GoNamed(ctx, "pause "+work.Cluster, func(ctx workflow.Context) { g.passOnPause(ctx, child, over) })
+	workflow.GoNamed(ctx, "pause "+work.Cluster, func(ctx workflow.Context) { g.forwardPause(ctx, child, over) })
 	workflow.GoNamed(ctx, "hold "+work.Cluster, func(ctx workflow.Context) {
 		g.holds.Forward(ctx, func() emergency.State { return g.holds.About(work.Cluster) }, in.Held, child, over)
 	})
@@ -68,8 +68,8 @@ func (n nodeRemediator) startOne(work *policy.ClusterWork) {
 	})
 }
 
-// passOnPause signals every pause and resume to a child, in order. Children are only started while the rollout is not paused.
-func (g *groupUpgrade) passOnPause(ctx workflow.Context, child workflow.ChildWorkflowFuture, over func() bool) {
+// forwardPause signals every pause and resume to a child, in order. Children are only started while the rollout is not paused.
+func (g *groupUpgrade) forwardPause(ctx workflow.Context, child workflow.ChildWorkflowFuture, over func() bool) {
 	status := &g.status
 	told := false
 	for {
@@ -87,14 +87,14 @@ func (g *groupUpgrade) passOnPause(ctx workflow.Context, child workflow.ChildWor
 	}
 }
 
-// CompleteNow implements Remediator: none is, because each was withdrawn when it timed out.
-func (nodeRemediator) CompleteNow(workflow.Context, []string) ([]string, error) { return nil, nil }
+// FindComplete implements Remediator: none is, because each was withdrawn when it timed out.
+func (nodeRemediator) FindComplete(workflow.Context, []string) ([]string, error) { return nil, nil }
 
-// AtOnce implements Remediator: each cluster has a child workflow.
-func (nodeRemediator) AtOnce() int { return clustersAtOnce }
+// MaxConcurrency implements Remediator: each cluster has a child workflow.
+func (nodeRemediator) MaxConcurrency() int { return maxChildren }
 
-// StartedTogether implements Remediator: a child is a command of a workflow task.
-func (nodeRemediator) StartedTogether() int { return clusterupgrade.ChildrenAtOnce }
+// MaxStartsPerTask implements Remediator: a child is a command of a workflow task.
+func (nodeRemediator) MaxStartsPerTask() int { return clusterupgrade.ChildrenAtOnce }
 
 // Settle implements Remediator: a ClusterUpgrade has cleaned up when it ends.
 func (nodeRemediator) Settle(workflow.Context) {}

@@ -83,7 +83,7 @@ func TestClustersThatAreStartedTogetherAreAskedForTogether(t *testing.T) {
 	object.Spec.RemediationStrategy.MaxConcurrency.IntVal = 120
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Len(t, w.InputsOf("VanishedClusters"), 2, "before they start, and at the end of the batch")
+	require.Len(t, w.InputsOf("DeletedClusters"), 2, "before they start, and at the end of the batch")
 }
 
 func TestARollingRolloutThatIsOutOfTimeWithdrawsWhatIsAtWork(t *testing.T) {
@@ -96,7 +96,7 @@ func TestARollingRolloutThatIsOutOfTimeWithdrawsWhatIsAtWork(t *testing.T) {
 }
 
 func TestARollingRolloutContinuesAsNewWithWhatIsLeft(t *testing.T) {
-	carried := &rollout.Carried{Phase: rollout.PhaseBatches, NextBatch: 0, Begun: &rollout.BatchBudget{Budget: time.Hour}, Status: workflowtest.GroupStatus{
+	carried := &rollout.PreviousRun{Phase: rollout.PhaseBatches, NextBatch: 0, StartedBatch: &rollout.StartedBatch{Timeout: time.Hour}, Status: workflowtest.GroupStatus{
 		ComputedMaxConcurrency: 1, RemediationPlan: [][]string{{"c1"}, {"c2"}, {"c3"}},
 		Status: ranv1.RunStatus{CurrentBatch: 1, CurrentBatchStartedAt: new(metav1.Now())},
 		Clusters: []ranv1.ClusterStatus{
@@ -104,7 +104,7 @@ func TestARollingRolloutContinuesAsNewWithWhatIsLeft(t *testing.T) {
 		},
 	}}
 	w, clusters := workflowtest.NewGroupWorld(t)
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: aRollingRollout(), Carried: carried})
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: aRollingRollout(), PreviousRun: carried})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Equal(t, []string{"+c2", "-c2", "+c3", "-c3"}, clusters.Events)
 }
@@ -363,7 +363,7 @@ type lateRemediator struct {
 	complete, asked []string
 }
 
-func (l *lateRemediator) CompleteNow(_ workflow.Context, clusters []string) ([]string, error) {
+func (l *lateRemediator) FindComplete(_ workflow.Context, clusters []string) ([]string, error) {
 	l.asked = clusters
 	return l.complete, nil
 }

@@ -12,9 +12,9 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// prepare makes the plan and waits until the rollout is enabled; then it makes the plan again and freezes it. With an invalid plan, a
+// planRollout makes the plan and waits until the rollout is enabled; then it makes the plan again and freezes it. With an invalid plan, a
 // rollout that is not enabled waits for edits, and one that is enabled from the start ends. A retry has its plan already.
-func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
+func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 	if g.in.Retry != nil {
 		return g.loadSaved(ctx)
 	}
@@ -37,7 +37,7 @@ func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
 		case !valid && fromTheStart:
 			return rollout.EndFinished, nil
 		case g.enabled && valid:
-			return g.unlessAllFailed(), nil
+			return g.endIfAllFailed(), nil
 		}
 		g.enabled = false
 		g.record.notEnabled(ctx, valid)
@@ -55,13 +55,13 @@ func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid b
 		return false, err
 	}
 	if plan.Spec != nil && !g.edited { // an edit meanwhile has its defaults
-		g.respecify(*plan.Spec)
+		g.setSpec(*plan.Spec)
 	}
 	g.defaulted = true
 	g.taskQueues, g.status.ManagedPoliciesNs = plan.TaskQueues, plan.PolicyNamespaces
 	g.notBound = rollout.ExpandNotBound(plan.NotBound, slices.Concat(plan.RemediationPlan...))
 	g.record.planned(ctx, plan.Plan)
-	g.takePreparations(plan)
+	g.applyPreparations(plan)
 	if plan.Valid() {
 		// A rollout in a cycle of blockers has no valid plan and is not registered: it would stop the other one, which came first.
 		g.register(ctx)

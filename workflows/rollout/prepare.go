@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// preparedTogether is the number of clusters of one ClusterPreparation.
-	preparedTogether = 100
-	// preparationsAtOnce is the number of ClusterPreparations in progress. Each Job takes an activity, which workers need for other work, too.
+	// clustersPerPreparation is the number of clusters of one ClusterPreparation.
+	clustersPerPreparation = 100
+	// maxPreparations is the number of ClusterPreparations in progress. Each Job takes an activity, which workers need for other work, too.
 	// A ClusterPreparation whose clusters are all held does not count.
-	preparationsAtOnce = 5
+	maxPreparations = 5
 )
 
 // preparation is the precaching or the backup of the clusters of a rollout.
@@ -56,9 +56,9 @@ type PreparationProgress struct {
 	Clusters    map[string]precache.Progress `json:"clusters"`
 }
 
-// takePreparations applies a plan to precaching and backups. Finished work stays finished and work in progress continues, unless the plan
+// applyPreparations applies a plan to precaching and backups. Finished work stays finished and work in progress continues, unless the plan
 // asks for other work or for none. An invalid plan does not change what is pulled.
-func (g *groupUpgrade) takePreparations(plan rollouts.Plan) {
+func (g *groupUpgrade) applyPreparations(plan rollouts.Plan) {
 	s := &g.status
 	s.Backup = nil
 	if g.spec.Backup {
@@ -92,7 +92,7 @@ func (g *groupUpgrade) stopPrecaching() {
 		g.precaching.stop()
 		g.precaching = nil
 	}
-	g.record.notPrecached()
+	g.record.precachingStopped()
 }
 
 // precache precaches the clusters of the plan, each once however often the rollout is planned: only new clusters, or other work, start Jobs.
@@ -117,22 +117,22 @@ func (g *groupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
 	if !g.spec.Backup {
 		return "", nil
 	}
-	g.record.backingUp(ctx)
+	g.record.backupStarted(ctx)
 	asked := g.status.Backup
 	g.backup = g.newPreparation(ctx, precache.Work{Kind: precache.Backup, Image: asked.Image, Timeout: g.timeout()}, asked.Status)
 	g.prepareClusters(ctx, g.backup, func() bool { return false })
 	if ctx.Err() != nil {
 		return rollout.EndCancelled, nil
 	}
-	return g.unlessAllFailed(), nil
+	return g.endIfAllFailed(), nil
 }
 
-// unlessAllFailed ends a rollout if no cluster could be prepared.
-func (g *groupUpgrade) unlessAllFailed() rollout.End {
+// endIfAllFailed ends a rollout if no cluster could be prepared.
+func (g *groupUpgrade) endIfAllFailed() rollout.End {
 	if len(g.record.pending(slices.Concat(g.status.RemediationPlan...))) > 0 || len(g.record.inState(ranv1.ClusterFailed)) == 0 {
 		return ""
 	}
-	g.changeSkipped()
+	g.queueSkippedClusters()
 	return rollout.EndFinished
 }
 
@@ -168,21 +168,21 @@ func preparingRun(ctx workflow.Context) string {
 // prepareClusters returns when every cluster of the plan is prepared or has failed, or when ctx is cancelled and all Jobs are stopped.
 func (g *groupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, interrupted func() bool) {
 	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
-	p.ask(clusters)
-	g.record.preparing(ctx, p)
+	p.enqueue(clusters)
+	g.record.showPreparation(ctx, p)
 	over := func() bool {
 		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.progress[name].State.Over() })
 	}
 	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
-	_ = workflow.Await(waiting, func() bool { return over() || interrupted() || ctx.Err() != nil && len(g.partsAtWork) == 0 })
+	_ = workflow.Await(waiting, func() bool { return over() || interrupted() || ctx.Err() != nil && len(g.activeParts) == 0 })
 	stopWaiting()
 	if ctx.Err() == nil && over() {
 		g.record.prepared(ctx, p)
 	}
 }
 
-// ask queues the clusters of the plan. It drops waiting clusters that are no longer in the plan.
-func (p *preparation) ask(clusters []string) {
+// enqueue queues the clusters of the plan. It drops waiting clusters that are no longer in the plan.
+func (p *preparation) enqueue(clusters []string) {
 	for _, name := range p.waiting {
 		delete(p.progress, name)
 	}
@@ -199,31 +199,31 @@ func (p *preparation) ask(clusters []string) {
 func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
 	for g.holds.AwaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil { // a stopped preparation no longer has a status
 		held := g.holds.State.Number
-		g.record.preparing(ctx, p)
-		mayStart := func() bool { return g.partsMoving() < preparationsAtOnce && !g.status.Paused && len(p.next()) > 0 }
+		g.record.showPreparation(ctx, p)
+		mayStart := func() bool { return g.unheldParts() < maxPreparations && !g.status.Paused && len(p.next()) > 0 }
 		if workflow.Await(ctx, func() bool { return mayStart() || g.holds.State.Number != held }) == nil && ctx.Err() == nil && mayStart() {
 			g.startPart(ctx, p, p.next())
 		}
 	}
 }
 
-// partsMoving is the number of ClusterPreparations in progress that are not held.
-func (g *groupUpgrade) partsMoving() int {
+// unheldParts is the number of ClusterPreparations in progress that are not held.
+func (g *groupUpgrade) unheldParts() int {
 	moving := 0
-	for _, part := range g.partsAtWork {
-		if !part.standsStill() {
+	for _, part := range g.activeParts {
+		if !part.waitsForRelease() {
 			moving++
 		}
 	}
 	return moving
 }
 
-// standsStill reports whether a part waits only for the release of held clusters.
-func (part *preparationPart) standsStill() bool {
+// waitsForRelease reports whether a part waits only for the release of held clusters.
+func (part *preparationPart) waitsForRelease() bool {
 	held := false
 	for _, name := range part.clusters {
 		switch {
-		case part.of.heldBack(name) != nil:
+		case part.of.startHold(name) != nil:
 			held = true
 		case !part.of.progress[name].State.Over():
 			return false
@@ -232,8 +232,8 @@ func (part *preparationPart) standsStill() bool {
 	return held
 }
 
-// heldBack is the hold that prevents the Job of a cluster; nil: nothing prevents it, or it exists.
-func (p *preparation) heldBack(cluster string) *drydockv1.Hold {
+// startHold is the hold that prevents the Job of a cluster; nil: nothing prevents it, or it exists.
+func (p *preparation) startHold(cluster string) *drydockv1.Hold {
 	switch p.progress[cluster].State {
 	case ranv1.PreparationNotStarted, ranv1.PreparationPreparingToStart:
 		return p.hold(cluster)
@@ -245,7 +245,7 @@ func (p *preparation) heldBack(cluster string) *drydockv1.Hold {
 func (p *preparation) next() []string {
 	var next []string
 	for _, name := range p.waiting {
-		if len(next) == preparedTogether {
+		if len(next) == clustersPerPreparation {
 			break
 		}
 		if p.hold(name) == nil {
@@ -262,10 +262,10 @@ func (g *groupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters 
 	p.waiting = slices.DeleteFunc(p.waiting, func(name string) bool { return p.progress[name].State != ranv1.PreparationNotStarted })
 	p.parts++
 	part, number := &preparationPart{p, clusters}, p.parts
-	g.partsAtWork = append(g.partsAtWork, part)
+	g.activeParts = append(g.activeParts, part)
 	workflow.GoNamed(ctx, fmt.Sprintf("%s, part %d", p.work.Kind, number), func(ctx workflow.Context) {
 		g.preparePart(ctx, p, number, clusters)
-		g.partsAtWork = slices.DeleteFunc(g.partsAtWork, func(other *preparationPart) bool { return other == part })
+		g.activeParts = slices.DeleteFunc(g.activeParts, func(other *preparationPart) bool { return other == part })
 	})
 }
 
@@ -273,7 +273,7 @@ func (g *groupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters 
 func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part int, names []string) {
 	meta := g.in.Object.ObjectMeta
 	in := PreparationInput{
-		Preparation: p.id, Owner: kit.Owner(ctx), Work: p.work, ProgressLimit: kit.ProgressLimit(preparationsAtOnce, p.work.Timeout), Held: g.holds.State,
+		Preparation: p.id, Owner: kit.Owner(ctx), Work: p.work, ProgressLimit: kit.ProgressLimit(maxPreparations, p.work.Timeout), Held: g.holds.State,
 	}
 	for _, name := range names {
 		in.Clusters = append(in.Clusters, ClusterToPrepare{Name: name, TaskQueue: g.taskQueueOf(name)})
@@ -289,7 +289,7 @@ func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part in
 	}), temporal.ClusterPreparation, in)
 	atWork := true
 	over := func() bool { return !atWork }
-	workflow.GoNamed(ctx, "pause "+in.Preparation, func(ctx workflow.Context) { g.passOnPause(ctx, child, over) })
+	workflow.GoNamed(ctx, "pause "+in.Preparation, func(ctx workflow.Context) { g.forwardPause(ctx, child, over) })
 	workflow.GoNamed(ctx, "hold "+in.Preparation, func(ctx workflow.Context) {
 		g.holds.Forward(ctx, func() emergency.State { return g.holds.State }, in.Held, child, over)
 	})
@@ -306,11 +306,11 @@ func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part in
 		}
 		p.progress[name] = state
 	}
-	g.record.preparing(ctx, p)
+	g.record.showPreparation(ctx, p)
 }
 
-// preparationProgressed records the progress of clusters. A cluster that is over stays as it is.
-func (g *groupUpgrade) preparationProgressed(ctx workflow.Context, told PreparationProgress) {
+// recordPreparationProgress records the progress of clusters. A cluster that is over stays as it is.
+func (g *groupUpgrade) recordPreparationProgress(ctx workflow.Context, told PreparationProgress) {
 	for _, p := range []*preparation{g.precaching, g.backup} {
 		if p == nil || p.id != told.Preparation || p.ctx.Err() != nil {
 			continue
@@ -321,7 +321,7 @@ func (g *groupUpgrade) preparationProgressed(ctx workflow.Context, told Preparat
 				p.progress[cluster] = state
 			}
 		}
-		g.record.preparing(ctx, p)
+		g.record.showPreparation(ctx, p)
 	}
 }
 

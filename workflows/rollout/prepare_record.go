@@ -20,22 +20,22 @@ func (r *groupRecord) enabled() {
 	meta.RemoveStatusCondition(&r.status.Conditions, ranv1.ConditionProgressing)
 }
 
-// notPrecached removes the result of a precaching that is outdated.
-func (r *groupRecord) notPrecached() {
+// precachingStopped removes the result of a precaching that is outdated.
+func (r *groupRecord) precachingStopped() {
 	meta.RemoveStatusCondition(&r.status.Conditions, ranv1.ConditionPrecachingSucceeded)
 }
 
-// backingUp records that backups begin.
-func (r *groupRecord) backingUp(ctx workflow.Context) {
+// backupStarted records that backups begin.
+func (r *groupRecord) backupStarted(ctx workflow.Context) {
 	r.status.Backup.StartedAt = r.now(ctx)
 	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotStarted, "The Cluster backup is in progress")
 	r.phase(ranv1.ReasonNotStarted)
 	r.log.Info("Clusters are backed up")
 }
 
-// preparing records the progress of a preparation, and which clusters the rollout waits for.
-func (r *groupRecord) preparing(ctx workflow.Context, p *preparation) {
-	states := r.statesOf(p)
+// showPreparation records the progress of a preparation, and which clusters the rollout waits for.
+func (r *groupRecord) showPreparation(ctx workflow.Context, p *preparation) {
+	states := r.preparationStates(p)
 	if p.work.Kind == precache.Backup {
 		r.status.Backup.Status = states
 	} else {
@@ -60,7 +60,7 @@ func (r *groupRecord) waitForPreparation(ctx workflow.Context, p *preparation, s
 		if progress.State.Over() {
 			continue
 		}
-		if hold := p.heldBack(cluster); hold == nil {
+		if hold := p.startHold(cluster); hold == nil {
 			allHeld = false
 		} else {
 			progress.Reason, progress.Message = emergency.ReasonHeld, emergency.Message(*hold)
@@ -75,8 +75,8 @@ func (r *groupRecord) waitForPreparation(ctx workflow.Context, p *preparation, s
 	return wait
 }
 
-// statesOf are the states of the clusters that were ever in the plan. Others belong to an outdated plan.
-func (r *groupRecord) statesOf(p *preparation) map[string]ranv1.PreparationState {
+// preparationStates are the states of the clusters that were ever in the plan. Others belong to an outdated plan.
+func (r *groupRecord) preparationStates(p *preparation) map[string]ranv1.PreparationState {
 	states := map[string]ranv1.PreparationState{}
 	for i := range r.status.Clusters {
 		c := &r.status.Clusters[i]
@@ -89,7 +89,7 @@ func (r *groupRecord) statesOf(p *preparation) map[string]ranv1.PreparationState
 
 // prepared removes the clusters that could not be prepared from the plan: they have failed.
 func (r *groupRecord) prepared(ctx workflow.Context, p *preparation) {
-	failed := precache.Failed(r.statesOf(p))
+	failed := precache.Failed(r.preparationStates(p))
 	s := r.status
 	for i := range s.Clusters {
 		if c := &s.Clusters[i]; slices.Contains(failed, c.Name) {
@@ -98,8 +98,8 @@ func (r *groupRecord) prepared(ctx workflow.Context, p *preparation) {
 			c.Reason, c.Message = string(progress.State), fmt.Sprintf("%s: %s", p.work.Kind, progress.Message)
 		}
 	}
-	rollout.Leave(s, failed)
-	r.list(s.Clusters)
+	rollout.RemoveFromPlan(s, failed)
+	r.setClusters(s.Clusters)
 	r.waits.Before = nil
 	r.log.Info("Clusters are prepared", "kind", p.work.Kind, "failed", len(failed))
 	r.show()

@@ -160,7 +160,7 @@ func TestARolloutThatDoesNotKnowWhatToPullIsNotStarted(t *testing.T) {
 
 func TestManyClustersArePreparedInPartsAndNotAllAtOnce(t *testing.T) {
 	var many []string
-	for i := range (rolloutworkflow.PreparationsAtOnce+2)*rolloutworkflow.PreparedTogether + 1 {
+	for i := range (rolloutworkflow.MaxPreparations+2)*rolloutworkflow.ClustersPerPreparation + 1 {
 		many = append(many, fmt.Sprintf("c%04d", i))
 	}
 	w, _ := workflowtest.NewPreparedWorld(t, nil, many)
@@ -172,7 +172,7 @@ func TestManyClustersArePreparedInPartsAndNotAllAtOnce(t *testing.T) {
 	}, 30*time.Second)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
-	require.Len(t, w.InputsOf("RemoveClusterJob"), rolloutworkflow.PreparationsAtOnce*rolloutworkflow.PreparedTogether, "only those that had begun")
+	require.Len(t, w.InputsOf("RemoveClusterJob"), rolloutworkflow.MaxPreparations*rolloutworkflow.ClustersPerPreparation, "only those that had begun")
 }
 
 func TestAPreparationTellsWhatEachJobDoes(t *testing.T) {

@@ -26,14 +26,14 @@ type groupRecord struct {
 	reason kit.CurrentReason
 	log    log.Logger
 	// waits is everything that the rollout waits for, except its troubles.
-	waits    rollout.Waits
-	troubles kit.Retries
+	waits   rollout.Waits
+	retries kit.Retries
 	// index is the position of a cluster in the status.
 	index map[string]int
 	// failures is the number of failed clusters that were started.
 	failures int
-	// gathering: changes to many clusters are shown at once.
-	gathering bool
+	// muted: changes to many clusters are shown at once.
+	muted bool
 	// completed is called with clusters that are complete.
 	completed func(clusters ...string)
 }
@@ -41,13 +41,13 @@ type groupRecord struct {
 func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, name string, remediation rollout.Remediation) *groupRecord {
 	r := &groupRecord{ctx: ctx, status: status, remediation: remediation, log: log.With(workflow.GetLogger(ctx), "rollout", name)}
 	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &status.Wait, Show: func() {}} // it changes only when all is shown
-	r.troubles.Show = r.show
-	r.list(status.Clusters)
+	r.retries.Show = r.show
+	r.setClusters(status.Clusters)
 	return r
 }
 
-// list replaces the clusters.
-func (r *groupRecord) list(clusters []ranv1.ClusterStatus) {
+// setClusters replaces the clusters.
+func (r *groupRecord) setClusters(clusters []ranv1.ClusterStatus) {
 	r.status.Clusters, r.index = clusters, map[string]int{}
 	for i := range clusters {
 		r.index[clusters[i].Name] = i
@@ -96,17 +96,17 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	for _, skipped := range plan.Skipped {
 		clusters = append(clusters, ranv1.ClusterStatus{Name: skipped.Cluster, State: ranv1.ClusterSkipped, Reason: skipped.Reason, Message: skipped.Message})
 	}
-	r.list(clusters)
+	r.setClusters(clusters)
 	r.show()
 }
 
-// loaded replaces the status by the saved one of a retry. The rollout may have been paused or held meanwhile.
-func (r *groupRecord) loaded(status ranv1.ClusterGroupUpgradeStatus) {
+// planLoaded replaces the status by the saved one of a retry. The rollout may have been paused or held meanwhile.
+func (r *groupRecord) planLoaded(status ranv1.ClusterGroupUpgradeStatus) {
 	paused, held, wait := r.status.Paused, r.status.Held, r.status.Wait
 	*r.status = rollout.Expand(status)
 	r.status.Paused, r.status.Held, r.status.Wait = paused, held, wait
 	r.log.Info("Rollout retries with the saved plan", "batches", len(r.status.RemediationPlan), "clusters", len(r.status.Clusters))
-	r.list(r.status.Clusters)
+	r.setClusters(r.status.Clusters)
 	r.show()
 }
 
@@ -159,8 +159,8 @@ func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
 	r.show()
 }
 
-// deadlines records when the batch and the rollout time out; nil: the clock is stopped. A batch whose clusters only soak has no deadline.
-func (r *groupRecord) deadlines(ctx workflow.Context, batch, rollout *time.Time) {
+// setDeadlines records when the batch and the rollout time out; nil: the clock is stopped. A batch whose clusters only soak has no deadline.
+func (r *groupRecord) setDeadlines(ctx workflow.Context, batch, rollout *time.Time) {
 	s := &r.status.Status
 	update := temporal.AttributeDeadline.ValueUnset()
 	s.CurrentBatchDeadline, s.Deadline = nil, nil
@@ -190,8 +190,8 @@ func (r *groupRecord) note(text string) {
 	r.show()
 }
 
-// cleansUp records that what the rollout made on the hub is removed.
-func (r *groupRecord) cleansUp() { r.log.Info("Rollout cleans up") }
+// cleanupStarted records that what the rollout made on the hub is removed.
+func (r *groupRecord) cleanupStarted() { r.log.Info("Rollout cleans up") }
 
 // finished records how the rollout ended.
 func (r *groupRecord) finished(ctx workflow.Context, result rollout.Result) {
@@ -219,24 +219,24 @@ func (r *groupRecord) phase(phase string) {
 	_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(phase))
 }
 
-// together shows the changes to many clusters once, since each time all clusters are looked through. change must not block.
-func (r *groupRecord) together(change func()) {
-	r.gathering = true
+// showOnce shows the changes to many clusters once, since each time all clusters are looked through. change must not block.
+func (r *groupRecord) showOnce(change func()) {
+	r.muted = true
 	change()
-	r.gathering = false
+	r.muted = false
 	r.show()
 }
 
 // show makes a change visible to people.
 func (r *groupRecord) show() {
-	if r.gathering {
+	if r.muted {
 		return
 	}
 	s := r.status
 	s.Counts = rollout.Count(s.Clusters)
 	r.failures = rollout.Failures(s.Clusters)
 	s.Percentage = rollout.Percentage(s.Clusters)
-	r.explain()
+	r.showWait()
 	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx)) // of the wait that has just been explained
 	workflow.SetCurrentDetails(r.ctx, groupDetails(s))
 }

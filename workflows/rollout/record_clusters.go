@@ -136,12 +136,12 @@ func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut 
 	r.show()
 }
 
-// vanished records clusters whose ManagedCluster is gone. Clusters that failed before keep their reason.
-func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
+// clustersDeleted records clusters whose ManagedCluster is gone. Clusters that failed before keep their reason.
+func (r *groupRecord) clustersDeleted(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
 		if c.State != ranv1.ClusterFailed {
-			c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterVanished, policy.MessageVanished, r.now(ctx)
+			c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterVanished, policy.MessageClusterDeleted, r.now(ctx)
 			r.log.Info("Cluster vanished", "cluster", name, "batch", c.Batch)
 		}
 	}
@@ -153,8 +153,8 @@ func (r *groupRecord) inState(state ranv1.ClusterState) []string {
 	return rollout.NamesInState(r.status.Clusters, state)
 }
 
-// lateComplete records timed-out clusters that are complete after all.
-func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
+// completedLate records timed-out clusters that are complete after all.
+func (r *groupRecord) completedLate(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
 		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "complete after it timed out", nil
@@ -169,8 +169,8 @@ func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
 // failed is the number of started clusters that failed or timed out.
 func (r *groupRecord) failed() int { return r.failures }
 
-// complete reports whether all of the clusters are complete; those that soak before others start are.
-func (r *groupRecord) complete(names []string) bool {
+// allComplete reports whether all of the clusters are complete; those that soak before others start are.
+func (r *groupRecord) allComplete(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		c := r.cluster(name)
 		return c.State != ranv1.ClusterComplete && (c.State != ranv1.ClusterSoaking || rollout.Working(c))
@@ -185,7 +185,7 @@ func (r *groupRecord) cluster(name string) *ranv1.ClusterStatus {
 	return &r.status.Clusters[i]
 }
 
-// over reports whether all of the clusters are over.
-func (r *groupRecord) over(names []string) bool {
+// allOver reports whether all of the clusters are over.
+func (r *groupRecord) allOver(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !r.cluster(name).State.Over() })
 }

@@ -25,7 +25,7 @@ func TestClustersThatEndTogetherAreShownOnce(t *testing.T) {
 		record := newGroupRecord(ctx, &status, "fleet/june", rollout.ManagedPolicies)
 		record.completed = func(...string) {}
 		var shown []int32 // how many have failed, after each
-		record.together(func() {
+		record.showOnce(func() {
 			for i := range together {
 				record.clusterEnded(ctx, ranv1.ClusterStatus{Name: status.Clusters[i].Name, State: ranv1.ClusterFailed, Reason: "Unbound", Batch: 1})
 				shown = append(shown, status.Counts.Failed)

@@ -211,10 +211,10 @@ func TestWhileItIsNotKnownWhatIsHeldNothingIsPrecached(t *testing.T) {
 
 func TestPausedNoOtherClusterIsBackedUp(t *testing.T) {
 	var many []string
-	for i := range rolloutworkflow.PreparationsAtOnce*rolloutworkflow.PreparedTogether + 1 {
+	for i := range rolloutworkflow.MaxPreparations*rolloutworkflow.ClustersPerPreparation + 1 {
 		many = append(many, fmt.Sprintf("c%04d", i))
 	}
-	w, _ := workflowtest.NewPreparedWorld(t, nil, slices.Collect(slices.Chunk(many, rolloutworkflow.PreparedTogether))...)
+	w, _ := workflowtest.NewPreparedWorld(t, nil, slices.Collect(slices.Chunk(many, rolloutworkflow.ClustersPerPreparation))...)
 	object := workflowtest.ARollout()
 	object.Spec.Backup = true
 	var begun atomic.Int32
@@ -224,7 +224,7 @@ func TestPausedNoOtherClusterIsBackedUp(t *testing.T) {
 	})
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, time.Minute)
 	w.RegisterDelayedCallback(func() {
-		require.EqualValues(t, rolloutworkflow.PreparationsAtOnce*rolloutworkflow.PreparedTogether, begun.Load(), "those at work finish")
+		require.EqualValues(t, rolloutworkflow.MaxPreparations*rolloutworkflow.ClustersPerPreparation, begun.Load(), "those at work finish")
 		require.Equal(t, "Paused", workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
 		w.SignalWorkflow(temporal.SignalResume, nil)
 	}, time.Hour)

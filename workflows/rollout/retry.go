@@ -27,11 +27,11 @@ func (g *groupUpgrade) loadSaved(ctx workflow.Context) (rollout.End, error) {
 	g.notBound = rollout.ExpandNotBound(saved.NotBound, rollout.NamesOf(saved.Object.Status.Clusters))
 	g.in.Object.ObjectMeta = saved.Object.ObjectMeta
 	g.enabled, g.loaded, g.defaulted = true, true, true
-	g.respecify(saved.Object.Spec)
-	g.record.loaded(saved.Object.Status)
-	g.changeLeft()
+	g.setSpec(saved.Object.Spec)
+	g.record.planLoaded(saved.Object.Status)
+	g.queueUnchangedClusters()
 	if g.precache(ctx, func() bool { return false }); ctx.Err() != nil {
 		return rollout.EndCancelled, nil
 	}
-	return g.unlessAllFailed(), nil
+	return g.endIfAllFailed(), nil
 }

@@ -28,12 +28,12 @@ type Input struct {
 	// Retry runs the failed clusters of the last rollout of that name again, with its saved spec and plan. Then only the name of Object is
 	// read.
 	Retry *rollout.RetryRequest `json:"retry,omitempty"`
-	// Carried is the state of the previous run if this run continues it.
-	Carried *Carried `json:"carried,omitempty"`
+	// PreviousRun is the state of the previous run if this run continues it.
+	PreviousRun *PreviousRun `json:"previousRun,omitempty"`
 }
 
-// Carried is the state that a run passes to the next one. No cluster is running then.
-type Carried struct {
+// PreviousRun is the state that a run passes to the next one. No cluster is running then.
+type PreviousRun struct {
 	// Status is compact.
 	Status     ranv1.ClusterGroupUpgradeStatus `json:"status"`
 	TaskQueues map[string]string               `json:"taskQueues,omitempty"`
@@ -45,12 +45,12 @@ type Carried struct {
 	Used time.Duration `json:"used"`
 	// NextBatch counts from 0.
 	NextBatch int `json:"nextBatch"`
-	// Begun is the budget of the next batch if the previous run began that batch.
-	Begun *BatchBudget `json:"begun,omitempty"`
-	// Gated is the number of clusters of the plan that passed the health checks before the first batch.
-	Gated int `json:"gated,omitempty"`
-	// GatePassed: a cluster was started after all of them passed.
-	GatePassed bool `json:"gatePassed,omitempty"`
+	// StartedBatch is the budget of the next batch if the previous run began that batch.
+	StartedBatch *StartedBatch `json:"startedBatch,omitempty"`
+	// HealthyClusters is the number of clusters of the plan that passed the health checks before the first batch.
+	HealthyClusters int `json:"healthyClusters,omitempty"`
+	// GateOpened: a cluster was started after all of them passed.
+	GateOpened bool `json:"gateOpened,omitempty"`
 	// Completed are complete clusters on which afterCompletion is still to be carried out.
 	Completed []string `json:"completed,omitempty"`
 	// Prepared is the result of preparing policies or manifest works; nil before the first cluster.
@@ -59,21 +59,21 @@ type Carried struct {
 	Held emergency.State `json:"held"`
 	// Windows is the last known state of the maintenance windows.
 	Windows gates.CarriedWindows `json:"windows,omitzero"`
-	// Slowest is the duration of the slowest complete cluster.
-	Slowest time.Duration `json:"slowest,omitempty"`
+	// SlowestCluster is the duration of the slowest complete cluster.
+	SlowestCluster time.Duration `json:"slowestCluster,omitempty"`
 	// Starters are the people who started, edited or enabled the rollout.
 	Starters []string `json:"starters,omitempty"`
 	// Pause is the current pause.
 	Pause *drydockv1.Wait `json:"pause,omitempty"`
 }
 
-// BatchBudget is the time budget of a batch.
-type BatchBudget struct {
-	Budget time.Duration `json:"budget"`
-	// ChargedBefore is the time charged to the rollout before the batch began.
-	ChargedBefore time.Duration `json:"chargedBefore"`
-	// After is the number of the previous batch, counted from 1; 0: there was none.
-	After int32 `json:"after,omitempty"`
+// BatchTimeout is the time budget of a batch.
+type StartedBatch struct {
+	Timeout time.Duration `json:"timeout"`
+	// UsedBefore is the time charged to the rollout before the batch began.
+	UsedBefore time.Duration `json:"usedBefore"`
+	// PreviousBatch is the number of the previous batch, counted from 1; 0: there was none.
+	PreviousBatch int32 `json:"previousBatch,omitempty"`
 }
 
 // ClusterGroupUpgrade rolls out a remediation to a group of clusters: canaries first, then batch after batch, each with its time
@@ -100,14 +100,14 @@ type groupUpgrade struct {
 	// notBound lists by cluster the indexes of the policies that were not bound to it when it was planned.
 	notBound map[string][]int
 	// phase is the current phase of the runbook.
-	phase     string
-	nextBatch int
-	begun     *BatchBudget
-	gate      healthGate
-	// looks limits how many clusters have their health checked at the same time.
-	looks workflow.Semaphore
-	// charged is the time that counts against the rollout's timeout.
-	charged stopwatch
+	phase        string
+	nextBatch    int
+	startedBatch *StartedBatch
+	gate         healthGate
+	// healthChecks limits how many clusters have their health checked at the same time.
+	healthChecks workflow.Semaphore
+	// clock is the time that counts against the rollout's timeout.
+	clock stopwatch
 	// slowest is the charged duration of the slowest complete cluster. Time in which a window was closed does not count.
 	slowest time.Duration
 	// batch is the running batch; nil between batches.
@@ -116,9 +116,9 @@ type groupUpgrade struct {
 	completions completions
 	// precaching and backup of the clusters; nil if not asked for.
 	precaching, backup *preparation
-	// preparations is the number of preparations so far; partsAtWork are the ClusterPreparations in progress.
+	// preparations is the number of preparations so far; activeParts are the ClusterPreparations in progress.
 	preparations int
-	partsAtWork  []*preparationPart
+	activeParts  []*preparationPart
 
 	enabled bool
 	// defaulted: the spec has its defaults.
@@ -129,27 +129,27 @@ type groupUpgrade struct {
 	registered, loaded bool
 	// starters started, edited, enabled or retried the rollout.
 	starters []string
-	// awaited is the missing approval.
-	awaited *rollout.AwaitedApproval
+	// missingApproval is the missing approval.
+	missingApproval *rollout.AwaitedApproval
 	// pauseRequest is the last pause or resume: who asked for it, and why.
 	pauseRequest temporal.SignalRequest
-	withdraw     workflow.CancelFunc
-	withdrawn    *temporal.SignalRequest
+	cancel       workflow.CancelFunc
+	cancelledBy  *temporal.SignalRequest
 	signals      int
 
 	hub *rollouts.Activities
 }
 
 func newGroupUpgrade(ctx workflow.Context, in Input) (*groupUpgrade, error) {
-	g := &groupUpgrade{in: in, spec: in.Object.Spec, looks: workflow.NewSemaphore(ctx, gatesAtOnce)}
+	g := &groupUpgrade{in: in, spec: in.Object.Spec, healthChecks: workflow.NewSemaphore(ctx, maxHealthChecks)}
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
 	var prepared *policy.PreparedItems
-	if c := in.Carried; c != nil {
+	if c := in.PreviousRun; c != nil {
 		g.defaulted = true
-		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = rollout.Expand(c.Status), c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
+		g.status, g.taskQueues, g.phase, g.clock.used, g.nextBatch, g.startedBatch = rollout.Expand(c.Status), c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.StartedBatch
 		g.holds.State, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
 		g.notBound = rollout.ExpandNotBound(c.NotBound, rollout.NamesOf(c.Status.Clusters))
-		g.gate.seen, g.gate.passed, g.slowest = c.Gated, c.GatePassed, c.Slowest
+		g.gate.healthy, g.gate.opened, g.slowest = c.HealthyClusters, c.GateOpened, c.SlowestCluster
 		prepared = c.Prepared
 		g.holds.Windows.Restore(c.Windows)
 	} else if in.StartedBy != "" {
@@ -159,12 +159,12 @@ func newGroupUpgrade(ctx workflow.Context, in Input) (*groupUpgrade, error) {
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
 	g.record = newGroupRecord(ctx, &g.status, in.Object.Namespace+"/"+in.Object.Name, rollout.RemediationOf(&in.Object))
 	g.record.completed, g.record.soak = g.completions.add, g.soak()
-	g.completions.trouble = g.record.troubles.Add()
-	if c := in.Carried; c != nil && c.Pause != nil {
+	g.completions.reportRetry = g.record.retries.Add()
+	if c := in.PreviousRun; c != nil && c.Pause != nil {
 		g.record.waits.Pause = c.Pause
 		g.record.show()
 	}
-	return g, errors.Join(g.takeUpdates(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryHeld, g.heldOf,
+	return g, errors.Join(g.registerUpdates(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryHeld, g.queryHeld,
 		workflow.QueryHandlerOptions{Description: "Why no new work starts on the named clusters."}), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
 			status, err := rollout.Page(g.status, rollout.Part(request))
@@ -175,22 +175,22 @@ func newGroupUpgrade(ctx workflow.Context, in Input) (*groupUpgrade, error) {
 
 // retrier retries activities on the hub. The status says why one does not succeed yet.
 func (g *groupUpgrade) retrier() kit.Retrier {
-	return kit.HubRetrier(g.record.troubles.Add())
+	return kit.HubRetrier(g.record.retries.Add())
 }
 
 func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
-	g.withdraw = withdraw
+	g.cancel = withdraw
 	listening, _ := workflow.NewDisconnectedContext(ctx)
-	g.listen(listening)
+	g.registerSignals(listening)
 	g.holds.Follow(work, "")
-	g.changeCompleted(listening)
+	g.runAfterCompletion(listening)
 
 	end, err := g.rollOut(work)
 	if workflow.IsContinueAsNewError(err) {
 		return g.status, err
 	}
-	g.finishChanges(work, listening)
+	g.finishAfterCompletion(work, listening)
 	g.holds.Leave(listening)
 	status, err := g.finishAs(listening, end, err)
 	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // everybody who asked for a change gets an answer
@@ -200,7 +200,7 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 // phase is a part of a rollout. A new run may continue between phases.
 type phase struct {
 	name string
-	// run returns why the rollout ends with this phase, endRun to continue as new, or "" to continue. The error says why there is no plan.
+	// run returns why the rollout ends with this phase, endContinueAsNew to continue as new, or "" to continue. The error says why there is no plan.
 	run func(workflow.Context) (rollout.End, error)
 }
 
@@ -212,19 +212,19 @@ const (
 	phaseBeforeEnable = "beforeEnable"
 	phaseStart        = "start"
 	PhaseBatches      = "batches"
-	PhaseLookAgain    = "lookAgain"
+	PhaseRecheck      = "recheck"
 )
 
 // runbook lists the phases of a rollout, in order.
 func (g *groupUpgrade) runbook() []phase {
 	return []phase{
-		{phasePlan, g.prepare},
+		{phasePlan, g.planRollout},
 		{phaseBlocked, g.awaitBlockers},
 		{phaseBackup, g.backUp},
-		{phaseBeforeEnable, g.changeBefore},
-		{phaseStart, g.begin},
+		{phaseBeforeEnable, g.runBeforeEnable},
+		{phaseStart, g.startRemediation},
 		{PhaseBatches, g.runBatches},
-		{PhaseLookAgain, g.lookAgain},
+		{PhaseRecheck, g.recheckTimedOut},
 	}
 }
 
@@ -236,11 +236,11 @@ func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 		g.phase = phase.name
 		g.record.log.Info("Rollout enters a phase", "phase", phase.name)
 		end, err := phase.run(ctx)
-		if end == endRun {
+		if end == endContinueAsNew {
 			return g.continueAsNew(ctx)
 		}
 		if end != "" && phase.name == PhaseBatches {
-			_, _ = g.lookAgain(ctx) // also in a rollout that stops early; its result stays
+			_, _ = g.recheckTimedOut(ctx) // also in a rollout that stops early; its result stays
 		}
 		if end != "" || err != nil {
 			return end, err
@@ -249,8 +249,8 @@ func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 	return rollout.EndFinished, nil
 }
 
-// begin records that remediation starts. Earlier phases are not charged to the timeout.
-func (g *groupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
+// startRemediation records that remediation starts. Earlier phases are not charged to the timeout.
+func (g *groupUpgrade) startRemediation(ctx workflow.Context) (rollout.End, error) {
 	g.record.started(ctx)
 	return "", nil
 }
@@ -259,31 +259,31 @@ func (g *groupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
 func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
 	g.remediator.Settle(ctx)
 	// Last: this run answers every request that arrived while it waited for anything else.
-	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork && workflow.AllHandlersFinished(ctx) })
+	_ = workflow.Await(ctx, func() bool { return !g.completions.running && workflow.AllHandlersFinished(ctx) })
 	kit.HandlePendingSignals(ctx)
 	if ctx.Err() != nil {
 		return rollout.EndCancelled, nil
 	}
 	g.record.log.Info("Rollout continues as new", "phase", g.phase, "batch", g.nextBatch+1)
 	in := g.in
-	in.Carried = g.carry(workflow.Now(ctx))
+	in.PreviousRun = g.stateForNextRun(workflow.Now(ctx))
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
 }
 
-// carry is the state that this run passes to the next one.
-func (g *groupUpgrade) carry(now time.Time) *Carried {
-	seen, passed := g.gate.carry()
+// stateForNextRun is the state that this run passes to the next one.
+func (g *groupUpgrade) stateForNextRun(now time.Time) *PreviousRun {
+	seen, passed := g.gate.stateForNextRun()
 	status := rollout.Compact(g.status)
 	status.Clusters = shortMessages(status.Clusters)
-	return &Carried{
-		Status: status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(now), NextBatch: g.nextBatch, Begun: g.begun,
-		Completed: g.completions.due, Prepared: g.remediator.Prepared(), Gated: seen, GatePassed: passed, Held: g.holds.State, Windows: g.holds.Windows.Carry(),
-		Slowest: g.slowest, Starters: g.starters, Pause: g.record.waits.Pause, NotBound: rollout.CompactNotBound(g.notBoundStill(), rollout.NamesOf(g.status.Clusters)),
+	return &PreviousRun{
+		Status: status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.clock.elapsed(now), NextBatch: g.nextBatch, StartedBatch: g.startedBatch,
+		Completed: g.completions.due, Prepared: g.remediator.Prepared(), HealthyClusters: seen, GateOpened: passed, Held: g.holds.State, Windows: g.holds.Windows.Carry(),
+		SlowestCluster: g.slowest, Starters: g.starters, Pause: g.record.waits.Pause, NotBound: rollout.CompactNotBound(g.notBoundForNextRun(), rollout.NamesOf(g.status.Clusters)),
 	}
 }
 
-// notBoundStill is notBound without the complete clusters.
-func (g *groupUpgrade) notBoundStill() map[string][]int {
+// notBoundForNextRun is notBound without the complete clusters.
+func (g *groupUpgrade) notBoundForNextRun() map[string][]int {
 	still := map[string][]int{}
 	for i := range g.status.Clusters {
 		c := &g.status.Clusters[i]

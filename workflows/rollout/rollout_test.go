@@ -310,7 +310,7 @@ func TestACancelledRolloutSaysSoWhileNodesAreReturnedAndDoesNotTimeOut(t *testin
 
 func TestALargeBatchContinuesAsNewInItsMidst(t *testing.T) {
 	var batch []string
-	for i := range rolloutworkflow.ClustersAtOnce + 10 {
+	for i := range rolloutworkflow.MaxChildren + 10 {
 		batch = append(batch, fmt.Sprintf("c%03d", i))
 	}
 	w, clusters := workflowtest.NewGroupWorld(t, batch)
@@ -319,17 +319,17 @@ func TestALargeBatchContinuesAsNewInItsMidst(t *testing.T) {
 
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
-	require.Equal(t, rolloutworkflow.ClustersAtOnce, clusters.MostRunning)
-	require.Len(t, clusters.Events, 2*rolloutworkflow.ClustersAtOnce)
+	require.Equal(t, rolloutworkflow.MaxChildren, clusters.MostRunning)
+	require.Len(t, clusters.Events, 2*rolloutworkflow.MaxChildren)
 
-	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, Used: time.Minute, Begun: &rolloutworkflow.BatchBudget{Budget: 10 * time.Minute}, Status: workflowtest.GroupStatus{
+	carried := &rolloutworkflow.PreviousRun{Phase: rolloutworkflow.PhaseBatches, Used: time.Minute, StartedBatch: &rolloutworkflow.StartedBatch{Timeout: 10 * time.Minute}, Status: workflowtest.GroupStatus{
 		RemediationPlan: [][]string{{"c1", "c2"}}, Status: ranv1.RunStatus{StartedAt: &metav1.Time{Time: w.Now()}, CurrentBatch: 1, CurrentBatchStartedAt: &metav1.Time{Time: w.Now()}},
 		Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 1}},
 	}}
 	second, again := workflowtest.NewGroupWorld(t)
 	again.Outcomes["c2"] = workflowtest.UntilCancelled
 	start := second.Now()
-	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), Carried: carried})
+	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), PreviousRun: carried})
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterTimedOut}, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](second, ranv1.ReasonTimedOut)))
 	require.WithinDuration(t, start.Add(10*time.Minute), second.Now(), 5*time.Second, "9 minutes of the batch's ten are left, and one for the withdrawal")
 }
@@ -401,14 +401,14 @@ func TestALongRolloutContinuesAsNewBetweenBatchesAndForgetsNothing(t *testing.T)
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
 	require.Equal(t, []string{"+c1", "-c1"}, clusters.EventsInOrder())
 
-	carried := &rolloutworkflow.Carried{Phase: rolloutworkflow.PhaseBatches, NextBatch: 1, Used: 50 * time.Minute, Status: workflowtest.GroupStatus{
+	carried := &rolloutworkflow.PreviousRun{Phase: rolloutworkflow.PhaseBatches, NextBatch: 1, Used: 50 * time.Minute, Status: workflowtest.GroupStatus{
 		RemediationPlan: [][]string{{"c1"}, {"c2"}},
 		Clusters:        []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 2}},
 	}}
 	second, again := workflowtest.NewGroupWorld(t)
 	again.Outcomes["c2"] = workflowtest.UntilCancelled
 	start := second.Now()
-	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), Carried: carried})
+	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), PreviousRun: carried})
 	require.Equal(t, []string{"+c2", "-c2"}, again.EventsInOrder())
 	require.Equal(t, ranv1.ClusterTimedOut, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](second, ranv1.ReasonTimedOut))["c2"])
 	require.WithinDuration(t, start.Add(11*time.Minute), second.Now(), 5*time.Second, "only what is left of the timeout")

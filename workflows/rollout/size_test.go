@@ -71,12 +71,12 @@ func requireFits[Value any](t *testing.T, value Value) (arrived Value) {
 
 func TestTenThousandClustersFitIntoWhatOneRunHandsToTheNext(t *testing.T) {
 	g, in := largest(ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterPending) // of those that are complete, less is handed on
-	in.Carried = g.carry(time.Now())
-	in.Carried.Windows = largestWindows(len(g.spec.Clusters))
-	carried := requireFits(t, in).Carried
+	in.PreviousRun = g.stateForNextRun(time.Now())
+	in.PreviousRun.Windows = largestWindows(len(g.spec.Clusters))
+	carried := requireFits(t, in).PreviousRun
 	require.Equal(t, g.taskQueues, carried.TaskQueues)
-	require.Equal(t, g.notBoundStill(), rollout.ExpandNotBound(carried.NotBound, rollout.NamesOf(carried.Status.Clusters)))
-	require.Equal(t, in.Carried.Windows, carried.Windows)
+	require.Equal(t, g.notBoundForNextRun(), rollout.ExpandNotBound(carried.NotBound, rollout.NamesOf(carried.Status.Clusters)))
+	require.Equal(t, in.PreviousRun.Windows, carried.Windows)
 	status := rollout.Expand(carried.Status)
 	require.Equal(t, g.status.RemediationPlan, status.RemediationPlan)
 	require.Equal(t, g.status.Precaching, status.Precaching)
@@ -91,7 +91,7 @@ func TestTenThousandClustersFitIntoWhatOneRunHandsToTheNext(t *testing.T) {
 func TestMessagesThatFitAreHandedOnWhole(t *testing.T) {
 	g, _ := largest(ranv1.ClusterFailed)
 	g.status.Clusters = g.status.Clusters[:500]
-	require.Equal(t, g.status.Clusters, g.carry(time.Now()).Status.Clusters)
+	require.Equal(t, g.status.Clusters, g.stateForNextRun(time.Now()).Status.Clusters)
 }
 
 func TestTenThousandClustersFitIntoAPlanAndIntoASavedRollout(t *testing.T) {

@@ -15,23 +15,23 @@ func (g *groupUpgrade) soak() time.Duration {
 }
 
 // soak keeps the place of a complete cluster for that long. A cluster that completed while it was withdrawn soaks, too.
-func (b *batch) soak(cluster *clusterAtWork, duration time.Duration) {
+func (b *batch) soak(cluster *activeCluster, duration time.Duration) {
 	cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
 	b.running[cluster.name] = cluster
 	b.group.record.clusterSoaks(cluster.ctx, cluster.name, workflow.Now(cluster.ctx).Add(duration))
 	workflow.GoNamed(cluster.ctx, "soak "+cluster.name, func(ctx workflow.Context) {
 		timer := workflow.NewTimerWithOptions(ctx, duration, workflow.TimerOptions{Summary: fmt.Sprintf("soak %s %v", cluster.name, duration)})
 		if timer.Get(ctx, nil) == nil && b.running[cluster.name] == cluster {
-			b.soaked(ctx, cluster)
+			b.endClusterSoak(ctx, cluster)
 		}
 	})
 }
 
-func (b *batch) soaked(ctx workflow.Context, cluster *clusterAtWork) {
+func (b *batch) endClusterSoak(ctx workflow.Context, cluster *activeCluster) {
 	delete(b.running, cluster.name)
 	b.changed = true
 	b.group.record.clusterSoaked(ctx, cluster.name)
-	b.group.record.batchReached(ctx, b.reached())
+	b.group.record.batchReached(ctx, b.currentBatch())
 }
 
 // onlySoaks reports whether the batch only waits until clusters have soaked.
@@ -44,7 +44,7 @@ func (b *batch) endSoak(ctx workflow.Context) {
 	for _, name := range b.clusters {
 		if cluster := b.running[name]; cluster != nil && cluster.state == rollout.WorkSoaking {
 			cluster.withdraw() // its timer
-			b.soaked(ctx, cluster)
+			b.endClusterSoak(ctx, cluster)
 		}
 	}
 }

@@ -217,7 +217,7 @@ func TestAPauseIsHandedToTheNextRunWhateverElseIsWaitedFor(t *testing.T) {
 	first.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(aRollingRollout())})
 	in := workflowtest.NextRunInput[rolloutworkflow.Input](first)
 	require.NotNil(t, in, "%v", first.GetWorkflowError())
-	require.Equal(t, rolloutworkflow.ReasonRefused, in.Carried.Status.Wait.Reason)
+	require.Equal(t, rolloutworkflow.ReasonRefused, in.PreviousRun.Status.Wait.Reason)
 
 	second, again := workflowtest.NewGroupWorld(t)
 	second.RefuseChanges(second.Now().Add(time.Hour), false, "c1")

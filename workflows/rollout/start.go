@@ -17,36 +17,36 @@ import (
 // startClusters starts clusters of the batch that are not held, as many as may be running.
 func (b *batch) startClusters(ctx workflow.Context) {
 	for {
-		next := b.seenNext(ctx)
+		next := b.nextExisting(ctx)
 		if len(next) == 0 {
 			return
 		}
-		charged := b.group.charged.total(workflow.Now(ctx))
-		var clusters []*clusterAtWork
+		charged := b.group.clock.elapsed(workflow.Now(ctx))
+		var clusters []*activeCluster
 		for _, name := range next {
-			cluster := &clusterAtWork{name: name, batch: b.group.record.cluster(name).Batch, chargedBefore: charged, state: rollout.WorkRunning}
+			cluster := &activeCluster{name: name, batch: b.group.record.cluster(name).Batch, usedBefore: charged, state: rollout.WorkRunning}
 			cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
 			b.running[name] = cluster
 			clusters = append(clusters, cluster)
 		}
 		b.pending = slices.DeleteFunc(b.pending, func(name string) bool { return b.running[name] != nil })
-		b.group.passGate()
+		b.group.openGate()
 		b.group.remediator.Start(b.workOn(clusters))
 		b.group.record.clustersStarted(ctx, next)
 		b.changed = true // a cluster may have less time than the batch
-		if len(next) == b.group.remediator.StartedTogether() && workflow.Sleep(ctx, time.Millisecond) != nil {
+		if len(next) == b.group.remediator.MaxStartsPerTask() && workflow.Sleep(ctx, time.Millisecond) != nil {
 			return // the rest starts in another workflow task
 		}
 	}
 }
 
 // workOn describes the work on clusters for the remediator.
-func (b *batch) workOn(clusters []*clusterAtWork) []*policy.ClusterWork {
+func (b *batch) workOn(clusters []*activeCluster) []*policy.ClusterWork {
 	work := make([]*policy.ClusterWork, len(clusters))
 	for i, cluster := range clusters {
 		work[i] = &policy.ClusterWork{
 			Cluster: cluster.name, Batch: cluster.batch, Ctx: cluster.ctx,
-			Ended: func(ctx workflow.Context, result ranv1.ClusterStatus) { b.ended(ctx, cluster, result) },
+			Ended: func(ctx workflow.Context, result ranv1.ClusterStatus) { b.clusterEnded(ctx, cluster, result) },
 		}
 	}
 	return work
@@ -54,25 +54,25 @@ func (b *batch) workOn(clusters []*clusterAtWork) []*policy.ClusterWork {
 
 // next are the clusters to start now, no more than one workflow task can start.
 func (b *batch) next(ctx workflow.Context) []string {
-	return b.waiting(min(b.decide(ctx).Start, b.group.remediator.StartedTogether()))
+	return b.startable(min(b.decide(ctx).Start, b.group.remediator.MaxStartsPerTask()))
 }
 
 // decide is the one place that decides whether more clusters are started and whether the batch is over.
 func (b *batch) decide(ctx workflow.Context) rollout.BatchDecision {
 	g := b.group
 	state := rollout.BatchState{
-		Window: b.window(), Pending: len(b.pending), Busy: b.busy(),
+		Budget: b.startBudget(), Pending: len(b.pending), Busy: b.busy(),
 		Cancelled: ctx.Err() != nil, TimedOut: b.timedOut, Paused: g.status.Paused,
-		HealthUnknown: g.mustLookAgain(), HistoryLong: kit.ShouldContinueAsNew(ctx, g.signals),
+		HealthUnknown: g.healthStale(), HistoryLong: kit.ShouldContinueAsNew(ctx, g.signals),
 	}
 	if soaking := len(b.running) - state.Busy; soaking > 0 && state.Busy == 0 {
-		state.SoakCounts = b.othersFollow() && b.end(ctx) == ""
+		state.SoakCounts = b.clustersRemain() && b.end(ctx) == ""
 	}
 	return state.Decide()
 }
 
-// waiting are the first pending clusters that are not held and would finish before their maintenance windows close.
-func (b *batch) waiting(most int) []string {
+// startable are the first pending clusters that are not held and would finish before their maintenance windows close.
+func (b *batch) startable(most int) []string {
 	var waiting []string
 	for _, cluster := range b.pending {
 		if len(waiting) == most {
@@ -86,74 +86,74 @@ func (b *batch) waiting(most int) []string {
 }
 
 const (
-	// seenHolds is how long a pending cluster counts as a ManagedCluster after it was seen to be one.
-	seenHolds = 10 * time.Second
-	// askedAhead is the minimum number of clusters that are looked up together.
-	askedAhead = 50
+	// existenceValidity is how long a pending cluster counts as a ManagedCluster after it was seen to be one.
+	existenceValidity = 10 * time.Second
+	// lookupAhead is the minimum number of clusters that are looked up together.
+	lookupAhead = 50
 )
 
-// seenNext are the clusters to start now whose ManagedClusters exist. A rolling rollout or a large batch may reach a cluster hours after it was
+// nextExisting are the clusters to start now whose ManagedClusters exist. A rolling rollout or a large batch may reach a cluster hours after it was
 // planned: a cluster that vanished since then fails. While the hub does not answer, no cluster is started, and everything else continues.
-func (b *batch) seenNext(ctx workflow.Context) []string {
+func (b *batch) nextExisting(ctx workflow.Context) []string {
 	for {
 		next, now := b.next(ctx), workflow.Now(ctx)
-		unseen := func(name string) bool { return !b.seen[name] || now.Sub(b.seenAt) >= seenHolds }
+		unseen := func(name string) bool { return !b.existing[name] || now.Sub(b.existingAt) >= existenceValidity }
 		if !slices.ContainsFunc(next, unseen) {
 			return next
 		}
-		if b.blind {
+		if b.hubUnavailable {
 			return nil
 		}
-		asked := b.waiting(max(b.window().Free(), askedAhead))
+		asked := b.startable(max(b.startBudget().Free(), lookupAhead))
 		retrier := b.group.retrier().Until(now.Add(-time.Nanosecond))
 		retrier.Attempts = 2
-		if err := b.dropVanished(ctx, retrier, asked); err != nil {
-			b.askAgain(ctx, retrier, err)
+		if err := b.failDeletedNow(ctx, retrier, asked); err != nil {
+			b.retryExistenceCheck(ctx, retrier, err)
 			return nil
 		}
-		if b.askPause > 0 {
-			long := b.askPause == policy.LongestPause
-			b.askPause = 0
-			b.trouble(ctx, "", "")
-			if long && b.group.hasGate() { // the health checks are outdated by then
+		if b.retryPause > 0 {
+			long := b.retryPause == policy.MaxRetryPause
+			b.retryPause = 0
+			b.reportRetry(ctx, "", "")
+			if long && b.group.gateClosed() { // the health checks are outdated by then
 				b.group.gate.stale = true
 				return nil
 			}
 		}
-		b.seen, b.seenAt = map[string]bool{}, workflow.Now(ctx)
+		b.existing, b.existingAt = map[string]bool{}, workflow.Now(ctx)
 		for _, name := range asked {
-			b.seen[name] = true
+			b.existing[name] = true
 		}
 	}
 }
 
-// askAgain shows that the hub does not answer which clusters vanished, and retries with a growing pause.
-func (b *batch) askAgain(ctx workflow.Context, retrier kit.Retrier, err error) {
+// retryExistenceCheck shows that the hub does not answer which clusters vanished, and retries with a growing pause.
+func (b *batch) retryExistenceCheck(ctx workflow.Context, retrier kit.Retrier, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	why := retrier.Explain(err, workflow.ActivityOptions{StartToCloseTimeout: kit.EffectTimeout})
-	b.trouble(ctx, kit.ReasonOf(err), b.vanishedSummary()+": "+why)
-	b.blind, b.askPause = true, min(max(2*b.askPause, policy.ShortestPause), policy.LongestPause)
+	b.reportRetry(ctx, kit.ReasonOf(err), b.deletedSummary()+": "+why)
+	b.hubUnavailable, b.retryPause = true, min(max(2*b.retryPause, policy.MinRetryPause), policy.MaxRetryPause)
 	workflow.GoNamed(ctx, "retry the check for deleted clusters", func(ctx workflow.Context) {
-		timer := workflow.NewTimerWithOptions(ctx, b.askPause, workflow.TimerOptions{Summary: "before the check for deleted clusters is retried"})
+		timer := workflow.NewTimerWithOptions(ctx, b.retryPause, workflow.TimerOptions{Summary: "before the check for deleted clusters is retried"})
 		if timer.Get(ctx, nil) == nil {
-			b.blind, b.changed = false, true
+			b.hubUnavailable, b.changed = false, true
 		}
 	})
 }
 
-// window limits how many clusters may be running and may fail.
-func (b *batch) window() rollout.Window {
+// startBudget limits how many clusters may be running and may fail.
+func (b *batch) startBudget() rollout.StartBudget {
 	g := b.group
-	return rollout.Window{
-		Size: b.atOnce(), AtWork: len(b.running), MaxFailures: int(g.status.ComputedMaxFailures), Failed: g.record.failed(),
+	return rollout.StartBudget{
+		Size: b.maxConcurrency(), Running: len(b.running), MaxFailures: int(g.status.ComputedMaxFailures), Failed: g.record.failed(),
 	}
 }
 
-// atOnce is the maximum number of clusters of the batch that run at the same time.
-func (b *batch) atOnce() int {
-	most := min(len(b.clusters), b.group.remediator.AtOnce())
+// maxConcurrency is the maximum number of clusters of the batch that run at the same time.
+func (b *batch) maxConcurrency() int {
+	most := min(len(b.clusters), b.group.remediator.MaxConcurrency())
 	if b.last > b.first {
 		most = min(most, int(b.group.status.ComputedMaxConcurrency))
 	}

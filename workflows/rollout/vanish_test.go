@@ -65,7 +65,7 @@ func TestAClusterThatVanishesWhileItSoaksOrWaitsHasFailedAtOnce(t *testing.T) {
 
 func TestAWatchThatTheHubRefusesIsSaidOnceAndTriedAgain(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-	w.Fail["AwaitVanished"] = func(call int) error {
+	w.Fail["AwaitDeletedClusters"] = func(call int) error {
 		if call <= 2 {
 			return temporal.Error(temporal.ErrInvalidSpec, "no such selector", nil)
 		}
@@ -101,7 +101,7 @@ func TestARollingRolloutWatchesWhoFollowsWithThoseAtWork(t *testing.T) {
 	w.Plan = workflowtest.PlanOf(slices.Collect(slices.Chunk(many, 2))...)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: aRollingRollout()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Len(t, w.InputsOf("AwaitVanished"), 3, "not one for each cluster")
+	require.Len(t, w.InputsOf("AwaitDeletedClusters"), 3, "not one for each cluster")
 }
 
 // One worker's word, that no other attempt could change what it says, fails no cluster with which nothing is known to be wrong.
@@ -117,7 +117,7 @@ func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2", "c3"})
-			w.Fail["VanishedClusters"] = func(call int) error {
+			w.Fail["DeletedClusters"] = func(call int) error {
 				if call <= test.refusals {
 					return temporal.Error(temporal.ErrNotFound, "there is no hub", nil)
 				}
@@ -137,7 +137,7 @@ func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
 			}
 			require.Equal(t, test.states, workflowtest.ClusterStates(status))
 			require.Len(t, clusters.Events, test.events)
-			require.Less(t, len(w.InputsOf("VanishedClusters")), 100, "it is asked less and less often")
+			require.Less(t, len(w.InputsOf("DeletedClusters")), 100, "it is asked less and less often")
 		})
 	}
 }
@@ -146,7 +146,7 @@ func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
 func TestAHubThatDoesNotSayWhoHasVanishedKeepsNothingElseWaiting(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.Takes(10*time.Minute), workflowtest.UntilCancelled
-	w.Fail["VanishedClusters"] = func(call int) error {
+	w.Fail["DeletedClusters"] = func(call int) error {
 		if call > 1 {
 			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
 		}
@@ -170,7 +170,7 @@ func TestAHubThatDoesNotSayWhoHasVanishedKeepsNothingElseWaiting(t *testing.T) {
 func TestARunThatEndsWhileNobodyCanSayWhoHasVanishedLeavesNoTimerBehind(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	back := false
-	w.Fail["VanishedClusters"] = func(int) error {
+	w.Fail["DeletedClusters"] = func(int) error {
 		if back {
 			return nil
 		}
@@ -192,7 +192,7 @@ func TestARunThatEndsWhileNobodyCanSayWhoHasVanishedLeavesNoTimerBehind(t *testi
 
 func TestWhetherClustersVanishedWhileTheyWereWorkedOnIsNotedWhenNobodyCanSay(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	w.Fail["VanishedClusters"] = func(call int) error {
+	w.Fail["DeletedClusters"] = func(call int) error {
 		if call == 2 {
 			return temporal.Error(temporal.ErrNotFound, "there is no hub", nil)
 		}

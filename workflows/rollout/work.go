@@ -16,48 +16,48 @@ import (
 func newRemediator(g *groupUpgrade, prepared *policy.PreparedItems) policy.Remediator {
 	switch rollout.RemediationOf(&g.in.Object) {
 	case rollout.ManagedPolicies:
-		return policy.NewPolicySequence(&remediatedRollout{g}, prepared)
+		return policy.NewPolicySequence(&policyRollout{g}, prepared)
 	case rollout.ManifestWorks:
-		return policy.NewWorkSequence(&remediatedRollout{g}, prepared)
+		return policy.NewWorkSequence(&policyRollout{g}, prepared)
 	default:
 		return nodeRemediator{g}
 	}
 }
 
-// clusterAtWork is a cluster from the start of its work until its place in the batch is free.
-type clusterAtWork struct {
+// activeCluster is a cluster from the start of its work until its place in the batch is free.
+type activeCluster struct {
 	name string
 	// batch of the plan that it belongs to, counted from 1.
 	batch int32
 	// ctx is cancelled when the cluster is withdrawn, alone or with all others.
 	ctx      workflow.Context
 	withdraw workflow.CancelFunc
-	// chargedBefore is what was charged to the rollout when it was started.
-	chargedBefore time.Duration
-	state         rollout.WorkState
+	// usedBefore is what was charged to the rollout when it was started.
+	usedBefore time.Duration
+	state      rollout.WorkState
 }
 
-// timeOut withdraws a cluster whose time, or that of its batch, is over.
-func (c *clusterAtWork) timeOut() {
+// withdrawTimedOut withdraws a cluster whose time, or that of its batch, is over.
+func (c *activeCluster) withdrawTimedOut() {
 	if c.state.Timed() {
 		c.state = c.state.TimeOut()
 		c.withdraw()
 	}
 }
 
-// vanish withdraws a cluster that is no longer a ManagedCluster.
-func (c *clusterAtWork) vanish() {
-	c.state = c.state.Vanish()
+// withdrawDeleted withdraws a cluster that is no longer a ManagedCluster.
+func (c *activeCluster) withdrawDeleted() {
+	c.state = c.state.ClusterDeleted()
 	c.withdraw()
 }
 
-// lookAgain looks at timed-out clusters again. Those that are complete by now count as complete.
-func (g *groupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
+// recheckTimedOut looks at timed-out clusters again. Those that are complete by now count as complete.
+func (g *groupUpgrade) recheckTimedOut(ctx workflow.Context) (rollout.End, error) {
 	late := g.record.inState(ranv1.ClusterTimedOut)
 	if len(late) == 0 || ctx.Err() != nil {
 		return "", nil
 	}
-	complete, err := g.remediator.CompleteNow(ctx, late)
+	complete, err := g.remediator.FindComplete(ctx, late)
 	switch {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled, nil
@@ -68,6 +68,6 @@ func (g *groupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
 		failures := g.healthOf(ctx, complete)
 		complete = slices.DeleteFunc(complete, func(cluster string) bool { return failures[cluster] != nil })
 	}
-	g.record.lateComplete(ctx, complete)
+	g.record.completedLate(ctx, complete)
 	return "", nil
 }

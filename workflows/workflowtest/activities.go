@@ -54,10 +54,10 @@ func (w *World) register() {
 	Simulate(w, "CheckNodeMaintenance", func(json.RawMessage) any { return nil })
 	Simulate(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
 	Simulate(w, "PlanRollout", func(any) any { return w.Plan })
-	Simulate(w, "VanishedClusters", func(names []string) any {
+	Simulate(w, "DeletedClusters", func(names []string) any {
 		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.Vanished, name) })
 	})
-	w.RegisterActivityWithOptions(w.awaitVanished, activity.RegisterOptions{Name: "AwaitVanished"})
+	w.RegisterActivityWithOptions(w.awaitVanished, activity.RegisterOptions{Name: "AwaitDeletedClusters"})
 	w.RegisterActivityWithOptions(func(_ context.Context, job jobs.ClusterJob) error {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()

@@ -21,7 +21,7 @@ import (
 
 // hubActivities are the activities that any worker does; all others are of the cluster.
 var hubActivities = []string{
-	"CheckNodeMaintenance", "WakeSweeper", "SubscribeToHolds", "RequestSlots", "ReturnSlot", "FindClosedOwners", "FindSlotOwners", "AwaitVanished", "VanishedClusters",
+	"CheckNodeMaintenance", "WakeSweeper", "SubscribeToHolds", "RequestSlots", "ReturnSlot", "FindClosedOwners", "FindSlotOwners", "AwaitDeletedClusters", "DeletedClusters",
 	"PlanRollout", "CheckRollout", "AwaitBlockers", "SaveRollout",
 }
 

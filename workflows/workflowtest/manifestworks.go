@@ -57,7 +57,7 @@ func NewManifestWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*P
 				}
 				refusal, refused := w.Refusals[cluster]
 				switch {
-				case desired.Item == policies.Nowhere, slices.Contains(w.Enforced[desired.Item], cluster):
+				case desired.Item == policies.NoItem, slices.Contains(w.Enforced[desired.Item], cluster):
 				case slices.Contains(desired.Held, cluster):
 					placed.Waiting = append(placed.Waiting, cluster)
 				case refused:

@@ -135,7 +135,7 @@ func (w *PolicyWorld) changedClusters(in policiesactivities.AwaitComplianceInput
 	for _, known := range in.Clusters {
 		now := policies.ComplianceStatus(w.Compliance[known.Cluster])
 		if slices.Contains(w.Vanished, known.Cluster) {
-			news = append(news, policies.ClusterCompliance{Cluster: known.Cluster, Status: now, Vanished: true})
+			news = append(news, policies.ClusterCompliance{Cluster: known.Cluster, Status: now, ClusterDeleted: true})
 		} else if policies.Changed(known.Status, now, known.Policy) {
 			news = append(news, policies.ClusterCompliance{Cluster: known.Cluster, Status: now})
 		}

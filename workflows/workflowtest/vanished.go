@@ -20,9 +20,9 @@ func (v vanishedWait) of(vanished []string) []string {
 func (w *World) awaitVanished(ctx context.Context, clusters []string) ([]string, error) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	w.Inputs["AwaitVanished"] = append(w.Inputs["AwaitVanished"], clusters)
-	if fail := w.Fail["AwaitVanished"]; fail != nil {
-		if err := fail(len(w.Inputs["AwaitVanished"])); err != nil {
+	w.Inputs["AwaitDeletedClusters"] = append(w.Inputs["AwaitDeletedClusters"], clusters)
+	if fail := w.Fail["AwaitDeletedClusters"]; fail != nil {
+		if err := fail(len(w.Inputs["AwaitDeletedClusters"])); err != nil {
 			return nil, err
 		}
 	}

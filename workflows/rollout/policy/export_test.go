@@ -3,8 +3,8 @@ package policy
 // What the tests of this package use of its inside.
 
 const (
-	WatchedTogether = watchedTogether
-	WorksAtOnce     = worksAtOnce
+	ClustersPerWatch     = clustersPerWatch
+	ClustersPerPlacement = clustersPerPlacement
 )
 
 type (

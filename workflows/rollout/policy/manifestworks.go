@@ -19,13 +19,13 @@ import (
 
 // workItems are the manifest works of a rollout. Each cluster has its own, in its namespace on the hub, while it is the current item.
 type workItems struct {
-	of   RemediatedRollout
+	of   Rollout
 	pins func() []string
 	hub  *manifestworks.Activities
 }
 
-// worksAtOnce is on how many clusters one activity places works.
-const worksAtOnce = 200
+// clustersPerPlacement is on how many clusters one activity places works.
+const clustersPerPlacement = 200
 
 // rollout is what the activities need to know of the rollout.
 func (w *workItems) rollout(ctx workflow.Context) manifestworks.Rollout {
@@ -35,12 +35,12 @@ func (w *workItems) rollout(ctx workflow.Context) manifestworks.Rollout {
 
 func (w *workItems) Count() int { return len(w.of.Request().Spec.ManifestWorkTemplates) }
 
-func (w *workItems) Bound(*ranv1.ClusterStatus) []bool { return make([]bool, w.Count()) }
+func (w *workItems) PlannedBindings(*ranv1.ClusterStatus) []bool { return make([]bool, w.Count()) }
 
-// Stay: deleting a work removes its manifests from the cluster.
-func (w *workItems) Stay() bool { return keepsObjects(w.of) }
+// KeepsLastItem: deleting a work removes its manifests from the cluster.
+func (w *workItems) KeepsLastItem() bool { return keepsObjects(w.of) }
 
-func (w *workItems) Awaited() string {
+func (w *workItems) WaitMessage() string {
 	return "waiting for the work to be applied and available, and for what is expected to be fed back"
 }
 
@@ -63,7 +63,7 @@ func (w *workItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []p
 	var counts []string
 	for _, placement := range desired {
 		name := "none"
-		if placement.Item != policies.Nowhere {
+		if placement.Item != policies.NoItem {
 			name = w.Name(placement.Item)
 		}
 		counts = append(counts, fmt.Sprintf("%s on %d", name, len(placement.Clusters)))
@@ -73,8 +73,8 @@ func (w *workItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []p
 	return placed, err
 }
 
-// PlacedAtOnce: each cluster has works of its own.
-func (w *workItems) PlacedAtOnce() int { return worksAtOnce }
+// ClustersPerPlacement: each cluster has works of its own.
+func (w *workItems) ClustersPerPlacement() int { return clustersPerPlacement }
 
 func (w *workItems) Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
 	in := manifestworks.AwaitWorksInput{Rollout: w.rollout(ctx), Clusters: known, Gather: gather}
@@ -93,7 +93,7 @@ func (w *workItems) Read(ctx workflow.Context, retrier kit.Retrier, clusters []s
 // CleanUp leaves complete clusters the works that stay there, however the rollout has ended: deleting a work removes its manifests from the cluster.
 func (w *workItems) CleanUp(ctx workflow.Context, retrier kit.Retrier) error {
 	in := manifestworks.CleanUpWorksInput{Rollout: w.rollout(ctx)}
-	if w.Stay() {
+	if w.KeepsLastItem() {
 		in.Keep = rollout.NamesInState(w.of.Status().Clusters, ranv1.ClusterComplete)
 		slices.Sort(in.Keep)
 	}
@@ -113,8 +113,8 @@ func (w *workItems) Describe(status *ranv1.ClusterStatus, item int, _ policies.C
 	status.CurrentManifestWork = &ranv1.ManifestWorkStatus{Name: w.Name(item)}
 }
 
-// Unbound does not happen: the compliance with a work that does not exist is unknown.
-func (w *workItems) Unbound(item int) (reason, message string) {
+// UnboundFailure does not happen: the compliance with a work that does not exist is unknown.
+func (w *workItems) UnboundFailure(item int) (reason, message string) {
 	return reasonUnbound, "manifest work " + w.Name(max(item, 0)) + " no longer exists"
 }
 

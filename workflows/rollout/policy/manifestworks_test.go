@@ -224,7 +224,7 @@ func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing
 	} {
 		t.Run(by, func(t *testing.T) {
 			var clusters []string
-			for i := range 2 * policy.WorksAtOnce {
+			for i := range 2 * policy.ClustersPerPlacement {
 				clusters = append(clusters, fmt.Sprintf("c%d", i))
 			}
 			w, story := workflowtest.NewManifestWorkWorld(t, clusters, clusters)
@@ -234,7 +234,7 @@ func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing
 					test.stop(w.World, 2)
 					return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
 				}
-				if desired := w.InputsOf("PlaceManifestWorks")[call-1].(manifestworks.PlaceWorksInput).Desired; !stopped && len(desired[0].Clusters) == policy.WorksAtOnce {
+				if desired := w.InputsOf("PlaceManifestWorks")[call-1].(manifestworks.PlaceWorksInput).Desired; !stopped && len(desired[0].Clusters) == policy.ClustersPerPlacement {
 					stopped = true
 					test.stop(w.World, 4)
 				}

@@ -19,7 +19,7 @@ import (
 
 // policyItems are the policies of a rollout. A policy is enforced on the clusters that its placement on the hub lists.
 type policyItems struct {
-	of   RemediatedRollout
+	of   Rollout
 	pins func() []string
 	hub  *policiesactivities.Activities
 }
@@ -45,10 +45,10 @@ func (p *policyItems) refs() []policies.Ref {
 	return refs
 }
 
-// Stay: a policy is no longer enforced on a cluster that complies.
-func (p *policyItems) Stay() bool { return false }
+// KeepsLastItem: a policy is no longer enforced on a cluster that complies.
+func (p *policyItems) KeepsLastItem() bool { return false }
 
-func (p *policyItems) Awaited() string { return "waiting for the cluster to comply" }
+func (p *policyItems) WaitMessage() string { return "waiting for the cluster to comply" }
 
 func (p *policyItems) Count() int { return len(p.of.Status().ManagedPoliciesForUpgrade) }
 
@@ -59,8 +59,8 @@ func (p *policyItems) planned(cluster *ranv1.ClusterStatus) int {
 	return slices.Index(p.of.Status().ManagedPoliciesForUpgrade, cluster.CurrentPolicy.Name)
 }
 
-// Bound: what was bound to the cluster when it was planned, from the policy on for which it is in the plan.
-func (p *policyItems) Bound(cluster *ranv1.ClusterStatus) []bool {
+// PlannedBindings: what was bound to the cluster when it was planned, from the policy on for which it is in the plan.
+func (p *policyItems) PlannedBindings(cluster *ranv1.ClusterStatus) []bool {
 	bound := make([]bool, p.Count())
 	planned := p.planned(cluster)
 	if planned < 0 {
@@ -94,7 +94,7 @@ func (p *policyItems) Place(ctx workflow.Context, retrier kit.Retrier, desired [
 	in := policiesactivities.PlacePoliciesInput{Rollout: p.rollout(ctx), Closes: closes}
 	var enforced []string
 	for _, placement := range desired {
-		if placement.Item == policies.Nowhere {
+		if placement.Item == policies.NoItem {
 			continue // as every cluster that is not named
 		}
 		in.Desired = append(in.Desired, placement)
@@ -113,8 +113,8 @@ func (p *policyItems) Place(ctx workflow.Context, retrier kit.Retrier, desired [
 	return placed, err
 }
 
-// PlacedAtOnce: the placements of policies name all clusters.
-func (p *policyItems) PlacedAtOnce() int { return 0 }
+// ClustersPerPlacement: the placements of policies name all clusters.
+func (p *policyItems) ClustersPerPlacement() int { return 0 }
 
 // note notes something once.
 func (p *policyItems) note(text string) {
@@ -179,7 +179,7 @@ func (p *policyItems) Describe(status *ranv1.ClusterStatus, item int, compliance
 // reasonUnbound is the reason of a cluster that a policy is no longer bound to.
 const reasonUnbound = "Unbound"
 
-func (p *policyItems) Unbound(item int) (reason, message string) {
+func (p *policyItems) UnboundFailure(item int) (reason, message string) {
 	if item < 0 {
 		return reasonUnbound, "no policy of the rollout is still bound to the cluster: its compliance is unknown"
 	}
@@ -189,7 +189,7 @@ func (p *policyItems) Unbound(item int) (reason, message string) {
 func (p *policyItems) Name(item int) string { return p.of.Status().ManagedPoliciesForUpgrade[item] }
 
 // keepsObjects reports whether the objects that a rollout made on the hub stay there when it has succeeded.
-func keepsObjects(r RemediatedRollout) bool {
+func keepsObjects(r Rollout) bool {
 	after := r.Request().Spec.Actions.AfterCompletion
 	return after != nil && after.DeleteObjects != nil && !*after.DeleteObjects
 }

@@ -268,14 +268,14 @@ func TestAWorkerThatKnowsNoHubIsHeldAgainstNoCluster(t *testing.T) {
 	t.Cleanup(none.Close)
 	_, noHub := none.Hub(t.Context())
 	for activity, summary := range map[string]string{
-		"PlanRollout":      "plan the rollout",
-		"PreparePolicies":  "prepare the enforcement of policies",
-		"PlacePolicies":    "enforce kernel on 1 clusters",
-		"AwaitCompliance":  "watch the compliance of 1 clusters",
-		"ReadCompliance":   "read the compliance of 1 clusters",
-		"VanishedClusters": "check for deleted clusters of batch 1",
-		"CleanUpPolicies":  "delete the objects that enforce policies",
-		"SaveRollout":      "save the final status on the hub",
+		"PlanRollout":     "plan the rollout",
+		"PreparePolicies": "prepare the enforcement of policies",
+		"PlacePolicies":   "enforce kernel on 1 clusters",
+		"AwaitCompliance": "watch the compliance of 1 clusters",
+		"ReadCompliance":  "read the compliance of 1 clusters",
+		"DeletedClusters": "check for deleted clusters of batch 1",
+		"CleanUpPolicies": "delete the objects that enforce policies",
+		"SaveRollout":     "save the final status on the hub",
 	} {
 		t.Run(activity, func(t *testing.T) {
 			w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})

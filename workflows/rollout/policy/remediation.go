@@ -17,11 +17,11 @@ import (
 type Remediator interface {
 	// Start begins the work on clusters and returns at once.
 	Start(clusters []*ClusterWork)
-	// CompleteNow returns those of the timed-out clusters that are complete by now.
-	CompleteNow(ctx workflow.Context, clusters []string) ([]string, error)
-	// AtOnce is how many clusters one run can have running, and StartedTogether how many it can start in one workflow task.
-	AtOnce() int
-	StartedTogether() int
+	// FindComplete returns those of the timed-out clusters that are complete by now.
+	FindComplete(ctx workflow.Context, clusters []string) ([]string, error)
+	// MaxConcurrency is how many clusters one run can have running, and MaxStartsPerTask how many it can start in one workflow task.
+	MaxConcurrency() int
+	MaxStartsPerTask() int
 	// Settle returns when nothing is still in progress for clusters whose work has ended.
 	Settle(ctx workflow.Context)
 	// CleanUp removes what was made for the rollout as a whole. No cluster is running.
@@ -50,8 +50,8 @@ type ClusterWork struct {
 	Ended func(ctx workflow.Context, result ranv1.ClusterStatus)
 }
 
-// RemediatedRollout is what a remediator of policies or manifest works needs of its rollout.
-type RemediatedRollout interface {
+// Rollout is what a remediator of policies or manifest works needs of its rollout.
+type Rollout interface {
 	// Request is the object with its spec, Status the status of the rollout, Cluster that of one cluster. All are read only.
 	Request() *ranv1.ClusterGroupUpgrade
 	Status() *ranv1.ClusterGroupUpgradeStatus
@@ -60,7 +60,7 @@ type RemediatedRollout interface {
 	NotBound(cluster string) []int
 	// Hold is what prevents new work on a cluster, and Closes when the first window of several clusters closes; nil: nothing does.
 	Hold(cluster string) *drydockv1.Hold
-	Closes(clusters []string) *time.Time
+	FirstClose(clusters []string) *time.Time
 	// Retrier retries activities on the hub.
 	Retrier() kit.Retrier
 	// SetObjectNames records the names of the objects that were made on the hub.
@@ -69,15 +69,15 @@ type RemediatedRollout interface {
 	Note(text string)
 	// ClustersProgressed records the state of running clusters.
 	ClustersProgressed(ctx workflow.Context, clusters []ranv1.ClusterStatus)
-	// Together shows the changes to many clusters once.
-	Together(ctx workflow.Context, change func())
+	// ShowOnce shows the changes to many clusters once.
+	ShowOnce(ctx workflow.Context, change func())
 }
 
 // HubLimit is how long a rollout retries to clean up on the hub, and to save its final status there, before it ends without.
 const HubLimit = 10 * time.Minute
 
-// MessageVanished is the message of a cluster that is no longer a ManagedCluster.
-const MessageVanished = "its ManagedCluster is no longer on the hub"
+// MessageClusterDeleted is the message of a cluster that is no longer a ManagedCluster.
+const MessageClusterDeleted = "its ManagedCluster is no longer on the hub"
 
 // FailedCluster is the result of a cluster whose work failed.
 func FailedCluster(err error) ranv1.ClusterStatus {

@@ -20,10 +20,10 @@ type items interface {
 	// Place makes the clusters have their desired items and no others, and returns what was observed. Closes is when the first window closes in which something
 	// may begin.
 	Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (remediation.PlacementResult, error)
-	// PlacedAtOnce is how many clusters one call of place may name. 0: each call names all clusters, and the others are to have no item.
-	PlacedAtOnce() int
-	// Stay reports whether a complete cluster keeps its last item.
-	Stay() bool
+	// ClustersPerPlacement is how many clusters one call of place may name. 0: each call names all clusters, and the others are to have no item.
+	ClustersPerPlacement() int
+	// KeepsLastItem reports whether a complete cluster keeps its last item.
+	KeepsLastItem() bool
 	// Await returns when the compliance of clusters differs from the known one.
 	Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error)
 	// Read reads the compliance of clusters.
@@ -34,22 +34,22 @@ type items interface {
 	CheckChanged(ctx workflow.Context, retrier kit.Retrier) error
 	// Count is how many items there are; bound are those that a cluster must not lose before it has passed them.
 	Count() int
-	Bound(cluster *ranv1.ClusterStatus) []bool
+	PlannedBindings(cluster *ranv1.ClusterStatus) []bool
 	// Deleted reports, from two compliances with the current item, that it was deleted from the cluster.
 	Deleted(before, now policies.Compliance) bool
 	// Name is that of an item. describe shows in a cluster's status its current item and its compliance.
 	Name(item int) string
 	Describe(status *ranv1.ClusterStatus, item int, compliance policies.Compliance)
-	// Awaited is what a running cluster waits for.
-	Awaited() string
-	// Unbound is why a cluster has failed that the item is no longer bound to; -1: none is.
-	Unbound(item int) (reason, message string)
+	// WaitMessage is what a running cluster waits for.
+	WaitMessage() string
+	// UnboundFailure is why a cluster has failed that the item is no longer bound to; -1: none is.
+	UnboundFailure(item int) (reason, message string)
 }
 
 // sequence is the Remediator that takes clusters through items: each cluster has one after the other, and clusters do not wait for each other. It has no
 // child workflow for a cluster: activities watch many clusters each, and report changes in bulk.
 type sequence struct {
-	rollout RemediatedRollout
+	rollout Rollout
 	items   items
 	// prepared is what was found of the items; nil: they are not prepared yet.
 	prepared *PreparedItems
@@ -65,20 +65,20 @@ type sequence struct {
 }
 
 // NewPolicySequence takes the clusters of a rollout through its policies.
-func NewPolicySequence(r RemediatedRollout, prepared *PreparedItems) *sequence {
+func NewPolicySequence(r Rollout, prepared *PreparedItems) *sequence {
 	s := newSequence(r, prepared)
 	s.items = &policyItems{of: r, pins: s.pins}
 	return s
 }
 
 // NewWorkSequence takes the clusters of a rollout through its manifest works.
-func NewWorkSequence(r RemediatedRollout, prepared *PreparedItems) *sequence {
+func NewWorkSequence(r Rollout, prepared *PreparedItems) *sequence {
 	s := newSequence(r, prepared)
 	s.items = &workItems{of: r, pins: s.pins}
 	return s
 }
 
-func newSequence(r RemediatedRollout, prepared *PreparedItems) *sequence {
+func newSequence(r Rollout, prepared *PreparedItems) *sequence {
 	return &sequence{rollout: r, prepared: prepared, members: map[string]*member{}}
 }
 
@@ -90,40 +90,40 @@ func (s *sequence) pins() []string {
 	return s.prepared.Pins
 }
 
-// membersAtOnce is how many clusters a sequence has running: each costs a run some memory, and its name some history.
-const membersAtOnce = 2000
+// maxMembers is how many clusters a sequence has running: each costs a run some memory, and its name some history.
+const maxMembers = 2000
 
-// AtOnce implements Remediator.
-func (s *sequence) AtOnce() int { return membersAtOnce }
+// MaxConcurrency implements Remediator.
+func (s *sequence) MaxConcurrency() int { return maxMembers }
 
-// StartedTogether implements Remediator: no cluster costs a command.
-func (s *sequence) StartedTogether() int { return membersAtOnce }
+// MaxStartsPerTask implements Remediator: no cluster costs a command.
+func (s *sequence) MaxStartsPerTask() int { return maxMembers }
 
 // Prepared implements Remediator.
 func (s *sequence) Prepared() *PreparedItems { return s.prepared }
 
 // Start implements Remediator.
 func (s *sequence) Start(clusters []*ClusterWork) {
-	serving := s.servePlacements(clusters[0].Ctx)
+	serving := s.startPlacing(clusters[0].Ctx)
 	members := make([]*member, len(clusters))
 	for i, cluster := range clusters {
-		m := &member{ClusterWork: cluster, state: memberWaiting, progress: policies.NewProgress(s.items.Bound(s.rollout.Cluster(cluster.Cluster)))}
+		m := &member{ClusterWork: cluster, state: memberWaiting, progress: policies.NewProgress(s.items.PlannedBindings(s.rollout.Cluster(cluster.Cluster)))}
 		s.members[cluster.Cluster], members[i] = m, m
 		workflow.GoNamed(cluster.Ctx, "withdraw "+cluster.Cluster, func(ctx workflow.Context) { s.awaitWithdrawal(ctx, m) })
 	}
 	for len(members) > 0 {
-		group := s.openGroup(serving)
-		some := members[:min(group.free(), len(members))]
+		group := s.groupWithCapacity(serving)
+		some := members[:min(group.capacity(), len(members))]
 		members = members[len(some):]
 		group.join(serving, some)
 	}
 }
 
-// openGroup returns a watch group that more clusters can join.
-func (s *sequence) openGroup(ctx workflow.Context) *watchGroup {
+// groupWithCapacity returns a watch group that more clusters can join.
+func (s *sequence) groupWithCapacity(ctx workflow.Context) *watchGroup {
 	s.groups = slices.DeleteFunc(s.groups, func(g *watchGroup) bool { return g.closed })
 	for _, group := range s.groups {
-		if group.free() > 0 {
+		if group.capacity() > 0 {
 			return group
 		}
 	}
@@ -151,8 +151,8 @@ func (s *sequence) ensurePrepared(ctx workflow.Context) error {
 	return err
 }
 
-// mayBegin reports whether another item may begin on a cluster.
-func (s *sequence) mayBegin(cluster string) bool {
+// mayStart reports whether another item may begin on a cluster.
+func (s *sequence) mayStart(cluster string) bool {
 	return !s.rollout.Status().Paused && s.rollout.Hold(cluster) == nil
 }
 
@@ -161,7 +161,7 @@ func (s *sequence) fail(ctx workflow.Context, err error) {
 	s.failure = err
 	var atWork []*member
 	for _, name := range workflow.DeterministicKeys(s.members) {
-		if m := s.members[name]; m.atWork() {
+		if m := s.members[name]; m.running() {
 			atWork = append(atWork, m)
 		}
 	}
@@ -170,20 +170,20 @@ func (s *sequence) fail(ctx workflow.Context, err error) {
 
 // endAll ends the work on many clusters.
 func (s *sequence) endAll(ctx workflow.Context, members []*member, result ranv1.ClusterStatus) {
-	s.rollout.Together(ctx, func() {
+	s.rollout.ShowOnce(ctx, func() {
 		for _, m := range members {
 			s.end(ctx, m, result)
 		}
 	})
 }
 
-// readAtOnce is how many objects one activity reads: it must end in time also on a hub that takes a tenth of a second for each.
-const readAtOnce = 400
+// readsPerActivity is how many objects one activity reads: it must end in time also on a hub that takes a tenth of a second for each.
+const readsPerActivity = 400
 
 // read reads the compliance of clusters, and returns what it could read.
 func (s *sequence) read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error) {
 	var seen []policies.ClusterCompliance
-	for some := range slices.Chunk(clusters, max(1, readAtOnce/max(1, s.items.Count()))) {
+	for some := range slices.Chunk(clusters, max(1, readsPerActivity/max(1, s.items.Count()))) {
 		read, err := s.items.Read(ctx, retrier, some)
 		if err != nil {
 			return seen, err
@@ -193,12 +193,12 @@ func (s *sequence) read(ctx workflow.Context, retrier kit.Retrier, clusters []st
 	return seen, nil
 }
 
-// CompleteNow implements Remediator. A cluster is not complete if the item it timed out with, or a later one, is no longer bound: its compliance is unknown.
-func (s *sequence) CompleteNow(ctx workflow.Context, clusters []string) ([]string, error) {
+// FindComplete implements Remediator. A cluster is not complete if the item it timed out with, or a later one, is no longer bound: its compliance is unknown.
+func (s *sequence) FindComplete(ctx workflow.Context, clusters []string) ([]string, error) {
 	var complete []string
 	seen, err := s.read(ctx, s.rollout.Retrier().Until(workflow.Now(ctx).Add(HubLimit)), clusters)
 	for _, one := range seen {
-		if one.Status.Complete() && one.Status.Has(s.items.Bound(s.rollout.Cluster(one.Cluster))) {
+		if one.Status.Complete() && one.Status.Has(s.items.PlannedBindings(s.rollout.Cluster(one.Cluster))) {
 			complete = append(complete, one.Cluster)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 // Settle implements Remediator.
 func (s *sequence) Settle(ctx workflow.Context) {
-	s.awaitPreparing(ctx)
-	s.placeAgain()
+	s.awaitPreparation(ctx)
+	s.requestAllPlacements()
 	_ = workflow.Await(ctx, s.settled)
 }
 
@@ -21,7 +21,7 @@ func (s *sequence) CleanUp(ctx workflow.Context, succeeded bool) {
 	}
 	retrier := s.rollout.Retrier().Until(workflow.Now(ctx).Add(HubLimit))
 	s.stopPlacing(ctx)
-	s.awaitPreparing(ctx)
+	s.awaitPreparation(ctx)
 	left := ""
 	if clusters := workflow.DeterministicKeys(s.members); len(clusters) > 0 {
 		left = " from " + kit.JoinNames(clusters)
@@ -40,7 +40,7 @@ func (s *sequence) CleanUp(ctx workflow.Context, succeeded bool) {
 	}
 }
 
-// awaitPreparing waits until an attempt to prepare has ended although its clusters no longer wait for it: it would make again what is removed meanwhile.
-func (s *sequence) awaitPreparing(ctx workflow.Context) {
+// awaitPreparation waits until an attempt to prepare has ended although its clusters no longer wait for it: it would make again what is removed meanwhile.
+func (s *sequence) awaitPreparation(ctx workflow.Context) {
 	_ = workflow.Await(ctx, func() bool { return !s.preparing })
 }

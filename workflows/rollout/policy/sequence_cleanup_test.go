@@ -27,7 +27,7 @@ func (removable) Count() int { return 1 }
 
 // simpleRollout is a rollout of which only the status and the hub are needed.
 type simpleRollout struct {
-	RemediatedRollout
+	Rollout
 	status *ranv1.ClusterGroupUpgradeStatus
 }
 

@@ -18,7 +18,7 @@ import (
 func TestNewsThatWereToBeExpectedAreNotGatheredForLong(t *testing.T) {
 	var clusters []string
 	takes := map[string]time.Duration{}
-	for i := range policy.WatchedTogether {
+	for i := range policy.ClustersPerWatch {
 		clusters = append(clusters, fmt.Sprintf("c%03d", i))
 		takes[clusters[i]] = time.Duration(i+1) * time.Second
 	}
@@ -27,8 +27,8 @@ func TestNewsThatWereToBeExpectedAreNotGatheredForLong(t *testing.T) {
 	w.Run()
 	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 	gathers := w.GatherDurations()
-	require.Greater(t, len(gathers), policy.WatchedTogether)
-	require.Equal(t, policies.Gather(policy.WatchedTogether, 0, 0), slices.Max(gathers))
+	require.Greater(t, len(gathers), policy.ClustersPerWatch)
+	require.Equal(t, policies.GatherPeriod(policy.ClustersPerWatch, 0, 0), slices.Max(gathers))
 }
 
 // The server ends a run that is too long, and with it the rollout, with all that is enforced by then.
@@ -42,7 +42,7 @@ func TestNewsAreGatheredTheLongerTheMoreOfTheHistoryIsUsed(t *testing.T) {
 			use(w)
 			w.Run()
 			workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-			require.Equal(t, policies.Gather(1, 0, 0.5), slices.Max(w.GatherDurations()))
+			require.Equal(t, policies.GatherPeriod(1, 0, 0.5), slices.Max(w.GatherDurations()))
 		})
 	}
 }

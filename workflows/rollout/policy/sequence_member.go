@@ -21,8 +21,8 @@ type member struct {
 	placement       memberPlacement
 	// refusal is why the hub refuses the placement; nil: it does not.
 	refusal *remediation.RefusedPlacement
-	// itemDeleted: the current item was deleted from the cluster, and is to be placed again.
-	itemDeleted bool
+	// replacing: the current item was deleted from the cluster, and is to be placed again.
+	replacing bool
 }
 
 // memberState is what a sequence does with a cluster.
@@ -54,34 +54,34 @@ const (
 	isRefused memberPlacement = "refused"
 )
 
-// atWork reports whether the cluster continues with its items.
-func (m *member) atWork() bool { return m.state == memberWaiting || m.state == memberActive }
+// running reports whether the cluster continues with its items.
+func (m *member) running() bool { return m.state == memberWaiting || m.state == memberActive }
 
-// waits reports whether the cluster is ready for an item that may not begin.
-func (m *member) waits() bool { return m.atWork() && m.step.Waits }
+// waiting reports whether the cluster is ready for an item that may not begin.
+func (m *member) waiting() bool { return m.running() && m.step.Waiting }
 
-// soaks reports whether the cluster must stay compliant with its item for a while.
-func (m *member) soaks() bool { return m.atWork() && m.step.State == ranv1.ClusterSoaking }
+// soaking reports whether the cluster must stay compliant with its item for a while.
+func (m *member) soaking() bool { return m.running() && m.step.State == ranv1.ClusterSoaking }
 
 // target is where the cluster is to be.
 func (m *member) target(mayBegin bool) policies.Target {
 	if m.state != memberActive {
-		return policies.Target{Cluster: m.Cluster, Item: policies.Nowhere}
+		return policies.Target{Cluster: m.Cluster, Item: policies.NoItem}
 	}
 	return policies.Target{Cluster: m.Cluster, Item: m.progress.Policy, Held: !mayBegin}
 }
 
 // activate begins the current item on a cluster.
 func (s *sequence) activate(m *member) {
-	m.state, m.placement, m.refusal, m.itemDeleted = memberActive, notObserved, nil, false
-	s.changed(m, true)
+	m.state, m.placement, m.refusal, m.replacing = memberActive, notObserved, nil, false
+	s.requestPlacement(m, true)
 }
 
-// deleted takes in that the current item was deleted from a cluster.
-func (s *sequence) deleted(ctx workflow.Context, m *member) {
+// replaceDeletedItem takes in that the current item was deleted from a cluster.
+func (s *sequence) replaceDeletedItem(ctx workflow.Context, m *member) {
 	s.log(ctx, m, m.progress.Policy, "Item deleted")
-	m.placement, m.itemDeleted = notObserved, true
-	s.changed(m, true)
+	m.placement, m.replacing = notObserved, true
+	s.requestPlacement(m, true)
 }
 
 // awaitWithdrawal withdraws a cluster when its context is cancelled before its work has ended.
@@ -94,7 +94,7 @@ func (s *sequence) awaitWithdrawal(ctx workflow.Context, m *member) {
 	s.log(ctx, m, m.progress.Policy, "Cluster withdrawn")
 	if m.state == memberActive {
 		m.state = memberWithdrawing
-		s.changed(m, true)
+		s.requestPlacement(m, true)
 		s.awaitRemoved(ctx, m)
 	}
 	s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterCancelled})
@@ -109,10 +109,10 @@ func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStat
 	m.state = memberEnded
 	s.log(ctx, m, m.progress.Policy, "Cluster ended", "state", result.State, "reason", result.Reason)
 	switch {
-	case before == memberWaiting, result.State == ranv1.ClusterComplete && s.items.Stay():
+	case before == memberWaiting, result.State == ranv1.ClusterComplete && s.items.KeepsLastItem():
 		delete(s.members, m.Cluster)
 	case before == memberActive:
-		s.changed(m, false)
+		s.requestPlacement(m, false)
 	}
 	switch {
 	case result.State == ranv1.ClusterComplete:
@@ -124,8 +124,8 @@ func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStat
 	m.Ended(ctx, result)
 }
 
-// observe takes in what was observed of the placement of a cluster. It reports whether the cluster's status changes with it.
-func (s *sequence) observe(ctx workflow.Context, m *member, held bool, refusal *remediation.RefusedPlacement) bool {
+// recordPlacement takes in what was observed of the placement of a cluster. It reports whether the cluster's status changes with it.
+func (s *sequence) recordPlacement(ctx workflow.Context, m *member, held bool, refusal *remediation.RefusedPlacement) bool {
 	before, item := m.placement, m.progress.Policy
 	m.refusal = refusal
 	switch {
@@ -143,7 +143,7 @@ func (s *sequence) observe(ctx workflow.Context, m *member, held bool, refusal *
 	if m.placement != before {
 		s.log(ctx, m, item, "Item "+string(m.placement))
 	}
-	return m.atWork() && (refusal != nil || m.placement != before && (before != notObserved || held || m.itemDeleted))
+	return m.running() && (refusal != nil || m.placement != before && (before != notObserved || held || m.replacing))
 }
 
 // logStep logs what the compliance of a cluster means for the item that it was on, after a step before.
@@ -153,7 +153,7 @@ func (s *sequence) logStep(ctx workflow.Context, m *member, item int, before pol
 	case m.state != memberActive:
 	case passed:
 		s.log(ctx, m, item, "Cluster compliant")
-	case before.State == ranv1.ClusterSoaking && (relapsed || m.step.State == ranv1.ClusterRunning && !m.step.Waits):
+	case before.State == ranv1.ClusterSoaking && (relapsed || m.step.State == ranv1.ClusterRunning && !m.step.Waiting):
 		s.log(ctx, m, item, "Cluster relapsed")
 	case before.State != ranv1.ClusterSoaking && m.step.State == ranv1.ClusterSoaking:
 		s.log(ctx, m, item, "Cluster soaking", "until", m.step.Until.UTC())

@@ -20,99 +20,99 @@ type placements struct {
 	// generation grows with every change of where clusters are to be; sent is the last one that the hub was asked for.
 	generation, sent int64
 	// urgent: the change cannot wait for others. asking: the hub is being asked.
-	urgent, asking bool
+	urgent, placing bool
 	// ctx is that of everything that serves running clusters, nil before the first; stop ends the calls to the hub, and stopped says that it has ended.
 	ctx     workflow.Context
 	stop    workflow.CancelFunc
 	stopped bool
-	// pause is how long nothing is retried that the hub refused; 0: it refused nothing. pausing: that time runs.
-	pause   time.Duration
-	pausing bool
-	// removals is how many clusters wait until their items are removed; patience is done when they no longer wait.
-	removals     int
-	patience     workflow.Future
-	losePatience workflow.CancelFunc
+	// retryPause is how long nothing is retried that the hub refused; 0: it refused nothing. pausing: that time runs.
+	retryPause time.Duration
+	pausing    bool
+	// awaitedRemovals is how many clusters wait until their items are removed; patience is done when they no longer wait.
+	awaitedRemovals  int
+	removalTimer     workflow.Future
+	stopRemovalTimer workflow.CancelFunc
 }
 
 const (
 	// removalDelay is how long a cluster may keep an item that it is done with: its removal is written together with others, or with what comes next.
 	removalDelay = 2 * time.Second
-	// ShortestPause and longestPause limit how long nothing is retried that the hub refused.
-	ShortestPause = 2 * time.Second
-	LongestPause  = time.Minute
+	// MinRetryPause and longestPause limit how long nothing is retried that the hub refused.
+	MinRetryPause = 2 * time.Second
+	MaxRetryPause = time.Minute
 )
 
-// errOutdated: what is desired has changed while the hub could not be asked.
-var errOutdated = errors.New("the desired placements have changed")
+// errDesiredChanged: what is desired has changed while the hub could not be asked.
+var errDesiredChanged = errors.New("the desired placements have changed")
 
-// servePlacements starts to place clusters, and returns the context of everything that serves running clusters.
-func (s *sequence) servePlacements(ctx workflow.Context) workflow.Context {
+// startPlacing starts to place clusters, and returns the context of everything that serves running clusters.
+func (s *sequence) startPlacing(ctx workflow.Context) workflow.Context {
 	if s.ctx == nil {
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
 		s.ctx, s.stop = workflow.WithCancel(ctx)
 		workflow.GoNamed(s.ctx, "place clusters", func(ctx workflow.Context) {
-			s.keepPlaced(ctx)
+			s.placementLoop(ctx)
 			s.stopped = true
 		})
 	}
 	return s.ctx
 }
 
-// changed takes in that a cluster is to be elsewhere.
-func (s *sequence) changed(m *member, urgent bool) {
+// requestPlacement takes in that a cluster is to be elsewhere.
+func (s *sequence) requestPlacement(m *member, urgent bool) {
 	s.generation++
 	m.desired, s.urgent = s.generation, s.urgent || urgent
 }
 
-// placeAgain makes the hub be asked again although nothing has changed.
-func (s *sequence) placeAgain() {
+// requestAllPlacements makes the hub be asked again although nothing has changed.
+func (s *sequence) requestAllPlacements() {
 	s.generation++
 	s.urgent = true
 }
 
-// keepPlaced is the only one that places clusters. Changes that come while it asks the hub are placed together. After the sequence has failed, it removes the items
+// placementLoop is the only one that places clusters. Changes that come while it asks the hub are placed together. After the sequence has failed, it removes the items
 // from all clusters: the rollout may wait for days before it ends.
-func (s *sequence) keepPlaced(ctx workflow.Context) {
+func (s *sequence) placementLoop(ctx workflow.Context) {
 	for {
-		if workflow.Await(ctx, func() bool { return s.sent < s.generation || s.released() }) != nil {
+		if workflow.Await(ctx, func() bool { return s.sent < s.generation || s.anyReleased() }) != nil {
 			return
 		}
-		s.release(ctx)
+		s.placeReleased(ctx)
 		if s.gatherChanges(ctx) != nil {
 			return
 		}
-		s.sent, s.urgent, s.asking = s.generation, false, true
+		s.sent, s.urgent, s.placing = s.generation, false, true
 		err := s.placeAll(ctx)
-		s.asking = false
+		s.placing = false
 		switch {
 		case ctx.Err() != nil, err != nil && s.failure != nil:
 			return
-		case errors.Is(err, errOutdated), temporal.ErrorType(err) == temporal.ErrHeld:
-			s.placeAgain()
+		case errors.Is(err, errDesiredChanged), temporal.ErrorType(err) == temporal.ErrHeld:
+			s.requestAllPlacements()
 		case err != nil:
 			s.fail(ctx, err)
 		}
 	}
 }
 
-// released reports whether an item may begin on a cluster that was held.
-func (s *sequence) released() bool {
+// anyReleased reports whether an item may begin on a cluster that was held.
+func (s *sequence) anyReleased() bool {
 	//workflowcheck:ignore the order does not matter
 	for _, m := range s.members {
-		if m.placement == isHeld && m.atWork() && s.mayBegin(m.Cluster) {
+		if m.placement == isHeld && m.running() && s.mayStart(m.Cluster) {
 			return true
 		}
 	}
 	return false
 }
 
-// release lets the items begin on the clusters that were held.
-func (s *sequence) release(ctx workflow.Context) {
+// placeReleased lets the items begin on the clusters that were held.
+func (s *sequence) placeReleased(ctx workflow.Context) {
 	var released []ranv1.ClusterStatus
 	for _, name := range workflow.DeterministicKeys(s.members) {
-		if m := s.members[name]; m.placement == isHeld && m.atWork() && s.mayBegin(name) {
+		if m := s.members[name]; m.placement == isHeld && m.running() && s.mayStart(name) {
 			m.placement = notObserved
-			s.changed(m, true)
+			s.requestPlacement(m, true)
 			released = append(released, s.status(m))
 		}
 	}
@@ -142,11 +142,11 @@ func (s *sequence) placeAll(ctx workflow.Context) error {
 			continue
 		}
 		all = append(all, m)
-		if m.placed != m.desired && (m.placement != isHeld || !m.atWork()) {
+		if m.placed != m.desired && (m.placement != isHeld || !m.running()) {
 			unplaced = append(unplaced, m)
 		}
 	}
-	atOnce := s.items.PlacedAtOnce()
+	atOnce := s.items.ClustersPerPlacement()
 	switch {
 	case len(unplaced) == 0:
 		return nil
@@ -169,7 +169,7 @@ func (s *sequence) place(ctx workflow.Context, members []*member) error {
 	var beginning []string
 	generations := make([]int64, len(members))
 	for i, m := range members {
-		target := m.target(s.mayBegin(m.Cluster))
+		target := m.target(s.mayStart(m.Cluster))
 		targets, generations[i] = append(targets, target), m.desired
 		if m.state == memberActive && m.placed != m.desired && !target.Held {
 			beginning = append(beginning, m.Cluster)
@@ -177,21 +177,21 @@ func (s *sequence) place(ctx workflow.Context, members []*member) error {
 	}
 	retrier := s.rollout.Retrier()
 	retrier.BeforeRound = func() error {
-		if s.sent < s.generation || slices.ContainsFunc(beginning, func(cluster string) bool { return !s.mayBegin(cluster) }) {
-			return errOutdated
+		if s.sent < s.generation || slices.ContainsFunc(beginning, func(cluster string) bool { return !s.mayStart(cluster) }) {
+			return errDesiredChanged
 		}
 		return nil
 	}
-	placed, err := s.items.Place(ctx, retrier, policies.Desired(targets), s.rollout.Closes(beginning))
+	placed, err := s.items.Place(ctx, retrier, policies.Desired(targets), s.rollout.FirstClose(beginning))
 	if err != nil {
 		return err
 	}
-	s.observeAll(ctx, members, generations, placed)
+	s.recordPlacements(ctx, members, generations, placed)
 	return nil
 }
 
-// observeAll takes in what was observed of clusters that were placed in these generations. A cluster whose desired place has changed since is placed again.
-func (s *sequence) observeAll(ctx workflow.Context, members []*member, generations []int64, placed remediation.PlacementResult) {
+// recordPlacements takes in what was observed of clusters that were placed in these generations. A cluster whose desired place has changed since is placed again.
+func (s *sequence) recordPlacements(ctx workflow.Context, members []*member, generations []int64, placed remediation.PlacementResult) {
 	held, refusals, retry := map[string]bool{}, map[string]*remediation.RefusedPlacement{}, false
 	for _, cluster := range placed.Waiting {
 		held[cluster] = true
@@ -207,9 +207,9 @@ func (s *sequence) observeAll(ctx workflow.Context, members []*member, generatio
 		refusal := refusals[m.Cluster]
 		switch {
 		case m.desired != generations[i] || s.members[m.Cluster] != m:
-		case refusal != nil && refusal.Final && m.atWork():
+		case refusal != nil && refusal.Final && m.running():
 			s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: refusal.Reason, Message: refusal.Message})
-		case s.observe(ctx, m, held[m.Cluster], refusal):
+		case s.recordPlacement(ctx, m, held[m.Cluster], refusal):
 			progressed = append(progressed, s.status(m))
 		}
 	}
@@ -223,17 +223,17 @@ func (s *sequence) observeAll(ctx workflow.Context, members []*member, generatio
 func (s *sequence) retryRefused(ctx workflow.Context, refused bool) {
 	switch {
 	case !refused:
-		s.pause = 0
+		s.retryPause = 0
 		return
 	case s.pausing:
 		return
 	}
-	s.pausing, s.pause = true, min(max(2*s.pause, ShortestPause), LongestPause)
+	s.pausing, s.retryPause = true, min(max(2*s.retryPause, MinRetryPause), MaxRetryPause)
 	workflow.GoNamed(ctx, "retry refused placements", func(ctx workflow.Context) {
-		timer := workflow.NewTimerWithOptions(ctx, s.pause, workflow.TimerOptions{Summary: "retry refused placements"})
+		timer := workflow.NewTimerWithOptions(ctx, s.retryPause, workflow.TimerOptions{Summary: "retry refused placements"})
 		if timer.Get(ctx, nil) == nil {
 			s.pausing = false
-			s.placeAgain()
+			s.requestAllPlacements()
 		}
 	})
 }
@@ -242,22 +242,22 @@ func (s *sequence) retryRefused(ctx workflow.Context, refused bool) {
 // continuing, or from ending. Their removal is still retried, as long as the rollout continues.
 func (s *sequence) awaitRemoved(ctx workflow.Context, m *member) {
 	removed := func() bool { return m.state == memberEnded || s.members[m.Cluster] != m || s.failure != nil }
-	if s.removals == 0 {
+	if s.awaitedRemovals == 0 {
 		waiting, stop := workflow.WithCancel(ctx)
-		s.patience = workflow.NewTimerWithOptions(waiting, HubLimit, workflow.TimerOptions{Summary: "remove items from clusters"})
-		s.losePatience = stop
+		s.removalTimer = workflow.NewTimerWithOptions(waiting, HubLimit, workflow.TimerOptions{Summary: "remove items from clusters"})
+		s.stopRemovalTimer = stop
 	}
-	s.removals++
-	_ = workflow.Await(ctx, func() bool { return removed() || s.patience.IsReady() })
-	s.removals--
-	if s.removals == 0 {
-		s.losePatience()
+	s.awaitedRemovals++
+	_ = workflow.Await(ctx, func() bool { return removed() || s.removalTimer.IsReady() })
+	s.awaitedRemovals--
+	if s.awaitedRemovals == 0 {
+		s.stopRemovalTimer()
 	}
 }
 
 // settled: the hub is not being asked, and needs not be.
 func (s *sequence) settled() bool {
-	return s.ctx == nil || s.stopped || s.sent == s.generation && !s.asking
+	return s.ctx == nil || s.stopped || s.sent == s.generation && !s.placing
 }
 
 // stopPlacing asks the hub for the remaining changes, for no longer than hubLimit, and for nothing from then on.
@@ -265,7 +265,7 @@ func (s *sequence) stopPlacing(ctx workflow.Context) {
 	if s.ctx == nil {
 		return
 	}
-	s.placeAgain()
+	s.requestAllPlacements()
 	waiting, stop := workflow.WithCancel(ctx)
 	limit := workflow.NewTimerWithOptions(waiting, HubLimit, workflow.TimerOptions{Summary: "remove items from clusters"})
 	_ = workflow.Await(ctx, func() bool { return s.settled() || limit.IsReady() })

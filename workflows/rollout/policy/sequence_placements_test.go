@@ -136,7 +136,7 @@ func TestAWorkThatMayHaveBeenMadeIsTakenOffWhenItsClusterLeaves(t *testing.T) {
 			placed := w.InputsOf("PlaceManifestWorks")
 			require.Equal(t, []policies.DesiredPlacement{{Item: 0, Held: []string{"c1"}}}, placed[1].(manifestworks.PlaceWorksInput).Desired, "what may be there is looked for")
 			for _, later := range placed[2:] {
-				require.Equal(t, []policies.DesiredPlacement{{Item: policies.Nowhere, Clusters: []string{"c1"}}}, later.(manifestworks.PlaceWorksInput).Desired)
+				require.Equal(t, []policies.DesiredPlacement{{Item: policies.NoItem, Clusters: []string{"c1"}}}, later.(manifestworks.PlaceWorksInput).Desired)
 			}
 		})
 	}

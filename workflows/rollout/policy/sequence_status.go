@@ -15,28 +15,28 @@ const (
 // status shows a running cluster.
 func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	compliance := m.compliance.Of(m.progress.Policy)
-	status := ranv1.ClusterStatus{Name: m.Cluster, State: m.step.State, Reason: compliance.String(), Message: s.items.Awaited()}
+	status := ranv1.ClusterStatus{Name: m.Cluster, State: m.step.State, Reason: compliance.String(), Message: s.items.WaitMessage()}
 	if status.Reason == "" {
 		status.Reason = reasonPending
 	}
 	s.items.Describe(&status, m.progress.Policy, compliance)
 	switch {
 	case m.placement == isHeld:
-		status.Reason, status.Message = s.whyHeld(m)
+		status.Reason, status.Message = s.holdReason(m)
 	case m.placement == isRefused:
 		status.Reason, status.Message = m.refusal.Reason, m.refusal.Message+"; retried until the timeout"
 	case m.step.State == ranv1.ClusterSoaking:
 		status.Reason, status.Message = reasonSoaking, "must stay so until "+m.step.Until.UTC().Format("15:04:05Z")
-	case m.step.Waits:
-		status.Reason, status.Message = s.whyHeld(m)
-	case m.placement == isPlaced && m.itemDeleted:
+	case m.step.Waiting:
+		status.Reason, status.Message = s.holdReason(m)
+	case m.placement == isPlaced && m.replacing:
 		status.Message += "; its item was deleted, and was placed again"
 	}
 	return status
 }
 
-// whyHeld is what keeps an item from beginning on a cluster: its current one, or the next.
-func (s *sequence) whyHeld(m *member) (reason, message string) {
+// holdReason is what keeps an item from beginning on a cluster: its current one, or the next.
+func (s *sequence) holdReason(m *member) (reason, message string) {
 	which := "the next"
 	switch {
 	case m.placement == isHeld:

@@ -9,17 +9,17 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// keepTime lets clusters continue whose soak has ended, and those for which an item may begin again.
-func (g *watchGroup) keepTime(ctx workflow.Context) {
+// continueWhenDue lets clusters continue whose soak has ended, and those for which an item may begin again.
+func (g *watchGroup) continueWhenDue(ctx workflow.Context) {
 	for {
-		until := g.soakEnds()
+		until := g.firstSoakEnd()
 		waiting, stop := workflow.WithCancel(ctx)
 		soaked := func() bool { return false }
 		if until != nil {
 			timer := workflow.NewTimerWithOptions(waiting, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "soak until " + until.UTC().Format("15:04:05Z")})
 			soaked = timer.IsReady
 		}
-		err := workflow.Await(ctx, func() bool { return soaked() || g.mayGoOn() || !sameInstant(until, g.soakEnds()) })
+		err := workflow.Await(ctx, func() bool { return soaked() || g.mayContinue() || !sameInstant(until, g.firstSoakEnd()) })
 		stop()
 		if err != nil {
 			return
@@ -27,12 +27,12 @@ func (g *watchGroup) keepTime(ctx workflow.Context) {
 		seen, err := g.due(ctx)
 		if err != nil {
 			if ctx.Err() == nil { // the end of their soak could never be decided
-				g.sequence.endAll(ctx, g.atWork(), FailedCluster(err))
+				g.sequence.endAll(ctx, g.running(), FailedCluster(err))
 			}
 			return
 		}
 		if len(seen) > 0 {
-			g.sequence.rollout.Together(ctx, func() { g.sequence.take(ctx, seen) })
+			g.sequence.rollout.ShowOnce(ctx, func() { g.sequence.recordCompliance(ctx, seen) })
 			g.startWatch(ctx)
 		}
 	}
@@ -43,11 +43,11 @@ func (g *watchGroup) due(ctx workflow.Context) ([]policies.ClusterCompliance, er
 	var seen []policies.ClusterCompliance
 	var soaked []string
 	now := workflow.Now(ctx)
-	for _, m := range g.atWork() {
+	for _, m := range g.running() {
 		switch {
-		case m.waits() && g.sequence.mayBegin(m.Cluster):
+		case m.waiting() && g.sequence.mayStart(m.Cluster):
 			seen = append(seen, policies.ClusterCompliance{Cluster: m.Cluster, Status: m.compliance})
-		case m.soaks() && !m.step.Until.After(now):
+		case m.soaking() && !m.step.Until.After(now):
 			soaked = append(soaked, m.Cluster)
 		}
 	}
@@ -58,20 +58,20 @@ func (g *watchGroup) due(ctx workflow.Context) ([]policies.ClusterCompliance, er
 	return append(seen, read...), nil
 }
 
-// soakEnds is when the first soak of a cluster ends; nil: none soaks.
-func (g *watchGroup) soakEnds() *time.Time {
+// firstSoakEnd is when the first soak of a cluster ends; nil: none soaks.
+func (g *watchGroup) firstSoakEnd() *time.Time {
 	var first *time.Time
 	for _, m := range g.members {
-		if m.soaks() && (first == nil || m.step.Until.Before(*first)) {
+		if m.soaking() && (first == nil || m.step.Until.Before(*first)) {
 			first = m.step.Until
 		}
 	}
 	return first
 }
 
-// mayGoOn reports whether an item may begin on a cluster that waits for that.
-func (g *watchGroup) mayGoOn() bool {
-	return slices.ContainsFunc(g.members, func(m *member) bool { return m.waits() && g.sequence.mayBegin(m.Cluster) })
+// mayContinue reports whether an item may begin on a cluster that waits for that.
+func (g *watchGroup) mayContinue() bool {
+	return slices.ContainsFunc(g.members, func(m *member) bool { return m.waiting() && g.sequence.mayStart(m.Cluster) })
 }
 
 func sameInstant(a, b *time.Time) bool {

@@ -15,37 +15,37 @@ import (
 type watchGroup struct {
 	sequence *sequence
 	members  []*member
-	// watching is the context of the activity that watches; nil before the first.
-	watching workflow.Context
+	// ctx is the context of the activity that watches; nil before the first.
+	ctx workflow.Context
 	// watch is the number of the activity that watches now; reports is how often one has reported, less than expected.
-	watch, reports int
-	stopWatch      workflow.CancelFunc
+	watch, extraReports int
+	stopWatch           workflow.CancelFunc
 	// closed: no further cluster can join.
 	closed bool
 }
 
 const (
-	// watchedTogether is how many clusters one activity watches: each that joins starts it again, with all clusters in its input.
-	watchedTogether = 100
+	// clustersPerWatch is how many clusters one activity watches: each that joins starts it again, with all clusters in its input.
+	clustersPerWatch = 100
 	// reportsExpected is about how often a cluster is reported that passes an item without trouble.
 	reportsExpected = 5
 )
 
-// free is how many clusters can join.
-func (g *watchGroup) free() int {
+// capacity is how many clusters can join.
+func (g *watchGroup) capacity() int {
 	if g.closed {
 		return 0
 	}
-	return watchedTogether - len(g.atWork())
+	return clustersPerWatch - len(g.running())
 }
 
 // join adds clusters.
 func (g *watchGroup) join(ctx workflow.Context, members []*member) {
-	g.members = append(g.atWork(), members...)
+	g.members = append(g.running(), members...)
 	each := reportsExpected * g.sequence.items.Count()
-	g.reports = max(g.reports-each*len(members), -each*watchedTogether)
-	if g.watching != nil {
-		g.startWatch(g.watching)
+	g.extraReports = max(g.extraReports-each*len(members), -each*clustersPerWatch)
+	if g.ctx != nil {
+		g.startWatch(g.ctx)
 	}
 }
 
@@ -61,18 +61,18 @@ func (g *watchGroup) run(ctx workflow.Context) {
 	if err := g.sequence.ensurePrepared(serving); err != nil {
 		g.closed = true
 		if g.sequence.failure != nil {
-			g.sequence.endAll(ctx, g.atWork(), FailedCluster(err))
+			g.sequence.endAll(ctx, g.running(), FailedCluster(err))
 		}
 		return
 	}
-	g.watching = serving
+	g.ctx = serving
 	g.startWatch(serving)
-	g.keepTime(serving)
+	g.continueWhenDue(serving)
 }
 
-// atWork are the clusters that continue.
-func (g *watchGroup) atWork() []*member {
-	return slices.DeleteFunc(slices.Clone(g.members), func(m *member) bool { return !m.atWork() })
+// running are the clusters that continue.
+func (g *watchGroup) running() []*member {
+	return slices.DeleteFunc(slices.Clone(g.members), func(m *member) bool { return !m.running() })
 }
 
 // startWatch watches from now on, with what is known now. It does not wait for the activity that watches already: only relapses count of its report.
@@ -89,19 +89,19 @@ func (g *watchGroup) startWatch(ctx workflow.Context) {
 			if len(known) == 0 {
 				return
 			}
-			news, err := g.sequence.items.Await(ctx, known, policies.Gather(len(known), g.reports, kit.HistoryUsed(ctx)))
+			news, err := g.sequence.items.Await(ctx, known, policies.GatherPeriod(len(known), g.extraReports, kit.HistoryUsed(ctx)))
 			switch {
 			case g.watch != number:
-				g.takeRelapses(ctx, known, news)
+				g.recordRelapses(ctx, known, news)
 				return
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				g.sequence.endAll(ctx, g.atWork(), FailedCluster(err))
+				g.sequence.endAll(ctx, g.running(), FailedCluster(err))
 				return
 			}
-			g.reports++
-			g.sequence.rollout.Together(ctx, func() { g.sequence.take(ctx, news) })
+			g.extraReports++
+			g.sequence.rollout.ShowOnce(ctx, func() { g.sequence.recordCompliance(ctx, news) })
 		}
 	})
 }
@@ -109,57 +109,57 @@ func (g *watchGroup) startWatch(ctx workflow.Context) {
 // known is what is known of the running clusters.
 func (g *watchGroup) known() []policies.KnownCluster {
 	var known []policies.KnownCluster
-	for _, m := range g.atWork() {
+	for _, m := range g.running() {
 		known = append(known, policies.KnownCluster{Cluster: m.Cluster, Status: m.compliance, Policy: m.progress.Policy})
 	}
 	return known
 }
 
-// takeRelapses restarts the soaks in which a watch has seen a relapse after another one has replaced it: the new one cannot have seen a relapse that ended before.
-func (g *watchGroup) takeRelapses(ctx workflow.Context, known []policies.KnownCluster, news []policies.ClusterCompliance) {
+// recordRelapses restarts the soaks in which a watch has seen a relapse after another one has replaced it: the new one cannot have seen a relapse that ended before.
+func (g *watchGroup) recordRelapses(ctx workflow.Context, known []policies.KnownCluster, news []policies.ClusterCompliance) {
 	var relapsed []policies.ClusterCompliance
-	for _, m := range g.atWork() {
+	for _, m := range g.running() {
 		hasRelapsed := func(seen policies.ClusterCompliance) bool { return seen.Cluster == m.Cluster && seen.Relapsed }
 		sameItem := func(known policies.KnownCluster) bool {
 			return known.Cluster == m.Cluster && known.Policy == m.progress.Policy
 		}
-		if m.soaks() && slices.ContainsFunc(news, hasRelapsed) && slices.ContainsFunc(known, sameItem) {
+		if m.soaking() && slices.ContainsFunc(news, hasRelapsed) && slices.ContainsFunc(known, sameItem) {
 			relapsed = append(relapsed, policies.ClusterCompliance{Cluster: m.Cluster, Status: m.compliance, Relapsed: true})
 		}
 	}
 	if len(relapsed) > 0 {
-		g.sequence.rollout.Together(ctx, func() { g.sequence.take(ctx, relapsed) })
+		g.sequence.rollout.ShowOnce(ctx, func() { g.sequence.recordCompliance(ctx, relapsed) })
 	}
 }
 
-// take lets clusters continue by what was seen of them.
-func (s *sequence) take(ctx workflow.Context, news []policies.ClusterCompliance) {
+// recordCompliance lets clusters continue by what was seen of them.
+func (s *sequence) recordCompliance(ctx workflow.Context, news []policies.ClusterCompliance) {
 	var progressed []ranv1.ClusterStatus
 	for _, seen := range news {
 		m := s.members[seen.Cluster]
-		if m == nil || !m.atWork() {
+		if m == nil || !m.running() {
 			continue
 		}
-		s.takeOne(ctx, m, seen)
-		if m.atWork() {
+		s.recordClusterCompliance(ctx, m, seen)
+		if m.running() {
 			progressed = append(progressed, s.status(m))
 		}
 	}
 	s.rollout.ClustersProgressed(ctx, progressed)
 }
 
-// takeOne lets one cluster continue.
-func (s *sequence) takeOne(ctx workflow.Context, m *member, seen policies.ClusterCompliance) {
-	if seen.Vanished {
-		s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: ranv1.ReasonClusterVanished, Message: MessageVanished})
+// recordClusterCompliance lets one cluster continue.
+func (s *sequence) recordClusterCompliance(ctx workflow.Context, m *member, seen policies.ClusterCompliance) {
+	if seen.ClusterDeleted {
+		s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: ranv1.ReasonClusterVanished, Message: MessageClusterDeleted})
 		return
 	}
 	item, before := m.progress.Policy, m.step
 	if m.placement == isPlaced && s.items.Deleted(m.compliance.Of(item), seen.Status.Of(item)) {
-		s.deleted(ctx, m)
+		s.replaceDeletedItem(ctx, m)
 	}
 	m.compliance = seen.Status
-	m.progress, m.step = m.progress.Next(seen, s.prepared.Soaks, workflow.Now(ctx), s.mayBegin(m.Cluster))
+	m.progress, m.step = m.progress.Next(seen, s.prepared.Soaks, workflow.Now(ctx), s.mayStart(m.Cluster))
 	s.logStep(ctx, m, item, before, seen.Relapsed)
 	switch {
 	case m.step.State == ranv1.ClusterComplete:
@@ -169,7 +169,7 @@ func (s *sequence) takeOne(ctx workflow.Context, m *member, seen policies.Cluste
 		if !slices.Contains(m.progress.Bound, true) {
 			failed = -1
 		}
-		reason, message := s.items.Unbound(failed)
+		reason, message := s.items.UnboundFailure(failed)
 		s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: reason, Message: message})
 	case m.progress.Begun && (m.state == memberWaiting || m.progress.Policy != item):
 		s.activate(m)
