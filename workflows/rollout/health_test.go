@@ -138,7 +138,7 @@ func TestTheHealthOfManyClustersIsAwaitedInManyRuns(t *testing.T) {
 	}
 	w, c := workflowtest.NewGroupWorld(t, batch)
 	w.Fail["AwaitClusterHealthy"] = func(call int) error {
-		if call == rollout.GatesAtOnce {
+		if call == rollout.MaxHealthChecks {
 			w.SetContinueAsNewSuggested(true)
 		}
 		return nil
@@ -146,7 +146,7 @@ func TestTheHealthOfManyClustersIsAwaitedInManyRuns(t *testing.T) {
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: withHealthChecks(workflowtest.ARollout())})
 	next := workflowtest.NextRunInput[rollout.Input](w)
 	require.NotNil(t, next)
-	require.Equal(t, rollout.GatesAtOnce, next.PreviousRun.HealthyClusters)
+	require.Equal(t, rollout.MaxHealthChecks, next.PreviousRun.HealthyClusters)
 	require.Empty(t, c.Events)
 
 	second, _ := workflowtest.NewGroupWorld(t, batch)
@@ -157,7 +157,7 @@ func TestTheHealthOfManyClustersIsAwaitedInManyRuns(t *testing.T) {
 
 func TestClustersThatAreDoneTogetherAreLookedAtSomeAtATimeAndEachHasItsTime(t *testing.T) {
 	var batch []string
-	for i := range rollout.GatesAtOnce + 10 {
+	for i := range rollout.MaxHealthChecks + 10 {
 		batch = append(batch, fmt.Sprintf("c%d", i))
 	}
 	w, _ := workflowtest.NewGroupWorld(t, batch)

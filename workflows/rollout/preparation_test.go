@@ -139,13 +139,13 @@ func TestAJobThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeldOrPaused(t *t
 func TestHeldClustersDoNotKeepOthersFromBeingPrepared(t *testing.T) {
 	var many []string
 	var held []drydockv1.HoldScope
-	for i := range rollout.PreparationsAtOnce*rollout.PreparedTogether + 1 {
+	for i := range rollout.MaxPreparations*rollout.ClustersPerPreparation + 1 {
 		many = append(many, fmt.Sprintf("c%04d", i))
-		if i%rollout.PreparedTogether == 0 && i < rollout.PreparationsAtOnce*rollout.PreparedTogether {
+		if i%rollout.ClustersPerPreparation == 0 && i < rollout.MaxPreparations*rollout.ClustersPerPreparation {
 			held = append(held, drydockv1.HoldScope("cluster/"+many[i]))
 		}
 	}
-	w, _ := workflowtest.NewPreparedWorld(t, nil, slices.Collect(slices.Chunk(many, rollout.PreparedTogether))...)
+	w, _ := workflowtest.NewPreparedWorld(t, nil, slices.Collect(slices.Chunk(many, rollout.ClustersPerPreparation))...)
 	released, tried, trying := false, map[string]bool{}, sync.Mutex{}
 	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job jobsactivities.ClusterJob) error {
 		if released || !slices.Contains(held, drydockv1.HoldScope("cluster/"+job.Cluster)) {
