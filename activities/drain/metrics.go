@@ -15,7 +15,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "drydock_drain_pods",
-		Help: "Pods that must leave a node that is being drained, and have not: all that remain, and those of them that something blocks.",
+		Help: "Pods that must leave a draining node: all that remain, and those that are blocked.",
 	}, []string{"cluster", "node", "state"})}
 	registry.MustRegister(m.pods)
 	return m

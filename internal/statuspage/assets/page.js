@@ -1,13 +1,13 @@
-// Keeps the page as things are. Without it the page is complete, and loads itself anew every half minute.
+// Keeps the page up to date. Without this script the page is complete, and reloads every 30 seconds.
 "use strict";
 (() => {
-  const silence = 40000; // the server says something every 15 seconds
-  const again = 5000;
+  const maxSilence = 40000; // the server sends an event every 15 seconds
+  const retryInterval = 5000;
   const relative = new Intl.RelativeTimeFormat("en", { numeric: "always" });
   const moments = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-  let source, lastWord = Date.now(), cut = false;
+  let source, lastEvent = Date.now(), disconnected = false;
 
-  // fromNow says how far away an instant is, in the unit in which that is at least one.
+  // fromNow returns the distance of an instant, in the largest unit in which it is at least one.
   function fromNow(at) {
     const seconds = Math.round((at - Date.now()) / 1000);
     for (const [unit, size] of [["day", 86400], ["hour", 3600], ["minute", 60]]) {
@@ -16,20 +16,20 @@
     return seconds > 0 ? "in less than a minute" : "less than a minute ago";
   }
 
-  // readTimes puts times into the zone and the words of who looks at them.
-  function readTimes(root) {
+  // localizeTimes shows times in the time zone and language of the browser.
+  function localizeTimes(root) {
     for (const element of root.querySelectorAll("time[data-as]")) {
       if (!element.dateTime) continue;
       const at = new Date(element.dateTime);
       const near = element.dataset.as !== "moment";
-      const { coming = "", past = "" } = element.dataset; // what it does then, and what it should have done
+      const { coming = "", past = "" } = element.dataset; // the verbs before and after that time
       const text = near ? `${at > Date.now() ? coming : past} ${fromNow(at)}`.trim() : moments.format(at);
       if (element.textContent !== text) element.textContent = text;
       if (near) element.title = moments.format(at);
     }
   }
 
-  // morph makes one element like another and leaves alone what is so already: what has the focus keeps it.
+  // morph makes one element equal to another. It does not touch equal parts, so that the focused element keeps the focus.
   function morph(from, to) {
     if (from.nodeType !== to.nodeType || from.nodeName !== to.nodeName) {
       from.replaceWith(to);
@@ -46,8 +46,8 @@
 
   const keyOf = (node) => node.dataset?.key;
 
-  // morphChildren takes what has a key for what had it, wherever that stood, and the rest for what stands there. What has the focus is not moved, since
-  // it would lose it: the others are moved past it.
+  // morphChildren matches children with a key by their key, and the others by position. It does not move the focused child, which would lose the
+  // focus: it moves the others past it.
   function morphChildren(from, to) {
     const next = [...to.childNodes], wanted = new Set(next.map(keyOf)), had = new Map();
     for (const child of [...from.children]) {
@@ -65,7 +65,7 @@
         continue;
       }
       if (old.contains(document.activeElement)) {
-        while (at !== old) at = pass(at, old);
+        while (at !== old) at = moveAfter(at, old);
       } else if (old !== at) from.insertBefore(old, at);
       at = old.nextSibling;
       morph(old, node);
@@ -77,65 +77,65 @@
     }
   }
 
-  // pass moves an element past another and returns the one that comes then.
-  function pass(element, other) {
+  // moveAfter moves an element behind another, and returns the element that followed it.
+  function moveAfter(element, other) {
     const following = element.nextSibling;
     other.after(element);
     return following;
   }
 
   const announce = (text) => (document.getElementById("announcer").textContent = text);
-  const said = () => [...document.querySelectorAll("[data-announce]")].map((e) => e.textContent).join(" ");
+  const announced = () => [...document.querySelectorAll("[data-announce]")].map((e) => e.textContent).join(" ");
 
   function show({ id, html, hash }) {
     const section = document.getElementById("s-" + id);
     if (!section) return;
-    const before = said();
+    const before = announced();
     const next = new DOMParser().parseFromString("<div>" + html + "</div>", "text/html").body.firstElementChild;
-    readTimes(next);
+    localizeTimes(next);
     morphChildren(section, next);
     section.dataset.hash = hash;
-    const now = said();
+    const now = announced();
     if (now !== before) announce(now);
   }
 
-  // unheard says that nothing comes from the server any more: what is shown must not pass for how things are.
-  function unheard(is) {
-    if (cut === is) return;
-    cut = is;
+  // setDisconnected shows or hides the note that the page may be out of date.
+  function setDisconnected(is) {
+    if (disconnected === is) return;
+    disconnected = is;
     document.documentElement.toggleAttribute("data-cut", is);
     const note = document.getElementById("cut");
     note.hidden = !is;
     if (is) {
       const time = note.querySelector("time");
-      time.dateTime = new Date(lastWord).toISOString();
-      readTimes(note);
+      time.dateTime = new Date(lastEvent).toISOString();
+      localizeTimes(note);
     }
-    announce(is ? note.textContent.trim() : "This page is kept up to date again.");
+    announce(is ? note.textContent.trim() : "This page is up to date again.");
   }
 
-  // connect keeps the page up to date while somebody can see it: a browser has only few connections for all pages of a server.
+  // connect subscribes to changes while the page is visible: a browser has only a few connections to each server.
   function connect() {
     if (source) source.close();
     if (document.visibilityState === "hidden") return;
     const have = [...document.querySelectorAll("[data-hash]")].map((e) => e.id.slice(2) + ":" + e.dataset.hash).join(",");
     source = new EventSource("/events?page=" + encodeURIComponent(document.body.dataset.page) + "&have=" + encodeURIComponent(have));
-    const heard = () => { lastWord = Date.now(); unheard(false); };
-    source.addEventListener("open", heard);
-    source.addEventListener("beat", heard);
-    source.addEventListener("section", (event) => { heard(); show(JSON.parse(event.data)); });
+    const received = () => { lastEvent = Date.now(); setDisconnected(false); };
+    source.addEventListener("open", received);
+    source.addEventListener("beat", received);
+    source.addEventListener("section", (event) => { received(); show(JSON.parse(event.data)); });
     source.addEventListener("reload", () => { source.close(); location.reload(); });
-    source.addEventListener("title", (event) => { heard(); document.title = JSON.parse(event.data); });
+    source.addEventListener("title", (event) => { received(); document.title = JSON.parse(event.data); });
   }
 
-  readTimes(document);
+  localizeTimes(document);
   connect();
-  setInterval(() => readTimes(document), 10000);
+  setInterval(() => localizeTimes(document), 10000);
   document.addEventListener("visibilitychange", connect);
   setInterval(() => {
     if (document.visibilityState === "hidden") return;
-    if (source?.readyState === EventSource.OPEN && Date.now() - lastWord < silence) return;
-    unheard(Date.now() - lastWord > again);
+    if (source?.readyState === EventSource.OPEN && Date.now() - lastEvent < maxSilence) return;
+    setDisconnected(Date.now() - lastEvent > retryInterval);
     connect();
-  }, again);
+  }, retryInterval);
 })();

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: drydock/v1/status.proto
 
-// Package drydock.v1 is how programs read what the status page shows, and announce maintenances.
+// Package drydock.v1 is the API of the status page: programs read what the page shows, and announce maintenances.
 
 package statusv1
 
@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ServiceStatus is how well something serves its users, the worst last.
+// ServiceStatus is the status of a component, the worst last.
 type ServiceStatus int32
 
 const (
@@ -86,7 +86,7 @@ func (ServiceStatus) EnumDescriptor() ([]byte, []int) {
 	return file_drydock_v1_status_proto_rawDescGZIP(), []int{0}
 }
 
-// MaintenancePhase is how far a maintenance has come.
+// MaintenancePhase is the phase of a maintenance.
 type MaintenancePhase int32
 
 const (
@@ -139,16 +139,16 @@ func (MaintenancePhase) EnumDescriptor() ([]byte, []int) {
 	return file_drydock_v1_status_proto_rawDescGZIP(), []int{1}
 }
 
-// Freshness says whether an answer is how things are, or how they were last known to be.
+// Freshness is the age of a response.
 type Freshness struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// as_of is when it was true last.
+	// as_of is when the state was read last.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// stale: Temporal or its workers do not answer.
+	// stale: Temporal or the workers do not answer, so the state may have changed.
 	Stale bool `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
-	// stale_since is since when they do not.
+	// stale_since is the start of that outage.
 	StaleSince *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=stale_since,json=staleSince,proto3" json:"stale_since,omitempty"`
-	// trouble says what does not answer, and how.
+	// trouble is what does not answer, and the error.
 	Trouble       string `protobuf:"bytes,4,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -212,12 +212,12 @@ func (x *Freshness) GetTrouble() string {
 	return ""
 }
 
-// Day is how a component was in one day, by the clocks of UTC.
+// Day is the status of a component on one day (UTC).
 type Day struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// date as in 2026-11-21.
 	Date string `protobuf:"bytes,1,opt,name=date,proto3" json:"date,omitempty"`
-	// worst status of the day; unspecified: nothing is known of it.
+	// worst status of the day; unspecified: unknown.
 	Worst         ServiceStatus `protobuf:"varint,2,opt,name=worst,proto3,enum=drydock.v1.ServiceStatus" json:"worst,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -276,15 +276,15 @@ type Component struct {
 	Group       string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
 	Link        string                 `protobuf:"bytes,5,opt,name=link,proto3" json:"link,omitempty"`
 	Status      ServiceStatus          `protobuf:"varint,6,opt,name=status,proto3,enum=drydock.v1.ServiceStatus" json:"status,omitempty"`
-	// declared is what people say; a maintenance in progress replaces it.
+	// declared is the declared status; a maintenance in progress replaces it.
 	Declared ServiceStatus `protobuf:"varint,7,opt,name=declared,proto3,enum=drydock.v1.ServiceStatus" json:"declared,omitempty"`
-	// since is when status became what it is.
+	// since is when the status last changed.
 	Since *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
-	// because are the names of the maintenances in progress that replace what is declared, of very many those that give the worst status.
+	// because are the names of the maintenances in progress that replace the declared status. If there are very many, those with the worst status.
 	Because []string `protobuf:"bytes,9,rep,name=because,proto3" json:"because,omitempty"`
-	// days are the last thirty, the oldest first.
+	// days are the last thirty days, the oldest first.
 	Days []*Day `protobuf:"bytes,10,rep,name=days,proto3" json:"days,omitempty"`
-	// because_more is how many more there are than because names.
+	// because_more is how many more such maintenances there are.
 	BecauseMore   int32 `protobuf:"varint,11,opt,name=because_more,json=becauseMore,proto3" json:"because_more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -408,9 +408,9 @@ type Maintenance struct {
 	End            *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end,proto3" json:"end,omitempty"`
 	Phase          MaintenancePhase       `protobuf:"varint,7,opt,name=phase,proto3,enum=drydock.v1.MaintenancePhase" json:"phase,omitempty"`
 	AffectedStatus ServiceStatus          `protobuf:"varint,8,opt,name=affected_status,json=affectedStatus,proto3,enum=drydock.v1.ServiceStatus" json:"affected_status,omitempty"`
-	// window is namespace/name when it is an opening of a maintenance window.
+	// window is namespace/name of the maintenance window; empty: it is no opening of a window.
 	Window string `protobuf:"bytes,9,opt,name=window,proto3" json:"window,omitempty"`
-	// cancelled: somebody has ended it before its time.
+	// cancelled: it was ended early.
 	Cancelled     bool `protobuf:"varint,10,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -516,7 +516,7 @@ func (x *Maintenance) GetCancelled() bool {
 	return false
 }
 
-// Blocker is an object that stands in the way.
+// Blocker is an object that blocks progress.
 type Blocker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -593,14 +593,14 @@ func (x *Blocker) GetMessage() string {
 	return ""
 }
 
-// Wait is the one current reason why something does not go on.
+// Wait is the current reason why a workflow does not progress.
 type Wait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// reason is a word that programs can match.
+	// reason is a CamelCase word for programs.
 	Reason  string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	Since   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
-	// until is when the wait ends by itself; absent: it does not.
+	// until is when the wait ends without an action; absent: never.
 	Until         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
 	Blockers      []*Blocker             `protobuf:"bytes,5,rep,name=blockers,proto3" json:"blockers,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -883,30 +883,30 @@ type Upgrade struct {
 	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	WorkflowId string                 `protobuf:"bytes,3,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	RunId      string                 `protobuf:"bytes,4,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// running: it is not over.
+	// running: its workflow is open.
 	Running bool `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
 	// state is the reason of its last condition, e.g. InProgress, Completed, TimedOut; state_message says more.
 	State        string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
 	StateMessage string `protobuf:"bytes,7,opt,name=state_message,json=stateMessage,proto3" json:"state_message,omitempty"`
 	Paused       bool   `protobuf:"varint,8,opt,name=paused,proto3" json:"paused,omitempty"`
-	// batch at work, from 1, of batches.
+	// batch is the current batch, from 1, of batches.
 	Batch   int32 `protobuf:"varint,9,opt,name=batch,proto3" json:"batch,omitempty"`
 	Batches int32 `protobuf:"varint,10,opt,name=batches,proto3" json:"batches,omitempty"`
-	// percentage of the plan that is done.
+	// percentage of the clusters that are done.
 	Percentage int32                  `protobuf:"varint,11,opt,name=percentage,proto3" json:"percentage,omitempty"`
 	Counts     *ClusterCounts         `protobuf:"bytes,12,opt,name=counts,proto3" json:"counts,omitempty"`
 	Wait       *Wait                  `protobuf:"bytes,13,opt,name=wait,proto3" json:"wait,omitempty"`
 	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// estimated_end is absent while nothing can be said.
+	// estimated_end is absent while it is unknown.
 	EstimatedEnd *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=estimated_end,json=estimatedEnd,proto3" json:"estimated_end,omitempty"`
-	// trouble says why its status cannot be read at present; what is known is of before.
+	// trouble is why its status cannot be read now; the status is older then.
 	Trouble string `protobuf:"bytes,17,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	// url of its workflow in Temporal's Web UI.
 	Url string `protobuf:"bytes,18,opt,name=url,proto3" json:"url,omitempty"`
-	// known: its status has been read; otherwise only names, ids and times say anything, and state is what Temporal lists, or NotReadYet.
+	// known: its status has been read. Otherwise only names, IDs and times are set, and state is the workflow status in Temporal or NotReadYet.
 	Known bool `protobuf:"varint,19,opt,name=known,proto3" json:"known,omitempty"`
-	// held says by whom, why and since when it is held: by an emergency stop, or because no window is open. Empty: it is not.
+	// held is who holds it, why and since when: the emergency stop, or a closed maintenance window. Empty: it is not held.
 	Held          string `protobuf:"bytes,20,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1082,7 +1082,7 @@ func (x *Upgrade) GetHeld() string {
 	return ""
 }
 
-// State is when something entered a state.
+// State is a state and the time when it was entered.
 type State struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
@@ -1147,14 +1147,14 @@ type Node struct {
 	RunId      string `protobuf:"bytes,6,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Running    bool   `protobuf:"varint,7,opt,name=running,proto3" json:"running,omitempty"`
 	Requestor  string `protobuf:"bytes,8,opt,name=requestor,proto3" json:"requestor,omitempty"`
-	// state is where it stands, e.g. Draining.
+	// state is the current state, e.g. Draining.
 	State string `protobuf:"bytes,9,opt,name=state,proto3" json:"state,omitempty"`
 	Wait  *Wait  `protobuf:"bytes,10,opt,name=wait,proto3" json:"wait,omitempty"`
 	// states with the time that each was entered.
 	States    []*State               `protobuf:"bytes,11,rep,name=states,proto3" json:"states,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// failure says why it failed.
+	// failure is why it failed.
 	Failure string `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
 	Trouble string `protobuf:"bytes,15,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	Url     string `protobuf:"bytes,16,opt,name=url,proto3" json:"url,omitempty"`
@@ -1324,7 +1324,7 @@ func (x *Node) GetHeld() string {
 
 type ListComponentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// group keeps only those of a group; empty: all.
+	// group selects the components of a group; empty: all.
 	Group         string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1430,7 +1430,7 @@ func (x *ListComponentsResponse) GetComponents() []*Component {
 
 type ListMaintenancesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// phase keeps only those in it; unspecified: all.
+	// phase selects maintenances; unspecified: all.
 	Phase         MaintenancePhase `protobuf:"varint,1,opt,name=phase,proto3,enum=drydock.v1.MaintenancePhase" json:"phase,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1477,7 +1477,7 @@ type ListMaintenancesResponse struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Freshness    *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
 	Maintenances []*Maintenance         `protobuf:"bytes,2,rep,name=maintenances,proto3" json:"maintenances,omitempty"`
-	// problems say what was declared and cannot be shown, in whatever phase, and why.
+	// problems are declared objects that cannot be shown, with the reason, regardless of phase.
 	Problems      []string `protobuf:"bytes,3,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1536,7 +1536,7 @@ func (x *ListMaintenancesResponse) GetProblems() []string {
 
 type ListUpgradesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// running_only leaves out those that have ended.
+	// running_only omits rollouts that have ended.
 	RunningOnly   bool `protobuf:"varint,1,opt,name=running_only,json=runningOnly,proto3" json:"running_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1583,7 +1583,7 @@ type ListUpgradesResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Freshness *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
 	Upgrades  []*Upgrade             `protobuf:"bytes,2,rep,name=upgrades,proto3" json:"upgrades,omitempty"`
-	// more is how many run that are not listed, because there are very many.
+	// more is how many running rollouts are omitted, because there are very many.
 	More          int32 `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1696,7 +1696,7 @@ type GetUpgradeResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Freshness *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
 	Upgrade   *Upgrade               `protobuf:"bytes,2,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
-	// clusters, of very many those that matter first; upgrade.counts counts all.
+	// clusters are the most urgent ones if there are very many; upgrade.counts counts all.
 	Clusters      []*Cluster `protobuf:"bytes,3,rep,name=clusters,proto3" json:"clusters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1755,7 +1755,7 @@ func (x *GetUpgradeResponse) GetClusters() []*Cluster {
 
 type ListNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cluster and node keep only those of a cluster, or of a node.
+	// cluster and node select maintenances; empty: all.
 	Cluster       string `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Node          string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1810,7 +1810,7 @@ type ListNodesResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Freshness *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
 	Nodes     []*Node                `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// more is how many run in all clusters that are not listed, because there are very many.
+	// more is how many running maintenances of all clusters are omitted, because there are very many.
 	More          int32 `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2111,7 +2111,7 @@ func (x *NodeList) GetMore() int32 {
 	return 0
 }
 
-// WatchResponse has the lists that are not as in the message before; the first has all.
+// WatchResponse has the lists that have changed; the first response has all.
 type WatchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Freshness     *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
@@ -2197,11 +2197,11 @@ type CreateMaintenanceRequest struct {
 	Components  []string               `protobuf:"bytes,4,rep,name=components,proto3" json:"components,omitempty"`
 	Start       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start,proto3" json:"start,omitempty"`
 	End         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end,proto3" json:"end,omitempty"`
-	// affected_status is shown for its components meanwhile; unspecified: maintenance.
+	// affected_status is the status of its components during the maintenance; unspecified: maintenance.
 	AffectedStatus ServiceStatus `protobuf:"varint,7,opt,name=affected_status,json=affectedStatus,proto3,enum=drydock.v1.ServiceStatus" json:"affected_status,omitempty"`
-	// actor is who wants it.
+	// actor is who announces it.
 	Actor string `protobuf:"bytes,8,opt,name=actor,proto3" json:"actor,omitempty"`
-	// namespace it belongs to, as in a Maintenance object; empty: default.
+	// namespace of the Maintenance object; empty: default.
 	Namespace     string `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2,7 +2,7 @@
 //
 // Source: drydock/v1/status.proto
 
-// Package drydock.v1 is how programs read what the status page shows, and announce maintenances.
+// Package drydock.v1 is the API of the status page: programs read what the page shows, and announce maintenances.
 package statusv1connect
 
 import (
@@ -62,19 +62,19 @@ const (
 type StatusServiceClient interface {
 	// ListComponents lists the components of the portal, with the last thirty days.
 	ListComponents(context.Context, *connect.Request[v1.ListComponentsRequest]) (*connect.Response[v1.ListComponentsResponse], error)
-	// ListMaintenances lists the maintenances of the portal: those in progress by end, upcoming ones by start, completed ones the last first.
+	// ListMaintenances lists the maintenances of the portal: those in progress by end, upcoming ones by start, completed ones by end, the latest first.
 	ListMaintenances(context.Context, *connect.Request[v1.ListMaintenancesRequest]) (*connect.Response[v1.ListMaintenancesResponse], error)
-	// ListUpgrades lists rollouts: those that run, then those that ended last.
+	// ListUpgrades lists running rollouts, then the rollouts that ended last.
 	ListUpgrades(context.Context, *connect.Request[v1.ListUpgradesRequest]) (*connect.Response[v1.ListUpgradesResponse], error)
 	// GetUpgrade returns one rollout with its clusters.
 	GetUpgrade(context.Context, *connect.Request[v1.GetUpgradeRequest]) (*connect.Response[v1.GetUpgradeResponse], error)
-	// ListNodes lists maintenances of nodes: those that run, then those that ended last.
+	// ListNodes lists running node maintenances, then the ones that ended last.
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
-	// Watch sends all there is, then what has changed, whenever it has.
+	// Watch sends all lists, then each list that changes.
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
-	// CreateMaintenance announces a maintenance, or changes the one of that name. It needs the server's token.
+	// CreateMaintenance announces a maintenance, or changes the one with that name. It requires the token of the server.
 	CreateMaintenance(context.Context, *connect.Request[v1.CreateMaintenanceRequest]) (*connect.Response[v1.CreateMaintenanceResponse], error)
-	// CancelMaintenance ends a maintenance that is in progress, or takes back one that is upcoming. It needs the server's token.
+	// CancelMaintenance ends a maintenance in progress, or withdraws an upcoming one. It requires the token of the server.
 	CancelMaintenance(context.Context, *connect.Request[v1.CancelMaintenanceRequest]) (*connect.Response[v1.CancelMaintenanceResponse], error)
 }
 
@@ -201,19 +201,19 @@ func (c *statusServiceClient) CancelMaintenance(ctx context.Context, req *connec
 type StatusServiceHandler interface {
 	// ListComponents lists the components of the portal, with the last thirty days.
 	ListComponents(context.Context, *connect.Request[v1.ListComponentsRequest]) (*connect.Response[v1.ListComponentsResponse], error)
-	// ListMaintenances lists the maintenances of the portal: those in progress by end, upcoming ones by start, completed ones the last first.
+	// ListMaintenances lists the maintenances of the portal: those in progress by end, upcoming ones by start, completed ones by end, the latest first.
 	ListMaintenances(context.Context, *connect.Request[v1.ListMaintenancesRequest]) (*connect.Response[v1.ListMaintenancesResponse], error)
-	// ListUpgrades lists rollouts: those that run, then those that ended last.
+	// ListUpgrades lists running rollouts, then the rollouts that ended last.
 	ListUpgrades(context.Context, *connect.Request[v1.ListUpgradesRequest]) (*connect.Response[v1.ListUpgradesResponse], error)
 	// GetUpgrade returns one rollout with its clusters.
 	GetUpgrade(context.Context, *connect.Request[v1.GetUpgradeRequest]) (*connect.Response[v1.GetUpgradeResponse], error)
-	// ListNodes lists maintenances of nodes: those that run, then those that ended last.
+	// ListNodes lists running node maintenances, then the ones that ended last.
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
-	// Watch sends all there is, then what has changed, whenever it has.
+	// Watch sends all lists, then each list that changes.
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
-	// CreateMaintenance announces a maintenance, or changes the one of that name. It needs the server's token.
+	// CreateMaintenance announces a maintenance, or changes the one with that name. It requires the token of the server.
 	CreateMaintenance(context.Context, *connect.Request[v1.CreateMaintenanceRequest]) (*connect.Response[v1.CreateMaintenanceResponse], error)
-	// CancelMaintenance ends a maintenance that is in progress, or takes back one that is upcoming. It needs the server's token.
+	// CancelMaintenance ends a maintenance in progress, or withdraws an upcoming one. It requires the token of the server.
 	CancelMaintenance(context.Context, *connect.Request[v1.CancelMaintenanceRequest]) (*connect.Response[v1.CancelMaintenanceResponse], error)
 }
 
