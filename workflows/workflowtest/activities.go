@@ -24,10 +24,10 @@ import (
 )
 
 func (w *World) register() {
-	taken := node.CordonResult{CordonedByUs: true, NodeUID: NodeUID}
+	cordoned := node.CordonResult{CordonedByUs: true, NodeUID: NodeUID}
 	Simulate(w, "PlanMaintenance", func(node.PlanMaintenanceInput) any { return node.PlanMaintenanceResult{} })
 	Simulate(w, "AwaitNodeFree", func(node.AwaitNodeFreeInput) any { return nil })
-	Simulate(w, "Cordon", func(node.CordonInput) any { return taken })
+	Simulate(w, "Cordon", func(node.CordonInput) any { return cordoned })
 	Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Uncordoned: true} })
 	Simulate(w, "Drain", func(drain.Input) any {
 		return maintenancev1.DrainStatus{PodsToEvict: 3, Evicted: 3, DrainProgress: 100}
@@ -42,7 +42,7 @@ func (w *World) register() {
 		if w.Locked {
 			return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}}
 		}
-		return node.AcquireNodeResult{Cordon: &taken}
+		return node.AcquireNodeResult{Cordon: &cordoned}
 	})
 	Simulate(w, "AwaitNodeLocks", func(locks.NodeLockInput) any { return nil })
 	Simulate(w, "AwaitRequestsServed", func(locks.RequestsServedInput) any { return nil })
@@ -85,8 +85,8 @@ func (w *World) register() {
 		return nil
 	}, activity.RegisterOptions{Name: "SubscribeToHolds"})
 	w.RegisterActivityWithOptions(func(_ context.Context, in windowsactivities.SubscribeToWindowInput) error {
-		if standing, told := w.Windows[in.Window]; told {
-			w.SignalWorkflow(temporal.SignalWindow, standing)
+		if state, known := w.Windows[in.Window]; known {
+			w.SignalWorkflow(temporal.SignalWindow, state)
 		}
 		return nil
 	}, activity.RegisterOptions{Name: "SubscribeToWindow"})
@@ -99,7 +99,7 @@ func (w *World) register() {
 		}
 		return selected
 	})
-	// Beside others, so that its place among the calls is not sure.
+	// It runs concurrently with other activities: its place in the order of calls varies.
 	w.RegisterActivityWithOptions(func(_ context.Context, in sweeper.WakeSweeperInput) error {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
@@ -126,8 +126,8 @@ func (w *World) register() {
 	simulateScheduler(w)
 }
 
-// SimulateConcurrent registers an activity that waits beside others, so that its place among the calls is not sure; while there is no answer, it waits for as long as
-// the test runs.
+// SimulateConcurrent registers an activity that runs concurrently with others, so that it is not in the order of calls. It
+// waits while there is no answer.
 func SimulateConcurrent[In any](w *World, name string, answer func(In) (any, bool)) {
 	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
 		w.Mu.Lock()
@@ -141,7 +141,7 @@ func SimulateConcurrent[In any](w *World, name string, answer func(In) (any, boo
 	}, activity.RegisterOptions{Name: name})
 }
 
-// Simulate registers an activity that records its calls.
+// Simulate registers an activity whose calls are recorded.
 func Simulate[In any](w *World, name string, answer func(In) any) {
 	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
 		w.Mu.Lock()
@@ -161,21 +161,21 @@ func Simulate[In any](w *World, name string, answer func(In) any) {
 	}, activity.RegisterOptions{Name: name})
 }
 
-// Called returns the recorded calls, in order.
+// Called returns the names of the activities that were called, in order.
 func (w *World) Called() []string {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	return slices.Clone(w.calls)
 }
 
-// InputsOf returns the inputs of an activity so far; one that the workflow no longer waits for may still be called.
+// InputsOf returns the inputs of the calls of an activity so far.
 func (w *World) InputsOf(activity string) []any {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	return slices.Clone(w.Inputs[activity])
 }
 
-// Once fails the first call with the error, and no other.
+// Once fails only the first call.
 func Once(err error) func(int) error {
 	return func(call int) error {
 		if call == 1 {
@@ -185,7 +185,8 @@ func Once(err error) func(int) error {
 	}
 }
 
+// Always fails every call.
 func Always(err error) func(int) error { return func(int) error { return err } }
 
-// NodeUID is that of the node of every maintenance.
+// NodeUID is the UID of every maintained node.
 const NodeUID = "uid-of-the-node"

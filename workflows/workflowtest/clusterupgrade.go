@@ -16,13 +16,14 @@ import (
 	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
-// Children plays the NodeMaintenance or ClusterUpgrade children: each takes a while, and ends well unless the test says otherwise.
+// Children simulates child workflows. Each runs for Duration and succeeds, unless Outcomes says otherwise.
 type Children struct {
-	Events      []string
-	Running     int
-	MostRunning int
-	Duration    time.Duration
-	// Outcomes is how a child of that name ends; absent: well.
+	// Events are the starts ("+name") and ends ("-name") of children.
+	Events []string
+	// Running is how many run now, MostRunning the highest number so far.
+	Running, MostRunning int
+	Duration             time.Duration
+	// Outcomes runs a child of that name, and returns its error.
 	Outcomes map[string]func(workflow.Context) error
 }
 
@@ -40,25 +41,25 @@ func (c *Children) run(ctx workflow.Context, name string) error {
 	return workflow.Sleep(ctx, c.Duration)
 }
 
-// EventsInOrder is the events in order. What begins, or ends, at the same moment is told by name.
+// EventsInOrder returns the events. Consecutive starts, and consecutive ends, are sorted by name.
 func (c *Children) EventsInOrder() []string {
-	story := slices.Clone(c.Events)
-	for from := 0; from < len(story); {
+	events := slices.Clone(c.Events)
+	for from := 0; from < len(events); {
 		to := from
-		for to < len(story) && story[to][0] == story[from][0] {
+		for to < len(events) && events[to][0] == events[from][0] {
 			to++
 		}
-		slices.Sort(story[from:to])
+		slices.Sort(events[from:to])
 		from = to
 	}
-	return story
+	return events
 }
 
 func newChildren() *Children {
 	return &Children{Duration: time.Minute, Outcomes: map[string]func(workflow.Context) error{}}
 }
 
-// simulateNodeMaintenance registers a NodeMaintenance that only takes its time, and gives its slot back.
+// simulateNodeMaintenance registers a NodeMaintenance that waits, and returns its slot.
 func simulateNodeMaintenance(w *World) *Children {
 	c := newChildren()
 	w.RegisterAs(temporal.NodeMaintenance, func(ctx workflow.Context, in nodemaintenance.Input) (NodeStatus, error) {
@@ -76,11 +77,13 @@ func simulateNodeMaintenance(w *World) *Children {
 	return c
 }
 
+// SignalSlotReturn returns the slot of a maintenance to the scheduler.
 func SignalSlotReturn(ctx workflow.Context, in nodemaintenance.Input) {
 	end, _ := workflow.NewDisconnectedContext(ctx)
 	_ = workflow.SignalExternalWorkflow(end, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalSlotReturn, in.Slot.Return(false)).Get(end, nil)
 }
 
+// NewClusterWorld returns a world with a cluster of that many nodes and slots, and simulated node maintenances.
 func NewClusterWorld(t *testing.T, controlPlane, workers, slots int) (*World, *Children) {
 	w := NewWorld(t)
 	w.Scheduler.Capacity, w.Locked = slots, true
@@ -93,6 +96,7 @@ func NewClusterWorld(t *testing.T, controlPlane, workers, slots int) (*World, *C
 	return w, simulateNodeMaintenance(w)
 }
 
+// OneCluster is the input of cluster c1 of rollout ops/june.
 func OneCluster() clusterupgrade.Input {
 	return clusterupgrade.Input{Namespace: "ops", Rollout: "june", Cluster: "c1", TaskQueue: temporal.TaskQueue, Batch: 1}
 }

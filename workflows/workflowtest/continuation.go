@@ -15,7 +15,7 @@ import (
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
 )
 
-// NextRunInput is what a run has handed to the next one; nil: it has ended.
+// NextRunInput returns the input of the next run; nil if the workflow did not continue as new.
 func NextRunInput[In any](w *World) *In {
 	w.T.Helper()
 	var next *workflow.ContinueAsNewError
@@ -27,16 +27,17 @@ func NextRunInput[In any](w *World) *In {
 	return in
 }
 
-// remediationCase is a rollout of one kind of remediation, and the hub that it works on.
+// remediationCase is a rollout with one kind of remediation, and its hub.
 type remediationCase struct {
 	Name   string
 	Object func() ranv1.ClusterGroupUpgrade
-	// World plays the hub as the run before has left it; nil: there was none.
+	// World simulates the hub as the previous run left it; before is nil for the first run.
 	World func(t *testing.T, before *PolicyWorld, batches ...[]string) *PolicyWorld
-	// SameCalls are the activities that are called as often as in one piece, however many runs there are.
+	// SameCalls are activities that are called equally often, however many runs there are.
 	SameCalls []string
 }
 
+// AllRemediations returns a case for nodes, for policies and for manifest works.
 func AllRemediations() []remediationCase {
 	inherit := func(w, before *PolicyWorld) *PolicyWorld {
 		if before != nil {
@@ -64,7 +65,7 @@ func AllRemediations() []remediationCase {
 	}
 }
 
-// rolloutOutcome is how a rollout ended, as far as that does not depend on when.
+// rolloutOutcome is the result of a rollout, without times.
 type rolloutOutcome struct {
 	clusters   map[string]ranv1.ClusterState
 	conditions []string
@@ -81,7 +82,7 @@ func (r remediationCase) outcome(status GroupStatus, calls map[string]int) rollo
 	return e
 }
 
-// Run runs the rollout to its end; in pieces: each run is told after a second that its history is long.
+// Run runs the rollout to its end. With pieces, each run continues as new after a second.
 func (r remediationCase) Run(t *testing.T, pieces bool) (e rolloutOutcome, runs int) {
 	batches := [][]string{{"c1"}, {"c2", "c3"}, {"c4"}}
 	in := &rolloutworkflow.Input{Object: WithActions(r.Object()), StartedBy: "ann"}

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// counters is a metrics handler that keeps what is counted.
+// counters is a metrics handler that adds up counters.
 type counters struct {
 	client.MetricsHandler
 	tags   map[string]string
@@ -35,7 +35,7 @@ func (c *counters) Counter(name string) client.MetricsCounter {
 	})
 }
 
-// Of returns a counter of a cluster.
+// Of returns the value of a counter of a cluster.
 func (c *counters) Of(name, cluster string) int64 {
 	value, found := c.values.Load(fmt.Sprintf("%s{cluster=%q}", name, cluster))
 	if !found {

@@ -23,35 +23,37 @@ import (
 	harborworkflow "drydock.dev/drydock/workflows/harbor"
 )
 
-// HarborWorld plays a cluster with a HarborCluster. What is applied is there at once, and ready as the test says.
+// HarborWorld simulates a cluster with a HarborCluster. Applied objects exist at once, and are ready unless NotReady says otherwise.
 type HarborWorld struct {
 	*World
-	// Object is the HarborCluster; nil: there is none.
+	// Object is the HarborCluster; nil: it does not exist.
 	Object       *goharborv1.HarborCluster
 	HasFinalizer bool
-	// Applied are the parts that were applied; down are those of them that are not ready.
+	// Applied are the parts that exist. Those in NotReady are not ready.
 	Applied, NotReady map[harbor.Part]bool
-	// Edits is how often another user has changed what was applied.
+	// Edits are the resource versions of the parts; another user's change sets another one.
 	Edits map[harbor.Part]string
-	// Statuses are the words of the object's status, one after the other.
+	// Statuses are the distinct statuses that were written, in order.
 	Statuses []goharborv1.ClusterStatus
-	// Started and ended are the parts whose applying has, in order, and times when it has first. Slow ones take a second, and ten minutes to be removed.
+	// Started and Finished are the parts in the order in which their apply began and ended, Times all these instants. A part in Slow
+	// takes a second to apply, and ten minutes to remove.
 	Started, Finished []harbor.Part
 	Times             map[harbor.Part][]time.Time
 	Slow              map[harbor.Part]bool
-	// Hangs is how long applying a part takes that hangs. Its activity reports that after a while.
+	// Hangs is how long a hanging apply of a part takes. Its activity reports that after hangReportDelay.
 	Hangs   map[harbor.Part]time.Duration
 	Refused map[harbor.Part]error
-	// Reverted: another controller undoes at once what is written of the object's status and finalizer.
+	// Reverted: another controller immediately reverts changes of the status and the finalizer.
 	Reverted bool
 	Removed  []harbor.Part
-	// Foreign are objects that removing a part leaves.
+	// Foreign are the objects of other owners that remain when a part is removed.
 	Foreign map[harbor.Part]string
-	// waitToken is the look that is under way, by one that knows this.
+	// waitToken and waitInput are the call of AwaitHarborDue that waits.
 	waitToken []byte
 	waitInput harboractivities.AwaitDueInput
 }
 
+// NewHarborWorld returns a world with a HarborCluster, of which nothing is applied yet.
 func NewHarborWorld(t *testing.T) *HarborWorld {
 	h := &HarborWorld{
 		World: NewWorld(t), Object: exampleHarborCluster(t), Applied: map[harbor.Part]bool{}, NotReady: map[harbor.Part]bool{}, Edits: map[harbor.Part]string{},
@@ -118,7 +120,7 @@ func exampleHarborCluster(t *testing.T) *goharborv1.HarborCluster {
 	return hc
 }
 
-// applyPart applies a part to the played cluster.
+// applyPart applies a part to the simulated cluster.
 func (h *HarborWorld) applyPart(ctx context.Context, in harboractivities.ApplyPartInput) (harbor.Applied, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -156,10 +158,10 @@ func (h *HarborWorld) applyPart(ctx context.Context, in harboractivities.ApplyPa
 	return harbor.Applied{}, activity.ErrResultPending
 }
 
-// hangReportDelay is after how long an activity says that applying a part hangs.
+// hangReportDelay is the time after which an activity reports that an apply hangs.
 const hangReportDelay = 2500 * time.Millisecond
 
-// awaitDue returns what is due, or will be.
+// awaitDue waits until something is due.
 func (h *HarborWorld) awaitDue(ctx context.Context, in harboractivities.AwaitDueInput) (harbor.Look, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -173,14 +175,14 @@ func (h *HarborWorld) awaitDue(ctx context.Context, in harboractivities.AwaitDue
 	return look, activity.ErrResultPending
 }
 
-// scheduleLook looks again when time alone makes something due.
+// scheduleLook evaluates the cluster again when something becomes due by time.
 func (h *HarborWorld) scheduleLook(look harbor.Look) {
 	if again := look.Again(); again != nil {
 		h.SimulateAfter(again.Sub(h.Now()), func() { h.Change(func() {}) })
 	}
 }
 
-// look is what the played cluster shows to one that knows this.
+// look evaluates the simulated cluster.
 func (h *HarborWorld) look(in harboractivities.AwaitDueInput) harbor.Look {
 	if h.Object == nil {
 		return harbor.LookAt(nil, harbor.Seen{}, in.UID, in.Known, h.Now())
@@ -196,7 +198,7 @@ func (h *HarborWorld) look(in harboractivities.AwaitDueInput) harbor.Look {
 	return harbor.LookAt(hc, seen, in.UID, in.Known, h.Now())
 }
 
-// removePart removes a part from the played cluster.
+// removePart removes a part from the simulated cluster.
 func (h *HarborWorld) removePart(ctx context.Context, in harboractivities.RemovePartInput) (harboractivities.RemovePartResult, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -210,7 +212,7 @@ func (h *HarborWorld) removePart(ctx context.Context, in harboractivities.Remove
 	return result, activity.ErrResultPending
 }
 
-// observed are the objects of the services, each there once it is applied, and ready unless it is down.
+// observed returns the objects of the applied parts.
 func (h *HarborWorld) observed() harbor.Observed {
 	o := harbor.Observed{Secrets: map[string]bool{}, Failures: map[goharborv1.ConditionType]harbor.Failure{}}
 	object := func(name string, status map[string]any) *unstructured.Unstructured {
@@ -248,7 +250,7 @@ func (h *HarborWorld) observed() harbor.Observed {
 	return o
 }
 
-// Change changes what there is in the cluster. Who watches it sees that.
+// Change changes the cluster, and completes the waiting activity if something is due now.
 func (h *HarborWorld) Change(change func()) {
 	h.Mu.Lock()
 	change()
@@ -264,11 +266,12 @@ func (h *HarborWorld) Change(change func()) {
 	}
 }
 
-// ChangeAfter changes what there is in the cluster after that time.
+// ChangeAfter changes the cluster after a delay.
 func (h *HarborWorld) ChangeAfter(delay time.Duration, change func()) {
 	h.RegisterDelayedCallback(func() { h.Change(change) }, delay)
 }
 
+// RunFor runs the workflow, cancels it after that time, and returns its status.
 func (h *HarborWorld) RunFor(until time.Duration) harborworkflow.Status {
 	h.T.Helper()
 	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) }, until)
@@ -276,10 +279,12 @@ func (h *HarborWorld) RunFor(until time.Duration) harborworkflow.Status {
 	return RequireCancelled[harborworkflow.Status](h.World)
 }
 
+// HarborInput is the input of HarborCluster registry/main on cluster c1.
 func HarborInput() harborworkflow.Input {
 	return harborworkflow.Input{Cluster: "c1", Namespace: "registry", Name: "main"}
 }
 
+// ConditionIn returns the condition of that type; the zero value if there is none.
 func ConditionIn(status harborworkflow.Status, kind goharborv1.ConditionType) goharborv1.HarborClusterCondition {
 	i := slices.IndexFunc(status.Harbor.Conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Type == kind })
 	if i < 0 {
@@ -288,11 +293,12 @@ func ConditionIn(status harborworkflow.Status, kind goharborv1.ConditionType) go
 	return status.Harbor.Conditions[i]
 }
 
+// Count returns how often a part is in the list.
 func Count(parts []harbor.Part, part harbor.Part) int {
 	return len(slices.DeleteFunc(slices.Clone(parts), func(p harbor.Part) bool { return p != part }))
 }
 
-// RequireConditionAfter requires after so long that a condition is so.
+// RequireConditionAfter requires the status of a condition after a delay.
 func (h *HarborWorld) RequireConditionAfter(after time.Duration, kind goharborv1.ConditionType, status metav1.ConditionStatus) {
 	h.RegisterDelayedCallback(func() {
 		require.Equal(h.T, status, ConditionIn(StatusOf[harborworkflow.Status](h.World), kind).Status, "%s after %s", kind, after)

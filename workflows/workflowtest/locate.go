@@ -19,28 +19,29 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// hubActivities are the activities that any worker does; all others are of the cluster.
+// hubActivities run on any worker; all others need a worker with access to the cluster.
 var hubActivities = []string{
 	"CheckNodeMaintenance", "WakeSweeper", "SubscribeToHolds", "RequestSlots", "ReturnSlot", "FindClosedOwners", "FindSlotOwners", "AwaitDeletedClusters", "DeletedClusters",
 	"PlanRollout", "CheckRollout", "AwaitBlockers", "SaveRollout",
 }
 
-// MovingCluster is a cluster that moves when the activity moves is about to begin: before, the workers of the task queue from have it, and then those
-// of to. No worker has it while that is empty.
+// MovingCluster moves from the workers of task queue From to those of task queue To when activity MovesBefore is about to start.
+// If To is empty, no worker has the cluster after the move.
 type MovingCluster struct {
 	interceptor.WorkerInterceptorBase
 	MovesBefore, From, To string
-	// WrongWorkers are how many workers do not have it that are asked for it before one that has, and unanswered how many cannot ask the hub, before all others.
+	// The first FailedLookups lookups fail, because the hub does not answer. The next WrongWorkers lookups reach a worker without the cluster.
 	WrongWorkers, FailedLookups int
 
 	mu    sync.Mutex
 	moved bool
-	// Lookups is how often it was asked who has the cluster. refused are the activities that came to a worker that has it not, and done those that came to
-	// one that has it since the move.
+	// Lookups counts the calls of LocateCluster. refusedCalls are activities that reached a worker without the cluster, executedCalls those
+	// that reached one with the cluster since the move.
 	Lookups                     int
 	refusedCalls, executedCalls []string
 }
 
+// InterceptActivity implements interceptor.WorkerInterceptor.
 func (c *MovingCluster) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
 	return &movingClusterInterceptor{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, cluster: c}
 }
@@ -50,6 +51,7 @@ type movingClusterInterceptor struct {
 	cluster *MovingCluster
 }
 
+// ExecuteActivity implements interceptor.ActivityInboundInterceptor.
 func (a *movingClusterInterceptor) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	switch info := activity.GetInfo(ctx); {
 	case info.ActivityType.Name == "LocateCluster":
@@ -62,7 +64,7 @@ func (a *movingClusterInterceptor) ExecuteActivity(ctx context.Context, in *inte
 	return a.Next.ExecuteActivity(ctx, in)
 }
 
-// checkTaskQueue answers an activity of the cluster.
+// checkTaskQueue refuses an activity whose task queue has no worker with the cluster.
 func (c *MovingCluster) checkTaskQueue(name, taskQueue string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +83,7 @@ func (c *MovingCluster) checkTaskQueue(name, taskQueue string) error {
 	return sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 }
 
-// locate answers who has the cluster; a worker that has it not, and no hub, in its own words.
+// locate returns the task queue whose workers have the cluster. A worker without it returns the real error.
 func (c *MovingCluster) locate(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	home := c.taskQueue()
@@ -105,21 +107,21 @@ func (c *MovingCluster) taskQueue() string {
 	return c.From
 }
 
-// MoveTo has the cluster at the workers of a task queue from now on.
+// MoveTo moves the cluster to the workers of a task queue.
 func (c *MovingCluster) MoveTo(taskQueue string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.To = taskQueue
 }
 
-// CallsSinceMove returns what was refused since the move, and what was done.
+// CallsSinceMove returns the refused activities, and those that were executed since the move.
 func (c *MovingCluster) CallsSinceMove() (refused, done []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.refusedCalls), slices.Clone(c.executedCalls)
 }
 
-// Executed reports whether the activity was done since the move.
+// Executed returns whether the activity was executed since the move.
 func (c *MovingCluster) Executed(name string) func() bool {
 	return func() bool {
 		_, done := c.CallsSinceMove()
@@ -127,7 +129,7 @@ func (c *MovingCluster) Executed(name string) func() bool {
 	}
 }
 
-// RefusedRounds reports that so many rounds of attempts have been refused.
+// RefusedRounds returns whether more than that many rounds of attempts were refused.
 func (c *MovingCluster) RefusedRounds(rounds int) func() bool {
 	return func() bool {
 		refused, _ := c.CallsSinceMove()
@@ -135,7 +137,7 @@ func (c *MovingCluster) RefusedRounds(rounds int) func() bool {
 	}
 }
 
-// WithMovingCluster has the cluster of a world move. What has not found it after a day will not.
+// WithMovingCluster adds the cluster to the world. After a day the workflow is cancelled.
 func (w *World) WithMovingCluster(c *MovingCluster) *World {
 	w.SimulateAfter(24*time.Hour, w.CancelWorkflow)
 	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, c}})

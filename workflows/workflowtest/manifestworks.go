@@ -15,19 +15,20 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// NewManifestWorkWorld plays a hub on which a work that is brought to a cluster is done a minute later, but for those of the clusters that are stuck.
+// NewManifestWorkWorld simulates a hub on which a manifest work is applied a minute after it was created, except on stuck clusters. It
+// also returns the creations ("+template cluster") and deletions ("-template cluster"), in order.
 func NewManifestWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWorld, *[]string) {
 	w := &PolicyWorld{World: NewWorld(t), Compliance: map[string][]byte{}, Enforced: map[int][]string{}}
 	w.Plan = PlanOf(batches...)
 	for _, cluster := range slices.Concat(batches...) {
 		w.Compliance[cluster] = []byte("UU")
 	}
-	var story []string
+	var events []string
 	Simulate(w.World, "PrepareManifestWorks", func(in manifestworks.Rollout) any {
 		return []manifestworks.Prepared{{Template: "os", Work: "safe-os", Pin: "1"}, {Template: "firmware", Work: "safe-firmware", Pin: "2"}}
 	})
 	w.CreateWork = func(cluster string, item int) {
-		story = append(story, "+"+workTemplates[item]+" "+cluster)
+		events = append(events, "+"+workTemplates[item]+" "+cluster)
 		w.Enforced[item] = append(w.Enforced[item], cluster)
 		w.SimulateAfter(time.Second, func() { w.Comply(cluster, item, policies.Pending) })
 		if !slices.Contains(stuck, cluster) {
@@ -50,7 +51,7 @@ func NewManifestWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*P
 					case slices.Contains(w.Undeletable, cluster):
 						refuse(cluster, remediation.RefusedPlacement{Reason: "NotPlaced", Message: "the hub forbids it"})
 					default:
-						story = append(story, "-"+workTemplates[item]+" "+cluster)
+						events = append(events, "-"+workTemplates[item]+" "+cluster)
 						w.Enforced[item] = slices.DeleteFunc(w.Enforced[item], func(name string) bool { return name == cluster })
 						w.Compliance[cluster][item] = byte(policies.Unknown)
 					}
@@ -89,18 +90,20 @@ func NewManifestWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*P
 		w.addWait(ctx, await)
 		return nil, activity.ErrResultPending
 	}, activity.RegisterOptions{Name: "AwaitManifestWorks"})
-	return w, &story
+	return w, &events
 }
 
-// workTemplates are those of the rollouts of works.
+// workTemplates are the templates of simulated rollouts of manifest works.
 var workTemplates = []string{"os", "firmware"}
 
+// RunWorks runs a rollout of manifest works.
 func (w *PolicyWorld) RunWorks(changes ...func(*ranv1.ClusterGroupUpgradeSpec)) {
 	w.Run(append([]func(*ranv1.ClusterGroupUpgradeSpec){func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.ManagedPolicies, spec.ManifestWorkTemplates = nil, workTemplates
 	}}, changes...)...)
 }
 
+// StatusOfCluster returns the status of a cluster in the status of its rollout.
 func StatusOfCluster(status GroupStatus, name string) ranv1.ClusterStatus {
 	return status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == name })]
 }

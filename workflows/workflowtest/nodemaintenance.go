@@ -14,9 +14,10 @@ import (
 	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
+// NodeStatus is the status of a node maintenance.
 type NodeStatus = maintenancev1.NodeMaintenanceStatus
 
-// FullMaintenance asks for everything that a maintenance can do, with a Job as its work.
+// FullMaintenance is a maintenance with every optional step and a Job.
 func FullMaintenance() nodemaintenance.Input {
 	return nodemaintenance.Input{Cluster: "c1", Object: maintenancev1.NodeMaintenance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "n1"},
@@ -29,17 +30,19 @@ func FullMaintenance() nodemaintenance.Input {
 	}}
 }
 
-// RequestorMaintenance asks for a node that the requestor works on itself.
+// RequestorMaintenance is a maintenance without a Job: its requestor works on the node.
 func RequestorMaintenance() nodemaintenance.Input {
 	in := FullMaintenance()
 	in.Object.Spec.Action = nil
 	return in
 }
 
+// InState returns a condition that holds in that state.
 func InState(state maintenancev1.NodeState) func(NodeStatus) bool {
 	return func(s NodeStatus) bool { return s.State == state }
 }
 
+// States returns the states that the maintenance has been in, in order.
 func States(s NodeStatus) []maintenancev1.NodeState {
 	var states []maintenancev1.NodeState
 	for _, state := range s.States {
@@ -48,7 +51,7 @@ func States(s NodeStatus) []maintenancev1.NodeState {
 	return states
 }
 
-// MaintenanceOfRollout is a maintenance whose parent has a slot for it.
+// MaintenanceOfRollout is a maintenance of a rollout, which holds the slot.
 func MaintenanceOfRollout() nodemaintenance.Input {
 	in := FullMaintenance()
 	in.TaskQueue, in.Parent, in.DoneWhenReady = temporal.TaskQueue, "cgu/ops/june/c1", true
@@ -56,19 +59,20 @@ func MaintenanceOfRollout() nodemaintenance.Input {
 	return in
 }
 
+// CalledTimes returns a condition that holds after that many calls of the activity.
 func (w *World) CalledTimes(activity string, times int) func() bool {
 	return func() bool { return len(w.InputsOf(activity)) >= times }
 }
 
-// Ungranted are the requests of a set that are not granted.
+// Ungranted returns the requests that are not granted.
 func Ungranted(set scheduling.SlotRequests) []scheduling.Slot {
 	return slices.DeleteFunc(slices.Clone(set.Slots), func(s scheduling.Slot) bool { return s.Granted })
 }
 
-// Peer is another maintenance, which the test plays, of the same node.
+// Peer is the owner of another, simulated maintenance of the same node.
 var Peer = scheduling.SlotOwner{WorkflowID: "node/c1/gpu/n1", FirstRunID: "run-of-peer"}
 
-// Occupy gives the node to the peer, or to another holder, before the maintenance under test asks for a slot.
+// Occupy grants the node to another owner before the maintenance under test requests a slot.
 func (w *World) Occupy(holder scheduling.SlotOwner) {
 	w.RegisterDelayedCallback(func() {
 		w.RequestSlots(scheduling.SlotRequests{
@@ -78,21 +82,22 @@ func (w *World) Occupy(holder scheduling.SlotOwner) {
 	}, 0)
 }
 
-// Vacate lets the peer return the node.
+// Vacate releases the slot of Peer.
 func (w *World) Vacate() {
 	w.RequestSlots(scheduling.SlotRequests{Owner: Peer, Version: 2})
 }
 
-// JoinStep adds a requestor to the maintenance under test.
+// JoinStep returns a step that adds a requestor to the maintenance under test.
 func (w *World) JoinStep(id string) func() {
 	return func() { w.RequireUpdateResult(w.Join(id), "") }
 }
 
+// Join sends the update that adds a requestor.
 func (w *World) Join(id string) *UpdateResult {
 	return w.SendUpdate(temporal.UpdateJoin, temporal.SignalRequest{Requestor: id, Actor: "kim"})
 }
 
-// RequireUpdateResult requires, at the end of the test, that an update was carried out, or refused for that problem.
+// RequireUpdateResult requires, at the end of the test, that the update succeeded, or was rejected with that problem.
 func (w *World) RequireUpdateResult(a *UpdateResult, problem string) {
 	w.T.Cleanup(func() {
 		if problem != "" {
@@ -105,18 +110,19 @@ func (w *World) RequireUpdateResult(a *UpdateResult, problem string) {
 	})
 }
 
-// EachMinute sends signals one after the other, a minute apart, beginning after the first.
+// EachMinute runs one step a minute. The first runs after a minute.
 func (w *World) EachMinute(signals ...func()) {
 	for i, signal := range signals {
 		w.RegisterDelayedCallback(signal, time.Duration(i+1)*time.Minute)
 	}
 }
 
+// Signal returns a step that sends a signal of a requestor.
 func (w *World) Signal(name, requestor string) func() {
 	return func() { w.SignalWorkflow(name, temporal.SignalRequest{Requestor: requestor}) }
 }
 
-// RequireNodeKept requires that the node is not on its way back.
+// RequireNodeKept returns a step that requires the state, and that the return of the node has not begun.
 func (w *World) RequireNodeKept(state maintenancev1.NodeState) func() {
 	return func() {
 		require.Equal(w.T, state, StatusOf[NodeStatus](w).State)
@@ -124,7 +130,7 @@ func (w *World) RequireNodeKept(state maintenancev1.NodeState) func() {
 	}
 }
 
-// MaintenanceInWindow is a maintenance of its own, without a rollout, that may begin while the window is open.
+// MaintenanceInWindow is a maintenance without a rollout that may start while window ops/night is open.
 func MaintenanceInWindow() nodemaintenance.Input {
 	in := FullMaintenance()
 	in.Object.Namespace = "ops"

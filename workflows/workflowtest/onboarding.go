@@ -18,20 +18,21 @@ import (
 	"drydock.dev/drydock/workflows/rollout"
 )
 
-// OnboardingWorld plays a hub whose clusters become Available, and their rollouts.
+// OnboardingWorld simulates a hub with new clusters, and their rollouts.
 type OnboardingWorld struct {
 	*World
 	Rollouts *Children
-	// NewClusters are the clusters that are to be onboarded, with their policies.
+	// NewClusters are the policies of the clusters that are not onboarded yet.
 	NewClusters map[string][]string
-	// Settled are those that failed and of which something new is known.
+	// Settled are failed clusters whose situation has changed.
 	Settled []string
 	Started []ranv1.ClusterGroupUpgrade
-	// waitToken is the wait for new clusters that is under way, by one that knows those.
+	// waitToken and waitInput are the call of AwaitNewClusters that waits.
 	waitToken []byte
 	waitInput onboardingactivities.AwaitNewClustersInput
 }
 
+// NewOnboardingWorld returns a hub without new clusters.
 func NewOnboardingWorld(t *testing.T) *OnboardingWorld {
 	h := &OnboardingWorld{World: NewWorld(t), Rollouts: newChildren(), NewClusters: map[string][]string{}}
 	h.RegisterAs(temporal.ClusterGroupUpgrade, func(ctx workflow.Context, in rollout.Input) error {
@@ -40,7 +41,7 @@ func NewOnboardingWorld(t *testing.T) *OnboardingWorld {
 		if err == nil {
 			h.Mu.Lock()
 			defer h.Mu.Unlock()
-			delete(h.NewClusters, in.Object.Name) // it is labelled
+			delete(h.NewClusters, in.Object.Name) // its rollout has labelled it
 		}
 		return err
 	})
@@ -57,13 +58,13 @@ func NewOnboardingWorld(t *testing.T) *OnboardingWorld {
 	Simulate(h.World, "AwaitRollout", func(run onboardingactivities.RolloutRun) any {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
-		delete(h.NewClusters, run.Name) // it is labelled
+		delete(h.NewClusters, run.Name) // its rollout has labelled it
 		return onboardingactivities.RolloutEnd{Succeeded: true}
 	})
 	return h
 }
 
-// find is what the hub shows to one that knows these clusters.
+// find returns the new and the settled clusters that are not known to the caller.
 func (h *OnboardingWorld) find(in onboardingactivities.AwaitNewClustersInput) (found onboardingactivities.NewClusters, any bool) {
 	for _, name := range h.Settled {
 		if slices.Contains(in.Failed, name) {
@@ -79,7 +80,7 @@ func (h *OnboardingWorld) find(in onboardingactivities.AwaitNewClustersInput) (f
 	return found, len(found.Found)+len(found.Settled) > 0
 }
 
-// Change changes what the hub has. Who watches it sees that.
+// Change changes the hub, and completes the waiting activity if there is something new.
 func (h *OnboardingWorld) Change(change func()) {
 	h.Mu.Lock()
 	change()
@@ -91,7 +92,7 @@ func (h *OnboardingWorld) Change(change func()) {
 	}
 }
 
-// Available makes clusters new to the hub.
+// Available adds new clusters.
 func (h *OnboardingWorld) Available(names ...string) {
 	h.Change(func() {
 		for _, name := range names {
@@ -100,7 +101,7 @@ func (h *OnboardingWorld) Available(names ...string) {
 	})
 }
 
-// Onboard runs the workflow until it is cancelled after that time.
+// Onboard runs the workflow, cancels it after that time, and returns its status.
 func (h *OnboardingWorld) Onboard(until time.Duration) onboarding.Status {
 	h.T.Helper()
 	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, nil) }, until)

@@ -21,33 +21,34 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// PolicyWorld plays a hub that enforces policies: a cluster complies a minute after one is enforced on it, unless the test says otherwise.
+// PolicyWorld simulates a hub that enforces policies. A cluster complies ComplyAfter after a policy is enforced on it.
 type PolicyWorld struct {
 	*World
-	// Compliance of the clusters; takes is how long a cluster takes to comply, or less than nothing: it never does.
+	// Compliance is one letter a policy, by cluster. A negative ComplyAfter means never.
 	Compliance  map[string][]byte
 	ComplyAfter func(cluster string, policy int) time.Duration
 	Soaks       []time.Duration
-	// Enforced are the clusters that have each policy, or manifest work, now; most is the largest number that ran at once.
+	// Enforced are the clusters of each policy, or manifest work, now. MostEnforced is the highest number of them so far.
 	Enforced     map[int][]string
 	MostEnforced int
-	// Waits are the activities that wait for news, and mostWatching the largest number for which the workflow waited.
+	// Waits are the activities that wait for changes. MostWaits is the highest number that the workflow waited for at once.
 	Waits     []ComplianceWait
 	MostWaits int
-	// Refusals says why clusters get no work, and stays are those from which the hub deletes none.
+	// Refusals are the reasons why clusters get no manifest work. Undeletable clusters keep theirs.
 	Refusals    map[string]remediation.RefusedPlacement
 	Undeletable []string
-	// CreateWork makes a manifest work on a cluster.
+	// CreateWork creates a manifest work on a cluster.
 	CreateWork func(cluster string, item int)
 }
 
+// ComplianceWait is an activity that waits for a change of compliance.
 type ComplianceWait struct {
 	ID    int
 	Token []byte
 	in    policiesactivities.AwaitComplianceInput
 }
 
-// NewPolicyWorld plans a rollout of the policies kernel and network, with which no cluster complies.
+// NewPolicyWorld plans a rollout of policies kernel and network; no cluster complies with them yet.
 func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 	w := &PolicyWorld{
 		World: NewWorld(t), Compliance: map[string][]byte{}, Enforced: map[int][]string{}, Soaks: make([]time.Duration, 2),
@@ -105,13 +106,13 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 	return w
 }
 
-// addWait takes in an activity that waits.
+// addWait adds an activity that waits.
 func (w *PolicyWorld) addWait(ctx context.Context, in policiesactivities.AwaitComplianceInput) {
 	info := activity.GetInfo(ctx)
 	id, err := strconv.Atoi(info.ActivityID)
 	require.NoError(w.T, err)
 	w.Waits = append(w.Waits, ComplianceWait{ID: id, Token: info.TaskToken, in: in})
-	// Of those that watch a cluster which is not through, the last counts: the workflow does not wait for the others.
+	// Only the last activity for each unfinished cluster counts: the workflow no longer waits for the others.
 	last := map[string]int{}
 	for _, one := range w.Waits {
 		for _, known := range one.in.Clusters {
@@ -123,13 +124,14 @@ func (w *PolicyWorld) addWait(ctx context.Context, in policiesactivities.AwaitCo
 	w.MostWaits = max(w.MostWaits, len(slices.Compact(slices.Sorted(maps.Values(last)))))
 }
 
-// LastWaitID is the number of the last activity that waits.
+// LastWaitID is the ID of the last activity that waits.
 func (w *PolicyWorld) LastWaitID() int {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	return w.Waits[len(w.Waits)-1].ID
 }
 
+// changedClusters returns the clusters whose compliance has changed for the caller.
 func (w *PolicyWorld) changedClusters(in policiesactivities.AwaitComplianceInput) []policies.ClusterCompliance {
 	var news []policies.ClusterCompliance
 	for _, known := range in.Clusters {
@@ -143,6 +145,7 @@ func (w *PolicyWorld) changedClusters(in policiesactivities.AwaitComplianceInput
 	return news
 }
 
+// Place enforces policies on the desired clusters.
 func (w *PolicyWorld) Place(in policiesactivities.PlacePoliciesInput) any {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -159,7 +162,7 @@ func (w *PolicyWorld) Place(in policiesactivities.PlacePoliciesInput) any {
 	return remediation.PlacementResult{Waiting: waiting}
 }
 
-// Comply changes the compliance of a cluster.
+// Comply changes the compliance of a cluster with a policy.
 func (w *PolicyWorld) Comply(cluster string, policy int, now policies.Compliance) {
 	w.change(func() {
 		w.Compliance[cluster][policy] = byte(now)
@@ -174,24 +177,24 @@ func (w *PolicyWorld) Vanish(cluster string) {
 	w.change(func() { w.World.Vanished = append(w.World.Vanished, cluster) })
 }
 
-// change changes something, and tells those who watch.
-func (w *PolicyWorld) change(something func()) {
+// change runs a change, and completes the activities that wait for it.
+func (w *PolicyWorld) change(apply func()) {
 	w.Mu.Lock()
-	something()
+	apply()
 	waiting := w.Waits
 	w.Waits = nil
-	var told []func()
+	var completions []func()
 	for _, one := range waiting {
 		news := w.changedClusters(one.in)
 		if len(news) == 0 {
 			w.Waits = append(w.Waits, one)
 			continue
 		}
-		told = append(told, func() { _ = w.CompleteActivity(one.Token, news, nil) }) // one that was cancelled needs no news
+		completions = append(completions, func() { _ = w.CompleteActivity(one.Token, news, nil) }) // it may have been cancelled
 	}
 	w.Mu.Unlock()
-	for _, tell := range told {
-		tell()
+	for _, complete := range completions {
+		complete()
 	}
 }
 
@@ -203,13 +206,14 @@ func (w *PolicyWorld) Run(changes ...func(*ranv1.ClusterGroupUpgradeSpec)) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 }
 
+// PolicyRollout is a rollout of the policies kernel and network.
 func PolicyRollout() ranv1.ClusterGroupUpgrade {
 	object := ARollout()
 	object.Spec.NodeMaintenance, object.Spec.ManagedPolicies = nil, []string{"kernel", "network"}
 	return object
 }
 
-// RequireNothingEnforced requires that what the rollout made was removed, or at least that it lists no cluster.
+// RequireNothingEnforced requires that no cluster is left in a placement of the rollout.
 func (w *PolicyWorld) RequireNothingEnforced() {
 	w.T.Helper()
 	for policy, clusters := range w.Enforced {
@@ -217,7 +221,7 @@ func (w *PolicyWorld) RequireNothingEnforced() {
 	}
 }
 
-// GatherDurations are how long news were gathered, watch after watch.
+// GatherDurations returns the gather times of the calls of AwaitCompliance.
 func (w *PolicyWorld) GatherDurations() []time.Duration {
 	var gathers []time.Duration
 	for _, in := range w.InputsOf("AwaitCompliance") {
@@ -226,7 +230,7 @@ func (w *PolicyWorld) GatherDurations() []time.Duration {
 	return gathers
 }
 
-// Stops are what keeps anything new from being put on c1, and what ends that.
+// Stops are reasons why nothing new starts on cluster c1, with their signals.
 var Stops = map[string]struct {
 	Reason       string
 	Stop, Resume func(*World)

@@ -8,6 +8,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
+// StatusOf queries the status of the workflow.
 func StatusOf[S any](w *World) S {
 	w.T.Helper()
 	value, err := w.QueryWorkflow(temporal.QueryStatus)
@@ -17,7 +18,7 @@ func StatusOf[S any](w *World) S {
 	return status
 }
 
-// RequireFailure requires that the workflow ended in an error of that type, and returns the status it carries.
+// RequireFailure requires that the workflow failed with that error type, and returns the status in its error.
 func RequireFailure[S any](w *World, errType string) S {
 	w.T.Helper()
 	require.True(w.T, w.IsWorkflowCompleted())
@@ -29,7 +30,7 @@ func RequireFailure[S any](w *World, errType string) S {
 	return status
 }
 
-// RequireCancelled requires that the workflow ended cancelled, and returns the status it carries.
+// RequireCancelled requires that the workflow was cancelled, and returns the status in its error.
 func RequireCancelled[S any](w *World) S {
 	w.T.Helper()
 	require.True(w.T, w.IsWorkflowCompleted())
@@ -40,6 +41,7 @@ func RequireCancelled[S any](w *World) S {
 	return status
 }
 
+// RequireResult requires that the workflow completed, and returns its result.
 func RequireResult[S any](w *World) S {
 	w.T.Helper()
 	require.True(w.T, w.IsWorkflowCompleted())

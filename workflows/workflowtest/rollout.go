@@ -24,9 +24,10 @@ import (
 	"drydock.dev/drydock/workflows/clusterupgrade"
 )
 
+// GroupStatus is the status of a rollout.
 type GroupStatus = ranv1.ClusterGroupUpgradeStatus
 
-// ARollout rolls node maintenance over the batches, with a timeout of 60 minutes.
+// ARollout is a rollout of node maintenances with a timeout of 60 minutes.
 func ARollout(canaries ...string) ranv1.ClusterGroupUpgrade {
 	return ranv1.ClusterGroupUpgrade{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "june"},
@@ -39,6 +40,7 @@ func ARollout(canaries ...string) ranv1.ClusterGroupUpgrade {
 	}
 }
 
+// PlanOf returns a valid plan with those batches.
 func PlanOf(batches ...[]string) rollouts.Plan {
 	return rollouts.Plan{Plan: rollout.Plan{
 		ComputedMaxConcurrency: 2, RemediationPlan: batches,
@@ -49,7 +51,7 @@ func PlanOf(batches ...[]string) rollouts.Plan {
 	}}
 }
 
-// NewGroupWorld registers a ClusterUpgrade that only takes its time.
+// NewGroupWorld returns a world with a plan of those batches, and simulated cluster upgrades.
 func NewGroupWorld(t *testing.T, batches ...[]string) (*World, *Children) {
 	w := NewWorld(t)
 	w.Plan = PlanOf(batches...)
@@ -66,7 +68,7 @@ func NewGroupWorld(t *testing.T, batches ...[]string) (*World, *Children) {
 	return w, c
 }
 
-// UntilCancelled ends a cluster only when it is cancelled, and takes a while to return its nodes.
+// UntilCancelled runs a cluster upgrade until it is cancelled. Its cleanup takes a minute.
 func UntilCancelled(ctx workflow.Context) error {
 	err := workflow.Sleep(ctx, 1000*time.Hour)
 	cleanUp, _ := workflow.NewDisconnectedContext(ctx)
@@ -74,11 +76,13 @@ func UntilCancelled(ctx workflow.Context) error {
 	return err
 }
 
+// ClusterFails fails a cluster upgrade.
 func ClusterFails(workflow.Context) error {
 	result := ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: temporal.ErrJobFailed, Message: "node w0: exit code 3"}
 	return sdktemporal.NewApplicationErrorWithOptions(result.Message, result.Reason, sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{result}})
 }
 
+// ClusterStates returns the state of each cluster.
 func ClusterStates(s GroupStatus) map[string]ranv1.ClusterState {
 	states := map[string]ranv1.ClusterState{}
 	for _, c := range s.Clusters {
@@ -87,6 +91,7 @@ func ClusterStates(s GroupStatus) map[string]ranv1.ClusterState {
 	return states
 }
 
+// RequireCondition requires the status and reason of a condition.
 func RequireCondition(t *testing.T, s GroupStatus, conditionType string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	condition := meta.FindStatusCondition(s.Conditions, conditionType)
@@ -95,7 +100,7 @@ func RequireCondition(t *testing.T, s GroupStatus, conditionType string, status 
 	require.Equal(t, reason, condition.Reason, condition.Message)
 }
 
-// WithActions marks clusters "begun" before the rollout, and "done" in place of it when they are complete.
+// WithActions adds actions: a label "begun" before the rollout, which "done" replaces on complete clusters.
 func WithActions(object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
 	object.Spec.Actions = ranv1.Actions{
 		BeforeEnable:    &ranv1.BeforeEnable{AddClusterLabels: map[string]string{"begun": ""}},
@@ -104,7 +109,7 @@ func WithActions(object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
 	return object
 }
 
-// LabelledClusters returns the clusters that were labelled, by the label that was added, in order.
+// LabelledClusters returns the clusters to which a label was added, by label.
 func (w *World) LabelledClusters() map[string][]string {
 	found := map[string][]string{}
 	for _, in := range w.InputsOf("ChangeClusters") {
@@ -118,7 +123,7 @@ func (w *World) LabelledClusters() map[string][]string {
 	return found
 }
 
-// RefuseChanges lets clusters refuse what afterCompletion asks for, until then.
+// RefuseChanges refuses changes of afterCompletion on clusters until that time.
 func (w *World) RefuseChanges(until time.Time, final bool, clusters ...string) {
 	Simulate(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
 		refused := []rollouts.RefusedChange{}
@@ -131,14 +136,14 @@ func (w *World) RefuseChanges(until time.Time, final bool, clusters ...string) {
 	})
 }
 
-// WithDefaults is a rollout with its defaults.
+// WithDefaults returns the rollout with its defaults.
 func WithDefaults(t *testing.T, object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
 	object, err := (&rollouts.Activities{}).CheckRollout(context.Background(), object)
 	require.NoError(t, err)
 	return object
 }
 
-// SimulateDefaults gives rollouts their defaults when they are planned or edited.
+// SimulateDefaults applies defaults when a rollout is planned or edited.
 func (w *World) SimulateDefaults() {
 	Simulate(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return WithDefaults(w.T, object) })
 	Simulate(w, "PlanRollout", func(object ranv1.ClusterGroupUpgrade) any {
@@ -150,14 +155,14 @@ func (w *World) SimulateDefaults() {
 	})
 }
 
-// UpdateResult is the result of an update.
+// UpdateResult is the result of an update. Rejected is the error of the validator, Err that of the handler.
 type UpdateResult struct {
 	Result   any
 	Rejected error
 	Err      error
 }
 
-// SendUpdate sends an update to the workflow.
+// SendUpdate sends an update. The returned result is filled in when the workflow answers.
 func (w *World) SendUpdate(update string, request any) *UpdateResult {
 	a := &UpdateResult{}
 	w.sendUpdate(a, update, request)
@@ -172,23 +177,24 @@ func (w *World) sendUpdate(a *UpdateResult, update string, request any) {
 	}, request)
 }
 
-// SendUpdateWhen sends it as soon as the condition holds.
+// SendUpdateWhen sends an update as soon as the condition holds.
 func SendUpdateWhen(w *World, condition func(GroupStatus) bool, update string, request any) *UpdateResult {
 	a := &UpdateResult{}
 	w.When(func() bool { return condition(StatusOf[GroupStatus](w)) }, func() { w.sendUpdate(a, update, request) })
 	return a
 }
 
+// AwaitsApproval reports whether the rollout waits for an approval.
 func AwaitsApproval(s GroupStatus) bool {
 	return s.Wait != nil && s.Wait.Reason == ranv1.ReasonWaitingForApproval
 }
 
-// Takes ends a cluster after that time.
+// Takes runs a cluster upgrade for that time.
 func Takes(duration time.Duration) func(workflow.Context) error {
 	return func(ctx workflow.Context) error { return workflow.Sleep(ctx, duration) }
 }
 
-// NewPreparedWorld plans the batches, with something to pull and an image for backups. Jobs fails those of the clusters that it has errors for.
+// NewPreparedWorld plans batches with images for precaching and backups. jobs are the errors of Jobs, by kind and cluster.
 func NewPreparedWorld(t *testing.T, jobs map[string]error, batches ...[]string) (*World, *Children) {
 	w, clusters := NewGroupWorld(t, batches...)
 	w.Plan.Precaching, w.Plan.PreCacheImage, w.Plan.BackupImage = &ranv1.PrecachingSpec{SpaceRequired: "35"}, "pull:1", "backup:1"
@@ -196,7 +202,7 @@ func NewPreparedWorld(t *testing.T, jobs map[string]error, batches ...[]string) 
 	return w, clusters
 }
 
-// JobsOf returns the clusters on which a Job of the kind was run.
+// JobsOf returns the clusters on which a Job of the kind ran.
 func (w *World) JobsOf(kind precache.Kind) []string {
 	var clusters []string
 	for _, in := range w.InputsOf("RunClusterJob") {
@@ -215,14 +221,14 @@ func PlannedOnly() ranv1.ClusterGroupUpgrade {
 	return object
 }
 
-// EditPlanned asks for a change of the rollout that is only planned.
+// EditPlanned sends an edit of the rollout PlannedOnly.
 func (w *World) EditPlanned(change func(*ranv1.ClusterGroupUpgradeSpec)) *UpdateResult {
 	spec := PlannedOnly().Spec
 	change(&spec)
 	return w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: spec})
 }
 
-// PrecachingJobs are the Jobs that pull, in the order in which they were asked for.
+// PrecachingJobs returns the Jobs that clusters were prepared with, in order.
 func (w *World) PrecachingJobs() []jobsactivities.ClusterJob {
 	var jobs []jobsactivities.ClusterJob
 	for _, in := range w.InputsOf("RunClusterJob") {

@@ -19,21 +19,21 @@ import (
 	"drydock.dev/drydock/workflows/slots"
 )
 
-// SchedulerWorld runs a scheduler whose cluster has three nodes, of which one at a time may be under maintenance, until its test ends it. It keeps the
-// responses.
+// SchedulerWorld runs a scheduler of a cluster with the nodes a, b and c, of which one may be in maintenance. It records the responses.
 type SchedulerWorld struct {
 	*World
 	Responses []scheduling.SlotResponse
 	sets      map[string]*scheduling.SlotRequests
-	// Names of the requests, by owner and number.
+	// Names are the names of requests, by owner and number.
 	Names        map[string]string
 	ClosedOwners []scheduling.Holder
-	// Owners run in the cluster; resynced are those that were asked for all their slots.
+	// Owners are the slot owners in the cluster. Resynced are those that the scheduler asked for their requests.
 	Owners, Resynced []string
-	// Unwatched are nodes that the cluster has, and that the watch has not shown.
+	// Unwatched are nodes that exist, but are missing in the watch.
 	Unwatched []string
 }
 
+// NewSchedulerWorld returns a world whose owners receive all responses.
 func NewSchedulerWorld(t *testing.T) *SchedulerWorld {
 	w := NewSchedulerWorldWithoutResponses(t)
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalResync, mock.Anything).Return(
@@ -47,7 +47,7 @@ func NewSchedulerWorld(t *testing.T) *SchedulerWorld {
 	return w
 }
 
-// NewSchedulerWorldWithoutResponses does not take responses yet.
+// NewSchedulerWorldWithoutResponses returns a world in which the test simulates the delivery of responses.
 func NewSchedulerWorldWithoutResponses(t *testing.T) *SchedulerWorld {
 	w := &SchedulerWorld{World: NewWorld(t), sets: map[string]*scheduling.SlotRequests{}, Names: map[string]string{}}
 	w.simulate()
@@ -71,11 +71,13 @@ func (w *SchedulerWorld) simulate() {
 	w.Blocked["WatchNodes"] = true
 }
 
+// ShowNodes sends an update of the watch.
 func (w *SchedulerWorld) ShowNodes(update scheduling.NodeUpdate) {
 	update.Watch = time.Unix(1, 0)
 	w.SignalWorkflow(temporal.SignalNodeUpdate, update)
 }
 
+// ShowAllNodes sends the first, complete update of the watch.
 func (w *SchedulerWorld) ShowAllNodes() {
 	update := scheduling.NodeUpdate{First: true, Last: true, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(1))}}
 	for _, node := range []string{"a", "b", "c"} {
@@ -84,7 +86,7 @@ func (w *SchedulerWorld) ShowAllNodes() {
 	w.ShowNodes(update)
 }
 
-// RequestsOf is the set of an owner, which a test may change.
+// RequestsOf returns the requests of an owner, for changes by the test.
 func (w *SchedulerWorld) RequestsOf(who string) *scheduling.SlotRequests {
 	if w.sets[who] == nil {
 		w.sets[who] = &scheduling.SlotRequests{
@@ -94,7 +96,7 @@ func (w *SchedulerWorld) RequestsOf(who string) *scheduling.SlotRequests {
 	return w.sets[who]
 }
 
-// SendRequests sends the set of an owner.
+// SendRequests sends the requests of an owner.
 func (w *SchedulerWorld) SendRequests(who string) {
 	set := w.RequestsOf(who)
 	set.Version++
@@ -103,7 +105,7 @@ func (w *SchedulerWorld) SendRequests(who string) {
 	w.SignalWorkflow(temporal.SignalSlotRequests, sent)
 }
 
-// Request adds requests to the set of an owner.
+// Request adds requests of an owner, and sends them.
 func (w *SchedulerWorld) Request(who string, slots ...scheduling.Slot) {
 	w.RequestsOf(who).Slots = append(w.RequestsOf(who).Slots, slots...)
 	for _, slot := range slots {
@@ -112,17 +114,18 @@ func (w *SchedulerWorld) Request(who string, slots ...scheduling.Slot) {
 	w.SendRequests(who)
 }
 
-// Release removes slots from the set of an owner.
+// Release removes a request of an owner, and sends the others.
 func (w *SchedulerWorld) Release(who string, number int64) {
 	w.RequestsOf(who).Slots = slices.DeleteFunc(w.RequestsOf(who).Slots, func(s scheduling.Slot) bool { return s.Number == number })
 	w.SendRequests(who)
 }
 
+// SlotFor returns a request for a node.
 func SlotFor(node string, number int64) scheduling.Slot {
 	return scheduling.Slot{Number: number, Name: node, Node: node, Since: time.Unix(number, 0)}
 }
 
-// Grants are the owners and nodes of the grants, in order.
+// Grants returns the owner and name of each granted request, in order.
 func (w *SchedulerWorld) Grants() (grants []string) {
 	for _, response := range w.Responses {
 		for _, number := range response.Granted {
@@ -135,12 +138,12 @@ func (w *SchedulerWorld) Grants() (grants []string) {
 	return grants
 }
 
-// NameOf is the name of a request; it may be over.
+// NameOf returns the name of a request, even after its release.
 func (w *SchedulerWorld) NameOf(who string, number int64) string {
 	return w.Names[fmt.Sprint(who, number)]
 }
 
-// RunSteps runs the steps, one a minute, and lets the run end with the last, by continuing as new.
+// RunSteps runs one step a minute. A minute after the last, the scheduler continues as new.
 func (w *SchedulerWorld) RunSteps(steps ...func()) {
 	for i, step := range steps {
 		w.RegisterDelayedCallback(step, time.Duration(i+1)*time.Minute)
@@ -151,7 +154,7 @@ func (w *SchedulerWorld) RunSteps(steps ...func()) {
 	}, time.Duration(len(steps)+1)*time.Minute)
 }
 
-// Carried runs the scheduler and returns what it hands to the next run.
+// Carried runs the scheduler, and returns the state that it carries to the next run.
 func (w *SchedulerWorld) Carried() slots.SchedulerCarried {
 	w.ExecuteWorkflow(slots.MaintenanceScheduler, slots.SchedulerInput{Cluster: "c1"})
 	require.True(w.T, w.IsWorkflowCompleted())
@@ -162,7 +165,7 @@ func (w *SchedulerWorld) Carried() slots.SchedulerCarried {
 	return *in.Carried
 }
 
-// ResponsesFail lets responses fail as long as the function returns true.
+// ResponsesFail fails the delivery of responses for which the function returns true.
 func (w *SchedulerWorld) ResponsesFail(fails func(scheduling.SlotResponse) bool) {
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalSlotResponse, mock.Anything).Return(
 		func(_, _, _, _ string, payload any) error {
@@ -177,7 +180,7 @@ func (w *SchedulerWorld) ResponsesFail(fails func(scheduling.SlotResponse) bool)
 		}).Maybe()
 }
 
-// RestartScheduler replaces the scheduler by one without state, which asks for all sets.
+// RestartScheduler replaces the scheduler by one without state, which requests a resync.
 func (w *World) RestartScheduler(at int64) {
 	w.Scheduler.State, w.Scheduler.startedAt = scheduling.SlotState{}, time.Unix(at, 0).UTC()
 	w.SignalWorkflow(temporal.SignalResync, scheduling.Resync{Scheduler: w.Scheduler.startedAt})

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// SignalWhen sends the signal when the query's status first satisfies the condition, which is looked at every second of workflow time.
+// SignalWhen sends the signal as soon as the status satisfies the condition.
 func SignalWhen[S any](w *World, condition func(S) bool, signal string, payload any) {
 	w.When(func() bool { return condition(StatusOf[S](w)) }, func() { w.SignalWorkflow(signal, payload) })
 }
 
-// When runs then as soon as the condition holds; it is looked at every second of workflow time, after minutes less and less often.
+// When runs a function as soon as the condition holds. It checks every second of workflow time, and less often after minutes.
 func (w *World) When(condition func() bool, then func()) {
-	begun, look := w.Now(), func() {}
-	look = func() {
+	start, check := w.Now(), func() {}
+	check = func() {
 		if condition() {
 			then()
 			return
 		}
-		waited := w.Now().Sub(begun)
-		w.RegisterDelayedCallback(look, max(time.Second, (waited/500).Truncate(time.Second)))
+		waited := w.Now().Sub(start)
+		w.RegisterDelayedCallback(check, max(time.Second, (waited/500).Truncate(time.Second)))
 	}
-	w.RegisterDelayedCallback(look, time.Second)
+	w.RegisterDelayedCallback(check, time.Second)
 }
 
-// SignalWithPayload is a signal with its payload.
+// SignalWithPayload is a signal and its payload.
 type SignalWithPayload struct {
 	Name    string
 	Payload any
 }
 
-// SendInOneTask sends signals that one workflow task brings: of all but the last, no task is told.
+// SendInOneTask sends signals that the workflow receives in one workflow task.
 func (w *World) SendInOneTask(signals ...SignalWithPayload) {
 	last := len(signals) - 1
 	for _, s := range signals[:last] {
@@ -39,7 +39,7 @@ func (w *World) SendInOneTask(signals ...SignalWithPayload) {
 	w.SignalWorkflow(signals[last].Name, signals[last].Payload)
 }
 
-// SignalInOneTask sends signals without a payload.
+// SignalInOneTask sends signals without a payload, which the workflow receives in one workflow task.
 func (w *World) SignalInOneTask(names ...string) {
 	var signals []SignalWithPayload
 	for _, name := range names {
@@ -48,7 +48,7 @@ func (w *World) SignalInOneTask(names ...string) {
 	w.SendInOneTask(signals...)
 }
 
-// SentSignals is what workflows have told others by that signal so far.
+// SentSignals returns the payloads of the signals that workflows have sent to others so far.
 func (w *World) SentSignals(signal string) []any {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()

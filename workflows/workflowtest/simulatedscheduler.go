@@ -16,27 +16,28 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
+// ErrGone is the error of a signal to a workflow that does not exist.
 var ErrGone = errors.New("workflow not found")
 
-// simulatedScheduler is a scheduler with the real state. Every requested node is available, unless it is missing.
+// simulatedScheduler grants slots with the production code. Every requested node is available unless it is in Missing.
 type simulatedScheduler struct {
 	State     scheduling.SlotState
 	startedAt time.Time
 	// Capacity is how many nodes may be in maintenance at once.
 	Capacity int
-	// Missing are nodes that the cluster does not have.
+	// Missing are nodes that do not exist.
 	Missing []string
-	// Sets that have arrived, and returns.
+	// Sets are the requests that were received, returns the returned slots.
 	Sets    []scheduling.SlotRequests
 	returns []scheduling.SlotReturn
-	// Gone: signals do not reach the scheduler.
+	// Gone: the scheduler cannot be signalled.
 	Gone bool
 }
 
-// LastSet is the last set that has arrived.
+// LastSet returns the last requests that were received.
 func (s *simulatedScheduler) LastSet() scheduling.SlotRequests { return s.Sets[len(s.Sets)-1] }
 
-// Released is how many slots the sets have released, one after the other.
+// Released returns how many slots were released.
 func (s *simulatedScheduler) Released() (count int) {
 	for i, set := range s.Sets[1:] {
 		for _, before := range s.Sets[i].Slots {
@@ -48,14 +49,14 @@ func (s *simulatedScheduler) Released() (count int) {
 	return count
 }
 
-// simulateScheduler registers the activities that reach the simulated scheduler of the world.
+// simulateScheduler registers the activities that send messages to the scheduler.
 func simulateScheduler(w *World) {
 	w.Scheduler.startedAt = time.Unix(1, 0).UTC()
 	registerDelivery(w, "RequestSlots", func(in scheduler.RequestSlotsInput) { w.RequestSlots(in.Requests) })
 	registerDelivery(w, "ReturnSlot", func(in scheduler.ReturnSlotInput) { w.ReturnSlot(in.Return) })
 }
 
-// registerDelivery registers an activity that delivers a message to the scheduler, and starts the scheduler.
+// registerDelivery registers an activity that delivers a message to the scheduler.
 func registerDelivery[T any](w *World, name string, deliver func(T)) {
 	w.RegisterActivityWithOptions(func(_ context.Context, in T) error {
 		w.Mu.Lock()
@@ -72,7 +73,7 @@ func registerDelivery[T any](w *World, name string, deliver func(T)) {
 	}, activity.RegisterOptions{Name: name})
 }
 
-// SimulateSignals keeps what workflows tell others. Messages to the scheduler reach the simulated one.
+// SimulateSignals records signals to other workflows, and delivers those to the scheduler.
 func (w *World) SimulateSignals() {
 	onSchedulerSignal(w, temporal.SignalSlotRequests, w.RequestSlots)
 	onSchedulerSignal(w, temporal.SignalSlotReturn, w.ReturnSlot)
@@ -98,7 +99,7 @@ func onSchedulerSignal[T any](w *World, signal string, deliver func(T)) {
 		}).Maybe()
 }
 
-// RequestSlots lets a set arrive. The watch has shown its nodes.
+// RequestSlots delivers requests to the scheduler, which knows their nodes.
 func (w *World) RequestSlots(set scheduling.SlotRequests) {
 	s := &w.Scheduler
 	s.Sets = append(s.Sets, set)
@@ -117,7 +118,7 @@ func (w *World) RequestSlots(set scheduling.SlotRequests) {
 	w.decideSlots()
 }
 
-// ReturnSlot lets the return of a slot arrive.
+// ReturnSlot delivers the return of a slot to the scheduler.
 func (w *World) ReturnSlot(returned scheduling.SlotReturn) {
 	w.Scheduler.returns = append(w.Scheduler.returns, returned)
 	w.Scheduler.State.Return(returned, w.Now())
@@ -128,7 +129,7 @@ func (w *World) decideSlots() {
 	outcome := w.Scheduler.State.Decide(w.Now(), nil)
 	for _, response := range outcome.Responses {
 		response.Scheduler = w.Scheduler.startedAt
-		// A workflow that is closed needs no response.
+		// The workflow may be closed.
 		_ = w.SignalWorkflowByID(response.Owner.WorkflowID, temporal.SignalSlotResponse, response)
 	}
 	if missing := outcome.Missing(); len(missing) > 0 {

@@ -47,7 +47,7 @@ func (w *SweeperWorld) Scans() []sweeperactivities.AwaitOrphansInput {
 	return scans
 }
 
-// RunUntil runs the sweeper until that many scans have begun and the condition holds, then checks the status and cancels the sweeper.
+// RunUntil runs the sweeper until that many scans have started and the condition holds, then checks the status and cancels the sweeper.
 func (w *SweeperWorld) RunUntil(scans int, condition func(sweeper.Status) bool, check func(sweeper.Status)) {
 	w.T.Helper()
 	w.When(func() bool { return len(w.Scans()) >= scans && condition(StatusOf[sweeper.Status](w.World)) }, func() {
@@ -82,7 +82,7 @@ func Orphan(mark sweeperactivities.Mark) sweeperactivities.Orphan {
 	return sweeperactivities.Orphan{Mark: mark, Ended: "Terminated at 2026-11-20T12:00:00Z by ann"}
 }
 
-// MarkChecks counts the checks for marks that have begun.
+// MarkChecks counts the checks for marks that have started.
 func (w *SweeperWorld) MarkChecks() int { return len(w.InputsOf("AnyMarks")) }
 
 // Terminated returns the error of a child that was terminated.

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// vanishedWait is an activity that waits for some of the clusters to vanish.
+// vanishedWait is a call of AwaitVanished that waits until one of its clusters is deleted.
 type vanishedWait struct {
 	token    []byte
 	clusters []string
@@ -34,14 +34,14 @@ func (w *World) awaitVanished(ctx context.Context, clusters []string) ([]string,
 	return nil, activity.ErrResultPending
 }
 
-// DeleteClusterSilently deletes the ManagedCluster of a cluster, and the hub does not report it.
+// DeleteClusterSilently deletes the ManagedCluster of a cluster without an event.
 func (w *World) DeleteClusterSilently(cluster string) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	w.Vanished = append(w.Vanished, cluster)
 }
 
-// DeleteCluster deletes the ManagedCluster of a cluster, and tells those that wait for that.
+// DeleteCluster deletes the ManagedCluster of a cluster, and completes the calls of AwaitVanished that wait for it.
 func (w *World) DeleteCluster(cluster string) {
 	w.Mu.Lock()
 	w.Vanished = append(w.Vanished, cluster)
@@ -50,7 +50,7 @@ func (w *World) DeleteCluster(cluster string) {
 	w.Mu.Unlock()
 	for _, wait := range waiting {
 		if found := wait.of([]string{cluster}); len(found) > 0 {
-			_ = w.CompleteActivity(wait.token, found, nil) // one that was cancelled needs no news
+			_ = w.CompleteActivity(wait.token, found, nil) // it may have been cancelled
 		} else {
 			w.Mu.Lock()
 			w.vanishedWaits = append(w.vanishedWaits, wait)

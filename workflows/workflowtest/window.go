@@ -41,8 +41,8 @@ func NewWindowWorld(t *testing.T, now time.Time) *WindowWorld {
 	Simulate(w.World, "SendNotice", func(windows.Notice) any { return nil })
 	w.RegisterAs(temporal.WindowNotification, window.WindowNotification)
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalWindow, mock.Anything).Return(
-		func(_, _, _, _ string, standing any) error {
-			w.Notified = append(w.Notified, standing.(windows.Snapshot))
+		func(_, _, _, _ string, state any) error {
+			w.Notified = append(w.Notified, state.(windows.Snapshot))
 			return nil
 		}).Maybe()
 	return w

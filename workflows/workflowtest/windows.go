@@ -14,9 +14,10 @@ import (
 	"drydock.dev/drydock/workflows/rollout"
 )
 
+// NightWindow is the window of most tests.
 const NightWindow = "ops/night"
 
-// OpensAt is what a closed window tells that opens then, for four hours.
+// OpensAt is the state of a closed window that opens at that time for four hours.
 func OpensAt(number int64, start time.Time) windows.Snapshot {
 	return windows.Snapshot{
 		Window: NightWindow, Number: number, OnOverrun: drydockv1.OverrunFinish,
@@ -24,19 +25,19 @@ func OpensAt(number int64, start time.Time) windows.Snapshot {
 	}
 }
 
-// OpenUntil is what a window tells that is open until then, and opens again a day later.
+// OpenUntil is the state of an open window that closes at that time, and opens again a day after its start.
 func OpenUntil(number int64, end time.Time) windows.Snapshot {
 	s := OpensAt(number, end.Add(20*time.Hour))
 	s.Schedule.Openings = append([]windows.Opening{{Start: end.Add(-4 * time.Hour), End: end, Begun: true}}, s.Schedule.Openings...)
 	return s
 }
 
-// ReceiveWindow lets the window say something a while after the workflow began.
-func (w *World) ReceiveWindow(after time.Duration, standing windows.Snapshot) {
-	w.SimulateAfter(after, func() { w.SignalWorkflow(temporal.SignalWindow, standing) })
+// ReceiveWindow sends a state of a window after a delay.
+func (w *World) ReceiveWindow(after time.Duration, state windows.Snapshot) {
+	w.SimulateAfter(after, func() { w.SignalWorkflow(temporal.SignalWindow, state) })
 }
 
-// RolloutInWindow is a rollout that may run while the window is open.
+// RolloutInWindow is a rollout that may run while window ops/night is open.
 func RolloutInWindow() rollout.Input {
 	object := ARollout()
 	object.Namespace = "ops"
@@ -44,7 +45,7 @@ func RolloutInWindow() rollout.Input {
 	return rollout.Input{Object: object}
 }
 
-// ConfirmedOpening is the state of a closed window that opens at that time without another notification.
+// ConfirmedOpening is the state of a closed window that opens at that time without another message.
 func ConfirmedOpening(number int64, start time.Time) windows.Snapshot {
 	s := OpensAt(number, start)
 	s.Schedule.Openings[0].Confirmed = true
@@ -52,14 +53,14 @@ func ConfirmedOpening(number int64, start time.Time) windows.Snapshot {
 	return s
 }
 
-// ClosedState is what a rollout tells its clusters while its windows are closed.
+// ClosedState is the state that a rollout sends to its clusters while its windows are closed.
 func ClosedState(number int64, action drydockv1.OverrunAction) emergency.State {
 	return emergency.State{Number: number, Holds: []drydockv1.Hold{{
 		Scope: drydockv1.HoldAll, Window: NightWindow, Reason: "window ops/night is closed", OnOverrun: action,
 	}}}
 }
 
-// closesOf is when the effect of a step must no longer begin, by its input.
+// closesOf returns the time after which the effect of a step must not start.
 func closesOf(in any) *time.Time {
 	switch in := in.(type) {
 	case node.AcquireNodeInput:
@@ -75,7 +76,8 @@ func closesOf(in any) *time.Time {
 	}
 }
 
-// UnreachableUntil makes the cluster answer a step from then on, and the step refuse by the clock what came too late, as activities do. It returns when it began.
+// UnreachableUntil makes a step fail until that time, because the cluster does not answer. Afterwards the step is refused if its windows
+// have closed, as the real activity does. The result is the time at which the step started.
 func (w *World) UnreachableUntil(step string, then time.Time) (began *time.Time) {
 	began = &time.Time{}
 	w.Fail[step] = func(call int) error {
@@ -94,7 +96,7 @@ func (w *World) UnreachableUntil(step string, then time.Time) (began *time.Time)
 	return began
 }
 
-// BlockSelection lets every further selection of the windows of clusters fail.
+// BlockSelection blocks every further selection of clusters by windows.
 func (w *World) BlockSelection(after time.Duration) {
 	w.RegisterDelayedCallback(func() {
 		w.Mu.Lock()

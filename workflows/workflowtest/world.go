@@ -24,8 +24,8 @@ import (
 	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
-// World plays the activities of a workflow test: each call is recorded, and answered at once unless the test says otherwise. Time is
-// skipped.
+// World simulates what a workflow depends on. It records each activity call, and answers at once unless the test configures
+// another result. Time is skipped.
 type World struct {
 	*testsuite.TestWorkflowEnvironment
 	T *testing.T
@@ -34,46 +34,48 @@ type World struct {
 	calls []string
 	// Locked: the cluster serves workload locks.
 	Locked bool
-	// Fail answers a call of an activity with an error as long as the function returns one.
+	// Fail returns the error of a call of an activity; nil: the call succeeds.
 	Fail map[string]func(call int) error
 	// Blocked activities wait until they are cancelled.
 	Blocked map[string]bool
-	Inputs  map[string][]any
-	// Plan and nodes are what the hub and the cluster answer.
+	// Inputs are the inputs of all calls, by activity.
+	Inputs map[string][]any
+	// Plan and Nodes are the plan of the rollout and of the cluster.
 	Plan  rollouts.Plan
 	Nodes rollout.NodePlan
-	// LoadedRollout is what the hub has saved of a rollout that is retried.
+	// LoadedRollout is the saved state of a rollout that is retried.
 	LoadedRollout rollouts.LoadedRollout
-	// Vanished are the clusters that the hub no longer has.
+	// Vanished are clusters whose ManagedCluster was deleted.
 	Vanished []string
-	// vanishedWaits are the activities that wait for some to vanish.
+	// vanishedWaits are the calls of AwaitVanished that wait.
 	vanishedWaits []vanishedWait
 	// Scheduler is the simulated scheduler of the cluster.
 	Scheduler simulatedScheduler
-	// Staleness is how stale the current maintenance is, one answer after the other.
+	// Staleness are the results of AwaitStale, in order.
 	Staleness []scheduling.Staleness
-	// ReactivatedLocks are locks that hold a node again while it is out of service, one after the other.
+	// ReactivatedLocks are the results of AwaitHeldAgain, in order: locks that became active during the maintenance.
 	ReactivatedLocks [][]drydockv1.Blocker
-	// sentSignals is what workflows told others, but for the scheduler, by the signal's name.
+	// sentSignals are the payloads of signals to other workflows except the scheduler, by signal.
 	sentSignals map[string][]any
 	// Jobs are the errors of the Jobs that prepare clusters, by kind and cluster.
 	Jobs map[string]error
-	// Holds is what the emergency stop answers to those that follow it. untold: it does not answer.
+	// Holds is the state that subscribers of the emergency stop receive. With HoldsUnknown they receive none.
 	Holds        emergency.State
 	HoldsUnknown bool
-	// Windows are what maintenance windows answer to those that follow them; one that is not among them does not answer.
+	// Windows are the states that subscribers of windows receive. A window without a state does not answer.
 	Windows map[string]windows.Snapshot
-	// SelectedClusters are the clusters that selectors pick.
+	// SelectedClusters are the clusters that match every selector.
 	SelectedClusters []string
-	// LoadedHolds is what the hub has saved of the state of the emergency stop; followers are the subscribers that are found.
+	// LoadedHolds is the saved state of the emergency stop. Subscribers are those that it finds.
 	LoadedHolds emergency.State
 	Subscribers []temporal.Subscription
-	// Counters are what workflows counted, by name and tags.
+	// Counters are the metrics that workflows counted, by name and tags.
 	Counters *counters
 	// Log is what workflows logged.
 	Log *Log
 }
 
+// NewWorld returns a world with one slot, without holds and without locks.
 func NewWorld(t *testing.T) *World {
 	t.Helper()
 	suite, counted := &testsuite.WorkflowTestSuite{}, newCounters()
@@ -93,7 +95,8 @@ func NewWorld(t *testing.T) *World {
 	return w
 }
 
-// RegisterDelayedCallback calls back after that much workflow time. A workflow that ends before that fails the test: assertions that never run prove nothing.
+// RegisterDelayedCallback calls back after that much workflow time. The test fails if the workflow ends earlier: an assertion
+// that never runs proves nothing.
 func (w *World) RegisterDelayedCallback(callback func(), after time.Duration) {
 	_, file, line, _ := runtime.Caller(1)
 	fired := false
@@ -106,12 +109,13 @@ func (w *World) RegisterDelayedCallback(callback func(), after time.Duration) {
 	})
 }
 
-// SimulateAfter lets something happen around the workflow after that much workflow time. The workflow may end before.
+// SimulateAfter runs an event after that much workflow time, unless the workflow ends earlier.
 func (w *World) SimulateAfter(after time.Duration, event func()) {
 	w.TestWorkflowEnvironment.RegisterDelayedCallback(event, after)
 }
 
-// ExecuteWorkflow runs the workflow to its end, a maintenance under the id that it must have. Progress that it reports to a parent is taken in silence.
+// ExecuteWorkflow runs the workflow to its end. A node maintenance gets the workflow ID that it requires. Signals to other
+// workflows are accepted.
 func (w *World) ExecuteWorkflow(run, in any) {
 	if m, ok := in.(nodemaintenance.Input); ok {
 		w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: temporal.NodeMaintenanceID(m.Cluster, m.Object.Namespace, m.Object.Name), TaskQueue: temporal.TaskQueue})
@@ -120,7 +124,7 @@ func (w *World) ExecuteWorkflow(run, in any) {
 	w.TestWorkflowEnvironment.ExecuteWorkflow(run, in)
 }
 
-// RegisterAs registers a workflow that plays a child.
+// RegisterAs registers a workflow that simulates a child.
 func (w *World) RegisterAs(name string, child any) {
 	w.RegisterWorkflowWithOptions(child, workflow.RegisterOptions{Name: name})
 }
