@@ -52,7 +52,7 @@ func TestAFailedEventDoesNotDelayTheMaintenance(t *testing.T) {
 
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 	require.NotEmpty(t, w.Inputs["AnnounceState"])
-	require.WithinDuration(t, begin, w.Now(), 3*time.Second, "done is heard at once")
+	require.WithinDuration(t, begin, w.Now(), 3*time.Second, "done is handled at once")
 }
 
 func TestANodeWithoutARequestorGetsNoReadyEvent(t *testing.T) {
@@ -61,14 +61,14 @@ func TestANodeWithoutARequestorGetsNoReadyEvent(t *testing.T) {
 	in.DoneWhenReady = true
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.NotContains(t, w.Called(), "AnnounceState", "the Job's Events say all there is")
+	require.NotContains(t, w.Called(), "AnnounceState", "the Events of the Job are enough")
 	require.False(t, w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput).NoWork)
 
 	w, in.Object.Spec.Action = workflowtest.NewWorld(t), nil
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.NotContains(t, w.Called(), "AnnounceState")
-	require.True(t, w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput).NoWork, "that it was ready is announced with its checks")
+	require.True(t, w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput).NoWork, "the Event of the health check also reports that the node was ready")
 }
 
 func TestTheResultOfAMaintenanceIsANodeEvent(t *testing.T) {

@@ -38,13 +38,13 @@ func TestANodeIsLeftToTheSweeperIfItsJobCannotBeRemoved(t *testing.T) {
 		require.Contains(t, status.Notes, kept+"; workflow sweeper/c1 returns it then")
 		require.Equal(t, cordon, status.LeftCordoned)
 		called := w.Called()
-		require.NotContains(t, called[slices.Index(called, "RemoveJob"):], "ReturnNode", "firmware may be in the midst of being written")
-		require.NotContains(t, called, "WithdrawNodeMaintenance", "its locks must not take the node back")
+		require.NotContains(t, called[slices.Index(called, "RemoveJob"):], "ReturnNode", "the Job may be writing firmware")
+		require.NotContains(t, called, "WithdrawNodeMaintenance", "its locks must not become active yet")
 		require.NotContains(t, called, "WithdrawClusterMaintenance")
 		require.Equal(t, maintenancev1.NodeFailed, w.Inputs["AnnounceState"][0].(node.AnnounceStateInput).State)
 		require.True(t, status.NotReturned)
 		released := []scheduling.Release{{Number: 1, Unclean: true, LeftOut: cordon}}
-		require.Equal(t, released, w.Scheduler.LastSet().Releases, "its mark holds the node")
+		require.Equal(t, released, w.Scheduler.LastSet().Releases, "the node keeps its mark")
 	}
 }
 
@@ -122,16 +122,16 @@ func TestAFailedCleanupStepIsReportedAndTheOthersStillRun(t *testing.T) {
 	require.Contains(t, status.Notes, "could not return n1: the API server is on fire")
 	require.Contains(t, w.Called(), "WithdrawNodeMaintenance")
 	require.True(t, status.NotReturned)
-	require.Equal(t, maintenancev1.NodeFailed, status.State, "nobody may take the node for returned, though the work is done")
+	require.Equal(t, maintenancev1.NodeFailed, status.State, "the maintenance fails although its work is done")
 	failed := "the node could not be returned: the API server is on fire; workflow sweeper/c1 keeps trying"
 	require.Equal(t, failed, status.Failure.Message)
 	announced := w.Inputs["AnnounceState"][0].(node.AnnounceStateInput)
 	require.Equal(t, maintenancev1.NodeFailed, announced.State)
 	require.Equal(t, "the maintenance has failed: NodeNotReturned: "+failed, announced.Message)
-	require.True(t, w.Scheduler.LastSet().Releases[0].Unclean, "its mark holds the node")
+	require.True(t, w.Scheduler.LastSet().Releases[0].Unclean, "the node keeps its mark")
 }
 
-// The sweeper does not know how the maintenance has ended.
+// The sweeper does not know the result of the maintenance.
 func TestANodeThatCouldNotBeReturnedIsReportedAsCordoned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))

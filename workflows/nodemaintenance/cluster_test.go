@@ -19,8 +19,8 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// clusterHeldOnce lets a lock of the cluster be held when it is asked first.
-func clusterHeldOnce(w *workflowtest.World) {
+// clusterLockActiveOnce simulates a cluster lock that is active at the first request only.
+func clusterLockActiveOnce(w *workflowtest.World) {
 	asked := 0
 	workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		asked++
@@ -35,7 +35,7 @@ func clusterHeldOnce(w *workflowtest.World) {
 
 func TestClusterLocksAreReleasedBeforeNodeLocksAndHeldAgainAfterThem(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	clusterHeldOnce(w)
+	clusterLockActiveOnce(w)
 	workflowtest.Simulate(w, "ReturnNode", func(in node.ReturnNodeInput) any {
 		require.True(t, in.WithdrawCluster)
 		require.Equal(t, types.UID("uid-of-request"), in.ClusterRequestUID)
@@ -46,7 +46,7 @@ func TestClusterLocksAreReleasedBeforeNodeLocksAndHeldAgainAfterThem(t *testing.
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []string{"AcquireNode", "AwaitClusterLocks", "AcquireNode", "AwaitPodCompletion"}, w.Called()[3:7])
 	require.True(t, w.Inputs["AcquireNode"][0].(node.AcquireNodeInput).WithCluster)
-	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance", "it went with the node")
+	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance", "ReturnNode withdrew it")
 	for _, name := range []drydockv1.Stage{ranv1.StageClusterMaintenanceRequested, ranv1.StageClusterWorkloadLocksInactive, ranv1.StageClusterMaintenanceRemoved} {
 		stage := kit.Stages{Records: &status.Stages}.Stage(name)
 		require.NotNil(t, stage, "%s", name)
@@ -67,7 +67,7 @@ func TestTheClusterRequestIsWithdrawnForAnExcludedNode(t *testing.T) {
 	require.Equal(t, "no lock holds the node, and annotation lcm.mirantis.com/skip-maintenance forbids to ask for it",
 		stages.Stage(maintenancev1.StageNodeMaintenanceRequested).Message)
 	require.True(t, stages.Stage(ranv1.StageClusterMaintenanceRequested).Succeeded)
-	require.True(t, stages.Stage(ranv1.StageClusterWorkloadLocksInactive).Succeeded, "nobody had to be waited for")
+	require.True(t, stages.Stage(ranv1.StageClusterWorkloadLocksInactive).Succeeded, "no lock had to be waited for")
 	for _, stage := range status.Stages {
 		require.NotContains(t, stage.Message, "no workload locks", "%s", stage.Stage)
 	}
@@ -76,7 +76,7 @@ func TestTheClusterRequestIsWithdrawnForAnExcludedNode(t *testing.T) {
 
 func TestClusterLocksThatStayActiveEndTheMaintenanceBeforeTheCordon(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	clusterHeldOnce(w)
+	clusterLockActiveOnce(w)
 	w.Fail["AwaitClusterLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "ceph did not release cluster c1 in time", nil))
 	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
@@ -100,7 +100,7 @@ func TestAMaintenanceOfARolloutDoesNotRequestTheCluster(t *testing.T) {
 	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance")
 }
 
-// A lock of the cluster may be made while a rollout is at work, or taken back when somebody has deleted its request.
+// A lock may be created during a rollout, or become active because its request was deleted.
 func TestAMaintenanceOfARolloutRequestsTheClusterIfALockIsActive(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	var asked []bool
@@ -140,21 +140,21 @@ func TestADeletedLockRequestIsCreatedAgain(t *testing.T) {
 	workflowtest.RequireResult[ranv1.ClusterStatus](w)
 	require.Equal(t, []string{"+w0", "-w0"}, nodes.Events)
 	require.Len(t, w.Inputs["RequestClusterMaintenance"], 2)
-	require.Equal(t, w.Inputs["AwaitClusterLocks"][0], w.Inputs["AwaitClusterLocks"][1], "until the same deadline")
+	require.Equal(t, w.Inputs["AwaitClusterLocks"][0], w.Inputs["AwaitClusterLocks"][1], "the deadline stays")
 	require.True(t, w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Requested)
 }
 
-// An application may let go of a node that is only drained, and not of one that is restarted.
+// An application may release a node for a drain, but not for a restart.
 func TestLockRequestsAnnounceARestartUnlessTheWorkNeedsNone(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		action *maintenancev1.Action
 		scope  lcmv1.Scope
 	}{
-		{"nothing is known of the work", nil, lcmv1.ScopeOS},
-		{"nothing is known of the job", &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{Namespace: "ops"}}, lcmv1.ScopeOS},
-		{"it restarts the node", &maintenancev1.Action{RebootsNode: new(true)}, lcmv1.ScopeOS},
-		{"it does not", &maintenancev1.Action{RebootsNode: new(false)}, lcmv1.ScopeDrain},
+		{"unknown work", nil, lcmv1.ScopeOS},
+		{"a Job that may restart the node", &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{Namespace: "ops"}}, lcmv1.ScopeOS},
+		{"work with a restart", &maintenancev1.Action{RebootsNode: new(true)}, lcmv1.ScopeOS},
+		{"work without a restart", &maintenancev1.Action{RebootsNode: new(false)}, lcmv1.ScopeDrain},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)

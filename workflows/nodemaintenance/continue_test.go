@@ -19,8 +19,8 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// flaps has locks let go whenever they are waited for, and taken back before each cordon until that many were refused. Each time it is said otherwise.
-func flaps(w *workflowtest.World, refused int) {
+// reactivateLocks simulates locks that become active again before the cordon, that many times. Each refusal has another message.
+func reactivateLocks(w *workflowtest.World, refused int) {
 	w.Locked = true
 	w.Fail["Cordon"] = func(call int) error {
 		if call <= refused {
@@ -30,8 +30,8 @@ func flaps(w *workflowtest.World, refused int) {
 	}
 }
 
-// inRuns plays a maintenance to its end: each run but the last is told that its history is long when the condition holds, which is looked at every second.
-func inRuns(t *testing.T, in nodemaintenance.Input, prepare func(run int, w *workflowtest.World) (long func() bool)) []*workflowtest.World {
+// runAll runs a maintenance in as many runs as it needs. prepare returns when a run is told to continue as new; nil: never.
+func runAll(t *testing.T, in nodemaintenance.Input, prepare func(run int, w *workflowtest.World) (long func() bool)) []*workflowtest.World {
 	t.Helper()
 	var runs []*workflowtest.World
 	for next := &in; next != nil; next = workflowtest.NextRunInput[nodemaintenance.Input](runs[len(runs)-1]) {
@@ -48,16 +48,16 @@ func inRuns(t *testing.T, in nodemaintenance.Input, prepare func(run int, w *wor
 	return runs
 }
 
-// It may be for days: its history does not grow without end, and nothing that it has is given back.
+// The next run keeps the slot and the requests.
 func TestAMaintenanceContinuesAsNewAfterManyReactivatedLocks(t *testing.T) {
-	for name, in := range map[string]nodemaintenance.Input{"of its own": workflowtest.FullMaintenance(), "of a rollout": workflowtest.MaintenanceOfRollout()} {
+	for name, in := range map[string]nodemaintenance.Input{"without a rollout": workflowtest.FullMaintenance(), "of a rollout": workflowtest.MaintenanceOfRollout()} {
 		t.Run(name, func(t *testing.T) {
-			runs := inRuns(t, in, func(run int, w *workflowtest.World) func() bool {
+			runs := runAll(t, in, func(run int, w *workflowtest.World) func() bool {
 				if run == 2 {
-					flaps(w, 1)
+					reactivateLocks(w, 1)
 					return nil
 				}
-				flaps(w, 1000)
+				reactivateLocks(w, 1000)
 				return w.CalledTimes("Cordon", 3)
 			})
 			require.Len(t, runs, 3)
@@ -70,7 +70,7 @@ func TestAMaintenanceContinuesAsNewAfterManyReactivatedLocks(t *testing.T) {
 				require.Equal(t, []string{"AcquireNode", "AwaitNodeLocks", "Cordon"}, w.Called()[:3])
 				require.Empty(t, w.InputsOf("CheckNodeMaintenance"))
 				for _, set := range w.Scheduler.Sets {
-					require.Empty(t, workflowtest.Ungranted(set), "it has its slot")
+					require.Empty(t, workflowtest.Ungranted(set), "it has a slot already")
 				}
 			}
 			last := runs[2]
@@ -82,17 +82,17 @@ func TestAMaintenanceContinuesAsNewAfterManyReactivatedLocks(t *testing.T) {
 				require.True(t, stage.Succeeded, stage.Stage)
 			}
 			returned := last.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
-			require.True(t, returned.Withdraw, "the request that an earlier run has made")
+			require.True(t, returned.Withdraw, "the request of an earlier run")
 			require.Equal(t, in.Parent == "", returned.WithdrawCluster)
 		})
 	}
 }
 
-// An application may say something else every few seconds for weeks.
+// An application may report something new every few seconds for weeks.
 func TestAWaitForLocksContinuesAsNewAfterManyReports(t *testing.T) {
 	for _, wait := range []string{"AwaitNodeLocks", "AwaitClusterLocks"} {
 		t.Run(wait, func(t *testing.T) {
-			runs := inRuns(t, workflowtest.FullMaintenance(), func(run int, w *workflowtest.World) func() bool {
+			runs := runAll(t, workflowtest.FullMaintenance(), func(run int, w *workflowtest.World) func() bool {
 				w.Locked = true
 				held := wait == "AwaitClusterLocks"
 				workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
@@ -118,7 +118,6 @@ func TestAWaitForLocksContinuesAsNewAfterManyReports(t *testing.T) {
 	}
 }
 
-// How long locks may take does not begin anew with a run.
 func TestTheLockTimeoutContinuesInTheNextRun(t *testing.T) {
 	for _, tt := range []struct {
 		wait     string
@@ -134,7 +133,7 @@ func TestTheLockTimeoutContinuesInTheNextRun(t *testing.T) {
 		t.Run(tt.wait, func(t *testing.T) {
 			in := workflowtest.FullMaintenance()
 			in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
-			runs := inRuns(t, in, func(run int, w *workflowtest.World) func() bool {
+			runs := runAll(t, in, func(run int, w *workflowtest.World) func() bool {
 				w.Locked = true
 				workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 					return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: tt.wait == "AwaitClusterLocks", ClusterRequestUID: "r2"}}
@@ -154,10 +153,10 @@ func TestTheLockTimeoutContinuesInTheNextRun(t *testing.T) {
 	}
 }
 
-// One that is cancelled in the next run before that has done anything has all that an earlier one did to be taken back.
+// A cancelled run undoes what earlier runs did, even if it did nothing itself.
 func TestARequestOfAnEarlierRunIsWithdrawn(t *testing.T) {
-	runs := inRuns(t, workflowtest.FullMaintenance(), func(run int, w *workflowtest.World) func() bool {
-		flaps(w, 1000)
+	runs := runAll(t, workflowtest.FullMaintenance(), func(run int, w *workflowtest.World) func() bool {
+		reactivateLocks(w, 1000)
 		if run == 1 {
 			w.RegisterDelayedCallback(func() {
 				require.Equal(t, emergency.ReasonHeld, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
@@ -178,13 +177,13 @@ func TestARequestOfAnEarlierRunIsWithdrawn(t *testing.T) {
 	require.True(t, returned.Withdraw && returned.WithdrawCluster && returned.AwaitLocks)
 	require.Equal(t, []types.UID{"r1", "r2"}, []types.UID{returned.RequestUID, returned.ClusterRequestUID})
 	require.Len(t, runs[1].Scheduler.Sets, 1)
-	require.Empty(t, runs[1].Scheduler.LastSet().Slots, "the slot that an earlier run has got")
+	require.Empty(t, runs[1].Scheduler.LastSet().Slots, "the slot of the earlier run is released")
 }
 
-// It is said while the run hands everything on.
+// The cancel arrives while the run continues as new.
 func TestACancelDuringContinueAsNewIsHandled(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	flaps(w, 1000)
+	reactivateLocks(w, 1000)
 	w.When(w.CalledTimes("Cordon", 2), func() {
 		w.SetContinueAsNewSuggested(true)
 		w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"})
@@ -194,13 +193,13 @@ func TestACancelDuringContinueAsNewIsHandled(t *testing.T) {
 }
 
 func TestTheNextRunKeepsTheAdditionalRequestors(t *testing.T) {
-	runs := inRuns(t, workflowtest.RequestorMaintenance(), func(run int, w *workflowtest.World) func() bool {
+	runs := runAll(t, workflowtest.RequestorMaintenance(), func(run int, w *workflowtest.World) func() bool {
 		if run == 0 {
-			flaps(w, 1000)
+			reactivateLocks(w, 1000)
 			w.EachMinute(w.JoinStep("gpu.example.com"))
 			return func() bool { return len(workflowtest.StatusOf[workflowtest.NodeStatus](w).Requestors) == 2 }
 		}
-		flaps(w, 0)
+		reactivateLocks(w, 0)
 		w.EachMinute(w.Signal(temporal.SignalDone, ""), w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"))
 		return nil
 	})
@@ -208,18 +207,18 @@ func TestTheNextRunKeepsTheAdditionalRequestors(t *testing.T) {
 	require.Equal(t, maintenancev1.RequestorDone, workflowtest.RequireResult[workflowtest.NodeStatus](runs[1]).Requestors[1].State)
 }
 
-// Its window has closed meanwhile: it gives back what it has, as in any run.
+// The window closes between two runs.
 func TestARunThatStartsWithAClosedWindowReleasesSlotAndLocks(t *testing.T) {
 	var start time.Time
-	runs := inRuns(t, workflowtest.MaintenanceInWindow(), func(run int, w *workflowtest.World) func() bool {
+	runs := runAll(t, workflowtest.MaintenanceInWindow(), func(run int, w *workflowtest.World) func() bool {
 		switch run {
 		case 0:
 			start = w.Now()
-			flaps(w, 1000)
+			reactivateLocks(w, 1000)
 			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
 			return w.CalledTimes("Cordon", 3)
 		default:
-			flaps(w, 0)
+			reactivateLocks(w, 0)
 			w.Blocked["AwaitNodeLocks"] = true
 			w.ReceiveWindow(time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 			w.RegisterDelayedCallback(func() {
@@ -237,10 +236,10 @@ func TestARunThatStartsWithAClosedWindowReleasesSlotAndLocks(t *testing.T) {
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](runs[1]).State)
 }
 
-// What is handed on stays small however often locks flap, and tells how it began.
+// The carried state has a limit. It keeps the first entry.
 func TestARunCarriesOnlyItsLatestReports(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	flaps(w, 1000)
+	reactivateLocks(w, 1000)
 	w.When(w.CalledTimes("Cordon", 250), func() { w.SetContinueAsNewSuggested(true) })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	next := workflowtest.NextRunInput[nodemaintenance.Input](w)

@@ -45,14 +45,14 @@ func TestAClusterWithoutLocksGetsNoLockRequest(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.NotContains(t, w.Called(), "AwaitNodeLocks")
 	require.NotContains(t, w.Called(), "AwaitNodeLocksActive")
-	require.NotContains(t, w.Called(), "Cordon", "it was taken at once")
+	require.NotContains(t, w.Called(), "Cordon", "it was cordoned at once")
 }
 
 func TestANodeWithoutLocksNeedsNoWait(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	none := locks.NodeLocks{Asked: true, Inactive: true, Active: true}
 	workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
-		return node.AcquireNodeResult{Locks: none, Cordon: &node.CordonResult{CordonedByUs: true, Note: "somebody had been there"}}
+		return node.AcquireNodeResult{Locks: none, Cordon: &node.CordonResult{CordonedByUs: true, Note: "the node was cordoned before"}}
 	})
 	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Locks: none} })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
@@ -62,7 +62,7 @@ func TestANodeWithoutLocksNeedsNoWait(t *testing.T) {
 	require.NotContains(t, w.Called(), "AwaitNodeLocksActive")
 	require.NotContains(t, w.Called(), "Cordon")
 	require.True(t, status.CordonedByUs)
-	require.Contains(t, status.Notes, "somebody had been there")
+	require.Contains(t, status.Notes, "the node was cordoned before")
 	for _, stage := range status.Stages {
 		require.True(t, stage.Succeeded, stage.Stage)
 	}
@@ -82,14 +82,14 @@ func TestABusyNodeIsQueuedAgainWithoutLocks(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil))
-	w.Fail["AwaitNodeFree"] = workflowtest.Once(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)) // so that time passes
+	w.Fail["AwaitNodeFree"] = workflowtest.Once(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)) // time passes
 	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	first, second := w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput), w.Inputs["AwaitNodeLocks"][1].(locks.NodeLockInput)
-	require.True(t, second.Deadline.After(*first.Deadline), "the locks are asked anew")
+	require.True(t, second.Deadline.After(*first.Deadline), "the locks have their whole timeout again")
 	require.Equal(t, []string{
 		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "AcquireNode", "AwaitNodeLocks", "Cordon",
 		"WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeFree", "AwaitNodeFree", "AcquireNode", "AwaitNodeLocks", "Cordon",
@@ -117,11 +117,11 @@ func TestALockReactivatedBeforeTheCordonIsWaitedForAgain(t *testing.T) {
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.True(t, said)
 	require.Len(t, w.Inputs["AwaitNodeLocks"], 5)
-	require.Equal(t, w.Inputs["AwaitNodeLocks"][0], w.Inputs["AwaitNodeLocks"][1], "until the same deadline: it may be taken back again and again")
+	require.Equal(t, w.Inputs["AwaitNodeLocks"][0], w.Inputs["AwaitNodeLocks"][1], "the deadline stays, however often a lock becomes active")
 	require.Len(t, w.Inputs["Cordon"], 5)
 	cordon := status.States[slices.Index(workflowtest.States(status), maintenancev1.NodeCordon)]
 	letGo := kit.Stages{Records: &status.Stages}.Stage(maintenancev1.StageNodeWorkloadLocksInactive)
-	require.False(t, letGo.FinishedAt.After(cordon.At.Time), "a stage that has succeeded is not written again")
+	require.False(t, letGo.FinishedAt.After(cordon.At.Time), "a completed stage is not changed")
 }
 
 func TestTheCordonOfAFasterMaintenanceIsNotReported(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// errCycle is that a request has to be withdrawn for an older one.
-func errCycle() error {
+// lockCycleError is the error of a wait whose request has to be withdrawn for an older one.
+func lockCycleError() error {
 	return temporal.Error(temporal.ErrLockCycle, "the maintenances of n1 and n0 wait for each other's workload locks; this one gives way", nil,
 		drydockv1.Blocker{Kind: "NodeMaintenanceRequest", Name: "drydock-n0-1234"})
 }
@@ -32,7 +32,7 @@ func errCycle() error {
 func TestAYieldingMaintenanceReleasesLocksAndSlotAndQueuesAgain(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
+	w.Fail["AwaitNodeLocks"] = workflowtest.Once(lockCycleError())
 	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
@@ -50,7 +50,7 @@ func TestAYieldingMaintenanceReleasesLocksAndSlotAndQueuesAgain(t *testing.T) {
 	require.Equal(t, []maintenancev1.NodeState{
 		maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon,
 	}, workflowtest.States(status)[:5])
-	require.Equal(t, 2, w.Scheduler.Released(), "the slot was free in between")
+	require.Equal(t, 2, w.Scheduler.Released(), "the slot was free in the meantime")
 	for _, stage := range status.Stages {
 		require.True(t, stage.Succeeded, stage.Stage)
 	}
@@ -59,20 +59,20 @@ func TestAYieldingMaintenanceReleasesLocksAndSlotAndQueuesAgain(t *testing.T) {
 func TestACancelledYieldingMaintenanceDoesNotWaitForOthers(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
+	w.Fail["AwaitNodeLocks"] = workflowtest.Once(lockCycleError())
 	w.Blocked["AwaitRequestsServed"] = true
 	w.When(func() bool { return len(w.InputsOf("AwaitRequestsServed")) > 0 }, func() { w.SignalWorkflow(temporal.SignalCancel, nil) })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.Len(t, w.Inputs["AcquireNode"], 1)
-	require.Contains(t, w.Called(), "ReturnNode", "its mark goes")
+	require.Contains(t, w.Called(), "ReturnNode", "its mark is removed")
 }
 
-// The locks of the cluster hold only what those of the node hold.
+// Cluster locks must stay inactive until the node locks are active.
 func TestACancelDuringTheReturnOfLocksKeepsTheirOrder(t *testing.T) {
 	for name, queuesAgain := range map[string]func(*workflowtest.World){
-		"when it gives way": func(w *workflowtest.World) { w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle()) },
-		"when its window closes before it is known whether there are locks": func(w *workflowtest.World) {
+		"when it yields": func(w *workflowtest.World) { w.Fail["AwaitNodeLocks"] = workflowtest.Once(lockCycleError()) },
+		"when its window closes before its locks are known": func(w *workflowtest.World) {
 			w.Fail["AcquireNode"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil))
 			w.ReceiveWindow(time.Hour, workflowtest.OpensAt(2, w.Now().Add(24*time.Hour)))
 		},
@@ -102,7 +102,7 @@ func TestACancelDuringTheReturnOfLocksKeepsTheirOrder(t *testing.T) {
 func TestAYieldingMaintenanceWaitsAtMostTheLockTimeout(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
+	w.Fail["AwaitNodeLocks"] = workflowtest.Once(lockCycleError())
 	w.Fail["AwaitRequestsServed"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "not in time", nil))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut)
@@ -115,12 +115,12 @@ func TestRepeatedYieldsDoNotExtendTheLockTimeout(t *testing.T) {
 	w.Locked = true
 	w.Fail["AwaitNodeLocks"] = func(call int) error {
 		if call <= 3 {
-			return errCycle()
+			return lockCycleError()
 		}
 		return nil
 	}
 	w.Fail["AwaitRequestsServed"] = func(call int) error {
-		if call%30 > 0 { // so that time passes
+		if call%30 > 0 { // time passes
 			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
 		}
 		return nil
@@ -145,63 +145,63 @@ func TestRepeatedYieldsDoNotExtendTheLockTimeout(t *testing.T) {
 func TestAYieldingMaintenanceOfARolloutReturnsItsSlotToTheRollout(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
-	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
+	w.Fail["AwaitNodeLocks"] = workflowtest.Once(lockCycleError())
 	in, start := workflowtest.MaintenanceOfRollout(), w.Now()
-	in.LockTimeLeft = left(60)
+	in.LockTimeLeft = timeLeft(60)
 	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, maintenancev1.NodePending, status.State)
 	deadline := w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Deadline
-	require.WithinDuration(t, start.Add(time.Minute), *deadline, 10*time.Second, "it gave way before")
+	require.WithinDuration(t, start.Add(time.Minute), *deadline, 10*time.Second, "it has yielded before")
 	require.Equal(t, deadline, w.Inputs["AwaitRequestsServed"][0].(locks.RequestsServedInput).Deadline)
 	require.Equal(t, []string{"AcquireNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "AwaitRequestsServed", "ReturnNode"}, w.Called())
 	require.Equal(t, []any{scheduler.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
 	returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 	require.Equal(t, maintenancev1.NodePending, returned.Ended.State)
 	require.Nil(t, returned.Slot)
-	require.False(t, returned.Withdraw, "it was withdrawn already")
+	require.False(t, returned.Withdraw, "it is withdrawn already")
 }
 
-func TestARolloutRequestsANodeThatYieldedAgain(t *testing.T) {
+func TestARolloutRequestsAYieldedNodeAgain(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity, w.Nodes.Workers = 2, []string{"w0", "w1"}
-	begun := map[string]int{}
+	started := map[string]int{}
 	w.RegisterAs(temporal.NodeMaintenance, func(ctx workflow.Context, in nodemaintenance.Input) (workflowtest.NodeStatus, error) {
 		node := in.Object.Spec.NodeName
-		begun[node]++
+		started[node]++
 		err := workflow.Sleep(ctx, time.Minute)
 		workflowtest.SignalSlotReturn(ctx, in)
 		status := workflowtest.NodeStatus{State: maintenancev1.NodeCompleted, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}
-		if node == "w1" && begun[node] == 1 {
+		if node == "w1" && started[node] == 1 {
 			status.State, status.Notes = maintenancev1.NodePending, []string{"queued again: w0 goes first"}
 		}
 		return status, err
 	})
 	var notes []string
-	w.When(func() bool { return begun["w1"] == 2 }, func() { notes = workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Notes })
+	w.When(func() bool { return started["w1"] == 2 }, func() { notes = workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Notes })
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 
 	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes)
-	require.Equal(t, map[string]int{"w0": 1, "w1": 2}, begun)
+	require.Equal(t, map[string]int{"w0": 1, "w1": 2}, started)
 	require.Equal(t, []string{"node w1: queued again: w0 goes first"}, notes)
 	require.True(t, w.Scheduler.State.Empty())
 }
 
 func TestNoPodIsEvictedBeforeAllLocksAreInactiveAndTheNodeIsCordoned(t *testing.T) {
 	refusals := map[string]error{
-		"held again": temporal.Error(temporal.ErrLockRefused, "lock ceph-n1 is active", nil),
-		"taken":      temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil),
-		"cycle":      errCycle(),
-		"let go":     nil,
+		"reactivated": temporal.Error(temporal.ErrLockRefused, "lock ceph-n1 is active", nil),
+		"node busy":   temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil),
+		"cycle":       lockCycleError(),
+		"released":    nil,
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		w := workflowtest.NewWorld(t)
 		w.Locked = true
-		awaited := rapid.SliceOfN(rapid.SampledFrom([]string{"cycle", "let go"}), 0, 4).Draw(rt, "awaited")
-		cordoned := rapid.SliceOfN(rapid.SampledFrom([]string{"held again", "taken", "let go"}), 0, 4).Draw(rt, "cordoned")
-		// Each call ends as drawn, and those after well.
+		awaited := rapid.SliceOfN(rapid.SampledFrom([]string{"cycle", "released"}), 0, 4).Draw(rt, "awaited")
+		cordoned := rapid.SliceOfN(rapid.SampledFrom([]string{"reactivated", "node busy", "released"}), 0, 4).Draw(rt, "cordoned")
+		// Calls after the drawn ones succeed.
 		outcome := func(drawn []string, call int) error {
 			if call > len(drawn) {
 				return nil
@@ -213,20 +213,20 @@ func TestNoPodIsEvictedBeforeAllLocksAreInactiveAndTheNodeIsCordoned(t *testing.
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 		workflowtest.RequireResult[workflowtest.NodeStatus](w)
 
-		letGo, out := false, false
+		released, cordonedNode := false, false
 		calls := map[string]int{}
 		for _, name := range w.Called() {
 			calls[name]++
 			switch name {
 			case "AcquireNode", "WithdrawNodeMaintenance":
-				letGo = false
+				released = false
 			case "AwaitNodeLocks":
-				letGo = outcome(awaited, calls[name]) == nil
+				released = outcome(awaited, calls[name]) == nil
 			case "Cordon":
-				require.True(t, letGo, "%v", w.Called())
-				out = outcome(cordoned, calls[name]) == nil
+				require.True(t, released, "%v", w.Called())
+				cordonedNode = outcome(cordoned, calls[name]) == nil
 			case "AwaitPodCompletion", "Drain", "RunJob":
-				require.True(t, letGo && out, "%s in %v", name, w.Called())
+				require.True(t, released && cordonedNode, "%s in %v", name, w.Called())
 			}
 		}
 		require.Equal(t, 1, calls["Drain"])

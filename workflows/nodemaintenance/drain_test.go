@@ -30,7 +30,7 @@ func TestATimedOutDrainFailsWithItsBlockersAndReturnsTheNode(t *testing.T) {
 	require.NotContains(t, w.Called(), "RunJob")
 	returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 	require.False(t, returned.KeepCordoned)
-	require.True(t, returned.Withdraw, "its locks are not kept waiting")
+	require.True(t, returned.Withdraw, "its locks become active again")
 	require.Contains(t, w.Called(), "AwaitNodeLocksActive")
 	require.True(t, w.Scheduler.State.Empty(), "its slot is free")
 }
@@ -90,7 +90,7 @@ func TestEndlessDrainRetriesKeepTheHistorySmall(t *testing.T) {
 	for i, input := range w.Inputs["Drain"] {
 		drain := input.(drain.Input)
 		require.WithinDuration(t, begin.Add(want), *drain.Deadline, 30*time.Second, "attempt %d", i+1)
-		require.Equal(t, i*reports, drain.Reports, "reports do not begin anew with attempt %d", i+1)
+		require.Equal(t, i*reports, drain.Reports, "attempt %d keeps the count of reports", i+1)
 		want = min(2*want, 24*time.Hour)
 	}
 }

@@ -19,7 +19,7 @@ func TestAnInvalidRequestChangesNothing(t *testing.T) {
 	require.Equal(t, []string{"CheckNodeMaintenance"}, w.Called())
 }
 
-// A field that no version knows, say: it is refused, and not dropped.
+// Otherwise an unknown field would be dropped instead of refused.
 func TestARequestIsValidatedAsWritten(t *testing.T) {
 	var in nodemaintenance.Input
 	const object = `{"spec": {"requestorID": "ops.example.com", "drainSpecs": {}}}`

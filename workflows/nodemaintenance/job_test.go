@@ -118,12 +118,12 @@ func TestAJobIsStoppedWhenItsRequestorLeaves(t *testing.T) {
 func TestOtherRequestorsWaitUntilTheStoppedJobIsGone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["RunJob"] = true
-	attempts := int(2 * nodemaintenance.CleanUpLimit / kit.LaterRetry) // at 10 s each longer than any clean-up
+	attempts := int(2 * nodemaintenance.CleanUpLimit / kit.LaterRetry) // longer than any cleanup
 	w.Fail["RemoveJob"] = func(call int) error {
 		if call > attempts {
 			return nil
 		}
-		require.Empty(t, w.InputsOf("AnnounceState"), "the node is handed over")
+		require.Empty(t, w.InputsOf("AnnounceState"), "the node is ready")
 		return temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
 	}
 	in := workflowtest.FullMaintenance()
@@ -138,10 +138,10 @@ func TestOtherRequestorsWaitUntilTheStoppedJobIsGone(t *testing.T) {
 	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.False(t, status.LeftCordoned)
 	require.Len(t, w.Inputs["RemoveJob"], attempts+1)
-	require.Contains(t, w.Called(), "AwaitNodeHealthy", "gpu.example.com has worked on the node")
+	require.Contains(t, w.Called(), "AwaitNodeHealthy", "gpu.example.com worked on the node")
 }
 
-// Whoever deletes a job, and the time that is over, does not end its pod.
+// The pods of a deleted or timed-out Job may still run.
 func TestRequestorsWaitUntilAFailedJobIsGone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 timed out", nil))
@@ -150,14 +150,14 @@ func TestRequestorsWaitUntilAFailedJobIsGone(t *testing.T) {
 		if call > attempts {
 			return nil
 		}
-		require.Empty(t, w.InputsOf("AnnounceState"), "the node is handed over")
+		require.Empty(t, w.InputsOf("AnnounceState"), "the node is ready")
 		return temporal.Error(jobs.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
 	}
 	in := workflowtest.FullMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
 	w.EachMinute(w.Signal(temporal.SignalDone, ""), func() {
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
-		require.Equal(t, maintenancev1.NodeReady, status.State, "nobody may say done yet")
+		require.Equal(t, maintenancev1.NodeReady, status.State, "done has no effect yet")
 		require.Equal(t, jobs.ReasonJobStopping, status.Wait.Reason)
 		require.Equal(t, temporal.ErrJobFailed, status.Failure.Reason)
 		require.Contains(t, status.Notes, "done was sent for ops.example.com, but a Job is running: nothing done")

@@ -29,7 +29,7 @@ func TestANodeThatAnotherRequestorJoinedIsReturnedWhenBothAreDone(t *testing.T) 
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
-	require.Len(t, status.Requestors, 2, "it joined once")
+	require.Len(t, status.Requestors, 2, "it joins once")
 	require.Contains(t, status.Notes, "gpu.example.com joined by kim")
 	require.Len(t, w.Inputs["AcquireNode"], 1)
 	require.Len(t, w.Inputs["Drain"], 1)
@@ -50,7 +50,7 @@ func TestARequestorMayJoinAgainAfterDone(t *testing.T) {
 		w.Signal(temporal.SignalDone, "gpu.example.com"), w.JoinStep("gpu.example.com"), w.Signal(temporal.SignalDone, ""),
 		w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"),
 	)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, twoRequestors())
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 }
 
@@ -64,12 +64,12 @@ func TestARequestorThatCannotJoinIsToldWhy(t *testing.T) {
 		in                       nodemaintenance.Input
 		blocked                  string
 	}{
-		{name: "no name", problem: "requestor is required"},
-		{name: "a name that requestors cannot have", requestor: "GPU", problem: "requestor GPU: "},
-		{name: "a name that is too long", requestor: strings.Repeat("g", 64), problem: "must have 2 to 63 characters"},
+		{name: "without a name", problem: "requestor is required"},
+		{name: "an invalid name", requestor: "GPU", problem: "requestor GPU: "},
+		{name: "a long name", requestor: strings.Repeat("g", 64), problem: "must have 2 to 63 characters"},
 		{name: "a rollout's node", requestor: "gpu.example.com", in: workflowtest.MaintenanceOfRollout(), blocked: "Drain", problem: "is part of rollout"},
 		{name: "a node that is being returned", requestor: "gpu.example.com", blocked: "AwaitNodeHealthy", problem: "the node is being returned"},
-		{name: "one too many", requestor: "gpu.example.com", in: full, problem: "has 65 requestors, the most that are allowed"},
+		{name: "too many requestors", requestor: "gpu.example.com", in: full, problem: "has 65 requestors, the most that are allowed"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

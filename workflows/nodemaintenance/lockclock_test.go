@@ -20,48 +20,48 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// left is what is left to the locks of a node.
-func left(nodeSeconds int32) *maintenancev1.LockTimeLeft {
+// timeLeft is a remaining timeout of node locks.
+func timeLeft(nodeSeconds int32) *maintenancev1.LockTimeLeft {
 	return &maintenancev1.LockTimeLeft{NodeSeconds: &nodeSeconds}
 }
 
 func TestNodeLocksOfARolloutHaveTheRemainingTimeout(t *testing.T) {
-	whileAsked := func(w *workflowtest.World, then func()) {
+	duringWait := func(w *workflowtest.World, then func()) {
 		w.Blocked["AwaitNodeLocks"] = true
 		w.RegisterDelayedCallback(then, 10*time.Minute)
 	}
 	for _, tt := range []struct {
 		name string
 		in   nodemaintenance.Input
-		// happens to a node whose locks had an hour, or what was left to them.
+		// happens is the event that ends the wait.
 		happens func(*workflowtest.World)
 		before  *maintenancev1.LockTimeLeft
 		after   *maintenancev1.LockTimeLeft
 		state   maintenancev1.NodeState
 	}{
 		{
-			name: "it gives way", in: workflowtest.MaintenanceOfRollout(), before: left(1800), after: left(1799), state: maintenancev1.NodePending,
-			happens: func(w *workflowtest.World) { w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle()) },
+			name: "it yields", in: workflowtest.MaintenanceOfRollout(), before: timeLeft(1800), after: timeLeft(1799), state: maintenancev1.NodePending,
+			happens: func(w *workflowtest.World) { w.Fail["AwaitNodeLocks"] = workflowtest.Once(lockCycleError()) },
 		},
 		{
-			name: "its window closes", in: workflowtest.MaintenanceOfRollout(), after: left(3600 - 600 - 60), state: maintenancev1.NodePending,
+			name: "its window closes", in: workflowtest.MaintenanceOfRollout(), after: timeLeft(3600 - 600 - 60), state: maintenancev1.NodePending,
 			happens: func(w *workflowtest.World) {
-				whileAsked(w, func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish)) })
+				duringWait(w, func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish)) })
 			},
 		},
 		{
-			name: "its rollout takes it back", in: workflowtest.MaintenanceOfRollout(), before: left(1800), after: left(1200), state: maintenancev1.NodeCancelled,
-			happens: func(w *workflowtest.World) { whileAsked(w, w.CancelWorkflow) },
+			name: "its rollout cancels it", in: workflowtest.MaintenanceOfRollout(), before: timeLeft(1800), after: timeLeft(1200), state: maintenancev1.NodeCancelled,
+			happens: func(w *workflowtest.World) { duringWait(w, w.CancelWorkflow) },
 		},
 		{
-			name: "all have let go when its rollout takes it back", in: workflowtest.MaintenanceOfRollout(), before: left(1800), state: maintenancev1.NodeCancelled,
+			name: "its rollout cancels it after all locks are inactive", in: workflowtest.MaintenanceOfRollout(), before: timeLeft(1800), state: maintenancev1.NodeCancelled,
 			happens: func(w *workflowtest.World) {
 				w.Blocked["Drain"] = true
 				w.RegisterDelayedCallback(w.CancelWorkflow, 10*time.Minute)
 			},
 		},
 		{
-			name: "all have let go when another has it", in: workflowtest.MaintenanceOfRollout(), before: left(1800), state: maintenancev1.NodeCancelled,
+			name: "another maintenance has the node after all locks are inactive", in: workflowtest.MaintenanceOfRollout(), before: timeLeft(1800), state: maintenancev1.NodeCancelled,
 			happens: func(w *workflowtest.World) {
 				w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrNodeBusy, "another maintenance has it", nil))
 				w.Blocked["AwaitNodeFree"] = true
@@ -96,7 +96,7 @@ func TestNodeLocksOfARolloutHaveTheRemainingTimeout(t *testing.T) {
 func TestClusterLocksHaveTheRemainingTimeout(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
-	clusterHeldOnce(w)
+	clusterLockActiveOnce(w)
 	w.Blocked["AwaitClusterLocks"] = true
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish)) }, 10*time.Minute)
 	in := workflowtest.MaintenanceOfRollout()
@@ -109,7 +109,7 @@ func TestClusterLocksHaveTheRemainingTimeout(t *testing.T) {
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.WithinDuration(t, start.Add(30*time.Minute), *w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Deadline, 2*time.Second)
 	require.InDelta(t, 1800-600-60, *status.LockTimeLeft.ClusterSeconds, 2)
-	require.Nil(t, status.LockTimeLeft.NodeSeconds, "they were not asked")
+	require.Nil(t, status.LockTimeLeft.NodeSeconds, "the node locks were not requested")
 }
 
 func TestAFinishedMaintenanceReportsNoRemainingLockTimeout(t *testing.T) {
@@ -126,7 +126,7 @@ func TestTheLockTimeoutIsPausedWhileAYieldedMaintenanceWaits(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Locked = true
-	w.Fail["AwaitNodeLocks"] = workflowtest.Once(errCycle())
+	w.Fail["AwaitNodeLocks"] = workflowtest.Once(lockCycleError())
 	w.Fail["AwaitRequestsServed"] = func(int) error {
 		w.Occupy(workflowtest.Peer)
 		return nil
@@ -137,7 +137,7 @@ func TestTheLockTimeoutIsPausedWhileAYieldedMaintenanceWaits(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.WithinDuration(t, start.Add(time.Hour+10*time.Minute), *w.Inputs["AwaitNodeLocks"][1].(locks.NodeLockInput).Deadline, 10*time.Second)
-	require.True(t, w.Inputs["Cordon"][0].(node.CordonInput).Locked, "the locks are looked at once more right before")
+	require.True(t, w.Inputs["Cordon"][0].(node.CordonInput).Locked, "the locks are checked once more before the cordon")
 }
 
 func TestTheTimeoutOfInactiveLocksIsPausedDuringAHold(t *testing.T) {
@@ -153,7 +153,7 @@ func TestTheTimeoutOfInactiveLocksIsPausedDuringAHold(t *testing.T) {
 	}
 	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(600))
-	t.Run("those of the node", func(t *testing.T) {
+	t.Run("node locks", func(t *testing.T) {
 		w := workflowtest.NewWorld(t)
 		start := w.Now()
 		w.Locked = true
@@ -164,7 +164,7 @@ func TestTheTimeoutOfInactiveLocksIsPausedDuringAHold(t *testing.T) {
 		require.Len(t, w.Inputs["AwaitNodeLocks"], 2)
 		require.Greater(t, w.Inputs["AwaitNodeLocks"][1].(locks.NodeLockInput).Deadline.Sub(start), 24*time.Hour)
 	})
-	t.Run("those of the cluster", func(t *testing.T) {
+	t.Run("cluster locks", func(t *testing.T) {
 		w := workflowtest.NewWorld(t)
 		start := w.Now()
 		heldAt(w, "AwaitClusterLocks")
@@ -199,10 +199,10 @@ func TestARolloutKeepsTheRemainingLockTimeoutOfEachNode(t *testing.T) {
 				return status, err
 			}
 			workflowtest.SignalSlotReturn(ctx, in)
-			status.LockTimeLeft = left(40)
+			status.LockTimeLeft = timeLeft(40)
 		case 2:
 			_ = workflow.Sleep(ctx, 1000*time.Hour)
-			status.State, status.LockTimeLeft = maintenancev1.NodeCancelled, left(20)
+			status.State, status.LockTimeLeft = maintenancev1.NodeCancelled, timeLeft(20)
 			return status, sdktemporal.NewCanceledError(status)
 		default:
 			status.State, status.LockTimeLeft = maintenancev1.NodeCompleted, nil
@@ -213,10 +213,10 @@ func TestARolloutKeepsTheRemainingLockTimeoutOfEachNode(t *testing.T) {
 	w.RegisterDelayedCallback(w.Vacate, time.Hour)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunCancel)) }, 2*time.Hour)
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, left(20), workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Nodes[0].LockTimeLeft)
+		require.Equal(t, timeLeft(20), workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Nodes[0].LockTimeLeft)
 	}, 3*time.Hour)
 	w.ReleaseAfter(24*time.Hour, 3)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	require.Equal(t, int32(1), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done)
-	require.Equal(t, []*maintenancev1.LockTimeLeft{nil, left(40), left(20)}, had)
+	require.Equal(t, []*maintenancev1.LockTimeLeft{nil, timeLeft(40), timeLeft(20)}, had)
 }

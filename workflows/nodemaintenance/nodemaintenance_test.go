@@ -31,9 +31,9 @@ func TestAMaintenanceRunsItsStepsInOrder(t *testing.T) {
 		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "AcquireNode", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
 		"AwaitNodeHealthy", "ReturnNode", "AwaitNodeLocksActive", "WithdrawClusterMaintenance",
 	}, w.Called())
-	require.Nil(t, w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Deadline, "for as long as it takes")
+	require.Nil(t, w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Deadline, "without a timeout")
 	returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
-	require.Equal(t, w.Inputs["RunJob"][0].(jobs.RunJobInput).Job, returned.FinishedJob.Job, "the job has done its work")
+	require.Equal(t, w.Inputs["RunJob"][0].(jobs.RunJobInput).Job, returned.FinishedJob.Job, "the Job succeeded")
 	require.True(t, returned.Withdraw)
 	require.Equal(t, []maintenancev1.NodeState{
 		maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon, maintenancev1.NodeWaitForPodCompletion,
@@ -126,7 +126,7 @@ func TestEachStepUsesTheUIDOfTheCordonedNode(t *testing.T) {
 		workflowtest.RequireResult[workflowtest.NodeStatus](w)
 		completion := w.Inputs["AwaitPodCompletion"][0].(drain.AwaitPodCompletionInput)
 		require.EqualValues(t, workflowtest.NodeUID, completion.NodeUID)
-		require.Equal(t, &maintenancev1.DrainSpec{}, completion.Drain, "what that passes over is not waited for")
+		require.Equal(t, &maintenancev1.DrainSpec{}, completion.Drain, "the wait skips the pods that the drain skips")
 		require.True(t, completion.Cordoned)
 		require.EqualValues(t, workflowtest.NodeUID, w.Inputs["Drain"][0].(drain.Input).NodeUID)
 		require.EqualValues(t, workflowtest.NodeUID, w.Inputs["RunJob"][0].(jobs.RunJobInput).NodeUID)
@@ -140,11 +140,11 @@ func TestARetriedActivityIsShownInTheStatus(t *testing.T) {
 		reason, message string
 	}{
 		{
-			name: "it is refused", err: temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: connection refused", nil),
+			name: "refused", err: temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: connection refused", nil),
 			reason: temporal.ErrClusterUnreachable, message: "take n1: cluster c1: connection refused",
 		},
 		{
-			name: "it takes too long", err: sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil),
+			name: "timed out", err: sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil),
 			reason: "TimeoutStartToClose", message: "take n1: every attempt timed out after 10s",
 		},
 	}
@@ -165,7 +165,7 @@ func TestARetriedActivityIsShownInTheStatus(t *testing.T) {
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 			require.Nil(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Wait)
-			require.Equal(t, test.message, message, "the status said it while the node could not be taken")
+			require.Equal(t, test.message, message, "the status shows the error while the node cannot be cordoned")
 		})
 	}
 }

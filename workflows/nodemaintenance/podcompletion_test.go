@@ -36,7 +36,7 @@ func TestTheWaitForPodsTimesOutWhileTheClusterIsUnreachable(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
-	require.Contains(t, workflowtest.States(status), maintenancev1.NodeDraining, "the drain looks for itself")
+	require.Contains(t, workflowtest.States(status), maintenancev1.NodeDraining, "the drain reads the pods itself")
 	require.Contains(t, status.Notes, "continued without knowing which pods have finished: wait for pods of n1 to finish: timed out; "+
 		"state unknown: connection refused; when they were seen last these had not: ml/train-1")
 }

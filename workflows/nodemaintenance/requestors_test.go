@@ -12,8 +12,8 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// forTwo hands a node over to two requestors of one maintenance.
-func forTwo() nodemaintenance.Input {
+// twoRequestors is a maintenance with two requestors.
+func twoRequestors() nodemaintenance.Input {
 	in := workflowtest.RequestorMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
 	return in
@@ -27,7 +27,7 @@ func TestANodeIsReturnedWhenAllRequestorsAreDone(t *testing.T) {
 			require.Len(t, status.Requestors, 2)
 			require.Contains(t, []string{"the node is ready for gpu.example.com; waiting for done", "the node is ready for ops.example.com; waiting for done"}, status.Wait.Message)
 		}, w.Signal(temporal.SignalDone, order[0]), w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, order[1]))
-		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, twoRequestors())
 		require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 	}
 }
@@ -47,7 +47,7 @@ func TestAFailedRequestorKeepsTheNodeAfterAnotherIsDone(t *testing.T) {
 		w.Signal(temporal.SignalRecover, "gpu.example.com"), w.RequireNodeKept(maintenancev1.NodeReady),
 		w.Signal(temporal.SignalDone, "gpu.example.com"),
 	)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, twoRequestors())
 	require.Nil(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Failure)
 }
 
@@ -59,14 +59,14 @@ func TestACancelledRequestorLeavesTheNodeToTheOthers(t *testing.T) {
 			cancel = w.CancelWorkflow
 		}
 		w.EachMinute(cancel, w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, "gpu.example.com"))
-		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, twoRequestors())
 		status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 		require.Equal(t, maintenancev1.NodeCancelled, status.State)
-		require.Contains(t, w.Called(), "AwaitNodeHealthy", "somebody has worked on the node")
+		require.Contains(t, w.Called(), "AwaitNodeHealthy", "a requestor worked on the node")
 	}
 }
 
-// Its work is done, and the node was returned well: nothing was taken back.
+// The work is complete, and nothing was undone.
 func TestACancelAfterDoneIsACompletion(t *testing.T) {
 	for _, by := range []string{"signal", "Temporal"} {
 		t.Run(by, func(t *testing.T) {
@@ -81,17 +81,17 @@ func TestACancelAfterDoneIsACompletion(t *testing.T) {
 				},
 				w.Signal(temporal.SignalDone, "gpu.example.com"),
 			)
-			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, twoRequestors())
 			status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 			require.Equal(t, maintenancev1.NodeCompleted, status.State)
 			require.Contains(t, status.Notes, "cancel was sent for ops.example.com: the node is kept for gpu.example.com")
 			returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
-			require.Equal(t, maintenancev1.NodeCompleted, returned.Ended.State, "the node is told so, too")
+			require.Equal(t, maintenancev1.NodeCompleted, returned.Ended.State, "the Event on the node agrees")
 		})
 	}
 }
 
-// It has had its say; the others want to know that the node is well.
+// Its cancel has no effect; the others need the result of the check.
 func TestADoneRequestorDoesNotCancelTheHealthCheckOfTheOthers(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["AwaitNodeHealthy"] = func(call int) error {
@@ -102,13 +102,13 @@ func TestADoneRequestorDoesNotCancelTheHealthCheckOfTheOthers(t *testing.T) {
 		return nil
 	}
 	w.EachMinute(w.Signal(temporal.SignalDone, "gpu.example.com"), w.Signal(temporal.SignalDone, ""))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, twoRequestors())
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
 	require.Contains(t, status.Notes, "cancel was sent for gpu.example.com, but gpu.example.com no longer needs the node: nothing done")
 }
 
-// What is cancelled then is the check of the node, of which nobody knows what it would have found.
+// The cancel interrupts the health check, so its result is unknown.
 func TestACancelDuringTheHealthCheckIsACancellation(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["AwaitNodeHealthy"] = true
@@ -119,23 +119,23 @@ func TestACancelDuringTheHealthCheckIsACancellation(t *testing.T) {
 
 func TestTheMessageOfAFailureIsRecordedWithItsEffect(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	says := func(signal, requestor, reason string) func() {
+	send := func(signal, requestor, reason string) func() {
 		return func() {
 			w.SignalWorkflow(signal, temporal.SignalRequest{Requestor: requestor, Actor: "ann", Reason: reason})
 		}
 	}
 	w.EachMinute(
-		says(temporal.SignalRecover, "", ""),
-		says(temporal.SignalFail, "gpu.example.com", "no firmware"),
+		send(temporal.SignalRecover, "", ""),
+		send(temporal.SignalFail, "gpu.example.com", "no firmware"),
 		func() {
 			require.Equal(t, "the work of gpu.example.com failed, says ann: no firmware", workflowtest.StatusOf[workflowtest.NodeStatus](w).Failure.Message)
 		},
-		says(temporal.SignalRecover, "gpu.example.com", "found it"),
-		says(temporal.SignalDone, "gpu.example.com", ""),
-		says(temporal.SignalFail, "gpu.example.com", ""),
-		says(temporal.SignalDone, "", ""),
+		send(temporal.SignalRecover, "gpu.example.com", "found it"),
+		send(temporal.SignalDone, "gpu.example.com", ""),
+		send(temporal.SignalFail, "gpu.example.com", ""),
+		send(temporal.SignalDone, "", ""),
 	)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, twoRequestors())
 	require.Equal(t, []string{
 		"recover was sent for ops.example.com by ann, but the work of ops.example.com has not failed: nothing done",
 		"recover was sent for gpu.example.com by ann: found it; the work of gpu.example.com, which had failed, continues",
@@ -168,7 +168,7 @@ func TestACancelDuringTheReturnAfterDoneIsACompletion(t *testing.T) {
 	require.True(t, cancelled)
 }
 
-// A reason may begin like a name.
+// A reason may start like the name of a sender.
 func TestAFailureIsReportedWithItsMessage(t *testing.T) {
 	for _, test := range []struct{ actor, reason, said string }{
 		{"", "", ""},
@@ -198,14 +198,14 @@ func TestPreparationStopsWhenAllRequestorsLeft(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["Drain"] = true
 	w.EachMinute(w.Signal(temporal.SignalCancel, "gpu.example.com"), w.RequireNodeKept(maintenancev1.NodeDraining), w.Signal(temporal.SignalCancel, ""))
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, twoRequestors())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.Contains(t, w.Called(), "ReturnNode")
 }
 
 func TestARequestorThatLeavesAfterAFailureFailsTheMaintenance(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	in := forTwo()
+	in := twoRequestors()
 	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
 	w.EachMinute(w.Signal(temporal.SignalFail, "gpu.example.com"), w.Signal(temporal.SignalCancel, "gpu.example.com"), w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)

@@ -17,27 +17,27 @@ import (
 
 func TestSimultaneousFailAndRecoverApplyInOrder(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		said := rapid.SliceOfN(rapid.SampledFrom([]string{temporal.SignalFail, temporal.SignalRecover}), 1, 6).Draw(r, "said")
+		signals := rapid.SliceOfN(rapid.SampledFrom([]string{temporal.SignalFail, temporal.SignalRecover}), 1, 6).Draw(r, "signals")
 		want := map[string]maintenancev1.NodeState{temporal.SignalFail: maintenancev1.NodeRequestorFailed, temporal.SignalRecover: maintenancev1.NodeReady}
 		w := workflowtest.NewWorld(t)
 		var state maintenancev1.NodeState
-		w.RegisterDelayedCallback(func() { w.SignalInOneTask(said...) }, time.Hour)
+		w.RegisterDelayedCallback(func() { w.SignalInOneTask(signals...) }, time.Hour)
 		w.RegisterDelayedCallback(func() {
 			state = workflowtest.StatusOf[workflowtest.NodeStatus](w).State
 			w.SignalWorkflow(temporal.SignalDone, nil)
 		}, 2*time.Hour)
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 		require.NoError(r, w.GetWorkflowError())
-		require.Equal(r, want[said[len(said)-1]], state)
+		require.Equal(r, want[signals[len(signals)-1]], state)
 	})
 }
 
-// A requestor that has said done, or cancel, has nothing more to say.
+// Signals of a requestor after done or cancel have no effect.
 func TestSimultaneousSignalsDecideTheResult(t *testing.T) {
 	done, fail, again, cancel := temporal.SignalDone, temporal.SignalFail, temporal.SignalRecover, temporal.SignalCancel
 	for _, tt := range []struct {
-		said []string
-		want maintenancev1.NodeState
+		signals []string
+		want    maintenancev1.NodeState
 	}{
 		{[]string{fail, done}, maintenancev1.NodeCompleted},
 		{[]string{done, fail}, maintenancev1.NodeCompleted},
@@ -49,15 +49,15 @@ func TestSimultaneousSignalsDecideTheResult(t *testing.T) {
 		{[]string{cancel, done}, maintenancev1.NodeCancelled},
 		{[]string{done, cancel}, maintenancev1.NodeCompleted},
 	} {
-		t.Run(fmt.Sprint(tt.said), func(t *testing.T) {
+		t.Run(fmt.Sprint(tt.signals), func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
-			w.RegisterDelayedCallback(func() { w.SignalInOneTask(tt.said...) }, time.Hour)
+			w.RegisterDelayedCallback(func() { w.SignalInOneTask(tt.signals...) }, time.Hour)
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 			require.True(t, w.IsWorkflowCompleted())
 			states := workflowtest.States(workflowtest.StatusOf[workflowtest.NodeStatus](w))
 			require.Equal(t, tt.want, states[len(states)-1])
-			require.Equal(t, slices.Contains(tt.said, done) && tt.said[0] != cancel, slices.Contains(w.Called(), "AwaitNodeHealthy"),
-				"what was worked on is looked at, though it was cancelled then")
+			require.Equal(t, slices.Contains(tt.signals, done) && tt.signals[0] != cancel, slices.Contains(w.Called(), "AwaitNodeHealthy"),
+				"a node with finished work is checked, even if it is cancelled afterwards")
 		})
 	}
 }

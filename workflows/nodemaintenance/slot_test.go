@@ -48,7 +48,7 @@ func TestTheSlotOfAFailedMaintenanceStaysWithTheParent(t *testing.T) {
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "exit code 1", nil))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceOfRollout())
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed)
-	require.Nil(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).Slot, "the next node must not start before the parent knows")
+	require.Nil(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).Slot, "the next node must not start before the parent knows the failure")
 	require.Empty(t, w.Inputs["ReturnSlot"])
 }
 
@@ -58,5 +58,5 @@ func TestTheSlotOfAnUnreturnedNodeStaysWithTheParent(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceOfRollout())
 
 	require.True(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned).NotReturned)
-	require.Empty(t, w.Inputs["ReturnSlot"], "the parent says that the node is not clean")
+	require.Empty(t, w.Inputs["ReturnSlot"], "the parent returns it as unclean")
 }

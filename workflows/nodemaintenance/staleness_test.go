@@ -41,7 +41,7 @@ func TestAMaintenanceIsStaleWhileItsClusterReportsIt(t *testing.T) {
 func TestAStaleMaintenanceIsCollectedIfConfigured(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, forTwo())
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, twoRequestors())
 	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.Contains(t, status.Notes, "cancelled: collected, as garbageCollect asks: the node was ready for more than 3600 s (maxNodeMaintenanceTimeSeconds)")
 	require.Contains(t, w.Called(), "ReturnNode")
@@ -65,7 +65,7 @@ func TestRequestorsAfterALongJobAreNotCollected(t *testing.T) {
 	seen, calls := make(chan struct{}), 0
 	workflowtest.SimulateConcurrent(w, "AwaitStale", func(node.AwaitStaleInput) (any, bool) {
 		calls++
-		if calls == 2 { // the job is known to be stale
+		if calls == 2 { // the Job is stale
 			close(seen)
 		}
 		return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, calls == 1
@@ -92,7 +92,7 @@ func TestAFailedStaleMaintenanceIsNotCollectedAndCanRecover(t *testing.T) {
 	})
 	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeRequestorFailed), w.Signal(temporal.SignalRecover, ""), func() {
 		w.RequireNodeKept(maintenancev1.NodeReady)()
-		require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason, "it is ready anew")
+		require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason, "it is ready again")
 	}, w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)

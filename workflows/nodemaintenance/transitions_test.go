@@ -10,7 +10,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// next are the transitions from a state, in a fixed order.
+// next returns the transitions from a state, in a fixed order.
 func next(state maintenancev1.NodeState) []transition {
 	var names []transition
 	for name, change := range transitions() {
@@ -27,7 +27,7 @@ func isEnding(t transition) bool {
 	return slices.Contains([]transition{complete, endFailed, endCancelled, endNodeGone, endRequeued}, t)
 }
 
-// reachable are the states on paths from a state that take none of the excluded transitions.
+// reachable returns the states that can be reached from a state without the excluded transitions.
 func reachable(from maintenancev1.NodeState, excluded ...transition) []maintenancev1.NodeState {
 	states := []maintenancev1.NodeState{from}
 	for i := 0; i < len(states); i++ {
@@ -81,7 +81,7 @@ func TestNoMaintenanceDrainsANodeThatIsNotCordoned(t *testing.T) {
 
 func TestATransitionOutsideTheTableIsRefused(t *testing.T) {
 	require.PanicsWithValue(t, `node maintenance: no transition drain from state "Pending"`, func() { after(maintenancev1.NodePending, drainNode) })
-	require.Equal(t, maintenancev1.NodePending, after(maintenancev1.NodePending, requeue), "a state that the maintenance is in already")
+	require.Equal(t, maintenancev1.NodePending, after(maintenancev1.NodePending, requeue), "the maintenance is in that state already")
 }
 
 func TestEveryResultOfAMaintenanceHasATransition(t *testing.T) {

@@ -70,7 +70,7 @@ func TestANodeUncordonedManuallyIsReportedAndNotJoinable(t *testing.T) {
 			w.EachMinute(func() {
 				w.RequireNodeKept(maintenancev1.NodeReady)()
 				wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
-				require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, wait.Reason, "the requestor has the node all the same")
+				require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, wait.Reason, "the requestor keeps the node")
 				require.Equal(t, c.open, strings.Contains(wait.Message, "; the node is no longer cordoned, so pods may come to it"))
 			}, func() {
 				problem := ""

@@ -107,7 +107,7 @@ func TestAClosingWindowReturnsTheNodeOfAllRequestors(t *testing.T) {
 	}
 }
 
-// An emergency stop does not end because a window opens, nor the other way round.
+// An opening does not end a hold, and a release does not open a window.
 func TestAMaintenanceStartsWithoutHoldInAnOpenWindow(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opens, released time.Duration
@@ -135,7 +135,7 @@ func TestAMaintenanceStartsWithoutHoldInAnOpenWindow(t *testing.T) {
 	}
 }
 
-// A window that has closed lets it finish; the emergency stop does not.
+// A closed window lets started work finish; a hold does not.
 func TestAHoldAppliesToANodeWhoseWindowHasClosed(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
@@ -152,7 +152,7 @@ func TestAHoldAppliesToANodeWhoseWindowHasClosed(t *testing.T) {
 	w.ReleaseAfter(6*time.Hour, 3)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.WithinDuration(t, start.Add(6*time.Hour), w.Now(), time.Minute, "the closed window lets it finish")
+	require.WithinDuration(t, start.Add(6*time.Hour), w.Now(), time.Minute, "the closed window lets it finish after the release")
 }
 
 func TestAnExpiredWindowOverrideDuringTheWork(t *testing.T) {
@@ -172,7 +172,7 @@ func TestAnExpiredWindowOverrideDuringTheWork(t *testing.T) {
 				require.Equal(t, maintenancev1.NodeWaitForPodCompletion, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
 				w.SignalWorkflow(temporal.SignalWindow, closed)
 			}, time.Hour)
-			w.Fail["AwaitPodCompletion"] = func(int) error { // it takes until the override has expired
+			w.Fail["AwaitPodCompletion"] = func(int) error { // until the override has expired
 				if w.Now().Before(start.Add(time.Hour)) {
 					return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
 				}
@@ -191,20 +191,20 @@ func TestAnExpiredWindowOverrideDuringTheWork(t *testing.T) {
 	}
 }
 
-// inBoth are two windows of a maintenance, of which the second begins when the first ends. Each returns what is at work.
-func inBoth(early, late windows.Snapshot) map[string]windows.Snapshot {
+// twoWindows are two windows with overrun action Cancel. The second opens when the first closes.
+func twoWindows(early, late windows.Snapshot) map[string]windows.Snapshot {
 	early.Window, early.OnOverrun, late.Window, late.OnOverrun = "ops/early", drydockv1.OverrunCancel, "ops/late", drydockv1.OverrunCancel
 	return map[string]windows.Snapshot{early.Window: early, late.Window: late}
 }
 
 func TestWorkContinuesFromOneWindowIntoTheNext(t *testing.T) {
-	for name, opens := range map[string]bool{"that opens a moment later": true, "but not when that was cancelled in the last moment": false} {
+	for name, opens := range map[string]bool{"that opens a moment later": true, "unless its opening was cancelled": false} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			start := w.Now()
 			seam := start.Add(time.Hour)
-			w.Windows = inBoth(workflowtest.OpenUntil(1, seam), workflowtest.OpensAt(1, seam))
-			closed := inBoth(workflowtest.OpensAt(2, start.Add(24*time.Hour)), workflowtest.OpenUntil(2, seam.Add(4*time.Hour)))
+			w.Windows = twoWindows(workflowtest.OpenUntil(1, seam), workflowtest.OpensAt(1, seam))
+			closed := twoWindows(workflowtest.OpensAt(2, start.Add(24*time.Hour)), workflowtest.OpenUntil(2, seam.Add(4*time.Hour)))
 			w.ReceiveWindow(time.Hour, closed["ops/early"])
 			late := closed["ops/late"]
 			if !opens {
@@ -229,12 +229,12 @@ func TestWorkContinuesFromOneWindowIntoTheNext(t *testing.T) {
 	}
 }
 
-// The answer comes when the window has closed, and the node is out of service.
+// The cordon succeeds after the window has closed.
 func TestAWindowThatClosesDuringTheCordon(t *testing.T) {
-	handedOverAfter := map[drydockv1.OverrunAction]time.Duration{
+	readyAfter := map[drydockv1.OverrunAction]time.Duration{
 		drydockv1.OverrunFinish: time.Minute, drydockv1.OverrunPause: 24*time.Hour + time.Minute, drydockv1.OverrunCancel: 0,
 	}
-	for action, after := range handedOverAfter {
+	for action, after := range readyAfter {
 		t.Run(string(action), func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			start := w.Now()
@@ -252,7 +252,7 @@ func TestAWindowThatClosesDuringTheCordon(t *testing.T) {
 			if after > 0 {
 				w.RegisterDelayedCallback(func() {
 					require.True(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).HandedOver)
-					require.Nil(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Held, "nothing holds it any more")
+					require.Nil(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Held, "no hold is left")
 					w.SignalWorkflow(temporal.SignalDone, nil)
 				}, after)
 			}
@@ -269,7 +269,7 @@ func TestAWindowThatClosesDuringTheCordon(t *testing.T) {
 	}
 }
 
-// It may wait for thousands of openings before it has its turn.
+// A maintenance may wait through thousands of openings.
 func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
@@ -279,9 +279,9 @@ func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 	in := workflowtest.NextRunInput[nodemaintenance.Input](w)
 	require.NotNil(t, in)
 	require.WithinDuration(t, start.Add(150*time.Minute), w.Now(), time.Minute)
-	require.NotContains(t, w.Called(), "ReturnNode", "nothing is taken back: it goes on")
+	require.NotContains(t, w.Called(), "ReturnNode", "the next run continues, so nothing is undone")
 
-	second := workflowtest.NewWorld(t) // its window does not answer again
+	second := workflowtest.NewWorld(t) // the window sends no first state
 	second.SetStartTime(w.Now())
 	second.RegisterDelayedCallback(func() {
 		require.Empty(t, second.Scheduler.Sets)
@@ -293,24 +293,24 @@ func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
 	require.WithinDuration(t, start, status.StartedAt.Time, time.Second)
 	require.NotContains(t, second.Called(), "CheckNodeMaintenance")
-	require.NotContains(t, second.Called(), "SubscribeToHolds", "it follows already")
+	require.NotContains(t, second.Called(), "SubscribeToHolds", "it is subscribed already")
 }
 
-// In no opening it has had its turn: it gives back what it has asked for, and asks anew with a higher number.
+// It withdraws its request, and requests a slot with a higher number in the next opening.
 func TestAMaintenanceThatWaitsForASlotContinuesAsNewWhenItsWindowCloses(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Scheduler.Capacity = 0
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)
-	w.RegisterDelayedCallback(func() { require.False(t, w.IsWorkflowCompleted(), "it may have its turn any moment") }, 3*time.Hour)
+	w.RegisterDelayedCallback(func() { require.False(t, w.IsWorkflowCompleted(), "it may get a slot at any moment") }, 3*time.Hour)
 	w.ReceiveWindow(4*time.Hour, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 	in := workflowtest.NextRunInput[nodemaintenance.Input](w)
 	require.NotNil(t, in)
 	require.WithinDuration(t, start.Add(4*time.Hour), w.Now(), time.Minute)
 	require.Equal(t, int64(1), in.Carried.Slots.Number)
-	require.True(t, w.Scheduler.State.Empty(), "it asks for nothing")
+	require.True(t, w.Scheduler.State.Empty(), "it has no request")
 
 	second := workflowtest.NewWorld(t)
 	second.SetStartTime(w.Now())
@@ -320,7 +320,7 @@ func TestAMaintenanceThatWaitsForASlotContinuesAsNewWhenItsWindowCloses(t *testi
 	require.Equal(t, int64(2), second.Scheduler.Sets[0].Slots[0].Number)
 }
 
-// It is said while the scheduler is told that the slot is not asked for any more.
+// The cancel arrives while the request of a slot is withdrawn.
 func TestACancelDuringContinueAsNewInAWindowIsHandled(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
