@@ -1,5 +1,5 @@
-// Package bench measures what a rollout costs, as its clusters and Temporal saw it: how long each step takes by the API server's audit log and the
-// timestamps of Temporal's histories, beside two others that do the same to the same nodes: a plain loop in memory, and kubectl drain.
+// Package bench measures rollouts with the audit logs of API servers and the histories of Temporal. It compares them with a plain loop in memory
+// and with kubectl drain on the same nodes.
 package bench
 
 import (
@@ -16,21 +16,21 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Report is what was measured, and on what.
+// Report is the result of all measurements, and the machine.
 type Report struct {
 	Machine Machine `json:"machine"`
-	// Results are those of rollouts that maintain nodes, Policies of rollouts of policies.
+	// Results are of rollouts of node maintenances, Policies of rollouts of policies.
 	Results  []Result       `json:"results,omitempty"`
 	Policies []PolicyResult `json:"policies,omitempty"`
-	// Harbors are those of Harbor clusters.
+	// Harbors are of Harbor clusters.
 	Harbors []HarborResult `json:"harbors,omitempty"`
-	// Windows are those of maintenance windows.
+	// Windows are of maintenance windows.
 	Windows []WindowResult `json:"windows,omitempty"`
-	// Pace is measured beside the latter.
+	// Pace is measured together with Policies.
 	Pace *Pace `json:"pace,omitempty"`
 }
 
-// Result is what one size costs. All times are in seconds.
+// Result is the result of one size. All times are in seconds.
 type Result struct {
 	Size Size `json:"size"`
 
@@ -38,19 +38,19 @@ type Result struct {
 	RequestToReady Latency `json:"requestToReady"`
 	// ReleaseToUncordon is from the end of the work on a node until pods can be scheduled on it.
 	ReleaseToUncordon Latency `json:"releaseToUncordon"`
-	// HandOver is from a node's return to the cordon of the one that takes its slot.
+	// HandOver is from the return of a node to the cordon of the next node for its slot.
 	HandOver Latency `json:"handOver"`
-	// LoopHandOver is the loop's, which knows at once when a slot is free.
+	// LoopHandOver is the same time of the loop.
 	LoopHandOver Latency `json:"loopHandOver"`
 
 	// Wall is how long one round took: the median, if there were several.
 	Wall Walls `json:"wall"`
 
-	// Requests are those of Drydock's worker to the cluster for one node, by verb and by what is asked; LoopRequests those of the loop.
+	// Requests are the requests of Drydock's worker to the cluster for one node, by verb and by target; LoopRequests those of the loop.
 	Requests     Requests `json:"requests"`
 	LoopRequests Requests `json:"loopRequests"`
 
-	// What the histories hold, for one node.
+	// Cost is the size of the histories, for one node.
 	Cost
 
 	// Worker is Drydock's; Temporal is the server.
@@ -67,7 +67,7 @@ type Walls struct {
 	ToLoop float64 `json:"toLoop"`
 }
 
-// Run measures the sizes one after the other, each on a fleet of its own, and tells progress what it does.
+// Run measures the sizes one after the other, each on its own fleet, and reports progress.
 func Run(ctx context.Context, sizes Sizes, progress io.Writer) (Report, error) {
 	report := Report{Machine: thisMachine()}
 	for _, size := range sizes.Nodes {
@@ -99,7 +99,7 @@ func runOnFleet(ctx context.Context, size Size, progress io.Writer) (Result, err
 	return result, errors.Join(err, f.Stop())
 }
 
-// measure maintains the worker nodes of the fleet's spoke: by Drydock and, unless it is measured alone, by the loop and by kubectl.
+// measure maintains the worker nodes of a spoke: with Drydock and, unless the size is alone, with the loop and with kubectl.
 func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer) (Result, error) {
 	server, err := dial(ctx, f)
 	if err != nil {
@@ -127,7 +127,7 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 	return result, nil
 }
 
-// way is one of those to maintain all nodes.
+// way is one way to maintain all nodes.
 type way struct {
 	name string
 	run  func(context.Context, *scene, *Result) error
@@ -141,7 +141,7 @@ func dial(ctx context.Context, f *fleet.Fleet) (client.Client, error) {
 	return temporal.Dial(ctx, options)
 }
 
-// scene is where the measuring takes place.
+// scene is the fleet of a measurement.
 type scene struct {
 	fleet  *fleet.Fleet
 	spoke  *devstack.Cluster
@@ -149,7 +149,7 @@ type scene struct {
 	server client.Client
 }
 
-// rounds runs each round once everything is as it was, and returns how long they took.
+// rounds runs each round after the cluster has settled, and returns how long they took.
 func (s *scene) rounds(ctx context.Context, run func(ctx context.Context, round int) (time.Duration, error)) (took []time.Duration, err error) {
 	for round := range s.size.Rounds {
 		duration, err := run(ctx, round)
@@ -164,7 +164,7 @@ func (s *scene) rounds(ctx context.Context, run func(ctx context.Context, round 
 	return took, nil
 }
 
-// settle waits until nothing is left of a round, and all pods are back.
+// settle waits until a round has left nothing behind and all pods run.
 func (s *scene) settle(ctx context.Context) error {
 	if err := s.fleet.AwaitNothingLeft(ctx, s.spoke); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *scene) settle(ctx context.Context) error {
 	return s.fleet.AwaitWorkloads(ctx, s.spoke)
 }
 
-// timed says how long run takes.
+// timed returns how long run takes.
 func timed(run func() error) (time.Duration, error) {
 	began := time.Now()
 	err := run()

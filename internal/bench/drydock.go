@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// workerUsers is how the users begin as whom Drydock's worker reaches a cluster: the ServiceAccounts of deploy/rbac.
+// workerUsers is the prefix of the users of Drydock's worker: the ServiceAccounts of deploy/rbac.
 const workerUsers = "system:serviceaccount:drydock-system:drydock-"
 
 // byDrydock maintains the nodes with rollouts, each started by the command line.
@@ -118,7 +118,7 @@ func (s *scene) rollout(name string) *ranv1.ClusterGroupUpgrade {
 	return cgu
 }
 
-// jobPod is what the work on a node is.
+// jobPod is the pod of the work on a node.
 func jobPod() corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
@@ -126,7 +126,7 @@ func jobPod() corev1.PodTemplateSpec {
 	}}
 }
 
-// readHistories takes from the histories what they say of each node, and what they hold.
+// readHistories reads the times of each node and the event counts from the histories.
 func (r *Result) readHistories(histories []history, seen observed) error {
 	var ready, returned []time.Duration
 	r.Cost = costOf(histories, r.Size.maintenances())

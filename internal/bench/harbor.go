@@ -24,12 +24,12 @@ import (
 	"drydock.dev/drydock/internal/devstack/operators"
 )
 
-// HarborResult is how promptly so many Harbor clusters follow what happens to their services.
+// HarborResult is how promptly Harbor clusters react to changes of their services.
 type HarborResult struct {
 	Clusters int `json:"clusters"`
 	// ReadyToApplied is from the last service of a Harbor being ready until Harbor is applied, for all Harbors at once.
 	ReadyToApplied Latency `json:"readyToApplied"`
-	// DownToUnhealthy is from a service being down until the HarborCluster says that it is unhealthy, one Harbor after the other; DownTogether for all at once.
+	// DownToUnhealthy is from the failure of a service until the HarborCluster is unhealthy, one Harbor after the other; DownTogether for all at once.
 	DownToUnhealthy Latency `json:"downToUnhealthy"`
 	DownTogether    Latency `json:"downTogether"`
 }
@@ -248,11 +248,11 @@ func between(events []auditv1.Event, namespace string, since time.Time, first, t
 	}
 	began := at(since, first)
 	if began.IsZero() {
-		return 0, fmt.Errorf("the audit log does not say when what is measured of %s began", namespace)
+		return 0, fmt.Errorf("the audit log has no start of the measurement of %s", namespace)
 	}
 	ended := at(began, then)
 	if ended.IsZero() {
-		return 0, fmt.Errorf("the audit log does not say when what is measured of %s ended", namespace)
+		return 0, fmt.Errorf("the audit log has no end of the measurement of %s", namespace)
 	}
 	return ended.Sub(began), nil
 }

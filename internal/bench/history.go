@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// history is that of one run of a workflow which is over.
+// history is the history of one closed run.
 type history struct {
 	events []*historypb.HistoryEvent
 }
@@ -50,7 +50,7 @@ func (h history) firstTimer() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// maintenance reads from the history of a node's maintenance which node it was, when the node was ready, and when the work on it was done. Both are
+// maintenance reads the node of a maintenance from its history, and when it was ready and the work was done. Both are
 // times of the server: the work begins and ends with an activity; without work, the node is checked and returned once it is ready.
 func (h history) maintenance() (node string, ready, released time.Time, err error) {
 	attributes := h.events[0].GetWorkflowExecutionStartedEventAttributes().SearchAttributes
@@ -72,7 +72,7 @@ func (h history) maintenance() (node string, ready, released time.Time, err erro
 		}
 	}
 	if ready.IsZero() || released.IsZero() {
-		return "", ready, released, fmt.Errorf("the history of the maintenance of %s does not say when it was ready and when the work was done", node)
+		return "", ready, released, fmt.Errorf("the history of the maintenance of %s has no start or no end of the work", node)
 	}
 	return node, ready, released, nil
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubectl/pkg/drain"
 )
 
-// The users of the other two ways are administrators whom the audit log tells apart.
+// The loop and kubectl run as administrators with distinct names in the audit log.
 const (
 	kubectlUser = "bench-kubectl"
 	loopUser    = "bench-loop"
@@ -57,7 +57,7 @@ func drainByKubectl(ctx context.Context, kubectl kubernetes.Interface, name stri
 	if err := drain.RunNodeDrain(helper, name); err != nil {
 		return fmt.Errorf("drain %s: %w", name, err)
 	}
-	// It works on the object that it is given.
+	// It changes the object that it is given.
 	if node, err = kubectl.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 		return err
 	}

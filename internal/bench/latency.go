@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Latency says in seconds how long something took that happened Count times: half of them at most P50, 99 of 100 at most P99.
+// Latency is the median and the 99th percentile of Count durations, in seconds.
 type Latency struct {
 	Count int     `json:"count"`
 	P50   float64 `json:"p50"`

@@ -24,7 +24,7 @@ import (
 // loopOwner is the mark that the loop leaves on what it changes.
 const loopOwner = "bench/loop"
 
-// byLoop maintains a cluster as a rollout does, with the same writes, the same reads where a stale answer would do harm, and the same watches,
+// byLoop maintains a cluster as a rollout does, with the same writes, the same consistent reads, and the same watches,
 // but in the memory of one process: its state is lost in a crash, and it cannot be observed or stopped. The extra time of a rollout is the price of
 // that.
 func byLoop(ctx context.Context, s *scene, result *Result) error {
@@ -80,7 +80,7 @@ func (l loop) rollOut(ctx context.Context, s *scene) error {
 	return l.Client.Delete(ctx, request)
 }
 
-// maintain is the way of one node, with a Job or without.
+// maintain maintains one node, with a Job or without.
 func (l loop) maintain(ctx context.Context, node string, work bool) error {
 	request := &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "loop-" + node}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: node, Scope: lcmv1.ScopeOS},
@@ -131,7 +131,7 @@ func (l loop) maintain(ctx context.Context, node string, work bool) error {
 	return nil
 }
 
-// tell records an Event on the node.
+// tell writes an Event of the node.
 func (l loop) tell(ctx context.Context, node, reason string) error {
 	return l.Client.Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: node + "-"},
@@ -153,7 +153,7 @@ func (l loop) mark(ctx context.Context, node string, conditions ...corev1.NodeCo
 	return l.SetNodeConditions(ctx, node, loopOwner, kube.AnyNode, conditions...)
 }
 
-// cordon looks at the node's locks right before.
+// cordon checks the locks of the node immediately before the cordon.
 func (l loop) cordon(ctx context.Context, name string) error {
 	if err := l.Client.List(ctx, &lcmv1.NodeWorkloadLockList{}); err != nil {
 		return err
@@ -246,7 +246,7 @@ func (l loop) run(ctx context.Context, job *batchv1.Job) error {
 	return l.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))
 }
 
-// awaitReady waits until the API server says that the node is Ready.
+// awaitReady waits until the node is Ready.
 func (l loop) awaitReady(ctx context.Context, name string) error {
 	return l.Await(ctx, []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}}, func(ctx context.Context) (bool, error) {
 		node := &corev1.Node{}

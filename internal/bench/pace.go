@@ -25,9 +25,9 @@ type Pace struct {
 }
 
 const (
-	// blockings and lates are how often each is measured.
+	// blockings and lates are the numbers of measurements.
 	blockings, lates = 20, 5
-	// neverPolicy is how the names of policies begin that no cluster ever complies with.
+	// neverPolicy is the name prefix of policies that no cluster ever complies with.
 	neverPolicy = "never"
 )
 
@@ -108,7 +108,7 @@ func (h *hubScene) blockerToStart(ctx context.Context, blocker, blocked string) 
 	return h.firstPlacement(blocked, func(p fleet.Placement) bool { return len(p.Clusters) > 0 }, success)
 }
 
-// timeoutLateness lets the time of a batch run out.
+// timeoutLateness lets a batch time out.
 func (h *hubScene) timeoutLateness(ctx context.Context, name string) (time.Duration, error) {
 	if err := h.createPolicies(ctx, []string{name}, []string{clusterName(0)}, 1); err != nil {
 		return 0, err
@@ -126,7 +126,7 @@ func (h *hubScene) timeoutLateness(ctx context.Context, name string) (time.Durat
 	if err != nil {
 		return 0, err
 	}
-	began, found := histories[0].firstTimer() // with it the time of its only batch begins, which has all of the rollout's
+	began, found := histories[0].firstTimer() // the timeout of its only batch
 	if !found {
 		return 0, fmt.Errorf("the history of rollout %s has no timer", name)
 	}
@@ -134,7 +134,7 @@ func (h *hubScene) timeoutLateness(ctx context.Context, name string) (time.Durat
 	return h.firstPlacement(name, func(p fleet.Placement) bool { return len(p.Clusters) == 0 && p.At.After(over) }, over)
 }
 
-// firstPlacement is how long after an instant a rollout first wrote such a placement of its copy of the policy that bears its name.
+// firstPlacement is how long after an instant a rollout first wrote a matching placement of its policy.
 func (h *hubScene) firstPlacement(rollout string, such func(fleet.Placement) bool, after time.Time) (time.Duration, error) {
 	events, err := h.fleet.Hub.AuditEvents()
 	if err != nil {
@@ -167,7 +167,7 @@ func (h *hubScene) await(ctx context.Context, name string, wanted func(ranv1.Clu
 		}
 	}
 	stop()
-	_ = follow.Wait() // it was stopped
+	_ = follow.Wait() // stopped by ctx
 	if err != nil {
 		return fmt.Errorf("follow rollout %s: %w", name, err)
 	}

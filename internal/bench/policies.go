@@ -25,16 +25,16 @@ import (
 	"drydock.dev/drydock/internal/devstack/propagator"
 )
 
-// PolicyResult is what a rollout of policies costs. All times are in seconds.
+// PolicyResult is the result of a measured rollout of policies. All times are in seconds.
 type PolicyResult struct {
 	Size PolicySize `json:"size"`
 	Wall float64    `json:"wall"`
-	// HandOver is from when the last cluster of a batch complies until something is enforced on the first of the next; HandOverMax is the longest.
+	// HandOver is from the compliance of the last cluster of a batch to the first enforcement in the next; HandOverMax is the longest.
 	HandOver    Latency `json:"handOver"`
 	HandOverMax float64 `json:"handOverMax"`
 	// Requests are those of Drydock's worker to the hub for one cluster.
 	Requests Requests `json:"requests"`
-	// What the histories hold, for one cluster.
+	// Cost is the size of the histories, for one cluster.
 	Cost
 	Worker   Usage `json:"worker"`
 	Temporal Usage `json:"temporal"`
@@ -57,14 +57,14 @@ func (r *Report) runPolicies(ctx context.Context, sizes []PolicySize, progress i
 	return nil
 }
 
-// hubScene is a hub whose clusters are played.
+// hubScene is a hub with simulated clusters.
 type hubScene struct {
 	fleet  *fleet.Fleet
 	hub    kubeclient.WithWatch
 	server client.Client
 }
 
-// onHub starts a hub for as long as measure runs. Clusters take so long to comply as takes says; nil: they do at once.
+// onHub starts a hub while measure runs. takes is how long a cluster takes to comply; nil: no time.
 func onHub(ctx context.Context, progress io.Writer, takes func(cluster, policy string) time.Duration, measure func(*hubScene) error) error {
 	f, err := fleet.Start(ctx, fleet.Options{Temporal: devstack.TemporalOptions{}, Output: progress})
 	if err != nil {
@@ -167,7 +167,7 @@ func (h *hubScene) register(ctx context.Context, clusters int) error {
 	return group.Wait()
 }
 
-// createPolicies makes policies that inform about the clusters that are named, or all, and waits until the hub says of each how so many stand.
+// createPolicies creates inform policies for the named clusters, or all, and waits until each has the compliance of that many clusters.
 func (h *hubScene) createPolicies(ctx context.Context, names, clusters []string, count int) error {
 	for _, name := range names {
 		for _, object := range policyObjects(name, clusters) {
@@ -178,13 +178,13 @@ func (h *hubScene) createPolicies(ctx context.Context, names, clusters []string,
 	}
 	for _, name := range names {
 		if err := h.awaitStandings(ctx, name, count); err != nil {
-			return fmt.Errorf("wait until %d clusters stand to policy %s: %w", count, name, err)
+			return fmt.Errorf("wait for the compliance of %d clusters with policy %s: %w", count, name, err)
 		}
 	}
 	return nil
 }
 
-// awaitStandings waits until the hub says how so many clusters stand to a policy.
+// awaitStandings waits until a policy has the compliance of that many clusters.
 func (h *hubScene) awaitStandings(ctx context.Context, name string, count int) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("policy.open-cluster-management.io/v1")
@@ -204,7 +204,7 @@ func (h *hubScene) awaitStandings(ctx context.Context, name string, count int) e
 	return err
 }
 
-// policyObjects are a policy that wants a ConfigMap of its name, and what binds it to the clusters.
+// policyObjects are a policy that requires a ConfigMap with its name, and its binding and placement.
 func policyObjects(name string, clusters []string) []*unstructured.Unstructured {
 	policy := object("policy.open-cluster-management.io/v1", "Policy", name)
 	policy.Object["spec"] = map[string]any{
@@ -238,7 +238,7 @@ func object(apiVersion, kind, name string) *unstructured.Unstructured {
 	return object
 }
 
-// enforcements are when something was first enforced on each cluster, and when it complied last, as the hub's API server has seen it.
+// enforcements are the times of the first enforcement on each cluster, and of its last compliance, from the audit log of the hub.
 type enforcements struct {
 	enforced, complied map[string]time.Time
 }
@@ -261,12 +261,12 @@ func enforcementsOf(events []auditv1.Event) enforcements {
 	return e
 }
 
-// bodyOf reads the body of a request that was answered, if it has one.
+// bodyOf reads the body of a completed request, if it has one.
 func bodyOf(event auditv1.Event, body any) bool {
 	return event.Stage == auditv1.StageResponseComplete && event.RequestObject != nil && json.Unmarshal(event.RequestObject.Raw, body) == nil
 }
 
-// handOvers is how long nothing was done between two batches. Batches are made in the order of names.
+// handOvers are the times between batches. Batches are in the order of names.
 func (e enforcements) handOvers(size PolicySize) []time.Duration {
 	var gaps []time.Duration
 	for next := size.AtOnce; next < size.Clusters; next += size.AtOnce {

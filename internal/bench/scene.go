@@ -26,8 +26,7 @@ const (
 	workerLabel = "node-role.kubernetes.io/worker"
 )
 
-// populate sets the budget, and puts pods on every node. They belong to the node: when evicted, they wait for its return. So every round evicts
-// the same number.
+// populate sets the budget, and creates pods on every node. An evicted pod waits for the return of its node, so every round evicts the same number.
 func (s *scene) populate(ctx context.Context) error {
 	spoke, err := s.fleet.Watch(ctx, s.spoke)
 	if err != nil {
@@ -59,7 +58,7 @@ func (s *scene) populate(ctx context.Context) error {
 	return s.fleet.AwaitWorkloads(ctx, s.spoke)
 }
 
-// nodes are the names of those that are maintained.
+// nodes are the names of the maintained nodes.
 func (s *scene) nodes() []string {
 	var names []string
 	for i := range s.size.Nodes {

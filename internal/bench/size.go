@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Size is how much is maintained, and how much of it at once.
+// Size is the number of nodes and pods of a measurement.
 type Size struct {
 	Nodes int `json:"nodes"`
-	// Pods is how many a node has that must leave it.
+	// Pods is how many pods each node has to drain.
 	Pods int `json:"pods"`
 	// AtOnce is how many nodes may be under maintenance at once.
 	AtOnce int `json:"atOnce"`
-	// Rounds is how often all of it is maintained, one round after the other.
+	// Rounds is how often all nodes are maintained, one round after the other.
 	Rounds int `json:"rounds"`
 	// DrainOnly: the nodes are drained and returned; no Job runs on them.
 	DrainOnly bool `json:"drainOnly,omitempty"`
-	// Alone: neither the loop nor kubectl does the same, which takes as long again.
+	// Alone: the loop and kubectl are not measured for comparison, which would take as long again.
 	Alone bool `json:"alone,omitempty"`
 }
 
@@ -90,5 +90,5 @@ func several(number int, one, more string) string {
 	return fmt.Sprintf("%d %s", number, more)
 }
 
-// maintenances is how many times a node is maintained in all rounds together.
+// maintenances is the number of node maintenances in all rounds.
 func (s Size) maintenances() int { return s.Nodes * s.Rounds }

@@ -6,7 +6,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 )
 
-// Cost is what the histories of rollouts hold, for each node or cluster that they are about.
+// Cost is the size of the histories of rollouts, for each node or cluster.
 type Cost struct {
 	// Events by workflow and type; EventsEach is their sum.
 	Events     map[string]float64 `json:"events"`
@@ -17,7 +17,7 @@ type Cost struct {
 	WorkflowTasks  map[string]Step `json:"workflowTasks"`
 }
 
-// costOf shares what the histories hold among so many.
+// costOf divides the size of the histories by count.
 func costOf(histories []history, among int) Cost {
 	cost := Cost{Events: map[string]float64{}}
 	cost.Activities, cost.WorkflowTasks = stepsOf(histories, among)

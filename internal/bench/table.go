@@ -111,7 +111,7 @@ func (r Report) groups() [][]line[Result] {
 	}
 }
 
-// verbs are the lines of those that were used.
+// verbs are the lines of the verbs that were used.
 func (r Report) verbs() []line[Result] {
 	used := map[string]bool{}
 	for _, result := range r.Results {
@@ -128,12 +128,12 @@ func (r Report) verbs() []line[Result] {
 	return lines
 }
 
-// shared is the CPU time in all, and for some of so many.
+// shared is the whole CPU time, and its part for some of count.
 func (u Usage) shared(among, some int) string {
 	return seconds(u.CPUSeconds) + ", " + seconds(u.CPUSeconds*float64(some)/float64(among))
 }
 
-// String is "p50 / p99"; a dash when nothing of the kind happened.
+// String is "p50 / p99"; a dash without a measurement.
 func (l Latency) String() string {
 	if l.Count == 0 {
 		return "-"

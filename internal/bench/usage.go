@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Usage is what a process has used of the machine.
+// Usage is the memory and CPU time that a process has used.
 type Usage struct {
 	// PeakMemoryBytes is the most memory that it ever had (VmHWM).
 	PeakMemoryBytes int64 `json:"peakMemoryBytes"`
@@ -54,7 +54,7 @@ func (u Usage) since(before Usage) Usage {
 	return u
 }
 
-// Machine is where the measuring took place.
+// Machine is the machine of the measurement.
 type Machine struct {
 	Processor   string `json:"processor"`
 	Processors  int    `json:"processors"`

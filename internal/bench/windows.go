@@ -27,16 +27,16 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// WindowResult is how late it is when windows that open in the same second have done so.
+// WindowResult is how late the effects of windows are that open in the same second.
 type WindowResult struct {
 	Size WindowSize `json:"size"`
-	// Told is from the instant until who follows a window knows that it is open; 0 if that is known before.
+	// Told is from the instant until a subscriber knows that its window is open; 0 if it knows before.
 	Told Latency `json:"told"`
 	// Began is from the opening until the maintenances that wait for it start.
 	Began Latency `json:"began"`
 	// Cordoned is from the instant until its node is cordoned.
 	Cordoned Latency `json:"cordoned"`
-	// Recorded is from the instant until a window has taken down itself that it has opened.
+	// Recorded is from the instant until a window has recorded its opening.
 	Recorded Latency `json:"recorded"`
 	// WorkerBefore and TemporalBefore are what was used to confirm the openings, until the instant; Worker and Temporal from then on until all of the
 	// above was done.
@@ -62,7 +62,7 @@ func (r *Report) runWindows(ctx context.Context, sizes []WindowSize, progress io
 // confirming is how long before the instant the windows are all defined, so that each confirms its opening in time of its own.
 const confirming = 95 * time.Second
 
-// errTooLate is returned when the windows were due to open before all that is measured was there: how long that takes had been guessed too short.
+// errTooLate is returned when the windows opened before the setup was complete: the estimate of the setup time was too short.
 type errTooLate struct {
 	took, allowed time.Duration
 }
@@ -85,7 +85,7 @@ func windowsOnFleet(ctx context.Context, size WindowSize, ahead time.Duration, p
 	}
 }
 
-// windowsDefinedWithin measures windows on a fleet of its own. How long it takes to define them is guessed if it is not given.
+// windowsDefinedWithin measures windows on its own fleet. It estimates the setup time if none is given.
 func windowsDefinedWithin(ctx context.Context, size WindowSize, allowed, ahead time.Duration, progress io.Writer) (WindowResult, error) {
 	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Maintenances + 1, Temporal: devstack.TemporalOptions{}, Output: progress})
 	if err != nil {
@@ -108,13 +108,13 @@ func windowsDefinedWithin(ctx context.Context, size WindowSize, allowed, ahead t
 type windowScene struct {
 	scene
 	windows WindowSize
-	// allowed is how long it may take to define them all, and ahead how long before they open they are.
+	// allowed is the limit of the setup, and ahead how long before the openings it ends.
 	allowed, ahead time.Duration
-	// opens is when all windows do.
+	// opens is when all windows open.
 	opens time.Time
 }
 
-// How long it takes to start a maintenance at most, and all else that is done beside the windows.
+// Limits of the start of a maintenance, and of the rest of the setup.
 const (
 	startingOne = 500 * time.Millisecond
 	preparing   = 5 * time.Second
@@ -144,7 +144,7 @@ func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
 	if err != nil {
 		return WindowResult{}, err
 	}
-	select { // what is waited for is time itself
+	select { // the openings are at a fixed time
 	case <-time.After(left):
 	case <-ctx.Done():
 		return WindowResult{}, ctx.Err()
@@ -179,7 +179,7 @@ func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
 	return result, err
 }
 
-// late is how long after the instant something was; what was before is not late.
+// late is how long after the opening an event was; 0 if it was before.
 func (s *windowScene) late(moments []time.Time) Latency {
 	var took []time.Duration
 	for _, at := range moments {
@@ -193,15 +193,15 @@ func windowName(i int) string { return fmt.Sprintf("w-%d", i) }
 func windowFollower(i int) string { return fmt.Sprintf("follower-%d", i/followedByOne) }
 
 const (
-	// followedByOne is how many windows a follower follows.
+	// followedByOne is the number of windows of one subscriber.
 	followedByOne = 50
 	// windowsAtOnce is how many windows are defined together.
 	windowsAtOnce = 16
-	// windowsBefore is how many are defined to see how long that takes.
+	// windowsBefore is how many are defined to estimate the setup time.
 	windowsBefore = 3 * windowsAtOnce
 )
 
-// defineSome defines windows that open tomorrow, and says how long each took.
+// defineSome defines windows that open tomorrow, and returns the time that each took.
 func (s *windowScene) defineSome(ctx context.Context) (time.Duration, error) {
 	took, err := timed(func() error {
 		return s.defineAll(ctx, s.windows.Windows, s.windows.Windows+windowsBefore, time.Now().AddDate(0, 0, 1))
@@ -252,7 +252,7 @@ func (s *windowScene) define(ctx context.Context, i int, opens time.Time) error 
 	return s.server.SignalWorkflow(ctx, options.ID, "", temporal.SignalSubscribeWindow, subscription)
 }
 
-// told waits until the followers of the windows from one number to another have been told what is waited for, and returns when each was.
+// told waits until the subscribers of a range of windows have received the state, and returns when each did.
 func (s *windowScene) told(ctx context.Context, from, to int, awaited func(windows.Snapshot) bool) ([]time.Time, error) {
 	var told []time.Time
 	for first := from; first < to; {
@@ -268,7 +268,7 @@ func (s *windowScene) told(ctx context.Context, from, to int, awaited func(windo
 			}
 			var standing windows.Snapshot
 			if err := converter.GetDefaultDataConverter().FromPayloads(signal.Input, &standing); err != nil {
-				return false, fmt.Errorf("read what %s was told: %w", windowFollower(first), err)
+				return false, fmt.Errorf("read the messages to %s: %w", windowFollower(first), err)
 			}
 			if missing[standing.Window] && awaited(standing) {
 				delete(missing, standing.Window)
@@ -284,7 +284,7 @@ func (s *windowScene) told(ctx context.Context, from, to int, awaited func(windo
 	return told, nil
 }
 
-// firstEvent waits for the first event of a workflow that is looked for, and returns when it was.
+// firstEvent waits for the first event of a workflow that matches, and returns its time.
 func (s *windowScene) firstEvent(ctx context.Context, id string, wanted func(*historypb.HistoryEvent) (bool, error)) (time.Time, error) {
 	for events := s.server.GetWorkflowHistory(ctx, id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); ; {
 		event, err := events.Next()
@@ -297,7 +297,7 @@ func (s *windowScene) firstEvent(ctx context.Context, id string, wanted func(*hi
 	}
 }
 
-// recorded waits until all windows have taken down that they have opened.
+// recorded waits until all windows have recorded their opening.
 func (s *windowScene) recorded(ctx context.Context) (Latency, error) {
 	var recorded []time.Time
 	for i := range s.windows.Windows {
@@ -327,7 +327,7 @@ func (s *windowScene) began(ctx context.Context) (Latency, error) {
 	return s.late(began), nil
 }
 
-// startMaintenances starts those that wait, each for another window.
+// startMaintenances starts the waiting maintenances, one for each window.
 func (s *windowScene) startMaintenances(ctx context.Context) error {
 	for i, node := range s.nodes() {
 		window := drydockv1.WindowName(windowName(i * s.windows.Windows / s.windows.Maintenances))
@@ -338,7 +338,7 @@ func (s *windowScene) startMaintenances(ctx context.Context) error {
 	return nil
 }
 
-// wakeScheduler takes a node out of service that waits for nothing: a scheduler that has begun only now grants nothing for some seconds.
+// wakeScheduler maintains a node without a window: a scheduler that has just started grants nothing for some seconds.
 func (s *windowScene) wakeScheduler(ctx context.Context) error {
 	return errors.Join(s.startMaintenance(ctx, fmt.Sprintf("worker-%d", s.windows.Maintenances+1)), s.awaitCordons(ctx, 1))
 }
@@ -360,7 +360,7 @@ func (s *windowScene) startMaintenance(ctx context.Context, node string, waits .
 	return nil
 }
 
-// awaitCordons waits until so many nodes are out of service. They stay so, because the work on them never ends.
+// awaitCordons waits until that many nodes are cordoned. They stay cordoned, because the work on them never ends.
 func (s *windowScene) awaitCordons(ctx context.Context, count int) error {
 	return s.fleet.Await(ctx, s.spoke, counted(count, "node")+" cordoned", []k8sclient.Object{&corev1.Node{}}, func(ctx context.Context, reader k8sclient.Reader) (bool, error) {
 		var nodes corev1.NodeList

@@ -22,7 +22,7 @@ type builder struct {
 	out     io.Writer
 }
 
-// begin returns the programs that are there, and builds the others in the background, one after the other.
+// begin returns the existing programs, and builds the others in the background, one after the other.
 func (b builder) begin(ctx context.Context, wanted []program) (*Programs, error) {
 	found, missing, err := b.find(ctx, wanted)
 	if err != nil {
@@ -43,7 +43,7 @@ func (b builder) begin(ctx context.Context, wanted []program) (*Programs, error)
 	return p, nil
 }
 
-// resolve notes where programs are.
+// resolve records the paths of programs.
 func (p *Programs) resolve(found map[string]string) {
 	for name, path := range found {
 		p.servers[name].path = path
@@ -51,7 +51,7 @@ func (p *Programs) resolve(found map[string]string) {
 	}
 }
 
-// fail gives err to everyone who waits for a program that has not been built. Without err there is none.
+// fail ends all waits for unbuilt programs with err; nil: no wait is left.
 func (p *Programs) fail(missing []program, err error) {
 	for _, program := range missing {
 		server := p.servers[program.name]
@@ -64,7 +64,7 @@ func (p *Programs) fail(missing []program, err error) {
 	}
 }
 
-// buildAll builds the missing programs, unless another process does, and resolves each as soon as it is there.
+// buildAll builds the missing programs, unless another process does, and resolves each when it is built.
 func (b builder) buildAll(ctx context.Context, missing []program, p *Programs) error {
 	unlock, err := b.lock()
 	if err != nil {
@@ -87,7 +87,7 @@ func (b builder) buildAll(ctx context.Context, missing []program, p *Programs) e
 	return nil
 }
 
-// announce prints what is going to be built.
+// announce prints which programs are built.
 func (b builder) announce(missing []program) {
 	var names []string
 	for _, p := range missing {
@@ -142,7 +142,7 @@ func (b builder) build(ctx context.Context, p program) error {
 		return err
 	}
 	fmt.Fprintf(b.out, "building %s %s\n", p.name, version)
-	// Built beside its place and renamed: a running program cannot be overwritten, and no reader sees half a file.
+	// Build to another file and rename it: a running program cannot be overwritten, and readers never see a partial file.
 	fresh := b.path(p) + ".new"
 	args := append([]string{"build"}, compilerFlags...)
 	if _, err := b.goCommand(ctx, p, append(args, "-ldflags", linkerFlags(p, version), "-o", fresh, p.pkg)...); err != nil {
@@ -154,7 +154,7 @@ func (b builder) build(ctx context.Context, p program) error {
 	return os.WriteFile(b.stampFile(p), []byte(stamp), 0o644)
 }
 
-// linkerFlags leaves out debug data, and tells Kubernetes its version: its servers refuse to run without.
+// linkerFlags omits debug data, and sets the version of Kubernetes, without which its servers refuse to run.
 func linkerFlags(p program, version string) string {
 	flags := "-s -w"
 	if p.release != "k8s.io/kubernetes" {
@@ -169,7 +169,7 @@ func linkerFlags(p program, version string) string {
 func (b builder) goCommand(ctx context.Context, p program, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(b.modules, p.module)
-	// A workspace around the repository must not replace what is pinned.
+	// A Go workspace around the repository must not replace the pins.
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// ClusterOptions say what a cluster of the stack is made of.
+// ClusterOptions configure a cluster of the stack.
 type ClusterOptions struct {
 	// Name is unique in the stack and a DNS label.
 	Name string
@@ -23,8 +23,8 @@ type ClusterOptions struct {
 	CRDs []string
 	// Nodes are created, and ready when Start returns.
 	Nodes []Node
-	// ControlPlaneOnly leaves out the controllers, the scheduler and KWOK: objects can be kept, nothing acts on them.
-	// It is enough for a hub.
+	// ControlPlaneOnly omits the controllers, the scheduler and KWOK: the cluster only stores objects. That is enough
+	// for a hub.
 	ControlPlaneOnly bool
 }
 
@@ -36,7 +36,7 @@ type Cluster struct {
 	Client kubernetes.Interface
 	// KubeconfigFile is the administrator's kubeconfig; its one context has the cluster's name.
 	KubeconfigFile string
-	// AuditLogFile holds what was asked of the API server, one JSON event (audit.k8s.io/v1) a line.
+	// AuditLogFile has the requests to the API server, one JSON event (audit.k8s.io/v1) a line.
 	AuditLogFile string
 	// ContainerLogFile is the log that the simulated kubelet serves for every container, in the format of the container runtime interface
 	// ("TIME stdout F line"); a test may write to it.
@@ -65,7 +65,7 @@ const (
 	kwokFile        = "kwok.yaml"
 )
 
-// Users of a cluster. The stack's own servers are administrators under names that the audit log tells apart.
+// Users of a cluster. The servers of the stack are administrators with distinct names in the audit log.
 const (
 	adminUser             = "kubernetes-admin"
 	controllerManagerUser = "system:kube-controller-manager"
@@ -107,7 +107,7 @@ func (s *Stack) newCluster(options ClusterOptions) (*Cluster, error) {
 	return c, nil
 }
 
-// prepare writes the files that the cluster's servers read, and makes the administrator's client.
+// prepare writes the files of the cluster's servers, and creates the administrator's client.
 func (c *Cluster) prepare(apiServerPort int) error {
 	var err error
 	if c.authority, err = newAuthority(c.Name); err != nil {
@@ -149,7 +149,7 @@ func (c *Cluster) prepare(apiServerPort int) error {
 	return err
 }
 
-// start runs the servers in the order they need each other, and returns when the cluster does its work.
+// start starts the servers in the order of their dependencies, and returns when the cluster is ready.
 func (c *Cluster) start(ctx context.Context) error {
 	if err := c.Etcd.Start(ctx); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	return work.Wait()
 }
 
-// InstallCRDs installs the CRDs of YAML files or directories, whose paths may be relative to the repository's root, and returns when they are served.
+// InstallCRDs installs the CRDs of YAML files or directories, relative to the root of the repository, and waits until they are served.
 func (c *Cluster) InstallCRDs(paths ...string) error {
 	if len(paths) == 0 {
 		return nil
@@ -193,7 +193,7 @@ func (c *Cluster) InstallCRDs(paths ...string) error {
 	return nil
 }
 
-// processes are the cluster's servers, each before those it needs.
+// processes are the cluster's servers, each before its dependencies.
 func (c *Cluster) processes() []*Process {
 	if c.Kwok == nil {
 		return []*Process{c.APIServer, c.Etcd}
@@ -203,7 +203,7 @@ func (c *Cluster) processes() []*Process {
 
 func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
 
-// inRepository makes a path that is relative to the repository's root absolute.
+// inRepository resolves a path relative to the root of the repository.
 func (c *Cluster) inRepository(path string) string {
 	if filepath.IsAbs(path) {
 		return path

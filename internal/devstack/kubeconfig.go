@@ -14,8 +14,8 @@ import (
 // tokenSeconds is how long a ServiceAccount's token lives: longer than any stack.
 const tokenSeconds = 24 * 60 * 60
 
-// UserConfig returns the access of a user with a client certificate. What the user may do is up to RBAC; members of
-// system:masters may do everything. There is no client-side rate limit: set QPS to try one.
+// UserConfig returns the access of a user with a client certificate. RBAC limits the user, except members of
+// system:masters. There is no client-side rate limit unless QPS is set.
 func (c *Cluster) UserConfig(name string, groups ...string) (*rest.Config, error) {
 	certPEM, keyPEM, err := c.authority.user(name, groups...)
 	if err != nil {
@@ -26,8 +26,8 @@ func (c *Cluster) UserConfig(name string, groups ...string) (*rest.Config, error
 	return config, nil
 }
 
-// ServiceAccountConfig returns the access of an existing ServiceAccount, with a fresh token of the API server's. So a
-// worker runs with exactly the RBAC it is shipped with.
+// ServiceAccountConfig returns the access of an existing ServiceAccount, with a new token, so that a worker runs with
+// exactly its shipped RBAC.
 func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	seconds := int64(tokenSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
@@ -40,7 +40,7 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 	return config, nil
 }
 
-// anonymous is the way to the API server, without a user.
+// anonymous is the address of the API server, without a user.
 func (c *Cluster) anonymous() *rest.Config {
 	return &rest.Config{
 		Host:            c.url,

@@ -61,7 +61,7 @@ func Nodes(controlPlanes, workers int) []Node {
 	return nodes
 }
 
-// AddNodes creates nodes and returns when all are ready, and free of the taint that keeps pods off until then.
+// AddNodes creates nodes and waits until all are ready, without the taint that keeps pods off new nodes.
 func (c *Cluster) AddNodes(ctx context.Context, nodes ...Node) error {
 	if c.Kwok == nil {
 		return fmt.Errorf("add nodes to cluster %s: it is ControlPlaneOnly, so they would never become ready", c.Name)

@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fieldOwner owns what Apply writes.
+// fieldOwner is the field manager of Apply.
 const fieldOwner = "devstack"
 
-// Apply applies the objects in YAML files, or in the *.yaml files of directories, in the order they are given. Paths
-// are relative to the repository's root.
+// Apply applies the objects of YAML files, or of the *.yaml files of directories, in order. Paths are relative to the
+// root of the repository.
 func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
 	writer, err := client.New(c.Config, client.Options{})
 	if err != nil {
@@ -66,7 +66,7 @@ func applyFile(ctx context.Context, writer client.Client, path string) error {
 			return err
 		}
 		if len(object.Object) == 0 {
-			continue // a document of comments
+			continue // a document with only comments
 		}
 		err = writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldOwner), client.ForceOwnership)
 		if err != nil {
@@ -87,7 +87,7 @@ func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
 	for lines := bufio.NewReader(file); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return events, nil // a line without its end is still being written
+			return events, nil // an incomplete line is still being written
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the audit log of cluster %s: %w", c.Name, err)

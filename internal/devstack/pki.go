@@ -89,7 +89,7 @@ func newKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// The files of a cluster's pki directory that its servers are pointed at.
+// The files of a cluster's pki directory, as its servers read them.
 const (
 	caFile                = "ca.crt"
 	serverCertFile        = "server.crt"
@@ -97,8 +97,8 @@ const (
 	serviceAccountKeyFile = "service-accounts.key"
 )
 
-// write puts what the servers need into dir: the authority, the API server's certificate, and the key that signs
-// ServiceAccount tokens.
+// write writes the certificate authority, the API server's certificate, and the signing key of ServiceAccount tokens
+// to dir.
 func (a *authority) write(dir string) error {
 	serverCert, serverKey, err := a.server()
 	if err != nil {

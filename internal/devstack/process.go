@@ -14,40 +14,40 @@ import (
 )
 
 const (
-	// startTimeout is generous: tests start several stacks at once on two cores.
+	// startTimeout is long because tests start several stacks at once on two cores.
 	startTimeout = 90 * time.Second
-	// stopGrace is what a server gets between SIGTERM and SIGKILL.
+	// stopGrace is the time between SIGTERM and SIGKILL.
 	stopGrace = 10 * time.Second
-	// readyInterval is the pause between two looks at a server's readiness endpoint.
+	// readyInterval is the pause between two readiness checks.
 	readyInterval = 25 * time.Millisecond
 )
 
 // Process is one server of a stack. It may be stopped or killed and started again: it keeps its ports, its data and
 // its log file. If it exits on its own, the whole stack ends with an error that quotes its log.
 type Process struct {
-	// Name says which server of which part this is, such as "spoke-1/kube-apiserver".
+	// Name is the part of the stack and the server, such as "spoke-1/kube-apiserver".
 	Name string
 	// LogFile collects what the server writes to its standard output and error, over all its starts.
 	LogFile string
 
-	path  func(context.Context) (string, error) // of the executable, as soon as it is there
+	path  func(context.Context) (string, error) // waits for the executable
 	args  []string
-	env   []string // beside that of this program
+	env   []string // in addition to the environment of this program
 	nice  int      // how far it yields to others when all cores are busy, from 0 to 19
 	group *group
-	ready func(context.Context) error // one look: nil when the server serves
+	ready func(context.Context) error // one check: nil when the server is ready
 	died  func(error)
 
 	mu  sync.Mutex
 	run *run
 }
 
-// run is one life of a process.
+// run is one run of a process.
 type run struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once err is set
 	err    error
-	asked  bool // whether it was told to exit
+	asked  bool // whether an exit was requested
 	up     bool // whether it was ready
 }
 
@@ -94,7 +94,7 @@ func (p *Process) launch(path string) (*run, error) {
 	return r, nil
 }
 
-// reap waits for the end of a run, and reports it when it came unasked.
+// reap waits for the end of a run, and reports an unexpected one.
 func (p *Process) reap(r *run) {
 	err := r.cmd.Wait()
 	p.mu.Lock()
@@ -128,7 +128,7 @@ func (p *Process) awaitReady(ctx context.Context, r *run) error {
 	}
 }
 
-// markUp notes that a run was ready. It is false if the server exited meanwhile and another process answered on its port.
+// markUp records that a run was ready. It returns false if the server has exited and another process answered on its port.
 func (p *Process) markUp(r *run) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,8 +136,8 @@ func (p *Process) markUp(r *run) bool {
 	return r.up
 }
 
-// Stop asks the server to end, gives it a few seconds, and returns when it is gone. Stopping a server that does not
-// run is no error.
+// Stop ends the server with SIGTERM, after a few seconds with SIGKILL, and waits for its exit. It is no error if the
+// server does not run.
 func (p *Process) Stop() error {
 	r, err := p.signal(syscall.SIGTERM)
 	if r == nil || err != nil {
@@ -151,8 +151,7 @@ func (p *Process) Stop() error {
 	}
 }
 
-// Kill ends the server with SIGKILL, as a crash would, and returns when it is gone. Killing a server that does not run
-// is no error.
+// Kill ends the server with SIGKILL, like a crash, and waits for its exit. It is no error if the server does not run.
 func (p *Process) Kill() error {
 	r, err := p.signal(syscall.SIGKILL)
 	if r != nil && err == nil {
@@ -161,10 +160,10 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// Freeze stops the server where it is, with SIGSTOP: its connections stay open, and it hears nothing. Kill still ends it.
+// Freeze suspends the server with SIGSTOP: its connections stay open without an answer. Kill still ends it.
 func (p *Process) Freeze() error { return p.suspend(syscall.SIGSTOP) }
 
-// Thaw resumes a frozen server, as if no time had passed.
+// Thaw resumes a frozen server with SIGCONT.
 func (p *Process) Thaw() error { return p.suspend(syscall.SIGCONT) }
 
 func (p *Process) suspend(sig syscall.Signal) error {
@@ -179,7 +178,7 @@ func (p *Process) suspend(sig syscall.Signal) error {
 	return nil
 }
 
-// signal sends a signal to the current run, if there is one, and marks its end as asked for.
+// signal sends a signal to the current run, if there is one, and marks its exit as requested.
 func (p *Process) signal(sig syscall.Signal) (*run, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +210,7 @@ func (p *Process) failure(what string, r *run) error {
 	return fmt.Errorf("%s %s (%s)%s", p.Name, what, status, p.logTail())
 }
 
-// logTail is the end of the log, as an appendix to an error.
+// logTail is the end of the log, for an error.
 func (p *Process) logTail() string {
 	content, err := os.ReadFile(p.LogFile)
 	if err != nil {

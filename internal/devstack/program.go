@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// Program is a program that joins a stack: it ends with the stack, and the stack ends if it exits on its own.
+// Program is a program of the caller in a stack: it ends with the stack, and its exit ends the stack.
 type Program struct {
-	// Name says which program it is; its log is Name.log in the stack's directory.
+	// Name is the name of the program; its log is Name.log in the stack's directory.
 	Name string
 	// Path of the executable.
 	Path string
 	Args []string
-	// ReadyURL answers 200 once the program serves.
+	// ReadyURL returns 200 when the program is ready.
 	ReadyURL string
 }
 
-// Add prepares a program of the caller. It runs after Process.Start.
+// Add adds a program. It runs after Process.Start.
 func (s *Stack) Add(program Program) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,10 +29,10 @@ func (s *Stack) Add(program Program) (*Process, error) {
 	return process, nil
 }
 
-// TakePort reserves a free loopback port for as long as the stack runs.
+// TakePort reserves a free loopback port while the stack runs.
 func (s *Stack) TakePort() (int, error) { return s.ports.take() }
 
-// installedAt is the path of an executable that need not be built.
+// installedAt returns the path of an executable that is built already.
 func installedAt(path string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return path, nil }
 }

@@ -20,7 +20,7 @@ type program struct {
 	release string // the module whose version is the program's release
 }
 
-// programs are the servers in the order in which a stack needs them, which is the order in which they are built.
+// programs are the servers in the order in which a stack needs and builds them.
 var programs = []program{
 	{"etcd", "kubernetes", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"},
 	{"kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes"},
@@ -44,10 +44,9 @@ type server struct {
 	err   error
 }
 
-// EnsurePrograms returns when all servers of the stack are there. It builds those that are missing, or were built from
-// other pins, into bin/devstack. A program that is already installed (in $KUBEBUILDER_ASSETS or on PATH) in the pinned
-// minor version is used instead of a build. Progress is written to out, since a first build takes minutes. Any number
-// of processes may call this at once: one builds, the others wait for it.
+// EnsurePrograms builds all servers of the stack that are missing, or were built from other pins, into bin/devstack.
+// It uses installed programs (in $KUBEBUILDER_ASSETS or on PATH) of the pinned minor version instead. A first build
+// takes minutes, so it writes progress to out. If several processes call it, one builds and the others wait.
 func EnsurePrograms(ctx context.Context, out io.Writer) error {
 	p, err := beginPrograms(ctx, out, programs)
 	if err != nil {
@@ -76,7 +75,7 @@ func beginPrograms(ctx context.Context, out io.Writer, wanted []program) (*Progr
 	return b.begin(ctx, wanted)
 }
 
-// path returns where the executable of a server is, as soon as it is built.
+// path waits until a server is built, and returns the path of its executable.
 func (p *Programs) path(ctx context.Context, name string) (string, error) {
 	server, ok := p.servers[name]
 	if !ok {
@@ -90,7 +89,7 @@ func (p *Programs) path(ctx context.Context, name string) (string, error) {
 	}
 }
 
-// stop ends the builds that are under way, and returns when they have ended.
+// stop cancels running builds, and waits until they have ended.
 func (p *Programs) stop() {
 	p.cancel()
 	<-p.ended
@@ -113,7 +112,7 @@ func RepositoryRoot() (string, error) {
 	}
 }
 
-// find sorts the wanted programs into those at hand, by name, and those to build.
+// find returns the paths of existing programs, by name, and the programs to build.
 func (b builder) find(ctx context.Context, wanted []program) (found map[string]string, missing []program, err error) {
 	found = map[string]string{}
 	for _, p := range wanted {
@@ -166,7 +165,7 @@ func sameMinor(says, version string) bool {
 	return release.MatchString(says)
 }
 
-// programsOf are the servers that a stack of these options runs.
+// programsOf returns the servers of a stack with these options.
 func programsOf(options Options) []program {
 	names := map[string]bool{"temporal": options.Temporal != nil}
 	for _, cluster := range options.Clusters {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// How each server of a cluster is run, and how it says that it is ready.
+// The command lines and readiness checks of the servers of a cluster.
 
 func (c *Cluster) etcdArgs(port int) []string {
 	url := "http://" + loopback(port)
@@ -19,7 +19,7 @@ func (c *Cluster) etcdArgs(port int) []string {
 		"--listen-client-urls=" + url,
 		"--advertise-client-urls=" + url,
 		"--listen-peer-urls=http://127.0.0.1:0", // no peers
-		"--unsafe-no-fsync",                     // the data need not survive a power cut
+		"--unsafe-no-fsync",                     // the data need not survive a power failure
 		"--log-level=warn",
 	}
 }
@@ -29,10 +29,10 @@ func (c *Cluster) apiServerArgs(port, etcdPort int) []string {
 		"--etcd-servers=http://" + loopback(etcdPort),
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
-		"--endpoint-reconciler-type=none", // no pod will ever connect to it
+		"--endpoint-reconciler-type=none", // no pod connects to it
 		fmt.Sprintf("--secure-port=%d", port),
 		"--service-cluster-ip-range=10.0.0.0/24",
-		"--kubelet-preferred-address-types=InternalIP", // the names of the nodes are only names
+		"--kubelet-preferred-address-types=InternalIP", // node names do not resolve
 		"--tls-cert-file=" + c.file(serverCertFile),
 		"--tls-private-key-file=" + c.file(serverKeyFile),
 		"--client-ca-file=" + c.file(caFile),
@@ -48,12 +48,12 @@ func (c *Cluster) apiServerArgs(port, etcdPort int) []string {
 	}
 }
 
-// apiServerReady looks at /readyz as the administrator, so that certificates and RBAC are proven as well.
+// apiServerReady requests /readyz as the administrator, which also checks certificates and RBAC.
 func (c *Cluster) apiServerReady(ctx context.Context) error {
 	return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
 }
 
-// controllers are those that the objects of a rollout depend on; the others would only cost memory.
+// controllers are the controllers that rollouts depend on. Others would only cost memory.
 var controllers = []string{
 	"clusterrole-aggregation-controller",
 	"daemonset-controller",
@@ -120,7 +120,7 @@ func (c *Cluster) kwokArgs(port int) []string {
 	}
 }
 
-// httpReady looks at a health endpoint. Who answers is not in doubt on our own port, so certificates are not checked.
+// httpReady requests a health endpoint on our own port, so it does not check certificates.
 func httpReady(url string) func(context.Context) error {
 	client := &http.Client{Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},

@@ -27,15 +27,15 @@ type Options struct {
 	Clusters []ClusterOptions
 	// Temporal is the Temporal server; nil runs none.
 	Temporal *TemporalOptions
-	// Output gets one line for each step worth waiting for. Nil is silent.
+	// Output gets one line for each long step; nil: no output.
 	Output io.Writer
 }
 
-// Stack is a running local stack.
+// Stack is a local stack.
 type Stack struct {
-	// Dir is where logs, kubeconfigs and data are.
+	// Dir has the logs, kubeconfigs and data.
 	Dir string
-	// Temporal is nil if none was asked for.
+	// Temporal is nil without Options.Temporal.
 	Temporal *Temporal
 
 	root     string
@@ -47,7 +47,7 @@ type Stack struct {
 	output   io.Writer
 
 	mu      sync.Mutex
-	abandon context.CancelFunc // ends the start; nil once the stack runs
+	abandon context.CancelFunc // cancels the start; nil when the stack runs
 	reason  error              // why the stack ends, if something failed
 
 	ending sync.Once
@@ -55,9 +55,9 @@ type Stack struct {
 	err    error // set before done is closed
 }
 
-// Start builds the servers that are missing, starts each as soon as it is built and what it needs is ready, and returns
-// when every part of the stack is ready; or, if one part is not, stops the others and returns an error that names it and quotes its log. Cancelling ctx abandons the
-// start; once Start has returned, only Stop, a dying part or the end of this process end the stack.
+// Start builds missing servers, starts each when it is built and its dependencies are ready, and returns when all are ready. If a server
+// fails, it stops the others and returns an error with the end of its log. Cancelling ctx cancels the start. After that the stack runs
+// until Stop, until a server exits, or until this process ends.
 func Start(ctx context.Context, options Options) (*Stack, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// openDir makes the stack's directory and the process group whose guard removes it if it is temporary.
+// openDir creates the stack's directory, and the process group whose guard removes it if it is temporary.
 func (s *Stack) openDir(named string) error {
 	if named == "" {
 		dir, err := os.MkdirTemp("", "drydock-devstack-")
@@ -133,7 +133,7 @@ func (s *Stack) openDir(named string) error {
 	return err
 }
 
-// start prepares all parts, then starts them side by side.
+// start prepares all parts, then starts them concurrently.
 func (s *Stack) start(ctx context.Context, options Options) error {
 	for _, cluster := range options.Clusters {
 		c, err := s.newCluster(cluster)
@@ -164,7 +164,7 @@ func (s *Stack) start(ctx context.Context, options Options) error {
 	return s.started()
 }
 
-// started ends the start. It fails if a part died after it was ready, while others were still starting.
+// started completes the start. It fails if a part has exited while others were still starting.
 func (s *Stack) started() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,10 +172,10 @@ func (s *Stack) started() error {
 	return s.reason
 }
 
-// clusterNice is how far the servers of a cluster yield to other programs: in a fleet they have machines of their own.
+// clusterNice is the nice value of the servers of a cluster, which have their own machines in a real fleet.
 const clusterNice = 10
 
-// process makes a server of a part of the stack: of a cluster, or of the stack itself, which is the empty part.
+// process creates a server of a part of the stack: of a cluster, or of the stack itself (empty).
 func (s *Stack) process(part, name string, args []string, ready func(context.Context) error) *Process {
 	nice := 0
 	if part != "" {
@@ -186,7 +186,7 @@ func (s *Stack) process(part, name string, args []string, ready func(context.Con
 		LogFile: filepath.Join(s.Dir, part, name+".log"),
 		path:    func(ctx context.Context) (string, error) { return s.programs.path(ctx, name) },
 		args:    args,
-		env:     []string{"GOGC=300"}, // a server's heap is small here and its garbage much
+		env:     []string{"GOGC=300"}, // servers have small heaps and much garbage
 		nice:    nice,
 		group:   s.group,
 		ready:   ready,
@@ -194,7 +194,7 @@ func (s *Stack) process(part, name string, args []string, ready func(context.Con
 	}
 }
 
-// Cluster returns the cluster of that name; nil if there is none.
+// Cluster returns the cluster with that name; nil if there is none.
 func (s *Stack) Cluster(name string) *Cluster {
 	for _, cluster := range s.clusters {
 		if cluster.Name == name {
@@ -210,7 +210,7 @@ func (s *Stack) Clusters() []*Cluster { return s.clusters }
 // Done is closed when the stack has ended and all its processes have exited.
 func (s *Stack) Done() <-chan struct{} { return s.done }
 
-// Err is nil while the stack runs and after a plain Stop. If a part died, it names the part and quotes its log.
+// Err is nil while the stack runs and after Stop. If a server has exited, the error has its name and the end of its log.
 func (s *Stack) Err() error {
 	select {
 	case <-s.done:
@@ -220,28 +220,28 @@ func (s *Stack) Err() error {
 	}
 }
 
-// Stop ends all servers, removes the temporary directory and returns when both are done. It returns the error of
-// the cleanup, or of the part whose exit ended the stack before. It may be called more than once.
+// Stop ends all servers and removes the temporary directory. It returns the error of the cleanup, or of the server
+// whose exit ended the stack before. It may be called more than once.
 func (s *Stack) Stop() error {
 	s.ending.Do(s.end)
 	<-s.done
 	return s.err
 }
 
-// fail ends the stack, or its start, because a part died.
+// fail ends the stack, or its start, because a server has exited.
 func (s *Stack) fail(err error) {
 	s.note(err)
 	s.mu.Lock()
 	abandon := s.abandon
 	s.mu.Unlock()
 	if abandon != nil {
-		abandon() // Start stops what it has started
+		abandon() // Start stops the started servers
 		return
 	}
 	go s.Stop()
 }
 
-// note keeps the first reason for the end of the stack; what fails later is mostly its consequence.
+// note records the first reason for the end of the stack. Later failures are mostly its consequences.
 func (s *Stack) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *Stack) note(err error) {
 	}
 }
 
-// end kills everything: no data outlives a stack, so there is nothing to close in order.
+// end kills all processes: a stack leaves no data, so their order does not matter.
 func (s *Stack) end() {
 	s.mu.Lock()
 	errs := []error{s.reason}
@@ -263,7 +263,7 @@ func (s *Stack) end() {
 	close(s.done)
 }
 
-// processes are the stack's servers, each before those it needs, so that none is seen dying of another's end.
+// processes are the stack's servers, each before its dependencies, so that none fails because another ends first.
 func (s *Stack) processes() []*Process {
 	s.mu.Lock()
 	all := slices.Clone(s.added)

@@ -11,13 +11,13 @@ import (
 	"go.temporal.io/sdk/log"
 )
 
-// TemporalOptions say how the Temporal server runs.
+// TemporalOptions configure the Temporal server.
 type TemporalOptions struct {
 	// DynamicConfig are further settings of the server, such as
 	// "limit.historyCount.suggestContinueAsNew": "50". Values are JSON.
 	DynamicConfig map[string]string
-	// Database is the file that keeps workflows over a restart of the server, relative to the stack's directory.
-	// Without it they are kept in memory, which is twice as fast, and gone when the server stops.
+	// Database is the file of the workflows, relative to the stack's directory. Without it the workflows are in memory,
+	// which is twice as fast, and lost when the server stops.
 	Database string
 	// WebUI serves Temporal's Web UI on a port of its own.
 	WebUI bool
@@ -29,22 +29,22 @@ type Temporal struct {
 	Address string
 	// UIAddress is the URL of the Web UI; empty without one.
 	UIAddress string
-	// Namespace is the one that exists.
+	// Namespace is the only namespace.
 	Namespace string
-	// Process may be stopped and started; only with a Database are workflows still there afterwards.
+	// Process may be stopped and started. Workflows survive that only with a Database.
 	Process *Process
 }
 
 const temporalNamespace = "default"
 
-// temporalDynamicConfig is how a server for one worker on one machine is set up; docs/design-records/performance-findings.md says what each is worth.
+// temporalDynamicConfig tunes the server for one worker on one machine; docs/design-records/performance-findings.md has the effect of each setting.
 var temporalDynamicConfig = map[string]string{
-	// Out of the box the server reads its task queues 20 times a second, which costs every hop of a workflow 50 ms.
+	// By default the server reads its task queues 20 times a second, which adds 50 ms to every step of a workflow.
 	"history.transferProcessorMaxPollRPS": "5000",
 	"history.timerProcessorMaxPollRPS":    "5000",
-	// A worker that asks for an activity of its own is given it with the answer, not by way of the task queue.
+	// A worker gets its own activities with the response to its workflow task, without the task queue.
 	"system.enableActivityEagerExecution": "true",
-	// Four partitions of a task queue are for thousands of tasks a second; between them, tasks and pollers look for each other.
+	// The default of four partitions is for thousands of tasks a second; tasks and pollers in different partitions have to be matched.
 	"matching.numTaskqueueReadPartitions":  "1",
 	"matching.numTaskqueueWritePartitions": "1",
 }
@@ -63,7 +63,7 @@ func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
 		fmt.Sprintf("--http-port=%d", httpAPI),
 		fmt.Sprintf("--metrics-port=%d", metrics),
 		"--log-level=warn",
-		"--disable-config-file", "--disable-config-env", // settings of the person's own Temporal
+		"--disable-config-file", "--disable-config-env", // ignore the user's own settings
 	}
 	for _, settings := range []map[string]string{temporalDynamicConfig, options.DynamicConfig} {
 		for key, value := range settings {
@@ -84,7 +84,7 @@ func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
 	return t, nil
 }
 
-// serving asks for the namespace, the last thing that a starting server makes.
+// serving requests the namespace, which a starting server creates last.
 func (t *Temporal) serving(ctx context.Context) error {
 	c, err := client.DialContext(ctx, client.Options{HostPort: t.Address, Namespace: t.Namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	if err != nil {

@@ -18,17 +18,17 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Suffix of the files that keep runs: gzip of one JSON document a run.
+// Suffix of files with runs: gzip of one JSON document a run.
 const Suffix = ".json.gz"
 
-// keptRun is a run in a file.
+// keptRun is a run as a file stores it.
 type keptRun struct {
 	WorkflowID string          `json:"workflowId"`
 	RunID      string          `json:"runId"`
 	History    json.RawMessage `json:"history"`
 }
 
-// Save writes runs to a file. Which process on which machine did what is not kept.
+// Save writes runs to a file, without the names of processes and machines.
 func Save(path string, runs []Run) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

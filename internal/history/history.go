@@ -1,4 +1,4 @@
-// Package history reads and keeps what has happened in workflows.
+// Package history reads the histories of workflows, and stores them in files.
 package history
 
 import (
@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// Run is all that happened in one run of a workflow.
+// Run is the history of one run of a workflow.
 type Run struct {
 	WorkflowID, RunID string
 	Events            []*historypb.HistoryEvent
@@ -37,7 +37,7 @@ func Read(ctx context.Context, server client.Client, workflowID string) ([]Run, 
 	return runs, nil
 }
 
-// firstRun reads the run that the latest one of a workflow began with.
+// firstRun reads the first run of the chain of the latest run.
 func firstRun(ctx context.Context, server client.Client, workflowID string) (Run, error) {
 	latest, err := read(ctx, server, workflowID, "")
 	if err != nil {
@@ -61,7 +61,7 @@ func read(ctx context.Context, server client.Client, workflowID, runID string) (
 	return run, nil
 }
 
-// next are the runs that this one has led to: children, and the run that continues it.
+// next returns the runs that this one started: children, and the run that continues it.
 func (r Run) next() []Run {
 	var next []Run
 	for _, event := range r.Events {

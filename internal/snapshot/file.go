@@ -1,5 +1,5 @@
-// Package snapshot reads the objects that a decision needs: from a live cluster, or from a file of objects as kubectl prints them. Both
-// are a client.Reader, so that what is decided offline is what would be decided live.
+// Package snapshot reads the objects that a decision needs, from a live cluster or from a file of objects as kubectl prints them. Both
+// are a client.Reader, so that offline and live decisions are the same.
 package snapshot
 
 import (
@@ -50,7 +50,7 @@ func Open(path string, stdin io.Reader) (*File, error) {
 	return Parse(name, text)
 }
 
-// Parse reads the text of a file; name is only named in errors.
+// Parse reads the text of a file. Errors contain its name.
 func Parse(name string, text []byte) (*File, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -96,13 +96,13 @@ func newScheme() (*runtime.Scheme, error) {
 	)
 }
 
-// untypedKinds are those that decisions read without a Go type, each in the one version they read.
+// untypedKinds are the kinds that decisions read without a Go type, with the only version that they read.
 var untypedKinds = []schema.GroupVersionKind{
 	managedClusters, manifestworks.Templates, policies.Policies, policies.SetBindings,
 	harbor.Postgresql, harbor.RedisFailover, harbor.Tenant, harbor.Harbor,
 }
 
-// versionsOf are the versions in which decisions read a kind; none: they do not read it.
+// versionsOf returns the versions of a kind that decisions read; none: they do not read the kind.
 func (f *File) versionsOf(kind schema.GroupKind) []schema.GroupVersion {
 	for _, untyped := range untypedKinds {
 		if untyped.GroupKind() == kind {
@@ -112,7 +112,7 @@ func (f *File) versionsOf(kind schema.GroupKind) []schema.GroupVersion {
 	return f.scheme.VersionsForGroupKind(kind)
 }
 
-// refuse says what is wrong with an object; nothing if it can be read, or need not be.
+// refuse returns the problems of an object; none if it is valid or unused.
 func (f *File) refuse(object *unstructured.Unstructured) []manifest.Problem {
 	if wrong := manifest.Convert(map[string]any{"metadata": object.Object["metadata"]}, &metav1.PartialObjectMetadata{}); wrong != nil {
 		return []manifest.Problem{*wrong}
@@ -144,7 +144,7 @@ func (f *File) refuse(object *unstructured.Unstructured) []manifest.Problem {
 	return nil
 }
 
-// refusePolicy says what is wrong with a policy as people write it. Its replicas are not read.
+// refusePolicy returns the problems of a root policy. Replicas are unused.
 func refusePolicy(object *unstructured.Unstructured) []manifest.Problem {
 	if _, replica := object.GetLabels()[policies.LabelRoot]; replica {
 		return nil
@@ -172,7 +172,7 @@ func read(path string, stdin io.Reader) (name string, text []byte, err error) {
 	return path, text, err
 }
 
-// decompressed returns the text within, if it is compressed with gzip (RFC 1952: it then begins with 1f 8b).
+// decompressed decompresses gzip text, which starts with 1f 8b (RFC 1952), and returns other text as it is.
 func decompressed(text []byte) ([]byte, error) {
 	if !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
 		return text, nil

@@ -17,8 +17,7 @@ import (
 	"drydock.dev/drydock/internal/harbor"
 )
 
-// Harbor reads the objects that a HarborCluster's services are judged by. A kind that the cluster does not serve is a Failure of its
-// condition.
+// Harbor reads the objects that the health of a HarborCluster depends on. A kind that is not served is a Failure of its condition.
 func Harbor(ctx context.Context, reader client.Reader, hc *goharborv1.HarborCluster) (harbor.Observed, error) {
 	observed, err := HarborServices(ctx, reader, hc)
 	if err != nil {
@@ -27,7 +26,7 @@ func Harbor(ctx context.Context, reader client.Reader, hc *goharborv1.HarborClus
 	return observed, readSecretNames(ctx, reader, hc.Namespace, observed.Secrets)
 }
 
-// readSecretNames reads no more of Secrets than their names.
+// readSecretNames reads only the names of Secrets.
 func readSecretNames(ctx context.Context, reader client.Reader, namespace string, names map[string]bool) error {
 	secrets, err := SecretMetadata(ctx, reader, namespace)
 	for _, secret := range secrets {
@@ -36,7 +35,7 @@ func readSecretNames(ctx context.Context, reader client.Reader, namespace string
 	return err
 }
 
-// SecretMetadata reads the Secrets of a namespace without what they say.
+// SecretMetadata reads the metadata of the Secrets of a namespace.
 func SecretMetadata(ctx context.Context, reader client.Reader, namespace string) ([]*metav1.PartialObjectMetadata, error) {
 	list := metadataList(harbor.Secret)
 	if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -67,7 +66,7 @@ func HarborServices(ctx context.Context, reader client.Reader, hc *goharborv1.Ha
 	return r.observed, r.err
 }
 
-// harborReader reads until something goes wrong.
+// harborReader reads objects until the first error.
 type harborReader struct {
 	ctx      context.Context
 	reader   client.Reader
@@ -76,8 +75,7 @@ type harborReader struct {
 	err      error
 }
 
-// find returns the object of that name, or else the one that belongs to the HarborCluster by its label or owner, of several the first by
-// name; nil when there is none, or when the HarborCluster has no such object.
+// find returns the object of that name, or the first one with the label or owner reference of the HarborCluster; nil if there is none.
 func (r *harborReader) find(condition goharborv1.ConditionType, kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
@@ -121,7 +119,7 @@ func (r *harborReader) read(condition goharborv1.ConditionType, kind schema.Grou
 	return false
 }
 
-// typedObject returns the object of that name in its Go type: the house has one watch of such a kind. nil: there is none.
+// typedObject returns the object of that name as its Go type, whose watch is shared; nil if there is none.
 func typedObject[T any, P interface {
 	*T
 	client.Object

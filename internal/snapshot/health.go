@@ -19,41 +19,41 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// Evidence is what health checks are judged on, read from a cluster or a file as long as its context lives.
+// Evidence is the input of health checks, read from a cluster or a file until its context ends.
 type Evidence struct {
 	ctx    context.Context
 	reader client.Reader
 	scheme *runtime.Scheme
 	fetch  Fetch
-	// secrets is where Secrets are read from: of those no cache may hold everything.
+	// secrets reads Secrets, which no cache may hold in full.
 	secrets client.Reader
-	// at is when it is judged; nil: at the time of each look.
+	// at is the time of the evaluation; nil: now.
 	at *time.Time
 }
 
 var _ health.Objects = Evidence{}
 
-// Fetch asks an address by HTTP GET, within bounds of time and size.
+// Fetch sends an HTTP GET request, with limits of time and size.
 type Fetch func(ctx context.Context, address string) (health.Answer, error)
 
-// NewEvidence reads objects from the reader, those of the scheme in their Go types, and asks addresses by fetch.
+// NewEvidence reads objects from the reader, those of the scheme as Go types, and sends requests with fetch.
 func NewEvidence(ctx context.Context, reader client.Reader, scheme *runtime.Scheme, fetch Fetch) Evidence {
 	return Evidence{ctx: ctx, reader: reader, scheme: scheme, fetch: fetch, secrets: reader}
 }
 
-// WithSecrets is the same evidence, but for Secrets, which are read from that reader.
+// WithSecrets returns evidence that reads Secrets from another reader.
 func (e Evidence) WithSecrets(reader client.Reader) Evidence {
 	e.secrets = reader
 	return e
 }
 
-// At is the same evidence, judged as if it were that time.
+// At returns evidence for an evaluation at that time.
 func (e Evidence) At(now time.Time) Evidence {
 	e.at = &now
 	return e
 }
 
-// now is when it is judged.
+// now is the time of the evaluation.
 func (e Evidence) now() time.Time {
 	if e.at == nil {
 		return time.Now()
@@ -61,7 +61,7 @@ func (e Evidence) now() time.Time {
 	return *e.at
 }
 
-// Evidence is what the objects of a file say; no request is sent.
+// Evidence reads the objects of a file, and sends no request.
 func (f *File) Evidence(ctx context.Context) Evidence {
 	return NewEvidence(ctx, f, f.scheme, func(context.Context, string) (health.Answer, error) {
 		return health.Answer{}, fmt.Errorf("%w: a file of objects cannot tell", health.ErrNotAsked)
@@ -114,10 +114,10 @@ func (e Evidence) PodsOn(node string) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-// Fetch asks an address.
+// Fetch sends a request to an address.
 func (e Evidence) Fetch(address string) (health.Answer, error) { return e.fetch(e.ctx, address) }
 
-// Harbor returns how a HarborCluster is, by its services.
+// Harbor returns the health of a HarborCluster, by its services.
 func (e Evidence) Harbor(namespace, name string) (*health.HarborHealth, error) {
 	hc := &goharborv1.HarborCluster{}
 	err := e.reader.Get(e.ctx, client.ObjectKey{Namespace: namespace, Name: name}, hc)
@@ -143,8 +143,7 @@ func (e Evidence) Harbor(namespace, name string) (*health.HarborHealth, error) {
 	return &health.HarborHealth{Status: evaluation.Status, Conditions: evaluation.Conditions, Pending: harbor.Pending(hc)}, nil
 }
 
-// NewObject returns an empty object of the kind: the Go type when there is one, since all of the house shares its informer; else an
-// unstructured one.
+// NewObject returns an empty object of the kind: of its Go type, whose informer is shared, or an unstructured one.
 func NewObject(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Object, error) {
 	known, err := scheme.New(kind)
 	if runtime.IsNotRegisteredError(err) {
@@ -173,7 +172,7 @@ func newList(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Objec
 	return nil, noObjects(kind)
 }
 
-// noObjects is about kinds such as v1 Status, which a server knows but does not keep.
+// noObjects is the error of kinds such as v1 Status, which a server knows but does not store.
 func noObjects(kind schema.GroupVersionKind) error {
 	return fmt.Errorf("%w: condition.kind: a cluster keeps no objects of kind %s", health.ErrInvalid, kind.Kind)
 }

@@ -184,7 +184,7 @@ func boundSets(ctx context.Context, reader client.Reader, found []rollout.Policy
 	return bound, nil
 }
 
-// Scheduling reads what the scheduling of node maintenance depends on; now is when it is decided. With budgets these count, and not the cluster's.
+// Scheduling reads the input of the scheduling of node maintenance at time now. Budgets, if given, replace those of the cluster.
 func Scheduling(
 	ctx context.Context, reader client.Reader, budgets *maintenancev1.MaintenanceOperatorConfigSpec, now time.Time,
 ) (scheduling.Input, error) {
@@ -224,7 +224,7 @@ func marked(nodes []corev1.Node, known []scheduling.SlotRequest) []scheduling.Sl
 	return requests
 }
 
-// SeveralConfigs is the error that a cluster has several MaintenanceOperatorConfigs: these, as namespace/name.
+// SeveralConfigs is the error of a cluster with several MaintenanceOperatorConfigs, listed as namespace/name.
 type SeveralConfigs []string
 
 // Error implements error.
@@ -232,8 +232,7 @@ func (s SeveralConfigs) Error() string {
 	return fmt.Sprintf("%d MaintenanceOperatorConfigs found (%s): delete all but one", len(s), strings.Join(s, ", "))
 }
 
-// MaintenanceConfig reads the budgets of a cluster, which has one configuration or none: then the defaults hold. Errors: SeveralConfigs,
-// and what kept it from being read.
+// MaintenanceConfig reads the budgets of a cluster; without a configuration, the defaults. Errors: SeveralConfigs, or the read error.
 func MaintenanceConfig(ctx context.Context, reader client.Reader) (maintenancev1.MaintenanceOperatorConfigSpec, error) {
 	var configs maintenancev1.MaintenanceOperatorConfigList
 	if err := listIfServed(ctx, reader, &configs); err != nil {

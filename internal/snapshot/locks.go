@@ -28,8 +28,8 @@ func Locks(ctx context.Context, reader client.Reader) (locks.Snapshot, error) {
 	}, nil
 }
 
-// WorkloadLocks reads all that decisions about the locks of an application depend on, whose pods are in that namespace, but for its health
-// (locks.Snapshot.Examine). What comes from a cache is the cache's own and not to be changed.
+// WorkloadLocks reads the input of decisions about the locks of an application with pods in that namespace, except its health
+// (locks.Snapshot.Examine). Objects from a cache must not be changed.
 func WorkloadLocks(ctx context.Context, reader client.Reader, namespace string) (locks.Snapshot, error) {
 	found, err := Locks(ctx, reader)
 	if err != nil {

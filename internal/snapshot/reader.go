@@ -32,8 +32,7 @@ func (f *File) Get(_ context.Context, key client.ObjectKey, object client.Object
 	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: strings.ToLower(gvk.Kind)}, key.Name)
 }
 
-// List returns the objects of the file that the options pick, in the order of the file. A field selector may name any field that holds
-// text.
+// List returns the objects of the file that match the options, in the order of the file. A field selector may name any text field.
 func (f *File) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	gvk, err := apiutil.GVKForObject(list, f.scheme)
 	if err != nil {

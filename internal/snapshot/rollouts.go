@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// Rollouts reads the rollouts that block a rollout, and those that they wait for in turn: as the hub keeps them, or as objects.
+// Rollouts reads the rollouts that block a rollout, and their blockers in turn, from ConfigMaps on the hub or as objects.
 func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
 	return rollout.GatherBlockers(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
 		var kept corev1.ConfigMap
@@ -39,7 +39,7 @@ func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroup
 	})
 }
 
-// SavedRollout reads the ConfigMap that keeps a rollout; nil when it keeps another, whose name is cut to the same.
+// SavedRollout reads a saved rollout from its ConfigMap; nil if the ConfigMap belongs to another rollout, whose shortened name is the same.
 func SavedRollout(kept *corev1.ConfigMap, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
 	where := "ConfigMap " + kept.Namespace + "/" + kept.Name
 	content := kept.BinaryData[rollout.SavedCompressedKey]

@@ -1,5 +1,5 @@
-// Package invariants checks what must be true of rollouts after any failure. It judges by the API servers' audit logs
-// and Temporal's histories alone, never by what Drydock reports about itself.
+// Package invariants checks the invariants of rollouts after failures. It reads only the audit logs of API servers
+// and the histories of Temporal, never Drydock's own status.
 package invariants
 
 import (
@@ -13,44 +13,43 @@ import (
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
 
-// Cluster is a cluster on which maintenance was done, and what was allowed and promised.
+// Cluster is a cluster that was maintained, with its limits and expectations.
 type Cluster struct {
 	Name string
-	// Actions of the cluster's whole life: what stood before the maintenance counts.
+	// Actions are all actions on the cluster, including those before the maintenance.
 	Actions []fleet.Action
-	// Since is when the maintenance began. What was wrong before is not told.
+	// Since is the start of the maintenance. Earlier violations are ignored.
 	Since time.Time
-	// ControlPlane are the nodes that go alone.
+	// ControlPlane are nodes that must be maintained one at a time.
 	ControlPlane []string
 	// AtOnce is how many nodes may be out of service.
 	AtOnce int
-	// Maintained are the nodes that must have been maintained, exactly once. No other node may be more than once.
+	// Maintained are the nodes that must be maintained exactly once. Other nodes may be maintained at most once.
 	Maintained []string
-	// Again are nodes that two have asked for, one after the other, and that may have been maintained for each of them.
+	// Again are nodes with two successive requests, which may be maintained for each.
 	Again []string
-	// Worked are the nodes that must have had a Job, each as often as it is named.
+	// Worked are the nodes that must have had a Job, each as often as it is listed.
 	Worked []string
-	// AnswersLost are the times in which requests were cut off before Drydock had the answer. Then it cannot know that a pod was evicted,
-	// and may ask again: harmless, since the first eviction set the pod's deletionTimestamp, and the second names the very same UID and
-	// leaves the pod's own grace period as it is, so that the API server changes nothing.
+	// AnswersLost are times when answers to Drydock were lost. It may repeat an eviction then. This is harmless: the first eviction set the
+	// deletionTimestamp, and the second has the same UID and no grace period, so the API server changes nothing.
 	AnswersLost []Interval
 }
 
-// Interval is a time in which answers were lost, both ends included.
+// Interval is a time in which answers were lost, including both ends.
 type Interval struct{ From, To time.Time }
 
-// onItsWay is how long an answer may take to Drydock.
+// onItsWay is the longest time that an answer takes to Drydock.
 const onItsWay = time.Second
 
-// lost reports whether Drydock may not have heard that the action was done.
+// lost reports whether the answer of an action may be lost.
 func (i Interval) lost(d fleet.Action) bool {
 	return !d.Received.After(i.To) && !d.At.Before(i.From.Add(-onItsWay))
 }
 
-// Violations returns what was done that must not be, in the order it was done, and then what is missing.
+// Violations returns forbidden actions, in order, and then missing ones.
 func (c Cluster) Violations() []string {
 	actions := slices.Clone(c.Actions)
-	// What one request caused, another request, was received later. Answers may overtake each other.
+	// Sort by arrival: a request that another one caused arrived later, but its answer may be earlier.
 	slices.SortStableFunc(actions, func(a, b fleet.Action) int { return a.Received.Compare(b.Received) })
 	r := replay{
 		cluster: c, nodes: map[string]*node{}, locks: map[string]lock{}, clusterLocks: map[string]bool{},
@@ -64,19 +63,19 @@ func (c Cluster) Violations() []string {
 	return r.violations
 }
 
-// node is a node as the actions so far have left it.
+// node is the state of a node after the actions so far.
 type node struct {
-	// cordonedBy is the user whose cordon stands; empty: none.
+	// cordonedBy is the user who cordoned the node; empty: it is not cordoned.
 	cordonedBy string
-	// owner is the maintenance it is out of service for; empty: none.
+	// owner is the maintenance that has the node out of service; empty: none.
 	owner string
-	// lost is when someone else has deleted the node, or removed our mark from it.
+	// lost is when another user deleted the node or removed our mark.
 	lost time.Time
-	// since the maintenance began: those that it was out of service for, in order, and what happened in them.
+	// maintenances since the start, in order.
 	maintenances []*maintenance
 }
 
-// maintenance is what one owner has done to a node.
+// maintenance is what one owner did on a node.
 type maintenance struct {
 	owner            string
 	takings, returns int
@@ -91,7 +90,7 @@ type lock struct {
 	served []string
 }
 
-// replay goes through the actions of a cluster.
+// replay processes the actions of a cluster.
 type replay struct {
 	cluster      Cluster
 	now          fleet.Action
@@ -133,13 +132,13 @@ func (r *replay) take() {
 	case fleet.ActionNodeGone:
 		r.nodes[d.Object] = &node{lost: d.At, maintenances: r.node(d.Object).maintenances}
 	case fleet.ActionForeign:
-		r.violated("Drydock has touched what is not its own: %s", d.Object)
+		r.violated("Drydock has changed a foreign object: %s", d.Object)
 	default:
 		r.takeMaintenance()
 	}
 }
 
-// takeLock: for an application whose locks Drydock manages, it releases one node at a time, only on request, and holds it again only afterwards.
+// takeLock checks an application whose locks Drydock manages: it releases one node at a time, only on request, and holds it again only afterwards.
 func (r *replay) takeLock() {
 	d, before := r.now, r.locks[r.now.Object]
 	now := lock{node: before.node, inactive: d.What == fleet.ActionLockInactive, kept: d.ByLockController(), served: before.served}
@@ -150,7 +149,7 @@ func (r *replay) takeLock() {
 	if !now.inactive {
 		for _, request := range before.served {
 			if _, stands := r.requests[request]; stands {
-				r.violated("lock %s is held again while %s stands", d.Object, request)
+				r.violated("lock %s is held again during request %s", d.Object, request)
 			}
 		}
 		return
@@ -177,7 +176,7 @@ func (r *replay) requestsFor(node string) (requests []string) {
 	return requests
 }
 
-// takeMaintenance is about what is done in a maintenance, and people's cordons.
+// takeMaintenance checks the actions of maintenances, and manual cordons.
 func (r *replay) takeMaintenance() {
 	d := r.now
 	switch d.What {
@@ -199,7 +198,7 @@ func (r *replay) takeMaintenance() {
 	}
 }
 
-// takeOut is a node that goes out of service: cordoned, or marked where someone else's cordon stands.
+// takeOut checks a node that goes out of service: it is cordoned, or marked if another user has cordoned it.
 func (r *replay) takeOut() {
 	d, n := r.now, r.node(r.now.Node)
 	if d.What == fleet.ActionCordon && n.cordonedBy == "" {
@@ -215,7 +214,7 @@ func (r *replay) takeOut() {
 	r.requireLetGo("take out of service", d.Node)
 	for name, l := range r.locks {
 		if l.node == d.Node && l.inactive {
-			l.served = r.requestsFor(d.Node) // released for any request, it is released for these
+			l.served = r.requestsFor(d.Node) // a released lock is released for all requests
 			r.locks[name] = l
 		}
 	}
@@ -239,7 +238,7 @@ func (n *node) maintenanceOf(owner string) *maintenance {
 	return m
 }
 
-// giveBack is a node that comes back to service, or is only no longer ours.
+// giveBack checks a node that returns to service, or loses our mark.
 func (r *replay) giveBack() {
 	d, n := r.now, r.node(r.now.Node)
 	if d.ByDrydock() {
@@ -278,13 +277,13 @@ func (r *replay) evict() {
 	}
 	r.evicted[d.UID] = d
 	if d.Node == "" {
-		r.violated("pod %s is evicted, which was on no node", d.Object)
+		r.violated("pod %s is evicted, but is on no node", d.Object)
 		return
 	}
 	r.requireOut("the eviction of "+d.Object+" from", d.Node)
 }
 
-// unheard reports whether the answer to an action may have been lost.
+// unheard reports whether the answer of an action may have been lost.
 func (c Cluster) unheard(d fleet.Action) bool {
 	return slices.ContainsFunc(c.AnswersLost, func(i Interval) bool { return i.lost(d) })
 }
@@ -304,10 +303,10 @@ func (r *replay) startJob() {
 	}
 }
 
-// noticing is how long Drydock has to see that someone else has taken a node from it.
+// noticing is how long Drydock may take to notice that another user removed its mark.
 const noticing = 2 * time.Second
 
-// requireOut: what disrupts a node needs it out of service, and its locks open.
+// requireOut requires, for a disruption, that the node is out of service and its locks are inactive.
 func (r *replay) requireOut(what, name string) {
 	if n := r.node(name); n.owner == "" && r.now.Received.After(n.lost.Add(noticing)) {
 		r.violated("%s %s, which is not under maintenance", what, name)
@@ -328,7 +327,7 @@ func (r *replay) requireLetGo(what, name string) {
 	}
 }
 
-// requireRoom: no more nodes than allowed are out of service at once, and a control-plane node goes alone.
+// requireRoom requires that at most AtOnce nodes are out of service, and a control-plane node only alone.
 func (r *replay) requireRoom(taken string) {
 	var out []string
 	for _, name := range sorted(r.nodes) {
@@ -344,7 +343,7 @@ func (r *replay) requireRoom(taken string) {
 	}
 }
 
-// judgeEnd is about what is missing when all is over.
+// judgeEnd checks what is missing at the end.
 func (r *replay) judgeEnd() {
 	for _, name := range sorted(r.nodes) {
 		n := r.nodes[name]

@@ -226,14 +226,14 @@ func TestViolationsAreFound(t *testing.T) {
 		{"an eviction after a lock has failed", before("evict web-w1", step{"", lockKeeper, "patch", "nodeworkloadlocks/status", "lock-w1", `{"status":{"state":"failed"}}`}), "the eviction of shop/web-w1 from w1 while lock lock-w1 is held"},
 		{"a lock that lets go of a second node", after("let go of w1", request("w2"), letGo("w2")), "lock lock-w2 releases w2 while lock-w1 has released w1"},
 		{"a lock that lets go unasked", moved("let go of w1", "request w1"), "lock lock-w1 releases w1 without a request"},
-		{"a lock that is held again for a moment", after("let go of w1", hold("w1"), letGo("w1")), "lock lock-w1 is held again while req-w1 stands"},
+		{"a lock that is held again for a moment", after("let go of w1", hold("w1"), letGo("w1")), "lock lock-w1 is held again during request req-w1"},
 		{"a lock that is taken from those who found it inactive", func(t *testing.T, log []step) []step {
 			log = moved("let go of w1", "request w1")(t, log)
 			log = before("let go of w1", step{"", person, "create", "nodemaintenancerequests", "old-w1", `{"spec":{"nodeName":"w1"}}`})(t, log)
 			log = before("request w1", step{"", person, "delete", "nodemaintenancerequests", "old-w1", ""})(t, log)
 			require.Empty(t, aCluster(slices.Clone(log)).Violations())
 			return after("cordon w1", hold("w1"), letGo("w1"))(t, log)
-		}, "lock lock-w1 is held again while req-w1 stands"},
+		}, "lock lock-w1 is held again during request req-w1"},
 		{"a request that is withdrawn too early", moved("withdraw w1", "job w1"), "the request for w1 is withdrawn while the node is out of service"},
 		{"someone else's cordon that is taken back", before("cordon w1", cordon(person, "w1")), "w1 is uncordoned, which kubernetes-admin had cordoned"},
 		{"a node that is returned although it is not ours any more", after("evict web-w1", unmark), "uncordon of w1, which is not under maintenance"},

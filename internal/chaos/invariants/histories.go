@@ -34,12 +34,12 @@ func Tasks(run history.Run) []string {
 	return j.violations
 }
 
-// judgement goes through the events of a history.
+// judgement processes the events of a history.
 type judgement struct {
 	run history.Run
-	// open is what has begun and not ended, by the id of the event that began it.
+	// open are started and unfinished operations, by the ID of their first event.
 	open map[int64]string
-	// cancelled are those of them that were asked to end.
+	// cancelled are the operations with a requested cancellation.
 	cancelled  []int64
 	violations []string
 }
@@ -49,7 +49,7 @@ func (j *judgement) violated(event *historypb.HistoryEvent, format string, args 
 	j.violations = append(j.violations, where+fmt.Sprintf(format, args...))
 }
 
-// explained are harmless causes of a failed workflow task: an event came in during the task, the workflow was reset or
+// explained are harmless causes of a failed workflow task: an event arrived during the task, the workflow was reset or
 // terminated, or its worker's cache evicted it.
 var explained = []enumspb.WorkflowTaskFailedCause{
 	enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
@@ -84,7 +84,7 @@ func (j *judgement) began(event *historypb.HistoryEvent) {
 	}
 }
 
-// ended closes what an event is the end of. Each kind of event says in its own attributes what that is.
+// ended closes the operation that an event ends. Each kind of event has its own attributes for that.
 func (j *judgement) ended(event *historypb.HistoryEvent) {
 	ends := []interface{ GetScheduledEventId() int64 }{
 		event.GetActivityTaskCompletedEventAttributes(), event.GetActivityTaskFailedEventAttributes(),
@@ -120,12 +120,12 @@ func (j *judgement) end() {
 	}
 	for _, id := range sorted(j.open) {
 		if !j.forgivable(id) {
-			j.violated(last, "%s was begun and has no end", j.open[id])
+			j.violated(last, "%s was started and has no end", j.open[id])
 		}
 	}
 }
 
-// forgivable reports whether the end of the run explains that something has no end of its own.
+// forgivable reports whether the end of the run explains an operation without an end.
 func (j *judgement) forgivable(id int64) bool {
 	event := j.run.Events[id-1]
 	switch event.EventType {
@@ -140,11 +140,10 @@ func (j *judgement) forgivable(id int64) bool {
 	return false
 }
 
-// tellsOfState is the activity that records an Event on a node for a state. No work waits for it: when its worker dies, the maintenance may be over
-// before another one tries it.
+// tellsOfState is the activity that writes an Event of a state. A maintenance does not wait for it, and may end before it is retried.
 const tellsOfState = "AnnounceState"
 
-// Summaries of timers that run on until their workflow ends: between two messages to a parent, and before slot requests are sent again.
+// Summaries of timers that may be open when their workflow ends: between messages to a parent, and before slot requests are sent again.
 const (
 	pauseBetweenMessages = "gather changes for the parent"
 	pauseBeforeResend    = "send the slot requests again"

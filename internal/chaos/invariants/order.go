@@ -15,8 +15,7 @@ type turn struct {
 	first, last time.Time
 }
 
-// Order checks that clusters were maintained batch after batch, and never more than maxConcurrency at once. Plan is the rollout's; the
-// clusters' actions show when each was running.
+// Order checks that clusters were maintained batch after batch, and at most maxConcurrency at once. The actions show when each was running.
 func Order(plan [][]string, maxConcurrency int, clusters []Cluster) []string {
 	var turns []turn
 	for batch, names := range plan {
@@ -54,7 +53,7 @@ func Order(plan [][]string, maxConcurrency int, clusters []Cluster) []string {
 	return violations
 }
 
-// turnOf is from the first to the last that Drydock's initiator has done to a cluster; what is done to the locks is the application's.
+// turnOf is from the first to the last action of Drydock on a cluster, except on locks, which belong to applications.
 func turnOf(c Cluster) (t turn, worked bool) {
 	steps := []string{
 		fleet.ActionRequestCluster, fleet.ActionWithdrawCluster, fleet.ActionRequestNode, fleet.ActionWithdrawNode, fleet.ActionCordon, fleet.ActionUncordon,
@@ -68,7 +67,7 @@ func turnOf(c Cluster) (t turn, worked bool) {
 		if !worked || action.Received.Before(t.first) {
 			t.first = action.Received
 		}
-		// Received, not answered: the next cluster may begin on the effect, before the answer is written down.
+		// Compare arrivals: the next cluster may start on the effect, before the answer is logged.
 		if action.Received.After(t.last) {
 			t.last = action.Received
 		}

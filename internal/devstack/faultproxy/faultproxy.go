@@ -37,8 +37,8 @@ type Proxy struct {
 	injections []*Injection
 }
 
-// Start starts a proxy in front of the API server that config is for, on a free loopback port. Of config only the address and the
-// authority are used: clients of the proxy bring their own tokens.
+// Start starts a proxy for the API server of config, on a free loopback port. It uses only the address and the certificate authority of
+// config: clients of the proxy send their own tokens.
 func Start(config *rest.Config) (*Proxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
@@ -68,7 +68,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 	p.forward = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p.upstream,
-		FlushInterval: -1, // an event of a watch is passed on when it comes
+		FlushInterval: -1, // forward each event of a watch at once
 		// If the API server does not answer, neither does the proxy.
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, _ error) {
 			if r.Context().Err() == nil {
@@ -84,14 +84,14 @@ func Start(config *rest.Config) (*Proxy, error) {
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connection{}, c) },
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
-	go func() { _ = p.server.ServeTLS(listener, "", "") }() // it returns when it is closed
+	go func() { _ = p.server.ServeTLS(listener, "", "") }() // until Close
 	return p, nil
 }
 
 // connection is the key of a request's connection in its context.
 type connection struct{}
 
-// Config returns config with the way through the proxy.
+// Config returns config with the address of the proxy.
 func (p *Proxy) Config(config *rest.Config) *rest.Config {
 	through := rest.CopyConfig(config)
 	through.Host, through.CAData = p.url, p.authority
@@ -124,7 +124,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// request is what rules look at.
+// request has the attributes that rules match.
 type request struct {
 	verb, resource, namespace, name, userAgent string
 	body                                       []byte
@@ -192,7 +192,7 @@ func (p *Proxy) harm(w http.ResponseWriter, r *http.Request, seen *request, inje
 	}
 }
 
-// stop holds a request back, and then its answer, until the test releases them or the client disconnects.
+// stop holds a request, and then its answer, until the test releases them or the client disconnects.
 func (p *Proxy) stop(w http.ResponseWriter, r *http.Request, seen *request, injection *Injection) {
 	stopped := newStopped(seen)
 	injection.stands(stopped)
@@ -241,10 +241,10 @@ func refuse(w http.ResponseWriter, fault Fault) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(details.RetryAfterSeconds)))
 	}
 	w.WriteHeader(int(fault.status.Code))
-	_ = json.NewEncoder(w).Encode(fault.status) // a client that has gone needs no answer
+	_ = json.NewEncoder(w).Encode(fault.status) // the client may have disconnected
 }
 
-// hangUp closes the connection on which the request came.
+// hangUp closes the connection of the request.
 func hangUp(r *http.Request) {
 	if conn, ok := r.Context().Value(connection{}).(net.Conn); ok {
 		_ = conn.Close()
@@ -252,7 +252,7 @@ func hangUp(r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// recorder keeps an answer back.
+// recorder buffers an answer.
 type recorder struct {
 	header http.Header
 	code   int

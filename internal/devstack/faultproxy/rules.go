@@ -23,11 +23,11 @@ type Match struct {
 	Namespace, Name string
 	// Body is a part of the request's body, as it is sent.
 	Body string
-	// UserAgent is how the client's name for itself begins.
+	// UserAgent is a prefix of the client's User-Agent header.
 	UserAgent string
 }
 
-// Writes are the verbs of the requests that change something.
+// Writes are the verbs of requests with changes.
 func Writes() []string { return []string{"create", "update", "patch", "delete", "deletecollection"} }
 
 func (m Match) has(r *request) bool {
@@ -53,7 +53,7 @@ type Fault struct {
 	stop    bool
 }
 
-// Delay lets a request wait before it is forwarded.
+// Delay forwards a request after a delay.
 func Delay(by time.Duration) Fault { return Fault{delay: by} }
 
 // Refuse answers in place of the API server, with an error of package apierrors: its code, its body and its Retry-After.
@@ -63,7 +63,7 @@ func Refuse(with apierrors.APIStatus) Fault {
 	return Fault{status: &status}
 }
 
-// HangUp closes the connection on which a request came, and with it all others on that connection. The API server does not get the request.
+// HangUp closes the connection of a request, with all other requests on it. The API server does not get the request.
 func HangUp() Fault { return Fault{hangUp: true} }
 
 // LoseAnswer is HangUp after the API server has answered.
@@ -93,7 +93,7 @@ type Injection struct {
 
 	mu              sync.Mutex
 	matched, harmed int
-	// spread chooses which of the next requests is harmed, and unlucky is the place of it among them; see Rule.OneIn.
+	// spread chooses which of the next requests gets the fault, and unlucky is its index among them; see Rule.OneIn.
 	spread  *rand.Rand
 	unlucky int
 	cut     []time.Time
@@ -101,7 +101,7 @@ type Injection struct {
 	removed bool
 }
 
-// stoppedAtOnce is how many stopped requests can wait to be received from Stopped; more wait to be announced.
+// stoppedAtOnce is the buffer of Stopped. Further stopped requests wait until it has space.
 const stoppedAtOnce = 100
 
 func newInjection(rule Rule) *Injection {
@@ -111,7 +111,7 @@ func newInjection(rule Rule) *Injection {
 // Stopped announces each stopped request, once.
 func (i *Injection) Stopped() <-chan *Stopped { return i.stopped }
 
-// Standing is the request that was announced last if it is still stopped, otherwise nil.
+// Standing is the last announced request if it is still stopped, otherwise nil.
 func (i *Injection) Standing() *Stopped {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -139,14 +139,14 @@ func (i *Injection) Matched() int {
 	return i.matched
 }
 
-// Harmed is how many requests have had the fault so far.
+// Harmed is how many requests got the fault so far.
 func (i *Injection) Harmed() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.harmed
 }
 
-// Cut is when the rule has closed connections so far: answers in flight at that time are lost.
+// Cut returns when the rule has closed connections: answers in flight at those times are lost.
 func (i *Injection) Cut() []time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -201,7 +201,7 @@ type Stopped struct {
 
 	forwarding, releasing sync.Once
 	forward, release      chan struct{}
-	// carriedOut is closed when the API server has answered, ended when the proxy is done with the request.
+	// carriedOut is closed when the API server has answered, ended when the proxy has finished the request.
 	carriedOut, ended chan struct{}
 }
 
@@ -230,5 +230,5 @@ func (s *Stopped) Release() {
 	s.forwarding.Do(func() { close(s.forward) })
 }
 
-// Ended is closed when the proxy is done with the request: it was answered, or its client has disconnected.
+// Ended is closed when the request is finished: it was answered, or its client has disconnected.
 func (s *Stopped) Ended() <-chan struct{} { return s.ended }

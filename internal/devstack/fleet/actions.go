@@ -23,11 +23,11 @@ import (
 
 // Action is one write to a cluster that the API server accepted.
 type Action struct {
-	// What was done: one of the constants below.
+	// What is the kind of action: one of the constants below.
 	What string
 	// Object as namespace/name, or name.
 	Object string
-	// Node that the action is about, where the request says it; of an eviction, where the scheduler had put the pod.
+	// Node of the action, if the request has one; for an eviction, the node of the pod.
 	Node string
 	// UID of the pod that an eviction required; empty: it evicted any pod of that name.
 	UID types.UID
@@ -37,11 +37,11 @@ type Action struct {
 	InVain bool
 	// By is the user.
 	By string
-	// Received is when the API server got the request, and At when it had answered. What a request caused was received after it.
+	// Received is when the API server got the request, and At when it answered.
 	Received, At time.Time
 }
 
-// The actions that matter in a rollout.
+// The kinds of actions of a rollout.
 const (
 	ActionCordon              = "cordon"
 	ActionUncordon            = "uncordon"
@@ -65,11 +65,11 @@ const (
 	ActionLockFailed          = "lock failed"
 	ActionJob                 = "job"
 	ActionPreparation         = "preparation" // a Job that precaches or backs up
-	// ActionForeign is a write of Drydock to an object that is not Drydock's to write. Its object names the write.
+	// ActionForeign is a write of Drydock to a foreign object. Object names the write.
 	ActionForeign = "foreign"
 )
 
-// drydockAccounts is how the names of Drydock's users begin.
+// drydockAccounts is the prefix of the names of Drydock's users.
 const drydockAccounts = "system:serviceaccount:" + accountNamespace + ":"
 
 // ByDrydock reports whether Drydock's worker did it.
@@ -78,7 +78,7 @@ func (d Action) ByDrydock() bool { return strings.HasPrefix(d.By, drydockAccount
 // ByLockController reports whether Drydock's worker did it as the lock controller of an application.
 func (d Action) ByLockController() bool { return d.By == drydockAccounts+lockControllerAccount }
 
-// Actions returns what was done to a cluster so far, in the order it was answered.
+// Actions returns the actions on a cluster so far, in the order of their answers.
 func Actions(cluster *devstack.Cluster) ([]Action, error) {
 	events, err := cluster.AuditEvents()
 	if err != nil {
@@ -91,7 +91,7 @@ func Actions(cluster *devstack.Cluster) ([]Action, error) {
 func ActionsOf(events []auditv1.Event) []Action {
 	var actions []Action
 	scheduled := map[types.UID]string{}
-	jobs := map[string]int{} // the action that made the Job of that name last
+	jobs := map[string]int{} // the last action that created the Job of that name
 	for _, event := range events {
 		if !took(event) {
 			continue
@@ -120,8 +120,8 @@ func ActionsOf(events []auditv1.Event) []Action {
 	return actions
 }
 
-// took reports whether a request had an effect. A withdrawal whose client disconnected may have had one: the API server logs a timeout, and no client
-// repeats a withdrawal that was carried out.
+// took reports whether a request had an effect. A withdrawal whose client disconnected counts, although the API server logs a timeout: no client
+// repeats a completed withdrawal.
 func took(event auditv1.Event) bool {
 	if event.ObjectRef == nil || event.Stage != auditv1.StageResponseComplete || event.ResponseStatus == nil || strings.Contains(event.RequestURI, "dryRun=") {
 		return false
@@ -130,7 +130,7 @@ func took(event auditv1.Event) bool {
 	return code < http.StatusBadRequest || code == http.StatusGatewayTimeout && request{event}.withdraws()
 }
 
-// request is an event of the audit log, read as the request that it records.
+// request is the request of an audit event.
 type request struct{ auditv1.Event }
 
 // is compares with "resource/subresource verb".
@@ -143,14 +143,14 @@ func (r request) withdraws() bool {
 	return r.is("clustermaintenancerequests delete") || r.is("nodemaintenancerequests delete")
 }
 
-// read decodes the body; one that is not there, or no JSON object, leaves value as it is.
+// read decodes the body. It does not change value if there is no JSON body.
 func (r request) read(value any) {
 	if r.RequestObject != nil {
 		_ = json.Unmarshal(r.RequestObject.Raw, value)
 	}
 }
 
-// tell fills in what the request did; nothing if it is of no interest.
+// tell fills in the action of the request; nothing if it is irrelevant.
 func (r request) tell(action *Action) {
 	switch {
 	case r.is("pods/eviction create"):
@@ -168,7 +168,7 @@ func (r request) tell(action *Action) {
 		case r.prepares():
 			action.What = ActionPreparation
 		case job.Labels[harbor.LabelCluster] != "":
-			action.What = "" // it makes the bucket of a Harbor, and is no work on a node
+			action.What = "" // it creates the bucket of a Harbor, and is not node work
 		}
 	case r.is("clustermaintenancerequests create"):
 		action.What = ActionRequestCluster
@@ -211,7 +211,7 @@ func (r request) evicted() types.UID {
 	return *eviction.DeleteOptions.Preconditions.UID
 }
 
-// nodePatch is what matters of a patch of a node. A null is a key without value.
+// nodePatch are the relevant fields of a patch of a node. A null is a key without a value.
 type nodePatch struct {
 	Metadata struct {
 		Annotations map[string]*string `json:"annotations"`
@@ -249,7 +249,7 @@ func (r request) lockState() lcmv1.LockState {
 	return patch.Status.State
 }
 
-// prepares reports whether a request is about the Jobs that precache clusters and back them up, or what those read.
+// prepares reports whether a request concerns the Jobs that precache or back up clusters, or their inputs.
 func (r request) prepares() bool { return strings.HasPrefix(r.ObjectRef.Namespace, "openshift-talo-") }
 
 // pinnedTo is the node that a Job's pods must run on.
@@ -268,7 +268,7 @@ func pinnedTo(job *batchv1.Job) string {
 	return ""
 }
 
-// jobOfPod is the name of the Job that has made a pod of that name.
+// jobOfPod is the name of the Job of a pod.
 func jobOfPod(pod string) string { return pod[:max(0, strings.LastIndex(pod, "-"))] }
 
 func objectOf(event auditv1.Event) string {
@@ -282,7 +282,7 @@ func objectOf(event auditv1.Event) string {
 	return name
 }
 
-// nameOfNew is the name of an object that is created, which its path does not say.
+// nameOfNew is the name of a created object, which is not in the path.
 func nameOfNew(event auditv1.Event) string {
 	var object metav1.PartialObjectMetadata
 	request{event}.read(&object)

@@ -68,7 +68,7 @@ func Leftovers(ctx context.Context, reader client.Reader) ([]string, error) {
 	return left, nil
 }
 
-// ourPrefix begins the names of all annotations, labels and finalizers of Drydock.
+// ourPrefix is the prefix of all annotations, labels and finalizers of Drydock.
 const ourPrefix = "drydock.dev/"
 
 func leftoversOf(node *corev1.Node) []string {
@@ -96,7 +96,7 @@ func leftoversOf(node *corev1.Node) []string {
 	return left
 }
 
-// Count adds up actions by what they are.
+// Count counts actions by kind.
 func Count(total map[string]int, actions []Action) map[string]int {
 	if total == nil {
 		total = map[string]int{}

@@ -1,5 +1,4 @@
-// Package fleet runs Drydock itself on the local stack, as a user would: one hub, some spokes, the worker with the shipped RBAC, and
-// the command line.
+// Package fleet runs Drydock on the local stack as users do: one hub, some spokes, the worker with the shipped RBAC, and the CLI.
 package fleet
 
 import (
@@ -38,17 +37,17 @@ const (
 	Environment      = "demo"
 )
 
-// Options say how large a fleet is.
+// Options configure a fleet.
 type Options struct {
 	// Spokes is how many clusters the hub manages: spoke-1, spoke-2 and so on.
 	Spokes int
 	// Workers is how many worker nodes a spoke has, beside its control-plane node.
 	Workers int
-	// Temporal says how the Temporal server runs.
+	// Temporal configures the Temporal server.
 	Temporal devstack.TemporalOptions
 	// Proxies puts a proxy between the workers and each cluster, for tests of faults.
 	Proxies bool
-	// Output is told what is being done.
+	// Output gets progress messages.
 	Output io.Writer
 }
 
@@ -65,7 +64,7 @@ type Fleet struct {
 	bin     string
 	watched *kube.Clusters
 	proxies map[string]*faultproxy.Proxy
-	// clustersFile is that of the workers.
+	// clustersFile is the clusters file of the workers.
 	clustersFile string
 	workers      int
 }
@@ -153,10 +152,10 @@ func (f *Fleet) startProxies() error {
 	return nil
 }
 
-// Proxy returns the proxy between the workers and a cluster; nil when the fleet has none. It ends with the program that started the fleet.
+// Proxy returns the proxy between the workers and a cluster; nil without Options.Proxies. It ends with the program that started the fleet.
 func (f *Fleet) Proxy(cluster *devstack.Cluster) *faultproxy.Proxy { return f.proxies[cluster.Name] }
 
-// watchAll prepares to watch every cluster as its administrator.
+// watchAll opens every cluster for watches as its administrator.
 func (f *Fleet) watchAll() {
 	configs := map[string]*rest.Config{}
 	for _, cluster := range f.Clusters() {
@@ -165,7 +164,7 @@ func (f *Fleet) watchAll() {
 	f.watched = kube.New(kube.FromConfigs(nil, configs), kube.Options{})
 }
 
-// registerSpokes makes a ManagedCluster of the hub for every spoke.
+// registerSpokes creates a ManagedCluster on the hub for every spoke.
 func (f *Fleet) registerSpokes(ctx context.Context) error {
 	client, err := dynamic.NewForConfig(f.Hub.Config)
 	if err != nil {
@@ -186,8 +185,8 @@ func (f *Fleet) registerSpokes(ctx context.Context) error {
 	return nil
 }
 
-// The ServiceAccounts that deploy/rbac makes for the worker: one on the hub, two on a cluster, as the two sides of workload locks do
-// not share credentials.
+// The ServiceAccounts of the worker in deploy/rbac: one on the hub, two on a cluster, because the two roles of workload locks have
+// separate credentials.
 const (
 	accountNamespace      = "drydock-system"
 	hubAccount            = "drydock-hub"
@@ -227,7 +226,7 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 	return f.Worker.Start(ctx)
 }
 
-// AddWorker prepares one more worker beside those there are. It does not run yet.
+// AddWorker prepares another worker. It does not run yet.
 func (f *Fleet) AddWorker() (*devstack.Process, error) {
 	port, err := f.TakePort()
 	if err != nil {
@@ -264,7 +263,7 @@ func (f *Fleet) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs a drydock command. An error holds what the command wrote to its standard error.
+// Run runs a drydock command. An error contains its standard error.
 func (f *Fleet) Run(ctx context.Context, out io.Writer, args ...string) error {
 	cmd := f.Command(ctx, args...)
 	var complaint strings.Builder

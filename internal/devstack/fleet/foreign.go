@@ -9,8 +9,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// ours is what Drydock writes to: its requests and Jobs, its side of the locks, and evictions. Of a node it writes marks, cordon and
-// conditions of its own.
+// ours are the resources that Drydock writes: requests, Jobs, locks, evictions, and of nodes its own marks, cordon and conditions.
 var ours = []string{
 	"pods/eviction create", "jobs create", "jobs patch", "jobs delete",
 	"clustermaintenancerequests create", "clustermaintenancerequests delete", "nodemaintenancerequests create", "nodemaintenancerequests delete",
@@ -18,15 +17,15 @@ var ours = []string{
 	"nodeworkloadlocks create", "nodeworkloadlocks patch", "nodeworkloadlocks delete", "nodeworkloadlocks/status patch",
 }
 
-// registries are what Drydock writes for HarborClusters, as deploy/rbac/harbor.yaml has it. That is bound only in the namespaces that have some, so that a
-// write elsewhere is refused.
+// registries are the resources that Drydock writes for HarborClusters, as in deploy/rbac/harbor.yaml. They are bound only in namespaces with
+// HarborClusters, so writes elsewhere are refused.
 var registries = []string{
 	"harborclusters patch", "harborclusters delete", "harborclusters/status update", "harbors patch", "harbors delete", "postgresqls patch", "postgresqls delete",
 	"redisfailovers patch", "redisfailovers delete", "tenants patch", "tenants delete", "ingresses patch", "ingresses delete",
 	"secrets create", "secrets patch", "secrets delete", "persistentvolumeclaims deletecollection",
 }
 
-// foreign names what a request of Drydock writes that is not Drydock's; "" if nothing.
+// foreign returns the foreign object that a request of Drydock writes; "" if there is none.
 func (r request) foreign() string {
 	switch {
 	case slices.Contains([]string{"get", "list", "watch"}, r.Verb), strings.HasSuffix(r.ObjectRef.APIGroup, ".k8s.io") && strings.HasPrefix(r.ObjectRef.Resource, "self"):

@@ -31,7 +31,7 @@ func (f *Fleet) Furnish(ctx context.Context, spoke *devstack.Cluster) error {
 	return f.AwaitLocks(ctx, spoke, f.options.Workers)
 }
 
-// FurnishAll furnishes every spoke.
+// FurnishAll calls Furnish for every spoke.
 func (f *Fleet) FurnishAll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, spoke := range f.Spokes {

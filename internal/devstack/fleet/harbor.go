@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/operators"
 )
 
-// harborCRDs are the kinds of the operators that Harbor needs.
+// harborCRDs are the CRDs of the operators that Harbor needs.
 var harborCRDs = []string{
 	"acid.zalan.do_postgresqls.yaml", "databases.spotahome.com_redisfailovers.yaml", "minio.min.io_tenants.yaml", "goharbor.io_harbors.yaml",
 }
@@ -33,7 +33,7 @@ func (f *Fleet) SimulateHarborOperators(ctx context.Context, spoke *devstack.Clu
 	return operators.Start(ctx, spoke.Config, operators.Options{Controllers: true})
 }
 
-// AddHarborNamespace makes a namespace of a spoke in which Drydock may keep a Harbor.
+// AddHarborNamespace creates a namespace of a spoke in which Drydock may manage a Harbor.
 func (f *Fleet) AddHarborNamespace(ctx context.Context, spoke *devstack.Cluster, name string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if _, err := spoke.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
@@ -47,7 +47,7 @@ func (f *Fleet) AddHarborNamespace(ctx context.Context, spoke *devstack.Cluster,
 	return err
 }
 
-// AwaitHarbor waits until the status of a HarborCluster itself is as wanted. The error contains the last status.
+// AwaitHarbor waits until the status of a HarborCluster satisfies a condition. The error contains the last status.
 func (f *Fleet) AwaitHarbor(ctx context.Context, spoke *devstack.Cluster, namespace, name, what string, wanted func(goharborv1.HarborClusterStatus) bool) error {
 	var hc, seen goharborv1.HarborCluster
 	hc.Namespace, hc.Name = namespace, name

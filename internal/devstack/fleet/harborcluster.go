@@ -10,12 +10,12 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// HarborCluster is one called main, with its database in the cluster.
+// HarborCluster describes a HarborCluster main, with its database in the cluster.
 type HarborCluster struct {
 	Namespace string
-	// Elsewhere: cache and storage are not in the cluster; the storage's Secret is s3.
+	// Elsewhere: cache and storage are external; the Secret of the storage is s3.
 	Elsewhere bool
-	// Redirected: clients are sent to the storage in the cluster, which has an Ingress for that.
+	// Redirected: clients are redirected to the storage in the cluster, which has an Ingress.
 	Redirected bool
 	// DeletionPolicy is Retain when it is empty.
 	DeletionPolicy goharborv1.DeletionPolicy
@@ -36,7 +36,7 @@ spec:
   deletionPolicy: %s
 `
 
-// Manifest is the HarborCluster as a person writes it.
+// Manifest is the HarborCluster as YAML.
 func (h HarborCluster) Manifest() []byte {
 	cache, storage := "{kind: RedisFailover, spec: {redisFailover: {}}}", "{kind: MinIO, spec: {minIO: {replicas: 4, volumesPerServer: 1}}}"
 	if h.Redirected {
@@ -48,7 +48,7 @@ func (h HarborCluster) Manifest() []byte {
 	return fmt.Appendf(nil, harborClusterManifest, h.Namespace, cache, storage, cmp.Or(h.DeletionPolicy, goharborv1.RetainData))
 }
 
-// Object is the HarborCluster as an API server takes it.
+// Object is the HarborCluster as an unstructured object.
 func (h HarborCluster) Object() (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	return object, yaml.Unmarshal(h.Manifest(), &object.Object)

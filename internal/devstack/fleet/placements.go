@@ -7,8 +7,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// Placement is a write of Drydock's to a PlacementRule of the hub, as its API server has seen it: on these clusters a policy is enforced from then on, and on
-// no other.
+// Placement is a write of Drydock to a PlacementRule of the hub, from the audit log: from then on a policy is enforced on exactly these clusters.
 type Placement struct {
 	// Rule is named <rollout>-<policy>-placement, with a hash.
 	Rule     string
@@ -16,7 +15,7 @@ type Placement struct {
 	At       time.Time
 }
 
-// Placements reads the writes to PlacementRules from an audit log, in the order they were answered. A rule that is deleted places nothing.
+// Placements reads the writes to PlacementRules from an audit log, in the order of their answers. A deleted rule has no clusters.
 func Placements(events []auditv1.Event) []Placement {
 	var placements []Placement
 	for _, event := range events {

@@ -15,8 +15,8 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// waitLimit is generous: two cores may run several stacks, and an eviction whose client ends during its request counts against the
-// disruption budget for two minutes before Kubernetes gives up on it.
+// waitLimit is long because two cores may run several stacks, and because an eviction whose client disconnected counts against the
+// disruption budget for two minutes.
 const waitLimit = 5 * time.Minute
 
 // Watch opens a cluster as its administrator, with informers to wait on.
@@ -24,8 +24,8 @@ func (f *Fleet) Watch(ctx context.Context, cluster *devstack.Cluster) (*kube.Clu
 	return f.watched.Cluster(ctx, cluster.Name)
 }
 
-// Await waits until check is done; it is called again whenever an object of one of the kinds changes. The error of a wait that took too
-// long says what was waited for.
+// Await waits until check returns true, and calls it whenever an object of one of the kinds changes. The error after the timeout
+// contains what.
 func (f *Fleet) Await(ctx context.Context, cluster *devstack.Cluster, what string, kinds []client.Object, check func(context.Context, client.Reader) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()

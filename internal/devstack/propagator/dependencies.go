@@ -10,7 +10,7 @@ import (
 // dependency is the compliance with another policy, by the name of its replica, that a policy waits for.
 type dependency struct{ policy, compliance string }
 
-// needsOf are the dependencies of a policy and of its templates on other policies. One without a namespace is in that of the policy.
+// needsOf returns the dependencies of a policy and its templates. Their namespace defaults to that of the policy.
 func needsOf(policy *unstructured.Unstructured) []dependency {
 	listed, _, _ := unstructured.NestedSlice(policy.Object, "spec", "dependencies")
 	templates, _, _ := unstructured.NestedSlice(policy.Object, "spec", "policy-templates")
@@ -34,8 +34,8 @@ func needsOf(policy *unstructured.Unstructured) []dependency {
 	return needs
 }
 
-// standing is how a cluster stands to a replica; it is pending until the cluster stands as it must to what it depends on. What depends on itself, by way of
-// those that are asked already, is pending for good. The caller holds the lock.
+// standing returns the compliance of a cluster with a replica; it is pending until its dependencies hold. A replica that depends on itself
+// stays pending. asked are the replicas on the path of dependencies. The caller holds the lock.
 func (p *Propagator) standing(key client.ObjectKey, asked []string) string {
 	r, bound := p.replicas[key]
 	if !bound {

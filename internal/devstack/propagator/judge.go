@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// judge lets enforced replicas take effect, and writes the compliance of the clusters.
+// judge applies enforced replicas, and writes the compliance of the clusters.
 func (p *Propagator) judge(ctx context.Context, roots map[client.ObjectKey]*unstructured.Unstructured) error {
 	p.mu.Lock()
 	changed := map[client.ObjectKey]string{}
 	standings := map[client.ObjectKey][]any{}
-	for took := true; took; { // what takes effect at once may be what another waits for
+	for took := true; took; { // a replica may depend on one that has just taken effect
 		took = false
 		for key, r := range p.replicas {
 			if r.enforces && p.standing(key, nil) == other {
@@ -50,7 +50,7 @@ func (p *Propagator) judge(ctx context.Context, roots map[client.ObjectKey]*unst
 	return nil
 }
 
-// enforce makes the cluster comply after a while, and reports whether it does at once. The caller holds the lock.
+// enforce makes the cluster comply after Options.Takes, and reports whether it complies at once. The caller holds the lock.
 func (p *Propagator) enforce(key client.ObjectKey, content string) bool {
 	cluster := key.Namespace
 	if p.complies[cluster][content] || p.underWay[cluster][content] {
@@ -88,7 +88,7 @@ func (p *Propagator) enforce(key client.ObjectKey, content string) bool {
 	return false
 }
 
-// say writes the status of a replica.
+// say writes the status of a replica policy.
 func (p *Propagator) say(ctx context.Context, key client.ObjectKey, status string) error {
 	if err := p.patchStatus(ctx, key, map[string]any{"compliant": status}); err != nil {
 		return err

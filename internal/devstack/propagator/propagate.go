@@ -23,18 +23,18 @@ const (
 	writesAtOnce = 32
 )
 
-// replica is one in a cluster's namespace.
+// replica is the replica of a policy in the namespace of a cluster.
 type replica struct {
 	root     client.ObjectKey
 	enforces bool
 	content  string
-	// needs must hold on the cluster before the policy is looked at there.
+	// needs must hold on the cluster before the policy is evaluated there.
 	needs []dependency
-	// status as it was written last.
+	// status is the last written status.
 	status string
 }
 
-// propagate writes the replicas that policies, bindings and placements ask for, and their statuses.
+// propagate writes the replicas that policies, bindings and placements require, and their statuses.
 func (p *Propagator) propagate(ctx context.Context) error {
 	roots, err := p.roots(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (p *Propagator) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 	return list.Items, err
 }
 
-// wanted are the replicas that there should be: first by the bindings without a filter, then some of those are overridden.
+// wanted returns the required replicas: those of bindings without a filter first, because others may override them.
 func (p *Propagator) wanted(ctx context.Context, roots map[client.ObjectKey]*unstructured.Unstructured) (map[client.ObjectKey]replica, error) {
 	bindings, err := p.list(ctx, bindingKind)
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *Propagator) placed(ctx context.Context) (map[string][]string, error) {
 	return placed, nil
 }
 
-// picks: a rule or placement that names nothing means every cluster, unless it says that it means none.
+// picks reports whether a rule or placement selects a cluster. An empty one selects every cluster.
 func picks(placement, cluster *unstructured.Unstructured) bool {
 	for _, field := range []string{"clusterReplicas", "numberOfClusters"} {
 		if number, set, _ := unstructured.NestedInt64(placement.Object, "spec", field); set && number == 0 {
@@ -191,7 +191,7 @@ func picks(placement, cluster *unstructured.Unstructured) bool {
 	return true
 }
 
-// sees: a placement picks only from the sets of clusters that are bound to its namespace; a rule from all.
+// sees reports whether a placement may select a cluster: its cluster set is bound to the namespace. A rule may select every cluster.
 func sees(placement, cluster *unstructured.Unstructured, setBindings []unstructured.Unstructured) bool {
 	return placement.GetKind() == ruleKind.Kind || slices.ContainsFunc(setBindings, func(binding unstructured.Unstructured) bool {
 		set, _, _ := unstructured.NestedString(binding.Object, "spec", "clusterSet")
@@ -199,7 +199,7 @@ func sees(placement, cluster *unstructured.Unstructured, setBindings []unstructu
 	})
 }
 
-// contentOf is what the templates of a policy say, without the names that they bear.
+// contentOf returns the templates of a policy without their names.
 func contentOf(policy *unstructured.Unstructured) string {
 	templates, _, _ := unstructured.NestedSlice(policy.Object, "spec", "policy-templates")
 	var contents []any
@@ -211,7 +211,7 @@ func contentOf(policy *unstructured.Unstructured) string {
 	return string(text)
 }
 
-// write makes a replica, or changes it.
+// write creates or updates a replica.
 func (p *Propagator) write(ctx context.Context, key client.ObjectKey, r replica, root *unstructured.Unstructured) error {
 	if err := p.ensureNamespace(ctx, key.Namespace); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The kinds it reads and writes, by their own names: a test double shares no code with what it tests.
+// The kinds that it reads and writes. They are declared here because a simulation must not share code with the code under test.
 var (
 	policyKind     = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
 	bindingKind    = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "PlacementBinding"}
@@ -28,7 +28,7 @@ var (
 	clusterKind    = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 )
 
-// Options say how the clusters behave.
+// Options configure the simulated clusters.
 type Options struct {
 	// Takes is how long a cluster takes to comply with a policy that is enforced on it; if negative, it never complies. The policy is named
 	// <namespace>.<name>. Nil: at once.
@@ -45,19 +45,19 @@ type Propagator struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// complies has for each cluster what it complies with, by the content of policies.
+	// complies has the contents of policies that each cluster complies with.
 	complies map[string]map[string]bool
-	// underWay are those that a cluster will comply with after a while.
+	// underWay are the contents that a cluster will comply with later.
 	underWay map[string]map[string]bool
 	replicas map[client.ObjectKey]replica
-	// statuses are those of the policies, as they were written last.
+	// statuses are the last written statuses of policies.
 	statuses   map[client.ObjectKey]string
 	namespaces map[string]bool
 	enforced   []Enforcement
 	failure    error
 }
 
-// Enforcement is the begin or the end of the enforcement of a policy on a cluster.
+// Enforcement is the start or the end of the enforcement of a policy on a cluster.
 type Enforcement struct {
 	Cluster, Policy string
 	Began           bool
@@ -161,14 +161,14 @@ func (p *Propagator) Drift(ctx context.Context, cluster, namespace, policy strin
 	return nil
 }
 
-// Enforcements are all that began and ceased so far, in order.
+// Enforcements returns all starts and ends so far, in order.
 func (p *Propagator) Enforcements() []Enforcement {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]Enforcement{}, p.enforced...)
 }
 
-// Enforced are the policies that are enforced now, <namespace>.<name>, by cluster.
+// Enforced returns the policies that are enforced now (<namespace>.<name>), by cluster.
 func (p *Propagator) Enforced() map[string][]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
