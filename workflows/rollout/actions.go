@@ -19,37 +19,35 @@ import (
 const (
 	// changesPerActivity is the number of clusters that one activity labels and annotates.
 	changesPerActivity = 200
-	// shortestRefusal and longestRefusal bound the pause before a refused change is retried.
-	shortestRefusal = 2 * time.Second
-	longestRefusal  = 5 * time.Minute
-	// refusalsNamed is the number of refusing clusters that a status names.
+	// minRefusalPause and maxRefusalPause limit the pause before a refused change is retried.
+	minRefusalPause = 2 * time.Second
+	maxRefusalPause = 5 * time.Minute
+	// refusalsNamed is the maximum number of refusing clusters that a status names.
 	refusalsNamed = 5
 	// reasonRefused: the rollout waits for clusters that refuse a change.
 	reasonRefused = "ClustersRefused"
 )
 
-// completions carries out afterCompletion on complete clusters. Clusters that complete while others are being changed are changed
-// together.
+// completions runs afterCompletion on complete clusters. It changes many clusters in one activity.
 type completions struct {
 	change rollout.ClusterChange
-	// due are the clusters that are still to be changed.
+	// due are the clusters on which afterCompletion has not run yet.
 	due     []string
 	running bool
-	// reportRetry shows why a change does not succeed yet.
+	// reportRetry shows why a change is retried.
 	reportRetry kit.Report
-	// refused are those of them that refused the change.
+	// refused are the due clusters that refused the change.
 	refused []rollouts.RefusedChange
 }
 
-// add adds clusters that are complete or needed no work.
+// add makes afterCompletion due on clusters.
 func (c *completions) add(clusters ...string) {
 	if !c.change.Empty() {
 		c.due = append(c.due, clusters...)
 	}
 }
 
-// runBeforeEnable carries out beforeEnable on all clusters before work starts on any. Then afterCompletion is due for the clusters that
-// need no work.
+// runBeforeEnable runs beforeEnable on all clusters before work starts on the first one. It then makes afterCompletion due for skipped clusters.
 func (g *groupUpgrade) runBeforeEnable(ctx workflow.Context) (rollout.End, error) {
 	before := rollout.ClustersToChange(g.record.remediation, g.status.Clusters)
 	if change := rollout.ChangeBefore(&g.spec.Actions); !change.Empty() {
@@ -67,8 +65,8 @@ func (g *groupUpgrade) runBeforeEnable(ctx workflow.Context) (rollout.End, error
 	return "", nil
 }
 
-// queueSkippedClusters makes afterCompletion due for the clusters that need no work, unless an earlier run carried it out: a label that a
-// person removed since must not come back.
+// queueSkippedClusters makes afterCompletion due for skipped clusters, unless an earlier run did: a label that a person removed since then must not
+// come back.
 func (g *groupUpgrade) queueSkippedClusters() {
 	if g.completions.change.Empty() || g.status.AfterCompletion != nil {
 		return
@@ -77,7 +75,7 @@ func (g *groupUpgrade) queueSkippedClusters() {
 	g.completions.add(g.record.inState(ranv1.ClusterSkipped)...)
 }
 
-// queueUnchangedClusters makes afterCompletion due for the clusters on which the previous rollout did not carry it out.
+// queueUnchangedClusters makes afterCompletion due for the clusters on which the previous rollout did not run it.
 func (g *groupUpgrade) queueUnchangedClusters() {
 	left := g.status.AfterCompletion
 	if left == nil {
@@ -86,22 +84,22 @@ func (g *groupUpgrade) queueUnchangedClusters() {
 	g.status.AfterCompletion = &ranv1.AfterCompletionStatus{}
 	g.completions.add(slices.DeleteFunc(slices.Clone(left.NotDone), func(name string) bool {
 		c := g.record.cluster(name)
-		return c != nil && c.State != ranv1.ClusterComplete && c.State != ranv1.ClusterSkipped // it failed since then, and is retried
+		return c != nil && c.State != ranv1.ClusterComplete && c.State != ranv1.ClusterSkipped // the cluster is retried
 	})...)
 }
 
-// recordNotDone records clusters on which afterCompletion was not carried out.
+// recordNotDone records clusters on which afterCompletion did not run.
 func (g *groupUpgrade) recordNotDone(clusters []string) {
 	if after := g.status.AfterCompletion; after != nil {
 		after.NotDone = append(after.NotDone, clusters...)
 	}
 }
 
-// changeUntilAccepted carries out beforeEnable on clusters, and retries on those that refuse until they accept or refuse for good.
+// changeUntilAccepted runs beforeEnable on clusters. It retries clusters that refuse the change, until one refuses it finally.
 func (g *groupUpgrade) changeUntilAccepted(ctx workflow.Context, clusters []string, change rollout.ClusterChange) error {
 	refused, err := g.change(ctx, "beforeEnable", clusters, change)
 	trouble := g.record.retries.Add()
-	for pause := shortestRefusal; err == nil && len(refused) > 0; pause = min(2*pause, longestRefusal) {
+	for pause := minRefusalPause; err == nil && len(refused) > 0; pause = min(2*pause, maxRefusalPause) {
 		if final := finalRefusals(refused); len(final) > 0 {
 			trouble(ctx, "", "")
 			return temporal.Error(temporal.ErrInvalidSpec, "actions.beforeEnable: "+refusalMessages(final), nil)
@@ -115,11 +113,11 @@ func (g *groupUpgrade) changeUntilAccepted(ctx workflow.Context, clusters []stri
 	return err
 }
 
-// runAfterCompletion carries out afterCompletion on clusters as they complete, until ctx is cancelled.
+// runAfterCompletion runs afterCompletion on due clusters until ctx is cancelled.
 func (g *groupUpgrade) runAfterCompletion(ctx workflow.Context) {
 	c := &g.completions
 	workflow.GoNamed(ctx, "afterCompletion", func(ctx workflow.Context) {
-		pause := shortestRefusal
+		pause := minRefusalPause
 		for workflow.Await(ctx, func() bool { return len(c.due) > 0 }) == nil {
 			some := slices.Clone(c.due[:min(len(c.due), changesPerActivity)])
 			c.running = true
@@ -134,21 +132,21 @@ func (g *groupUpgrade) runAfterCompletion(ctx workflow.Context) {
 				g.record.note("actions.afterCompletion failed: " + refusalMessages(final))
 			}
 			if g.recordRefusals(ctx, some, refused); len(c.refused) == 0 {
-				pause = shortestRefusal
+				pause = minRefusalPause
 			} else if c.awaitOthers(ctx, pause) {
-				pause = min(2*pause, longestRefusal)
+				pause = min(2*pause, maxRefusalPause)
 			}
 		}
 	})
 }
 
-// recordRefusals records which of some clusters refused the change. They are retried after all others.
-func (g *groupUpgrade) recordRefusals(ctx workflow.Context, some []string, refused []rollouts.RefusedChange) {
+// recordRefusals records which of the changed clusters refused the change. They are retried after all other due clusters.
+func (g *groupUpgrade) recordRefusals(ctx workflow.Context, changed []string, refused []rollouts.RefusedChange) {
 	c := &g.completions
-	asked := func(r rollouts.RefusedChange) bool { return slices.Contains(some, r.Cluster) }
-	again := slices.DeleteFunc(slices.Clone(refused), func(r rollouts.RefusedChange) bool { return r.Final })
-	c.refused = append(slices.DeleteFunc(c.refused, asked), again...)
-	c.due = append(c.due[len(some):], namesOf(again)...)
+	isChanged := func(r rollouts.RefusedChange) bool { return slices.Contains(changed, r.Cluster) }
+	retried := slices.DeleteFunc(slices.Clone(refused), func(r rollouts.RefusedChange) bool { return r.Final })
+	c.refused = append(slices.DeleteFunc(c.refused, isChanged), retried...)
+	c.due = append(c.due[len(changed):], namesOf(retried)...)
 	reason, message := "", ""
 	if len(c.refused) > 0 {
 		reason, message = reasonRefused, "afterCompletion: "+refusalMessages(c.refused)
@@ -156,7 +154,7 @@ func (g *groupUpgrade) recordRefusals(ctx workflow.Context, some []string, refus
 	c.reportRetry(ctx, reason, message)
 }
 
-// awaitOthers waits until clusters are due that have not refused, or until the pause is over; then it returns true.
+// awaitOthers waits until another cluster is due, or until the pause has passed; then it returns true.
 func (c *completions) awaitOthers(ctx workflow.Context, pause time.Duration) bool {
 	waiting, stop := workflow.WithCancel(ctx)
 	timer := workflow.NewTimerWithOptions(waiting, pause, workflow.TimerOptions{Summary: "retry afterCompletion on clusters that refused it"})
@@ -166,7 +164,7 @@ func (c *completions) awaitOthers(ctx workflow.Context, pause time.Duration) boo
 	return over
 }
 
-// finalRefusals are the refusals that are final.
+// finalRefusals returns the refusals that no retry can change.
 func finalRefusals(refused []rollouts.RefusedChange) []rollouts.RefusedChange {
 	return slices.DeleteFunc(slices.Clone(refused), func(r rollouts.RefusedChange) bool { return !r.Final })
 }
@@ -179,7 +177,7 @@ func namesOf(refused []rollouts.RefusedChange) []string {
 	return names
 }
 
-// refusalMessages are the answers of the hub for the first clusters that refuse a change.
+// refusalMessages joins the messages of the first refusing clusters.
 func refusalMessages(refused []rollouts.RefusedChange) string {
 	var messages []string
 	for _, r := range refused[:min(len(refused), refusalsNamed)] {
@@ -201,20 +199,19 @@ func (g *groupUpgrade) change(ctx workflow.Context, action string, clusters []st
 	return refused, err
 }
 
-// finishAfterCompletion waits until afterCompletion is carried out on every complete cluster; in a cancelled rollout, for hubLimit at
-// most.
+// finishAfterCompletion waits until afterCompletion has run on every complete cluster; in a cancelled rollout, at most for policy.HubLimit.
 func (g *groupUpgrade) finishAfterCompletion(work, listening workflow.Context) {
-	made := func() bool { return len(g.completions.due) == 0 }
-	if workflow.Await(work, made) == nil {
+	finished := func() bool { return len(g.completions.due) == 0 }
+	if workflow.Await(work, finished) == nil {
 		return
 	}
 	waiting, stop := workflow.WithCancel(listening)
 	limit := workflow.NewTimerWithOptions(waiting, policy.HubLimit, workflow.TimerOptions{Summary: "afterCompletion"})
-	_ = workflow.Await(waiting, func() bool { return made() || limit.IsReady() })
-	stop() // not deferred: a run that is evicted from the cache must give no command
-	if !made() {
+	_ = workflow.Await(waiting, func() bool { return finished() || limit.IsReady() })
+	stop() // not deferred: deferred code also runs when the workflow is evicted from the cache
+	if !finished() {
 		g.recordNotDone(g.completions.due)
-		note := "actions.afterCompletion was not carried out on " + kit.JoinNames(g.completions.due)
+		note := "actions.afterCompletion did not run on " + kit.JoinNames(g.completions.due)
 		if len(g.completions.refused) > 0 {
 			note += ": " + refusalMessages(g.completions.refused)
 		}

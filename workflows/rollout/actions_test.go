@@ -94,7 +94,7 @@ func TestACancelledRolloutGivesUpOnItsActionsAndSaysSo(t *testing.T) {
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 10*time.Minute)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
 	status := workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
-	require.Contains(t, status.Notes, "actions.afterCompletion was not carried out on c1")
+	require.Contains(t, status.Notes, "actions.afterCompletion did not run on c1")
 }
 
 func TestAClusterThatRefusesItsLabelsKeepsNoOtherFromThemAndTheRolloutSaysSo(t *testing.T) {
@@ -127,7 +127,7 @@ func TestARolloutThatIsNotToWaitForLabelsNamesTheClustersThatRefusedThem(t *test
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(status), "there was nothing else to cancel")
-	require.Contains(t, status.Notes, "actions.afterCompletion was not carried out on c1: ManagedCluster c1: frozen")
+	require.Contains(t, status.Notes, "actions.afterCompletion did not run on c1: ManagedCluster c1: frozen")
 }
 
 func TestALabelThatAClusterCanNeverHaveIsNoted(t *testing.T) {

@@ -12,13 +12,13 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// awaitApproval waits until the next batch is approved, if that is required. The clock of the rollout is stopped.
+// awaitApproval waits until the next batch is approved, if it needs an approval. Meanwhile the clock of the rollout is paused.
 func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	if !g.mustApprove(ctx) {
 		return ""
 	}
 	awaited := g.nextApproval()
-	g.gate.stale = g.gate.stale || g.gate.healthy > 0 // the previous batch ended before it started a cluster
+	g.gate.stale = g.gate.stale || g.gate.healthy > 0 // checks from before this wait are outdated
 	g.missingApproval = &awaited
 	g.updateClock(ctx)
 	expired := func() bool { return false }
@@ -36,7 +36,7 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	g.record.awaitingApproval(ctx, nil, nil)
 	g.updateClock(ctx)
 	switch {
-	case err != nil || ctx.Err() != nil: // the timer has ended at once, too
+	case err != nil || ctx.Err() != nil:
 		return rollout.EndCancelled
 	case unapproved:
 		return rollout.EndNotApproved
@@ -44,7 +44,7 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	return ""
 }
 
-// nextApproval is the approval that is required before the next batch; its point is "" if none is.
+// nextApproval is the approval that the next batch needs. Its point is "" if it needs none.
 func (g *groupUpgrade) nextApproval() rollout.AwaitedApproval {
 	begun := g.status.Status.CurrentBatch
 	if g.startedBatch != nil {
@@ -54,14 +54,14 @@ func (g *groupUpgrade) nextApproval() rollout.AwaitedApproval {
 	return rollout.AwaitedApproval{Point: point, Batch: int32(g.nextBatch + 1)}
 }
 
-// mustApprove reports whether the next batch needs an approval and has no valid one.
+// mustApprove reports whether the next batch needs an approval and does not have a valid one.
 func (g *groupUpgrade) mustApprove(ctx workflow.Context) bool {
 	awaited := g.nextApproval()
 	return awaited.Point != "" && !g.approved(ctx, awaited)
 }
 
-// approved reports whether a valid approval was given. An approval does not expire while the health checks before the first batch run:
-// if they take longer than an approval is valid, it would be asked for again and again.
+// approved reports whether the approval was given and is valid. It does not expire during the health checks at the gate: if they took longer than an
+// approval is valid, the rollout would ask for it again and again.
 func (g *groupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApproval) bool {
 	given := g.status.Approvals
 	if len(given) == 0 {
@@ -74,19 +74,19 @@ func (g *groupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApp
 
 // checkApproval rejects an approval that the rollout does not wait for.
 func (g *groupUpgrade) checkApproval(request rollout.ApprovalRequest) error {
-	instead := "it is over"
+	state := "it has ended"
 	if g.status.Status.CompletedAt == nil {
-		instead = "it is running"
+		state = "it is running"
 		if wait := g.status.Wait; wait != nil {
-			instead = wait.Reason + ": " + wait.Message
+			state = wait.Reason + ": " + wait.Message
 		}
 	}
-	return kit.InvalidSpec(rollout.CheckApproval(g.spec.Approvals, g.missingApproval, request, g.starters, instead))
+	return kit.InvalidSpec(rollout.CheckApproval(g.spec.Approvals, g.missingApproval, request, g.starters, state))
 }
 
-// approve records an approval, so that the rollout continues.
+// approve records an approval.
 func (g *groupUpgrade) approve(ctx workflow.Context, request rollout.ApprovalRequest) (ranv1.Approval, error) {
-	// Two approvals that arrive together both pass the validator before the first one counts.
+	// Check again: of two approvals that arrive together, both pass the validator.
 	if err := g.checkApproval(request); err != nil {
 		return ranv1.Approval{}, err
 	}

@@ -8,12 +8,12 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// awaitBlockers waits until the blocking rollouts have succeeded. The timeout does not run.
+// awaitBlockers waits until the blocking rollouts have succeeded. This time does not count against the timeout.
 func (g *groupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) {
 	if len(g.spec.BlockingCRs) == 0 {
 		return "", nil
 	}
-	// The rest of the spec may be long, and is not needed.
+	// Keep the input short: the activity needs only the blockers.
 	object := ranv1.ClusterGroupUpgrade{ObjectMeta: g.in.Object.ObjectMeta, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: g.spec.BlockingCRs}}
 	retrier := g.retrier()
 	err := retrier.Wait(ctx, "wait for the rollouts that block this one", nil, "", g.hub.AwaitBlockers, object, nil)
@@ -26,7 +26,7 @@ func (g *groupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) 
 	return "", nil
 }
 
-// handleObservation records what a waiting activity sees.
+// handleObservation records the wait that an activity reports.
 func (g *groupUpgrade) handleObservation(ctx workflow.Context, seen temporal.Observation) {
 	if seen.Activity == "AwaitClusterHealthy" {
 		g.recordHealthWait(ctx, seen)

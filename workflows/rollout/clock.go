@@ -9,11 +9,12 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// timeout of the whole rollout.
+// timeout is the timeout of the whole rollout.
 func (g *groupUpgrade) timeout() time.Duration { return rollout.Timeout(&g.spec) }
 
-// stopwatch measures time, and can be stopped and started again.
+// stopwatch measures the time during which it runs.
 type stopwatch struct {
+	// used is the time measured before since; since is nil while the stopwatch is stopped.
 	used  time.Duration
 	since *time.Time
 }
@@ -28,7 +29,7 @@ func (s *stopwatch) stop(now time.Time) {
 	s.used, s.since = s.elapsed(now), nil
 }
 
-// subtract subtracts time that does not count.
+// subtract removes time that does not count.
 func (s *stopwatch) subtract(d time.Duration) { s.used -= d }
 
 func (s *stopwatch) elapsed(now time.Time) time.Duration {
@@ -38,11 +39,11 @@ func (s *stopwatch) elapsed(now time.Time) time.Duration {
 	return s.used + now.Sub(*s.since)
 }
 
-// startTimer keeps a timer for the deadlines of the batch and of its clusters, or, while clusters only soak, of the rollout. While the clock is
-// stopped there is none.
+// startTimer sets the timer for the next deadline: of the batch or one of its clusters or, while all active clusters soak, of the rollout. It keeps a
+// timer that is set already and still right. While the clock is paused, no timer is set.
 func (b *batch) startTimer(ctx workflow.Context) {
 	g := b.group
-	if g.clockPaused() || len(b.running) == 0 && len(b.pending) == 0 {
+	if g.clockPaused() || len(b.active) == 0 && len(b.pending) == 0 {
 		b.stopTimer()
 		g.record.setDeadlines(ctx, nil, nil)
 		return
@@ -55,19 +56,19 @@ func (b *batch) startTimer(ctx workflow.Context) {
 		return
 	}
 	b.rolloutTimer = soaks
-	armed, cancel := workflow.WithCancel(ctx)
+	timing, cancel := workflow.WithCancel(ctx)
 	b.timer = cancel
-	workflow.GoNamed(armed, "batch deadline", func(ctx workflow.Context) {
-		if b.awaitTimeout(ctx) && armed.Err() == nil {
+	workflow.GoNamed(timing, "batch deadline", func(ctx workflow.Context) {
+		if b.awaitTimeout(ctx) && timing.Err() == nil {
 			b.timer = nil
 			b.timeOut(ctx)
 		}
 	})
 }
 
-// awaitTimeout returns true when the batch has timed out. It withdraws clusters that have timed out. It also wakes in between:
-// a timer that fires late shows that no worker was running, and that time is not charged.
-func (b *batch) awaitTimeout(ctx workflow.Context) (over bool) {
+// awaitTimeout withdraws clusters as they time out, and returns true when the batch times out. Its timer also fires in between: one that fires late
+// shows that no worker was running, and that time does not count.
+func (b *batch) awaitTimeout(ctx workflow.Context) bool {
 	g := b.group
 	var deadline time.Time
 	for {
@@ -95,12 +96,12 @@ func (b *batch) awaitTimeout(ctx workflow.Context) (over bool) {
 		if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: summary}).Get(ctx, nil) != nil {
 			return false
 		}
-		looked := workflow.Now(ctx)
-		g.clock.subtract(rollout.Outage(now, now.Add(pause), looked, b.untilNextTimeout(looked)))
+		fired := workflow.Now(ctx)
+		g.clock.subtract(rollout.Outage(now, now.Add(pause), fired, b.untilNextTimeout(fired)))
 	}
 }
 
-// timeLeft is the time that the batch has left; negative when it is over. A batch that only soaks has all the time of the rollout.
+// timeLeft is the time until the batch times out; negative after that. A batch whose active clusters all soak has the remaining time of the rollout.
 func (b *batch) timeLeft(now time.Time) time.Duration {
 	if b.onlySoaks() {
 		return b.group.timeout() - b.group.clock.elapsed(now)
@@ -108,11 +109,11 @@ func (b *batch) timeLeft(now time.Time) time.Duration {
 	return b.started.Timeout - (b.group.clock.elapsed(now) - b.started.UsedBefore)
 }
 
-// untilNextTimeout is the time until the batch, or the first running cluster, times out.
+// untilNextTimeout is the time until the batch or one of its clusters times out.
 func (b *batch) untilNextTimeout(now time.Time) time.Duration {
 	least := b.timeLeft(now)
-	//workflowcheck:ignore the least has no order
-	for _, cluster := range b.running {
+	//workflowcheck:ignore the order does not affect a minimum
+	for _, cluster := range b.active {
 		if left, limited := b.clusterTimeLeft(cluster, now); limited {
 			least = min(least, left)
 		}
@@ -120,8 +121,8 @@ func (b *batch) untilNextTimeout(now time.Time) time.Duration {
 	return least
 }
 
-// clusterTimeLeft is the time that a cluster has left; false: it has no limit of its own, or is not running.
-func (b *batch) clusterTimeLeft(cluster *activeCluster, now time.Time) (time.Duration, bool) {
+// clusterTimeLeft is the time until a cluster reaches clusterTimeout. It is limited only while the cluster is running, and if clusterTimeout is set.
+func (b *batch) clusterTimeLeft(cluster *activeCluster, now time.Time) (left time.Duration, limited bool) {
 	limit := time.Duration(b.group.spec.RemediationStrategy.ClusterTimeout) * time.Minute
 	if limit == 0 || !cluster.state.Timed() {
 		return 0, false
@@ -129,11 +130,11 @@ func (b *batch) clusterTimeLeft(cluster *activeCluster, now time.Time) (time.Dur
 	return limit - (b.group.clock.elapsed(now) - cluster.usedBefore), true
 }
 
-// timeOutClusters withdraws clusters that have timed out.
+// timeOutClusters withdraws the clusters that have reached clusterTimeout.
 func (b *batch) timeOutClusters(ctx workflow.Context) {
 	now := workflow.Now(ctx)
-	for _, name := range workflow.DeterministicKeys(b.running) {
-		cluster := b.running[name]
+	for _, name := range workflow.DeterministicKeys(b.active) {
+		cluster := b.active[name]
 		if left, limited := b.clusterTimeLeft(cluster, now); limited && left <= 0 {
 			b.group.record.clusterTimedOut(ctx, name)
 			cluster.withdrawTimedOut()
@@ -148,8 +149,8 @@ func (b *batch) stopTimer() {
 	}
 }
 
-// withdrawTimedOut withdraws the running clusters and starts no others. Soaking clusters keep their places for the batches that follow, unless
-// the time of the rollout is over.
+// timeOut withdraws the running clusters and starts no others. Soaking clusters keep their places, since later batches wait for them, unless the
+// rollout itself has timed out.
 func (b *batch) timeOut(ctx workflow.Context) {
 	b.changed = true
 	if b.onlySoaks() {
@@ -159,7 +160,7 @@ func (b *batch) timeOut(ctx workflow.Context) {
 	b.timedOut = true
 	b.group.record.batchTimedOut(ctx, b.clusters)
 	b.stopStarting()
-	for _, name := range workflow.DeterministicKeys(b.running) {
-		b.running[name].withdrawTimedOut()
+	for _, name := range workflow.DeterministicKeys(b.active) {
+		b.active[name].withdrawTimedOut()
 	}
 }

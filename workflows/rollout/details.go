@@ -17,7 +17,7 @@ func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 		d.Row("batch", fmt.Sprintf("%d of %d", run.CurrentBatch, len(s.RemediationPlan)))
 		d.Row("clusters", countsText(s.Counts))
 	} else {
-		d.Head("rollout", "no clusters") // nothing is done, nor left to do
+		d.Head("rollout", "no clusters")
 	}
 	if run.CurrentBatchDeadline != nil {
 		d.Row("batch times out", run.CurrentBatchDeadline.UTC().Format(kit.TimeFormat))
@@ -50,7 +50,7 @@ func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 	return d.Text()
 }
 
-// summarized reports whether there is nothing to say of a cluster that the counts do not.
+// summarized reports whether the counts say enough about a cluster.
 func summarized(c ranv1.ClusterStatus) bool {
 	return c.State == ranv1.ClusterPending || c.State == ranv1.ClusterComplete || c.State == ranv1.ClusterSkipped
 }

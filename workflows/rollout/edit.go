@@ -32,33 +32,32 @@ type EditAnswer struct {
 	Changed []string `json:"changed"`
 }
 
-// editPatience limits how long an edit waits for the check of the new spec.
-const editPatience = time.Minute
+// checkLimit limits how long an edit waits for the check of the new spec.
+const checkLimit = time.Minute
 
-// planPatience limits how long an edit waits for the plan of an enabled rollout: a person waits for the answer.
-const planPatience = 8 * time.Second
+// planLimit limits how long an edit of an enabled rollout waits for the plan. A person waits for the answer.
+const planLimit = 8 * time.Second
 
-// edit changes the spec. A rollout that is not enabled is planned again. In an enabled one, the current batch gets its share of the new
-// timeout.
+// edit changes the spec. A rollout that is not enabled is planned again. In an enabled rollout, the current batch gets its share of the new timeout.
 func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (EditAnswer, error) {
 	object := g.in.Object
 	object.Spec = request.Spec
-	retrier := kit.HubRetrier(nil).Until(workflow.Now(ctx).Add(editPatience))
+	retrier := kit.HubRetrier(nil).Until(workflow.Now(ctx).Add(checkLimit))
 	if err := retrier.Run(ctx, "check the new spec", g.hub.CheckRollout, object, &object); err != nil {
 		return EditAnswer{}, err
 	}
 	request.Spec = object.Spec
-	// In an enabled rollout the changed fields matter, and a field that only gets its default is no change.
+	// An enabled rollout compares field by field. Wait until the defaults of the current spec are set: they are not changes.
 	comparable := func() bool { return g.defaulted || !g.isEnabled() || g.status.Status.CompletedAt != nil }
 	if !comparable() {
-		if err := kit.AwaitFor(ctx, planPatience, "until there is a plan", comparable); err != nil {
+		if err := kit.AwaitFor(ctx, planLimit, "until there is a plan", comparable); err != nil {
 			return EditAnswer{}, err
 		}
 	}
-	if !comparable() { // the edit would take effect unexpectedly later
-		return EditAnswer{}, kit.InvalidSpec(fmt.Errorf("the rollout is being planned, and until it has been its spec cannot be changed: try again%s", g.waitText()))
+	if !comparable() {
+		return EditAnswer{}, kit.InvalidSpec(fmt.Errorf("the rollout is being planned, and its spec cannot be changed until then: try again%s", g.waitText()))
 	}
-	// The rollout may have been enabled, or have ended, meanwhile.
+	// The rollout may have been enabled, or have ended, during the waits above.
 	if err := g.mayEdit(request); err != nil {
 		return EditAnswer{}, err
 	}
@@ -69,7 +68,7 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 	if len(changed) > 0 {
 		g.starters = append(g.starters, request.Actor)
 		g.setSpec(request.Spec)
-		g.replan(ctx)
+		g.applyEdit(ctx)
 	}
 	return EditAnswer{Changed: changed}, nil
 }
@@ -82,15 +81,15 @@ func (g *groupUpgrade) waitText() string {
 	return ""
 }
 
-// mayEdit rejects an edit that is not possible now. It is quick.
+// mayEdit rejects an edit that is not possible now.
 func (g *groupUpgrade) mayEdit(request rollout.EditRequest) error {
 	if g.status.Status.CompletedAt != nil {
-		return kit.InvalidSpec(errors.New("the rollout is over: start it again"))
+		return kit.InvalidSpec(errors.New("the rollout has ended: start it again"))
 	}
 	return kit.InvalidSpec(g.checkDuties(&request.Spec, append(g.starters, request.Actor)))
 }
 
-// isEnabled reports whether the plan is frozen, or will be once it is made.
+// isEnabled reports whether the rollout is enabled. Its plan is frozen, or will be once it is made.
 func (g *groupUpgrade) isEnabled() bool { return g.phase != phasePlan || g.enabled }
 
 // setSpec replaces the spec.
@@ -103,8 +102,8 @@ func (g *groupUpgrade) setSpec(spec ranv1.ClusterGroupUpgradeSpec) {
 	g.record.remediation, g.record.soak = rollout.RemediationOf(&g.in.Object), g.soak()
 }
 
-// replan puts an edit into effect.
-func (g *groupUpgrade) replan(ctx workflow.Context) {
+// applyEdit puts an edit into effect.
+func (g *groupUpgrade) applyEdit(ctx workflow.Context) {
 	if !g.isEnabled() {
 		g.edited = true
 		g.enabled = g.spec.Enable == nil || *g.spec.Enable

@@ -112,7 +112,7 @@ func TestAnEditOfARolloutThatCannotBePlannedIsRefusedWithTheReason(t *testing.T)
 	var edited *workflowtest.UpdateResult
 	w.RegisterDelayedCallback(func() { edited = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: edit}) }, 30*time.Minute)
 	w.RegisterDelayedCallback(func() {
-		require.ErrorContains(t, edited.Err, "the rollout is being planned, and until it has been its spec cannot be changed: try again (ClusterUnreachable: ")
+		require.ErrorContains(t, edited.Err, "the rollout is being planned, and its spec cannot be changed until then: try again (ClusterUnreachable: ")
 	}, 31*time.Minute)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: bare()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)

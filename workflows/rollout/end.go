@@ -15,10 +15,10 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// resultClusters is the number of clusters that the result of the workflow lists, to keep the payload small. The query has them all.
+// resultClusters is the maximum number of clusters in the result of the workflow. The status query returns them all.
 const resultClusters = 500
 
-// registerSignals handles signals from people, clusters and activities.
+// registerSignals registers the handlers of signals from people, clusters and activities.
 func (g *groupUpgrade) registerSignals(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalCancel, "Stop the rollout, withdraw its remediation and return its nodes.", func(r temporal.SignalRequest) {
 		if g.cancelledBy == nil {
@@ -55,7 +55,7 @@ func (g *groupUpgrade) registerSignals(ctx workflow.Context) {
 	})
 }
 
-// pause pauses or resumes the rollout and its running clusters. Paused time is not charged.
+// pause pauses or resumes the rollout and its running clusters.
 func (g *groupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.SignalRequest) {
 	if g.status.Paused == paused || g.status.Status.CompletedAt != nil {
 		return
@@ -65,7 +65,7 @@ func (g *groupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.Signa
 	g.updateClock(ctx)
 }
 
-// finishAs ends the workflow with the end of the rollout, or with the error of its plan.
+// finishAs ends the workflow with the end of the rollout or with its error.
 func (g *groupUpgrade) finishAs(ctx workflow.Context, end rollout.End, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
 	if err != nil {
 		return g.fail(ctx, err)
@@ -73,7 +73,7 @@ func (g *groupUpgrade) finishAs(ctx workflow.Context, end rollout.End, err error
 	return g.finish(ctx, end)
 }
 
-// fail ends a rollout that could not be planned.
+// fail ends the workflow with the error of a phase.
 func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
 	g.record.cleanupStarted()
 	g.remediator.CleanUp(ctx, false)
@@ -85,7 +85,7 @@ func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroup
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
 }
 
-// finish turns the end of the rollout into the result of the workflow.
+// finish ends the workflow with the result of the rollout.
 func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.ClusterGroupUpgradeStatus, error) {
 	g.clock.stop(workflow.Now(ctx))
 	result := rollout.Outcome(rollout.RemediationOf(&g.in.Object), g.status.Clusters, end)
@@ -110,13 +110,13 @@ func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.Clus
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
 }
 
-// result is the final status, failed clusters first.
+// result is the final status with the most important clusters.
 func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus {
 	return rollout.Shorten(g.status, resultClusters)
 }
 
-// save writes the final status to the hub, where it outlives Temporal's retention. A rollout that ends without a plan saves nothing: it
-// would replace the status of an earlier rollout of that name, which can still be retried and may block others.
+// save writes the final status to the hub, where it outlives the retention of Temporal. A rollout without a plan saves nothing: it would replace the
+// status of an earlier rollout of that name, which can be retried and may block others.
 func (g *groupUpgrade) save(ctx workflow.Context) {
 	if g.phase == phasePlan && !g.registered && !g.loaded {
 		return

@@ -8,7 +8,7 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// What the tests of this package use of its inside.
+// Names of this package for its external tests.
 
 const (
 	ChangesPerActivity     = changesPerActivity

@@ -13,38 +13,30 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// endRecheckHealth ends the batch, not the rollout: health checks and approvals before the first cluster must be repeated.
+// endRecheckHealth ends the batch, not the rollout: the health gate must be passed again before the first cluster starts.
 const endRecheckHealth rollout.End = "HealthGate"
 
-// healthGate holds the health checks that must pass before a rollout starts its first cluster.
+// healthGate is the state of the health gate: every cluster of the plan must pass the health checks before the first one is started.
 type healthGate struct {
 	// healthy is the number of clusters of the plan that passed the checks.
 	healthy int
-	// waiting: the rollout waits at the gate, and its clock is stopped.
+	// waiting: the rollout waits at the gate, and its clock is paused.
 	waiting bool
-	// stale: no cluster could be started for a while, so that the checks must be repeated.
+	// stale: the rollout was paused or held after the checks began. The checks must be repeated.
 	stale bool
-	// opened: a cluster was started.
+	// opened: the first cluster was started.
 	opened bool
-	// stop ends the checks in progress; nil: there were none.
+	// stop cancels the checks in progress; nil: no check has started.
 	stop workflow.CancelFunc
 }
 
-// stateForNextRun is the state of the gate that a run passes to the next one.
-func (h *healthGate) stateForNextRun() (seen int, passed bool) {
-	if h.stale {
-		return 0, h.opened
-	}
-	return h.healthy, h.opened
-}
-
-// gateClosed reports whether the rollout still has to pass the gate.
+// gateClosed reports whether the rollout must still pass the gate.
 func (g *groupUpgrade) gateClosed() bool { return len(g.spec.HealthChecks) > 0 && !g.gate.opened }
 
-// healthStale reports whether the health checks must be repeated before the first cluster is started.
+// healthStale reports whether the checks must be repeated before the first cluster is started.
 func (g *groupUpgrade) healthStale() bool { return g.gate.stale && g.gateClosed() }
 
-// healthCurrent reports whether every cluster that was checked passed, and nothing interrupted the checks.
+// healthCurrent reports whether clusters passed the checks, and the result is not stale.
 func (g *groupUpgrade) healthCurrent() bool {
 	return g.gateClosed() && g.gate.healthy > 0 && !g.gate.stale
 }
@@ -52,7 +44,7 @@ func (g *groupUpgrade) healthCurrent() bool {
 // openGate records that the first cluster is started.
 func (g *groupUpgrade) openGate() { g.gate.opened = g.gate.opened || g.gateClosed() }
 
-// awaitHealthGate waits until every pending cluster passes the health checks, before the first is started. If one fails, no cluster is
+// awaitHealthGate waits at the gate until every pending cluster passes the health checks. If one fails, the rollout fails before any cluster is
 // touched.
 func (g *groupUpgrade) awaitHealthGate(ctx workflow.Context) (rollout.End, error) {
 	if !g.gateClosed() {
@@ -64,8 +56,8 @@ func (g *groupUpgrade) awaitHealthGate(ctx workflow.Context) (rollout.End, error
 	return end, err
 }
 
-// checkPendingClusters checks the clusters as soon as one may be started, and starts over if none may be started meanwhile. It returns endRecheckHealth if
-// the approval has expired by then.
+// checkPendingClusters checks all pending clusters once one of them may start. It starts over after a pause or a hold. It returns endRecheckHealth
+// if the approval has expired.
 func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, error) {
 	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
 	for {
@@ -84,10 +76,10 @@ func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, 
 		if g.gate.healthy >= len(clusters) {
 			return "", nil
 		}
-		some := clusters[g.gate.healthy:min(len(clusters), g.gate.healthy+maxHealthChecks)]
-		looking, stop := workflow.WithCancel(ctx)
+		group := clusters[g.gate.healthy:min(len(clusters), g.gate.healthy+maxHealthChecks)]
+		checking, stop := workflow.WithCancel(ctx)
 		g.gate.stop = stop
-		failures := g.healthOf(looking, some)
+		failures := g.healthOf(checking, group)
 		stop()
 		g.record.awaitingHealth(nil)
 		if g.gate.stale && ctx.Err() == nil {
@@ -96,14 +88,14 @@ func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, 
 		if ctx.Err() != nil {
 			return rollout.EndCancelled, nil
 		}
-		if err := gateFailure(some, failures); err != nil {
+		if err := gateFailure(group, failures); err != nil {
 			return "", err
 		}
-		g.gate.healthy += len(some)
+		g.gate.healthy += len(group)
 	}
 }
 
-// awaitStartable waits until a cluster of the next batch may be started, or the run must continue as new.
+// awaitStartable waits until a cluster of the next batch may start, or the run must continue as new.
 func (g *groupUpgrade) awaitStartable(ctx workflow.Context) error {
 	g.updateClock(ctx)
 	for !g.startable() && !kit.ShouldContinueAsNew(ctx, g.signals) {
@@ -118,10 +110,10 @@ func (g *groupUpgrade) awaitStartable(ctx workflow.Context) error {
 	return ctx.Err()
 }
 
-// startable reports whether a cluster of the next batch may be started.
+// startable reports whether a cluster of the next batch may start.
 func (g *groupUpgrade) startable() bool { return !g.status.Paused && g.nextBatchHold() == nil }
 
-// nextBatchHold is the hold on the first cluster of the next batch if all of them are held; nil: one may be started.
+// nextBatchHold is the hold on the first pending cluster of the next batch if all of them are held; nil: one may start.
 func (g *groupUpgrade) nextBatchHold() *drydockv1.Hold {
 	plan := g.status.RemediationPlan
 	if !g.holds.Any() || g.nextBatch >= len(plan) {
@@ -140,8 +132,8 @@ func (g *groupUpgrade) nextBatchHold() *drydockv1.Hold {
 	return first
 }
 
-// invalidateHealth makes the checks stale when no further cluster may be started. A run that resumes a batch has to find out first which windows
-// its clusters have: that alone does not make them stale.
+// invalidateHealth makes the checks stale when no cluster may start any more. After continue-as-new, windows that are not known yet do not make them
+// stale.
 func (g *groupUpgrade) invalidateHealth() {
 	if g.gate.stale || !g.gateClosed() || g.startable() || !g.status.Paused && !g.holds.Windows.Known() {
 		return
@@ -152,7 +144,7 @@ func (g *groupUpgrade) invalidateHealth() {
 	}
 }
 
-// gateFailure combines the errors of clusters; nil: there is none.
+// gateFailure combines the errors of clusters; nil: all passed.
 func gateFailure(clusters []string, failures map[string]error) error {
 	var messages []string
 	var blockers []drydockv1.Blocker

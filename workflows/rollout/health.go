@@ -11,10 +11,11 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// maxHealthChecks is the number of clusters whose health is checked at the same time. Each check is an activity, and the server refuses a run with too many.
+// maxHealthChecks is the maximum number of clusters that are checked at the same time. Each check is an activity, and the server refuses a run with
+// too many.
 const maxHealthChecks = 50
 
-// healthOf checks clusters side by side, and returns the errors of those that do not pass in time.
+// healthOf checks clusters in parallel, and returns the errors of those that do not pass in time.
 func (g *groupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[string]error {
 	failures := map[string]error{}
 	left := len(clusters)
@@ -32,7 +33,7 @@ func (g *groupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[str
 	return failures
 }
 
-// awaitClusterHealth waits until a cluster passes the health checks of the rollout. Their time begins now, and nothing seen earlier counts.
+// awaitClusterHealth waits until a cluster passes the health checks of the rollout. Only observations from now on count.
 func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) error {
 	if err := g.healthChecks.Acquire(ctx, 1); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) 
 		(&health.Activities{}).AwaitClusterHealthy, in, nil)
 }
 
-// checkHealth keeps the place of a cluster until it passes the health checks of the rollout. Then its work ends.
+// checkHealth keeps the place of a cluster until it passes the health checks of the rollout.
 func (b *batch) checkHealth(cluster *activeCluster, result ranv1.ClusterStatus) {
 	g := b.group
 	result.State = ranv1.ClusterComplete
@@ -66,8 +67,7 @@ func (b *batch) checkHealth(cluster *activeCluster, result ranv1.ClusterStatus) 
 	})
 }
 
-// recordHealthWait records what the health checks of the rollout wait for: for a running cluster in its status, before the first cluster in
-// that of the rollout.
+// recordHealthWait records the wait of a health check: in the status of a running cluster or, at the health gate, in that of the rollout.
 func (g *groupUpgrade) recordHealthWait(ctx workflow.Context, seen temporal.Observation) {
 	switch {
 	case seen.Wait == nil || g.cancelledBy != nil || g.healthStale():
@@ -75,12 +75,12 @@ func (g *groupUpgrade) recordHealthWait(ctx workflow.Context, seen temporal.Obse
 		wait := *seen.Wait
 		wait.Message = "cluster " + seen.Cluster + ": " + wait.Message
 		g.record.awaitingHealth(&wait)
-	case g.batch.running[seen.Cluster] != nil:
+	case g.batch.active[seen.Cluster] != nil:
 		g.record.clusterChecked(ctx, seen.Cluster, seen.Wait)
 	}
 }
 
-// clusterChecked records what the health checks of a cluster wait for after its work.
+// clusterChecked records the wait of the health checks of a cluster; nil: they start.
 func (r *groupRecord) clusterChecked(ctx workflow.Context, name string, wait *drydockv1.Wait) {
 	report := *r.cluster(name)
 	report.Step, report.Reason, report.Message, report.Since = string(ranv1.StepHealthChecks), "", "", nil

@@ -11,8 +11,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// updateClock starts or stops the clock of the rollout, and records what is held. It is called whenever that may change: at a pause, a hold,
-// the beginning of a batch, the end of a cluster.
+// updateClock pauses or resumes the clock of the rollout, and records the hold. Call it after every event that may change them: a pause, a hold, the
+// start of a batch, the end of a cluster.
 func (g *groupUpgrade) updateClock(ctx workflow.Context) {
 	run := g.status.Status
 	if run.CompletedAt != nil {
@@ -21,7 +21,7 @@ func (g *groupUpgrade) updateClock(ctx workflow.Context) {
 	g.invalidateHealth()
 	g.record.setHold(g.hold())
 	switch {
-	case run.StartedAt == nil && g.batch == nil: // nothing has begun
+	case run.StartedAt == nil && g.batch == nil: // remediation has not started
 	case g.clockPaused():
 		g.clock.stop(workflow.Now(ctx))
 	default:
@@ -38,7 +38,7 @@ func (g *groupUpgrade) clockPaused() bool {
 	return g.status.Paused || !g.holds.Known() || g.missingApproval != nil || g.gate.waiting || g.batch != nil && g.batch.hold() != nil
 }
 
-// hold is the hold that stops the rollout; nil: none does.
+// hold is the hold on the rollout; nil: it is not held.
 func (g *groupUpgrade) hold() *drydockv1.Hold {
 	all := g.holds.All()
 	switch {
@@ -50,8 +50,8 @@ func (g *groupUpgrade) hold() *drydockv1.Hold {
 	return g.batch.hold()
 }
 
-// hold is the hold on clusters of the batch that are not over; nil: none is held. A closed window holds only its own clusters: it holds the
-// batch if it holds all of them. A pending cluster is held, too, if it would not finish before its window closes.
+// hold is the hold on the unfinished clusters of the batch; nil: the batch is not held. The emergency stop holds the batch if it holds one of them, a
+// closed window only if windows hold all of them. A pending cluster that would not finish before its window closes is held, too.
 func (b *batch) hold() *drydockv1.Hold {
 	g := b.group
 	if !g.holds.Any() {
@@ -64,7 +64,7 @@ func (b *batch) hold() *drydockv1.Hold {
 			continue
 		}
 		need := g.slowest
-		if b.running[cluster] != nil {
+		if b.active[cluster] != nil {
 			need = 0
 		}
 		hold := g.holds.UnlessFits(cluster, need)
@@ -83,13 +83,13 @@ func (b *batch) hold() *drydockv1.Hold {
 	return closed
 }
 
-// queryHeld answers the query why no new work starts on clusters.
+// queryHeld answers the query why no new work starts on the named clusters.
 func (g *groupUpgrade) queryHeld(clusters []string) (temporal.Held, error) {
 	return temporal.Held{Paused: g.status.Paused, Held: g.holds.ForQuery().OfAny(clusters...)}, nil
 }
 
-// withHolds adds their holds to the clusters that are not over. A cluster of a later batch shows only a hold of its own: the rollout itself
-// shows a hold of all clusters. The status in memory does not have them: with 10,000 clusters it would be too long.
+// withHolds adds the holds to the unfinished clusters of a status. A cluster of a later batch shows only a hold of its own, since the rollout shows
+// a hold of all clusters. The stored status omits them: with 10,000 clusters it would be too long.
 func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
 	if !g.holds.Any() || status.Status.CompletedAt != nil {
 		return status
@@ -102,11 +102,11 @@ func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.C
 		if hold == nil || c.State.Over() {
 			continue
 		}
-		itsTurn := g.batch != nil && c.Batch >= g.batch.first && c.Batch <= g.batch.last
-		if itsTurn || hold.Scope != drydockv1.HoldAll {
+		inBatch := g.batch != nil && c.Batch >= g.batch.first && c.Batch <= g.batch.last
+		if inBatch || hold.Scope != drydockv1.HoldAll {
 			c.Held = hold
 		}
-		if itsTurn && c.State == ranv1.ClusterPending {
+		if inBatch && c.State == ranv1.ClusterPending {
 			c.Reason, c.Message, c.Since = emergency.Reason(*hold), hold.String(), &hold.Since
 		}
 	}

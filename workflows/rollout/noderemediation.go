@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/workflows/sweeper"
 )
 
-// nodeRemediator maintains the nodes of each cluster, with a child workflow ClusterUpgrade for each.
+// nodeRemediator maintains the nodes of each cluster in a child workflow ClusterUpgrade.
 type nodeRemediator struct{ group *groupUpgrade }
 
 // Start implements Remediator.
@@ -52,34 +52,34 @@ func (n nodeRemediator) startOne(work *policy.ClusterWork) {
 			temporal.AttributeBatch.ValueSet(int64(work.Batch)),
 		),
 	}), temporal.ClusterUpgrade, in)
-	ended := false
-	over := func() bool { return ended }
-	workflow.GoNamed(ctx, "pause "+work.Cluster, func(ctx workflow.Context) { g.forwardPause(ctx, child, over) })
+	childEnded := false
+	ended := func() bool { return childEnded }
+	workflow.GoNamed(ctx, "pause "+work.Cluster, func(ctx workflow.Context) { g.forwardPause(ctx, child, ended) })
 	workflow.GoNamed(ctx, "hold "+work.Cluster, func(ctx workflow.Context) {
-		g.holds.Forward(ctx, func() emergency.State { return g.holds.About(work.Cluster) }, in.Held, child, over)
+		g.holds.Forward(ctx, func() emergency.State { return g.holds.About(work.Cluster) }, in.Held, child, ended)
 	})
 	workflow.GoNamed(ctx, "cluster "+work.Cluster, func(ctx workflow.Context) {
-		// Wait for the child even when this run is cancelled: it returns its nodes first.
+		// Wait for the child even when this run is cancelled: the child returns its nodes first.
 		var result ranv1.ClusterStatus
 		err := child.Get(ctx, &result)
-		ended = true
+		childEnded = true
 		sweeper.WakeIfTerminated(ctx, err, work.Cluster)
 		work.Ended(ctx, resultOf(result, err))
 	})
 }
 
-// forwardPause signals every pause and resume to a child, in order. Children are only started while the rollout is not paused.
-func (g *groupUpgrade) forwardPause(ctx workflow.Context, child workflow.ChildWorkflowFuture, over func() bool) {
+// forwardPause signals every pause and resume to a child, in order. A child starts while the rollout is not paused.
+func (g *groupUpgrade) forwardPause(ctx workflow.Context, child workflow.ChildWorkflowFuture, ended func() bool) {
 	status := &g.status
-	told := false
+	forwarded := false
 	for {
-		_ = workflow.Await(ctx, func() bool { return over() || status.Paused != told })
-		if over() || ctx.Err() != nil {
+		_ = workflow.Await(ctx, func() bool { return ended() || status.Paused != forwarded })
+		if ended() || ctx.Err() != nil {
 			return
 		}
-		told = status.Paused
+		forwarded = status.Paused
 		signal := temporal.SignalResume
-		if told {
+		if forwarded {
 			signal = temporal.SignalPause
 		}
 		// The only error is that the child has ended: ignore it.
@@ -87,25 +87,25 @@ func (g *groupUpgrade) forwardPause(ctx workflow.Context, child workflow.ChildWo
 	}
 }
 
-// FindComplete implements Remediator: none is, because each was withdrawn when it timed out.
+// FindComplete implements Remediator. It finds none: timed-out clusters were withdrawn.
 func (nodeRemediator) FindComplete(workflow.Context, []string) ([]string, error) { return nil, nil }
 
 // MaxConcurrency implements Remediator: each cluster has a child workflow.
 func (nodeRemediator) MaxConcurrency() int { return maxChildren }
 
-// MaxStartsPerTask implements Remediator: a child is a command of a workflow task.
+// MaxStartsPerTask implements Remediator: each child is a command of a workflow task.
 func (nodeRemediator) MaxStartsPerTask() int { return clusterupgrade.ChildrenAtOnce }
 
-// Settle implements Remediator: a ClusterUpgrade has cleaned up when it ends.
+// Settle implements Remediator: a ClusterUpgrade cleans up before it ends.
 func (nodeRemediator) Settle(workflow.Context) {}
 
-// CleanUp implements Remediator: nothing is made for the rollout as a whole.
+// CleanUp implements Remediator: nodes need no objects for the rollout as a whole.
 func (nodeRemediator) CleanUp(workflow.Context, bool) {}
 
 // Prepared implements Remediator.
 func (nodeRemediator) Prepared() *policy.PreparedItems { return nil }
 
-// resultOf is the status of a cluster whose ClusterUpgrade has ended.
+// resultOf is the status of a cluster after its ClusterUpgrade has ended.
 func resultOf(result ranv1.ClusterStatus, err error) ranv1.ClusterStatus {
 	if err != nil && !kit.DetailsOf(err, &result) {
 		failure := kit.FailureOf(err)

@@ -15,8 +15,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// groupRecord is the status of a rollout. It shows every change: in the query, the conditions, the search attributes, the current details
-// of the Web UI, and the log.
+// groupRecord is the status of a rollout. It shows every change in the query, the conditions, the search attributes, the current details of the Web
+// UI, and the log.
 type groupRecord struct {
 	ctx         workflow.Context
 	status      *ranv1.ClusterGroupUpgradeStatus
@@ -25,14 +25,14 @@ type groupRecord struct {
 	soak   time.Duration
 	reason kit.CurrentReason
 	log    log.Logger
-	// waits is everything that the rollout waits for, except its troubles.
+	// waits are all waits of the rollout, except the retries of activities.
 	waits   rollout.Waits
 	retries kit.Retries
 	// index is the position of a cluster in the status.
 	index map[string]int
-	// failures is the number of failed clusters that were started.
+	// failures is the number of started clusters that failed.
 	failures int
-	// muted: changes to many clusters are shown at once.
+	// muted: show does nothing, until a change of many clusters is complete.
 	muted bool
 	// completed is called with clusters that are complete.
 	completed func(clusters ...string)
@@ -40,13 +40,13 @@ type groupRecord struct {
 
 func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, name string, remediation rollout.Remediation) *groupRecord {
 	r := &groupRecord{ctx: ctx, status: status, remediation: remediation, log: log.With(workflow.GetLogger(ctx), "rollout", name)}
-	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &status.Wait, Show: func() {}} // it changes only when all is shown
+	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &status.Wait, Show: func() {}} // show shows it
 	r.retries.Show = r.show
 	r.setClusters(status.Clusters)
 	return r
 }
 
-// setClusters replaces the clusters.
+// setClusters replaces the clusters of the status.
 func (r *groupRecord) setClusters(clusters []ranv1.ClusterStatus) {
 	r.status.Clusters, r.index = clusters, map[string]int{}
 	for i := range clusters {
@@ -60,14 +60,14 @@ func (r *groupRecord) now(ctx workflow.Context) *metav1.Time {
 	return &now
 }
 
-// conditionLimit is the maximum length of the message of a condition, in bytes: the API's limit.
+// conditionLimit is the maximum length of the message of a condition, in bytes. The API sets it.
 const conditionLimit = 32 << 10
 
 func (r *groupRecord) condition(ctx workflow.Context, conditionType string, status metav1.ConditionStatus, reason, message string) {
 	rollout.SetCondition(&r.status.Conditions, conditionType, status, reason, temporal.Cut(message, conditionLimit), workflow.Now(ctx))
 }
 
-// planned records a plan, in place of an earlier one.
+// planned replaces the plan.
 func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	s := r.status
 	for _, t := range rollout.PlanConditions() {
@@ -100,7 +100,7 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	r.show()
 }
 
-// planLoaded replaces the status by the saved one of a retry. The rollout may have been paused or held meanwhile.
+// planLoaded replaces the status by the saved one of a retry, except a pause or hold of this rollout.
 func (r *groupRecord) planLoaded(status ranv1.ClusterGroupUpgradeStatus) {
 	paused, held, wait := r.status.Paused, r.status.Held, r.status.Wait
 	*r.status = rollout.Expand(status)
@@ -112,7 +112,7 @@ func (r *groupRecord) planLoaded(status ranv1.ClusterGroupUpgradeStatus) {
 
 func (r *groupRecord) valid() bool { return r.problems() == "" }
 
-// problems are the messages of the failed conditions of the plan; "": it is valid.
+// problems joins the messages of the failed conditions of the plan; "": the plan is valid.
 func (r *groupRecord) problems() string {
 	var problems []string
 	for _, t := range rollout.PlanConditions() {
@@ -123,7 +123,7 @@ func (r *groupRecord) problems() string {
 	return strings.Join(problems, "; ")
 }
 
-// started records that remediation begins. The clock of the rollout starts.
+// started records that remediation starts.
 func (r *groupRecord) started(ctx workflow.Context) {
 	r.waits.Before = nil
 	r.status.Status.StartedAt = r.now(ctx)
@@ -142,13 +142,13 @@ func (r *groupRecord) approved(approval ranv1.Approval) {
 }
 
 func (r *groupRecord) batchStarted(ctx workflow.Context, number int32) {
-	r.status.Wait = nil // the wait for this batch begins now
+	r.status.Wait = nil // the wait for this batch starts now
 	r.status.Status.CurrentBatchStartedAt = r.now(ctx)
 	r.status.Status.CurrentBatch = 0
 	r.batchReached(ctx, number)
 }
 
-// batchReached records the first batch that is not over. In a rolling rollout later batches may have begun.
+// batchReached records the number of the first batch that is not complete. In a rolling rollout later batches may have started.
 func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
 	if r.status.Status.CurrentBatch == number {
 		return
@@ -159,7 +159,7 @@ func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
 	r.show()
 }
 
-// setDeadlines records when the batch and the rollout time out; nil: the clock is stopped. A batch whose clusters only soak has no deadline.
+// setDeadlines records when the batch and the rollout time out; nil: the clock is paused. A batch whose active clusters all soak has no deadline.
 func (r *groupRecord) setDeadlines(ctx workflow.Context, batch, rollout *time.Time) {
 	s := &r.status.Status
 	update := temporal.AttributeDeadline.ValueUnset()
@@ -182,7 +182,7 @@ const (
 	noteLimit = 2 << 10
 )
 
-// note records something that a person should know.
+// note records a message for the operator.
 func (r *groupRecord) note(text string) {
 	notes := append(r.status.Notes, temporal.Cut(text, noteLimit))
 	r.status.Notes = notes[max(0, len(notes)-notesKept):]
@@ -190,10 +190,10 @@ func (r *groupRecord) note(text string) {
 	r.show()
 }
 
-// cleanupStarted records that what the rollout made on the hub is removed.
+// cleanupStarted records that the rollout removes its objects on the hub.
 func (r *groupRecord) cleanupStarted() { r.log.Info("Rollout cleans up") }
 
-// finished records how the rollout ended.
+// finished records the result of the rollout.
 func (r *groupRecord) finished(ctx workflow.Context, result rollout.Result) {
 	s := r.status
 	s.Status.CompletedAt = r.now(ctx)
@@ -207,7 +207,7 @@ func (r *groupRecord) finished(ctx workflow.Context, result rollout.Result) {
 	r.show()
 }
 
-// progressingReason is the reason of Progressing=False for a reason of Succeeded. A rollout with failed clusters has run to its end.
+// progressingReason is the reason of Progressing=False for a reason of Succeeded. A rollout with failed clusters is completed, too.
 func progressingReason(reason string) string {
 	if reason == ranv1.ReasonFailed {
 		return ranv1.ReasonCompleted
@@ -219,7 +219,7 @@ func (r *groupRecord) phase(phase string) {
 	_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(phase))
 }
 
-// showOnce shows the changes to many clusters once, since each time all clusters are looked through. change must not block.
+// showOnce calls change, and then shows all its changes together: each show reads all clusters. change must not block.
 func (r *groupRecord) showOnce(change func()) {
 	r.muted = true
 	change()
@@ -227,7 +227,7 @@ func (r *groupRecord) showOnce(change func()) {
 	r.show()
 }
 
-// show makes a change visible to people.
+// show updates everything that is computed from the status, and what users see.
 func (r *groupRecord) show() {
 	if r.muted {
 		return
@@ -237,6 +237,6 @@ func (r *groupRecord) show() {
 	r.failures = rollout.Failures(s.Clusters)
 	s.Percentage = rollout.Percentage(s.Clusters)
 	r.showWait()
-	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx)) // of the wait that has just been explained
+	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx)) // it depends on the current wait
 	workflow.SetCurrentDetails(r.ctx, groupDetails(s))
 }

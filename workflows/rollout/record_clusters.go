@@ -12,21 +12,21 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// The clusters in the record of a rollout.
+// The methods below record the states of clusters.
 
-// batchTimedOut records what each running cluster was doing when the batch timed out, before it is withdrawn.
+// batchTimedOut records the current step of each running cluster when the batch times out, before the cluster is withdrawn.
 func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		if c := r.cluster(name); rollout.Working(c) && c.Reason != ReasonClusterTimedOut {
-			r.timedOut(ctx, c, reasonBatchTimedOut, "the time of the batch was over")
+			r.timedOut(ctx, c, reasonBatchTimedOut, "the batch timed out")
 		}
 	}
 	r.show()
 }
 
-// clusterTimedOut records what a cluster was doing when it timed out, before it is withdrawn.
+// clusterTimedOut records the current step of a cluster when it times out, before it is withdrawn.
 func (r *groupRecord) clusterTimedOut(ctx workflow.Context, name string) {
-	r.timedOut(ctx, r.cluster(name), ReasonClusterTimedOut, "the time of the cluster was over")
+	r.timedOut(ctx, r.cluster(name), ReasonClusterTimedOut, "the cluster timed out")
 	r.show()
 }
 
@@ -39,7 +39,7 @@ func (r *groupRecord) timedOut(ctx workflow.Context, c *ranv1.ClusterStatus, rea
 	r.log.Info("Cluster is withdrawn", "cluster", c.Name, "batch", c.Batch, "reason", reason, "message", message)
 }
 
-// Reasons of a cluster that was withdrawn because its batch, or the cluster itself, timed out.
+// Reasons of a cluster that is withdrawn because it, or its batch, timed out.
 const (
 	reasonBatchTimedOut   = "BatchTimedOut"
 	ReasonClusterTimedOut = "ClusterTimedOut"
@@ -71,7 +71,7 @@ func (r *groupRecord) clustersStarted(ctx workflow.Context, names []string) {
 	r.show()
 }
 
-// clustersProgressed records the states of running clusters. A withdrawn cluster keeps its reason.
+// clustersProgressed records the states of running clusters, except those that timed out: they keep their reason.
 func (r *groupRecord) clustersProgressed(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
 	for _, now := range clusters {
 		c := r.cluster(now.Name)
@@ -90,7 +90,7 @@ func (r *groupRecord) clustersProgressed(ctx workflow.Context, clusters []ranv1.
 	r.show()
 }
 
-// clusterProgressed records the report of a running cluster. A withdrawn cluster keeps its reason.
+// clusterProgressed records the report of a running cluster. A cluster that timed out keeps its reason.
 func (r *groupRecord) clusterProgressed(ctx workflow.Context, report ranv1.ClusterStatus) {
 	c := r.cluster(report.Name)
 	if c == nil || c.State.Over() {
@@ -118,12 +118,12 @@ func (r *groupRecord) clusterEnded(ctx workflow.Context, result ranv1.ClusterSta
 	r.show()
 }
 
-// pending returns those of the clusters that were not started.
+// pending returns the clusters that are pending.
 func (r *groupRecord) pending(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return r.cluster(name).State != ranv1.ClusterPending })
 }
 
-// notStarted records that clusters of a batch that timed out were not started.
+// notStarted records that the pending clusters of a timed-out batch were not started.
 func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut bool) {
 	if !timedOut {
 		return
@@ -136,7 +136,7 @@ func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut 
 	r.show()
 }
 
-// clustersDeleted records clusters whose ManagedCluster is gone. Clusters that failed before keep their reason.
+// clustersDeleted records clusters whose ManagedCluster was deleted. A cluster that failed before keeps its reason.
 func (r *groupRecord) clustersDeleted(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
@@ -148,12 +148,12 @@ func (r *groupRecord) clustersDeleted(ctx workflow.Context, names []string) {
 	r.show()
 }
 
-// inState are the names of the clusters in that state.
+// inState returns the names of the clusters in a state.
 func (r *groupRecord) inState(state ranv1.ClusterState) []string {
 	return rollout.NamesInState(r.status.Clusters, state)
 }
 
-// completedLate records timed-out clusters that are complete after all.
+// completedLate records timed-out clusters that turned out to be complete.
 func (r *groupRecord) completedLate(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
@@ -169,7 +169,7 @@ func (r *groupRecord) completedLate(ctx workflow.Context, names []string) {
 // failed is the number of started clusters that failed or timed out.
 func (r *groupRecord) failed() int { return r.failures }
 
-// allComplete reports whether all of the clusters are complete; those that soak before others start are.
+// allComplete reports whether all of the clusters are complete. A cluster counts as complete while it soaks after all its work.
 func (r *groupRecord) allComplete(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		c := r.cluster(name)
@@ -185,7 +185,7 @@ func (r *groupRecord) cluster(name string) *ranv1.ClusterStatus {
 	return &r.status.Clusters[i]
 }
 
-// allOver reports whether all of the clusters are over.
+// allOver reports whether all of the clusters have ended.
 func (r *groupRecord) allOver(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !r.cluster(name).State.Over() })
 }

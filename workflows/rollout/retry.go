@@ -8,7 +8,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// loadSaved loads the saved spec and plan from the hub for a retry of the failed clusters.
+// loadSaved loads the saved spec and plan of a rollout from the hub, for a retry.
 func (g *groupUpgrade) loadSaved(ctx workflow.Context) (rollout.End, error) {
 	retrier := g.retrier()
 	in := rollouts.LoadRolloutInput{Namespace: g.in.Object.Namespace, Name: g.in.Object.Name, Request: *g.in.Retry}

@@ -12,9 +12,7 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// Which clusters of a batch are started, and when.
-
-// startClusters starts clusters of the batch that are not held, as many as may be running.
+// startClusters starts as many pending clusters as the batch may start now. It skips held clusters.
 func (b *batch) startClusters(ctx workflow.Context) {
 	for {
 		next := b.nextExisting(ctx)
@@ -26,16 +24,16 @@ func (b *batch) startClusters(ctx workflow.Context) {
 		for _, name := range next {
 			cluster := &activeCluster{name: name, batch: b.group.record.cluster(name).Batch, usedBefore: charged, state: rollout.WorkRunning}
 			cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
-			b.running[name] = cluster
+			b.active[name] = cluster
 			clusters = append(clusters, cluster)
 		}
-		b.pending = slices.DeleteFunc(b.pending, func(name string) bool { return b.running[name] != nil })
+		b.pending = slices.DeleteFunc(b.pending, func(name string) bool { return b.active[name] != nil })
 		b.group.openGate()
 		b.group.remediator.Start(b.workOn(clusters))
 		b.group.record.clustersStarted(ctx, next)
-		b.changed = true // a cluster may have less time than the batch
+		b.changed = true // the deadline of a cluster may be earlier than that of the batch
 		if len(next) == b.group.remediator.MaxStartsPerTask() && workflow.Sleep(ctx, time.Millisecond) != nil {
-			return // the rest starts in another workflow task
+			return // start the others in another workflow task
 		}
 	}
 }
@@ -52,12 +50,12 @@ func (b *batch) workOn(clusters []*activeCluster) []*policy.ClusterWork {
 	return work
 }
 
-// next are the clusters to start now, no more than one workflow task can start.
+// next are the clusters to start now, at most as many as one workflow task can start.
 func (b *batch) next(ctx workflow.Context) []string {
 	return b.startable(min(b.decide(ctx).Start, b.group.remediator.MaxStartsPerTask()))
 }
 
-// decide is the one place that decides whether more clusters are started and whether the batch is over.
+// decide returns the next step of the batch. No other function decides whether clusters start or the batch ends.
 func (b *batch) decide(ctx workflow.Context) rollout.BatchDecision {
 	g := b.group
 	state := rollout.BatchState{
@@ -65,49 +63,49 @@ func (b *batch) decide(ctx workflow.Context) rollout.BatchDecision {
 		Cancelled: ctx.Err() != nil, TimedOut: b.timedOut, Paused: g.status.Paused,
 		HealthUnknown: g.healthStale(), HistoryLong: kit.ShouldContinueAsNew(ctx, g.signals),
 	}
-	if soaking := len(b.running) - state.Busy; soaking > 0 && state.Busy == 0 {
+	if soaking := len(b.active) - state.Busy; soaking > 0 && state.Busy == 0 {
 		state.SoakCounts = b.clustersRemain() && b.end(ctx) == ""
 	}
 	return state.Decide()
 }
 
-// startable are the first pending clusters that are not held and would finish before their maintenance windows close.
-func (b *batch) startable(most int) []string {
-	var waiting []string
+// startable are the first pending clusters, at most limit, that are not held and would finish before their maintenance windows close.
+func (b *batch) startable(limit int) []string {
+	var startable []string
 	for _, cluster := range b.pending {
-		if len(waiting) == most {
+		if len(startable) == limit {
 			break
 		}
 		if b.group.holds.UnlessFits(cluster, b.group.slowest) == nil {
-			waiting = append(waiting, cluster)
+			startable = append(startable, cluster)
 		}
 	}
-	return waiting
+	return startable
 }
 
 const (
-	// existenceValidity is how long a pending cluster counts as a ManagedCluster after it was seen to be one.
+	// existenceValidity is how long the lookup of a ManagedCluster is valid.
 	existenceValidity = 10 * time.Second
-	// lookupAhead is the minimum number of clusters that are looked up together.
+	// lookupAhead is the minimum number of pending clusters that one activity looks up.
 	lookupAhead = 50
 )
 
-// nextExisting are the clusters to start now whose ManagedClusters exist. A rolling rollout or a large batch may reach a cluster hours after it was
-// planned: a cluster that vanished since then fails. While the hub does not answer, no cluster is started, and everything else continues.
+// nextExisting are the clusters to start now whose ManagedClusters exist. A cluster may start hours after the plan was made; if its ManagedCluster
+// was deleted since then, the cluster fails. While the hub is unavailable, no cluster starts, and running clusters continue.
 func (b *batch) nextExisting(ctx workflow.Context) []string {
 	for {
 		next, now := b.next(ctx), workflow.Now(ctx)
-		unseen := func(name string) bool { return !b.existing[name] || now.Sub(b.existingAt) >= existenceValidity }
-		if !slices.ContainsFunc(next, unseen) {
+		unknown := func(name string) bool { return !b.existing[name] || now.Sub(b.existingAt) >= existenceValidity }
+		if !slices.ContainsFunc(next, unknown) {
 			return next
 		}
 		if b.hubUnavailable {
 			return nil
 		}
-		asked := b.startable(max(b.startBudget().Free(), lookupAhead))
+		lookup := b.startable(max(b.startBudget().Free(), lookupAhead))
 		retrier := b.group.retrier().Until(now.Add(-time.Nanosecond))
 		retrier.Attempts = 2
-		if err := b.failDeletedNow(ctx, retrier, asked); err != nil {
+		if err := b.failDeletedNow(ctx, retrier, lookup); err != nil {
 			b.retryExistenceCheck(ctx, retrier, err)
 			return nil
 		}
@@ -115,19 +113,19 @@ func (b *batch) nextExisting(ctx workflow.Context) []string {
 			long := b.retryPause == policy.MaxRetryPause
 			b.retryPause = 0
 			b.reportRetry(ctx, "", "")
-			if long && b.group.gateClosed() { // the health checks are outdated by then
+			if long && b.group.gateClosed() { // the health checks are outdated
 				b.group.gate.stale = true
 				return nil
 			}
 		}
 		b.existing, b.existingAt = map[string]bool{}, workflow.Now(ctx)
-		for _, name := range asked {
+		for _, name := range lookup {
 			b.existing[name] = true
 		}
 	}
 }
 
-// retryExistenceCheck shows that the hub does not answer which clusters vanished, and retries with a growing pause.
+// retryExistenceCheck shows that the lookup of ManagedClusters failed, and retries it with a growing pause.
 func (b *batch) retryExistenceCheck(ctx workflow.Context, retrier kit.Retrier, err error) {
 	if ctx.Err() != nil {
 		return
@@ -143,15 +141,15 @@ func (b *batch) retryExistenceCheck(ctx workflow.Context, retrier kit.Retrier, e
 	})
 }
 
-// startBudget limits how many clusters may be running and may fail.
+// startBudget limits how many clusters may run, and how many may fail.
 func (b *batch) startBudget() rollout.StartBudget {
 	g := b.group
 	return rollout.StartBudget{
-		Size: b.maxConcurrency(), Running: len(b.running), MaxFailures: int(g.status.ComputedMaxFailures), Failed: g.record.failed(),
+		Size: b.maxConcurrency(), Running: len(b.active), MaxFailures: int(g.status.ComputedMaxFailures), Failed: g.record.failed(),
 	}
 }
 
-// maxConcurrency is the maximum number of clusters of the batch that run at the same time.
+// maxConcurrency is the maximum number of active clusters of the batch.
 func (b *batch) maxConcurrency() int {
 	most := min(len(b.clusters), b.group.remediator.MaxConcurrency())
 	if b.last > b.first {

@@ -8,7 +8,7 @@ import (
 	"drydock.dev/drydock/workflows/gates"
 )
 
-// followWindows subscribes to the maintenance windows of the rollout. Phases before the first batch disrupt nothing and need no window.
+// followWindows subscribes to the maintenance windows of the rollout. Phases before the first batch need no window, since they disrupt nothing.
 func (g *groupUpgrade) followWindows(ctx workflow.Context) {
 	names := gates.QualifiedNames(g.in.Object.Namespace, g.spec.MaintenanceWindows)
 	g.holds.Windows.Follow(ctx, names, func() []string {

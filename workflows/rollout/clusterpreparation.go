@@ -18,17 +18,17 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// PreparationInput is the work of a ClusterPreparation. A rollout starts it.
+// PreparationInput is the input of a ClusterPreparation.
 type PreparationInput struct {
-	// Preparation is the id of the preparation that this is a part of.
+	// Preparation is the id of the whole preparation. Each ClusterPreparation is a part of one.
 	Preparation string `json:"preparation"`
-	// Owner is the ownership mark of the rollout's workflow. The Jobs bear it.
+	// Owner is the ownership mark of the rollout's workflow, for the Jobs.
 	Owner    string             `json:"owner"`
 	Work     precache.Work      `json:"work"`
 	Clusters []ClusterToPrepare `json:"clusters"`
 	// ProgressLimit is the maximum interval between progress reports to the rollout.
 	ProgressLimit time.Duration `json:"progressLimit"`
-	// Held is the state of the emergency stop that the rollout knows. The rollout is not paused.
+	// Held is the state of the emergency stop at the start. The rollout is not paused then.
 	Held emergency.State `json:"held,omitzero"`
 }
 
@@ -39,14 +39,14 @@ type ClusterToPrepare struct {
 }
 
 const (
-	// jobGrace is the time between the deadline at which a cluster ends a Job itself and the time at which the Job is stopped from here.
+	// jobGrace is how much later than the cluster itself the workflow ends a Job.
 	jobGrace = time.Minute
-	// jobRemovalLimit limits the retries to remove a Job. It expires a day after its end anyway.
+	// jobRemovalLimit limits the retries to remove a Job. Its TTL removes it after a day.
 	jobRemovalLimit = 2 * time.Minute
 )
 
-// ClusterPreparation precaches or backs up some clusters at once, each by a Job, and returns the result of each. When it is cancelled, it stops
-// its Jobs.
+// ClusterPreparation precaches or backs up clusters in parallel, with a Job for each, and returns the progress of each. On cancellation it stops its
+// Jobs.
 func ClusterPreparation(ctx workflow.Context, in PreparationInput) (map[string]precache.Progress, error) {
 	p := &clusterPreparation{in: in, clusters: map[string]precache.Progress{}}
 	for _, cluster := range in.Clusters {
@@ -87,14 +87,14 @@ func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Prog
 			})
 		})
 	}
-	atWork := len(p.in.Clusters)
+	running := len(p.in.Clusters)
 	for _, cluster := range p.in.Clusters {
 		workflow.GoNamed(ctx, cluster.Name, func(ctx workflow.Context) {
 			p.prepare(ctx, cluster)
-			atWork--
+			running--
 		})
 	}
-	_ = workflow.Await(listening, func() bool { return atWork == 0 })
+	_ = workflow.Await(listening, func() bool { return running == 0 })
 	if ctx.Err() != nil {
 		return p.clusters, sdktemporal.NewCanceledError(p.clusters)
 	}
@@ -106,8 +106,8 @@ func (p *clusterPreparation) heldOf(clusters ...string) temporal.Held {
 	return temporal.Held{Paused: p.paused, Held: p.holds.OfAny(clusters...)}
 }
 
-// unlessHeld returns why the Job of a cluster may not be created; an empty reason: it may.
-func (p *clusterPreparation) unlessHeld(cluster string) (reason, message string) {
+// startBlocked returns why the Job of a cluster may not be created; an empty reason: it may.
+func (p *clusterPreparation) startBlocked(cluster string) (reason, message string) {
 	held := p.heldOf(cluster)
 	switch {
 	case held.Held != nil:
@@ -118,12 +118,12 @@ func (p *clusterPreparation) unlessHeld(cluster string) (reason, message string)
 	return "", ""
 }
 
-// awaitRelease waits until the cluster is not held and the rollout not paused.
+// awaitRelease waits until the cluster is not held and the rollout is not paused.
 func (p *clusterPreparation) awaitRelease(ctx workflow.Context, cluster string) error {
-	for reason, message := p.unlessHeld(cluster); reason != ""; reason, message = p.unlessHeld(cluster) {
+	for reason, message := p.startBlocked(cluster); reason != ""; reason, message = p.startBlocked(cluster) {
 		p.record(cluster, precache.Progress{State: ranv1.PreparationPreparingToStart, Reason: reason, Message: message})
 		changed := func() bool {
-			now, why := p.unlessHeld(cluster)
+			now, why := p.startBlocked(cluster)
 			return now != reason || why != message
 		}
 		if err := workflow.Await(ctx, changed); err != nil {
@@ -134,7 +134,7 @@ func (p *clusterPreparation) awaitRelease(ctx workflow.Context, cluster string) 
 	return nil
 }
 
-// prepare runs the Job of one cluster to its end, and removes it. A Job that a hold prevented has its full time after the release.
+// prepare runs the Job of one cluster, and removes it. After a hold that prevented it, the Job has its full time.
 func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrepare) {
 	kind := p.in.Work.Kind
 	job := jobs.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work}
@@ -144,11 +144,11 @@ func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrep
 		p.record(cluster.Name, progress)
 	})
 	retrier.BeforeRound = func() error {
-		reason, message := p.unlessHeld(cluster.Name)
+		reason, message := p.startBlocked(cluster.Name)
 		if job.Held = message; reason != "" && p.clusters[cluster.Name].State == ranv1.PreparationPreparingToStart {
 			return temporal.Error(temporal.ErrHeld, message, nil)
 		}
-		return nil // a Job that exists is watched, but not created again
+		return nil // the activity watches an existing Job, but does not create it again
 	}
 	err := p.awaitRelease(ctx, cluster.Name)
 	for err == nil {
@@ -176,7 +176,7 @@ func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrep
 	}
 }
 
-// observed records what the Job of a cluster does.
+// observed records the state of the Job of a cluster.
 func (p *clusterPreparation) observed(seen temporal.Observation) {
 	progress, ours := p.clusters[seen.Cluster]
 	if !ours || progress.State.Over() || seen.Wait == nil {

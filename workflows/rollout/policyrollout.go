@@ -10,48 +10,48 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// policyRollout is what a remediator knows of its rollout.
+// policyRollout implements policy.Rollout.
 type policyRollout struct{ group *groupUpgrade }
 
-// Request implements policyRollout.
+// Request implements policy.Rollout.
 func (r *policyRollout) Request() *ranv1.ClusterGroupUpgrade { return &r.group.in.Object }
 
-// Status implements policyRollout.
+// Status implements policy.Rollout.
 func (r *policyRollout) Status() *ranv1.ClusterGroupUpgradeStatus { return &r.group.status }
 
-// Cluster implements policyRollout.
+// Cluster implements policy.Rollout.
 func (r *policyRollout) Cluster(name string) *ranv1.ClusterStatus {
 	return r.group.record.cluster(name)
 }
 
-// notBound implements policyRollout.
+// NotBound implements policy.Rollout.
 func (r *policyRollout) NotBound(cluster string) []int { return r.group.notBound[cluster] }
 
-// Hold implements policyRollout.
+// Hold implements policy.Rollout.
 func (r *policyRollout) Hold(cluster string) *drydockv1.Hold { return r.group.holds.Of(cluster) }
 
-// FirstClose implements policyRollout.
+// FirstClose implements policy.Rollout.
 func (r *policyRollout) FirstClose(clusters []string) *time.Time {
 	return r.group.holds.ClosesFirst(clusters)
 }
 
-// Retrier implements policyRollout.
+// Retrier implements policy.Rollout.
 func (r *policyRollout) Retrier() kit.Retrier { return r.group.retrier() }
 
-// SetObjectNames implements policyRollout.
+// SetObjectNames implements policy.Rollout.
 func (r *policyRollout) SetObjectNames(names map[string]string) {
 	r.group.status.SafeResourceNames = names
 }
 
-// Note implements policyRollout.
+// Note implements policy.Rollout.
 func (r *policyRollout) Note(text string) { r.group.record.note(text) }
 
-// ClustersProgressed implements policyRollout.
+// ClustersProgressed implements policy.Rollout.
 func (r *policyRollout) ClustersProgressed(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
 	r.group.record.clustersProgressed(ctx, clusters)
 }
 
-// ShowOnce implements policyRollout.
+// ShowOnce implements policy.Rollout.
 func (r *policyRollout) ShowOnce(_ workflow.Context, change func()) {
 	r.group.record.showOnce(change)
 }

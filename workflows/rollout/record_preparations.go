@@ -15,17 +15,17 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// enabled records that the rollout was enabled during precaching.
+// enabled removes the condition of a rollout that is not enabled.
 func (r *groupRecord) enabled() {
 	meta.RemoveStatusCondition(&r.status.Conditions, ranv1.ConditionProgressing)
 }
 
-// precachingStopped removes the result of a precaching that is outdated.
+// precachingStopped removes the result of outdated precaching.
 func (r *groupRecord) precachingStopped() {
 	meta.RemoveStatusCondition(&r.status.Conditions, ranv1.ConditionPrecachingSucceeded)
 }
 
-// backupStarted records that backups begin.
+// backupStarted records that backups start.
 func (r *groupRecord) backupStarted(ctx workflow.Context) {
 	r.status.Backup.StartedAt = r.now(ctx)
 	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotStarted, "The Cluster backup is in progress")
@@ -33,7 +33,7 @@ func (r *groupRecord) backupStarted(ctx workflow.Context) {
 	r.log.Info("Clusters are backed up")
 }
 
-// showPreparation records the progress of a preparation, and which clusters the rollout waits for.
+// showPreparation records the progress of a preparation, and the clusters that the rollout waits for.
 func (r *groupRecord) showPreparation(ctx workflow.Context, p *preparation) {
 	states := r.preparationStates(p)
 	if p.work.Kind == precache.Backup {
@@ -51,7 +51,7 @@ func (r *groupRecord) showPreparation(ctx workflow.Context, p *preparation) {
 	r.show()
 }
 
-// waitForPreparation is the wait for clusters that are not prepared. If all of them are held, that is the reason.
+// waitForPreparation is the wait for unprepared clusters. If all of them are held, the wait is for their release.
 func (r *groupRecord) waitForPreparation(ctx workflow.Context, p *preparation, states map[string]ranv1.PreparationState, message string) *drydockv1.Wait {
 	wait := &drydockv1.Wait{Reason: p.work.Kind.Reason(), Message: message, Since: *r.now(ctx)}
 	allHeld := true
@@ -75,7 +75,7 @@ func (r *groupRecord) waitForPreparation(ctx workflow.Context, p *preparation, s
 	return wait
 }
 
-// preparationStates are the states of the clusters that were ever in the plan. Others belong to an outdated plan.
+// preparationStates are the states of the clusters in the current plan, including failed ones. The other clusters belong to an outdated plan.
 func (r *groupRecord) preparationStates(p *preparation) map[string]ranv1.PreparationState {
 	states := map[string]ranv1.PreparationState{}
 	for i := range r.status.Clusters {
@@ -87,7 +87,7 @@ func (r *groupRecord) preparationStates(p *preparation) map[string]ranv1.Prepara
 	return states
 }
 
-// prepared removes the clusters that could not be prepared from the plan: they have failed.
+// prepared fails the clusters that could not be prepared, and removes them from the plan.
 func (r *groupRecord) prepared(ctx workflow.Context, p *preparation) {
 	failed := precache.Failed(r.preparationStates(p))
 	s := r.status

@@ -12,8 +12,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// planRollout makes the plan and waits until the rollout is enabled; then it makes the plan again and freezes it. With an invalid plan, a
-// rollout that is not enabled waits for edits, and one that is enabled from the start ends. A retry has its plan already.
+// planRollout makes the plan, waits until the rollout is enabled, and makes the plan again before it freezes it. With an invalid plan, a rollout that
+// was enabled from the start ends, and any other waits for an edit. A retry loads its plan.
 func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 	if g.in.Retry != nil {
 		return g.loadSaved(ctx)
@@ -21,7 +21,7 @@ func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 	if err := g.checkDuties(&g.spec, g.starters); err != nil {
 		return "", kit.InvalidSpec(err)
 	}
-	fromTheStart := g.enabled
+	enabledAtStart := g.enabled
 	for {
 		g.edited = false
 		enabled := g.enabled
@@ -34,7 +34,7 @@ func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 			return "", err
 		case outdated():
 			continue
-		case !valid && fromTheStart:
+		case !valid && enabledAtStart:
 			return rollout.EndFinished, nil
 		case g.enabled && valid:
 			return g.endIfAllFailed(), nil
@@ -47,14 +47,14 @@ func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 	}
 }
 
-// plan selects the clusters and divides them into batches, in an activity next to the hub, and precaches them until the plan is outdated.
+// plan plans the rollout in an activity next to the hub, and precaches the clusters of the plan until it is outdated.
 func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid bool, err error) {
 	var plan rollouts.Plan
 	retrier := g.retrier()
 	if err := retrier.Run(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
 		return false, err
 	}
-	if plan.Spec != nil && !g.edited { // an edit meanwhile has its defaults
+	if plan.Spec != nil && !g.edited { // an edit during the activity has its defaults already
 		g.setSpec(*plan.Spec)
 	}
 	g.defaulted = true
@@ -63,23 +63,23 @@ func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid b
 	g.record.planned(ctx, plan.Plan)
 	g.applyPreparations(plan)
 	if plan.Valid() {
-		// A rollout in a cycle of blockers has no valid plan and is not registered: it would stop the other one, which came first.
+		// Do not register an invalid plan: with a cycle of blockers it would end the other rollout, which came first.
 		g.register(ctx)
 		g.precache(ctx, outdated)
 	}
 	return plan.Valid(), nil
 }
 
-// register saves the rollout on the hub for the rollouts that it blocks. A failure is ignored: the final status is saved later.
+// register saves the rollout on the hub for the rollouts that it blocks. It ignores a failure, since the final status is saved later.
 func (g *groupUpgrade) register(ctx workflow.Context) {
 	object := g.in.Object
 	object.Status = ranv1.ClusterGroupUpgradeStatus{Conditions: slices.Clone(g.status.Conditions)}
 	retrier := kit.HubRetrier(nil).Until(workflow.Now(ctx))
-	g.registered = true // even if only the answer is lost
+	g.registered = true // also after an error: only the answer may be lost
 	_ = retrier.Run(ctx, "register the rollout on the hub", g.hub.SaveRollout, rollouts.SaveRolloutInput{Object: object, Owner: kit.Owner(ctx)}, nil)
 }
 
-// checkDuties refuses separate duties if it is not known who started the rollout.
+// checkDuties rejects separate duties if the person who started the rollout is unknown.
 func (g *groupUpgrade) checkDuties(spec *ranv1.ClusterGroupUpgradeSpec, starters []string) error {
 	if spec.Approvals != nil && spec.Approvals.SeparateDuties && (len(starters) == 0 || slices.Contains(starters, "")) {
 		return errors.New("spec.approvals.separateDuties: it is not known who started, edited or enabled the rollout: do it with `drydock upgrade`")

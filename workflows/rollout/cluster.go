@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// newRemediator returns the remediator for the kind of remediation of the rollout. Prepared is what an earlier run found.
+// newRemediator returns the remediator of the rollout. prepared are the items that an earlier run prepared; nil: none.
 func newRemediator(g *groupUpgrade, prepared *policy.PreparedItems) policy.Remediator {
 	switch rollout.RemediationOf(&g.in.Object) {
 	case rollout.ManagedPolicies:
@@ -24,20 +24,20 @@ func newRemediator(g *groupUpgrade, prepared *policy.PreparedItems) policy.Remed
 	}
 }
 
-// activeCluster is a cluster from the start of its work until its place in the batch is free.
+// activeCluster is a cluster of the running batch that runs or soaks.
 type activeCluster struct {
 	name string
-	// batch of the plan that it belongs to, counted from 1.
+	// batch is the number of its batch in the plan, counted from 1.
 	batch int32
-	// ctx is cancelled when the cluster is withdrawn, alone or with all others.
+	// ctx is cancelled to withdraw the cluster.
 	ctx      workflow.Context
 	withdraw workflow.CancelFunc
-	// usedBefore is what was charged to the rollout when it was started.
+	// usedBefore is the elapsed time of the rollout's clock when the cluster was started.
 	usedBefore time.Duration
 	state      rollout.WorkState
 }
 
-// withdrawTimedOut withdraws a cluster whose time, or that of its batch, is over.
+// withdrawTimedOut withdraws a cluster that has timed out, or whose batch has.
 func (c *activeCluster) withdrawTimedOut() {
 	if c.state.Timed() {
 		c.state = c.state.TimeOut()
@@ -45,13 +45,13 @@ func (c *activeCluster) withdrawTimedOut() {
 	}
 }
 
-// withdrawDeleted withdraws a cluster that is no longer a ManagedCluster.
+// withdrawDeleted withdraws a cluster whose ManagedCluster was deleted.
 func (c *activeCluster) withdrawDeleted() {
 	c.state = c.state.ClusterDeleted()
 	c.withdraw()
 }
 
-// recheckTimedOut looks at timed-out clusters again. Those that are complete by now count as complete.
+// recheckTimedOut checks timed-out clusters once more at the end of the rollout. Those that are complete now count as complete.
 func (g *groupUpgrade) recheckTimedOut(ctx workflow.Context) (rollout.End, error) {
 	late := g.record.inState(ranv1.ClusterTimedOut)
 	if len(late) == 0 || ctx.Err() != nil {

@@ -15,24 +15,24 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// What a rollout waits for. Each function records one wait; which one the status shows is computed from all of them by rollout.Waits.
+// Each method here records one wait of the rollout. rollout.Waits computes from all of them the one that the status shows.
 
-// showWait shows the current wait, and why the rollout starts no more clusters.
+// showWait shows the current wait. The condition Progressing says why no cluster starts at the moment.
 func (r *groupRecord) showWait() {
 	s := r.status
 	r.waits.Retry = r.retries.Oldest()
-	wait, lead := r.waits.Current(r.remediation, s, *r.now(r.ctx))
+	wait, idleReason := r.waits.Current(r.remediation, s, *r.now(r.ctx))
 	if s.Status.StartedAt != nil && s.Status.CompletedAt == nil {
 		message := r.remediation.InProgress()
-		if lead != "" {
-			message = lead + "; " + message
+		if idleReason != "" {
+			message = idleReason + "; " + message
 		}
 		r.condition(r.ctx, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, message)
 	}
 	r.reason.Replace(wait)
 }
 
-// notEnabled records that the rollout is planned, and waits to be enabled.
+// notEnabled records that the rollout is planned, and waits for enable.
 func (r *groupRecord) notEnabled(ctx workflow.Context, valid bool) {
 	message := "Not enabled"
 	if !valid {
@@ -46,7 +46,7 @@ func (r *groupRecord) blocked(ctx workflow.Context, wait *drydockv1.Wait) {
 	r.notStartedYet(ctx, wait.Message, wait)
 }
 
-// notStartedYet records why remediation does not begin.
+// notStartedYet records why remediation does not start.
 func (r *groupRecord) notStartedYet(ctx workflow.Context, message string, wait *drydockv1.Wait) {
 	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, wait.Reason, message)
 	r.phase(wait.Reason)
@@ -54,7 +54,7 @@ func (r *groupRecord) notStartedYet(ctx workflow.Context, message string, wait *
 	r.show()
 }
 
-// awaitingApproval records which approval the rollout waits for; nil: none.
+// awaitingApproval records the approval that the rollout waits for; nil: none.
 func (r *groupRecord) awaitingApproval(ctx workflow.Context, awaited *rollout.AwaitedApproval, until *time.Time) {
 	r.waits.Approval = nil
 	if awaited != nil {
@@ -84,7 +84,7 @@ func (r *groupRecord) setPaused(ctx workflow.Context, paused bool, who temporal.
 	r.show()
 }
 
-// setHold records which hold or window stops the rollout; nil: none does.
+// setHold records the hold or the closed window that holds the rollout; nil: none does.
 func (r *groupRecord) setHold(hold *drydockv1.Hold) {
 	before := r.status.Held
 	r.status.Held = hold
@@ -114,7 +114,7 @@ func (r *groupRecord) cancelling(who temporal.SignalRequest) {
 	r.show()
 }
 
-// withdrawing records that the running clusters are withdrawn.
+// withdrawing records that the rollout waits for running clusters to be withdrawn.
 func (r *groupRecord) withdrawing(timedOut bool) {
 	reason := rollout.ReasonCancelling
 	if timedOut {
@@ -126,7 +126,7 @@ func (r *groupRecord) withdrawing(timedOut bool) {
 	}
 }
 
-// withdrawalEnded records that no withdrawn cluster is still running, and that the next batch is due. A cancelled rollout shows that to its end.
+// withdrawalEnded records that all withdrawn clusters have ended, and the next batch is due. A cancelled rollout keeps the reason until its end.
 func (r *groupRecord) withdrawalEnded(ctx workflow.Context) {
 	if ctx.Err() == nil && r.waits.Withdrawal != "" {
 		r.waits.Withdrawal = ""
@@ -134,13 +134,13 @@ func (r *groupRecord) withdrawalEnded(ctx workflow.Context) {
 	}
 }
 
-// holdsUnknown records why it is not known what is held; without a reason it is known.
+// holdsUnknown records why the state of holds is unknown; an empty reason: it is known.
 func (r *groupRecord) holdsUnknown(ctx workflow.Context, reason, message string) {
 	r.waits.Unknown = kit.NewWait(ctx, r.waits.Unknown, reason, message)
 	r.show()
 }
 
-// awaitingHealth records what the health checks before the first cluster wait for; nil: nothing.
+// awaitingHealth records the wait of the health gate; nil: none.
 func (r *groupRecord) awaitingHealth(wait *drydockv1.Wait) {
 	r.waits.Health = wait
 	r.show()

@@ -22,42 +22,42 @@ import (
 const (
 	// clustersPerPreparation is the number of clusters of one ClusterPreparation.
 	clustersPerPreparation = 100
-	// maxPreparations is the number of ClusterPreparations in progress. Each Job takes an activity, which workers need for other work, too.
-	// A ClusterPreparation whose clusters are all held does not count.
+	// maxPreparations is the maximum number of ClusterPreparations in progress, not counting those that wait for the release of held clusters. Each
+	// Job takes an activity slot of the workers.
 	maxPreparations = 5
 )
 
 // preparation is the precaching or the backup of the clusters of a rollout.
 type preparation struct {
-	// id is unique: progress and Jobs of one preparation are never taken for those of another.
+	// id is unique, so that progress and Jobs of two preparations are never mixed up.
 	id   string
 	work precache.Work
-	// progress of the clusters that it was asked for; waiting are those whose Job was not requested yet.
+	// progress has the clusters of the plan. waiting are those without a ClusterPreparation.
 	progress map[string]precache.Progress
 	waiting  []string
 	// hold returns the hold on a cluster; nil: it is not held.
 	hold func(cluster string) *drydockv1.Hold
-	// ctx of the ClusterPreparations; stop cancels them. parts is how many were started.
+	// ctx is the context of the ClusterPreparations, and stop cancels it. parts is the number of ClusterPreparations so far.
 	ctx   workflow.Context
 	stop  workflow.CancelFunc
 	parts int
 }
 
-// preparationPart is the clusters of one ClusterPreparation.
+// preparationPart is a ClusterPreparation in progress.
 type preparationPart struct {
 	of       *preparation
 	clusters []string
 }
 
-// PreparationProgress is what a ClusterPreparation reports to its rollout.
+// PreparationProgress is the report of a ClusterPreparation to its rollout.
 type PreparationProgress struct {
-	// Preparation is the id of the preparation that it is a part of.
+	// Preparation is the id of the whole preparation.
 	Preparation string                       `json:"preparation"`
 	Clusters    map[string]precache.Progress `json:"clusters"`
 }
 
-// applyPreparations applies a plan to precaching and backups. Finished work stays finished and work in progress continues, unless the plan
-// asks for other work or for none. An invalid plan does not change what is pulled.
+// applyPreparations applies a new plan to precaching and backups. Precaching continues if its images and spec are the same, and stops otherwise. An
+// invalid plan does not change it.
 func (g *groupUpgrade) applyPreparations(plan rollouts.Plan) {
 	s := &g.status
 	s.Backup = nil
@@ -69,12 +69,12 @@ func (g *groupUpgrade) applyPreparations(plan rollouts.Plan) {
 		s.Precaching = nil
 		g.stopPrecaching()
 	case plan.Valid():
-		asked := &ranv1.PrecachingStatus{Spec: plan.Precaching, Image: plan.PreCacheImage}
-		//workflowcheck:ignore to compare values has no order that shows
-		if before := s.Precaching; before == nil || before.Image != asked.Image || !reflect.DeepEqual(before.Spec, asked.Spec) {
-			s.Precaching = asked
+		requested := &ranv1.PrecachingStatus{Spec: plan.Precaching, Image: plan.PreCacheImage}
+		//workflowcheck:ignore a comparison does not depend on the order
+		if before := s.Precaching; before == nil || before.Image != requested.Image || !reflect.DeepEqual(before.Spec, requested.Spec) {
+			s.Precaching = requested
 		}
-		//workflowcheck:ignore to compare values has no order that shows
+		//workflowcheck:ignore a comparison does not depend on the order
 		if g.precaching != nil && !reflect.DeepEqual(g.precaching.work, g.precachingWork()) {
 			g.stopPrecaching()
 		}
@@ -95,8 +95,8 @@ func (g *groupUpgrade) stopPrecaching() {
 	g.record.precachingStopped()
 }
 
-// precache precaches the clusters of the plan, each once however often the rollout is planned: only new clusters, or other work, start Jobs.
-// When it is interrupted it returns, and the Jobs continue.
+// precache precaches the clusters of the plan. After another plan, only new clusters or another spec start Jobs. It returns when it is interrupted;
+// the Jobs continue.
 func (g *groupUpgrade) precache(ctx workflow.Context, interrupted func() bool) {
 	if !g.spec.PreCaching {
 		return
@@ -112,7 +112,7 @@ func (g *groupUpgrade) precache(ctx workflow.Context, interrupted func() bool) {
 	g.prepareClusters(ctx, g.precaching, interrupted)
 }
 
-// backUp backs up every cluster of the plan before work on the first one.
+// backUp backs up every cluster of the plan before work starts on the first one.
 func (g *groupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
 	if !g.spec.Backup {
 		return "", nil
@@ -127,7 +127,7 @@ func (g *groupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
 	return g.endIfAllFailed(), nil
 }
 
-// endIfAllFailed ends a rollout if no cluster could be prepared.
+// endIfAllFailed ends the rollout if no cluster could be prepared.
 func (g *groupUpgrade) endIfAllFailed() rollout.End {
 	if len(g.record.pending(slices.Concat(g.status.RemediationPlan...))) > 0 || len(g.record.inState(ranv1.ClusterFailed)) == 0 {
 		return ""
@@ -136,12 +136,12 @@ func (g *groupUpgrade) endIfAllFailed() rollout.End {
 	return rollout.EndFinished
 }
 
-// newPreparation starts a preparation. Clusters that succeeded before are not prepared again.
+// newPreparation starts a preparation. It does not repeat clusters that succeeded before.
 func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, before map[string]ranv1.PreparationState) *preparation {
 	g.preparations++
 	meta := g.in.Object.ObjectMeta
 	p := &preparation{
-		id:       temporal.PreparationID(meta.Namespace, meta.Name, string(work.Kind), preparingRun(ctx)[:8], g.preparations),
+		id:       temporal.PreparationID(meta.Namespace, meta.Name, string(work.Kind), preparationRun(ctx)[:8], g.preparations),
 		work:     work,
 		progress: map[string]precache.Progress{},
 		hold:     func(cluster string) *drydockv1.Hold { return g.holds.State.Of(cluster) },
@@ -156,32 +156,32 @@ func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, 
 	return p
 }
 
-// preparingRun is the id of the run in which a preparation begins, recorded in the history. A rollout that is reset to a later point finds its
-// preparation again. One that is reset to an earlier point begins another, which does not adopt the Jobs of the first.
-func preparingRun(ctx workflow.Context) string {
+// preparationRun is the id of the run that starts a preparation. It is recorded in the history: a rollout that is reset to a later point continues
+// the preparation, and one that is reset to an earlier point starts another, which does not adopt the Jobs of the first.
+func preparationRun(ctx workflow.Context) string {
 	var run string
-	remembered := workflow.SideEffect(ctx, func(ctx workflow.Context) any { return workflow.GetInfo(ctx).WorkflowExecution.RunID })
-	_ = remembered.Get(&run) // a string that is a string
+	recorded := workflow.SideEffect(ctx, func(ctx workflow.Context) any { return workflow.GetInfo(ctx).WorkflowExecution.RunID })
+	_ = recorded.Get(&run)
 	return run
 }
 
-// prepareClusters returns when every cluster of the plan is prepared or has failed, or when ctx is cancelled and all Jobs are stopped.
+// prepareClusters waits until every cluster of the plan is prepared or has failed. After a cancellation it waits until all Jobs are stopped.
 func (g *groupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, interrupted func() bool) {
 	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
 	p.enqueue(clusters)
 	g.record.showPreparation(ctx, p)
-	over := func() bool {
+	ended := func() bool {
 		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.progress[name].State.Over() })
 	}
 	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
-	_ = workflow.Await(waiting, func() bool { return over() || interrupted() || ctx.Err() != nil && len(g.activeParts) == 0 })
+	_ = workflow.Await(waiting, func() bool { return ended() || interrupted() || ctx.Err() != nil && len(g.activeParts) == 0 })
 	stopWaiting()
-	if ctx.Err() == nil && over() {
+	if ctx.Err() == nil && ended() {
 		g.record.prepared(ctx, p)
 	}
 }
 
-// enqueue queues the clusters of the plan. It drops waiting clusters that are no longer in the plan.
+// enqueue adds the clusters of the plan. It removes waiting clusters that are no longer in the plan.
 func (p *preparation) enqueue(clusters []string) {
 	for _, name := range p.waiting {
 		delete(p.progress, name)
@@ -195,9 +195,10 @@ func (p *preparation) enqueue(clusters []string) {
 	}
 }
 
-// startParts prepares the waiting clusters, a limited number at once: none that is held, and none while the rollout is paused.
+// startParts starts ClusterPreparations for waiting clusters, a limited number at a time. It starts none for held clusters, and none while the
+// rollout is paused.
 func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
-	for g.holds.AwaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil { // a stopped preparation no longer has a status
+	for g.holds.AwaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil {
 		held := g.holds.State.Number
 		g.record.showPreparation(ctx, p)
 		mayStart := func() bool { return g.unheldParts() < maxPreparations && !g.status.Paused && len(p.next()) > 0 }
@@ -207,18 +208,18 @@ func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
 	}
 }
 
-// unheldParts is the number of ClusterPreparations in progress that are not held.
+// unheldParts is the number of ClusterPreparations that do not only wait for a release.
 func (g *groupUpgrade) unheldParts() int {
-	moving := 0
+	unheld := 0
 	for _, part := range g.activeParts {
 		if !part.waitsForRelease() {
-			moving++
+			unheld++
 		}
 	}
-	return moving
+	return unheld
 }
 
-// waitsForRelease reports whether a part waits only for the release of held clusters.
+// waitsForRelease reports whether all unfinished clusters of the part are held.
 func (part *preparationPart) waitsForRelease() bool {
 	held := false
 	for _, name := range part.clusters {
@@ -232,7 +233,7 @@ func (part *preparationPart) waitsForRelease() bool {
 	return held
 }
 
-// startHold is the hold that prevents the Job of a cluster; nil: nothing prevents it, or it exists.
+// startHold is the hold that prevents the Job of a cluster; nil: none does, or the Job exists already.
 func (p *preparation) startHold(cluster string) *drydockv1.Hold {
 	switch p.progress[cluster].State {
 	case ranv1.PreparationNotStarted, ranv1.PreparationPreparingToStart:
@@ -241,7 +242,7 @@ func (p *preparation) startHold(cluster string) *drydockv1.Hold {
 	return nil
 }
 
-// next are the clusters of the next part.
+// next are the clusters of the next ClusterPreparation.
 func (p *preparation) next() []string {
 	var next []string
 	for _, name := range p.waiting {
@@ -269,7 +270,7 @@ func (g *groupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters 
 	})
 }
 
-// preparePart runs a ClusterPreparation for some of the clusters.
+// preparePart runs a ClusterPreparation.
 func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part int, names []string) {
 	meta := g.in.Object.ObjectMeta
 	in := PreparationInput{
@@ -282,20 +283,20 @@ func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part in
 		WorkflowID:          fmt.Sprintf("%s-%d", p.id, part),
 		WaitForCancellation: true,
 		ParentClosePolicy:   enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
-		StaticSummary:       fmt.Sprintf("%s of %d clusters, %s and on", p.work.Kind, len(names), names[0]),
+		StaticSummary:       fmt.Sprintf("%s of %d clusters, starting with %s", p.work.Kind, len(names), names[0]),
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
 			temporal.AttributeGroup.ValueSet(meta.Namespace + "/" + meta.Name),
 		),
 	}), temporal.ClusterPreparation, in)
-	atWork := true
-	over := func() bool { return !atWork }
-	workflow.GoNamed(ctx, "pause "+in.Preparation, func(ctx workflow.Context) { g.forwardPause(ctx, child, over) })
+	childEnded := false
+	ended := func() bool { return childEnded }
+	workflow.GoNamed(ctx, "pause "+in.Preparation, func(ctx workflow.Context) { g.forwardPause(ctx, child, ended) })
 	workflow.GoNamed(ctx, "hold "+in.Preparation, func(ctx workflow.Context) {
-		g.holds.Forward(ctx, func() emergency.State { return g.holds.State }, in.Held, child, over)
+		g.holds.Forward(ctx, func() emergency.State { return g.holds.State }, in.Held, child, ended)
 	})
 	var progress map[string]precache.Progress
 	err := child.Get(ctx, &progress)
-	atWork = false
+	childEnded = true
 	if ctx.Err() != nil {
 		return
 	}
@@ -309,14 +310,14 @@ func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part in
 	g.record.showPreparation(ctx, p)
 }
 
-// recordPreparationProgress records the progress of clusters. A cluster that is over stays as it is.
-func (g *groupUpgrade) recordPreparationProgress(ctx workflow.Context, told PreparationProgress) {
+// recordPreparationProgress records the progress of unfinished clusters.
+func (g *groupUpgrade) recordPreparationProgress(ctx workflow.Context, report PreparationProgress) {
 	for _, p := range []*preparation{g.precaching, g.backup} {
-		if p == nil || p.id != told.Preparation || p.ctx.Err() != nil {
+		if p == nil || p.id != report.Preparation || p.ctx.Err() != nil {
 			continue
 		}
-		//workflowcheck:ignore what is taken over has no order, either
-		for cluster, state := range told.Clusters {
+		//workflowcheck:ignore the order does not affect the result
+		for cluster, state := range report.Clusters {
 			if known, asked := p.progress[cluster]; asked && !known.State.Over() {
 				p.progress[cluster] = state
 			}

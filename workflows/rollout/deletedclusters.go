@@ -12,22 +12,22 @@ import (
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// deletionWatch watches whether ManagedClusters of running clusters are deleted.
+// deletionWatch watches for deleted ManagedClusters of active clusters.
 type deletionWatch struct {
 	watched []string
-	// number of the current watch. Reports of earlier ones are ignored.
+	// number is that of the current watch. Reports of earlier ones are ignored.
 	number int
 	stop   workflow.CancelFunc
-	// noted: a note says that the hub could not be watched.
+	// noted: the status has a note that the watch failed.
 	noted bool
 }
 
-// watchAhead is the number of pending clusters that are watched along with the running ones. Each change of the watched clusters costs an
-// activity, and a rolling rollout starts one cluster after another.
+// watchAhead is the number of pending clusters in a watch, besides the active ones. A watch with other clusters costs another activity, and a rolling
+// rollout starts clusters one by one.
 const watchAhead = 50
 
-// watchDeletions watches clusters that were just started. If the hub cannot be watched, work continues: the watch is retried, and the clusters
-// are looked up when the batch is over.
+// watchDeletions includes newly started clusters in the watch. If the watch fails, it is retried and work continues: the ManagedClusters are also
+// looked up at the end of the batch.
 func (b *batch) watchDeletions(clusters []*policy.ClusterWork) {
 	v := &b.deletions
 	unwatched := func(work *policy.ClusterWork) bool { return !slices.Contains(v.watched, work.Cluster) }
@@ -36,13 +36,13 @@ func (b *batch) watchDeletions(clusters []*policy.ClusterWork) {
 	}
 	v.stopWatching()
 	watching, stop := workflow.WithCancel(b.work)
-	v.stop, v.watched = stop, slices.Concat(b.active(), b.pending[:min(watchAhead, len(b.pending))])
+	v.stop, v.watched = stop, slices.Concat(b.activeNames(), b.pending[:min(watchAhead, len(b.pending))])
 	number := v.number
 	retrier := kit.HubRetrier(nil)
 	workflow.GoNamed(watching, "watch for deleted clusters", func(ctx workflow.Context) {
 		for len(v.watched) > 0 {
-			var vanished []string
-			err := retrier.Wait(ctx, fmt.Sprintf("watch for deleted clusters of batch %d", b.first), nil, "", b.group.hub.AwaitDeletedClusters, v.watched, &vanished)
+			var deleted []string
+			err := retrier.Wait(ctx, fmt.Sprintf("watch for deleted clusters of batch %d", b.first), nil, "", b.group.hub.AwaitDeletedClusters, v.watched, &deleted)
 			if v.number != number || ctx.Err() != nil {
 				return
 			}
@@ -52,13 +52,13 @@ func (b *batch) watchDeletions(clusters []*policy.ClusterWork) {
 				}
 				continue
 			}
-			v.watched = slices.DeleteFunc(slices.Clone(v.watched), func(name string) bool { return slices.Contains(vanished, name) })
-			b.failDeleted(ctx, vanished)
+			v.watched = slices.DeleteFunc(slices.Clone(v.watched), func(name string) bool { return slices.Contains(deleted, name) })
+			b.failDeleted(ctx, deleted)
 		}
 	})
 }
 
-// pauseWatch notes that the hub cannot be watched, and waits before the next try.
+// pauseWatch notes that the watch failed, and waits before the next attempt.
 func (b *batch) pauseWatch(ctx workflow.Context, err error) error {
 	if !b.deletions.noted {
 		b.deletions.noted = true
@@ -67,7 +67,7 @@ func (b *batch) pauseWatch(ctx workflow.Context, err error) error {
 	return workflow.NewTimerWithOptions(ctx, kit.LongestRound, workflow.TimerOptions{Summary: "before the watch for deleted clusters is retried"}).Get(ctx, nil)
 }
 
-// stopWatching ends the watch. Its reports are ignored from now on.
+// stopWatching stops the watch. Its later reports are ignored.
 func (v *deletionWatch) stopWatching() {
 	v.number++
 	if v.stop != nil {
@@ -75,25 +75,25 @@ func (v *deletionWatch) stopWatching() {
 	}
 }
 
-// active are the clusters of the batch that are running or soak, in order.
-func (b *batch) active() []string {
-	return slices.DeleteFunc(slices.Clone(b.clusters), func(name string) bool { return b.running[name] == nil })
+// activeNames are the active clusters of the batch, in its order.
+func (b *batch) activeNames() []string {
+	return slices.DeleteFunc(slices.Clone(b.clusters), func(name string) bool { return b.active[name] == nil })
 }
 
-// retrier retries activities on the hub for no longer than the batch has time.
+// retrier retries activities on the hub until the batch times out.
 func (b *batch) retrier(ctx workflow.Context) kit.Retrier {
 	now := workflow.Now(ctx)
 	return b.group.retrier().Until(now.Add(b.timeLeft(now)))
 }
 
-// failDeletedNow fails those of the clusters whose ManagedCluster is gone. If the hub does not answer, it returns the error and fails none.
+// failDeletedNow looks up clusters, and fails those whose ManagedCluster was deleted. If the lookup fails, it returns the error and fails none.
 func (b *batch) failDeletedNow(ctx workflow.Context, retrier kit.Retrier, names []string) error {
 	if len(names) == 0 || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var vanished []string
-	err := retrier.Run(ctx, b.deletedSummary(), b.group.hub.DeletedClusters, names, &vanished)
-	b.failDeleted(ctx, vanished)
+	var deleted []string
+	err := retrier.Run(ctx, b.deletedSummary(), b.group.hub.DeletedClusters, names, &deleted)
+	b.failDeleted(ctx, deleted)
 	return err
 }
 
@@ -101,7 +101,7 @@ func (b *batch) deletedSummary() string {
 	return fmt.Sprintf("check for deleted clusters of batch %d", b.first)
 }
 
-// failDeleted fails clusters whose ManagedCluster is gone, even complete ones. A running cluster is withdrawn.
+// failDeleted fails clusters whose ManagedCluster was deleted, even complete ones. It withdraws those that are running.
 func (b *batch) failDeleted(ctx workflow.Context, names []string) {
 	if len(names) == 0 {
 		return
@@ -109,12 +109,12 @@ func (b *batch) failDeleted(ctx workflow.Context, names []string) {
 	g := b.group
 	g.record.clustersDeleted(ctx, names)
 	for _, name := range names {
-		cluster := b.running[name]
+		cluster := b.active[name]
 		if cluster == nil {
 			continue
 		}
 		if cluster.withdrawDeleted(); cluster.state == rollout.WorkEnded {
-			delete(b.running, name)
+			delete(b.active, name)
 			g.record.batchReached(ctx, b.currentBatch())
 		}
 	}
