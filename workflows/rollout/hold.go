@@ -32,8 +32,8 @@ func (g *groupUpgrade) updateClock(ctx workflow.Context) {
 	}
 }
 
-// waitsForRelease reports whether the clock of the rollout is stopped: during a pause or a hold, while an approval is missing, while it is not
-// known what is held, and during the health checks before the first cluster, which have their own time.
+// clockPaused reports whether the timeouts of the rollout are paused: during a pause or a hold, while an approval is missing or the state of holds is
+// unknown, and at the health gate, whose checks have timeouts of their own.
 func (g *groupUpgrade) clockPaused() bool {
 	return g.status.Paused || !g.holds.Known() || g.missingApproval != nil || g.gate.waiting || g.batch != nil && g.batch.hold() != nil
 }
