@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 )
 
-// lostAnswers is when answers of API servers were lost on their way to Drydock: what they were about may be asked for again.
+// lostAnswers are the times when answers to Drydock were lost, so that it may repeat requests.
 type lostAnswers struct {
 	mu sync.Mutex
 	// times and rules by the names of the clusters.
@@ -18,7 +18,7 @@ type lostAnswers struct {
 	rules map[string][]*faultproxy.Injection
 }
 
-// lose tells of a harm that is over, by which answers of the clusters may have been lost.
+// lose records that answers of the clusters may have been lost since then.
 func (l *lostAnswers) lose(began time.Time, clusters ...*devstack.Cluster) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -30,7 +30,7 @@ func (l *lostAnswers) lose(began time.Time, clusters ...*devstack.Cluster) {
 	}
 }
 
-// follow takes in when a rule cuts connections to a cluster.
+// follow records when a rule cuts connections to a cluster.
 func (l *lostAnswers) follow(cluster *devstack.Cluster, rule *faultproxy.Injection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,7 +40,7 @@ func (l *lostAnswers) follow(cluster *devstack.Cluster, rule *faultproxy.Injecti
 	l.rules[cluster.Name] = append(l.rules[cluster.Name], rule)
 }
 
-// of is when answers of a cluster were lost so far.
+// of returns when answers of a cluster were lost.
 func (l *lostAnswers) of(cluster *devstack.Cluster) []invariants.Interval {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *lostAnswers) of(cluster *devstack.Cluster) []invariants.Interval {
 	return times
 }
 
-// inject puts a rule to work that may cut connections.
+// inject adds a rule that may cut connections.
 func (s *scene) inject(cluster *devstack.Cluster, rule faultproxy.Rule) *faultproxy.Injection {
 	injection := s.Proxy(cluster).Inject(rule)
 	s.answers.follow(cluster, injection)

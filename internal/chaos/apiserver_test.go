@@ -14,20 +14,20 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// apiServers are the scenarios in which an API server goes away, is slow, or refuses what it is asked.
+// apiServers are scenarios in which an API server is down, slow, or refuses requests.
 func apiServers() []scenario {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "objects"}, "any", nil)
 	return []scenario{
-		{name: "a spoke's API server is killed in the midst of a drain", short: true, run: restartedInADrain},
-		{name: "a spoke's API server is away in the midst of a drain until that is noticed", run: awayInADrain},
-		{name: "the hub's API server is away while a rollout is planned", run: hubAwayWhilePlanning},
-		{name: "the hub's API server is away in a batch", run: hubAwayInABatch},
-		{name: "API servers are slow", run: harmed(faultproxy.Rule{Fault: faultproxy.Delay(300 * time.Millisecond)})},
-		{name: "one write in three is refused with 429", run: harmed(writes(3, faultproxy.Refuse(apierrors.NewTooManyRequests("too many", 1))))},
-		{name: "one write in three is refused with 500", run: harmed(writes(3, faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded))))},
-		{name: "one write in three is refused with 409", run: harmed(writes(3, faultproxy.Refuse(conflict)))},
-		{name: "one write in four is lost with its connection", run: harmed(writes(4, faultproxy.HangUp()))},
-		{name: "the answer to one write in four is lost", run: harmed(writes(4, faultproxy.LoseAnswer()))},
+		{name: "a spoke's API server is killed during a drain", short: true, run: apiServerRestartsDuringDrain},
+		{name: "a spoke's API server is down during a drain until the status shows it", run: apiServerDownDuringDrain},
+		{name: "the hub's API server is down during the planning of a rollout", run: hubDownDuringPlanning},
+		{name: "the hub's API server is down during a batch", run: hubDownDuringBatch},
+		{name: "API servers are slow", run: withFault(faultproxy.Rule{Fault: faultproxy.Delay(300 * time.Millisecond)})},
+		{name: "one write in three is refused with 429", run: withFault(writes(3, faultproxy.Refuse(apierrors.NewTooManyRequests("too many", 1))))},
+		{name: "one write in three is refused with 500", run: withFault(writes(3, faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded))))},
+		{name: "one write in three is refused with 409", run: withFault(writes(3, faultproxy.Refuse(conflict)))},
+		{name: "one write in four is lost with its connection", run: withFault(writes(4, faultproxy.HangUp()))},
+		{name: "the answer to one write in four is lost", run: withFault(writes(4, faultproxy.LoseAnswer()))},
 	}
 }
 
@@ -35,8 +35,8 @@ func writes(oneIn int, fault faultproxy.Fault) faultproxy.Rule {
 	return faultproxy.Rule{Match: faultproxy.Match{Verbs: faultproxy.Writes()}, OneIn: oneIn, Fault: fault}
 }
 
-// restartedInADrain: the pod that is waited for leaves after that.
-func restartedInADrain(t *testing.T, s *scene) {
+// apiServerRestartsDuringDrain: the pod terminates after the restart.
+func apiServerRestartsDuringDrain(t *testing.T, s *scene) {
 	at := s.places(t, 1)[0]
 	arrived := draining().reach(t, s, at)
 	require.NoError(t, at.spoke.APIServer.Kill())
@@ -44,8 +44,8 @@ func restartedInADrain(t *testing.T, s *scene) {
 	arrived.heal()
 }
 
-// awayInADrain: the maintenance says why it does not go on, and does when it can.
-func awayInADrain(t *testing.T, s *scene) {
+// apiServerDownDuringDrain: the status shows the outage, and the maintenance continues after it.
+func apiServerDownDuringDrain(t *testing.T, s *scene) {
 	at := s.places(t, 1)[0]
 	arrived := draining().reach(t, s, at)
 	require.NoError(t, at.spoke.APIServer.Stop())
@@ -54,27 +54,27 @@ func awayInADrain(t *testing.T, s *scene) {
 	arrived.heal()
 }
 
-func hubAwayWhilePlanning(t *testing.T, s *scene) {
+func hubDownDuringPlanning(t *testing.T, s *scene) {
 	require.NoError(t, s.Hub.APIServer.Stop())
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:], nodes: []string{"worker-1"}, maxConcurrency: 1}, nil)
 	s.awaitScheduled(t, w.workflow, "PlanRollout")
 	require.NoError(t, s.Hub.APIServer.Start(t.Context()))
 }
 
-// hubAwayInABatch: clusters at work go on.
-func hubAwayInABatch(t *testing.T, s *scene) {
+// hubDownDuringBatch: running clusters continue.
+func hubDownDuringBatch(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
 	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:], nodes: []string{at.node}, maxConcurrency: 1}, nil)
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	require.NoError(t, s.Hub.APIServer.Stop())
-	letLeave(t, at, guest)
+	endTermination(t, at, guest)
 	s.awaitMaintenance(t, w, place{s.Spokes[2], at.node})
 	require.NoError(t, s.Hub.APIServer.Start(t.Context()))
 }
 
-// harmed is a scenario in which a rollout over all spokes meets with a fault from its beginning to its end.
-func harmed(rule faultproxy.Rule) func(*testing.T, *scene) {
+// withFault is a scenario in which a fault affects a whole rollout over all spokes.
+func withFault(rule faultproxy.Rule) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
 		var injections []*faultproxy.Injection
 		for _, cluster := range s.Clusters() {

@@ -23,43 +23,43 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// emergencyStops are the scenarios of the emergency stop.
+// emergencyStops are scenarios of the emergency stop.
 func emergencyStops() []scenario {
 	return []scenario{
 		{name: "the emergency stop is terminated while a cluster is held", run: emergencyStopTerminated},
-		{name: "a cluster is held while a node is only tried to be taken", run: heldWhileTried},
+		{name: "a cluster is held while a cordon is retried", run: heldDuringCordonRetries},
 	}
 }
 
-// heldWhileTried: when the API server takes the cordon again, nobody asks it to before the release.
-func heldWhileTried(t *testing.T, s *scene) {
+// heldDuringCordonRetries: when the API server accepts the cordon again, it is not requested before the release.
+func heldDuringCordonRetries(t *testing.T, s *scene) {
 	at := s.places(t, 1)[0]
 	refused := s.inject(at.spoke, faultproxy.Rule{
 		Match: faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node}, Fault: faultproxy.Refuse(apierrors.NewServiceUnavailable("away")),
 	})
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
-	require.Eventually(t, func() bool { return refused.Harmed() > 0 }, waitLimit, 10*time.Millisecond, "the cordon is tried")
-	s.must(t, "hold", "--cluster", at.spoke.Name, "--reason", s.name)
+	require.Eventually(t, func() bool { return refused.Harmed() > 0 }, waitLimit, 10*time.Millisecond, "the cordon is retried")
+	s.drydock(t, "hold", "--cluster", at.spoke.Name, "--reason", s.name)
 	s.awaitHeld(t, w, at.spoke.Name)
 	refused.Remove()
 	s.awaitReason(t, w.workflow, emergency.ReasonHeld)
 	node, err := at.spoke.Client.CoreV1().Nodes().Get(t.Context(), at.node, metav1.GetOptions{})
 	require.NoError(t, err)
 	require.False(t, node.Spec.Unschedulable)
-	s.must(t, "release", "--cluster", at.spoke.Name)
+	s.drydock(t, "release", "--cluster", at.spoke.Name)
 	s.requireEnd(t, w)
 }
 
-// emergencyStopTerminated: what was held is held also for a maintenance that is started then, and one that has waited hears of the release.
+// emergencyStopTerminated: a hold applies to a maintenance that starts after the termination, and a waiting one is released.
 func emergencyStopTerminated(t *testing.T, s *scene) {
 	free := s.places(t, workers*(spokes-1))
 	free = slices.DeleteFunc(free, func(p place) bool { return p.spoke != s.Spokes[1] })
 	at, spec := free[0].spoke, maintenancev1.NodeMaintenanceSpec{Action: job(nil)}
 	s.requireEnd(t, s.maintain(t, free[2], spec)) // the scheduler of the cluster, which grants the slots, follows from now on
-	s.must(t, "hold", "--cluster", at.Name, "--reason", s.name)
+	s.drydock(t, "hold", "--cluster", at.Name, "--reason", s.name)
 	before := s.maintain(t, free[0], spec)
 	s.awaitHeld(t, before, at.Name)
-	require.NoError(t, s.Await(t.Context(), s.Hub, "what is held is kept", []client.Object{&corev1.ConfigMap{}}, func(ctx context.Context, hub client.Reader) (bool, error) {
+	require.NoError(t, s.Await(t.Context(), s.Hub, "the hold is saved", []client.Object{&corev1.ConfigMap{}}, func(ctx context.Context, hub client.Reader) (bool, error) {
 		var kept corev1.ConfigMap
 		err := hub.Get(ctx, client.ObjectKey{Namespace: holds.KeptHoldsNamespace, Name: holds.KeptHoldsName}, &kept)
 		return strings.Contains(kept.Data[holds.KeptHoldsKey], s.name), client.IgnoreNotFound(err)
@@ -68,12 +68,12 @@ func emergencyStopTerminated(t *testing.T, s *scene) {
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.EmergencyStopID, "", s.name))
 	after := s.maintain(t, free[1], spec)
 	s.awaitHeld(t, after, at.Name)
-	s.must(t, "release", "--cluster", at.Name)
+	s.drydock(t, "release", "--cluster", at.Name)
 	s.requireEnd(t, before)
 	s.requireEnd(t, after)
 }
 
-// awaitHeld waits until a work has been told that its cluster is held.
+// awaitHeld waits until a workflow has received the hold of its cluster.
 func (s *scene) awaitHeld(t *testing.T, w *work, cluster string) {
 	t.Helper()
 	s.awaitEvent(t, w.workflow, "is told that "+cluster+" is held", func(event *historypb.HistoryEvent) bool {

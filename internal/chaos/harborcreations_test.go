@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/workflows/harbor"
 )
 
-// harborCreations are one for each request of bringing up a Harbor, for each end of it.
+// harborCreations has a HarborCluster for each request of the creation of a Harbor.
 func harborCreations(s *scene, spoke *devstack.Cluster) []*harborPlace {
 	var all []*harborPlace
 	for _, answered := range []bool{false, true} {
@@ -35,8 +35,8 @@ func harborCreations(s *scene, spoke *devstack.Cluster) []*harborPlace {
 	return all
 }
 
-// harborsBroughtUp: all is made, and nothing twice.
-func harborsBroughtUp(t *testing.T, s *scene) {
+// harborCreationCrashes: all objects are created, and none twice.
+func harborCreationCrashes(t *testing.T, s *scene) {
 	spoke, api := s.harborSpoke(t)
 	all := harborCreations(s, spoke)
 	for _, p := range all {
@@ -44,7 +44,7 @@ func harborsBroughtUp(t *testing.T, s *scene) {
 		p.stop(s, spoke)
 		p.start(t, s, spoke, api)
 	}
-	s.dieAt(t, spoke, all)
+	s.crashAt(t, spoke, all)
 	for _, p := range all {
 		require.NoError(t, p.awaitHealthy(t.Context(), s, spoke))
 	}
@@ -64,7 +64,7 @@ func harborsBroughtUp(t *testing.T, s *scene) {
 	s.removeNamespaces(t, spoke, api, all)
 }
 
-// start makes the HarborCluster, and starts its workflow, as another program than the CLI would.
+// start creates the HarborCluster, and starts its workflow.
 func (p *harborPlace) start(t *testing.T, s *scene, spoke *devstack.Cluster, api client.Client) {
 	t.Helper()
 	object, err := fleet.HarborCluster{Namespace: p.namespace, Redirected: true, DeletionPolicy: goharborv1.DeleteData}.Object()

@@ -26,7 +26,7 @@ import (
 	harborworkflow "drydock.dev/drydock/workflows/harbor"
 )
 
-// harborDeletion is that of a HarborCluster at one of whose steps the worker dies.
+// harborDeletion is the deletion of a HarborCluster during which its worker crashes.
 type harborDeletion struct {
 	harborPlace
 	policy goharborv1.DeletionPolicy
@@ -71,8 +71,8 @@ func harborDeletions(s *scene, spoke *devstack.Cluster) []*harborDeletion {
 	return all
 }
 
-// harborsDeleted: all is gone in the end, or all but the data, and nothing was deleted twice.
-func harborsDeleted(t *testing.T, s *scene) {
+// harborDeletionCrashes: all objects are deleted once, except data that is retained.
+func harborDeletionCrashes(t *testing.T, s *scene) {
 	spoke, api := s.harborSpoke(t)
 	all := harborDeletions(s, spoke)
 	s.bringUp(t, spoke, all)
@@ -90,7 +90,7 @@ func harborsDeleted(t *testing.T, s *scene) {
 			return status.Wait != nil && len(status.Wait.Blockers) > 0
 		})
 	}
-	s.dieAt(t, spoke, stopped)
+	s.crashAt(t, spoke, stopped)
 	for _, d := range waiting {
 		d.setFinalizers(t, api, "null")
 	}

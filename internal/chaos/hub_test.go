@@ -36,9 +36,9 @@ func (s *scene) managedClusters(ctx context.Context, t *testing.T) []metav1.Part
 	return list.Items
 }
 
-// requireHubAsItWas: no rollout leaves labels or annotations on ManagedClusters. Only one that has not come to its end leaves what it gave them
+// requireHubRestored: no rollout leaves labels or annotations on ManagedClusters. Only one that has not come to its end leaves what it gave them
 // at its beginning, and no sweeper takes that back.
-func (s *scene) requireHubAsItWas(t *testing.T) {
+func (s *scene) requireHubRestored(t *testing.T) {
 	t.Helper()
 	if slices.ContainsFunc(s.works, func(w *work) bool { return w.labels && w.end != ended }) {
 		s.unlabel(t)

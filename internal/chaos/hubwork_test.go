@@ -33,7 +33,7 @@ func enforcing() state {
 		t.Cleanup(hub.Stop)
 		policy := s.name + "-motd"
 		s.awaitStanding(t, policy)
-		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.NodeMaintenance, spec.ManagedPolicies = nil, []string{policy}
 		})
 		require.Eventually(t, func() bool { return len(hub.Enforced()[at.spoke.Name]) > 0 }, waitLimit, 20*time.Millisecond, "nothing is enforced on %s", at.spoke.Name)
@@ -60,11 +60,11 @@ func (s *scene) awaitStanding(t *testing.T, policy string) {
 	}, waitLimit, 20*time.Millisecond, "policy %s has no standing", policy)
 }
 
-// bringingWork: a manifest work is brought to a cluster, whose agent has not applied it yet.
-func bringingWork() state {
+// creatingWorks: a manifest work is brought to a cluster, whose agent has not applied it yet.
+func creatingWorks() state {
 	return groupState("InProgress, manifest works brought", "AwaitManifestWorks", func(t *testing.T, s *scene, at place) reached {
 		s.putOnHub(t, "testdata/work.yaml", at)
-		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.NodeMaintenance, spec.ManifestWorkTemplates = nil, []string{s.name + "-motd"}
 		})
 		s.awaitScheduled(t, w.workflow, "AwaitManifestWorks")

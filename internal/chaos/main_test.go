@@ -1,16 +1,19 @@
-// Package chaos does harm to Drydock while it works: its workers die, freeze and meet each other, servers go away, requests and answers are
-// lost. Whatever happens, rollouts and maintenances come to their right end, and what must always be true of them is read from the API
-// servers' audit logs and from Temporal's histories.
+// Package chaos injects faults while Drydock runs: workers crash, freeze and overlap, servers stop, requests and answers are lost. Rollouts
+// and maintenances must end correctly all the same, and must not violate the invariants, which are checked against the audit logs of API
+// servers and the histories of Temporal.
 package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
@@ -25,52 +28,73 @@ const (
 	workers = 6
 )
 
-// theStage is shared: starting a fleet takes longer than most scenarios, and each leaves it as it was.
-var theStage *stage
+// sharedStage is the stage of all scenarios: starting a fleet takes longer than most scenarios, and each scenario restores it.
+var sharedStage struct {
+	start sync.Once
+	stage *stage
+	err   error
+}
 
-// stage is what scenarios play on: on spoke-1 the demo's workloads with their budgets and workload locks, on the others nothing but
-// what a scenario brings.
+// stage is a fleet on which scenarios run. Spoke-1 has the demo's workloads with their budgets and workload locks, the other spokes only
+// what a scenario creates.
 type stage struct {
 	*fleet.Fleet
 	temporal client.Client
 	// second is another worker, which runs only when a scenario starts it.
 	second *devstack.Process
-	// deaths of workers, in all scenarios so far.
-	deaths []death
+	// crashes of workers, in all scenarios so far.
+	crashes []crash
 }
 
-func TestMain(m *testing.M) {
-	devstacktest.MainNeedsServers()
-	os.Exit(run(m))
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+// run runs the tests, and stops the stage if a test has started it.
+func run(m *testing.M) int {
+	code := m.Run()
+	s := sharedStage.stage
+	if s == nil {
+		return code
+	}
+	showCrashes(os.Stderr, s.crashes)
+	if code != 0 {
+		showWorkerLog(s.Fleet)
+	}
+	if err := s.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
-func run(m *testing.M) (code int) {
-	ctx := context.Background()
+// useStage returns the stage. The first test that needs it starts it.
+func useStage(t *testing.T) *stage {
+	t.Helper()
+	devstacktest.NeedServers(t)
+	sharedStage.start.Do(func() { sharedStage.stage, sharedStage.err = startStage(context.Background()) })
+	require.NoError(t, sharedStage.err)
+	return sharedStage.stage
+}
+
+func startStage(ctx context.Context) (*stage, error) {
 	f, err := fleet.Start(ctx, fleet.Options{
 		Spokes: spokes, Workers: workers, Proxies: true, Temporal: devstack.TemporalOptions{Database: "temporal.db"}, Output: os.Stderr,
 	})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return nil, err
 	}
-	theStage = &stage{Fleet: f}
-	defer func() {
-		if code != 0 {
-			showWorkerLog(f)
-		}
-		if err := f.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}()
-	if err := theStage.prepare(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	s := &stage{Fleet: f}
+	if err := s.prepare(ctx); err != nil {
+		showWorkerLog(f)
+		return nil, errors.Join(err, s.stop())
 	}
-	defer theStage.temporal.Close()
-	code = m.Run()
-	showDeaths(os.Stderr, theStage.deaths)
-	return code
+	return s, nil
+}
+
+func (s *stage) stop() error {
+	if s.temporal != nil {
+		s.temporal.Close()
+	}
+	return s.Fleet.Stop()
 }
 
 func (s *stage) prepare(ctx context.Context) error {
@@ -92,7 +116,7 @@ func (s *stage) prepare(ctx context.Context) error {
 	return group.Wait()
 }
 
-// deployDemo puts the demo's workloads on spoke-1, and starts a controller for the locks of its vRouter.
+// deployDemo deploys the demo's workloads on spoke-1, and starts a lock controller for its vRouter.
 func (s *stage) deployDemo(ctx context.Context) error {
 	spoke := s.Spokes[0]
 	if err := spoke.Apply(ctx, "deploy/dev/manifests/spoke.yaml"); err != nil {

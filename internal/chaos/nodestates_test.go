@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// nodeWaits are the states of NodeMaintenance that last until something happens in the cluster, or the requestor speaks.
+// nodeWaits are the states of NodeMaintenance that last until the cluster changes or the requestor sends a signal.
 func nodeWaits() []state {
 	return []state{
 		nodeWait(maintenancev1.NodeScheduled, "AwaitNodeLocks", func(t *testing.T, s *scene, at place) reached {
@@ -33,9 +33,9 @@ func nodeWaits() []state {
 			return reached{workflow: w.workflow, heal: func() { removePod(t, at, guest) }}
 		}),
 		draining(),
-		jobAtWork(),
-		handedOver(maintenancev1.NodeReady, temporal.SignalDone),
-		handedOver(maintenancev1.NodeRequestorFailed, temporal.SignalRecover, temporal.SignalDone),
+		jobRunning(),
+		awaitingRequestor(maintenancev1.NodeReady, temporal.SignalDone),
+		awaitingRequestor(maintenancev1.NodeRequestorFailed, temporal.SignalRecover, temporal.SignalDone),
 		nodeWait(maintenancev1.NodeHealthChecks, "AwaitNodeHealthy", func(t *testing.T, s *scene, at place) reached {
 			patient := s.guest(t, at, map[string]string{devstack.AnnotationReadyAfter: forever})
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil), HealthChecks: []drydockv1.HealthCheck{{
@@ -54,7 +54,7 @@ func nodeWaits() []state {
 	}
 }
 
-// nodeWait is a state in which a waiting activity waits, once it has said so.
+// nodeWait is a state in which an activity waits, and has reported that.
 func nodeWait(in maintenancev1.NodeState, activity string, reach func(*testing.T, *scene, place) reached) state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(in), activity: activity,
@@ -66,39 +66,39 @@ func nodeWait(in maintenancev1.NodeState, activity string, reach func(*testing.T
 	}
 }
 
-// draining: a pod takes its time to leave.
+// draining: a pod terminates slowly.
 func draining() state {
 	return nodeWait(maintenancev1.NodeDraining, "Drain", func(t *testing.T, s *scene, at place) reached {
 		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
-		return reached{workflow: w.workflow, heal: func() { letLeave(t, at, guest) }}
+		return reached{workflow: w.workflow, heal: func() { endTermination(t, at, guest) }}
 	})
 }
 
-// jobAtWork: the Job runs.
-func jobAtWork() state {
+// jobRunning: the Job runs.
+func jobRunning() state {
 	s := nodeWait(maintenancev1.NodeReady, "RunJob", func(t *testing.T, s *scene, at place) reached {
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(map[string]string{devstack.AnnotationCompleteAfter: forever})})
-		return reached{workflow: w.workflow, heal: func() { letComplete(t, at) }}
+		return reached{workflow: w.workflow, heal: func() { completeJob(t, at) }}
 	})
-	s.moment = "the job at work"
+	s.moment = "the Job running"
 	return s
 }
 
-// handedOver: the requestor has the node, and its work has failed if that is the state.
-func handedOver(in maintenancev1.NodeState, heal ...string) state {
+// awaitingRequestor: the requestor has the node, or its work has failed.
+func awaitingRequestor(in maintenancev1.NodeState, heal ...string) state {
 	return state{
-		workflow: temporal.NodeMaintenance, state: string(in), moment: "the requestor at work", activity: "AwaitStale",
+		workflow: temporal.NodeMaintenance, state: string(in), moment: "the requestor working", activity: "AwaitStale",
 		reach: func(t *testing.T, s *scene, at place) reached {
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
 			s.awaitScheduled(t, w.workflow, "AwaitStale")
 			if in == maintenancev1.NodeRequestorFailed {
-				s.say(t, w.workflow, temporal.SignalFail)
+				s.signal(t, w.workflow, temporal.SignalFail)
 				s.awaitPhase(t, w.workflow, string(in))
 			}
 			return reached{workflow: w.workflow, heal: func() {
 				for _, signal := range heal {
-					s.sayIfItGoesOn(t, w.workflow, signal)
+					s.signalIfRunning(t, w.workflow, signal)
 				}
 			}}
 		},
@@ -166,7 +166,7 @@ func nodeRequest(what string) request {
 	return all[slices.IndexFunc(all, func(r request) bool { return r.what == what })]
 }
 
-// lost is the state in which the worker has made the request, and the API server has not heard of it.
+// lost is the state in which the worker has sent the request, and the API server has not received it.
 func (r request) lost() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(r.in), moment: "request lost: " + r.what, activity: r.activity,
@@ -180,21 +180,21 @@ func (r request) lost() state {
 	}
 }
 
-// unanswered is the state in which the API server has carried the request out, and the worker has not heard of that.
+// unanswered is the state in which the API server has executed the request, and the worker has no answer.
 func (r request) unanswered() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(r.in), moment: "answer lost: " + r.what, activity: r.activity,
 		reach: func(t *testing.T, s *scene, at place) reached {
 			injection := stopRequest(s, at, r.match(s, at))
 			arrived := r.reach(t, s, at)
-			arrived.last = s.carriedOutAtLast(t, at, injection)
+			arrived.last = s.forwardBeforeCrash(t, at, injection)
 			return arrived
 		},
 	}
 }
 
-// lockFlip is the state in which a lock of the vRouter has been found ready to let go, its turn is recorded, and the change is on its way: to the API server, or
-// its answer back.
+// lockFlip is the state in which a lock of the vRouter is about to be released: its permit is recorded, and the change, or its answer, is
+// in flight.
 func lockFlip(answered bool) state {
 	moment := "a lock that lets go: request lost"
 	if answered {
@@ -207,7 +207,7 @@ func lockFlip(answered bool) state {
 			s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 			arrived := reached{workflow: temporal.WorkloadLockControllerID(at.spoke.Name, "vrouter")}
 			if answered {
-				arrived.last = s.carriedOutAtLast(t, at, injection)
+				arrived.last = s.forwardBeforeCrash(t, at, injection)
 			} else {
 				awaitStopped(t, injection)
 			}
@@ -221,13 +221,13 @@ func stopRequest(s *scene, at place, match faultproxy.Match) *faultproxy.Injecti
 	return s.Proxy(at.spoke).Inject(faultproxy.Rule{Match: match, Fault: faultproxy.Stop()})
 }
 
-// carriedOutAtLast waits until a request stands in the proxy, and has it carried out when the worker is about to die.
-func (s *scene) carriedOutAtLast(t *testing.T, at place, injection *faultproxy.Injection) func() {
+// forwardBeforeCrash waits for a stopped request, and returns a function that forwards it immediately before the crash.
+func (s *scene) forwardBeforeCrash(t *testing.T, at place, injection *faultproxy.Injection) func() {
 	t.Helper()
 	stopped := awaitStopped(t, injection)
 	return func() {
 		began := time.Now()
-		for !stopped.Forward() { // the worker has given up meanwhile, and comes again
+		for !stopped.Forward() { // the worker has given up, and sends it again
 			stopped = awaitStopped(t, injection)
 		}
 		if stopped.Resource == "pods/eviction" {
@@ -236,14 +236,14 @@ func (s *scene) carriedOutAtLast(t *testing.T, at place, injection *faultproxy.I
 	}
 }
 
-// reach starts the maintenance that makes the request.
+// reach starts the maintenance that sends the request.
 func (r request) reach(t *testing.T, s *scene, at place) reached {
 	t.Helper()
 	spec := maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)}
 	switch {
 	case r.slow:
 		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
-		return reached{workflow: s.maintain(t, at, spec).workflow, heal: func() { letLeave(t, at, guest) }}
+		return reached{workflow: s.maintain(t, at, spec).workflow, heal: func() { endTermination(t, at, guest) }}
 	case r.locked:
 		unlock := s.lock(t, at, lcmv1.LockActive)
 		w := s.maintain(t, at, spec)
@@ -258,25 +258,25 @@ func (r request) reach(t *testing.T, s *scene, at place) reached {
 	w := s.maintain(t, at, spec)
 	w.end = cancelled
 	s.awaitWaiting(t, w.workflow, "RunJob")
-	s.say(t, w.workflow, temporal.SignalCancel)
+	s.signal(t, w.workflow, temporal.SignalCancel)
 	return reached{workflow: w.workflow}
 }
 
-// say sends a signal, as a person does with the command line or in the Web UI.
-func (s *scene) say(t *testing.T, workflow, signal string) {
+// signal sends a signal as a user does.
+func (s *scene) signal(t *testing.T, workflow, signal string) {
 	t.Helper()
 	require.NoError(t, s.temporal.SignalWorkflow(t.Context(), workflow, "", signal, temporal.SignalRequest{Actor: "ann", Reason: s.name}))
 }
 
-// sayIfItGoesOn is say to a workflow that may have been terminated.
-func (s *scene) sayIfItGoesOn(t *testing.T, workflow, signal string) {
+// signalIfRunning sends a signal unless the workflow was terminated.
+func (s *scene) signalIfRunning(t *testing.T, workflow, signal string) {
 	t.Helper()
-	if s.goesOn(t, workflow) {
-		s.say(t, workflow, signal)
+	if s.isRunning(t, workflow) {
+		s.signal(t, workflow, signal)
 	}
 }
 
-func (s *scene) goesOn(t *testing.T, workflow string) bool {
+func (s *scene) isRunning(t *testing.T, workflow string) bool {
 	t.Helper()
 	description, err := s.temporal.DescribeWorkflowExecution(t.Context(), workflow, "")
 	require.NoError(t, err)

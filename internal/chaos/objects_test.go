@@ -23,45 +23,45 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// objects are the scenarios in which somebody else changes what a maintenance is about.
+// objects are scenarios in which another user changes objects during a maintenance.
 func objects() []scenario {
 	return []scenario{
-		{name: "a node is deleted in the midst of its drain", short: true, run: nodeDeleted},
-		{name: "a node of a rollout is deleted in the midst of its drain", run: nodeOfRolloutDeleted},
-		{name: "a node is not ready for a while in the midst of its drain", run: nodeNotReady},
+		{name: "a node is deleted during its drain", short: true, run: nodeDeleted},
+		{name: "a node of a rollout is deleted during its drain", run: nodeOfRolloutDeleted},
+		{name: "a node is not ready for a while during its drain", run: nodeNotReady},
 		{name: "a node is not ready when its work is done", run: nodeNotReadyAfterwards},
-		{name: "the budget that holds up a drain is deleted", short: true, run: budgetDeleted},
-		{name: "a job is deleted while it is at work", run: jobDeleted},
-		{name: "a job of a rollout is deleted while it is at work", run: jobOfRolloutDeleted},
-		{name: "someone else cordons a node before us", short: true, run: cordonedBefore},
-		{name: "someone else cordons a node after us", run: cordonedAfter},
-		{name: "someone else uncordons a node in the midst of its drain", run: uncordoned},
-		{name: "someone else uncordons a node and cordons it for himself", run: takenOver},
-		{name: "someone wants a node to stay out of service", run: kept},
-		{name: "someone removes our mark from a node in the midst of its drain", run: markRemoved},
+		{name: "the budget that blocks a drain is deleted", short: true, run: budgetDeleted},
+		{name: "a running Job is deleted", run: jobDeleted},
+		{name: "a running Job of a rollout is deleted", run: jobOfRolloutDeleted},
+		{name: "another user cordons a node before Drydock", short: true, run: cordonedBefore},
+		{name: "another user cordons a node after Drydock", run: cordonedAfter},
+		{name: "another user uncordons a node during its drain", run: uncordoned},
+		{name: "another user uncordons and cordons a node", run: cordonedManually},
+		{name: "another user annotates a node to stay out of service", run: keptCordoned},
+		{name: "another user removes the ownership mark of a node during its drain", run: markRemoved},
 	}
 }
 
-// aDrain is a maintenance that is held up in its drain.
-func (s *scene) aDrain(t *testing.T) (at place, w *work, letGo func()) {
+// blockedDrain starts a maintenance whose drain is blocked.
+func (s *scene) blockedDrain(t *testing.T) (at place, w *work, unblock func()) {
 	t.Helper()
 	at = s.places(t, 1)[0]
 	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w = s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
 	s.awaitWaiting(t, w.workflow, "Drain")
-	return at, w, func() { letLeave(t, at, guest) }
+	return at, w, func() { endTermination(t, at, guest) }
 }
 
-// nodeDeleted: its pods are gone with it, and so is the work.
+// nodeDeleted: the maintenance ends with the node.
 func nodeDeleted(t *testing.T, s *scene) {
-	at, w, _ := s.aDrain(t)
+	at, w, _ := s.blockedDrain(t)
 	w.end = temporal.ErrNodeGone
 	s.deleteNode(t, at)
 	s.requireEnd(t, w)
 	s.restoreNode(t, at)
 }
 
-// nodeOfRolloutDeleted: what is gone fails nobody.
+// nodeOfRolloutDeleted: a deleted node does not fail its cluster.
 func nodeOfRolloutDeleted(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
 	s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
@@ -78,7 +78,7 @@ func (s *scene) deleteNode(t *testing.T, at place) {
 	require.NoError(t, at.spoke.Client.CoreV1().Nodes().Delete(t.Context(), at.node, metav1.DeleteOptions{}))
 }
 
-// restoreNode puts a node back where it was, without the pods that were bound to the one that is gone.
+// restoreNode creates a deleted node again, without its former pods.
 func (s *scene) restoreNode(t *testing.T, at place) {
 	t.Helper()
 	pods := at.spoke.Client.CoreV1().Pods(propNamespace)
@@ -86,29 +86,29 @@ func (s *scene) restoreNode(t *testing.T, at place) {
 	require.NoError(t, at.spoke.AddNodes(t.Context(), devstack.Node{Name: at.node}))
 }
 
-// nodeNotReady: the drain waits for pods that nobody can tell about, and goes on.
+// nodeNotReady: the drain waits for the pods, whose state is unknown, and continues.
 func nodeNotReady(t *testing.T, s *scene) {
-	at, w, letGo := s.aDrain(t)
+	at, w, unblock := s.blockedDrain(t)
 	s.setReady(t, at, false)
 	s.awaitNode(t, at, "is not ready", func(node *corev1.Node) bool { return !ready(node) })
-	letGo()
+	unblock()
 	s.awaitWaiting(t, w.workflow, "AwaitNodeHealthy")
 	s.setReady(t, at, true)
 }
 
-// nodeNotReadyAfterwards: a node is not returned before it is well.
+// nodeNotReadyAfterwards: a node is returned only when it is healthy.
 func nodeNotReadyAfterwards(t *testing.T, s *scene) {
 	at := s.places(t, 1)[0]
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(map[string]string{devstack.AnnotationCompleteAfter: forever})})
 	s.awaitWaiting(t, w.workflow, "RunJob")
 	s.setReady(t, at, false)
-	letComplete(t, at)
+	completeJob(t, at)
 	s.awaitWaiting(t, w.workflow, "AwaitNodeHealthy")
 	s.requireNode(t, at, "is not returned yet", func(node *corev1.Node) bool { return node.Spec.Unschedulable })
 	s.setReady(t, at, true)
 }
 
-// budgetDeleted: an eviction that was refused is asked for again at once.
+// budgetDeleted: a refused eviction is retried at once.
 func budgetDeleted(t *testing.T, s *scene) {
 	at := s.places(t, 1)[0]
 	guest := s.guest(t, at, nil)
@@ -123,7 +123,7 @@ func budgetDeleted(t *testing.T, s *scene) {
 	require.NoError(t, budgets.Delete(t.Context(), guest, metav1.DeleteOptions{}))
 }
 
-// jobDeleted: somebody did not want the work. It is not done again behind his back: the node is held until the requestor speaks.
+// jobDeleted: a deleted Job is not run again. The node is kept until a signal of the requestor.
 func jobDeleted(t *testing.T, s *scene) {
 	at := s.places(t, 1)[0]
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(map[string]string{devstack.AnnotationCompleteAfter: forever})})
@@ -131,10 +131,10 @@ func jobDeleted(t *testing.T, s *scene) {
 	s.deleteJobs(t, at)
 	s.awaitPhase(t, w.workflow, string(maintenancev1.NodeRequestorFailed))
 	s.requireNode(t, at, "is held", func(node *corev1.Node) bool { return node.Spec.Unschedulable })
-	s.say(t, w.workflow, temporal.SignalDone)
+	s.signal(t, w.workflow, temporal.SignalDone)
 }
 
-// jobOfRolloutDeleted: the cluster has failed, and no other node of it is touched.
+// jobOfRolloutDeleted: the cluster has failed, and its other nodes are not touched.
 func jobOfRolloutDeleted(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
 	w := s.rollOut(t, shape{clusters: []*devstack.Cluster{at.spoke}, nodes: []string{at.node, "worker-2"}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
@@ -156,7 +156,7 @@ func (s *scene) deleteJobs(t *testing.T, at place) {
 	require.NoError(t, err)
 }
 
-// cordonedBefore: the cordon stays theirs.
+// cordonedBefore: the other user's cordon stays.
 func cordonedBefore(t *testing.T, s *scene) {
 	at := s.places(t, 1)[0]
 	unlock := s.lock(t, at, lcmv1.LockActive)
@@ -167,52 +167,52 @@ func cordonedBefore(t *testing.T, s *scene) {
 	s.requireCordonLeft(t, at, w)
 }
 
-// cordonedAfter: there is nothing to cordon any more, and the API server has kept no trace of the wish.
+// cordonedAfter: the second cordon changes nothing, so the node is uncordoned.
 func cordonedAfter(t *testing.T, s *scene) {
-	at, _, letGo := s.aDrain(t)
+	at, _, unblock := s.blockedDrain(t)
 	s.cordon(t, at, true)
-	letGo()
+	unblock()
 }
 
-// uncordoned: the node is not cordoned again, and the drain is not over before somebody decides, though no pod is left.
+// uncordoned: the node is not cordoned again, and the drain waits for a decision although no pod is left.
 func uncordoned(t *testing.T, s *scene) {
-	at, w, letGo := s.aDrain(t)
+	at, w, unblock := s.blockedDrain(t)
 	s.cordon(t, at, false)
 	s.awaitReason(t, w.workflow, string(drain.ReasonUncordoned))
-	letGo()
+	unblock()
 	w.end = cancelled
-	s.say(t, w.workflow, temporal.SignalCancel)
+	s.signal(t, w.workflow, temporal.SignalCancel)
 }
 
-// takenOver: the second cordon is not ours, although we had the first.
-func takenOver(t *testing.T, s *scene) {
-	at, w, letGo := s.aDrain(t)
+// cordonedManually: the second cordon is not Drydock's.
+func cordonedManually(t *testing.T, s *scene) {
+	at, w, unblock := s.blockedDrain(t)
 	s.cordon(t, at, false)
 	s.cordon(t, at, true)
-	letGo()
+	unblock()
 	s.requireCordonLeft(t, at, w)
 }
 
-// kept: the annotation keeps the node out of service.
-func kept(t *testing.T, s *scene) {
-	at, w, letGo := s.aDrain(t)
+// keptCordoned: the annotation keeps the node cordoned.
+func keptCordoned(t *testing.T, s *scene) {
+	at, w, unblock := s.blockedDrain(t)
 	s.annotate(t, at, kube.AnnotationKeepCordoned, `"true"`)
-	letGo()
+	unblock()
 	s.requireCordonLeft(t, at, w)
 	s.annotate(t, at, kube.AnnotationKeepCordoned, "null")
 }
 
-// markRemoved: whoever removes the mark takes the node from us, as it stands.
+// markRemoved: without its mark, Drydock leaves the node as it is.
 func markRemoved(t *testing.T, s *scene) {
-	at, w, letGo := s.aDrain(t)
+	at, w, unblock := s.blockedDrain(t)
 	w.end = temporal.ErrNodeBusy
 	s.annotate(t, at, kube.AnnotationOwner, "null")
 	s.requireCordonLeft(t, at, w)
 	s.annotate(t, at, kube.AnnotationFormerState, "null")
-	letGo()
+	unblock()
 }
 
-// requireCordonLeft waits for the end of a work that leaves a node cordoned, and plays the one who returns it.
+// requireCordonLeft waits for the end of work that leaves its node cordoned, and uncordons the node.
 func (s *scene) requireCordonLeft(t *testing.T, at place, w *work) {
 	t.Helper()
 	s.requireEnd(t, w)
@@ -220,7 +220,7 @@ func (s *scene) requireCordonLeft(t *testing.T, at place, w *work) {
 	s.cordon(t, at, false)
 }
 
-// cordon plays a person with kubectl.
+// cordon cordons or uncordons a node as a user of kubectl.
 func (s *scene) cordon(t *testing.T, at place, unschedulable bool) {
 	t.Helper()
 	value := "true"

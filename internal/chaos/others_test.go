@@ -45,12 +45,12 @@ func stopUncordon(s *scene, at place) *faultproxy.Injection {
 // leftToSweeper: the maintenance of a rollout's only node was terminated, and the locks of the cluster hold until the sweeper has returned it.
 func leftToSweeper() state {
 	return clusterState(ranv1.StepCleaningUp, "its node left to the sweeper", "AwaitNodeFree", func(t *testing.T, s *scene, at place) reached {
-		w, letGo := s.slowDrain(t, at, at.node)
+		w, unblock := s.slowDrain(t, at, at.node)
 		w.end, w.terminated = ranv1.ReasonFailed, true
 		stopUncordon(s, at)
 		require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), w.ofNode(at), "", s.name))
 		s.awaitWaiting(t, w.ofCluster(at.spoke), "AwaitNodeFree")
-		return reached{workflow: w.ofCluster(at.spoke), heal: letGo}
+		return reached{workflow: w.ofCluster(at.spoke), heal: unblock}
 	})
 }
 

@@ -13,16 +13,16 @@ import (
 // outages are the scenarios in which Temporal is away, or all workers are, for a long time.
 func outages() []scenario {
 	return []scenario{
-		{name: "Temporal stops in the midst of a drain and comes back", short: true, run: temporalAwayInADrain((*devstack.Process).Stop)},
-		{name: "Temporal is killed in the midst of a drain and comes back", run: temporalAwayInADrain((*devstack.Process).Kill)},
-		{name: "Temporal stops in the midst of a batch and comes back", run: temporalAwayInABatch},
-		{name: "workers are down beyond a batch whose cluster finishes meanwhile", run: workersAwayWhileAClusterFinishes},
-		{name: "workers are down beyond a batch whose cluster has work left", run: workersAwayWithWorkLeft},
+		{name: "Temporal stops during a drain and restarts", short: true, run: temporalDownDuringDrain((*devstack.Process).Stop)},
+		{name: "Temporal is killed during a drain and restarts", run: temporalDownDuringDrain((*devstack.Process).Kill)},
+		{name: "Temporal stops during a batch and restarts", run: temporalDownDuringBatch},
+		{name: "workers are down past the timeout of a batch whose cluster finishes", run: workersDownWhileAClusterFinishes},
+		{name: "workers are down past the timeout of a batch whose cluster is unfinished", run: workersDownWithWorkLeft},
 	}
 }
 
-// temporalAwayInADrain: pods leave while nobody can be told.
-func temporalAwayInADrain(goes func(*devstack.Process) error) func(*testing.T, *scene) {
+// temporalDownDuringDrain: pods leave while nobody can be told.
+func temporalDownDuringDrain(goes func(*devstack.Process) error) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
 		at := s.places(t, 1)[0]
 		r := draining().reach(t, s, at)
@@ -32,14 +32,14 @@ func temporalAwayInADrain(goes func(*devstack.Process) error) func(*testing.T, *
 	}
 }
 
-// temporalAwayInABatch: one of two clusters drains, and another batch is to follow.
-func temporalAwayInABatch(t *testing.T, s *scene) {
+// temporalDownDuringBatch: one of two clusters drains, and another batch is to follow.
+func temporalDownDuringBatch(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
 	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: []*devstack.Cluster{s.Spokes[1], s.Spokes[2], s.Spokes[0]}, nodes: []string{controlPlane, "worker-1", "worker-2"}, maxConcurrency: 2}, nil)
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	require.NoError(t, s.Temporal.Process.Stop())
-	letLeave(t, at, guest)
+	endTermination(t, at, guest)
 	require.NoError(t, s.Temporal.Process.Start(t.Context()))
 }
 
@@ -57,22 +57,22 @@ func (s *scene) awayBeyondTheBatch(t *testing.T, w *work, meanwhile func()) {
 	require.NoError(t, s.Worker.Start(t.Context()))
 }
 
-func workersAwayWhileAClusterFinishes(t *testing.T, s *scene) {
+func workersDownWhileAClusterFinishes(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:2], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		minute(spec)
 		spec.NodeMaintenance.Action = job(map[string]string{devstack.AnnotationCompleteAfter: forever})
 	})
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "RunJob")
-	s.awayBeyondTheBatch(t, w, func() { letComplete(t, at) })
+	s.awayBeyondTheBatch(t, w, func() { completeJob(t, at) })
 }
 
-// workersAwayWithWorkLeft: when a worker is back, pods have to leave, a Job to run, and another node to be maintained.
-func workersAwayWithWorkLeft(t *testing.T, s *scene) {
+// workersDownWithWorkLeft: when a worker is back, pods have to leave, a Job to run, and another node to be maintained.
+func workersDownWithWorkLeft(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
 	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:2], nodes: []string{at.node, "worker-2"}, maxConcurrency: 1}, minute)
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	s.awayBeyondTheBatch(t, w, func() {})
-	letLeave(t, at, guest)
+	endTermination(t, at, guest)
 }

@@ -74,14 +74,14 @@ func unannotate(t *testing.T, spoke *devstack.Cluster, namespace, annotation str
 	}
 }
 
-// letLeave lets a guest go that takes its time.
-func letLeave(t *testing.T, at place, guest string) {
+// endTermination lets a guest go that takes its time.
+func endTermination(t *testing.T, at place, guest string) {
 	t.Helper()
 	unannotate(t, at.spoke, propNamespace, devstack.AnnotationLeaveAfter, metav1.ListOptions{LabelSelector: propLabel + "=" + guest})
 }
 
-// letComplete lets the Job on a node end.
-func letComplete(t *testing.T, at place) {
+// completeJob lets the Job on a node end.
+func completeJob(t *testing.T, at place) {
 	t.Helper()
 	unannotate(t, at.spoke, jobNamespace, devstack.AnnotationCompleteAfter, metav1.ListOptions{FieldSelector: "spec.nodeName=" + at.node})
 }

@@ -27,7 +27,7 @@ func random(seed uint64) scenario {
 	if seed%4 == 0 {
 		return all[int(seed/4)%len(all)]
 	}
-	return scenario{name: "a rollout is harmed at any time", run: harmedAtAnyTime}
+	return scenario{name: "a rollout with random faults", run: faultsAtRandomMoments}
 }
 
 // harm is done to a rollout in a moment, and undone. The rollout is to come to its end as if nothing had been.
@@ -45,10 +45,10 @@ func harms() []harm {
 		{name: "a spoke's API server is killed", do: restart((*devstack.Process).Kill, anAPIServer)},
 		{name: "a spoke's API server stops", do: restart((*devstack.Process).Stop, anAPIServer)},
 		{name: "the hub's API server stops", do: restart((*devstack.Process).Stop, theHub)},
-		{name: "answers to writes are lost", do: misbehave(faultproxy.LoseAnswer())},
-		{name: "writes are refused with 500", do: misbehave(faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded)))},
-		{name: "writes are refused with 429", do: misbehave(faultproxy.Refuse(apierrors.NewTooManyRequestsError("the scenario wants it so")))},
-		{name: "pause and resume are said twice", do: func(t *testing.T, s *scene, w *work) {
+		{name: "answers to writes are lost", do: faultyWrites(faultproxy.LoseAnswer())},
+		{name: "writes are refused with 500", do: faultyWrites(faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded)))},
+		{name: "writes are refused with 429", do: faultyWrites(faultproxy.Refuse(apierrors.NewTooManyRequestsError("injected fault")))},
+		{name: "pause and resume are repeated", do: func(t *testing.T, s *scene, w *work) {
 			for _, signal := range []string{temporal.SignalPause, temporal.SignalPause, temporal.SignalResume, temporal.SignalResume} {
 				_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", signal, nil) // it may be over
 			}
@@ -74,7 +74,7 @@ func anAPIServer(s *scene) server {
 	return server{spoke.APIServer, []*devstack.Cluster{spoke}}
 }
 
-// restart ends a server and starts it again.
+// restart stops a server and starts it again.
 func restart(end func(*devstack.Process) error, which func(*scene) server) func(*testing.T, *scene, *work) {
 	return func(t *testing.T, s *scene, _ *work) {
 		server, began := which(s), time.Now()
@@ -84,8 +84,8 @@ func restart(end func(*devstack.Process) error, which func(*scene) server) func(
 	}
 }
 
-// misbehave does harm to some of the writes to all spokes, a few times each.
-func misbehave(fault faultproxy.Fault) func(*testing.T, *scene, *work) {
+// faultyWrites applies a fault to some of the writes to all spokes, a few times each.
+func faultyWrites(fault faultproxy.Fault) func(*testing.T, *scene, *work) {
 	return func(_ *testing.T, s *scene, _ *work) {
 		for _, spoke := range s.Spokes {
 			s.inject(spoke, faultproxy.Rule{
@@ -95,14 +95,13 @@ func misbehave(fault faultproxy.Fault) func(*testing.T, *scene, *work) {
 	}
 }
 
-// harmedAtAnyTime plays one to three harms, each in a moment of its own: when the history of the rollout, of one of its clusters or of one
-// of its nodes has come to some event.
-func harmedAtAnyTime(t *testing.T, s *scene) {
+// faultsAtRandomMoments injects one to three faults, each at a random event in the history of the rollout, a cluster or a node.
+func faultsAtRandomMoments(t *testing.T, s *scene) {
 	of := s.anyShape()
 	for _, cluster := range of.clusters {
 		s.allow(t, cluster, s.rand.IntN(3))
 		for _, node := range of.nodes {
-			if annotations := s.anyTemper(); annotations != nil {
+			if annotations := s.anyPodBehaviour(); annotations != nil {
 				s.guest(t, place{cluster, node}, annotations)
 			}
 		}
@@ -121,7 +120,7 @@ func harmedAtAnyTime(t *testing.T, s *scene) {
 	s.mayBeCancelled(t, w)
 }
 
-// allow lets a rollout have so many nodes of a cluster at work at once; 0 leaves it at the default.
+// allow sets how many nodes of a cluster may be in maintenance at once; 0 is the default.
 func (s *scene) allow(t *testing.T, spoke *devstack.Cluster, atOnce int) {
 	t.Helper()
 	if atOnce == 0 {
@@ -140,15 +139,15 @@ func (s *scene) allow(t *testing.T, spoke *devstack.Cluster, atOnce int) {
 
 func (s *scene) anyOf(values ...string) string { return values[s.rand.IntN(len(values))] }
 
-// anyTemper is how a pod that is in the way behaves; nil: there is none.
-func (s *scene) anyTemper() map[string]string {
+// anyPodBehaviour returns annotations of a pod that blocks a drain; nil: no pod.
+func (s *scene) anyPodBehaviour() map[string]string {
 	if s.rand.IntN(2) == 0 {
 		return nil
 	}
 	return map[string]string{devstack.AnnotationLeaveAfter: s.anyOf("0s", "500ms", "2s")}
 }
 
-// anyShape is one to three clusters in any order, with one to three of their nodes.
+// anyShape returns one to three clusters in any order, with one to three of their nodes.
 func (s *scene) anyShape() shape {
 	clusters, nodes := slices.Clone(s.Spokes), allNodes()
 	s.rand.Shuffle(len(clusters), func(i, j int) { clusters[i], clusters[j] = clusters[j], clusters[i] })
@@ -160,7 +159,7 @@ func (s *scene) anyShape() shape {
 	return shape{clusters: clusters, nodes: nodes, maxConcurrency: 1 + s.rand.IntN(len(clusters))}
 }
 
-// anyMoment is an event in the history of the rollout, of one of its clusters or of one of its nodes.
+// anyMoment returns an event in the history of the rollout, a cluster or a node.
 func (s *scene) anyMoment(t *testing.T, w *work, of shape) (workflow string, event int64) {
 	t.Helper()
 	at := place{of.clusters[s.rand.IntN(len(of.clusters))], of.nodes[s.rand.IntN(len(of.nodes))]}
@@ -168,8 +167,7 @@ func (s *scene) anyMoment(t *testing.T, w *work, of shape) (workflow string, eve
 	return workflow, 1 + s.rand.Int64N(60)
 }
 
-// awaitMoment waits until a history has come to an event, or to its end; or until the whole rollout has, in which a workflow that was
-// chosen may never begin.
+// awaitMoment waits until a history has that event or ends, or until the whole rollout ends.
 func (s *scene) awaitMoment(t *testing.T, workflow string, moment int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -187,7 +185,7 @@ func (s *scene) awaitMoment(t *testing.T, workflow string, moment int64) {
 	}
 }
 
-// awaitBeginning waits until a child of the rollout has begun, or ctx is done.
+// awaitBeginning waits until a child of the rollout has started, or ctx is done.
 func (s *scene) awaitBeginning(ctx context.Context, workflow string) {
 	for _, parent := range parentsOf(s.works[0].workflow, workflow) {
 		begun := false
@@ -203,7 +201,7 @@ func (s *scene) awaitBeginning(ctx context.Context, workflow string) {
 
 type parent struct{ id, child string }
 
-// parentsOf are the workflows that must have started a child before a workflow begins, from the rollout on.
+// parentsOf returns the workflows that must have started a child before a workflow starts, from the rollout on.
 func parentsOf(rollout, workflow string) []parent {
 	switch parts := strings.Split(workflow, "/"); {
 	case workflow == rollout:
@@ -215,7 +213,7 @@ func parentsOf(rollout, workflow string) []parent {
 	return []parent{{rollout, workflow}}
 }
 
-// mayBeCancelled takes it that a rollout ends cancelled if it does: a cancellation may come too late.
+// mayBeCancelled accepts a cancelled rollout, because a cancel may be late.
 func (s *scene) mayBeCancelled(t *testing.T, w *work) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)

@@ -12,24 +12,24 @@ import (
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 )
 
-// unapproved: nobody has approved that the rollout begins.
-func unapproved() state {
+// waitingForApproval: the rollout waits for its approval.
+func waitingForApproval() state {
 	return groupState("WaitingForApproval", "", func(t *testing.T, s *scene, at place) reached {
-		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true} }, at.node)
+		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true} }, at.node)
 		s.awaitReason(t, w.workflow, ranv1.ReasonWaitingForApproval)
 		return reached{workflow: w.workflow, heal: func() {
-			if s.goesOn(t, w.workflow) {
-				s.must(t, "upgrade", "approve", w.name, "-n", namespace)
+			if s.isRunning(t, w.workflow) {
+				s.drydock(t, "upgrade", "approve", w.name, "-n", namespace)
 			}
 		}}
 	})
 }
 
-// blocked: another rollout, of which nobody has heard yet, must succeed first.
+// blocked: another rollout, which does not exist yet, must succeed first.
 func blocked() state {
 	return groupState("blocked", "AwaitBlockers", func(t *testing.T, s *scene, at place) reached {
 		blocker := shape{name: "-blocker", clusters: []*devstack.Cluster{at.spoke}, nodes: []string{"worker-3"}, maxConcurrency: 1}
-		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.BlockingCRs = []ranv1.BlockingCR{{Namespace: namespace, Name: s.name + blocker.name}}
 		}, at.node)
 		s.awaitReason(t, w.workflow, ranv1.ReasonMissingBlockingCR)
@@ -37,12 +37,12 @@ func blocked() state {
 	})
 }
 
-// preparing is a state in which the Job is about to be made that pulls images onto a cluster, or backs it up.
+// preparing is a state in which a Job for precaching or a backup is about to be created.
 func preparing(name string, change func(*ranv1.ClusterGroupUpgradeSpec)) state {
 	return groupState(name, "ClusterPreparation: RunClusterJob", func(t *testing.T, s *scene, at place) reached {
 		require.NoError(t, s.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
 		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"create"}, Resource: "jobs"})
-		w := s.small(t, at, change, at.node)
+		w := s.smallRollout(t, at, change, at.node)
 		awaitStopped(t, injection)
 		return reached{workflow: w.workflow}
 	})
@@ -58,7 +58,7 @@ func backingUp() state {
 	return preparing("backup", func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Backup = true })
 }
 
-// soaking: what was done to the first cluster must last before the second one is touched.
+// soaking: the first cluster soaks before the second one starts.
 func soaking() state {
 	return groupState("soaking", "AwaitDeletedClusters", func(t *testing.T, s *scene, at place) reached {
 		w := s.rollOut(t, shape{clusters: s.Spokes[1:3], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
@@ -72,5 +72,5 @@ func soaking() state {
 	})
 }
 
-// soakSeconds is long enough to do harm in, and like no other timer.
+// soakSeconds is long enough for a fault, and unlike any other timer.
 const soakSeconds = 17

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// shape is how large a rollout is.
+// shape is the size of a rollout.
 type shape struct {
 	// name, after that of the scenario; empty: the scenario has one rollout only.
 	name     string
@@ -25,8 +25,8 @@ type shape struct {
 	maxConcurrency int
 }
 
-// rollOut starts a rollout that drains every node of its shape and runs a Job there, unless change makes it another. It ends well unless the
-// caller says otherwise.
+// rollOut starts a rollout that drains every node of its shape and runs a Job there. change may change its spec. It succeeds unless the
+// caller sets another end.
 func (s *scene) rollOut(t *testing.T, of shape, change func(*ranv1.ClusterGroupUpgradeSpec)) *work {
 	t.Helper()
 	w := &work{
@@ -46,7 +46,7 @@ func (s *scene) rollOut(t *testing.T, of shape, change func(*ranv1.ClusterGroupU
 	if change != nil {
 		change(&spec)
 	}
-	s.must(t, "upgrade", "start", "-f", s.manifest(t, ranv1.GroupVersion.String(), "ClusterGroupUpgrade", w.name, spec))
+	s.drydock(t, "upgrade", "start", "-f", s.manifest(t, ranv1.GroupVersion.String(), "ClusterGroupUpgrade", w.name, spec))
 	s.started(w)
 	return w
 }

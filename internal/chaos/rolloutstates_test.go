@@ -16,55 +16,55 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// small starts a rollout over the place's spoke: that many of its workers, one after the other.
-func (s *scene) small(t *testing.T, at place, change func(*ranv1.ClusterGroupUpgradeSpec), nodes ...string) *work {
+// smallRollout starts a rollout over nodes of the place's spoke, one after the other.
+func (s *scene) smallRollout(t *testing.T, at place, change func(*ranv1.ClusterGroupUpgradeSpec), nodes ...string) *work {
 	t.Helper()
 	return s.rollOut(t, shape{name: "-" + at.spoke.Name, clusters: []*devstack.Cluster{at.spoke}, nodes: nodes, maxConcurrency: 1}, change)
 }
 
-// slowDrain starts a rollout over nodes of the place's spoke that is held up by a pod on the first one, and waits until it is.
-func (s *scene) slowDrain(t *testing.T, at place, nodes ...string) (w *work, letGo func()) {
+// slowDrain starts a rollout whose drain of the first node is blocked by a pod, and waits until it is.
+func (s *scene) slowDrain(t *testing.T, at place, nodes ...string) (w *work, unblock func()) {
 	t.Helper()
 	slow := place{at.spoke, nodes[0]}
 	guest := s.guest(t, slow, map[string]string{devstack.AnnotationLeaveAfter: forever})
-	w = s.small(t, at, nil, nodes...)
+	w = s.smallRollout(t, at, nil, nodes...)
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, slow), "Drain")
-	return w, func() { letLeave(t, slow, guest) }
+	return w, func() { endTermination(t, slow, guest) }
 }
 
 func clusterState(step ranv1.ClusterStep, moment, activity string, reach func(*testing.T, *scene, place) reached) state {
 	return state{workflow: temporal.ClusterUpgrade, state: string(step), moment: moment, activity: activity, reach: reach}
 }
 
-// inspecting: a worker that has just begun opens the cluster, and has no answer yet. It must be the only state that is reached.
+// inspecting: a restarted worker opens the cluster, and has no answer yet. No other state may be reached at the same time.
 func inspecting() state {
 	return clusterState(ranv1.StepInspect, "", "InspectCluster", func(t *testing.T, s *scene, at place) reached {
 		stopRequest(s, at, faultproxy.Match{Verbs: []string{"get"}, Resource: "namespaces", Name: "kube-system"})
-		s.startAnew(t)
-		w := s.small(t, at, nil, at.node)
+		s.restartWorker(t)
+		w := s.smallRollout(t, at, nil, at.node)
 		s.awaitScheduled(t, s.awaitCluster(t, w, at.spoke), "InspectCluster")
 		return reached{workflow: w.ofCluster(at.spoke)}
 	})
 }
 
-// planning: a worker that has just begun asks the hub for its clusters, and gets no answer. It must be the only state that is reached. The requests
-// are refused, not stopped: nobody gives up the watch of a cache.
+// planning: a restarted worker requests the hub's clusters, and gets no answer. No other state may be reached at the same time. The
+// requests are refused, not stopped, because a cache never gives up a watch.
 func planning() state {
 	return groupState("planning", "PlanRollout", func(t *testing.T, s *scene, at place) reached {
 		injection := s.Proxy(s.Hub).Inject(faultproxy.Rule{
 			Match: faultproxy.Match{Verbs: []string{"list", "watch"}, Resource: "managedclusters"},
 			Fault: faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded)),
 		})
-		s.startAnew(t)
-		w := s.small(t, at, nil, at.node)
+		s.restartWorker(t)
+		w := s.smallRollout(t, at, nil, at.node)
 		s.awaitScheduled(t, w.workflow, "PlanRollout")
-		require.Eventually(t, func() bool { return injection.Harmed() > 0 }, waitLimit, 10*time.Millisecond, "nobody asks for the hub's clusters")
+		require.Eventually(t, func() bool { return injection.Harmed() > 0 }, waitLimit, 10*time.Millisecond, "the hub's clusters are never requested")
 		return reached{workflow: w.workflow}
 	})
 }
 
-// startAnew starts a worker that remembers nothing.
-func (s *scene) startAnew(t *testing.T) {
+// restartWorker restarts the worker, which loses its caches.
+func (s *scene) restartWorker(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Worker.Stop())
 	require.NoError(t, s.Worker.Start(t.Context()))
@@ -73,44 +73,44 @@ func (s *scene) startAnew(t *testing.T) {
 func clusterLocks() state {
 	return clusterState(ranv1.StepClusterLocks, "", "AwaitClusterLocks", func(t *testing.T, s *scene, at place) reached {
 		unlock := s.lockCluster(t, at.spoke)
-		w := s.small(t, at, nil, at.node)
+		w := s.smallRollout(t, at, nil, at.node)
 		s.awaitWaiting(t, s.awaitCluster(t, w, at.spoke), "AwaitClusterLocks")
 		return reached{workflow: w.ofCluster(at.spoke), heal: unlock}
 	})
 }
 
 func controlPlaneNodes() state {
-	return clusterState(ranv1.StepControlPlane, "a node at work", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at place) reached {
-		w, letGo := s.slowDrain(t, at, controlPlane, at.node)
-		return reached{workflow: w.ofCluster(at.spoke), heal: letGo}
+	return clusterState(ranv1.StepControlPlane, "a node running", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at place) reached {
+		w, unblock := s.slowDrain(t, at, controlPlane, at.node)
+		return reached{workflow: w.ofCluster(at.spoke), heal: unblock}
 	})
 }
 
 func workerNodes() state {
-	return clusterState(ranv1.StepWorkers, "one node at work, one waiting for its turn", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at place) reached {
-		w, letGo := s.slowDrain(t, at, at.node, "worker-2")
-		s.awaitEvent(t, w.ofCluster(at.spoke), "a node waits for its turn", func(event *history.HistoryEvent) bool {
+	return clusterState(ranv1.StepWorkers, "one node running, one waiting for a slot", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at place) reached {
+		w, unblock := s.slowDrain(t, at, at.node, "worker-2")
+		s.awaitEvent(t, w.ofCluster(at.spoke), "a node waits for a slot", func(event *history.HistoryEvent) bool {
 			return event.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == temporal.SignalSlotResponse
 		})
-		return reached{workflow: w.ofCluster(at.spoke), heal: letGo}
+		return reached{workflow: w.ofCluster(at.spoke), heal: unblock}
 	})
 }
 
-// clusterHealth: a node that has been maintained is not well any more when the last one is done.
+// clusterHealth: a maintained node is not healthy when the last one is done.
 func clusterHealth() state {
 	return clusterState(ranv1.StepHealthChecks, "", "AwaitClusterHealthy", func(t *testing.T, s *scene, at place) reached {
 		last := place{at.spoke, "worker-2"}
 		guest := s.guest(t, last, map[string]string{devstack.AnnotationLeaveAfter: forever})
-		w := s.small(t, at, nil, at.node, last.node)
+		w := s.smallRollout(t, at, nil, at.node, last.node)
 		s.awaitWaiting(t, s.awaitMaintenance(t, w, last), "Drain")
 		s.setReady(t, at, false)
-		letLeave(t, last, guest)
+		endTermination(t, last, guest)
 		s.awaitWaiting(t, w.ofCluster(at.spoke), "AwaitClusterHealthy")
 		return reached{workflow: w.ofCluster(at.spoke), heal: func() { s.setReady(t, at, true) }}
 	})
 }
 
-// clusterRequest is a state in which the request of a cluster is made, or withdrawn; what is lost is the request, or only the answer.
+// clusterRequest is a state in which the request for a cluster is created or withdrawn. The request is lost, or only its answer.
 func clusterRequest(verb string, answerOnly bool) state {
 	step, moment, activity := ranv1.StepClusterLocks, "request lost: the request to its locks", "RequestClusterMaintenance"
 	if verb == "delete" {
@@ -121,10 +121,10 @@ func clusterRequest(verb string, answerOnly bool) state {
 	}
 	return clusterState(step, moment, activity, func(t *testing.T, s *scene, at place) reached {
 		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{verb}, Resource: "clustermaintenancerequests"})
-		w := s.small(t, at, nil, at.node)
+		w := s.smallRollout(t, at, nil, at.node)
 		arrived := reached{workflow: w.ofCluster(at.spoke)}
 		if answerOnly {
-			arrived.last = s.carriedOutAtLast(t, at, injection)
+			arrived.last = s.forwardBeforeCrash(t, at, injection)
 		} else {
 			awaitStopped(t, injection)
 			arrived.late = injection
@@ -139,13 +139,13 @@ func groupState(name, activity string, reach func(*testing.T, *scene, place) rea
 
 func notEnabled() state {
 	return groupState("NotEnabled", "", func(t *testing.T, s *scene, at place) reached {
-		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node)
+		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node)
 		s.awaitCompleted(t, w.workflow, "PlanRollout")
-		return reached{workflow: w.workflow, heal: func() { s.sayIfItGoesOn(t, w.workflow, temporal.SignalEnable) }}
+		return reached{workflow: w.workflow, heal: func() { s.signalIfRunning(t, w.workflow, temporal.SignalEnable) }}
 	})
 }
 
-// inBatch is a state in which the canary's batch is at work, or the one after it.
+// inBatch is a state in which the canary's batch is running, or the one after it.
 func inBatch(canary bool) state {
 	name := "InProgress, a later batch"
 	if canary {
@@ -161,35 +161,35 @@ func inBatch(canary bool) state {
 			spec.RemediationStrategy.Canaries = []string{s.Spokes[1].Name}
 		})
 		s.awaitWaiting(t, s.awaitMaintenance(t, w, slow), "Drain")
-		return reached{workflow: w.workflow, heal: func() { letLeave(t, slow, guest) }}
+		return reached{workflow: w.workflow, heal: func() { endTermination(t, slow, guest) }}
 	})
 }
 
-// paused: what was at work is over, and nothing else begins.
+// paused: running work has ended, and nothing new starts.
 func paused() state {
 	return groupState("Paused", "AwaitDeletedClusters", func(t *testing.T, s *scene, at place) reached {
-		w, letGo := s.slowDrain(t, at, at.node, "worker-2")
-		s.say(t, w.workflow, temporal.SignalPause)
+		w, unblock := s.slowDrain(t, at, at.node, "worker-2")
+		s.signal(t, w.workflow, temporal.SignalPause)
 		s.awaitEvent(t, w.ofCluster(at.spoke), "it is paused", func(event *history.HistoryEvent) bool {
 			return event.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == temporal.SignalPause
 		})
-		letGo()
+		unblock()
 		over := false
 		s.awaitEvent(t, w.ofCluster(at.spoke), "the node at work is over", func(event *history.HistoryEvent) bool {
 			over = over || event.EventType == enums.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED
 			return over && event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
 		})
-		return reached{workflow: w.workflow, heal: func() { s.sayIfItGoesOn(t, w.workflow, temporal.SignalResume) }}
+		return reached{workflow: w.workflow, heal: func() { s.signalIfRunning(t, w.workflow, temporal.SignalResume) }}
 	})
 }
 
-// The states in which a cluster is given what it has for its rollout, and in which that is taken from it.
+// The states in which the actions before and after a rollout change a cluster.
 const (
 	beforeEnable    = "beforeEnable"
 	afterCompletion = "afterCompletion"
 )
 
-// changing is a state in which the labels of a cluster are being changed, before it is worked on, or after it: then they are as they were.
+// changing is a state in which the labels of a cluster are changed before its work, or restored after it.
 func changing(before bool) state {
 	name, body := beforeEnable, `"`+propLabel+`":"at-work"`
 	if !before {
@@ -197,7 +197,7 @@ func changing(before bool) state {
 	}
 	return groupState(name, "ChangeClusters", func(t *testing.T, s *scene, at place) reached {
 		injection := stopRequest(s, place{spoke: s.Hub}, faultproxy.Match{Verbs: []string{"patch"}, Resource: "managedclusters", Name: at.spoke.Name, Body: body})
-		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.Actions.BeforeEnable = &ranv1.BeforeEnable{AddClusterLabels: map[string]string{propLabel: "at-work"}}
 			spec.Actions.AfterCompletion = &ranv1.AfterCompletion{RemoveClusterLabels: []string{propLabel}}
 		}, at.node)
@@ -207,22 +207,22 @@ func changing(before bool) state {
 	})
 }
 
-// withdrawing is a state in which a node at work is about to be returned, because the rollout was cancelled or its time is over.
+// withdrawing is a state in which a node is about to be returned, because the rollout was cancelled or has timed out.
 func withdrawing(name, end string, change func(*ranv1.ClusterGroupUpgradeSpec), ends func(*testing.T, *scene, *work)) state {
 	return groupState(name, "ClusterUpgrade: NodeMaintenance: ReturnNode", func(t *testing.T, s *scene, at place) reached {
 		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node, Body: `"unschedulable":null`})
-		w := s.small(t, at, change, at.node)
+		w := s.smallRollout(t, at, change, at.node)
 		w.end = end
 		s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 		ends(t, s, w)
 		awaitStopped(t, injection)
-		return reached{workflow: w.workflow, heal: func() { letLeave(t, at, guest) }}
+		return reached{workflow: w.workflow, heal: func() { endTermination(t, at, guest) }}
 	})
 }
 
 func cancelling() state {
-	return withdrawing("cancelling", cancelled, nil, func(t *testing.T, s *scene, w *work) { s.say(t, w.workflow, temporal.SignalCancel) })
+	return withdrawing("cancelling", cancelled, nil, func(t *testing.T, s *scene, w *work) { s.signal(t, w.workflow, temporal.SignalCancel) })
 }
 
 func timedOut() state {

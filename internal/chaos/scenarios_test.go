@@ -2,7 +2,7 @@ package chaos
 
 import "slices"
 
-// scenarios are all stories of harm, each on its own.
+// scenarios are all scenarios.
 func scenarios() []scenario {
-	return slices.Concat(workerDeaths(), slots(), twoWorkers(), apiServers(), outages(), objects(), vanishing(), signals(), terminations(), emergencyStops(), harborDeaths())
+	return slices.Concat(workerCrashes(), slots(), twoWorkers(), apiServers(), outages(), objects(), deletedClusters(), signals(), terminations(), emergencyStops(), harborCrashes())
 }

@@ -19,29 +19,29 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// scenario is one story of harm.
+// scenario is a fault and the work that it affects.
 type scenario struct {
 	name string
 	// short scenarios are part of every test run.
 	short bool
 	run   func(*testing.T, *scene)
-	// deaths are the states in which a worker dies in it.
-	deaths []mortal
+	// crashes are the states in which a worker dies in it.
+	crashes []crashPoint
 }
 
-// mortal is a state in which a worker dies, and how.
-type mortal struct {
+// crashPoint is a state in which a worker ends, and how.
+type crashPoint struct {
 	state
 	end
 }
 
-// scene is one scenario as it plays.
+// scene is a running scenario.
 type scene struct {
 	*stage
-	// name begins the names of all that the scenario makes.
+	// name is the prefix of the names of all objects of the scenario.
 	name string
 	rand *rand.Rand
-	// began is when; what was done before is not the scenario's.
+	// began is the start of the scenario. Earlier actions are ignored.
 	began time.Time
 	mu    sync.Mutex
 	// works are the maintenances and rollouts that it has started.
@@ -53,7 +53,7 @@ type scene struct {
 	allowed map[string]int
 }
 
-// work is a maintenance or a rollout that a scenario has started, and what must come of it.
+// work is a maintenance or a rollout that a scenario has started, with its expected result.
 type work struct {
 	// name of the object, and workflow, its id.
 	name, workflow string
@@ -61,7 +61,7 @@ type work struct {
 	nodes map[string][]string
 	// job: there is a Job for each of them.
 	job bool
-	// rollout: it is no maintenance of a single node.
+	// rollout: it is a rollout, not a single maintenance.
 	rollout bool
 	// plan of a rollout: its clusters by batches, and how many of them may be at work at once.
 	plan           [][]string
@@ -70,22 +70,22 @@ type work struct {
 	end string
 	// terminated: it, or a part of it, was.
 	terminated bool
-	// followed: its nodes are maintained once more, for somebody else.
+	// followed: another maintenance maintains its nodes again.
 	followed bool
-	// labels: it gives its clusters a label at its beginning, and takes it away at its end.
+	// labels: it labels its clusters at its start, and removes the label at its end.
 	labels bool
 }
 
-// newScene begins a scenario on a stage that nothing of Drydock's is left on.
+// newScene starts a scenario on a clean stage.
 func newScene(t *testing.T, name string, seed uint64) *scene {
 	t.Helper()
-	s := &scene{stage: theStage, name: name, rand: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), allowed: map[string]int{}}
-	t.Cleanup(func() { s.mend(t) })
+	s := &scene{stage: useStage(t), name: name, rand: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), allowed: map[string]int{}}
+	t.Cleanup(func() { s.repair(t) })
 	s.registered = s.registrations(t)
 	return s
 }
 
-// finish waits for the end of all that was started, and judges it.
+// finish waits for the end of all work, and checks it.
 func (s *scene) finish(t *testing.T) {
 	t.Helper()
 	s.requireEnds(t)
@@ -95,12 +95,12 @@ func (s *scene) finish(t *testing.T) {
 	for _, spoke := range s.Spokes {
 		s.requireNoSlotTaken(t, spoke)
 	}
-	s.requireHubAsItWas(t)
+	s.requireHubRestored(t)
 	requireInvariants(t, s)
 }
 
-// mend makes the stage whole again, so that a scenario that fails does not fail those after it.
-func (s *scene) mend(t *testing.T) {
+// repair restores the stage, so that a failed scenario does not fail the next ones.
+func (s *scene) repair(t *testing.T) {
 	ctx := context.Background()
 	for _, cluster := range s.Clusters() {
 		s.Proxy(cluster).Heal()
@@ -114,7 +114,7 @@ func (s *scene) mend(t *testing.T) {
 	_ = s.Worker.Kill()
 	require.NoError(t, s.Worker.Start(ctx))
 	for _, w := range s.works {
-		_ = s.temporal.SignalWorkflow(ctx, w.workflow, "", temporal.SignalCancel, nil) // it may be over
+		_ = s.temporal.SignalWorkflow(ctx, w.workflow, "", temporal.SignalCancel, nil) // it may be closed
 	}
 	for _, spoke := range s.Spokes {
 		s.clear(t, spoke)
@@ -123,15 +123,15 @@ func (s *scene) mend(t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, w := range s.works {
-		_ = s.temporal.GetWorkflow(ctx, w.workflow, "").Get(ctx, nil) // how it ends does not matter any more
+		_ = s.temporal.GetWorkflow(ctx, w.workflow, "").Get(ctx, nil) // with any result
 	}
 }
 
-// commandLimit ends a command that follows something that never ends.
+// commandLimit ends a command that would follow a workflow forever.
 const commandLimit = time.Minute
 
-// must runs a drydock command that has to succeed.
-func (s *scene) must(t *testing.T, args ...string) string {
+// drydock runs a drydock command that must succeed.
+func (s *scene) drydock(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
@@ -142,13 +142,13 @@ func (s *scene) must(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// maintain starts the maintenance of a node from a manifest. A nil spec.Action hands the node over to us.
+// maintain starts the maintenance of a node from a manifest. With a nil spec.Action the test is the requestor that works on the node.
 func (s *scene) maintain(t *testing.T, at place, spec maintenancev1.NodeMaintenanceSpec) *work {
 	t.Helper()
 	return s.maintainFor(t, at, requestor, spec)
 }
 
-// requestor is who asks for a node unless it matters.
+// requestor is the default requestor of nodes.
 const requestor = "chaos.example.com"
 
 // maintainFor is maintain for another requestor.
@@ -159,7 +159,7 @@ func (s *scene) maintainFor(t *testing.T, at place, who string, spec maintenance
 	if who != requestor {
 		name += "-" + who
 	}
-	s.must(t, "node", "maintain", "--cluster", at.spoke.Name, "-f", s.manifest(t, maintenancev1.GroupVersion.String(), "NodeMaintenance", name, spec))
+	s.drydock(t, "node", "maintain", "--cluster", at.spoke.Name, "-f", s.manifest(t, maintenancev1.GroupVersion.String(), "NodeMaintenance", name, spec))
 	w := &work{
 		name: name, workflow: temporal.NodeMaintenanceID(at.spoke.Name, namespace, name), job: spec.Action != nil,
 		nodes: map[string][]string{at.spoke.Name: {at.node}}, end: ended,
@@ -189,7 +189,7 @@ func (s *scene) manifest(t *testing.T, apiVersion, kind, name string, spec any) 
 	return path
 }
 
-// place is where a maintenance plays.
+// place is a node.
 type place struct {
 	spoke *devstack.Cluster
 	node  string
@@ -197,7 +197,7 @@ type place struct {
 
 func (p place) String() string { return p.spoke.Name + "/" + p.node }
 
-// places returns that many worker nodes, as the seed has it, of the spokes where only the scenario is at work.
+// places returns that many worker nodes, chosen by the seed, of the spokes without other work.
 func (s *scene) places(t *testing.T, count int) []place {
 	t.Helper()
 	var free []place
@@ -216,7 +216,7 @@ func (s *scene) places(t *testing.T, count int) []place {
 	return free[:count]
 }
 
-// lockedPlace is a node that the vRouter holds.
+// lockedPlace is a node with a lock of the vRouter.
 func (s *scene) lockedPlace() place { return place{s.Spokes[0], "worker-1"} }
 
 // onePlaceEach returns a place on each spoke. That with the workloads of the demo comes last.

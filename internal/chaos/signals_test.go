@@ -18,12 +18,12 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// signals are the scenarios in which people say things twice, in the wrong order, too late, and at any time that it is over.
+// signals are scenarios with repeated, reordered and late signals, and with cancels in every state.
 func signals() []scenario {
 	all := []scenario{
-		{name: "a requestor says everything twice and in the wrong order", short: true, run: requestorIsConfused},
-		{name: "a requestor is done before the node is handed over", run: doneTooEarly},
-		{name: "a rollout is told everything twice and in the wrong order", short: true, run: rolloutIsConfused},
+		{name: "a requestor repeats its signals in the wrong order", short: true, run: repeatedRequestorSignals},
+		{name: "a requestor is done before the node is ready", run: doneBeforeReady},
+		{name: "a rollout receives repeated signals in the wrong order", short: true, run: repeatedRolloutSignals},
 
 		{name: "maintenances are cancelled in every state", run: cancelMaintenances},
 	}
@@ -33,63 +33,63 @@ func signals() []scenario {
 	return all
 }
 
-// requestorIsConfused: what makes no sense changes nothing.
-func requestorIsConfused(t *testing.T, s *scene) {
+// repeatedRequestorSignals: signals that do not apply have no effect.
+func repeatedRequestorSignals(t *testing.T, s *scene) {
 	at := s.places(t, 1)[0]
 	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
 	s.awaitWaiting(t, w.workflow, "Drain")
-	s.sayAll(t, w.workflow, temporal.SignalRecover, temporal.SignalFail, temporal.SignalRecover)
-	letLeave(t, at, guest)
+	s.signalAll(t, w.workflow, temporal.SignalRecover, temporal.SignalFail, temporal.SignalRecover)
+	endTermination(t, at, guest)
 	s.awaitPhase(t, w.workflow, string(maintenancev1.NodeReady))
-	s.sayAll(t, w.workflow, temporal.SignalRecover, temporal.SignalFail, temporal.SignalFail)
+	s.signalAll(t, w.workflow, temporal.SignalRecover, temporal.SignalFail, temporal.SignalFail)
 	s.awaitPhase(t, w.workflow, string(maintenancev1.NodeRequestorFailed))
-	s.sayAll(t, w.workflow, temporal.SignalRecover, temporal.SignalRecover, temporal.SignalDone, temporal.SignalDone, temporal.SignalFail)
+	s.signalAll(t, w.workflow, temporal.SignalRecover, temporal.SignalRecover, temporal.SignalDone, temporal.SignalDone, temporal.SignalFail)
 	s.requireEnd(t, w)
-	s.requireDeaf(t, w.workflow, temporal.SignalDone, temporal.SignalCancel, temporal.SignalFail, temporal.SignalRecover)
+	s.requireSignalsRefused(t, w.workflow, temporal.SignalDone, temporal.SignalCancel, temporal.SignalFail, temporal.SignalRecover)
 	for _, verb := range []string{"done", "cancel", "fail"} {
 		s.requireRefused(t, commandAbout(verb, w.workflow)...)
 	}
 }
 
-// doneTooEarly: the node is not needed any more.
-func doneTooEarly(t *testing.T, s *scene) {
-	at, w, letGo := s.aDrain(t)
+// doneBeforeReady: the node is returned.
+func doneBeforeReady(t *testing.T, s *scene) {
+	at, w, unblock := s.blockedDrain(t)
 	w.end = cancelled
-	s.sayAll(t, w.workflow, temporal.SignalDone, temporal.SignalDone)
+	s.signalAll(t, w.workflow, temporal.SignalDone, temporal.SignalDone)
 	s.requireEnd(t, w)
-	letGo()
+	unblock()
 	s.requireNode(t, at, "is returned", ready)
 }
 
-// rolloutIsConfused: of pause and resume the last counts, and enable counts once.
-func rolloutIsConfused(t *testing.T, s *scene) {
+// repeatedRolloutSignals: the last of pause and resume applies, and enable applies once.
+func repeatedRolloutSignals(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
 	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
-	w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node, "worker-2")
+	w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node, "worker-2")
 	s.awaitCompleted(t, w.workflow, "PlanRollout")
-	s.sayAll(t, w.workflow, temporal.SignalResume, temporal.SignalPause, temporal.SignalPause, temporal.SignalEnable, temporal.SignalEnable)
+	s.signalAll(t, w.workflow, temporal.SignalResume, temporal.SignalPause, temporal.SignalPause, temporal.SignalEnable, temporal.SignalEnable)
 	s.requireNothingDone(t, at.spoke)
-	s.sayAll(t, w.workflow, temporal.SignalResume, temporal.SignalResume)
+	s.signalAll(t, w.workflow, temporal.SignalResume, temporal.SignalResume)
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
-	s.sayAll(t, w.workflow, temporal.SignalPause, temporal.SignalPause, temporal.SignalEnable, temporal.SignalResume, temporal.SignalResume)
-	letLeave(t, at, guest)
+	s.signalAll(t, w.workflow, temporal.SignalPause, temporal.SignalPause, temporal.SignalEnable, temporal.SignalResume, temporal.SignalResume)
+	endTermination(t, at, guest)
 	s.requireEnd(t, w)
-	s.requireDeaf(t, w.workflow, temporal.SignalPause, temporal.SignalResume, temporal.SignalEnable, temporal.SignalCancel)
+	s.requireSignalsRefused(t, w.workflow, temporal.SignalPause, temporal.SignalResume, temporal.SignalEnable, temporal.SignalCancel)
 	for _, verb := range []string{"pause", "resume", "enable", "cancel"} {
 		s.requireRefused(t, commandAbout(verb, w.workflow)...)
 	}
 }
 
-func (s *scene) sayAll(t *testing.T, workflow string, signals ...string) {
+func (s *scene) signalAll(t *testing.T, workflow string, signals ...string) {
 	t.Helper()
 	for _, signal := range signals {
-		s.say(t, workflow, signal)
+		s.signal(t, workflow, signal)
 	}
 }
 
-// requireDeaf: what is over takes no signals.
-func (s *scene) requireDeaf(t *testing.T, workflow string, signals ...string) {
+// requireSignalsRefused requires that a closed workflow accepts no signals.
+func (s *scene) requireSignalsRefused(t *testing.T, workflow string, signals ...string) {
 	t.Helper()
 	for _, signal := range signals {
 		err := s.temporal.SignalWorkflow(t.Context(), workflow, "", signal, nil)
@@ -98,7 +98,7 @@ func (s *scene) requireDeaf(t *testing.T, workflow string, signals ...string) {
 	}
 }
 
-// requireRefused: a command about something that is over fails, and says so in one line.
+// requireRefused requires that a command about a closed workflow fails with an error of one line.
 func (s *scene) requireRefused(t *testing.T, args ...string) {
 	t.Helper()
 	var complaint bytes.Buffer
@@ -110,7 +110,7 @@ func (s *scene) requireRefused(t *testing.T, args ...string) {
 	require.Len(t, strings.Split(strings.TrimSpace(complaint.String()), "\n"), 1, complaint.String())
 }
 
-// requireNothingDone: nothing has been done to a spoke in this scenario.
+// requireNothingDone requires that this scenario changed nothing on a spoke.
 func (s *scene) requireNothingDone(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
 	for _, action := range settledActions(t, spoke) {
@@ -118,14 +118,13 @@ func (s *scene) requireNothingDone(t *testing.T, spoke *devstack.Cluster) {
 	}
 }
 
-// cancelMaintenances: whatever stands in the way of a maintenance stands in the way of its end no more. One that is being cleaned up is over
-// but for the locks, which come back when they do.
+// cancelMaintenances: a cancelled maintenance ends, whatever blocks it. One that is already cleaning up ends when its locks are active.
 func cancelMaintenances(t *testing.T, s *scene) {
 	states := nodeWaits()
 	at := s.places(t, len(states))
 	end := func(st state, _ *work) string {
 		if st.state == string(maintenancev1.NodeRequestorFailed) {
-			return st.state // it has failed before
+			return st.state // it has failed already
 		}
 		return cancelled
 	}
@@ -134,14 +133,14 @@ func cancelMaintenances(t *testing.T, s *scene) {
 	})...)
 }
 
-// cancelRollouts is a scenario in which rollouts, or clusters of theirs, are cancelled in the states of a moment. A rollout of which only a cluster
-// was cancelled has failed.
+// cancelRollouts is a scenario in which rollouts, or their clusters, are cancelled in the states of a moment. A rollout with only a
+// cancelled cluster has failed.
 func cancelRollouts(m moment) scenario {
 	return scenario{name: "work is cancelled while " + m.when, run: func(t *testing.T, s *scene) {
 		s.cancelIn(t, s.onePlaceEach(), func(st state, w *work) string {
 			switch {
 			case st.state == string(ranv1.StepCleaningUp), st.state == afterCompletion:
-				return w.end // it comes too late
+				return w.end // the cancel is late
 			case st.workflow == temporal.ClusterUpgrade:
 				return ranv1.ReasonFailed
 			}
@@ -150,8 +149,8 @@ func cancelRollouts(m moment) scenario {
 	}}
 }
 
-// cancelIn brings a work into each of the states, at the same time, and cancels the workflow whose state it is. Nothing of what holds the
-// work up is taken away before it has ended, but requests that are on their way.
+// cancelIn brings work into each of the states at the same time, and cancels its workflow. Except for requests on the way, what blocks the
+// work is removed only after its end.
 func (s *scene) cancelIn(t *testing.T, places []place, end func(state, *work) string, states ...state) {
 	t.Helper()
 	arrived := make([]reached, len(states))
@@ -177,7 +176,7 @@ func (s *scene) cancelIn(t *testing.T, places []place, end func(state, *work) st
 	}
 }
 
-// workOf is the work that a workflow belongs to.
+// workOf returns the work of a workflow.
 func (s *scene) workOf(t *testing.T, workflow string) *work {
 	t.Helper()
 	i := slices.IndexFunc(s.works, func(w *work) bool { return workflow == w.workflow || strings.HasPrefix(workflow, w.workflow+"/") })
@@ -185,23 +184,23 @@ func (s *scene) workOf(t *testing.T, workflow string) *work {
 	return s.works[i]
 }
 
-// cancel cancels a workflow by one of the ways there are: a signal, Temporal's own cancellation, twice in a row, the command line.
+// cancel cancels a workflow in one of several ways: with a signal, with Temporal's cancellation, twice, or with the CLI.
 func (s *scene) cancel(t *testing.T, way int, workflow string) {
 	t.Helper()
 	command := commandAbout("cancel", workflow)
 	switch {
 	case way%4 == 3 && command != nil:
-		s.must(t, command...)
+		s.drydock(t, command...)
 	case way%4 == 2:
-		s.sayAll(t, workflow, temporal.SignalCancel, temporal.SignalCancel)
+		s.signalAll(t, workflow, temporal.SignalCancel, temporal.SignalCancel)
 	case way%4 == 1:
 		require.NoError(t, s.temporal.CancelWorkflow(t.Context(), workflow, ""))
 	default:
-		s.say(t, workflow, temporal.SignalCancel)
+		s.signal(t, workflow, temporal.SignalCancel)
 	}
 }
 
-// commandAbout is the drydock command that says something to a workflow; nil if there is none.
+// commandAbout returns the drydock command for a workflow; nil if there is none.
 func commandAbout(verb, workflow string) []string {
 	switch parts := strings.Split(workflow, "/"); {
 	case parts[0] == "node":

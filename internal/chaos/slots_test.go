@@ -19,20 +19,20 @@ import (
 	slotsworkflow "drydock.dev/drydock/workflows/slots"
 )
 
-// slots are the scenarios in which nodes wait for their turn when harm is done.
+// slots are scenarios of faults while nodes wait for slots.
 func slots() []scenario {
 	return []scenario{
-		onSpokes("the worker is killed while slots are waited for", killed, slotTaken(), heldCluster(), resyncing()),
-		onSpokes("the worker stops while slots are waited for", stopped, slotTaken(), heldCluster(), resyncing()),
-		onSpokes("the worker is killed while maintenances wait for each other", killed, waitsForSlot(), waitsForNode(), heldRollout()),
-		onSpokes("the worker stops while maintenances wait for each other", stopped, waitsForSlot(), waitsForNode(), heldRollout()),
-		onSpokes("the worker is killed while a rollout waits for a maintenance", killed, rolloutWaitsForNode(), holderLost()),
-		onSpokes("the worker stops while a rollout waits for a maintenance", stopped, rolloutWaitsForNode(), holderLost()),
-		{name: "the scheduler is terminated while slots are waited for", short: true, run: schedulerTerminated},
-		{name: "the scheduler is terminated while a rollout is at work", run: schedulerOfRolloutTerminated},
-		{name: "who has the only slot is terminated", run: holderTerminated},
-		{name: "work is cancelled while it waits for others", run: waitersLeave(cancelled, (*scene).cancel)},
-		{name: "work is terminated while it waits for others", run: waitersLeave(terminated, func(s *scene, t *testing.T, _ int, waiter string) {
+		crashOnSpokes("the worker is killed while slots are waited for", killed, slotTaken(), heldCluster(), resyncing()),
+		crashOnSpokes("the worker stops while slots are waited for", stopped, slotTaken(), heldCluster(), resyncing()),
+		crashOnSpokes("the worker is killed while maintenances wait for each other", killed, waitsForSlot(), waitsForNode(), heldRollout()),
+		crashOnSpokes("the worker stops while maintenances wait for each other", stopped, waitsForSlot(), waitsForNode(), heldRollout()),
+		crashOnSpokes("the worker is killed while a rollout waits for a maintenance", killed, rolloutWaitsForNode(), holderLost()),
+		crashOnSpokes("the worker stops while a rollout waits for a maintenance", stopped, rolloutWaitsForNode(), holderLost()),
+		{name: "the scheduler is terminated while slots are requested", short: true, run: schedulerTerminated},
+		{name: "the scheduler is terminated while a rollout is running", run: schedulerOfRolloutTerminated},
+		{name: "the owner of the only slot is terminated", run: slotOwnerTerminated},
+		{name: "work is cancelled while it waits for others", run: waitingWorkEnds(cancelled, (*scene).cancel)},
+		{name: "work is terminated while it waits for others", run: waitingWorkEnds(terminated, func(s *scene, t *testing.T, _ int, waiter string) {
 			require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), waiter, "", s.name))
 		})},
 	}
@@ -45,24 +45,24 @@ func schedulerState(name, moment string, reach func(*testing.T, *scene, place) r
 // slotTaken: one maintenance has the only slot of the cluster, and another waits for it.
 func slotTaken() state {
 	return schedulerState("granting", "one slot granted, one waited for", func(t *testing.T, s *scene, at place) reached {
-		_, heal := s.waitForSlot(t, at)
+		_, heal := s.startSlotWaiter(t, at)
 		return reached{workflow: temporal.MaintenanceSchedulerID(at.spoke.Name), heal: heal}
 	})
 }
 
-// waitsForSlot is slotTaken as the one sees it that waits.
+// waitsForSlot is slotTaken from the view of the waiting maintenance.
 func waitsForSlot() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodePending), moment: "waiting for its slot",
 		reach: func(t *testing.T, s *scene, at place) reached {
-			waiting, heal := s.waitForSlot(t, at)
+			waiting, heal := s.startSlotWaiter(t, at)
 			return reached{workflow: waiting.workflow, heal: heal}
 		},
 	}
 }
 
-// waitForSlot returns a maintenance that waits for the slot of another one, which drains the place's node until letGo is called.
-func (s *scene) waitForSlot(t *testing.T, at place) (waiting *work, letGo func()) {
+// startSlotWaiter returns a maintenance that waits for the slot of another one, whose drain is blocked until unblock is called.
+func (s *scene) startSlotWaiter(t *testing.T, at place) (waiting *work, unblock func()) {
 	t.Helper()
 	first := draining().reach(t, s, at)
 	waiting = s.maintain(t, place{at.spoke, "worker-2"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
@@ -73,8 +73,7 @@ func (s *scene) waitForSlot(t *testing.T, at place) (waiting *work, letGo func()
 	return waiting, first.heal
 }
 
-// awaitQueue waits until the scheduler of a spoke, who waits for no resync, says so of those that have a slot, and of those that wait. Whoever has a
-// slot is at work.
+// awaitQueue waits until the queue of a scheduler satisfies a condition, and no resync is pending.
 func (s *scene) awaitQueue(t *testing.T, spoke *devstack.Cluster, says func([]scheduling.Place) bool) {
 	t.Helper()
 	status := awaitStatus(t, s, temporal.MaintenanceSchedulerID(spoke.Name), "has that queue", func(status slotsworkflow.SchedulerStatus) bool {
@@ -83,25 +82,24 @@ func (s *scene) awaitQueue(t *testing.T, spoke *devstack.Cluster, says func([]sc
 	for _, place := range status.Queue {
 		if place.Rank == 0 {
 			maintenance := temporal.NodeMaintenanceID(spoke.Name, place.Namespace, place.Name)
-			require.True(t, s.goesOn(t, maintenance), "%s is over and has a slot of %s", maintenance, spoke.Name)
+			require.True(t, s.isRunning(t, maintenance), "%s is over and has a slot of %s", maintenance, spoke.Name)
 		}
 	}
 }
 
-// requireNoSlotTaken waits until nobody has a slot of a spoke, or waits for one: a slot that nobody has any use for is wasted. Where the scheduler
-// was terminated and nobody has needed one since, all slots are free.
+// requireNoSlotTaken waits until the scheduler of a spoke has no slots and no requests. A terminated scheduler without a successor has none.
 func (s *scene) requireNoSlotTaken(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
 	scheduler := temporal.MaintenanceSchedulerID(spoke.Name)
-	if !s.everBegun(t, scheduler) || !s.goesOn(t, scheduler) {
+	if !s.everBegun(t, scheduler) || !s.isRunning(t, scheduler) {
 		return
 	}
-	awaitStatus(t, s, scheduler, "has an empty queue, although everything is over", func(status slotsworkflow.SchedulerStatus) bool {
+	awaitStatus(t, s, scheduler, "has an empty queue, although all work has ended", func(status slotsworkflow.SchedulerStatus) bool {
 		return len(status.Queue) == 0
 	})
 }
 
-// heldCluster: nothing is granted, because of the emergency stop.
+// heldCluster: nothing is granted during a hold.
 func heldCluster() state {
 	return schedulerState("held", "one slot waited for", func(t *testing.T, s *scene, at place) reached {
 		release := s.hold(t, at.spoke)
@@ -111,30 +109,29 @@ func heldCluster() state {
 	})
 }
 
-// heldRollout: a rollout does not begin with a cluster that is held.
+// heldRollout: a rollout does not start a held cluster.
 func heldRollout() state {
 	return groupState("InProgress, its cluster held", "", func(t *testing.T, s *scene, at place) reached {
 		release := s.hold(t, at.spoke)
-		w := s.small(t, at, nil, at.node)
+		w := s.smallRollout(t, at, nil, at.node)
 		s.awaitReason(t, w.workflow, emergency.ReasonHeld)
 		return reached{workflow: w.workflow, heal: release}
 	})
 }
 
-// hold stops everything on a cluster until it is released.
+// hold holds a cluster until release is called.
 func (s *scene) hold(t *testing.T, cluster *devstack.Cluster) (release func()) {
 	t.Helper()
-	s.must(t, "hold", "--cluster", cluster.Name, "--reason", s.name)
+	s.drydock(t, "hold", "--cluster", cluster.Name, "--reason", s.name)
 	t.Cleanup(func() { _ = s.Command(context.Background(), "release", "--cluster", cluster.Name).Run() }) // it may be released
-	return func() { s.must(t, "release", "--cluster", cluster.Name) }
+	return func() { s.drydock(t, "release", "--cluster", cluster.Name) }
 }
 
-// rollCalled: a scheduler that begins anew, since somebody has terminated the one before, waits for a maintenance that is stuck and might have
-// a slot.
+// resyncing: a restarted scheduler waits for the answer of a stuck maintenance, which may have a slot.
 func resyncing() state {
 	return schedulerState("resync", "one owner does not answer", func(t *testing.T, s *scene, at place) reached {
-		_, letGo := s.waitForSlot(t, at)
-		stuck := s.stuck(t, at.spoke)
+		_, unblock := s.startSlotWaiter(t, at)
+		stuck := s.startStuckMaintenance(t, at.spoke)
 		scheduler := temporal.MaintenanceSchedulerID(at.spoke.Name)
 		require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), scheduler, "", s.name))
 		s.maintain(t, place{at.spoke, "worker-3"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
@@ -143,13 +140,13 @@ func resyncing() state {
 		})
 		return reached{workflow: scheduler, heal: func() {
 			require.NoError(t, s.temporal.TerminateWorkflow(context.Background(), stuck, "", s.name))
-			letGo()
+			unblock()
 		}}
 	})
 }
 
-// stuck starts a maintenance that no worker plays, and returns its id.
-func (s *scene) stuck(t *testing.T, spoke *devstack.Cluster) (id string) {
+// startStuckMaintenance starts a maintenance that no worker executes, and returns its ID.
+func (s *scene) startStuckMaintenance(t *testing.T, spoke *devstack.Cluster) (id string) {
 	t.Helper()
 	id = temporal.NodeMaintenanceID(spoke.Name, namespace, s.name+"-stuck")
 	_, err := s.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: "nobody"}, temporal.NodeMaintenance)
@@ -162,7 +159,7 @@ func (s *scene) stuck(t *testing.T, spoke *devstack.Cluster) (id string) {
 	return id
 }
 
-// waitsForNode: a maintenance waits for a node that another one has.
+// waitsForNode: a maintenance waits for a node that another maintenance has.
 func waitsForNode() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodePending), moment: "waiting for the node of another one",
@@ -172,7 +169,7 @@ func waitsForNode() state {
 			s.awaitPhase(t, holder.workflow, string(maintenancev1.NodeReady))
 			waiting := s.maintainFor(t, at, "waiting.example.com", maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 			s.awaitReason(t, waiting.workflow, string(scheduling.NodeBusy))
-			return reached{workflow: waiting.workflow, heal: func() { s.sayIfItGoesOn(t, holder.workflow, temporal.SignalDone) }}
+			return reached{workflow: waiting.workflow, heal: func() { s.signalIfRunning(t, holder.workflow, temporal.SignalDone) }}
 		},
 	}
 }
@@ -184,55 +181,55 @@ func rolloutWaitsForNode() state {
 		holder := s.maintainFor(t, at, "holder.example.com", maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
 		holder.followed = true
 		s.awaitWaiting(t, holder.workflow, "Drain")
-		w := s.small(t, at, nil, at.node)
+		w := s.smallRollout(t, at, nil, at.node)
 		s.awaitReason(t, s.awaitCluster(t, w, at.spoke), string(scheduling.NodeBusy))
 		return reached{workflow: w.ofCluster(at.spoke), heal: func() {
-			letLeave(t, at, guest)
+			endTermination(t, at, guest)
 			s.awaitPhase(t, holder.workflow, string(maintenancev1.NodeReady))
-			s.say(t, holder.workflow, temporal.SignalDone)
+			s.signal(t, holder.workflow, temporal.SignalDone)
 		}}
 	})
 }
 
-// schedulerTerminated: the one that follows grants nothing that is granted, and everybody has his turn.
+// schedulerTerminated: the next scheduler does not grant a slot twice, and serves all requests.
 func schedulerTerminated(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
-	waiting, letGo := s.waitForSlot(t, at)
+	waiting, unblock := s.startSlotWaiter(t, at)
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(at.spoke.Name), "", s.name))
 	s.maintain(t, place{at.spoke, "worker-3"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 	s.awaitQueue(t, at.spoke, func(queue []scheduling.Place) bool {
 		return len(queue) == 3 && queue[0].Node == at.node && queue[0].Rank == 0 && hasWaiter(queue, waiting)
 	})
-	letGo()
+	unblock()
 }
 
 func hasWaiter(queue []scheduling.Place, w *work) bool {
 	return slices.ContainsFunc(queue, func(p scheduling.Place) bool { return p.Owner.WorkflowID == w.workflow && p.Rank > 0 })
 }
 
-// schedulerOfRolloutTerminated: a rollout tells the one that follows which of its nodes have slots.
+// schedulerOfRolloutTerminated: the rollout sends its slots to the next scheduler.
 func schedulerOfRolloutTerminated(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
-	w, letGo := s.slowDrain(t, at, at.node, "worker-2")
+	w, unblock := s.slowDrain(t, at, at.node, "worker-2")
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(at.spoke.Name), "", s.name))
 	s.maintain(t, place{at.spoke, "worker-3"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 	s.awaitQueue(t, at.spoke, func(queue []scheduling.Place) bool {
 		return len(queue) == 3 && queue[0].Owner.WorkflowID == w.ofCluster(at.spoke) && queue[0].Node == at.node && queue[0].Rank == 0
 	})
-	letGo()
+	unblock()
 }
 
-// holderTerminated: the slot is free when the sweeper has returned the node.
-func holderTerminated(t *testing.T, s *scene) {
-	_, letGo := s.waitForSlot(t, place{s.Spokes[1], "worker-1"})
+// slotOwnerTerminated: the slot is free when the sweeper has returned the node.
+func slotOwnerTerminated(t *testing.T, s *scene) {
+	_, unblock := s.startSlotWaiter(t, place{s.Spokes[1], "worker-1"})
 	holder := s.works[0]
 	holder.end, holder.terminated = terminated, true
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), holder.workflow, "", s.name))
-	letGo()
+	unblock()
 }
 
-// waitersLeave is a scenario in which work leaves that waits for other work, or for the emergency stop to be over. The other work goes on.
-func waitersLeave(end string, leave func(s *scene, t *testing.T, i int, waiter string)) func(*testing.T, *scene) {
+// waitingWorkEnds is a scenario in which waiting work is cancelled or terminated. The work that it waits for continues.
+func waitingWorkEnds(end string, leave func(s *scene, t *testing.T, i int, waiter string)) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
 		arrived := s.reachAll(t, s.onePlaceEach(), waitsForSlot(), waitsForNode(), heldRollout())
 		for i, at := range arrived {

@@ -12,16 +12,16 @@ import (
 	"drydock.dev/drydock/workflows/sweeper"
 )
 
-// terminations are the scenarios in which somebody terminates workflows, in every state. They have no chance to clean up; the sweeper does.
+// terminations are scenarios in which workflows are terminated in every state, without a chance to clean up. The sweeper cleans up.
 func terminations() []scenario {
-	var onTheWay []state
+	var inFlight []state
 	for _, r := range nodeRequests() {
-		onTheWay = append(onTheWay, r.lost())
+		inFlight = append(inFlight, r.lost())
 	}
 	all := []scenario{
 		{name: "maintenances are terminated while they wait", run: terminateOnNodes(nodeWaits()...)},
-		{name: "maintenances are terminated with their requests on the way out", run: terminateOnNodes(onTheWay...)},
-		onNodes("the worker is killed while the sweeper takes a node back", killed, takingBack()),
+		{name: "maintenances are terminated while their requests are in flight", run: terminateOnNodes(inFlight...)},
+		crashOnNodes("the worker is killed while the sweeper takes a node back", killed, sweeping()),
 	}
 	for _, m := range rolloutMoments() {
 		all = append(all, scenario{name: "work is terminated while " + m.when, run: terminateOnSpokes(m.states...)})
@@ -29,8 +29,8 @@ func terminations() []scenario {
 	return all
 }
 
-// takingBack: a maintenance was terminated while its node drained, and the sweeper is about to return the node.
-func takingBack() state {
+// sweeping: a maintenance was terminated during its drain, and the sweeper is about to return the node.
+func sweeping() state {
 	return state{
 		workflow: temporal.Sweeper, state: string(sweeper.CleaningUp), activity: "ReturnNode",
 		reach: func(t *testing.T, s *scene, at place) reached {
@@ -57,8 +57,7 @@ func terminateOnSpokes(states ...state) func(*testing.T, *scene) {
 	}
 }
 
-// terminate brings a work into each of the states, all at the same time and each in a place of its own, and terminates the workflows that
-// are in them. Requests that are on the way then arrive after their workflow's end.
+// terminate brings work into each of the states at the same time, and terminates its workflows. Their requests arrive after the termination.
 func (s *scene) terminate(t *testing.T, places []place, states ...state) {
 	t.Helper()
 	arrived := s.reachAll(t, places, states...)

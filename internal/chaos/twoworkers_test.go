@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// twoWorkers are the scenarios in which two workers are at work, or one takes over from another that stands still and does not know it.
+// twoWorkers are scenarios with two workers, or in which a worker replaces a frozen one.
 func twoWorkers() []scenario {
 	var ofNodes []state
 	for _, r := range nodeRequests() {
@@ -23,51 +23,51 @@ func twoWorkers() []scenario {
 	}
 	return []scenario{
 		{name: "two workers share a rollout", short: true, run: shared},
-		{name: "a worker freezes while a node drains", run: freezes(draining())},
-		{name: "a worker freezes while a job is at work", run: freezes(jobAtWork())},
-		{name: "a worker freezes while it watches nodes that slots are waited for", run: freezes(slotTaken())},
-		{name: "a worker freezes while it asks for a slot", run: freezesAsking},
-		{name: "a worker freezes with requests about nodes on the way out", run: func(t *testing.T, s *scene) {
+		{name: "a worker freezes while a node drains", run: freezesIn(draining())},
+		{name: "a worker freezes while a Job runs", run: freezesIn(jobRunning())},
+		{name: "a worker freezes while it watches nodes for the scheduler", run: freezesIn(slotTaken())},
+		{name: "a worker freezes while it requests a slot", run: freezesDuringSlotRequest},
+		{name: "a worker freezes while requests for nodes are in flight", run: func(t *testing.T, s *scene) {
 			places := s.places(t, len(ofNodes))
 			s.freezeAt(t, places, func(release func()) { s.requireUnchanged(t, places, release) }, ofNodes...)
 		}},
-		{name: "a worker freezes with requests about clusters on the way out", run: func(t *testing.T, s *scene) {
-			s.freezeAt(t, s.onePlaceEach(), atLast, clusterRequest("create", false), clusterRequest("delete", false), changing(true))
+		{name: "a worker freezes while requests for clusters are in flight", run: func(t *testing.T, s *scene) {
+			s.freezeAt(t, s.onePlaceEach(), releaseNow, clusterRequest("create", false), clusterRequest("delete", false), changing(true))
 		}},
-		{name: "a worker freezes with the last requests about clusters on the way out", run: func(t *testing.T, s *scene) {
-			s.freezeAt(t, s.onePlaceEach(), atLast, returningFirst(), changing(false))
+		{name: "a worker freezes while the last requests for clusters are in flight", run: func(t *testing.T, s *scene) {
+			s.freezeAt(t, s.onePlaceEach(), releaseNow, returningFirst(), changing(false))
 		}},
 	}
 }
 
-// shared: each node is maintained once, whoever does what.
+// shared: each node is maintained once, whichever worker runs the activities.
 func shared(t *testing.T, s *scene) {
 	s.withSecondWorker(t)
 	s.rollOut(t, shape{clusters: s.Spokes, nodes: []string{controlPlane, "worker-1"}, maxConcurrency: 3}, nil)
 	s.requireEnd(t, s.works[0])
 }
 
-// withSecondWorker starts another worker, which is gone after the test.
+// withSecondWorker starts another worker for the test.
 func (s *scene) withSecondWorker(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.second.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, s.second.Stop()) })
 }
 
-// freezes is a scenario in which a worker stands still in a state beyond its heartbeat timeout, and moves again when another has finished.
-func freezes(in state) func(*testing.T, *scene) {
+// freezesIn is a scenario in which a worker freezes in a state beyond its heartbeat timeout, and resumes when another has finished.
+func freezesIn(in state) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
 		arrived := in.reach(t, s, s.onePlaceEach()[0])
 		require.NoError(t, s.Worker.Freeze())
-		s.takeOver(t)
+		s.startSecondWorker(t)
 		arrived.heal()
 		s.requireEnds(t)
 		s.thaw(t)
 	}
 }
 
-// freezesAsking is a scenario in which a worker stands still in the midst of its call for the scheduler of a cluster, which comes when all is over.
-func freezesAsking(t *testing.T, s *scene) {
+// freezesDuringSlotRequest is a scenario in which a worker freezes during its request to the scheduler, which arrives after all work has ended.
+func freezesDuringSlotRequest(t *testing.T, s *scene) {
 	for _, at := range s.places(t, workers*(spokes-1)) {
 		injection := stopRequest(s, at, nodeRequest("its mark as planned").match(s, at))
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
@@ -77,7 +77,7 @@ func freezesAsking(t *testing.T, s *scene) {
 		s.awaitScheduled(t, w.workflow, "RequestSlots")
 		require.NoError(t, s.Worker.Freeze())
 		if slices.Contains(s.pending(t, w.workflow), "RequestSlots") {
-			s.takeOver(t)
+			s.startSecondWorker(t)
 			s.requireEnds(t)
 			s.thaw(t)
 			return
@@ -85,21 +85,21 @@ func freezesAsking(t *testing.T, s *scene) {
 		require.NoError(t, s.Worker.Thaw()) // it was too fast
 		s.requireEnd(t, w)
 	}
-	require.Fail(t, "the worker was never caught in its call")
+	require.Fail(t, "the worker never froze during its request")
 }
 
 // returningFirst: the first node of a rollout is about to be returned.
 func returningFirst() state {
 	return clusterState(ranv1.StepWorkers, "a node about to be returned", "NodeMaintenance: ReturnNode", func(t *testing.T, s *scene, at place) reached {
 		injection := stopUncordon(s, at)
-		w := s.small(t, at, nil, at.node, "worker-2")
+		w := s.smallRollout(t, at, nil, at.node, "worker-2")
 		awaitStopped(t, injection)
 		return reached{workflow: w.ofCluster(at.spoke), late: injection}
 	})
 }
 
-// freezeAt has a worker stand still right after it has sent the requests that keep works in those states. They come to the API servers when another worker
-// has finished everything, and late releases them.
+// freezeAt freezes a worker after it has sent the requests that keep work in those states. late releases them after another worker has
+// finished.
 func (s *scene) freezeAt(t *testing.T, places []place, late func(release func()), states ...state) {
 	t.Helper()
 	arrived := s.reachAll(t, places, states...)
@@ -107,7 +107,7 @@ func (s *scene) freezeAt(t *testing.T, places []place, late func(release func())
 	for _, cluster := range s.Clusters() {
 		s.Proxy(cluster).Heal()
 	}
-	s.takeOver(t)
+	s.startSecondWorker(t)
 	for _, at := range arrived {
 		if at.heal != nil {
 			at.heal()
@@ -123,10 +123,10 @@ func (s *scene) freezeAt(t *testing.T, places []place, late func(release func())
 	s.thaw(t)
 }
 
-// atLast releases requests when nothing else is going on.
-func atLast(release func()) { release() }
+// releaseNow releases the requests.
+func releaseNow(release func()) { release() }
 
-// requireUnchanged releases requests about nodes while somebody else has all of them, and the requests change nothing about that.
+// requireUnchanged releases requests while another owner has all nodes, and requires that they change nothing.
 func (s *scene) requireUnchanged(t *testing.T, places []place, release func()) {
 	t.Helper()
 	var next []*work
@@ -143,12 +143,12 @@ func (s *scene) requireUnchanged(t *testing.T, places []place, release func()) {
 	release()
 	require.Equal(t, before, s.ours(t, places))
 	for _, w := range next {
-		s.say(t, w.workflow, temporal.SignalDone)
+		s.signal(t, w.workflow, temporal.SignalDone)
 	}
 	s.requireEnds(t)
 }
 
-// ours is what Drydock may change of nodes, by place.
+// ours returns the fields of nodes that Drydock may change, by place.
 func (s *scene) ours(t *testing.T, places []place) map[string]corev1.Node {
 	t.Helper()
 	nodes := map[string]corev1.Node{}
@@ -166,7 +166,7 @@ func (s *scene) ours(t *testing.T, places []place) map[string]corev1.Node {
 	return nodes
 }
 
-// freezeWith stops the worker where it is, at a time when the requests of all that have arrived stand in the proxies: one whose client gives up comes again.
+// freezeWith freezes the worker while all requests are stopped in the proxies. A request whose client gives up is sent again.
 func (s *scene) freezeWith(t *testing.T, arrived []reached) (standing []*faultproxy.Stopped) {
 	t.Helper()
 	for {
@@ -189,8 +189,8 @@ func (s *scene) freezeWith(t *testing.T, arrived []reached) (standing []*faultpr
 	}
 }
 
-// takeOver starts another worker, which has to go on without the one that stands still.
-func (s *scene) takeOver(t *testing.T) {
+// startSecondWorker starts another worker, which continues without the frozen one.
+func (s *scene) startSecondWorker(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { _ = s.Worker.Thaw() }) // the test may have done so
 	s.withSecondWorker(t)
@@ -203,7 +203,7 @@ func (s *scene) requireEnds(t *testing.T) {
 	}
 }
 
-// thaw lets the frozen worker move again, and do what it had begun and what it was given while it slept; and shows that it can still work.
+// thaw resumes the frozen worker, and requires that it still works.
 func (s *scene) thaw(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Worker.Thaw())
@@ -212,7 +212,7 @@ func (s *scene) thaw(t *testing.T) {
 		s.maintain(t, place{spoke, controlPlane}, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
 	}
 	s.requireEnds(t)
-	// A worker that ends has done all that it would.
+	// A stopped worker has finished its tasks.
 	require.NoError(t, s.Worker.Stop())
 	require.NoError(t, s.Worker.Start(t.Context()))
 }

@@ -18,10 +18,10 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// waitLimit is generous: two cores may run several stacks, and an activity whose worker died is noticed only after its heartbeat timeout.
+// waitLimit is long because two cores may run several stacks, and an activity of a crashed worker is retried only after its heartbeat timeout.
 const waitLimit = 5 * time.Minute
 
-// awaitEvent follows a workflow's history until it has the event.
+// awaitEvent follows the history of a workflow until an event matches.
 func (s *scene) awaitEvent(t *testing.T, workflow, what string, is func(*history.HistoryEvent) bool) *history.HistoryEvent {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -37,7 +37,7 @@ func (s *scene) awaitEvent(t *testing.T, workflow, what string, is func(*history
 	return nil
 }
 
-// awaitWaiting waits until a waiting activity has told the workflow what it waits for.
+// awaitWaiting waits until an activity has reported what it waits for.
 func (s *scene) awaitWaiting(t *testing.T, workflow, activity string) {
 	t.Helper()
 	s.awaitEvent(t, workflow, activity+" waits", func(event *history.HistoryEvent) bool {
@@ -51,7 +51,7 @@ func (s *scene) awaitWaiting(t *testing.T, workflow, activity string) {
 	})
 }
 
-// awaitPhase waits until a workflow has shown phases as its search attribute, one after the other.
+// awaitPhase waits until the search attribute of a workflow has had each of the phases, in order.
 func (s *scene) awaitPhase(t *testing.T, workflow string, phases ...string) {
 	t.Helper()
 	s.awaitEvent(t, workflow, fmt.Sprintf("it was %q", phases), func(event *history.HistoryEvent) bool {
@@ -62,7 +62,7 @@ func (s *scene) awaitPhase(t *testing.T, workflow string, phases ...string) {
 	})
 }
 
-// awaitReason waits until a workflow has shown as its search attribute that it waits for that reason.
+// awaitReason waits until the search attribute of a workflow has that reason.
 func (s *scene) awaitReason(t *testing.T, workflow, reason string) {
 	t.Helper()
 	s.awaitEvent(t, workflow, "it waits because of "+reason, func(event *history.HistoryEvent) bool {
@@ -70,16 +70,16 @@ func (s *scene) awaitReason(t *testing.T, workflow, reason string) {
 	})
 }
 
-// attributeOf is what an event sets a search attribute to; empty: nothing.
+// attributeOf returns the value to which an event sets a search attribute; empty: it does not.
 func attributeOf(event *history.HistoryEvent, key sdktemporal.SearchAttributeKeyKeyword) (value string) {
 	fields := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
 	if payload := fields[key.GetName()]; payload != nil {
-		_ = converter.GetDefaultDataConverter().FromPayload(payload, &value) // one that is unset is none
+		_ = converter.GetDefaultDataConverter().FromPayload(payload, &value) // empty if it is unset
 	}
 	return value
 }
 
-// awaitStatus waits until the status of a workflow says so, and returns it.
+// awaitStatus waits until the status of a workflow satisfies a condition, and returns it.
 func awaitStatus[S any](t *testing.T, s *scene, workflow, what string, says func(S) bool) (status S) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -90,7 +90,7 @@ func awaitStatus[S any](t *testing.T, s *scene, workflow, what string, says func
 	return status
 }
 
-// awaitScheduled waits until a workflow has asked for an activity.
+// awaitScheduled waits until a workflow has scheduled an activity.
 func (s *scene) awaitScheduled(t *testing.T, workflow, activity string) {
 	t.Helper()
 	s.awaitEvent(t, workflow, activity+" is scheduled", func(event *history.HistoryEvent) bool {
@@ -98,7 +98,7 @@ func (s *scene) awaitScheduled(t *testing.T, workflow, activity string) {
 	})
 }
 
-// awaitCompleted waits until an activity has succeeded, and its workflow has drawn its conclusions.
+// awaitCompleted waits until an activity has succeeded, and the next workflow task is completed.
 func (s *scene) awaitCompleted(t *testing.T, workflow, activity string) {
 	t.Helper()
 	var scheduled int64
@@ -122,7 +122,7 @@ func (s *scene) awaitChild(t *testing.T, workflow, child string) {
 	})
 }
 
-// awaitStopped waits until a request stands in the proxy. One whose client has given up meanwhile is passed over: it comes again.
+// awaitStopped waits until the proxy has stopped a request whose client still waits.
 func awaitStopped(t *testing.T, injection *faultproxy.Injection) *faultproxy.Stopped {
 	t.Helper()
 	limit := time.NewTimer(waitLimit)
@@ -141,7 +141,7 @@ func awaitStopped(t *testing.T, injection *faultproxy.Injection) *faultproxy.Sto
 	}
 }
 
-// pending names the activities that a workflow waits for, and behind a colon those of the children that it waits for.
+// pending returns the pending activities of a workflow, and those of its pending children after a colon.
 func (s *scene) pending(t *testing.T, workflow string) []string {
 	t.Helper()
 	description, err := s.temporal.DescribeWorkflowExecution(t.Context(), workflow, "")
@@ -158,7 +158,7 @@ func (s *scene) pending(t *testing.T, workflow string) []string {
 	return names
 }
 
-// awaitPending is pending once an activity is: a workflow may say where it stands a moment before that has begun.
+// awaitPending waits until an activity is pending, and returns all pending activities.
 func (s *scene) awaitPending(t *testing.T, workflow, activity string) []string {
 	t.Helper()
 	if activity == "" {
@@ -168,11 +168,11 @@ func (s *scene) awaitPending(t *testing.T, workflow, activity string) []string {
 	require.Eventually(t, func() bool {
 		names = s.pending(t, workflow)
 		return slices.Contains(names, activity)
-	}, waitLimit, 20*time.Millisecond, "%s has not begun in %s", activity, workflow)
+	}, waitLimit, 20*time.Millisecond, "%s has not started in %s", activity, workflow)
 	return names
 }
 
-// requireEnd waits for the end of a work, and for the right one.
+// requireEnd waits for the end of work, and requires its result.
 func (s *scene) requireEnd(t *testing.T, w *work) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -191,7 +191,7 @@ func (s *scene) requireEnd(t *testing.T, w *work) {
 	require.Equal(t, w.end, end, "how %s ended: %v", w.workflow, err)
 }
 
-// How works end, beside the types of errors.
+// Results of work, in addition to error types.
 const (
 	ended      = "Completed"
 	cancelled  = "Cancelled"

@@ -22,24 +22,24 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// harborDeaths are the scenarios in which a worker dies over Harbor clusters.
-func harborDeaths() []scenario {
+// harborCrashes are scenarios in which a worker crashes during changes of Harbor clusters.
+func harborCrashes() []scenario {
 	return []scenario{
-		{name: "the worker is killed at every step of bringing up Harbor clusters", run: harborsBroughtUp},
-		{name: "the worker is killed at every step of the deletion of Harbor clusters", run: harborsDeleted},
+		{name: "the worker is killed at every step of the creation of Harbor clusters", run: harborCreationCrashes},
+		{name: "the worker is killed at every step of the deletion of Harbor clusters", run: harborDeletionCrashes},
 	}
 }
 
-// harborPlace is a HarborCluster called main, and the request about it at which its worker dies.
+// harborPlace is a HarborCluster main, and the request at which its worker crashes.
 type harborPlace struct {
 	namespace, workflow string
 	request             faultproxy.Match
-	// answered: the API server has carried the request out, and its answer is lost.
+	// answered: the request is executed, and its answer is lost.
 	answered  bool
 	injection *faultproxy.Injection
 }
 
-// locate gives it a namespace of its own.
+// locate sets the namespace of the HarborCluster.
 func (p *harborPlace) locate(s *scene, spoke *devstack.Cluster, i int) {
 	p.namespace = fmt.Sprintf("%s-harbor-%d", s.name, i)
 	p.workflow = temporal.HarborClusterID(spoke.Name, p.namespace, "main")
@@ -61,7 +61,7 @@ func requestTo(verb, resource, name string) faultproxy.Match {
 	return faultproxy.Match{Verbs: []string{verb}, Resource: resource, Name: name}
 }
 
-// harborSpoke is where only the scenario is at work, with the operators that Harbor needs.
+// harborSpoke returns a spoke without other work, with the operators that Harbor needs.
 func (s *scene) harborSpoke(t *testing.T) (*devstack.Cluster, client.Client) {
 	t.Helper()
 	spoke := s.Spokes[1]
@@ -75,13 +75,13 @@ func (s *scene) harborSpoke(t *testing.T) (*devstack.Cluster, client.Client) {
 	return spoke, api
 }
 
-// awaitHealthy waits until the object itself says so.
+// awaitHealthy waits until the HarborCluster is healthy.
 func (p *harborPlace) awaitHealthy(ctx context.Context, s *scene, spoke *devstack.Cluster) error {
 	return s.AwaitHarbor(ctx, spoke, p.namespace, "main", "healthy", func(status goharborv1.HarborClusterStatus) bool { return status.Status == goharborv1.StatusHealthy })
 }
 
-// dieAt kills the worker when all of the requests stand, and starts another.
-func (s *scene) dieAt(t *testing.T, spoke *devstack.Cluster, places []*harborPlace) {
+// crashAt kills the worker when all of the requests are stopped, and starts another.
+func (s *scene) crashAt(t *testing.T, spoke *devstack.Cluster, places []*harborPlace) {
 	t.Helper()
 	for _, p := range places {
 		awaitStopped(t, p.injection)
@@ -100,7 +100,7 @@ func (s *scene) dieAt(t *testing.T, spoke *devstack.Cluster, places []*harborPla
 	require.NoError(t, s.Worker.Start(t.Context()))
 }
 
-// writesOf counts in the audit log what Drydock has done to each object of a namespace, of what is such.
+// writesOf counts the writes of Drydock to each object of a namespace that match a condition.
 func writesOf(events []auditv1.Event, namespace string, such func(auditv1.Event) bool) map[string]int {
 	writes := map[string]int{}
 	for _, event := range events {
@@ -112,7 +112,7 @@ func writesOf(events []auditv1.Event, namespace string, such func(auditv1.Event)
 	return writes
 }
 
-// settledEvents are those of the audit log, with all that was done so far.
+// settledEvents returns the audit log with all requests so far.
 func settledEvents(t *testing.T, spoke *devstack.Cluster) []auditv1.Event {
 	t.Helper()
 	settledActions(t, spoke)
@@ -121,7 +121,7 @@ func settledEvents(t *testing.T, spoke *devstack.Cluster) []auditv1.Event {
 	return events
 }
 
-// removeNamespaces takes away what data and pods are left, which would be in the way of who comes after. Nothing in the stack lets go of the claims.
+// removeNamespaces removes the remaining data and pods, which would affect the next scenario. The stack does not delete claims.
 func (s *scene) removeNamespaces(t *testing.T, spoke *devstack.Cluster, api client.Client, places []*harborPlace) {
 	t.Helper()
 	for _, p := range places {

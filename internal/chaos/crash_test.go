@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 )
 
-// state is a state of a workflow in which its worker dies.
+// state is a state of a workflow in which its worker crashes.
 type state struct {
 	// workflow is its type, state the name of the state, and moment what is going on in it.
 	workflow, state, moment string
@@ -24,7 +24,7 @@ type state struct {
 	reach func(*testing.T, *scene, place) reached
 }
 
-// reached is a state that a work is in.
+// reached is work in a state.
 type reached struct {
 	// workflow is the id of that whose state it is.
 	workflow string
@@ -40,14 +40,14 @@ func (s state) String() string {
 	return strings.TrimSuffix(s.workflow+" "+s.state+", "+s.moment, ", ")
 }
 
-// death is the end of a worker and what it left undone.
-type death struct {
+// crash is the end of a worker, with its pending activities.
+type crash struct {
 	state
 	how     string
 	pending []string
 }
 
-// end is how a worker's life ends: in words, by which signal, and who sends it.
+// end is how a worker ends: a description, its signal, and the function that sends it.
 type end struct {
 	what, how string
 	worker    func(*devstack.Process) error
@@ -58,8 +58,8 @@ var (
 	stopped = end{"stops", "SIGTERM", (*devstack.Process).Stop}
 )
 
-// die brings a work into each of the states, all at the same time and each in a place of its own, ends the worker, and starts another.
-func (s *scene) die(t *testing.T, how end, places []place, states ...state) {
+// crashWorker brings work into each of the states at the same time, each in its own place, ends the worker, and starts another.
+func (s *scene) crashWorker(t *testing.T, how end, places []place, states ...state) {
 	t.Helper()
 	arrived := s.reachAll(t, places, states...)
 	for _, at := range arrived {
@@ -67,23 +67,23 @@ func (s *scene) die(t *testing.T, how end, places []place, states ...state) {
 			at.last()
 		}
 	}
-	var deaths []death
+	var crashes []crash
 	for i, state := range states {
-		deaths = append(deaths, death{state, how.how, s.awaitPending(t, arrived[i].workflow, state.activity)})
+		crashes = append(crashes, crash{state, how.how, s.awaitPending(t, arrived[i].workflow, state.activity)})
 	}
 	require.NoError(t, how.worker(s.Worker))
 	for _, cluster := range s.Clusters() {
 		s.Proxy(cluster).Heal()
 	}
-	for _, d := range deaths {
+	for _, d := range crashes {
 		t.Logf("%s in %s; pending: %q", d.how, d.state, d.pending)
 		if d.activity != "" {
-			require.Contains(t, d.pending, d.activity, "%s is not the state it died in", d.state)
+			require.Contains(t, d.pending, d.activity, "the worker did not end in state %s", d.state)
 		} else {
-			require.Empty(t, d.pending, "%s is not the state it died in", d.state)
+			require.Empty(t, d.pending, "the worker did not end in state %s", d.state)
 		}
 	}
-	s.deaths = append(s.deaths, deaths...)
+	s.crashes = append(s.crashes, crashes...)
 	require.NoError(t, s.Worker.Start(t.Context()))
 	for _, at := range arrived {
 		if at.heal != nil {
@@ -92,17 +92,17 @@ func (s *scene) die(t *testing.T, how end, places []place, states ...state) {
 	}
 }
 
-// showDeaths prints where workers died, in order of the states.
-func showDeaths(to io.Writer, deaths []death) {
-	if len(deaths) == 0 {
+// showCrashes prints the states in which workers ended.
+func showCrashes(to io.Writer, crashes []crash) {
+	if len(crashes) == 0 {
 		return
 	}
-	deaths = slices.Clone(deaths)
-	slices.SortStableFunc(deaths, func(a, b death) int { return strings.Compare(a.workflow, b.workflow) })
+	crashes = slices.Clone(crashes)
+	slices.SortStableFunc(crashes, func(a, b crash) int { return strings.Compare(a.workflow, b.workflow) })
 	t := table.NewWriter()
 	t.SetOutputMirror(to)
 	t.AppendHeader(table.Row{"workflow", "state", "moment", "worker ended by", "pending activities"})
-	for _, d := range deaths {
+	for _, d := range crashes {
 		t.AppendRow(table.Row{d.workflow, d.state.state, d.moment, d.how, strings.Join(d.pending, ", ")})
 	}
 	t.Render()

@@ -17,50 +17,50 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// vanishing are the scenarios in which a cluster of a rollout is taken from the hub.
-func vanishing() []scenario {
+// deletedClusters are scenarios in which the ManagedCluster of a cluster is deleted during a rollout.
+func deletedClusters() []scenario {
 	return []scenario{
-		{name: "a cluster vanishes before its turn", run: clusterVanishes},
-		{name: "a cluster vanishes while it is worked on", run: workedOnClusterVanishes},
-		{name: "a cluster vanishes before the rollout is enabled", run: plannedClusterVanishes},
+		{name: "a cluster is deleted before its batch", run: clusterDeletedBeforeItsBatch},
+		{name: "a cluster is deleted while it is running", run: clusterDeletedDuringItsWork},
+		{name: "a cluster is deleted before the rollout is enabled", run: clusterDeletedBeforeEnable},
 	}
 }
 
-// clusterVanishes: while the first batch is at work, the cluster of the second is taken from the hub. It is not touched.
-func clusterVanishes(t *testing.T, s *scene) {
-	at, vanishing := place{s.Spokes[1], "worker-1"}, s.Spokes[2]
+// clusterDeletedBeforeItsBatch: the cluster of the second batch is deleted during the first. It is not touched.
+func clusterDeletedBeforeItsBatch(t *testing.T, s *scene) {
+	at, deleted := place{s.Spokes[1], "worker-1"}, s.Spokes[2]
 	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
-	w := s.rollOut(t, shape{clusters: []*devstack.Cluster{at.spoke, vanishing}, nodes: []string{at.node}, maxConcurrency: 1}, nil)
+	w := s.rollOut(t, shape{clusters: []*devstack.Cluster{at.spoke, deleted}, nodes: []string{at.node}, maxConcurrency: 1}, nil)
 	w.end = ranv1.ReasonFailed
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
-	restore := s.unregister(t, vanishing)
-	letLeave(t, at, guest)
+	restore := s.unregister(t, deleted)
+	endTermination(t, at, guest)
 	s.requireEnd(t, w)
-	s.requireNothingDone(t, vanishing)
+	s.requireNothingDone(t, deleted)
 	restore()
 }
 
-// workedOnClusterVanishes: it fails though its pod has not left, and its node is returned.
-func workedOnClusterVanishes(t *testing.T, s *scene) {
+// clusterDeletedDuringItsWork: the cluster fails although its drain is blocked, and its node is returned.
+func clusterDeletedDuringItsWork(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
 	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
-	w := s.small(t, at, nil, at.node)
+	w := s.smallRollout(t, at, nil, at.node)
 	w.end = ranv1.ReasonFailed
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	restore := s.unregister(t, at.spoke)
 	s.requireEnd(t, w)
-	letLeave(t, at, guest)
+	endTermination(t, at, guest)
 	restore()
 }
 
-// plannedClusterVanishes: a plan is made anew when the rollout is enabled. One that cannot be carried out waits, and nothing is touched.
-func plannedClusterVanishes(t *testing.T, s *scene) {
+// clusterDeletedBeforeEnable: the rollout is planned again when it is enabled. An invalid plan waits, and nothing is touched.
+func clusterDeletedBeforeEnable(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:3], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) })
 	w.end = cancelled
 	s.awaitCompleted(t, w.workflow, "PlanRollout")
 	restore := s.unregister(t, s.Spokes[2])
-	s.say(t, w.workflow, temporal.SignalEnable)
+	s.signal(t, w.workflow, temporal.SignalEnable)
 	plans := 0
 	s.awaitEvent(t, w.workflow, "it is planned anew", func(event *historypb.HistoryEvent) bool {
 		if event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == "PlanRollout" {
@@ -68,14 +68,14 @@ func plannedClusterVanishes(t *testing.T, s *scene) {
 		}
 		return plans == 2 && event.EventType == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
 	})
-	s.say(t, w.workflow, temporal.SignalCancel)
+	s.signal(t, w.workflow, temporal.SignalCancel)
 	s.requireEnd(t, w)
 	s.requireNothingDone(t, s.Spokes[1])
 	s.requireNothingDone(t, s.Spokes[2])
 	restore()
 }
 
-// unregister deletes a cluster's ManagedCluster; the returned function makes it anew.
+// unregister deletes the ManagedCluster of a cluster. The returned function creates it again.
 func (s *scene) unregister(t *testing.T, spoke *devstack.Cluster) (register func()) {
 	t.Helper()
 	hub, err := dynamic.NewForConfig(s.Hub.Config)

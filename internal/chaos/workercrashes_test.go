@@ -1,0 +1,125 @@
+package chaos
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// workerCrashes are scenarios in which a worker is killed or stopped, in every state of the workflows.
+func workerCrashes() []scenario {
+	var lost, unanswered []state
+	for _, r := range nodeRequests() {
+		lost, unanswered = append(lost, r.lost()), append(unanswered, r.unanswered())
+	}
+	// One crash, in very different states.
+	few := crashScenario("the worker is killed in five states at once", killed, func(s *scene, t *testing.T) []place { return append(s.places(t, 4), s.lockedPlace()) },
+		draining(), jobRunning(), nodeRequest("the cordon").unanswered(), nodeRequest("the uncordon").lost(), lockFlip(false))
+	few.short = true
+	crashes := []scenario{few}
+	for _, how := range []end{killed, stopped} {
+		for _, answered := range []bool{false, true} {
+			flip := lockFlip(answered)
+			crashes = append(crashes, crashScenario("the worker "+how.what+" at "+flip.moment, how, func(s *scene, _ *testing.T) []place { return []place{s.lockedPlace()} }, flip))
+		}
+		crashes = append(crashes,
+			crashOnNodes("the worker "+how.what+" while maintenances wait", how, nodeWaits()...),
+			crashOnNodes("the worker "+how.what+" while its requests are in flight", how, lost...),
+			crashOnNodes("the worker "+how.what+" while the answers are in flight", how, unanswered...),
+			crashOnSpokes("the worker "+how.what+" while the answers of clusters are in flight", how, clusterRequest("create", true), clusterRequest("delete", true)),
+		)
+		for _, m := range rolloutMoments() {
+			crashes = append(crashes, crashOnSpokes("the worker "+how.what+" while "+m.when, how, m.states...))
+		}
+	}
+	return crashes
+}
+
+// moment is a time at which rollouts are in those states, each on a spoke of its own.
+type moment struct {
+	when   string
+	states []state
+}
+
+// rolloutMoments are all states of ClusterUpgrade, then those of ClusterGroupUpgrade.
+func rolloutMoments() []moment {
+	return []moment{
+		{"a cluster is inspected", []state{inspecting()}},
+		{"clusters wait for locks and nodes", []state{clusterLocks(), controlPlaneNodes(), workerNodes()}},
+		{"clusters and nodes wait for others", []state{clusterLocksForNode(), nodeBusy(), leftToSweeper()}},
+		{"clusters start, end and are checked", []state{clusterRequest("create", false), clusterRequest("delete", false), clusterHealth()}},
+
+		{"a rollout is planned", []state{planning()}},
+		{"rollouts are stopped", []state{notEnabled(), paused(), cancelling()}},
+		{"rollouts may not start", []state{waitingForApproval(), blocked()}},
+		{"clusters are prepared", []state{precaching(), backingUp()}},
+		{"a cluster soaks", []state{soaking()}},
+		{"the canary is running", []state{inBatch(true)}},
+		{"a later batch is running", []state{inBatch(false)}},
+		{"a timed-out batch is withdrawn", []state{timedOut()}},
+		{"clusters are labelled", []state{changing(true), changing(false)}},
+		{"policies are enforced and manifest works created", []state{enforcing(), creatingWorks()}},
+	}
+}
+
+// crashOnNodes is a scenario in which a worker ends while maintenances of single nodes are in those states.
+func crashOnNodes(name string, how end, states ...state) scenario {
+	return crashScenario(name, how, func(s *scene, t *testing.T) []place { return s.places(t, len(states)) }, states...)
+}
+
+// crashOnSpokes is a scenario in which a worker ends while rollouts are in those states, each on its own spoke.
+func crashOnSpokes(name string, how end, states ...state) scenario {
+	return crashScenario(name, how, func(s *scene, _ *testing.T) []place { return s.onePlaceEach() }, states...)
+}
+
+// crashScenario is a scenario in which a worker ends while work is in those states, each in one of the places.
+func crashScenario(name string, how end, places func(*scene, *testing.T) []place, states ...state) scenario {
+	scenario := scenario{name: name, run: func(t *testing.T, s *scene) { s.crashWorker(t, how, places(s, t), states...) }}
+	for _, state := range states {
+		scenario.crashes = append(scenario.crashes, crashPoint{state, how})
+	}
+	return scenario
+}
+
+// rolloutStates are the states of a rollout from its start to its end.
+func rolloutStates() []string {
+	return []string{
+		"planning", "NotEnabled", "WaitingForApproval", "precaching", "blocked", "backup", beforeEnable, "InProgress, the canary's batch", "InProgress, a later batch",
+		"InProgress, its cluster held", "InProgress, policies enforced", "InProgress, manifest works brought", "soaking", "Paused", "cancelling", "withdrawing after a time-out",
+		afterCompletion,
+	}
+}
+
+func TestCrashesAreCoveredInEveryState(t *testing.T) {
+	var wanted []string
+	for _, state := range maintenancev1.NodeStates() {
+		if !state.Over() {
+			wanted = append(wanted, temporal.NodeMaintenance+" "+string(state))
+		}
+	}
+	for _, step := range ranv1.ClusterSteps() {
+		if step != ranv1.StepOver {
+			wanted = append(wanted, temporal.ClusterUpgrade+" "+string(step))
+		}
+	}
+	for _, state := range rolloutStates() {
+		wanted = append(wanted, temporal.ClusterGroupUpgrade+" "+state)
+	}
+	for _, how := range []end{killed, stopped} {
+		died := map[string]bool{}
+		for _, scenario := range scenarios() {
+			for _, crash := range scenario.crashes {
+				if crash.end.how == how.how {
+					died[crash.workflow+" "+crash.state.state] = true
+				}
+			}
+		}
+		missing := slices.DeleteFunc(slices.Clone(wanted), func(state string) bool { return died[state] })
+		require.Empty(t, missing, "no worker %s in them", how.what)
+	}
+}
