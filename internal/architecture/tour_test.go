@@ -13,13 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const codeTour = "docs/contributing/code-tour.md"
-
-// updateTour rewrites the code tour where functions have moved: go test ./internal/architecture -run CodeTour -update.
-var updateTour = flag.Bool("update", false, "lead the rows of the code tour to the files that declare their functions now")
+// updateTour rewrites the code tours where functions have moved: go test ./internal/architecture -run CodeTour -update.
+var updateTour = flag.Bool("update", false, "lead the rows of the code tours to the files that declare their functions now")
 
 var (
-	// tourRow is a row of the code tour: a step, its file, and functions or types that the file declares.
+	// tourRow is a row of a code tour: a step, its file, and functions or types that the file declares.
 	tourRow  = regexp.MustCompile("(?m)^\\|([^|]*)\\| `([^`|]*)` \\|([^|]*)\\|$")
 	tourName = regexp.MustCompile("`(\\w+)`")
 )
@@ -45,12 +43,21 @@ func TestPathsInPagesForContributorsExist(t *testing.T) {
 	require.Greater(t, checked, 30)
 }
 
-// TestTheCodeTourLeadsToItsFunctions checks that each function of the code tour is declared in the file of its row.
-func TestTheCodeTourLeadsToItsFunctions(t *testing.T) {
-	page := filepath.Join(root, codeTour)
+// TestACodeTourNamesTheFileOfEachFunction checks that each function of a code tour is declared in the file of its row.
+func TestACodeTourNamesTheFileOfEachFunction(t *testing.T) {
+	tours, err := filepath.Glob(filepath.Join(root, "docs/contributing/code-tour*.md"))
+	require.NoError(t, err)
+	require.Len(t, tours, 2)
+	sources := goSources(t)
+	for _, page := range tours {
+		t.Run(filepath.Base(page), func(t *testing.T) { checkTour(t, page, sources) })
+	}
+}
+
+func checkTour(t *testing.T, page string, sources map[string]string) {
+	t.Helper()
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
-	sources := goSources(t)
 	rows := 0
 	current := tourRow.ReplaceAllStringFunc(string(text), func(row string) string {
 		match := tourRow.FindStringSubmatch(row)
@@ -63,7 +70,7 @@ func TestTheCodeTourLeadsToItsFunctions(t *testing.T) {
 		if *updateTour && len(found) == 1 {
 			return strings.Replace(row, file, found[0], 1)
 		}
-		t.Errorf("%s: %s does not declare %s (step:%s); candidates: %s", codeTour, file, strings.Join(names, ", "), match[1], strings.Join(found, ", "))
+		t.Errorf("%s does not declare %s (step:%s); candidates: %s", file, strings.Join(names, ", "), match[1], strings.Join(found, ", "))
 		return row
 	})
 	require.Greater(t, rows, 30)

@@ -51,7 +51,7 @@ func (c *activeCluster) withdrawDeleted() {
 	c.withdraw()
 }
 
-// recheckTimedOut checks timed-out clusters once more at the end of the rollout. Those that are complete now count as complete.
+// recheckTimedOut checks timed-out clusters again at the end of the rollout. Those that are complete now count as complete.
 func (g *groupUpgrade) recheckTimedOut(ctx workflow.Context) (rollout.End, error) {
 	late := g.record.inState(ranv1.ClusterTimedOut)
 	if len(late) == 0 || ctx.Err() != nil {

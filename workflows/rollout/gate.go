@@ -132,7 +132,7 @@ func (g *groupUpgrade) nextBatchHold() *drydockv1.Hold {
 	return first
 }
 
-// invalidateHealth makes the checks stale when no cluster may start any more. After continue-as-new, windows that are not known yet do not make them
+// invalidateHealth makes the checks stale when no cluster may start. After continue-as-new, windows that are not known yet do not make them
 // stale.
 func (g *groupUpgrade) invalidateHealth() {
 	if g.gate.stale || !g.gateClosed() || g.startable() || !g.status.Paused && !g.holds.Windows.Known() {

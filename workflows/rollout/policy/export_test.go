@@ -1,6 +1,6 @@
 package policy
 
-// What the tests of this package use of its inside.
+// Names of this package for its external tests.
 
 const (
 	ClustersPerWatch     = clustersPerWatch

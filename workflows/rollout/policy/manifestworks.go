@@ -17,17 +17,17 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// workItems are the manifest works of a rollout. Each cluster has its own, in its namespace on the hub, while it is the current item.
+// workItems are the manifest works of a rollout. Each cluster has its own work, in its namespace on the hub, while it is the current item.
 type workItems struct {
 	of   Rollout
 	pins func() []string
 	hub  *manifestworks.Activities
 }
 
-// clustersPerPlacement is on how many clusters one activity places works.
+// clustersPerPlacement is the maximum number of clusters on which one activity places works.
 const clustersPerPlacement = 200
 
-// rollout is what the activities need to know of the rollout.
+// rollout is the rollout in the inputs of activities.
 func (w *workItems) rollout(ctx workflow.Context) manifestworks.Rollout {
 	object := w.of.Request()
 	return manifestworks.Rollout{Namespace: object.Namespace, Name: object.Name, Owner: kit.Owner(ctx), Templates: object.Spec.ManifestWorkTemplates, Pins: w.pins()}
@@ -37,11 +37,11 @@ func (w *workItems) Count() int { return len(w.of.Request().Spec.ManifestWorkTem
 
 func (w *workItems) PlannedBindings(*ranv1.ClusterStatus) []bool { return make([]bool, w.Count()) }
 
-// KeepsLastItem: deleting a work removes its manifests from the cluster.
+// KeepsLastItem implements items. Deleting a work removes its manifests from the cluster.
 func (w *workItems) KeepsLastItem() bool { return keepsObjects(w.of) }
 
 func (w *workItems) WaitMessage() string {
-	return "waiting for the work to be applied and available, and for what is expected to be fed back"
+	return "waiting for the work to be applied and available, and for its expected feedback values"
 }
 
 func (w *workItems) Prepare(ctx workflow.Context) (*PreparedItems, error) {
@@ -73,14 +73,14 @@ func (w *workItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []p
 	return placed, err
 }
 
-// ClustersPerPlacement: each cluster has works of its own.
+// ClustersPerPlacement implements items: each cluster has works of its own.
 func (w *workItems) ClustersPerPlacement() int { return clustersPerPlacement }
 
 func (w *workItems) Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
 	in := manifestworks.AwaitWorksInput{Rollout: w.rollout(ctx), Clusters: known, Gather: gather}
-	var news []policies.ClusterCompliance
-	err := w.of.Retrier().Watch(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), w.hub.AwaitManifestWorks, in, &news)
-	return news, err
+	var changes []policies.ClusterCompliance
+	err := w.of.Retrier().Watch(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), w.hub.AwaitManifestWorks, in, &changes)
+	return changes, err
 }
 
 func (w *workItems) Read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error) {
@@ -90,7 +90,7 @@ func (w *workItems) Read(ctx workflow.Context, retrier kit.Retrier, clusters []s
 	return seen, err
 }
 
-// CleanUp leaves complete clusters the works that stay there, however the rollout has ended: deleting a work removes its manifests from the cluster.
+// CleanUp deletes the works. Complete clusters keep those that stay, since deleting a work removes its manifests from the cluster.
 func (w *workItems) CleanUp(ctx workflow.Context, retrier kit.Retrier) error {
 	in := manifestworks.CleanUpWorksInput{Rollout: w.rollout(ctx)}
 	if w.KeepsLastItem() {
@@ -100,10 +100,10 @@ func (w *workItems) CleanUp(ctx workflow.Context, retrier kit.Retrier) error {
 	return retrier.Run(ctx, "delete the manifest works", w.hub.CleanUpManifestWorks, in, nil)
 }
 
-// CheckChanged: a template that was changed is not brought to any cluster.
+// CheckChanged implements items: a changed template is not placed on any cluster.
 func (w *workItems) CheckChanged(workflow.Context, kit.Retrier) error { return nil }
 
-// Deleted: the compliance with a work that does not exist, or is being deleted, is unknown.
+// Deleted implements items: the compliance with a work is unknown if the work does not exist or is being deleted.
 func (w *workItems) Deleted(before, now policies.Compliance) bool {
 	return before != policies.Unknown && now == policies.Unknown
 }
@@ -113,7 +113,7 @@ func (w *workItems) Describe(status *ranv1.ClusterStatus, item int, _ policies.C
 	status.CurrentManifestWork = &ranv1.ManifestWorkStatus{Name: w.Name(item)}
 }
 
-// UnboundFailure does not happen: the compliance with a work that does not exist is unknown.
+// UnboundFailure implements items. It is not used: works are never unbound.
 func (w *workItems) UnboundFailure(item int) (reason, message string) {
 	return reasonUnbound, "manifest work " + w.Name(max(item, 0)) + " no longer exists"
 }

@@ -105,7 +105,7 @@ func TestAWorkThatSomebodyDeletesIsMadeAgainAndTheStatusSaysSo(t *testing.T) {
 	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 4*time.Minute)
 	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.Compliant) }, 6*time.Minute)
 	w.RunWorks()
-	require.Contains(t, workflowtest.StatusOfCluster(during, "c1").Message, "its item was deleted, and was placed again")
+	require.Contains(t, workflowtest.StatusOfCluster(during, "c1").Message, "its item was deleted, and is placed again")
 	require.Equal(t, []string{"+os c1", "+os c1", "-os c1"}, (*story)[:3])
 	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 }

@@ -24,7 +24,7 @@ type policyItems struct {
 	hub  *policiesactivities.Activities
 }
 
-// rollout is what the activities need to know of the rollout.
+// rollout is the rollout in the inputs of activities.
 func (p *policyItems) rollout(ctx workflow.Context) policiesactivities.Rollout {
 	object := p.of.Request()
 	return policiesactivities.Rollout{
@@ -45,7 +45,7 @@ func (p *policyItems) refs() []policies.Ref {
 	return refs
 }
 
-// KeepsLastItem: a policy is no longer enforced on a cluster that complies.
+// KeepsLastItem implements items: a policy is no longer enforced on a compliant cluster.
 func (p *policyItems) KeepsLastItem() bool { return false }
 
 func (p *policyItems) WaitMessage() string { return "waiting for the cluster to comply" }
@@ -59,7 +59,7 @@ func (p *policyItems) planned(cluster *ranv1.ClusterStatus) int {
 	return slices.Index(p.of.Status().ManagedPoliciesForUpgrade, cluster.CurrentPolicy.Name)
 }
 
-// PlannedBindings: what was bound to the cluster when it was planned, from the policy on for which it is in the plan.
+// PlannedBindings implements items. It returns the bindings from the cluster's first policy on, as they were when the plan was made.
 func (p *policyItems) PlannedBindings(cluster *ranv1.ClusterStatus) []bool {
 	bound := make([]bool, p.Count())
 	planned := p.planned(cluster)
@@ -95,7 +95,7 @@ func (p *policyItems) Place(ctx workflow.Context, retrier kit.Retrier, desired [
 	var enforced []string
 	for _, placement := range desired {
 		if placement.Item == policies.NoItem {
-			continue // as every cluster that is not named
+			continue // clusters that are not named have no policy
 		}
 		in.Desired = append(in.Desired, placement)
 		enforced = append(enforced, fmt.Sprintf("%s on %d", p.Name(placement.Item), len(placement.Clusters)))
@@ -107,30 +107,30 @@ func (p *policyItems) Place(ctx workflow.Context, retrier kit.Retrier, desired [
 	var placed remediation.PlacementResult
 	err := retrier.Run(ctx, temporal.Cut(summary, kit.SummaryLimit), p.hub.PlacePolicies, in, &placed)
 	for _, name := range placed.Recreated {
-		p.note(name + " had been deleted, and was made again")
+		p.note(name + " had been deleted, and was created again")
 	}
 	p.noteChanged(placed.Changed)
 	return placed, err
 }
 
-// ClustersPerPlacement: the placements of policies name all clusters.
+// ClustersPerPlacement implements items: the placement of a policy names all its clusters.
 func (p *policyItems) ClustersPerPlacement() int { return 0 }
 
-// note notes something once.
+// note adds a note, unless the status has it already.
 func (p *policyItems) note(text string) {
 	if !slices.Contains(p.of.Status().Notes, text) {
 		p.of.Note(text)
 	}
 }
 
-// noteChanged notes which policies were changed since the rollout began.
+// noteChanged adds a note for each policy that was changed since the rollout started.
 func (p *policyItems) noteChanged(changed []int) {
 	for _, item := range changed {
 		p.note(p.changed(item))
 	}
 }
 
-// changed explains what it means for the clusters that a policy was changed since the rollout began.
+// changed is the note on a policy that was changed since the rollout started.
 func (p *policyItems) changed(item int) string {
 	means := "clusters still get the copy of that one, and must comply with what it says now"
 	if p.enforcement() == ranv1.EnforceOverride {
@@ -142,9 +142,9 @@ func (p *policyItems) changed(item int) string {
 
 func (p *policyItems) Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
 	in := policiesactivities.AwaitComplianceInput{Policies: p.refs(), Clusters: known, Gather: gather}
-	var news []policies.ClusterCompliance
-	err := p.of.Retrier().Watch(ctx, fmt.Sprintf("watch the compliance of %d clusters", len(known)), p.hub.AwaitCompliance, in, &news)
-	return news, err
+	var changes []policies.ClusterCompliance
+	err := p.of.Retrier().Watch(ctx, fmt.Sprintf("watch the compliance of %d clusters", len(known)), p.hub.AwaitCompliance, in, &changes)
+	return changes, err
 }
 
 func (p *policyItems) Read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error) {
@@ -168,7 +168,7 @@ func (p *policyItems) CheckChanged(ctx workflow.Context, retrier kit.Retrier) er
 	return err
 }
 
-// Deleted: no cluster has an object of its own. Objects that were deleted are made again when clusters are placed.
+// Deleted implements items: clusters have no objects of their own. Deleted objects are created again when clusters are placed.
 func (p *policyItems) Deleted(policies.Compliance, policies.Compliance) bool { return false }
 
 func (p *policyItems) Describe(status *ranv1.ClusterStatus, item int, compliance policies.Compliance) {
@@ -176,7 +176,7 @@ func (p *policyItems) Describe(status *ranv1.ClusterStatus, item int, compliance
 	status.CurrentPolicy = &ranv1.PolicyStatus{Name: p.Name(item), Status: compliance.String()}
 }
 
-// reasonUnbound is the reason of a cluster that a policy is no longer bound to.
+// reasonUnbound is the reason of a cluster that lost the binding to a policy.
 const reasonUnbound = "Unbound"
 
 func (p *policyItems) UnboundFailure(item int) (reason, message string) {
@@ -188,7 +188,7 @@ func (p *policyItems) UnboundFailure(item int) (reason, message string) {
 
 func (p *policyItems) Name(item int) string { return p.of.Status().ManagedPoliciesForUpgrade[item] }
 
-// keepsObjects reports whether the objects that a rollout made on the hub stay there when it has succeeded.
+// keepsObjects reports whether the objects of a rollout stay on the hub after it has succeeded.
 func keepsObjects(r Rollout) bool {
 	after := r.Request().Spec.Actions.AfterCompletion
 	return after != nil && after.DeleteObjects != nil && !*after.DeleteObjects

@@ -92,7 +92,7 @@ func TestWhatEnforcesAPolicyAndWasMadeAgainIsNotedOnce(t *testing.T) {
 		return placed
 	})
 	w.Run()
-	require.Equal(t, []string{"PlacementBinding ops/safe-kernel had been deleted, and was made again"}, workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes)
+	require.Equal(t, []string{"PlacementBinding ops/safe-kernel had been deleted, and was created again"}, workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes)
 }
 
 // The hub finds that one has changed when a second batch comes to it, and the other at the end. The second batch has a run of its own.

@@ -13,65 +13,65 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// items are the policies, or the manifest works, that a sequence takes each cluster through. Objects on the hub place them on clusters.
+// items are the policies, or the manifest works, of a rollout. Objects on the hub place them on clusters.
 type items interface {
-	// Prepare makes what the whole rollout needs. It places nothing on any cluster.
+	// Prepare creates the objects of the whole rollout. It places no item on a cluster.
 	Prepare(ctx workflow.Context) (*PreparedItems, error)
-	// Place makes the clusters have their desired items and no others, and returns what was observed. Closes is when the first window closes in which something
-	// may begin.
+	// Place gives clusters their desired items and no others, and returns the observed placement. closes is the time at which the first window of
+	// clusters that start an item closes.
 	Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (remediation.PlacementResult, error)
-	// ClustersPerPlacement is how many clusters one call of place may name. 0: each call names all clusters, and the others are to have no item.
+	// ClustersPerPlacement is the maximum number of clusters in one call of Place. 0: each call names all clusters that have an item.
 	ClustersPerPlacement() int
 	// KeepsLastItem reports whether a complete cluster keeps its last item.
 	KeepsLastItem() bool
-	// Await returns when the compliance of clusters differs from the known one.
+	// Await waits until the compliance of clusters differs from the known one.
 	Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error)
 	// Read reads the compliance of clusters.
 	Read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error)
-	// CleanUp removes everything that was made.
+	// CleanUp removes all objects.
 	CleanUp(ctx workflow.Context, retrier kit.Retrier) error
-	// CheckChanged notes which items were changed since they were prepared, where everything that was made is kept.
+	// CheckChanged notes which items were changed since they were prepared. It is for rollouts that keep their objects.
 	CheckChanged(ctx workflow.Context, retrier kit.Retrier) error
-	// Count is how many items there are; bound are those that a cluster must not lose before it has passed them.
+	// Count is the number of items. PlannedBindings reports for each item whether the cluster must stay bound to it until it has passed it.
 	Count() int
 	PlannedBindings(cluster *ranv1.ClusterStatus) []bool
-	// Deleted reports, from two compliances with the current item, that it was deleted from the cluster.
+	// Deleted reports whether the current item was deleted from a cluster, given the compliance before and now.
 	Deleted(before, now policies.Compliance) bool
-	// Name is that of an item. describe shows in a cluster's status its current item and its compliance.
+	// Name is the name of an item. Describe sets the current item and its compliance in the status of a cluster.
 	Name(item int) string
 	Describe(status *ranv1.ClusterStatus, item int, compliance policies.Compliance)
-	// WaitMessage is what a running cluster waits for.
+	// WaitMessage says what a running cluster waits for.
 	WaitMessage() string
-	// UnboundFailure is why a cluster has failed that the item is no longer bound to; -1: none is.
+	// UnboundFailure is the reason of a cluster that failed because an item is no longer bound to it; -1: none is bound.
 	UnboundFailure(item int) (reason, message string)
 }
 
-// sequence is the Remediator that takes clusters through items: each cluster has one after the other, and clusters do not wait for each other. It has no
-// child workflow for a cluster: activities watch many clusters each, and report changes in bulk.
+// sequence is the Remediator for policies and manifest works. It takes each cluster through the items in order; clusters do not wait for each other.
+// It has no child workflow for a cluster: activities watch many clusters each, and report changes in bulk.
 type sequence struct {
 	rollout Rollout
 	items   items
-	// prepared is what was found of the items; nil: they are not prepared yet.
+	// prepared are the prepared items; nil: they are not prepared yet.
 	prepared *PreparedItems
-	// preparing: an attempt to prepare them is in progress.
+	// preparing: the items are being prepared.
 	preparing bool
-	// failure is what keeps every cluster from being worked on.
+	// failure is the error that fails every cluster.
 	failure error
 
-	// members are the clusters that are running, or that may still have an item.
+	// members are the clusters that are running, or from which an item is still to be removed.
 	members map[string]*member
 	groups  []*watchGroup
 	placements
 }
 
-// NewPolicySequence takes the clusters of a rollout through its policies.
+// NewPolicySequence returns the remediator of a rollout of policies.
 func NewPolicySequence(r Rollout, prepared *PreparedItems) *sequence {
 	s := newSequence(r, prepared)
 	s.items = &policyItems{of: r, pins: s.pins}
 	return s
 }
 
-// NewWorkSequence takes the clusters of a rollout through its manifest works.
+// NewWorkSequence returns the remediator of a rollout of manifest works.
 func NewWorkSequence(r Rollout, prepared *PreparedItems) *sequence {
 	s := newSequence(r, prepared)
 	s.items = &workItems{of: r, pins: s.pins}
@@ -82,7 +82,7 @@ func newSequence(r Rollout, prepared *PreparedItems) *sequence {
 	return &sequence{rollout: r, prepared: prepared, members: map[string]*member{}}
 }
 
-// pins identify the items as they were prepared.
+// pins are the generations of the prepared items.
 func (s *sequence) pins() []string {
 	if s.prepared == nil {
 		return nil
@@ -90,13 +90,13 @@ func (s *sequence) pins() []string {
 	return s.prepared.Pins
 }
 
-// maxMembers is how many clusters a sequence has running: each costs a run some memory, and its name some history.
+// maxMembers is the maximum number of running clusters of a sequence. Each one costs memory, and its name costs history.
 const maxMembers = 2000
 
 // MaxConcurrency implements Remediator.
 func (s *sequence) MaxConcurrency() int { return maxMembers }
 
-// MaxStartsPerTask implements Remediator: no cluster costs a command.
+// MaxStartsPerTask implements Remediator: a cluster costs no command.
 func (s *sequence) MaxStartsPerTask() int { return maxMembers }
 
 // Prepared implements Remediator.
@@ -133,7 +133,7 @@ func (s *sequence) groupWithCapacity(ctx workflow.Context) *watchGroup {
 	return group
 }
 
-// ensurePrepared prepares the items once, for all who call it.
+// ensurePrepared prepares the items. Only the first caller prepares them, the others wait.
 func (s *sequence) ensurePrepared(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return !s.preparing }); err != nil {
 		return err
@@ -151,21 +151,21 @@ func (s *sequence) ensurePrepared(ctx workflow.Context) error {
 	return err
 }
 
-// mayStart reports whether another item may begin on a cluster.
+// mayStart reports whether another item may start on a cluster.
 func (s *sequence) mayStart(cluster string) bool {
 	return !s.rollout.Status().Paused && s.rollout.Hold(cluster) == nil
 }
 
-// fail ends every running cluster, and keeps others from being worked on.
+// fail fails every running cluster, and those that would start later.
 func (s *sequence) fail(ctx workflow.Context, err error) {
 	s.failure = err
-	var atWork []*member
+	var running []*member
 	for _, name := range workflow.DeterministicKeys(s.members) {
 		if m := s.members[name]; m.running() {
-			atWork = append(atWork, m)
+			running = append(running, m)
 		}
 	}
-	s.endAll(ctx, atWork, FailedCluster(err))
+	s.endAll(ctx, running, FailedCluster(err))
 }
 
 // endAll ends the work on many clusters.
@@ -177,10 +177,10 @@ func (s *sequence) endAll(ctx workflow.Context, members []*member, result ranv1.
 	})
 }
 
-// readsPerActivity is how many objects one activity reads: it must end in time also on a hub that takes a tenth of a second for each.
+// readsPerActivity is the maximum number of objects that one activity reads, so that it ends in time even if each read takes 100 ms.
 const readsPerActivity = 400
 
-// read reads the compliance of clusters, and returns what it could read.
+// read reads the compliance of clusters. After an error it returns those that it could read.
 func (s *sequence) read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error) {
 	var seen []policies.ClusterCompliance
 	for some := range slices.Chunk(clusters, max(1, readsPerActivity/max(1, s.items.Count()))) {
@@ -193,7 +193,7 @@ func (s *sequence) read(ctx workflow.Context, retrier kit.Retrier, clusters []st
 	return seen, nil
 }
 
-// FindComplete implements Remediator. A cluster is not complete if the item it timed out with, or a later one, is no longer bound: its compliance is unknown.
+// FindComplete implements Remediator. A cluster is not complete if its last item, or a later one, is no longer bound: its compliance is unknown.
 func (s *sequence) FindComplete(ctx workflow.Context, clusters []string) ([]string, error) {
 	var complete []string
 	seen, err := s.read(ctx, s.rollout.Retrier().Until(workflow.Now(ctx).Add(HubLimit)), clusters)

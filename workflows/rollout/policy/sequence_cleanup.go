@@ -14,10 +14,10 @@ func (s *sequence) Settle(ctx workflow.Context) {
 	_ = workflow.Await(ctx, s.settled)
 }
 
-// CleanUp implements Remediator. It gives up after hubLimit: a hub that refuses would keep the rollout from ending.
+// CleanUp implements Remediator. It gives up after HubLimit, so that a refusing hub does not keep the rollout from ending.
 func (s *sequence) CleanUp(ctx workflow.Context, succeeded bool) {
 	if s.rollout.Status().Status.CurrentBatchStartedAt == nil {
-		return // no run has made anything
+		return // no run has created an object
 	}
 	retrier := s.rollout.Retrier().Until(workflow.Now(ctx).Add(HubLimit))
 	s.stopPlacing(ctx)
@@ -40,7 +40,7 @@ func (s *sequence) CleanUp(ctx workflow.Context, succeeded bool) {
 	}
 }
 
-// awaitPreparation waits until an attempt to prepare has ended although its clusters no longer wait for it: it would make again what is removed meanwhile.
+// awaitPreparation waits until no attempt to prepare is in progress. It would create again the objects that cleanup removes.
 func (s *sequence) awaitPreparation(ctx workflow.Context) {
 	_ = workflow.Await(ctx, func() bool { return !s.preparing })
 }

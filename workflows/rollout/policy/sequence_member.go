@@ -8,62 +8,62 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// member is a cluster that a sequence works on, or that may still have an item of it.
+// member is a cluster that is running, or from which an item is still to be removed.
 type member struct {
 	*ClusterWork
 	state    memberState
 	progress policies.Progress
 	step     policies.Step
-	// compliance is the observed compliance status; "": it was not observed yet.
+	// compliance is the observed compliance status; "": none yet.
 	compliance policies.ComplianceStatus
-	// desired is the generation of the last change of where the cluster is to be, and placed the generation that was observed on the hub.
+	// desired is the generation of the last change of the cluster's target, and placed the generation that was last observed on the hub.
 	desired, placed int64
 	placement       memberPlacement
-	// refusal is why the hub refuses the placement; nil: it does not.
+	// refusal is why the hub refuses the placement; nil: it does not refuse it.
 	refusal *remediation.RefusedPlacement
-	// replacing: the current item was deleted from the cluster, and is to be placed again.
+	// replacing: the current item was deleted from the cluster, and is placed again.
 	replacing bool
 }
 
-// memberState is what a sequence does with a cluster.
+// memberState is the state of a cluster in a sequence.
 type memberState string
 
-// A cluster is waiting, then active, and ends. One that is cancelled while it is active is withdrawn before it ends.
+// A cluster is waiting, then active, and ends. A cluster that is cancelled while active is withdrawn before it ends.
 const (
-	// memberWaiting: the first item has not begun. The cluster has no item.
+	// memberWaiting: the first item has not started. The cluster has no item.
 	memberWaiting memberState = "waiting"
-	// memberActive: the cluster is to have its current item.
+	// memberActive: the target is the current item.
 	memberActive memberState = "active"
-	// memberWithdrawing: the cluster is to have no item. Its work ends when that is observed.
+	// memberWithdrawing: the target is no item. The work ends when that is observed.
 	memberWithdrawing memberState = "withdrawing"
-	// memberEnded: its work has ended. The cluster is to have no item, unless its last one stays.
+	// memberEnded: the work has ended. The target is no item, unless the cluster keeps its last one.
 	memberEnded memberState = "ended"
 )
 
-// memberPlacement is what was observed of the current item of an active cluster.
+// memberPlacement is the observed placement of the current item of an active cluster.
 type memberPlacement string
 
 const (
-	// notObserved: the hub was not asked yet.
+	// notObserved: the hub was not read yet.
 	notObserved memberPlacement = ""
 	// isPlaced: the cluster has the item.
 	isPlaced memberPlacement = "placed"
-	// isHeld: the cluster does not have the item, which may not begin now.
+	// isHeld: the cluster does not have the item, and may not start it now.
 	isHeld memberPlacement = "held"
-	// isRefused: the hub refuses the item, or to remove another one.
+	// isRefused: the hub refuses to place the item, or to remove another one.
 	isRefused memberPlacement = "refused"
 )
 
-// running reports whether the cluster continues with its items.
+// running reports whether the work on the cluster continues.
 func (m *member) running() bool { return m.state == memberWaiting || m.state == memberActive }
 
-// waiting reports whether the cluster is ready for an item that may not begin.
+// waiting reports whether the cluster is ready for an item that may not start yet.
 func (m *member) waiting() bool { return m.running() && m.step.Waiting }
 
-// soaking reports whether the cluster must stay compliant with its item for a while.
+// soaking reports whether the cluster must stay compliant with its item for some time.
 func (m *member) soaking() bool { return m.running() && m.step.State == ranv1.ClusterSoaking }
 
-// target is where the cluster is to be.
+// target is the desired item of the cluster.
 func (m *member) target(mayBegin bool) policies.Target {
 	if m.state != memberActive {
 		return policies.Target{Cluster: m.Cluster, Item: policies.NoItem}
@@ -71,20 +71,20 @@ func (m *member) target(mayBegin bool) policies.Target {
 	return policies.Target{Cluster: m.Cluster, Item: m.progress.Policy, Held: !mayBegin}
 }
 
-// activate begins the current item on a cluster.
+// activate starts the current item on a cluster.
 func (s *sequence) activate(m *member) {
 	m.state, m.placement, m.refusal, m.replacing = memberActive, notObserved, nil, false
 	s.requestPlacement(m, true)
 }
 
-// replaceDeletedItem takes in that the current item was deleted from a cluster.
+// replaceDeletedItem places the current item again after it was deleted from a cluster.
 func (s *sequence) replaceDeletedItem(ctx workflow.Context, m *member) {
 	s.log(ctx, m, m.progress.Policy, "Item deleted")
 	m.placement, m.replacing = notObserved, true
 	s.requestPlacement(m, true)
 }
 
-// awaitWithdrawal withdraws a cluster when its context is cancelled before its work has ended.
+// awaitWithdrawal withdraws a cluster if its context is cancelled before its work has ended.
 func (s *sequence) awaitWithdrawal(ctx workflow.Context, m *member) {
 	ended := func() bool { return m.state == memberEnded }
 	if workflow.Await(ctx, ended) == nil || ended() {
@@ -100,7 +100,7 @@ func (s *sequence) awaitWithdrawal(ctx workflow.Context, m *member) {
 	s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterCancelled})
 }
 
-// end ends the work on a cluster, once.
+// end ends the work on a cluster. Later calls do nothing.
 func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStatus) {
 	before := m.state
 	if before == memberEnded {
@@ -118,13 +118,13 @@ func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStat
 	case result.State == ranv1.ClusterComplete:
 	case m.progress.Begun:
 		s.items.Describe(&result, m.progress.Policy, m.compliance.Of(m.progress.Policy))
-	default: // a retry must know the item that was planned
+	default: // a retry needs the planned item
 		result.CurrentPolicy = s.rollout.Cluster(m.Cluster).CurrentPolicy
 	}
 	m.Ended(ctx, result)
 }
 
-// recordPlacement takes in what was observed of the placement of a cluster. It reports whether the cluster's status changes with it.
+// recordPlacement records the observed placement of a cluster. It reports whether the status of the cluster changes.
 func (s *sequence) recordPlacement(ctx workflow.Context, m *member, held bool, refusal *remediation.RefusedPlacement) bool {
 	before, item := m.placement, m.progress.Policy
 	m.refusal = refusal
@@ -146,7 +146,7 @@ func (s *sequence) recordPlacement(ctx workflow.Context, m *member, held bool, r
 	return m.running() && (refusal != nil || m.placement != before && (before != notObserved || held || m.replacing))
 }
 
-// logStep logs what the compliance of a cluster means for the item that it was on, after a step before.
+// logStep logs the progress of a cluster with an item, given the step before.
 func (s *sequence) logStep(ctx workflow.Context, m *member, item int, before policies.Step, relapsed bool) {
 	passed := m.step.State == ranv1.ClusterComplete || m.progress.Policy != item
 	switch {
@@ -160,7 +160,7 @@ func (s *sequence) logStep(ctx workflow.Context, m *member, item int, before pol
 	}
 }
 
-// log is the one place that logs the transitions of clusters.
+// log logs a transition of a cluster. All transitions go through it.
 func (s *sequence) log(ctx workflow.Context, m *member, item int, transition string, details ...any) {
 	object := s.rollout.Request()
 	keys := []any{"rollout", object.Namespace + "/" + object.Name, "cluster", m.Cluster, "batch", m.Batch}

@@ -14,38 +14,40 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// placements places the items of a sequence: the workflow says where each cluster is to be, an activity observes the hub, writes the difference and returns
-// what it observed.
+// placements places items on clusters. The workflow sets the target of each cluster; an activity reads the hub, writes the difference and returns the
+// observed placement.
 type placements struct {
-	// generation grows with every change of where clusters are to be; sent is the last one that the hub was asked for.
+	// generation increases with every change of a target. sent is the last generation that was sent to the hub.
 	generation, sent int64
-	// urgent: the change cannot wait for others. asking: the hub is being asked.
-	urgent, placing bool
-	// ctx is that of everything that serves running clusters, nil before the first; stop ends the calls to the hub, and stopped says that it has ended.
+	// urgent: the change does not wait for others. calling: an activity is in progress.
+	urgent, calling bool
+	// ctx is the context of the placement loop and of the watch groups; nil before the first cluster. stop cancels it. stopped: the placement loop
+	// has ended.
 	ctx     workflow.Context
 	stop    workflow.CancelFunc
 	stopped bool
-	// retryPause is how long nothing is retried that the hub refused; 0: it refused nothing. pausing: that time runs.
+	// retryPause is the pause before refused placements are retried; 0: the hub refused none. pausing: the pause is in progress.
 	retryPause time.Duration
 	pausing    bool
-	// awaitedRemovals is how many clusters wait until their items are removed; patience is done when they no longer wait.
+	// awaitedRemovals is the number of clusters that wait for the removal of their items. removalTimer limits the wait, and stopRemovalTimer stops
+	// it.
 	awaitedRemovals  int
 	removalTimer     workflow.Future
 	stopRemovalTimer workflow.CancelFunc
 }
 
 const (
-	// removalDelay is how long a cluster may keep an item that it is done with: its removal is written together with others, or with what comes next.
+	// removalDelay is how long the removal of an item may wait, so that it is written together with other changes.
 	removalDelay = 2 * time.Second
-	// MinRetryPause and longestPause limit how long nothing is retried that the hub refused.
+	// MinRetryPause and MaxRetryPause limit the pause before a refused placement is retried.
 	MinRetryPause = 2 * time.Second
 	MaxRetryPause = time.Minute
 )
 
-// errDesiredChanged: what is desired has changed while the hub could not be asked.
+// errDesiredChanged: the targets changed before the hub was reached.
 var errDesiredChanged = errors.New("the desired placements have changed")
 
-// startPlacing starts to place clusters, and returns the context of everything that serves running clusters.
+// startPlacing starts the placement loop with the first cluster. It returns the context of the loop and the watch groups.
 func (s *sequence) startPlacing(ctx workflow.Context) workflow.Context {
 	if s.ctx == nil {
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
@@ -58,20 +60,20 @@ func (s *sequence) startPlacing(ctx workflow.Context) workflow.Context {
 	return s.ctx
 }
 
-// requestPlacement takes in that a cluster is to be elsewhere.
+// requestPlacement records that the target of a cluster changed.
 func (s *sequence) requestPlacement(m *member, urgent bool) {
 	s.generation++
 	m.desired, s.urgent = s.generation, s.urgent || urgent
 }
 
-// requestAllPlacements makes the hub be asked again although nothing has changed.
+// requestAllPlacements places all clusters again although no target changed.
 func (s *sequence) requestAllPlacements() {
 	s.generation++
 	s.urgent = true
 }
 
-// placementLoop is the only one that places clusters. Changes that come while it asks the hub are placed together. After the sequence has failed, it removes the items
-// from all clusters: the rollout may wait for days before it ends.
+// placementLoop is the only caller of placeAll. Changes that arrive during a call are placed together by the next one. After a failure of the
+// sequence it removes the items from all clusters: the rollout may take days to end.
 func (s *sequence) placementLoop(ctx workflow.Context) {
 	for {
 		if workflow.Await(ctx, func() bool { return s.sent < s.generation || s.anyReleased() }) != nil {
@@ -81,9 +83,9 @@ func (s *sequence) placementLoop(ctx workflow.Context) {
 		if s.gatherChanges(ctx) != nil {
 			return
 		}
-		s.sent, s.urgent, s.placing = s.generation, false, true
+		s.sent, s.urgent, s.calling = s.generation, false, true
 		err := s.placeAll(ctx)
-		s.placing = false
+		s.calling = false
 		switch {
 		case ctx.Err() != nil, err != nil && s.failure != nil:
 			return
@@ -95,7 +97,7 @@ func (s *sequence) placementLoop(ctx workflow.Context) {
 	}
 }
 
-// anyReleased reports whether an item may begin on a cluster that was held.
+// anyReleased reports whether an item may start on a cluster that was held.
 func (s *sequence) anyReleased() bool {
 	//workflowcheck:ignore the order does not matter
 	for _, m := range s.members {
@@ -106,7 +108,7 @@ func (s *sequence) anyReleased() bool {
 	return false
 }
 
-// placeReleased lets the items begin on the clusters that were held.
+// placeReleased requests the placement of items on clusters that were held.
 func (s *sequence) placeReleased(ctx workflow.Context) {
 	var released []ranv1.ClusterStatus
 	for _, name := range workflow.DeterministicKeys(s.members) {
@@ -121,7 +123,7 @@ func (s *sequence) placeReleased(ctx workflow.Context) {
 	}
 }
 
-// gatherChanges waits a while for other changes when clusters are only to lose items.
+// gatherChanges waits for more changes, if the changes so far only remove items.
 func (s *sequence) gatherChanges(ctx workflow.Context) error {
 	if s.urgent {
 		return nil
@@ -133,7 +135,7 @@ func (s *sequence) gatherChanges(ctx workflow.Context) error {
 	return err
 }
 
-// placeAll asks the hub for what is desired of all clusters, or of those that are not placed yet.
+// placeAll places all clusters, or those that are not placed yet.
 func (s *sequence) placeAll(ctx workflow.Context) error {
 	var all, unplaced []*member
 	for _, name := range workflow.DeterministicKeys(s.members) {
@@ -153,7 +155,7 @@ func (s *sequence) placeAll(ctx workflow.Context) error {
 	case atOnce == 0:
 		return s.place(ctx, all)
 	}
-	// Those that are to have no item come first: never more clusters are running than may be.
+	// Remove items first, so that no more clusters than allowed are running.
 	slices.SortStableFunc(unplaced, func(a, b *member) int { return cmp.Compare(a.target(true).Item, b.target(true).Item) })
 	for some := range slices.Chunk(unplaced, atOnce) {
 		if err := s.place(ctx, some); err != nil {
@@ -163,7 +165,7 @@ func (s *sequence) placeAll(ctx workflow.Context) error {
 	return nil
 }
 
-// place asks the hub for what is desired of some clusters, and takes in what was observed.
+// place places some clusters, and records the observed placement.
 func (s *sequence) place(ctx workflow.Context, members []*member) error {
 	var targets []policies.Target
 	var beginning []string
@@ -190,7 +192,7 @@ func (s *sequence) place(ctx workflow.Context, members []*member) error {
 	return nil
 }
 
-// recordPlacements takes in what was observed of clusters that were placed in these generations. A cluster whose desired place has changed since is placed again.
+// recordPlacements records the placement of clusters at these generations. A cluster whose target changed since then is placed again.
 func (s *sequence) recordPlacements(ctx workflow.Context, members []*member, generations []int64, placed remediation.PlacementResult) {
 	held, refusals, retry := map[string]bool{}, map[string]*remediation.RefusedPlacement{}, false
 	for _, cluster := range placed.Waiting {
@@ -219,7 +221,7 @@ func (s *sequence) recordPlacements(ctx workflow.Context, members []*member, gen
 	s.retryRefused(ctx, retry)
 }
 
-// retryRefused asks the hub again after a while for what it refused, after longer and longer pauses.
+// retryRefused retries refused placements with a growing pause.
 func (s *sequence) retryRefused(ctx workflow.Context, refused bool) {
 	switch {
 	case !refused:
@@ -238,8 +240,8 @@ func (s *sequence) retryRefused(ctx workflow.Context, refused bool) {
 	})
 }
 
-// awaitRemoved waits until a withdrawn cluster has no item. When some clusters have waited for hubLimit, none waits longer: the hub would keep the rollout from
-// continuing, or from ending. Their removal is still retried, as long as the rollout continues.
+// awaitRemoved waits until a withdrawn cluster has no item, at most for HubLimit after the first such wait: a refusing hub must not keep the rollout
+// from continuing or ending. The removal is still retried while the rollout continues.
 func (s *sequence) awaitRemoved(ctx workflow.Context, m *member) {
 	removed := func() bool { return m.state == memberEnded || s.members[m.Cluster] != m || s.failure != nil }
 	if s.awaitedRemovals == 0 {
@@ -255,12 +257,12 @@ func (s *sequence) awaitRemoved(ctx workflow.Context, m *member) {
 	}
 }
 
-// settled: the hub is not being asked, and needs not be.
+// settled reports whether every change was sent to the hub and answered.
 func (s *sequence) settled() bool {
-	return s.ctx == nil || s.stopped || s.sent == s.generation && !s.placing
+	return s.ctx == nil || s.stopped || s.sent == s.generation && !s.calling
 }
 
-// stopPlacing asks the hub for the remaining changes, for no longer than hubLimit, and for nothing from then on.
+// stopPlacing places the remaining changes, at most for HubLimit, and then stops the placement loop.
 func (s *sequence) stopPlacing(ctx workflow.Context) {
 	if s.ctx == nil {
 		return

@@ -12,7 +12,7 @@ const (
 	reasonPending = "Pending"
 )
 
-// status shows a running cluster.
+// status is the status of a running cluster.
 func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	compliance := m.compliance.Of(m.progress.Policy)
 	status := ranv1.ClusterStatus{Name: m.Cluster, State: m.step.State, Reason: compliance.String(), Message: s.items.WaitMessage()}
@@ -30,12 +30,12 @@ func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	case m.step.Waiting:
 		status.Reason, status.Message = s.holdReason(m)
 	case m.placement == isPlaced && m.replacing:
-		status.Message += "; its item was deleted, and was placed again"
+		status.Message += "; its item was deleted, and is placed again"
 	}
 	return status
 }
 
-// holdReason is what keeps an item from beginning on a cluster: its current one, or the next.
+// holdReason is why the current item, or the next one, may not start on a cluster.
 func (s *sequence) holdReason(m *member) (reason, message string) {
 	which := "the next"
 	switch {

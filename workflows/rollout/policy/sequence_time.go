@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// continueWhenDue lets clusters continue whose soak has ended, and those for which an item may begin again.
+// continueWhenDue continues with clusters whose soak has ended, and with those on which an item may start again.
 func (g *watchGroup) continueWhenDue(ctx workflow.Context) {
 	for {
 		until := g.firstSoakEnd()
@@ -26,7 +26,7 @@ func (g *watchGroup) continueWhenDue(ctx workflow.Context) {
 		}
 		seen, err := g.due(ctx)
 		if err != nil {
-			if ctx.Err() == nil { // the end of their soak could never be decided
+			if ctx.Err() == nil { // without their compliance they cannot continue
 				g.sequence.endAll(ctx, g.running(), FailedCluster(err))
 			}
 			return
@@ -38,7 +38,7 @@ func (g *watchGroup) continueWhenDue(ctx workflow.Context) {
 	}
 }
 
-// due are the clusters that can continue now, with their compliance. It is read again for those whose soak has ended: a watch may be behind.
+// due are the clusters that can continue now, with their compliance. For those whose soak has ended it is read from the API server: a watch may lag.
 func (g *watchGroup) due(ctx workflow.Context) ([]policies.ClusterCompliance, error) {
 	var seen []policies.ClusterCompliance
 	var soaked []string
@@ -58,7 +58,7 @@ func (g *watchGroup) due(ctx workflow.Context) ([]policies.ClusterCompliance, er
 	return append(seen, read...), nil
 }
 
-// firstSoakEnd is when the first soak of a cluster ends; nil: none soaks.
+// firstSoakEnd is when the first soak ends; nil: no cluster soaks.
 func (g *watchGroup) firstSoakEnd() *time.Time {
 	var first *time.Time
 	for _, m := range g.members {
@@ -69,7 +69,7 @@ func (g *watchGroup) firstSoakEnd() *time.Time {
 	return first
 }
 
-// mayContinue reports whether an item may begin on a cluster that waits for that.
+// mayContinue reports whether an item may start on a cluster that waits for that.
 func (g *watchGroup) mayContinue() bool {
 	return slices.ContainsFunc(g.members, func(m *member) bool { return m.waiting() && g.sequence.mayStart(m.Cluster) })
 }

@@ -10,14 +10,14 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// watchGroup is the clusters of a sequence that one activity watches. Others join it when clusters end: a rolling rollout starts them one by one, and with an
-// activity for each, the workers would have none left for anything else.
+// watchGroup is a group of clusters that one activity watches. Clusters join a group with free capacity: a rolling rollout starts them one by one,
+// and an activity for each would take all slots of the workers.
 type watchGroup struct {
 	sequence *sequence
 	members  []*member
-	// ctx is the context of the activity that watches; nil before the first.
+	// ctx is the context of the watch; nil before the first one.
 	ctx workflow.Context
-	// watch is the number of the activity that watches now; reports is how often one has reported, less than expected.
+	// watch is the number of the current watch. extraReports is how many more reports there were than expected.
 	watch, extraReports int
 	stopWatch           workflow.CancelFunc
 	// closed: no further cluster can join.
@@ -25,13 +25,13 @@ type watchGroup struct {
 }
 
 const (
-	// clustersPerWatch is how many clusters one activity watches: each that joins starts it again, with all clusters in its input.
+	// clustersPerWatch is the maximum number of clusters in one watch. Each cluster that joins restarts the watch, with all clusters in its input.
 	clustersPerWatch = 100
-	// reportsExpected is about how often a cluster is reported that passes an item without trouble.
+	// reportsExpected is the usual number of reports on a cluster for each item.
 	reportsExpected = 5
 )
 
-// capacity is how many clusters can join.
+// capacity is the number of clusters that can join.
 func (g *watchGroup) capacity() int {
 	if g.closed {
 		return 0
@@ -39,7 +39,7 @@ func (g *watchGroup) capacity() int {
 	return clustersPerWatch - len(g.running())
 }
 
-// join adds clusters.
+// join adds clusters to the group.
 func (g *watchGroup) join(ctx workflow.Context, members []*member) {
 	g.members = append(g.running(), members...)
 	each := reportsExpected * g.sequence.items.Count()
@@ -49,7 +49,7 @@ func (g *watchGroup) join(ctx workflow.Context, members []*member) {
 	}
 }
 
-// run takes the clusters through the items until none is running.
+// run watches the clusters of the group until none is running.
 func (g *watchGroup) run(ctx workflow.Context) {
 	serving, stop := workflow.WithCancel(ctx)
 	workflow.GoNamed(ctx, "end of a watch group", func(ctx workflow.Context) {
@@ -70,12 +70,13 @@ func (g *watchGroup) run(ctx workflow.Context) {
 	g.continueWhenDue(serving)
 }
 
-// running are the clusters that continue.
+// running are the running clusters of the group.
 func (g *watchGroup) running() []*member {
 	return slices.DeleteFunc(slices.Clone(g.members), func(m *member) bool { return !m.running() })
 }
 
-// startWatch watches from now on, with what is known now. It does not wait for the activity that watches already: only relapses count of its report.
+// startWatch replaces the watch by one that knows the current state. It does not wait for the end of the former watch, whose report counts only for
+// relapses.
 func (g *watchGroup) startWatch(ctx workflow.Context) {
 	if g.stopWatch != nil {
 		g.stopWatch()
@@ -89,10 +90,10 @@ func (g *watchGroup) startWatch(ctx workflow.Context) {
 			if len(known) == 0 {
 				return
 			}
-			news, err := g.sequence.items.Await(ctx, known, policies.GatherPeriod(len(known), g.extraReports, kit.HistoryUsed(ctx)))
+			changes, err := g.sequence.items.Await(ctx, known, policies.GatherPeriod(len(known), g.extraReports, kit.HistoryUsed(ctx)))
 			switch {
 			case g.watch != number:
-				g.recordRelapses(ctx, known, news)
+				g.recordRelapses(ctx, known, changes)
 				return
 			case ctx.Err() != nil:
 				return
@@ -101,12 +102,12 @@ func (g *watchGroup) startWatch(ctx workflow.Context) {
 				return
 			}
 			g.extraReports++
-			g.sequence.rollout.ShowOnce(ctx, func() { g.sequence.recordCompliance(ctx, news) })
+			g.sequence.rollout.ShowOnce(ctx, func() { g.sequence.recordCompliance(ctx, changes) })
 		}
 	})
 }
 
-// known is what is known of the running clusters.
+// known is the known compliance of the running clusters.
 func (g *watchGroup) known() []policies.KnownCluster {
 	var known []policies.KnownCluster
 	for _, m := range g.running() {
@@ -115,15 +116,16 @@ func (g *watchGroup) known() []policies.KnownCluster {
 	return known
 }
 
-// recordRelapses restarts the soaks in which a watch has seen a relapse after another one has replaced it: the new one cannot have seen a relapse that ended before.
-func (g *watchGroup) recordRelapses(ctx workflow.Context, known []policies.KnownCluster, news []policies.ClusterCompliance) {
+// recordRelapses restarts the soaks of clusters whose relapse the former watch has seen. The current watch cannot see a relapse that ended before it
+// started.
+func (g *watchGroup) recordRelapses(ctx workflow.Context, known []policies.KnownCluster, changes []policies.ClusterCompliance) {
 	var relapsed []policies.ClusterCompliance
 	for _, m := range g.running() {
 		hasRelapsed := func(seen policies.ClusterCompliance) bool { return seen.Cluster == m.Cluster && seen.Relapsed }
 		sameItem := func(known policies.KnownCluster) bool {
 			return known.Cluster == m.Cluster && known.Policy == m.progress.Policy
 		}
-		if m.soaking() && slices.ContainsFunc(news, hasRelapsed) && slices.ContainsFunc(known, sameItem) {
+		if m.soaking() && slices.ContainsFunc(changes, hasRelapsed) && slices.ContainsFunc(known, sameItem) {
 			relapsed = append(relapsed, policies.ClusterCompliance{Cluster: m.Cluster, Status: m.compliance, Relapsed: true})
 		}
 	}
@@ -132,10 +134,10 @@ func (g *watchGroup) recordRelapses(ctx workflow.Context, known []policies.Known
 	}
 }
 
-// recordCompliance lets clusters continue by what was seen of them.
-func (s *sequence) recordCompliance(ctx workflow.Context, news []policies.ClusterCompliance) {
+// recordCompliance records the observed compliance of clusters, and takes their next steps.
+func (s *sequence) recordCompliance(ctx workflow.Context, changes []policies.ClusterCompliance) {
 	var progressed []ranv1.ClusterStatus
-	for _, seen := range news {
+	for _, seen := range changes {
 		m := s.members[seen.Cluster]
 		if m == nil || !m.running() {
 			continue
@@ -148,7 +150,7 @@ func (s *sequence) recordCompliance(ctx workflow.Context, news []policies.Cluste
 	s.rollout.ClustersProgressed(ctx, progressed)
 }
 
-// recordClusterCompliance lets one cluster continue.
+// recordClusterCompliance takes the next step of one cluster.
 func (s *sequence) recordClusterCompliance(ctx workflow.Context, m *member, seen policies.ClusterCompliance) {
 	if seen.ClusterDeleted {
 		s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: ranv1.ReasonClusterVanished, Message: MessageClusterDeleted})
