@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -16,6 +18,8 @@ var flagsOfFields = map[string]string{
 	"spec.nodeName":                            "NODE",
 	"spec.requestorID":                         "--requestor",
 	"spec.additionalRequestors":                "--additional-requestor",
+	"spec.drainSpec.force":                     "--force",
+	"spec.drainSpec.deleteEmptyDir":            "--delete-emptydir-data",
 	"spec.drainSpec.timeoutSeconds":            "--drain-timeout",
 	"spec.drainSpec.podSelector":               "--pod-selector",
 	"spec.drainSpec.podEvictionFilters":        "--pod-eviction-filter",
@@ -65,19 +69,19 @@ func (f maintainFlags) besideFile() (err error) {
 	return err
 }
 
-// contradictions refuses options of a step that is turned off.
+// contradictions refuses flags that configure a step without the flag that turns the step on.
 func (f maintainFlags) contradictions() error {
-	for _, dependent := range []struct {
-		done  bool
-		needs string
-		flags []string
+	for _, step := range []struct {
+		fields, flag string
+		on           bool
 	}{
-		{f.drain, "--drain", []string{"drain-timeout", "pod-selector", "force", "delete-emptydir-data", "pod-eviction-filter", "skip-wait-for-delete"}},
-		{f.awaitCompletion, "--wait-for-pods", []string{"wait-for-pods-selector", "wait-for-pods-timeout"}},
+		{"spec.drainSpec.", "--drain", f.drain},
+		{"spec.waitForPodCompletion.", "--wait-for-pods", f.awaitCompletion},
 	} {
-		for _, flag := range dependent.flags {
-			if !dependent.done && f.given(flag) {
-				return fmt.Errorf("--%s: needs %s", flag, dependent.needs)
+		for _, field := range slices.Sorted(maps.Keys(flagsOfFields)) {
+			flag := flagsOfFields[field]
+			if !step.on && strings.HasPrefix(field, step.fields) && f.given(strings.TrimPrefix(flag, "--")) {
+				return fmt.Errorf("%s: needs %s", flag, step.flag)
 			}
 		}
 	}
