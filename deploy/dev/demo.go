@@ -95,7 +95,7 @@ func summarize(ctx context.Context, f *fleet.Fleet, out io.Writer, took time.Dur
 	var total map[string]int
 	maintained := 0
 	for _, spoke := range f.Spokes {
-		if err := f.AwaitNothingLeft(ctx, spoke); err != nil {
+		if err := f.AwaitCleanup(ctx, spoke); err != nil {
 			return err
 		}
 		actions, err := fleet.Actions(spoke)

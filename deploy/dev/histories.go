@@ -144,7 +144,7 @@ func (r *recorder) record(ctx context.Context, scenario historyScenario) error {
 		return err
 	}
 	for _, spoke := range r.Spokes {
-		if err := r.AwaitNothingLeft(ctx, spoke); err != nil {
+		if err := r.AwaitCleanup(ctx, spoke); err != nil {
 			return err
 		}
 	}

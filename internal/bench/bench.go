@@ -166,7 +166,7 @@ func (s *scene) rounds(ctx context.Context, run func(ctx context.Context, round 
 
 // settle waits until a round has left nothing behind and all pods run.
 func (s *scene) settle(ctx context.Context) error {
-	if err := s.fleet.AwaitNothingLeft(ctx, s.spoke); err != nil {
+	if err := s.fleet.AwaitCleanup(ctx, s.spoke); err != nil {
 		return err
 	}
 	return s.fleet.AwaitWorkloads(ctx, s.spoke)

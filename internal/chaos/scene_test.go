@@ -90,7 +90,7 @@ func (s *scene) finish(t *testing.T) {
 	t.Helper()
 	s.requireEnds(t)
 	for _, spoke := range s.Spokes {
-		require.NoError(t, s.AwaitNothingLeft(t.Context(), spoke))
+		require.NoError(t, s.AwaitCleanup(t.Context(), spoke))
 	}
 	for _, spoke := range s.Spokes {
 		s.requireNoSlotTaken(t, spoke)

@@ -13,14 +13,14 @@ import (
 	"drydock.dev/drydock/internal/precache"
 )
 
-// row is what the conditions of a rollout come to say, one after the other.
+// row is the expected sequence of the conditions of a rollout.
 type row struct {
 	name     string
 	manifest func(name string) string
 	seen     []seen
 }
 
-// seen is what a condition comes to say, and the command that people then give; without one, nobody does anything.
+// seen is an expected condition, and the command that is run then; empty: none.
 type seen struct {
 	condition, says string
 	then            []string
@@ -101,7 +101,7 @@ func conditionRows() []row {
 	}
 }
 
-// on is a rollout over clusters, with more in its spec.
+// on is a rollout over clusters, with additional spec.
 func on(clusters, more string) func(name string) string {
 	return func(name string) string {
 		return fmt.Sprintf(`
@@ -114,9 +114,9 @@ spec:
 	}
 }
 
-// unbound is a policy that no cluster is bound to. What it depends on is named.
+// unbound is a policy that is not bound to a cluster, with an optional dependency.
 func unbound(name, namespace, dependsOn string) string {
-	policy, _, _ := strings.Cut(informing(name, ""), "\n---\n")
+	policy, _, _ := strings.Cut(informPolicy(name, ""), "\n---\n")
 	policy = strings.Replace(policy, "namespace: default", "namespace: "+namespace, 1)
 	if dependsOn != "" {
 		dependency := "{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, name: " + dependsOn + ", compliance: Compliant}"
@@ -125,7 +125,7 @@ func unbound(name, namespace, dependsOn string) string {
 	return policy
 }
 
-// releasing is a policy that no cluster is bound to, and that asks for a release of the platform.
+// releasing is an unbound policy that requires a release of the platform.
 func releasing(name, version string) string {
 	return strings.Replace(unbound(name, "default", ""), "apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}",
 		"apiVersion: config.openshift.io/v1, kind: ClusterVersion, metadata: {name: version}, "+
@@ -140,9 +140,9 @@ func TestRolloutsReachTheDocumentedConditions(t *testing.T) {
 	}
 	register(t, "unreached-1", nil)
 	register(t, "unreached-2", nil)
-	withoutRoom(t, theFleet.Cluster("spoke-2"), precache.NamespacePrecaching)
+	withoutJobPermission(t, theFleet.Cluster("spoke-2"), precache.NamespacePrecaching)
 	for _, held := range []string{"spoke-4", "spoke-5"} {
-		must(t, "hold", "--cluster", held)
+		succeeds(t, "hold", "--cluster", held)
 		t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--cluster", held) })
 	}
 	for _, row := range conditionRows() {
@@ -151,10 +151,10 @@ func TestRolloutsReachTheDocumentedConditions(t *testing.T) {
 			startRollout(t, row.manifest(row.name))
 			for _, seen := range row.seen {
 				awaitStatus(t, row.name, func(s ranv1.ClusterGroupUpgradeStatus) bool {
-					return strings.HasPrefix(said(s, seen.condition), seen.says)
+					return strings.HasPrefix(conditionMessage(s, seen.condition), seen.says)
 				})
 				if seen.then != nil {
-					must(t, seen.then...)
+					succeeds(t, seen.then...)
 				}
 			}
 		})

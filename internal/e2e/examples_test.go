@@ -21,10 +21,10 @@ import (
 
 const examplesDir = "../../docs/examples"
 
-// exampleProgram is one of the documentation's requestors, as a user runs it: it takes both workers of a spoke, one after the other.
+// exampleProgram is a requestor of the documentation, as users run it: it maintains both workers of a spoke, one after the other.
 type exampleProgram struct {
 	name, campaign string
-	// stops: it stops its work when the node is taken away from it.
+	// stops: it stops its work when it loses the node.
 	stops   bool
 	command func(spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd
 }
@@ -58,7 +58,7 @@ func (p exampleProgram) run(t *testing.T, spoke *devstack.Cluster, work ...strin
 	return cmd, said
 }
 
-// kill ends a program and all that it has started, as when its machine dies.
+// kill kills a program and its children, as when its machine fails.
 func kill(cmd *exec.Cmd) {
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	_ = cmd.Wait()
@@ -68,16 +68,16 @@ func TestTheRequestorExamplesWork(t *testing.T) {
 	for i, program := range examplePrograms(t) {
 		t.Run(program.name+" go on after they were killed, and after their work has failed", func(t *testing.T) {
 			t.Parallel()
-			goesOn(t, program, theFleet.Spokes[2*i])
+			resumesAfterCrash(t, program, theFleet.Spokes[2*i])
 		})
 		t.Run(program.name+" ask anew for a node whose maintenance was terminated, and do not work on it before", func(t *testing.T) {
 			t.Parallel()
-			asksAnew(t, program, theFleet.Spokes[2*i+1])
+			requestsAgain(t, program, theFleet.Spokes[2*i+1])
 		})
 	}
 }
 
-func goesOn(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
+func resumesAfterCrash(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
 	before, dir := len(actionsOf(t, spoke)), t.TempDir()
 
 	// The work on the first node hangs, and its program is killed.
@@ -85,11 +85,11 @@ func goesOn(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
 	require.Eventually(t, func() bool { return len(glob(t, dir, "begun-*")) == 1 }, time.Minute, 100*time.Millisecond)
 	kill(hanging)
 
-	// The next run finds the node and begins anew. One node fails, and is held; the other one waits for the slot that it has.
+	// The next run finds the node and starts again. One node fails and keeps its slot; the other one waits for it.
 	failing, said := program.run(t, spoke, "sh", "-c", `touch "$0/failed-$NODE"; exit 3`, dir)
 	require.Eventually(t, func() bool { return len(glob(t, dir, "failed-*")) == 1 }, time.Minute, 100*time.Millisecond, "%s", said)
 	first := filepath.Base(glob(t, dir, "failed-*")[0])[len("failed-"):]
-	require.FileExists(t, filepath.Join(dir, "begun-"+first), "it is the node that was handed over before")
+	require.FileExists(t, filepath.Join(dir, "begun-"+first), "it is the node that was ready before")
 	awaitNodeStatus(t, spoke, program.campaign+"-"+first, "it is held", func(s maintenancev1.NodeMaintenanceStatus) bool {
 		return s.State == maintenancev1.NodeRequestorFailed
 	})
@@ -102,13 +102,13 @@ func goesOn(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
 	again, said := program.run(t, spoke, "false")
 	require.NoError(t, again.Wait(), "%s", said)
 
-	require.NoError(t, theFleet.AwaitNothingLeft(context.Background(), spoke))
+	require.NoError(t, theFleet.AwaitCleanup(context.Background(), spoke))
 	count := fleet.Count(nil, actionsOf(t, spoke)[before:])
-	require.Equal(t, 2, count[fleet.ActionCordon], "each node was taken once")
+	require.Equal(t, 2, count[fleet.ActionCordon], "each node was cordoned once")
 	require.Equal(t, 2, count[fleet.ActionUncordon])
 }
 
-func asksAnew(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
+func requestsAgain(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
 	program.campaign += "-anew"
 	dir := t.TempDir()
 
@@ -127,7 +127,7 @@ func asksAnew(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
 		require.Error(t, hanging.Wait())
 		require.Contains(t, said.String(), first+": workflow execution error")
 		require.Contains(t, said.String(), "terminated")
-		require.Len(t, glob(t, dir, "begun-*"), 2, "the other node has its turn nevertheless")
+		require.Len(t, glob(t, dir, "begun-*"), 2, "the other node is maintained all the same")
 	}
 	once, err := os.ReadFile(begun)
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func asksAnew(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
 	again, said := program.run(t, spoke, "sh", "-c", `touch "$0/done-$NODE"`, dir)
 	require.NoError(t, again.Wait(), "%s", said)
 	require.FileExists(t, filepath.Join(dir, "done-"+first))
-	require.NoError(t, theFleet.AwaitNothingLeft(context.Background(), spoke))
+	require.NoError(t, theFleet.AwaitCleanup(context.Background(), spoke))
 }
 
 func glob(t *testing.T, dir, pattern string) []string {

@@ -25,7 +25,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// harborSpoke is a spoke whose operators for Harbor and what it needs are simulated.
+// harborSpoke is a spoke with simulated operators for Harbor.
 type harborSpoke struct {
 	*devstack.Cluster
 	operators *operators.Operators
@@ -53,7 +53,7 @@ func newHarborSpokeWithoutOperators(t *testing.T, spoke *devstack.Cluster) *harb
 
 func (s *harborSpoke) apply(t *testing.T, namespace string) {
 	t.Helper()
-	must(t, "harbor", "apply", "-f", exampleHarbor(t, namespace), "--cluster", s.Name)
+	succeeds(t, "harbor", "apply", "-f", exampleHarbor(t, namespace), "--cluster", s.Name)
 }
 
 // exampleHarbor is the file of the documentation's example, after changes to its text.
@@ -67,7 +67,7 @@ func exampleHarbor(t *testing.T, namespace string, oldnew ...string) string {
 	return path
 }
 
-// becomes waits until the object's own status is as wanted.
+// becomes waits until the status of a HarborCluster satisfies a condition.
 func (s *harborSpoke) becomes(t *testing.T, namespace, what string, wanted func(goharborv1.HarborClusterStatus) bool) {
 	t.Helper()
 	require.NoError(t, theFleet.AwaitHarbor(t.Context(), s.Cluster, namespace, "main", what, wanted))
@@ -143,13 +143,13 @@ func TestAHarborIsCreatedOnceDespiteWorkerCrashesAtEachStep(t *testing.T) {
 			require.Equal(t, 1, times, "%s was created more than once", object)
 		}
 	}
-	harborSpeaks(t, spoke, namespaces[1])
+	checkHarborCommands(t, spoke, namespaces[1])
 	server, workflow := temporalClient(t), temporal.HarborClusterID(spoke.Name, namespaces[0], "main")
 	kept, err := server.DescribeWorkflowExecution(t.Context(), workflow, "")
 	require.NoError(t, err)
-	must(t, "harbor", "cancel", "main", "-n", namespaces[0], "--cluster", spoke.Name) // its run may be ending still when the next is asked to delete it
+	succeeds(t, "harbor", "cancel", "main", "-n", namespaces[0], "--cluster", spoke.Name) // its run may be ending still when the next is asked to delete it
 	for _, namespace := range namespaces {
-		said := must(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
+		said := succeeds(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
 		require.Equal(t, "note: its resources are removed; data policy: Retain", lastLine(said))
 		require.Error(t, spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main"}, &goharborv1.HarborCluster{}))
 		left := &unstructured.Unstructured{}
@@ -161,10 +161,10 @@ func TestAHarborIsCreatedOnceDespiteWorkerCrashesAtEachStep(t *testing.T) {
 	require.True(t, sdktemporal.IsCanceledError(err), "%v", err)
 }
 
-// harborSpeaks asks the command line how a Harbor is, which falls over and comes back.
-func harborSpeaks(t *testing.T, spoke *harborSpoke, namespace string) {
+// checkHarborCommands checks the CLI for a Harbor that becomes unhealthy and recovers.
+func checkHarborCommands(t *testing.T, spoke *harborSpoke, namespace string) {
 	t.Helper()
-	require.Contains(t, must(t, "harbor", "status", namespace+"/main", "--cluster", spoke.Name), "HarborCluster "+namespace+"/main in cluster "+spoke.Name+": healthy for ")
+	require.Contains(t, succeeds(t, "harbor", "status", namespace+"/main", "--cluster", spoke.Name), "HarborCluster "+namespace+"/main in cluster "+spoke.Name+": healthy for ")
 	spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", operators.Behaviour{Down: true})
 	spoke.becomes(t, namespace, "unhealthy", func(s goharborv1.HarborClusterStatus) bool { return s.Status == goharborv1.StatusUnhealthy })
 	a := drydock(t, "harbor", "status", namespace+"/main", "--cluster", spoke.Name, "-o", "json")
@@ -180,21 +180,21 @@ func harborSpeaks(t *testing.T, spoke *harborSpoke, namespace string) {
 	spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", operators.Behaviour{})
 	spoke.becomes(t, namespace, "healthy", healthyHarbor)
 
-	harborIsAwaited(t, spoke, namespace)
+	checkHarborWait(t, spoke, namespace)
 	a = drydock(t, "harbor", "delete", "none", "-n", namespace, "--cluster", spoke.Name)
 	require.Equal(t, 1, a.code)
 	require.Contains(t, a.err, "cluster "+spoke.Name+" has no HarborCluster "+namespace+"/none")
 }
 
-// harborIsAwaited changes a Harbor that is healthy, and waits until it is so as it was changed: its operator is away at first, so that it is well as it was.
-func harborIsAwaited(t *testing.T, spoke *harborSpoke, namespace string) {
+// checkHarborWait changes a healthy Harbor, and requires that --wait waits for the change, although Harbor stays healthy without its operator.
+func checkHarborWait(t *testing.T, spoke *harborSpoke, namespace string) {
 	t.Helper()
 	spoke.operators.Simulate(operators.Harbor, namespace, "main-harbor", operators.Behaviour{Absent: true})
 	apply := []string{"harbor", "apply", "-f", exampleHarbor(t, namespace, "version: 2.5.0", "version: 2.6.0"), "--cluster", spoke.Name, "--wait"}
 	a := drydock(t, append(apply, "--timeout", "5s")...)
 	require.NotZero(t, a.code, "%s", a.out)
 	spoke.operators.Simulate(operators.Harbor, namespace, "main-harbor", operators.Behaviour{})
-	require.Contains(t, lastLine(must(t, apply...)), "HarborCluster "+namespace+"/main: healthy")
+	require.Contains(t, lastLine(succeeds(t, apply...)), "HarborCluster "+namespace+"/main: healthy")
 	hc := &goharborv1.HarborCluster{}
 	require.NoError(t, spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main"}, hc))
 	require.Equal(t, int64(2), hc.Generation)

@@ -38,15 +38,15 @@ func TestARolloutRequiresAHealthyHarborBeforeAndAfter(t *testing.T) {
 	storageIs(operators.Behaviour{Down: true}, goharborv1.StatusUnhealthy)
 	before := len(actionsOf(t, spoke.Cluster))
 	start("harbor-gate-before", 2)
-	status, code := end(t, "harbor-gate-before")
+	status, code := awaitEnd(t, "harbor-gate-before")
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonFailed)
 	require.Contains(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message, "health gate of cluster "+spoke.Name+" failed: "+down)
-	require.Empty(t, actionsOf(t, spoke.Cluster)[before:], "nothing was begun")
+	require.Empty(t, actionsOf(t, spoke.Cluster)[before:], "nothing was started")
 
 	storageIs(operators.Behaviour{}, goharborv1.StatusHealthy)
 	start("harbor-gate-passes", 120)
-	status, code = end(t, "harbor-gate-passes")
+	status, code = awaitEnd(t, "harbor-gate-passes")
 	require.Zero(t, code)
 	require.Equal(t, ranv1.ClusterComplete, status.Clusters[0].State)
 	require.Len(t, fleet.Cordoned(actionsOf(t, spoke.Cluster)[before:]), workers+1)
@@ -62,12 +62,12 @@ func TestARolloutRequiresAHealthyHarborBeforeAndAfter(t *testing.T) {
 	})
 	require.Len(t, fleet.Cordoned(actionsOf(t, spoke.Cluster)[before:]), workers+1, "its work is done")
 	spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", operators.Behaviour{})
-	status, code = end(t, "harbor-gate-after")
+	status, code = awaitEnd(t, "harbor-gate-after")
 	require.Zero(t, code)
 	require.Equal(t, ranv1.ClusterComplete, status.Clusters[0].State)
 
 	// Its services would be in the way of later drains.
 	hc := &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "main"}}
 	require.NoError(t, spoke.api.Patch(t.Context(), hc, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deletionPolicy":"Delete"}}`))))
-	must(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
+	succeeds(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
 }

@@ -27,7 +27,7 @@ import (
 	harborworkflow "drydock.dev/drydock/workflows/harbor"
 )
 
-// start makes some Harbor and starts its workflow, as another program than the CLI would.
+// start creates a HarborCluster and starts its workflow.
 func (s *harborSpoke) start(t *testing.T, server temporalclient.Client, namespace string, secrets ...string) error {
 	if err := theFleet.AddHarborNamespace(t.Context(), s.Cluster, namespace); err != nil {
 		return err
@@ -130,7 +130,7 @@ func TestAHarborReportsMissingOperatorsAndIsDeletedWithoutThem(t *testing.T) {
 	a := drydock(t, "harbor", "status", namespace+"/main", "--cluster", spoke.Name)
 	require.Equal(t, 1, a.code)
 	require.Contains(t, a.out, "the cluster does not serve postgresql of acid.zalan.do/v1: install its operator")
-	must(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
+	succeeds(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
 }
 
 // applying is what the history of a workflow says of the first time that a part was applied.
@@ -195,11 +195,11 @@ func TestAFailedHarborServiceDoesNotDelayTheOthers(t *testing.T) {
 	require.True(t, cache.failed)
 	require.False(t, database.failed || storage.failed)
 	for _, one := range []applying{database, cache, storage} {
-		require.Equal(t, database.task, one.task, "all are begun together")
+		require.Equal(t, database.task, one.task, "all are started together")
 		for _, other := range []applying{database, cache, storage} {
 			require.True(t, one.scheduled.Before(other.ended), "%v does not overlap with %v", one, other)
 		}
 	}
 	require.NotContains(t, parts, harbor.PartHarbor)
-	must(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
+	succeeds(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
 }

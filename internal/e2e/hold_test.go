@@ -23,32 +23,32 @@ const reasonHeld = "Held"
 func TestAHoldDuringADrainFinishesTheEvictionAndStartsNothing(t *testing.T) {
 	reserve(t, "spoke-4")
 	spoke := theFleet.Cluster("spoke-4")
-	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	holdout := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("held", "", 60, spoke.Name))
 	awaitEviction(t, spoke, holdout)
 
-	require.Contains(t, must(t, "hold", "--cluster", spoke.Name, "--reason", "flood in hall 2"), "flood in hall 2")
+	require.Contains(t, succeeds(t, "hold", "--cluster", spoke.Name, "--reason", "flood in hall 2"), "flood in hall 2")
 	t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--cluster", spoke.Name) })
-	letGo(t, spoke, holdout)
+	releasePods(t, spoke, holdout)
 	held := awaitStatus(t, "held", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).Reason == reasonHeld })
 	require.Equal(t, "worker-1: Draining", held.Clusters[0].Step)
 	require.Equal(t, "flood in hall 2", held.Held.Reason)
 	require.Equal(t, "flood in hall 2", held.Clusters[0].Held.Reason)
-	require.Nil(t, held.Status.CurrentBatchDeadline, "the clock stands still")
+	require.Nil(t, held.Status.CurrentBatchDeadline, "the deadline is paused")
 
-	require.Empty(t, evictable(t, spoke, "worker-1"), "the drain has gone on to its end")
+	require.Empty(t, evictable(t, spoke, "worker-1"), "the drain is complete")
 	actions := actionsOf(t, spoke)[before:]
 	require.Equal(t, []string{"control-plane-1", "worker-1"}, fleet.Cordoned(actions))
 	require.Equal(t, 1, fleet.Count(nil, actions)[fleet.ActionJob], "only the control plane has had its job")
-	require.True(t, node(t, spoke, "worker-1").Spec.Unschedulable, "what is out of service stays so")
+	require.True(t, node(t, spoke, "worker-1").Spec.Unschedulable, "the node stays cordoned")
 
-	must(t, "release", "--cluster", spoke.Name)
-	must(t, "upgrade", "status", "held", "--watch")
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	succeeds(t, "release", "--cluster", spoke.Name)
+	succeeds(t, "upgrade", "status", "held", "--watch")
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 	after := actionsOf(t, spoke)[before:]
 	require.Equal(t, actions, after[:len(actions)])
-	require.Equal(t, fleet.ActionJob, after[len(actions)].What, "it goes on where it stood")
+	require.Equal(t, fleet.ActionJob, after[len(actions)].What, "it resumes with the Job")
 	require.Len(t, fleet.Cordoned(after), workers+1)
 	requireNoPodEvictedTwice(t, after)
 }
@@ -56,31 +56,31 @@ func TestAHoldDuringADrainFinishesTheEvictionAndStartsNothing(t *testing.T) {
 func TestWorkflowsStartedDuringAHoldOnlyWait(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-3")
 	before := len(actionsOf(t, spoke))
-	must(t, "hold", "--all", "--reason", "change freeze")
+	succeeds(t, "hold", "--all", "--reason", "change freeze")
 	t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--all") })
 	startRollout(t, rollout("frozen", "", 60, spoke.Name))
-	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--name", "frozen")
+	succeeds(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--name", "frozen")
 
 	frozen := awaitStatus(t, "frozen", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Wait != nil && s.Wait.Reason == reasonHeld })
 	require.Contains(t, frozen.Wait.Message, "change freeze")
-	require.Contains(t, said(frozen, ranv1.ConditionProgressing), "True InProgress: Held; ")
+	require.Contains(t, conditionMessage(frozen, ranv1.ConditionProgressing), "True InProgress: Held; ")
 	require.Equal(t, ranv1.ClusterPending, frozen.Clusters[0].State)
 	require.Equal(t, reasonHeld, awaitNode(t, "frozen", spoke).Wait.Reason)
-	require.Contains(t, must(t, "doctor"), "every cluster is held since")
+	require.Contains(t, succeeds(t, "doctor"), "every cluster is held since")
 	require.Len(t, actionsOf(t, spoke), before)
 
 	// A cancel works while held: what has not begun ends without a trace.
-	must(t, "node", "cancel", "frozen", "--cluster", spoke.Name)
+	succeeds(t, "node", "cancel", "frozen", "--cluster", spoke.Name)
 	require.Equal(t, 1, drydock(t, "node", "status", "frozen", "--cluster", spoke.Name, "--watch").code)
 	require.Len(t, actionsOf(t, spoke), before)
 
-	must(t, "release", "--all")
-	must(t, "upgrade", "status", "frozen", "--watch")
+	succeeds(t, "release", "--all")
+	succeeds(t, "upgrade", "status", "frozen", "--watch")
 	require.Len(t, fleet.Cordoned(actionsOf(t, spoke)[before:]), workers+1)
 }
 
-// letGo lets the pods of a Deployment leave, and not come back.
-func letGo(t *testing.T, spoke *devstack.Cluster, app string) {
+// releasePods lets the pods of a Deployment terminate, and scales it down.
+func releasePods(t *testing.T, spoke *devstack.Cluster, app string) {
 	t.Helper()
 	_, err := spoke.Client.AppsV1().Deployments("shop").Patch(t.Context(), app, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func letGo(t *testing.T, spoke *devstack.Cluster, app string) {
 			if err := reader.List(ctx, &pods, client.MatchingLabels{"app": app}); err != nil || len(pods.Items) == 0 {
 				return err == nil, err
 			}
-			letPodsLeave(t, spoke, app)
+			endSlowTermination(t, spoke, app)
 			return false, nil
 		}))
 }

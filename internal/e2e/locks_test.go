@@ -20,10 +20,10 @@ import (
 	locksworkflow "drydock.dev/drydock/workflows/locks"
 )
 
-// Applications with a veto, beside each other. What they and Drydock have done, and in which order, is read from watches, and not from what Drydock says.
+// Several applications with locks. The actions and their order are read from watches, not from Drydock's status.
 func TestMaintenanceWithLockHoldingApplications(t *testing.T) {
-	t.Run("let a fleet be updated node by node, and always get their nodes back", updateFleetWithLocks)
-	t.Run("are not kept waiting for each other", breakLockCycle)
+	t.Run("release and hold each node of a fleet in order", updateFleetWithLocks)
+	t.Run("do not deadlock", breakLockCycle)
 }
 
 // ceph is an application with a controller of its own.
@@ -67,15 +67,15 @@ spec:
 	})
 	setState(t, spokes[2], whole, lcmv1.LockInactive)
 
-	awaitLetGo(t, spokes[0], storage, late.Spec.NodeName)
+	awaitReleased(t, spokes[0], storage, late.Spec.NodeName)
 	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).Reason == "WorkloadLocksHeld" })
-	t.Log(must(t, "upgrade", "status", "with-locks"))
+	t.Log(succeeds(t, "upgrade", "status", "with-locks"))
 	setState(t, spokes[0], late, lcmv1.LockInactive)
-	holdStorageBack(t, spokes[0], late.Spec.NodeName)
-	awaitAsked(t, spokes[0], late.Spec.NodeName, false)
+	delayStorage(t, spokes[0], late.Spec.NodeName)
+	awaitRequested(t, spokes[0], late.Spec.NodeName, false)
 	setState(t, spokes[0], late, lcmv1.LockActive)
 
-	awaitLetGo(t, spokes[1], storage, mute.Spec.NodeName)
+	awaitReleased(t, spokes[1], storage, mute.Spec.NodeName)
 	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		return clusterAt(s, 1).Reason == "WorkloadLocksHeld" && slices.ContainsFunc(clusterAt(s, 1).LockProgress, func(p drydockv1.LockProgress) bool {
 			return p.Controller == storage && p.Updated > 2 && int(p.Total) == all
@@ -94,23 +94,23 @@ spec:
 	ask(t, temporal.WorkloadLockControllerID(spokes[0].Name, storage), func(s locksworkflow.Status) bool {
 		return s.Wait != nil && s.Wait.Reason == string(locks.PodNotBack)
 	})
-	letStorageBeReady(t, spokes[0], late.Spec.NodeName)
-	status, code := end(t, "with-locks")
+	completeStorage(t, spokes[0], late.Spec.NodeName)
+	status, code := awaitEnd(t, "with-locks")
 	require.Zero(t, code, "%+v", status.Conditions)
 	setState(t, spokes[1], latecomer, lcmv1.LockActive)
 	setState(t, spokes[2], whole, lcmv1.LockActive)
 	for i, spoke := range spokes {
-		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
-		s := witnesses[i].end(t, router, storage)
+		require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
+		s := witnesses[i].awaitEnd(t, router, storage)
 		require.Empty(t, s.breaches, "in %s", spoke.Name)
 		requireNodesUpdatedOnce(t, s, all)
 		require.Empty(t, status.Clusters[i].LockProgress)
 	}
-	witnesses[0].end(t, router, storage).requireOrder(t, late.Spec.NodeName, stepRequest, stepInactive+storage, stepInactive+ceph, stepCordon, stepWithdraw, stepActive+storage)
-	witnesses[1].end(t, router, storage).requireOrder(t, mute.Spec.NodeName, stepRequest, stepInactive+storage, stepGone+ceph, stepCordon, stepWithdraw, stepActive+storage)
+	witnesses[0].awaitEnd(t, router, storage).requireOrder(t, late.Spec.NodeName, stepRequest, stepInactive+storage, stepInactive+ceph, stepCordon, stepWithdraw, stepActive+storage)
+	witnesses[1].awaitEnd(t, router, storage).requireOrder(t, mute.Spec.NodeName, stepRequest, stepInactive+storage, stepGone+ceph, stepCordon, stepWithdraw, stepActive+storage)
 }
 
-// requireNodesUpdatedOnce: the control plane first, then every worker, each once and in the order of the runbook.
+// requireNodesUpdatedOnce requires the order of the runbook: the control plane first, then every worker, each once.
 func requireNodesUpdatedOnce(t *testing.T, s *lockStory, workers int) {
 	t.Helper()
 	require.Len(t, s.steps, workers+1)
@@ -137,7 +137,7 @@ func requireNodesUpdatedOnce(t *testing.T, s *lockStory, workers int) {
 	}
 }
 
-// Storage is not ready on worker-1, which is asked for first, and lets go of worker-2; the router has released worker-1.
+// Storage releases worker-2 but not worker-1, which is requested first; the router has released worker-1.
 func breakLockCycle(t *testing.T) {
 	t.Parallel()
 	spoke := theFleet.Cluster("spoke-4")
@@ -145,35 +145,35 @@ func breakLockCycle(t *testing.T) {
 	allow(t, spoke, 2)
 	pods := spoke.Client.CoreV1().Pods(storage)
 	require.NoError(t, pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.nodeName=worker-1"}))
-	holdStorageBack(t, spoke, "worker-1")
+	delayStorage(t, spoke, "worker-1")
 	w := witness(t, spoke)
 	older, younger := site{spoke, "worker-1"}, site{spoke, "worker-2"}
 	startMaintenance(t, older, maintenancev1.NodeMaintenanceSpec{})
-	awaitLetGo(t, spoke, router, older.node)
+	awaitReleased(t, spoke, router, older.node)
 	startMaintenance(t, younger, maintenancev1.NodeMaintenanceSpec{})
-	awaitLetGo(t, spoke, storage, younger.node)
+	awaitReleased(t, spoke, storage, younger.node)
 
 	awaitReason("LockCycle")(t, younger)
-	t.Log(must(t, "node", "status", younger.name(), "--cluster", spoke.Name))
+	t.Log(succeeds(t, "node", "status", younger.name(), "--cluster", spoke.Name))
 	awaitReason("WorkloadLocksHeld")(t, older)
 	requireLocksShown(t, spoke, older)
-	letStorageBeReady(t, spoke, older.node)
+	completeStorage(t, spoke, older.node)
 	awaitNodeState(t, older.workflowID(), maintenancev1.NodeReady)
-	awaitAsked(t, spoke, younger.node, true)
+	awaitRequested(t, spoke, younger.node, true)
 	for _, at := range []site{older, younger} {
 		awaitDone(t, at.name(), spoke)
-		must(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch")
+		succeeds(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch")
 	}
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
-	s := w.end(t, router, storage)
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
+	s := w.awaitEnd(t, router, storage)
 	require.Empty(t, s.breaches)
 	s.requireOrder(t, older.node, stepRequest, stepInactive+router, stepInactive+storage, stepCordon, stepUncordon, stepWithdraw)
 	s.requireOrder(t, younger.node, stepRequest, stepInactive+storage, stepWithdraw, stepActive+storage, stepRequest, stepInactive+storage, stepCordon)
-	require.Less(t, s.indexOf(younger.node, stepActive+storage), s.indexOf(older.node, stepInactive+storage), "the lock of the younger was held again first")
+	require.Less(t, s.indexOf(younger.node, stepActive+storage), s.indexOf(older.node, stepInactive+storage), "the younger request yields first")
 	require.Less(t, s.indexOf(older.node, stepUncordon), s.indexOf(younger.node, stepCordon))
 }
 
-// requireLocksShown asks the commands that look at a cluster who holds what: storage holds the node that is asked for, as its pod is not ready.
+// requireLocksShown checks the lock commands: storage holds the requested node, because its pod is not ready.
 func requireLocksShown(t *testing.T, spoke *devstack.Cluster, asked site) {
 	t.Helper()
 	look := func(args ...string) answer {

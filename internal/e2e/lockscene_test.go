@@ -61,7 +61,7 @@ func deployStorage(t *testing.T, spoke *devstack.Cluster, workers int) {
 	connected := temporalClient(t)
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(policy, []byte(storagePolicy), 0o600))
-	must(t, "lock", "controller", "start", "--cluster", spoke.Name, "-f", policy)
+	succeeds(t, "lock", "controller", "start", "--cluster", spoke.Name, "-f", policy)
 	t.Cleanup(func() { removeStorageLocks(t, connected, spoke) })
 	require.NoError(t, theFleet.AwaitLocks(t.Context(), spoke, 2*workers))
 }
@@ -112,8 +112,8 @@ func deployTenants(t *testing.T, spoke *devstack.Cluster, pods int32) {
 	require.NoError(t, theFleet.AwaitWorkloads(t.Context(), spoke))
 }
 
-// awaitLetGo waits until an application has released a node.
-func awaitLetGo(t *testing.T, spoke *devstack.Cluster, application, node string) {
+// awaitReleased waits until an application has released a node.
+func awaitReleased(t *testing.T, spoke *devstack.Cluster, application, node string) {
 	t.Helper()
 	require.NoError(t, theFleet.Await(t.Context(), spoke, application+" has released "+node, []kubeclient.Object{&lcmv1.NodeWorkloadLock{}},
 		func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
@@ -125,8 +125,8 @@ func awaitLetGo(t *testing.T, spoke *devstack.Cluster, application, node string)
 		}))
 }
 
-// awaitAsked waits until a node is asked for, or is not any more.
-func awaitAsked(t *testing.T, spoke *devstack.Cluster, node string, asked bool) {
+// awaitRequested waits until a node is requested, or is no longer requested.
+func awaitRequested(t *testing.T, spoke *devstack.Cluster, node string, asked bool) {
 	t.Helper()
 	require.NoError(t, theFleet.Await(t.Context(), spoke, fmt.Sprintf("%s is asked for: %t", node, asked), []kubeclient.Object{&lcmv1.NodeMaintenanceRequest{}},
 		func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
@@ -136,8 +136,8 @@ func awaitAsked(t *testing.T, spoke *devstack.Cluster, node string, asked bool) 
 		}))
 }
 
-// holdStorageBack keeps the application's pod on a node from being ready, the new one once it is there.
-func holdStorageBack(t *testing.T, spoke *devstack.Cluster, node string) {
+// delayStorage keeps the application's next pod on a node from becoming ready.
+func delayStorage(t *testing.T, spoke *devstack.Cluster, node string) {
 	t.Helper()
 	held := ""
 	require.NoError(t, theFleet.Await(t.Context(), spoke, "a new pod of storage is on "+node, []kubeclient.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: storage}}},
@@ -154,8 +154,8 @@ func holdStorageBack(t *testing.T, spoke *devstack.Cluster, node string) {
 	setReadyAfter(t, spoke, held, fmt.Sprintf("%q", longer))
 }
 
-// letStorageBeReady lets the application's pod on a node be ready.
-func letStorageBeReady(t *testing.T, spoke *devstack.Cluster, node string) {
+// completeStorage makes the application's pod on a node ready.
+func completeStorage(t *testing.T, spoke *devstack.Cluster, node string) {
 	t.Helper()
 	pods, err := spoke.Client.CoreV1().Pods(storage).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func setReadyAfter(t *testing.T, spoke *devstack.Cluster, pod, value string) {
 	require.NoError(t, err)
 }
 
-// setState plays a controller that is not Drydock's.
+// setState sets the state of a lock as a foreign controller.
 func setState(t *testing.T, spoke *devstack.Cluster, lock kubeclient.Object, state lcmv1.LockState) {
 	t.Helper()
 	watched, err := theFleet.Watch(t.Context(), spoke)

@@ -13,7 +13,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
-// The steps of a node, as its story tells them. Those of locks have the application behind them.
+// The steps of a node. Steps of locks have the application as a suffix.
 const (
 	stepRequest  = "request"
 	stepInactive = "inactive "
@@ -25,22 +25,22 @@ const (
 	stepGone     = "gone "
 )
 
-// lockStory is what a cluster was at each moment, and what must be true of it then.
+// lockStory is the state of a cluster at each moment, and checks its invariants.
 type lockStory struct {
-	// single are the applications that let go of one node at a time, and hold again when their pod is ready.
+	// single are applications that release one node at a time, and hold it again when their pod is ready.
 	single []string
 
 	clusterRequests map[string]bool
 	// maintenances of the cluster so far.
 	maintenances int
 	clusterLocks map[string]lcmv1.WorkloadLockStatus
-	// requests are the nodes that are asked for, by the name of the request.
+	// requests are the requested nodes, by the name of the request.
 	requests map[string]string
 	locks    map[string]nodeLock
 	nodes    map[string]bool // which are unschedulable
 	pods     map[string]podSeen
 
-	// steps of the nodes, and those of all in one order.
+	// steps are the steps of each node, and of all nodes in order.
 	steps    map[string][]string
 	all      []nodeStep
 	breaches []string
@@ -98,7 +98,7 @@ func (s *lockStory) step(node, step string) {
 	s.all = append(s.all, nodeStep{node, step})
 }
 
-func (s *lockStory) must(holds bool, format string, args ...any) {
+func (s *lockStory) check(holds bool, format string, args ...any) {
 	if !holds {
 		s.breaches = append(s.breaches, fmt.Sprintf(format, args...))
 	}
@@ -111,12 +111,12 @@ func (s *lockStory) node(name string, unschedulable bool) {
 	switch {
 	case unschedulable && !was:
 		s.step(name, stepCordon)
-		s.must(s.asked(name), "%s is cordoned and nobody was asked", name)
-		s.must(len(s.holders(name)) == 0, "%s is cordoned while it is held by %v", name, s.holders(name))
+		s.check(s.asked(name), "%s is cordoned and nobody was asked", name)
+		s.check(len(s.holders(name)) == 0, "%s is cordoned while it is held by %v", name, s.holders(name))
 		s.clusterHasLetGo(name, "cordoned")
 	case was && !unschedulable:
 		s.step(name, stepUncordon)
-		s.must(s.asked(name), "%s is uncordoned after the request was withdrawn", name)
+		s.check(s.asked(name), "%s is uncordoned after the request was withdrawn", name)
 	}
 }
 
@@ -132,7 +132,7 @@ func (s *lockStory) pod(pod *corev1.Pod, gone bool) {
 	owner := metav1.GetControllerOf(pod)
 	if owner != nil && owner.Kind == "ReplicaSet" && seen.node != "" && (seen.leaving || gone) && !was.leaving {
 		s.step(seen.node, stepEvict)
-		s.must(s.nodes[seen.node], "%s is evicted from %s, which is in service", key, seen.node)
+		s.check(s.nodes[seen.node], "%s is evicted from %s, which is in service", key, seen.node)
 	}
 }
 
@@ -153,14 +153,14 @@ func (s *lockStory) clusterRequest(name string, gone bool) {
 	}
 	delete(s.clusterRequests, name)
 	if len(s.clusterRequests) > 0 {
-		return // another stands
+		return // another request exists
 	}
-	s.must(len(s.requests) == 0, "the cluster is given back while %v are asked for", s.requests)
+	s.check(len(s.requests) == 0, "the cluster is given back while %v are asked for", s.requests)
 	for _, lock := range s.locks {
-		s.must(lock.state == lcmv1.LockActive, "the cluster is given back while %s has released %s", lock.application, lock.node)
+		s.check(lock.state == lcmv1.LockActive, "the cluster is given back while %s has released %s", lock.application, lock.node)
 	}
 	for node, unschedulable := range s.nodes {
-		s.must(!unschedulable, "the cluster is given back while %s is out of service", node)
+		s.check(!unschedulable, "the cluster is given back while %s is out of service", node)
 	}
 }
 
@@ -176,10 +176,10 @@ func (s *lockStory) clusterLock(application string, status lcmv1.WorkloadLockSta
 		return
 	}
 	asked := len(s.clusterRequests) > 0
-	s.must(status.State != lcmv1.LockInactive || was.State == lcmv1.LockInactive || asked, "%s lets go of the cluster unasked", application)
-	s.must(status.State == lcmv1.LockInactive || was.State != lcmv1.LockInactive || !asked, "%s takes the cluster back while that is asked for", application)
+	s.check(status.State != lcmv1.LockInactive || was.State == lcmv1.LockInactive || asked, "%s lets go of the cluster unasked", application)
+	s.check(status.State == lcmv1.LockInactive || was.State != lcmv1.LockInactive || !asked, "%s takes the cluster back while that is asked for", application)
 	if before, now := was.InactivationProgress, status.InactivationProgress; asked && s.maintenances == 1 && before != nil && now != nil {
-		s.must(now.Percentage >= before.Percentage, "the progress of %s falls from %d%% to %d%%", application, before.Percentage, now.Percentage)
+		s.check(now.Percentage >= before.Percentage, "the progress of %s falls from %d%% to %d%%", application, before.Percentage, now.Percentage)
 	}
 }
 
@@ -191,7 +191,7 @@ func (s *lockStory) request(name, node string, gone bool) {
 	case gone:
 		delete(s.requests, name)
 		s.step(node, stepWithdraw)
-		s.must(!s.nodes[node], "the request for %s is withdrawn while it is out of service", node)
+		s.check(!s.nodes[node], "the request for %s is withdrawn while it is out of service", node)
 	case !known:
 		s.step(node, stepRequest)
 		s.clusterHasLetGo(node, "asked for")
@@ -200,7 +200,7 @@ func (s *lockStory) request(name, node string, gone bool) {
 
 func (s *lockStory) clusterHasLetGo(node, what string) {
 	for application, lock := range s.clusterLocks {
-		s.must(lock.State == lcmv1.LockInactive, "%s is %s while %s holds the cluster", node, what, application)
+		s.check(lock.State == lcmv1.LockInactive, "%s is %s while %s holds the cluster", node, what, application)
 	}
 }
 
@@ -215,12 +215,12 @@ func (s *lockStory) lock(name string, now nodeLock, gone bool) {
 		s.step(now.node, stepGone+now.application)
 	case now.state == lcmv1.LockInactive && was.state != lcmv1.LockInactive:
 		s.step(now.node, stepInactive+now.application)
-		s.must(s.asked(now.node), "%s lets go of %s unasked", now.application, now.node)
-		s.must(!ours || len(s.letGo(now.application)) == 1, "%s has released %v", now.application, s.letGo(now.application))
+		s.check(s.asked(now.node), "%s lets go of %s unasked", now.application, now.node)
+		s.check(!ours || len(s.letGo(now.application)) == 1, "%s has released %v", now.application, s.letGo(now.application))
 	case now.state != lcmv1.LockInactive && was.state == lcmv1.LockInactive:
 		s.step(now.node, stepActive+now.application)
-		s.must(!ours || !s.asked(now.node), "%s holds %s again while that is asked for", now.application, now.node)
-		s.must(!ours || s.ready(now.application, now.node), "%s holds %s again before its pod is ready: %v", now.application, now.node, s.steps[now.node])
+		s.check(!ours || !s.asked(now.node), "%s holds %s again while that is asked for", now.application, now.node)
+		s.check(!ours || s.ready(now.application, now.node), "%s holds %s again before its pod is ready: %v", now.application, now.node, s.steps[now.node])
 	}
 }
 

@@ -19,15 +19,14 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 )
 
-// lockWitness keeps every change of a cluster that matters to workload locks, as watches tell it.
+// lockWitness records every change of the objects of workload locks.
 type lockWitness struct {
 	mu      sync.Mutex
 	changes []change
 	failed  []any
 }
 
-// change is an object as it was from some revision on. The API server counts the revisions of all kinds alike: that puts the changes of several
-// watches in the one order in which they were made.
+// change is an object since a revision. Revisions are common to all kinds, which orders the changes of several watches.
 type change struct {
 	revision uint64
 	gone     bool
@@ -98,8 +97,8 @@ func (w *lockWitness) story(t *testing.T, applications ...string) *lockStory {
 	return s
 }
 
-// end waits until the story has come to its end: nobody asks for anything, and all is as it was.
-func (w *lockWitness) end(t *testing.T, applications ...string) *lockStory {
+// awaitEnd waits until no request is left and all locks are active.
+func (w *lockWitness) awaitEnd(t *testing.T, applications ...string) *lockStory {
 	t.Helper()
 	var s *lockStory
 	require.Eventually(t, func() bool {

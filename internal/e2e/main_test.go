@@ -1,5 +1,5 @@
-// Package e2e tests Drydock as its users meet it: the programs, the shipped RBAC and manifests, real Temporal and real Kubernetes. What a
-// test claims about a cluster it reads from that cluster's API server.
+// Package e2e tests Drydock as users run it: the programs, the shipped RBAC and manifests, real Temporal and real Kubernetes. Tests read
+// the state of a cluster from its API server.
 package e2e
 
 import (
@@ -32,7 +32,7 @@ var theFleet *fleet.Fleet
 
 func TestMain(m *testing.M) {
 	devstacktest.MainNeedsServers()
-	// A test needs a spoke rather than a core: most of its time it waits, for a timeout, for the sweeper, or for what it reserves.
+	// Tests are limited by spokes, not cores: they mostly wait for timeouts, the sweeper, or their reservations.
 	if err := flag.Set("test.parallel", strconv.Itoa(4*spokes)); err != nil {
 		panic(err)
 	}
@@ -70,16 +70,16 @@ func showWorkerLog(f *fleet.Fleet) {
 	}
 }
 
-// answer is what a drydock command said.
+// answer is the output and exit status of a drydock command.
 type answer struct {
 	out, err string
 	code     int
 }
 
-// commandLimit ends a command that follows something that never ends, so that the test fails and the others go on.
+// commandLimit ends a command that would follow a workflow forever.
 const commandLimit = 8 * time.Minute
 
-// drydock runs a command as a person would.
+// drydock runs a drydock command.
 func drydock(t *testing.T, args ...string) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
@@ -94,8 +94,8 @@ func drydock(t *testing.T, args ...string) answer {
 	return answer{out.String(), complaint.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must runs a command that has to succeed.
-func must(t *testing.T, args ...string) string {
+// succeeds runs a drydock command that must succeed, and returns its output.
+func succeeds(t *testing.T, args ...string) string {
 	t.Helper()
 	a := drydock(t, args...)
 	require.Zero(t, a.code, "drydock %v: %s%s", args, a.out, a.err)
@@ -105,12 +105,12 @@ func must(t *testing.T, args ...string) string {
 // startRollout writes a manifest and starts it.
 func startRollout(t *testing.T, manifest string) {
 	t.Helper()
-	must(t, "upgrade", "start", "-f", rolloutFile(t, manifest))
+	succeeds(t, "upgrade", "start", "-f", rolloutFile(t, manifest))
 }
 
 func editRollout(t *testing.T, manifest string) {
 	t.Helper()
-	must(t, "upgrade", "edit", "-f", rolloutFile(t, manifest))
+	succeeds(t, "upgrade", "edit", "-f", rolloutFile(t, manifest))
 }
 
 func rolloutFile(t *testing.T, manifest string) string {
@@ -120,8 +120,8 @@ func rolloutFile(t *testing.T, manifest string) string {
 	return path
 }
 
-// end waits for the end of a rollout and returns its status and the exit status of the command.
-func end(t *testing.T, name string) (ranv1.ClusterGroupUpgradeStatus, int) {
+// awaitEnd waits for the end of a rollout and returns its status and the exit status of the command.
+func awaitEnd(t *testing.T, name string) (ranv1.ClusterGroupUpgradeStatus, int) {
 	t.Helper()
 	code := drydock(t, "upgrade", "status", name, "--watch").code
 	return status(t, name), code
@@ -129,13 +129,13 @@ func end(t *testing.T, name string) (ranv1.ClusterGroupUpgradeStatus, int) {
 
 func status(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
 	t.Helper()
-	status, err := look(t, name)
+	status, err := queryStatus(t, name)
 	require.NoError(t, err)
 	return status
 }
 
-// look asks for the status of a rollout once.
-func look(t *testing.T, name string) (ranv1.ClusterGroupUpgradeStatus, error) {
+// queryStatus reads the status of a rollout once.
+func queryStatus(t *testing.T, name string) (ranv1.ClusterGroupUpgradeStatus, error) {
 	a := drydock(t, "upgrade", "status", name, "-o", "json")
 	var rollout struct {
 		Status ranv1.ClusterGroupUpgradeStatus `json:"status"`

@@ -22,17 +22,17 @@ func TestAManualMaintenanceFromRequestToReturn(t *testing.T) {
 	reserve(t, "spoke-1")
 	spoke := theFleet.Cluster("spoke-1")
 	before := len(actionsOf(t, spoke))
-	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "ann.example.com", "--name", "by-hand", "--wait")
+	succeeds(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "ann.example.com", "--name", "by-hand", "--wait")
 	require.True(t, node(t, spoke, "worker-1").Spec.Unschedulable)
-	require.Empty(t, evictable(t, spoke, "worker-1"), "the node is handed over empty")
+	require.Empty(t, evictable(t, spoke, "worker-1"), "the node is ready without pods")
 
-	must(t, "node", "done", "by-hand", "--cluster", spoke.Name)
-	must(t, "node", "status", "by-hand", "--cluster", spoke.Name, "--watch")
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	succeeds(t, "node", "done", "by-hand", "--cluster", spoke.Name)
+	succeeds(t, "node", "status", "by-hand", "--cluster", spoke.Name, "--watch")
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 	actions := actionsOf(t, spoke)[before:]
 	require.Equal(t, []string{"worker-1"}, fleet.Cordoned(actions))
 	require.Contains(t, actions[indexOf(actions, fleet.ActionUncordon)].Object, "worker-1")
-	requireToldOnce(t, spoke, "worker-1", "by-hand", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")
+	requireEventsOnce(t, spoke, "worker-1", "by-hand", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")
 }
 
 func TestACordonOfAnotherOwnerStays(t *testing.T) {
@@ -40,39 +40,39 @@ func TestACordonOfAnotherOwnerStays(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-1")
 	cordon(t, spoke, "worker-2", true)
 	before := len(actionsOf(t, spoke))
-	must(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--name", "theirs", "--wait")
-	must(t, "node", "done", "theirs", "--cluster", spoke.Name)
-	must(t, "node", "status", "theirs", "--cluster", spoke.Name, "--watch")
+	succeeds(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--name", "theirs", "--wait")
+	succeeds(t, "node", "done", "theirs", "--cluster", spoke.Name)
+	succeeds(t, "node", "status", "theirs", "--cluster", spoke.Name, "--watch")
 
 	require.True(t, node(t, spoke, "worker-2").Spec.Unschedulable)
 	require.Equal(t, -1, indexOf(actionsOf(t, spoke)[before:], fleet.ActionUncordon))
 	cordon(t, spoke, "worker-2", false)
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 }
 
 func TestAMaintenanceSurvivesAKilledWorker(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-2")
-	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	holdout := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))
-	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--name", "killed", "--drain-timeout", "0")
+	succeeds(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--name", "killed", "--drain-timeout", "0")
 	t.Cleanup(func() { // a maintenance that is left running would block the tests that follow
 		_ = theFleet.Run(context.Background(), io.Discard, "node", "cancel", "killed", "--cluster", spoke.Name)
 	})
 	awaitEviction(t, spoke, holdout)
 	require.NoError(t, theFleet.Worker.Kill())
 	early := drydock(t, "node", "done", "killed", "--cluster", spoke.Name)
-	require.Contains(t, early.err, "killed in cluster spoke-2 is Draining: wait until it is Ready", "known without a worker, lest done be a cancel")
+	require.Contains(t, early.err, "killed in cluster spoke-2 is Draining: wait until it is Ready", "known without a worker, so that done does not cancel it")
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
-	letPodsLeave(t, spoke, holdout)
+	endSlowTermination(t, spoke, holdout)
 
 	awaitEmpty(t, spoke, "worker-1")
 	awaitDone(t, "killed", spoke)
-	must(t, "node", "status", "killed", "--cluster", spoke.Name, "--watch")
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	succeeds(t, "node", "status", "killed", "--cluster", spoke.Name, "--watch")
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 	actions := actionsOf(t, spoke)[before:]
 	require.Equal(t, 1, fleet.Count(nil, actions)[fleet.ActionCordon], "cordoned once")
 	requireNoPodEvictedTwice(t, actions)
-	requireToldOnce(t, spoke, "worker-1", "killed", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")
+	requireEventsOnce(t, spoke, "worker-1", "killed", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")
 }
 
 // awaitEmpty waits until only DaemonSet pods are on the node.
@@ -82,7 +82,7 @@ func awaitEmpty(t *testing.T, spoke *devstack.Cluster, node string) {
 		func(context.Context, client.Reader) (bool, error) { return len(evictable(t, spoke, node)) == 0, nil }))
 }
 
-// awaitDone says done until it is taken: a node that is empty is handed over in the next moment.
+// awaitDone sends done until it is accepted: a drained node becomes ready a moment later.
 func awaitDone(t *testing.T, name string, spoke *devstack.Cluster) {
 	t.Helper()
 	require.Eventually(t, func() bool { return drydock(t, "node", "done", name, "--cluster", spoke.Name).code == 0 }, time.Minute, 200*time.Millisecond)
@@ -133,7 +133,7 @@ func nodeWithPods(t *testing.T, spoke *devstack.Cluster) string {
 	return ""
 }
 
-// cordon plays a person with kubectl.
+// cordon cordons or uncordons a node as a user of kubectl.
 func cordon(t *testing.T, spoke *devstack.Cluster, name string, unschedulable bool) {
 	t.Helper()
 	patch := `{"spec":{"unschedulable":true}}`

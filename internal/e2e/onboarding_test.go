@@ -24,10 +24,10 @@ import (
 
 var managedClusters = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 
-// installed makes ManagedClusters that become Available. They are gone after the test.
-func installed(t *testing.T, names ...string) {
+// createManagedClusters creates ManagedClusters that become Available, and deletes them after the test.
+func createManagedClusters(t *testing.T, names ...string) {
 	t.Helper()
-	hub := theHub(t)
+	hub := hubClient(t)
 	var group errgroup.Group
 	for _, name := range names {
 		t.Cleanup(func() {
@@ -50,7 +50,7 @@ func installed(t *testing.T, names ...string) {
 	require.NoError(t, group.Wait())
 }
 
-func theHub(t *testing.T) client.Client {
+func hubClient(t *testing.T) client.Client {
 	t.Helper()
 	hub, err := client.New(theFleet.Hub.Config, client.Options{})
 	require.NoError(t, err)
@@ -82,14 +82,14 @@ func awaitOnboarded(t *testing.T, prefix string, count int) {
 // onboard starts the onboarding. stop ends it.
 func onboard(t *testing.T) (stop func()) {
 	t.Helper()
-	must(t, "onboarding", "start")
+	succeeds(t, "onboarding", "start")
 	return func() {
-		must(t, "onboarding", "stop")
-		require.Eventually(t, func() bool { return onboardingStatus(t).Message != "" }, time.Minute, 200*time.Millisecond, "it is over")
+		succeeds(t, "onboarding", "stop")
+		require.Eventually(t, func() bool { return onboardingStatus(t).Message != "" }, time.Minute, 200*time.Millisecond, "the onboarding has ended")
 	}
 }
 
-// onboardingStatus is nothing while it cannot be told.
+// onboardingStatus is empty while it cannot be read.
 func onboardingStatus(t *testing.T) (status onboarding.Status) {
 	t.Helper()
 	var answer struct {
@@ -110,10 +110,10 @@ func TestHundredsOfNewClustersAreOnboardedOnceEach(t *testing.T) {
 		names = append(names, fmt.Sprintf("mast-%03d", i))
 	}
 	before, began := onboardingRuns(t), time.Now()
-	installed(t, names...)
+	createManagedClusters(t, names...)
 	awaitOnboarded(t, "mast-", many)
 	t.Logf("%d clusters were onboarded within %s of their creation", many, time.Since(began).Round(100*time.Millisecond))
-	status, code := end(t, "ztp-install/mast-007")
+	status, code := awaitEnd(t, "ztp-install/mast-007")
 	require.Zero(t, code)
 	require.EqualValues(t, 1, status.Counts.Skipped)
 
@@ -122,12 +122,12 @@ func TestHundredsOfNewClustersAreOnboardedOnceEach(t *testing.T) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(managedClusters)
 	object.SetName("mast-007")
-	require.NoError(t, theHub(t).Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"ztp-done":null}}}`))))
-	require.Eventually(t, func() bool { return onboardingStatus(t).Onboarded == many+1 }, time.Minute, 200*time.Millisecond, "whose label was removed is onboarded again")
+	require.NoError(t, hubClient(t).Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"ztp-done":null}}}`))))
+	require.Eventually(t, func() bool { return onboardingStatus(t).Onboarded == many+1 }, time.Minute, 200*time.Millisecond, "a cluster without its label is onboarded again")
 	awaitOnboarded(t, "mast-", many)
 
 	require.NoError(t, theFleet.Worker.Kill())
-	installed(t, "mast-new")
+	createManagedClusters(t, "mast-new")
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
 	awaitOnboarded(t, "mast-", many+1)
 	require.Eventually(t, func() bool {
@@ -161,19 +161,19 @@ metadata:
   labels: {policy.open-cluster-management.io/root-policy: ztp.tuned}
   annotations: {ran.openshift.io/ztp-deploy-wave: soon}
 spec: {disabled: false, remediationAction: inform, policy-templates: []}`)
-	installed(t, "site-1")
+	createManagedClusters(t, "site-1")
 	require.Eventually(t, func() bool {
 		status := onboardingStatus(t)
 		return status.Count(onboarding.Failed) == 1
 	}, time.Minute, 200*time.Millisecond)
-	require.Contains(t, must(t, "onboarding", "status"), `InvalidSpec: policy ztp.tuned: annotation ran.openshift.io/ztp-deploy-wave: "soon" is not a whole number`)
+	require.Contains(t, succeeds(t, "onboarding", "status"), `InvalidSpec: policy ztp.tuned: annotation ran.openshift.io/ztp-deploy-wave: "soon" is not a whole number`)
 	require.Contains(t, drydock(t, "onboarding", "retry", "site-2").err, "clusters: not among those that failed: site-2")
 
 	policy := &metav1.PartialObjectMetadata{}
 	policy.SetGroupVersionKind(policies.Policies)
 	policy.SetNamespace("site-1")
 	policy.SetName("ztp.tuned")
-	require.NoError(t, theHub(t).Delete(t.Context(), policy))
-	require.Contains(t, must(t, "onboarding", "retry", "site-1"), "1 cluster is retried")
+	require.NoError(t, hubClient(t).Delete(t.Context(), policy))
+	require.Contains(t, succeeds(t, "onboarding", "retry", "site-1"), "1 cluster is retried")
 	awaitOnboarded(t, "site-", 1)
 }

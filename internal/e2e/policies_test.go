@@ -32,8 +32,8 @@ func createOnHub(t *testing.T, documents string) {
 	}
 }
 
-// informing is a policy, bound to clusters, that wants a ConfigMap of its name.
-func informing(name, annotations string, clusters ...string) string {
+// informPolicy is an inform policy for a ConfigMap with its name, bound to clusters.
+func informPolicy(name, annotations string, clusters ...string) string {
 	listed := ""
 	for _, cluster := range clusters {
 		listed += "{name: " + cluster + "},"
@@ -81,17 +81,17 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	t.Cleanup(hub.Stop)
-	createOnHub(t, informing("kernel", `ran.openshift.io/soak-seconds: "3"`, clusters...))
-	createOnHub(t, informing("network", "", clusters...))
+	createOnHub(t, informPolicy("kernel", `ran.openshift.io/soak-seconds: "3"`, clusters...))
+	createOnHub(t, informPolicy("network", "", clusters...))
 	awaitStandings(t, len(clusters), "kernel", "network")
 
-	must(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "policy-rollout.yaml"))
+	succeeds(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "policy-rollout.yaml"))
 	awaitStatus(t, "policies", func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		return clusterOf(s, "edge-1").State == ranv1.ClusterSoaking
 	})
 	require.NoError(t, hub.Drift(t.Context(), "edge-1", "default", "kernel"))
 	relapse := time.Now()
-	status, code := end(t, "policies")
+	status, code := awaitEnd(t, "policies")
 
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
@@ -118,12 +118,12 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 
 	mended.Store(true)
 	before := len(hub.Enforcements())
-	must(t, "upgrade", "retry", "policies")
-	status, code = end(t, "policies")
+	succeeds(t, "upgrade", "retry", "policies")
+	status, code = awaitEnd(t, "policies")
 	require.Zero(t, code, "%v", status.Conditions)
 	require.EqualValues(t, len(clusters), status.Counts.Complete)
 	for _, enforcement := range hub.Enforcements()[before:] {
-		require.Equal(t, "edge-2", enforcement.Cluster, "what was complete is not touched")
+		require.Equal(t, "edge-2", enforcement.Cluster, "complete clusters are not touched")
 	}
 	requireNothingMadeFor(t, "policies")
 }
@@ -150,8 +150,8 @@ func TestPoliciesAreEnforcedInPlaceOnceEachDespiteFaults(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(hub.Stop)
 	createOnHub(t, allClustersBound)
-	createOnHub(t, informing("clock", "", cores...))
-	createOnHub(t, informing("dns", "", cores...))
+	createOnHub(t, informPolicy("clock", "", cores...))
+	createOnHub(t, informPolicy("dns", "", cores...))
 	awaitStandings(t, len(cores), "clock", "dns")
 
 	startRollout(t, `
@@ -177,7 +177,7 @@ spec:
 	policy.SetNamespace("default")
 	policy.SetName("dns")
 	require.NoError(t, client.Delete(t.Context(), policy))
-	status, code := end(t, "in-place")
+	status, code := awaitEnd(t, "in-place")
 
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonFailed)
@@ -217,10 +217,10 @@ func awaitStandings(t *testing.T, clusters int, policies ...string) {
 	}
 }
 
-// requireNothingEnforced requires that what is enforced on clusters ceases to be.
+// requireNothingEnforced waits until no policy is enforced.
 func requireNothingEnforced(t *testing.T, hub *propagator.Propagator) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(hub.Enforced()) == 0 }, time.Minute, 50*time.Millisecond, "nothing is enforced any more")
+	require.Eventually(t, func() bool { return len(hub.Enforced()) == 0 }, time.Minute, 50*time.Millisecond, "no policy is enforced")
 }
 
 func clusterOf(status ranv1.ClusterGroupUpgradeStatus, name string) ranv1.ClusterStatus {
@@ -232,7 +232,7 @@ func clusterOf(status ranv1.ClusterGroupUpgradeStatus, name string) ranv1.Cluste
 	return ranv1.ClusterStatus{}
 }
 
-// requireNothingMadeFor requires that the hub has no object that was made for a rollout.
+// requireNothingMadeFor requires that the hub has no objects of a rollout.
 func requireNothingMadeFor(t *testing.T, rollout string) {
 	t.Helper()
 	hub, err := client.New(theFleet.Hub.Config, client.Options{})

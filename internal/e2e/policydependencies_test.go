@@ -31,9 +31,9 @@ subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]
 	t.Cleanup(hub.Stop)
 	const dependency = "ependencies: [{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, name: BELOW, compliance: Compliant}]"
 	on := func(below string) string { return strings.Replace(dependency, "BELOW", below, 1) }
-	createOnHub(t, strings.Replace(informing("roof", "", houses...), "- objectDefinition:", "- extraD"+on("walls")+"\n    objectDefinition:", 1))
-	createOnHub(t, strings.Replace(informing("walls", "", houses...), "disabled: false", "disabled: false\n  d"+on("ground"), 1))
-	createOnHub(t, informing("ground", "", houses...))
+	createOnHub(t, strings.Replace(informPolicy("roof", "", houses...), "- objectDefinition:", "- extraD"+on("walls")+"\n    objectDefinition:", 1))
+	createOnHub(t, strings.Replace(informPolicy("walls", "", houses...), "disabled: false", "disabled: false\n  d"+on("ground"), 1))
+	createOnHub(t, informPolicy("ground", "", houses...))
 	awaitStandings(t, len(houses), "ground")
 	require.Eventually(t, func() bool {
 		return standing(t, "house-1", "walls") == "Pending" && standing(t, "house-2", "roof") == "Pending"
@@ -47,7 +47,7 @@ spec:
   clusters: [house-1, house-2]
   managedPolicies: [ground, walls, roof]
   remediationStrategy: {maxConcurrency: 2, timeout: 10}`)
-	status, code := end(t, "kube-public/houses")
+	status, code := awaitEnd(t, "kube-public/houses")
 	require.Zero(t, code, "%v", status.Conditions)
 	require.Equal(t, ranv1.ClusterCounts{Total: 2, Complete: 2}, status.Counts)
 	for _, house := range houses {
@@ -70,7 +70,7 @@ func standing(t *testing.T, cluster, policy string) string {
 	replica := &unstructured.Unstructured{}
 	replica.SetAPIVersion("policy.open-cluster-management.io/v1")
 	replica.SetKind("Policy")
-	if theHub(t).Get(t.Context(), client.ObjectKey{Namespace: cluster, Name: "default." + policy}, replica) != nil {
+	if hubClient(t).Get(t.Context(), client.ObjectKey{Namespace: cluster, Name: "default." + policy}, replica) != nil {
 		return ""
 	}
 	compliant, _, _ := unstructured.NestedString(replica.Object, "status", "compliant")

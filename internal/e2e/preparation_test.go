@@ -30,13 +30,13 @@ func labelsOf(t *testing.T, cluster string) map[string]string {
 
 func condition(t *testing.T, status ranv1.ClusterGroupUpgradeStatus, conditionType string) string {
 	t.Helper()
-	says := said(status, conditionType)
+	says := conditionMessage(status, conditionType)
 	require.NotEmpty(t, says, "there is no condition %s", conditionType)
 	return says
 }
 
-// said is what a condition says; empty: it is not there.
-func said(status ranv1.ClusterGroupUpgradeStatus, conditionType string) string {
+// conditionMessage is the message of a condition; empty: there is no such condition.
+func conditionMessage(status ranv1.ClusterGroupUpgradeStatus, conditionType string) string {
 	c := meta.FindStatusCondition(status.Conditions, conditionType)
 	if c == nil {
 		return ""
@@ -44,8 +44,8 @@ func said(status ranv1.ClusterGroupUpgradeStatus, conditionType string) string {
 	return string(c.Status) + " " + c.Reason + ": " + c.Message
 }
 
-// withoutRoom takes the right away to make Jobs in a namespace of a spoke that are to prepare it, for the time of a test.
-func withoutRoom(t *testing.T, spoke *devstack.Cluster, namespace string) {
+// withoutJobPermission removes the permission to create preparation Jobs in a namespace of a spoke, during the test.
+func withoutJobPermission(t *testing.T, spoke *devstack.Cluster, namespace string) {
 	t.Helper()
 	bindings := spoke.Client.RbacV1().RoleBindings(namespace)
 	require.NoError(t, bindings.Delete(t.Context(), "drydock-preparation", metav1.DeleteOptions{}))
@@ -72,7 +72,7 @@ spec:
     beforeEnable: {addClusterLabels: {passing: "1"}}
     afterCompletion: {addClusterLabels: {labelled: "yes"}, removeClusterLabels: [passing]}
 `)
-	status, code := end(t, "labels-only")
+	status, code := awaitEnd(t, "labels-only")
 	require.Zero(t, code)
 	require.EqualValues(t, 2, status.Counts.Skipped)
 	for _, cluster := range []string{"spoke-5", "spoke-6"} {
@@ -84,9 +84,9 @@ spec:
 func TestClustersThatCannotBePrecachedOrBackedUpLeaveTheRollout(t *testing.T) {
 	reserve(t, "spoke-1", "spoke-2", "spoke-3")
 	require.NoError(t, theFleet.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
-	withoutRoom(t, theFleet.Spokes[1], precache.NamespaceBackup)
+	withoutJobPermission(t, theFleet.Spokes[1], precache.NamespaceBackup)
 	startRollout(t, rollout("prepared", preparation, 60, "spoke-1", "spoke-2", "spoke-3"))
-	status, code := end(t, "prepared")
+	status, code := awaitEnd(t, "prepared")
 
 	require.Equal(t, 1, code)
 	require.Equal(t, "True PrecacheSpecIsWellFormed: Precaching spec is valid and consistent", condition(t, status, ranv1.ConditionPrecacheSpecValid))
@@ -94,14 +94,14 @@ func TestClustersThatCannotBePrecachedOrBackedUpLeaveTheRollout(t *testing.T) {
 	require.Equal(t, "True PartiallyDone: Backup failed for 1 clusters; failed: spoke-2", condition(t, status, ranv1.ConditionBackupSucceeded))
 	require.Equal(t, [][]string{{"spoke-1"}, {"spoke-3"}}, status.RemediationPlan)
 	failed := status.Clusters[2]
-	require.Equal(t, "spoke-2", failed.Name, "who has left the plan stands behind it")
+	require.Equal(t, "spoke-2", failed.Name, "clusters that left the plan are listed last")
 	require.Contains(t, failed.Message, "apply deploy/rbac/preparation.yaml on it")
 
 	require.Equal(t, "yes", labelsOf(t, "spoke-1")["upgraded"])
 	require.NotContains(t, labelsOf(t, "spoke-1"), "being-upgraded")
 	require.NotContains(t, labelsOf(t, "spoke-2"), "upgraded")
 	for _, spoke := range theFleet.Spokes[:3] {
-		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+		require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 		requireNoPreparationJobs(t, spoke)
 	}
 }
@@ -123,10 +123,10 @@ func requireNoPreparationJobs(t *testing.T, spoke *devstack.Cluster) {
 
 func TestARolloutWithoutABackedUpClusterFailsBeforeAnyChange(t *testing.T) {
 	reserve(t, "spoke-4")
-	withoutRoom(t, theFleet.Spokes[3], precache.NamespaceBackup)
+	withoutJobPermission(t, theFleet.Spokes[3], precache.NamespaceBackup)
 	before := len(actionsOf(t, theFleet.Spokes[3]))
 	startRollout(t, rollout("unprepared", "backup: true", 60, "spoke-4"))
-	status, code := end(t, "unprepared")
+	status, code := awaitEnd(t, "unprepared")
 	require.Equal(t, 1, code)
 	require.Equal(t, "False Failed: Backup failed for all the clusters; failed: spoke-4", condition(t, status, ranv1.ConditionBackupSucceeded))
 	require.True(t, strings.HasPrefix(condition(t, status, ranv1.ConditionSucceeded), "False Failed: Failed on 1 of 1 clusters"))

@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// awaitNodeStatus looks at a maintenance until it is as wanted. A look that is not answered says nothing: workers may be busy.
+// awaitNodeStatus reads the status of a maintenance until it satisfies a condition. It ignores errors, because workers may be busy.
 func awaitNodeStatus(t *testing.T, spoke *devstack.Cluster, name, what string, wanted func(maintenancev1.NodeMaintenanceStatus) bool) maintenancev1.NodeMaintenanceStatus {
 	t.Helper()
 	var answered struct {
@@ -33,8 +33,8 @@ func awaitNodeStatus(t *testing.T, spoke *devstack.Cluster, name, what string, w
 
 // Each on a spoke of its own.
 func TestSeveralRequestorsShareOneNode(t *testing.T) {
-	t.Run("join a maintenance, and have the node until the last is done", joinAndBeDone)
-	t.Run("wait for the node, also when the maintenance that has it is terminated", waitForATerminatedHolder)
+	t.Run("join a maintenance, and keep the node until all are done", joinAndBeDone)
+	t.Run("wait for a node, even if its maintenance is terminated", waitForATerminatedHolder)
 	t.Run("may be a rollout, which waits for the node", waitWithARollout)
 }
 
@@ -43,19 +43,19 @@ func joinAndBeDone(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-1")
 	worker := nodeWithPods(t, spoke)
 	before := len(actionsOf(t, spoke))
-	must(t, "node", "maintain", worker, "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "driver", "--wait")
-	joined := must(t, "node", "join", "driver", "--cluster", spoke.Name, "--requestor", "firmware.example.com")
+	succeeds(t, "node", "maintain", worker, "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "driver", "--wait")
+	joined := succeeds(t, "node", "join", "driver", "--cluster", spoke.Name, "--requestor", "firmware.example.com")
 	require.Contains(t, joined, "firmware.example.com joined; the node is ready")
 
-	must(t, "node", "done", "driver", "--cluster", spoke.Name)
+	succeeds(t, "node", "done", "driver", "--cluster", spoke.Name)
 	awaitNodeStatus(t, spoke, "driver", "it waits for the other", func(s maintenancev1.NodeMaintenanceStatus) bool {
 		return s.State == maintenancev1.NodeReady && len(s.Requestors) == 2 && s.Requestors[0].State == maintenancev1.RequestorDone
 	})
-	require.True(t, node(t, spoke, worker).Spec.Unschedulable, "the other has it still")
+	require.True(t, node(t, spoke, worker).Spec.Unschedulable, "the other requestor keeps it")
 
-	must(t, "node", "done", "driver", "--requestor", "firmware.example.com", "--cluster", spoke.Name)
-	must(t, "node", "status", "driver", "--cluster", spoke.Name, "--watch")
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	succeeds(t, "node", "done", "driver", "--requestor", "firmware.example.com", "--cluster", spoke.Name)
+	succeeds(t, "node", "status", "driver", "--cluster", spoke.Name, "--watch")
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 	actions := actionsOf(t, spoke)[before:]
 	count := fleet.Count(nil, actions)
 	require.Equal(t, 1, count[fleet.ActionCordon], "cordoned once")
@@ -72,20 +72,20 @@ func waitsForNode(s maintenancev1.NodeMaintenanceStatus) bool {
 func waitForATerminatedHolder(t *testing.T) {
 	t.Parallel()
 	spoke := theFleet.Cluster("spoke-2")
-	must(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "holder", "--wait")
-	must(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "firmware.example.com", "--name", "waiting")
+	succeeds(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "holder", "--wait")
+	succeeds(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "firmware.example.com", "--name", "waiting")
 	t.Cleanup(func() { // a maintenance that is left running would block the tests that follow
 		_ = theFleet.Run(context.Background(), io.Discard, "node", "cancel", "waiting", "--cluster", spoke.Name)
 	})
 	waiting := awaitNodeStatus(t, spoke, "waiting", "it waits for the node", waitsForNode)
 	require.Contains(t, waiting.Wait.Message, "driver.example.com (default/holder)")
 	terminate(t, temporal.NodeMaintenanceID(spoke.Name, "default", "holder"))
-	awaitNodeStatus(t, spoke, "waiting", "the sweeper returns the node, and the one that waited has it", func(s maintenancev1.NodeMaintenanceStatus) bool {
+	awaitNodeStatus(t, spoke, "waiting", "the sweeper returns the node, and the waiting maintenance gets it", func(s maintenancev1.NodeMaintenanceStatus) bool {
 		return s.State == maintenancev1.NodeReady
 	})
-	must(t, "node", "done", "waiting", "--cluster", spoke.Name)
-	must(t, "node", "status", "waiting", "--cluster", spoke.Name, "--watch")
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	succeeds(t, "node", "done", "waiting", "--cluster", spoke.Name)
+	succeeds(t, "node", "status", "waiting", "--cluster", spoke.Name, "--watch")
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 }
 
 func waitWithARollout(t *testing.T) {
@@ -93,16 +93,16 @@ func waitWithARollout(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-4")
 	allow(t, spoke, 2)
 	before := len(actionsOf(t, spoke))
-	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "before", "--wait")
+	succeeds(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "before", "--wait")
 	drainOnly, _, _ := strings.Cut(rollout("waits", "", 60, spoke.Name), "    action:")
 	startRollout(t, drainOnly)
 	require.Eventually(t, func() bool {
 		return strings.Contains(drydock(t, "node", "list", "--cluster", spoke.Name, "-o", "json").out, string(scheduling.NodeBusy))
 	}, time.Minute, 200*time.Millisecond, "the rollout waits for the node")
 	awaitDone(t, "before", spoke)
-	_, code := end(t, "waits")
+	_, code := awaitEnd(t, "waits")
 	require.Zero(t, code)
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 
 	count := fleet.Count(nil, actionsOf(t, spoke)[before:])
 	require.Equal(t, workers+2, count[fleet.ActionCordon], "the node that was waited for twice, the others once")

@@ -24,16 +24,16 @@ func TestAFleetIsMaintainedCanaryFirstAndFullyRestored(t *testing.T) {
 	for _, spoke := range theFleet.Spokes {
 		before[spoke.Name] = len(actionsOf(t, spoke))
 	}
-	must(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "node-maintenance-rollout.yaml"))
-	status, code := end(t, "june-maintenance")
+	succeeds(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "node-maintenance-rollout.yaml"))
+	status, code := awaitEnd(t, "june-maintenance")
 
 	require.Zero(t, code)
 	require.True(t, meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded))
-	require.Equal(t, status, keptStatus(t, "june-maintenance"), "what Temporal forgets one day is kept on the hub")
+	require.Equal(t, status, savedStatus(t, "june-maintenance"), "the status is saved on the hub")
 	require.Equal(t, [][]string{{"spoke-1"}, {"spoke-2", "spoke-3"}, {"spoke-4", "spoke-5"}, {"spoke-6"}}, status.RemediationPlan)
 	var canaryDone time.Time
 	for _, spoke := range theFleet.Spokes {
-		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+		require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 		actions := actionsOf(t, spoke)[before[spoke.Name]:]
 		requireEveryNodeMaintainedInOrder(t, actions)
 		first, last := actions[indexOf(actions, fleet.ActionRequestCluster)].At, actions[indexOf(actions, fleet.ActionWithdrawCluster)].At
@@ -83,13 +83,13 @@ func TestAPlannedRolloutChangesNothingUntilEnabled(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-1")
 	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("planned", "enable: false", 60, "spoke-1"))
-	must(t, "upgrade", "list")
+	succeeds(t, "upgrade", "list")
 	planned := awaitPhase(t, "planned", ranv1.ReasonNotEnabled)
 	require.Equal(t, [][]string{{"spoke-1"}}, planned.RemediationPlan)
 	require.Len(t, actionsOf(t, spoke), before)
 
-	must(t, "upgrade", "enable", "planned")
-	status, code := end(t, "planned")
+	succeeds(t, "upgrade", "enable", "planned")
+	status, code := awaitEnd(t, "planned")
 	require.Zero(t, code)
 	require.True(t, meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded))
 	require.Len(t, fleet.Cordoned(actionsOf(t, spoke)[before:]), workers+1)
@@ -98,16 +98,16 @@ func TestAPlannedRolloutChangesNothingUntilEnabled(t *testing.T) {
 func TestCancelDuringADrainReturnsTheNodeAndStartsNoOther(t *testing.T) {
 	reserve(t, "spoke-2")
 	spoke := theFleet.Cluster("spoke-2")
-	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	holdout := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("cancelled", "", 60, "spoke-2"))
 	awaitEviction(t, spoke, holdout)
 
-	must(t, "upgrade", "cancel", "cancelled", "--reason", "not today")
-	status, code := end(t, "cancelled")
+	succeeds(t, "upgrade", "cancel", "cancelled", "--reason", "not today")
+	status, code := awaitEnd(t, "cancelled")
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonCancelled)
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 	require.NotContains(t, fleet.Cordoned(actionsOf(t, spoke)[before:]), "worker-2", "nothing starts after the cancel")
 }
 
@@ -122,10 +122,10 @@ func TestADrainReportsABlockingBudgetAndResumes(t *testing.T) {
 	})
 	require.Contains(t, blocked.Clusters[0].Message, "shop/guarded")
 	release()
-	status, code := end(t, "blocked")
+	status, code := awaitEnd(t, "blocked")
 	require.Zero(t, code)
 	require.True(t, meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded))
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 }
 
 func TestAFailedJobOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
@@ -133,14 +133,14 @@ func TestAFailedJobOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
 	canary, next := theFleet.Cluster("spoke-4"), theFleet.Cluster("spoke-3")
 	before := len(actionsOf(t, canary))
 	startRollout(t, withCanary(rolloutWithJob("broken", "1", canary.Name, next.Name), canary.Name))
-	status, code := end(t, "broken")
+	status, code := awaitEnd(t, "broken")
 
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonFailed)
 	require.Equal(t, ranv1.ClusterFailed, status.Clusters[0].State)
 	require.Equal(t, "JobFailed", status.Clusters[0].Reason)
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), canary))
-	require.Equal(t, []string{"control-plane-1"}, fleet.Cordoned(actionsOf(t, canary)[before:]), "no other node is put at risk")
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), canary))
+	require.Equal(t, []string{"control-plane-1"}, fleet.Cordoned(actionsOf(t, canary)[before:]), "no other node is touched")
 	require.False(t, slices.ContainsFunc(actionsOf(t, next), func(d fleet.Action) bool {
 		return d.What == fleet.ActionJob && strings.Contains(d.Object, "broken")
 	}), "no other cluster is put at risk")
@@ -154,8 +154,8 @@ func TestAClusterWithoutItsOwnWorkerReportsThat(t *testing.T) {
 
 	waiting := awaitStatus(t, "nobody-there", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).Reason == "NoWorker" })
 	require.Contains(t, waiting.Clusters[0].Message, "serves task queue drydock."+cluster)
-	must(t, "upgrade", "cancel", "nobody-there")
-	status, _ := end(t, "nobody-there")
+	succeeds(t, "upgrade", "cancel", "nobody-there")
+	status, _ := awaitEnd(t, "nobody-there")
 	requireSucceededFalse(t, status, ranv1.ReasonCancelled)
 }
 
@@ -164,48 +164,48 @@ func TestABatchTimesOut(t *testing.T) {
 	t.Run("is withdrawn and followed by the next with Continue", func(t *testing.T) {
 		reserve(t, "spoke-5", "spoke-6")
 		late, next := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
-		deployHoldout(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+		deploySlowPod(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 		before := len(actionsOf(t, next))
 		withTimeout := func(minutes int) string {
 			return rollout("continued", "batchTimeoutAction: Continue", minutes, late.Name, next.Name)
 		}
 		startRollout(t, withTimeout(2))
 		awaitStatus(t, "continued", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Clusters[0].State == ranv1.ClusterTimedOut })
-		editRollout(t, withTimeout(60)) // spoke-6 has as long as it takes
-		status, code := end(t, "continued")
+		editRollout(t, withTimeout(60)) // spoke-6 has enough time
+		status, code := awaitEnd(t, "continued")
 		require.Equal(t, 1, code)
 		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
-		require.Contains(t, said(status, ranv1.ConditionProgressing), "False TimedOut: ")
+		require.Contains(t, conditionMessage(status, ranv1.ConditionProgressing), "False TimedOut: ")
 		require.Equal(t, ranv1.ClusterTimedOut, status.Clusters[0].State)
 		require.Equal(t, ranv1.ClusterComplete, status.Clusters[1].State)
-		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), late))
+		require.NoError(t, theFleet.AwaitCleanup(t.Context(), late))
 		require.Len(t, fleet.Cordoned(actionsOf(t, next)[before:]), workers+1)
 	})
 	t.Run("ends the rollout with Abort", func(t *testing.T) {
 		reserve(t, "spoke-1", "spoke-2")
 		late, next := theFleet.Cluster("spoke-1"), theFleet.Cluster("spoke-2")
-		deployHoldout(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+		deploySlowPod(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 		before := len(actionsOf(t, next))
 		startRollout(t, rollout("aborted", "batchTimeoutAction: Abort", 1, late.Name, next.Name))
-		status, code := end(t, "aborted")
+		status, code := awaitEnd(t, "aborted")
 		require.Equal(t, 1, code)
 		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
 		require.Equal(t, ranv1.ClusterPending, status.Clusters[1].State)
-		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), late))
+		require.NoError(t, theFleet.AwaitCleanup(t.Context(), late))
 		require.Len(t, actionsOf(t, next), before)
 	})
 	t.Run("ends the rollout when it is a canary's", func(t *testing.T) {
 		reserve(t, "spoke-3", "spoke-4")
 		late, next := theFleet.Cluster("spoke-3"), theFleet.Cluster("spoke-4")
-		deployHoldout(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+		deploySlowPod(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 		before := len(actionsOf(t, next))
 		startRollout(t, withCanary(rollout("stuck-canary", "batchTimeoutAction: Continue", 1, late.Name, next.Name), late.Name))
-		status, code := end(t, "stuck-canary")
+		status, code := awaitEnd(t, "stuck-canary")
 		require.Equal(t, 1, code)
 		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
 		require.Equal(t, ranv1.ClusterTimedOut, status.Clusters[0].State)
 		require.Equal(t, ranv1.ClusterPending, status.Clusters[1].State)
-		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), late))
+		require.NoError(t, theFleet.AwaitCleanup(t.Context(), late))
 		require.Len(t, actionsOf(t, next), before)
 	})
 }

@@ -58,8 +58,8 @@ func rolloutWithJob(name, exitCode string, clusters ...string) string {
 	return strings.Replace(manifest, "{spec: {template: {spec:", job, 1)
 }
 
-// changesSince are the changes of objects since that version of their list, until the context ends. The API server ends the watch of one who is slow; it
-// goes on where it ended. The last one is an error if that cannot be.
+// changesSince returns the changes of objects since that version of their list, until the context ends. If the API server ends the watch, it
+// resumes; if that is impossible, the last change is an error.
 func changesSince(ctx context.Context, t *testing.T, version string, watching cache.WatchFuncWithContext) <-chan watch.Event {
 	t.Helper()
 	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{WatchFuncWithContext: watching})
@@ -67,7 +67,7 @@ func changesSince(ctx context.Context, t *testing.T, version string, watching ca
 	return watcher.ResultChan()
 }
 
-// withCanary lets one of the rollout's clusters go first.
+// withCanary adds a canary to the rollout.
 func withCanary(manifest, canary string) string {
 	return strings.Replace(manifest, "remediationStrategy: {", "remediationStrategy: {canaries: ["+canary+"], ", 1)
 }
@@ -86,8 +86,8 @@ func register(t *testing.T, name string, annotations map[string]string) {
 	t.Cleanup(func() { require.NoError(t, hub.Delete(context.Background(), object)) })
 }
 
-// keptStatus is the final status of a rollout as the hub keeps it.
-func keptStatus(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
+// savedStatus is the final status of a rollout, as it is saved on the hub.
+func savedStatus(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
 	t.Helper()
 	kept, err := theFleet.Hub.Client.CoreV1().ConfigMaps("default").Get(t.Context(), "drydock-"+name, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -107,8 +107,8 @@ func indexOf(actions []fleet.Action, what string) int {
 	return slices.IndexFunc(actions, func(d fleet.Action) bool { return d.What == what })
 }
 
-// deployHoldout runs one pod that starts on the node, and returns its Deployment's name. It is gone after the test.
-func deployHoldout(t *testing.T, spoke *devstack.Cluster, node string, annotations map[string]string) string {
+// deploySlowPod runs a pod on the node that terminates slowly, and returns the name of its Deployment. It is deleted after the test.
+func deploySlowPod(t *testing.T, spoke *devstack.Cluster, node string, annotations map[string]string) string {
 	t.Helper()
 	holdout := deployment("holdout", 1, annotations)
 	holdout.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -175,15 +175,15 @@ func deploy(t *testing.T, spoke *devstack.Cluster, deployment *appsv1.Deployment
 	t.Cleanup(func() { remove(t, spoke, deployment.Name) })
 }
 
-// remove deletes a Deployment and lets its pods leave at once.
+// remove deletes a Deployment, and ends the slow termination of its pods.
 func remove(t *testing.T, spoke *devstack.Cluster, name string) {
 	ctx := context.Background()
 	require.NoError(t, spoke.Client.AppsV1().Deployments("shop").Delete(ctx, name, metav1.DeleteOptions{}))
-	letPodsLeave(t, spoke, name)
+	endSlowTermination(t, spoke, name)
 }
 
-// letPodsLeave takes the annotation away that makes a Deployment's pods slow to leave.
-func letPodsLeave(t *testing.T, spoke *devstack.Cluster, app string) {
+// endSlowTermination removes the annotation that slows down the termination of pods.
+func endSlowTermination(t *testing.T, spoke *devstack.Cluster, app string) {
 	ctx := context.Background()
 	pods, err := spoke.Client.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
 	require.NoError(t, err)
@@ -211,7 +211,7 @@ func awaitStatus(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgrad
 	var last ranv1.ClusterGroupUpgradeStatus
 	var err error
 	if !assert.Eventually(t, func() bool {
-		last, err = look(t, name)
+		last, err = queryStatus(t, name)
 		return err == nil && wanted(last)
 	}, 2*time.Minute, 200*time.Millisecond) {
 		t.Fatalf("the last status of %s: %+v, %v", name, last, err)
@@ -219,7 +219,7 @@ func awaitStatus(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgrad
 	return last
 }
 
-// clusterAt is how a cluster of a rollout stands, by its place; a rollout that is not planned yet has none.
+// clusterAt is the status of a cluster of a rollout, by its index; the zero value before the rollout is planned.
 func clusterAt(s ranv1.ClusterGroupUpgradeStatus, place int) ranv1.ClusterStatus {
 	if place >= len(s.Clusters) {
 		return ranv1.ClusterStatus{}
@@ -235,7 +235,7 @@ func awaitPhase(t *testing.T, name, reason string) ranv1.ClusterGroupUpgradeStat
 	})
 }
 
-// allow lets so many nodes of a cluster be under maintenance at once, for the time of a test.
+// allow sets how many nodes of a cluster may be in maintenance at once, during the test.
 func allow(t *testing.T, spoke *devstack.Cluster, nodes int) {
 	t.Helper()
 	configure(t, spoke, maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(nodes))})

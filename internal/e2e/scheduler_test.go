@@ -31,7 +31,7 @@ func TestManyRequestorsShareTheBudgetsOfAClusterDespiteFaults(t *testing.T) {
 	a.startRollout(t)
 	requestors := a.startRequests(t)
 	var work sync.WaitGroup
-	work.Go(func() { a.harm(t, o) })
+	work.Go(func() { a.injectFaults(t, o) })
 	for _, r := range requestors {
 		work.Go(func() { r.finish(t) })
 	}
@@ -43,17 +43,17 @@ func TestManyRequestorsShareTheBudgetsOfAClusterDespiteFaults(t *testing.T) {
 	endless := requestors[0].endless
 	queue := a.awaitQueue(t, 1)
 	require.Equal(t, endless, queue[0].Owner.WorkflowID)
-	require.Zero(t, queue[0].Rank, "it has its slot")
+	require.Zero(t, queue[0].Rank, "it has a slot")
 	require.Equal(t, 1, o.atWork())
-	a.say(t, temporal.SignalDone, endless)
+	a.signal(t, temporal.SignalDone, endless)
 	require.NoError(t, a.end(t, endless))
 	a.awaitQueue(t, 0)
-	require.NoError(t, a.AwaitNothingLeft(t.Context(), a.spoke))
+	require.NoError(t, a.AwaitCleanup(t.Context(), a.spoke))
 	require.Empty(t, o.violations())
 	runs := a.runsOfScheduler(t)
-	require.Greater(t, len(runs), 5, "it has continued as new in the midst of it")
+	require.Greater(t, len(runs), 5, "it continued as new in the meantime")
 	beside := temporal.ClusterUpgradeID("default", arenaRollout, a.spoke.Name)
-	require.True(t, slices.ContainsFunc(runs, func(run slots.SchedulerInput) bool { return carries(run, beside) }), "with slots of the rollout")
+	require.True(t, slices.ContainsFunc(runs, func(run slots.SchedulerInput) bool { return carriesSlot(run, beside) }), "with slots of the rollout")
 	t.Logf("%d requests in %s, at most %d nodes at work at once, %d runs of the scheduler", requestorCount*requestsEach, time.Since(begun).Round(time.Second), o.mostAtWork(), len(runs))
 }
 
@@ -75,16 +75,16 @@ func TestARestartedSchedulerResyncsSlotsBeforeItGrants(t *testing.T) {
 	require.Equal(t, first.workflowID(), status.Queue[0].Owner.WorkflowID)
 	require.Zero(t, status.Queue[0].Rank, "it has the only slot")
 	require.Equal(t, scheduling.NoSlot, status.Queue[1].Reason)
-	decision := must(t, "node", "schedule", "--cluster", spoke.Name, "--kubeconfig", spoke.KubeconfigFile)
+	decision := succeeds(t, "node", "schedule", "--cluster", spoke.Name, "--kubeconfig", spoke.KubeconfigFile)
 	require.Contains(t, decision, "0 slots free")
 	require.Regexp(t, second.name()+` .* waits +NoSlot: maxParallelOperations allows 1 of \d nodes under maintenance at once \(worker-1 for `, decision)
 
 	unlock(t, spoke)
 	for _, at := range []site{first, second} {
 		awaitDone(t, at.name(), spoke)
-		must(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch")
+		succeeds(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch")
 	}
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 }
 
 // Who has a slot does not ask again, and those that wait do so less and less often: the sweeper looks after the scheduler.
@@ -99,8 +99,8 @@ func TestATerminatedSchedulerIsRestartedWithoutARequest(t *testing.T) {
 		return s.Wait == nil && len(s.Queue) == 1 && s.Queue[0].Rank == 0 && s.Queue[0].Owner.WorkflowID == at.workflowID()
 	})
 	awaitDone(t, at.name(), spoke)
-	must(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch")
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	succeeds(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch")
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 }
 
 // Without budgets one node at a time is under maintenance, whoever asks.
@@ -111,18 +111,18 @@ func TestARolloutAndAPersonShareTheBudgetOfACluster(t *testing.T) {
 	startRollout(t, rollout("shared", "", 60, spoke.Name))
 	nodes := []string{"worker-1", "worker-2"}
 	for _, name := range nodes {
-		must(t, "node", "maintain", name, "--cluster", spoke.Name, "--requestor", "ann.example.com", "--name", "by-hand-"+name)
+		succeeds(t, "node", "maintain", name, "--cluster", spoke.Name, "--requestor", "ann.example.com", "--name", "by-hand-"+name)
 	}
 	for range nodes {
 		status := ask(t, temporal.MaintenanceSchedulerID(spoke.Name), func(s slots.SchedulerStatus) bool {
 			return len(s.Queue) > 0 && s.Queue[0].Rank == 0 && s.Queue[0].Requestor == "ann.example.com"
 		})
 		awaitDone(t, status.Queue[0].Name, spoke)
-		must(t, "node", "status", status.Queue[0].Name, "--cluster", spoke.Name, "--watch")
+		succeeds(t, "node", "status", status.Queue[0].Name, "--cluster", spoke.Name, "--watch")
 	}
-	_, code := end(t, "shared")
+	_, code := awaitEnd(t, "shared")
 	require.Zero(t, code)
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 
 	out, maintained := "", 0
 	for _, action := range actionsOf(t, spoke)[before:] {

@@ -23,7 +23,7 @@ const (
 	afterDeath   = 30 * time.Second
 )
 
-// observer sees every change of the nodes of the arena in the order in which the API server made them, and holds each against the budgets.
+// observer checks every change of the nodes against the budgets, in the order of the API server.
 type observer struct {
 	mu       sync.Mutex
 	nodes    map[string]observed
@@ -32,7 +32,7 @@ type observer struct {
 	breaches []string
 }
 
-// observed is a node as it was seen last.
+// observed is the last seen state of a node.
 type observed struct {
 	owner string
 	ready bool
@@ -131,8 +131,8 @@ func (o *observer) breach(format string, args ...any) {
 	o.breaches = append(o.breaches, fmt.Sprintf(format, args...))
 }
 
-// workerDies is told before a worker is killed.
-func (o *observer) workerDies() {
+// workerCrashed records that a worker is about to be killed.
+func (o *observer) workerCrashed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.died = time.Now()

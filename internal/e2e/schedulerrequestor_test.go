@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
-// requestor is a program that works on nodes when they are ready, and says so.
+// requestor is a program that works on ready nodes, and signals done.
 type requestor struct {
 	*arena
 	id string
@@ -44,13 +44,13 @@ func (r *requestor) start(t *testing.T, n int, node string) {
 	r.requests = append(r.requests, id)
 }
 
-// finish says done for every node that is ready, until only the request is left whose work never ends.
+// finish sends done for every ready node, until only the endless request is left.
 func (r *requestor) finish(t *testing.T) {
 	finished := func(id string) bool { return id != r.endless }
 	assert.Eventually(t, func() bool {
 		for _, id := range r.running(t, fmt.Sprintf(" AND %s = '%s'", temporal.AttributePhase.GetName(), maintenancev1.NodeReady)) {
 			if finished(id) {
-				r.say(t, temporal.SignalDone, id)
+				r.signal(t, temporal.SignalDone, id)
 			}
 		}
 		return !slices.ContainsFunc(r.running(t, ""), finished)
@@ -69,7 +69,7 @@ func (r *requestor) endOf(t *testing.T, id string, finished func(string) bool) e
 	return r.end(t, id)
 }
 
-// running are the ids of its requests that are not over.
+// running are the IDs of its open requests.
 func (r *requestor) running(t *testing.T, more string) (ids []string) {
 	query := fmt.Sprintf("ExecutionStatus = 'Running' AND WorkflowType = '%s' AND %s = '%s'", temporal.NodeMaintenance, temporal.AttributeRequestor.GetName(), r.id)
 	page, err := r.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query + more})

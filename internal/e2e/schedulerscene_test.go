@@ -49,7 +49,7 @@ const (
 	// labelPool marks every other node, which a budget of its own covers.
 	labelPool = "e2e.drydock.dev/pool"
 
-	// seedVariable plays a test of that seed again.
+	// seedVariable is the seed of a test.
 	seedVariable = "E2E_SEED"
 	// lastingFailure is how long some nodes stay down; long enough that the scheduler must know for most of it.
 	lastingFailure = 30 * time.Second
@@ -74,13 +74,13 @@ func newArena(t *testing.T) *arena {
 	connected, err := client.Dial(client.Options{HostPort: f.Temporal.Address, Namespace: f.Temporal.Namespace})
 	require.NoError(t, err)
 	t.Cleanup(connected.Close)
-	a := &arena{Fleet: f, spoke: f.Spokes[0], temporal: connected, random: seeded(t)}
-	a.furnish(t)
+	a := &arena{Fleet: f, spoke: f.Spokes[0], temporal: connected, random: newRandom(t)}
+	a.prepare(t)
 	return a
 }
 
-// seeded is another source of chance in each run. It says how to have the same once more.
-func seeded(t *testing.T) *rand.Rand {
+// newRandom returns a random source with another seed in each run, which it logs.
+func newRandom(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	if given := os.Getenv(seedVariable); given != "" {
@@ -88,12 +88,12 @@ func seeded(t *testing.T) *rand.Rand {
 		seed, err = strconv.ParseUint(given, 10, 64)
 		require.NoError(t, err, seedVariable)
 	}
-	t.Logf("to play it again: %s=%d go test ./internal/e2e -count 1 -v -run '^%s$'", seedVariable, seed, t.Name())
+	t.Logf("to run it again: %s=%d go test ./internal/e2e -count 1 -v -run '^%s$'", seedVariable, seed, t.Name())
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// furnish gives the cluster zones, budgets and some pods.
-func (a *arena) furnish(t *testing.T) {
+// prepare adds zones, budgets and some pods to the cluster.
+func (a *arena) prepare(t *testing.T) {
 	t.Helper()
 	for _, name := range a.nodes() {
 		labels, err := json.Marshal(nodeLabels(name))
@@ -161,7 +161,7 @@ func (a *arena) setReady(t *testing.T, node string, ready bool) {
 	a.patch(t, node, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, devstack.AnnotationNotReady, value))
 }
 
-// broken nodes are NotReady, and count as unavailable all the time. That of the request whose work never ends comes to no harm.
+// broken nodes are NotReady, and always count as unavailable. Faults do not affect the node of the endless request.
 const endlessNode = "worker-3"
 
 func broken() []string { return []string{"worker-1", "worker-2"} }
@@ -189,12 +189,12 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// fair are the nodes that anything may happen to.
+// fair are the nodes that faults may affect.
 func (a *arena) fair() []string {
 	return slices.DeleteFunc(a.nodes(), func(name string) bool { return name == endlessNode || slices.Contains(broken(), name) })
 }
 
-// startRequests starts what all requestors want.
+// startRequests starts the maintenances of all requestors.
 func (a *arena) startRequests(t *testing.T) []*requestor {
 	t.Helper()
 	requestors, fair := make([]*requestor, requestorCount), a.fair()
@@ -213,7 +213,7 @@ func (a *arena) startRequests(t *testing.T) []*requestor {
 	return requestors
 }
 
-// arenaRollout is the rollout that asks for nodes beside the requestors.
+// arenaRollout is the rollout that runs concurrently with the requestors.
 const arenaRollout = "beside"
 
 // startRollout starts a rollout over ten of the nodes.
@@ -234,19 +234,19 @@ spec:
 	require.NoError(t, a.Run(t.Context(), io.Discard, "upgrade", "start", "-f", path))
 }
 
-func (a *arena) say(t *testing.T, signal, id string) {
-	// What is over needs not be told: a list lags behind.
+func (a *arena) signal(t *testing.T, signal, id string) {
+	// The workflow may be closed.
 	_ = a.temporal.SignalWorkflow(t.Context(), id, "", signal, temporal.SignalRequest{})
 }
 
-func (a *arena) end(t *testing.T, id string) error {
+func (a *arena) awaitEnd(t *testing.T, id string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
 	return a.temporal.GetWorkflow(ctx, id, "").Get(ctx, nil)
 }
 
-// awaitQueue waits until so many have slots or wait for one, and returns who.
+// awaitQueue waits until the queue of the scheduler has that size, and returns it.
 func (a *arena) awaitQueue(t *testing.T, size int) []scheduling.Place {
 	t.Helper()
 	var status slots.SchedulerStatus
@@ -275,16 +275,15 @@ func (a *arena) runsOfScheduler(t *testing.T) (runs []slots.SchedulerInput) {
 	return runs
 }
 
-// carries reports whether a run started with a slot that an owner had in the run before.
-func carries(run slots.SchedulerInput, owner string) bool {
+// carriesSlot reports whether a run started with a slot that an owner had in the run before.
+func carriesSlot(run slots.SchedulerInput, owner string) bool {
 	return run.Carried != nil && slices.ContainsFunc(run.Carried.Slots.Requesters, func(r scheduling.Requester) bool {
 		return r.Owner.WorkflowID == owner && slices.ContainsFunc(r.Slots, func(e scheduling.SlotEntry) bool { return e.Status == scheduling.SlotGranted })
 	})
 }
 
-// lasting draws nodes that stay down for long: with the broken one of their zone so many that no other node of the zone may be taken. The other fair nodes
-// come to harm otherwise.
-func (a *arena) lasting() (down, others []string) {
+// drawLastingFailures chooses nodes for long failures: with the broken node of their zone, they use up the budget of the zone.
+func (a *arena) drawLastingFailures() (down, others []string) {
 	others = a.fair()
 	a.random.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	for len(down) < maxUnavailableFor-1 {
@@ -294,10 +293,10 @@ func (a *arena) lasting() (down, others []string) {
 	return down, others
 }
 
-// harm does harm while the requests are worked on, in an order and in moments of chance, and returns when it has done all.
-func (a *arena) harm(t *testing.T, o *observer) {
+// injectFaults injects faults in random order at random moments, and returns after all of them.
+func (a *arena) injectFaults(t *testing.T, o *observer) {
 	moment := func() { <-time.After(time.Duration(1+a.random.IntN(2000)) * time.Millisecond) }
-	down, fair := a.lasting()
+	down, fair := a.drawLastingFailures()
 	for _, node := range down {
 		a.setReady(t, node, false)
 	}
@@ -330,7 +329,7 @@ func (a *arena) harm(t *testing.T, o *observer) {
 	}
 	<-known // what went down just before the worker dies may be forgiven for long
 	moment()
-	o.workerDies()
+	o.workerCrashed()
 	assert.NoError(t, a.Worker.Kill())
 	assert.NoError(t, a.Worker.Start(t.Context()))
 	<-healed

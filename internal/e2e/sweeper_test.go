@@ -106,7 +106,7 @@ func heldMaintenances() []heldMaintenance {
 				devstack.AnnotationCompleteAfter: longer, devstack.AnnotationLeaveAfter: longer,
 			})},
 			arrive: cancelWhileTheJobRuns,
-			after:  letJobLeave,
+			after:  endJobTermination,
 		},
 	}
 }
@@ -151,7 +151,7 @@ func TestTheSweeperCleansUpAMaintenanceTerminatedInAnyState(t *testing.T) {
 	requireReportedAndNotTouched(t, theirs)
 	for _, spoke := range spokes {
 		unlock(t, spoke)
-		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+		require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 	}
 }
 
@@ -214,7 +214,7 @@ func heldRollouts() []heldRollout {
 		{name: "while it waits for the locks of the cluster", spoke: spokes[0], step: ranv1.StepClusterLocks, prepare: lockCluster, arrive: awaitClusterHeld},
 		{name: "while a control-plane node drains", spoke: spokes[1], step: ranv1.StepControlPlane, guestOn: controlPlane},
 		{name: "while a worker drains", spoke: spokes[2], step: ranv1.StepWorkers, guestOn: "worker-1"},
-		{name: "while its health is checked", spoke: spokes[3], step: ranv1.StepHealthChecks, guestOn: "worker-2", arrive: makeUnwell},
+		{name: "while its health is checked", spoke: spokes[3], step: ranv1.StepHealthChecks, guestOn: "worker-2", arrive: makeUnhealthy},
 		{
 			name: "only in the maintenance of a node", spoke: spokes[4], step: ranv1.StepWorkers, guestOn: "worker-1",
 			terminated: temporal.NodeMaintenanceID(spokes[4].Name, "default", rolloutpkg.NodeMaintenanceName("gone-"+spokes[4].Name, "worker-1")),
@@ -266,8 +266,8 @@ func TestTheSweeperCleansUpARolloutTerminatedInAnyPhase(t *testing.T) {
 			if !held.byItself && held.guestOn != "" && held.arrive == nil {
 				require.Less(t, indexOf(actions, fleet.ActionUncordon), indexOf(actions, fleet.ActionWithdrawCluster), "the cluster's locks let go until its nodes are back")
 			}
-			require.Empty(t, fleet.Cordoned(actions), "nothing starts any more")
-			require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), held.spoke))
+			require.Empty(t, fleet.Cordoned(actions), "nothing new starts")
+			require.NoError(t, theFleet.AwaitCleanup(t.Context(), held.spoke))
 		})
 	}
 }
@@ -285,18 +285,18 @@ spec:
 `, held.rollout(), held.spoke.Name, propLabel)
 }
 
-// awaitClusterHeld waits until the rollout over the spoke has asked for the cluster, and waits for its locks.
+// awaitClusterHeld waits until the rollout has requested the cluster, and waits for its locks.
 func awaitClusterHeld(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
 	ask(t, heldRollout{spoke: spoke}.clusterID(), func(s ranv1.ClusterUpgradeStatus) bool { return s.Wait != nil && s.Wait.Reason == "WorkloadLocksHeld" })
 }
 
-// makeUnwell has a node that is done go down before the last one is done: the cluster is not healthy then. It is well again after the test.
-func makeUnwell(t *testing.T, spoke *devstack.Cluster) {
+// makeUnhealthy makes a completed node NotReady before the last one is done, until the end of the test.
+func makeUnhealthy(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
 	annotate(t, spoke, "worker-1", `"as the test wants it"`)
 	t.Cleanup(func() { annotate(t, spoke, "worker-1", "null") })
-	letPodsLeave(t, spoke, "guest")
+	endSlowTermination(t, spoke, "guest")
 }
 
 func annotate(t *testing.T, spoke *devstack.Cluster, node, value string) {

@@ -54,7 +54,7 @@ func startMaintenance(t *testing.T, at site, spec maintenancev1.NodeMaintenanceS
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "maintenance.yaml")
 	require.NoError(t, os.WriteFile(path, text, 0o600))
-	must(t, "node", "maintain", "-f", path, "--cluster", at.Name)
+	succeeds(t, "node", "maintain", "-f", path, "--cluster", at.Name)
 }
 
 // ask asks a workflow for its status until it is as wanted.
@@ -139,7 +139,7 @@ func marksOf(t *testing.T, at site) []string {
 	return marks
 }
 
-// guest puts a pod on a node that no controller owns. It is gone after the test.
+// guest runs a pod without a controller on a node, and deletes it after the test.
 func guest(t *testing.T, at site, annotations map[string]string) {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -159,7 +159,7 @@ func guest(t *testing.T, at site, annotations map[string]string) {
 	})
 }
 
-// lockNode holds a node for an application of which nobody else knows, until the test is over.
+// lockNode creates a lock of another application for a node, until the end of the test.
 func lockNode(t *testing.T, at site) {
 	t.Helper()
 	putLock(t, at.Cluster, &lcmv1.NodeWorkloadLock{
@@ -201,10 +201,10 @@ func putLock(t *testing.T, spoke *devstack.Cluster, lock kubeclient.Object) {
 	require.NoError(t, watched.Client.Status().Update(t.Context(), lock))
 }
 
-// occupy gives a node to somebody else first.
+// occupy starts another maintenance of a node first.
 func occupy(t *testing.T, at site) {
 	t.Helper()
-	must(t, "node", "maintain", at.node, "--cluster", at.Name, "--name", "first", "--drain=false", "--wait")
+	succeeds(t, "node", "maintain", at.node, "--cluster", at.Name, "--name", "first", "--drain=false", "--wait")
 }
 
 // stillOccupied: who has the node keeps it when another who waits for it is swept. Then it is given back.
@@ -212,7 +212,7 @@ func stillOccupied(t *testing.T, at site) {
 	t.Helper()
 	awaitCleanedUp(t, at.Cluster, at.workflowID(), 1)
 	require.Equal(t, temporal.NodeMaintenanceID(at.Name, "default", "first"), ownerOf(node(t, at.Cluster, at.node)))
-	must(t, "node", "done", "first", "--cluster", at.Name)
+	succeeds(t, "node", "done", "first", "--cluster", at.Name)
 }
 
 func ownerOf(node *corev1.Node) string {
@@ -235,7 +235,7 @@ func sayDone(t *testing.T, at site) {
 func sayFailed(t *testing.T, at site) {
 	t.Helper()
 	awaitNodeState(t, at.workflowID(), maintenancev1.NodeReady)
-	must(t, "node", "fail", at.name(), "--cluster", at.Name)
+	succeeds(t, "node", "fail", at.name(), "--cluster", at.Name)
 }
 
 // refuseCordon: the locks of the node let go when an admission policy refuses to have it cordoned.
@@ -278,11 +278,11 @@ func refuseCordon(t *testing.T, at site) {
 func cancelWhileTheJobRuns(t *testing.T, at site) {
 	t.Helper()
 	awaitReason("JobRunning")(t, at)
-	must(t, "node", "cancel", at.name(), "--cluster", at.Name)
+	succeeds(t, "node", "cancel", at.name(), "--cluster", at.Name)
 }
 
-// letJobLeave lets the pod go when the sweeper waits for it.
-func letJobLeave(t *testing.T, at site) {
+// endJobTermination lets the pod go when the sweeper waits for it.
+func endJobTermination(t *testing.T, at site) {
 	t.Helper()
 	ask(t, temporal.SweeperID(at.Name), func(s sweeper.Status) bool {
 		return slices.ContainsFunc(s.Findings, func(f sweeper.Finding) bool {
@@ -297,7 +297,7 @@ func letJobLeave(t *testing.T, at site) {
 	require.NoError(t, err)
 }
 
-// jobAction is work by a Job whose pod does as the annotations say.
+// jobAction is a Job whose pod has these annotations.
 func jobAction(annotations map[string]string) *maintenancev1.Action {
 	return &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{
 		Namespace: "drydock-system",

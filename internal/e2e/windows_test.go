@@ -21,7 +21,7 @@ import (
 // createWindow defines a window that opens at those moments, for so long each time.
 func createWindow(t *testing.T, name string, duration time.Duration, starts ...time.Time) {
 	t.Helper()
-	must(t, "window", "create", "-f", windowFile(t, name, duration, "", starts...))
+	succeeds(t, "window", "create", "-f", windowFile(t, name, duration, "", starts...))
 }
 
 // windowFile is the manifest of a window, to whose spec something may be added.
@@ -44,7 +44,7 @@ spec: {timeZone: UTC, recurrence: "RDATE:%s", duration: %s%s}
 func windowStatus(t *testing.T, name string) windows.Status {
 	t.Helper()
 	var status windows.Status
-	require.NoError(t, json.Unmarshal([]byte(must(t, "window", "status", name, "-o", "json")), &status))
+	require.NoError(t, json.Unmarshal([]byte(succeeds(t, "window", "status", name, "-o", "json")), &status))
 	return status
 }
 
@@ -78,7 +78,7 @@ func TestWindowsAreCorrectWhenWorkersMissStartsAndEnds(t *testing.T) {
 	createWindow(t, "over-it-all", time.Second, inSeconds(4), inSeconds(3600))
 	awaitWindow(t, "over-an-end", windows.EventDefined, windows.EventStarted)
 	require.NoError(t, theFleet.Worker.Stop())
-	select { // what is waited for is time itself
+	select { // the opening is at a fixed time
 	case <-time.After(time.Until(inSeconds(11))):
 	case <-t.Context().Done():
 	}
@@ -89,15 +89,15 @@ func TestWindowsAreCorrectWhenWorkersMissStartsAndEnds(t *testing.T) {
 	require.Equal(t, windows.PhaseOpen, late.Phase)
 	awaitWindow(t, "over-an-end", windows.EventDefined, windows.EventStarted, windows.EventEnded)
 	missed := awaitWindow(t, "over-it-all", windows.EventDefined, windows.EventMissed)
-	require.Len(t, missed.Coming, 1, "it goes on with the next")
-	must(t, "window", "cancel", "over-a-start", "--all", "--reason", "the test is over")
-	must(t, "window", "cancel", "over-it-all", "--all")
+	require.Len(t, missed.Coming, 1, "it continues with the next opening")
+	succeeds(t, "window", "cancel", "over-a-start", "--all", "--reason", "the test is over")
+	succeeds(t, "window", "cancel", "over-it-all", "--all")
 }
 
 func TestARolloutResumesInTheNextOpeningOfItsWindow(t *testing.T) {
 	reserve(t, "spoke-2")
 	spoke := theFleet.Cluster("spoke-2")
-	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	holdout := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("nightly", "maintenanceWindows: [night]", 60, spoke.Name))
 	waiting := func(s ranv1.ClusterGroupUpgradeStatus) bool {
@@ -114,39 +114,39 @@ func TestARolloutResumesInTheNextOpeningOfItsWindow(t *testing.T) {
 	opensLater := "; it opens " + later.UTC().Format("2006-01-02 15:04:05Z")
 	createWindow(t, "night", time.Hour, first, later)
 	awaitEviction(t, spoke, holdout)
-	t.Log(must(t, "window", "status", "night"))
+	t.Log(succeeds(t, "window", "status", "night"))
 	freeze := fmt.Sprintf(`, exclusions: [{name: freeze, effect: trim, scheduledStart: %q, scheduledEnd: %q}]`, first.UTC().Format(time.RFC3339), later.UTC().Format(time.RFC3339))
-	must(t, "window", "edit", "-f", windowFile(t, "night", time.Hour, freeze, first, later), "--reason", "a freeze")
+	succeeds(t, "window", "edit", "-f", windowFile(t, "night", time.Hour, freeze, first, later), "--reason", "a freeze")
 	frozen := windowStatus(t, "night")
 	require.Equal(t, windows.PhaseExcluded, frozen.Phase)
 	require.Equal(t, later.UTC(), frozen.ExcludedUntil.UTC())
-	t.Log(must(t, "window", "status", "night"))
+	t.Log(succeeds(t, "window", "status", "night"))
 	excluded := waitingAs("window default/night is closed by an exclusion" + opensLater)
 	awaitStatus(t, "nightly", excluded)
-	letGo(t, spoke, holdout)
+	releasePods(t, spoke, holdout)
 	// What is at work finishes, and nothing new begins.
 	standsStill := awaitStatus(t, "nightly", func(s ranv1.ClusterGroupUpgradeStatus) bool { return excluded(s) && clusterAt(s, 0).Nodes.Done == 2 })
-	require.Nil(t, standsStill.Status.Deadline, "the clock stands still")
-	t.Log(must(t, "upgrade", "status", "nightly"))
-	t.Log(must(t, "window", "end", "night", "--reason", "the on-call needs the cluster"))
+	require.Nil(t, standsStill.Status.Deadline, "the deadline is paused")
+	t.Log(succeeds(t, "upgrade", "status", "nightly"))
+	t.Log(succeeds(t, "window", "end", "night", "--reason", "the on-call needs the cluster"))
 	awaitStatus(t, "nightly", waitingAs("window default/night is closed"+opensLater))
-	must(t, "window", "edit", "-f", windowFile(t, "night", time.Hour, "", first, later), "--reason", "no freeze")
-	require.Equal(t, windows.PhaseClosed, windowStatus(t, "night").Phase, "an opening that was ended does not begin once more")
-	require.Equal(t, []string{"control-plane-1", "worker-1"}, fleet.Cordoned(actionsOf(t, spoke)[before:]), "nothing new starts, be it frozen or closed")
+	succeeds(t, "window", "edit", "-f", windowFile(t, "night", time.Hour, "", first, later), "--reason", "no freeze")
+	require.Equal(t, windows.PhaseClosed, windowStatus(t, "night").Phase, "an ended opening does not start again")
+	require.Equal(t, []string{"control-plane-1", "worker-1"}, fleet.Cordoned(actionsOf(t, spoke)[before:]), "nothing new starts while the window is frozen or closed")
 	second := inSeconds(2)
-	must(t, "window", "edit", "-f", windowFile(t, "night", time.Hour, "", first, second), "--reason", "sooner")
+	succeeds(t, "window", "edit", "-f", windowFile(t, "night", time.Hour, "", first, second), "--reason", "sooner")
 
-	ended, code := end(t, "nightly")
+	ended, code := awaitEnd(t, "nightly")
 	require.Zero(t, code)
-	require.False(t, ended.Status.CompletedAt.Time.Before(second), "it has waited for the second opening")
+	require.False(t, ended.Status.CompletedAt.Time.Before(second), "it waited for the second opening")
 	actions := actionsOf(t, spoke)[before:]
 	require.Equal(t, []string{"control-plane-1", "worker-1", "worker-2"}, fleet.Cordoned(actions))
 	requireNoPodEvictedTwice(t, actions)
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
-	require.Empty(t, windowStatus(t, "night").Subscribers, "nobody follows it any more")
-	t.Log(must(t, "window", "override", "night", "--for", "1h", "--reason", "CVE-2026-1234"))
-	t.Log(must(t, "window", "extend", "night", "--until", time.Now().Add(3*time.Hour).UTC().Format(time.RFC3339)))
-	t.Log(must(t, "window", "list"))
-	t.Log(must(t, "window", "status", "night"))
-	must(t, "window", "cancel", "night", "--all")
+	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
+	require.Empty(t, windowStatus(t, "night").Subscribers, "it has no subscribers")
+	t.Log(succeeds(t, "window", "override", "night", "--for", "1h", "--reason", "CVE-2026-1234"))
+	t.Log(succeeds(t, "window", "extend", "night", "--until", time.Now().Add(3*time.Hour).UTC().Format(time.RFC3339)))
+	t.Log(succeeds(t, "window", "list"))
+	t.Log(succeeds(t, "window", "status", "night"))
+	succeeds(t, "window", "cancel", "night", "--all")
 }

@@ -34,9 +34,9 @@ func TestAMaintenanceWritesFewRequestsToTheAPIServer(t *testing.T) {
 			before, err := spoke.AuditEvents()
 			require.NoError(t, err)
 			startRollout(t, tt.manifest)
-			_, code := end(t, tt.rollout)
+			_, code := awaitEnd(t, tt.rollout)
 			require.Zero(t, code)
-			require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+			require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 			all, err := spoke.AuditEvents()
 			require.NoError(t, err)
 
@@ -51,7 +51,7 @@ func TestAMaintenanceWritesFewRequestsToTheAPIServer(t *testing.T) {
 					}
 				}
 				require.LessOrEqual(t, others, 10, "%v", writes)
-				requireToldOnce(t, spoke, node, tt.rollout+"-"+node, append(tt.states, "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")...)
+				requireEventsOnce(t, spoke, node, tt.rollout+"-"+node, append(tt.states, "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")...)
 			}
 		})
 	}
@@ -87,8 +87,8 @@ func aboutNode(event auditv1.Event, node string) bool {
 	return strings.Contains(name, node)
 }
 
-// requireToldOnce holds the Events of a maintenance to tell of these states once, and of no other but a drain, which not every node needs.
-func requireToldOnce(t *testing.T, spoke *devstack.Cluster, node, maintenance string, states ...string) {
+// requireEventsOnce holds the Events of a maintenance to tell of these states once, and of no other but a drain, which not every node needs.
+func requireEventsOnce(t *testing.T, spoke *devstack.Cluster, node, maintenance string, states ...string) {
 	t.Helper()
 	list, err := spoke.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + node,

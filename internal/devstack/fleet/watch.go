@@ -83,8 +83,8 @@ func (f *Fleet) AwaitLocks(ctx context.Context, cluster *devstack.Cluster, count
 	})
 }
 
-// AwaitNothingLeft waits until Drydock has left nothing behind in the cluster. The error lists what remains.
-func (f *Fleet) AwaitNothingLeft(ctx context.Context, cluster *devstack.Cluster) error {
+// AwaitCleanup waits until Drydock has left nothing behind in the cluster. The error lists what remains.
+func (f *Fleet) AwaitCleanup(ctx context.Context, cluster *devstack.Cluster) error {
 	kinds := []client.Object{
 		&corev1.Node{}, &lcmv1.ClusterMaintenanceRequest{}, &lcmv1.NodeMaintenanceRequest{}, &lcmv1.ClusterWorkloadLock{}, &lcmv1.NodeWorkloadLock{}, &batchv1.Job{},
 	}

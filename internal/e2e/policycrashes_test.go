@@ -22,8 +22,8 @@ import (
 
 const (
 	sitesAtOnce = 10
-	// workerDeaths is how often the worker dies in a rollout: each in a batch of its own, as a batch has time for one.
-	workerDeaths = 3
+	// workerCrashes is how often the worker is killed in a rollout, at most once in a batch.
+	workerCrashes = 3
 	// newsPerBatch is how often the hub says something new of the replicas that enforce two policies on the clusters of a batch: they are there, they do not
 	// comply, they do.
 	newsPerBatch = 2 * 3 * sitesAtOnce
@@ -58,15 +58,15 @@ func twoPolicies(t *testing.T, clusters ...string) *propagator.Propagator {
 		registered = append(registered, ringed(cluster))
 	}
 	createOnHub(t, strings.Join(registered, "\n---\n"))
-	createOnHub(t, informing("base", "", clusters...))
-	createOnHub(t, informing("apps", "", clusters...))
+	createOnHub(t, informPolicy("base", "", clusters...))
+	createOnHub(t, informPolicy("apps", "", clusters...))
 	awaitStandings(t, len(clusters), "base", "apps")
 	return hub
 }
 
 // The same rollout twice: the second time the worker is killed again and again, while beside it another rollout runs out of time.
 func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
-	random, sites := seeded(t), size(100, 40)
+	random, sites := newRandom(t), size(100, 40)
 	var clusters []string
 	for i := range sites {
 		clusters = append(clusters, fmt.Sprintf("site-%03d", i+1))
@@ -74,7 +74,7 @@ func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
 	stuck := []string{"stuck-1", "stuck-2"}
 	hub := twoPolicies(t, slices.Concat(clusters, stuck)...)
 	startRollout(t, enforcing("undisturbed", sitesAtOnce, 20, clusters...))
-	undisturbed, code := end(t, "undisturbed")
+	undisturbed, code := awaitEnd(t, "undisturbed")
 	require.Zero(t, code, "%v", undisturbed.Conditions)
 	requireEnforcedOnceEach(t, hub, "undisturbed", sitesAtOnce, clusters, "base", "apps")
 	requireNothingEnforced(t, hub)
@@ -87,13 +87,13 @@ func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
 	awaitStandings(t, len(clusters)+len(stuck), "base", "apps")
 	startRollout(t, enforcing("stuck", len(stuck), 1, stuck...))
 	startRollout(t, enforcing("disturbed", sitesAtOnce, 20, clusters...))
-	killWorker(t, "disturbed", anyMoments(random, sites/sitesAtOnce))
-	disturbed, code := end(t, "disturbed")
+	killWorker(t, "disturbed", randomMoments(random, sites/sitesAtOnce))
+	disturbed, code := awaitEnd(t, "disturbed")
 
 	require.Zero(t, code, "%v", disturbed.Conditions)
-	require.Equal(t, timeless(undisturbed), timeless(disturbed))
+	require.Equal(t, withoutTimes(undisturbed), withoutTimes(disturbed))
 	requireEnforcedOnceEach(t, hub, "disturbed", sitesAtOnce, clusters, "base", "apps")
-	status, code := end(t, "stuck")
+	status, code := awaitEnd(t, "stuck")
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
 	requireEnforcedOnceEach(t, hub, "stuck", len(stuck), stuck, "base")
@@ -103,9 +103,9 @@ func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
 	}
 }
 
-// anyMoments are numbers of news of a rollout, in order, each of another batch.
-func anyMoments(random *rand.Rand, count int) []int {
-	batches := random.Perm(count)[:workerDeaths]
+// randomMoments are counts of changes at which the worker is killed, in order, each in another batch.
+func randomMoments(random *rand.Rand, count int) []int {
+	batches := random.Perm(count)[:workerCrashes]
 	slices.Sort(batches)
 	var moments []int
 	for _, batch := range batches {
@@ -114,7 +114,7 @@ func anyMoments(random *rand.Rand, count int) []int {
 	return moments
 }
 
-// killWorker kills the worker and starts it again, each time that the hub has said so many new things of the replicas that a rollout enforces.
+// killWorker kills and restarts the worker after each of those counts of changes of a rollout's replicas.
 func killWorker(t *testing.T, rollout string, moments []int) {
 	t.Helper()
 	t.Logf("the worker is killed at the news %v", moments)
@@ -203,8 +203,8 @@ func requireEnforcedOnceEach(t *testing.T, hub *propagator.Propagator, rollout s
 	require.Equal(t, wanted, enforced)
 }
 
-// timeless is what a status says but for when, and for the names of what was made, which bear the rollout's.
-func timeless(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
+// withoutTimes is a status without times and without the names of objects of the rollout.
+func withoutTimes(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
 	status = *status.DeepCopy()
 	status.SafeResourceNames, status.Status = nil, ranv1.RunStatus{CurrentBatch: status.Status.CurrentBatch}
 	for i := range status.Conditions {
@@ -230,7 +230,7 @@ func TestAPolicyRolloutResumesAfterARestartOfTheHubAPIServer(t *testing.T) {
 		require.NoError(t, harm.end())
 		require.NoError(t, theFleet.Hub.APIServer.Start(t.Context()))
 	}
-	status, code := end(t, "restarts")
+	status, code := awaitEnd(t, "restarts")
 
 	require.Zero(t, code, "%v", status.Conditions)
 	requireSucceeded(t, status)
