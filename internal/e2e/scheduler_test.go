@@ -35,7 +35,7 @@ func TestManyRequestorsShareTheBudgetsOfAClusterDespiteFaults(t *testing.T) {
 	for _, r := range requestors {
 		work.Go(func() { r.finish(t) })
 	}
-	work.Go(func() { assert.NoError(t, a.end(t, temporal.ClusterGroupUpgradeID("default", arenaRollout))) })
+	work.Go(func() { assert.NoError(t, a.awaitEnd(t, temporal.ClusterGroupUpgradeID("default", arenaRollout))) })
 	work.Wait()
 	require.False(t, t.Failed())
 
@@ -46,7 +46,7 @@ func TestManyRequestorsShareTheBudgetsOfAClusterDespiteFaults(t *testing.T) {
 	require.Zero(t, queue[0].Rank, "it has a slot")
 	require.Equal(t, 1, o.atWork())
 	a.signal(t, temporal.SignalDone, endless)
-	require.NoError(t, a.end(t, endless))
+	require.NoError(t, a.awaitEnd(t, endless))
 	a.awaitQueue(t, 0)
 	require.NoError(t, a.AwaitCleanup(t.Context(), a.spoke))
 	require.Empty(t, o.violations())

@@ -66,7 +66,7 @@ func (r *requestor) endOf(t *testing.T, id string, finished func(string) bool) e
 	if !finished(id) {
 		return nil
 	}
-	return r.end(t, id)
+	return r.awaitEnd(t, id)
 }
 
 // running are the IDs of its open requests.
