@@ -56,17 +56,20 @@ CONCURRENT = $(shell go list ./activities/... ./starter ./worker ./internal/drai
 .PHONY: test
 test: servers build chromium ## Run all tests, those on the real servers included; PKG=./starter/... runs some
 ifeq ($(PKG),)
-	@$(MAKE) --no-print-directory --keep-going -j2 test-concurrent test-others
+	@$(MAKE) --no-print-directory --keep-going -j3 test-concurrent test-alone test-others
 else
 	$(GO_TEST) -race $(PKG)
 endif
 
-# Tests on servers wait more than they compute. The longest packages come first, so that all others fit beside them.
-.PHONY: test-concurrent test-others
+# Tests on servers wait more than they compute. The longest packages come first, so that all others fit beside them. End-to-end tests
+# that run alone on their fleet have another fleet than those that share one.
+.PHONY: test-concurrent test-alone test-others
 test-concurrent:
 	@$(GO_TEST) -race -p 2 ./activities/... ./starter $(CONCURRENT)
+test-alone:
+	@E2E_PART=alone $(GO_TEST) ./internal/e2e
 test-others:
-	@$(GO_TEST) -p 2 ./internal/e2e ./internal/chaos $(filter-out $(CONCURRENT),$(shell go list ./...))
+	@E2E_PART=shared $(GO_TEST) -p 2 ./internal/e2e ./internal/chaos $(filter-out $(CONCURRENT),$(shell go list ./...))
 
 .PHONY: test-fast
 test-fast: ## Run the tests that need neither servers nor a browser

@@ -134,6 +134,7 @@ func releasing(name, version string) string {
 
 // Of the spokes, one has no room for what precaches it, and two are held until it was seen what their rollouts wait for.
 func TestRolloutsReachTheDocumentedConditions(t *testing.T) {
+	alone(t)
 	require.NoError(t, theFleet.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
 	for _, policy := range []string{unbound("twin", "default", ""), unbound("twin", "kube-public", ""), unbound("upper", "default", "lower"), unbound("lower", "default", ""), releasing("older", "4.18.3"), releasing("newer", "4.18.4")} {
 		createOnHub(t, policy)

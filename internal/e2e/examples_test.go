@@ -65,19 +65,19 @@ func kill(cmd *exec.Cmd) {
 }
 
 func TestTheRequestorExamplesWork(t *testing.T) {
+	shared(t)
 	for i, program := range examplePrograms(t) {
 		t.Run(program.name+" go on after they were killed, and after their work has failed", func(t *testing.T) {
-			t.Parallel()
 			resumesAfterCrash(t, program, theFleet.Spokes[2*i])
 		})
 		t.Run(program.name+" ask anew for a node whose maintenance was terminated, and do not work on it before", func(t *testing.T) {
-			t.Parallel()
 			requestsAgain(t, program, theFleet.Spokes[2*i+1])
 		})
 	}
 }
 
 func resumesAfterCrash(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
+	reserve(t, spoke.Name)
 	before, dir := len(actionsOf(t, spoke)), t.TempDir()
 
 	// The work on the first node hangs, and its program is killed.
@@ -109,6 +109,7 @@ func resumesAfterCrash(t *testing.T, program exampleProgram, spoke *devstack.Clu
 }
 
 func requestsAgain(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
+	reserve(t, spoke.Name)
 	program.campaign += "-anew"
 	dir := t.TempDir()
 

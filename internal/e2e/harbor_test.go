@@ -104,6 +104,7 @@ func (s *harborSpoke) created(t *testing.T, namespace string) map[string]int {
 }
 
 func TestAHarborIsCreatedOnceDespiteWorkerCrashesAtEachStep(t *testing.T) {
+	alone(t)
 	spoke := newHarborSpoke(t, theFleet.Spokes[0])
 	type step struct {
 		kind   operators.Kind

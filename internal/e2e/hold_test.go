@@ -54,6 +54,7 @@ func TestAHoldDuringADrainFinishesTheEvictionAndStartsNothing(t *testing.T) {
 }
 
 func TestWorkflowsStartedDuringAHoldOnlyWait(t *testing.T) {
+	alone(t)
 	spoke := theFleet.Cluster("spoke-3")
 	before := len(actionsOf(t, spoke))
 	succeeds(t, "hold", "--all", "--reason", "change freeze")

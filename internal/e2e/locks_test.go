@@ -22,6 +22,7 @@ import (
 
 // Several applications with locks. The actions and their order are read from watches, not from Drydock's status.
 func TestMaintenanceWithLockHoldingApplications(t *testing.T) {
+	shared(t)
 	t.Run("release and hold each node of a fleet in order", updateFleetWithLocks)
 	t.Run("do not deadlock", breakLockCycle)
 }
@@ -32,7 +33,7 @@ const ceph = "ceph"
 // Three spokes with eight nodes each and two applications. On the first somebody lets go of a node late, and the pod of an application is slow to come
 // back; on the second somebody only ever lets go by deleting the lock, and somebody else comes to hold the cluster meanwhile; on the third somebody lets go of the whole cluster late.
 func updateFleetWithLocks(t *testing.T) {
-	t.Parallel()
+	reserve(t, "spoke-1", "spoke-2", "spoke-3")
 	spokes := theFleet.Spokes[:3]
 	extra := []string{"worker-3", "worker-4", "worker-5", "worker-6", "worker-7"}
 	all := workers + len(extra)
@@ -139,7 +140,7 @@ func requireNodesUpdatedOnce(t *testing.T, s *lockStory, workers int) {
 
 // Storage releases worker-2 but not worker-1, which is requested first; the router has released worker-1.
 func breakLockCycle(t *testing.T) {
-	t.Parallel()
+	reserve(t, "spoke-4")
 	spoke := theFleet.Cluster("spoke-4")
 	deployStorage(t, spoke, workers)
 	allow(t, spoke, 2)

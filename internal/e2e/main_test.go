@@ -113,6 +113,18 @@ func editRollout(t *testing.T, manifest string) {
 	succeeds(t, "upgrade", "edit", "-f", rolloutFile(t, manifest))
 }
 
+// shortenTimeout gives a rollout the shortest timeout that it accepts: a whole number of minutes, and more than it has used.
+func shortenTimeout(t *testing.T, withTimeout func(minutes int) string) {
+	t.Helper()
+	for minutes := 1; ; minutes++ {
+		edited := drydock(t, "upgrade", "edit", "-f", rolloutFile(t, withTimeout(minutes)))
+		if edited.code == 0 {
+			return
+		}
+		require.Contains(t, edited.err, "have been used already")
+	}
+}
+
 func rolloutFile(t *testing.T, manifest string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rollout.yaml")

@@ -51,6 +51,7 @@ func TestACordonOfAnotherOwnerStays(t *testing.T) {
 }
 
 func TestAMaintenanceSurvivesAKilledWorker(t *testing.T) {
+	alone(t)
 	spoke := theFleet.Cluster("spoke-2")
 	holdout := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))

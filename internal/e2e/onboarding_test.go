@@ -102,6 +102,7 @@ func onboardingStatus(t *testing.T) (status onboarding.Status) {
 }
 
 func TestHundredsOfNewClustersAreOnboardedOnceEach(t *testing.T) {
+	alone(t)
 	many := size(200, 40)
 	defer onboard(t)()
 	require.Equal(t, 1, drydock(t, "onboarding", "start").code, "there is one")
@@ -147,6 +148,7 @@ func onboardingRuns(t *testing.T) int {
 }
 
 func TestAFailedOnboardingIsRetriedOnRequest(t *testing.T) {
+	alone(t)
 	defer onboard(t)()
 	createOnHub(t, `
 apiVersion: v1

@@ -137,6 +137,7 @@ spec: {clusterSet: global}`
 
 // The policies are enforced by bindings beside those that people made. The worker is killed while a cluster is at work, and a policy deleted while another is.
 func TestPoliciesAreEnforcedInPlaceOnceEachDespiteFaults(t *testing.T) {
+	alone(t)
 	cores := []string{"core-1", "core-2"}
 	for _, core := range cores {
 		createOnHub(t, ringed(core))

@@ -66,6 +66,7 @@ func twoPolicies(t *testing.T, clusters ...string) *propagator.Propagator {
 
 // The same rollout twice: the second time the worker is killed again and again, while beside it another rollout runs out of time.
 func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
+	alone(t)
 	random, sites := newRandom(t), size(100, 40)
 	var clusters []string
 	for i := range sites {
@@ -73,11 +74,12 @@ func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
 	}
 	stuck := []string{"stuck-1", "stuck-2"}
 	hub := twoPolicies(t, slices.Concat(clusters, stuck)...)
+	withTimeout := func(minutes int) string { return enforcing("stuck", len(stuck), minutes, stuck...) }
+	startRollout(t, withTimeout(60))
 	startRollout(t, enforcing("undisturbed", sitesAtOnce, 20, clusters...))
 	undisturbed, code := awaitEnd(t, "undisturbed")
 	require.Zero(t, code, "%v", undisturbed.Conditions)
 	requireEnforcedOnceEach(t, hub, "undisturbed", sitesAtOnce, clusters, "base", "apps")
-	requireNothingEnforced(t, hub)
 
 	for _, cluster := range clusters {
 		for _, policy := range []string{"base", "apps"} {
@@ -85,9 +87,9 @@ func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
 		}
 	}
 	awaitStandings(t, len(clusters)+len(stuck), "base", "apps")
-	startRollout(t, enforcing("stuck", len(stuck), 1, stuck...))
 	startRollout(t, enforcing("disturbed", sitesAtOnce, 20, clusters...))
 	killWorker(t, "disturbed", randomMoments(random, sites/sitesAtOnce))
+	shortenTimeout(t, withTimeout)
 	disturbed, code := awaitEnd(t, "disturbed")
 
 	require.Zero(t, code, "%v", disturbed.Conditions)
@@ -219,6 +221,7 @@ func withoutTimes(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgr
 
 // The hub's API server is killed while the clusters of a batch are at work, and stops while those of the next are: they comply while nobody can see it.
 func TestAPolicyRolloutResumesAfterARestartOfTheHubAPIServer(t *testing.T) {
+	alone(t)
 	clusters := []string{"gate-1", "gate-2", "gate-3", "gate-4"}
 	hub := twoPolicies(t, clusters...)
 	startRollout(t, enforcing("restarts", 2, 10, clusters...))

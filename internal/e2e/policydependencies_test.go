@@ -18,7 +18,7 @@ func TestPoliciesAreRolledOutInOrderOfTheirDependencies(t *testing.T) {
 	reserve(t, policyHub)
 	houses := []string{"house-1", "house-2"}
 	for _, house := range houses {
-		createOnHub(t, ringed(house))
+		register(t, house, nil)
 	}
 	createOnHub(t, `
 apiVersion: rbac.authorization.k8s.io/v1

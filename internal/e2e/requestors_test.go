@@ -31,15 +31,15 @@ func awaitNodeStatus(t *testing.T, spoke *devstack.Cluster, name, what string, w
 	return answered.Status
 }
 
-// Each on a spoke of its own.
 func TestSeveralRequestorsShareOneNode(t *testing.T) {
+	shared(t)
 	t.Run("join a maintenance, and keep the node until all are done", joinAndBeDone)
 	t.Run("wait for a node, even if its maintenance is terminated", waitForATerminatedHolder)
 	t.Run("may be a rollout, which waits for the node", waitWithARollout)
 }
 
 func joinAndBeDone(t *testing.T) {
-	t.Parallel()
+	reserve(t, "spoke-1")
 	spoke := theFleet.Cluster("spoke-1")
 	worker := nodeWithPods(t, spoke)
 	before := len(actionsOf(t, spoke))
@@ -70,7 +70,7 @@ func waitsForNode(s maintenancev1.NodeMaintenanceStatus) bool {
 }
 
 func waitForATerminatedHolder(t *testing.T) {
-	t.Parallel()
+	reserve(t, "spoke-2")
 	spoke := theFleet.Cluster("spoke-2")
 	succeeds(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "holder", "--wait")
 	succeeds(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "firmware.example.com", "--name", "waiting")
@@ -89,7 +89,7 @@ func waitForATerminatedHolder(t *testing.T) {
 }
 
 func waitWithARollout(t *testing.T) {
-	t.Parallel()
+	reserve(t, "spoke-4")
 	spoke := theFleet.Cluster("spoke-4")
 	allow(t, spoke, 2)
 	before := len(actionsOf(t, spoke))

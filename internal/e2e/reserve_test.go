@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -8,8 +9,30 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
-// Tests that kill the worker, restart the hub or hold everything run alone. All others wait most of their time, and reserve what
-// they need, so that they can run side by side.
+// Tests that kill the worker, restart the hub or hold everything run alone on their fleet. All others wait most of their time, and
+// reserve what they need, so that they can run side by side.
+//
+// `make test` runs both kinds at the same time, each on a fleet of its own: part is the value of E2E_PART that selects a kind.
+type part string
+
+const (
+	partAlone  part = "alone"
+	partShared part = "shared"
+)
+
+// needPart skips a test of the other kind.
+func needPart(t *testing.T, of part) {
+	t.Helper()
+	if selected := part(os.Getenv("E2E_PART")); selected != "" && selected != of {
+		t.Skipf("E2E_PART=%s selects other tests", selected)
+	}
+}
+
+// alone makes a test run when no other does.
+func alone(t *testing.T) {
+	t.Helper()
+	needPart(t, partAlone)
+}
 
 // What a test may reserve besides spokes.
 const (
@@ -17,32 +40,56 @@ const (
 	edges     = "the ManagedClusters edge-N"
 )
 
-// reservations are a lock for each thing that was ever reserved.
-var reservations = struct {
-	sync.Mutex
-	locks map[string]*sync.Mutex
-}{locks: map[string]*sync.Mutex{}}
-
-// reserve makes a test run beside others, from the moment that no other has any of the named things until its end.
-func reserve(t *testing.T, names ...string) {
+// shared makes a test run beside others. What it changes is its own, or its subtests reserve it.
+func shared(t *testing.T) {
 	t.Helper()
+	needPart(t, partShared)
 	t.Parallel()
-	names = slices.Clone(names)
-	slices.Sort(names) // two tests that need the same things never wait for each other
-	for _, name := range names {
-		lock := reservation(name)
-		lock.Lock()
-		t.Cleanup(lock.Unlock)
-	}
 }
 
-func reservation(name string) *sync.Mutex {
-	reservations.Lock()
-	defer reservations.Unlock()
-	if reservations.locks[name] == nil {
-		reservations.locks[name] = &sync.Mutex{}
+// reservations are what running tests have, and what others wait for.
+var reservations = struct {
+	sync.Mutex
+	changed *sync.Cond
+	held    map[string]bool
+	waiting [][]string
+}{held: map[string]bool{}}
+
+func init() { reservations.changed = sync.NewCond(&reservations) }
+
+// reserve makes a test run beside others, from the moment that no other has any of the named things until its end. A test that waits
+// has none of them. Tests that need more things go first: others fit beside them and after them.
+func reserve(t *testing.T, names ...string) {
+	t.Helper()
+	shared(t)
+	r := &reservations
+	r.Lock()
+	defer r.Unlock()
+	r.waiting = append(r.waiting, names)
+	for !mayReserve(names) {
+		r.changed.Wait()
 	}
-	return reservations.locks[name]
+	r.waiting = slices.DeleteFunc(r.waiting, func(waiting []string) bool { return &waiting[0] == &names[0] })
+	for _, name := range names {
+		r.held[name] = true
+	}
+	t.Cleanup(func() {
+		r.Lock()
+		defer r.Unlock()
+		for _, name := range names {
+			delete(r.held, name)
+		}
+		r.changed.Broadcast()
+	})
+}
+
+func mayReserve(names []string) bool {
+	blocked := func(name string) bool {
+		return reservations.held[name] || slices.ContainsFunc(reservations.waiting, func(other []string) bool {
+			return len(other) > len(names) && slices.Contains(other, name)
+		})
+	}
+	return !slices.ContainsFunc(names, blocked)
 }
 
 // size is how many of something a test works on: the full number only when it soaks, as in `make chaos`.

@@ -20,6 +20,7 @@ import (
 // The example of the documentation, on all spokes: a canary, then batches of two. Later tests start from what it leaves behind:
 // nothing.
 func TestAFleetIsMaintainedCanaryFirstAndFullyRestored(t *testing.T) {
+	reserve(t, "spoke-1", "spoke-2", "spoke-3", "spoke-4", "spoke-5", "spoke-6")
 	before := map[string]int{}
 	for _, spoke := range theFleet.Spokes {
 		before[spoke.Name] = len(actionsOf(t, spoke))
@@ -160,7 +161,7 @@ func TestAClusterWithoutItsOwnWorkerReportsThat(t *testing.T) {
 }
 
 func TestABatchTimesOut(t *testing.T) {
-	t.Parallel()
+	shared(t)
 	t.Run("is withdrawn and followed by the next with Continue", func(t *testing.T) {
 		reserve(t, "spoke-5", "spoke-6")
 		late, next := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")

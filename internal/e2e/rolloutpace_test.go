@@ -57,7 +57,7 @@ func TestARetryRepeatsOnlyTheClustersThatTimedOut(t *testing.T) {
 	}
 	startRollout(t, withTimeout(60))
 	awaitStatus(t, "retried", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Counts.Complete == 1 && s.Counts.Running == 1 })
-	editRollout(t, withTimeout(1))
+	shortenTimeout(t, withTimeout)
 	over, code := awaitEnd(t, "retried")
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, over, ranv1.ReasonTimedOut)

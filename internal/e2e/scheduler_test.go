@@ -21,6 +21,7 @@ import (
 // are replaced, the worker dies, and somebody terminates the scheduler again and again. What is true of the nodes is checked at every change that the API server
 // makes.
 func TestManyRequestorsShareTheBudgetsOfAClusterDespiteFaults(t *testing.T) {
+	alone(t)
 	if !devstacktest.Soak() {
 		t.Skip("takes minutes: make chaos runs it")
 	}

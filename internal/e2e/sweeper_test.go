@@ -227,9 +227,10 @@ func heldRollouts() []heldRollout {
 }
 
 func TestTheSweeperCleansUpARolloutTerminatedInAnyPhase(t *testing.T) {
+	shared(t)
 	for _, held := range heldRollouts() {
 		t.Run(held.name, func(t *testing.T) {
-			t.Parallel()
+			reserve(t, held.spoke.Name)
 			if held.prepare != nil {
 				held.prepare(t, held.spoke)
 			}

@@ -73,6 +73,7 @@ func inSeconds(seconds int) time.Time {
 }
 
 func TestWindowsAreCorrectWhenWorkersMissStartsAndEnds(t *testing.T) {
+	alone(t)
 	createWindow(t, "over-a-start", time.Minute, inSeconds(4))
 	createWindow(t, "over-an-end", 6*time.Second, inSeconds(0))
 	createWindow(t, "over-it-all", time.Second, inSeconds(4), inSeconds(3600))
