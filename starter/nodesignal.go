@@ -15,7 +15,8 @@ import (
 	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
-// nodeSignal describes a verb that only sends a signal to a maintenance.
+// nodeSignal describes a verb of one requestor that sends a signal with an actor and a reason to a maintenance. A verb with values has a file of its own,
+// as nodejoin.go.
 type nodeSignal struct {
 	verb, signal, short string
 	// result is what the command prints of its effect; resultOfOne is for a signal from one of several requestors.

@@ -13,14 +13,15 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// TestEveryFieldOfASpecIsExplained requires each field of the specs that people write by hand in a reference page of its kind. The generated reference of
+// TestEveryFieldIsExplained requires each field of the specs and statuses of rollouts and node maintenances in a reference page of its kind. The generated reference of
 // the API has all of them, but does not say how they work together.
-func TestEveryFieldOfASpecIsExplained(t *testing.T) {
+func TestEveryFieldIsExplained(t *testing.T) {
 	for _, kind := range []struct {
-		spec  any
+		value any
 		pages []string
 	}{
 		{maintenancev1.NodeMaintenanceSpec{}, []string{"node-maintenance.md", "health-checks.md"}},
+		{maintenancev1.NodeMaintenanceStatus{}, []string{"node-maintenance.md"}},
 		{ranv1.ClusterGroupUpgradeSpec{}, []string{"cluster-group-upgrade.md", "node-maintenance.md", "health-checks.md"}},
 	} {
 		var text strings.Builder
@@ -29,9 +30,9 @@ func TestEveryFieldOfASpecIsExplained(t *testing.T) {
 			require.NoError(t, err)
 			text.Write(content)
 		}
-		for _, field := range fieldsOf(reflect.TypeOf(kind.spec), map[reflect.Type]bool{}) {
+		for _, field := range fieldsOf(reflect.TypeOf(kind.value), map[reflect.Type]bool{}) {
 			if !strings.Contains(text.String(), field) {
-				t.Errorf("explain the field %s of %T in docs/reference/%s", field, kind.spec, kind.pages[0])
+				t.Errorf("explain the field %s of %T in docs/reference/%s", field, kind.value, kind.pages[0])
 			}
 		}
 	}

@@ -52,8 +52,8 @@ var reservations = struct {
 	sync.Mutex
 	changed *sync.Cond
 	held    map[string]bool
-	waiting [][]string
-}{held: map[string]bool{}}
+	waiting map[string][]string // by the name of the test
+}{held: map[string]bool{}, waiting: map[string][]string{}}
 
 func init() { reservations.changed = sync.NewCond(&reservations) }
 
@@ -65,11 +65,11 @@ func reserve(t *testing.T, names ...string) {
 	r := &reservations
 	r.Lock()
 	defer r.Unlock()
-	r.waiting = append(r.waiting, names)
+	r.waiting[t.Name()] = names
 	for !mayReserve(names) {
 		r.changed.Wait()
 	}
-	r.waiting = slices.DeleteFunc(r.waiting, func(waiting []string) bool { return &waiting[0] == &names[0] })
+	delete(r.waiting, t.Name())
 	for _, name := range names {
 		r.held[name] = true
 	}
@@ -84,12 +84,12 @@ func reserve(t *testing.T, names ...string) {
 }
 
 func mayReserve(names []string) bool {
-	blocked := func(name string) bool {
-		return reservations.held[name] || slices.ContainsFunc(reservations.waiting, func(other []string) bool {
-			return len(other) > len(names) && slices.Contains(other, name)
-		})
+	for _, other := range reservations.waiting {
+		if len(other) > len(names) && slices.ContainsFunc(names, func(name string) bool { return slices.Contains(other, name) }) {
+			return false
+		}
 	}
-	return !slices.ContainsFunc(names, blocked)
+	return !slices.ContainsFunc(names, func(name string) bool { return reservations.held[name] })
 }
 
 // size is how many of something a test works on: the full number only when it soaks, as in `make chaos`.

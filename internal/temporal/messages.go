@@ -142,7 +142,7 @@ type SignalRequest struct {
 }
 
 // UnmarshalJSON accepts any payload that a person enters into the Web UI, so that no request is lost because of its form. Anything but an object is
-// its reason.
+// its reason. Do not embed SignalRequest in another payload: this method would read all of it and drop the other fields.
 func (r *SignalRequest) UnmarshalJSON(data []byte) error {
 	type plain SignalRequest
 	if json.Unmarshal(data, (*plain)(r)) == nil {

@@ -95,7 +95,7 @@ func (r *nodeRecord) failure(err error) {
 	r.status.Failure = kit.FailureOf(err)
 }
 
-// note keeps something that a person should know.
+// note keeps a text that a person should know, once: if each time counts, the text has to have the time in it.
 func (r *nodeRecord) note(text string) {
 	if text != "" && !slices.Contains(r.status.Notes, text) {
 		r.status.Notes = append(r.status.Notes, text)
