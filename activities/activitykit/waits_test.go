@@ -32,7 +32,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// The annotations by which a test says what a wait for a node sees.
+// The annotations that control what a wait for a node observes.
 const (
 	annotationReason = "test.drydock.dev/reason"
 	annotationDone   = "test.drydock.dev/done"
@@ -236,7 +236,7 @@ func TestAWaitContinuedElsewhereReportsItsProgress(t *testing.T) {
 	heartbeat.Store(nil)
 	close(stopping)
 	require.Equal(t, temporal.ErrWorkerShutdown, temporal.ErrorType(<-ended))
-	require.NotNil(t, heartbeat.Load(), "the next worker is not told")
+	require.NotNil(t, heartbeat.Load(), "the next worker gets no heartbeat details")
 	require.Equal(t, "Waiting", heartbeat.Load().Wait.Reason)
 }
 

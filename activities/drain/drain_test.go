@@ -265,7 +265,7 @@ func TestAnEvictionKeepsTheGracePeriodOfThePod(t *testing.T) {
 	}))
 	require.Equal(t, int64(17), *pod.DeletionGracePeriodSeconds)
 	require.NoError(t, (<-ended).Err)
-	require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "a drain is over when the pods have ended, not when they were asked to")
+	require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "a drain ends when the pods have ended, not when they are evicted")
 }
 
 func TestANodeThatIsDeletedEndsItsDrain(t *testing.T) {
@@ -349,7 +349,7 @@ func TestADrainWaitsForPodsOfATerminatingNamespace(t *testing.T) {
 	workflow := &activitytest.Signals{}
 	ended := activitytest.StartDrain(t, drain.Input{NodeRef: ref, Attempt: 1}, workflow, nil)
 	waiting := workflow.WaitsFor(t, "Terminating")
-	require.Contains(t, waiting.Wait.Blockers[0].Message, "test.drydock.dev/kept", "it says who keeps the pod")
+	require.Contains(t, waiting.Wait.Blockers[0].Message, "test.drydock.dev/kept", "the message names the finalizer")
 	require.NoError(t, cluster.Client.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	require.NoError(t, (<-ended).Err)
 }

@@ -1,5 +1,5 @@
 package drain
 
-// What the tests of this package use of its inside.
+// Unexported names for the tests of this package.
 
 var AwaitedPods = awaitedPods

@@ -37,7 +37,7 @@ func TestARunningDrainHasMetrics(t *testing.T) {
 	require.Empty(t, measured(t, registry), "a node that is not drained is not measured")
 }
 
-// measured returns what is measured of the pods of nodes, by node and state.
+// measured returns the gauge of pods, by node and state.
 func measured(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()

@@ -61,7 +61,7 @@ func TestAWaitForPodsEvictsNone(t *testing.T) {
 	require.NoError(t, cluster.Delete(t.Context(), kept))
 	waiting = workflow.WaitsFor(t, "Terminating")
 	require.Equal(t, "Pod "+shop.Namespace+"/kept", waiting.Wait.Blockers[0].String())
-	require.Contains(t, waiting.Wait.Blockers[0].Message, "test.drydock.dev/kept", "it says who keeps the pod")
+	require.Contains(t, waiting.Wait.Blockers[0].Message, "test.drydock.dev/kept", "the message names the finalizer")
 	skipping := &maintenancev1.DrainSpec{SkipWaitForDeleteSeconds: new(int32(1))}
 	result := <-startCompletion(t, drainactivities.AwaitPodCompletionInput{NodeRef: ref, Drain: skipping}, nil)
 	require.NoError(t, result.err)

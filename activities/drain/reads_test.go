@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// Each time that the blocked pod is asked for once more, the drain has looked again: how long that takes does not matter.
+// Each retry of the blocked eviction is one more check of the drain, however long it takes.
 func TestALongWaitDoesNotReadTheAPIServer(t *testing.T) {
 	const user = "waiter"
 	theirs := clustersOf(t, user)

@@ -41,7 +41,7 @@ func TestASmallDrainIsNotDelayedByFiftyBlockedOnes(t *testing.T) {
 		workflow.WaitsFor(t, "DisruptionBudgetNever")
 	}
 
-	// A machine that stands still for seconds lets the others have another turn meanwhile, but not each time.
+	// A machine that stalls for seconds may serve the others twice, but not each time.
 	var delayed map[string]int
 	var names []string
 	for i := range 5 {
@@ -57,7 +57,7 @@ func TestASmallDrainIsNotDelayedByFiftyBlockedOnes(t *testing.T) {
 			break
 		}
 	}
-	require.Empty(t, delayed, "these had more than their turn while a small drain waited")
+	require.Empty(t, delayed, "these drains were preferred to a small drain")
 	for _, result := range ended {
 		require.Empty(t, result, "the others wait")
 	}

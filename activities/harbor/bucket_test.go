@@ -28,7 +28,7 @@ func harborMakesItsBucketAnew(t *testing.T, played *operators.Operators) {
 		require.Fail(t, "the Job is the one that it was")
 		return nil
 	}
-	// The image cannot be pulled, say: such a Job neither ends nor fails.
+	// A Job whose image cannot be pulled neither completes nor fails.
 	played.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{After: -1})
 	stuck := untilReplaced("")
 	r.patch(r.harborCluster(), `{"spec":{"storage":{"spec":{"minIO":{"mc":{"image":"mirror.example/mc:1"}}}}}}`)

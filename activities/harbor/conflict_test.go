@@ -119,9 +119,9 @@ func harborStatusConflicts(t *testing.T, played *operators.Operators) {
 		[]byte(`{"status":{"status":"creating","conditions":[{"type":"Scanned","status":"True"}]}}`))))
 	written := *r.known.StatusWritten
 	due := r.await()
-	require.True(t, due.Outdated, "somebody else has written it")
-	require.GreaterOrEqual(t, time.Since(written), 2*time.Second, "who writes it all the time is not answered each time at once")
-	require.Equal(t, goharborv1.StatusHealthy, due.Status.Status, "what is remembered counts")
+	require.True(t, due.Outdated, "another client has written it")
+	require.GreaterOrEqual(t, time.Since(written), 2*time.Second, "frequent foreign writes are answered with a pause")
+	require.Equal(t, goharborv1.StatusHealthy, due.Status.Status, "the recorded status is used")
 
 	var writing sync.WaitGroup
 	wrong := status.DeepCopy()
@@ -139,5 +139,5 @@ func harborStatusConflicts(t *testing.T, played *operators.Operators) {
 	hc, err := readHarborCluster(t.Context(), r.cluster.Client, r.ref)
 	require.NoError(t, err)
 	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status)
-	require.Len(t, hc.Status.Conditions, 6, "the condition of somebody else stays")
+	require.Len(t, hc.Status.Conditions, 6, "the foreign condition stays")
 }

@@ -21,7 +21,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// harborHangs has an admission webhook for the database that takes connections and never says a word: the API server answers everything else.
+// harborHangs has an admission webhook for the database that never answers. All other requests succeed.
 func harborHangs(t *testing.T, played *operators.Operators) {
 	r := newRegistry(t, played, "incluster.yaml")
 	heal := r.hang()
@@ -33,7 +33,7 @@ func harborHangs(t *testing.T, played *operators.Operators) {
 	_, err := environment.ExecuteActivity(activities.ApplyHarborPart, ApplyPartInput{Ref: r.ref, Due: harbor.Due{Part: harbor.PartDatabase}})
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "its API server answers, but not this within 8s, as when an admission webhook hangs: postgresql "+r.ref.Namespace+"/"+r.postgres())
-	require.Equal(t, []string{harbor.ReasonApplying}, told.Reasons(), "its workflow does not wait for it")
+	require.Equal(t, []string{harbor.ReasonApplying}, told.Reasons(), "the workflow does not wait for the hanging part")
 	require.Equal(t, string(harbor.PartDatabase), told.Observed[0].Part)
 
 	failed := r.untilReason(goharborv1.DatabaseReady, harbor.ReasonApplyFailed)

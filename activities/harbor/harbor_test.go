@@ -66,7 +66,7 @@ func harborComesUp(t *testing.T, played *operators.Operators) {
 	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: 300 * time.Millisecond})
 	first := r.await()
 	require.Equal(t, goharborv1.StatusCreating, first.Status.Status)
-	require.Len(t, first.Parts, 3, "the services depend on nothing")
+	require.Len(t, first.Parts, 3, "the services have no dependencies")
 	status := r.untilIs(goharborv1.StatusHealthy)
 	require.Equal(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage, harbor.PartBucket, harbor.PartHarbor}, r.order)
 	for _, condition := range status.Conditions {
@@ -74,7 +74,7 @@ func harborComesUp(t *testing.T, played *operators.Operators) {
 	}
 	hc, err := readHarborCluster(t.Context(), r.cluster.Client, r.ref)
 	require.NoError(t, err)
-	require.True(t, harbor.SameStatus(hc.Status, status), "the object says the same")
+	require.True(t, harbor.SameStatus(hc.Status, status), "the object has the same status")
 	secret := r.object(harbor.Secret, "main-database-password")
 	require.Equal(t, "bWFkZS1ieS10aGUtb3BlcmF0b3I=", secret.Object["data"].(map[string]any)["postgresql-password"])
 
@@ -87,7 +87,7 @@ func harborComesUp(t *testing.T, played *operators.Operators) {
 		_, err := r.harbor().ApplyHarborPart(t.Context(), ApplyPartInput{Ref: r.ref, Due: harbor.Due{Part: part, Wanted: applied.Wanted}})
 		require.NoError(t, err)
 	}
-	require.Equal(t, before, r.versions(), "applied once more, nothing is written")
+	require.Equal(t, before, r.versions(), "a repeated apply writes nothing")
 
 	// Another password, and Harbor has it.
 	r.patch(r.object(harbor.Secret, r.credentials()), `{"stringData":{"password":"new"}}`)
@@ -95,7 +95,7 @@ func harborComesUp(t *testing.T, played *operators.Operators) {
 	require.Equal(t, "bmV3", r.object(harbor.Secret, "main-database-password").Object["data"].(map[string]any)["postgresql-password"])
 }
 
-// askedForSecrets is what Drydock has asked for of single Secrets until Harbor was applied.
+// askedForSecrets returns the requests of Drydock for single Secrets before Harbor was applied.
 func (r *registry) askedForSecrets() []string {
 	r.t.Helper()
 	var asked []string
@@ -140,7 +140,7 @@ func harborDrifts(t *testing.T, played *operators.Operators) {
 	require.Equal(t, harbor.PartDatabase, r.await().Parts[0].Part)
 	spec := r.object(harbor.Postgresql, r.postgres()).Object["spec"].(map[string]any)
 	require.EqualValues(t, 2, spec["numberOfInstances"])
-	require.NotNil(t, spec["clone"], "what is not ours stays")
+	require.NotNil(t, spec["clone"], "foreign fields stay")
 
 	const size = "nginx.ingress.kubernetes.io/proxy-body-size"
 	r.patch(r.object(harbor.Ingress, "minio-main"), `{"metadata":{"annotations":{"`+size+`":"1m","theirs":"stays"}}}`)
@@ -187,7 +187,7 @@ func harborIsExposedNoMore(t *testing.T, played *operators.Operators) {
 
 	r.patch(r.object(harbor.Ingress, "minio-main"), `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"another"}}}`)
 	redirects(false)
-	require.NotNil(t, r.object(harbor.Ingress, "minio-main"), "it is somebody else's")
+	require.NotNil(t, r.object(harbor.Ingress, "minio-main"), "it is foreign")
 }
 
 func harborFallsOver(t *testing.T, played *operators.Operators) {
@@ -226,7 +226,7 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 	}, activitytest.NewsLimit, 20*time.Millisecond)
 	hc, err := readHarborCluster(t.Context(), r.cluster.Client, r.ref)
 	require.NoError(t, err)
-	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status, "nobody keeps it, so that its status is of before")
+	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status, "it is not managed, so its status is the old one")
 	err = (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(1))
 	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
 	require.Regexp(t, `health gate of cluster hub failed: registry: HarborCluster \S+/main: condition StorageReady is False: ReplicasNotReady: was ready, and is not now: 1 of 2 replicas of `+

@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// harborHeld: a cluster may be held before another worker comes to what one that died has begun.
+// harborHeld: a cluster may be held before a worker resumes the activities of a crashed one.
 func harborHeld(t *testing.T, played *operators.Operators) {
 	r := newRegistry(t, played, "incluster.yaml", "expose:\n    core:", "deletionPolicy: Delete\n  expose:\n    core:")
 	workflow := &activitytest.HeldWorkflow{}
@@ -25,7 +25,7 @@ func harborHeld(t *testing.T, played *operators.Operators) {
 		require.Equal(t, temporal.ErrHeld, temporal.ErrorType(err), "%v", err)
 		unchanged()
 		workflow.Hold = nil
-		require.NoError(t, activitytest.RunAttempt(2, step, in), "nothing is held any more")
+		require.NoError(t, activitytest.RunAttempt(2, step, in), "the hold was released")
 	}
 	due, err := h.AwaitHarborDue(t.Context(), AwaitDueInput{Ref: r.ref, Known: r.known})
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-// registry is a HarborCluster of a test, in a namespace of its own, and what its workflow would remember of it.
+// registry is a HarborCluster in its own namespace, with the state that its workflow would have.
 type registry struct {
 	t         *testing.T
 	cluster   *kube.Cluster
@@ -68,7 +68,7 @@ func grantHarbor(t *testing.T, cluster *kube.Cluster, namespace string) {
 
 func (r *registry) harbor() *Activities { return &Activities{Clusters: r.clusters} }
 
-// await waits for what is due, and does what the workflow would.
+// await waits for due work, and executes it as the workflow does.
 func (r *registry) await() harbor.Look {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), activitytest.NewsLimit)
@@ -101,7 +101,7 @@ func (r *registry) await() harbor.Look {
 	return due
 }
 
-// until goes on until the status satisfies the condition.
+// until executes due work until the status satisfies the condition.
 func (r *registry) until(condition func(goharborv1.HarborClusterStatus) bool) goharborv1.HarborClusterStatus {
 	r.t.Helper()
 	for range 100 {
@@ -119,7 +119,7 @@ func (r *registry) untilIs(status goharborv1.ClusterStatus) goharborv1.HarborClu
 	return r.until(func(s goharborv1.HarborClusterStatus) bool { return s.Status == status })
 }
 
-// untilReason goes on until a condition has that reason.
+// untilReason executes due work until a condition has that reason.
 func (r *registry) untilReason(kind goharborv1.ConditionType, reason string) goharborv1.HarborClusterCondition {
 	r.t.Helper()
 	return harbor.ConditionOf(r.until(func(s goharborv1.HarborClusterStatus) bool { return harbor.ConditionOf(s, kind).Reason == reason }), kind)

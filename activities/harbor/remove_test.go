@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/internal/harbor"
 )
 
-// end deletes the HarborCluster, and does what the workflow does then. Foreign are the objects that are not removed, by part.
+// end deletes the HarborCluster as its workflow does. Foreign are the objects that remain, by part.
 func (r *registry) end(foreign map[harbor.Part]string) {
 	r.t.Helper()
 	require.NoError(r.t, r.harbor().DeleteHarborCluster(r.t.Context(), r.ref))
@@ -38,9 +38,9 @@ func (r *registry) end(foreign map[harbor.Part]string) {
 	hc, err := readHarborCluster(r.t.Context(), r.cluster.Client, r.ref)
 	require.NoError(r.t, err)
 	require.Equal(r.t, goharborv1.StatusUnhealthy, hc.Status.Status)
-	require.Equal(r.t, harbor.ReasonRemoving, harbor.ConditionOf(hc.Status, goharborv1.ServiceReady).Reason, "nobody looks any more, and Harbor is gone")
+	require.Equal(r.t, harbor.ReasonRemoving, harbor.ConditionOf(hc.Status, goharborv1.ServiceReady).Reason, "Harbor is removed and no longer evaluated")
 	require.NoError(r.t, r.harbor().ReleaseHarborCluster(r.t.Context(), ReleaseInput{Ref: r.ref}))
-	require.True(r.t, r.await().Deleting, "who only leaves it does not let it go")
+	require.True(r.t, r.await().Deleting, "the object still has its finalizer")
 	require.NoError(r.t, r.harbor().ReleaseHarborCluster(r.t.Context(), ReleaseInput{Ref: r.ref, Removed: true}))
 	require.True(r.t, r.await().Gone)
 	require.Nil(r.t, r.object(harbor.Harbor, "main-harbor"))
@@ -97,7 +97,7 @@ func harborRetains(t *testing.T, played *operators.Operators) {
 	requireDisowned(harbor.Secret, "minio-main-creds")
 	r.own(harbor.Secret, "minio-main-creds")
 
-	// Nobody keeps it any more, so that nothing holds it: what it owns would go with it.
+	// Without its finalizer, its owned objects would be deleted with it.
 	require.NoError(t, r.harbor().ReleaseHarborCluster(t.Context(), ReleaseInput{Ref: r.ref}))
 	r.end(nil)
 	for kind, name := range data {
@@ -124,7 +124,7 @@ func harborDeletes(t *testing.T, played *operators.Operators) {
 	require.Nil(t, r.object(harbor.Tenant, "minio-main"))
 	require.Nil(t, r.object(harbor.Secret, "minio-main-creds"))
 	require.Nil(t, r.object(harbor.Secret, "main-redis"))
-	require.Equal(t, 1, r.claims(), "that of somebody else")
+	require.Equal(t, 1, r.claims(), "the foreign claim")
 }
 
 func harborDeletesNoneOfOthers(t *testing.T, played *operators.Operators) {

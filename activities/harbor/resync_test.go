@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/internal/harbor"
 )
 
-// harborResync loses watches, as a network does that swallows what comes after: the cache stays as it was, and only the API server itself tells.
+// harborResync loses the events of watches: the cache is stale, and only the API server has the current state.
 func harborResync(t *testing.T, played *operators.Operators) {
 	r := newRegistry(t, played, "incluster.yaml")
 	require.Equal(t, time.Minute, r.harbor().resyncEvery())
@@ -35,7 +35,7 @@ func harborResync(t *testing.T, played *operators.Operators) {
 	require.Equal(t, harbor.PartHarbor, changed.Parts[0].Part)
 	cached, err := readHarborCluster(t.Context(), cluster.Cache, r.ref)
 	require.NoError(t, err)
-	require.Equal(t, int64(1), cached.Generation, "no watch has told of it")
+	require.Equal(t, int64(1), cached.Generation, "the watch has missed it")
 
 	r.known.Status = changed.Status
 	through.LoseWatch(t, cluster, r.ref.Namespace, "postgresqls")
@@ -46,7 +46,7 @@ func harborResync(t *testing.T, played *operators.Operators) {
 	}
 }
 
-// harborOutrunsWatch changes Harbor where the watch does not tell of it: that it is well there is of before the change.
+// harborOutrunsWatch changes Harbor without an event of the watch: the cached health is older than the change.
 func harborOutrunsWatch(t *testing.T, played *operators.Operators) {
 	r := newRegistry(t, played, "incluster.yaml")
 	through := activitytest.NewFaultyClusters(t)
@@ -65,5 +65,5 @@ func harborOutrunsWatch(t *testing.T, played *operators.Operators) {
 	require.Equal(t, goharborv1.StatusCreating, r.known.Status.Status)
 	cached := r.object(harbor.Harbor, "main-harbor")
 	require.NoError(t, cluster.Cache.Get(t.Context(), client.ObjectKeyFromObject(cached), cached))
-	require.Equal(t, int64(1), cached.GetGeneration(), "no watch has told of it")
+	require.Equal(t, int64(1), cached.GetGeneration(), "the watch has missed it")
 }

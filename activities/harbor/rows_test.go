@@ -28,7 +28,7 @@ const (
 	unknown = metav1.ConditionUnknown
 )
 
-// becomes goes on until a condition is so.
+// becomes executes due work until a condition holds.
 func (r *registry) becomes(kind goharborv1.ConditionType, status metav1.ConditionStatus, reason string) {
 	r.t.Helper()
 	r.until(func(s goharborv1.HarborClusterStatus) bool {
@@ -222,7 +222,7 @@ func harborWithoutOperators(t *testing.T, played *operators.Operators) {
 	missing := r.untilReason(goharborv1.DatabaseReady, harbor.ReasonCRDMissing)
 	require.Equal(t, "the cluster does not serve postgresql of acid.zalan.do/v1: install its operator", missing.Message)
 	require.Equal(t, goharborv1.StatusUnhealthy, r.known.Status.Status)
-	require.Empty(t, r.order, "there is nothing to be applied to")
+	require.Empty(t, r.order, "there is no object to apply to")
 
 	require.NoError(t, activitytest.Stack.Cluster(activitytest.SpokeName).InstallCRDs("deploy/crds/testing/databases.spotahome.com_redisfailovers.yaml"))
 	r.becomes(goharborv1.CacheReady, unknown, harbor.ReasonNotFound) // its operator does nothing here

@@ -99,7 +99,7 @@ func TestAnUnreadyDaemonSetPodBlocksTheNode(t *testing.T) {
 	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
 	require.Equal(t, "DaemonSetPodNotReady", temporal.Blockers(err)[0].Reason)
 
-	// The same node is fit once the DaemonSet is gone: what is not there is not waited for.
+	// The same node is healthy after the DaemonSet is deleted.
 	end := nodeGateOf(t, AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(30)})
 	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), ds, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	require.NoError(t, <-end)
@@ -115,7 +115,7 @@ func TestANodeThatIsDeletedEndsItsHealthChecks(t *testing.T) {
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(<-nodeGateOf(t, AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now()})))
 }
 
-// web creates a Deployment whose status is what the test writes: the hub has no controllers.
+// web creates a Deployment. The test writes its status, because the hub has no controllers.
 func web(t *testing.T) *appsv1.Deployment {
 	t.Helper()
 	labels := map[string]string{"app": "web"}
@@ -196,7 +196,7 @@ func TestTheTimeOfACheckCountsWithoutAWorker(t *testing.T) {
 	require.Equal(t, "Deployment "+d.Namespace+"/web", temporal.Blockers(err)[0].String())
 
 	reports(t, d, 2)
-	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), in), "who looks late and finds it healthy goes on")
+	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), in), "a late check that finds it healthy succeeds")
 }
 
 func TestMaintainedNodesMustBeReadyUnlessDeleted(t *testing.T) {
@@ -212,7 +212,7 @@ func TestMaintainedNodesMustBeReadyUnlessDeleted(t *testing.T) {
 	require.ErrorContains(t, err, "maintained nodes: Node "+ref.Node)
 }
 
-// turbineCheck is about a kind that no program of ours knows.
+// turbineCheck checks a custom kind.
 func turbineCheck() drydockv1.HealthCheck {
 	return drydockv1.HealthCheck{Name: "turbine", TimeoutSeconds: new(int32(30)), Condition: &drydockv1.ConditionCheck{
 		APIVersion: "wind.example.com/v1", Kind: "Turbine", Name: "north", Type: "Turning",

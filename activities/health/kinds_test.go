@@ -21,12 +21,12 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// checked is what a check of one kind looks at.
+// checked is the object of a check of one kind.
 type checked struct {
 	check drydockv1.HealthCheck
-	// says makes it well, or not.
+	// says makes it healthy or unhealthy.
 	says func(well bool)
-	// old, unless nil, makes it well as it was before a change that nobody has acted on yet.
+	// old, unless nil, makes it healthy for an older generation.
 	old func()
 	// broken is the reason while it is not well.
 	broken string

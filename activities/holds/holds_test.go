@@ -29,7 +29,7 @@ func recalled(t *testing.T) emergency.State {
 
 func TestHoldsAreSavedOnTheHubAndALateWriteIsIgnored(t *testing.T) {
 	holds := &Activities{Hub: activitytest.Clusters}
-	require.Equal(t, emergency.State{}, recalled(t), "nothing is kept yet")
+	require.Equal(t, emergency.State{}, recalled(t), "nothing is saved yet")
 	since := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	first := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood: hall 2", Since: since}}}
 	second := emergency.State{Number: 3}
@@ -79,7 +79,7 @@ func TestAWorkerWithoutAHubSavesNoHolds(t *testing.T) {
 	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(holds.SaveHolds(t.Context(), emergency.State{Number: 1})))
 }
 
-// Whoever takes "may not look" for "nothing is held" lets go of everything.
+// Treating "forbidden" as "no holds" would release everything.
 func TestAForbiddenHubIsNotTakenAsWithoutHolds(t *testing.T) {
 	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.HubName).Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "without-rights", Groups: []string{"system:authenticated"}}
@@ -89,7 +89,7 @@ func TestAForbiddenHubIsNotTakenAsWithoutHolds(t *testing.T) {
 	_, err := holds.LoadHolds(t.Context(), struct{}{})
 	for _, err := range []error{err, holds.SaveHolds(t.Context(), emergency.State{Number: 1})} {
 		require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "%v", err)
-		require.False(t, temporal.Final(err), "somebody may grant the right")
+		require.False(t, temporal.Final(err), "the permission may be granted later")
 		require.ErrorContains(t, err, "grant the worker's user the roles of deploy/rbac")
 	}
 }

@@ -116,13 +116,13 @@ func TestATimedOutClusterJobIsStopped(t *testing.T) {
 	podOf(t, in)
 	err := <-end
 	require.Equal(t, temporal.ErrJobTimedOut, temporal.ErrorType(err), "%v", err)
-	require.ErrorContains(t, err, "cannot be scheduled", "and it says what it was waiting for")
+	require.ErrorContains(t, err, "cannot be scheduled", "the error contains the last wait")
 
 	overtime := preparation("september", precache.Precaching)
 	overtime.Work.Timeout = time.Second
 	err = <-startPreparation(t, overtime)
 	require.Equal(t, temporal.ErrJobTimedOut, temporal.ErrorType(err), "%v", err)
-	require.ErrorContains(t, err, "DeadlineExceeded", "whoever looks, the cluster itself ends it")
+	require.ErrorContains(t, err, "DeadlineExceeded", "the cluster itself ends the Job")
 }
 
 func TestAWithdrawnJobIsStopped(t *testing.T) {

@@ -74,7 +74,7 @@ func TestAFailedJobReportsItsPodAndIsKeptForADay(t *testing.T) {
 	job := activitytest.JobOf(t, in)
 	require.NotNil(t, job)
 	require.Nil(t, job.DeletionTimestamp)
-	require.NotContains(t, job.Finalizers, jobs.Finalizer, "nobody needs us to delete it")
+	require.NotContains(t, job.Finalizers, jobs.Finalizer, "it can be deleted without Drydock")
 	require.EqualValues(t, 24*60*60, *job.Spec.TTLSecondsAfterFinished)
 
 	again := in
@@ -82,7 +82,7 @@ func TestAFailedJobReportsItsPodAndIsKeptForADay(t *testing.T) {
 	again.Owner += "-2"
 	activitytest.Cordon(t, again.NodeRef)
 	again.Job.Template.Spec.Template.Annotations = nil
-	require.NoError(t, activitytest.Jobs().RunJob(t.Context(), again), "it is not in the way of the next run of the same maintenance")
+	require.NoError(t, activitytest.Jobs().RunJob(t.Context(), again), "it does not block the next run of the same maintenance")
 	activitytest.RemoveJob(t, again)
 }
 
@@ -133,7 +133,7 @@ func TestAJobIsStoppedAtItsDeadline(t *testing.T) {
 	require.Eventually(t, func() bool { return len(activitytest.PodsIn(t, in.Job.Namespace)) == 0 }, activitytest.NewsLimit, 20*time.Millisecond)
 
 	err = activitytest.Jobs().RunJob(t.Context(), in)
-	require.ErrorContains(t, err, "timed out on node", "another attempt finds the same, and starts nothing")
+	require.ErrorContains(t, err, "timed out on node", "another attempt has the same result, and starts no Job")
 	activitytest.RemoveJob(t, in)
 	activitytest.RequireJobGone(t, in)
 }

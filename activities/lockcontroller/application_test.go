@@ -91,7 +91,7 @@ func (a *application) removePod(node string) {
 	}
 }
 
-// awaitCache waits until the cache has what happened.
+// awaitCache waits until the cache is up to date.
 func (a *application) awaitCache(seen func(ctx context.Context) bool) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), activitytest.NewsLimit)

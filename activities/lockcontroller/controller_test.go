@@ -32,7 +32,7 @@ func TestAFrozenWriterCannotUseAnEndedPermit(t *testing.T) {
 	require.Equal(t, []string{"n2"}, r.inactive())
 }
 
-// A lock without a state whose node has a turn was deleted when it had let go. A new one must never look so.
+// A lock without a state whose node has a permit was deleted while it was inactive. A new lock must never look like that.
 func TestACrashBeforeANewLockIsReleasedLeavesNoPermit(t *testing.T) {
 	for requests := 0; ; requests++ {
 		r := newRace(t.Context(), t, 1)
@@ -45,7 +45,7 @@ func TestACrashBeforeANewLockIsReleasedLeavesNoPermit(t *testing.T) {
 			r.step(dies)
 		}
 		if slices.Contains(r.inactive(), "n4") {
-			require.Greater(t, requests, 3, "it was made, held and had its turn before")
+			require.Greater(t, requests, 3, "it was created, held and had a permit before")
 			return
 		}
 		r.setPod("n4", false)
@@ -102,7 +102,7 @@ func TestWritersThatStartAndEndAPermitAreOrdered(t *testing.T) {
 	require.Equal(t, []string{"n1"}, r.inactive())
 }
 
-// Whoever asks for a node takes one whose lock is gone for let go.
+// A requester treats a deleted lock as inactive.
 func TestAFrozenWriterCannotDeleteTheLockOfAReturnedNode(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	node := func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}} }
@@ -136,7 +136,7 @@ func TestALockDeletedDuringAMaintenanceIsRecreatedAsInactive(t *testing.T) {
 	require.Equal(t, []string{"n1"}, r.inactive())
 }
 
-// The watches of different kinds are not in step: what a lock has let go for may be seen later than what was asked for before.
+// Watches of different kinds are not synchronised: the request of a released lock may be seen later than an earlier request.
 func TestAPermitIsNotGivenToADeletedRequest(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	request := func(name string) *lcmv1.NodeMaintenanceRequest {
@@ -246,13 +246,13 @@ func TestUnchangedLocksAreNotWritten(t *testing.T) {
 	r.requestCluster()
 	require.Empty(t, r.writes())
 	r.setRequest("n1", true, 1)
-	require.Equal(t, []string{"patch tf", "patch status of tf-n1", "patch tf-n1", "patch status of tf"}, r.writes(), "turn, state, remembered as updated, progress")
+	require.Equal(t, []string{"patch tf", "patch status of tf-n1", "patch tf-n1", "patch status of tf"}, r.writes(), "permit, state, record as updated, progress")
 	require.Empty(t, r.writes())
 	r.setRequest("n1", false, 0)
-	require.Equal(t, []string{"patch status of tf-n1", "patch tf"}, r.writes(), "state, end of the turn; what was reached remains")
+	require.Equal(t, []string{"patch status of tf-n1", "patch tf"}, r.writes(), "state, end of the permit; the progress remains")
 	r.maintenance = false
 	require.NoError(t, r.api.Delete(t.Context(), &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: "maintenance"}}))
-	require.Equal(t, []string{"patch status of tf", "patch tf"}, r.writes(), "state and progress in one, end of the turn")
+	require.Equal(t, []string{"patch status of tf", "patch tf"}, r.writes(), "state and progress together, end of the permit")
 	require.Zero(t, r.reported())
 }
 

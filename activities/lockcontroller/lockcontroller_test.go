@@ -271,7 +271,7 @@ func TestTwoSimultaneousRequestsAreServedOneAfterTheOther(t *testing.T) {
 			a := newApplication(t, 2)
 			a.step()
 			seen := a.watchInactive()
-			// Two controllers at once, as when an attempt that was given up goes on.
+			// Two concurrent controllers, as when a timed-out attempt continues.
 			a.run()
 			a.run()
 			for range rounds {
@@ -282,7 +282,7 @@ func TestTwoSimultaneousRequestsAreServedOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// race asks for both nodes in the same instant and returns when each was served.
+// race requests both nodes at the same instant and returns when each was served.
 func (a *application) race() {
 	a.t.Helper()
 	requests := make([]*lcmv1.NodeMaintenanceRequest, 2)

@@ -24,7 +24,7 @@ import (
 type slowly struct {
 	client.Client
 	ctx context.Context
-	// wants is sent what the next request is; it is made when proceed is received from.
+	// wants receives the next request, which is sent after a receive from proceed.
 	wants   chan string
 	proceed chan struct{}
 }
@@ -75,13 +75,13 @@ type race struct {
 	ctx    context.Context
 	api    client.Client
 	policy drydockv1.WorkloadLockPolicySpec
-	// views are what the cluster was at some time; a keeper begins with one of them.
+	// views are states of the cluster over time; a controller starts with one of them.
 	views   []locks.Snapshot
 	keepers []*racer
-	// served are the requests for which the nodes that are inactive have let go.
+	// served are the requests for which inactive locks were released.
 	served map[string]types.UID
 	nodes  []string
-	// reached is the progress that the cluster's lock has reported. While a maintenance of the cluster is asked for it does not fall.
+	// reached is the reported progress of the cluster lock, which must not decrease during a request for the cluster.
 	reached     int32
 	maintenance bool
 }
@@ -114,7 +114,7 @@ func newRace(ctx context.Context, t require.TestingT, limit int32) *race {
 	return r
 }
 
-// look adds a view of the cluster as it is now.
+// look adds a view of the current state.
 func (r *race) look() {
 	var nodes corev1.NodeList
 	var pods corev1.PodList
@@ -132,7 +132,7 @@ func (r *race) look() {
 	})
 }
 
-// start lets another keeper begin with a view, and stop before its first request.
+// start starts another controller with a view, and stops it before its first request.
 func (r *race) start(view int) *racer {
 	one := &racer{client: slowly{Client: r.api, ctx: r.ctx, wants: make(chan string), proceed: make(chan struct{})}, ended: make(chan error, 1)}
 	keeper := &controller{cluster: &kube.Cluster{Name: "test", Client: one.client, LockController: one.client}, in: Input{Policy: r.policy}}
@@ -151,7 +151,7 @@ func (r *race) start(view int) *racer {
 	return one
 }
 
-// startNow is start with the view that was taken last.
+// startNow starts another controller with the last view.
 func (r *race) startNow() *racer { return r.start(len(r.views) - 1) }
 
 // settle waits until a keeper wants to make a request, and forgets it when it has ended.
@@ -165,7 +165,7 @@ func (r *race) settle(one *racer) {
 	}
 }
 
-// step lets one keeper make one request, and looks at the locks.
+// step executes one request of a controller, and checks the locks.
 func (r *race) step(one *racer) {
 	one.client.proceed <- struct{}{}
 	r.settle(one)
@@ -198,8 +198,8 @@ func (r *race) inactive() []string {
 	return nodes
 }
 
-// requireOrder holds the locks to what must be so at every instant: no more are inactive than may be, none holds again while a request that
-// it let go for stands, and what was reached is not taken back.
+// requireOrder checks the invariants of locks: at most the limit is inactive, none is active again during the request that it was released
+// for, and the progress does not decrease.
 func (r *race) requireOrder() {
 	inactive := r.inactive()
 	require.LessOrEqual(r.t, len(inactive), int(*r.policy.MaxInactiveNodes), "inactive at the same time: %v", inactive)
@@ -228,7 +228,7 @@ func (r *race) reported() int32 {
 	return lock.Status.InactivationProgress.Percentage
 }
 
-// requestCluster asks for a maintenance of the cluster, and has it let go of.
+// requestCluster requests the cluster, and releases its lock.
 func (r *race) requestCluster() {
 	require.NoError(r.t, r.api.Create(r.ctx, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: "maintenance", UID: "maintenance"}}))
 	r.look()
@@ -292,7 +292,7 @@ func (r *race) setRequest(node string, wanted bool, serial int) {
 	}))
 }
 
-// writes lets one more keeper do all that is due and returns what it has written.
+// writes runs another controller to completion and returns its writes.
 func (r *race) writes() []string {
 	r.look()
 	var written []string

@@ -91,7 +91,7 @@ func TestLocksAreReportedUnmanagedWhileTheAPIServerIsDown(t *testing.T) {
 	require.Equal(t, string(locks.NoMaintenance), again.Wait().Reason)
 	f.Proxy.Inject(faultproxy.Rule{Fault: faultproxy.HangUp()})
 	_, err = controller.ApplyWorkloadLocks(t.Context(), in)
-	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "nothing is to be done, by what the cache holds")
+	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "nothing is due according to the cache")
 	f.Proxy.Heal()
 	_, err = controller.ApplyWorkloadLocks(t.Context(), in)
 	require.NoError(t, err)

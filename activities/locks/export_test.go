@@ -1,6 +1,6 @@
 package locks
 
-// What the tests of this package use of its inside.
+// Unexported names for the tests of this package.
 
 const CycleStands = cycleStands
 

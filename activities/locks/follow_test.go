@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// inBackground runs something that waits as an activity, which reports what it observes.
+// inBackground runs a wait as an activity, which reports what it observes.
 func inBackground(t *testing.T, wait func(context.Context, *locks.Activities) error) (*activitytest.Signals, chan error) {
 	t.Helper()
 	reported := &activitytest.Signals{}
@@ -86,8 +86,8 @@ func TestApplicationProgressIsReportedAsItChanges(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return updated() == 0 }, time.Minute, 10*time.Millisecond)
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
-	require.Eventually(t, func() bool { return updated() == 1 }, time.Minute, 10*time.Millisecond, "no node is taken or returned")
-	require.Empty(t, result, "it goes on")
+	require.Eventually(t, func() bool { return updated() == 1 }, time.Minute, 10*time.Millisecond, "no node is cordoned or returned")
+	require.Empty(t, result, "it continues")
 	close(over)
 	require.Error(t, <-result)
 
@@ -104,7 +104,7 @@ func TestAClusterLockCreatedDuringARolloutIsRequestedBeforeTheNextNode(t *testin
 	require.True(t, taken.Locks.ClusterHeld)
 	require.Nil(t, taken.Cordon)
 	require.Empty(t, activitytest.RequestsFor(t, ref.Node), "cluster first")
-	require.Empty(t, clusterRequestsOf(t, ref.Owner), "nobody has said that it shall ask the cluster")
+	require.Empty(t, clusterRequestsOf(t, ref.Owner), "a request for the cluster is not configured")
 
 	_, err = activitytest.Nodes().Cordon(t.Context(), node.CordonInput{NodeRef: ref, Cordon: true, Locked: true})
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err), "also right before the cordon")

@@ -24,7 +24,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// ended runs something that waits, and tells how it ended.
+// ended runs a wait, and returns a channel with its result.
 func ended(wait func() error) chan error {
 	result := make(chan error, 1)
 	go func() { result <- wait() }()
@@ -49,13 +49,13 @@ func TestCordonAndUncordonReportTheStateOfTheLocks(t *testing.T) {
 	taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
 	require.NoError(t, err)
 	require.Equal(t, half, progress(taken.Cordon.LockProgress))
-	require.True(t, taken.Cordon.HasLocks, "they may hold it again")
+	require.True(t, taken.Cordon.HasLocks, "the locks may become active again")
 	activitytest.Say(t, lock, lcmv1.LockActive, "")
 	returned, err := activitytest.Nodes().ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true})
 	require.NoError(t, err)
 	require.Len(t, returned.LocksHeld, 1)
 	require.Equal(t, lock.Name, returned.LocksHeld[0].Name)
-	require.Zero(t, progress(returned.LockProgress).Updated, "no maintenance of the cluster is asked for")
+	require.Zero(t, progress(returned.LockProgress).Updated, "there is no request for the cluster")
 }
 
 func TestALockReactivatedAfterTheReturnDidNotBlockTheNode(t *testing.T) {
@@ -112,7 +112,7 @@ func TestATimedOutWaitNamesTheActiveLocks(t *testing.T) {
 
 func TestAClusterIsReleasedWhenItsLastLockIsInactive(t *testing.T) {
 	in := locksactivities.ClusterLockInput{Cluster: activitytest.SpokeName, Owner: "cgu/default/x/run"}
-	require.NoError(t, activitytest.Initiator().AwaitClusterLocks(t.Context(), in), "nobody holds it")
+	require.NoError(t, activitytest.Initiator().AwaitClusterLocks(t.Context(), in), "no lock is active")
 	tf, ceph := activitytest.HeldCluster(t, "tf"), activitytest.HeldCluster(t, "ceph")
 	result := ended(func() error { return activitytest.Initiator().AwaitClusterLocks(t.Context(), in) })
 	activitytest.Say(t, tf, lcmv1.LockInactive, "")

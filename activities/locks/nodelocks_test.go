@@ -14,14 +14,14 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// crossed are two nodes with two applications that each have let go of the other one.
+// crossed are two nodes with two applications, each of which has released the other node.
 type crossed struct {
 	older, younger locks.NodeLockInput
-	// free lets go of a node what holds it still.
+	// free releases the last lock of a node.
 	free map[string]*lcmv1.NodeWorkloadLock
 }
 
-// newCrossed asks for both nodes, in the names of these owners; that of the younger node is the later by name, as both are made in the same second.
+// newCrossed requests both nodes for these owners. Both requests are created in the same second, so the younger is the later one by name.
 func newCrossed(t *testing.T, olderOwner, youngerOwner string) crossed {
 	older, younger := locks.NodeLockInput{NodeRef: activitytest.TestNode(t)}, locks.NodeLockInput{NodeRef: activitytest.TestNode(t)}
 	older.Owner, younger.Owner = olderOwner, youngerOwner
@@ -36,7 +36,7 @@ func newCrossed(t *testing.T, olderOwner, youngerOwner string) crossed {
 		}
 		activitytest.Created(t, request)
 	}
-	// Each test has applications of its own: those of others have let go of other nodes.
+	// Each test has its own applications, because others have released other nodes.
 	tf, ceph := "tf-"+older.Node, "ceph-"+older.Node
 	activitytest.Say(t, activitytest.HeldNode(t, tf, older.Node), lcmv1.LockInactive, "")
 	c.free[older.Node] = activitytest.HeldNode(t, ceph, older.Node)
@@ -54,7 +54,7 @@ func TestTheYoungerMaintenanceYieldsInALockCycle(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), locks.CycleStands)
 	require.ErrorContains(t, err, "the maintenances of "+c.younger.Node+" and "+c.older.Node+" wait for each other's workload locks")
 	require.Len(t, temporal.Blockers(err), 1)
-	require.Empty(t, older, "the older goes on waiting")
+	require.Empty(t, older, "the older request keeps waiting")
 
 	first := locks.RequestsServedInput{Cluster: activitytest.SpokeName, Requests: []string{temporal.Blockers(err)[0].Name}, Deadline: soon(200 * time.Millisecond)}
 	err = activitytest.Initiator().AwaitRequestsServed(t.Context(), first)

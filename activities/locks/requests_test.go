@@ -74,18 +74,18 @@ func TestARequestOfAnotherOwnerIsUsedAndNeverDeleted(t *testing.T) {
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
 	taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
 	require.NoError(t, err)
-	require.NotNil(t, taken.Cordon, "its lock has let go, for them")
+	require.NotNil(t, taken.Cordon, "its lock was released for the other request")
 	require.Len(t, activitytest.RequestsFor(t, in.Node), 2)
 	require.NoError(t, activitytest.Initiator().AwaitNodeLocks(t.Context(), in))
 
 	found, err := activitytest.Initiator().WithdrawNodeMaintenance(t.Context(), in)
 	require.NoError(t, err)
-	require.False(t, found.Active, "the node's lock has let go, for them")
+	require.False(t, found.Active, "the node lock was released for the other request")
 	left := activitytest.RequestsFor(t, in.Node)
 	require.Len(t, left, 1)
 	require.Equal(t, theirs.UID, left[0].UID)
 	notActive, err := activitytest.Initiator().AwaitNodeLocksActive(t.Context(), in)
-	require.NoError(t, err, "while their request stands there is nothing to wait for")
+	require.NoError(t, err, "the other request still exists, so there is nothing to wait for")
 	require.Empty(t, notActive)
 }
 
@@ -129,7 +129,7 @@ func TestAnExcludedNodeIsNotRequestedAndItsLocksAreRespected(t *testing.T) {
 	for range 2 { // the second time as if the first reply had been lost, and a lock been made meanwhile
 		taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 		require.NoError(t, err)
-		require.False(t, taken.Locks.Asked, "nobody holds it: there is nothing to ask")
+		require.False(t, taken.Locks.Asked, "no lock is active, so no request is needed")
 		require.True(t, taken.Locks.Skipped)
 		require.NotNil(t, taken.Cordon)
 		activitytest.Settled(t, activitytest.SpokeName, activitytest.GetNode(t, in.Node))
@@ -164,7 +164,7 @@ func TestTheClusterIsRequestedForAnExcludedNode(t *testing.T) {
 	requireClusterAskedFirst(t, activitytest.TestNode(t, func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }), 0)
 }
 
-// requireClusterAskedFirst takes and returns a node for which so many requests are made.
+// requireClusterAskedFirst cordons and returns a node, with that many requests.
 func requireClusterAskedFirst(t *testing.T, ref activitykit.NodeRef, requests int) {
 	t.Helper()
 	lock := activitytest.HeldCluster(t, "ceph")
@@ -185,7 +185,7 @@ func requireClusterAskedFirst(t *testing.T, ref activitykit.NodeRef, requests in
 	require.NoError(t, err)
 	require.False(t, taken.Locks.ClusterHeld)
 	require.NotNil(t, taken.Cordon)
-	require.False(t, taken.Cordon.HasLocks, "nobody has to be followed")
+	require.False(t, taken.Cordon.HasLocks, "there are no locks to follow")
 	whole := clusterRequestsOf(t, ref.Owner)[0]
 	require.Equal(t, whole.UID, taken.Locks.ClusterRequestUID)
 	require.Equal(t, lcmv1.ScopeDrain, whole.Spec.Scope)

@@ -27,15 +27,15 @@ func accountOf(t *testing.T, account string) *rest.Config {
 	return config
 }
 
-// The two sides of workload locks never write each other's objects: the initiator could else let go for an application, and the controller of an
-// application ask for what it has released.
+// The two roles of workload locks must not write each other's objects: the initiator could release the locks of an application, and the
+// controller of an application could create requests.
 func TestEachRoleOfWorkloadLocksWritesOnlyItsObjects(t *testing.T) {
 	requests := []string{"clustermaintenancerequests", "nodemaintenancerequests"}
 	locks := []string{"clusterworkloadlocks", "nodeworkloadlocks", "clusterworkloadlocks/status", "nodeworkloadlocks/status"}
 	for _, side := range []struct {
 		account     string
 		own, others []string
-		// writes are what it may do with its own.
+		// writes are the permissions for its own objects.
 		writes []string
 	}{
 		{"drydock-initiator", requests, slices.Concat(locks, []string{"clustermaintenancerequests/status", "nodemaintenancerequests/status"}), []string{"create", "delete"}},

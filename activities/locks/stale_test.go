@@ -20,7 +20,7 @@ import (
 func TestAClusterLockThatTheWatchMissesBlocksTheCluster(t *testing.T) {
 	f, seen, ref := activitytest.StaleLocks(t, "stale-1", "clusterworkloadlocks", &lcmv1.ClusterWorkloadLockList{})
 	whole := locks.ClusterLockInput{Cluster: activitytest.HubName, Owner: ref.Owner}
-	require.NoError(t, (&locks.Activities{Clusters: f.Clusters}).AwaitClusterLocks(t.Context(), whole), "nobody holds it yet")
+	require.NoError(t, (&locks.Activities{Clusters: f.Clusters}).AwaitClusterLocks(t.Context(), whole), "no lock is active yet")
 	hub := activitytest.BareCluster(t)
 	lock := activitytest.Create(t, hub, &lcmv1.ClusterWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: "ceph"},
@@ -30,11 +30,11 @@ func TestAClusterLockThatTheWatchMissesBlocksTheCluster(t *testing.T) {
 	require.True(t, gate.Open, "the cache does not have it")
 	whole.Deadline = soon(300 * time.Millisecond)
 	err = (&locks.Activities{Clusters: f.Clusters}).AwaitClusterLocks(t.Context(), whole)
-	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err), "nobody looks again before the first node is asked for")
+	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err), "there is no other check before the first node is requested")
 	taken, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
 	require.NoError(t, err)
 	require.True(t, taken.Locks.ClusterHeld)
-	require.Empty(t, taken.Locks.RequestUID, "the node is not asked for")
+	require.Empty(t, taken.Locks.RequestUID, "the node is not requested")
 	require.NoError(t, (&locks.Activities{Clusters: f.Clusters}).WithdrawClusterMaintenance(t.Context(), whole))
 	_, err = (&nodeactivities.Activities{Clusters: f.Clusters}).Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true})
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
@@ -44,7 +44,7 @@ func TestAClusterLockThatTheWatchMissesBlocksTheCluster(t *testing.T) {
 	require.False(t, node.Spec.Unschedulable)
 }
 
-// becomes writes the state of a lock, which need not be seen by anybody.
+// becomes writes the state of a lock, which caches may miss.
 func becomes(t *testing.T, lock client.Object, state lcmv1.LockState) {
 	t.Helper()
 	patch := client.MergeFrom(lock.DeepCopyObject().(client.Object))
@@ -87,8 +87,8 @@ func TestANodeLockThatTheWatchMissesIsWaitedFor(t *testing.T) {
 	taken, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), in)
 	require.NoError(t, err)
 	require.Nil(t, taken.Cordon)
-	require.False(t, taken.Locks.Inactive, "it has to be waited for")
-	require.NotEmpty(t, taken.Locks.RequestUID, "it is asked to let go")
+	require.False(t, taken.Locks.Inactive, "the lock is active")
+	require.NotEmpty(t, taken.Locks.RequestUID, "the node is requested")
 	becomes(t, lock, lcmv1.LockInactive)
 	taken, err = (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), in)
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestAnActiveNodeLockIsConfirmedWithTheAPIServer(t *testing.T) {
 	require.Never(t, func() bool { return len(news) > 0 }, 300*time.Millisecond, 20*time.Millisecond)
 	found, err := l.WithdrawNodeMaintenance(t.Context(), locks.NodeLockInput{NodeRef: ref})
 	require.NoError(t, err)
-	require.False(t, found.Active, "it has to be waited for")
+	require.False(t, found.Active, "the lock is active")
 	missing, err := l.AwaitNodeLocksActive(t.Context(), locks.NodeLockInput{NodeRef: ref, Deadline: new(time.Now().Add(time.Second))})
 	require.NoError(t, err)
 	require.Len(t, missing, 1, "and is")
@@ -142,7 +142,7 @@ func TestOtherRequestsForANodeAreConfirmedWithTheAPIServer(t *testing.T) {
 	require.Contains(t, missing[0].Name, lock.Name)
 }
 
-// Its own locks are not asked, and are not looked at once more either.
+// Its own locks are neither requested nor checked again.
 func TestAClusterLockThatTheWatchMissesBlocksAnExcludedNode(t *testing.T) {
 	f, _, ref := activitytest.StaleLocks(t, "stale-6", "clusterworkloadlocks", &lcmv1.ClusterWorkloadLockList{})
 	hub := activitytest.BareCluster(t)

@@ -25,9 +25,9 @@ func TestDeadlinesUseTheClockOfTheServer(t *testing.T) {
 	in.Deadline = &passed
 	require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(activitytest.Attempt{Number: 1, At: behind}.Run(drains.Drain, in, nil)))
 	completion := drain.AwaitPodCompletionInput{NodeRef: ref, Deadline: &passed}
-	require.NoError(t, activitytest.Attempt{Number: 1, At: behind}.Run(drains.AwaitPodCompletion, completion, nil), "it goes on without the pod")
+	require.NoError(t, activitytest.Attempt{Number: 1, At: behind}.Run(drains.AwaitPodCompletion, completion, nil), "it continues without the pod")
 	healthy := health.AwaitNodeHealthyInput{NodeRef: ref, Since: behind, Deadline: new(behind.Add(time.Hour))}
-	require.NoError(t, activitytest.Attempt{Number: 1, At: behind}.Run((&health.Activities{Clusters: activitytest.Clusters}).AwaitNodeHealthy, healthy, nil), "what is seen now is evidence")
+	require.NoError(t, activitytest.Attempt{Number: 1, At: behind}.Run((&health.Activities{Clusters: activitytest.Clusters}).AwaitNodeHealthy, healthy, nil), "the current state counts")
 
 	activitytest.Lower(t, budget, 0)
 	ahead := time.Now().Add(-10 * time.Hour)

@@ -144,7 +144,7 @@ func TestAReactivatedLockRefusesTheCordon(t *testing.T) {
 	require.NoError(t, err)
 	set(lcmv1.LockActive)
 	again, err := activitytest.Nodes().Cordon(t.Context(), in)
-	require.NoError(t, err, "the node is cordoned: a lock taken now is too late")
+	require.NoError(t, err, "the node is cordoned, so a lock that becomes active now is late")
 	result.LockProgress, again.LockProgress = nil, nil // as of each call
 	require.Equal(t, result, again)
 }

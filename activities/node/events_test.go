@@ -242,7 +242,7 @@ func TestARejectedEventDelaysTheMaintenanceOnlyBriefly(t *testing.T) {
 			result, err := (&node.Activities{Clusters: theirs}).Cordon(t.Context(), node.CordonInput{NodeRef: ref, Cordon: true})
 			require.NoError(t, err)
 			require.True(t, result.CordonedByUs)
-			require.Less(t, time.Since(begin), 10*time.Second, "an attempt at an effect has no more")
+			require.Less(t, time.Since(begin), 10*time.Second, "the limit of an attempt")
 			require.Empty(t, activitytest.EventsOf(t, ref.Node))
 		})
 	}

@@ -1,6 +1,6 @@
 package node
 
-// What the tests of this package use of its inside.
+// Unexported names for the tests of this package.
 
 var (
 	Ahead        = ahead

@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// The workflow looks only before the first attempt: a cluster that answers again may be held meanwhile.
+// The workflow checks only before the first attempt; the cluster may be held before a retry.
 func TestARetryDisruptsNothingOnAHeldCluster(t *testing.T) {
 	workflow := &activitytest.HeldWorkflow{}
 	waits := activitykit.Waits{Workflows: workflow}
@@ -34,7 +34,7 @@ func TestARetryDisruptsNothingOnAHeldCluster(t *testing.T) {
 	requireHeld(nodes.AcquireNode, node.AcquireNodeInput{NodeRef: ref, Cordon: true})
 	requireHeld(nodes.Cordon, node.CordonInput{NodeRef: ref, Cordon: true})
 	require.Empty(t, kube.Owner(activitytest.GetNode(t, ref.Node)))
-	require.NoError(t, activitytest.RunAttempt(2, nodes.Cordon, node.CordonInput{NodeRef: ref, Cordon: true}), "nothing is held any more")
+	require.NoError(t, activitytest.RunAttempt(2, nodes.Cordon, node.CordonInput{NodeRef: ref, Cordon: true}), "the hold was released")
 
 	shop := activitytest.NewTenant(t)
 	shop.Pod(t, ref.Node, "web-0")
@@ -57,14 +57,14 @@ func TestARetryDisruptsNothingOnAHeldCluster(t *testing.T) {
 	require.Nil(t, activitytest.JobOf(t, job))
 	require.NoError(t, activitytest.RunAttempt(2, jobs.RunJob, job))
 	workflow.Hold = &drydockv1.Hold{Scope: drydockv1.HoldAll}
-	require.NoError(t, activitytest.RunAttempt(2, jobs.RunJob, job), "a Job that is at work is looked after")
-	require.NoError(t, activitytest.RunAttempt(1, jobs.RunJob, begun), "also when its workflow had not heard of it")
+	require.NoError(t, activitytest.RunAttempt(2, jobs.RunJob, job), "a running Job is followed")
+	require.NoError(t, activitytest.RunAttempt(1, jobs.RunJob, begun), "even if its workflow does not know of it")
 	asked := workflow.Asked
 	require.NoError(t, activitytest.RunAttempt(1, nodes.Cordon, node.CordonInput{NodeRef: ref, Cordon: true}))
-	require.Equal(t, asked, workflow.Asked, "the workflow has just looked")
+	require.Equal(t, asked, workflow.Asked, "the workflow has just checked")
 }
 
-// The workflow that is asked knows as little of the time that has passed as whoever asks: no worker was there.
+// Without workers, the workflow has not noticed the time that has passed either.
 func TestNothingStartsAfterTheWindowsHaveClosed(t *testing.T) {
 	workflow := &activitytest.HeldWorkflow{}
 	waits := activitykit.Waits{Workflows: workflow}
@@ -88,7 +88,7 @@ func TestNothingStartsAfterTheWindowsHaveClosed(t *testing.T) {
 	requireClosed(nodes.Cordon, cordon)
 	require.Empty(t, kube.Owner(activitytest.GetNode(t, ref.Node)))
 	require.Empty(t, kube.Owner(activitytest.GetNode(t, other.Node)))
-	require.NoError(t, early.Run(nodes.AcquireNode, take, nil), "whatever the clock of the worker shows")
+	require.NoError(t, early.Run(nodes.AcquireNode, take, nil), "regardless of the clock of the worker")
 	require.NoError(t, early.Run(nodes.Cordon, cordon, nil))
 
 	shop := activitytest.NewTenant(t)
@@ -97,7 +97,7 @@ func TestNothingStartsAfterTheWindowsHaveClosed(t *testing.T) {
 	requireClosed(drains.Drain, drain)
 	require.Equal(t, []string{"web-0"}, shop.Left(t))
 	begun := temporal.Observation{Drain: &maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 1}}
-	require.NoError(t, late.Run(drains.Drain, drain, &begun), "it has begun")
+	require.NoError(t, late.Run(drains.Drain, drain, &begun), "it has started")
 	require.Empty(t, shop.Left(t))
 
 	job := activitytest.Firmware(t, ref, activitytest.Lasting("0s"))
@@ -105,5 +105,5 @@ func TestNothingStartsAfterTheWindowsHaveClosed(t *testing.T) {
 	requireClosed(jobs.RunJob, job)
 	require.Nil(t, activitytest.JobOf(t, job))
 	require.NoError(t, early.Run(jobs.RunJob, job, nil))
-	require.NoError(t, late.Run(jobs.RunJob, job, nil), "a Job that is at work is looked after")
+	require.NoError(t, late.Run(jobs.RunJob, job, nil), "a running Job is followed")
 }

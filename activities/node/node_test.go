@@ -43,7 +43,7 @@ func TestAMaintenanceWaitsUntilAnotherReturnsTheNode(t *testing.T) {
 	other := ref
 	other.Owner = "node/spoke/default/other/run"
 	activitytest.Cordon(t, other)
-	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref), "it may be planned while somebody else has the node")
+	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref), "a node may be planned while another maintenance has it")
 	free := make(chan error, 2)
 	for _, of := range []string{"", "node/spoke/default/other"} {
 		go func() {
@@ -78,7 +78,7 @@ func TestANodeIsPlannedWhileAnyMaintenanceWaitsForIt(t *testing.T) {
 	for i := range waiting {
 		waiting[i].Owner = fmt.Sprintf("node/spoke/default/waits-%d/run", i)
 		require.NoError(t, activitytest.PlanMaintenance(t.Context(), waiting[i]))
-		require.NoError(t, activitytest.PlanMaintenance(t.Context(), waiting[i]), "a lost reply adds nobody twice")
+		require.NoError(t, activitytest.PlanMaintenance(t.Context(), waiting[i]), "a lost reply adds no duplicate")
 		activitytest.Settled(t, activitytest.SpokeName, activitytest.GetNode(t, ref.Node))
 	}
 	require.Equal(t, []string{waiting[0].Owner, waiting[1].Owner, waiting[2].Owner, waiting[3].Owner}, planners())

@@ -25,7 +25,7 @@ func TestANodeWhoseDrainWouldFailStaysInService(t *testing.T) {
 	preflight := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
 
 	planned, err := activitytest.Nodes().PlanMaintenance(t.Context(), nodeactivities.PlanMaintenanceInput{NodeRef: ref, Preflight: preflight})
-	require.NoError(t, err, "its turn is not yet")
+	require.NoError(t, err, "it is not due yet")
 	require.Contains(t, planned.Warning, " would fail: 1 pod without a controller, which only force evicts: "+shop.Namespace+"/bare")
 	_, err = activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, Preflight: preflight})
 	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
@@ -88,6 +88,6 @@ func TestThePreflightIgnoresPodsOfLockHolders(t *testing.T) {
 	activitytest.Say(t, lock, lcmv1.LockInactive, "")
 	require.NoError(t, activitytest.Initiator().AwaitNodeLocks(t.Context(), locks.NodeLockInput{NodeRef: ref}))
 	_, err = activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true, Preflight: preflight})
-	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err), "it has let go, and left the pod")
+	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err), "its lock was released, but its pod stays")
 	require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 }

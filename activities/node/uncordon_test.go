@@ -36,12 +36,12 @@ func TestReturningANodeRemovesOnlyOurMarks(t *testing.T) {
 			want: nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned: annotation drydock.dev/keep-cordoned asks for it; return it with kubectl uncordon "},
 		},
 		{
-			name:      "keep-cordoned false asks for nothing",
+			name:      "keep-cordoned false has no effect",
 			meanwhile: activitytest.Annotated(kube.AnnotationKeepCordoned, "false"),
 			want:      nodeactivities.ReturnNodeResult{Uncordoned: true},
 		},
 		{
-			name:      "the failure is to be looked at",
+			name:      "the failed node stays cordoned",
 			meanwhile: func(*corev1.Node) {}, keepCordoned: true, unschedulable: true,
 			want: nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned after the failure, as onFailure asks; return it with kubectl uncordon "},
 		},
@@ -106,8 +106,8 @@ func TestACordonWithoutOurMarkIsManual(t *testing.T) {
 	require.False(t, result.Uncordoned)
 	node := activitytest.GetNode(t, ref.Node)
 	require.True(t, node.Spec.Unschedulable)
-	require.NotContains(t, node.Labels, kube.LabelMaintenance, "a Job of ours that is late must not find the node")
-	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress), "it says nothing true any more")
+	require.NotContains(t, node.Labels, kube.LabelMaintenance, "a late Job must not be scheduled to the node")
+	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress), "the condition is outdated")
 }
 
 func TestARepeatedManualCordonIsManual(t *testing.T) {
@@ -130,7 +130,7 @@ func TestReturningANodeIsIdempotent(t *testing.T) {
 	require.Empty(t, activitytest.GiveBack(t, ref))
 }
 
-// toScheduler hears what the scheduler is told.
+// toScheduler records the signals to the scheduler.
 type toScheduler struct {
 	refuses bool
 	told    []any
@@ -160,12 +160,12 @@ func TestTheSlotReturnsWithTheNodeUnlessALockIsInactive(t *testing.T) {
 	server, ref = &toScheduler{}, activitytest.TestNode(t)
 	activitytest.Cordon(t, ref)
 	require.False(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref}, &toScheduler{refuses: true}).SlotReturned, "the workflow does it")
-	require.True(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref}, server).SlotReturned, "a second attempt says so again")
+	require.True(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref}, server).SlotReturned, "a second attempt has the same result")
 
 	server, ref = &toScheduler{}, activitytest.TestNode(t)
 	activitytest.Say(t, activitytest.HeldNode(t, "tf", ref.Node), lcmv1.LockInactive, "")
 	require.False(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}, server).SlotReturned)
-	require.Empty(t, server.told, "its lock does not hold it yet")
+	require.Empty(t, server.told, "its lock is not active yet")
 }
 
 func TestANodeReturnsEvenIfItsLockRequestCannotBeWithdrawn(t *testing.T) {
@@ -185,7 +185,7 @@ func TestANodeReturnsEvenIfItsLockRequestCannotBeWithdrawn(t *testing.T) {
 	require.NoError(t, err)
 	in := nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true}
 	result, err := (&nodeactivities.Activities{Clusters: failing}).ReturnNode(t.Context(), in)
-	require.NoError(t, err, "what became of the node must be known")
+	require.NoError(t, err, "the state of the node must be known")
 	require.Equal(t, nodeactivities.ReturnNodeResult{Uncordoned: true, NotWithdrawn: true}, result)
 	activitytest.RequireNoTrace(t, ref.Node)
 	result, err = activitytest.Nodes().ReturnNode(t.Context(), in)

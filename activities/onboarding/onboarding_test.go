@@ -21,7 +21,7 @@ import (
 
 func newcomers() *Activities { return &Activities{Clusters: activitytest.Clusters} }
 
-// setAvailable says of a ManagedCluster whether it is.
+// setAvailable sets the Available condition of a ManagedCluster.
 func setAvailable(t *testing.T, name, status string) {
 	t.Helper()
 	object := &unstructured.Unstructured{}
@@ -94,7 +94,7 @@ func TestAFailedClusterIsSettledWhenDoneDetachedOrDeleted(t *testing.T) {
 	setAvailable(t, "fresh-2", "True")
 	found, err = newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{})
 	require.NoError(t, err)
-	require.Equal(t, []NewCluster{{Name: "fresh-2", Policies: []string{}}}, found.Found, "without policies there is nothing but labels")
+	require.Equal(t, []NewCluster{{Name: "fresh-2", Policies: []string{}}}, found.Found, "a cluster without policies only gets labels")
 }
 
 func TestPrecachedImagesAreReadFromTheHub(t *testing.T) {

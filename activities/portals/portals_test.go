@@ -21,7 +21,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// portalsServer is a Temporal that has listed workflows, some of which are over by now.
+// portalsServer is a Temporal server that lists workflows, some of which are closed.
 type portalsServer struct {
 	mu               sync.Mutex
 	listed           []string

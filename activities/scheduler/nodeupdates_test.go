@@ -35,7 +35,7 @@ func (v view) zoned() view {
 	return view{nodes: nodes, config: maintenancev1.MaintenanceOperatorConfigSpec{AgingSeconds: 1}}
 }
 
-// requireSeen holds each part to the size of a message, and what the scheduler makes of them to what is so.
+// requireSeen checks the size of each part, and the state of the scheduler after all parts.
 func requireSeen(t *testing.T, state *scheduling.SlotState, parts []scheduling.NodeUpdate, want view) {
 	t.Helper()
 	for _, part := range parts {
@@ -43,7 +43,7 @@ func requireSeen(t *testing.T, state *scheduling.SlotState, parts []scheduling.N
 		require.NoError(t, err)
 		require.Less(t, len(text), 256<<10)
 		state.Update(part)
-		require.Equal(t, part.Last || len(parts) == 1, state.AllSeen, "nothing is decided on a part")
+		require.Equal(t, part.Last || len(parts) == 1, state.AllSeen, "no decision is based on a part")
 	}
 	seen := map[string]scheduling.SeenNode{}
 	for _, node := range state.Nodes {

@@ -27,7 +27,7 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// aScheduler takes in what the activities send it, as the workflow does.
+// aScheduler handles the messages of activities as the workflow does.
 type aScheduler struct {
 	*activitytest.SomeWorkflows
 	activitytest.Pages
@@ -254,7 +254,7 @@ func TestASchedulerFindsItsClosedPredecessor(t *testing.T) {
 	in := RequestSlotsInput{Cluster: "c1"}
 	fresh, ended := &aScheduler{SomeWorkflows: activitytest.NewWorkflows()}, &aSchedulerThatEnded{}
 	require.NoError(t, (&Activities{Temporal: fresh}).RequestSlots(t.Context(), in))
-	require.Len(t, fresh.Woken, 1, "nobody else may have started one meanwhile, that has ended")
+	require.Len(t, fresh.Woken, 1, "no other scheduler was started and closed")
 	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, fresh.Woken[0].WorkflowIDReusePolicy)
 
 	require.NoError(t, (&Activities{Temporal: ended}).RequestSlots(t.Context(), in))

@@ -18,14 +18,14 @@ func TestAJobCreatedAfterItsNodeReturnedIsDeleted(t *testing.T) {
 	late, err := jobs.JobFor(in)
 	require.NoError(t, err)
 	activitytest.GiveBack(t, ref)
-	require.NoError(t, activitytest.TestCluster(t).Client.Create(t.Context(), late), "the request was on its way all the while")
+	require.NoError(t, activitytest.TestCluster(t).Client.Create(t.Context(), late), "the request was in flight")
 	require.Eventually(t, func() bool { return len(activitytest.PodsIn(t, in.Job.Namespace)) == 1 }, activitytest.NewsLimit, 20*time.Millisecond)
 
 	next := activitytest.Firmware(t, activitykit.NodeRef{Cluster: ref.Cluster, Node: ref.Node, Owner: ref.Owner + "-2"}, nil)
 	require.NoError(t, activitytest.Jobs().RunJob(t.Context(), next), "the work of the next maintenance is done")
 	activitytest.GiveBack(t, next.NodeRef)
 	pod := activitytest.PodsIn(t, in.Job.Namespace)[0]
-	require.Empty(t, pod.Spec.NodeName, "the late one is not, whoever has the node")
+	require.Empty(t, pod.Spec.NodeName, "the late Job is not scheduled")
 	require.Equal(t, corev1.PodPending, pod.Status.Phase)
 
 	server := activitytest.NewWorkflows()

@@ -36,7 +36,7 @@ func TestARunningWorkflowIsCheckedOccasionally(t *testing.T) {
 	require.Len(t, lookout.now(t).Orphans, 1)
 	activitytest.GiveBack(t, ref)
 	lookout.now(t)
-	require.NotContains(t, lookout.owners.known, ref.Owner, "nothing is remembered of those that have no mark")
+	require.NotContains(t, lookout.owners.known, ref.Owner, "owners without marks are forgotten")
 }
 
 func TestMarksOfANewRunWithTheSameIDAreNotOrphans(t *testing.T) {
@@ -53,7 +53,7 @@ func TestMarksOfANewRunWithTheSameIDAreNotOrphans(t *testing.T) {
 	activitytest.GiveBack(t, first)
 	activitytest.Cordon(t, second)
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
-	require.Contains(t, activitytest.GiveBack(t, first).Note, "it is under maintenance by", "a sweep that comes late touches nothing")
+	require.Contains(t, activitytest.GiveBack(t, first).Note, "it is under maintenance by", "a late sweep changes nothing")
 	require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 }
 
@@ -92,7 +92,7 @@ func TestAnUnknownHolderIsReportedEvenIfTheSchedulerCannotBeChecked(t *testing.T
 
 	lookout := newSearch(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: found.Unknown})
 	_, err := lookout.look(t.Context(), lookout.cluster.Client)
-	require.ErrorContains(t, err, "visibility is away", "there is nothing else to say")
+	require.ErrorContains(t, err, "visibility is away", "the error is the only result")
 	lookout.in.Left = []Mark{{Kind: MarkNode, Name: "gone", Node: "gone", Owner: ref.Owner}}
 	require.Equal(t, lookout.in.Left, lookout.now(t).Gone)
 }
@@ -115,7 +115,7 @@ func TestAClusterRequestIsAnOrphanOnlyAfterItsNodesReturned(t *testing.T) {
 	activitytest.GiveBack(t, ref)
 	asked := Mark{Kind: MarkNodeRequest, Name: "drydock-" + ref.Node, Node: ref.Node, Owner: ref.Owner}
 	_, out := nodeOutFor(Mark{Kind: MarkClusterRequest, Owner: upgrade.Owner}, []Mark{asked})
-	require.True(t, out, "the locks of its node are asked to let go still")
+	require.True(t, out, "the locks of its node are still requested")
 	require.Equal(t, []MarkKind{MarkClusterRequest}, kindsOf(look(t, server, AwaitOrphansInput{}).Orphans))
 	require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), upgrade))
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
@@ -133,7 +133,7 @@ func TestMarksThatCouldNotBeCleanedUpAreReportedAgain(t *testing.T) {
 	orphans := look(t, server, later(-time.Second)).Orphans
 	require.Len(t, orphans, 1)
 
-	// Somebody may remove the mark meanwhile, or reset the workflow.
+	// The mark may be removed, or the workflow reset, in the meantime.
 	in := later(time.Minute)
 	in.Left = []Mark{orphans[0].Mark}
 	require.Empty(t, look(t, server, in).Gone)
@@ -151,7 +151,7 @@ func TestMarksThatCouldNotBeCleanedUpAreReportedAgain(t *testing.T) {
 	}
 }
 
-// Those that wait for a slot ask again by themselves, but after an hour at times.
+// Owners repeat their requests, but possibly only after an hour.
 func TestATerminatedSchedulerIsRestartedIfAnOwnerMayWait(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

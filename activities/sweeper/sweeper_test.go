@@ -25,7 +25,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// newSearch is an attempt at AwaitOrphans. What other tests have marked is of unknown holders to it.
+// newSearch is an attempt of AwaitOrphans. Marks of other tests belong to unknown holders.
 func newSearch(t *testing.T, server *activitytest.SomeWorkflows, in AwaitOrphansInput) *search {
 	t.Helper()
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
@@ -33,7 +33,7 @@ func newSearch(t *testing.T, server *activitytest.SomeWorkflows, in AwaitOrphans
 	return &search{cluster: cluster, in: in, server: server, owners: newOwners(server), quiet: time.Hour, emptySince: time.Now()}
 }
 
-// now looks at the cluster as the API server has it.
+// now reads the cluster from the API server.
 func (l *search) now(t *testing.T) Orphans {
 	t.Helper()
 	found, err := l.look(t.Context(), l.cluster.Client)

@@ -151,7 +151,7 @@ func TestACalendarIsScheduledOrRefused(t *testing.T) {
 	require.ErrorContains(t, err, "spec.notify[0].leads[0]")
 	require.True(t, temporal.Final(err))
 	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from})
-	require.NoError(t, err, "one that was defined before goes on")
+	require.NoError(t, err, "a window that was defined before continues")
 
 	object.Spec.TimeZone = "Mars/Olympus"
 	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from})
