@@ -31,19 +31,19 @@ func TestCommandsOnARealCluster(t *testing.T) {
 	objects, err := dynamic.NewForConfig(hub.Config)
 	require.NoError(t, err)
 
-	t.Run("doctor names the CRDs that are missing, with the fix", doctorNamesMissingCRDs)
-	t.Run("setup leaves a CRD of someone else as it is, and names what it lacks", func(t *testing.T) { setupKeepsForeignCRD(t, objects) })
-	t.Run("setup installs the other CRDs, and brings its own up to date", func(t *testing.T) { setupInstalls(t, objects) })
-	t.Run("doctor is content with them", doctorContentWithCluster)
-	t.Run("doctor says which original operators still run", func(t *testing.T) { doctorNamesOperators(t, objects) })
-	t.Run("a plan from the live hub is that from a file of its objects", func(t *testing.T) { plansAlike(t, objects) })
-	t.Run("a schedule from the live cluster is that from a file of its objects", func(t *testing.T) { schedulesAlike(t, objects) })
-	t.Run("what is said of the locks of the live cluster is said of a file of its objects", func(t *testing.T) { locksAlike(t, hub.Config) })
-	t.Run("health checks are judged on the live cluster and what addresses answer", judgesLiveHealth)
-	t.Run("a HarborCluster in the live cluster is judged as in a file of its objects", func(t *testing.T) { harborsAlike(t, hub.Config) })
-	t.Run("the run of a rollout that only the hub knows any more is listed", func(t *testing.T) { listsTheKeptRun(t, hub.Config) })
-	t.Run("a window that the hub has checked and stored is read as it is printed", func(t *testing.T) { readsAStoredWindow(t, objects) })
-	t.Run("contexts are completed, and an unknown one is named", namesContexts)
+	t.Run("doctor reports missing CRDs with the fix", doctorNamesMissingCRDs)
+	t.Run("setup keeps a foreign CRD, and reports its missing fields", func(t *testing.T) { setupKeepsForeignCRD(t, objects) })
+	t.Run("setup installs the other CRDs, and updates its own", func(t *testing.T) { setupInstalls(t, objects) })
+	t.Run("doctor accepts them", doctorContentWithCluster)
+	t.Run("doctor reports original operators that still run", func(t *testing.T) { doctorNamesOperators(t, objects) })
+	t.Run("a plan from the live hub equals that from a file of its objects", func(t *testing.T) { plansAlike(t, objects) })
+	t.Run("a schedule from the live cluster equals that from a file of its objects", func(t *testing.T) { schedulesAlike(t, objects) })
+	t.Run("lock commands on the live cluster equal those on a file of its objects", func(t *testing.T) { locksAlike(t, hub.Config) })
+	t.Run("health checks are evaluated on the live cluster and on endpoints", judgesLiveHealth)
+	t.Run("a live HarborCluster is evaluated as one in a file", func(t *testing.T) { harborsAlike(t, hub.Config) })
+	t.Run("a run that is only saved on the hub is listed", func(t *testing.T) { listsTheKeptRun(t, hub.Config) })
+	t.Run("a window that is stored on the hub can be read from its printed YAML", func(t *testing.T) { readsAStoredWindow(t, objects) })
+	t.Run("contexts are completed, and an unknown one is an error", namesContexts)
 }
 
 var (
@@ -77,7 +77,7 @@ func find(t *testing.T, findings []finding, check string) finding {
 	return findings[i]
 }
 
-// setupKeepsForeignCRD makes the CRD of node locks as an older operator would have: without the field that says for which release.
+// setupKeepsForeignCRD creates the CRD of node locks of an older operator, without the release field.
 func setupKeepsForeignCRD(t *testing.T, objects dynamic.Interface) {
 	wanted, err := definitions(spokeSite)
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func setupInstalls(t *testing.T, objects dynamic.Interface) {
 	const cgus = "clustergroupupgrades.ran.openshift.io"
 	table := succeeds(t, "setup", "--hub-context", "hub")
 	require.Regexp(t, `(?m)^hub hub +CRD `+cgus+` +added$`, table)
-	require.True(t, established(crdNamed(t, objects, cgus)), "setup returns when the cluster serves it")
+	require.True(t, established(crdNamed(t, objects, cgus)), "setup waits until the cluster serves it")
 
 	// An older version of ours lacked a short name.
 	older := crdNamed(t, objects, cgus)
@@ -213,5 +213,5 @@ func namesContexts(t *testing.T) {
 	got = drydock(t, "setup", "--hub-context", "hub", "--spoke-context", "nowhere")
 	require.Equal(t, exitUsage, got.status)
 	require.Contains(t, got.stderr, `error: kubeconfig has no context "nowhere"; it has hub`)
-	require.Empty(t, got.stdout, "nothing is set up before that is known")
+	require.Empty(t, got.stdout, "nothing is set up for an unknown context")
 }

@@ -22,7 +22,7 @@ import (
 	"drydock.dev/drydock/workflows/locks"
 )
 
-// cutOff is a Temporal with one workflow, which did not come to an end of its own. A worker still answers for it, as in its last moment.
+// cutOff is a Temporal client with one workflow that was terminated or timed out. A worker still answers queries with its last status.
 type cutOff struct {
 	client.Client
 	status enumspb.WorkflowExecutionStatus

@@ -271,7 +271,7 @@ func TestADrainPreviewFromAFile(t *testing.T) {
 	require.Equal(t, "shop/bare\nshop/web-1\n", succeeds(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-f", forced, "-o", "name"))
 }
 
-// withoutMessages drops what is said to people.
+// withoutMessages removes texts for people.
 func withoutMessages(t *testing.T, text string) string {
 	t.Helper()
 	var preview drain.Preview
@@ -306,13 +306,13 @@ func TestAnInvalidDrainPreviewIsRefused(t *testing.T) {
 		stderr string
 	}{
 		{
-			name:   "without --dry-run it says how to drain for real",
+			name:   "without --dry-run, the error explains how to drain",
 			args:   []string{"worker-1"},
 			status: exitUsage,
 			stderr: "error: drain is only a preview: add --dry-run; to take the node out of service, use `drydock node maintain worker-1` (see drydock node drain --help)\n",
 		},
 		{
-			name:   "a node that is not there is named",
+			name:   "a missing node is named",
 			args:   []string{"worker-9", "--dry-run", "--snapshot", objects},
 			status: exitFailed,
 			stderr: "error: node worker-9 not found in " + objects + "\n",
@@ -323,7 +323,7 @@ func TestAnInvalidDrainPreviewIsRefused(t *testing.T) {
 			status: exitUsage,
 		},
 		{
-			name:   "a cluster and a file contradict each other",
+			name:   "a cluster and a file exclude each other",
 			args:   []string{"worker-1", "--dry-run", "--snapshot", objects, "--context", "spoke-1"},
 			status: exitUsage,
 		},

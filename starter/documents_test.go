@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// document is a file that tells users what to type.
+// document is a page with commands.
 type document struct{ path, text string }
 
 func documents(t *testing.T) []document {
@@ -25,7 +25,7 @@ func documents(t *testing.T) []document {
 	require.NotEmpty(t, paths)
 	paths = append(paths, "../README.md")
 	require.NoError(t, filepath.WalkDir("../docs", func(path string, entry fs.DirEntry, err error) error {
-		// The reference of the CLI is made from the commands themselves: that a flag stands there does not show that a person was told of it.
+		// The reference of the CLI is generated from the commands, so it does not count as documentation of a flag.
 		if err == nil && entry.IsDir() && path == filepath.Join("..", "docs", "reference", "cli") {
 			return fs.SkipDir
 		}
@@ -44,11 +44,11 @@ func documents(t *testing.T) []document {
 }
 
 var (
-	// typedForms are how a document shows a command line as it is typed: after a prompt, or in the comment that an example begins with.
+	// typedForms match command lines: after a prompt, or in the first comment of an example.
 	typedForms = regexp.MustCompile(`(?m)^(?:\$ |#   )(?:.*(?:;|&&|do) )?drydock ([^\n]*)`)
-	// namedForms are how a sentence names a command; what it is about may be left out.
+	// namedForms match commands in sentences, where operands may be omitted.
 	namedForms = regexp.MustCompile("`drydock ([^`\n]*)`")
-	// endOfCommand is where the shell, or a remark, goes on.
+	// endOfCommand matches the end of a command: a shell operator, or a comment.
 	endOfCommand = regexp.MustCompile(`\s+#.*|\s*[;|&].*|\s+\d?>.*`)
 	// words of a command line: quoted, or without blanks.
 	words = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
@@ -69,19 +69,19 @@ func TestEveryCommandInTheDocumentationExists(t *testing.T) {
 	for _, document := range documents(t) {
 		for _, match := range typedForms.FindAllStringSubmatch(document.text, -1) {
 			typed++
-			cmd := requireUnderstood(t, document.path, match[1])
+			cmd := requireCommand(t, document.path, match[1])
 			require.NoError(t, cmd.ValidateArgs(cmd.Flags().Args()), "%s: drydock %s", document.path, match[1])
 			require.NoError(t, cmd.ValidateRequiredFlags(), "%s: drydock %s", document.path, match[1])
 		}
 		for _, match := range namedForms.FindAllStringSubmatch(document.text, -1) {
-			requireUnderstood(t, document.path, match[1])
+			requireCommand(t, document.path, match[1])
 		}
 	}
 	require.Greater(t, typed, 50)
 }
 
-// requireUnderstood requires that there is such a command, with such flags.
-func requireUnderstood(t *testing.T, path, line string) *cobra.Command {
+// requireCommand requires that the command exists, with these flags.
+func requireCommand(t *testing.T, path, line string) *cobra.Command {
 	t.Helper()
 	cmd, rest, err := newRoot(&cli{}).Find(wordsOf(line))
 	require.NoError(t, err, "%s: drydock %s", path, line)
@@ -134,7 +134,7 @@ func TestEveryFlagInTheDocumentationExists(t *testing.T) {
 	}
 	visit(newRoot(&cli{}))
 	all := documents(t)
-	// Those of the worker are held to its table by the worker's own test.
+	// A test of the worker checks the table of its flags.
 	row := regexp.MustCompile("(?m)^\\| (`--.*?) \\|")
 	flag := regexp.MustCompile("`(--[a-z][a-z-]*)")
 	for _, document := range all {

@@ -115,7 +115,7 @@ func TestAHarborClusterMustBeNamedIfThereAreSeveral(t *testing.T) {
 	require.Equal(t, outcome{status: exitUsage, stderr: "error: HarborCluster third not found; there are: default/main, default/other\n"}, got)
 }
 
-// harborsAlike makes the objects in a cluster, and compares what is said of them there with what is said of a file of them.
+// harborsAlike creates the objects in a cluster, and compares the output for the cluster with that for a file.
 func harborsAlike(t *testing.T, config *rest.Config) {
 	cluster, err := client.New(config, client.Options{})
 	require.NoError(t, err)

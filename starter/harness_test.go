@@ -15,7 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// outcome is what a command line came to.
+// outcome is the result of a command line.
 type outcome struct {
 	status         int
 	stdout, stderr string
@@ -36,7 +36,7 @@ func drydockWith(t *testing.T, stdin string, args ...string) outcome {
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
-// succeeds runs a command line that must end with status 0 and without a word of error, and returns its output.
+// succeeds runs a command line that must end with status 0 and without output on stderr, and returns its output.
 func succeeds(t *testing.T, args ...string) string {
 	t.Helper()
 	got := drydock(t, args...)
@@ -52,8 +52,7 @@ func parsed[T any](t *testing.T, args ...string) T {
 	return object
 }
 
-// becomes runs a command line with -o json until its output is as wanted. That it fails now and then, as when a busy worker takes too long to
-// answer, is no more than not as wanted yet.
+// becomes runs a command line with -o json until its output satisfies a condition. It ignores failures, such as timeouts of a busy worker.
 func becomes[T any](t *testing.T, wanted func(T) bool, args ...string) T {
 	t.Helper()
 	var object T
@@ -65,7 +64,7 @@ func becomes[T any](t *testing.T, wanted func(T) bool, args ...string) T {
 	return object
 }
 
-// running is a command line at work.
+// running is a running command line.
 type running struct {
 	stdout, stderr *sharedBuffer
 	stop           context.CancelFunc
@@ -104,9 +103,9 @@ func (r *running) end(t *testing.T) outcome {
 }
 
 const (
-	// patience is how long anything may take on a busy machine, also what is done once more after a minute since a list of workflows lags behind.
+	// patience is the limit of waits on a busy machine, including a retry after a minute because visibility lags.
 	patience = 2 * time.Minute
-	// tick is how often a condition is looked at.
+	// tick is the interval of checks of a condition.
 	tick = 20 * time.Millisecond
 )
 
@@ -136,7 +135,7 @@ func file(t *testing.T, name, text string) string {
 	return path
 }
 
-// isolate unsets the variables and configuration of the person who runs the tests.
+// isolate unsets the variables and configuration of the user who runs the tests.
 func isolate(t *testing.T) {
 	t.Helper()
 	for _, variable := range os.Environ() {
@@ -148,7 +147,7 @@ func isolate(t *testing.T) {
 	}
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	// Nobody listens here: a test that needs Temporal starts it.
+	// No server listens here: a test that needs Temporal starts it.
 	t.Setenv("TEMPORAL_ADDRESS", nobody)
 }
 

@@ -28,7 +28,7 @@ func TestRunsOfOneChainAreListedOnce(t *testing.T) {
 	statuses := []enumspb.WorkflowExecutionStatus{failed, continued, continued, failed, continued, running}
 	var executions []*workflowpb.WorkflowExecutionInfo
 	for i, status := range statuses {
-		executions = append([]*workflowpb.WorkflowExecutionInfo{{ // as Temporal lists them, the newest first
+		executions = append([]*workflowpb.WorkflowExecutionInfo{{ // in the order of Temporal, the newest first
 			Execution: &commonpb.WorkflowExecution{RunId: fmt.Sprint(i)}, Status: status, StartTime: timestamppb.New(time.Unix(int64(i), 0)),
 		}}, executions...)
 	}
@@ -52,7 +52,7 @@ func TestARunWithAHubObjectIsListedOnce(t *testing.T) {
 	require.Equal(t, known, withKept(known, nil, 0))
 }
 
-// listsRuns follows on what the steps before have done: changed has failed and was retried.
+// listsRuns depends on the steps before: rollout changed has failed and was retried.
 func (s *stage) listsRuns(t *testing.T) {
 	runs := becomes(t, func(h rolloutHistory) bool { return len(h.Runs) == 2 }, "upgrade", "history", "prod/changed").Runs
 	first, retry := runs[0], runs[1]
@@ -85,7 +85,7 @@ func (s *stage) listsRuns(t *testing.T) {
 	require.Len(t, terminated, 1)
 	require.Equal(t, "Terminated", terminated[0].Outcome)
 	require.Regexp(t, `^terminated by .+: wrong fleet$`, terminated[0].Message)
-	require.Equal(t, int32(1), terminated[0].Clusters.Running, "as a worker says")
+	require.Equal(t, int32(1), terminated[0].Clusters.Running, "as a worker answers")
 	for _, watch := range []string{"--watch=false", "--watch"} {
 		got := drydock(t, "upgrade", "status", "prod/ended", watch)
 		require.Equal(t, exitFailed, got.status, got.stdout)
@@ -98,7 +98,7 @@ func (s *stage) listsRuns(t *testing.T) {
 	}, drydock(t, "upgrade", "history", "prod/unheard"))
 }
 
-// listsTheKeptRun: Temporal knows nothing of it any more.
+// listsTheKeptRun: Temporal has deleted the run.
 func listsTheKeptRun(t *testing.T, hub *rest.Config) {
 	kept := `
 metadata: {name: july, namespace: default}

@@ -56,7 +56,7 @@ func TestAHoldIsShownBesideOtherWaits(t *testing.T) {
 
 	held := rolloutStatus{Status: ranv1.ClusterGroupUpgradeStatus{Held: hold, Wait: wait(emergency.ReasonHeld), Counts: ranv1.ClusterCounts{Total: 1, Running: 1}}}
 	require.Contains(t, held.frame(since.Time, frameStyle{}), "waiting: Held: why\n")
-	require.NotContains(t, held.frame(since.Time, frameStyle{}), said, "it is not said twice")
+	require.NotContains(t, held.frame(since.Time, frameStyle{}), said, "it is not shown twice")
 
 	atWork := ranv1.ClusterStatus{Name: "spoke-1", State: ranv1.ClusterRunning, Step: "worker-1: Draining", Held: hold}
 	require.Equal(t, "worker-1: Draining; held by ann: flood", nowText(atWork, since.Time))
@@ -67,13 +67,13 @@ func TestAHoldIsShownBesideOtherWaits(t *testing.T) {
 	require.Contains(t, draining.line(), "DisruptionBudget: why; "+said)
 }
 
-// heldIs waits until what is held, and who is told, is as wanted. In the moment in which the emergency stop continues as new it may not answer.
+// heldIs waits until the status of holds satisfies a condition. The emergency stop may not answer while it continues as new.
 func heldIs(t *testing.T, wanted func(holdStatus) bool) holdStatus {
 	t.Helper()
 	return becomes(t, wanted, "hold", "status")
 }
 
-// only: the scopes are held, and nothing else.
+// only reports whether exactly these scopes are held.
 func only(scopes ...string) func(holdStatus) bool {
 	return func(s holdStatus) bool { return slices.Equal(scopeNames(s.Holds), scopes) }
 }
@@ -88,7 +88,7 @@ func holdWithoutWorker(t *testing.T) {
 }
 
 func (s *stage) holdsAndReleases(t *testing.T) {
-	require.Equal(t, "night", heldIs(t, only("cluster/spoke-9")).Holds[0].Reason, "what was said while no worker was there")
+	require.Equal(t, "night", heldIs(t, only("cluster/spoke-9")).Holds[0].Reason, "the hold that was requested without a worker")
 	require.Regexp(t, `^cluster spoke-9 is released; it was held for \S+ by \S+: night\n$`, succeeds(t, "release", "--cluster", "spoke-9"))
 
 	held := succeeds(t, "hold", "--all", "--reason", "flood in hall 2")
@@ -137,8 +137,8 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 	reaches(t, "flooded", clustersAtWork)
 }
 
-// insist says a command until it is answered, as a person does who is told that no worker answers: a worker without a moment to spare takes too
-// long. A hold is kept also then. Of a release nobody knows, and saying it again may find that it was done.
+// insist repeats a command until it is answered, as users do when a busy worker does not answer in time. A hold is saved even then. A repeated
+// release may find that the first one succeeded.
 func insist(t *testing.T, verb, cluster string) {
 	for range 10 {
 		got := drydock(t, verb, "--cluster", cluster)
@@ -153,8 +153,8 @@ func insist(t *testing.T, verb, cluster string) {
 	t.Errorf("%s %s: nobody has answered", verb, cluster)
 }
 
-// holdsUnderLoad holds and releases from all sides while the emergency stop continues as new every forty events: nothing that was said is lost,
-// and the rollout that runs hears the last word.
+// holdsUnderLoad holds and releases concurrently while the emergency stop continues as new every forty events: no request is lost,
+// and the running rollout receives the last state.
 func (s *stage) holdsUnderLoad(t *testing.T) {
 	first, err := s.client.DescribeWorkflow(t.Context(), temporal.EmergencyStopID, "")
 	require.NoError(t, err)
@@ -180,6 +180,6 @@ func (s *stage) holdsUnderLoad(t *testing.T) {
 	})
 	followers := heldIs(t, only("cluster/spoke-1")).Subscribers
 	succeeds(t, "upgrade", "cancel", "prod/flooded")
-	heldIs(t, func(s holdStatus) bool { return s.Subscribers == followers-1 }) // a rollout that is over leaves
+	heldIs(t, func(s holdStatus) bool { return s.Subscribers == followers-1 }) // a closed rollout unsubscribes
 	succeeds(t, "release", "--cluster", "spoke-1")
 }

@@ -22,7 +22,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// refusals counts requests that the server refuses because the workflow is busy, as they are seen at one place of the connection.
+// refusals counts requests that the server refuses because the workflow is busy, at one layer of the connection.
 type refusals struct{ atomic.Int64 }
 
 func (r *refusals) count() grpc.DialOption {
@@ -37,8 +37,8 @@ func (r *refusals) count() grpc.DialOption {
 	})
 }
 
-// The server refuses updates while the emergency stop continues as new. The SDK answers each refusal with a pause that doubles: four in a row,
-// and a person who holds a cluster waits for 6 s. None may get so far, and none may be carried out twice.
+// The server refuses updates while the emergency stop continues as new. The SDK doubles its pause after each refusal: after four, a user has
+// waited for 6 s. No refusal may reach the SDK, and no update may be executed twice.
 func TestAHoldDuringContinueAsNewIsAnsweredAtOnce(t *testing.T) {
 	s := newStage(t)
 	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}})

@@ -132,7 +132,7 @@ func TestLocksAreEvaluatedByTheNamedPolicy(t *testing.T) {
 	require.Contains(t, succeeds(t, "lock", "evaluate", "--snapshot", objects, "-f", policy), "vrouter: 1 out of 3")
 	require.Contains(t, succeeds(t, "lock", "evaluate", "--snapshot", both, "--controller", "ceph"), "\nceph: ")
 	later := succeeds(t, "lock", "evaluate", "--snapshot", objects, "-f", sick)
-	require.Contains(t, later, "cluster   inactive", "once let go of it stays so, whatever the health")
+	require.Contains(t, later, "cluster   inactive", "a released lock stays inactive, whatever the health")
 
 	for _, test := range []struct {
 		name   string
@@ -228,7 +228,7 @@ vrouter       33%        1 of 3    1              33% 1 out of 3 nodes updated
 	require.Equal(t, "no workload locks\n", succeeds(t, "lock", "progress", "--snapshot", file(t, "empty.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}")))
 }
 
-// locksAlike holds what is said of a live cluster against what is said of its objects in a file.
+// locksAlike compares the output for a live cluster with that for a file of its objects.
 func locksAlike(t *testing.T, config *rest.Config) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
@@ -254,9 +254,9 @@ func locksAlike(t *testing.T, config *rest.Config) {
 	}
 	decision := parsed[locks.Decision](t, "lock", "evaluate", "--context", "hub")
 	require.Len(t, decision.Locks, 5)
-	require.NotNil(t, parsed[lockListing](t, "lock", "list", "--context", "hub").Locks[0].ChangedAt, "the API server remembers when")
+	require.NotNil(t, parsed[lockListing](t, "lock", "list", "--context", "hub").Locks[0].ChangedAt, "the time is from the API server")
 
-	t.Run("and its progress is followed", func(t *testing.T) { followsProgress(t, cluster) })
+	t.Run("its progress is followed", func(t *testing.T) { followsProgress(t, cluster) })
 }
 
 func followsProgress(t *testing.T, cluster client.Client) {

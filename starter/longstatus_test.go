@@ -23,7 +23,7 @@ import (
 // longest is how many bytes an answer may have.
 const longest = 256 << 10
 
-// answering is a Temporal whose worker answers for one rollout. It counts.
+// answering is a Temporal client whose worker answers queries of one rollout. It counts them.
 type answering struct {
 	client.Client
 	t       *testing.T
@@ -94,8 +94,8 @@ func TestTheStatusOfTenThousandClustersIsSmallAndSorted(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(table), "\n")
 	require.Contains(t, lines[0], "batch 4 of 20")
 	require.Contains(t, lines[1], "1350 of 10000 clusters complete, 500 running, 150 failed, 8000 pending")
-	require.Contains(t, lines[4], "failed", "first those that have failed")
-	require.Contains(t, lines[4+250-1], "running", "then those at work")
+	require.Contains(t, lines[4], "failed", "failed clusters first")
+	require.Contains(t, lines[4+250-1], "running", "then running clusters")
 	require.Equal(t, "and 9750 clusters more", lines[len(lines)-1])
 }
 

@@ -60,7 +60,7 @@ func (s *stage) maintainsANode(t *testing.T) {
 	becomes(t, func(list listing) bool {
 		return len(list.Items) == 3 && slices.ContainsFunc(list.Items, func(row workflowRow) bool { return row.Phase == string(maintenancev1.NodeCompleted) })
 	}, "node", "list", "--cluster", "spoke-1")
-	require.Equal(t, table, succeeds(t, "node", "status", "worker-1"), "the last of a node that none is at work on")
+	require.Equal(t, table, succeeds(t, "node", "status", "worker-1"), "the last maintenance of a node without a running one")
 	require.Contains(t, succeeds(t, "node", "list"), "3 maintenances: 2 Cancelled, 1 Completed\n")
 	require.Equal(t, outcome{
 		status: exitFailed,

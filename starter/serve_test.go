@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// served begins to serve the status page on a free port, and returns where.
+// served serves the status page on a free port, and returns its address.
 func served(t *testing.T, args ...string) (serving *running, address string) {
 	t.Helper()
 	serving = begin(t, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
@@ -38,7 +38,7 @@ func asked(t *testing.T, address string, change func(*http.Request)) (status int
 	return answer.StatusCode, string(text)
 }
 
-// calling makes a request one of the API, by who has that token.
+// calling turns a request into one of the API, with that token.
 func calling(method, token string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Method, r.URL.Path = http.MethodPost, "/drydock.v1.StatusService/"+method
@@ -67,7 +67,7 @@ func TestEveryFlagOfServeHasAnEffect(t *testing.T) {
 		_, body := asked(t, address, nil)
 		require.Contains(t, body, "· shop</title>")
 	})
-	t.Run("--portal-only leaves out what belongs to none", func(t *testing.T) {
+	t.Run("--portal-only omits rollouts and nodes", func(t *testing.T) {
 		_, address := served(t, away...)
 		status, _ := asked(t, address, calling("ListUpgrades", ""))
 		require.Equal(t, http.StatusOK, status)
@@ -78,7 +78,7 @@ func TestEveryFlagOfServeHasAnEffect(t *testing.T) {
 		status, _ = asked(t, address, calling("ListComponents", ""))
 		require.Equal(t, http.StatusOK, status)
 	})
-	t.Run("--host names whom a proxy passes on requests for", func(t *testing.T) {
+	t.Run("--host is the public host name behind a proxy", func(t *testing.T) {
 		as := func(host string) func(*http.Request) { return func(r *http.Request) { r.Host = host } }
 		_, address := served(t, append(away, "--host", "status.example.com,status.example.org")...)
 		for host, wanted := range map[string]int{"status.example.com": http.StatusOK, "STATUS.example.org:443": http.StatusOK, "example.net": http.StatusForbidden} {
@@ -89,7 +89,7 @@ func TestEveryFlagOfServeHasAnEffect(t *testing.T) {
 		status, _ := asked(t, address, as("status.example.com"))
 		require.Equal(t, http.StatusForbidden, status)
 	})
-	t.Run("--streams says how many are kept up to date", func(t *testing.T) {
+	t.Run("--streams limits the open streams", func(t *testing.T) {
 		_, address := served(t, append(away, "--streams", "1")...)
 		first, err := http.Get(address + "/events?page=/")
 		require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestEveryFlagOfServeHasAnEffect(t *testing.T) {
 		status, _ := asked(t, address+"/events?page=/", nil)
 		require.Equal(t, http.StatusServiceUnavailable, status)
 	})
-	t.Run("--token-file has the token of those who may write", func(t *testing.T) {
+	t.Run("--token-file has the token for writes", func(t *testing.T) {
 		const token = "correct-horse-battery"
 		_, address := served(t, away...)
 		status, body := asked(t, address, calling("CancelMaintenance", token))
@@ -111,7 +111,7 @@ func TestEveryFlagOfServeHasAnEffect(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, status)
 		require.Contains(t, body, "name: must be set")
 	})
-	t.Run("--listen says where, which only this machine reaches if it is not given", func(t *testing.T) {
+	t.Run("--listen is the address, on loopback by default", func(t *testing.T) {
 		require.Contains(t, succeeds(t, "serve", "--help"), `(default "127.0.0.1:8090")`)
 		taken, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

@@ -51,8 +51,7 @@ import (
 	"drydock.dev/drydock/workflows/window"
 )
 
-// stage is a real Temporal server with a worker that runs the real workflows of rollouts and nodes. There are no clusters: what they would
-// do is played by the test.
+// stage is a real Temporal server with a worker that runs the real workflows of rollouts and nodes. The tests simulate the clusters.
 type stage struct {
 	client client.Client
 	// drained lets the drain of a node end.
@@ -110,7 +109,7 @@ func (s *stage) startWorker(t *testing.T) {
 		},
 		"RequestSlots":     (&scheduler.Activities{Temporal: s.client}).RequestSlots,
 		"FindClosedOwners": (&scheduler.Activities{Temporal: s.client}).FindClosedOwners,
-		// Clusters of rollouts are played, and have no slots.
+		// Clusters of rollouts are simulated, and have no slots.
 		"FindSlotOwners": func(context.Context, string) ([]string, error) { return nil, nil },
 		"AnnounceState":  func(context.Context, node.AnnounceStateInput) error { return nil },
 		"WatchNodes":     s.watchNodes,
@@ -199,7 +198,7 @@ func (s *stage) drain(ctx context.Context, _ drain.Input) (maintenancev1.DrainSt
 	return maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 2, DrainProgress: 100}, err
 }
 
-// untilCancelled is a wait of an activity: it ends with its cancellation, or when over is closed.
+// untilCancelled waits until the activity is cancelled or over is closed.
 func untilCancelled(ctx context.Context, over <-chan struct{}) error {
 	beat := time.NewTicker(50 * time.Millisecond)
 	defer beat.Stop()

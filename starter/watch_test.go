@@ -20,14 +20,14 @@ import (
 	"drydock.dev/drydock/internal/observe"
 )
 
-// completed is a rollout that has succeeded, of which a worker tells.
+// completed is a succeeded rollout with a worker that answers.
 func completed(t *testing.T) *answering {
 	a := &answering{t: t, status: longRollout(3)}
 	a.status.Conditions = []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted}}
 	return a
 }
 
-// follows watches a rollout to its end, and returns what is said.
+// follows watches a rollout to its end, and returns the output.
 func follows(t *testing.T, temporal client.Client) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -37,7 +37,7 @@ func follows(t *testing.T, temporal client.Client) string {
 	return out.String()
 }
 
-// failingOver is a Temporal that does not answer the first time, neither how the rollout stands nor what is new of it.
+// failingOver is a Temporal client whose first status and history requests fail.
 type failingOver struct {
 	*answering
 	described, followed int
@@ -70,7 +70,7 @@ func TestAWatchResumesWhenTemporalIsBack(t *testing.T) {
 	require.Contains(t, said, "Completed")
 }
 
-// comingAndGoing is a worker that is there every other time that it is asked. After each question there is something new; after the fourth it is the end.
+// comingAndGoing is a worker that answers every other query. After each query there is a new event; after the fourth the workflow closes.
 type comingAndGoing struct {
 	*answering
 	questions int

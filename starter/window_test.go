@@ -139,23 +139,23 @@ func TestAnInvalidWindowIsRefused(t *testing.T) {
 			stderr: "error: invalid range: 2026-03-27T00:00:00Z is not after 2026-03-28T00:00:00Z; set another --from and --to (see drydock window preview --help)",
 		},
 		{
-			name: "about thousands of years", args: []string{"preview", "-f", window, "--from", "2026-03-28T00:00:00Z", "--to", "4026-03-27T00:00:00Z"},
+			name: "over thousands of years", args: []string{"preview", "-f", window, "--from", "2026-03-28T00:00:00Z", "--to", "4026-03-27T00:00:00Z"},
 			stderr: "error: window prod/nightly: too many occurrences: more than 20000 around 2026-03-24T22:00:00Z; set another --from and --to (see drydock window preview --help)",
 		},
 		{
-			name: "about no time", args: []string{"preview", "-f", window, "--from", "tomorrow"},
+			name: "with an invalid time", args: []string{"preview", "-f", window, "--from", "tomorrow"},
 			stderr: `error: --from "tomorrow" is not a time such as 2026-11-20T22:00:00Z (see drydock window preview --help)`,
 		},
 		{
-			name: "about less than no time", args: []string{"allows", "-f", window, "--needs", "-1h"},
+			name: "with a negative duration", args: []string{"allows", "-f", window, "--needs", "-1h"},
 			stderr: "error: --needs -1h0m0s: must not be negative (see drydock window allows --help)",
 		},
 		{
-			name: "about a time without calendars", args: []string{"allows", "-f", window, "--at", "0001-01-01T00:00:00Z"},
+			name: "with a time before all calendars", args: []string{"allows", "-f", window, "--at", "0001-01-01T00:00:00Z"},
 			stderr: "error: invalid range: 0001-01-01T00:00:00Z: the year must be from 1970 to 9000; set --at to another time (see drydock window allows --help)",
 		},
 		{
-			name: "for a cluster that cannot be", args: []string{"allows", "-f", window, "--cluster-labels", "env"},
+			name: "with invalid cluster labels", args: []string{"allows", "-f", window, "--cluster-labels", "env"},
 			stderr: `error: --cluster-labels "env" are not labels such as env=prod,site=a (see drydock window allows --help)`,
 		},
 		{

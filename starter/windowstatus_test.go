@@ -36,5 +36,5 @@ WHEN                   EVENT    MESSAGE   BY
 
 	var everywhere strings.Builder
 	renderWindow(&everywhere, windows.Status{Window: "prod/day", Phase: windows.PhaseClosed})
-	require.Equal(t, "window prod/day: Closed\n", everywhere.String(), "it is for all clusters")
+	require.Equal(t, "window prod/day: Closed\n", everywhere.String(), "the window applies to all clusters")
 }

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// refusing is a Temporal server to which our credentials are not good (any more).
+// refusing is a Temporal server that rejects our credentials.
 type refusing struct {
 	workflowservice.WorkflowServiceClient
 }

@@ -30,7 +30,7 @@ func TestInvalidSettingsAreRefusedByFlag(t *testing.T) {
 	}
 }
 
-// A cancellation reaches an activity with the answer to a heartbeat. One that is not told otherwise holds heartbeats back for up to a minute.
+// A cancellation reaches an activity with the response to a heartbeat. By default, heartbeats are throttled for up to a minute.
 func TestHeartbeatsAreThrottledBriefly(t *testing.T) {
 	o := defaultOptions()
 	settings := o.workerOptions(nil)

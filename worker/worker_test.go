@@ -41,27 +41,27 @@ func TestClustersComeFromOneSourceOnly(t *testing.T) {
 			err:  "--clusters, --contexts (with --hub-context) and --cluster are mutually exclusive",
 		},
 		{
-			name: "a kubeconfig that nothing is read from",
+			name: "an unused kubeconfig",
 			args: []string{"--clusters", "clusters.yaml", "--kubeconfig", "kubeconfig"},
 			err:  "--kubeconfig needs --contexts or --hub-context: a clusters file names the kubeconfig of each cluster, and --cluster needs none",
 		},
 		{
-			name: "a file that is not there",
+			name: "a missing file",
 			args: []string{"--clusters", "no/such.yaml"},
 			err:  "read the clusters file: open no/such.yaml: no such file or directory",
 		},
 		{
-			name: "a name that is none",
+			name: "an invalid name",
 			args: []string{"--cluster", "Spoke_1"},
 			err:  `--cluster: "Spoke_1" cannot be a cluster's name: ` + kube.ValidateName("Spoke_1").Error(),
 		},
 		{
-			name: "a cluster that it does not run inside",
+			name: "in-cluster outside a cluster",
 			args: []string{"--cluster", "spoke-1"},
 			err:  "--cluster: there is no ServiceAccount of a pod of cluster spoke-1: " + rest.ErrNotInCluster.Error(),
 		},
 		{
-			name: "a log level that is none",
+			name: "an invalid log level",
 			args: []string{"--cluster", "spoke-1", "--log-level", "loud"},
 			err:  `--log-level "loud" is not one of debug, info, warn, error`,
 		},
@@ -89,7 +89,7 @@ func TestVersioningIsOffUnlessAskedFor(t *testing.T) {
 	o := defaultOptions()
 	require.Zero(t, o.workerOptions(nil).DeploymentOptions)
 	o.deployment = "drydock"
-	require.Zero(t, o.workerOptions(nil).DeploymentOptions, "a deployment without a build id is no version")
+	require.Zero(t, o.workerOptions(nil).DeploymentOptions, "a deployment without a build ID is not versioned")
 	o.buildID = "1.2"
 	versioning := o.workerOptions(nil).DeploymentOptions
 	require.True(t, versioning.UseVersioning)
@@ -148,7 +148,7 @@ func TestAWorkerGetsReadyAndStops(t *testing.T) {
 	becomes(http.StatusOK)
 	require.NoError(t, hub.APIServer.Stop())
 	becomes(http.StatusServiceUnavailable)
-	require.Contains(t, body, "hub: ", "also when it was there before")
+	require.Contains(t, body, "hub: ", "even if it was available before")
 	require.NoError(t, hub.APIServer.Start(t.Context()))
 	becomes(http.StatusOK)
 	_, body = get("/metrics")
@@ -189,10 +189,10 @@ func TestAWorkerWithoutTemporalNamesTheAddress(t *testing.T) {
 		"temporal at 127.0.0.1:1 does not answer (set --address, or TEMPORAL_ADDRESS): dial tcp 127.0.0.1:1: connect: connection refused")
 }
 
-// patience is how long anything may take on a busy machine.
+// patience is the limit of waits on a busy machine.
 const patience = 30 * time.Second
 
-// running is a worker at work.
+// running is a running worker.
 type running struct {
 	log   *sharedBuffer
 	stop  context.CancelFunc

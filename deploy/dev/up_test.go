@@ -53,7 +53,7 @@ func TestUpPrintsTheAddressesAndStopsCleanly(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// countNodes counts the nodes of a cluster as whoever has set KUBECONFIG so sees it, by the name of a context or by the current one.
+// countNodes counts the nodes of a cluster with this KUBECONFIG, by the name of a context or the current one.
 func countNodes(t *testing.T, kubeconfig, name string) int {
 	t.Helper()
 	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}
