@@ -40,7 +40,7 @@ type Input struct {
 	Before *maintenancev1.DrainStatus `json:"before,omitempty"`
 	// Reports counts the reports of earlier attempts: the more there were, the less often the drain reports.
 	Reports int `json:"reports,omitempty"`
-	// Closes is as in AcquireNodeInput. It is nil in a drain that goes on after Before, and once the node is cordoned, unless the window stops work that
+	// Closes is as in AcquireNodeInput. It is nil in a drain that continues after Before, and once the node is cordoned, unless the window stops work that
 	// is in progress.
 	Closes *time.Time `json:"closes,omitempty"`
 }
