@@ -122,18 +122,6 @@ func evictable(t *testing.T, spoke *devstack.Cluster, node string) []string {
 	return names
 }
 
-// nodeWithPods returns a worker that a drain has something to evict from: which one that is depends on the tests before.
-func nodeWithPods(t *testing.T, spoke *devstack.Cluster) string {
-	t.Helper()
-	for _, name := range []string{"worker-1", "worker-2", "worker-3"} {
-		if len(evictable(t, spoke, name)) > 0 {
-			return name
-		}
-	}
-	require.Fail(t, "no worker of "+spoke.Name+" has pods to evict")
-	return ""
-}
-
 // cordon cordons or uncordons a node as a user of kubectl.
 func cordon(t *testing.T, spoke *devstack.Cluster, name string, unschedulable bool) {
 	t.Helper()

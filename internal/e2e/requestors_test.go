@@ -41,7 +41,8 @@ func TestSeveralRequestorsShareOneNode(t *testing.T) {
 func joinAndBeDone(t *testing.T) {
 	reserve(t, "spoke-1")
 	spoke := theFleet.Cluster("spoke-1")
-	worker := nodeWithPods(t, spoke)
+	const worker = "worker-1"
+	deployTenants(t, spoke, 2*workers)
 	before := len(actionsOf(t, spoke))
 	succeeds(t, "node", "maintain", worker, "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "driver", "--wait")
 	joined := succeeds(t, "node", "join", "driver", "--cluster", spoke.Name, "--requestor", "firmware.example.com")
