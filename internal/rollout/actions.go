@@ -17,7 +17,7 @@ type ClusterChange struct {
 	Annotations map[string]*string `json:"annotations,omitempty"`
 }
 
-// Empty reports whether there is nothing to change.
+// Empty reports whether the change does nothing.
 func (c ClusterChange) Empty() bool { return len(c.Labels)+len(c.Annotations) == 0 }
 
 // ChangeBefore is the change of beforeEnable. As in TALM, a key that is both added and removed is removed.
@@ -32,7 +32,7 @@ func ChangeBefore(actions *ranv1.Actions) ClusterChange {
 	}
 }
 
-// ChangeAfter is the change of afterCompletion, by the same rule.
+// ChangeAfter is the change of afterCompletion. A key that is both added and removed is removed.
 func ChangeAfter(actions *ranv1.Actions) ClusterChange {
 	if actions.AfterCompletion == nil {
 		return ClusterChange{}
@@ -46,22 +46,21 @@ func ChangeAfter(actions *ranv1.Actions) ClusterChange {
 
 func changes(added, deleted map[string]string, removed []string) map[string]*string {
 	changes := map[string]*string{}
-	//workflowcheck:ignore what is made has no order, either
+	//workflowcheck:ignore the order does not affect a map
 	for key, value := range added {
 		changes[key] = &value
 	}
 	for _, key := range removed {
 		changes[key] = nil
 	}
-	//workflowcheck:ignore what is made has no order, either
+	//workflowcheck:ignore the order does not affect a map
 	for key := range deleted {
 		changes[key] = nil
 	}
 	return changes
 }
 
-// ClustersToChange are the clusters for beforeEnable: the pending ones. A rollout that has nothing to remediate exists only for its actions, which
-// are for all selected clusters then.
+// ClustersToChange are the clusters for beforeEnable: the pending ones, or all selected ones if the rollout has nothing to remediate.
 func ClustersToChange(remediation Remediation, clusters []ranv1.ClusterStatus) []string {
 	var names []string
 	for i := range clusters {
@@ -94,7 +93,7 @@ func checkLabels(added map[string]string, removed []string, deleted map[string]s
 	for i, key := range removed {
 		invalid = append(invalid, metav1validation.ValidateLabelName(key, path.Child("removeClusterLabels").Index(i))...)
 	}
-	// Only the keys count.
+	// The values are ignored.
 	for _, key := range slices.Sorted(maps.Keys(deleted)) {
 		invalid = append(invalid, metav1validation.ValidateLabelName(key, path.Child("deleteClusterLabels"))...)
 	}

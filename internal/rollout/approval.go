@@ -8,9 +8,9 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// ApprovalBefore returns the approval that is required before batch next of a plan, counted from 0; "": none. begun is the number of the last batch
-// that was begun, counted from 1, or 0. An approval of a batch that is skipped, or of canaries that do not exist, is required before the next batch
-// that is begun. Several approvals at the same place are one.
+// ApprovalBefore returns the approval that batch next of a plan needs, counted from 0; "": none. begun is the number of the last started batch,
+// counted from 1, or 0. If the batch of an approval is skipped, or there are no canaries, the next started batch needs the approval. Several
+// approvals before the same batch are one.
 func ApprovalBefore(approvals *ranv1.Approvals, plan [][]string, canaries []string, begun, next int) ranv1.ApprovalPoint {
 	if approvals == nil {
 		return ""
@@ -32,7 +32,7 @@ type ApprovalRequest struct {
 	// Actor is the person who approves.
 	Actor   string `json:"actor"`
 	Comment string `json:"comment,omitempty"`
-	// Batch that is approved, counted from 1; 0: the one that the rollout waits for.
+	// Batch is the number of the approved batch, counted from 1; 0: the batch that the rollout waits for.
 	Batch int32 `json:"batch,omitempty"`
 }
 
@@ -44,12 +44,12 @@ type AwaitedApproval struct {
 
 func (a AwaitedApproval) String() string { return fmt.Sprintf("%s (batch %d)", a.Point, a.Batch) }
 
-// CheckApproval rejects an approval that the rollout does not wait for (awaited is nil, and instead says what the rollout does), that is for another
-// batch, or that has no actor. With separate duties it rejects an actor who started, edited or enabled the rollout.
-func CheckApproval(approvals *ranv1.Approvals, awaited *AwaitedApproval, request ApprovalRequest, starters []string, instead string) error {
+// CheckApproval rejects an approval without an actor, and one that the rollout does not wait for: awaited is nil, and state says what the rollout
+// does, or it is for another batch. With separate duties it also rejects an actor who started, edited or enabled the rollout.
+func CheckApproval(approvals *ranv1.Approvals, awaited *AwaitedApproval, request ApprovalRequest, starters []string, state string) error {
 	switch {
 	case awaited == nil:
-		return fmt.Errorf("the rollout does not wait for an approval: %s", instead)
+		return fmt.Errorf("the rollout does not wait for an approval: %s", state)
 	case request.Actor == "":
 		return fmt.Errorf("actor: required to approve %s", awaited)
 	case request.Batch != 0 && request.Batch != awaited.Batch:
@@ -60,13 +60,13 @@ func CheckApproval(approvals *ranv1.Approvals, awaited *AwaitedApproval, request
 	return nil
 }
 
-// ApprovalHolds reports whether an approval is still valid.
+// ApprovalHolds reports whether an approval has not expired.
 func ApprovalHolds(approvals *ranv1.Approvals, at, now time.Time) bool {
 	expiry := ApprovalExpiry(approvals)
 	return expiry == 0 || now.Sub(at) < expiry
 }
 
-// ApprovalExpiry is how long a rollout waits for an approval, and how long an approval is valid; 0: no limit.
+// ApprovalExpiry is how long a rollout waits for an approval, and how long the approval is valid; 0: no limit.
 func ApprovalExpiry(approvals *ranv1.Approvals) time.Duration {
 	if approvals == nil {
 		return 0

@@ -1,26 +1,26 @@
 package rollout
 
-// BatchStep is what a batch does next.
+// BatchStep is the next step of a batch.
 type BatchStep string
 
 // The steps of a batch.
 const (
 	// BatchStart: more clusters may be started.
 	BatchStart BatchStep = "Start"
-	// BatchWait: nothing is started until something changes.
+	// BatchWait: no cluster starts until something changes.
 	BatchWait BatchStep = "Wait"
-	// BatchEnd: the batch is over.
+	// BatchEnd: the batch ends.
 	BatchEnd BatchStep = "End"
-	// BatchRecheck: the health checks before the first cluster must pass again.
+	// BatchRecheck: the health gate must be passed again before the first cluster starts.
 	BatchRecheck BatchStep = "Recheck"
-	// BatchNewRun: the run must continue as new before another cluster is started.
+	// BatchNewRun: the run must continue as new before another cluster starts.
 	BatchNewRun BatchStep = "NewRun"
 )
 
-// BatchReason says why a batch does not start more clusters.
+// BatchReason is why a batch starts no more clusters.
 type BatchReason string
 
-// The reasons, in the order in which they are looked at.
+// The reasons, by priority.
 const (
 	BatchCancelled       BatchReason = "Cancelled"
 	BatchTimedOut        BatchReason = "TimedOut"
@@ -30,34 +30,35 @@ const (
 	BatchHealthUnknown   BatchReason = "HealthUnknown"
 	BatchPaused          BatchReason = "Paused"
 	BatchFull            BatchReason = "Full"
-	// BatchCautious: each running cluster may fail, and no failure beyond those is allowed.
+	// BatchCautious: the failures of all running clusters would reach the limit of failures.
 	BatchCautious BatchReason = "Cautious"
 )
 
-// BatchState is what the next step of a batch depends on.
+// BatchState is the input of a decision about the next step of a batch.
 type BatchState struct {
 	// Budget limits the running clusters and the failures. Soaking clusters count as running.
 	Budget StartBudget
-	// Pending clusters wait for a free place. Busy ones are running and do not soak.
+	// Pending is the number of clusters to be started. Busy is the number of active clusters that do not only soak.
 	Pending, Busy int
-	// SoakCounts: clusters soak, others follow in this batch or a later one, and the rollout continues.
+	// SoakCounts: clusters soak, other clusters wait for them, and the rollout continues.
 	SoakCounts bool
 	// Cancelled: the rollout is cancelled. TimedOut: the batch has timed out. Paused: a person paused the rollout.
 	Cancelled, TimedOut, Paused bool
-	// HealthUnknown: what the health checks found before the first cluster is out of date.
+	// HealthUnknown: the checks of the health gate are outdated.
 	HealthUnknown bool
 	// HistoryLong: the run must continue as new.
 	HistoryLong bool
 }
 
-// BatchDecision is the next step of a batch. Start is how many clusters may be started at most; Reason says why not more.
+// BatchDecision is the next step of a batch. Start is the maximum number of clusters to start. Reason is why no more start.
 type BatchDecision struct {
 	Step   BatchStep
 	Start  int
 	Reason BatchReason
 }
 
-// Decide returns the next step of a batch. A batch never ends, and a run never continues as new, while a cluster is running or soaks for others.
+// Decide returns the next step of a batch. The batch does not end, and the run does not continue as new, while a cluster is busy, or soaks and others
+// wait for it.
 func (b BatchState) Decide() BatchDecision {
 	reason := b.refusal()
 	switch {
@@ -81,7 +82,7 @@ func (b BatchState) Decide() BatchDecision {
 	return BatchDecision{Step: BatchWait, Reason: reason}
 }
 
-// refusal is why no cluster may be started now; "": one may be.
+// refusal is why no cluster may start now; "": one may.
 func (b BatchState) refusal() BatchReason {
 	switch {
 	case b.Cancelled:

@@ -12,14 +12,14 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Blocking are the rollouts that must succeed before a rollout starts.
+// Blocking is the result of a check of the rollouts that must succeed before a rollout starts.
 type Blocking struct {
-	// Missing do not exist; Incomplete exist, but have not succeeded. Both in the order of the spec.
+	// Missing do not exist. Incomplete exist, but have not succeeded. Both are in the order of the spec.
 	Missing    []types.NamespacedName
 	Incomplete []types.NamespacedName
-	// Cycle begins and ends with the rollout: each one waits for the next, forever; nil: there is none.
+	// Cycle is a cycle of blockers, from the rollout back to itself; nil: there is none.
 	Cycle []types.NamespacedName
-	// OtherCycle is a cycle of rollouts that this one waits for without being in it; nil: there is none.
+	// OtherCycle is a cycle of blockers that does not include the rollout; nil: there is none.
 	OtherCycle []types.NamespacedName
 }
 
@@ -32,26 +32,26 @@ func Blockers(cgu *ranv1.ClusterGroupUpgrade) []types.NamespacedName {
 	return names
 }
 
-// GatherBlockers gets the rollouts that block a rollout, and those that block them in turn; get returns nil if one does not exist.
+// GatherBlockers reads the blockers of a rollout and, recursively, their blockers. get returns nil for a rollout that does not exist.
 func GatherBlockers(cgu *ranv1.ClusterGroupUpgrade, get func(types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error)) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
 	known := map[types.NamespacedName]*ranv1.ClusterGroupUpgrade{}
-	for ask := Blockers(cgu); len(ask) > 0; ask = ask[1:] {
-		if _, asked := known[ask[0]]; asked {
+	for queue := Blockers(cgu); len(queue) > 0; queue = queue[1:] {
+		if _, visited := known[queue[0]]; visited {
 			continue
 		}
-		found, err := get(ask[0])
+		found, err := get(queue[0])
 		if err != nil {
 			return nil, err
 		}
-		known[ask[0]] = found
+		known[queue[0]] = found
 		if found != nil && !Ended(found) {
-			ask = slices.Concat(ask, Blockers(found))
+			queue = slices.Concat(queue, Blockers(found))
 		}
 	}
 	return known, nil
 }
 
-// withCycle adds to a verdict that the rollout and others wait for each other.
+// withCycle adds a cycle of blockers to a verdict.
 func (v verdict) withCycle(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) verdict {
 	blocking := Blocked(cgu, known)
 	switch {
@@ -64,8 +64,7 @@ func (v verdict) withCycle(cgu *ranv1.ClusterGroupUpgrade, known map[types.Names
 	return v
 }
 
-// Blocked returns what blocks a rollout. known are the rollouts that exist, with those that they wait for in turn; a rollout that is over waits for
-// none.
+// Blocked returns what blocks a rollout. known are the existing rollouts from GatherBlockers. A rollout that has ended waits for none.
 func Blocked(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) Blocking {
 	var b Blocking
 	for _, name := range Blockers(cgu) {
@@ -87,17 +86,17 @@ func Blocked(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ran
 	return b
 }
 
-// Succeeded reports whether a rollout is over and every cluster is complete.
+// Succeeded reports whether a rollout has ended, and all its clusters are complete.
 func Succeeded(cgu *ranv1.ClusterGroupUpgrade) bool {
 	return meta.IsStatusConditionTrue(cgu.Status.Conditions, ranv1.ConditionSucceeded)
 }
 
-// Ended reports whether a rollout has ended, one way or another.
+// Ended reports whether a rollout has ended, with any result.
 func Ended(cgu *ranv1.ClusterGroupUpgrade) bool {
 	return meta.FindStatusCondition(cgu.Status.Conditions, ranv1.ConditionSucceeded) != nil
 }
 
-// pathTo finds a path to a rollout along blockers; nil: there is none.
+// pathTo finds a path from blockers to a rollout; nil: there is none.
 func pathTo(end types.NamespacedName, from []types.NamespacedName, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, seen map[types.NamespacedName]bool) []types.NamespacedName {
 	for _, name := range from {
 		if name == end {
@@ -108,33 +107,33 @@ func pathTo(end types.NamespacedName, from []types.NamespacedName, known map[typ
 			continue
 		}
 		seen[name] = true
-		if way := pathTo(end, Blockers(next), known, seen); way != nil {
-			return append([]types.NamespacedName{name}, way...)
+		if path := pathTo(end, Blockers(next), known, seen); path != nil {
+			return append([]types.NamespacedName{name}, path...)
 		}
 	}
 	return nil
 }
 
-// cycleAmong finds a cycle among the blockers and their blockers; nil: there is none. A rollout that has begun waits for no other.
+// cycleAmong finds a cycle among the blockers and, recursively, their blockers; nil: there is none. A started rollout waits for no other.
 func cycleAmong(waitedFor []types.NamespacedName, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) []types.NamespacedName {
 	seen := map[types.NamespacedName]bool{}
-	for ask := waitedFor; len(ask) > 0; ask = ask[1:] {
-		name := ask[0]
+	for queue := waitedFor; len(queue) > 0; queue = queue[1:] {
+		name := queue[0]
 		next := known[name]
 		if seen[name] || next == nil || Ended(next) {
 			continue
 		}
 		seen[name] = true
-		way := pathTo(name, Blockers(next), known, map[types.NamespacedName]bool{})
-		if way != nil && !slices.ContainsFunc(way, func(n types.NamespacedName) bool { return known[n].Status.Status.StartedAt != nil }) {
-			return append([]types.NamespacedName{name}, way...)
+		path := pathTo(name, Blockers(next), known, map[types.NamespacedName]bool{})
+		if path != nil && !slices.ContainsFunc(path, func(n types.NamespacedName) bool { return known[n].Status.Status.StartedAt != nil }) {
+			return append([]types.NamespacedName{name}, path...)
 		}
-		ask = slices.Concat(ask, Blockers(next))
+		queue = slices.Concat(queue, Blockers(next))
 	}
 	return nil
 }
 
-// CycleMessage says which rollouts wait for each other.
+// CycleMessage names the rollouts that wait for each other.
 func (b Blocking) CycleMessage() string {
 	return "spec.blockingCRs: " + describeCycle(b.Cycle) + "; take one out"
 }

@@ -3,27 +3,26 @@ package rollout
 import "time"
 
 const (
-	// lateness is the delay of a timer above which it shows that no worker was running.
+	// lateness is the delay of a timer that shows that no worker was running.
 	lateness = 10 * time.Second
-	// afterOutage is the minimum time that a batch has after an outage. An activity of a dead worker times out after 30 s, and its retry takes as long
-	// to report what happened meanwhile.
+	// afterOutage is the minimum remaining time of a batch after an outage. An activity of a dead worker times out after 30 s, and its retry takes as
+	// long to report the current state.
 	afterOutage = time.Minute
 	// longestInterval limits the extra time that a rollout gets after an outage.
 	longestInterval = 5 * time.Minute
 )
 
-// ClockInterval is the interval of the timer that detects outages while a batch with that budget is in progress. For a workflow, a late timer is the
-// only sign that no worker was running.
-func ClockInterval(budget time.Duration) time.Duration {
-	return min(max(budget/10, lateness), longestInterval)
+// ClockInterval is the interval of the timer that detects outages during a batch with that time limit. A late timer is the only sign of an outage in
+// a workflow.
+func ClockInterval(timeout time.Duration) time.Duration {
+	return min(max(timeout/10, lateness), longestInterval)
 }
 
-// Outage returns the time that is not charged to a batch after its timer fired: none if it fired in time. If it fired late, no worker was running,
-// and nothing since the timer was set counts. left is the rest of the budget without that. After an outage it is never less than a minute, so that
-// clusters can report that they finished meanwhile.
-func Outage(arranged, due, now time.Time, left time.Duration) time.Duration {
+// Outage returns the time that does not count after a timer fired: none if it fired in time, otherwise all time since it was set. left is the
+// remaining time of the batch. The batch has at least a minute after an outage, so that clusters can report what they finished meanwhile.
+func Outage(set, due, now time.Time, left time.Duration) time.Duration {
 	if now.Sub(due) <= lateness {
 		return 0
 	}
-	return max(now.Sub(arranged), afterOutage-left)
+	return max(now.Sub(set), afterOutage-left)
 }

@@ -7,26 +7,26 @@ import (
 	"drydock.dev/drydock/internal/emergency"
 )
 
-// ClusterWaits is everything that the maintenance of a cluster's nodes waits for at one moment. A nil field means no such wait.
+// ClusterWaits are all waits of the maintenance of a cluster's nodes at one moment. A nil field means no such wait.
 type ClusterWaits struct {
-	// Retry is an activity that does not succeed yet.
+	// Retry is an activity that failed and is retried.
 	Retry *drydockv1.Wait
-	// Observed is what the activity in progress waits for.
+	// Observed is the wait of the activity in progress.
 	Observed *drydockv1.Wait
-	// Refused is a request to the workload locks that was refused, and is retried later.
+	// Refused is a refused request to the workload locks. It is retried later.
 	Refused *drydockv1.Wait
-	// Idle is what does not start while the cluster is held or the rollout paused, such as "no node is started"; "": something is in progress, or
-	// there is nothing to start.
+	// Idle says what does not start while the cluster is held or the rollout paused, such as "no node is started"; "": something is in progress, or
+	// nothing remains to be started.
 	Idle string
 	// Hold holds the cluster. Paused: the rollout is paused.
 	Hold   *drydockv1.Hold
 	Paused bool
-	// Slots is what the remaining nodes wait for.
+	// Slots is the wait of the remaining nodes.
 	Slots *drydockv1.Wait
 }
 
-// Current is the one wait that the cluster shows, by priority: what a person may have to repair, what the step in progress waits for, what delays the
-// next node. It is nil without a wait.
+// Current is the wait that the cluster shows: the one with the highest priority, or nil. The priority is: a failing activity, the step in progress,
+// the start of the next node.
 func (w ClusterWaits) Current(now metav1.Time) *drydockv1.Wait {
 	switch {
 	case w.Retry != nil:

@@ -2,16 +2,16 @@ package rollout
 
 import ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 
-// WorkState is the state of the work on one cluster, from its start until its place is free for another cluster.
+// WorkState is the state of the work on one cluster, from its start until its place is free.
 type WorkState string
 
 // The states of the work on a cluster.
 const (
 	// WorkRunning: the remediator works on the cluster.
 	WorkRunning WorkState = "Running"
-	// WorkChecking: the remediator is done, and the health checks of the rollout must hold.
+	// WorkChecking: the remediator is done, and the health checks of the rollout run.
 	WorkChecking WorkState = "Checking"
-	// WorkSoaking: the cluster is complete, and keeps its place until it has soaked.
+	// WorkSoaking: the cluster is complete, and keeps its place while it soaks.
 	WorkSoaking WorkState = "Soaking"
 	// WorkTimedOut: the work is being withdrawn because it timed out.
 	WorkTimedOut WorkState = "TimedOut"
@@ -21,7 +21,7 @@ const (
 	WorkEnded WorkState = "Ended"
 )
 
-// Busy reports whether work on the cluster is still in progress. A cluster that soaks needs none.
+// Busy reports whether work on the cluster is in progress. Soaking needs no work.
 func (s WorkState) Busy() bool { return s != WorkSoaking && s != WorkEnded }
 
 // Timed reports whether the time limit of a cluster applies.
@@ -35,7 +35,7 @@ func (s WorkState) TimeOut() WorkState {
 	return s
 }
 
-// ClusterDeleted is the state after the ManagedCluster was deleted. A cluster that soaks has nothing to withdraw.
+// ClusterDeleted is the state after the ManagedCluster was deleted. Only busy clusters have work to withdraw.
 func (s WorkState) ClusterDeleted() WorkState {
 	if s.Busy() {
 		return WorkClusterDeleted
@@ -52,7 +52,7 @@ type WorkResult struct {
 	Soaks bool
 }
 
-// End is the state after the work or the health checks that follow it ended, and the resulting state of the cluster.
+// End returns the next state after the remediator or the health checks ended, and the new state of the cluster.
 func (s WorkState) End(result WorkResult) (WorkState, ranv1.ClusterState) {
 	complete := result.State == ranv1.ClusterComplete
 	switch {
@@ -60,7 +60,7 @@ func (s WorkState) End(result WorkResult) (WorkState, ranv1.ClusterState) {
 		return WorkEnded, ranv1.ClusterFailed
 	case complete && s == WorkRunning && result.HealthChecks:
 		return WorkChecking, ranv1.ClusterRunning
-	case complete && s == WorkTimedOut && result.HealthChecks: // there is no time left to check
+	case complete && s == WorkTimedOut && result.HealthChecks: // no time is left for the checks
 		return WorkEnded, ranv1.ClusterTimedOut
 	case result.State == ranv1.ClusterCancelled && s == WorkTimedOut:
 		return WorkEnded, ranv1.ClusterTimedOut

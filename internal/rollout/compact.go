@@ -7,8 +7,8 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Compact removes redundant data from a status, so that each cluster name is in it once: the status of 10,000 clusters must fit into the input of the
-// next run. Expand restores it.
+// Compact removes redundant data from a status, so that each cluster name is in it only once: the status of 10,000 clusters must fit into the input
+// of the next run. Expand reverses it.
 func Compact(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
 	if plan := status.RemediationPlan; len(plan) > 0 && slices.EqualFunc(plan, planOf(status.Clusters, len(plan)), slices.Equal) {
 		status.RemediationPlan, status.Status.Batches = nil, int32(len(plan))
@@ -26,7 +26,7 @@ func Compact(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeSt
 	return status
 }
 
-// Expand returns the status that Compact was given.
+// Expand reverses Compact.
 func Expand(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
 	if status.RemediationPlan == nil && status.Status.Batches > 0 {
 		status.RemediationPlan, status.Status.Batches = planOf(status.Clusters, int(status.Status.Batches)), 0
@@ -45,7 +45,7 @@ func Expand(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeSta
 	return status
 }
 
-// compactStates are the states of the clusters in their order, and those of others by name.
+// compactStates are the states of the clusters in their order. rest are the states of other clusters, by name.
 func compactStates(clusters []ranv1.ClusterStatus, states map[string]ranv1.PreparationState) (rest map[string]ranv1.PreparationState, outcomes []ranv1.PreparationOutcome) {
 	if len(states) == 0 {
 		return nil, nil
@@ -58,7 +58,7 @@ func compactStates(clusters []ranv1.ClusterStatus, states map[string]ranv1.Prepa
 	return rest, preparationOutcomes(names, states)
 }
 
-// CompactNotBound replaces the cluster names in notBound by their indexes in clusters. ExpandNotBound restores them.
+// CompactNotBound replaces the cluster names in notBound by their indexes in clusters. ExpandNotBound reverses it.
 func CompactNotBound(notBound map[string][]int, clusters []string) map[int][]int {
 	places := map[int][]int{}
 	for place, name := range clusters {
@@ -69,7 +69,7 @@ func CompactNotBound(notBound map[string][]int, clusters []string) map[int][]int
 	return places
 }
 
-// ExpandNotBound returns what CompactNotBound was given.
+// ExpandNotBound reverses CompactNotBound.
 func ExpandNotBound(places map[int][]int, clusters []string) map[string][]int {
 	notBound := map[string][]int{}
 	for place, name := range clusters {

@@ -9,7 +9,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// conditionRank is the place of a condition type in the list.
+// conditionRank is the index of a condition type in the documented order.
 func conditionRank(conditionType string) int {
 	return slices.Index([]string{
 		ranv1.ConditionClustersSelected, ranv1.ConditionValidated, ranv1.ConditionPrecacheSpecValid,
@@ -17,8 +17,8 @@ func conditionRank(conditionType string) int {
 	}, conditionType)
 }
 
-// SetCondition sets a condition and keeps the conditions of a rollout in the documented order. The transition time changes only with the status. It
-// is meta.SetStatusCondition without the system clock.
+// SetCondition sets a condition in the documented order. The transition time changes only with the status. Unlike meta.SetStatusCondition it does not
+// read the system clock.
 func SetCondition(conditions *[]metav1.Condition, conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	condition := metav1.Condition{
 		Type: conditionType, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now),

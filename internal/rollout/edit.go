@@ -16,14 +16,14 @@ type EditRequest struct {
 	Spec  ranv1.ClusterGroupUpgradeSpec `json:"spec"`
 }
 
-// editable are the fields that can be changed once a rollout is enabled.
+// editable are the fields that an edit may change in an enabled rollout.
 var editable = []string{"spec.batchTimeoutAction", "spec.remediationStrategy.timeout"}
 
-// CheckEdit returns the paths of the fields that an edit changes. In an enabled rollout it rejects edits of other fields than timeout and
-// batchTimeoutAction, and a timeout shorter than the time used.
+// CheckEdit returns the paths of the fields that an edit changes. In an enabled rollout only timeout and batchTimeoutAction may change, and the
+// timeout must be longer than the used time.
 func CheckEdit(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool, used time.Duration) ([]string, error) {
 	if enabled {
-		after.Enable = before.Enable // nothing is asked for that is not so already
+		after.Enable = before.Enable // it is enabled already
 	}
 	changed := ChangedFields(before, after)
 	if !enabled {
@@ -46,9 +46,9 @@ func CheckEdit(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool, used t
 	return changed, nil
 }
 
-// ChangedFields are the paths of the fields that differ, by their place in the spec; in the strategy, field by field.
+// ChangedFields returns the paths of the fields that differ. The fields of the strategy are compared one by one.
 func ChangedFields(before, after ranv1.ClusterGroupUpgradeSpec) []string {
-	//workflowcheck:ignore fields are read in their order, and values only compared
+	//workflowcheck:ignore fields are read in their order, and values are only compared
 	strategy := differing(reflect.ValueOf(before.RemediationStrategy), reflect.ValueOf(after.RemediationStrategy), "spec.remediationStrategy.")
 	before.RemediationStrategy = after.RemediationStrategy
 	//workflowcheck:ignore as above
@@ -57,7 +57,7 @@ func ChangedFields(before, after ranv1.ClusterGroupUpgradeSpec) []string {
 	return changed
 }
 
-// differing returns the names of the fields of two structs that differ. An empty list is an absent one.
+// differing returns the names of the fields that differ between two structs. An empty list equals an absent one.
 func differing(before, after reflect.Value, prefix string) []string {
 	var names []string
 	for i := range before.NumField() {
@@ -71,7 +71,7 @@ func differing(before, after reflect.Value, prefix string) []string {
 	return names
 }
 
-// Timeout of the whole rollout; 240 minutes unless given.
+// Timeout is the timeout of the whole rollout, by default 240 minutes.
 func Timeout(spec *ranv1.ClusterGroupUpgradeSpec) time.Duration {
 	if spec.RemediationStrategy.Timeout == 0 {
 		return 240 * time.Minute

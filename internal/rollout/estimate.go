@@ -9,12 +9,12 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Estimate predicts the end of a rollout from the durations of its clusters so far. The earliest end assumes that the remaining clusters are as fast
-// as the fastest one, the latest that they are as slow as the slowest one; with few samples, both have a margin. The expected end assumes that a
-// batch takes as long as its slowest cluster, which is nearer to the slowest of all the larger the batch. A cluster that takes longer than all before
-// it may end at once or take as long again. Before the first cluster is complete, running clusters are expected to continue at the speed of their
-// nodes. Soak times are added. It returns nil without an estimate: no node is done, no cluster remains, or the rollout is paused, held, over or waits
-// for an approval.
+// Estimate predicts the end of a rollout from the durations of its clusters so far; nil: no estimate is possible, for example during a pause.
+// - The earliest end assumes that the remaining clusters are as fast as the fastest one so far, the latest end that they are as slow as the slowest.
+// - The expected end assumes that a batch takes as long as its slowest cluster. The larger the batch, the nearer that is to the slowest cluster so
+// far.
+// - A running cluster that exceeds all durations so far may end now, or take as long again.
+// - Before the first cluster is complete, running clusters are expected to continue at the speed of their nodes.
 func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now time.Time) *ranv1.Estimate {
 	unapproved := status.Wait != nil && status.Wait.Reason == ranv1.ReasonWaitingForApproval
 	if status.Paused || unapproved || status.Held != nil || status.Status.StartedAt == nil || status.Status.CompletedAt != nil {
@@ -39,7 +39,7 @@ func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now t
 		if usually > 0 {
 			left = usually
 		} else {
-			left /= 2 // it takes longer than usual already, by an unknown amount
+			left /= 2 // it exceeds the usual duration by an unknown time
 		}
 		expected += batch.timeLeft(left, soak)
 	}
@@ -47,7 +47,7 @@ func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now t
 	return &ranv1.Estimate{End: at(expected), Earliest: at(least), Latest: at(most)}
 }
 
-// remainingBatches returns the remaining work of each batch, by its number.
+// remainingBatches returns the remaining work of each batch, by batch number.
 func remainingBatches(clusters []ranv1.ClusterStatus, now time.Time) []remainingBatch {
 	var batches []remainingBatch
 	for i := range clusters {
@@ -63,14 +63,14 @@ func remainingBatches(clusters []ranv1.ClusterStatus, now time.Time) []remaining
 	return batches
 }
 
-// remainingBatch are the clusters of a batch that are not done.
+// remainingBatch are the unfinished clusters of a batch.
 type remainingBatch struct {
-	// clusters that still have work; soaking ones do not count.
+	// clusters is the number of clusters that need more work than to soak.
 	clusters int
-	// waiting: a cluster has not started. youngest is the age of the running cluster that started last, oldest of the one that started first.
+	// waiting: a cluster is pending. youngest is the age of the running cluster that started last, oldest of the one that started first.
 	waiting          bool
 	youngest, oldest time.Duration
-	// soaking: some clusters only soak. soaked is for how long the last of them has.
+	// soaking: some clusters only soak. soaked is how long the last of them has soaked.
 	soaking bool
 	soaked  time.Duration
 }
@@ -94,12 +94,12 @@ func (b *remainingBatch) add(c *ranv1.ClusterStatus, now time.Time) {
 	}
 }
 
-// soaks reports whether the work on a cluster is done, and it only keeps others waiting for a while.
+// soaks reports whether the work on a cluster is done, and it only soaks.
 func soaks(c *ranv1.ClusterStatus) bool {
 	return c.State == ranv1.ClusterSoaking && c.CompletedAt != nil
 }
 
-// workLeft is how long the batch still takes if a cluster takes that long.
+// workLeft is the remaining time of the work if a cluster takes that long.
 func (b *remainingBatch) workLeft(cluster time.Duration) time.Duration {
 	switch {
 	case b.clusters == 0:
@@ -110,7 +110,7 @@ func (b *remainingBatch) workLeft(cluster time.Duration) time.Duration {
 	return max(cluster-b.youngest, 0)
 }
 
-// timeLeft is how long it is until others follow the batch, if the work in it takes that long.
+// timeLeft is the time until the next batch starts, given the remaining time of the work.
 func (b *remainingBatch) timeLeft(work, soak time.Duration) time.Duration {
 	left := time.Duration(0)
 	if b.soaking {
@@ -126,12 +126,12 @@ func (b *remainingBatch) timeLeft(work, soak time.Duration) time.Duration {
 type durations struct {
 	count                    int
 	shortest, longest, total time.Duration
-	// before is the longest of the counted durations; longest may be that of a running cluster.
+	// before is the longest counted duration. longest may also be that of a running cluster.
 	before time.Duration
 }
 
-// durationsOf returns the durations of the clusters whose work is done, or, without any, the durations of running clusters at their speed. The
-// longest is at least the time of any running cluster so far.
+// durationsOf returns the durations of the clusters whose work is done or, without any, the projected durations of running clusters. longest is at
+// least the age of the oldest running cluster.
 func durationsOf(clusters []ranv1.ClusterStatus, now time.Time) durations {
 	var complete, projected durations
 	var oldest time.Duration
@@ -169,8 +169,8 @@ func (d *durations) add(duration time.Duration) {
 	d.count++
 }
 
-// fast and slow are the bounds between which the next duration probably lies: the fewer samples, the likelier the next one is the fastest or the
-// slowest of all. After one sample they are half as long and twice as long, after many as long as the fastest and the slowest.
+// fast and slow bound the probable duration of the next cluster. With one sample the bounds are half and twice its duration; with many samples they
+// approach the fastest and the slowest.
 func (d *durations) fast() time.Duration {
 	return d.shortest * time.Duration(d.count) / time.Duration(d.count+1)
 }
@@ -179,7 +179,7 @@ func (d *durations) slow() time.Duration {
 	return d.longest * time.Duration(d.count+1) / time.Duration(d.count)
 }
 
-// slowestOf is how long the slowest of that many clusters is expected to take: the mean for one, nearer to the longest with each more.
+// slowestOf is the expected duration of the slowest of that many clusters: the mean for one cluster, nearer to the longest with more.
 func (d *durations) slowestOf(clusters int) time.Duration {
 	mean := d.total / time.Duration(d.count)
 	return mean + (d.longest-mean)*time.Duration(clusters-1)/time.Duration(clusters+1)

@@ -15,11 +15,11 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// Inventory are the objects on the hub that a plan depends on. The order of its lists does not matter.
+// Inventory has the objects on the hub that a plan depends on. The order of its lists does not matter.
 type Inventory struct {
 	Clusters []Cluster
 	Policies []Policy
-	// Rollouts are those that block the rollout, as far as they are known, and those that they wait for in turn.
+	// Rollouts are the known blockers of the rollout and, recursively, their blockers.
 	Rollouts map[types.NamespacedName]*ranv1.ClusterGroupUpgrade
 	// ManifestWorkTemplates are the ManifestWorkReplicaSets that exist.
 	ManifestWorkTemplates []Template
@@ -47,17 +47,17 @@ type Policy struct {
 	Namespace, Name string
 	// Enforces: its remediation action is already enforce.
 	Enforces bool
-	// ReadsStatus: its templates look at the status of objects. Such a policy also guards the order of the others.
+	// ReadsStatus: its templates read the status of objects. Such a policy guards the order of the others.
 	ReadsStatus bool
 	// Invalid says what is wrong with its templates or annotations; empty: nothing.
 	Invalid string
-	// ReadsNamespace: its templates read objects of its namespace on the hub. A copy elsewhere could not.
+	// ReadsNamespace: its hub templates read objects of its namespace. A copy in another namespace cannot.
 	ReadsNamespace bool
-	// DependsOn are the policies that a cluster must be Compliant with before this one is evaluated there.
+	// DependsOn are the policies that a cluster must comply with before this one is evaluated.
 	DependsOn []types.NamespacedName
 	// Releases of the platform that its templates ask for.
 	Releases []Release
-	// Compliant says, for each cluster that the policy is bound to, whether it is Compliant.
+	// Compliant has an entry for each cluster that the policy is bound to: whether the cluster is Compliant.
 	Compliant map[string]bool
 }
 
@@ -84,8 +84,8 @@ func ReadPolicy(object *unstructured.Unstructured) (Policy, error) {
 	return policy, nil
 }
 
-// readCompliance reads status.status: an entry for each cluster that the policy is bound to; one without a value is not compliant. A cluster
-// with several is Compliant only by all of them.
+// readCompliance reads status.status: an entry for each cluster that the policy is bound to. An entry without a value is not compliant. A cluster
+// with several entries must be Compliant in all of them.
 func (p *Policy) readCompliance(object map[string]any) error {
 	entries, err := fieldOf[[]any](object, "status", "status")
 	if err != nil {
@@ -110,12 +110,12 @@ func (p *Policy) readCompliance(object map[string]any) error {
 	return nil
 }
 
-// readDependencies reads spec.dependencies and what its templates need besides.
+// readDependencies reads spec.dependencies, and the extraDependencies of the templates.
 func (p *Policy) readDependencies(object map[string]any) error {
 	if err := p.dependOn(object, "spec.dependencies", "spec", "dependencies"); err != nil {
 		return err
 	}
-	templates, _ := fieldOf[[]any](object, "spec", "policy-templates") // readTemplates says what is wrong with them
+	templates, _ := fieldOf[[]any](object, "spec", "policy-templates") // readTemplates reports errors
 	for i, template := range templates {
 		fields, _ := template.(map[string]any)
 		if err := p.dependOn(fields, fmt.Sprintf("spec.policy-templates[%d].extraDependencies", i), "extraDependencies"); err != nil {
@@ -125,7 +125,7 @@ func (p *Policy) readDependencies(object map[string]any) error {
 	return nil
 }
 
-// dependOn reads a list of dependencies, as far as they are policies. One without a namespace is in that of the policy.
+// dependOn adds the policies in a list of dependencies. The default namespace is that of the policy.
 func (p *Policy) dependOn(object map[string]any, at string, path ...string) error {
 	dependencies, err := fieldOf[[]any](object, path...)
 	if err != nil {
@@ -151,7 +151,7 @@ func (p *Policy) dependOn(object map[string]any, at string, path ...string) erro
 	return nil
 }
 
-// readTemplates reads what the policy's templates say about it. The action of the policy itself wins over those of its templates.
+// readTemplates reads the templates of the policy. The remediation action of the policy overrides those of its templates.
 func (p *Policy) readTemplates(object map[string]any) error {
 	action, err := fieldOf[string](object, "spec", "remediationAction")
 	if err != nil {
@@ -179,7 +179,7 @@ func (p *Policy) readTemplates(object map[string]any) error {
 	return nil
 }
 
-// templateSummary is what one policy template says.
+// templateSummary summarizes one policy template.
 type templateSummary struct {
 	readsStatus, readsNamespace, enforces bool
 	releases                              []Release
@@ -220,7 +220,7 @@ func readTemplate(template any) (templateSummary, error) {
 	return facts, nil
 }
 
-// fieldOf returns the field at a path; nothing when it is not there, or null. An error names one that has another type.
+// fieldOf returns the field at a path; the zero value if it is missing or null. It returns an error if the field has another type.
 func fieldOf[T string | []any | map[string]any](object map[string]any, path ...string) (value T, err error) {
 	parent, name := path[:len(path)-1], path[len(path)-1]
 	if len(parent) > 0 {
@@ -242,16 +242,16 @@ func fieldOf[T string | []any | map[string]any](object map[string]any, path ...s
 	return value, fmt.Errorf("%s: must be %s", strings.Join(path, "."), wanted)
 }
 
-// containsText reports whether some text within a value is as asked.
-func containsText(value any, is func(string) bool) bool {
+// containsText reports whether any string or key within a value matches.
+func containsText(value any, matches func(string) bool) bool {
 	switch value := value.(type) {
 	case string:
-		return is(value)
+		return matches(value)
 	case []any:
-		return slices.ContainsFunc(value, func(item any) bool { return containsText(item, is) })
+		return slices.ContainsFunc(value, func(item any) bool { return containsText(item, matches) })
 	case map[string]any:
 		for key, item := range value {
-			if is(key) || containsText(item, is) {
+			if matches(key) || containsText(item, matches) {
 				return true
 			}
 		}

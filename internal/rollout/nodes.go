@@ -40,14 +40,14 @@ const (
 	ReasonNodeSelector = "NodeSelector"
 )
 
-// The labels of control-plane nodes; the second is what clusters before Kubernetes 1.24 have.
+// The labels of control-plane nodes. Clusters before Kubernetes 1.24 have the second one.
 const (
 	labelControlPlane = "node-role.kubernetes.io/control-plane"
 	labelMaster       = "node-role.kubernetes.io/master"
 )
 
-// PlanNodes returns the nodes to maintain, sorted by name. With controlPlaneFirst false the control-plane nodes are among the workers. It returns an
-// error when the node selector is invalid.
+// PlanNodes returns the nodes to maintain, sorted by name. If controlPlaneFirst is false, control-plane nodes count as workers. It returns an error
+// if the node selector is invalid.
 func PlanNodes(nodes []corev1.Node, spec ranv1.NodeMaintenanceRemediation) (NodePlan, error) {
 	plan := NodePlan{ControlPlane: []string{}, Workers: []string{}, Skipped: []SkippedNode{}}
 	selector := labels.Everything()
@@ -87,12 +87,12 @@ func isControlPlane(node corev1.Node) bool {
 // NodeMaintenanceName is the name of the maintenance of a node in a rollout.
 func NodeMaintenanceName(rollout, node string) string { return safename.Join("-", rollout, node) }
 
-// RequestorID is the name of a rollout as requestor of its nodes.
+// RequestorID is the requestor ID of a rollout.
 func RequestorID(rollout types.NamespacedName) string {
 	return safename.Join(".", rollout.Name, rollout.Namespace, "cgu")
 }
 
-// NodeMaintenanceFor is the request of a rollout for one node. It shares the remediation's fields.
+// NodeMaintenanceFor is the NodeMaintenance of one node in a rollout. It shares memory with remediation.
 func NodeMaintenanceFor(rollout types.NamespacedName, remediation ranv1.NodeMaintenanceRemediation, node string) maintenancev1.NodeMaintenance {
 	return maintenancev1.NodeMaintenance{
 		TypeMeta: metav1.TypeMeta{APIVersion: maintenancev1.GroupVersion.String(), Kind: "NodeMaintenance"},

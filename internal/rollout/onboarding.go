@@ -18,14 +18,14 @@ import (
 // OnboardingNamespace is the namespace of the rollouts that onboard clusters.
 const OnboardingNamespace = "ztp-install"
 
-// The labels of a ManagedCluster with the state of its onboarding, and the annotation that orders its policies.
+// The labels with the onboarding state of a ManagedCluster, and the annotation with the wave of a policy.
 const (
 	LabelOnboarding      = "ztp-running"
 	LabelOnboarded       = "ztp-done"
 	annotationDeployWave = "ran.openshift.io/ztp-deploy-wave"
 )
 
-// conditionAvailable of a ManagedCluster: its agent answers.
+// conditionAvailable is the condition of a ManagedCluster whose agent answers.
 const conditionAvailable = "ManagedClusterConditionAvailable"
 
 // ToOnboard reports whether a ManagedCluster is Available and has not been onboarded.
@@ -34,7 +34,7 @@ func ToOnboard(cluster *unstructured.Unstructured) bool {
 	return !done && cluster.GetDeletionTimestamp() == nil && Available(cluster)
 }
 
-// Available reports whether a ManagedCluster is.
+// Available reports whether a ManagedCluster is Available.
 func Available(cluster *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(condition any) bool {
@@ -43,8 +43,8 @@ func Available(cluster *unstructured.Unstructured) bool {
 	})
 }
 
-// OnboardingPolicies are the names of the root policies with replicas in the namespace of a cluster, by wave and then by name. Policies without a wave
-// and policies that already enforce are left out. The error names every policy whose wave is not a whole number.
+// OnboardingPolicies are the names of the root policies of the replicas of a cluster, by wave and then by name. It omits policies without a wave, and
+// policies that enforce already. The error names every policy whose wave is not a whole number.
 func OnboardingPolicies(replicas []unstructured.Unstructured) ([]string, error) {
 	waves := map[string]int{}
 	var wrong []string
@@ -61,7 +61,7 @@ func OnboardingPolicies(replicas []unstructured.Unstructured) ([]string, error) 
 			wrong = append(wrong, fmt.Sprintf("policy %s: annotation %s: %q is not a whole number", root, annotationDeployWave, text))
 			continue
 		}
-		// A replica is labelled with namespace and name of its root, and a namespace has no dots.
+		// The label of a replica is <namespace>.<name> of its root, and a namespace has no dots.
 		_, name, _ := strings.Cut(root, ".")
 		waves[name] = wave
 	}
@@ -77,8 +77,8 @@ func OnboardingPolicies(replicas []unstructured.Unstructured) ([]string, error) 
 	return names, nil
 }
 
-// OnboardingRollout is the rollout that onboards a cluster. Without policies it only labels the cluster. Fields that it omits have no default, so that
-// an edit, which gets its defaults first, changes no other fields.
+// OnboardingRollout is the rollout that onboards a cluster. Without policies it only labels the cluster. It sets every field that has a default, so
+// that an edit does not change them.
 func OnboardingRollout(cluster string, managed []string) ranv1.ClusterGroupUpgrade {
 	return ranv1.ClusterGroupUpgrade{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},

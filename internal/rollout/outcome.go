@@ -34,15 +34,15 @@ const (
 	EndNotApproved End = "NotApproved"
 )
 
-// Result is the result of a rollout. Reason and Message are those of the conditions Progressing (then False) and Succeeded.
+// Result is the result of a rollout: the reason and message of the conditions Progressing, then False, and Succeeded.
 type Result struct {
 	Succeeded metav1.ConditionStatus
 	Reason    string
 	Message   string
 }
 
-// Outcome returns the result of a rollout that has ended. It has succeeded only if every cluster is complete or was skipped, even if a timeout fired at
-// the same moment.
+// Outcome returns the result of a rollout that has ended. It succeeded only if every cluster is complete or skipped. If they are, it succeeded even
+// if a timeout fired.
 func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) Result {
 	left := unfinished(clusters)
 	result := Result{Succeeded: metav1.ConditionFalse}
@@ -88,7 +88,7 @@ func unfinished(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
 	return left
 }
 
-// describe lists the clusters by state, e.g. "; failed: c1; timed out: c2, c3", each list at most 20 names long: the status has them all.
+// describe lists the clusters by state, e.g. "; failed: c1; timed out: c2, c3". It names at most 20 per state, since the status has them all.
 func describe(clusters []ranv1.ClusterStatus) string {
 	const most = 20
 	var text string
@@ -119,13 +119,13 @@ func describe(clusters []ranv1.ClusterStatus) string {
 	return text
 }
 
-// SavedName is the name of the ConfigMap, in the rollout's namespace on the hub, with the saved status of a rollout.
+// SavedName is the name of the ConfigMap with the saved status of a rollout. It is in the namespace of the rollout on the hub.
 func SavedName(name string) string { return safename.Join("-", "drydock", name) }
 
-// The keys of that ConfigMap. It has one of them.
+// The keys of that ConfigMap. Each ConfigMap has one of them.
 const (
 	// SavedKey: the ClusterGroupUpgrade with its status, as YAML.
 	SavedKey = "clustergroupupgrade.yaml"
-	// SavedCompressedKey: the same, compressed with gzip, where it would be too long otherwise.
+	// SavedCompressedKey: the same, compressed with gzip, if it would be too long otherwise.
 	SavedCompressedKey = SavedKey + ".gz"
 )

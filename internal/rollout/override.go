@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// overrideWarnings warns of clusters that no placement can select: with Override they would only time out.
+// overrideWarnings warns of clusters that no placement can select. With policyEnforcement Override they would time out.
 func overrideWarnings(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgrade []Policy, inventory Inventory) string {
 	if cgu.Spec.PolicyEnforcement != ranv1.EnforceOverride {
 		return ""
@@ -36,7 +36,7 @@ func labelWarning(clusters []string, labels map[string]map[string]string) string
 	return fmt.Sprintf("; policyEnforcement Override picks clusters by their label name, which is missing or another on ManagedClusters %s", found)
 }
 
-// clusterSetWarning warns of clusters whose set is not bound to the namespace of a policy: a placement there does not see them.
+// clusterSetWarning warns of clusters whose set is not bound to the namespace of a policy: placements there cannot select them.
 func clusterSetWarning(clusters []string, labels map[string]map[string]string, forUpgrade []Policy, bound map[string][]string) string {
 	var text strings.Builder
 	for _, namespace := range slices.Compact(namespaces(forUpgrade)) {

@@ -15,7 +15,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Plan says which clusters a rollout works on, in which batches. Its JSON is what `drydock upgrade plan -o json` prints.
+// Plan has the clusters of a rollout in batches. `drydock upgrade plan -o json` prints it.
 type Plan struct {
 	// ComputedMaxConcurrency is maxConcurrency as a number of clusters, at most the number of selected clusters.
 	ComputedMaxConcurrency int32 `json:"computedMaxConcurrency"`
@@ -23,21 +23,21 @@ type Plan struct {
 	ComputedMaxFailures int32 `json:"computedMaxFailures,omitempty"`
 	// RemediationPlan is the clusters of each batch: canaries first, one a batch.
 	RemediationPlan [][]string `json:"remediationPlan"`
-	// ManagedPoliciesForUpgrade are enforced, in order; ManagedPoliciesCompliantBeforeUpgrade need not be.
+	// ManagedPoliciesForUpgrade are enforced, in this order. Every selected cluster complies with ManagedPoliciesCompliantBeforeUpgrade already.
 	ManagedPoliciesForUpgrade             []string `json:"managedPoliciesForUpgrade"`
 	ManagedPoliciesCompliantBeforeUpgrade []string `json:"managedPoliciesCompliantBeforeUpgrade"`
-	// PolicyNamespaces are the namespaces of those for the upgrade, by name.
+	// PolicyNamespaces are the namespaces of ManagedPoliciesForUpgrade, by name.
 	PolicyNamespaces map[string]string `json:"-"`
 	// NotBound lists by cluster the indexes of the policies for the upgrade that are not bound to it.
 	NotBound map[string][]int `json:"-"`
-	// StartPolicyIndex is, for each cluster of the plan, where in ManagedPoliciesForUpgrade its first policy that is not Compliant
-	// stands. Empty when policies are not what is rolled out.
+	// StartPolicyIndex has for each cluster of the plan the index in ManagedPoliciesForUpgrade of its first policy that is not Compliant. It is empty
+	// if the rollout has no policies.
 	StartPolicyIndex map[string]int `json:"startPolicyIndex"`
-	// Precaching is what is pulled onto the clusters beforehand, if that was asked for; PreCacheImage is the image of the Job that pulls, empty when the
-	// configuration names none.
+	// Precaching is the precached content, if the rollout asks for precaching. PreCacheImage is the image of the Jobs; empty: the default of the
+	// workers.
 	Precaching    *ranv1.PrecachingSpec `json:"precaching,omitempty"`
 	PreCacheImage string                `json:"preCacheImage,omitempty"`
-	// Conditions ClustersSelected; once clusters are selected, Validated; and then PrecacheSpecValid, if there is precaching.
+	// Conditions are ClustersSelected; if it is True, Validated; and then PrecacheSpecValid, if the rollout asks for precaching.
 	Conditions []metav1.Condition `json:"conditions"`
 	// Skipped clusters were selected but need no work.
 	Skipped []SkippedCluster `json:"skipped"`
@@ -48,7 +48,7 @@ type SkippedCluster struct {
 	Cluster string `json:"cluster"`
 	// Reason is a CamelCase word.
 	Reason string `json:"reason"`
-	// Message says it to a person.
+	// Message explains the reason.
 	Message string `json:"message,omitempty"`
 }
 
@@ -108,7 +108,7 @@ func (p Plan) Problems() []string {
 	return problems
 }
 
-// Valid reports whether the plan is valid. A plan without clusters is.
+// Valid reports whether the plan is valid, even if it has no clusters.
 func (p Plan) Valid() bool { return len(p.Problems()) == 0 }
 
 // verdict is the result of a planning step, as a condition.
@@ -155,8 +155,7 @@ func (p *Plan) skip(cluster, message string) {
 	p.Skipped = append(p.Skipped, SkippedCluster{Cluster: cluster, Reason: ReasonAlreadyCompliant, Message: message})
 }
 
-// shareOf turns a number or a percentage into a number of clusters: a percentage rounds down, at least 1; never more than the
-// selected clusters.
+// shareOf converts a number or a percentage to a number of clusters, from 1 to the number of selected clusters. A percentage is rounded down.
 func shareOf(value intstr.IntOrString, selected int) int32 {
 	computed, err := intstr.GetScaledValueFromIntOrPercent(&value, selected, false)
 	if err != nil {
@@ -165,8 +164,7 @@ func shareOf(value intstr.IntOrString, selected int) int32 {
 	return int32(min(max(computed, 1), selected))
 }
 
-// batches puts each canary that needs work into a batch of its own, in front, and the others into chunks of size, in the order of
-// selection. Clusters that need no work take no place in a chunk.
+// batches puts each canary that needs work into a batch of its own, and then the others into batches of size, in the order of selection.
 func batches(selected []string, working map[string]bool, canaries []string, size int) [][]string {
 	var plan [][]string
 	planned := map[string]bool{}
@@ -207,7 +205,7 @@ func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, selected []string, polici
 	return v
 }
 
-// templateProblems names the manifest work templates of the rollout that do not exist in its namespace, and those that cannot be brought to clusters.
+// templateProblems names the manifest work templates of the rollout that do not exist in its namespace, and those that are invalid.
 func templateProblems(cgu *ranv1.ClusterGroupUpgrade, existing []Template) []string {
 	var missing, invalid, problems []string
 	for _, name := range cgu.Spec.ManifestWorkTemplates {

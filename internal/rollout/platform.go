@@ -12,10 +12,10 @@ import (
 	"drydock.dev/drydock/internal/precache"
 )
 
-// ReleaseField is a field of a ClusterVersion that says which release of the platform a cluster goes to.
+// ReleaseField is a field of a ClusterVersion that determines the release of the platform.
 type ReleaseField string
 
-// The fields: an image is a release; without one, it is looked up by the others.
+// The fields. An image is a release; without an image, the other fields determine it.
 const (
 	ReleaseUpstream ReleaseField = "upstream"
 	ReleaseChannel  ReleaseField = "channel"
@@ -23,16 +23,15 @@ const (
 	ReleaseImage    ReleaseField = "image"
 )
 
-// Release is what one ClusterVersion in a policy's templates asks for.
+// Release is the release in one ClusterVersion of a policy template.
 type Release struct {
-	// Fields has the fields that are set.
+	// Fields are the values of the fields that are set.
 	Fields map[ReleaseField]string
-	// Invalid are the fields that cannot be what they are.
+	// Invalid are the errors of invalid fields.
 	Invalid []string
 }
 
-// releasesIn reads the releases that one policy template asks for, in its objects and in its text. What must not be is not asked for. Text that is yet to
-// be filled in says nothing for sure.
+// releasesIn returns the releases in one policy template, except those that must not be there. It ignores raw text with templates, which is not known yet.
 func releasesIn(spec map[string]any) []Release {
 	objects, _, _ := unstructured.NestedSlice(spec, "object-templates")
 	if raw, _, _ := unstructured.NestedString(spec, "object-templates-raw"); raw != "" && !templated(raw) {
@@ -53,7 +52,7 @@ func releasesIn(spec map[string]any) []Release {
 	return releases
 }
 
-// setsRelease: a ClusterVersion without a spec only looks at the status.
+// setsRelease reports whether an object sets the release. A ClusterVersion without a spec only reads the status.
 func setsRelease(object map[string]any) bool {
 	version, _, _ := unstructured.NestedString(object, "apiVersion")
 	return object["kind"] == "ClusterVersion" && strings.HasPrefix(version, "config.openshift.io/") && object["spec"] != nil
@@ -79,11 +78,11 @@ func readRelease(clusterVersion map[string]any) Release {
 	return release
 }
 
-// templated reports whether a text is filled in later, on the hub or on the cluster.
+// templated reports whether a text has a template, which the hub or the cluster resolves later.
 func templated(text string) bool { return strings.Contains(text, "{{") }
 
-// platformProblems returns why the policies together do not determine the release of the platform. The rules are those of TALM, which
-// looks the image up by the other fields; Drydock does not check that the image exists.
+// platformProblems returns why the policies do not determine one release of the platform. The rules are those of TALM, which looks up the image;
+// Drydock does not check that it exists.
 func platformProblems(forUpgrade []Policy) []string {
 	var problems, asking, missing []string
 	for _, policy := range forUpgrade {
@@ -113,7 +112,7 @@ func platformProblems(forUpgrade []Policy) []string {
 	return problems
 }
 
-// requestedValues lists what policies ask for in a field, and reports whether they differ, as far as that is known before templates are filled in.
+// requestedValues lists the values of a field in all policies. differ reports whether they conflict; templates are not compared.
 func requestedValues(forUpgrade []Policy, name ReleaseField) (asked []string, differ bool) {
 	var before string
 	for _, policy := range forUpgrade {

@@ -12,21 +12,21 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// policyChoice divides the policies that a rollout names.
+// policyChoice is the result of a check of the policies that a rollout names.
 type policyChoice struct {
 	forUpgrade, compliantBefore []Policy
 	missing                     []string
 	invalid, enforcing          []Policy
 	// ambiguous names with the namespaces they were found in.
 	ambiguous map[string][]string
-	// platform says why the policies do not determine the release of the clusters.
+	// platform are the reasons why the policies do not determine one release.
 	platform []string
-	// dependencies that do not hold yet when the dependent policies are remediated.
+	// dependencies are the dependencies on policies that are remediated later.
 	dependencies []string
 }
 
-// choosePolicies finds the managed policies among all, and tells those that the rollout enforces from those that every selected
-// cluster is Compliant with. A policy that is already enforced is left out.
+// choosePolicies finds the managed policies. It separates those that the rollout enforces from those that every selected cluster complies with. It
+// leaves out policies that enforce already.
 func choosePolicies(cgu *ranv1.ClusterGroupUpgrade, selected []string, all []Policy) policyChoice {
 	choice := policyChoice{ambiguous: map[string][]string{}}
 	seen := map[string]bool{}
@@ -55,7 +55,7 @@ func choosePolicies(cgu *ranv1.ClusterGroupUpgrade, selected []string, all []Pol
 	return choice
 }
 
-// notEnforceable says why a rollout cannot enforce a policy; empty if it can.
+// notEnforceable is why a rollout cannot enforce a policy; empty: it can.
 func notEnforceable(cgu *ranv1.ClusterGroupUpgrade, policy Policy) string {
 	rollout := types.NamespacedName{Namespace: cgu.Namespace, Name: cgu.Name}
 	_, err := policies.NamesFor(rollout, policies.Ref{Namespace: policy.Namespace, Name: policy.Name}, cgu.Spec.PolicyEnforcement)
@@ -70,7 +70,7 @@ func notEnforceable(cgu *ranv1.ClusterGroupUpgrade, policy Policy) string {
 	return ""
 }
 
-// laterDependencies names the dependencies on policies that come later, which would never be fulfilled.
+// laterDependencies names the dependencies on later policies, which would never be fulfilled.
 func laterDependencies(forUpgrade []Policy) []string {
 	var found []string
 	for i, policy := range forUpgrade {
@@ -102,7 +102,7 @@ func (c *policyChoice) add(policy Policy, selected []string) {
 	}
 }
 
-// candidates returns the policies of that name that are bound to a selected cluster; if there are none, all of that name.
+// candidates returns the policies of that name that are bound to a selected cluster or, without any, all of that name.
 func candidates(name string, selected []string, all []Policy) []Policy {
 	var named, bound []Policy
 	for _, policy := range all {
@@ -129,8 +129,8 @@ func compliantEverywhere(policy Policy, selected []string) bool {
 	return true
 }
 
-// NotBound lists by cluster the indexes of the policies that are not bound to it. The other policies must stay bound until the cluster is done with
-// them, or its compliance status would be unknown.
+// NotBound lists by cluster the indexes of the policies that are not bound to it. The others must stay bound until the cluster has passed them, or
+// its compliance would be unknown.
 func NotBound(enforced []Policy, clusters []string) map[string][]int {
 	notBound := map[string][]int{}
 	for _, cluster := range clusters {
@@ -143,8 +143,8 @@ func NotBound(enforced []Policy, clusters []string) map[string][]int {
 	return notBound
 }
 
-// firstPolicyToEnforce returns the index of the first policy that is bound to the cluster and not Compliant, or -1; and whether any
-// policy is bound to it.
+// firstPolicyToEnforce returns the index of the first policy that is bound to the cluster and not Compliant, or -1. bound reports whether any policy
+// is bound to it.
 func firstPolicyToEnforce(cluster string, forUpgrade []Policy) (index int, bound bool) {
 	for i, policy := range forUpgrade {
 		if !policy.BoundTo(cluster) {
@@ -158,8 +158,7 @@ func firstPolicyToEnforce(cluster string, forUpgrade []Policy) (index int, bound
 	return -1, bound
 }
 
-// verdict names every problem, in the words of TALM, and the policies that are left out because they
-// already enforce.
+// verdict names every problem, in the words of TALM, and the policies that enforce already.
 func (c policyChoice) verdict() verdict {
 	v := verdict{condition: ranv1.ConditionValidated, reason: ranv1.ReasonNotAllManagedPoliciesExist}
 	var problems []string

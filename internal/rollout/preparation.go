@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/precache"
 )
 
-// PreCachingConfigOf names the configuration that a rollout refers to; false: it needs none, or names none.
+// PreCachingConfigOf is the name of the PreCachingConfig of a rollout; false: the rollout needs none, or names none.
 func PreCachingConfigOf(cgu *ranv1.ClusterGroupUpgrade) (types.NamespacedName, bool) {
 	ref := cgu.Spec.PreCachingConfigRef
 	if !cgu.Spec.PreCaching || ref == nil || ref.Name == "" {
@@ -27,7 +27,7 @@ func PreCachingConfigOf(cgu *ranv1.ClusterGroupUpgrade) (types.NamespacedName, b
 	return name, true
 }
 
-// readPrecaching reads what is pulled beforehand, and reports whether planning continues.
+// readPrecaching sets the precached content, and reports whether planning continues.
 func (p *Plan) readPrecaching(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time) bool {
 	if !cgu.Spec.PreCaching {
 		return true
@@ -35,7 +35,7 @@ func (p *Plan) readPrecaching(cgu *ranv1.ClusterGroupUpgrade, inventory Inventor
 	name, named := PreCachingConfigOf(cgu)
 	switch {
 	case !named:
-		return p.JudgePrecaching(field.Required(field.NewPath("spec", "preCachingConfigRef", "name"), "preCaching needs to know what to pull").Error(), now)
+		return p.JudgePrecaching(field.Required(field.NewPath("spec", "preCachingConfigRef", "name"), "the configuration of preCaching").Error(), now)
 	case inventory.PreCachingConfig == nil:
 		return p.JudgePrecaching(fmt.Sprintf("failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io %q not found; namespace: %s", name.Name, name.Namespace), now)
 	}
@@ -63,7 +63,7 @@ func (p *Plan) JudgePrecaching(problem string, now time.Time) bool {
 	return p.judge(v, now)
 }
 
-// RemoveFromPlan removes clusters from the plan of a status, to the end of its list. Empty batches are dropped.
+// RemoveFromPlan removes clusters from the plan of a status. It drops empty batches.
 func RemoveFromPlan(status *ranv1.ClusterGroupUpgradeStatus, left []string) {
 	plan := [][]string{}
 	for _, batch := range status.RemediationPlan {
@@ -75,7 +75,7 @@ func RemoveFromPlan(status *ranv1.ClusterGroupUpgradeStatus, left []string) {
 	setPlan(status, plan)
 }
 
-// addToPlan puts pending clusters that had left the plan into batches again: canaries in front, one per batch, the others at the end.
+// addToPlan adds pending clusters that are in no batch: canaries first, with one batch each, the others in batches at the end.
 func addToPlan(status *ranv1.ClusterGroupUpgradeStatus, canaries []string) {
 	var back []string
 	for i := range status.Clusters {
@@ -98,7 +98,7 @@ func addToPlan(status *ranv1.ClusterGroupUpgradeStatus, canaries []string) {
 	setPlan(status, slices.AppendSeq(plan, slices.Chunk(rest, max(int(status.ComputedMaxConcurrency), 1))))
 }
 
-// setPlan gives a status that plan, and its clusters their places in it.
+// setPlan sets the plan of a status, and the batches of its clusters.
 func setPlan(status *ranv1.ClusterGroupUpgradeStatus, plan [][]string) {
 	number := map[string]int32{}
 	for i, batch := range plan {
@@ -113,7 +113,7 @@ func setPlan(status *ranv1.ClusterGroupUpgradeStatus, plan [][]string) {
 	sortByBatch(status.Clusters)
 }
 
-// sortByBatch puts the clusters of the plan in front, as their batches are.
+// sortByBatch sorts clusters by batch. Those in no batch come last.
 func sortByBatch(clusters []ranv1.ClusterStatus) {
 	slices.SortStableFunc(clusters, func(a, b ranv1.ClusterStatus) int { return cmp.Compare(uint32(a.Batch)-1, uint32(b.Batch)-1) })
 }

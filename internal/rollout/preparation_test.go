@@ -30,7 +30,7 @@ func TestAPlanListsThePrecachedImagesOrTheError(t *testing.T) {
 		{"a configuration that says it all", named, config, "PrecacheSpecIsWellFormed", "Precaching spec is valid and consistent"},
 		{
 			"no configuration named", func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching = true }, nil, "PrecacheSpecIncomplete",
-			"Precaching spec is incomplete: spec.preCachingConfigRef.name: Required value: preCaching needs to know what to pull",
+			"Precaching spec is incomplete: spec.preCachingConfigRef.name: Required value: the configuration of preCaching",
 		},
 		{
 			"one that does not exist", named, nil, "PrecacheSpecIncomplete",

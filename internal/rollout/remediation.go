@@ -7,7 +7,7 @@ type Remediation int
 
 // The remediations.
 const (
-	// Nothing: only labels and annotations.
+	// Nothing: the rollout only changes labels and annotations.
 	Nothing Remediation = iota
 	ManagedPolicies
 	ManifestWorks
@@ -38,7 +38,7 @@ func (r Remediation) InProgress() string {
 	return "Remediating non-compliant policies"
 }
 
-// Withdrawing is what the running clusters do when the rollout, or their batch, is over.
+// Withdrawing describes running clusters that are withdrawn.
 func (r Remediation) Withdrawing() string {
 	switch r {
 	case NodeMaintenance:

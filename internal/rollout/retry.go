@@ -13,14 +13,14 @@ import (
 
 // RetryRequest is the retry of a rollout that has ended.
 type RetryRequest struct {
-	// Actor asks for the retry, and Reason says why.
+	// Actor is the person who asks for the retry, and Reason says why.
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Unfinished: retry also clusters that were cancelled or not started, not only those that failed or timed out.
+	// Unfinished: retry also cancelled and not started clusters, not only failed and timed-out ones.
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
-// includes reports whether a cluster in that state is retried.
+// includes reports whether the request is for clusters in that state.
 func (r RetryRequest) includes(state ranv1.ClusterState) bool {
 	switch state {
 	case ranv1.ClusterFailed, ranv1.ClusterTimedOut:
@@ -31,32 +31,32 @@ func (r RetryRequest) includes(state ranv1.ClusterState) bool {
 	return r.Unfinished
 }
 
-// Retry returns the status with which a retry starts, with the same plan: retried clusters are pending, complete ones stay as they are, and the others
-// are cancelled. canaries are those of the spec.
-func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request RetryRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
-	succeeded := meta.FindStatusCondition(over.Conditions, ranv1.ConditionSucceeded)
+// Retry returns the first status of a retry, with the same plan. Retried clusters are pending, complete ones stay complete, and the others are
+// cancelled. canaries are those of the spec.
+func Retry(ended ranv1.ClusterGroupUpgradeStatus, canaries []string, request RetryRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
+	succeeded := meta.FindStatusCondition(ended.Conditions, ranv1.ConditionSucceeded)
 	switch {
-	case slices.ContainsFunc(over.Notes, func(note string) bool { return strings.HasPrefix(note, NotSaved) }):
-		return over, errors.New("the status of its last run is not saved on the hub, which may have that of an earlier run: start it again")
+	case slices.ContainsFunc(ended.Notes, func(note string) bool { return strings.HasPrefix(note, NotSaved) }):
+		return ended, errors.New("the status of its last run is not saved on the hub, which may have the status of an earlier run: start it again")
 	case succeeded == nil:
-		return over, errors.New("the status of its last run is not saved: start it again")
-	case len(over.RemediationPlan) == 0 && over.Counts.Failed == 0:
-		return over, fmt.Errorf("its last run (%s) had no valid plan: start it again", succeeded.Reason)
+		return ended, errors.New("the status of its last run is not saved: start it again")
+	case len(ended.RemediationPlan) == 0 && ended.Counts.Failed == 0:
+		return ended, fmt.Errorf("its last run (%s) had no valid plan: start it again", succeeded.Reason)
 	}
-	clusters, err := allClusters(over)
+	clusters, err := allClusters(ended)
 	if err != nil {
-		return over, err
+		return ended, err
 	}
 	next := ranv1.ClusterGroupUpgradeStatus{
-		ComputedMaxConcurrency: over.ComputedMaxConcurrency, ComputedMaxFailures: over.ComputedMaxFailures,
-		RemediationPlan:                       over.RemediationPlan,
-		ManagedPoliciesForUpgrade:             over.ManagedPoliciesForUpgrade,
-		ManagedPoliciesCompliantBeforeUpgrade: over.ManagedPoliciesCompliantBeforeUpgrade,
-		ManagedPoliciesNs:                     over.ManagedPoliciesNs,
-		AfterCompletion:                       over.AfterCompletion,
+		ComputedMaxConcurrency: ended.ComputedMaxConcurrency, ComputedMaxFailures: ended.ComputedMaxFailures,
+		RemediationPlan:                       ended.RemediationPlan,
+		ManagedPoliciesForUpgrade:             ended.ManagedPoliciesForUpgrade,
+		ManagedPoliciesCompliantBeforeUpgrade: ended.ManagedPoliciesCompliantBeforeUpgrade,
+		ManagedPoliciesNs:                     ended.ManagedPoliciesNs,
+		AfterCompletion:                       ended.AfterCompletion,
 	}
-	next.Precaching, next.Backup = loadPreparations(over)
-	for _, condition := range over.Conditions {
+	next.Precaching, next.Backup = loadPreparations(ended)
+	for _, condition := range ended.Conditions {
 		if slices.Contains(PlanConditions(), condition.Type) {
 			next.Conditions = append(next.Conditions, condition)
 		}
@@ -66,7 +66,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 		if request.includes(cluster.State) {
 			planned := cluster.CurrentPolicy
 			cluster = ranv1.ClusterStatus{Name: cluster.Name, Batch: cluster.Batch, State: ranv1.ClusterPending}
-			if planned != nil { // it must still be bound when the cluster starts
+			if planned != nil { // this policy must still be bound when the cluster starts
 				cluster.CurrentPolicy = &ranv1.PolicyStatus{Name: planned.Name}
 			}
 			taken++
@@ -81,21 +81,21 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 	}
 	switch {
 	case taken == 0 && left > 0:
-		return over, fmt.Errorf("no cluster failed or timed out; cancelled or not started: %d, retry those with --unfinished", left)
+		return ended, fmt.Errorf("no cluster failed or timed out; cancelled or not started: %d, retry those with --unfinished", left)
 	case taken == 0:
-		return over, errors.New("every cluster is complete: there is nothing to retry")
+		return ended, errors.New("every cluster is complete: there is nothing to retry")
 	}
 	addToPlan(&next, canaries)
 	return next, nil
 }
 
-// NotSaved begins the note of a status that could not be saved on the hub.
+// NotSaved is the prefix of the note of a status that could not be saved on the hub.
 const NotSaved = "the final status is not saved on the hub"
 
 // reasonNotRetried is the reason of an unfinished cluster that is not retried.
 const reasonNotRetried = "NotRetried"
 
-// allClusters restores all clusters of a shortened status: those of the plan in order, those that left it, and the skipped ones.
+// allClusters restores all clusters of a shortened status: those of the plan, those removed from it, and the skipped ones.
 func allClusters(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus, error) {
 	listed := map[string]ranv1.ClusterStatus{}
 	for _, cluster := range status.Clusters {
@@ -138,10 +138,10 @@ func allClusters(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus,
 // listedLimit is the maximum size, in bytes, of the clusters in a saved status.
 const listedLimit = 128 << 10
 
-// Shorten limits the clusters that a status lists, failed ones first. It records the others by their states only: a status with 10,000 clusters must
-// fit into one object on the hub.
+// Shorten limits the clusters that a status lists, and prefers failed ones. For the others it records only the states: a status with 10,000 clusters
+// must fit into one object on the hub.
 func Shorten(status ranv1.ClusterGroupUpgradeStatus, most int) ranv1.ClusterGroupUpgradeStatus {
-	short, _ := page(status, Part{Limit: most}, listedLimit) // only a cursor can be wrong
+	short, _ := page(status, Part{Limit: most}, listedLimit) // the only possible error is an invalid cursor
 	short.RemediationPlan, short.Status.Batches = status.RemediationPlan, 0
 	if len(short.Clusters) < len(status.Clusters) {
 		short.Outcomes, short.LeftPlan = outcomes(status.Clusters), leftPlan(status.Clusters)
@@ -150,7 +150,7 @@ func Shorten(status ranv1.ClusterGroupUpgradeStatus, most int) ranv1.ClusterGrou
 	return short
 }
 
-// outcomes are the states of the clusters of a plan, in its order. Clusters has them in that order, and those in no batch behind.
+// outcomes are the states of clusters in the order of the plan, run-length encoded. Clusters in no batch come last.
 func outcomes(clusters []ranv1.ClusterStatus) []ranv1.Outcome {
 	var outcomes []ranv1.Outcome
 	for i := range clusters {
@@ -164,7 +164,7 @@ func outcomes(clusters []ranv1.ClusterStatus) []ranv1.Outcome {
 	return outcomes
 }
 
-// leftPlan are the clusters in no batch that were not skipped: they could not be prepared.
+// leftPlan are the failed clusters in no batch: they could not be prepared.
 func leftPlan(clusters []ranv1.ClusterStatus) []string {
 	var names []string
 	for i := range clusters {

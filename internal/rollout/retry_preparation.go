@@ -7,7 +7,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// shortenPreparations keeps the precaching and backup states of all clusters in a shortened status, so that a retry does not repeat them.
+// shortenPreparations records the precaching and backup states of all clusters in a shortened status. A retry does not repeat them.
 func shortenPreparations(short *ranv1.ClusterGroupUpgradeStatus, whole ranv1.ClusterGroupUpgradeStatus) {
 	clusters := toPrepare(*short)
 	if short.Precaching != nil {
@@ -19,9 +19,9 @@ func shortenPreparations(short *ranv1.ClusterGroupUpgradeStatus, whole ranv1.Clu
 }
 
 // loadPreparations restores the precaching and backup states of all clusters, by name.
-func loadPreparations(over ranv1.ClusterGroupUpgradeStatus) (*ranv1.PrecachingStatus, *ranv1.BackupStatus) {
-	clusters := toPrepare(over)
-	precaching, backup := over.Precaching.DeepCopy(), over.Backup.DeepCopy()
+func loadPreparations(ended ranv1.ClusterGroupUpgradeStatus) (*ranv1.PrecachingStatus, *ranv1.BackupStatus) {
+	clusters := toPrepare(ended)
+	precaching, backup := ended.Precaching.DeepCopy(), ended.Backup.DeepCopy()
 	if precaching != nil {
 		precaching.Status, precaching.Outcomes = preparationStates(clusters, precaching.Outcomes, precaching.Status), nil
 	}
@@ -31,7 +31,7 @@ func loadPreparations(over ranv1.ClusterGroupUpgradeStatus) (*ranv1.PrecachingSt
 	return precaching, backup
 }
 
-// toPrepare are the clusters of a plan, and those that have left it, in the order of their outcomes.
+// toPrepare are the clusters of the plan and those removed from it, in the order of their outcomes.
 func toPrepare(status ranv1.ClusterGroupUpgradeStatus) []string {
 	return append(slices.Concat(status.RemediationPlan...), status.LeftPlan...)
 }
@@ -49,10 +49,10 @@ func preparationOutcomes(clusters []string, states map[string]ranv1.PreparationS
 	return outcomes
 }
 
-// preparationStates puts the states that are listed, and those of the outcomes, together.
+// preparationStates returns the listed states together with those of the outcomes.
 func preparationStates(clusters []string, outcomes []ranv1.PreparationOutcome, listed map[string]ranv1.PreparationState) map[string]ranv1.PreparationState {
 	states := map[string]ranv1.PreparationState{}
-	//workflowcheck:ignore what is copied has no order
+	//workflowcheck:ignore the order does not affect a copy
 	maps.Copy(states, listed)
 	for _, outcome := range outcomes {
 		some := clusters[:min(int(outcome.Clusters), len(clusters))]

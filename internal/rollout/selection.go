@@ -13,8 +13,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// selectClusters returns the listed clusters in their order, then those that selectors pick, by name; and everything that is wrong with
-// the selection.
+// selectClusters returns the listed clusters in their order and then, by name, those that selectors select. problems are all errors of the selection.
 func selectClusters(spec *ranv1.ClusterGroupUpgradeSpec, clusters []Cluster) (selected, problems []string) {
 	if len(spec.Clusters)+len(spec.ClusterLabelSelectors)+len(spec.ClusterSelector) == 0 {
 		return nil, []string{"nothing to select from: set spec.clusters, spec.clusterLabelSelectors or spec.clusterSelector"}
@@ -48,7 +47,7 @@ func selectClusters(spec *ranv1.ClusterGroupUpgradeSpec, clusters []Cluster) (se
 	return selected, problems
 }
 
-// matching returns, by name, the clusters that at least one selector picks and that are not chosen yet.
+// matching returns, by name, the clusters that a selector selects and that are not chosen yet.
 func matching(selectors []labels.Selector, clusters []Cluster, chosen map[string]bool) []string {
 	var picked []string
 	for _, cluster := range clusters {
@@ -62,7 +61,7 @@ func matching(selectors []labels.Selector, clusters []Cluster, chosen map[string
 	return picked
 }
 
-// Selectors reads both forms of cluster selectors and reports those that are invalid with their paths.
+// Selectors parses both forms of cluster selectors. The errors name the paths of invalid ones.
 func Selectors(spec *ranv1.ClusterGroupUpgradeSpec) ([]labels.Selector, field.ErrorList) {
 	var selectors []labels.Selector
 	var invalid field.ErrorList
@@ -90,7 +89,7 @@ func Selectors(spec *ranv1.ClusterGroupUpgradeSpec) ([]labels.Selector, field.Er
 	return selectors, invalid
 }
 
-// parseSelector reads "key=value", or "key" for that label with an empty value.
+// parseSelector parses "key=value", or "key" for that label with an empty value.
 func parseSelector(text string) (labels.Selector, error) {
 	key, value, _ := strings.Cut(text, "=")
 	selector, err := labels.ValidatedSelectorFromSet(labels.Set{key: value})

@@ -6,9 +6,9 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// StartBudget limits how many more clusters a batch may start.
+// StartBudget limits how many clusters may be active, and how many may fail.
 type StartBudget struct {
-	// Size is the maximum number of running clusters.
+	// Size is the maximum number of active clusters, and Running their number.
 	Size    int
 	Running int
 	// MaxFailures is the maximum number of failures; 0: no limit. Failed is their number so far.
@@ -16,8 +16,8 @@ type StartBudget struct {
 	Failed      int
 }
 
-// Free is the number of clusters that may be started now. A running cluster counts as a possible failure, so that the limit holds even if all running
-// clusters fail.
+// Free is the number of clusters that may start now. Each active cluster counts as a possible failure, so that the limit holds even if all of them
+// fail.
 func (w StartBudget) Free() int {
 	free := w.Size - w.Running
 	if w.MaxFailures > 0 {
@@ -26,14 +26,14 @@ func (w StartBudget) Free() int {
 	return max(free, 0)
 }
 
-// Exhausted reports whether the limit of failures is reached: no more clusters start.
+// Exhausted reports whether the limit of failures is reached. No more clusters start then.
 func (w StartBudget) Exhausted() bool { return w.MaxFailures > 0 && w.Failed >= w.MaxFailures }
 
-// Cautious reports whether only the limit of failures prevents more clusters.
+// Cautious reports whether only possible failures of active clusters prevent more starts.
 func (w StartBudget) Cautious() bool { return w.Free() == 0 && w.Running < w.Size && !w.Exhausted() }
 
-// BatchGroupEnd returns the index after the last of the batches that run together with batch next, counted from 0: after that batch, or in a rolling rollout
-// after all batches that follow the canaries.
+// BatchGroupEnd returns the index after the last batch that runs together with batch next, both counted from 0. In a rolling rollout, all batches
+// after the canaries run together.
 func BatchGroupEnd(plan [][]string, strategy ranv1.RemediationStrategy, next int) int {
 	if strategy.Rollout == ranv1.Rolling && next >= canaryBatches(plan, strategy.Canaries) {
 		return len(plan)
@@ -41,7 +41,7 @@ func BatchGroupEnd(plan [][]string, strategy ranv1.RemediationStrategy, next int
 	return next + 1
 }
 
-// canaryBatches is how many batches of a plan are canaries; they are in front.
+// canaryBatches is the number of canary batches. They come first in a plan.
 func canaryBatches(plan [][]string, canaries []string) int {
 	count := 0
 	for count < len(plan) && hasCanary(plan[count], canaries) {

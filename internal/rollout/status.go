@@ -46,8 +46,8 @@ func Failures(clusters []ranv1.ClusterStatus) int {
 	return failures
 }
 
-// Percentage is how much of the plan is done, from 0 to 100, rounded down: a complete cluster counts in full, any other with the share of its nodes
-// that are done, running or failed. It is 100 when the plan has no clusters.
+// Percentage is the finished part of the plan from 0 to 100, rounded down. A complete cluster counts in full, any other by the share of its finished
+// nodes. It is 100 if the plan has no clusters.
 func Percentage(clusters []ranv1.ClusterStatus) int32 {
 	const whole = 1000
 	var planned, done int64
@@ -69,7 +69,7 @@ func Percentage(clusters []ranv1.ClusterStatus) int32 {
 	return int32(done * 100 / (planned * whole))
 }
 
-// urgency ranks clusters by how urgently a person should see them.
+// urgency ranks clusters by how important they are for the operator.
 func urgency(state ranv1.ClusterState) int {
 	switch state {
 	case ranv1.ClusterFailed:
@@ -82,8 +82,8 @@ func urgency(state ranv1.ClusterState) int {
 	return 3
 }
 
-// place orders the clusters of a status that is read in parts: by urgency, then in the order of the plan. It is also the cursor, so that a cluster that
-// moves between two reads shifts no others.
+// place is the position of a cluster in a paged status: by urgency, then in the order of the plan. It is also the cursor, so that a cluster that
+// changes between two pages does not shift others.
 type place struct{ urgency, index int }
 
 func (p place) compare(other place) int {
@@ -104,26 +104,26 @@ func parsePlace(cursor string) (place, error) {
 type Part struct {
 	// Filter keeps the clusters in that state, or of that name.
 	Filter string
-	// Limit above 0 is how many clusters are returned at most. However few, they are not more than fit.
+	// Limit is the maximum number of clusters; 0: as many as fit. Fewer are returned if they do not fit.
 	Limit int
-	// Cursor is the nextCursor of the part before.
+	// Cursor is the nextCursor of the previous part.
 	Cursor string
-	// InPlanOrder returns clusters in the order of the plan, so that a reader of all parts misses none that changes meanwhile; otherwise the most
-	// important come first: failed, timed out, running, then the rest.
+	// InPlanOrder returns clusters in the order of the plan, so that a reader of all parts misses none that changes meanwhile. Otherwise the order
+	// is: failed, timed out, running, the rest.
 	InPlanOrder bool
 }
 
 // answerLimit is the maximum size, in bytes, of the clusters in an answer. Temporal refuses answers of 2 MiB.
 const answerLimit = 192 << 10
 
-// Page limits a status to a part of it, whose nextCursor is where the next part starts. Counts are those of the whole. A part without all clusters
-// omits the plan: for thousands of clusters it is long, and each cluster has its batch.
+// Page returns a part of a status. Its nextCursor is the cursor of the next part; its counts are those of the whole status. A part without all
+// clusters omits the plan, since each cluster has its batch.
 func Page(status ranv1.ClusterGroupUpgradeStatus, part Part) (ranv1.ClusterGroupUpgradeStatus, error) {
 	return page(status, part, answerLimit)
 }
 
-// page is Page with a limit for the bytes of clusters; it returns at least one cluster.
-func page(status ranv1.ClusterGroupUpgradeStatus, part Part, room int) (ranv1.ClusterGroupUpgradeStatus, error) {
+// page is Page with a limit for the size of clusters in bytes. It returns at least one cluster.
+func page(status ranv1.ClusterGroupUpgradeStatus, part Part, limit int) (ranv1.ClusterGroupUpgradeStatus, error) {
 	after := place{-1, -1}
 	if part.Cursor != "" {
 		var err error
@@ -133,7 +133,7 @@ func page(status ranv1.ClusterGroupUpgradeStatus, part Part, room int) (ranv1.Cl
 	}
 	whole := len(status.Clusters)
 	places := part.places(status.Clusters, after)
-	most := fitting(status.Clusters, places, room)
+	most := fitting(status.Clusters, places, limit)
 	if part.Limit > 0 {
 		most = min(most, part.Limit)
 	}
@@ -162,22 +162,22 @@ func page(status ranv1.ClusterGroupUpgradeStatus, part Part, room int) (ranv1.Cl
 	return status, nil
 }
 
-// fitting is how many of the clusters fit, with their names in the plan and in the states of precaching and backup.
-func fitting(clusters []ranv1.ClusterStatus, places []place, room int) int {
+// fitting is the number of clusters that fit, including their names in the plan and in the states of precaching and backup.
+func fitting(clusters []ranv1.ClusterStatus, places []place, limit int) int {
 	const nameInPlan, nameAndState = len(`"",`), len(`"":"UnrecoverableError",`)
 	for i, p := range places {
 		c := &clusters[p.index]
-		//workflowcheck:ignore how long a text is has no orde // its JSON cannot fail
-		text, _ := json.Marshal(c) // it has nothing that has no JSON
-		room -= len(text) + 3*len(c.Name) + nameInPlan + 2*nameAndState
-		if room < 0 {
+		//workflowcheck:ignore the length does not depend on the order
+		text, _ := json.Marshal(c) // cannot fail
+		limit -= len(text) + 3*len(c.Name) + nameInPlan + 2*nameAndState
+		if limit < 0 {
 			return max(i, 1)
 		}
 	}
 	return len(places)
 }
 
-// places are those of the clusters of a part, in order.
+// places are the positions of the clusters of a part, sorted.
 func (p Part) places(clusters []ranv1.ClusterStatus, after place) []place {
 	var places []place
 	for i := range clusters {
@@ -194,7 +194,7 @@ func (p Part) places(clusters []ranv1.ClusterStatus, after place) []place {
 	return places
 }
 
-// Join merges the parts of a status that were read in the order of the plan. Everything else is that of the last part.
+// Join merges the parts of a status that were read in the order of the plan. All other fields are those of the last part.
 func Join(parts []ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
 	if len(parts) == 0 {
 		return ranv1.ClusterGroupUpgradeStatus{}
@@ -220,7 +220,7 @@ func Join(parts []ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStat
 	return whole
 }
 
-// planOf is the plan of clusters that are in its order, and know their batch.
+// planOf restores the plan from clusters in its order.
 func planOf(clusters []ranv1.ClusterStatus, batches int) [][]string {
 	plan := make([][]string, batches)
 	for i := range clusters {
@@ -231,12 +231,12 @@ func planOf(clusters []ranv1.ClusterStatus, batches int) [][]string {
 	return plan
 }
 
-// ByUrgency sorts clusters by importance: failed, timed out, running, then the rest.
+// ByUrgency sorts clusters: failed, timed out, running, the rest.
 func ByUrgency(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
 	return slices.SortedStableFunc(slices.Values(clusters), func(a, b ranv1.ClusterStatus) int { return cmp.Compare(urgency(a.State), urgency(b.State)) })
 }
 
-// preparationOf is the part of the states that is about the clusters.
+// preparationOf returns the states of the clusters.
 func preparationOf(clusters []ranv1.ClusterStatus, states map[string]ranv1.PreparationState) map[string]ranv1.PreparationState {
 	part := map[string]ranv1.PreparationState{}
 	for _, cluster := range clusters {

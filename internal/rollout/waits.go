@@ -19,26 +19,26 @@ const (
 	ReasonWithdrawingTimedOut = "WithdrawingTimedOut"
 )
 
-// Waits is everything that a rollout waits for at one moment. A nil or empty field means no such wait.
+// Waits are all waits of a rollout at one moment. A nil or empty field means no such wait.
 type Waits struct {
-	// Retry is an activity that does not succeed yet.
+	// Retry is an activity that failed and is retried.
 	Retry *drydockv1.Wait
-	// Withdrawal is the reason why running clusters are withdrawn, CancelledBy who cancelled the rollout and why.
+	// Withdrawal is the reason why running clusters are withdrawn. CancelledBy says who cancelled the rollout, and why.
 	Withdrawal, CancelledBy string
 	// Pause waits for a resume, and Approval for an approval.
 	Pause, Approval *drydockv1.Wait
-	// Unknown waits for the state of the holds.
+	// Unknown waits until the state of holds is known.
 	Unknown *drydockv1.Wait
-	// Before is what remediation waits for before it starts.
+	// Before is the wait before remediation starts.
 	Before *drydockv1.Wait
-	// Health is what the health checks before the first cluster wait for.
+	// Health is the wait of the health gate.
 	Health *drydockv1.Wait
 }
 
-// Current returns the wait of a rollout with the highest priority: what a person may have to repair, what a person requested, what a person must do,
-// what comes before the first batch, the batch. It is nil without a wait. Lead is the reason why the rollout starts no more clusters at the moment,
-// with which the message of the condition Progressing begins; "": it does.
-func (w Waits) Current(remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) (wait *drydockv1.Wait, lead string) {
+// Current returns the wait that a rollout shows: the one with the highest priority, or nil. The priority is: a failing activity, a withdrawal, a
+// request or task of a person, the phases before the first batch, the batch. idleReason says why the rollout starts no clusters at the moment; "": it
+// may start some.
+func (w Waits) Current(remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) (wait *drydockv1.Wait, idleReason string) {
 	batch := batchInProgress(status)
 	return w.highest(batch, remediation, status, now), w.idleReason(batch, status)
 }
@@ -83,10 +83,10 @@ func (w Waits) idleReason(batch batchSummary, status *ranv1.ClusterGroupUpgradeS
 
 const reasonPaused = "Paused"
 
-// blockersShown is how many clusters a wait names.
+// blockersShown is the maximum number of clusters that a wait names.
 const blockersShown = 5
 
-// batchSummary is what is known of the batch in progress.
+// batchSummary summarizes the batch in progress.
 type batchSummary struct {
 	// title is "batch 2 of 5: "; "" before the first batch.
 	title                  string
@@ -120,15 +120,14 @@ func batchInProgress(status *ranv1.ClusterGroupUpgradeStatus) batchSummary {
 	return b
 }
 
-// Working reports whether work on a cluster is in progress. A cluster that soaks after one of several policies counts; one that soaks after all of
-// them does not.
+// Working reports whether work on a cluster is in progress. A cluster that soaks counts only if more policies follow.
 func Working(c *ranv1.ClusterStatus) bool {
 	return c.State == ranv1.ClusterRunning || c.State == ranv1.ClusterSoaking && c.CompletedAt == nil
 }
 
 func (b batchSummary) onlySoaks() bool { return b.running == 0 && b.soaking > 0 }
 
-// withdrawal is the wait while running clusters are withdrawn and cleaned up.
+// withdrawal is the wait for running clusters to be withdrawn and cleaned up.
 func (b batchSummary) withdrawal(remediation Remediation, w Waits, now metav1.Time) *drydockv1.Wait {
 	wait := &drydockv1.Wait{Reason: w.Withdrawal, Since: now, Blockers: b.blockers}
 	switch {
@@ -150,7 +149,7 @@ func (b batchSummary) held(hold drydockv1.Hold, now metav1.Time) *drydockv1.Wait
 	return wait
 }
 
-// wait is for the clusters of the batch; nil when none remains.
+// wait is the wait for the clusters of the batch; nil: all have ended.
 func (b batchSummary) wait(status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) *drydockv1.Wait {
 	run := status.Status
 	switch {
