@@ -21,7 +21,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Activities brings manifests to clusters with manifest works in their namespaces on the hub. It does not touch the clusters themselves.
+// Activities places manifest works in the namespaces of clusters on the hub. It does not touch the clusters themselves.
 type Activities struct {
 	Clusters *kube.Clusters
 	Waits    activitykit.Waits
@@ -33,9 +33,9 @@ type Rollout struct {
 	Name      string `json:"name"`
 	// Owner is the mark of the rollout's workflow.
 	Owner string `json:"owner"`
-	// Templates in their order.
+	// Templates are in the order in which clusters get them.
 	Templates []string `json:"templates"`
-	// Pins identify for each the generation that was prepared; empty before that.
+	// Pins has for each template the prepared generation; empty before that.
 	Pins []string `json:"pins,omitempty"`
 }
 
@@ -52,7 +52,8 @@ type Prepared struct {
 	Pin string `json:"pin"`
 }
 
-// PrepareManifestWorks reads the templates of a rollout. Errors: NotFound if one does not exist; InvalidSpec if one cannot be placed on clusters.
+// PrepareManifestWorks reads the templates of a rollout. Errors: NotFound if a template does not exist; InvalidSpec if a template cannot be placed on
+// clusters.
 func (m *Activities) PrepareManifestWorks(ctx context.Context, in Rollout) ([]Prepared, error) {
 	hub, err := m.Clusters.Hub(ctx)
 	if err != nil {
@@ -86,7 +87,7 @@ func (r Rollout) template(ctx context.Context, hub *kube.Cluster, name string) (
 	return template, activitykit.Explain(hub, "read manifest work template "+r.Namespace+"/"+name, err)
 }
 
-// CleanUpWorksInput says which manifest works of a rollout to delete.
+// CleanUpWorksInput is the input of CleanUpManifestWorks.
 type CleanUpWorksInput struct {
 	Rollout
 	// Keep are the clusters, sorted, that keep the work of the last template.
@@ -98,7 +99,7 @@ func (in CleanUpWorksInput) keeps(work client.Object) bool {
 	return kept && work.GetName() == manifestworks.WorkName(in.name(), in.Templates[len(in.Templates)-1])
 }
 
-// CleanUpManifestWorks deletes all manifest works of a rollout, except those that clusters keep. It leaves works with another owner alone.
+// CleanUpManifestWorks deletes the manifest works of a rollout, except those that clusters keep and those with another owner.
 func (m *Activities) CleanUpManifestWorks(ctx context.Context, in CleanUpWorksInput) error {
 	hub, err := m.Clusters.Hub(ctx)
 	if err != nil {
@@ -108,7 +109,7 @@ func (m *Activities) CleanUpManifestWorks(ctx context.Context, in CleanUpWorksIn
 	if err != nil {
 		return err
 	}
-	var deletes errgroup.Group // one that fails does not stop the others
+	var deletes errgroup.Group // a failure does not stop the others
 	deletes.SetLimit(activitykit.MaxParallelRequests)
 	for _, work := range works {
 		if !in.keeps(work) {
@@ -118,15 +119,15 @@ func (m *Activities) CleanUpManifestWorks(ctx context.Context, in CleanUpWorksIn
 	return deletes.Wait()
 }
 
-// AwaitWorksInput is what is known of the compliance of clusters with the works of templates.
+// AwaitWorksInput is the known compliance of clusters with works.
 type AwaitWorksInput struct {
 	Rollout  Rollout                 `json:"rollout"`
 	Clusters []policies.KnownCluster `json:"clusters"`
-	// Gather is how long changes are gathered from the first on.
+	// Gather is how long changes are gathered after the first one.
 	Gather time.Duration `json:"gather"`
 }
 
-// AwaitManifestWorks waits until the compliance of some clusters with their current work is not the known one, and returns it.
+// AwaitManifestWorks waits until the compliance of clusters with their current work differs from the known one, and returns it.
 func (m *Activities) AwaitManifestWorks(ctx context.Context, in AwaitWorksInput) ([]policies.ClusterCompliance, error) {
 	reader, err := m.reader(ctx, in.Rollout)
 	if err != nil {
@@ -154,7 +155,7 @@ func (m *Activities) reader(ctx context.Context, in Rollout) (remediation.Compli
 	hub, err := m.Clusters.Hub(ctx)
 	s := remediation.ComplianceReader{Hub: hub, Kind: manifestworks.Works, Judge: func(work *unstructured.Unstructured) policies.Compliance {
 		if work != nil && !kube.OwnedBy(work, in.Owner) {
-			return manifestworks.ComplianceOf(nil) // a work that an earlier run left was not brought by this one
+			return manifestworks.ComplianceOf(nil) // it is left over from an earlier run
 		}
 		return manifestworks.ComplianceOf(work)
 	}}

@@ -119,7 +119,7 @@ func (s *workScene) compliance(cluster string) policies.ComplianceStatus {
 
 const done = `{conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}]}`
 
-func TestWorksAreBroughtToTheClustersWhoseTurnItIsAndTheirEndIsSeen(t *testing.T) {
+func TestWorksArePlacedAndTheirComplianceIsReported(t *testing.T) {
 	s := newWorkScene(t)
 	one, two := s.clusters[0], s.clusters[1]
 	news := make(chan []policies.ClusterCompliance, 1)
@@ -164,7 +164,7 @@ func TestWorksAreBroughtToTheClustersWhoseTurnItIsAndTheirEndIsSeen(t *testing.T
 	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(one))
 }
 
-func TestWhatAnEarlierRunHasBroughtSaysNothingUntilThisOneHasBroughtIt(t *testing.T) {
+func TestWorksOfAnEarlierRunDoNotCount(t *testing.T) {
 	s := newWorkScene(t)
 	_, err := s.place(0, s.clusters[0])
 	require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestWhatAnEarlierRunHasBroughtSaysNothingUntilThisOneHasBroughtIt(t *testin
 }
 
 // What is on a held cluster stays, and nothing new begins on it. The answer to an attempt may be lost: the next finds what the first has made.
-func TestAHeldClusterKeepsTheWorkThatItHasAndGetsNoOther(t *testing.T) {
+func TestAHeldClusterKeepsItsWork(t *testing.T) {
 	s := newWorkScene(t)
 	one, two := s.clusters[0], s.clusters[1]
 	held := func(item int, clusters ...string) remediation.PlacementResult {
@@ -201,7 +201,7 @@ func TestAHeldClusterKeepsTheWorkThatItHasAndGetsNoOther(t *testing.T) {
 }
 
 // One cluster whose work cannot be written keeps the others waiting as little as the rollout's end.
-func TestWorksThatCannotBeMadeAreNamedAndTheOthersAreMade(t *testing.T) {
+func TestRefusedWorksDoNotStopOthers(t *testing.T) {
 	s := newWorkScene(t)
 	hub := activitytest.Stack.Cluster(activitytest.HubName)
 	leaving, theirs, offline := devstacktest.Namespace(t, hub), devstacktest.Namespace(t, hub), devstacktest.Namespace(t, hub)
@@ -253,7 +253,7 @@ func TestWorksThatCannotBeMadeAreNamedAndTheOthersAreMade(t *testing.T) {
 }
 
 // The webhook of the hub answers with 400 where a work is too large, or names an executor that may not be used for this cluster.
-func TestAWorkThatAWebhookRefusesKeepsNoOtherFromBeingMade(t *testing.T) {
+func TestAWorkRefusedByAWebhookDoesNotStopOthers(t *testing.T) {
 	for _, answer := range []error{
 		apierrors.NewBadRequest("the size of manifests is 614400 bytes which exceeds the 512000 limit"),
 		apierrors.NewForbidden(schema.GroupResource{Resource: "manifestworks"}, "os", errors.New("frozen")),
@@ -276,7 +276,7 @@ func TestAWorkThatAWebhookRefusesKeepsNoOtherFromBeingMade(t *testing.T) {
 	}
 }
 
-func TestAClusterWhoseManagedClusterIsDeletedAtWorkIsSeen(t *testing.T) {
+func TestADeletedManagedClusterIsReported(t *testing.T) {
 	s := newWorkScene(t)
 	_, err := s.place(0, s.clusters[0])
 	require.NoError(t, err)
@@ -315,7 +315,7 @@ func readsOf(t *testing.T, name string) map[string]int {
 	return reads
 }
 
-func TestATemplateThatChangesOrGoesDuringARolloutIsBroughtToNoOtherCluster(t *testing.T) {
+func TestAChangedOrDeletedTemplateIsNotPlaced(t *testing.T) {
 	s := newWorkScene(t)
 	template := &unstructured.Unstructured{}
 	template.SetGroupVersionKind(manifestworks.Templates)

@@ -24,18 +24,19 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// PlaceWorksInput says which manifest work clusters are to have.
+// PlaceWorksInput has the desired manifest works of clusters.
 type PlaceWorksInput struct {
 	Rollout Rollout `json:"rollout"`
-	// Desired has the item of each cluster that is named, or policies.Nowhere. Other clusters stay as they are.
+	// Desired has the item of each named cluster, or policies.NoItem. Other clusters stay unchanged.
 	Desired []policies.DesiredPlacement `json:"desired"`
-	// Closes is as in AcquireNodeInput: the earliest of the clusters on which something may begin.
+	// Closes is as in TakeNodeInput: the first close of a window of the clusters on which a work may start.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 
-// PlaceManifestWorks gives each cluster its desired manifest work of the rollout, and no other. It reads the works of each cluster, deletes the undesired ones,
-// then makes the missing ones. A cluster whose work the hub refuses does not stop the others. Errors: Held when a cluster that gets a work is held; NotFound
-// and InvalidSpec when a template was deleted or changed since it was prepared: one rollout must not bring clusters different manifests.
+// PlaceManifestWorks gives each named cluster its desired manifest work, and no other of the rollout. It reads the works, deletes the undesired ones,
+// and then creates the missing ones. If the hub refuses the work of one cluster, it continues with the others. Errors: Held if a cluster that gets a
+// work is held; NotFound and InvalidSpec if a template was deleted or changed since it was prepared: a rollout must not give clusters different
+// manifests.
 func (m *Activities) PlaceManifestWorks(ctx context.Context, in PlaceWorksInput) (remediation.PlacementResult, error) {
 	hub, err := m.Clusters.Hub(ctx)
 	if err != nil {
@@ -69,7 +70,7 @@ type placementAttempt struct {
 	mu     sync.Mutex
 }
 
-// clusters are all that are named.
+// clusters are all named clusters.
 func (p *placementAttempt) clusters() []string {
 	var clusters []string
 	for _, placement := range p.Desired {
@@ -78,7 +79,7 @@ func (p *placementAttempt) clusters() []string {
 	return clusters
 }
 
-// observe reads the works of the rollout in the namespaces of all clusters.
+// observe reads the works of the rollout on all named clusters.
 func (p *placementAttempt) observe(ctx context.Context) error {
 	p.works = map[string][]*metav1.PartialObjectMetadata{}
 	reads, reading := errgroup.WithContext(ctx)
@@ -119,7 +120,7 @@ func (r Rollout) works(ctx context.Context, hub *kube.Cluster, options ...client
 	return works, nil
 }
 
-// missingOn returns those of the clusters that do not have the item of a placement.
+// missingOn returns the clusters that do not have the item of a placement.
 func (p *placementAttempt) missingOn(placement policies.DesiredPlacement, clusters []string) []string {
 	if placement.Item == policies.NoItem {
 		return nil
@@ -130,7 +131,7 @@ func (p *placementAttempt) missingOn(placement policies.DesiredPlacement, cluste
 	})
 }
 
-// startingClusters are the clusters on which something new begins.
+// startingClusters are the clusters that get a work.
 func (p *placementAttempt) startingClusters() []string {
 	var added []string
 	for _, placement := range p.Desired {
@@ -152,7 +153,7 @@ func (p *placementAttempt) deleteUndesired(ctx context.Context, cluster string) 
 	return nil
 }
 
-// desires reports whether a cluster is to have the work of that name.
+// desires reports whether the work is the desired one of the cluster.
 func (p *placementAttempt) desires(cluster, work string) bool {
 	for _, placement := range p.Desired {
 		_, named := slices.BinarySearch(placement.Clusters, cluster)
@@ -164,7 +165,7 @@ func (p *placementAttempt) desires(cluster, work string) bool {
 	return false
 }
 
-// createMissing makes the work of a placement on the clusters that do not have it.
+// createMissing creates the work of a placement on the clusters that do not have it.
 func (p *placementAttempt) createMissing(ctx context.Context, placement policies.DesiredPlacement) error {
 	missing := p.missingOn(placement, placement.Clusters)
 	if len(missing) == 0 {
@@ -186,7 +187,7 @@ func (p *placementAttempt) createMissing(ctx context.Context, placement policies
 	})
 }
 
-// writeAll writes the works of many clusters at the same time. It notes what the hub refuses, by cluster.
+// writeAll calls write for clusters in parallel, and records which of them the hub refuses.
 func (p *placementAttempt) writeAll(ctx context.Context, clusters []string, write func(ctx context.Context, cluster string) error) error {
 	var refused []remediation.RefusedPlacement
 	writes, writing := errgroup.WithContext(ctx)
@@ -211,7 +212,7 @@ func (p *placementAttempt) writeAll(ctx context.Context, clusters []string, writ
 	return err
 }
 
-// refusalOf tells an error about one cluster from one that any other request would meet as well; nil: it is none.
+// refusalOf returns the refusal of one cluster; nil: the error would hit any other request, too, or there is none.
 func refusalOf(cluster string, err error) *remediation.RefusedPlacement {
 	var deleted remediation.BeingDeletedError
 	switch {

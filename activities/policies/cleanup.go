@@ -10,8 +10,8 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// CleanUpPolicies deletes all objects that PreparePolicies made. It leaves objects with another owner alone. It returns the numbers of the policies that were
-// changed since they were prepared.
+// CleanUpPolicies deletes the objects of PreparePolicies, except those with another owner. It returns the indexes of the policies that were changed
+// since they were prepared.
 func (p *Activities) CleanUpPolicies(ctx context.Context, in Rollout) ([]int, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func cleanUpPolicies(ctx context.Context, hub *kube.Cluster, in Rollout) ([]int,
 	})
 }
 
-// ChangedPolicies returns the numbers of the policies that were changed since they were prepared.
+// ChangedPolicies returns the indexes of the policies that were changed since they were prepared.
 func (p *Activities) ChangedPolicies(ctx context.Context, in Rollout) ([]int, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	if err != nil {
@@ -38,18 +38,18 @@ func (p *Activities) ChangedPolicies(ctx context.Context, in Rollout) ([]int, er
 	return changedPolicies(in, func(number int) (bool, error) { return policyChanged(ctx, hub, in, number) })
 }
 
-// changedPolicies looks at many policies at the same time. One that fails does not stop the others.
-func changedPolicies(in Rollout, look func(number int) (changed bool, err error)) ([]int, error) {
+// changedPolicies checks policies in parallel. A failure does not stop the others.
+func changedPolicies(in Rollout, check func(number int) (changed bool, err error)) ([]int, error) {
 	isChanged := make([]bool, len(in.Policies))
-	var looks errgroup.Group
-	looks.SetLimit(activitykit.MaxParallelRequests)
+	var checks errgroup.Group
+	checks.SetLimit(activitykit.MaxParallelRequests)
 	for number := range in.Policies {
-		looks.Go(func() (err error) {
-			isChanged[number], err = look(number)
+		checks.Go(func() (err error) {
+			isChanged[number], err = check(number)
 			return err
 		})
 	}
-	err := looks.Wait()
+	err := checks.Wait()
 	var changed []int
 	for number := range isChanged {
 		if isChanged[number] {
@@ -59,11 +59,11 @@ func changedPolicies(in Rollout, look func(number int) (changed bool, err error)
 	return changed, err
 }
 
-// cleanUpPolicy deletes the objects made for a policy: the binding first, from then on nothing is enforced.
+// cleanUpPolicy deletes the objects of a policy. It deletes the binding first, which ends the enforcement.
 func cleanUpPolicy(ctx context.Context, hub *kube.Cluster, in Rollout, ref policies.Ref) error {
 	names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
 	if err != nil {
-		return nil // then nothing was made
+		return nil // then no object was created
 	}
 	for _, object := range append(enforcementObjects(in, ref, names), policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil)) {
 		object.SetAnnotations(map[string]string{kube.AnnotationOwner: in.Owner})

@@ -8,15 +8,15 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// AwaitComplianceInput is what is known of the compliance of clusters with policies.
+// AwaitComplianceInput is the known compliance of clusters with policies.
 type AwaitComplianceInput struct {
 	Policies []policies.Ref          `json:"policies"`
 	Clusters []policies.KnownCluster `json:"clusters"`
-	// Gather is how long changes are gathered from the first on.
+	// Gather is how long changes are gathered after the first one.
 	Gather time.Duration `json:"gather"`
 }
 
-// AwaitCompliance waits until the compliance of some clusters with their current policy is not the known one, and returns it.
+// AwaitCompliance waits until the compliance of clusters with their current policy differs from the known one, and returns it.
 func (p *Activities) AwaitCompliance(ctx context.Context, in AwaitComplianceInput) ([]policies.ClusterCompliance, error) {
 	reader, err := p.reader(ctx, in.Policies)
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *Activities) ReadCompliance(ctx context.Context, in ReadComplianceInput)
 	return reader.Read(ctx, in.Clusters)
 }
 
-// reader reads the replicas of policies. Each has the compliance of its cluster; the status of the policy itself grows with the fleet.
+// reader reads the replicas of policies. Each replica has the compliance of one cluster. The status of the root policy would grow with the fleet.
 func (p *Activities) reader(ctx context.Context, refs []policies.Ref) (remediation.ComplianceReader, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	s := remediation.ComplianceReader{Hub: hub, Kind: policies.Policies, Judge: policies.ComplianceOf}

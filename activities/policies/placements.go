@@ -19,18 +19,18 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// PlacePoliciesInput says on which clusters each policy of a rollout is to be enforced.
+// PlacePoliciesInput has the clusters on which each policy of a rollout is enforced.
 type PlacePoliciesInput struct {
 	Rollout Rollout `json:"rollout"`
-	// Desired names every cluster on which a policy is to be enforced, or stays enforced. Nothing is enforced on the others.
+	// Desired names every cluster on which a policy is, or stays, enforced. No policy is enforced on other clusters.
 	Desired []policies.DesiredPlacement `json:"desired,omitempty"`
-	// Closes is as in AcquireNodeInput: the earliest of the clusters on which something may begin.
+	// Closes is as in TakeNodeInput: the first close of a window of the clusters on which a policy may start.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 
-// PlacePolicies makes the placements of a rollout list the desired clusters and no others. It reads the placements and writes those that differ: first those that
-// only lose clusters. For policies that gain clusters it first recreates the objects of PreparePolicies that were deleted, or no cluster would ever comply.
-// Errors: Held when a cluster that gains a policy is held; NotFound and InvalidSpec when an object cannot be recreated.
+// PlacePolicies makes the placements of a rollout list the desired clusters. It reads the placements and writes those that differ, first those that
+// only lose clusters. For policies that gain clusters it first recreates deleted objects of PreparePolicies: without them no cluster would ever
+// comply. Errors: Held if a cluster that gains a policy is held; NotFound and InvalidSpec if an object cannot be recreated.
 func (p *Activities) PlacePolicies(ctx context.Context, in PlacePoliciesInput) (remediation.PlacementResult, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *Activities) PlacePolicies(ctx context.Context, in PlacePoliciesInput) (
 	return placed, applyPlacements(ctx, &placed, hub, in.Rollout, gaining)
 }
 
-// observePlacements reads the clusters that the placement of each policy lists; none where it does not exist.
+// observePlacements reads the clusters in the placement of each policy; none if it does not exist.
 func observePlacements(ctx context.Context, hub *kube.Cluster, in Rollout) ([][]string, error) {
 	observed := make([][]string, len(in.Policies))
 	reads, reading := errgroup.WithContext(ctx)
@@ -85,7 +85,7 @@ func observePlacements(ctx context.Context, hub *kube.Cluster, in Rollout) ([][]
 	return observed, reads.Wait()
 }
 
-// placement is the placement of a policy that lists these clusters.
+// placement is the placement of a policy with these clusters.
 func (r Rollout) placement(ref policies.Ref, clusters []string) (*unstructured.Unstructured, error) {
 	names, err := policies.NamesFor(r.name(), ref, r.Enforcement)
 	if err != nil {
@@ -94,7 +94,7 @@ func (r Rollout) placement(ref policies.Ref, clusters []string) (*unstructured.U
 	return policies.Placement(r.name(), names, ref.Name, r.Enforcement, clusters), nil
 }
 
-// applyPlacements writes placements. One that the hub refuses does not stop the others. The error is the first of any other kind.
+// applyPlacements writes placements. If the hub refuses one, it continues with the others. It returns the first other error.
 func applyPlacements(ctx context.Context, p *remediation.PlacementResult, hub *kube.Cluster, in Rollout, changes []policies.PlacementChange) error {
 	var failure error
 	for _, change := range changes {
@@ -115,20 +115,20 @@ func applyPlacements(ctx context.Context, p *remediation.PlacementResult, hub *k
 	return failure
 }
 
-// restorePlacements recreates what was deleted of the objects that enforce the policies which gain clusters, and looks which of these policies have changed.
+// restorePlacements recreates deleted objects of the policies that gain clusters, and finds out which of these policies were changed.
 func restorePlacements(ctx context.Context, p *remediation.PlacementResult, hub *kube.Cluster, in Rollout, gaining []policies.PlacementChange) error {
 	recreated, changed := make([][]string, len(gaining)), make([]bool, len(gaining))
-	looks, looking := errgroup.WithContext(ctx)
-	looks.SetLimit(activitykit.MaxParallelRequests)
+	checks, checking := errgroup.WithContext(ctx)
+	checks.SetLimit(activitykit.MaxParallelRequests)
 	for i, change := range gaining {
-		looks.Go(func() (err error) {
-			if recreated[i], err = recreateMissing(looking, hub, in, change.Item); err == nil {
-				changed[i], err = policyChanged(looking, hub, in, change.Item)
+		checks.Go(func() (err error) {
+			if recreated[i], err = recreateMissing(checking, hub, in, change.Item); err == nil {
+				changed[i], err = policyChanged(checking, hub, in, change.Item)
 			}
 			return err
 		})
 	}
-	err := looks.Wait()
+	err := checks.Wait()
 	p.Recreated = slices.Concat(recreated...)
 	for i, change := range gaining {
 		if changed[i] {
@@ -138,7 +138,7 @@ func restorePlacements(ctx context.Context, p *remediation.PlacementResult, hub 
 	return err
 }
 
-// recreateMissing creates the objects that enforce a policy and were deleted, and returns their names.
+// recreateMissing creates the deleted objects of a policy again, and returns their names.
 func recreateMissing(ctx context.Context, hub *kube.Cluster, in Rollout, number int) ([]string, error) {
 	ref := in.Policies[number]
 	names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
@@ -178,7 +178,7 @@ func isGone(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstruc
 	return existing.DeletionTimestamp != nil, activitykit.Explain(hub, "read "+activitykit.ObjectName(object), err)
 }
 
-// recreateCopy returns the copy of a policy as it was prepared: one rollout must not give clusters different copies.
+// recreateCopy returns the copy of a policy as it was prepared: a rollout must not give clusters different copies.
 func recreateCopy(ctx context.Context, hub *kube.Cluster, in Rollout, number int, name string) (*unstructured.Unstructured, error) {
 	ref := in.Policies[number]
 	policy, err := readPolicy(ctx, hub, ref)
@@ -186,7 +186,7 @@ func recreateCopy(ctx context.Context, hub *kube.Cluster, in Rollout, number int
 		return nil, err
 	}
 	if in.changedSincePrepared(number, policy) {
-		return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("policy %s has been changed since the rollout began, and the copy of what it was, %s/%s, has been deleted: start another rollout with it",
+		return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("policy %s has been changed since the rollout began, and the copy of its former spec, %s/%s, has been deleted: start another rollout with it",
 			ref, in.Namespace, name), nil)
 	}
 	made, err := policies.Copy(in.name(), policy, name)
@@ -211,12 +211,12 @@ func policyChanged(ctx context.Context, hub *kube.Cluster, in Rollout, number in
 	return err == nil && in.changedSincePrepared(number, policy), activitykit.Explain(hub, "read policy "+in.Policies[number].String(), err)
 }
 
-// changedSincePrepared reports whether a policy is not the one that was prepared, or of another generation.
+// changedSincePrepared reports whether a policy was replaced, or has another generation.
 func (r Rollout) changedSincePrepared(number int, policy metav1.Object) bool {
 	return number < len(r.Pins) && policies.Pin(policy) != r.Pins[number]
 }
 
-// enforcementObjects names the objects that enforce a policy on the clusters of its placement: the binding, and the copy where there is one.
+// enforcementObjects names the binding of a policy and its copy, if it has one.
 func enforcementObjects(in Rollout, ref policies.Ref, names policies.Names) []*unstructured.Unstructured {
 	objects := []*unstructured.Unstructured{policies.Binding(in.name(), names, ref.Name, in.Enforcement)}
 	if names.Copy != "" {

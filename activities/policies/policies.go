@@ -33,9 +33,9 @@ type Rollout struct {
 	// Owner is the mark of the rollout's workflow.
 	Owner       string                  `json:"owner"`
 	Enforcement ranv1.PolicyEnforcement `json:"enforcement"`
-	// Policies in their order.
+	// Policies are in the order in which they are enforced.
 	Policies []policies.Ref `json:"policies"`
-	// Pins identify for each the generation that was prepared; empty before that.
+	// Pins has for each policy the prepared generation; empty before that.
 	Pins []string `json:"pins,omitempty"`
 }
 
@@ -43,19 +43,19 @@ func (r Rollout) name() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 }
 
-// Prepared is a policy that is ready to be enforced, but on no cluster yet.
+// Prepared is a policy that can be enforced. It is enforced on no cluster yet.
 type Prepared struct {
 	policies.Ref
 	// Soak is how long a cluster must stay Compliant with it.
 	Soak time.Duration `json:"soak,omitempty"`
-	// SafeNames are the names of the objects made for it, as the status lists them.
+	// SafeNames are the names of its objects, as in the status.
 	SafeNames map[string]string `json:"safeNames"`
 	// Pin identifies its generation.
 	Pin string `json:"pin,omitempty"`
 }
 
-// PreparePolicies creates the objects that enforce the policies of a rollout, without clusters. It adopts those of an earlier run of the rollout.
-// Errors: NotFound if a policy does not exist; InvalidSpec if one cannot be enforced, or an object of that name has another owner.
+// PreparePolicies creates the objects that enforce the policies of a rollout, without clusters. It adopts objects of an earlier run of the rollout.
+// Errors: NotFound if a policy does not exist; InvalidSpec if a policy cannot be enforced, or an object of that name has another owner.
 func (p *Activities) PreparePolicies(ctx context.Context, in Rollout) ([]Prepared, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (p *Activities) PreparePolicies(ctx context.Context, in Rollout) ([]Prepare
 	return preparePolicies(ctx, hub, in)
 }
 
-// preparePolicies prepares many policies at the same time: an attempt must end in time also on a slow hub.
+// preparePolicies prepares policies in parallel, so that an attempt ends in time also on a slow hub.
 func preparePolicies(ctx context.Context, hub *kube.Cluster, in Rollout) ([]Prepared, error) {
 	prepared := make([]Prepared, len(in.Policies))
 	preparations, preparing := errgroup.WithContext(ctx)
@@ -81,7 +81,7 @@ func preparePolicies(ctx context.Context, hub *kube.Cluster, in Rollout) ([]Prep
 	return prepared, nil
 }
 
-// prepare makes the placement first and the binding last: nothing is enforced before a cluster is placed.
+// prepare creates the placement first and the binding last: nothing is enforced before a cluster is placed.
 func prepare(ctx context.Context, hub *kube.Cluster, in Rollout, ref policies.Ref) (Prepared, error) {
 	invalid := func(err error) (Prepared, error) {
 		return Prepared{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("policy %s: %v", ref, err), err)

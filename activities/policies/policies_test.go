@@ -242,7 +242,7 @@ func (s *policyScene) enforced() []string {
 	return found
 }
 
-func TestPoliciesAreEnforcedOnlyOnTheClustersWhoseTurnItIs(t *testing.T) {
+func TestPoliciesAreEnforcedOnlyOnPlacedClusters(t *testing.T) {
 	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
 		t.Run(string(enforcement), func(t *testing.T) {
 			s := newPolicyScene(t, enforcement, nil)
@@ -270,7 +270,7 @@ func TestPoliciesAreEnforcedOnlyOnTheClustersWhoseTurnItIs(t *testing.T) {
 	}
 }
 
-func TestWhatSomebodyHasDeletedIsMadeAgainForTheClustersThatCome(t *testing.T) {
+func TestDeletedObjectsAreRecreatedForAddedClusters(t *testing.T) {
 	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
 		t.Run(string(enforcement), func(t *testing.T) {
 			s := newPolicyScene(t, enforcement, nil)
@@ -293,7 +293,7 @@ func TestWhatSomebodyHasDeletedIsMadeAgainForTheClustersThatCome(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatChangesMeanwhileIsNamedAndNoClusterGetsAnotherText(t *testing.T) {
+func TestAChangedPolicyIsReportedAndItsCopyStaysTheSame(t *testing.T) {
 	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
 		t.Run(string(enforcement), func(t *testing.T) {
 			s := newPolicyScene(t, enforcement, nil)
@@ -331,7 +331,7 @@ func TestAPolicyThatChangesMeanwhileIsNamedAndNoClusterGetsAnotherText(t *testin
 				require.NoError(t, s.hub.Client.Delete(t.Context(), what[1]))
 				_, err = place()
 				require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
-				require.ErrorContains(t, err, "policy "+kernel.String()+" has been changed since the rollout began, and the copy of what it was, "+s.rollout.Namespace+"/"+names.Copy+", has been deleted")
+				require.ErrorContains(t, err, "policy "+kernel.String()+" has been changed since the rollout began, and the copy of its former spec, "+s.rollout.Namespace+"/"+names.Copy+", has been deleted")
 			}
 			s.pin() // as another rollout does
 			requireFound(nil)
@@ -386,7 +386,7 @@ func TestPlacingPoliciesWritesOnlyTheDifference(t *testing.T) {
 func generationOf(object client.Object) string { return policies.Pin(object) }
 
 // The hub does not allow the placement of the first policy to be changed: clusters with the other policy do not wait for it.
-func TestAPlacementThatTheHubRefusesStopsNoOther(t *testing.T) {
+func TestARefusedPlacementDoesNotStopOthers(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	s.prepare()
 	refusing, err := client.New(refuseWrites(activitytest.Stack.Cluster(activitytest.HubName).Config, "kernel-placement"), client.Options{})
@@ -429,7 +429,7 @@ func (r refusingWrites) RoundTrip(request *http.Request) (*http.Response, error)
 	}, nil
 }
 
-func TestWhatIsMadeForPoliciesIsNamedAndTheSoakIsRead(t *testing.T) {
+func TestPreparedPoliciesHaveSafeNamesAndSoaks(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	soaking := policies.Ref{Namespace: s.rollout.Namespace, Name: "soaking"}
 	s.create(informing(soaking, `ran.openshift.io/soak-seconds: "60"`))
@@ -448,7 +448,7 @@ func TestWhatIsMadeForPoliciesIsNamedAndTheSoakIsRead(t *testing.T) {
 }
 
 // Each has seven requests: on a hub that is far away, an attempt at one policy after the other would be over before they are, and begin again.
-func TestPoliciesArePreparedAndWithdrawnSideBySide(t *testing.T) {
+func TestPoliciesArePreparedAndCleanedUpInParallel(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	s.rollout.Policies = nil
 	for i := range 30 {
@@ -522,7 +522,7 @@ func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {
 	require.Len(t, s.made(), 1, "what belongs to another stays")
 }
 
-func TestAnotherRunOfTheRolloutTakesOverWhatTheLastOneLeft(t *testing.T) {
+func TestAnotherRunAdoptsTheObjectsOfTheLastOne(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	s.prepare()
 	s.place(0, s.clusters...)
@@ -570,7 +570,7 @@ func TestComplianceIsReportedInBulkWhenItChanges(t *testing.T) {
 	s.requireNews(news, policies.ClusterCompliance{Cluster: one, Status: "CN"}, policies.ClusterCompliance{Cluster: two, Status: "CN"})
 }
 
-func TestARelapseThatIsOverBeforeItIsReportedIsReportedAllTheSame(t *testing.T) {
+func TestAShortRelapseIsReported(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, func(string, string) time.Duration { return 50 * time.Millisecond })
 	s.prepare()
 	s.place(0, s.clusters[0])
@@ -627,7 +627,7 @@ func TestARelapseThatIsOverBeforeItIsReportedIsReportedAllTheSame(t *testing.T) 
 	require.True(t, found[0].Relapsed)
 }
 
-func TestAClusterThatIsUnboundOrWhosePolicyIsDeletedIsSeen(t *testing.T) {
+func TestUnboundClustersAndDeletedPoliciesAreReported(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	news := s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "NN"}, policies.KnownCluster{Cluster: s.clusters[1], Status: "NN"})
 	policy := &unstructured.Unstructured{}
@@ -640,7 +640,7 @@ func TestAClusterThatIsUnboundOrWhosePolicyIsDeletedIsSeen(t *testing.T) {
 }
 
 // The hub has as many replicas as clusters times policies.
-func TestReplicasAreWatchedWithoutWhatThePoliciesSay(t *testing.T) {
+func TestCachedReplicasAreTrimmed(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	s.prepare()
 	s.place(0, s.clusters...)
@@ -673,7 +673,7 @@ func (c countedWatches) RoundTrip(request *http.Request) (*http.Response, error)
 	return c.next.RoundTrip(request)
 }
 
-func TestAllWhoWaitForClustersToComplyShareOneWatch(t *testing.T) {
+func TestWaitsForComplianceShareOneWatch(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	s.prepare()
 	var opened atomic.Int32

@@ -17,40 +17,41 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// ComplianceReader reads the compliance of clusters from objects in their namespaces on the hub: one of each name, in the order of a rollout's items.
+// ComplianceReader reads the compliance of clusters from objects in their namespaces on the hub. Names are the names of these objects, in the order
+// of the items of a rollout.
 type ComplianceReader struct {
 	Hub   *kube.Cluster
 	Kind  schema.GroupVersionKind
 	Names []string
-	// Judge returns the compliance that an object shows; nil is one that does not exist.
+	// Judge returns the compliance of an object; nil: the object does not exist.
 	Judge func(*unstructured.Unstructured) policies.Compliance
 }
 
-// Await waits until the compliance of some clusters with their current item is not the known one, and returns it. Changes are gathered for a while
-// from the first on. All such waits on the hub share one watch.
+// Await waits until the compliance of clusters with their current item differs from the known one, and returns it. After the first change it gathers
+// more of them for a while. All such waits on a hub share one watch.
 func (s ComplianceReader) Await(ctx context.Context, clusters []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
-	l := s.watch(clusters)
+	w := s.watch(clusters)
 	for {
-		if err := l.await(ctx, func() bool { return len(l.changes()) > 0 }); err != nil {
+		if err := w.await(ctx, func() bool { return len(w.changes()) > 0 }); err != nil {
 			return nil, activitykit.Explain(s.Hub, "watch the compliance of clusters", err)
 		}
 		gathering, cancel := context.WithTimeout(ctx, gather)
-		err := l.await(gathering, func() bool { return len(l.changes()) == len(clusters) })
+		err := w.await(gathering, func() bool { return len(w.changes()) == len(clusters) })
 		gathered := err == nil || gathering.Err() != nil
 		cancel()
-		news := l.changes()
+		changes := w.changes()
 		switch {
-		case ctx.Err() != nil && !slices.ContainsFunc(news, func(c policies.ClusterCompliance) bool { return c.Relapsed }):
-			return nil, ctx.Err() // report a relapse anyway: the next watch cannot see one that has ended
+		case ctx.Err() != nil && !slices.ContainsFunc(changes, func(c policies.ClusterCompliance) bool { return c.Relapsed }):
+			return nil, ctx.Err() // report a relapse anyway: the next watch cannot see it after it has ended
 		case !gathered:
 			return nil, activitykit.Explain(s.Hub, "watch the compliance of clusters", err)
-		case len(news) > 0:
-			return news, nil
+		case len(changes) > 0:
+			return changes, nil
 		}
 	}
 }
 
-// Read reads the compliance of clusters from the API server: a watch may be behind.
+// Read reads the compliance of clusters from the API server, since a watch may lag.
 func (s ComplianceReader) Read(ctx context.Context, clusters []string) ([]policies.ClusterCompliance, error) {
 	letters := make([][]byte, len(clusters))
 	reads, reading := errgroup.WithContext(ctx)
@@ -91,88 +92,88 @@ func (s ComplianceReader) newObject() *unstructured.Unstructured {
 	return object
 }
 
-// complianceWatch is one attempt at await.
+// complianceWatch is one call of Await.
 type complianceWatch struct {
 	ComplianceReader
 	clusters []policies.KnownCluster
-	// latest is the compliance of each cluster at the last look. Relapsed stays set.
+	// latest is the last observed compliance of each cluster. Relapsed stays set.
 	latest map[string]policies.ClusterCompliance
-	// missing are objects that did not exist on the API server when they were read last.
+	// missing are the objects that did not exist on the API server.
 	missing map[client.ObjectKey]bool
 }
 
-// watch begins with what is known: an object that did not exist need not be read again, the watch shows when it does.
+// watch starts with the known compliance. A missing object is not read again until the watch shows it.
 func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWatch {
-	l := &complianceWatch{ComplianceReader: s, clusters: clusters, latest: map[string]policies.ClusterCompliance{}, missing: map[client.ObjectKey]bool{}}
+	w := &complianceWatch{ComplianceReader: s, clusters: clusters, latest: map[string]policies.ClusterCompliance{}, missing: map[client.ObjectKey]bool{}}
 	for _, known := range clusters {
 		for i := range known.Status {
 			if known.Status.Of(i) == s.Judge(nil) {
-				l.missing[client.ObjectKey{Namespace: known.Cluster, Name: s.Names[i]}] = true
+				w.missing[client.ObjectKey{Namespace: known.Cluster, Name: s.Names[i]}] = true
 			}
 		}
 	}
-	return l
+	return w
 }
 
-func (l *complianceWatch) await(ctx context.Context, until func() bool) error {
-	return activitykit.Waits{}.Await(ctx, l.Hub, []client.Object{l.newObject(), activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
-		err := l.readAll(ctx)
+func (w *complianceWatch) await(ctx context.Context, until func() bool) error {
+	return activitykit.Waits{}.Await(ctx, w.Hub, []client.Object{w.newObject(), activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
+		err := w.readAll(ctx)
 		return temporal.Observation{}, err == nil && until(), err
 	})
 }
 
-func (l *complianceWatch) readAll(ctx context.Context) error {
-	for _, known := range l.clusters {
-		letters := make([]byte, len(l.Names))
-		for i, name := range l.Names {
-			compliance, err := l.compliance(ctx, client.ObjectKey{Namespace: known.Cluster, Name: name})
+func (w *complianceWatch) readAll(ctx context.Context) error {
+	for _, known := range w.clusters {
+		letters := make([]byte, len(w.Names))
+		for i, name := range w.Names {
+			compliance, err := w.compliance(ctx, client.ObjectKey{Namespace: known.Cluster, Name: name})
 			if err != nil {
 				return err
 			}
 			letters[i] = byte(compliance)
 		}
-		gone, err := activitykit.ManagedClusterGone(ctx, l.Hub, known.Cluster)
+		gone, err := activitykit.ManagedClusterGone(ctx, w.Hub, known.Cluster)
 		if err != nil {
 			return err
 		}
 		seen := policies.ClusterCompliance{Cluster: known.Cluster, Status: policies.ComplianceStatus(letters), ClusterDeleted: gone}
-		seen.Relapsed = l.latest[known.Cluster].Relapsed ||
+		seen.Relapsed = w.latest[known.Cluster].Relapsed ||
 			known.Status.Of(known.Policy) == policies.Compliant && seen.Status.Of(known.Policy) != policies.Compliant
-		l.latest[known.Cluster] = seen
+		w.latest[known.Cluster] = seen
 	}
 	return nil
 }
 
-// compliance reads an object from the cache, or from the API server if it is missing there: the cache may be behind, and a cluster that is no longer bound
-// has failed.
-func (l *complianceWatch) compliance(ctx context.Context, key client.ObjectKey) (policies.Compliance, error) {
-	object := l.newObject()
-	err := l.Hub.Cache.Get(ctx, key, object)
+// compliance reads an object from the cache. If it is missing there, compliance reads it from the API server: the cache may lag, and a cluster whose
+// policy is unbound fails.
+func (w *complianceWatch) compliance(ctx context.Context, key client.ObjectKey) (policies.Compliance, error) {
+	object := w.newObject()
+	err := w.Hub.Cache.Get(ctx, key, object)
 	if err == nil {
-		delete(l.missing, key)
-		return l.Judge(object), nil
+		delete(w.missing, key)
+		return w.Judge(object), nil
 	}
 	if !apierrors.IsNotFound(err) {
 		return policies.Unknown, err
 	}
-	if l.missing[key] {
-		return l.Judge(nil), nil
+	if w.missing[key] {
+		return w.Judge(nil), nil
 	}
-	compliance, err := l.readObject(ctx, key)
-	if err == nil && compliance == l.Judge(nil) {
-		l.missing[key] = true
+	compliance, err := w.readObject(ctx, key)
+	if err == nil && compliance == w.Judge(nil) {
+		w.missing[key] = true
 	}
 	return compliance, err
 }
 
-// changes are the clusters whose compliance changed, if only for a moment.
-func (l *complianceWatch) changes() []policies.ClusterCompliance {
-	var news []policies.ClusterCompliance
-	for _, known := range l.clusters {
-		now := l.latest[known.Cluster]
+// changes are the clusters whose compliance changed, or that relapsed meanwhile.
+func (w *complianceWatch) changes() []policies.ClusterCompliance {
+	var changes []policies.ClusterCompliance
+	for _, known := range w.clusters {
+		now := w.latest[known.Cluster]
 		if now.Relapsed || now.ClusterDeleted || policies.Changed(known.Status, now.Status, known.Policy) {
-			news = append(news, now)
+			changes = append(changes, now)
 		}
 	}
-	return news
+	return changes
 }

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// CreateOrAdopt makes an object, or updates that of an earlier run of the same workflow. It refuses an object with another owner.
+// CreateOrAdopt creates an object, or updates that of an earlier run of the same workflow. It rejects an object with another owner.
 func CreateOrAdopt(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstructured, owner string) error {
 	existing := &metav1.PartialObjectMetadata{}
 	existing.SetGroupVersionKind(object.GroupVersionKind())
@@ -35,12 +35,12 @@ func CreateOrAdopt(ctx context.Context, hub *kube.Cluster, object *unstructured.
 	return ApplyOwned(ctx, hub, object, owner)
 }
 
-// BeingDeletedError: an object cannot be made before the one of that name is deleted.
+// BeingDeletedError: an object of that name is still being deleted.
 type BeingDeletedError struct{ Message string }
 
 func (b BeingDeletedError) Error() string { return b.Message }
 
-// ApplyOwned creates or updates an object with our ownership mark.
+// ApplyOwned applies an object with the ownership mark.
 func ApplyOwned(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstructured, owner string) error {
 	annotations := object.GetAnnotations()
 	if annotations == nil {

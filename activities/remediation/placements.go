@@ -1,35 +1,35 @@
-// Package remediation holds what the activities of policies and of manifest works share: objects that a rollout owns on the hub, and the
-// compliance of clusters.
+// Package remediation has the code that the activities of policies and of manifest works share: owned objects on the hub, and the compliance of
+// clusters.
 package remediation
 
 import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// PlacementResult is what was observed after items were placed on clusters: each cluster has its desired item and no other, except the clusters that it names.
+// PlacementResult is the observed placement. Clusters that it does not name have their desired item and no other.
 type PlacementResult struct {
 	// Waiting are held clusters that do not have their item.
 	Waiting []string `json:"waiting,omitempty"`
 	// Refused is what the hub refuses for some clusters only.
 	Refused []RefusedPlacement `json:"refused,omitempty"`
-	// Recreated are the names of objects that were deleted, and that enforce a policy.
+	// Recreated are the names of objects that were deleted, and created again.
 	Recreated []string `json:"recreated,omitempty"`
-	// Changed are the numbers of policies that were changed since they were prepared.
+	// Changed are the indexes of policies that were changed since they were prepared.
 	Changed []int `json:"changed,omitempty"`
 }
 
 // RefusedPlacement: the hub refuses to place the desired item on clusters, or to remove another one.
 type RefusedPlacement struct {
 	Clusters []string `json:"clusters"`
-	// Reason is a CamelCase word, Message explains it to a person.
+	// Reason is a CamelCase word. Message explains it.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	// Final: no further attempt can succeed.
 	Final bool `json:"final,omitempty"`
 }
 
-// ReasonNotPlaced is the reason of an item that the hub refuses for now.
+// ReasonNotPlaced is the reason of an item that the hub refuses at the moment.
 const ReasonNotPlaced = "NotPlaced"
 
-// IsRefused reports whether the hub refuses one object, as admission webhooks do, and may take others.
+// IsRefused reports whether the hub refuses this object, for example by an admission webhook. It may accept others.
 func IsRefused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) }

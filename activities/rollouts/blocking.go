@@ -18,8 +18,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// AwaitBlockers waits until the rollouts that block a rollout have succeeded. What the hub keeps of them counts, and is watched. Errors:
-// InvalidSpec when rollouts wait for each other.
+// AwaitBlockers waits until the blockers of a rollout have succeeded, by their saved status on the hub. Errors: InvalidSpec if rollouts wait for each
+// other.
 func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) error {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -43,16 +43,16 @@ func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUp
 	})
 }
 
-// readBlockers reads from the hub the rollouts that block a rollout, and those that they wait for in turn.
+// readBlockers reads the blockers of a rollout and, recursively, their blockers.
 func readBlockers(ctx context.Context, hub *kube.Cluster, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
 	return rollout.GatherBlockers(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) { return readSaved(ctx, hub, name) })
 }
 
-// readSaved returns the rollout that the hub keeps under a name; nil when it keeps none.
+// readSaved returns the saved rollout of a name; nil: none is saved.
 func readSaved(ctx context.Context, hub *kube.Cluster, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
-	var kept corev1.ConfigMap
+	var saved corev1.ConfigMap
 	key := client.ObjectKey{Namespace: name.Namespace, Name: rollout.SavedName(name.Name)}
-	err := hub.Client.Get(ctx, key, &kept)
+	err := hub.Client.Get(ctx, key, &saved)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -61,7 +61,7 @@ func readSaved(ctx context.Context, hub *kube.Cluster, name types.NamespacedName
 	case err != nil:
 		return nil, activitykit.Explain(hub, "read ConfigMap "+key.String(), err)
 	}
-	object, err := snapshot.SavedRollout(&kept, name)
+	object, err := snapshot.SavedRollout(&saved, name)
 	if err != nil {
 		return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}

@@ -43,7 +43,7 @@ func awaitBlockers(ctx context.Context, name string, blockers []ranv1.BlockingCR
 	return ended
 }
 
-func TestABlockedRolloutIsFreedTheMomentItsLastBlockerHasSucceeded(t *testing.T) {
+func TestABlockedRolloutContinuesWhenItsLastBlockerSucceeds(t *testing.T) {
 	keep(t, "first", metav1.ConditionTrue)
 	keep(t, "second", "")
 	ended := awaitBlockers(t.Context(), "blocked", blockedBy("default", "first", "second", "third"))
@@ -60,7 +60,7 @@ func TestABlockedRolloutIsFreedTheMomentItsLastBlockerHasSucceeded(t *testing.T)
 	require.Less(t, time.Since(succeeded), activitytest.NewsLimit, "an event frees it, not a look now and then")
 }
 
-func TestACycleThatIsMadeWhileARolloutWaitsEndsTheWait(t *testing.T) {
+func TestANewCycleEndsTheWaitForBlockers(t *testing.T) {
 	keep(t, "chicken", "")
 	ended := awaitBlockers(t.Context(), "egg", blockedBy("default", "chicken"))
 	keep(t, "chicken", "", "egg")
@@ -69,12 +69,12 @@ func TestACycleThatIsMadeWhileARolloutWaitsEndsTheWait(t *testing.T) {
 	require.ErrorContains(t, err, "default/egg -> default/chicken -> default/egg")
 }
 
-func TestANamespaceWhoseRolloutsMayNotBeReadIsNamedWithTheRemedy(t *testing.T) {
+func TestAnUnreadableNamespaceIsReportedWithTheMissingRole(t *testing.T) {
 	ended := awaitBlockers(t.Context(), "unbound", blockedBy("kube-public", "other"))
 	require.ErrorContains(t, <-ended, "kube-public")
 }
 
-func TestARolloutIsRecalledWithThePlanItHad(t *testing.T) {
+func TestASavedRolloutIsLoadedWithItsPlan(t *testing.T) {
 	in := finalStatus("default", "again", ranv1.ReasonFailed)
 	in.Object.Status.RemediationPlan = [][]string{{activitytest.SpokeName}, {"gone"}}
 	in.Object.Status.Clusters = []ranv1.ClusterStatus{{Name: activitytest.SpokeName, Batch: 1, State: ranv1.ClusterFailed}, {Name: "gone", Batch: 2, State: ranv1.ClusterComplete}}

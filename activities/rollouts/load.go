@@ -24,16 +24,16 @@ type LoadRolloutInput struct {
 
 // LoadedRollout is a saved rollout, ready for a retry.
 type LoadedRollout struct {
-	// Object has the status with which the retry starts, compact.
+	// Object has the compact status with which the retry starts.
 	Object ranv1.ClusterGroupUpgrade `json:"object"`
-	// NotBound lists, by the index of a retried cluster in the status, the indexes of the policies that are not bound to it.
+	// NotBound lists the indexes of the policies that are not bound to a retried cluster, by the index of the cluster in the status.
 	NotBound map[int][]int `json:"notBound,omitempty"`
-	// TaskQueues of clusters that are not served by the common queue.
+	// TaskQueues are the task queues of clusters that do not use the common one.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 }
 
 // LoadRollout reads a saved rollout from the hub for a retry, and finds the task queues of its clusters. Errors: NotFound if nothing is saved;
-// InvalidSpec if nothing can be retried, or no worker reaches a cluster; ClusterUnknown to ask another worker.
+// InvalidSpec if nothing can be retried, or no worker serves a cluster; ClusterUnknown to retry on another worker.
 func (r *Activities) LoadRollout(ctx context.Context, in LoadRolloutInput) (LoadedRollout, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -52,17 +52,17 @@ func (r *Activities) LoadRollout(ctx context.Context, in LoadRolloutInput) (Load
 	}
 	unfinished := pendingClusters(object.Status.Clusters)
 	object.Status = rollout.Compact(object.Status)
-	recalled := LoadedRollout{Object: *object}
+	loaded := LoadedRollout{Object: *object}
 	notBound, err := snapshot.NotBound(ctx, hub.Client, &object.Status, unfinished)
 	if err != nil {
 		return LoadedRollout{}, activitykit.Explain(hub, "read which policies are bound", err)
 	}
-	recalled.NotBound = rollout.CompactNotBound(notBound, rollout.NamesOf(object.Status.Clusters))
+	loaded.NotBound = rollout.CompactNotBound(notBound, rollout.NamesOf(object.Status.Clusters))
 	if !worksOnClusters(object) {
-		return recalled, nil
+		return loaded, nil
 	}
 	var unreachable []string
-	if recalled.TaskQueues, unreachable, err = r.findWorkers(ctx, unfinished); err != nil {
+	if loaded.TaskQueues, unreachable, err = r.findWorkers(ctx, unfinished); err != nil {
 		return LoadedRollout{}, err
 	}
 	if len(unreachable) > 0 {
@@ -72,7 +72,7 @@ func (r *Activities) LoadRollout(ctx context.Context, in LoadRolloutInput) (Load
 		}
 		return LoadedRollout{}, temporal.Error(temporal.ErrInvalidSpec, message, nil)
 	}
-	return recalled, nil
+	return loaded, nil
 }
 
 // pendingClusters are the clusters that are retried.
@@ -86,8 +86,8 @@ func pendingClusters(clusters []ranv1.ClusterStatus) []string {
 	return names
 }
 
-// CheckRollout sets the defaults of a rollout and validates it, since not every rollout comes through the CLI. Errors: InvalidSpec, naming every
-// invalid field.
+// CheckRollout sets the defaults of a rollout and validates it, since not every rollout comes from the CLI. Errors: InvalidSpec, with every invalid
+// field.
 func (r *Activities) CheckRollout(_ context.Context, object ranv1.ClusterGroupUpgrade) (ranv1.ClusterGroupUpgrade, error) {
 	err := manifest.Complete(&object)
 	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {

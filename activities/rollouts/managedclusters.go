@@ -26,17 +26,17 @@ type ChangeClustersInput struct {
 	Change   rollout.ClusterChange `json:"change"`
 }
 
-// RefusedChange is a ManagedCluster that the hub refuses to change, for a reason that concerns only this cluster.
+// RefusedChange is a ManagedCluster that the hub refuses to change. Other clusters may accept the change.
 type RefusedChange struct {
 	Cluster string `json:"cluster"`
-	// Message names the cluster and has the hub's answer.
+	// Message has the answer of the hub.
 	Message string `json:"message"`
-	// Final: no further attempt can change that.
+	// Final: no retry can succeed.
 	Final bool `json:"final,omitempty"`
 }
 
-// ChangeClusters changes labels and annotations of ManagedClusters, each in one patch. It returns the clusters that refuse the change, by name, so
-// that one does not stop the others. It is idempotent. A deleted ManagedCluster is skipped. It returns an error if the hub did not answer for some.
+// ChangeClusters changes labels and annotations of ManagedClusters, each in one patch. It is idempotent, and skips deleted ManagedClusters. It
+// returns the clusters that refuse the change. It returns an error if the hub did not answer.
 func (r *Activities) ChangeClusters(ctx context.Context, in ChangeClustersInput) ([]RefusedChange, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (r *Activities) ChangeClusters(ctx context.Context, in ChangeClustersInput)
 func changeClusters(ctx context.Context, hub *kube.Cluster, in ChangeClustersInput) ([]RefusedChange, error) {
 	names := slices.Compact(slices.Sorted(slices.Values(in.Clusters)))
 	refused := make([]*RefusedChange, len(names))
-	var changes errgroup.Group // one that cannot be changed keeps no other
+	var changes errgroup.Group // a failure does not stop the others
 	changes.SetLimit(changesAtOnce)
 	for i, cluster := range names {
 		changes.Go(func() (err error) {
@@ -66,14 +66,14 @@ func changeClusters(ctx context.Context, hub *kube.Cluster, in ChangeClustersInp
 	return found, err
 }
 
-// changeCluster distinguishes a refusal of this one cluster, for example by an admission webhook, from an error that every cluster would get.
+// changeCluster returns a refusal of this cluster, for example by an admission webhook, or an error that every cluster would get.
 func changeCluster(ctx context.Context, hub *kube.Cluster, cluster string, change rollout.ClusterChange) (*RefusedChange, error) {
 	err := client.IgnoreNotFound(patchCluster(ctx, hub, cluster, change))
 	explained := activitykit.Explain(hub, "change labels and annotations of ManagedCluster "+cluster, err)
 	switch {
 	case apierrors.IsForbidden(err):
 		return &RefusedChange{Cluster: cluster, Message: fmt.Sprintf(
-			"the labels and annotations of ManagedCluster %s may not be changed (for want of rights: apply deploy/rbac/hub.yaml on the hub): %v", cluster, err)}, nil
+			"the labels and annotations of ManagedCluster %s may not be changed (missing permissions: apply deploy/rbac/hub.yaml on the hub): %v", cluster, err)}, nil
 	case apierrors.IsBadRequest(err):
 		return &RefusedChange{Cluster: cluster, Message: explained.Error()}, nil
 	case temporal.Final(explained):
@@ -82,7 +82,7 @@ func changeCluster(ctx context.Context, hub *kube.Cluster, cluster string, chang
 	return nil, explained
 }
 
-// patchCluster patches a ManagedCluster with the resourceVersion that was just read: a late patch must not restore what was removed meanwhile.
+// patchCluster patches a ManagedCluster with the resourceVersion that it read: a late patch must not restore a label that was removed meanwhile.
 func patchCluster(ctx context.Context, hub *kube.Cluster, name string, change rollout.ClusterChange) error {
 	return kube.RetryOnConflict(func() error {
 		cluster := activitykit.ManagedCluster(name)

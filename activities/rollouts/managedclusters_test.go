@@ -97,7 +97,7 @@ func (r *refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.RoundTripper.RoundTrip(request)
 }
 
-func TestAClusterThatRefusesItsLabelsKeepsNoOtherFromGettingThem(t *testing.T) {
+func TestARefusedChangeDoesNotStopOthers(t *testing.T) {
 	var names []string
 	for i := range 3 * changesAtOnce {
 		names = append(names, fmt.Sprintf("labelled-as-well-%02d", i))
@@ -137,7 +137,7 @@ func (d *delayed) RoundTrip(request *http.Request) (*http.Response, error) {
 	return d.RoundTripper.RoundTrip(request)
 }
 
-func TestAPatchThatComesLateDoesNotBringBackALabelThatWasTakenAway(t *testing.T) {
+func TestALatePatchDoesNotRestoreARemovedLabel(t *testing.T) {
 	activitytest.ManagedCluster(t, "labelled-late", nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	label := func(value *string) ChangeClustersInput {

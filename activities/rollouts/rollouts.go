@@ -31,7 +31,7 @@ import (
 type Activities struct {
 	Clusters *kube.Clusters
 	Waits    activitykit.Waits
-	// Images of the Jobs that prepare clusters.
+	// Images are the default images of the Jobs that prepare clusters.
 	Images PreparationImages
 }
 
@@ -44,17 +44,18 @@ type Plan struct {
 	rollout.Plan
 	// PolicyNamespaces are the namespaces of the policies for the upgrade, by name.
 	PolicyNamespaces map[string]string `json:"policyNamespaces,omitempty"`
-	// NotBound lists, by the index of a cluster in the plan, the indexes of the policies that are not bound to it.
+	// NotBound lists the indexes of the policies that are not bound to a cluster, by the index of the cluster in the plan.
 	NotBound map[int][]int `json:"notBound,omitempty"`
-	// TaskQueues of clusters that are not served by the common queue.
+	// TaskQueues are the task queues of clusters that do not use the common one.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 	// BackupImage is the image of the Jobs that make backups.
 	BackupImage string `json:"backupImage,omitempty"`
-	// Spec is the spec with its defaults; nil: the given spec had them.
+	// Spec is the spec with its defaults; nil: the spec in the input had them.
 	Spec *ranv1.ClusterGroupUpgradeSpec `json:"spec,omitempty"`
 }
 
-// planReader reads policies and what only a plan needs from the API server, since the cache has only the replicas; it reads all else from the cache.
+// planReader reads policies and cluster set bindings from the API server, and all other objects from the cache. The cache has only replicas of
+// policies.
 type planReader struct {
 	client.Reader
 	api client.Reader
@@ -77,8 +78,8 @@ func (r planReader) List(ctx context.Context, list client.ObjectList, options ..
 	return r.Reader.List(ctx, list, options...)
 }
 
-// PlanRollout selects the clusters of a rollout and divides them into batches. A cluster that no worker has credentials for makes the plan
-// invalid. Errors: NotFound if the hub does not serve ManagedClusters; those of CheckRollout, before anything changes.
+// PlanRollout selects the clusters of a rollout and divides them into batches. The plan is invalid if no worker has credentials for a cluster.
+// Errors: those of CheckRollout; NotFound if the hub does not serve ManagedClusters.
 func (r *Activities) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUpgrade) (Plan, error) {
 	cgu, err := r.CheckRollout(ctx, given)
 	if err != nil {
@@ -88,7 +89,7 @@ func (r *Activities) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUp
 	if err != nil {
 		return Plan{}, err
 	}
-	// First what may fail repeatedly: reading policies costs more the larger the fleet is.
+	// Read the policies last: with a large fleet that is slow, and the steps before may be retried.
 	rollouts, err := readBlockers(ctx, hub, &cgu)
 	if err != nil {
 		return Plan{}, err
@@ -115,7 +116,7 @@ func (r *Activities) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUp
 	return plan, r.checkWorkers(ctx, &plan, &cgu, now)
 }
 
-// DeletedClusters returns those of the clusters whose ManagedCluster is gone or is being deleted.
+// DeletedClusters returns the clusters whose ManagedCluster does not exist or is being deleted.
 func (r *Activities) DeletedClusters(ctx context.Context, clusters []string) ([]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -124,7 +125,7 @@ func (r *Activities) DeletedClusters(ctx context.Context, clusters []string) ([]
 	return deletedAmong(ctx, hub, clusters)
 }
 
-// AwaitDeletedClusters waits until ManagedClusters of some of the clusters are gone or are being deleted, and returns those clusters.
+// AwaitDeletedClusters waits until a ManagedCluster of the clusters is deleted or being deleted, and returns those clusters.
 func (r *Activities) AwaitDeletedClusters(ctx context.Context, clusters []string) ([]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -141,15 +142,15 @@ func (r *Activities) AwaitDeletedClusters(ctx context.Context, clusters []string
 
 func deletedAmong(ctx context.Context, hub *kube.Cluster, clusters []string) ([]string, error) {
 	isGone := make([]bool, len(clusters))
-	looks, looking := errgroup.WithContext(ctx)
-	looks.SetLimit(activitykit.MaxParallelRequests)
+	checks, checking := errgroup.WithContext(ctx)
+	checks.SetLimit(activitykit.MaxParallelRequests)
 	for i, cluster := range clusters {
-		looks.Go(func() (err error) {
-			isGone[i], err = activitykit.ManagedClusterGone(looking, hub, cluster)
+		checks.Go(func() (err error) {
+			isGone[i], err = activitykit.ManagedClusterGone(checking, hub, cluster)
 			return err
 		})
 	}
-	if err := looks.Wait(); err != nil {
+	if err := checks.Wait(); err != nil {
 		return nil, err
 	}
 	found := []string{}
@@ -167,8 +168,8 @@ type SelectClustersInput struct {
 	Selectors []*metav1.LabelSelector `json:"selectors"`
 }
 
-// SelectClusters returns for each selector those of the clusters whose ManagedCluster it selects. A cluster without a ManagedCluster is never
-// selected. Errors: InvalidSpec for an invalid selector.
+// SelectClusters returns for each selector the clusters that it selects. No selector selects a cluster without a ManagedCluster. Errors: InvalidSpec
+// if a selector is invalid.
 func (r *Activities) SelectClusters(ctx context.Context, in SelectClustersInput) ([][]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -203,8 +204,8 @@ func (r *Activities) SelectClusters(ctx context.Context, in SelectClustersInput)
 	return selected, nil
 }
 
-// CheckNodeMaintenance validates a request before anything is touched, since not every request comes through the CLI. Errors: InvalidSpec, naming
-// every invalid field.
+// CheckNodeMaintenance validates a request before any node is touched, since not every request comes from the CLI. Errors: InvalidSpec, with every
+// invalid field.
 func (r *Activities) CheckNodeMaintenance(_ context.Context, written json.RawMessage) error {
 	object := &unstructured.Unstructured{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(written, &object.Object); err != nil {

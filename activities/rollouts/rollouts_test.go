@@ -42,7 +42,7 @@ func TestARolloutIsPlannedFromTheManagedClustersOfTheHub(t *testing.T) {
 	require.Equal(t, map[string]string{"inside": "drydock.inside"}, plan.TaskQueues)
 }
 
-func TestAClusterThatNoWorkerReachesMakesThePlanInvalidAndIsNamed(t *testing.T) {
+func TestAClusterWithoutWorkersMakesThePlanInvalid(t *testing.T) {
 	activitytest.ManagedCluster(t, activitytest.SpokeName, nil)
 	activitytest.ManagedCluster(t, "elsewhere", nil)
 	plan := plan(t, activitytest.NodeRollout(activitytest.SpokeName, "elsewhere"))
@@ -52,7 +52,7 @@ func TestAClusterThatNoWorkerReachesMakesThePlanInvalidAndIsNamed(t *testing.T) 
 	require.Contains(t, plan.Problems()[0], "no worker has credentials for elsewhere: add it to the worker's clusters file")
 }
 
-func TestWorkOnNodesThatCannotBeReadIsRefusedBeforeAnyNodeIsTouched(t *testing.T) {
+func TestAnInvalidRemediationIsRefusedByThePlan(t *testing.T) {
 	cgu := activitytest.NodeRollout(activitytest.SpokeName)
 	cgu.Spec.NodeMaintenance.DrainSpec = &maintenancev1.DrainSpec{PodSelector: "app in (web"}
 	_, err := (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
@@ -61,7 +61,7 @@ func TestWorkOnNodesThatCannotBeReadIsRefusedBeforeAnyNodeIsTouched(t *testing.T
 }
 
 // A rollout need not come through the CLI.
-func TestARolloutIsPlannedWithTheDefaultsThatItLeavesOutOrRefused(t *testing.T) {
+func TestAPlanSetsDefaultsAndRefusesInvalidFields(t *testing.T) {
 	activitytest.ManagedCluster(t, activitytest.SpokeName, nil)
 	cgu := activitytest.NodeRollout(activitytest.SpokeName)
 	planned := plan(t, cgu)
@@ -113,7 +113,7 @@ func TestAClusterIsLocatedWhereItsWorkerRuns(t *testing.T) {
 	require.ErrorContains(t, err, "cluster nowhere is not known: add it to the worker's clusters file")
 }
 
-func TestAMaintenanceThatCannotBeCarriedOutIsRefusedWithEveryFieldThatIsWrong(t *testing.T) {
+func TestAnInvalidMaintenanceIsRefusedWithAllErrors(t *testing.T) {
 	rollouts := &Activities{}
 	good := maintenancev1.NodeMaintenance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "n1"},
@@ -139,7 +139,7 @@ func TestAMaintenanceThatCannotBeCarriedOutIsRefusedWithEveryFieldThatIsWrong(t 
 	require.ErrorContains(t, err, "NodeMaintenance ops/n1: spec.drainSpecs: unknown field")
 }
 
-func TestAManagedClusterThatIsDeletedHasVanished(t *testing.T) {
+func TestDeletedManagedClustersAreReturned(t *testing.T) {
 	activitytest.ManagedCluster(t, activitytest.SpokeName, nil)
 	var asked, gone []string
 	for i := range 3 * activitykit.MaxParallelRequests {
@@ -151,7 +151,7 @@ func TestAManagedClusterThatIsDeletedHasVanished(t *testing.T) {
 	require.Equal(t, gone, vanished, "in the order in which they were asked for")
 }
 
-func TestTheMomentAManagedClusterIsDeletedThoseWhoWaitAreTold(t *testing.T) {
+func TestAwaitDeletedClustersReturnsOnDeletion(t *testing.T) {
 	for _, name := range []string{"stays", "goes"} {
 		activitytest.ManagedCluster(t, name, nil)
 	}
@@ -179,7 +179,7 @@ func TestTheMomentAManagedClusterIsDeletedThoseWhoWaitAreTold(t *testing.T) {
 	require.Equal(t, []string{"goes"}, vanished)
 }
 
-func TestASelectorPicksClustersByTheLabelsOfTheirManagedClusters(t *testing.T) {
+func TestASelectorSelectsByManagedClusterLabels(t *testing.T) {
 	for name, site := range map[string]string{"site-a": "a", "site-b": "b"} {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(activitykit.ManagedClusterKind)
@@ -200,7 +200,7 @@ func TestASelectorPicksClustersByTheLabelsOfTheirManagedClusters(t *testing.T) {
 	}, activitytest.NewsLimit, 20*time.Millisecond)
 }
 
-func TestASelectorIsNotGuessedAt(t *testing.T) {
+func TestAnInvalidSelectorIsRefused(t *testing.T) {
 	in := SelectClustersInput{Clusters: []string{activitytest.SpokeName}, Selectors: []*metav1.LabelSelector{
 		nil, {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "site", Operator: "Like"}}},
 	}}
@@ -209,7 +209,7 @@ func TestASelectorIsNotGuessedAt(t *testing.T) {
 	require.ErrorContains(t, err, "Like")
 }
 
-func TestAWorkerWithoutAHubSaysThatItCannotSelectClusters(t *testing.T) {
+func TestSelectClustersNeedsAHub(t *testing.T) {
 	without := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
 	t.Cleanup(without.Close)
 	_, err := (&Activities{Clusters: without}).SelectClusters(t.Context(), SelectClustersInput{Clusters: []string{activitytest.SpokeName}})

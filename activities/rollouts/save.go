@@ -26,27 +26,28 @@ type SaveRolloutInput struct {
 	Owner string `json:"owner"`
 }
 
-// SaveRollout saves a rollout with its status on the hub, in the ConfigMap drydock-<name> of the rollout's namespace. It replaces that of an earlier
-// rollout of the name. Errors: NotFound if the namespace does not exist or may not be written; InvalidSpec if the ConfigMap is not Drydock's.
+// SaveRollout saves a rollout with its status on the hub, in ConfigMap drydock-<name> of its namespace. It replaces the ConfigMap of an earlier
+// rollout of that name. Errors: NotFound if the namespace does not exist or may not be written; InvalidSpec if the ConfigMap does not belong to
+// Drydock.
 func (r *Activities) SaveRollout(ctx context.Context, in SaveRolloutInput) error {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
 		return err
 	}
-	kept, err := savedRollout(in)
+	saved, err := savedRollout(in)
 	if err != nil {
 		return err
 	}
-	err = hub.Client.Create(ctx, kept)
+	err = hub.Client.Create(ctx, saved)
 	if apierrors.IsAlreadyExists(err) {
-		err = replaceSaved(ctx, hub, kept)
+		err = replaceSaved(ctx, hub, saved)
 	}
-	name := "ConfigMap " + client.ObjectKeyFromObject(kept).String()
+	name := "ConfigMap " + client.ObjectKeyFromObject(saved).String()
 	switch {
 	case apierrors.IsNotFound(err):
-		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("%s: the hub has no namespace %s", name, kept.Namespace), err)
+		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("%s: the hub has no namespace %s", name, saved.Namespace), err)
 	case apierrors.IsForbidden(err):
-		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("%s may not be written: bind ClusterRole drydock-rollouts in namespace %s of the hub", name, kept.Namespace), err)
+		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("%s may not be written: bind ClusterRole drydock-rollouts in namespace %s of the hub", name, saved.Namespace), err)
 	}
 	return activitykit.Explain(hub, "write "+name, err)
 }
@@ -58,7 +59,7 @@ func savedRollout(in SaveRolloutInput) (*corev1.ConfigMap, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := &corev1.ConfigMap{
+	saved := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: in.Object.Namespace, Name: rollout.SavedName(in.Object.Name),
 			Labels:      map[string]string{activitykit.LabelManagedBy: activitykit.ManagedBy},
@@ -66,15 +67,15 @@ func savedRollout(in SaveRolloutInput) (*corev1.ConfigMap, error) {
 		},
 	}
 	if len(content) <= plainLimit {
-		kept.Data = map[string]string{rollout.SavedKey: string(content)}
-		return kept, nil
+		saved.Data = map[string]string{rollout.SavedKey: string(content)}
+		return saved, nil
 	}
 	compressed, err := compress(content)
-	kept.BinaryData = map[string][]byte{rollout.SavedCompressedKey: compressed}
-	return kept, err
+	saved.BinaryData = map[string][]byte{rollout.SavedCompressedKey: compressed}
+	return saved, err
 }
 
-// plainLimit is the maximum length of a rollout, in bytes, that is saved as text. The limit of a ConfigMap is 1 MiB.
+// plainLimit is the maximum length, in bytes, of a rollout that is saved as text. A ConfigMap has at most 1 MiB.
 const plainLimit = 768 << 10
 
 func compress(content []byte) ([]byte, error) {
@@ -91,15 +92,15 @@ func compress(content []byte) ([]byte, error) {
 }
 
 // replaceSaved replaces the ConfigMap of an earlier rollout, or of an attempt whose answer was lost.
-func replaceSaved(ctx context.Context, hub *kube.Cluster, kept *corev1.ConfigMap) error {
+func replaceSaved(ctx context.Context, hub *kube.Cluster, saved *corev1.ConfigMap) error {
 	var existing corev1.ConfigMap
-	if err := hub.Client.Get(ctx, client.ObjectKeyFromObject(kept), &existing); err != nil {
+	if err := hub.Client.Get(ctx, client.ObjectKeyFromObject(saved), &existing); err != nil {
 		return err
 	}
 	if existing.Labels[activitykit.LabelManagedBy] != activitykit.ManagedBy {
 		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("ConfigMap %s/%s is not Drydock's (label %s is not %s)",
 			existing.Namespace, existing.Name, activitykit.LabelManagedBy, activitykit.ManagedBy), nil)
 	}
-	kept.ResourceVersion = existing.ResourceVersion
-	return hub.Client.Update(ctx, kept)
+	saved.ResourceVersion = existing.ResourceVersion
+	return hub.Client.Update(ctx, saved)
 }

@@ -30,7 +30,7 @@ func finalStatus(namespace, name, reason string) SaveRolloutInput {
 	}}
 }
 
-func TestTheFinalStatusOfARolloutIsKeptAndThatOfTheNextReplacesIt(t *testing.T) {
+func TestASavedStatusReplacesTheOneBefore(t *testing.T) {
 	rollouts := &Activities{Clusters: activitytest.Clusters}
 	for _, reason := range []string{ranv1.ReasonFailed, ranv1.ReasonTimedOut} {
 		in := finalStatus("default", "kept", reason)
@@ -47,7 +47,7 @@ func TestTheFinalStatusOfARolloutIsKeptAndThatOfTheNextReplacesIt(t *testing.T) 
 }
 
 // A ConfigMap has room for 1 MiB. The names of 10,000 clusters are in the spec and in the plan, and have nothing in common.
-func TestARolloutOfTenThousandClustersIsKeptAndReadBack(t *testing.T) {
+func TestARolloutOfTenThousandClustersIsSavedAndLoaded(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	in := finalStatus("default", "largest", ranv1.ReasonFailed)
 	var whole ranv1.ClusterGroupUpgradeStatus
@@ -75,7 +75,7 @@ func TestARolloutOfTenThousandClustersIsKeptAndReadBack(t *testing.T) {
 	require.Empty(t, activitytest.GetKept(t, "drydock-largest").BinaryData)
 }
 
-func TestAConfigMapOfSomebodyElseIsNotWrittenOver(t *testing.T) {
+func TestAForeignConfigMapIsNotOverwritten(t *testing.T) {
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "drydock-foreign"}, Data: map[string]string{"mine": "yes"}}
 	activitytest.Create(t, activitytest.BareCluster(t), foreign)
 	err := (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), finalStatus("default", "foreign", ranv1.ReasonFailed))
@@ -84,7 +84,7 @@ func TestAConfigMapOfSomebodyElseIsNotWrittenOver(t *testing.T) {
 	require.Equal(t, map[string]string{"mine": "yes"}, activitytest.GetKept(t, "drydock-foreign").Data)
 }
 
-func TestANamespaceWhereNothingMayBeKeptIsNamedWithTheRemedy(t *testing.T) {
+func TestANamespaceWithoutWriteAccessIsReported(t *testing.T) {
 	err := (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), finalStatus("kube-public", "r", ranv1.ReasonFailed))
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "bind ClusterRole drydock-rollouts in namespace kube-public of the hub")

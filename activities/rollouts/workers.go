@@ -21,8 +21,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// checkWorkers checks that the workers have what a plan needs: images of Jobs, and access to its clusters. If not, the plan is invalid, and its
-// condition lists everything that is missing.
+// checkWorkers checks that the workers have the images of Jobs and the credentials that a plan needs. If not, the plan is invalid, and its condition
+// lists everything that is missing.
 func (r *Activities) checkWorkers(ctx context.Context, plan *Plan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) error {
 	r.choosePrecacheImage(plan, cgu, now)
 	var reasons, problems []string
@@ -58,7 +58,7 @@ func worksOnClusters(cgu *ranv1.ClusterGroupUpgrade) bool {
 	return rollout.RemediationOf(cgu) == rollout.NodeMaintenance || cgu.Spec.PreCaching || cgu.Spec.Backup
 }
 
-// choosePrecacheImage finds the image of the Jobs that pull.
+// choosePrecacheImage sets the image of the precaching Jobs.
 func (r *Activities) choosePrecacheImage(plan *Plan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) {
 	if !cgu.Spec.PreCaching {
 		return
@@ -71,7 +71,7 @@ func (r *Activities) choosePrecacheImage(plan *Plan, cgu *ranv1.ClusterGroupUpgr
 	}
 }
 
-// findWorkers returns the task queues of clusters that the common one does not serve, and the clusters that no worker reaches.
+// findWorkers returns the task queues of clusters that do not use the common one, and the clusters that no worker serves.
 func (r *Activities) findWorkers(ctx context.Context, clusters []string) (queues map[string]string, unreachable []string, err error) {
 	queues = map[string]string{}
 	for _, cluster := range clusters {
@@ -92,34 +92,35 @@ func notServed(clusters []string) string {
 	return "no worker has credentials for " + strings.Join(clusters, ", ") + ": " + howToServe
 }
 
-// howToServe tells a person what to do about a cluster that no worker reaches.
+// howToServe says how to get a worker for a cluster.
 const howToServe = "add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with " +
 	kube.AnnotationWorker + "=" + kube.WorkerInCluster
 
-// WorkerAttempts is the number of attempts before a cluster counts as unknown to all workers. Workers may know different clusters, for example
-// while they are restarted one by one with a new clusters file, and any of them may take an attempt.
+// WorkerAttempts is the number of attempts before a cluster is unknown to all workers. Any worker may take an attempt, and workers may know different
+// clusters, for example while they restart one by one with a new clusters file.
 const WorkerAttempts = 6
 
-// retryOnAnotherWorker returns the error that retries the activity, perhaps on another worker; nil: enough attempts were made. Heartbeat details count them,
-// since attempts that fail for other reasons, such as a hub that does not answer, do not count.
+// retryOnAnotherWorker returns an error that retries the activity; nil after enough attempts. Heartbeat details count the attempts, since those that
+// fail for other reasons do not count.
 func retryOnAnotherWorker(ctx context.Context, message string) error {
 	if !activity.IsActivity(ctx) {
 		return nil
 	}
-	asked := 0
+	attempts := 0
 	if activity.HasHeartbeatDetails(ctx) {
-		if err := activity.GetHeartbeatDetails(ctx, &asked); err != nil {
+		if err := activity.GetHeartbeatDetails(ctx, &attempts); err != nil {
 			return err
 		}
 	}
-	if asked++; asked >= WorkerAttempts {
+	if attempts++; attempts >= WorkerAttempts {
 		return nil
 	}
-	activity.RecordHeartbeat(ctx, asked)
+	activity.RecordHeartbeat(ctx, attempts)
 	return temporal.Error(temporal.ErrClusterUnknown, message, nil)
 }
 
-// LocateCluster returns the task queue on which the activities of a cluster run. Errors: ClusterUnknown; NotFound when WorkerAttempts do not know it.
+// LocateCluster returns the task queue of the activities of a cluster. Errors: ClusterUnknown, to retry on another worker; NotFound after
+// WorkerAttempts.
 func (r *Activities) LocateCluster(ctx context.Context, cluster string) (string, error) {
 	queue, served, err := r.taskQueue(ctx, cluster)
 	if err != nil || served {
@@ -132,8 +133,8 @@ func (r *Activities) LocateCluster(ctx context.Context, cluster string) (string,
 	return "", temporal.Error(temporal.ErrNotFound, message, nil)
 }
 
-// taskQueue returns the task queue of the activities of a cluster, and reports whether a worker can run them. The annotation of the ManagedCluster
-// has precedence over the clusters file.
+// taskQueue returns the task queue of the activities of a cluster, and whether a worker serves it. The annotation of the ManagedCluster has
+// precedence over the clusters file.
 func (r *Activities) taskQueue(ctx context.Context, cluster string) (queue string, served bool, err error) {
 	annotations, err := r.annotations(ctx, cluster)
 	known, inClusterWorker := r.Clusters.Knows(cluster)
@@ -143,7 +144,7 @@ func (r *Activities) taskQueue(ctx context.Context, cluster string) (queue strin
 	return temporal.TaskQueue, known, err
 }
 
-// annotations of a ManagedCluster; none if the hub does not have it or there is no hub: node maintenance needs none.
+// annotations are the annotations of a ManagedCluster; none if it does not exist or there is no hub. Node maintenance needs no hub.
 func (r *Activities) annotations(ctx context.Context, cluster string) (map[string]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if temporal.ErrorType(err) == temporal.ErrNoHub {

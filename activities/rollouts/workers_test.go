@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func TestWhatTheWorkersLackIsSaidAllAtOnce(t *testing.T) {
+func TestEverythingThatWorkersLackIsReported(t *testing.T) {
 	activitytest.ManagedCluster(t, "lonely", nil)
 	cgu := activitytest.NodeRollout("lonely")
 	cgu.Spec.Backup = true
@@ -42,7 +42,7 @@ func asAnActivity(t *testing.T, asked int, run, in any) (converter.EncodedValue,
 	return environment.ExecuteActivity(run, in)
 }
 
-func TestARolloutIsDoneOnceMoreByThoseWhoServeItsClusters(t *testing.T) {
+func TestARetryRunsOnTheWorkersOfItsClusters(t *testing.T) {
 	rollouts := &Activities{Clusters: activitytest.Clusters}
 	activitytest.ManagedCluster(t, "inward", map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
 	require.Eventually(t, func() bool {

@@ -1,4 +1,4 @@
-// Package manifestworks decides which manifest works a rollout makes on a hub, and when a cluster is done with one. Every function is pure.
+// Package manifestworks decides which manifest works a rollout creates on a hub, and when a cluster complies with one. Every function is pure.
 package manifestworks
 
 import (
@@ -23,20 +23,20 @@ var (
 	Templates = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1alpha1", Kind: "ManifestWorkReplicaSet"}
 )
 
-// Ours selects the manifest works that Drydock makes for rollouts.
+// Ours selects the manifest works of rollouts.
 const Ours = policies.LabelManagedBy + "=" + policies.ManagedBy
 
-// AnnotationExpectedValues on a template is a list of {manifestIndex, name, value}: what clusters must feed back before they are done.
+// AnnotationExpectedValues on a template is a list of {manifestIndex, name, value}: the feedback values that a cluster must report.
 const AnnotationExpectedValues = "openshift-cluster-group-upgrades/expectedValues"
 
-// ExpectedValue is a value that a cluster must feed back for one of the manifests.
+// ExpectedValue is a feedback value that a cluster must report for one manifest.
 type ExpectedValue struct {
 	ManifestIndex int64  `json:"manifestIndex"`
 	Name          string `json:"name"`
 	Value         string `json:"value"`
 }
 
-// ExpectedValues reads AnnotationExpectedValues; without it, there are none.
+// ExpectedValues reads AnnotationExpectedValues; none without it.
 func ExpectedValues(annotations map[string]string) ([]ExpectedValue, error) {
 	text := annotations[AnnotationExpectedValues]
 	if text == "" {
@@ -57,7 +57,7 @@ func ExpectedValues(annotations map[string]string) ([]ExpectedValue, error) {
 	return expected, nil
 }
 
-// WorkName is the name of the work of a template in the namespace of each cluster.
+// WorkName is the name of the work of a template. Each cluster has its work in its namespace on the hub.
 func WorkName(rollout types.NamespacedName, template string) string {
 	return safename.Unique(63, []string{rollout.Namespace}, rollout.Name, template)
 }
@@ -79,7 +79,7 @@ func Work(rollout types.NamespacedName, template *unstructured.Unstructured, clu
 	return work, nil
 }
 
-// Pin identifies a template: it changes with its spec and with its expected values, which are an annotation and do not count in the generation.
+// Pin identifies the generation of a template and its expected values, which are an annotation and do not change the generation.
 func Pin(template *unstructured.Unstructured) string {
 	pin := policies.Pin(template)
 	if expected, set := template.GetAnnotations()[AnnotationExpectedValues]; set {
@@ -89,8 +89,8 @@ func Pin(template *unstructured.Unstructured) string {
 	return pin
 }
 
-// ComplianceOf reads a work; nil is one that does not exist. It is Compliant when the cluster has applied all of its manifests, they are
-// available, and the cluster feeds back the expected values.
+// ComplianceOf returns the compliance with a work; nil: it does not exist. A cluster is Compliant when all manifests are applied and available, and
+// it reports the expected values.
 func ComplianceOf(work *unstructured.Unstructured) policies.Compliance {
 	if work == nil || work.GetDeletionTimestamp() != nil {
 		return policies.Unknown
@@ -111,14 +111,14 @@ func ComplianceOf(work *unstructured.Unstructured) policies.Compliance {
 	return policies.Compliant
 }
 
-// allTrue reports whether the conditions of these types are True for this generation.
+// allTrue reports whether conditions of all these types are True for the generation.
 func allTrue(conditions []any, generation int64, wanted ...string) bool {
 	for _, conditionType := range wanted {
 		found := false
 		for _, condition := range conditions {
 			fields, _ := condition.(map[string]any)
-			seen, told, _ := unstructured.NestedInt64(fields, "observedGeneration")
-			found = found || fields["type"] == conditionType && fields["status"] == "True" && (!told || seen >= generation)
+			observed, isSet, _ := unstructured.NestedInt64(fields, "observedGeneration")
+			found = found || fields["type"] == conditionType && fields["status"] == "True" && (!isSet || observed >= generation)
 		}
 		if !found {
 			return false
@@ -127,7 +127,7 @@ func allTrue(conditions []any, generation int64, wanted ...string) bool {
 	return true
 }
 
-// hasFeedback reports whether the cluster feeds back the expected value of a manifest that it has applied.
+// hasFeedback reports whether the cluster reports the expected value of an applied manifest.
 func hasFeedback(work *unstructured.Unstructured, expected ExpectedValue) bool {
 	manifests, _, _ := unstructured.NestedSlice(work.Object, "status", "resourceStatus", "manifests")
 	for _, manifest := range manifests {
@@ -147,7 +147,7 @@ func hasFeedback(work *unstructured.Unstructured, expected ExpectedValue) bool {
 	return false
 }
 
-// valueOf is a fed-back value as text.
+// valueOf is a feedback value as text.
 func valueOf(value map[string]any) string {
 	fields, _, _ := unstructured.NestedMap(value, "fieldValue")
 	switch fields["type"] {
@@ -167,7 +167,7 @@ func valueOf(value map[string]any) string {
 	return ""
 }
 
-// TrimObject removes from a work the manifests, for a cache.
+// TrimObject removes the manifests of a work. Caches use it.
 func TrimObject(object any) (any, error) {
 	if work, ok := object.(*unstructured.Unstructured); ok {
 		unstructured.RemoveNestedField(work.Object, "spec")

@@ -29,7 +29,7 @@ metadata:
   annotations: {openshift-cluster-group-upgrades/expectedValues: '[{"manifestIndex":1,"name":"isUpgradeCompleted","value":"True"}]'}
 `
 
-func TestAClusterIsDoneWithAWorkWhenItIsAppliedAvailableAndFeedsBackWhatIsExpected(t *testing.T) {
+func TestAWorkIsCompliantWhenAppliedAvailableAndWithExpectedFeedback(t *testing.T) {
 	const done = `
   conditions: [{type: Applied, status: "True", observedGeneration: 2}, {type: Available, status: "True", observedGeneration: 2}]`
 	feedback := func(ordinal, synced, value string) string {
@@ -80,7 +80,7 @@ func TestExpectedValuesAreReadStrictly(t *testing.T) {
 	require.ErrorContains(t, read(`[{"manifestIndex":-1,"name":"a","value":"1"}]`), "expectedValues[0].manifestIndex: is -1: the first manifest is 0")
 }
 
-func TestAWorkIsWhatItsTemplateSaysInTheNamespaceOfTheCluster(t *testing.T) {
+func TestAWorkHasTheManifestsOfItsTemplate(t *testing.T) {
 	rollout := types.NamespacedName{Namespace: "ops", Name: "june"}
 	template := parse(t, "metadata: {namespace: ops, name: os, annotations: {a: b, openshift-cluster-group-upgrades/expectedValues: '[]'}}\n"+
 		"spec: {placementRefs: [{name: x}], manifestWorkTemplate: {workload: {manifests: [{kind: ConfigMap}]}}}")
@@ -97,7 +97,7 @@ func TestAWorkIsWhatItsTemplateSaysInTheNamespaceOfTheCluster(t *testing.T) {
 }
 
 // An annotation does not count in a generation: clusters that come later would be held to something else than those before.
-func TestAPinChangesWithWhatATemplateSaysAndWithWhatItExpects(t *testing.T) {
+func TestAPinChangesWithTheSpecAndTheExpectedValues(t *testing.T) {
 	template := &unstructured.Unstructured{Object: map[string]any{}}
 	template.SetUID("8d2a")
 	template.SetGeneration(3)

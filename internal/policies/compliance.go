@@ -2,7 +2,7 @@ package policies
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-// Compliance is the compliance of a cluster with one policy, as one letter: thousands of them go through a workflow's history.
+// Compliance is the compliance of a cluster with one policy, as one letter: the history of a workflow has thousands of them.
 type Compliance byte
 
 // The compliances.
@@ -12,11 +12,11 @@ const (
 	Pending      Compliance = 'P'
 	// Unknown: the policy is bound to the cluster, but its compliance is not reported yet.
 	Unknown Compliance = 'U'
-	// Unbound: the policy is not, or no longer, bound to the cluster.
+	// Unbound: the policy is not bound to the cluster.
 	Unbound Compliance = '-'
 )
 
-// String is the word for it in a policy's status; empty for Unknown.
+// String is the value in the status of a policy; empty for Unknown.
 func (c Compliance) String() string {
 	switch c {
 	case Compliant:
@@ -31,7 +31,7 @@ func (c Compliance) String() string {
 	return ""
 }
 
-// ComplianceOf reads a replica, whole or trimmed; nil is one that does not exist.
+// ComplianceOf reads a whole or trimmed replica; nil: it does not exist.
 func ComplianceOf(replica *unstructured.Unstructured) Compliance {
 	if replica == nil || replica.GetDeletionTimestamp() != nil {
 		return Unbound
@@ -45,10 +45,10 @@ func ComplianceOf(replica *unstructured.Unstructured) Compliance {
 	return Unknown
 }
 
-// ComplianceStatus is the compliance of a cluster with the policies of a rollout: one Compliance for each, in their order.
+// ComplianceStatus is the compliance of a cluster with the policies of a rollout: one letter for each, in their order.
 type ComplianceStatus string
 
-// Of returns the compliance with the policy of that number.
+// Of returns the compliance with the policy of that index.
 func (s ComplianceStatus) Of(policy int) Compliance {
 	if policy < 0 || policy >= len(s) {
 		return Unknown
@@ -56,8 +56,8 @@ func (s ComplianceStatus) Of(policy int) Compliance {
 	return Compliance(s[policy])
 }
 
-// Complete reports whether the cluster is Compliant with every policy that is bound to it. A cluster without bound policies is not complete: its compliance
-// is unknown.
+// Complete reports whether the cluster is Compliant with every policy that is bound to it. The compliance of a cluster without bound policies is
+// unknown, so it is not complete.
 func (s ComplianceStatus) Complete() bool {
 	bound := false
 	for policy := range s {
@@ -86,22 +86,22 @@ func (s ComplianceStatus) Has(bound []bool) bool {
 type ClusterCompliance struct {
 	Cluster string           `json:"cluster"`
 	Status  ComplianceStatus `json:"status"`
-	// Relapsed: since the last report the cluster was not Compliant with its current policy, if only for a moment.
+	// Relapsed: the cluster was not Compliant with its current policy at some moment since the last report.
 	Relapsed bool `json:"relapsed,omitempty"`
-	// ClusterDeleted: the cluster is no longer a ManagedCluster.
+	// ClusterDeleted: the ManagedCluster was deleted.
 	ClusterDeleted bool `json:"clusterDeleted,omitempty"`
 }
 
-// KnownCluster is what a workflow knows of a cluster: nothing, if Status is empty.
+// KnownCluster is the known compliance of a cluster. An empty Status: none is known.
 type KnownCluster struct {
 	Cluster string           `json:"cluster"`
 	Status  ComplianceStatus `json:"status,omitempty"`
-	// Policy is the number of the cluster's current policy.
+	// Policy is the index of the current policy of the cluster.
 	Policy int `json:"policy"`
 }
 
-// Changed reports whether a new compliance status matters to a cluster whose current policy has that number: the compliance with that policy changed, or a
-// later policy was unbound. A cluster of which nothing was known has changed.
+// Changed reports whether a new compliance status is relevant for a cluster with that current policy: its compliance with the policy changed, or a
+// later policy was unbound. A first status is always relevant.
 func Changed(known, now ComplianceStatus, policy int) bool {
 	if len(known) != len(now) || known.Of(policy) != now.Of(policy) {
 		return true

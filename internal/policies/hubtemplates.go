@@ -2,8 +2,7 @@ package policies
 
 import "strings"
 
-// ReadsHub reports whether the text of a policy's template has a hub template that reads objects of the hub. Such objects are only looked up in the policy's
-// own namespace.
+// ReadsHub reports whether a text has a hub template that reads objects of the hub. The hub reads them only from the namespace of the policy.
 func ReadsHub(text string) bool {
 	for {
 		begin := strings.Index(text, "{{hub")

@@ -1,5 +1,5 @@
-// Package policies decides how a rollout enforces the policies of a hub: which objects it makes there, on which clusters each policy is to be, and how far
-// each cluster has come. Every function is pure.
+// Package policies decides how a rollout enforces policies of a hub: which objects it creates, on which clusters each policy is enforced, and the
+// progress of each cluster. Every function is pure.
 package policies
 
 import (
@@ -22,20 +22,20 @@ var (
 
 // Labels.
 const (
-	// LabelRoot is on the replica of a policy in a cluster's namespace, and names the policy: <namespace>.<name>.
+	// LabelRoot is on the replica of a policy in the namespace of a cluster. Its value is <namespace>.<name> of the policy.
 	LabelRoot = "policy.open-cluster-management.io/root-policy"
-	// LabelManagedBy and the next two are on every object that is made for a rollout. The operator that defines ClusterGroupUpgrade uses the same.
+	// LabelManagedBy and the next two are on every object of a rollout, as in TALM.
 	LabelManagedBy        = "app.kubernetes.io/managed-by"
 	LabelRollout          = "openshift-cluster-group-upgrades/clusterGroupUpgrade"
 	LabelRolloutNamespace = "openshift-cluster-group-upgrades/clusterGroupUpgradeNamespace"
-	// LabelCopyOf is on a copy, and names the policy; LabelForPolicy is the same on a placement.
+	// LabelCopyOf is the name of the policy on its copy, LabelForPolicy on its placement.
 	LabelCopyOf    = "openshift-cluster-group-upgrades/parentPolicyName"
 	LabelForPolicy = "openshift-cluster-group-upgrades/forPolicy"
-	// LabelClusterSet is on a ManagedCluster, and names the set that it is in.
+	// LabelClusterSet is the name of the cluster set on a ManagedCluster.
 	LabelClusterSet = "cluster.open-cluster-management.io/clusterset"
 )
 
-// GlobalSet is the set that every cluster is in.
+// GlobalSet is the cluster set that has all clusters.
 const GlobalSet = "global"
 
 // ManagedBy is the value of LabelManagedBy.
@@ -43,13 +43,13 @@ const ManagedBy = "drydock"
 
 // Selectors by label.
 const (
-	// Roots selects the policies that people write, not their replicas.
+	// Roots selects root policies, not replicas.
 	Roots = "!" + LabelRoot
-	// Replicas selects the replicas in the clusters' namespaces, except those of copies: a replica has the labels of its policy.
+	// Replicas selects the replicas of policies, except those of copies: a replica has the labels of its policy.
 	Replicas = LabelRoot + ",!" + LabelRollout
 )
 
-// Pin identifies an object and its generation: it changes when the object's spec does, and not with labels and annotations.
+// Pin identifies an object and its generation. It changes with the spec, but not with labels and annotations.
 func Pin(object metav1.Object) string {
 	return string(object.GetUID()) + "/" + strconv.FormatInt(object.GetGeneration(), 10)
 }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// maxNameLength is what a hub allows for a policy's name and its namespace with a dot between them: they are the value of a label.
+	// maxNameLength is the maximum length of <namespace>.<name> of a policy: it is the value of a label.
 	maxNameLength = 63
-	// minCopyNameLength is how long the name of a copy must be able to be.
+	// minCopyNameLength is the minimum length that must remain for the name of a copy.
 	minCopyNameLength = 12
 	// policySet is the kind of sets of policies.
 	policySet = "PolicySet"
@@ -30,20 +30,20 @@ type Ref struct {
 // String is <namespace>/<name>.
 func (r Ref) String() string { return r.Namespace + "/" + r.Name }
 
-// Replica is the name of the policy's replica in the namespace of each cluster it is bound to.
+// Replica is the name of the policy's replica in the namespaces of clusters.
 func (r Ref) Replica() string { return r.Namespace + "." + r.Name }
 
-// Names are the names of the objects that a rollout makes for one policy, all in Namespace.
+// Names are the names of the objects of a rollout for one policy. All are in Namespace.
 type Names struct {
 	Namespace string `json:"namespace"`
-	// Copy is empty where the policy itself is bound.
+	// Copy is empty if the policy itself is bound.
 	Copy string `json:"copy,omitempty"`
 	// Placement is the name of the placement and of the binding.
 	Placement string `json:"placement"`
 }
 
-// NamesFor returns the names of the objects that a rollout makes for a policy. They are the same each time, so that a second attempt finds the objects of
-// the first.
+// NamesFor returns the names of the objects of a rollout for a policy. They are deterministic, so that a retry finds the objects of the first
+// attempt.
 func NamesFor(rollout types.NamespacedName, policy Ref, enforcement ranv1.PolicyEnforcement) (Names, error) {
 	madeFor := []string{rollout.Namespace, policy.Namespace}
 	names := Names{Namespace: policy.Namespace, Placement: safename.Unique(maxNameLength, madeFor, rollout.Name, policy.Name, "placement")}
@@ -51,16 +51,16 @@ func NamesFor(rollout types.NamespacedName, policy Ref, enforcement ranv1.Policy
 		return names, nil
 	}
 	names.Namespace = rollout.Namespace
-	room := maxNameLength - len(rollout.Namespace) - len(".")
-	if room < minCopyNameLength {
+	copyLength := maxNameLength - len(rollout.Namespace) - len(".")
+	if copyLength < minCopyNameLength {
 		return Names{}, fmt.Errorf("namespace %s is too long for copies of policies: with the name of a copy it may have %d characters; use a shorter one, or policyEnforcement Override",
 			rollout.Namespace, maxNameLength-len("."))
 	}
-	names.Copy = safename.Unique(room, madeFor, rollout.Name, policy.Name)
+	names.Copy = safename.Unique(copyLength, madeFor, rollout.Name, policy.Name)
 	return names, nil
 }
 
-// SafeNames are the names by their long forms, as the status of a rollout lists them.
+// SafeNames are the names by their long forms, as in the status of a rollout.
 func (n Names) SafeNames(rollout, policy string) map[string]string {
 	safe := map[string]string{rollout + "-" + policy + "-placement": n.Placement}
 	if n.Copy != "" {
@@ -69,8 +69,8 @@ func (n Names) SafeNames(rollout, policy string) map[string]string {
 	return safe
 }
 
-// Copy returns the enforcing copy of a policy, without owner. Its templates get names of their own: on a cluster the templates of all policies share one
-// namespace. Only annotations of the policy API are copied: others may tell other programs that they own the object.
+// Copy returns the enforcing copy of a policy, without owner. Its templates get new names, since the templates of all policies share one namespace on
+// a cluster. It has only the annotations of the policy API: others may mark the object as owned by another program.
 func Copy(rollout types.NamespacedName, policy *unstructured.Unstructured, name string) (*unstructured.Unstructured, error) {
 	made := newObject(rollout, types.NamespacedName{Namespace: rollout.Namespace, Name: name})
 	made.SetGroupVersionKind(Policies)
@@ -108,8 +108,8 @@ func Copy(rollout types.NamespacedName, policy *unstructured.Unstructured, name 
 	return made, nil
 }
 
-// qualifyNamespaces names the namespace of dependencies on policies, and on sets of them, that name none: it defaults to that of their policy, and the copy is
-// in another one. Dependencies of other kinds are objects on the clusters.
+// qualifyNamespaces sets the namespace of dependencies on policies and policy sets that omit it. The default is the namespace of the policy, and the
+// copy is in another one. Dependencies of other kinds are objects on the clusters.
 func qualifyNamespaces(dependencies any, namespace string) {
 	listed, _ := dependencies.([]any)
 	for _, dependency := range listed {
@@ -153,7 +153,7 @@ func Placement(rollout types.NamespacedName, names Names, policy string, enforce
 	return made
 }
 
-// placementRuleOf sets a number if no cluster is named: a rule without either selects every cluster.
+// placementRuleOf selects the clusters. Without clusters it sets clusterReplicas to 0: an empty rule would select every cluster.
 func placementRuleOf(clusters []string) map[string]any {
 	if len(clusters) == 0 {
 		return map[string]any{"clusterReplicas": int64(0)}
@@ -165,7 +165,7 @@ func placementRuleOf(clusters []string) map[string]any {
 	return map[string]any{"clusters": listed}
 }
 
-// placementOf tolerates clusters that are unreachable for a moment: their policies would be removed and applied again.
+// placementOf selects the clusters, and tolerates unreachable ones: otherwise a short outage would remove their policies and apply them again.
 func placementOf(clusters []string) map[string]any {
 	values := make([]any, len(clusters))
 	for i, cluster := range clusters {
@@ -227,7 +227,7 @@ func newObject(rollout, name types.NamespacedName) *unstructured.Unstructured {
 	return made
 }
 
-// RolloutLabels are on every object that is made for a rollout.
+// RolloutLabels are the labels of every object of a rollout.
 func RolloutLabels(rollout types.NamespacedName) map[string]string {
 	return map[string]string{
 		LabelManagedBy: ManagedBy, LabelRollout: safename.Join("-", rollout.Name), LabelRolloutNamespace: rollout.Namespace,

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// NoItem is the item of a cluster on which no item is to be.
+// NoItem is the item of a cluster that is to have none.
 const NoItem = -1
 
-// Target is where one cluster is to be.
+// Target is the desired item of one cluster.
 type Target struct {
 	Cluster string
-	// Item is the number of the policy, or manifest work, that is to be on the cluster, or Nowhere.
+	// Item is the index of the policy or manifest work, or NoItem.
 	Item int
-	// Held: nothing new may begin on the cluster now. What is on it stays.
+	// Held: no item may start on the cluster now. Its current item stays.
 	Held bool
 }
 

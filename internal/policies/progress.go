@@ -7,42 +7,41 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Progress is how far a cluster has come in the sequence of a rollout's policies.
+// Progress is the progress of a cluster through the policies of a rollout.
 type Progress struct {
-	// Begun: the cluster's first policy has begun, or the cluster needed none.
+	// Begun: the first policy of the cluster has started, or the cluster needed none.
 	Begun bool
-	// Policy is the number of the current policy, or of the one that begins first.
+	// Policy is the index of the current policy, or before the start of the first one.
 	Policy int
-	// Bound are the policies that are known to have been bound to the cluster. Each must stay bound until the cluster has passed it.
+	// Bound are the policies that were observed to be bound to the cluster. Each must stay bound until the cluster has passed it.
 	Bound []bool
-	// CompliantSince is when the cluster was first seen Compliant with its current policy; nil: it is not.
+	// CompliantSince is when the cluster became Compliant with its current policy; nil: it is not.
 	CompliantSince *time.Time
 }
 
-// NewProgress is that of a cluster before it is first observed. Bound are the policies that are known to be bound to it.
+// NewProgress is the progress of a cluster before the first observation.
 func NewProgress(bound []bool) Progress { return Progress{Bound: bound} }
 
-// Step is what a cluster does next.
+// Step is the next step of a cluster.
 type Step struct {
 	// State is running while the policy is enforced, soaking while the cluster must stay Compliant, complete, or failed.
 	State ranv1.ClusterState
-	// Until is when the soak ends.
+	// Until is the end of the soak.
 	Until *time.Time
-	// Waiting: the cluster is done with a policy, or has none yet, and the next may not begin.
+	// Waiting: the next policy, or the first one, may not start yet.
 	Waiting bool
 }
 
-// Next takes in the observed compliance of a cluster. Soaks has for each policy how long the cluster must stay Compliant with it; mayStart says whether
-// another policy may begin.
-//
-// The first policy is the first that is bound to the cluster and with which it is not Compliant. Every later bound policy follows in order; the cluster passes
-// one with which it is Compliant already as soon as it has soaked. A cluster fails if no policy is bound to it, or if a policy is unbound that it has not passed
-// yet: its compliance is unknown.
+// Next returns the progress and the next step of a cluster after an observation. soaks has for each policy how long the cluster must stay Compliant
+// with it. mayBegin: another policy may start.
+// The first policy is the first one that is bound to the cluster, and that the cluster does not comply with. All later bound policies follow in
+// order, and a policy that the cluster complies with already takes only its soak. The cluster fails if no policy is bound to it, or if a policy that
+// it has not passed is unbound: its compliance is unknown.
 func (p Progress) Next(seen ClusterCompliance, soaks []time.Duration, now time.Time, mayBegin bool) (Progress, Step) {
 	p.Bound = slices.Clone(p.Bound)
 	first := p.Policy
 	if !p.Begun {
-		first = 0 // Policy was only the expected one
+		first = 0
 	}
 	for policy := first; policy < len(soaks); policy++ {
 		bound := seen.Status.Of(policy) != Unbound
@@ -61,7 +60,7 @@ func (p Progress) Next(seen ClusterCompliance, soaks []time.Duration, now time.T
 	return p.advance(seen.Status, soaks, now, mayBegin)
 }
 
-// begin looks for the first policy. A policy that may not begin is not enforced, and another may be the first by the time that it may.
+// begin finds the first policy. A policy that may not start is not enforced, and another may be the first one by then.
 func (p Progress) begin(status ComplianceStatus, soaks []time.Duration, now time.Time, mayBegin bool) (Progress, Step) {
 	toEnforce := func(policy int) bool { return p.Bound[policy] && status.Of(policy) != Compliant }
 	p.Policy = 0
@@ -82,7 +81,7 @@ func (p Progress) begin(status ComplianceStatus, soaks []time.Duration, now time
 	return p, Step{State: ranv1.ClusterComplete}
 }
 
-// advance passes the policies that the cluster is done with.
+// advance passes the policies that the cluster complies with and has soaked for.
 func (p Progress) advance(status ComplianceStatus, soaks []time.Duration, now time.Time, mayBegin bool) (Progress, Step) {
 	for {
 		if status.Of(p.Policy) != Compliant {

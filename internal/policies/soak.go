@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// AnnotationSoak on a policy is for how many seconds a cluster must stay Compliant with it before the next policy begins.
+// AnnotationSoak on a policy is the number of seconds for which a cluster must stay Compliant with it before the next policy starts.
 const AnnotationSoak = "ran.openshift.io/soak-seconds"
 
-// Soak reads AnnotationSoak; without it, there is none.
+// Soak reads AnnotationSoak; 0 without it.
 func Soak(annotations map[string]string) (time.Duration, error) {
 	text, set := annotations[AnnotationSoak]
 	if !set {

@@ -20,12 +20,12 @@ const (
 	Backup     Kind = "backup"
 )
 
-// Work is the work of a preparation. It is the same on all clusters.
+// Work is the content of a preparation. It is the same on all clusters.
 type Work struct {
 	Kind Kind `json:"kind"`
 	// Image of the Job.
 	Image string `json:"image"`
-	// Spec is what is pulled; nil for a backup.
+	// Spec is the content to pull; nil for a backup.
 	Spec *ranv1.PrecachingSpec `json:"spec,omitempty"`
 	// Timeout of the Job.
 	Timeout time.Duration `json:"timeout"`
@@ -101,7 +101,7 @@ type hostMount struct {
 	readOnly bool
 }
 
-// precachingHost is what pulling images with the node's own tools needs of the node.
+// precachingHost are the directories of the node that the tools to pull images need.
 var precachingHost = []hostMount{
 	{"/etc/containers", corev1.HostPathDirectory, true},
 	{"/etc/pki/ca-trust", corev1.HostPathDirectory, true},
@@ -122,7 +122,7 @@ var precachingHost = []hostMount{
 	{"/var/tmp", corev1.HostPathDirectory, false},
 }
 
-// backupHost is what a backup of the node needs of it.
+// backupHost are the directories of the node that a backup needs.
 var backupHost = []hostMount{
 	{"/boot", corev1.HostPathDirectory, true},
 	{"/dev/log", corev1.HostPathSocket, false},

@@ -47,7 +47,7 @@ func specOf(t *testing.T, change func(*ranv1.PreCachingConfigSpec)) (ranv1.Preca
 	return result, problems
 }
 
-func TestWhatIsPulledIsReadFromTheConfiguration(t *testing.T) {
+func TestPrecachedContentIsReadFromTheConfiguration(t *testing.T) {
 	spec, problems := specOf(t, nil)
 	require.Empty(t, problems)
 	require.Equal(t, "30", spec.SpaceRequired)
@@ -59,7 +59,7 @@ func TestWhatIsPulledIsReadFromTheConfiguration(t *testing.T) {
 	require.Nil(t, precache.Work{Kind: precache.Backup}.Config())
 }
 
-func TestEveryFieldOfAConfigurationThatIsWrongIsNamed(t *testing.T) {
+func TestEveryInvalidFieldIsReported(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*ranv1.PreCachingConfigSpec)
@@ -92,7 +92,7 @@ func TestEveryFieldOfAConfigurationThatIsWrongIsNamed(t *testing.T) {
 	}
 }
 
-func TestRoomIsRoundedUpToWholeGiB(t *testing.T) {
+func TestSpaceIsRoundedUpToWholeGiB(t *testing.T) {
 	for given, want := range map[string]string{
 		"": "35", "35 GiB": "35", "35GiB": "35", "40 GB": "38", "45 GB": "42", "1.5 TiB": "1536", "1": "1", "36g": "34", "512 MiB": "1", " 10 Gi ": "10", "1 PiB": "1048576", "1073741825": "2",
 	} {
@@ -106,7 +106,7 @@ func TestRoomIsRoundedUpToWholeGiB(t *testing.T) {
 	}
 }
 
-func TestTheRoomIsNeverLessThanAskedFor(t *testing.T) {
+func TestSpaceIsNeverLessThanRequested(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		bytes := rapid.Int64Range(1, 1<<50).Draw(r, "bytes")
 		spec, _ := precache.SpecOf(&ranv1.PreCachingConfigSpec{SpaceRequired: fmt.Sprint(bytes)})
@@ -118,7 +118,7 @@ func TestTheRoomIsNeverLessThanAskedFor(t *testing.T) {
 	})
 }
 
-func TestTheJobsEndByThemselvesAndAreNotRepeated(t *testing.T) {
+func TestJobsHaveADeadlineAndNoRetries(t *testing.T) {
 	for _, kind := range []precache.Kind{precache.Precaching, precache.Backup} {
 		job := precache.Work{Kind: kind, Image: "work:1", Timeout: 2 * time.Hour}.Job("name")
 		require.EqualValues(t, 7200, *job.Spec.ActiveDeadlineSeconds)
@@ -139,7 +139,7 @@ func TestTheJobsEndByThemselvesAndAreNotRepeated(t *testing.T) {
 	}
 }
 
-func TestWhatTheConditionSays(t *testing.T) {
+func TestTheConditionSummarizesAllClusters(t *testing.T) {
 	type states = map[string]ranv1.PreparationState
 	tests := []struct {
 		name                    string

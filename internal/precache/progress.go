@@ -2,7 +2,7 @@ package precache
 
 import ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 
-// Progress is the state of the preparation of a cluster, and what it waits for or why it failed.
+// Progress is the state of the preparation of a cluster, with the reason of a wait or failure.
 type Progress struct {
 	State   ranv1.PreparationState `json:"state"`
 	Reason  string                 `json:"reason,omitempty"`

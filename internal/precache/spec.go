@@ -1,4 +1,4 @@
-// Package precache holds the decisions of precaching and backups before a rollout: what is pulled, by which Jobs, and the result. Every function is
+// Package precache holds the decisions of precaching and backups before a rollout: the content to pull, the Jobs, and the result. Every function is
 // pure.
 package precache
 
@@ -16,7 +16,8 @@ import (
 // DefaultSpaceRequired is the disk space that precaching needs on a cluster unless the configuration says otherwise.
 const DefaultSpaceRequired = "35 GiB"
 
-// SpecOf returns what a configuration pulls. Errors name every invalid field. The image of the Job may be missing: workers have a default.
+// SpecOf returns the content that a configuration pulls. Errors name every invalid field. The image of the Job may be missing: workers have a
+// default.
 func SpecOf(config *ranv1.PreCachingConfigSpec) (ranv1.PrecachingSpec, field.ErrorList) {
 	spec, overrides := field.NewPath("spec"), field.NewPath("spec", "overrides")
 	o := config.Overrides
@@ -62,7 +63,7 @@ func checkImages(path *field.Path, images []string) field.ErrorList {
 	return invalid
 }
 
-// CheckImage returns what is wrong with the name of an image. It does not check that the image exists.
+// CheckImage checks the name of an image. It does not check that the image exists.
 func CheckImage(path *field.Path, image string) field.ErrorList {
 	if imageForm.MatchString(image) {
 		return nil
@@ -81,7 +82,7 @@ func checkPackages(path *field.Path, packages []string) field.ErrorList {
 	return invalid
 }
 
-// checkPatterns: the Job has grep read them, one to a line; an empty one would exclude every image.
+// checkPatterns checks the patterns. The Job passes them to grep, one a line; an empty one would exclude every image.
 func checkPatterns(path *field.Path, patterns []string) field.ErrorList {
 	var invalid field.ErrorList
 	for i, pattern := range patterns {
@@ -92,10 +93,10 @@ func checkPatterns(path *field.Path, patterns []string) field.ErrorList {
 	return invalid
 }
 
-// sizeForm is a number with a unit, as the operator whose kind this is takes it: "35 GiB", "40GB", "1.5 TiB", "36g"; bytes without one.
+// sizeForm is a number with a unit, as in TALM: "35 GiB", "40GB", "1.5 TiB", "36g"; without a unit, bytes.
 var sizeForm = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(?:([kKmMgGtTpP])(i)?)?[bB]?$`)
 
-// wholeGiB turns a size into GiB, rounded up.
+// wholeGiB converts a size to GiB, rounded up.
 func wholeGiB(size string) (string, error) {
 	if size == "" {
 		size = DefaultSpaceRequired

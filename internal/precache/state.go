@@ -11,7 +11,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Condition of a rollout that says how the work went.
+// Condition is the condition of a rollout with the result of the work.
 func (k Kind) Condition() string {
 	if k == Backup {
 		return ranv1.ConditionBackupSucceeded
@@ -19,7 +19,7 @@ func (k Kind) Condition() string {
 	return ranv1.ConditionPrecachingSucceeded
 }
 
-// Reason why a rollout waits for the work.
+// Reason is the reason of a rollout that waits for the work.
 func (k Kind) Reason() string {
 	if k == Backup {
 		return "BackingUp"
@@ -42,7 +42,7 @@ type Verdict struct {
 	Message string
 }
 
-// conditionWords that the operator's documentation gives for each row of its table of conditions.
+// conditionWords are the reasons and messages of the conditions, from the documentation of TALM.
 type conditionWords struct {
 	done, completed, failedFor, failedForAll, inProgress, notBegun string
 }
@@ -60,15 +60,15 @@ func (k Kind) words() conditionWords {
 	}
 }
 
-// Judge returns the verdict on all clusters together.
+// Judge returns the condition for all clusters together.
 func (k Kind) Judge(states map[string]ranv1.PreparationState) Verdict {
 	words := k.words()
 	failed := Failed(states)
-	atWork, begun := 0, false
-	//workflowcheck:ignore to count has no order
+	running, begun := 0, false
+	//workflowcheck:ignore the order does not affect a count
 	for _, state := range states {
 		if !state.Over() {
-			atWork++
+			running++
 		}
 		begun = begun || state != ranv1.PreparationNotStarted
 	}
@@ -77,10 +77,10 @@ func (k Kind) Judge(states map[string]ranv1.PreparationState) Verdict {
 		detail = "; failed: " + joinNames(failed)
 	}
 	switch {
-	case atWork > 0 && !begun && k == Precaching:
+	case running > 0 && !begun && k == Precaching:
 		return Verdict{metav1.ConditionFalse, ranv1.ReasonInProgress, words.notBegun}
-	case atWork > 0:
-		return Verdict{metav1.ConditionFalse, ranv1.ReasonInProgress, fmt.Sprintf(words.inProgress, atWork) + detail}
+	case running > 0:
+		return Verdict{metav1.ConditionFalse, ranv1.ReasonInProgress, fmt.Sprintf(words.inProgress, running) + detail}
 	case len(failed) == 0:
 		return Verdict{metav1.ConditionTrue, words.done, words.completed}
 	case len(failed) == len(states):
@@ -97,7 +97,7 @@ func Failed(states map[string]ranv1.PreparationState) []string {
 	})
 }
 
-// joinNames names at most 20: the status has them all.
+// joinNames names at most 20 clusters, since the status has them all.
 func joinNames(names []string) string {
 	const most = 20
 	if len(names) <= most {

@@ -42,7 +42,7 @@ func TestClustersAreLabelledBeforeTheRolloutAndAsTheyComplete(t *testing.T) {
 	require.ElementsMatch(t, []string{"c1", "c3", "c4"}, w.LabelledClusters()["done"], "and not the one that failed")
 }
 
-func TestARolloutWithoutARemediationOnlyDoesItsActions(t *testing.T) {
+func TestARolloutWithoutARemediationOnlyRunsItsActions(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t)
 	w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c1"}, {Cluster: "c2"}}
 	object := workflowtest.WithActions(workflowtest.ARollout())
@@ -54,7 +54,7 @@ func TestARolloutWithoutARemediationOnlyDoesItsActions(t *testing.T) {
 	require.Equal(t, map[string][]string{"begun": {"c1", "c2"}, "done": {"c1", "c2"}}, w.LabelledClusters())
 }
 
-func TestARolloutWithoutActionsAsksForNoChange(t *testing.T) {
+func TestARolloutWithoutActionsChangesNoCluster(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	object := workflowtest.ARollout()
 	object.Spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(true)}
@@ -63,7 +63,7 @@ func TestARolloutWithoutActionsAsksForNoChange(t *testing.T) {
 	require.Empty(t, w.InputsOf("ChangeClusters"))
 }
 
-func TestARolloutIsNotOverBeforeItsActionsAreDone(t *testing.T) {
+func TestARolloutEndsAfterItsActions(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	away := w.Now().Add(3 * time.Hour)
 	w.Fail["ChangeClusters"] = func(call int) error {
@@ -82,7 +82,7 @@ func TestARolloutIsNotOverBeforeItsActionsAreDone(t *testing.T) {
 	require.Contains(t, w.LabelledClusters()["done"], "c1")
 }
 
-func TestACancelledRolloutGivesUpOnItsActionsAndSaysSo(t *testing.T) {
+func TestACancelledRolloutNotesActionsThatDidNotRun(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	w.Fail["ChangeClusters"] = func(call int) error {
@@ -97,7 +97,7 @@ func TestACancelledRolloutGivesUpOnItsActionsAndSaysSo(t *testing.T) {
 	require.Contains(t, status.Notes, "actions.afterCompletion did not run on c1")
 }
 
-func TestAClusterThatRefusesItsLabelsKeepsNoOtherFromThemAndTheRolloutSaysSo(t *testing.T) {
+func TestAClusterThatRefusesLabelsDoesNotBlockOthers(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	w.RefuseChanges(w.Now().Add(3*time.Hour), false, "c1")
 	var during workflowtest.GroupStatus
@@ -120,7 +120,7 @@ func TestAClusterThatRefusesItsLabelsKeepsNoOtherFromThemAndTheRolloutSaysSo(t *
 	require.Less(t, again, 60, "less and less often")
 }
 
-func TestARolloutThatIsNotToWaitForLabelsNamesTheClustersThatRefusedThem(t *testing.T) {
+func TestACancelledRolloutNamesClustersThatRefusedLabels(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	w.RefuseChanges(w.Now().Add(300*time.Hour), false, "c1")
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
@@ -137,7 +137,7 @@ func TestALabelThatAClusterCanNeverHaveIsNoted(t *testing.T) {
 	require.Equal(t, []string{"actions.afterCompletion failed: ManagedCluster c1: frozen"}, workflowtest.RequireResult[workflowtest.GroupStatus](w).Notes)
 }
 
-func TestNothingIsWorkedOnBeforeEveryClusterHasTakenItsLabels(t *testing.T) {
+func TestNoClusterStartsBeforeAllAcceptBeforeEnable(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	from := w.Now()
 	workflowtest.Simulate(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
@@ -154,7 +154,7 @@ func TestNothingIsWorkedOnBeforeEveryClusterHasTakenItsLabels(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 }
 
-func TestLabelsThatCannotBeSetEndTheRolloutBeforeAnythingIsDone(t *testing.T) {
+func TestInvalidLabelsEndTheRolloutBeforeAnyClusterStarts(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.Fail["ChangeClusters"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "no such label", nil))
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
@@ -162,7 +162,7 @@ func TestLabelsThatCannotBeSetEndTheRolloutBeforeAnythingIsDone(t *testing.T) {
 	require.Empty(t, clusters.EventsInOrder())
 }
 
-func TestWhatIsToBeDoneToCompleteClustersIsHandedToTheNextRun(t *testing.T) {
+func TestDueActionsContinueInTheNextRun(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t)
 	carried := &rolloutworkflow.PreviousRun{Phase: rolloutworkflow.PhaseBatches, Completed: []string{"c1"}}
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout()), PreviousRun: carried})
@@ -170,7 +170,7 @@ func TestWhatIsToBeDoneToCompleteClustersIsHandedToTheNextRun(t *testing.T) {
 	require.Equal(t, map[string][]string{"done": {"c1"}}, w.LabelledClusters(), "and beforeEnable is not done again")
 }
 
-func TestManyClustersAreChangedInParts(t *testing.T) {
+func TestManyClustersAreChangedInSeveralActivities(t *testing.T) {
 	var many []string
 	for i := range 2*rolloutworkflow.ChangesPerActivity + 1 {
 		many = append(many, string(rune('a'+i%26))+time.Duration(i).String())
@@ -200,7 +200,7 @@ func retried(t *testing.T, over workflowtest.GroupStatus, request rollout.RetryR
 }
 
 // Somebody may have taken a label away since.
-func TestOnceMoreOnlyClustersThatNeverWereAreLabelledAsComplete(t *testing.T) {
+func TestARetryRunsAfterCompletionOnlyWhereItDidNotRun(t *testing.T) {
 	play := func(t *testing.T, shape func(w *workflowtest.World, clusters *workflowtest.Children)) *workflowtest.World {
 		w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 		w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c4", Reason: rollout.ReasonAlreadyCompliant}}

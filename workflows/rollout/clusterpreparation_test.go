@@ -23,7 +23,7 @@ import (
 )
 
 // A Job that was only tried, as its cluster did not answer, does not start when the cluster answers again and is held, or the rollout paused.
-func TestNoJobStartsOnAClusterThatIsHeldOrPausedMeanwhile(t *testing.T) {
+func TestNoJobStartsOnAHeldOrPausedCluster(t *testing.T) {
 	for name, away := range map[string]struct {
 		calls int
 		err   error
@@ -64,7 +64,7 @@ func TestNoJobStartsOnAClusterThatIsHeldOrPausedMeanwhile(t *testing.T) {
 	}
 }
 
-func TestAJobThatWorksGoesOnWhileItsClusterIsHeld(t *testing.T) {
+func TestARunningJobContinuesDuringAHold(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	calls := 0
 	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(context.Context, jobsactivities.ClusterJob) error {
@@ -85,7 +85,7 @@ func TestAJobThatWorksGoesOnWhileItsClusterIsHeld(t *testing.T) {
 }
 
 // Somebody deletes a Job that was seen at work, and its cluster is held or its rollout paused: it is made again when that is over.
-func TestAJobThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeldOrPaused(t *testing.T) {
+func TestADeletedJobIsNotRecreatedDuringAHoldOrPause(t *testing.T) {
 	for name, test := range map[string]struct {
 		calls int
 		err   error
@@ -136,7 +136,7 @@ func TestAJobThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeldOrPaused(t *t
 }
 
 // The first cluster of each part does not answer, and is held by the time it would be tried again: its part stands still, and takes no place of another.
-func TestHeldClustersDoNotKeepOthersFromBeingPrepared(t *testing.T) {
+func TestHeldClustersDoNotBlockThePreparationOfOthers(t *testing.T) {
 	var many []string
 	var held []drydockv1.HoldScope
 	for i := range rollout.MaxPreparations*rollout.ClustersPerPreparation + 1 {

@@ -116,7 +116,7 @@ func blockedAs(blocking rollout.Blocking) func(*workflowtest.World, *workflowtes
 	}
 }
 
-func TestEveryRowOfTheConditionsIsReachedInTheWordsThatUsersKnow(t *testing.T) {
+func TestEveryDocumentedConditionIsReached(t *testing.T) {
 	order := []string{
 		ranv1.ConditionClustersSelected, ranv1.ConditionValidated, ranv1.ConditionPrecacheSpecValid, ranv1.ConditionPrecachingSucceeded,
 		ranv1.ConditionBackupSucceeded, ranv1.ConditionProgressing, ranv1.ConditionSucceeded,

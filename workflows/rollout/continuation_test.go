@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestARolloutInManyRunsIsTheSameAsInOne(t *testing.T) {
+func TestContinueAsNewDoesNotChangeTheResult(t *testing.T) {
 	for _, r := range workflowtest.AllRemediations() {
 		t.Run(r.Name, func(t *testing.T) {
 			whole, runs := r.Run(t, false)
@@ -31,7 +31,7 @@ func TestARolloutInManyRunsIsTheSameAsInOne(t *testing.T) {
 }
 
 // Held, the second run starts no cluster before it is cancelled.
-func TestARunThatStartsNothingTakesBackWhatThoseBeforeHaveMade(t *testing.T) {
+func TestARunThatStartsNoClusterCleansUpAfterEarlierRuns(t *testing.T) {
 	for _, r := range workflowtest.AllRemediations() {
 		t.Run(r.Name, func(t *testing.T) {
 			first := r.World(t, nil, []string{"c1"}, []string{"c2"})
@@ -55,7 +55,7 @@ func TestARunThatStartsNothingTakesBackWhatThoseBeforeHaveMade(t *testing.T) {
 }
 
 // What could not be prepared may have been made in part.
-func TestARunTakesBackWhatOneBeforeCouldNotPrepare(t *testing.T) {
+func TestARunCleansUpAFailedPreparationOfAnEarlierRun(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c2"})
 	started := metav1.NewTime(w.Now())
 	carried := &rolloutworkflow.PreviousRun{Phase: rolloutworkflow.PhaseRecheck, NextBatch: 1, Held: w.Holds, Status: workflowtest.GroupStatus{
@@ -67,7 +67,7 @@ func TestARunTakesBackWhatOneBeforeCouldNotPrepare(t *testing.T) {
 	require.Len(t, w.InputsOf("CleanUpPolicies"), 1)
 }
 
-func TestAnEditOfTheTimeoutReachesTheBatchThatARunBeforeHasBegun(t *testing.T) {
+func TestAnEditOfTheTimeoutAppliesToABatchOfAnEarlierRun(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t)
 	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	start := w.Now()

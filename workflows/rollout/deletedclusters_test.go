@@ -24,7 +24,7 @@ func vanishesAt(w *workflowtest.World, then time.Duration, cluster string) (seen
 	return func() ranv1.ClusterStatus { return at }
 }
 
-func TestAClusterAtWorkThatVanishesHasFailedAtOnceAndIsWithdrawn(t *testing.T) {
+func TestADeletedRunningClusterFailsAndIsWithdrawn(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c1"] = func(ctx workflow.Context) error {
 		_ = workflow.Sleep(ctx, time.Hour)
@@ -49,7 +49,7 @@ func TestAClusterAtWorkThatVanishesHasFailedAtOnceAndIsWithdrawn(t *testing.T) {
 	require.Equal(t, []string{"-c2", "-c1", "+c3", "-c3"}, clusters.Events[2:], "its place is free when its nodes are back")
 }
 
-func TestAClusterThatVanishesWhileItSoaksOrWaitsHasFailedAtOnce(t *testing.T) {
+func TestADeletedSoakingOrPendingClusterFails(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"}, []string{"c4"})
 	object := aRollingRollout()
 	object.Spec.RemediationStrategy.SoakSeconds = 600
@@ -63,7 +63,7 @@ func TestAClusterThatVanishesWhileItSoaksOrWaitsHasFailedAtOnce(t *testing.T) {
 	require.NotContains(t, clusters.Events, "+c3")
 }
 
-func TestAWatchThatTheHubRefusesIsSaidOnceAndTriedAgain(t *testing.T) {
+func TestAFailingWatchIsNotedOnceAndRetried(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.Fail["AwaitDeletedClusters"] = func(call int) error {
 		if call <= 2 {
@@ -82,7 +82,7 @@ func TestAWatchThatTheHubRefusesIsSaidOnceAndTriedAgain(t *testing.T) {
 	require.Equal(t, []string{"could not watch for deleted clusters: no such selector"}, status.Notes)
 }
 
-func TestACanaryThatVanishesEndsTheRollout(t *testing.T) {
+func TestADeletedCanaryEndsTheRollout(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	vanishesAt(w, time.Minute, "c1")
@@ -92,7 +92,7 @@ func TestACanaryThatVanishesEndsTheRollout(t *testing.T) {
 	require.NotContains(t, clusters.Events, "+c2")
 }
 
-func TestARollingRolloutWatchesWhoFollowsWithThoseAtWork(t *testing.T) {
+func TestARollingRolloutWatchesPendingClustersToo(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t)
 	var many []string
 	for i := range 120 {
@@ -105,7 +105,7 @@ func TestARollingRolloutWatchesWhoFollowsWithThoseAtWork(t *testing.T) {
 }
 
 // One worker's word, that no other attempt could change what it says, fails no cluster with which nothing is known to be wrong.
-func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
+func TestAFailingDeletionCheckFailsNoCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		refusals int
 		ends     string
@@ -143,7 +143,7 @@ func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
 }
 
 // c1 leaves room for c3, of which the hub does not say whether it is there still.
-func TestAHubThatDoesNotSayWhoHasVanishedKeepsNothingElseWaiting(t *testing.T) {
+func TestAnUnavailableHubOnlyStopsTheStartOfClusters(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.Takes(10*time.Minute), workflowtest.UntilCancelled
 	w.Fail["DeletedClusters"] = func(call int) error {
@@ -167,7 +167,7 @@ func TestAHubThatDoesNotSayWhoHasVanishedKeepsNothingElseWaiting(t *testing.T) {
 	require.NotContains(t, clusters.Events, "+c3")
 }
 
-func TestARunThatEndsWhileNobodyCanSayWhoHasVanishedLeavesNoTimerBehind(t *testing.T) {
+func TestARunThatEndsDuringAHubOutageLeavesNoTimer(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	back := false
 	w.Fail["DeletedClusters"] = func(int) error {
@@ -190,7 +190,7 @@ func TestARunThatEndsWhileNobodyCanSayWhoHasVanishedLeavesNoTimerBehind(t *testi
 	require.Empty(t, timers)
 }
 
-func TestWhetherClustersVanishedWhileTheyWereWorkedOnIsNotedWhenNobodyCanSay(t *testing.T) {
+func TestAFailingDeletionCheckAtTheEndOfABatchIsNoted(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.Fail["DeletedClusters"] = func(call int) error {
 		if call == 2 {

@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-func TestTheDetailsOfARolloutListTheClustersOfWhichThereIsSomethingToSay(t *testing.T) {
+func TestTheDetailsListClustersThatAreNotSummarizedByCounts(t *testing.T) {
 	status := &ranv1.ClusterGroupUpgradeStatus{Clusters: []ranv1.ClusterStatus{{Name: "c1", Batch: 1, State: ranv1.ClusterComplete}, {Name: "c2", Batch: 2, State: ranv1.ClusterPending}}}
 	require.NotContains(t, groupDetails(status), "| cluster |", "a table without rows")
 	status.Clusters[1].State, status.Clusters[1].Step = ranv1.ClusterRunning, "Nodes"
@@ -21,7 +21,7 @@ func TestTheDetailsOfARolloutListTheClustersOfWhichThereIsSomethingToSay(t *test
 	require.NotContains(t, groupDetails(status), "| c1 |")
 }
 
-func TestTheDetailsOfARolloutWithoutClustersDoNotSayThatAllIsDone(t *testing.T) {
+func TestTheDetailsOfARolloutWithoutClustersShowNoPercentage(t *testing.T) {
 	details := groupDetails(&ranv1.ClusterGroupUpgradeStatus{Percentage: rollout.Percentage(nil), Wait: &drydockv1.Wait{Reason: "MissingBlockingCR", Message: "waiting for default/first"}})
 	require.Contains(t, details, "waiting for default/first")
 	require.NotContains(t, details, "100")

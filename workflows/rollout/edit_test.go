@@ -21,7 +21,7 @@ func bare() ranv1.ClusterGroupUpgrade {
 	return object
 }
 
-func TestADefaultThatWasLeftOutIsNoChange(t *testing.T) {
+func TestAnOmittedDefaultIsNoChange(t *testing.T) {
 	for name, moment := range map[string]struct {
 		enabled bool
 		edited  time.Duration
@@ -70,7 +70,7 @@ func TestADefaultThatWasLeftOutIsNoChange(t *testing.T) {
 }
 
 // The plan that is being made is that of the spec before.
-func TestAnEditWhileARolloutIsPlannedIsNotOverwrittenByWhatWasPlanned(t *testing.T) {
+func TestAPlanDoesNotOverwriteAnEditDuringPlanning(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	object := bare()
 	object.Spec.Enable = new(bool)
@@ -97,7 +97,7 @@ func TestAnEditWhileARolloutIsPlannedIsNotOverwrittenByWhatWasPlanned(t *testing
 }
 
 // Whoever has asked hears why it cannot be, and not hours later that it was.
-func TestAnEditOfARolloutThatCannotBePlannedIsRefusedWithTheReason(t *testing.T) {
+func TestAnEditDuringFailingPlanningIsRefusedWithTheReason(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.SimulateDefaults()
 	edit := bare().Spec

@@ -88,7 +88,7 @@ func requireLookedAgain(w *workflowtest.World, first int, then time.Time) {
 	require.False(w.T, looks[first].(health.AwaitClusterHealthyInput).Since.Before(then), "%d", first)
 }
 
-func TestTheHealthOfClustersIsLookedAtWhenOneMayBeStarted(t *testing.T) {
+func TestTheHealthGateRunsWhenAClusterMayStart(t *testing.T) {
 	for _, stop := range everyStop() {
 		t.Run(stop.name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
@@ -115,7 +115,7 @@ func TestTheHealthOfClustersIsLookedAtWhenOneMayBeStarted(t *testing.T) {
 }
 
 // What is seen while nothing may be started counts for nothing, be it good or bad.
-func TestChecksThatAreInterruptedAreMadeAnew(t *testing.T) {
+func TestInterruptedHealthChecksAreRepeated(t *testing.T) {
 	for _, stop := range everyStop() {
 		for name, seen := range map[string]error{"that fail": unhealthyRegistry("c1"), "that hold": nil} {
 			t.Run(stop.name+" while checks are made "+name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestChecksThatAreInterruptedAreMadeAnew(t *testing.T) {
 	}
 }
 
-func TestAStopBetweenTheChecksAndTheFirstClusterCallsForAnotherLook(t *testing.T) {
+func TestAPauseOrHoldAfterTheHealthGateRepeatsTheChecks(t *testing.T) {
 	for _, stop := range everyStop() {
 		t.Run(stop.name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
@@ -164,7 +164,7 @@ func TestAStopBetweenTheChecksAndTheFirstClusterCallsForAnotherLook(t *testing.T
 }
 
 // The approval is given at once, and holds for an hour.
-func TestAnApprovalThatGrewOldBeforeTheFirstClusterIsAskedForAgain(t *testing.T) {
+func TestAnExpiredApprovalIsRequiredAgainBeforeTheFirstCluster(t *testing.T) {
 	for _, stop := range everyStop() {
 		for when, activity := range map[string]string{"while checks are made": "AwaitClusterHealthy", "after them": "DeletedClusters"} {
 			for _, point := range []ranv1.Approvals{{BeforeCanaries: true, Expiry: 60}, {BeforeEachBatch: true, Expiry: 60}} {
@@ -197,7 +197,7 @@ func TestAnApprovalThatGrewOldBeforeTheFirstClusterIsAskedForAgain(t *testing.T)
 }
 
 // The checks take longer than an approval lasts, also in a run that goes on with them.
-func TestAnApprovalGrowsNoOlderWhileTheChecksItHasLetBeginAreMade(t *testing.T) {
+func TestAnApprovalDoesNotExpireDuringHealthChecks(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		var batch []string
 		for i := range rolloutworkflow.MaxHealthChecks + 1 {
@@ -240,7 +240,7 @@ func TestAnApprovalGrowsNoOlderWhileTheChecksItHasLetBeginAreMade(t *testing.T) 
 }
 
 // The first batch is over without a cluster that was started: what the checks have seen for it is no approval of the second.
-func TestABatchThatEndsBeforeItStartsAClusterIsNoApprovalOfTheNext(t *testing.T) {
+func TestABatchWithoutStartedClustersNeedsItsApprovalAgain(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	object := withHealthChecks(workflowtest.ARollout())
 	object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
@@ -260,7 +260,7 @@ func TestABatchThatEndsBeforeItStartsAClusterIsNoApprovalOfTheNext(t *testing.T)
 	require.ElementsMatch(t, []string{"c1", "c2", "c2", "c2"}, looksAt(w), "what was seen an hour ago counts no more: before it starts, and afterwards")
 }
 
-func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {
+func TestANewRunOfAHeldRolloutRepeatsTheHealthChecks(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.Fail["DeletedClusters"] = func(call int) error {
 		if call == 1 {
@@ -288,7 +288,7 @@ func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {
 	requireLookedAgain(second, 0, start.Add(14*time.Hour))
 }
 
-func TestAStopAfterTheFirstClusterCallsForNoOtherLookAtThoseThatFollow(t *testing.T) {
+func TestTheHealthGateIsNotRepeatedAfterTheFirstCluster(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 		clusters.Outcomes["c1"] = workflowtest.Takes(10 * time.Minute)
@@ -313,7 +313,7 @@ func TestAStopAfterTheFirstClusterCallsForNoOtherLookAtThoseThatFollow(t *testin
 }
 
 // A rollout starts nothing while nobody can say which clusters have vanished.
-func TestHealthThatWasSeenBeforeTheHubWasAwayForLongIsLookedAtAgain(t *testing.T) {
+func TestHealthChecksAreRepeatedAfterALongHubOutage(t *testing.T) {
 	for name, test := range map[string]struct {
 		away  time.Duration
 		looks []string

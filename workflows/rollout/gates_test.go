@@ -36,7 +36,7 @@ func approvedRollout() ranv1.ClusterGroupUpgrade {
 	return object
 }
 
-func TestARolloutWaitsForAnApprovalForAsLongAsItTakesAndKeepsIt(t *testing.T) {
+func TestARolloutWaitsForAnApprovalAndRecordsIt(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
 	early := workflowtest.SendUpdateWhen(w, func(s workflowtest.GroupStatus) bool { return s.Counts.Running > 0 }, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 	var waiting workflowtest.GroupStatus
@@ -67,7 +67,7 @@ func TestARolloutWaitsForAnApprovalForAsLongAsItTakesAndKeepsIt(t *testing.T) {
 	require.Equal(t, "CHG-7", status.Approvals[0].Comment)
 }
 
-func TestWhoEnablesARolloutMayNotApproveIt(t *testing.T) {
+func TestAStarterMayNotApproveWithSeparateDuties(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	object := approvedRollout()
 	object.Spec.Enable = new(bool)
@@ -79,7 +79,7 @@ func TestWhoEnablesARolloutMayNotApproveIt(t *testing.T) {
 	require.ErrorContains(t, own.Rejected, "bob has started, edited, enabled or retried")
 }
 
-func TestDutiesAreNotSeparatedWhenNobodyKnowsWhoStarted(t *testing.T) {
+func TestSeparateDutiesNeedAKnownStarter(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: approvedRollout()})
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrInvalidSpec)
@@ -87,7 +87,7 @@ func TestDutiesAreNotSeparatedWhenNobodyKnowsWhoStarted(t *testing.T) {
 	require.Empty(t, clusters.Events)
 }
 
-func TestAnApprovalThatNobodyGivesInTimeAbortsTheRollout(t *testing.T) {
+func TestAMissingApprovalAbortsTheRollout(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	object := approvedRollout()
 	object.Spec.Approvals.Expiry = 120
@@ -99,7 +99,7 @@ func TestAnApprovalThatNobodyGivesInTimeAbortsTheRollout(t *testing.T) {
 	require.NotContains(t, clusters.Events, "+c2")
 }
 
-func TestAnApprovalThatGrewOldWhileThePauseLastedIsAskedForAgain(t *testing.T) {
+func TestAnApprovalThatExpiresDuringAPauseIsRequiredAgain(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	object := approvedRollout()
 	object.Spec.Approvals.Expiry = 60
@@ -116,7 +116,7 @@ func TestAnApprovalThatGrewOldWhileThePauseLastedIsAskedForAgain(t *testing.T) {
 	require.Len(t, workflowtest.RequireResult[workflowtest.GroupStatus](w).Approvals, 2)
 }
 
-func TestResumeDuringAnApprovalSaysAgainWhatIsWaitedFor(t *testing.T) {
+func TestResumeShowsTheWaitForTheApprovalAgain(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, time.Hour)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Hour)
@@ -128,7 +128,7 @@ func TestResumeDuringAnApprovalSaysAgainWhatIsWaitedFor(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 }
 
-func TestARolloutThatIsNotEnabledCanBeEditedAndIsPlannedAnew(t *testing.T) {
+func TestAnEditBeforeEnablePlansAgain(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	before := workflowtest.ARollout()
 	before.Spec.Enable = new(bool)
@@ -158,7 +158,7 @@ func TestARolloutThatIsNotEnabledCanBeEditedAndIsPlannedAnew(t *testing.T) {
 	require.Equal(t, []string{"c2"}, kept[len(kept)-1].(rollouts.SaveRolloutInput).Object.Spec.Clusters)
 }
 
-func TestAnEditThatIsWrongChangesNothing(t *testing.T) {
+func TestAnInvalidEditChangesNothing(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	before := workflowtest.ARollout()
 	before.Spec.Enable = new(bool)
@@ -180,7 +180,7 @@ func TestAnEditThatIsWrongChangesNothing(t *testing.T) {
 	require.Len(t, w.Inputs["PlanRollout"], 1, "it was not planned anew")
 }
 
-func TestOnceEnabledOnlyTheTimesCanBeEdited(t *testing.T) {
+func TestAfterEnableOnlyTimeoutsCanBeEdited(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	start := w.Now()
@@ -216,7 +216,7 @@ func blockedRollout() ranv1.ClusterGroupUpgrade {
 	return object
 }
 
-func TestABlockedRolloutSaysByWhatAndIsChargedNothing(t *testing.T) {
+func TestABlockedRolloutNamesItsBlockersAndUsesNoTime(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.Blocked["AwaitBlockers"] = true
 	var blocked, resumed workflowtest.GroupStatus
@@ -243,7 +243,7 @@ func TestABlockedRolloutSaysByWhatAndIsChargedNothing(t *testing.T) {
 	workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonCancelled)
 }
 
-func TestARolloutStartsWhenNothingBlocksItAnyMore(t *testing.T) {
+func TestARolloutStartsAfterItsBlockersSucceeded(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: blockedRollout()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
@@ -253,7 +253,7 @@ func TestARolloutStartsWhenNothingBlocksItAnyMore(t *testing.T) {
 	require.Equal(t, blockedRollout().Spec.BlockingCRs, asked.Spec.BlockingCRs)
 }
 
-func TestACycleThatComesToLightLaterEndsTheRolloutAndIsKept(t *testing.T) {
+func TestACycleFoundLaterFailsTheRolloutAndIsSaved(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.Fail["AwaitBlockers"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "these rollouts wait for each other", nil))
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: blockedRollout()})
@@ -263,7 +263,7 @@ func TestACycleThatComesToLightLaterEndsTheRolloutAndIsKept(t *testing.T) {
 	workflowtest.RequireCondition(t, kept[1].(rollouts.SaveRolloutInput).Object.Status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed)
 }
 
-func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
+func TestARetryRunsFailedClustersWithTheSavedPlan(t *testing.T) {
 	over := workflowtest.GroupStatus{
 		RemediationPlan: [][]string{{"c1"}, {"c2", "c3"}, {"c4"}, {"c5"}},
 		Conditions:      append(workflowtest.PlanOf().Conditions, metav1.Condition{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: ranv1.ReasonTimedOut}),
@@ -297,7 +297,7 @@ func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
 	require.Equal(t, workflowtest.WithActions(workflowtest.ARollout("c1")).Spec, kept[0].(rollouts.SaveRolloutInput).Object.Spec)
 }
 
-func TestARetryOfNothingEndsAndSaysWhy(t *testing.T) {
+func TestARetryWithoutFailedClustersEndsWithTheReason(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t)
 	w.Fail["LoadRollout"] = workflowtest.Always(temporal.Error(temporal.ErrNotFound, "rollout ops/june is not saved on the hub", nil))
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), Retry: &rollout.RetryRequest{}})
@@ -306,7 +306,7 @@ func TestARetryOfNothingEndsAndSaysWhy(t *testing.T) {
 }
 
 // What the hub keeps of the run before is what others wait for, and what can be retried.
-func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.T) {
+func TestARolloutWithoutAPlanKeepsTheSavedStatusOfTheLastOne(t *testing.T) {
 	retry := rolloutworkflow.Input{Object: workflowtest.ARollout(), StartedBy: "ann", Retry: &rollout.RetryRequest{Actor: "ann"}}
 	start := rolloutworkflow.Input{Object: workflowtest.ARollout(), StartedBy: "ann"}
 	cancelled := func(w *workflowtest.World) {
@@ -374,7 +374,7 @@ type slowRemediator struct{ policy.Remediator }
 
 func (slowRemediator) Settle(ctx workflow.Context) { _ = workflow.Sleep(ctx, time.Minute) }
 
-func TestAnEditThatArrivesWhileARunSettlesIsAnsweredByThatRun(t *testing.T) {
+func TestAnEditBeforeContinueAsNewIsAnswered(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.RegisterAs("slow", func(ctx workflow.Context, in rolloutworkflow.Input) (workflowtest.GroupStatus, error) {
 		return rolloutworkflow.RunWithRemediator(ctx, in, func(r policy.Remediator) policy.Remediator { return slowRemediator{r} })
@@ -394,7 +394,7 @@ func TestAnEditThatArrivesWhileARunSettlesIsAnsweredByThatRun(t *testing.T) {
 	require.EqualValues(t, 90, next.Object.Spec.RemediationStrategy.Timeout)
 }
 
-func TestARetryOfWhatIsBehindTheCanariesIsApprovedOnce(t *testing.T) {
+func TestARetryAfterTheCanariesNeedsOneApproval(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t)
 	w.LoadedRollout = rollouts.LoadedRollout{Object: approvedRollout()}
 	w.LoadedRollout.Object.Status = workflowtest.GroupStatus{

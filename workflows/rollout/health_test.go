@@ -39,7 +39,7 @@ func looksAt(w *workflowtest.World) []string {
 	return clusters
 }
 
-func TestARolloutBeginsOnlyWhenEveryClusterIsHealthyAndEachMustBeAgainWhenItIsDone(t *testing.T) {
+func TestClustersAreCheckedBeforeTheRolloutAndAfterTheirWork(t *testing.T) {
 	for _, remediation := range workflowtest.AllRemediations() {
 		t.Run(remediation.Name, func(t *testing.T) {
 			w := remediation.World(t, nil, []string{"c1"}, []string{"c2", "c3"})
@@ -61,7 +61,7 @@ func TestARolloutBeginsOnlyWhenEveryClusterIsHealthyAndEachMustBeAgainWhenItIsDo
 	}
 }
 
-func TestWhereAClusterIsUnhealthyNothingIsBegun(t *testing.T) {
+func TestAnUnhealthyClusterFailsTheRolloutBeforeItStarts(t *testing.T) {
 	w, c := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.Fail["AwaitClusterHealthy"] = func(call int) error {
 		if in := w.InputsOf("AwaitClusterHealthy")[call-1].(health.AwaitClusterHealthyInput); in.Cluster == "c2" {
@@ -94,7 +94,7 @@ func TestAClusterThatIsUnhealthyAfterTheWorkHasFailed(t *testing.T) {
 	require.Contains(t, status.Clusters[0].Message, "registry: HarborCluster registry/main is unhealthy")
 }
 
-func TestAHealthGateSaysWhatItWaitsForAndIsWithdrawnWithItsRollout(t *testing.T) {
+func TestAHealthGateShowsItsWaitAndStopsOnCancel(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.Blocked["AwaitClusterHealthy"] = true
 	wait := &drydockv1.Wait{Reason: "HarborUnhealthy", Message: "registry: condition CacheReady is False", Since: metav1.NewTime(w.Now())}
@@ -131,7 +131,7 @@ func TestAHealthGateSaysWhatItWaitsForAndIsWithdrawnWithItsRollout(t *testing.T)
 	require.Equal(t, ranv1.ClusterCancelled, workflowtest.ClusterStates(status)["c1"], "nobody knows whether it is well")
 }
 
-func TestTheHealthOfManyClustersIsAwaitedInManyRuns(t *testing.T) {
+func TestTheHealthGateContinuesAsNew(t *testing.T) {
 	var batch []string
 	for i := range 60 {
 		batch = append(batch, fmt.Sprintf("c%d", i))
@@ -155,7 +155,7 @@ func TestTheHealthOfManyClustersIsAwaitedInManyRuns(t *testing.T) {
 	require.Len(t, looksAt(second), 10+60)
 }
 
-func TestClustersThatAreDoneTogetherAreLookedAtSomeAtATimeAndEachHasItsTime(t *testing.T) {
+func TestHealthChecksAfterTheWorkAreLimitedInNumber(t *testing.T) {
 	var batch []string
 	for i := range rollout.MaxHealthChecks + 10 {
 		batch = append(batch, fmt.Sprintf("c%d", i))

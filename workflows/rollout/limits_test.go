@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestARolloutThatEndsBeforeItsFirstBatchSaysSoShortly(t *testing.T) {
+func TestAPlanErrorWithManyProblemsHasAShortMessage(t *testing.T) {
 	var clusters []string
 	for i := range 600 {
 		clusters = append(clusters, fmt.Sprintf("c%d", i))

@@ -44,7 +44,7 @@ func startTimes(s workflowtest.GroupStatus) map[string]time.Time {
 	return times
 }
 
-func TestRollingKeepsAsManyClustersAtWorkAsMayBe(t *testing.T) {
+func TestARollingRolloutUsesItsConcurrency(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2", "c3"}, []string{"c4", "c5"}, []string{"c6"})
 	clusters.Outcomes["c2"] = workflowtest.Takes(10 * time.Minute)
 	w.When(func() bool { return workflowtest.StatusOf[workflowtest.GroupStatus](w).Counts.Complete == 4 }, func() {
@@ -61,7 +61,7 @@ func TestRollingKeepsAsManyClustersAtWorkAsMayBe(t *testing.T) {
 	require.Equal(t, int32(4), status.Status.CurrentBatch)
 }
 
-func TestAClusterThatVanishesBeforeItsTurnInARollingRolloutIsNotWorkedOn(t *testing.T) {
+func TestADeletedPendingClusterOfARollingRolloutIsNotStarted(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"}, []string{"c5"})
 	clusters.Outcomes["c1"] = workflowtest.Takes(10 * time.Minute)
 	w.RegisterDelayedCallback(func() { w.DeleteClusterSilently("c4") }, 30*time.Second)
@@ -72,7 +72,7 @@ func TestAClusterThatVanishesBeforeItsTurnInARollingRolloutIsNotWorkedOn(t *test
 	require.Equal(t, ranv1.ClusterCounts{Total: 5, Complete: 4, Failed: 1}, status.Counts)
 }
 
-func TestClustersThatAreStartedTogetherAreAskedForTogether(t *testing.T) {
+func TestClustersAreLookedUpTogether(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t)
 	var many []string
 	for i := range 120 {
@@ -86,7 +86,7 @@ func TestClustersThatAreStartedTogetherAreAskedForTogether(t *testing.T) {
 	require.Len(t, w.InputsOf("DeletedClusters"), 2, "before they start, and at the end of the batch")
 }
 
-func TestARollingRolloutThatIsOutOfTimeWithdrawsWhatIsAtWork(t *testing.T) {
+func TestATimedOutRollingRolloutWithdrawsRunningClusters(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.UntilCancelled, workflowtest.UntilCancelled
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: aRollingRollout()})
@@ -95,7 +95,7 @@ func TestARollingRolloutThatIsOutOfTimeWithdrawsWhatIsAtWork(t *testing.T) {
 	require.NotContains(t, clusters.Events, "+c3")
 }
 
-func TestARollingRolloutContinuesAsNewWithWhatIsLeft(t *testing.T) {
+func TestARollingRolloutContinuesAsNew(t *testing.T) {
 	carried := &rollout.PreviousRun{Phase: rollout.PhaseBatches, NextBatch: 0, StartedBatch: &rollout.StartedBatch{Timeout: time.Hour}, Status: workflowtest.GroupStatus{
 		ComputedMaxConcurrency: 1, RemediationPlan: [][]string{{"c1"}, {"c2"}, {"c3"}},
 		Status: ranv1.RunStatus{CurrentBatch: 1, CurrentBatchStartedAt: new(metav1.Now())},
@@ -109,7 +109,7 @@ func TestARollingRolloutContinuesAsNewWithWhatIsLeft(t *testing.T) {
 	require.Equal(t, []string{"+c2", "-c2", "+c3", "-c3"}, clusters.Events)
 }
 
-func TestAClusterThatTakesTooLongIsWithdrawnAloneAndTheOthersGoOn(t *testing.T) {
+func TestClusterTimeoutWithdrawsOnlyThatCluster(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2", "c3"})
 	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.UntilCancelled, workflowtest.Takes(15*time.Minute)
 	object := workflowtest.ARollout()
@@ -124,7 +124,7 @@ func TestAClusterThatTakesTooLongIsWithdrawnAloneAndTheOthersGoOn(t *testing.T) 
 	require.WithinDuration(t, start.Add(11*time.Minute), w.Now(), time.Second, "ten minutes, and one for the withdrawal")
 }
 
-func TestTheTimeOfEachClusterBeginsWithIt(t *testing.T) {
+func TestClusterTimeoutStartsWithTheCluster(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c1"], clusters.Outcomes["c3"] = workflowtest.Takes(3*time.Minute), workflowtest.UntilCancelled
 	clusters.Outcomes["c2"] = workflowtest.Takes(9 * time.Minute)
@@ -138,7 +138,7 @@ func TestTheTimeOfEachClusterBeginsWithIt(t *testing.T) {
 	require.WithinDuration(t, c3.StartedAt.Add(10*time.Minute), c3.Since.Time, time.Second)
 }
 
-func TestThePausedTimeOfAClusterIsNotCharged(t *testing.T) {
+func TestPausedTimeDoesNotCountForAClusterTimeout(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	object := workflowtest.ARollout()
@@ -151,7 +151,7 @@ func TestThePausedTimeOfAClusterIsNotCharged(t *testing.T) {
 	require.WithinDuration(t, start.Add(5*time.Hour+7*time.Minute), w.Now(), 5*time.Second)
 }
 
-func TestACanaryWhoseOwnTimeIsOverEndsTheRolloutTimedOut(t *testing.T) {
+func TestATimedOutCanaryClusterEndsTheRollout(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	object := workflowtest.ARollout("c1")
@@ -182,7 +182,7 @@ func TestTheNextBatchWaitsUntilTheClustersHaveSoaked(t *testing.T) {
 }
 
 // When the time of the batch is over, c1 has been complete for five minutes.
-func TestABatchThatIsOutOfTimeStillSoaks(t *testing.T) {
+func TestATimedOutBatchStillSoaks(t *testing.T) {
 	lateComplete := func(ctx workflow.Context) error {
 		_ = workflow.Sleep(ctx, 1000*time.Hour)
 		return nil // though it was withdrawn
@@ -236,7 +236,7 @@ func TestABatchThatIsOutOfTimeStillSoaks(t *testing.T) {
 	}
 }
 
-func TestTheTimeOfTheRolloutIsOverAlsoWhileClustersSoak(t *testing.T) {
+func TestARolloutTimesOutDuringASoak(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	object := workflowtest.ARollout("c1")
 	object.Spec.RemediationStrategy.SoakSeconds, object.Spec.RemediationStrategy.Timeout = 3600, 10
@@ -265,7 +265,7 @@ func TestASoakingClusterKeepsItsPlaceInARollingRollout(t *testing.T) {
 	require.WithinDuration(t, start.Add(11*time.Minute), startTimes(status)["c4"], 2*time.Second)
 }
 
-func TestCancelDuringASoakLeavesWhatIsDoneComplete(t *testing.T) {
+func TestCancelDuringASoakKeepsClustersComplete(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	object := workflowtest.ARollout()
 	object.Spec.RemediationStrategy.SoakSeconds = 600
@@ -276,7 +276,7 @@ func TestCancelDuringASoakLeavesWhatIsDoneComplete(t *testing.T) {
 	require.NotContains(t, clusters.Events, "+c2")
 }
 
-func TestWhenAsManyHaveFailedAsMayNothingElseStarts(t *testing.T) {
+func TestNoClusterStartsAtMaxFailures(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
 	w.Plan.ComputedMaxFailures = 2
 	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = failsLate, failsLate
@@ -288,7 +288,7 @@ func TestWhenAsManyHaveFailedAsMayNothingElseStarts(t *testing.T) {
 	require.Equal(t, "Aborted because too many clusters failed; failed: c1, c2; not started: c3, c4, c5", meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message)
 }
 
-func TestFailuresThatAreLeftSlowARolloutDownAndItSaysSo(t *testing.T) {
+func TestPossibleFailuresLimitTheConcurrency(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2", "c3"})
 	w.Plan.ComputedMaxFailures = 2
 	clusters.Outcomes["c1"] = workflowtest.ClusterFails
@@ -300,7 +300,7 @@ func TestFailuresThatAreLeftSlowARolloutDownAndItSaysSo(t *testing.T) {
 	require.Contains(t, slow.Wait.Message, "clusters running: 1; failed: 1 of at most 2")
 }
 
-func TestHoweverClustersEndTheFailuresStayWithinTheLimit(t *testing.T) {
+func TestFailuresNeverExceedTheLimit(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w, clusters := workflowtest.NewGroupWorld(t)
 		most := rapid.IntRange(1, 3).Draw(r, "max failures")
@@ -340,7 +340,7 @@ func TestHoweverClustersEndTheFailuresStayWithinTheLimit(t *testing.T) {
 	})
 }
 
-func TestClustersThatTimedOutAreLookedAtOnceMoreAtTheEnd(t *testing.T) {
+func TestTimedOutClustersAreCheckedAgainAtTheEnd(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	late := &lateRemediator{complete: []string{"c1"}}

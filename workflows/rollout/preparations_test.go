@@ -51,7 +51,7 @@ func TestClustersArePrecachedAndBackedUpBeforeTheFirstBatch(t *testing.T) {
 	require.NotEmpty(t, job.Owner)
 }
 
-func TestClustersThatCannotBePreparedLeaveThePlanAndAreFailed(t *testing.T) {
+func TestClustersThatCannotBePreparedFail(t *testing.T) {
 	failures := map[string]error{
 		"precaching c1": jobFailed("no room"), "backup c3": jobFailed("no room either"), "backup c4": temporal.Error(temporal.ErrJobTimedOut, "too slow", nil),
 	}
@@ -80,7 +80,7 @@ func TestClustersThatCannotBePreparedLeaveThePlanAndAreFailed(t *testing.T) {
 	require.Equal(t, []string{"c2", "c5"}, w.LabelledClusters()["begun"], "beforeEnable is for the clusters that are still in the plan")
 }
 
-func TestARolloutOfWhichNoClusterCouldBePreparedFails(t *testing.T) {
+func TestARolloutFailsIfNoClusterIsPrepared(t *testing.T) {
 	for _, kind := range []precache.Kind{precache.Precaching, precache.Backup} {
 		t.Run(string(kind), func(t *testing.T) {
 			w, clusters := workflowtest.NewPreparedWorld(t, map[string]error{string(kind) + " c1": jobFailed("x"), string(kind) + " c2": jobFailed("y")}, []string{"c1"}, []string{"c2"})
@@ -93,7 +93,7 @@ func TestARolloutOfWhichNoClusterCouldBePreparedFails(t *testing.T) {
 	}
 }
 
-func TestPrecachingIsDoneBeforeEnableAndOnlyOnce(t *testing.T) {
+func TestPrecachingRunsOnceBeforeEnable(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, map[string]error{"precaching c2": jobFailed("no room")}, []string{"c1", "c2"})
 	object := prepared(workflowtest.ARollout())
 	object.Spec.Enable = new(bool)
@@ -113,7 +113,7 @@ func TestPrecachingIsDoneBeforeEnableAndOnlyOnce(t *testing.T) {
 	require.Equal(t, [][]string{{"c1"}, {"c3"}}, status.RemediationPlan)
 }
 
-func TestPreparationIsNotChargedToTheTimeout(t *testing.T) {
+func TestPreparationDoesNotCountAgainstTheTimeout(t *testing.T) {
 	w, clusters := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
 	clusters.Duration = 50 * time.Minute
 	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).After(50 * time.Minute).Return(nil)
@@ -128,7 +128,7 @@ func TestPreparationIsNotChargedToTheTimeout(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 }
 
-func TestWhatClustersWaitForIsSeenWhileTheyArePrecached(t *testing.T) {
+func TestPrecachingShowsTheWaitsOfClusters(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1", "c2"})
 	w.Blocked["RunClusterJob"] = true
 	w.RegisterDelayedCallback(func() {
@@ -149,7 +149,7 @@ func TestWhatClustersWaitForIsSeenWhileTheyArePrecached(t *testing.T) {
 	require.Len(t, w.InputsOf("RemoveClusterJob"), 2, "Jobs that were at work are stopped")
 }
 
-func TestARolloutThatDoesNotKnowWhatToPullIsNotStarted(t *testing.T) {
+func TestAnInvalidPrecachingSpecEndsTheRollout(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, nil, nil)
 	w.Plan.JudgePrecaching("spec.overrides: nothing", w.Now())
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: prepared(workflowtest.ARollout())})
@@ -158,7 +158,7 @@ func TestARolloutThatDoesNotKnowWhatToPullIsNotStarted(t *testing.T) {
 	require.Empty(t, w.InputsOf("RunClusterJob"))
 }
 
-func TestManyClustersArePreparedInPartsAndNotAllAtOnce(t *testing.T) {
+func TestClusterPreparationsAreLimitedInNumber(t *testing.T) {
 	var many []string
 	for i := range (rolloutworkflow.MaxPreparations+2)*rolloutworkflow.ClustersPerPreparation + 1 {
 		many = append(many, fmt.Sprintf("c%04d", i))
@@ -175,7 +175,7 @@ func TestManyClustersArePreparedInPartsAndNotAllAtOnce(t *testing.T) {
 	require.Len(t, w.InputsOf("RemoveClusterJob"), rolloutworkflow.MaxPreparations*rolloutworkflow.ClustersPerPreparation, "only those that had begun")
 }
 
-func TestAPreparationTellsWhatEachJobDoes(t *testing.T) {
+func TestAPreparationReportsTheStateOfEachJob(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["RunClusterJob"] = true
 	progress := func() map[string]precache.Progress { return workflowtest.StatusOf[map[string]precache.Progress](w) }
@@ -202,7 +202,7 @@ func TestAPreparationTellsWhatEachJobDoes(t *testing.T) {
 	require.Len(t, w.InputsOf("RemoveClusterJob"), 1)
 }
 
-func TestAPreparationOfAClusterThatIsAwayForAWhileGoesOn(t *testing.T) {
+func TestAPreparationContinuesAfterAnOutageOfTheCluster(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RemoveClusterJob"] = workflowtest.Always(errors.New("away"))
 	w.ExecuteWorkflow(rolloutworkflow.ClusterPreparation, rolloutworkflow.PreparationInput{
@@ -211,7 +211,7 @@ func TestAPreparationOfAClusterThatIsAwayForAWhileGoesOn(t *testing.T) {
 	require.Equal(t, ranv1.PreparationSucceeded, workflowtest.RequireResult[map[string]precache.Progress](w)["c1"].State, "a Job that cannot be removed goes by itself")
 }
 
-func TestClustersThatNeedNoWorkAreDoneAlsoIfNoOtherCouldBePrepared(t *testing.T) {
+func TestSkippedClustersGetAfterCompletionIfNoneIsPrepared(t *testing.T) {
 	for _, kind := range []precache.Kind{precache.Precaching, precache.Backup} {
 		t.Run(string(kind), func(t *testing.T) {
 			w, clusters := workflowtest.NewPreparedWorld(t, map[string]error{string(kind) + " c1": jobFailed("no room")}, []string{"c1"})

@@ -15,7 +15,7 @@ import (
 )
 
 // To show a rollout of thousands takes a while, and a goroutine of a workflow that does not pause for a second is taken for a deadlock.
-func TestClustersThatEndTogetherAreShownOnce(t *testing.T) {
+func TestChangesOfManyClustersAreShownOnce(t *testing.T) {
 	const clusters, together = 30, 20
 	shown := kittest.Run(t, func(ctx workflow.Context) ([]int32, error) {
 		status := ranv1.ClusterGroupUpgradeStatus{RemediationPlan: make([][]string, 1), Status: ranv1.RunStatus{CurrentBatch: 1, CurrentBatchStartedAt: new(metav1.Now()), StartedAt: new(metav1.Now())}}
@@ -39,7 +39,7 @@ func TestClustersThatEndTogetherAreShownOnce(t *testing.T) {
 	require.Equal(t, append(make([]int32, together), together), shown)
 }
 
-func TestAStatusKeepsTheLatestOfVeryManyNotesAndTheBeginningOfEach(t *testing.T) {
+func TestNotesAreLimitedInNumberAndLength(t *testing.T) {
 	status := kittest.Run(t, func(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
 		var status ranv1.ClusterGroupUpgradeStatus
 		record := newGroupRecord(ctx, &status, "fleet/june", rollout.ManagedPolicies)

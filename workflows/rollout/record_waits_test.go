@@ -29,7 +29,7 @@ func eachBatchApproved(w *workflowtest.World, object ranv1.ClusterGroupUpgrade) 
 }
 
 // c1 has its time until half an hour is over, and returns its nodes for a minute.
-func TestAfterABatchThatTimedOutTheStatusSaysWhatIsWaitedFor(t *testing.T) {
+func TestTheStatusShowsTheWaitAfterATimedOutBatch(t *testing.T) {
 	for name, stands := range map[string]struct {
 		reason, Progress string
 		during           func(*workflowtest.World)
@@ -60,7 +60,7 @@ func TestAfterABatchThatTimedOutTheStatusSaysWhatIsWaitedFor(t *testing.T) {
 }
 
 // Nobody has cancelled a rollout whose time ends while a cluster soaks.
-func TestARolloutWhoseTimeEndsInASoakIsNotCancelling(t *testing.T) {
+func TestARolloutThatTimesOutDuringASoakIsNotShownAsCancelling(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	object := workflowtest.ARollout()
 	object.Spec.RemediationStrategy.SoakSeconds = 7200
@@ -78,7 +78,7 @@ func TestARolloutWhoseTimeEndsInASoakIsNotCancelling(t *testing.T) {
 }
 
 // afterCompletion on c1 does not succeed for a while, while the rollout waits for somebody.
-func TestWhatARolloutWaitsForIsSaidAgainWhenAnActivityRecovers(t *testing.T) {
+func TestTheWaitIsShownAgainWhenAnActivityRecovers(t *testing.T) {
 	for name, fails := range map[string]func(*workflowtest.World){
 		"from errors": func(w *workflowtest.World) {
 			w.Fail["ChangeClusters"] = func(call int) error {
@@ -127,7 +127,7 @@ func TestWhatARolloutWaitsForIsSaidAgainWhenAnActivityRecovers(t *testing.T) {
 }
 
 // The hub recovers while c2 returns its nodes for a minute.
-func TestARolloutThatIsCancelledSaysSoWhenAnActivityRecovers(t *testing.T) {
+func TestACancellationIsShownAgainWhenAnActivityRecovers(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	recovers := w.Now().Add(30*time.Minute + 20*time.Second)
@@ -149,7 +149,7 @@ func TestARolloutThatIsCancelledSaysSoWhenAnActivityRecovers(t *testing.T) {
 }
 
 // While c1 soaks the hub cannot be watched, and when it has nothing is watched any more.
-func TestAPausedRolloutSaysSoWhenWhatDidNotSucceedIsNotTriedAnyMore(t *testing.T) {
+func TestAPauseIsShownAfterARetryEnds(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
 	w.Soaks[1] = time.Hour
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob"}) }, 10*time.Minute)
@@ -173,7 +173,7 @@ func TestAPausedRolloutSaysSoWhenWhatDidNotSucceedIsNotTriedAnyMore(t *testing.T
 }
 
 // Whoever pauses and resumes meanwhile, the rollout says what it waits for.
-func TestAPauseUntilItIsKnownWhatIsHeldLeavesNoWaitWithoutAReason(t *testing.T) {
+func TestAPauseWhileHoldsAreUnknownAlwaysShowsAReason(t *testing.T) {
 	for name, object := range map[string]ranv1.ClusterGroupUpgrade{"before the first batch": workflowtest.ARollout(), "before clusters are precached": prepared(workflowtest.ARollout())} {
 		t.Run(name, func(t *testing.T) {
 			w, clusters := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
@@ -204,7 +204,7 @@ func TestAPauseUntilItIsKnownWhatIsHeldLeavesNoWaitWithoutAReason(t *testing.T) 
 }
 
 // c1 refuses what afterCompletion asks for, which is what the rollout waits for last when its run ends.
-func TestAPauseIsHandedToTheNextRunWhateverElseIsWaitedFor(t *testing.T) {
+func TestAPauseIsPassedToTheNextRun(t *testing.T) {
 	first, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c2"] = workflowtest.Takes(20 * time.Minute)
 	first.RefuseChanges(first.Now().Add(300*time.Hour), false, "c1")
@@ -233,7 +233,7 @@ func TestAPauseIsHandedToTheNextRunWhateverElseIsWaitedFor(t *testing.T) {
 	require.Equal(t, int32(3), workflowtest.RequireResult[workflowtest.GroupStatus](second).Counts.Complete)
 }
 
-func TestAnApprovalDoesNotBeginThePauseAnew(t *testing.T) {
+func TestAnApprovalDoesNotRestartThePause(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	start := w.Now()
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "eve"}) }, 10*time.Minute)

@@ -24,7 +24,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestPrecachingThatIsEditedAwayStopsAndIsForgotten(t *testing.T) {
+func TestAnEditCanStopPrecaching(t *testing.T) {
 	w, clusters := workflowtest.NewPreparedWorld(t, nil, []string{"c1", "c2"})
 	w.Blocked["RunClusterJob"] = true
 	w.RegisterDelayedCallback(func() {
@@ -47,7 +47,7 @@ func TestPrecachingThatIsEditedAwayStopsAndIsForgotten(t *testing.T) {
 }
 
 // The Jobs that are at work while what is to be pulled is another take their time to stop, and say something meanwhile.
-func TestWhatIsPulledInsteadIsNotTakenForWhatWasPulledBefore(t *testing.T) {
+func TestAnotherPrecachingSpecStartsNewJobs(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1", "c2"})
 	w.Blocked["RunClusterJob"] = true
 	w.OnActivity("RemoveClusterJob", mock.Anything, mock.Anything).After(30 * time.Second).Return(nil)
@@ -76,7 +76,7 @@ func TestWhatIsPulledInsteadIsNotTakenForWhatWasPulledBefore(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatWasMendedIsPulledWhereTheOldOneFailed(t *testing.T) {
+func TestACorrectedConfigurationIsPrecachedOnFailedClusters(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, map[string]error{"precaching c1": jobFailed("no such image")}, []string{"c1", "c2"})
 	w.RegisterDelayedCallback(func() {
 		w.Jobs = nil
@@ -90,7 +90,7 @@ func TestAConfigurationThatWasMendedIsPulledWhereTheOldOneFailed(t *testing.T) {
 	require.NotEqual(t, jobs[0].Preparation, jobs[3].Preparation)
 }
 
-func TestAPlanThatNeedsNoPrecachingIsNotJudgedByOneThatDid(t *testing.T) {
+func TestAPlanWithoutPrecachingHasNoPrecachingCondition(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
 	good := w.Plan
 	w.Plan = workflowtest.PlanOf()
@@ -106,7 +106,7 @@ func TestAPlanThatNeedsNoPrecachingIsNotJudgedByOneThatDid(t *testing.T) {
 	require.Nil(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionPrecacheSpecValid))
 }
 
-func TestClustersThatWereEditedOutOfThePlanDoNotCount(t *testing.T) {
+func TestClustersRemovedByAnEditDoNotCount(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, map[string]error{"precaching c2": jobFailed("no room")}, []string{"c1", "c2"})
 	w.RegisterDelayedCallback(func() {
 		w.Plan.RemediationPlan = [][]string{{"c1"}}
@@ -119,7 +119,7 @@ func TestClustersThatWereEditedOutOfThePlanDoNotCount(t *testing.T) {
 	require.Equal(t, map[string]ranv1.PreparationState{"c1": "Succeeded"}, status.Precaching.Status)
 }
 
-func TestAPlanThatCannotBeCarriedOutForAWhileCostsNoPrecaching(t *testing.T) {
+func TestATemporarilyInvalidPlanKeepsPrecaching(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
 	good := w.Plan
 	w.RegisterDelayedCallback(func() {
@@ -135,7 +135,7 @@ func TestAPlanThatCannotBeCarriedOutForAWhileCostsNoPrecaching(t *testing.T) {
 	require.Len(t, w.PrecachingJobs(), 1)
 }
 
-func TestARolloutThatIsEnabledWhileItIsPrecachedIsPlannedOnceMore(t *testing.T) {
+func TestEnableDuringPrecachingPlansAgain(t *testing.T) {
 	w, clusters := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
 	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).After(10 * time.Minute).Return(nil)
 	var enabled workflowtest.GroupStatus
@@ -153,7 +153,7 @@ func TestARolloutThatIsEnabledWhileItIsPrecachedIsPlannedOnceMore(t *testing.T) 
 	require.Equal(t, "Precaching", enabled.Wait.Reason)
 }
 
-func TestARolloutOfWhichNoClusterCouldBePrecachedWaitsForNobodyAndMakesNoBackup(t *testing.T) {
+func TestARolloutWithoutPrecachedClustersMakesNoBackup(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, map[string]error{"precaching c1": jobFailed("x")}, []string{"c1"})
 	w.Blocked["AwaitBlockers"] = true
 	object := prepared(blockedRollout())
@@ -163,7 +163,7 @@ func TestARolloutOfWhichNoClusterCouldBePrecachedWaitsForNobodyAndMakesNoBackup(
 	require.Nil(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionBackupSucceeded))
 }
 
-func TestAClusterThatIsHeldIsNeitherPrecachedNorBackedUp(t *testing.T) {
+func TestAHeldClusterIsNotPrepared(t *testing.T) {
 	for _, kind := range []precache.Kind{precache.Precaching, precache.Backup} {
 		t.Run(string(kind), func(t *testing.T) {
 			w, clusters := workflowtest.NewPreparedWorld(t, nil, []string{"c1", "c2"})
@@ -192,7 +192,7 @@ func TestAClusterThatIsHeldIsNeitherPrecachedNorBackedUp(t *testing.T) {
 	}
 }
 
-func TestWhileItIsNotKnownWhatIsHeldNothingIsPrecached(t *testing.T) {
+func TestNoClusterIsPrecachedWhileHoldsAreUnknown(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
 	w.HoldsUnknown = true
 	w.RegisterDelayedCallback(func() {
@@ -209,7 +209,7 @@ func TestWhileItIsNotKnownWhatIsHeldNothingIsPrecached(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 }
 
-func TestPausedNoOtherClusterIsBackedUp(t *testing.T) {
+func TestAPausedRolloutStartsNoBackup(t *testing.T) {
 	var many []string
 	for i := range rolloutworkflow.MaxPreparations*rolloutworkflow.ClustersPerPreparation + 1 {
 		many = append(many, fmt.Sprintf("c%04d", i))

@@ -41,7 +41,7 @@ func TestCanaryGoesFirstThenBatchAfterBatch(t *testing.T) {
 	require.Nil(t, status.Wait)
 }
 
-func TestTheFinalStatusIsKeptOnTheHub(t *testing.T) {
+func TestTheFinalStatusIsSavedOnTheHub(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 
@@ -55,7 +55,7 @@ func TestTheFinalStatusIsKeptOnTheHub(t *testing.T) {
 	require.NotEmpty(t, kept.Owner)
 }
 
-func TestARolloutWhoseStatusCannotBeKeptEndsAsItWouldAndSaysSo(t *testing.T) {
+func TestAFailedSaveIsNotedAndDoesNotChangeTheResult(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.Fail["SaveRollout"] = func(int) error { return errors.New("the hub is down") }
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
@@ -71,7 +71,7 @@ func TestARolloutWithoutClustersSucceeds(t *testing.T) {
 	workflowtest.RequireCondition(t, workflowtest.RequireResult[workflowtest.GroupStatus](w), ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
 }
 
-func TestARolloutThatIsNotEnabledIsPlannedAndWaits(t *testing.T) {
+func TestARolloutThatIsNotEnabledWaitsWithItsPlan(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	object := workflowtest.ARollout()
 	object.Spec.Enable = new(bool)
@@ -92,7 +92,7 @@ func TestARolloutThatIsNotEnabledIsPlannedAndWaits(t *testing.T) {
 	require.Len(t, clusters.Events, 4)
 }
 
-func TestEnablingAPlanThatCannotBeCarriedOutLeavesItNotEnabled(t *testing.T) {
+func TestEnableOfAnInvalidPlanWaitsForAnEdit(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t)
 	w.Plan = planWithoutClusters("cluster c9 not found")
 	object := workflowtest.ARollout()
@@ -111,7 +111,7 @@ func TestEnablingAPlanThatCannotBeCarriedOutLeavesItNotEnabled(t *testing.T) {
 	require.Equal(t, []string{"+c9", "-c9"}, clusters.EventsInOrder())
 }
 
-func TestAPlanThatCannotBeCarriedOutEndsAnEnabledRollout(t *testing.T) {
+func TestAnInvalidPlanEndsAnEnabledRollout(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t)
 	w.Plan = planWithoutClusters("cluster c9 not found")
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
@@ -122,7 +122,7 @@ func TestAPlanThatCannotBeCarriedOutEndsAnEnabledRollout(t *testing.T) {
 	require.Empty(t, clusters.Events)
 }
 
-func TestContinueWithdrawsWhatTimedOutBeforeTheNextBatch(t *testing.T) {
+func TestContinueWithdrawsTimedOutClustersBeforeTheNextBatch(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"})
 	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	start := w.Now()
@@ -138,7 +138,7 @@ func TestContinueWithdrawsWhatTimedOutBeforeTheNextBatch(t *testing.T) {
 		"the batch has half of the hour, the withdrawal takes a minute, the next batch another; then it ends")
 }
 
-func TestAbortEndsWithTheBatchThatTimedOut(t *testing.T) {
+func TestAbortEndsTheRolloutWhenABatchTimesOut(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	object := workflowtest.ARollout()
@@ -150,7 +150,7 @@ func TestAbortEndsWithTheBatchThatTimedOut(t *testing.T) {
 	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.EventsInOrder())
 }
 
-func TestACanaryThatTimesOutEndsTheRolloutEvenWithContinue(t *testing.T) {
+func TestATimedOutCanaryEndsTheRolloutEvenWithContinue(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout("c1")})
@@ -159,7 +159,7 @@ func TestACanaryThatTimesOutEndsTheRolloutEvenWithContinue(t *testing.T) {
 	require.NotContains(t, clusters.Events, "+c2")
 }
 
-func TestAClusterThatHasVanishedIsFailedAndNotWorkedOn(t *testing.T) {
+func TestADeletedClusterFailsAndIsNotStarted(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	w.Vanished = []string{"c2"}
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
@@ -170,7 +170,7 @@ func TestAClusterThatHasVanishedIsFailedAndNotWorkedOn(t *testing.T) {
 	require.Equal(t, "ClusterVanished", status.Clusters[0].Reason, "what failed comes first")
 }
 
-func TestAClusterThatVanishesWhileItIsWorkedOnIsNotComplete(t *testing.T) {
+func TestAClusterThatIsDeletedWhileItRunsFails(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = func(workflow.Context) error {
 		w.DeleteClusterSilently("c1")
@@ -180,7 +180,7 @@ func TestAClusterThatVanishesWhileItIsWorkedOnIsNotComplete(t *testing.T) {
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterFailed, "c2": ranv1.ClusterComplete}, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)))
 }
 
-func TestACanaryThatFailsEndsTheRollout(t *testing.T) {
+func TestAFailedCanaryEndsTheRollout(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = workflowtest.ClusterFails
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout("c1")})
@@ -189,7 +189,7 @@ func TestACanaryThatFailsEndsTheRollout(t *testing.T) {
 	require.NotContains(t, clusters.Events, "+c2")
 }
 
-func TestAFailedClusterDoesNotKeepTheOthersFromTheirTurn(t *testing.T) {
+func TestAFailedClusterDoesNotStopTheOthers(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c1"] = workflowtest.ClusterFails
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
@@ -200,7 +200,7 @@ func TestAFailedClusterDoesNotKeepTheOthersFromTheirTurn(t *testing.T) {
 	workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonCompleted)
 }
 
-func TestEachBatchGetsAnEqualShareOfTheTimeThatIsLeft(t *testing.T) {
+func TestEachBatchGetsAnEqualShareOfTheRemainingTime(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
 	clusters.Outcomes["c1"], clusters.Outcomes["c2"], clusters.Outcomes["c3"] = workflowtest.UntilCancelled, workflowtest.UntilCancelled, workflowtest.UntilCancelled
 	start := w.Now()
@@ -218,7 +218,7 @@ func TestEachBatchGetsAnEqualShareOfTheTimeThatIsLeft(t *testing.T) {
 	require.Equal(t, []time.Duration{20 * time.Minute, 40*time.Minute + 30*time.Second, 60 * time.Minute}, deadlines)
 }
 
-func TestPausedTimeIsNotChargedAndNothingNewStarts(t *testing.T) {
+func TestAPausedRolloutStartsNoClusterAndUsesNoTime(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Duration = 10 * time.Minute
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "ann", Reason: "lunch"}) }, 5*time.Minute)
@@ -234,7 +234,7 @@ func TestPausedTimeIsNotChargedAndNothingNewStarts(t *testing.T) {
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 }
 
-func TestThePausedDeadlineOfABatchGoesOnWithWhatWasLeft(t *testing.T) {
+func TestABatchHasItsRemainingTimeAfterAPause(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	start := w.Now()
@@ -246,7 +246,7 @@ func TestThePausedDeadlineOfABatchGoesOnWithWhatWasLeft(t *testing.T) {
 	require.WithinDuration(t, start.Add(10*time.Hour+40*time.Minute+time.Minute), w.Now(), 5*time.Second)
 }
 
-func TestPauseDuringAWithdrawalIsNotCharged(t *testing.T) {
+func TestAPauseDuringAWithdrawalUsesNoTime(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 30*time.Minute+30*time.Second)
@@ -255,7 +255,7 @@ func TestPauseDuringAWithdrawalIsNotCharged(t *testing.T) {
 	require.Equal(t, ranv1.ClusterComplete, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut))["c2"])
 }
 
-func TestPauseAndResumeReachTheClustersAtWorkInOrder(t *testing.T) {
+func TestPauseAndResumeReachRunningClustersInOrder(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	var heard []string
 	clusters.Outcomes["c1"] = func(ctx workflow.Context) error {
@@ -272,7 +272,7 @@ func TestPauseAndResumeReachTheClustersAtWorkInOrder(t *testing.T) {
 	require.Equal(t, []string{temporal.SignalPause, temporal.SignalResume}, heard)
 }
 
-func TestResumeBeforeEnableSaysAgainWhatIsWaitedFor(t *testing.T) {
+func TestResumeBeforeEnableShowsTheWaitForEnable(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	object := workflowtest.ARollout()
 	object.Spec.Enable = new(bool)
@@ -286,7 +286,7 @@ func TestResumeBeforeEnableSaysAgainWhatIsWaitedFor(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 }
 
-func TestACancelledRolloutSaysSoWhileNodesAreReturnedAndDoesNotTimeOut(t *testing.T) {
+func TestACancelledRolloutDoesNotTimeOutWhileNodesAreReturned(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	clusters.Outcomes["c1"] = func(ctx workflow.Context) error {
 		err := workflow.Sleep(ctx, 1000*time.Hour)
@@ -308,7 +308,7 @@ func TestACancelledRolloutSaysSoWhileNodesAreReturnedAndDoesNotTimeOut(t *testin
 	require.Contains(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message, "not today")
 }
 
-func TestALargeBatchContinuesAsNewInItsMidst(t *testing.T) {
+func TestALargeBatchContinuesAsNew(t *testing.T) {
 	var batch []string
 	for i := range rolloutworkflow.MaxChildren + 10 {
 		batch = append(batch, fmt.Sprintf("c%03d", i))
@@ -334,7 +334,7 @@ func TestALargeBatchContinuesAsNewInItsMidst(t *testing.T) {
 	require.WithinDuration(t, start.Add(10*time.Minute), second.Now(), 5*time.Second, "9 minutes of the batch's ten are left, and one for the withdrawal")
 }
 
-func TestCancelWithdrawsTheClustersAtWorkAndStartsNoOther(t *testing.T) {
+func TestCancelWithdrawsRunningClustersAndStartsNoOthers(t *testing.T) {
 	for _, by := range []string{"signal", "Temporal"} {
 		t.Run(by, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
@@ -359,7 +359,7 @@ func TestCancelWithdrawsTheClustersAtWorkAndStartsNoOther(t *testing.T) {
 	}
 }
 
-func TestCancelBeforeEnableAndWhilePausedEndsAtOnce(t *testing.T) {
+func TestCancelBeforeEnableOrDuringAPauseEndsTheRollout(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	object := workflowtest.ARollout()
 	object.Spec.Enable = new(bool)
@@ -375,7 +375,7 @@ func TestCancelBeforeEnableAndWhilePausedEndsAtOnce(t *testing.T) {
 	require.Equal(t, []string{"+c1", "-c1"}, clusters.EventsInOrder())
 }
 
-func TestWhatATimedOutClusterWaitedForIsKept(t *testing.T) {
+func TestATimedOutClusterKeepsItsLastWait(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	w.RegisterDelayedCallback(func() {
@@ -392,7 +392,7 @@ func TestWhatATimedOutClusterWaitedForIsKept(t *testing.T) {
 	require.Contains(t, c1.Message, "w2: Draining: DisruptionBudget: budget shop/web allows 0 of 3")
 }
 
-func TestALongRolloutContinuesAsNewBetweenBatchesAndForgetsNothing(t *testing.T) {
+func TestALongRolloutContinuesAsNewBetweenBatches(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
@@ -415,7 +415,7 @@ func TestALongRolloutContinuesAsNewBetweenBatchesAndForgetsNothing(t *testing.T)
 	require.NotContains(t, second.Called(), "PlanRollout", "the plan is frozen")
 }
 
-func TestWhateverEachClusterDoesTheRolloutAccountsForAllOfThem(t *testing.T) {
+func TestTheResultAccountsForEveryCluster(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w, clusters := workflowtest.NewGroupWorld(t)
 		ways := []func(workflow.Context) error{nil, workflowtest.UntilCancelled, workflowtest.ClusterFails}

@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestARolloutThatIsEnabledAndCancelledInOneMomentIsCancelled(t *testing.T) {
+func TestCancelTogetherWithEnableCancels(t *testing.T) {
 	for _, said := range [][]string{{temporal.SignalEnable, temporal.SignalCancel}, {temporal.SignalCancel, temporal.SignalEnable}} {
 		w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 		object := workflowtest.ARollout()

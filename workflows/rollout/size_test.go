@@ -69,7 +69,7 @@ func requireFits[Value any](t *testing.T, value Value) (arrived Value) {
 	return arrived
 }
 
-func TestTenThousandClustersFitIntoWhatOneRunHandsToTheNext(t *testing.T) {
+func TestTenThousandClustersFitIntoTheInputOfTheNextRun(t *testing.T) {
 	g, in := largest(ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterPending) // of those that are complete, less is handed on
 	in.PreviousRun = g.stateForNextRun(time.Now())
 	in.PreviousRun.Windows = largestWindows(len(g.spec.Clusters))
@@ -88,7 +88,7 @@ func TestTenThousandClustersFitIntoWhatOneRunHandsToTheNext(t *testing.T) {
 	}
 }
 
-func TestMessagesThatFitAreHandedOnWhole(t *testing.T) {
+func TestShortMessagesAreNotCutForTheNextRun(t *testing.T) {
 	g, _ := largest(ranv1.ClusterFailed)
 	g.status.Clusters = g.status.Clusters[:500]
 	require.Equal(t, g.status.Clusters, g.stateForNextRun(time.Now()).Status.Clusters)

@@ -21,7 +21,7 @@ func pausesAndHolds() []stop {
 }
 
 // The clock stands still: the time that was edited counts from when it goes on.
-func TestTheTimesOfARolloutCanBeEditedWhileItIsStopped(t *testing.T) {
+func TestTimeoutsCanBeEditedDuringAPauseOrHold(t *testing.T) {
 	for _, stop := range pausesAndHolds() {
 		t.Run(stop.name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
@@ -49,7 +49,7 @@ func TestTheTimesOfARolloutCanBeEditedWhileItIsStopped(t *testing.T) {
 	}
 }
 
-func TestWhatIsApprovedWhileARolloutIsStoppedStartsWhenItGoesOn(t *testing.T) {
+func TestABatchApprovedDuringAPauseOrHoldStartsAfterIt(t *testing.T) {
 	for _, stop := range pausesAndHolds() {
 		t.Run(stop.name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
@@ -69,7 +69,7 @@ func TestWhatIsApprovedWhileARolloutIsStoppedStartsWhenItGoesOn(t *testing.T) {
 	}
 }
 
-func TestAnApprovalThatGrewOldWhileARolloutWasStoppedIsAskedForAgain(t *testing.T) {
+func TestAnApprovalThatExpiresDuringAPauseOrHoldIsRequiredAgain(t *testing.T) {
 	for _, stop := range everyStop()[:3] {
 		t.Run(stop.name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
@@ -95,7 +95,7 @@ func TestAnApprovalThatGrewOldWhileARolloutWasStoppedIsAskedForAgain(t *testing.
 	}
 }
 
-func TestARetryThatIsStoppedAtOnceBeginsNothingUntilItGoesOn(t *testing.T) {
+func TestAPausedOrHeldRetryStartsNoCluster(t *testing.T) {
 	for _, stop := range pausesAndHolds() {
 		t.Run(stop.name, func(t *testing.T) {
 			over := workflowtest.GroupStatus{
