@@ -22,7 +22,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestWorksAreBroughtToEachClusterOneAfterTheOther(t *testing.T) {
+func TestAClusterGetsWorksInOrder(t *testing.T) {
 	w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
 	w.RunWorks()
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
@@ -38,7 +38,7 @@ func TestWorksAreBroughtToEachClusterOneAfterTheOther(t *testing.T) {
 	require.Len(t, w.InputsOf("CleanUpManifestWorks"), 1)
 }
 
-func TestAWorkThatIsNotDoneInTimeIsTakenBackAndTheRolloutSaysSo(t *testing.T) {
+func TestATimedOutWorkIsDeletedAndReported(t *testing.T) {
 	w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
 	w.RunWorks()
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
@@ -49,7 +49,7 @@ func TestAWorkThatIsNotDoneInTimeIsTakenBackAndTheRolloutSaysSo(t *testing.T) {
 }
 
 // The agent of a cluster that is offline does not let go of the work that an earlier run has deleted.
-func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
+func TestARefusedWorkShowsTheReasonAndDoesNotStopOthers(t *testing.T) {
 	w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
 	offline := remediation.RefusedPlacement{Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}
 	w.Refusals = map[string]remediation.RefusedPlacement{
@@ -76,7 +76,7 @@ func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
 }
 
 // The work of c1 was refused, and is just being asked for again when the time of the cluster is over: the answer comes after that, and the work was there never.
-func TestAClusterWhoseTimeIsOverWhileItsWorkIsAskedForKeepsTheReason(t *testing.T) {
+func TestATimedOutClusterKeepsTheReasonOfItsRefusedWork(t *testing.T) {
 	w, _ := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"})
 	w.Refusals = map[string]remediation.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}}
 	start := w.Now()
@@ -97,7 +97,7 @@ func TestAClusterWhoseTimeIsOverWhileItsWorkIsAskedForKeepsTheReason(t *testing.
 	require.Contains(t, late.Message, "is still being deleted")
 }
 
-func TestAWorkThatSomebodyDeletesIsMadeAgainAndTheStatusSaysSo(t *testing.T) {
+func TestADeletedWorkIsRecreatedAndReported(t *testing.T) {
 	w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
 	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Unknown) }, 2*time.Minute)
 	var during workflowtest.GroupStatus
@@ -110,7 +110,7 @@ func TestAWorkThatSomebodyDeletesIsMadeAgainAndTheStatusSaysSo(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 }
 
-func TestAHubThatKeepsAWorkKeepsNoRolloutFromItsEnd(t *testing.T) {
+func TestARefusedDeletionDoesNotBlockTheEndOfTheRollout(t *testing.T) {
 	for name, refuse := range map[string]func(*workflowtest.PolicyWorld){
 		"of one cluster": func(w *workflowtest.PolicyWorld) { w.Undeletable = []string{"c1"} },
 		"of all clusters": func(w *workflowtest.PolicyWorld) {
@@ -139,7 +139,7 @@ func TestAHubThatKeepsAWorkKeepsNoRolloutFromItsEnd(t *testing.T) {
 	}
 }
 
-func TestTheNextBatchDoesNotWaitForAHubThatKeepsAWork(t *testing.T) {
+func TestARefusedDeletionDoesNotBlockTheNextBatch(t *testing.T) {
 	w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
 	w.Undeletable = []string{"c1"}
 	w.RunWorks()
@@ -160,7 +160,7 @@ func TestWorksStayOnCompleteClustersOnRequest(t *testing.T) {
 	require.Empty(t, w.InputsOf("CleanUpManifestWorks"))
 }
 
-func TestWorksStayOnCompleteClustersOnRequestWhateverBecomesOfTheOthers(t *testing.T) {
+func TestCompleteClustersKeepTheirWorksOnRequest(t *testing.T) {
 	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}

@@ -222,7 +222,7 @@ func TestARelapseThatOnlyAWatchHasSeenWhichIsOverRestartsTheClock(t *testing.T) 
 	}
 }
 
-func TestAClusterThatSoaksWithAPolicyIsAtWorkAndTimesOutAsSuch(t *testing.T) {
+func TestAClusterThatSoaksWithAPolicyCanTimeOut(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
 	w.Soaks[0] = 10 * time.Hour
 	var soaking workflowtest.GroupStatus
@@ -382,7 +382,7 @@ func TestACancelledRolloutOfPoliciesEnforcesNothingAnyMore(t *testing.T) {
 	require.Equal(t, []string{"PlacePolicies", "CleanUpPolicies", "SaveRollout"}, last[len(last)-3:])
 }
 
-func TestACancelledRolloutOfPoliciesSaysWhatIsBeingTakenBack(t *testing.T) {
+func TestACancelledPolicyRolloutShowsItsCleanup(t *testing.T) {
 	for _, tt := range []struct {
 		slow string
 		call int
@@ -427,7 +427,7 @@ func TestAClusterThatIsUnboundFailsAndTheOthersGoOn(t *testing.T) {
 }
 
 // Somebody deletes a policy, or unbinds it, before the turn of a cluster has come that it was bound to when it was planned.
-func TestAClusterThatHasLostAPolicyBeforeItsTurnHasFailed(t *testing.T) {
+func TestAClusterThatLosesALaterPolicyFails(t *testing.T) {
 	play := func(notBound map[int][]int, pieces bool) workflowtest.GroupStatus {
 		w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
 		w.Plan.NotBound = notBound
@@ -474,7 +474,7 @@ func TestAClusterThatTimedOutAndLostAPolicyThatShouldHaveFollowedIsNotComplete(t
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, workflowtest.ClusterStates(status))
 }
 
-func TestAClusterThatVanishesAtWorkHasFailed(t *testing.T) {
+func TestADeletedClusterOfAPolicyRolloutFails(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
 	w.RegisterDelayedCallback(func() { w.Vanish("c2") }, 30*time.Second)
 	w.Run()

@@ -87,7 +87,7 @@ func TestAWorkThatTheHubRefusesIsNotMadeWhileItsClusterIsHeld(t *testing.T) {
 	}
 }
 
-func TestAWorkThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeld(t *testing.T) {
+func TestADeletedWorkIsNotRecreatedDuringAHold(t *testing.T) {
 	for by, test := range workflowtest.Stops {
 		t.Run(by, func(t *testing.T) {
 			w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
