@@ -70,7 +70,7 @@ func (s *server) queue(ctx context.Context, cluster string) clusterQueue {
 	}
 	q.Cluster = cluster
 	if q.Queue == nil {
-		q.Queue = []scheduling.Place{}
+		q.Queue = []scheduling.QueueEntry{}
 	}
 	return q
 }
@@ -115,7 +115,7 @@ func (s *server) queuePosition(ctx context.Context, of maintenanceRef) *queuePos
 	return positionIn(s.queue(ctx, of.Cluster).Queue, of)
 }
 
-func positionIn(queue []scheduling.Place, of maintenanceRef) *queuePosition {
+func positionIn(queue []scheduling.QueueEntry, of maintenanceRef) *queuePosition {
 	var found *queuePosition
 	waiting := 0
 	for _, place := range queue {

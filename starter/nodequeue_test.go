@@ -17,8 +17,8 @@ import (
 // queueOf has one node at work and two that wait.
 func queueOf(wait *drydockv1.Wait) clusterQueue {
 	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	place := func(node string, rank int, reason scheduling.Reason) scheduling.Place {
-		p := scheduling.Place{
+	place := func(node string, rank int, reason scheduling.Reason) scheduling.QueueEntry {
+		p := scheduling.QueueEntry{
 			Request: scheduling.Request{Namespace: "ops", Name: "of-" + node, Node: node, Requestor: "a.example.com"},
 			Owner:   scheduling.SlotOwner{WorkflowID: "node/c1/ops/of-" + node}, Since: since, Rank: rank, Reason: reason,
 		}
@@ -29,7 +29,7 @@ func queueOf(wait *drydockv1.Wait) clusterQueue {
 	}
 	return clusterQueue{SchedulerStatus: slots.SchedulerStatus{
 		Cluster: "c1", Wait: wait,
-		Queue: []scheduling.Place{place("n3", 0, ""), place("n1", 1, scheduling.NoSlot), place("n2", 2, scheduling.NoSlot)},
+		Queue: []scheduling.QueueEntry{place("n3", 0, ""), place("n1", 1, scheduling.NoSlot), place("n2", 2, scheduling.NoSlot)},
 	}}
 }
 

@@ -104,7 +104,7 @@ func (c *cli) addQueue(ctx context.Context, in *scheduling.Input) error {
 }
 
 // withQueue merges the requests found on a cluster with those in its scheduler's queue, which has more details of the same request.
-func withQueue(requests []scheduling.SlotRequest, queue []scheduling.Place) []scheduling.SlotRequest {
+func withQueue(requests []scheduling.SlotRequest, queue []scheduling.QueueEntry) []scheduling.SlotRequest {
 	for _, place := range queue {
 		requests = slices.DeleteFunc(requests, func(request scheduling.SlotRequest) bool {
 			return request.Request == place.Request || place.Rank == 0 && request.Node == place.Node && request.Name == place.Owner.WorkflowID

@@ -145,7 +145,7 @@ func TestAScheduleIncludesTheQueueOfTheScheduler(t *testing.T) {
 	requests := withQueue([]scheduling.SlotRequest{
 		{Request: request("applied", "worker-1"), Since: since.Add(time.Hour)},
 		{Request: scheduling.Request{Name: "node/spoke-1/default/begun", Node: "worker-2"}, Granted: true}, // by its mark
-	}, []scheduling.Place{
+	}, []scheduling.QueueEntry{
 		{Request: request("begun", "worker-2"), Owner: scheduling.SlotOwner{WorkflowID: "node/spoke-1/default/begun"}, Since: since},
 		{Request: request("applied", "worker-1"), Since: since, Rank: 1},
 		{Request: request("started", "worker-3"), Since: since, Rank: 2},

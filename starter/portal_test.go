@@ -70,7 +70,7 @@ func TestAPortalIsPrintedAsATable(t *testing.T) {
 	maintenance.Name = "switches"
 	maintenance.Spec.ScheduledStart.Time, maintenance.Spec.ScheduledEnd.Time = noon.Add(3*time.Hour), noon.Add(5*time.Hour)
 	p.Apply(portal.ApplyRequest{Components: []sreportalv1.Component{component}, Maintenances: []sreportalv1.Maintenance{maintenance}}, noon)
-	p.Pass(noon.Add(4 * time.Hour))
+	p.Advance(noon.Add(4 * time.Hour))
 	status := portalStatus{p.View()}
 	require.Equal(t, `portal main: maintenance
 

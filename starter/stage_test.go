@@ -184,7 +184,7 @@ func (s *stage) watchNodes(ctx context.Context, _ string) error {
 	config := &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromString("50%"))}
 	update := scheduling.NodeUpdate{Watch: activity.GetInfo(ctx).StartedTime, First: true, Last: true, Config: config}
 	for i := range 10 {
-		update.Nodes = append(update.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: fmt.Sprintf("worker-%d", i)}})
+		update.Nodes = append(update.Nodes, scheduling.ObservedNode{Node: scheduling.Node{Name: fmt.Sprintf("worker-%d", i)}})
 	}
 	if err := s.client.SignalWorkflow(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, "", temporal.SignalNodeUpdate, update); err != nil {
 		return err

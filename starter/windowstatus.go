@@ -86,8 +86,8 @@ func windowText(s windows.Status) string {
 		text += " until " + s.ExcludedUntil.UTC().Format(time.RFC3339)
 	case s.Opening != nil:
 		text += " until " + s.Opening.End.UTC().Format(time.RFC3339)
-	case len(s.Coming) > 0:
-		text += ", opens " + s.Coming[0].Start.UTC().Format(time.RFC3339)
+	case len(s.Upcoming) > 0:
+		text += ", opens " + s.Upcoming[0].Start.UTC().Format(time.RFC3339)
 	case s.Phase == windows.PhaseUndefined:
 		text += ": create it with `drydock window create -f FILE`"
 	}
@@ -105,9 +105,9 @@ func renderWindow(w io.Writer, s windows.Status) {
 	if len(s.Subscribers) > 0 {
 		fmt.Fprintf(w, "used by %s\n", strings.Join(s.Subscribers, ", "))
 	}
-	if len(s.Coming) > 0 {
+	if len(s.Upcoming) > 0 {
 		t := newTable("OPENS", "CLOSES")
-		for _, o := range s.Coming {
+		for _, o := range s.Upcoming {
 			t.AppendRow(table.Row{o.Start.UTC().Format(time.RFC3339), o.End.UTC().Format(time.RFC3339)})
 		}
 		fmt.Fprintf(w, "\n%s\n", t.Render())

@@ -17,7 +17,7 @@ func TestTheStatusOfAWindowIsPrintedAsATable(t *testing.T) {
 	status := windows.Status{
 		Window: "prod/night", Phase: windows.PhaseOpen, Opening: &windows.Opening{Start: opens, End: closes},
 		Selector:    &metav1.LabelSelector{MatchLabels: map[string]string{"site": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpIn, Values: []string{"prod", "test"}}}},
-		Coming:      []windows.Opening{{Start: opens.AddDate(0, 0, 1), End: closes.AddDate(0, 0, 1)}},
+		Upcoming:    []windows.Opening{{Start: opens.AddDate(0, 0, 1), End: closes.AddDate(0, 0, 1)}},
 		Subscribers: []string{"cgu/ops/june", "node/c1/ops/w0"}, Trouble: "there is no zone Mars/Olympus",
 		Events: []windows.Event{{At: opens.Add(-time.Hour), Kind: windows.EventEdited, By: "ann", Reason: "only site b", Message: "edited"}},
 	}

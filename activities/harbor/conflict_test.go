@@ -38,7 +38,7 @@ func harborWithoutRights(t *testing.T, _ *operators.Operators) {
 	ref := Ref{Cluster: activitytest.HubName, Namespace: namespace, Name: object.Name, UID: object.UID}
 	_, err = (&Activities{Clusters: activitytest.Clusters}).AwaitHarborDue(t.Context(), AwaitDueInput{Ref: ref})
 	requireMissingRights(err)
-	requireMissingRights((&Activities{Clusters: activitytest.Clusters}).HoldHarborCluster(t.Context(), ref))
+	requireMissingRights((&Activities{Clusters: activitytest.Clusters}).AddHarborFinalizer(t.Context(), ref))
 	requireMissingRights((&Activities{Clusters: activitytest.Clusters}).WriteHarborStatus(t.Context(), WriteStatusInput{Ref: ref, Status: goharborv1.HarborClusterStatus{Status: goharborv1.StatusHealthy}}))
 
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.HubName)
@@ -105,9 +105,9 @@ func harborHeldAsItIs(t *testing.T, _ *operators.Operators) {
 		require.Equal(t, object.Object["spec"], found.Object["spec"])
 		require.Equal(t, object.GetGeneration(), found.GetGeneration())
 	}
-	require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).HoldHarborCluster(t.Context(), ref))
+	require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).AddHarborFinalizer(t.Context(), ref))
 	requireSame("example.org/theirs", Finalizer)
-	require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).ReleaseHarborCluster(t.Context(), ReleaseInput{Ref: ref}))
+	require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).RemoveHarborFinalizer(t.Context(), RemoveFinalizerInput{Ref: ref}))
 	requireSame("example.org/theirs")
 	require.NoError(t, cluster.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }

@@ -59,10 +59,10 @@ func (h *Activities) resyncEvery() time.Duration {
 
 // AwaitHarborDue watches a HarborCluster and all that belongs to it, until something is to be done or said about it. Errors: NotFound when the
 // cluster does not serve HarborClusters.
-func (h *Activities) AwaitHarborDue(ctx context.Context, in AwaitDueInput) (harbor.Look, error) {
+func (h *Activities) AwaitHarborDue(ctx context.Context, in AwaitDueInput) (harbor.Plan, error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
-		return harbor.Look{}, err
+		return harbor.Plan{}, err
 	}
 	every := h.resyncEvery()
 	alarm := time.NewTimer(every)
@@ -91,7 +91,7 @@ type watch struct {
 	// resync is when the API server itself is looked at next; after that, again and again after every so long.
 	resync time.Time
 	every  time.Duration
-	seen   harbor.Look
+	seen   harbor.Plan
 }
 
 // kinds are all objects that matter.
@@ -137,7 +137,7 @@ func (w *watch) lookAt(ctx context.Context, live bool, now time.Time) error {
 			return err
 		}
 	}
-	w.seen = harbor.LookAt(found, seen, w.in.UID, w.in.Known, now)
+	w.seen = harbor.PlanFor(found, seen, w.in.UID, w.in.Known, now)
 	return nil
 }
 

@@ -40,5 +40,5 @@ func harborHeld(t *testing.T, played *operators.Operators) {
 		require.Nil(t, r.object(harbor.Postgresql, r.postgres()).GetDeletionTimestamp())
 	})
 	require.Nil(t, r.object(harbor.Postgresql, r.postgres()))
-	require.NoError(t, h.ReleaseHarborCluster(t.Context(), ReleaseInput{Ref: r.ref, Removed: true}))
+	require.NoError(t, h.RemoveHarborFinalizer(t.Context(), RemoveFinalizerInput{Ref: r.ref, Removed: true}))
 }

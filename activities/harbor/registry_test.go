@@ -69,7 +69,7 @@ func grantHarbor(t *testing.T, cluster *kube.Cluster, namespace string) {
 func (r *registry) harbor() *Activities { return &Activities{Clusters: r.clusters} }
 
 // await waits for due work, and executes it as the workflow does.
-func (r *registry) await() harbor.Look {
+func (r *registry) await() harbor.Plan {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), activitytest.NewsLimit)
 	defer cancel()
@@ -93,8 +93,8 @@ func (r *registry) await() harbor.Look {
 		now := time.Now()
 		r.known.StatusWritten = &now
 	}
-	if due.Unheld {
-		require.NoError(r.t, r.harbor().HoldHarborCluster(ctx, r.ref))
+	if due.NoFinalizer {
+		require.NoError(r.t, r.harbor().AddHarborFinalizer(ctx, r.ref))
 		now := time.Now()
 		r.known.FinalizerWritten = &now
 	}

@@ -42,8 +42,8 @@ func appliedHarborCluster(hc goharborv1.HarborCluster) (*unstructured.Unstructur
 	return object, nil
 }
 
-// HoldHarborCluster gives a HarborCluster our finalizer. It is no error that it is gone, or is being deleted.
-func (h *Activities) HoldHarborCluster(ctx context.Context, in Ref) error {
+// AddHarborFinalizer adds our finalizer to a HarborCluster. It returns no error if the object is gone or is being deleted.
+func (h *Activities) AddHarborFinalizer(ctx context.Context, in Ref) error {
 	return h.change(ctx, in, "hold", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
 		if hc.DeletionTimestamp != nil || !controllerutil.AddFinalizer(hc, Finalizer) {
 			return false, nil
@@ -52,15 +52,15 @@ func (h *Activities) HoldHarborCluster(ctx context.Context, in Ref) error {
 	})
 }
 
-// ReleaseInput names the HarborCluster from which the finalizer is removed.
-type ReleaseInput struct {
+// RemoveFinalizerInput names the HarborCluster from which the finalizer is removed.
+type RemoveFinalizerInput struct {
 	Ref
 	// Removed: the objects that belong to it are gone. If not, the finalizer stays on an object that is being deleted.
 	Removed bool `json:"removed,omitempty"`
 }
 
-// ReleaseHarborCluster takes our finalizer away. It is no error that the HarborCluster is gone.
-func (h *Activities) ReleaseHarborCluster(ctx context.Context, in ReleaseInput) error {
+// RemoveHarborFinalizer removes our finalizer. It returns no error if the HarborCluster is gone.
+func (h *Activities) RemoveHarborFinalizer(ctx context.Context, in RemoveFinalizerInput) error {
 	return h.change(ctx, in.Ref, "release", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
 		if hc.DeletionTimestamp != nil && !in.Removed || !controllerutil.RemoveFinalizer(hc, Finalizer) {
 			return false, nil
@@ -82,7 +82,7 @@ func (h *Activities) DeleteHarborCluster(ctx context.Context, in Ref) error {
 	}
 	if err == nil && hc.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(hc, Finalizer) {
 		in.UID = hc.UID
-		if err := h.HoldHarborCluster(ctx, in); err != nil {
+		if err := h.AddHarborFinalizer(ctx, in); err != nil {
 			return err
 		}
 	}

@@ -39,9 +39,9 @@ func (r *registry) end(foreign map[harbor.Part]string) {
 	require.NoError(r.t, err)
 	require.Equal(r.t, goharborv1.StatusUnhealthy, hc.Status.Status)
 	require.Equal(r.t, harbor.ReasonRemoving, harbor.ConditionOf(hc.Status, goharborv1.ServiceReady).Reason, "Harbor is removed and no longer evaluated")
-	require.NoError(r.t, r.harbor().ReleaseHarborCluster(r.t.Context(), ReleaseInput{Ref: r.ref}))
+	require.NoError(r.t, r.harbor().RemoveHarborFinalizer(r.t.Context(), RemoveFinalizerInput{Ref: r.ref}))
 	require.True(r.t, r.await().Deleting, "the object still has its finalizer")
-	require.NoError(r.t, r.harbor().ReleaseHarborCluster(r.t.Context(), ReleaseInput{Ref: r.ref, Removed: true}))
+	require.NoError(r.t, r.harbor().RemoveHarborFinalizer(r.t.Context(), RemoveFinalizerInput{Ref: r.ref, Removed: true}))
 	require.True(r.t, r.await().Gone)
 	require.Nil(r.t, r.object(harbor.Harbor, "main-harbor"))
 	require.Nil(r.t, r.object(harbor.Secret, "main-database-password"))
@@ -98,7 +98,7 @@ func harborRetains(t *testing.T, played *operators.Operators) {
 	r.own(harbor.Secret, "minio-main-creds")
 
 	// Without its finalizer, its owned objects would be deleted with it.
-	require.NoError(t, r.harbor().ReleaseHarborCluster(t.Context(), ReleaseInput{Ref: r.ref}))
+	require.NoError(t, r.harbor().RemoveHarborFinalizer(t.Context(), RemoveFinalizerInput{Ref: r.ref}))
 	r.end(nil)
 	for kind, name := range data {
 		requireDisowned(kind, name)

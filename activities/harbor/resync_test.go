@@ -22,7 +22,7 @@ func harborResync(t *testing.T, played *operators.Operators) {
 	r.untilIs(goharborv1.StatusHealthy)
 	cluster, err := through.Clusters.Cluster(t.Context(), activitytest.HubName)
 	require.NoError(t, err)
-	await := func() harbor.Look {
+	await := func() harbor.Plan {
 		due, err := (&Activities{Clusters: r.clusters, Resync: 200 * time.Millisecond}).AwaitHarborDue(t.Context(), AwaitDueInput{Ref: r.ref, Known: r.known})
 		require.NoError(t, err)
 		return due

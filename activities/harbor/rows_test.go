@@ -227,5 +227,5 @@ func harborWithoutOperators(t *testing.T, played *operators.Operators) {
 	require.NoError(t, activitytest.Stack.Cluster(activitytest.SpokeName).InstallCRDs("deploy/crds/testing/databases.spotahome.com_redisfailovers.yaml"))
 	r.becomes(goharborv1.CacheReady, unknown, harbor.ReasonNotFound) // its operator does nothing here
 	require.Equal(t, []harbor.Part{harbor.PartCache}, r.order, "the others are still missing, which holds it up no longer")
-	require.NoError(t, r.harbor().ReleaseHarborCluster(t.Context(), ReleaseInput{Ref: r.ref}))
+	require.NoError(t, r.harbor().RemoveHarborFinalizer(t.Context(), RemoveFinalizerInput{Ref: r.ref}))
 }

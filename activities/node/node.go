@@ -103,7 +103,7 @@ func busy(node, holder string) *drydockv1.Wait {
 	workflow, _ := kube.OwnerWorkflow(holder)
 	return &drydockv1.Wait{
 		Reason:   ReasonNodeBusy,
-		Message:  fmt.Sprintf("node %s is under maintenance by %s; it is next when that has returned the node", node, workflow),
+		Message:  fmt.Sprintf("node %s is under maintenance by %s; it is next after the node is returned", node, workflow),
 		Blockers: []drydockv1.Blocker{{Kind: "Workflow", Name: workflow, Reason: ReasonNodeBusy, Message: "has the node under maintenance"}},
 	}
 }

@@ -37,9 +37,9 @@ type RunFinder interface {
 
 // AwaitNewClustersInput names the clusters that are known already.
 type AwaitNewClustersInput struct {
-	// AtWork are being onboarded or wait for that. The onboarding of Failed has failed.
-	AtWork []string `json:"atWork,omitempty"`
-	Failed []string `json:"failed,omitempty"`
+	// Running are being onboarded or wait for that. The onboarding of Failed has failed.
+	Running []string `json:"running,omitempty"`
+	Failed  []string `json:"failed,omitempty"`
 }
 
 // NewClusters is the result of AwaitNewClusters.
@@ -89,7 +89,7 @@ func lookForNew(ctx context.Context, hub *kube.Cluster, in AwaitNewClustersInput
 	if err := hub.Cache.List(ctx, list, kubeclient.UnsafeDisableDeepCopy); err != nil {
 		return NewClusters{}, err
 	}
-	atWork, failed := setOf(in.AtWork), setOf(in.Failed)
+	running, failed := setOf(in.Running), setOf(in.Failed)
 	var found NewClusters
 	for i := range list.Items {
 		cluster := &list.Items[i]
@@ -99,7 +99,7 @@ func lookForNew(ctx context.Context, hub *kube.Cluster, in AwaitNewClustersInput
 			if rollout.ToOnboard(cluster) {
 				delete(failed, name) // it still counts as failed
 			}
-		case !atWork[name] && len(found.Found) < foundAtOnce && rollout.ToOnboard(cluster):
+		case !running[name] && len(found.Found) < foundAtOnce && rollout.ToOnboard(cluster):
 			candidate, isNew, err := newCluster(ctx, hub, name)
 			if err != nil {
 				return NewClusters{}, err

@@ -50,9 +50,9 @@ func (p *Activities) AnnounceWindow(ctx context.Context, in AnnounceWindowInput)
 	return nil
 }
 
-// SeekWindows asks all windows that run to announce themselves if that portal shows them: it has just begun, and knows of none. Windows that were started
+// RequestAnnouncements asks all running windows for announcements to a portal that has just started and knows no window. Windows that were started
 // within the last moments may be missing.
-func (p *Activities) SeekWindows(ctx context.Context, name string) error {
+func (p *Activities) RequestAnnouncements(ctx context.Context, name string) error {
 	err := p.tellAll(ctx, temporal.MaintenanceWindow, "", temporal.SignalAnnounce, portal.Inquiry{Portal: name})
 	if err != nil {
 		return fmt.Errorf("ask windows to announce themselves to portal %s: %w", name, err)

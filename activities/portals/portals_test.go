@@ -73,7 +73,7 @@ func TestOtherPortalsAreInformedOfAChange(t *testing.T) {
 	server.answers["portal/other"] = errors.New("nobody answers")
 	_, err = environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
 	require.ErrorContains(t, err, "portal main shows now: nobody answers")
-	_, err = environment.ExecuteActivity(portals.SeekWindows, "main")
+	_, err = environment.ExecuteActivity(portals.RequestAnnouncements, "main")
 	require.ErrorContains(t, err, "announce themselves to portal main")
 }
 

@@ -62,7 +62,7 @@ func (s *Activities) WatchNodes(ctx context.Context, clusterName string) error {
 
 // view is what the scheduler needs to know of a cluster, at one moment.
 type view struct {
-	nodes         map[string]scheduling.SeenNode
+	nodes         map[string]scheduling.ObservedNode
 	config        maintenancev1.MaintenanceOperatorConfigSpec
 	configTrouble string
 }
@@ -74,7 +74,7 @@ func viewOf(ctx context.Context, cluster *kube.Cluster) (view, error) {
 		return view{}, activitykit.Explain(cluster, "list nodes", err)
 	}
 	config, err := activitykit.MaintenanceConfig(ctx, cluster)
-	now := view{nodes: make(map[string]scheduling.SeenNode, len(nodes.Items)), config: config}
+	now := view{nodes: make(map[string]scheduling.ObservedNode, len(nodes.Items)), config: config}
 	if temporal.ErrorType(err) == temporal.ErrInvalidSpec {
 		now.configTrouble, err = temporal.ErrorMessage(err), nil
 	}
@@ -86,14 +86,14 @@ func viewOf(ctx context.Context, cluster *kube.Cluster) (view, error) {
 }
 
 // seenNode is what the scheduler needs to know of a node. Our own cordon does not make it unavailable: the maintenance that made it counts.
-func seenNode(node *corev1.Node, keys []string) scheduling.SeenNode {
+func seenNode(node *corev1.Node, keys []string) scheduling.ObservedNode {
 	maintenance, _ := kube.OwnerWorkflow(kube.Owner(node))
 	if maintenance != "" && kube.FormerStateOf(node) == kube.FormerSchedulable {
 		schedulable := *node
 		schedulable.Spec.Unschedulable = false
 		node = &schedulable
 	}
-	return scheduling.SeenNode{Node: scheduling.NodeOf(node, keys), Maintenance: maintenance}
+	return scheduling.ObservedNode{Node: scheduling.NodeOf(node, keys), Maintenance: maintenance}
 }
 
 // nodeReporter sends a workflow what the watch sees of the nodes of its cluster.

@@ -17,10 +17,10 @@ import (
 
 // manyNodes is a view of five thousand nodes.
 func manyNodes() view {
-	now := view{nodes: map[string]scheduling.SeenNode{}}
+	now := view{nodes: map[string]scheduling.ObservedNode{}}
 	for i := range 5000 {
 		name := fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", i/250, i%250)
-		now.nodes[name] = scheduling.SeenNode{Node: scheduling.Node{Name: name}, Maintenance: "node/production-eu-central-1/default/" + name}
+		now.nodes[name] = scheduling.ObservedNode{Node: scheduling.Node{Name: name}, Maintenance: "node/production-eu-central-1/default/" + name}
 	}
 	return now
 }
@@ -43,9 +43,9 @@ func requireSeen(t *testing.T, state *scheduling.SlotState, parts []scheduling.N
 		require.NoError(t, err)
 		require.Less(t, len(text), 256<<10)
 		state.Update(part)
-		require.Equal(t, part.Last || len(parts) == 1, state.AllSeen, "no decision is based on a part")
+		require.Equal(t, part.Last || len(parts) == 1, state.AllListed, "no decision is based on a part")
 	}
-	seen := map[string]scheduling.SeenNode{}
+	seen := map[string]scheduling.ObservedNode{}
 	for _, node := range state.Nodes {
 		seen[node.Name] = node
 	}
@@ -63,7 +63,7 @@ func TestUpdatesOfALargeClusterAreSplitToTheMessageLimit(t *testing.T) {
 	require.Greater(t, len(relabelled), 5)
 	requireSeen(t, &state, relabelled, zoned)
 
-	empty := view{nodes: map[string]scheduling.SeenNode{}, config: zoned.config}
+	empty := view{nodes: map[string]scheduling.ObservedNode{}, config: zoned.config}
 	requireSeen(t, &state, changes(zoned, empty, from), empty)
 }
 
@@ -73,7 +73,7 @@ func TestASmallChangeIsOneMessage(t *testing.T) {
 	requireSeen(t, &state, fullUpdate(before, from), before)
 	now := view{nodes: maps.Clone(before.nodes)}
 	delete(now.nodes, "ip-10-0-3-7.eu-central-1.compute.internal")
-	now.nodes["new"] = scheduling.SeenNode{Node: scheduling.Node{Name: "new", Unavailable: true}}
+	now.nodes["new"] = scheduling.ObservedNode{Node: scheduling.Node{Name: "new", Unavailable: true}}
 	update := changes(before, now, from)
 	require.Len(t, update, 1)
 	require.False(t, update[0].First)

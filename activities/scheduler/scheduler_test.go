@@ -56,7 +56,7 @@ func watching(t *testing.T, nodes ...string) *aScheduler {
 	for i, node := range nodes {
 		set.Slots = append(set.Slots, scheduling.Slot{Number: int64(i + 1), Name: node, Node: node, Since: time.Unix(int64(i), 0)})
 	}
-	s.state.Take(set, time.Now())
+	s.state.Receive(set, time.Now())
 	suite := &testsuite.WorkflowTestSuite{}
 	env := suite.NewTestActivityEnvironment()
 	activities := &Activities{Clusters: activitytest.Clusters, Temporal: s}
@@ -152,7 +152,7 @@ func TestANodeInMaintenanceByAnotherOperatorHoldsASlot(t *testing.T) {
 	require.NoError(t, activitytest.BareCluster(t).Client.Get(t.Context(), client.ObjectKey{Name: "a"}, marked))
 	activitytest.Settled(t, activitytest.HubName, marked)
 	s := watching(t, "a", "b")
-	s.requireWaiting(t, "node a is under maintenance by node/hub/default/other; it is next when that has returned the node")
+	s.requireWaiting(t, "node a is under maintenance by node/hub/default/other; it is next after the node is returned")
 	_, err = activitytest.Nodes().ReturnNode(t.Context(), node.ReturnNodeInput{NodeRef: other})
 	require.NoError(t, err)
 	s.requireGranted(t, "a")
@@ -195,7 +195,7 @@ func TestTwoConfigurationsOfOneClusterGrantNothingAndAreNamed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.state.AllSeen
+		return s.state.AllListed
 	}, activitytest.NewsLimit, 10*time.Millisecond)
 	nodes, wait := s.granted()
 	require.Empty(t, nodes)

@@ -67,14 +67,14 @@ func (s *scene) startSlotWaiter(t *testing.T, at place) (waiting *work, unblock 
 	first := draining().reach(t, s, at)
 	waiting = s.maintain(t, place{at.spoke, "worker-2"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 	s.awaitReason(t, waiting.workflow, string(scheduling.NoSlot))
-	s.awaitQueue(t, at.spoke, func(queue []scheduling.Place) bool {
+	s.awaitQueue(t, at.spoke, func(queue []scheduling.QueueEntry) bool {
 		return len(queue) == 2 && queue[0].Owner.WorkflowID == first.workflow && queue[0].Rank == 0 && queue[1].Rank == 1
 	})
 	return waiting, first.heal
 }
 
 // awaitQueue waits until the queue of a scheduler satisfies a condition, and no resync is pending.
-func (s *scene) awaitQueue(t *testing.T, spoke *devstack.Cluster, says func([]scheduling.Place) bool) {
+func (s *scene) awaitQueue(t *testing.T, spoke *devstack.Cluster, says func([]scheduling.QueueEntry) bool) {
 	t.Helper()
 	status := awaitStatus(t, s, temporal.MaintenanceSchedulerID(spoke.Name), "has that queue", func(status slotsworkflow.SchedulerStatus) bool {
 		return status.Wait == nil && says(status.Queue)
@@ -197,14 +197,14 @@ func schedulerTerminated(t *testing.T, s *scene) {
 	waiting, unblock := s.startSlotWaiter(t, at)
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(at.spoke.Name), "", s.name))
 	s.maintain(t, place{at.spoke, "worker-3"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
-	s.awaitQueue(t, at.spoke, func(queue []scheduling.Place) bool {
+	s.awaitQueue(t, at.spoke, func(queue []scheduling.QueueEntry) bool {
 		return len(queue) == 3 && queue[0].Node == at.node && queue[0].Rank == 0 && hasWaiter(queue, waiting)
 	})
 	unblock()
 }
 
-func hasWaiter(queue []scheduling.Place, w *work) bool {
-	return slices.ContainsFunc(queue, func(p scheduling.Place) bool { return p.Owner.WorkflowID == w.workflow && p.Rank > 0 })
+func hasWaiter(queue []scheduling.QueueEntry, w *work) bool {
+	return slices.ContainsFunc(queue, func(p scheduling.QueueEntry) bool { return p.Owner.WorkflowID == w.workflow && p.Rank > 0 })
 }
 
 // schedulerOfRolloutTerminated: the rollout sends its slots to the next scheduler.
@@ -213,7 +213,7 @@ func schedulerOfRolloutTerminated(t *testing.T, s *scene) {
 	w, unblock := s.slowDrain(t, at, at.node, "worker-2")
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(at.spoke.Name), "", s.name))
 	s.maintain(t, place{at.spoke, "worker-3"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
-	s.awaitQueue(t, at.spoke, func(queue []scheduling.Place) bool {
+	s.awaitQueue(t, at.spoke, func(queue []scheduling.QueueEntry) bool {
 		return len(queue) == 3 && queue[0].Owner.WorkflowID == w.ofCluster(at.spoke) && queue[0].Node == at.node && queue[0].Rank == 0
 	})
 	unblock()

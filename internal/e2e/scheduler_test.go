@@ -70,7 +70,7 @@ func TestARestartedSchedulerResyncsSlotsBeforeItGrants(t *testing.T) {
 	terminate(t, temporal.MaintenanceSchedulerID(spoke.Name))
 	startMaintenance(t, second, maintenancev1.NodeMaintenanceSpec{})
 	status := ask(t, temporal.MaintenanceSchedulerID(spoke.Name), func(s slots.SchedulerStatus) bool {
-		return s.Wait == nil && slices.ContainsFunc(s.Queue, func(p scheduling.Place) bool { return p.Node == second.node })
+		return s.Wait == nil && slices.ContainsFunc(s.Queue, func(p scheduling.QueueEntry) bool { return p.Node == second.node })
 	})
 	require.Len(t, status.Queue, 2)
 	require.Equal(t, first.workflowID(), status.Queue[0].Owner.WorkflowID)

@@ -247,7 +247,7 @@ func (a *arena) awaitEnd(t *testing.T, id string) error {
 }
 
 // awaitQueue waits until the queue of the scheduler has that size, and returns it.
-func (a *arena) awaitQueue(t *testing.T, size int) []scheduling.Place {
+func (a *arena) awaitQueue(t *testing.T, size int) []scheduling.QueueEntry {
 	t.Helper()
 	var status slots.SchedulerStatus
 	require.Eventually(t, func() bool {

@@ -90,7 +90,7 @@ func TestWindowsAreCorrectWhenWorkersMissStartsAndEnds(t *testing.T) {
 	require.Equal(t, windows.PhaseOpen, late.Phase)
 	awaitWindow(t, "over-an-end", windows.EventDefined, windows.EventStarted, windows.EventEnded)
 	missed := awaitWindow(t, "over-it-all", windows.EventDefined, windows.EventMissed)
-	require.Len(t, missed.Coming, 1, "it continues with the next opening")
+	require.Len(t, missed.Upcoming, 1, "it continues with the next opening")
 	succeeds(t, "window", "cancel", "over-a-start", "--all", "--reason", "the test is over")
 	succeeds(t, "window", "cancel", "over-it-all", "--all")
 }

@@ -107,8 +107,8 @@ func concerning(cluster string) func(drydockv1.Hold) bool {
 // All returns the hold of every cluster, or nil.
 func (s State) All() *drydockv1.Hold { return s.find(drydockv1.HoldAll) }
 
-// About keeps the holds that apply to one cluster; an empty name keeps all.
-func (s State) About(cluster string) State {
+// ForCluster keeps the holds that apply to one cluster; an empty name keeps all.
+func (s State) ForCluster(cluster string) State {
 	if cluster == "" {
 		return s
 	}

@@ -37,7 +37,7 @@ func TestAHoldOfAPersonComesBeforeClosedWindows(t *testing.T) {
 	state.Holds = append(state.Holds, window)
 	require.Equal(t, "ann", state.Of("c1").By)
 	require.Equal(t, &window, state.Of("c2"))
-	about := state.About("c1")
+	about := state.ForCluster("c1")
 	require.Equal(t, &window, about.Closed("c1"))
 	require.Nil(t, held(named("c1"), all).Closed("c1"))
 	require.Nil(t, held(named("c1")).Of(""), "it is not every cluster")
@@ -95,9 +95,9 @@ func TestAClusterHeldByNameAndWithAllNeedsTwoReleases(t *testing.T) {
 
 func TestAStateCanBeLimitedToOneCluster(t *testing.T) {
 	state := held(named("c1", "c2"), all)
-	require.Equal(t, []drydockv1.HoldScope{"all", "cluster/c2"}, scopes(state.About("c2")))
-	require.Equal(t, state.Number, state.About("c2").Number)
-	require.Equal(t, state, state.About(""))
+	require.Equal(t, []drydockv1.HoldScope{"all", "cluster/c2"}, scopes(state.ForCluster("c2")))
+	require.Equal(t, state.Number, state.ForCluster("c2").Number)
+	require.Equal(t, state, state.ForCluster(""))
 }
 
 func TestAnInvalidRequestIsRefusedWithItsField(t *testing.T) {

@@ -89,8 +89,8 @@ type Judgement struct {
 	// Due is what to apply now; Again is when more will be due without a change; nil: never.
 	Due   []Due
 	Again *time.Time
-	// Moot are parts whose failure no longer matters, because the desired state has changed.
-	Moot []Part
+	// Obsolete are parts whose failure no longer matters, because the desired state has changed.
+	Obsolete []Part
 	// Drifted: something that was applied, and is still desired, looks different. A client changed it, or the cache is stale.
 	Drifted bool
 }
@@ -114,7 +114,7 @@ func Judge(hc *goharborv1.HarborCluster, seen Seen, applied map[Part]Applied, no
 			failures[part.Condition()] = *was.Failure
 		}
 		if was.Failure != nil && !current {
-			j.Moot = append(j.Moot, part)
+			j.Obsolete = append(j.Obsolete, part)
 		}
 		if current && was.Failure == nil && was.drift(part, seen.Versions) != "" {
 			j.Drifted = true

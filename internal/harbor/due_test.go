@@ -139,13 +139,13 @@ func TestAFailureCountsUntilTheSpecChanges(t *testing.T) {
 	judged := harbor.Judge(k.hc, k.seen, k.applied, k.now)
 	require.Equal(t, "no cache", conditionOf(t, judged.Evaluation, goharborv1.CacheReady).Message)
 	require.Equal(t, "no storage", conditionOf(t, judged.Evaluation, goharborv1.StorageReady).Message)
-	require.Equal(t, []harbor.Part{harbor.PartBucket}, judged.Moot, "the Job is there")
+	require.Equal(t, []harbor.Part{harbor.PartBucket}, judged.Obsolete, "the Job is there")
 
 	k.hc.Spec.Cache = read(t, "external.yaml").Spec.Cache
 	k.seen.Secrets["redis"] = true
 	judged = harbor.Judge(k.hc, k.seen, k.applied, k.now)
 	require.Equal(t, yes, conditionOf(t, judged.Evaluation, goharborv1.CacheReady).Status)
-	require.Equal(t, []harbor.Part{harbor.PartCache, harbor.PartBucket}, judged.Moot)
+	require.Equal(t, []harbor.Part{harbor.PartCache, harbor.PartBucket}, judged.Obsolete)
 }
 
 func TestConfigurationIsReadyWhenTheWholeSpecIsApplied(t *testing.T) {

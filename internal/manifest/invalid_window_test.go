@@ -87,7 +87,7 @@ func invalidWindows() []invalidCase {
 		},
 		{
 			name: "a window in a zone that there is not", text: strings.Replace(window(nightly+"duration: 4h"), "Europe/Berlin", "Europe/Bonn", 1),
-			lines: []string{w + `spec.timeZone: Invalid value: "Europe/Bonn": is not the IANA name of a time zone, as Europe/Berlin is, or UTC`}, onlyHere: true,
+			lines: []string{w + `spec.timeZone: Invalid value: "Europe/Bonn": must be the IANA name of a time zone, e.g. Europe/Berlin or UTC`}, onlyHere: true,
 		},
 		{
 			name: "a window in the zone of the process", text: strings.Replace(window(nightly+"duration: 4h"), "Europe/Berlin", "Local", 1),

@@ -47,36 +47,36 @@ type RefusedWindow struct {
 const openingsAnnounced = 3
 
 // Shows returns the portal that shows a window; empty: none. A window without a title, or with an invalid name of a portal, is not shown.
-func Shows(course *windows.State) string {
-	if course.Window == nil || course.Window.Spec.Title == "" || CheckName(course.Window.Spec.PortalRef) != nil {
+func Shows(window *windows.State) string {
+	if window.Window == nil || window.Window.Spec.Title == "" || CheckName(window.Window.Spec.PortalRef) != nil {
 		return ""
 	}
-	return course.Window.Spec.PortalRef
+	return window.Window.Spec.PortalRef
 }
 
 // Announce returns the announcement of the window with that name. It includes an emergency override. An opening that an exclusion closes is not
 // announced until the exclusion ends.
-func Announce(course *windows.State, name string, number int64, now time.Time) Announcement {
-	a := Announcement{Window: name, Number: number, Portal: Shows(course)}
+func Announce(window *windows.State, name string, number int64, now time.Time) Announcement {
+	a := Announcement{Window: name, Number: number, Portal: Shows(window)}
 	if a.Portal == "" {
 		return a
 	}
-	spec := course.Window.Spec
+	spec := window.Window.Spec
 	a.Title, a.Description, a.Components, a.AffectedStatus = spec.Title, spec.Description, spec.Components, spec.AffectedStatus
-	if o := course.Override; o != nil && now.Before(o.Until) {
+	if o := window.Override; o != nil && now.Before(o.Until) {
 		a.Openings = append(a.Openings, windows.Opening{Start: o.Since, End: o.Until, Begun: true})
 	}
-	if course.Running != nil && course.Excluding(now) == nil {
-		a.Openings = append(a.Openings, *course.Running)
+	if window.Running != nil && window.Excluding(now) == nil {
+		a.Openings = append(a.Openings, *window.Running)
 	}
-	ahead := course.Coming()
+	ahead := window.Upcoming()
 	a.Openings = append(a.Openings, ahead[:min(len(ahead), openingsAnnounced)]...)
 	return a
 }
 
 // Receive stores an announcement, and reports whether anything shown has changed. It replaces the announcement before.
 func (p *Portal) Receive(a Announcement, now time.Time) bool {
-	p.Pass(now)
+	p.Advance(now)
 	i := slices.IndexFunc(p.Windows, func(known Announcement) bool { return known.Window == a.Window })
 	if i >= 0 && p.Windows[i].Number >= a.Number {
 		return false
@@ -149,7 +149,7 @@ func (p *Portal) reconsider() {
 // Overdue lets time pass, and returns the windows to ask, each once: those that should have announced their start and have not, and those for which
 // there is capacity now.
 func (p *Portal) Overdue(now time.Time) []string {
-	p.Pass(now)
+	p.Advance(now)
 	silent := p.Silent
 	p.Silent = nil
 	return silent
@@ -157,7 +157,7 @@ func (p *Portal) Overdue(now time.Time) []string {
 
 // RemoveWindow removes the upcoming openings of a deleted window. The current one is shown until its end.
 func (p *Portal) RemoveWindow(window string, now time.Time) {
-	p.Pass(now)
+	p.Advance(now)
 	for i := range p.Windows {
 		if a := &p.Windows[i]; a.Window == window {
 			a.Openings = slices.DeleteFunc(slices.Clone(a.Openings), func(o windows.Opening) bool { return !o.Begun })

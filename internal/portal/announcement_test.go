@@ -222,11 +222,11 @@ func TestASilentRefusedWindowIsForgotten(t *testing.T) {
 	large.Description = strings.Repeat("d", textsMost)
 	p.Receive(large, noon)
 	over := large.Openings[len(large.Openings)-1].End
-	p.Pass(over.Add(-1))
+	p.Advance(over.Add(-1))
 	require.False(t, p.Empty())
 	next, _ := p.Next(p.Counted)
 	require.Equal(t, over, next)
-	p.Pass(next)
+	p.Advance(next)
 	require.True(t, p.Empty())
 }
 
@@ -313,9 +313,9 @@ func TestAWindowAnnouncesItsOpeningsOnlyWithATitle(t *testing.T) {
 	define := func() {
 		window, err := windows.New(&object)
 		require.NoError(t, err)
-		outlook, err := window.Schedule(noon)
+		schedule, err := window.Schedule(noon)
 		require.NoError(t, err)
-		course.Define(windows.DefineRequest{Object: object}, outlook, noon)
+		course.Define(windows.DefineRequest{Object: object}, schedule, noon)
 	}
 	define()
 	require.Equal(t, Announcement{Window: "prod/night", Number: 2}, Announce(&course, "prod/night", 2, noon))
@@ -325,14 +325,14 @@ func TestAWindowAnnouncesItsOpeningsOnlyWithATitle(t *testing.T) {
 	require.Equal(t, "main", a.Portal)
 	require.Len(t, a.Openings, openingsAnnounced)
 
-	course.Pass(after(time.Hour))
-	course.Overriding(windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: after(3 * time.Hour)}, after(2*time.Hour))
+	course.Advance(after(time.Hour))
+	course.SetOverride(windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: after(3 * time.Hour)}, after(2*time.Hour))
 	a = Announce(&course, "prod/night", 4, after(2*time.Hour))
 	require.Len(t, a.Openings, 2+openingsAnnounced)
 	require.Equal(t, windows.Opening{Start: after(2 * time.Hour), End: after(3 * time.Hour), Begun: true}, a.Openings[0], "an emergency is announced, too")
 	require.True(t, a.Openings[1].Begun)
 
 	course.Cancel(windows.CancelRequest{All: true}, after(150*time.Minute))
-	course.Pass(after(150 * time.Minute))
+	course.Advance(after(150 * time.Minute))
 	require.Len(t, Announce(&course, "prod/night", 5, after(4*time.Hour)).Openings, 0)
 }

@@ -61,7 +61,7 @@ func (p *Portal) Yield(m Move, now time.Time) bool {
 	if m.To == p.Name {
 		return false
 	}
-	p.Pass(now)
+	p.Advance(now)
 	var gone []string
 	leaves := func(kind string, moved []Object, here Object) bool {
 		if len(unsent([]Object{here}, moved)) > 0 {

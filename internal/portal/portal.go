@@ -196,8 +196,8 @@ func (p *Portal) Next(after time.Time) (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-// Pass lets time pass, and reports whether anything shown has changed. Changes during an outage get their own times.
-func (p *Portal) Pass(now time.Time) bool {
+// Advance lets time pass, and reports whether anything shown has changed. Changes during an outage get their own times.
+func (p *Portal) Advance(now time.Time) bool {
 	if p.Counted.IsZero() {
 		p.Counted = now
 	}

@@ -62,7 +62,7 @@ func applyOne(t *testing.T, p *Portal, at time.Time, m sreportalv1.Maintenance) 
 
 // at lets time pass and looks.
 func (p *Portal) at(now time.Time) View {
-	p.Pass(now)
+	p.Advance(now)
 	return p.View()
 }
 
@@ -115,9 +115,9 @@ func TestNothingChangesBetweenTheMomentsThatNextReturns(t *testing.T) {
 		require.True(t, changes)
 		require.Equal(t, want, next)
 		number := p.Number
-		require.False(t, p.Pass(next.Add(-1)))
+		require.False(t, p.Advance(next.Add(-1)))
 		require.Equal(t, number, p.Number)
-		require.True(t, p.Pass(next))
+		require.True(t, p.Advance(next))
 		require.Greater(t, p.Number, number)
 	}
 }
@@ -208,7 +208,7 @@ func TestACancelledMaintenanceEndsNowOrDoesNotTakePlace(t *testing.T) {
 	running := maintenance("running", after(time.Hour), after(3*time.Hour), "", "db")
 	coming := maintenance("coming", after(2*time.Hour), after(3*time.Hour), "", "web")
 	p := newPortal(t, running, coming)
-	p.Pass(now)
+	p.Advance(now)
 	for _, name := range []string{"running", "coming"} {
 		require.NoError(t, p.CheckCancel(CancelRequest{Maintenance: name}, now))
 		p.Cancel(CancelRequest{Request: Request{Actor: "ann", Reason: "no spare parts"}, Maintenance: name}, now)

@@ -59,10 +59,10 @@ func TestTheViewDependsOnlyOnDeclarationsAndTime(t *testing.T) {
 		now := noon
 		for _, pause := range rapid.SliceOfN(rapid.IntRange(0, 200), 1, 8).Draw(t, "pauses") {
 			now = now.Add(time.Duration(pause) * 17 * time.Minute)
-			often.Pass(now)
+			often.Advance(now)
 			requireSound(t, often, now)
 		}
-		once.Pass(now)
+		once.Advance(now)
 		seen, unseen := often.View(), once.View()
 		seen.Number, unseen.Number = 0, 0
 		require.Equal(t, unseen, seen)
@@ -70,7 +70,7 @@ func TestTheViewDependsOnlyOnDeclarationsAndTime(t *testing.T) {
 		later := now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "later")) * time.Minute)
 		if next, changes := often.Next(now); changes && later.Before(next) {
 			carried := seen.At(later)
-			often.Pass(later)
+			often.Advance(later)
 			passed := often.View()
 			passed.Number = 0
 			require.Equal(t, passed, carried, "a view is carried on until something changes")
@@ -117,12 +117,12 @@ func requireSound(t require.TestingT, p *Portal, now time.Time) {
 func TestAPortalSurvivesContinueAsNew(t *testing.T) {
 	p := newPortal(t, maintenance("db", after(time.Hour), after(2*time.Hour), "", "db"))
 	p.Receive(nightOf("prod/night", 1, after(time.Hour)).hasBegun(), after(time.Hour))
-	p.Pass(after(90 * time.Minute))
+	p.Advance(after(90 * time.Minute))
 	text, err := json.Marshal(p)
 	require.NoError(t, err)
 	var next Portal
 	require.NoError(t, json.Unmarshal(text, &next))
-	next.Pass(after(50 * time.Hour))
-	p.Pass(after(50 * time.Hour))
+	next.Advance(after(50 * time.Hour))
+	p.Advance(after(50 * time.Hour))
 	require.Equal(t, p.View(), next.View())
 }

@@ -52,7 +52,7 @@ type Answer struct {
 
 // Apply adds components and maintenances that CheckApply has accepted. It returns those that are new here: no other portal may show them.
 func (p *Portal) Apply(r ApplyRequest, now time.Time) (Answer, Move) {
-	p.Pass(now)
+	p.Advance(now)
 	added := Move{To: p.Name}
 	var changes, warnings []string
 	say := func(kind, name, what string) { changes = append(changes, kind+" "+name+" "+what) }
@@ -190,7 +190,7 @@ func (p *Portal) maintenance(name string) (*Maintenance, error) {
 
 // Delete removes components and maintenances.
 func (p *Portal) Delete(r DeleteRequest, now time.Time) Answer {
-	p.Pass(now)
+	p.Advance(now)
 	var changes []string
 	gone := func(kind string, names []string, name string) bool {
 		if !r.All && !slices.Contains(names, name) {
@@ -226,7 +226,7 @@ func (p *Portal) CheckCancel(r CancelRequest, now time.Time) error {
 
 // Cancel cancels a maintenance.
 func (p *Portal) Cancel(r CancelRequest, now time.Time) Answer {
-	p.Pass(now)
+	p.Advance(now)
 	m, _ := p.maintenance(r.Maintenance)
 	what := "cancelled, and does not take place"
 	if m.occasion(now).Phase == sreportalv1.PhaseInProgress {
@@ -244,7 +244,7 @@ func (p *Portal) answer(changes []string) Answer {
 	return Answer{Portal: p.Name, Number: p.Number, Status: p.status(), Changes: changes}
 }
 
-// eventsKept is how many events a portal remembers.
+// maxEvents is how many events a portal remembers.
 const eventsKept = 20
 
 func (p *Portal) record(r Request, message string, now time.Time) {

@@ -9,49 +9,49 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// allowance is how many may be out of service at once, and who is.
+// allowance is a limit of nodes out of service, with the nodes that count against it.
 type allowance struct {
-	// limit is nil when there is none.
+	// limit is nil without a limit.
 	limit *int
-	// invalid is what the limit is that allows nothing because it is neither a number nor a percentage that there can be; empty: it is one.
+	// invalid is the text of an invalid limit, which allows nothing; empty: the limit is valid.
 	invalid string
 	holders []string
-	// named and told are cached texts, until there is another holder: many requests wait for the same.
-	named, told string
+	// cachedNames and cachedMessage are valid until the next holder: many requests wait for the same limit.
+	cachedNames, cachedMessage string
 }
 
-// allowed is a limit: a number, or a percentage of the nodes. What is neither allows nothing: a cluster may have been given its budgets under another CRD,
-// which does not refuse that.
+// allowed evaluates a limit: a number, or a percentage of the nodes. An invalid limit allows nothing. A cluster may have one if its budgets were created
+// under another CRD, which accepts it.
 func allowed(value *intstr.IntOrString, nodes int, roundUp bool) allowance {
 	if value == nil {
 		return allowance{}
 	}
 	number, err := intstr.GetScaledValueFromIntOrPercent(value, nodes, roundUp)
 	if err != nil || number < 0 {
-		return allowance{limit: new(int), invalid: written(value)}
+		return allowance{limit: new(int), invalid: quoted(value)}
 	}
 	return allowance{limit: &number}
 }
 
-// written is the value as it is written.
-func written(value *intstr.IntOrString) string {
+// quoted returns the value as the user wrote it.
+func quoted(value *intstr.IntOrString) string {
 	if value.Type == intstr.String {
 		return strconv.Quote(value.StrVal)
 	}
 	return value.String()
 }
 
-// allowsNothing is the message for a field with an invalid value.
+// allowsNothing returns the message for a field with an invalid value.
 func allowsNothing(field, value, must string) string {
 	return fmt.Sprintf("%s is %s, so nothing may start: it must be %s", field, value, must)
 }
 
-// take counts one more; it may be more than allowed, since nodes fail and limits change.
-func (a *allowance) take(holder string) {
-	a.holders, a.named, a.told = append(a.holders, holder), "", ""
+// add counts a holder. There may be more than allowed, since nodes fail and limits change.
+func (a *allowance) add(holder string) {
+	a.holders, a.cachedNames, a.cachedMessage = append(a.holders, holder), "", ""
 }
 
-// left is how many more there may be, never below 0; nil when there is no limit.
+// left returns how many more there may be; nil: no limit.
 func (a *allowance) left() *int {
 	if a.limit == nil {
 		return nil
@@ -61,17 +61,17 @@ func (a *allowance) left() *int {
 
 func (a *allowance) spent() bool { return a.limit != nil && len(a.holders) >= *a.limit }
 
-// names names the first two holders as the end of a sentence. It is short: many requests may wait for the same.
+// names names the first two holders, as the end of a sentence. It is short, because many requests may have it in their messages.
 func (a *allowance) names() string {
-	const most = 2
-	if a.named != "" || len(a.holders) == 0 {
-		return a.named
+	const limit = 2
+	if a.cachedNames != "" || len(a.holders) == 0 {
+		return a.cachedNames
 	}
 	sorted := slices.Sorted(slices.Values(a.holders))
-	a.named = strings.Join(sorted[:min(len(sorted), most)], ", ")
-	if len(sorted) > most {
-		a.named += fmt.Sprintf(" and %d more", len(sorted)-most)
+	a.cachedNames = strings.Join(sorted[:min(len(sorted), limit)], ", ")
+	if len(sorted) > limit {
+		a.cachedNames += fmt.Sprintf(" and %d more", len(sorted)-limit)
 	}
-	a.named = " (" + a.named + ")"
-	return a.named
+	a.cachedNames = " (" + a.cachedNames + ")"
+	return a.cachedNames
 }

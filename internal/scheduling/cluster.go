@@ -1,32 +1,33 @@
 package scheduling
 
-// cluster is what counts of a cluster's nodes and of the requests in progress.
+// cluster has the nodes of a cluster and the limits that they count against.
 type cluster struct {
 	nodes map[string]*member
-	// pools are all there are; the first is that of all nodes, which the configuration's own limits are about.
+	// pools are all pools. The first has all nodes, for the limits of the whole cluster.
 	pools   []*pool
 	budgets []*budget
 }
 
-// member is a node with what it belongs to.
+// member is a node with its pools.
 type member struct {
 	Node
-	// pools whose limits it is held to: that of all nodes, then those of the budgets that cover it, by name.
+	// pools whose limits apply to the node: the one of all nodes, then those of its budgets, by name.
 	pools []*pool
 	// holder is the request in progress on the node; nil if there is none.
 	holder *Request
-	// first is the highest ranked request that waits for the node, once it has been considered.
+	// first is the highest ranked waiting request for the node, once it has been considered.
 	first *Request
 }
 
-func observe(in Input) *cluster {
+// newCluster counts the nodes and the granted requests of the input.
+func newCluster(in Input) *cluster {
 	c := &cluster{nodes: make(map[string]*member, len(in.Nodes)), pools: []*pool{{}}, budgets: budgetsOf(in.Config)}
 	members := make([]member, len(in.Nodes))
 	for i, node := range in.Nodes {
-		members[i] = member{Node: node, pools: c.join(node)}
+		members[i] = member{Node: node, pools: c.addToPools(node)}
 		c.nodes[node.Name] = &members[i]
 	}
-	// A percentage is one of all the pool's nodes, so these are counted first.
+	// A percentage refers to the size of the pool, so all nodes are counted first.
 	for _, pool := range c.pools {
 		pool.limit(in.Config)
 	}
@@ -37,9 +38,9 @@ func observe(in Input) *cluster {
 			continue
 		}
 		if c.nodes[request.Node] == nil {
-			absent = append(absent, c.remember(request.Node))
+			absent = append(absent, c.addAbsent(request.Node))
 		}
-		c.nodes[request.Node].hold(&request.Request)
+		c.nodes[request.Node].setHolder(&request.Request)
 	}
 	for i := range members {
 		members[i].count()
@@ -50,16 +51,16 @@ func observe(in Input) *cluster {
 	return c
 }
 
-// remember adds a node that is gone and has a request in progress. It may be back before that ends, so it holds its slot; which budgets covered it
-// is not known.
-func (c *cluster) remember(name string) *member {
-	gone := &member{Node: Node{Name: name}, pools: c.pools[:1]}
-	c.nodes[name] = gone
-	return gone
+// addAbsent adds a node that does not exist and has a granted request. The node may return before the maintenance ends, so it keeps its slot. Its
+// budgets are unknown.
+func (c *cluster) addAbsent(name string) *member {
+	absent := &member{Node: Node{Name: name}, pools: c.pools[:1]}
+	c.nodes[name] = absent
+	return absent
 }
 
-// join adds a node to the pools that it belongs to, and returns those.
-func (c *cluster) join(node Node) []*pool {
+// addToPools adds a node to its pools and returns them.
+func (c *cluster) addToPools(node Node) []*pool {
 	joined := append(make([]*pool, 0, 1+len(c.budgets)), c.pools[0])
 	c.pools[0].size++
 	for _, budget := range c.budgets {
@@ -76,32 +77,32 @@ func (c *cluster) join(node Node) []*pool {
 	return joined
 }
 
-// hold records a request in progress; of several on one node, the first by name, so that the input's order does not show.
-func (m *member) hold(request *Request) {
+// setHolder records a granted request. Of several for one node it keeps the first by name, so that the order of the input has no effect.
+func (m *member) setHolder(request *Request) {
 	if m.holder == nil || request.before(*m.holder) {
 		m.holder = request
 	}
 }
 
-// count counts the node in its pools, if it is out of service.
+// count counts a node that is out of service in its pools.
 func (m *member) count() {
 	switch {
 	case m.holder != nil:
 		m.occupy(*m.holder, false)
 	case m.Unavailable:
 		for _, pool := range m.pools {
-			pool.outages.take(m.Name)
+			pool.outages.add(m.Name)
 		}
 	}
 }
 
-// occupy counts the node as under maintenance for a request; and as unavailable, unless it is counted as that already.
+// occupy counts the node as under maintenance for a request, and as unavailable unless it is already counted so.
 func (m *member) occupy(request Request, unavailable bool) {
 	holder := request.Node
 	switch {
 	case request.Requestor != "":
 		holder += " for " + request.Requestor
-	case request.Name != "": // it has no slot, only the mark on the node
+	case request.Name != "": // known only by its mark on the node
 		holder += " with the mark of " + request.Name
 	}
 	for _, pool := range m.pools {

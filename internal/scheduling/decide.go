@@ -12,16 +12,16 @@ import (
 
 // Reasons why nothing is granted at all.
 const (
-	// ReasonNodesUnknown: the nodes of the cluster have not been seen yet.
+	// ReasonNodesUnknown: the nodes of the cluster are not listed yet.
 	ReasonNodesUnknown = "NodesUnknown"
-	// ReasonSlotOwnersUnknown: the scheduler has started without state, and not every owner has answered its resync.
+	// ReasonSlotOwnersUnknown: the scheduler started without state, and its resync is not complete.
 	ReasonSlotOwnersUnknown = "SlotOwnersUnknown"
 	// ReasonInvalidConfig: the cluster's budgets cannot be read.
 	ReasonInvalidConfig = "InvalidConfig"
 )
 
-// Place is the position of a request in the queue.
-type Place struct {
+// QueueEntry is a request in the queue.
+type QueueEntry struct {
 	Request
 	Owner SlotOwner `json:"owner"`
 	Since time.Time `json:"since"`
@@ -34,13 +34,13 @@ type Place struct {
 // Outcome is a decision with its consequences.
 type Outcome struct {
 	Decision
-	// Responses are to be sent to the owners.
+	// Responses to send to the owners.
 	Responses []SlotResponse
-	// Again is when to decide again although nothing happens; the zero time: never.
+	// Again is when to decide again without a change; zero: never.
 	Again time.Time
 }
 
-// Decide grants what may be granted now, and answers the owners. While there is a standstill nothing is granted; it says why.
+// Decide grants requests within the budgets, and answers the owners. During a standstill it grants nothing; standstill is the reason.
 func (s *SlotState) Decide(now time.Time, standstill *drydockv1.Wait) Outcome {
 	out := Outcome{Again: s.expire(now), Decision: s.decision(now, standstill)}
 	s.grant(out.Granted)
@@ -48,7 +48,7 @@ func (s *SlotState) Decide(now time.Time, standstill *drydockv1.Wait) Outcome {
 	return out
 }
 
-// Missing are the nodes that requests wait for and that no watch has shown.
+// Missing returns the nodes of waiting requests that the watch has not listed.
 func (d Decision) Missing() (nodes []string) {
 	for _, w := range d.Waiting {
 		if w.Reason == NodeNotFound && !slices.Contains(nodes, w.Node) {
@@ -72,7 +72,7 @@ func (s *SlotState) expire(now time.Time) (next time.Time) {
 			}
 		}
 	}
-	s.tidy()
+	s.prune()
 	return next
 }
 
@@ -84,20 +84,20 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Standstill is why nothing is granted: the given reason, or one of its own. Nil: grants are made within the budgets.
+// Standstill returns why nothing is granted: the given reason, or else one of the state. Nil: requests are granted within the budgets.
 func (s *SlotState) Standstill(why *drydockv1.Wait) *drydockv1.Wait {
 	switch {
 	case why != nil:
 		return why
-	case !s.AllSeen:
-		return &drydockv1.Wait{Reason: ReasonNodesUnknown, Message: "the nodes of the cluster have not been seen yet"}
+	case !s.AllListed:
+		return &drydockv1.Wait{Reason: ReasonNodesUnknown, Message: "the nodes of the cluster are not listed yet"}
 	case s.ConfigTrouble != "":
 		return &drydockv1.Wait{Reason: ReasonInvalidConfig, Message: s.ConfigTrouble}
 	}
 	return nil
 }
 
-// decision schedules all requests. In a standstill all of them wait for its end, in order of rank.
+// decision schedules all requests. In a standstill all wait for its end, in order of rank.
 func (s *SlotState) decision(now time.Time, standstill *drydockv1.Wait) Decision {
 	standstill = s.Standstill(standstill)
 	in := s.input(now)
@@ -112,12 +112,13 @@ func (s *SlotState) decision(now time.Time, standstill *drydockv1.Wait) Decision
 		case standstill != nil:
 			w.Reason, w.Message = Reason(standstill.Reason), standstill.Message
 		case w.Reason == NodeBusy && seen != nil && s.markCounts(*seen):
-			w.Message = fmt.Sprintf("node %s is under maintenance by %s; it is next when that has returned the node", w.Node, seen.Maintenance)
+			w.Message = fmt.Sprintf("node %s is under maintenance by %s; it is next after the node is returned", w.Node, seen.Maintenance)
 		}
 	}
 	return decision
 }
 
+// input returns the input of a decision. A counting mark is a granted request.
 func (s *SlotState) input(now time.Time) Input {
 	in := Input{Nodes: make([]Node, 0, len(s.Nodes)), Config: s.Config, Now: now}
 	for _, seen := range s.Nodes {
@@ -136,8 +137,8 @@ func (s *SlotState) input(now time.Time) Input {
 	return in
 }
 
-// markCounts reports whether a node has the mark of a maintenance that has no slot: for example of one that ended, until the sweeper removes it.
-func (s *SlotState) markCounts(seen SeenNode) bool {
+// markCounts reports whether a node has the mark of a maintenance without a slot: for example of a terminated one, until the sweeper removes the mark.
+func (s *SlotState) markCounts(seen ObservedNode) bool {
 	if seen.Maintenance == "" {
 		return false
 	}
@@ -151,7 +152,7 @@ func (s *SlotState) markCounts(seen SeenNode) bool {
 	return true
 }
 
-// grant grants requests. From now on a mark is that of the new maintenance, even if an earlier one with the same id has returned its node.
+// grant grants requests. From now on, a mark belongs to the new maintenance, even if an earlier one with the same id has returned its node.
 func (s *SlotState) grant(granted []Request) {
 	waiting := s.waiting()
 	for _, request := range granted {
@@ -177,7 +178,7 @@ type ownedEntry struct {
 	entry *SlotEntry
 }
 
-// waiting are the entries that wait. The first of equal requests comes first.
+// waiting returns the waiting entries by request, in order of their owners.
 func (s *SlotState) waiting() map[Request][]ownedEntry {
 	entries := map[Request][]ownedEntry{}
 	for i := range s.Requesters {
@@ -190,26 +191,26 @@ func (s *SlotState) waiting() map[Request][]ownedEntry {
 	return entries
 }
 
-// Slots are the slots that are taken, in the order in which they were requested.
-func (s *SlotState) Slots() []Place {
-	places := []Place{}
+// Slots returns the granted slots, in the order of their requests.
+func (s *SlotState) Slots() []QueueEntry {
+	places := []QueueEntry{}
 	for _, r := range s.Requesters {
 		for _, e := range r.Slots {
 			if e.counts() {
-				places = append(places, Place{Request: e.Request, Owner: r.Owner, Since: e.Since})
+				places = append(places, QueueEntry{Request: e.Request, Owner: r.Owner, Since: e.Since})
 			}
 		}
 	}
 	return places
 }
 
-// Queue is the slots that are taken, and then the requests that wait, in order of rank.
-func (s *SlotState) Queue(now time.Time, standstill *drydockv1.Wait) []Place {
+// Queue returns the granted slots, then the waiting requests in order of rank.
+func (s *SlotState) Queue(now time.Time, standstill *drydockv1.Wait) []QueueEntry {
 	places, waiting := s.Slots(), s.waiting()
 	for i, w := range s.decision(now, standstill).Waiting {
 		if found := waiting[w.Request]; len(found) > 0 {
 			waiting[w.Request] = found[1:]
-			places = append(places, Place{
+			places = append(places, QueueEntry{
 				Request: w.Request, Owner: found[0].owner, Since: found[0].entry.Since, Rank: i + 1, Reason: w.Reason, Message: w.Message,
 			})
 		}

@@ -10,21 +10,21 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// Input is all that a decision depends on. The order of its lists does not matter.
+// Input is everything that a decision depends on. The order of its lists has no effect.
 type Input struct {
 	Nodes    []Node
 	Requests []SlotRequest
 	Config   maintenancev1.MaintenanceOperatorConfigSpec
-	// Now tells how long a request has waited.
+	// Now determines how long a request has waited.
 	Now time.Time
 }
 
-// Node is what scheduling needs to know of a node: little enough for a workflow to remember thousands of them.
+// Node is the part of a node that scheduling needs. It is small, because a workflow keeps thousands of them.
 type Node struct {
 	Name string `json:"name"`
 	// Unavailable: no pods can be scheduled on it, or it is not Ready.
 	Unavailable bool `json:"unavailable,omitempty"`
-	// Labels are those that the budgets look at.
+	// Labels that the budgets use.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
@@ -39,13 +39,13 @@ type Request struct {
 // SlotRequest is a request that waits for a slot, or holds one.
 type SlotRequest struct {
 	Request
-	// Since when it is asked for.
+	// Since is when it was first requested.
 	Since time.Time `json:"since"`
-	// Granted: it is in progress, and holds a slot until it is released.
+	// Granted: it has a slot.
 	Granted bool `json:"granted,omitempty"`
 }
 
-// NodeOf returns what scheduling needs to know of a node, with its labels of these keys.
+// NodeOf returns the part of a node that scheduling needs, with the labels of these keys.
 func NodeOf(node *corev1.Node, keys []string) Node {
 	compact := Node{Name: node.Name, Unavailable: !available(node)}
 	for _, key := range keys {
@@ -59,7 +59,7 @@ func NodeOf(node *corev1.Node, keys []string) Node {
 	return compact
 }
 
-// LabelKeys returns the labels that the budgets look at, sorted.
+// LabelKeys returns the sorted keys of the labels that the budgets use.
 func LabelKeys(config maintenancev1.MaintenanceOperatorConfigSpec) []string {
 	var keys []string
 	for _, budget := range config.Budgets {
@@ -70,7 +70,7 @@ func LabelKeys(config maintenancev1.MaintenanceOperatorConfigSpec) []string {
 		if selector == nil {
 			continue
 		}
-		keys = append(keys, labelsOf(selector)...)
+		keys = append(keys, labelKeysOf(selector)...)
 		for _, expression := range selector.MatchExpressions {
 			keys = append(keys, expression.Key)
 		}
@@ -79,7 +79,7 @@ func LabelKeys(config maintenancev1.MaintenanceOperatorConfigSpec) []string {
 	return slices.Compact(keys)
 }
 
-// InputOf reads the objects of a cluster. The state of a request is what its condition Ready says, and it is as old as its object.
+// InputOf returns the input for the objects of a cluster. The condition Ready has the state of a request, whose age is that of its object.
 func InputOf(
 	nodes []corev1.Node, requests []maintenancev1.NodeMaintenance, config maintenancev1.MaintenanceOperatorConfigSpec, now time.Time,
 ) Input {
@@ -90,7 +90,7 @@ func InputOf(
 	}
 	for i := range requests {
 		request := &requests[i]
-		// A request that is being deleted no longer waits; if it is in progress, it holds its slot until its node is returned.
+		// A request that is being deleted does not wait. If it is in progress, it keeps its slot until its node is returned.
 		if working := inProgress(request); working || pending(request) {
 			in.Requests = append(in.Requests, SlotRequest{Request: nameOf(request), Since: request.CreationTimestamp.Time, Granted: working})
 		}
@@ -117,7 +117,7 @@ func available(node *corev1.Node) bool {
 	return false
 }
 
-// state of a request is the reason of its condition Ready, or Pending if it has none.
+// state returns the reason of the condition Ready; Pending without one.
 func state(request *maintenancev1.NodeMaintenance) maintenancev1.NodeState {
 	condition := meta.FindStatusCondition(request.Status.Conditions, maintenancev1.ConditionReady)
 	if condition == nil || condition.Reason == "" {
@@ -126,12 +126,12 @@ func state(request *maintenancev1.NodeMaintenance) maintenancev1.NodeState {
 	return maintenancev1.NodeState(condition.Reason)
 }
 
-// pending requests wait for a slot. One that is being deleted does not.
+// pending reports whether a request waits for a slot. A request that is being deleted does not.
 func pending(request *maintenancev1.NodeMaintenance) bool {
 	return state(request) == maintenancev1.NodePending && request.DeletionTimestamp == nil
 }
 
-// inProgress requests hold a slot. So does one in a state that is not known here: it may well be disrupting its node.
+// inProgress reports whether a request has a slot. An unknown state counts, because the node may be disrupted.
 func inProgress(request *maintenancev1.NodeMaintenance) bool {
 	return state(request) != maintenancev1.NodePending && !state(request).Over()
 }

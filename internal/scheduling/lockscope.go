@@ -5,7 +5,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// LockScope is what the workload locks of a node are asked for: os, unless the work is known not to restart the node.
+// LockScope returns the scope of a maintenance for workload locks: os, unless the action declares that it does not restart the node.
 func LockScope(action *maintenancev1.Action) lcmv1.Scope {
 	if action != nil && action.RebootsNode != nil && !*action.RebootsNode {
 		return lcmv1.ScopeDrain

@@ -8,13 +8,13 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// Update takes in what was seen of the nodes. It ignores updates of a watch that is older than the present one.
+// Update applies an update of the nodes. It ignores updates of earlier watches.
 func (s *SlotState) Update(update NodeUpdate) {
 	switch {
 	case update.Watch.Before(s.Watch), update.Watch.After(s.Watch) && !update.First:
 		return
 	case update.First:
-		s.Watch, s.AllSeen, s.Nodes = update.Watch, false, nil
+		s.Watch, s.AllListed, s.Nodes = update.Watch, false, nil
 	}
 	for _, seen := range update.Nodes {
 		if i, known := s.find(seen.Name); known {
@@ -31,19 +31,19 @@ func (s *SlotState) Update(update NodeUpdate) {
 	if update.Config != nil || update.ConfigTrouble != "" {
 		s.Config, s.ConfigTrouble = *cmp.Or(update.Config, &maintenancev1.MaintenanceOperatorConfigSpec{}), update.ConfigTrouble
 	}
-	s.AllSeen = s.AllSeen || update.Last
+	s.AllListed = s.AllListed || update.Last
 }
 
 func (s *SlotState) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(s.Nodes, name, func(n SeenNode, name string) int { return cmp.Compare(n.Name, name) })
+	return slices.BinarySearchFunc(s.Nodes, name, func(n ObservedNode, name string) int { return cmp.Compare(n.Name, name) })
 }
 
-func (s *SlotState) node(name string) *SeenNode {
+func (s *SlotState) node(name string) *ObservedNode {
 	if i, known := s.find(name); known {
 		return &s.Nodes[i]
 	}
 	return nil
 }
 
-// ForgetNodes drops what was seen. The next watch shows all nodes again.
-func (s *SlotState) ForgetNodes() { s.Nodes, s.AllSeen, s.Watch = nil, false, time.Time{} }
+// ForgetNodes drops the nodes. The next watch lists them again.
+func (s *SlotState) ForgetNodes() { s.Nodes, s.AllListed, s.Watch = nil, false, time.Time{} }

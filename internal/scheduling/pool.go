@@ -8,20 +8,20 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// pool is nodes that share limits: all of the cluster, those that a budget covers, or one zone of these.
+// pool is a group of nodes that share limits: all nodes of the cluster, those of a budget, or those of one zone of a budget.
 type pool struct {
 	// budget is nil for all nodes of the cluster.
 	budget *budget
 	zone   string
-	// size is how many nodes there are.
+	// size is the number of nodes.
 	size int
 	// operations are nodes under maintenance.
 	operations allowance
-	// outages are nodes that are unavailable or under maintenance; one that is both counts once.
+	// outages are nodes that are unavailable, under maintenance, or both.
 	outages allowance
 }
 
-// limit sets what is allowed; the size of the pool is known by then. Without a configuration one node at a time may be under maintenance.
+// limit sets the limits of the pool, whose size must be known. Without a configuration, one node at a time may be under maintenance.
 func (p *pool) limit(config maintenancev1.MaintenanceOperatorConfigSpec) {
 	parallel, unavailable := config.MaxParallelOperations, config.MaxUnavailable
 	switch {
@@ -33,25 +33,24 @@ func (p *pool) limit(config maintenancev1.MaintenanceOperatorConfigSpec) {
 	p.operations, p.outages = allowed(parallel, p.size, true), allowed(unavailable, p.size, false)
 }
 
-// occupy counts a node of the pool as under maintenance; and as unavailable, unless it is counted as that already.
+// occupy counts a node of the pool as under maintenance, and as unavailable unless it is already counted so.
 func (p *pool) occupy(holder string, unavailable bool) {
 	if p.budget != nil && len(p.operations.holders) == 0 {
-		p.budget.atWork = append(p.budget.atWork, p)
+		p.budget.busyZones = append(p.budget.busyZones, p)
 	}
-	p.operations.take(holder)
+	p.operations.add(holder)
 	if !unavailable {
-		p.outages.take(holder)
+		p.outages.add(holder)
 	}
 }
 
-// refuse says why one more node of the pool may not go under maintenance; no reason if it may. One that is unavailable already makes no other
-// so.
+// refuse returns why the pool allows no further node under maintenance; empty: it allows one. A node that is already unavailable adds no outage.
 func (p *pool) refuse(unavailable bool) (Reason, string) {
 	switch {
 	case p.operations.spent():
-		return p.reason(NoSlot), p.told(&p.operations, "maxParallelOperations", "allows %d of %s under maintenance at once%s")
+		return p.reason(NoSlot), p.limitMessage(&p.operations, "maxParallelOperations", "allows %d of %s under maintenance at once%s")
 	case !unavailable && p.outages.spent():
-		return p.reason(MaxUnavailable), p.told(&p.outages, "maxUnavailable", "allows %d of %s to be unavailable%s")
+		return p.reason(MaxUnavailable), p.limitMessage(&p.outages, "maxUnavailable", "allows %d of %s to be unavailable%s")
 	case p.budget != nil:
 		if message := p.budget.refuse(p); message != "" {
 			return p.reason(""), p.title() + message
@@ -60,19 +59,19 @@ func (p *pool) refuse(unavailable bool) (Reason, string) {
 	return "", ""
 }
 
-// told says what is allowed, and who has it.
-func (p *pool) told(a *allowance, field, format string) string {
+// limitMessage returns the text about a spent limit, with its holders.
+func (p *pool) limitMessage(a *allowance, field, format string) string {
 	switch {
-	case a.told != "":
+	case a.cachedMessage != "":
 	case a.invalid != "":
-		a.told = p.title() + allowsNothing(field, a.invalid, "a number of at least 0 or a percentage from 0% to 100%")
+		a.cachedMessage = p.title() + allowsNothing(field, a.invalid, "a number of at least 0 or a percentage from 0% to 100%")
 	default:
-		a.told = p.title() + field + " " + fmt.Sprintf(format, *a.limit, counted(p.size, "node"), a.names())
+		a.cachedMessage = p.title() + field + " " + fmt.Sprintf(format, *a.limit, counted(p.size, "node"), a.names())
 	}
-	return a.told
+	return a.cachedMessage
 }
 
-// reason is that of the configuration's own limits, or names the budget.
+// reason returns the reason with the name of the budget, or the given one for the limits of the whole cluster.
 func (p *pool) reason(own Reason) Reason {
 	if p.budget == nil {
 		return own
@@ -80,7 +79,7 @@ func (p *pool) reason(own Reason) Reason {
 	return BudgetReason(p.budget.Name)
 }
 
-// title names the budget and the zone, as the beginning of a sentence.
+// title names the budget and the zone, as the start of a sentence.
 func (p *pool) title() string {
 	switch {
 	case p.budget == nil:

@@ -17,7 +17,7 @@ func TestGrantsStayWithinEveryLimit(t *testing.T) {
 		decision := c.schedule()
 		require.LessOrEqual(t, len(decision.Granted), decision.AvailableSlots)
 		require.Empty(t, c.exceeded(grantedNodes(decision)...))
-		slots, outages := decision.Left()
+		slots, outages := decision.Remaining()
 		require.Equal(t, decision.AvailableSlots-len(decision.Granted), slots)
 		require.Equal(t, decision.CanBecomeUnavailable == nil, outages == nil)
 	})

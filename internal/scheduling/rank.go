@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Ranked returns the requests that wait for a slot, in the order in which they are considered: those that have waited too long first,
-// the oldest of them before all; then requestors that already have a request in progress, so that what was begun is finished; then
-// requestors with fewer pending requests; then older requests. Names make the order total.
+// Ranked returns the waiting requests in order of rank. Requests that have waited too long come first, oldest first. Then come requests of requestors
+// with a granted request, so that they finish; then of requestors with fewer waiting requests; then older requests. Names make the order total.
 func Ranked(in Input) []Request {
 	working, waiting := map[string]bool{}, map[string]int{}
 	for i := range in.Requests {
@@ -34,11 +33,11 @@ func Ranked(in Input) []Request {
 	return ranked
 }
 
-// candidate is a request that waits, with what its rank depends on.
+// candidate is a waiting request with the criteria of its rank.
 type candidate struct {
 	*SlotRequest
 	aged, working bool
-	// waiting is how many requests of the same requestor wait.
+	// waiting is the number of waiting requests of the same requestor.
 	waiting int
 }
 
@@ -46,7 +45,7 @@ func (c candidate) compare(other candidate) int {
 	if c.aged != other.aged {
 		return trueFirst(c.aged, other.aged)
 	}
-	// Among those that have waited too long only their age counts: a busy requestor may have some of them at any time.
+	// Among requests that have waited too long, only the age counts: a busy requestor may have some of them at any time.
 	if !c.aged {
 		if order := cmp.Or(trueFirst(c.working, other.working), cmp.Compare(c.waiting, other.waiting)); order != 0 {
 			return order
@@ -55,7 +54,7 @@ func (c candidate) compare(other candidate) int {
 	return cmp.Or(c.Since.Compare(other.Since), c.Request.compare(other.Request))
 }
 
-// aged reports whether a request has waited for longer than agingSeconds. Of one that does not say since when, that is not known.
+// aged reports whether a request has waited for longer than agingSeconds. A request without a start time has not.
 func aged(request *SlotRequest, in Input) bool {
 	limit := time.Duration(in.Config.AgingSeconds) * time.Second
 	return limit > 0 && !request.Since.IsZero() && in.Now.Sub(request.Since) > limit

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// waitSentAfter is how long a reason to wait has to last before the owner gets it: most waits end sooner.
-	waitSentAfter = time.Second
-	// messageSentAfter is how long an owner waits at least for another message of the same reason, for example when other nodes take the slots. It grows
-	// to a tenth of the time that the request has waited, and to messageSentAtMost: a wait of months must not fill the history of the owner.
-	messageSentAfter, messageSentAtMost = time.Minute, time.Hour
-	// responsesAtOnce is how many owners get a response at a time: the server blocks a run with too many outgoing signals.
-	responsesAtOnce = 100
-	// mostBlockers is how many of its waiting requests an owner is told about: each waits for much the same.
-	mostBlockers = 10
+	// waitReportDelay is how long a reason must last before the owner receives it: most waits end sooner.
+	waitReportDelay = time.Second
+	// messageInterval is the minimum time between messages of the same reason, for example when the slots go to other nodes. It grows to a tenth of the
+	// time that the request has waited, up to maxMessageInterval, so that a wait of months does not fill the history of the owner.
+	messageInterval, maxMessageInterval = time.Minute, time.Hour
+	// maxResponses limits the responses of one decision: the server blocks a run with too many outgoing signals.
+	maxResponses = 100
+	// maxBlockers limits the requests in a response: they have similar reasons.
+	maxBlockers = 10
 )
 
 // respond adds the responses that are due.
@@ -36,24 +36,24 @@ func (s *SlotState) respond(out *Outcome, now time.Time) {
 		case due.IsZero():
 		case due.After(now):
 			out.Again = Earlier(out.Again, due)
-		case len(out.Responses) == responsesAtOnce:
+		case len(out.Responses) == maxResponses:
 			out.Again = now
 		default:
 			s.Responses++
 			response.Number = s.Responses
 			out.Responses = append(out.Responses, response)
-			r.sent(response, now)
+			r.recordSent(response, now)
 		}
 	}
 }
 
-// ownerWait is why the first request of an owner waits, and since when that request does.
+// ownerWait is the wait of an owner's first request, and the time of that request.
 type ownerWait struct {
 	drydockv1.Wait
 	requested time.Time
 }
 
-// waits are the reasons of the owners that wait. Each names all requests of the owner as its blockers.
+// waits returns the wait of each owner with waiting requests, which are its blockers.
 func (s *SlotState) waits(queue []Waiting, now time.Time) map[SlotOwner]*ownerWait {
 	waiting, counts, waits := s.waiting(), map[SlotOwner]int{}, map[SlotOwner]*ownerWait{}
 	for _, w := range queue {
@@ -71,7 +71,7 @@ func (s *SlotState) waits(queue []Waiting, now time.Time) map[SlotOwner]*ownerWa
 			}
 			waits[owner] = wait
 		}
-		if len(wait.Blockers) < mostBlockers {
+		if len(wait.Blockers) < maxBlockers {
 			wait.Blockers = append(wait.Blockers, drydockv1.Blocker{Kind: "Node", Name: w.Node, Reason: string(w.Reason), Message: w.Message})
 		}
 	}
@@ -85,7 +85,7 @@ func (s *SlotState) waits(queue []Waiting, now time.Time) map[SlotOwner]*ownerWa
 	return waits
 }
 
-// response is all that there is to tell an owner.
+// response returns the whole response for an owner.
 func (r *Requester) response(wait *ownerWait) SlotResponse {
 	response := SlotResponse{Owner: r.Owner, Version: r.Version}
 	for _, e := range r.Slots {
@@ -102,8 +102,8 @@ func (r *Requester) response(wait *ownerWait) SlotResponse {
 	return response
 }
 
-// responseDue is when a response has to be sent; the zero time: it says nothing new. A grant is sent at once. Another reason to wait is sent when it has
-// lasted for a while, and another message of the same reason now and then.
+// responseDue returns when to send a response; zero: it has no news. A grant is due now. A new reason is due after waitReportDelay, and a new message of
+// the same reason after messageInterval.
 func (r *Requester) responseDue(next SlotResponse, wait *ownerWait, now time.Time) time.Time {
 	if !includes(r.Sent.Granted, next.Granted) || !includes(r.Sent.NodesGone, next.NodesGone) {
 		return later(now, r.RetryAt)
@@ -114,24 +114,24 @@ func (r *Requester) responseDue(next SlotResponse, wait *ownerWait, now time.Tim
 		if r.ChangedAt.IsZero() {
 			r.ChangedAt = now
 		}
-		return later(r.ChangedAt.Add(waitSentAfter), r.RetryAt)
+		return later(r.ChangedAt.Add(waitReportDelay), r.RetryAt)
 	}
 	r.ChangedAt = time.Time{}
 	if message == sentMessage {
 		return time.Time{}
 	}
-	return r.SentAt.Add(min(max(messageSentAfter, r.SentAt.Sub(wait.requested)/10), messageSentAtMost))
+	return r.SentAt.Add(min(max(messageInterval, r.SentAt.Sub(wait.requested)/10), maxMessageInterval))
 }
 
-// sent remembers a response. Blockers are not compared.
-func (r *Requester) sent(response SlotResponse, now time.Time) {
+// recordSent records a response for the comparison with later ones, without its blockers.
+func (r *Requester) recordSent(response SlotResponse, now time.Time) {
 	if response.Wait != nil {
 		response.Wait = &drydockv1.Wait{Reason: response.Wait.Reason, Message: response.Wait.Message}
 	}
 	r.Sent, r.SentAt, r.ChangedAt, r.RetryAt = response, now, time.Time{}, time.Time{}
 }
 
-// includes reports whether all of the numbers are among those that are known.
+// includes reports whether known contains all numbers.
 func includes(known, numbers []int64) bool {
 	return !slices.ContainsFunc(numbers, func(number int64) bool { return !slices.Contains(known, number) })
 }

@@ -1,27 +1,27 @@
-// Package scheduling decides which maintenance requests of a cluster may start: fairly among requestors, within the cluster's budgets,
-// and without wasting a slot. It is pure.
+// Package scheduling decides which maintenance requests of a cluster may start: fairly among requestors, within the cluster's budgets, and without unused
+// slots. It is pure.
 package scheduling
 
 import (
 	"fmt"
 )
 
-// Decision says which requests may start now, and why each of the others waits. Its JSON is what `drydock node schedule -o json` prints.
+// Decision has the requests that may start now, and the reasons of the others. `drydock node schedule -o json` prints its JSON.
 type Decision struct {
-	// AvailableSlots is how many more nodes may be under maintenance.
+	// AvailableSlots is the number of further nodes that may be under maintenance.
 	AvailableSlots int `json:"availableSlots"`
-	// CanBecomeUnavailable is how many more nodes may become unavailable; nil when there is no limit.
+	// CanBecomeUnavailable is the number of further nodes that may become unavailable; nil: no limit.
 	CanBecomeUnavailable *int `json:"canBecomeUnavailable"`
 	// Granted requests in the order of granting.
 	Granted []Request `json:"granted"`
 	// Waiting requests in order of rank.
 	Waiting []Waiting `json:"waiting"`
 
-	// left is what the grants leave of the budgets of the whole cluster.
+	// left is the remaining capacity of the whole cluster after the grants.
 	left capacity
 }
 
-// capacity is the rest of the budgets of the whole cluster.
+// capacity is the remaining capacity of the whole cluster.
 type capacity struct {
 	slots   int
 	outages *int
@@ -32,10 +32,10 @@ func (c *cluster) capacity() capacity {
 	return capacity{slots: *all.operations.left(), outages: all.outages.left()}
 }
 
-// Left is how many more nodes may be under maintenance, and how many more may become unavailable, after the grants of this decision; nil is no limit.
-func (d Decision) Left() (slots int, outages *int) { return d.left.slots, d.left.outages }
+// Remaining returns, after the grants, how many further nodes may be under maintenance, and how many may become unavailable; nil: no limit.
+func (d Decision) Remaining() (slots int, outages *int) { return d.left.slots, d.left.outages }
 
-// Waiting is a request that may not start, and the one reason why.
+// Waiting is a request that may not start, with the reason.
 type Waiting struct {
 	Request
 	Reason  Reason `json:"reason"`
@@ -47,25 +47,25 @@ type Reason string
 
 // The reasons, beside BudgetReason.
 const (
-	// NoSlot: as many nodes are under maintenance as maxParallelOperations allows.
+	// NoSlot: maxParallelOperations allows no further node under maintenance.
 	NoSlot Reason = "NoSlot"
-	// MaxUnavailable: the node would become unavailable, and maxUnavailable allows no more.
+	// MaxUnavailable: maxUnavailable allows no further unavailable node.
 	MaxUnavailable Reason = "MaxUnavailable"
 	// NodeBusy: the node is under maintenance already.
 	NodeBusy Reason = "NodeBusy"
-	// LowerRank: another request for the same node goes first.
+	// LowerRank: another request for the same node has a higher rank.
 	LowerRank Reason = "LowerRank"
-	// NodeNotFound: the cluster has no such node.
+	// NodeNotFound: the node does not exist.
 	NodeNotFound Reason = "NodeNotFound"
 )
 
 // BudgetReason is the reason of a request that waits for a budget of this name.
 func BudgetReason(name string) Reason { return Reason("Budget/" + name) }
 
-// Schedule walks all pending requests in order of rank and grants those that fit. One that does not fit is passed over with its reason
-// and costs nothing, so that a blocked request never wastes a slot that another could use.
+// Schedule grants the waiting requests that fit, in order of rank. A request that does not fit is skipped with its reason, so that it never blocks a slot
+// that another request could use.
 func Schedule(in Input) Decision {
-	cluster := observe(in)
+	cluster := newCluster(in)
 	free, ranked := cluster.capacity(), Ranked(in)
 	decision := Decision{
 		AvailableSlots: free.slots, CanBecomeUnavailable: free.outages,
@@ -82,16 +82,16 @@ func Schedule(in Input) Decision {
 	return decision
 }
 
-// consider grants the request and returns no reason, or returns why it waits.
+// consider grants the request, or returns why it waits.
 func (c *cluster) consider(request *Request) (Reason, string) {
 	node := c.nodes[request.Node]
 	switch {
 	case node == nil:
 		return NodeNotFound, "the cluster has no node " + request.Node
 	case node.holder != nil:
-		return NodeBusy, fmt.Sprintf("node %s is under maintenance for %s", request.Node, node.holder.described())
+		return NodeBusy, fmt.Sprintf("node %s is under maintenance for %s", request.Node, node.holder.describe())
 	case node.first != nil:
-		return LowerRank, fmt.Sprintf("%s goes first on node %s", node.first.described(), request.Node)
+		return LowerRank, fmt.Sprintf("%s goes first on node %s", node.first.describe(), request.Node)
 	}
 	node.first = request
 	for _, pool := range node.pools {
@@ -103,8 +103,8 @@ func (c *cluster) consider(request *Request) (Reason, string) {
 	return "", ""
 }
 
-// described names the request and who asked for it. Of a maintenance that is known only by its mark, that is the workflow.
-func (r Request) described() string {
+// describe names the request and its requestor. A maintenance that is known only by its mark has no requestor, and its name is the workflow id.
+func (r Request) describe() string {
 	name := r.Name
 	if r.Namespace != "" {
 		name = r.Namespace + "/" + name

@@ -30,7 +30,7 @@ func TestMessagesOfARolloutWith300NodesStaySmall(t *testing.T) {
 		return len(text)
 	}
 	var state scheduling.SlotState
-	state.Take(set, noon)
+	state.Receive(set, noon)
 	t.Logf("requests %d bytes, grants %d bytes, state of the scheduler %d bytes", size(set), size(response), size(state))
 	require.Less(t, size(set), message/4)
 	require.Less(t, size(response), message/64)

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// UncleanPause is how long a slot is kept whose maintenance ended without returning the node. By then the last write of the maintenance has
-	// happened and was seen. From then on the marks on the node count.
+	// UncleanPause is how long a slot is kept after its maintenance ended without returning the node. By then the last write of the maintenance has
+	// reached the watch, and the marks on the node count.
 	UncleanPause = 15 * time.Second
-	// returnedFor is how long the mark of a maintenance that has returned its node does not count: what was seen may be older than the return.
-	returnedFor = 30 * time.Second
+	// markIgnoredFor is how long the mark of a maintenance that has returned its node does not count: the watch may lag behind.
+	markIgnoredFor = 30 * time.Second
 )
 
-// SlotState is all that the scheduler of a cluster knows: the owners with their requests and slots, and the nodes. Only messages change it.
+// SlotState is the state of a scheduler: the owners with their requests and slots, and the nodes of the cluster.
 type SlotState struct {
 	// Requesters in the order of their first request.
 	Requesters []Requester `json:"requesters,omitempty"`
 	// Nodes by name.
-	Nodes         []SeenNode                                  `json:"nodes,omitempty"`
+	Nodes         []ObservedNode                              `json:"nodes,omitempty"`
 	Config        maintenancev1.MaintenanceOperatorConfigSpec `json:"config"`
 	ConfigTrouble string                                      `json:"configTrouble,omitempty"`
-	// Watch is when the present watch on the nodes began. AllSeen: it has shown all nodes.
-	Watch   time.Time `json:"watch"`
-	AllSeen bool      `json:"allSeen,omitempty"`
+	// Watch is the start time of the current watch. AllListed: it has listed all nodes.
+	Watch     time.Time `json:"watch"`
+	AllListed bool      `json:"allListed,omitempty"`
 	// Responses counts the responses.
 	Responses int64 `json:"responses,omitempty"`
 }
@@ -33,28 +33,28 @@ type SlotState struct {
 // Requester is an owner with its requests and slots.
 type Requester struct {
 	Owner SlotOwner `json:"owner"`
-	// Version of the last SlotRequests.
+	// Version is that of the last SlotRequests.
 	Version int64       `json:"version"`
 	Slots   []SlotEntry `json:"slots"`
-	// Closed: the workflow of the owner is closed, so no response reaches it.
+	// Closed: the workflow of the owner is closed and gets no response.
 	Closed bool `json:"closed,omitempty"`
-	// Sent is the last response, as far as later ones are compared with it, and SentAt when it was sent. ChangedAt is since when there is another
-	// reason to wait. No response is sent before RetryAt: the last one did not reach the owner.
+	// Sent is the last response, for the comparison with later ones, and SentAt its time. ChangedAt is when the reason to wait changed. RetryAt is the
+	// earliest time of the next response if the last one was lost.
 	Sent      SlotResponse `json:"sent"`
 	SentAt    time.Time    `json:"sentAt,omitzero"`
 	ChangedAt time.Time    `json:"changedAt,omitzero"`
 	RetryAt   time.Time    `json:"retryAt,omitzero"`
 }
 
-// SlotEntry is a request, or a slot, of a Requester.
+// SlotEntry is a requested or granted slot of a Requester.
 type SlotEntry struct {
 	Request
 	Number int64 `json:"number"`
-	// Maintenance is the id of the workflow that works on the node. It may outlive the owner.
+	// Maintenance is the workflow id of the node's maintenance, which may outlive the owner.
 	Maintenance string     `json:"maintenance,omitempty"`
 	Since       time.Time  `json:"since,omitzero"`
 	Status      SlotStatus `json:"status"`
-	// Until is when a slot that is Ending or Returned is Over.
+	// Until is when an Ending or Returned slot becomes Over.
 	Until time.Time `json:"until,omitzero"`
 	// Unlisted: the owner no longer lists it.
 	Unlisted bool `json:"unlisted,omitempty"`
@@ -68,21 +68,21 @@ const (
 	SlotWaiting SlotStatus = "Waiting"
 	// SlotGranted: the owner has the slot.
 	SlotGranted SlotStatus = "Granted"
-	// SlotNodeGone: the cluster does not have the node of the request.
+	// SlotNodeGone: the node of the request does not exist.
 	SlotNodeGone SlotStatus = "NodeGone"
 	// SlotEnding: the maintenance ended without returning the node. The slot still counts.
 	SlotEnding SlotStatus = "Ending"
-	// SlotReturned: the slot is free. The mark of its maintenance does not count yet.
+	// SlotReturned: the slot is free. The mark of its maintenance is ignored for a while.
 	SlotReturned SlotStatus = "Returned"
-	// SlotOver: only the number is remembered, until the owner stops listing it. Otherwise a set that the owner sent before it knew of the return would
-	// bring the slot back.
+	// SlotOver: the slot has ended. The number is kept until the owner stops listing it. Otherwise a set that the owner sent before it knew of the
+	// return would restore the slot.
 	SlotOver SlotStatus = "Over"
 )
 
-// active reports whether there is anything left to do for the entry.
+// active reports whether the entry waits, has a slot, or has an end that its owner must still learn.
 func (e *SlotEntry) active() bool { return e.Status != SlotReturned && e.Status != SlotOver }
 
-// counts reports whether the entry takes a slot.
+// counts reports whether the entry occupies a slot.
 func (e *SlotEntry) counts() bool { return e.Status == SlotGranted || e.Status == SlotEnding }
 
 // Empty reports whether no owner requests a slot or has one.
@@ -90,8 +90,8 @@ func (s *SlotState) Empty() bool {
 	return !slices.ContainsFunc(s.Requesters, func(r Requester) bool { return r.active() })
 }
 
-// Take replaces what is known of an owner by its latest set.
-func (s *SlotState) Take(set SlotRequests, now time.Time) {
+// Receive applies the latest set of an owner.
+func (s *SlotState) Receive(set SlotRequests, now time.Time) {
 	r := s.requester(set.Owner)
 	if set.Version < r.Version || r.Closed {
 		return
@@ -104,12 +104,12 @@ func (s *SlotState) Take(set SlotRequests, now time.Time) {
 		}
 	}
 	for _, slot := range set.Slots {
-		r.list(set, slot)
+		r.addListed(set, slot)
 	}
-	s.tidy()
+	s.prune()
 }
 
-// releaseOf is what the set says about a released slot.
+// releaseOf returns the details of a released slot.
 func (set SlotRequests) releaseOf(number int64) Release {
 	for _, release := range set.Releases {
 		if release.Number == number {
@@ -119,8 +119,8 @@ func (set SlotRequests) releaseOf(number int64) Release {
 	return Release{}
 }
 
-// list takes over a slot that the owner lists. What the owner already knows need not be sent again.
-func (r *Requester) list(set SlotRequests, slot Slot) {
+// addListed adds or updates a slot that the owner lists. It records grants that the owner knows as sent.
+func (r *Requester) addListed(set SlotRequests, slot Slot) {
 	e := r.entry(slot.Number)
 	if e == nil {
 		r.Slots = append(r.Slots, SlotEntry{
@@ -157,11 +157,11 @@ func (s *SlotState) release(e *SlotEntry, release Release, now time.Time) {
 	switch {
 	case !e.counts() && e.Status != SlotReturned:
 		e.Status = SlotOver
-	case e.Status != SlotGranted: // it was released before
+	case e.Status != SlotGranted: // released before
 	case release.Unclean:
 		e.Status, e.Until = SlotEnding, now.Add(UncleanPause)
 	default:
-		e.Status, e.Until = SlotReturned, now.Add(returnedFor)
+		e.Status, e.Until = SlotReturned, now.Add(markIgnoredFor)
 		if node := s.node(e.Node); node != nil && release.LeftOut {
 			node.Unavailable = true
 		}
@@ -176,7 +176,7 @@ func (s *SlotState) requester(owner SlotOwner) *Requester {
 	return &s.Requesters[len(s.Requesters)-1]
 }
 
-// known returns nil for an owner that has no entries.
+// known returns the requester of an owner; nil: the owner has no entries.
 func (s *SlotState) known(owner SlotOwner) *Requester {
 	if i := slices.IndexFunc(s.Requesters, func(r Requester) bool { return r.Owner == owner }); i >= 0 {
 		return &s.Requesters[i]
@@ -191,13 +191,13 @@ func (r *Requester) entry(number int64) *SlotEntry {
 	return nil
 }
 
-// Holder is an owner with the maintenances that have its slots.
+// Holder is an owner with the maintenances that use its slots.
 type Holder struct {
 	SlotOwner
 	Maintenances []string `json:"maintenances,omitempty"`
 }
 
-// Holders are all owners that request slots or have them.
+// Holders returns all owners that request or have slots.
 func (s *SlotState) Holders() []Holder {
 	var holders []Holder
 	for i := range s.Requesters {
@@ -220,8 +220,8 @@ func (r *Requester) active() bool {
 	return slices.ContainsFunc(r.Slots, func(e SlotEntry) bool { return e.active() })
 }
 
-// OwnerClosed withdraws the requests of an owner whose workflow is closed. Its slots stay with those maintenances that are still running, which
-// closed.Maintenances names. The others ended without returning their nodes: it returns these.
+// OwnerClosed withdraws the requests of an owner whose workflow is closed. Running maintenances, in closed.Maintenances, keep their slots. OwnerClosed
+// returns the nodes of the others, which ended without returning their nodes.
 func (s *SlotState) OwnerClosed(closed Holder, now time.Time) (nodes []string) {
 	r := s.known(closed.SlotOwner)
 	if r == nil {
@@ -239,12 +239,12 @@ func (s *SlotState) OwnerClosed(closed Holder, now time.Time) (nodes []string) {
 		}
 		e.Unlisted = true
 	}
-	s.tidy()
+	s.prune()
 	return nodes
 }
 
-// tidy removes entries that are over, and owners without any other.
-func (s *SlotState) tidy() {
+// prune removes ended entries, and owners that have only ended ones.
+func (s *SlotState) prune() {
 	for i := range s.Requesters {
 		r := &s.Requesters[i]
 		r.Slots = slices.DeleteFunc(r.Slots, func(e SlotEntry) bool { return e.Status == SlotOver && e.Unlisted })
@@ -254,7 +254,7 @@ func (s *SlotState) tidy() {
 	})
 }
 
-// NodesGone ends the requests for nodes that the cluster does not have, unless a node was seen meanwhile.
+// NodesGone ends the requests for nodes that do not exist, unless the watch has listed the node since.
 func (s *SlotState) NodesGone(nodes []string) {
 	for i := range s.Requesters {
 		for j := range s.Requesters[i].Slots {
@@ -265,7 +265,7 @@ func (s *SlotState) NodesGone(nodes []string) {
 	}
 }
 
-// Undelivered takes in that a response did not reach its owner. The owner gets all of it again, but not before retryAt.
+// Undelivered records that a response did not reach its owner, which gets it again, but not before retryAt.
 func (s *SlotState) Undelivered(response SlotResponse, retryAt time.Time) {
 	if r := s.known(response.Owner); r != nil && r.Sent.Number <= response.Number {
 		r.Sent, r.SentAt, r.ChangedAt, r.RetryAt = SlotResponse{}, time.Time{}, time.Time{}, retryAt

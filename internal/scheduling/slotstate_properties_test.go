@@ -67,8 +67,8 @@ func (w *slotWorld) start(who scheduling.SlotOwner) {
 	w.sets[who], w.held[who], w.returned[who] = emptySet(who), map[string]scheduling.Slot{}, map[string]scheduling.Slot{}
 }
 
-func (w *slotWorld) seen(node string) scheduling.SeenNode {
-	return scheduling.SeenNode{Node: scheduling.Node{Name: node, Unavailable: w.down[node]}, Maintenance: w.marked[node]}
+func (w *slotWorld) seen(node string) scheduling.ObservedNode {
+	return scheduling.ObservedNode{Node: scheduling.Node{Name: node, Unavailable: w.down[node]}, Maintenance: w.marked[node]}
 }
 
 // watchAgain shows all nodes, as another watch.
@@ -79,7 +79,7 @@ func (w *slotWorld) watchAgain() {
 	w.state.Update(scheduling.NodeUpdate{Watch: w.watch, First: true, Config: config})
 	for _, node := range w.nodes {
 		if !w.gone[node] {
-			w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.SeenNode{w.seen(node)}})
+			w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.ObservedNode{w.seen(node)}})
 		}
 	}
 	w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Last: true})
@@ -89,7 +89,7 @@ func (w *slotWorld) watchAgain() {
 func (w *slotWorld) show(node string) {
 	update := scheduling.NodeUpdate{Watch: w.watch, Gone: []string{node}}
 	if !w.gone[node] {
-		update = scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.SeenNode{w.seen(node)}}
+		update = scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.ObservedNode{w.seen(node)}}
 	}
 	w.state.Update(update)
 }
@@ -133,7 +133,7 @@ func (w *slotWorld) send(t *rapid.T, who scheduling.SlotOwner, releases ...sched
 	set := *w.sets[who]
 	set.Slots, set.Releases = slices.Clone(set.Slots), releases
 	for range rapid.IntRange(1, 2).Draw(t, "times") {
-		w.state.Take(set, w.now)
+		w.state.Receive(set, w.now)
 	}
 	w.lateSets = append(w.lateSets, set)
 	w.decide(t)
@@ -354,7 +354,7 @@ func (w *slotWorld) terminateScheduler(t *rapid.T) {
 	for _, who := range w.running {
 		maps.DeleteFunc(w.held[who], func(_ string, slot scheduling.Slot) bool { return !w.known(who, slot) })
 		w.sets[who].Version++
-		w.state.Take(*w.sets[who], w.now)
+		w.state.Receive(*w.sets[who], w.now)
 	}
 	w.watchAgain()
 	w.decide(t)
@@ -383,7 +383,7 @@ func (w *slotWorld) actions() map[string]func(*rapid.T) {
 			late := rapid.SampledFrom(w.lateSets).Draw(t, "set")
 			known := slices.ContainsFunc(w.state.Requesters, func(r scheduling.Requester) bool { return r.Owner == late.Owner && !r.Closed })
 			if known { // of an owner that the scheduler has forgotten, the set is taken, and answered by the owner with its latest one
-				w.state.Take(late, w.now)
+				w.state.Receive(late, w.now)
 				w.decide(t)
 			}
 		},

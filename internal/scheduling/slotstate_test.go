@@ -39,8 +39,8 @@ func parallelOperations(number int) *maintenancev1.MaintenanceOperatorConfigSpec
 	return &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(number))}
 }
 
-func seen(name string) scheduling.SeenNode {
-	return scheduling.SeenNode{Node: scheduling.Node{Name: name}}
+func seen(name string) scheduling.ObservedNode {
+	return scheduling.ObservedNode{Node: scheduling.Node{Name: name}}
 }
 
 // slot is request number number for a node; the higher, the later it was requested.
@@ -71,7 +71,7 @@ func (d *schedulerOf) setOf(who string) *scheduling.SlotRequests {
 func (d *schedulerOf) send(who string) []string {
 	set := d.setOf(who)
 	set.Version++
-	d.state.Take(*set, d.now)
+	d.state.Receive(*set, d.now)
 	set.Releases = nil
 	return d.decide()
 }
@@ -176,7 +176,7 @@ func TestOtherChangesOfAWaitAreReportedPeriodically(t *testing.T) {
 	require.Zero(t, d.again)
 	require.Empty(t, d.decide())
 
-	another := scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{seen("e")}}
+	another := scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("e")}}
 	d.now = noon.Add(5 * time.Hour)
 	d.state.Update(another)
 	require.Equal(t, []string{"august:; NoSlot"}, d.decide(), "it is one of 5 nodes now")
@@ -209,7 +209,7 @@ func TestANodeHeldOnlyByAMarkIsReportedWithIt(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	marked := seen("a")
 	marked.Maintenance = "node/c/default/over"
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{marked}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 	d.request("june", slot("b", 1))
 	d.later()
 	require.Contains(t, d.sent[0].Wait.Message, "allows 1 of 2 nodes under maintenance at once (a with the mark of node/c/default/over)")
@@ -241,7 +241,7 @@ func TestAStaleSetOfRequestsChangesNothing(t *testing.T) {
 	late := *d.setOf("june")
 	late.Slots = nil
 	d.request("june", slot("b", 2))
-	d.state.Take(late, d.now)
+	d.state.Receive(late, d.now)
 	require.Equal(t, []string{"on-a", "on-b"}, names(d.state.Slots()))
 }
 
@@ -269,9 +269,9 @@ func TestNothingIsGrantedBeforeAllNodesAreListed(t *testing.T) {
 	d := &schedulerOf{now: noon, sets: map[string]*scheduling.SlotRequests{}}
 	require.Empty(t, d.request("june", slot("a", 1)))
 	require.Equal(t, []string{"june:; NodesUnknown"}, d.later())
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, First: true, Nodes: []scheduling.SeenNode{seen("a")}, Config: parallelOperations(1)})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, First: true, Nodes: []scheduling.ObservedNode{seen("a")}, Config: parallelOperations(1)})
 	require.Empty(t, d.decide(), "half of the nodes")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Last: true, Nodes: []scheduling.SeenNode{seen("b")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Last: true, Nodes: []scheduling.ObservedNode{seen("b")}})
 	require.Equal(t, []string{"june: on-a"}, d.decide())
 }
 
@@ -279,11 +279,11 @@ func TestUpdatesOfAnEarlierWatchAreIgnored(t *testing.T) {
 	d := newScheduler(1, "a")
 	down := seen("a")
 	down.Unavailable = true
-	d.state.Update(scheduling.NodeUpdate{Watch: noon.Add(-time.Second), Nodes: []scheduling.SeenNode{down}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon.Add(-time.Second), Nodes: []scheduling.ObservedNode{down}})
 	require.False(t, d.state.Nodes[0].Unavailable)
-	d.state.Update(scheduling.NodeUpdate{Watch: noon.Add(time.Second), Nodes: []scheduling.SeenNode{down}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon.Add(time.Second), Nodes: []scheduling.ObservedNode{down}})
 	require.False(t, d.state.Nodes[0].Unavailable, "a later one begins with all nodes")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{down}, Gone: []string{"zebra"}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{down}, Gone: []string{"zebra"}})
 	require.True(t, d.state.Nodes[0].Unavailable)
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"a"}})
 	require.Empty(t, d.state.Nodes)
@@ -302,7 +302,7 @@ func TestTheOwnerLearnsThatItsNodeIsGoneUntilItDropsTheRequest(t *testing.T) {
 	d := newScheduler(2, "a", "b")
 	require.Equal(t, []string{"june: on-a; NodeNotFound"}, d.request("june", slot("a", 1), slot("gone", 2), slot("new", 3)))
 	require.Equal(t, []string{"gone", "new"}, d.state.Decide(d.now, nil).Missing())
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{seen("new")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("new")}})
 	d.state.NodesGone([]string{"a", "gone", "new"})
 	d.sent = nil
 	require.Equal(t, []string{"june: on-new"}, d.decide(), "the watch has shown it meanwhile")
@@ -346,7 +346,7 @@ func TestARecreatedNodeIsGrantedWithinTheLimits(t *testing.T) {
 	d.request("july", slot("b", 1))
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"a", "b"}})
 	require.Empty(t, d.decide(), "nothing is granted for a node that nobody sees")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{seen("b")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("b")}})
 	require.Empty(t, d.decide(), "june has the slot until it gives it back: a may be back, too")
 	require.Equal(t, []string{"july: on-b"}, d.release("june", returned(1)))
 }
@@ -355,12 +355,12 @@ func TestANodeWithTheMarkOfAMaintenanceWithoutASlotHoldsOne(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	marked := seen("a")
 	marked.Maintenance = "node/c/default/of-yesterday"
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{marked}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 	require.Empty(t, d.request("june", slot("a", 1), slot("b", 2)))
 	d.later()
 	require.Equal(t, "NodeBusy", d.sent[0].Wait.Blockers[0].Reason)
 	require.Contains(t, d.sent[0].Wait.Message, "under maintenance by node/c/default/of-yesterday")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{seen("a")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("a")}})
 	require.Equal(t, []string{"june: on-a; NoSlot"}, d.decide())
 }
 
@@ -369,7 +369,7 @@ func TestTheMarkOfAReturnedNodeDoesNotDelayTheNextGrant(t *testing.T) {
 	d.request("june", slot("a", 1), slot("b", 2))
 	marked := seen("a")
 	marked.Maintenance = maintenanceOn("a")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{marked}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 	require.Equal(t, []string{"june: on-b"}, d.release("june", returned(1)))
 	d.now = d.now.Add(time.Minute)
 	d.release("june", returned(2))
@@ -392,7 +392,7 @@ func TestAReturnedSlotIsNotRestoredByAStaleSet(t *testing.T) {
 	require.Len(t, d.state.Requesters[0].Slots, 1, "the owner knows")
 }
 
-func names(served []scheduling.Place) (names []string) {
+func names(served []scheduling.QueueEntry) (names []string) {
 	for _, place := range served {
 		names = append(names, place.Name)
 	}
@@ -406,9 +406,9 @@ func TestTheSlotOfAnUnreturnedNodeIsKeptUntilItsMarksAreListed(t *testing.T) {
 	require.Equal(t, noon.Add(scheduling.UncleanPause), d.again)
 	marked := seen("a")
 	marked.Maintenance = maintenanceOn("a")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{marked}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 	require.Empty(t, d.later(), "the mark holds the node")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{seen("a")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("a")}})
 	require.Equal(t, []string{"june: on-b"}, d.decide())
 }
 
@@ -418,7 +418,7 @@ func TestANodeThatCouldNotBeReturnedAlwaysCounts(t *testing.T) {
 		d.request("june", slot("a", 1), slot("b", 2))
 		marked := seen("a")
 		marked.Maintenance = maintenanceOn("a")
-		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{marked}})
+		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 		kept := scheduling.Release{Number: 1, Unclean: true, LeftOut: leftOut}
 		require.Empty(t, d.release("june", kept))
 		for range 40 {
@@ -426,7 +426,7 @@ func TestANodeThatCouldNotBeReturnedAlwaysCounts(t *testing.T) {
 			d.decide()
 			require.Equal(t, 1, d.state.Queue(d.now, nil)[len(d.state.Slots())].Rank, "b waits at %s", d.now)
 		}
-		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{seen("a")}})
+		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("a")}})
 		require.Equal(t, []string{"june: on-b"}, d.decide())
 	}
 }
@@ -449,12 +449,12 @@ func TestTheMarkOfANewMaintenanceCountsAfterAReturnUnderTheSameName(t *testing.T
 	d.state.OwnerClosed(scheduling.Holder{SlotOwner: owner("june")}, d.now)
 	marked := seen("a")
 	marked.Maintenance = maintenanceOn("a")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{marked}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 	d.now = noon.Add(scheduling.UncleanPause)
 	require.Empty(t, d.request("july", slot("b", 1)))
 }
 
-func TestANodeThatWasLeftOutOfServiceIsUnavailableAtOnce(t *testing.T) {
+func TestANodeThatIsLeftOutOfServiceIsUnavailableImmediately(t *testing.T) {
 	d := newScheduler(2, "a", "b", "c")
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxUnavailable: new(intstr.FromInt(1))}})
 	d.request("june", slot("a", 1), slot("b", 2))
@@ -492,10 +492,10 @@ func TestAClosedOwnerLosesItsRequestsAndTheSlotsWithoutAMaintenance(t *testing.T
 func TestManyResponsesAreSentInSeveralPasses(t *testing.T) {
 	d := newScheduler(300)
 	for i := range 250 {
-		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.SeenNode{seen(fmt.Sprintf("n%03d", i))}})
+		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen(fmt.Sprintf("n%03d", i))}})
 		set := d.setOf(fmt.Sprint(i))
 		set.Slots = []scheduling.Slot{slot(fmt.Sprintf("n%03d", i), 1)}
-		d.state.Take(*set, d.now)
+		d.state.Receive(*set, d.now)
 	}
 	require.Len(t, d.decide(), 100)
 	require.Equal(t, d.now, d.again, "at once")

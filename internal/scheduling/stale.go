@@ -6,17 +6,16 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// Staleness is whether a maintenance has been ready for too long, as its cluster's configuration sees it.
+// Staleness is whether a maintenance has been ready for longer than its cluster's configuration allows.
 type Staleness struct {
 	Stale bool `json:"stale,omitempty"`
 	// LimitSeconds is maxNodeMaintenanceTimeSeconds.
 	LimitSeconds int32 `json:"limitSeconds,omitempty"`
-	// Collect: it is to be ended (garbageCollect).
+	// Collect: the maintenance must end (garbageCollect).
 	Collect bool `json:"collect,omitempty"`
 }
 
-// StalenessOf decides about a maintenance that has been ready since then, and says when that may be otherwise although the configuration stays; the
-// zero time is never.
+// StalenessOf returns the staleness of a maintenance, and when it will change with the same configuration; zero: never.
 func StalenessOf(config maintenancev1.MaintenanceOperatorConfigSpec, readySince, now time.Time) (Staleness, time.Time) {
 	limit := config.MaxNodeMaintenanceTimeSeconds
 	if limit <= 0 {

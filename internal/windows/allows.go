@@ -14,9 +14,9 @@ import (
 type Question struct {
 	// Now is the time at which the work would start.
 	Now time.Time
-	// Need is how long the work takes; it must finish before the windows close. 0: unknown.
+	// Need is the duration of the work, which must finish before the windows close. 0: unknown.
 	Need time.Duration
-	// Cluster has the labels of the cluster that the work is for; nil: no particular cluster, so every window applies.
+	// Cluster has the labels of the cluster of the work; nil: every window applies.
 	Cluster labels.Labels
 }
 
@@ -45,24 +45,23 @@ type Verdict struct {
 	Reason  Reason `json:"reason"`
 	// Until is when the windows close, if the work may start; nil: no end is known.
 	Until *time.Time `json:"until"`
-	// LastStart and Ends are the cutoff and the end of the current opening, or how far the answer can tell, whether the work may start or not; nil:
-	// no window is open.
+	// LastStart and Ends are the known cutoff and end of the current opening, whether the work may start or not; nil: no window is open.
 	LastStart, Ends *time.Time `json:"-"`
-	// NextOpen is when the work may start, if it may not start now; nil: no such time is known.
+	// NextOpen is when the work may start if it may not start now; nil: no such time is known.
 	NextOpen *time.Time `json:"nextOpen"`
-	// Window is the name of the window that is open until then, or that opens next; empty: none.
+	// Window is the name of the open window that closes last, or of the one that opens next; empty: none.
 	Window string `json:"-"`
 }
 
-// The answer looks ahead this far: at first, and at most.
+// Allows evaluates at least minRange and at most maxRange from now.
 const (
-	firstLook   = 24 * time.Hour
-	longestLook = 10 * 366 * 24 * time.Hour
+	minRange = 24 * time.Hour
+	maxRange = 10 * 366 * 24 * time.Hour
 )
 
-// Allows answers whether work may start now. It may start while the windows together are open, outside of all their exclusions, before the cutoff,
-// and if it fits before the end. At the end itself nothing starts. Without windows everything may start; if windows exist and none selects the
-// cluster, nothing may. Allows returns ErrInvalidRange and ErrTooMany.
+// Allows answers whether work may start now. It may start if a window is open, no exclusion applies, the cutoff has not passed, and the work fits before
+// the end. At the end itself nothing starts. Without windows, all work may start. If windows exist and none selects the cluster, no work may start.
+// Allows returns ErrInvalidRange and ErrTooMany.
 func Allows(windows []*Window, q Question) (Verdict, error) {
 	if err := checkYear(q.Now); err != nil {
 		return Verdict{}, fmt.Errorf("%w: %s: %w", ErrInvalidRange, instant(q.Now), err)
@@ -75,17 +74,17 @@ func Allows(windows []*Window, q Question) (Verdict, error) {
 		return Verdict{Reason: ReasonNoWindow}, nil
 	}
 	var verdict Verdict
-	for look := firstLook; ; look *= 2 {
+	for look := minRange; ; look *= 2 {
 		until := q.Now.Add(look)
-		outlooks, err := schedulesOf(selected, q.Now, until)
-		if errors.Is(err, ErrTooMany) && look > firstLook {
-			return verdict, nil // What was seen before there were too many occurrences.
+		schedules, err := schedulesOf(selected, q.Now, until)
+		if errors.Is(err, ErrTooMany) && look > minRange {
+			return verdict, nil // of a shorter range without too many occurrences
 		}
 		if err != nil {
 			return Verdict{}, err
 		}
-		further, settled := q.answer(outlooks, until)
-		if settled || look > longestLook {
+		further, settled := q.answer(schedules, until)
+		if settled || look > maxRange {
 			return further, nil
 		}
 		verdict = further
@@ -93,47 +92,47 @@ func Allows(windows []*Window, q Question) (Verdict, error) {
 }
 
 func schedulesOf(windows []*Window, from, until time.Time) ([]Schedule, error) {
-	var outlooks []Schedule
+	var schedules []Schedule
 	for _, w := range windows {
-		outlook, err := w.schedule(from, until)
+		schedule, err := w.schedule(from, until)
 		if err != nil {
 			return nil, err
 		}
-		outlooks = append(outlooks, outlook)
+		schedules = append(schedules, schedule)
 	}
-	return outlooks, nil
+	return schedules, nil
 }
 
-// answer answers with the occurrences known up to a moment. The answer is not settled if more knowledge could change it.
-func (q Question) answer(outlooks []Schedule, until time.Time) (verdict Verdict, settled bool) {
-	stretches, scheduled := together(outlooks, q.Now, until)
+// answer answers with the schedules up to a moment. The answer is settled if a longer range cannot change it.
+func (q Question) answer(schedules []Schedule, until time.Time) (verdict Verdict, settled bool) {
+	stretches, scheduled := openStretches(schedules, q.Now, until)
 	verdict.Reason = ReasonClosed
 	if scheduled {
 		verdict.Reason = ReasonExcluded
 	}
 	for _, s := range stretches {
-		inSight, openNow := s.end.Before(until), s.start.Equal(q.Now)
+		endKnown, openNow := s.end.Before(until), s.start.Equal(q.Now)
 		reason := q.reasonIn(s)
 		if openNow {
 			verdict.Reason, verdict.LastStart, verdict.Ends = reason, utc(earlier(s.cutoffAt(), s.end)), utc(s.end)
 		}
 		switch {
 		case reason == ReasonOpen && openNow:
-			if verdict.Allowed, verdict.Window = true, s.lastWindow; inSight {
+			if verdict.Allowed, verdict.Window = true, s.lastWindow; endKnown {
 				verdict.Until = verdict.Ends
 			}
-			return verdict, inSight
+			return verdict, endKnown
 		case reason == ReasonOpen:
 			verdict.NextOpen, verdict.Window = utc(s.start), s.firstWindow
-			return verdict, inSight
-		case !inSight:
+			return verdict, endKnown
+		case !endKnown:
 			return verdict, false
 		}
 	}
 	return verdict, false
 }
 
-// reasonIn returns whether work may start, and why, for a stretch of open time.
+// reasonIn returns the reason why work may start, or may not, in a stretch of open time.
 func (q Question) reasonIn(s stretch) Reason {
 	switch {
 	case !s.start.Before(s.cutoffAt()):
@@ -149,41 +148,41 @@ func utc(t time.Time) *time.Time {
 	return &t
 }
 
-// stretch is a time without a gap in which at least one window is open.
+// stretch is a contiguous time in which at least one window is open.
 type stretch struct {
 	start, end              time.Time
 	firstWindow, lastWindow string
-	// last is the end of the window that closes last; cutoff is how long before that end no new work starts. last is after end when end is only as
-	// far as occurrences are known.
+	// last is the end of the window that closes last. cutoff is the time before it in which no new work starts. If last is after end, occurrences are
+	// known only up to end.
 	last   time.Time
 	cutoff time.Duration
 }
 
 func (s stretch) cutoffAt() time.Time { return s.last.Add(-s.cutoff) }
 
-// together returns the stretches of time in which windows are open from now until a moment, and whether a window would be open now without
-// exclusions. An exclusion of one window applies to all windows.
-func together(outlooks []Schedule, now, until time.Time) (stretches []stretch, scheduled bool) {
+// openStretches returns the stretches from now until a moment in which windows are open, and whether a window would be open now without exclusions. An
+// exclusion of one window applies to all windows.
+func openStretches(schedules []Schedule, now, until time.Time) (stretches []stretch, scheduled bool) {
 	type opening struct {
 		Opening
 		window string
 		last   time.Time
 	}
 	var openings []opening
-	for _, outlook := range outlooks {
-		scheduled = scheduled || slices.ContainsFunc(outlook.Scheduled, func(s Span) bool { return !now.Before(s.Start) && now.Before(s.End) })
-		for _, o := range outlook.Openings {
+	for _, schedule := range schedules {
+		scheduled = scheduled || slices.ContainsFunc(schedule.Scheduled, func(s Span) bool { return !now.Before(s.Start) && now.Before(s.End) })
+		for _, o := range schedule.Openings {
 			closes := o.End
 			o.Start, o.End = later(o.Start, now), earlier(o.End, until)
 			if !o.End.After(o.Start) {
 				continue
 			}
-			for _, left := range withoutExclusions(o, outlooks) {
+			for _, left := range withoutExclusions(o, schedules) {
 				last := left.End
 				if last.Equal(until) {
 					last = closes
 				}
-				openings = append(openings, opening{left, outlook.Name, last})
+				openings = append(openings, opening{left, schedule.Name, last})
 			}
 		}
 	}
@@ -203,13 +202,13 @@ func together(outlooks []Schedule, now, until time.Time) (stretches []stretch, s
 }
 
 // withoutExclusions subtracts the exclusions of all windows from an opening of one.
-func withoutExclusions(o Opening, outlooks []Schedule) []Opening {
+func withoutExclusions(o Opening, schedules []Schedule) []Opening {
 	left := []Opening{o}
 	if o.Forced {
 		return left
 	}
-	for _, outlook := range outlooks {
-		for _, excluded := range outlook.excludedIn(o) {
+	for _, schedule := range schedules {
+		for _, excluded := range schedule.excludedIn(o) {
 			left = subtractSpan(left, excluded)
 		}
 	}

@@ -10,11 +10,11 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// ErrTooMany: a stretch of time has more occurrences than Drydock evaluates at once. Ask for a shorter one.
+// ErrTooMany: a range of time has more occurrences than Drydock evaluates in one call. Use a shorter range.
 var ErrTooMany = errors.New("too many occurrences")
 
-// mostOccurrences is how many occurrences of a calendar are evaluated at once.
-const mostOccurrences = 20_000
+// maxOccurrences limits the occurrences of a calendar in one call.
+const maxOccurrences = 20_000
 
 // Occurrence is one opening of a window, from Start to just before End.
 type Occurrence struct {
@@ -22,7 +22,7 @@ type Occurrence struct {
 	End   time.Time `json:"end"`
 	// LocalStart is Start in the window's time zone.
 	LocalStart time.Time `json:"localStart"`
-	// Note explains to a reader what is unusual about it, such as a daylight saving time change; empty: nothing.
+	// Note explains an unusual occurrence, for example a daylight saving time change.
 	Note string `json:"note"`
 }
 
@@ -33,9 +33,9 @@ type DropReason string
 const (
 	// DropZeroLength: a daylight saving time change leaves it no length.
 	DropZeroLength DropReason = "ZeroLength"
-	// DropInGap: its start is skipped by daylight saving time that day, and it is not to be moved.
+	// DropInGap: daylight saving time skips its start, and onGap is Drop.
 	DropInGap DropReason = "InGap"
-	// DropExcluded: an exclusion overlaps it, or leaves no time of it.
+	// DropExcluded: an exclusion drops it, or trims it to nothing.
 	DropExcluded DropReason = "Excluded"
 )
 
@@ -43,21 +43,21 @@ const (
 type Dropped struct {
 	Start  time.Time  `json:"start"`
 	Reason DropReason `json:"reason"`
-	// Note has more detail: the name of the exclusion.
+	// Note is the name of the exclusion.
 	Note string `json:"-"`
 }
 
-// calendar has the occurrences of a window or of an exclusion, before exclusions apply.
+// calendar has the occurrences of a window or of an exclusion. It does not apply exclusions.
 type calendar struct {
 	zone       *time.Location
 	gap        drydockv1.GapRule
 	repeat     drydockv1.RepeatRule
 	recurrence recurrence
-	// exceptedClocks and exceptedStarts are the seconds of local times and of moments at which nothing starts.
+	// exceptedClocks and exceptedStarts have the excepted starts, as Unix seconds of local times and of moments.
 	exceptedClocks, exceptedStarts map[int64]bool
 	// once is the only occurrence of a calendar without recurrence.
 	once *Occurrence
-	// duration of each occurrence; 0: it lasts until endTime, the time of day.
+	// duration of each occurrence; 0: it lasts until endTime, a time of day.
 	duration, endTime time.Duration
 }
 
@@ -81,16 +81,15 @@ func (c *calendar) end(clocks *clocks, start, clock time.Time) time.Time {
 	return clocks.resolve(end).endAfter(start)
 }
 
-// longest is at least as long as every occurrence.
+// longest returns an upper bound of the length of an occurrence.
 func (c *calendar) longest() time.Duration {
 	if c.duration > 0 {
 		return c.duration
 	}
-	return 24*time.Hour + 2*furthest
+	return 24*time.Hour + 2*maxZoneShift
 }
 
-// starting returns the occurrences that start from one moment to just before another, and those dropped, each in order of time. They may overlap. It
-// returns ErrTooMany.
+// starting returns the occurrences that start in a range, and the dropped ones, each in order of time. They may overlap. It returns ErrTooMany.
 func (c *calendar) starting(from, to time.Time) ([]Occurrence, []Dropped, error) {
 	if c.once != nil {
 		if c.once.Start.Before(from) || !c.once.Start.Before(to) {
@@ -98,10 +97,10 @@ func (c *calendar) starting(from, to time.Time) ([]Occurrence, []Dropped, error)
 		}
 		return []Occurrence{*c.once}, nil, nil
 	}
-	found := gathering{clocks: newClocks(c.zone)}
+	found := collector{clocks: newClocks(c.zone)}
 	add := func(p point) error { return found.add(c, p, from, to) }
 	if rule := c.recurrence.rule; rule != nil {
-		for clock := range rule.clocks(reading(from, c.zone).Add(-furthest), reading(to, c.zone).Add(furthest)) {
+		for clock := range rule.clocks(localTime(from, c.zone).Add(-maxZoneShift), localTime(to, c.zone).Add(maxZoneShift)) {
 			if err := add(point{time: clock}); err != nil {
 				return nil, nil, err
 			}
@@ -115,18 +114,18 @@ func (c *calendar) starting(from, to time.Time) ([]Occurrence, []Dropped, error)
 	return found.sorted()
 }
 
-// gathering collects the occurrences of a calendar.
-type gathering struct {
+// collector collects the occurrences of a calendar.
+type collector struct {
 	clocks      *clocks
 	occurrences []Occurrence
 	dropped     []Dropped
-	looked      int
+	count       int
 }
 
 // add adds the occurrence with a start, unless the start is excepted or outside of the range.
-func (g *gathering) add(c *calendar, p point, from, to time.Time) error {
-	if g.looked++; g.looked > mostOccurrences {
-		return fmt.Errorf("%w: more than %d around %s", ErrTooMany, mostOccurrences, instant(from))
+func (g *collector) add(c *calendar, p point, from, to time.Time) error {
+	if g.count++; g.count > maxOccurrences {
+		return fmt.Errorf("%w: more than %d around %s", ErrTooMany, maxOccurrences, instant(from))
 	}
 	start, note, exists := c.start(g.clocks, p)
 	clock := p.clock(c.zone)
@@ -151,9 +150,9 @@ func (g *gathering) add(c *calendar, p point, from, to time.Time) error {
 	return nil
 }
 
-// sorted returns everything in order of time. Of several occurrences with the same start it keeps the longest, and prefers one without a note: a
-// start that is moved may meet another.
-func (g *gathering) sorted() ([]Occurrence, []Dropped, error) {
+// sorted returns everything in order of time. Of several occurrences with the same start it keeps the longest, and prefers one without a note: a moved
+// start may be equal to another.
+func (g *collector) sorted() ([]Occurrence, []Dropped, error) {
 	slices.SortStableFunc(g.occurrences, func(a, b Occurrence) int {
 		return cmp.Or(a.Start.Compare(b.Start), b.End.Compare(a.End), cmp.Compare(a.Note, b.Note))
 	})
@@ -161,8 +160,8 @@ func (g *gathering) sorted() ([]Occurrence, []Dropped, error) {
 	return slices.CompactFunc(g.occurrences, func(a, b Occurrence) bool { return a.Start.Equal(b.Start) }), g.dropped, nil
 }
 
-// overlapping returns the whole occurrences that overlap a stretch of time, in order, and the dropped ones that would start in it. No two overlap: an
-// occurrence ends at the latest when the next one starts.
+// overlapping returns the occurrences that overlap a range, in order and uncut, and the dropped ones that would start in it. No two overlap: an occurrence
+// ends at the latest when the next one starts.
 func (c *calendar) overlapping(from, to time.Time) ([]Occurrence, []Dropped, error) {
 	if c.once != nil {
 		if overlap(*c.once, from, to) {
@@ -177,7 +176,7 @@ func (c *calendar) overlapping(from, to time.Time) ([]Occurrence, []Dropped, err
 	for i := range occurrences[:max(len(occurrences)-1, 0)] {
 		if next := occurrences[i+1].Start; occurrences[i].End.After(next) {
 			occurrences[i].End = next
-			occurrences[i].Note = noted(occurrences[i].Note, "the next one takes over")
+			occurrences[i].Note = joinNotes(occurrences[i].Note, "cut where the next one starts")
 		}
 	}
 	occurrences = slices.DeleteFunc(occurrences, func(o Occurrence) bool { return !overlap(o, from, to) })
@@ -187,7 +186,7 @@ func (c *calendar) overlapping(from, to time.Time) ([]Occurrence, []Dropped, err
 
 func overlap(o Occurrence, from, to time.Time) bool { return o.Start.Before(to) && from.Before(o.End) }
 
-func noted(note, more string) string {
+func joinNotes(note, more string) string {
 	if note == "" || more == "" {
 		return note + more
 	}

@@ -11,7 +11,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Request has who asks for a change of a window, and why.
+// Request has the actor and the reason of a change of a window.
 type Request struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -27,23 +27,23 @@ type DefineRequest struct {
 type ExtendRequest struct {
 	Request
 	End time.Time `json:"end"`
-	// Force: even into an exclusion.
+	// Force extends it even into an exclusion.
 	Force bool `json:"force,omitempty"`
 }
 
 // EndRequest closes the window early, and ends an emergency override.
 type EndRequest struct {
 	Request
-	// End is when; the zero time: now.
+	// End is when it closes; zero: now.
 	End time.Time `json:"end,omitzero"`
 }
 
 // CancelRequest cancels an opening: the current one, or the next.
 type CancelRequest struct {
 	Request
-	// Start is the start of the opening, as shown; the zero time: the current one, or the next.
+	// Start is the start of the opening, as the status shows it; zero: the current opening, or else the next.
 	Start time.Time `json:"start,omitzero"`
-	// All: the window has no more openings.
+	// All cancels all openings.
 	All bool `json:"all,omitempty"`
 }
 
@@ -54,18 +54,18 @@ type OverrideRequest struct {
 }
 
 const (
-	// longestReason is the longest name or reason, in bytes.
-	longestReason = 1000
-	// longestOverride is the longest emergency override; a longer emergency needs another one.
-	longestOverride = 7 * 24 * time.Hour
+	// maxText limits an actor or a reason, in bytes.
+	maxText = 1000
+	// maxOverride limits an emergency override. A longer emergency needs another one.
+	maxOverride = 7 * 24 * time.Hour
 )
 
 func (r Request) check() error {
 	switch {
-	case len(r.Actor) > longestReason:
-		return fmt.Errorf("actor: has %d bytes, more than %d", len(r.Actor), longestReason)
-	case len(r.Reason) > longestReason:
-		return fmt.Errorf("reason: has %d bytes, more than %d", len(r.Reason), longestReason)
+	case len(r.Actor) > maxText:
+		return fmt.Errorf("actor: has %d bytes, more than %d", len(r.Actor), maxText)
+	case len(r.Reason) > maxText:
+		return fmt.Errorf("reason: has %d bytes, more than %d", len(r.Reason), maxText)
 	}
 	return nil
 }
@@ -89,30 +89,30 @@ func (c *State) CheckEdit(r DefineRequest) error {
 	return r.check()
 }
 
-// Define stores a window and its upcoming openings. The current opening keeps its end, and is closed while an exclusion applies. Orders for upcoming
-// openings are dropped: they belong to the calendar before.
-func (c *State) Define(r DefineRequest, outlook Schedule, now time.Time) Event {
+// Define stores a window and its schedule. The current opening keeps its end, and is closed while an exclusion applies. Changes of upcoming openings are
+// dropped, because they belong to the previous calendar.
+func (c *State) Define(r DefineRequest, schedule Schedule, now time.Time) Event {
 	event := Event{At: now, Kind: EventDefined, By: r.Actor, Reason: r.Reason, Message: "defined"}
 	if c.Window != nil {
-		event.Kind, event.Message = EventEdited, "edited; an opening at hand keeps its end"
+		event.Kind, event.Message = EventEdited, "edited; a current opening keeps its end"
 	}
 	if c.Running != nil {
 		left := Opening{Start: now, End: c.Running.End}
-		c.Running.Forced = c.Running.Forced && c.Schedule.excludes(left, outlook.excludedIn(left))
-		if excluded := outlook.excludedIn(left); len(excluded) > 0 && !c.Running.Forced {
+		c.Running.Forced = c.Running.Forced && c.Schedule.excludes(left, schedule.excludedIn(left))
+		if excluded := schedule.excludedIn(left); len(excluded) > 0 && !c.Running.Forced {
 			event.Message += fmt.Sprintf("; an exclusion closes it from %s to %s", clock(later(excluded[0].Start, now)), clock(excluded[0].End))
 		}
 	}
 	c.Window, c.Since, c.Cancelled = &r.Object, now, false
 	c.Amendments, c.Announced, c.Pending = nil, nil, nil
-	c.SetSchedule(now, outlook)
+	c.SetSchedule(now, schedule)
 	c.record(event)
 	return event
 }
 
 // CheckExtend returns why the window cannot be extended, or nil.
 func (c *State) CheckExtend(r ExtendRequest, now time.Time) error {
-	opening, err := c.extended(now)
+	opening, err := c.openingToExtend(now)
 	switch {
 	case err != nil:
 		return err
@@ -129,24 +129,24 @@ func (c *State) CheckExtend(r ExtendRequest, now time.Time) error {
 	return r.check()
 }
 
-// extended is the opening to extend.
-func (c *State) extended(now time.Time) (coming, error) {
+// openingToExtend returns the current opening, or else the next.
+func (c *State) openingToExtend(now time.Time) (upcomingOpening, error) {
 	if c.Window == nil {
-		return coming{}, errUndefined
+		return upcomingOpening{}, errUndefined
 	}
 	if c.Running != nil && now.Before(c.Running.End) {
-		return coming{Opening: *c.Running}, nil
+		return upcomingOpening{Opening: *c.Running}, nil
 	}
-	ahead := c.coming()
+	ahead := c.upcoming()
 	if len(ahead) == 0 {
-		return coming{}, errors.New("the window has no more openings")
+		return upcomingOpening{}, errors.New("the window has no more openings")
 	}
 	return ahead[0], nil
 }
 
 // Extend moves the end of the current opening, or of the next one.
 func (c *State) Extend(r ExtendRequest, now time.Time) Event {
-	next, _ := c.extended(now)
+	next, _ := c.openingToExtend(now)
 	next.End, next.Forced = r.End, next.Forced || r.Force
 	if c.Running != nil {
 		c.Running.End, c.Running.Forced = next.End, next.Forced
@@ -154,7 +154,7 @@ func (c *State) Extend(r ExtendRequest, now time.Time) Event {
 	} else {
 		c.amend(Amendment{Start: next.planned, End: &r.End, Forced: next.Forced})
 	}
-	return c.ordered(EventExtended, r.Request, &next.Opening, "extended until "+clock(r.End), now)
+	return c.recordRequest(EventExtended, r.Request, &next.Opening, "extended until "+clock(r.End), now)
 }
 
 func (c *State) amend(a Amendment) {
@@ -162,8 +162,8 @@ func (c *State) amend(a Amendment) {
 	c.Amendments = append(c.Amendments, a)
 }
 
-// ordered records a request as an event.
-func (c *State) ordered(kind EventKind, r Request, opening *Opening, message string, now time.Time) Event {
+// recordRequest records a request as an event.
+func (c *State) recordRequest(kind EventKind, r Request, opening *Opening, message string, now time.Time) Event {
 	if opening != nil {
 		opening = new(*opening)
 	}
@@ -193,7 +193,7 @@ func (c *State) End(r EndRequest, now time.Time) Event {
 	if c.Running != nil {
 		c.changeOpenings(func() { c.Running.End = earlier(c.Running.End, end) })
 	}
-	return c.ordered(EventCut, r.Request, c.Running, "closes at "+clock(end), now)
+	return c.recordRequest(EventCut, r.Request, c.Running, "closes at "+clock(end), now)
 }
 
 // endOverride ends an emergency override early.
@@ -211,51 +211,51 @@ func (c *State) CheckCancel(r CancelRequest, now time.Time) error {
 	if c.Phase(now) == PhaseOver {
 		return errors.New("the window has no more openings")
 	}
-	if _, err := c.cancelled(r, now); err != nil && !r.All {
+	if _, err := c.openingToCancel(r, now); err != nil && !r.All {
 		return err
 	}
 	return r.check()
 }
 
-// cancelled is the opening to cancel; its planned start is zero if it is the current one.
-func (c *State) cancelled(r CancelRequest, now time.Time) (coming, error) {
+// openingToCancel returns the opening to cancel. The planned start is zero for the current one.
+func (c *State) openingToCancel(r CancelRequest, now time.Time) (upcomingOpening, error) {
 	running := c.Running != nil && now.Before(c.Running.End)
 	if running && (r.Start.IsZero() || r.Start.Equal(c.Running.Start)) {
-		return coming{Opening: *c.Running}, nil
+		return upcomingOpening{Opening: *c.Running}, nil
 	}
 	ahead := c.further()
-	i := slices.IndexFunc(ahead, func(o coming) bool { return r.Start.IsZero() || o.Start.Equal(r.Start) })
+	i := slices.IndexFunc(ahead, func(o upcomingOpening) bool { return r.Start.IsZero() || o.Start.Equal(r.Start) })
 	switch {
 	case i >= 0:
 		return ahead[i], nil
 	case !r.Start.IsZero() && !r.Start.After(now):
-		return coming{}, fmt.Errorf("start: the opening of %s is past", instant(r.Start))
+		return upcomingOpening{}, fmt.Errorf("start: the opening of %s is in the past", instant(r.Start))
 	case len(ahead) == 0:
-		return coming{}, errors.New("no upcoming opening is known")
+		return upcomingOpening{}, errors.New("no upcoming opening is known")
 	}
-	return coming{}, fmt.Errorf("start: no opening is known to start at %s; the next starts at %s", instant(r.Start), instant(ahead[0].Start))
+	return upcomingOpening{}, fmt.Errorf("start: no opening is known to start at %s; the next starts at %s", instant(r.Start), instant(ahead[0].Start))
 }
 
-// Cancel cancels an opening: an upcoming one does not take place, the current one ends now.
+// Cancel cancels an opening. The current opening ends now.
 func (c *State) Cancel(r CancelRequest, now time.Time) Event {
 	if r.All {
 		c.Cancelled = true
-		// Its exclusions still apply to other windows. Without openings, exclusions are listed as far ahead as there are any.
+		// Its exclusions still apply to other windows. The schedule of a window without openings lists all exclusions, however far ahead.
 		c.Window, c.Read = new(*c.Window), time.Time{}
 		c.Window.Spec.NotAfter = new(metav1.NewTime(now))
 		c.endOverride(r.Request, now)
 		if c.Running != nil {
 			c.Running.End = earlier(c.Running.End, now)
 		}
-		return c.ordered(EventCancelled, r.Request, nil, "cancelled: the window has no more openings", now)
+		return c.recordRequest(EventCancelled, r.Request, nil, "cancelled: the window has no more openings", now)
 	}
-	next, _ := c.cancelled(r, now)
+	next, _ := c.openingToCancel(r, now)
 	if next.planned.IsZero() {
 		c.changeOpenings(func() { c.Running.End = earlier(c.Running.End, now) })
-		return c.ordered(EventCancelled, r.Request, c.Running, "the opening is cancelled, and ends now", now)
+		return c.recordRequest(EventCancelled, r.Request, c.Running, "the opening is cancelled and ends now", now)
 	}
 	c.changeOpenings(func() { c.amend(Amendment{Start: next.planned, Cancelled: true}) })
-	return c.ordered(EventCancelled, r.Request, &next.Opening, "the opening is cancelled", now)
+	return c.recordRequest(EventCancelled, r.Request, &next.Opening, "the opening is cancelled", now)
 }
 
 // CheckOverride returns why the window cannot be opened in an emergency, or nil. Actor and reason are required.
@@ -269,14 +269,14 @@ func (c *State) CheckOverride(r OverrideRequest, now time.Time) error {
 		return errors.New("reason: required for an emergency override")
 	case !r.Until.After(now):
 		return fmt.Errorf("until: %s is not after now, %s", instant(r.Until), instant(now))
-	case r.Until.Sub(now) > longestOverride:
-		return fmt.Errorf("until: %s is more than %s ahead", instant(r.Until), longestOverride)
+	case r.Until.Sub(now) > maxOverride:
+		return fmt.Errorf("until: %s is more than %s ahead", instant(r.Until), maxOverride)
 	}
 	return r.check()
 }
 
-// Overriding opens the window in an emergency. A later override replaces an earlier one.
-func (c *State) Overriding(r OverrideRequest, now time.Time) Event {
+// SetOverride opens the window in an emergency. A later override replaces an earlier one.
+func (c *State) SetOverride(r OverrideRequest, now time.Time) Event {
 	c.Override = &Override{By: r.Actor, Reason: r.Reason, Since: now, Until: r.Until}
-	return c.ordered(EventOverridden, r.Request, nil, "open until "+clock(r.Until)+" by an emergency override", now)
+	return c.recordRequest(EventOverridden, r.Request, nil, "open until "+clock(r.Until)+" by an emergency override", now)
 }

@@ -13,13 +13,13 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// longestDuration is the longest allowed occurrence.
-const longestDuration = 366 * 24 * time.Hour
+// maxDuration limits an occurrence.
+const maxDuration = 366 * 24 * time.Hour
 
-// mostOverlaps is how many occurrences may overlap, before each is cut where the next begins. All of them have to be evaluated.
-const mostOverlaps = 1000
+// maxOverlaps limits the occurrences that overlap before each is cut where the next starts. All of them must be evaluated.
+const maxOverlaps = 1000
 
-// New reads a MaintenanceWindow. An error names every field that is wrong.
+// New parses a MaintenanceWindow. An error names every invalid field.
 func New(object *drydockv1.MaintenanceWindow) (*Window, error) {
 	name := object.Name
 	if object.Namespace != "" {
@@ -37,8 +37,8 @@ func New(object *drydockv1.MaintenanceWindow) (*Window, error) {
 	return window, nil
 }
 
-// Check returns the errors in the times of a window to define or edit that a schema cannot express; path is that of the spec. Selectors are checked
-// elsewhere. A stored window is accepted also if its leads are too long: its notifications are late.
+// Check returns the errors in the times of a window to define or edit that a schema cannot express. path is the path of the spec. It does not check
+// selectors. A stored window with too long leads stays valid; its notifications are late.
 func Check(spec *drydockv1.MaintenanceWindowSpec, path *field.Path) field.ErrorList {
 	r := reader{}
 	if w := r.window(spec, path); len(r.invalid) == 0 && r.incomplete == nil {
@@ -47,7 +47,7 @@ func Check(spec *drydockv1.MaintenanceWindowSpec, path *field.Path) field.ErrorL
 	return r.invalid
 }
 
-// CheckMaintenance returns the errors in the times of a maintenance that a schema cannot express; path is that of the spec.
+// CheckMaintenance returns the errors in the times of a maintenance that a schema cannot express. path is the path of the spec.
 func CheckMaintenance(spec *sreportalv1.MaintenanceSpec, path *field.Path) field.ErrorList {
 	r := reader{}
 	r.instant(&spec.ScheduledStart, path.Child("scheduledStart"))
@@ -55,10 +55,10 @@ func CheckMaintenance(spec *sreportalv1.MaintenanceSpec, path *field.Path) field
 	return r.invalid
 }
 
-// reader reads a window and collects all errors.
+// reader parses a window and collects all errors.
 type reader struct {
 	invalid field.ErrorList
-	// incomplete is the path of a field that is missing, contradictory or unreadable and is reported elsewhere; nil: none.
+	// incomplete is the path of a missing, contradictory or unreadable field that other checks report; nil: none.
 	incomplete *field.Path
 }
 
@@ -82,7 +82,7 @@ func (r *reader) window(spec *drydockv1.MaintenanceWindowSpec, path *field.Path)
 	w.notBefore = r.instant(spec.NotBefore, path.Child("notBefore"))
 	w.notAfter = r.instant(spec.NotAfter, path.Child("notAfter"))
 	w.cutoff = r.duration(spec.Cutoff, path.Child("cutoff"))
-	if most := w.calendar.atMost(); w.cutoff > 0 && most > 0 && w.cutoff >= most {
+	if most := w.calendar.maxLength(); w.cutoff > 0 && most > 0 && w.cutoff >= most {
 		r.refuse(path.Child("cutoff"), string(spec.Cutoff), fmt.Errorf("must be shorter than an opening, which lasts %s: nothing could ever start", most))
 	}
 	if spec.Selector != nil {
@@ -100,7 +100,7 @@ func (r *reader) window(spec *drydockv1.MaintenanceWindowSpec, path *field.Path)
 	return w
 }
 
-// calendar reads the times of a window or of an exclusion; zonePath is nil when the zone is that of the window, which is checked there.
+// calendar parses the times of a window or of an exclusion. zonePath is nil if the zone comes from the window, which reports its errors.
 func (r *reader) calendar(times drydockv1.WindowTimes, zone string, zonePath, path *field.Path) *calendar {
 	c := &calendar{gap: times.OnGap, repeat: times.OnRepeat, zone: time.UTC}
 	loaded, err := loadZone(zone)
@@ -127,11 +127,11 @@ func (r *reader) calendar(times drydockv1.WindowTimes, zone string, zonePath, pa
 	return c
 }
 
-// recurrence reads the starts of a calendar and the length of each occurrence.
+// recurrence parses the starts of a calendar and the length of its occurrences.
 func (r *reader) recurrence(c *calendar, times drydockv1.WindowTimes, zone string, path *field.Path) {
 	c.duration = r.duration(times.Duration, path.Child("duration"))
-	if _, ok := times.Duration.Elapsed(); ok && (c.duration <= 0 || c.duration > longestDuration) {
-		r.refuse(path.Child("duration"), string(times.Duration), fmt.Errorf("must be more than 0s and at most %s", longestDuration))
+	if _, ok := times.Duration.Elapsed(); ok && (c.duration <= 0 || c.duration > maxDuration) {
+		r.refuse(path.Child("duration"), string(times.Duration), fmt.Errorf("must be more than 0s and at most %s", maxDuration))
 	}
 	var err error
 	if c.endTime, err = timeOfDay(times.EndTime); times.EndTime != "" && err != nil {
@@ -145,20 +145,20 @@ func (r *reader) recurrence(c *calendar, times drydockv1.WindowTimes, zone strin
 	for _, except := range c.recurrence.excepts {
 		start, _, _ := c.start(newClocks(c.zone), except)
 		c.exceptedStarts[start.Unix()] = true
-		if !except.moment { // The same moment in another zone is equal.
+		if !except.moment { // a moment is equal in all zones
 			c.exceptedClocks[except.time.Unix()] = true
 		}
 	}
 	if rule := c.recurrence.rule; rule != nil {
 		days := int((c.duration + 24*time.Hour - 1) / (24 * time.Hour))
-		if rule.perDay*days > mostOverlaps {
-			r.refuse(path.Child("duration"), string(times.Duration), fmt.Errorf("is too long for %d starts a day: more than %d openings would overlap", rule.perDay, mostOverlaps))
+		if rule.perDay*days > maxOverlaps {
+			r.refuse(path.Child("duration"), string(times.Duration), fmt.Errorf("is too long for %d starts a day: more than %d openings would overlap", rule.perDay, maxOverlaps))
 		}
 	}
 }
 
-// atMost is the longest length of an opening by local time; 0: unknown.
-func (c *calendar) atMost() time.Duration {
+// maxLength returns the length of the longest opening by local time; 0: unknown.
+func (c *calendar) maxLength() time.Duration {
 	switch {
 	case c.once != nil:
 		return c.once.End.Sub(c.once.Start)
@@ -170,7 +170,7 @@ func (c *calendar) atMost() time.Duration {
 	return 0
 }
 
-// instant reads a moment. The API server does not store fractions of a second, so they are refused.
+// instant parses a moment. It refuses fractions of a second, which the API server does not store.
 func (r *reader) instant(given *metav1.Time, path *field.Path) *time.Time {
 	if given == nil || given.IsZero() {
 		return nil
@@ -185,7 +185,7 @@ func (r *reader) instant(given *metav1.Time, path *field.Path) *time.Time {
 
 var errWholeSecond = errors.New("must be a whole second")
 
-// duration reads a length of time. The schema checks its syntax.
+// duration parses a length of time. The schema checks its syntax.
 func (r *reader) duration(given drydockv1.Duration, path *field.Path) time.Duration {
 	if given == "" {
 		return 0
@@ -197,19 +197,19 @@ func (r *reader) duration(given drydockv1.Duration, path *field.Path) time.Durat
 	return elapsed
 }
 
-// leads refuses leads for which too many openings ahead would need notifications.
+// leads refuses leads within which too many openings start.
 func (r *reader) leads(w *Window, receivers []drydockv1.WindowNotification, path *field.Path) {
 	for i, receiver := range receivers {
 		for j, lead := range receiver.Leads {
-			if w.mostWithin(length(lead)) > mostNotified {
+			if w.maxWithin(length(lead)) > maxNotified {
 				r.refuse(path.Index(i).Child("leads").Index(j), string(lead),
-					fmt.Errorf("is too long for a window that opens so often: notifications of more than %d openings would be sent ahead", mostNotified))
+					fmt.Errorf("is too long for a window that opens so often: notifications of more than %d openings would be sent ahead", maxNotified))
 			}
 		}
 	}
 }
 
-// timeOfDay reads 04:00 or 04:00:00 as the time since midnight.
+// timeOfDay parses 04:00 or 04:00:00 as the time since midnight.
 func timeOfDay(text string) (time.Duration, error) {
 	t, err := time.Parse(time.TimeOnly, text)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// toldLast walks to a moment, and returns the last state that subscribers received, and when.
-func (d *driven) toldLast(until string) (windows.Snapshot, time.Time) {
+// lastSnapshot walks to a moment, and returns the last state that subscribers received, and when.
+func (d *driven) lastSnapshot(until string) (windows.Snapshot, time.Time) {
 	last, since := told(d), d.now
 	for next, changes := d.Next(d.now); changes && !next.After(at(until).Time); next, changes = d.Next(d.now) {
 		confirmed := d.Confirmed
@@ -23,7 +23,7 @@ func (d *driven) toldLast(until string) (windows.Snapshot, time.Time) {
 		d.pass(next)
 		news := !d.Confirmed.Equal(confirmed)
 		for _, e := range d.events[before:] {
-			news = news || !e.Foretold
+			news = news || !e.Confirmed
 		}
 		if news {
 			last, since = told(d), d.now
@@ -39,7 +39,7 @@ func TestSubscribersReceiveTheConfirmationBeforeTheStart(t *testing.T) {
 	_, ahead := told(d).Opens(d.now)
 	require.False(t, ahead)
 
-	confirmed, since := d.toldLast("2026-12-02T00:00:00Z")
+	confirmed, since := d.lastSnapshot("2026-12-02T00:00:00Z")
 	require.Equal(t, []windows.EventKind{windows.EventStarted}, d.happened)
 	require.WithinRange(t, since, start.Add(-90*time.Second), start.Add(-30*time.Second), "subscribers receive nothing at the start itself")
 	opens, ahead := confirmed.Opens(since)
@@ -59,7 +59,7 @@ func TestAConfirmedOpeningIsRecordedSomeTimeAfterItsStart(t *testing.T) {
 	record := func(name string, spec drydockv1.MaintenanceWindowSpec) time.Duration {
 		d := &driven{State: &windows.State{}, t: t, now: at("2026-12-01T12:00:00Z").Time}
 		d.object = drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}, Spec: spec}
-		d.Define(windows.DefineRequest{Object: d.object}, d.outlook(&d.object, d.now), d.now)
+		d.Define(windows.DefineRequest{Object: d.object}, d.schedule(&d.object, d.now), d.now)
 		for len(d.happened) == 0 || d.happened[len(d.happened)-1] != windows.EventStarted {
 			next, changes := d.Next(d.now)
 			require.True(t, changes)
@@ -170,9 +170,9 @@ func TestAConfirmedOpeningAllowsWhatItsCalendarAllows(t *testing.T) {
 			require.Equal(t, want.Allowed, windows.Ask([]windows.Snapshot{last}, now, 0).Allowed, "%s", now)
 			confirmed, before := d.Confirmed, len(d.events)
 			d.pass(next)
-			news := !d.Confirmed.Equal(confirmed) || d.Crossed(next)
+			news := !d.Confirmed.Equal(confirmed) || d.ExclusionChanged(next)
 			for _, e := range d.events[before:] {
-				news = news || !e.Foretold
+				news = news || !e.Confirmed
 			}
 			if news {
 				last = told(d)
@@ -185,13 +185,13 @@ func TestTheStatusShowsAConfirmedOpeningAsOpenFromItsStart(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	start := at("2026-12-01T22:00:00Z").UTC()
 	require.Equal(t, windows.PhaseClosed, d.Status("ops/night", d.now).At(start).Phase, "it is not known yet whether it takes place")
-	d.toldLast("2026-12-01T21:59:59Z")
+	d.lastSnapshot("2026-12-01T21:59:59Z")
 	status := d.Status("ops/night", d.now)
 	require.Equal(t, windows.PhaseClosed, status.At(start.Add(-1)).Phase)
 	opened := status.At(start)
 	require.Equal(t, windows.PhaseOpen, opened.Phase)
 	require.True(t, opened.Opening.Start.Equal(start))
-	require.Equal(t, status.Coming[1:], opened.Coming)
-	d.toldLast("2026-12-01T22:00:10Z")
+	require.Equal(t, status.Upcoming[1:], opened.Upcoming)
+	d.lastSnapshot("2026-12-01T22:00:10Z")
 	require.Equal(t, windows.PhaseOpen, d.Status("ops/night", d.now).Phase, "the window has recorded it")
 }

@@ -49,17 +49,17 @@ func TestStartsAndEndsAtDaylightSavingTimeChanges(t *testing.T) {
 		{
 			name: "a start that comes twice is the first", zone: "Europe/Berlin", day: "2026-10-25",
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", length: "1h",
-			want: []string{"2026-10-25 02:30 +0200 1h0m0s (02:30:00 comes twice that day: the first)"},
+			want: []string{"2026-10-25 02:30 +0200 1h0m0s (02:30:00 occurs twice that day: the first)"},
 		},
 		{
 			name: "or the second", zone: "Europe/Berlin", day: "2026-10-25", repeat: drydockv1.RepeatSecond,
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", length: "1h",
-			want: []string{"2026-10-25 02:30 +0100 1h0m0s (02:30:00 comes twice that day: the second)"},
+			want: []string{"2026-10-25 02:30 +0100 1h0m0s (02:30:00 occurs twice that day: the second)"},
 		},
 		{
 			name: "the time that clocks are put back to comes twice", zone: "Europe/Berlin", day: "2026-10-25",
 			recurrence: "FREQ=DAILY;BYHOUR=2", length: "1h",
-			want: []string{"2026-10-25 02:00 +0200 1h0m0s (02:00:00 comes twice that day: the first)"},
+			want: []string{"2026-10-25 02:00 +0200 1h0m0s (02:00:00 occurs twice that day: the first)"},
 		},
 		{
 			name: "the time that they are put back from does not", zone: "Europe/Berlin", day: "2026-10-25",
@@ -74,7 +74,7 @@ func TestStartsAndEndsAtDaylightSavingTimeChanges(t *testing.T) {
 		{
 			name: "half an hour comes twice", zone: "Australia/Lord_Howe", day: "2026-04-05", repeat: drydockv1.RepeatSecond,
 			recurrence: "FREQ=DAILY;BYHOUR=1;BYMINUTE=45", length: "1h",
-			want: []string{"2026-04-05 01:45 +1030 1h0m0s (01:45:00 comes twice that day: the second)"},
+			want: []string{"2026-04-05 01:45 +1030 1h0m0s (01:45:00 occurs twice that day: the second)"},
 		},
 		{
 			name: "midnight is skipped", zone: "Africa/Cairo", day: "2026-04-24",
@@ -120,7 +120,7 @@ func TestStartsAndEndsAtDaylightSavingTimeChanges(t *testing.T) {
 		{
 			name: "unless only the second lies after the start", zone: "Europe/Berlin", day: "2026-10-25", repeat: drydockv1.RepeatSecond,
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=15", length: "02:45",
-			want: []string{"2026-10-25 02:15 +0100 30m0s (02:15:00 comes twice that day: the second)"},
+			want: []string{"2026-10-25 02:15 +0100 30m0s (02:15:00 occurs twice that day: the second)"},
 		},
 		{
 			name: "an end not after the start is on the next day", zone: "Europe/Berlin", day: "2026-06-01",

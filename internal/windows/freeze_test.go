@@ -37,7 +37,7 @@ func TestAFreezeOverTheCurrentOpeningClosesIt(t *testing.T) {
 	next, _ := d.Next(d.now)
 	require.Equal(t, at("2026-12-02T00:00:00Z").UTC(), next.UTC())
 	d.passTo("2026-12-02T00:00:00Z")
-	require.True(t, d.Crossed(d.now), "subscribers receive it")
+	require.True(t, d.ExclusionChanged(d.now), "subscribers receive it")
 	require.Equal(t, windows.PhaseOpen, d.Phase(d.now), "it keeps its end")
 	require.Nil(t, d.Status("prod/night", d.now).ExcludedUntil)
 	require.True(t, d.ask().Allowed)
@@ -57,10 +57,10 @@ func TestAnEndedOpeningReopensAfterATrimButNotAfterADrop(t *testing.T) {
 		d.define(freeze)
 		d.End(windows.EndRequest{}, d.now)
 		d.pass(d.now)
-		require.Equal(t, at(opens).UTC(), d.Coming()[0].Start.UTC(), effect)
+		require.Equal(t, at(opens).UTC(), d.Upcoming()[0].Start.UTC(), effect)
 		if effect == drydockv1.ExclusionTrim {
 			d.Cancel(windows.CancelRequest{}, d.now)
-			require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Coming()[0].Start.UTC(), "unless that is cancelled, too")
+			require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Upcoming()[0].Start.UTC(), "unless that is cancelled, too")
 		}
 	}
 }
@@ -82,13 +82,13 @@ func TestTheFreezeOfAWindowWithoutOpeningsAppliesToOtherWindows(t *testing.T) {
 				return windows.Ask([]windows.Snapshot{told(first), told(second)}, second.now, 0)
 			}
 			for _, moment := range []string{"2026-12-02T20:00:00Z", "2026-12-03T00:00:00Z"} {
-				first.Crossed(first.now)
+				first.ExclusionChanged(first.now)
 				require.Equal(t, at(moment).UTC(), told(first).Next.UTC())
 				next, changes := first.Next(first.now)
 				require.True(t, changes)
 				require.Equal(t, at(moment).UTC(), next.UTC())
 				first.passTo(moment)
-				require.True(t, first.Crossed(first.now), "subscribers receive it")
+				require.True(t, first.ExclusionChanged(first.now), "subscribers receive it")
 			}
 			_, changes := first.Next(first.now)
 			require.False(t, changes)

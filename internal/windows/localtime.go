@@ -8,26 +8,26 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// A local time is a date and a time of day on a clock in a zone. It is kept as a time.Time in UTC, where every local time exists exactly once.
-// Resolving it in a time zone makes it a moment.
+// A local time is a date and a time of day on a clock in a zone. A time.Time in UTC represents it, because every local time exists there exactly once.
+// To resolve it in a time zone makes it a moment.
 
-// reading returns the local time in a zone at a moment.
-func reading(t time.Time, zone *time.Location) time.Time {
+// localTime returns the local time in a zone at a moment.
+func localTime(t time.Time, zone *time.Location) time.Time {
 	t = t.In(zone)
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// furthest is more than any local time and its moment are apart because of offset changes: a day, for countries that crossed the date line.
-const furthest = 25 * time.Hour
+// maxZoneShift is an upper bound of the effect of an offset change: a day, for countries that crossed the date line.
+const maxZoneShift = 25 * time.Hour
 
-// moments are the moments of a local time in a zone: one, two when daylight saving time ends over it, or none when it is skipped.
+// moments are the moments of a local time in a zone: one; two if the end of daylight saving time repeats it; none if its start skips it.
 type moments struct {
 	at []time.Time
-	// earlier and later are the moments of a skipped local time, by the offset after the gap and by that before it.
+	// earlier and later are the moments of a skipped local time by the offset after the gap, and by the offset before it.
 	earlier, later time.Time
 }
 
-// clocks resolves local times in a zone. It remembers the last stretch of time with one offset, which most of the next lookups need.
+// clocks resolves local times in a zone. It caches the last stretch with one offset, which most further lookups need.
 type clocks struct {
 	zone *time.Location
 	stretchOfOffset
@@ -41,10 +41,10 @@ type stretchOfOffset struct {
 
 func newClocks(zone *time.Location) *clocks { return &clocks{zone: zone} }
 
-// resolve finds the moments of a local time. It evaluates each stretch with one offset around it; time.Date would choose one of several moments
-// silently.
+// resolve returns the moments of a local time. It evaluates each stretch with one offset around it, because time.Date silently chooses one of several
+// moments.
 func (c *clocks) resolve(clock time.Time) moments {
-	first, last := clock.Add(-2*furthest), clock.Add(2*furthest)
+	first, last := clock.Add(-2*maxZoneShift), clock.Add(2*maxZoneShift)
 	if !first.Before(c.from) && last.Before(c.to) {
 		return moments{at: []time.Time{clock.Add(-c.offset)}}
 	}
@@ -74,7 +74,7 @@ func stretchAt(t, last time.Time, zone *time.Location) stretchOfOffset {
 		_, end := s.to.In(zone).ZoneBounds()
 		switch {
 		case end.IsZero():
-			s.to = last.Add(100 * 366 * 24 * time.Hour) // No offset change follows.
+			s.to = last.Add(100 * 366 * 24 * time.Hour) // no offset change follows
 		case end.After(s.to):
 			s.to = end
 		default:
@@ -93,9 +93,9 @@ func (m moments) start(clock time.Time, zone *time.Location, gap drydockv1.GapRu
 	case len(m.at) == 1:
 		return m.at[0], "", true
 	case len(m.at) > 1 && repeat == drydockv1.RepeatSecond:
-		return m.at[len(m.at)-1], clock.Format(timeOfDay) + " comes twice that day: the second", true
+		return m.at[len(m.at)-1], clock.Format(timeOfDay) + " occurs twice that day: the second", true
 	case len(m.at) > 1:
-		return m.at[0], clock.Format(timeOfDay) + " comes twice that day: the first", true
+		return m.at[0], clock.Format(timeOfDay) + " occurs twice that day: the first", true
 	}
 	moved := m.later
 	if gap == drydockv1.GapEarlier {
@@ -105,8 +105,8 @@ func (m moments) start(clock time.Time, zone *time.Location, gap drydockv1.GapRu
 	return moved, note, gap != drydockv1.GapDrop
 }
 
-// endAfter returns the moment of an end at a local time: the first after the start if there are two, and by the offset before the gap if it is
-// skipped. It may be before the start.
+// endAfter returns the moment of an end at a local time. Of two moments it returns the first after the start. A skipped end has the offset before the gap.
+// The result may be before the start.
 func (m moments) endAfter(start time.Time) time.Time {
 	if len(m.at) == 0 {
 		return m.later
@@ -119,15 +119,13 @@ func (m moments) endAfter(start time.Time) time.Time {
 	return m.at[len(m.at)-1]
 }
 
-// loadZone returns the zone with an IANA name.
+var errZone = errors.New("must be the IANA name of a time zone, e.g. Europe/Berlin or UTC")
+
+// loadZone returns the zone with an IANA name. For Go, an empty name is UTC and "Local" is the zone of the process, so it refuses both.
 func loadZone(name string) (*time.Location, error) {
-	if name == "" || name == "Local" {
-		// Go reads these as UTC and as the local zone of the process.
-		return nil, errors.New("must be the IANA name of a time zone, e.g. Europe/Berlin or UTC")
-	}
 	zone, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, errors.New("is not the IANA name of a time zone, as Europe/Berlin is, or UTC")
+	if err != nil || name == "" || name == "Local" {
+		return nil, errZone
 	}
 	return zone, nil
 }

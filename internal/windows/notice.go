@@ -9,19 +9,19 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Notice is a notification of one receiver about an event.
+// Notice is the notification of a receiver about an event.
 type Notice struct {
 	// ID identifies the event and the receiver. It is the same for every attempt.
 	ID  string `json:"id"`
 	URL string `json:"url"`
-	// Body is the JSON that the receiver gets.
+	// Body is the JSON payload.
 	Body NoticeBody `json:"body"`
 }
 
-// NoticeBody is what a webhook receives.
+// NoticeBody is the payload for a webhook.
 type NoticeBody struct {
 	Type EventKind `json:"type"`
-	// At is when it happened.
+	// At is the time of the event.
 	At      time.Time  `json:"timestamp"`
 	Window  string     `json:"window"`
 	Title   string     `json:"title,omitempty"`
@@ -36,7 +36,7 @@ type NoticeBody struct {
 // Notices returns the notifications of an event of the window with that name.
 func Notices(name string, spec drydockv1.MaintenanceWindowSpec, e Event) []Notice {
 	var notices []Notice
-	if !e.Told() {
+	if !e.Notifies() {
 		return nil
 	}
 	for _, receiver := range spec.Notify {
@@ -52,8 +52,8 @@ func Notices(name string, spec drydockv1.MaintenanceWindowSpec, e Event) []Notic
 	return notices
 }
 
-// occasion identifies an event among those of its window. The clock causes an event of an opening once. People may order an event repeatedly: an
-// opening may be cancelled, and cancelled again after an edit of the window.
+// occasion identifies an event among those of its window. Time causes each event of an opening once. People can cause an event repeatedly: an opening may be
+// cancelled, and cancelled again after an edit of the window.
 func occasion(e Event) string {
 	when := e.At
 	if e.Opening != nil {
@@ -66,7 +66,7 @@ func occasion(e Event) string {
 	return text
 }
 
-// short is a short name for a URL, which may be long and contain secrets.
+// short returns a short name of a URL, which may be long and contain secrets.
 func short(url string) string {
 	sum := sha256.Sum256([]byte(url))
 	return hex.EncodeToString(sum[:4])

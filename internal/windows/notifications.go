@@ -8,49 +8,49 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Notifications of an opening may be due long before subscribers need to know of it. Subscribers receive a few openings some days ahead; for its
-// receivers the window looks ahead as far as their longest lead.
+// Notifications of an opening may be due long before subscribers need it. Subscribers receive a few openings some days ahead. For its receivers, the window
+// reads the calendar as far ahead as their longest lead.
 
 const (
-	// mostNotified is how many openings ahead may have notifications.
-	mostNotified = 1000
-	// notifiedAtOnce is for how many openings notifications start at once: each needs a workflow per receiver.
-	notifiedAtOnce = 20
-	// leastLook is the shortest stretch of a calendar that is read ahead.
-	leastLook = time.Hour
+	// maxNotified limits the upcoming openings with notifications.
+	maxNotified = 1000
+	// notifiedPerPass limits the openings that are notified in one pass: each needs a workflow per receiver.
+	notifiedPerPass = 20
+	// minCalendarRange is the shortest range of a calendar that is read ahead.
+	minCalendarRange = time.Hour
 )
 
-// mostWithin returns the largest number of openings that start within a lead. It counts EXDATEs and excluded openings too, and stops above the limit.
-func (w *Window) mostWithin(lead time.Duration) int {
+// maxWithin returns the largest number of openings that start within a lead. It counts EXDATEs and excluded openings too, and stops above the limit.
+func (w *Window) maxWithin(lead time.Duration) int {
 	c := w.calendar
 	var dates []time.Time
 	for _, date := range c.recurrence.dates {
 		dates = append(dates, date.clock(c.zone))
 	}
 	slices.SortFunc(dates, time.Time.Compare)
-	most, rule := mostWithin(slices.Values(dates), lead), c.recurrence.rule
+	most, rule := maxWithin(slices.Values(dates), lead), c.recurrence.rule
 	if rule == nil {
 		return most
 	}
-	if everyDay := most + rule.perDay*int(lead/(24*time.Hour)+1); everyDay <= mostNotified {
+	if everyDay := most + rule.perDay*int(lead/(24*time.Hour)+1); everyDay <= maxNotified {
 		return everyDay
 	}
 	from := rule.option.Dtstart
 	if w.notBefore != nil {
-		from = later(from, reading(*w.notBefore, c.zone))
+		from = later(from, localTime(*w.notBefore, c.zone))
 	}
-	to := from.Add(longestLook + lead)
+	to := from.Add(maxRange + lead)
 	if w.notAfter != nil {
-		to = earlier(to, reading(*w.notAfter, c.zone))
+		to = earlier(to, localTime(*w.notAfter, c.zone))
 	}
 	if until := rule.until; until != nil {
 		to = earlier(to, until.clock(c.zone).Add(time.Second))
 	}
-	return most + mostWithin(rule.clocks(from, to), lead)
+	return most + maxWithin(rule.clocks(from, to), lead)
 }
 
-// mostWithin returns the largest number of the sorted starts within a lead.
-func mostWithin(starts iter.Seq[time.Time], lead time.Duration) int {
+// maxWithin returns the largest number of the sorted starts within a lead.
+func maxWithin(starts iter.Seq[time.Time], lead time.Duration) int {
 	var within []time.Time
 	most, looked := 0, 0
 	for start := range starts {
@@ -60,35 +60,35 @@ func mostWithin(starts iter.Seq[time.Time], lead time.Duration) int {
 		}
 		within = append(within[first:], start)
 		most = max(most, len(within))
-		if looked++; most > mostNotified || looked == mostOccurrences {
+		if looked++; most > maxNotified || looked == maxOccurrences {
 			break
 		}
 	}
 	return most
 }
 
-// addLater adds the openings after those known whose notifications are due before the calendar is read again. It adds none if the calendar has
-// too many: their notifications are late.
+// addLater adds later openings whose notifications are due before the calendar is read again. If there are too many, it adds none, and their
+// notifications are late.
 func (w *Window) addLater(o Schedule, from time.Time) Schedule {
 	if w.longestLead == 0 || o.Last {
 		return o
 	}
-	for look := o.Until.Sub(from); look >= leastLook; look /= 2 {
+	for look := o.Until.Sub(from); look >= minCalendarRange; look /= 2 {
 		seen, err := w.schedule(o.Until, from.Add(w.longestLead+look))
 		if err != nil {
 			continue
 		}
 		further := slices.DeleteFunc(seen.Openings, func(opening Opening) bool { return opening.Start.Before(o.Until) })
-		due := 0 // by then, or before
+		due := 0 // the number of openings within the lead
 		for due < len(further) && further[due].Start.Before(from.Add(w.longestLead)) {
 			due++
 		}
-		if due > mostNotified {
+		if due > maxNotified {
 			return o
 		}
-		if o.Again = from.Add(look); len(further) > due+openingsListed {
-			o.Again = further[due+openingsListed].Start.Add(-w.longestLead)
-			further = further[:due+openingsListed]
+		if o.Again = from.Add(look); len(further) > due+maxOpenings {
+			o.Again = further[due+maxOpenings].Start.Add(-w.longestLead)
+			further = further[:due+maxOpenings]
 		}
 		o.Later = further
 		return o
@@ -96,7 +96,7 @@ func (w *Window) addLater(o Schedule, from time.Time) Schedule {
 	return o
 }
 
-// again is when the calendar must be read again.
+// again returns when the calendar must be read again.
 func (o Schedule) again() time.Time {
 	if o.Again.IsZero() {
 		return o.Until
@@ -105,11 +105,11 @@ func (o Schedule) again() time.Time {
 }
 
 // further returns all known upcoming openings, including those that only need notifications.
-func (c *State) further() []coming {
+func (c *State) further() []upcomingOpening {
 	return c.amended(slices.Concat(c.Schedule.Openings, c.Schedule.Later))
 }
 
-// Lead is a notification that a webhook receives some time before a start.
+// Lead is a notification of a webhook some time before a start.
 type Lead struct {
 	// Start of the opening by the calendar.
 	Start time.Time `json:"start"`
@@ -121,14 +121,14 @@ func (l Lead) alike(other Lead) bool { return l.URL == other.URL && l.Lead == ot
 
 func (l Lead) is(other Lead) bool { return l.alike(other) && l.Start.Equal(other.Start) }
 
-// announce returns the due notifications, at most notifiedAtOnce openings of them.
+// announce returns the due notifications of at most notifiedPerPass openings.
 func (c *State) announce(now time.Time) []Event {
 	var events []Event
 	sent := 0
 	for _, next := range c.further() {
-		word := c.announceOne(next, now)
-		if events = append(events, word...); len(word) > 0 {
-			if sent++; sent == notifiedAtOnce {
+		due := c.announceOne(next, now)
+		if events = append(events, due...); len(due) > 0 {
+			if sent++; sent == notifiedPerPass {
 				break
 			}
 		}
@@ -137,16 +137,16 @@ func (c *State) announce(now time.Time) []Event {
 }
 
 // announceOne returns the due notifications of an opening. Of several due leads of a receiver, only the shortest counts.
-func (c *State) announceOne(next coming, now time.Time) []Event {
+func (c *State) announceOne(next upcomingOpening, now time.Time) []Event {
 	var events []Event
 	for _, receiver := range c.Window.Spec.Notify {
 		var due *drydockv1.Duration
 		for _, lead := range receiver.Leads {
-			word := Lead{Start: next.planned, URL: receiver.URL, Lead: string(lead)}
-			if now.Before(next.Start.Add(-length(lead))) || c.handled(word) {
+			notification := Lead{Start: next.planned, URL: receiver.URL, Lead: string(lead)}
+			if now.Before(next.Start.Add(-length(lead))) || c.handled(notification) {
 				continue
 			}
-			c.markHandled(word)
+			c.markHandled(notification)
 			if due == nil || length(lead) < length(*due) {
 				due = &lead
 			}
@@ -159,26 +159,27 @@ func (c *State) announceOne(next coming, now time.Time) []Event {
 	return events
 }
 
-// handled reports whether a notification was handled: sent, skipped, or before one that was.
-func (c *State) handled(word Lead) bool {
-	return slices.ContainsFunc(c.Announced, func(l Lead) bool { return l.alike(word) && !l.Start.Before(word.Start) }) && !slices.ContainsFunc(c.Pending, word.is)
+// handled reports whether a notification was sent or skipped, or precedes one that was.
+func (c *State) handled(notification Lead) bool {
+	return slices.ContainsFunc(c.Announced, func(l Lead) bool { return l.alike(notification) && !l.Start.Before(notification.Start) }) &&
+		!slices.ContainsFunc(c.Pending, notification.is)
 }
 
 // markHandled marks a notification as handled.
-func (c *State) markHandled(word Lead) {
-	c.Pending = slices.DeleteFunc(c.Pending, word.is)
-	if !c.handled(word) {
-		c.Announced = append(slices.DeleteFunc(c.Announced, word.alike), word)
+func (c *State) markHandled(notification Lead) {
+	c.Pending = slices.DeleteFunc(c.Pending, notification.is)
+	if !c.handled(notification) {
+		c.Announced = append(slices.DeleteFunc(c.Announced, notification.alike), notification)
 	}
 }
 
-// changeOpenings applies a change that cancels or shortens openings. Others may take place or start earlier because of it; their notifications become
-// pending even if a later one was handled.
-func (c *State) changeOpenings(carryOut func()) {
+// changeOpenings applies a change that cancels or shortens openings. Other openings may then take place or start earlier. Their notifications become
+// pending, even if a later one was handled.
+func (c *State) changeOpenings(change func()) {
 	before := c.further()
-	carryOut()
+	change()
 	for _, next := range c.further() {
-		if slices.ContainsFunc(before, func(o coming) bool { return o.Start.Equal(next.Start) }) {
+		if slices.ContainsFunc(before, func(o upcomingOpening) bool { return o.Start.Equal(next.Start) }) {
 			continue
 		}
 		for _, last := range c.Announced {
@@ -189,7 +190,7 @@ func (c *State) changeOpenings(carryOut func()) {
 	}
 }
 
-// notificationsDue are the moments at which notifications of upcoming openings are due.
+// notificationsDue returns the moments at which notifications of upcoming openings are due.
 func (c *State) notificationsDue() []time.Time {
 	var leads []time.Duration
 	for _, receiver := range c.Window.Spec.Notify {

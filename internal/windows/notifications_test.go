@@ -13,8 +13,8 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// sendingWord is a window whose receiver has these leads.
-func sendingWord(s drydockv1.MaintenanceWindowSpec, leads ...drydockv1.Duration) drydockv1.MaintenanceWindowSpec {
+// withNotifications is a window whose receiver has these leads.
+func withNotifications(s drydockv1.MaintenanceWindowSpec, leads ...drydockv1.Duration) drydockv1.MaintenanceWindowSpec {
 	s.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: leads}}
 	return s
 }
@@ -33,7 +33,7 @@ func TestNotificationsAreInTimeHoweverFarAheadTheOpeningIs(t *testing.T) {
 		"of a window that opens every hour": {hourly, "240h"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := drive(t, sendingWord(tt.spec, tt.lead, "10m"), "2026-11-20T12:30:00Z")
+			d := drive(t, withNotifications(tt.spec, tt.lead, "10m"), "2026-11-20T12:30:00Z")
 			defined := d.now
 			d.walk("2026-12-05T12:30:00Z")
 			sent := map[string]map[time.Time]bool{"10m": {}, string(tt.lead): {}}
@@ -55,7 +55,7 @@ func TestNotificationsAreInTimeHoweverFarAheadTheOpeningIs(t *testing.T) {
 }
 
 func TestNotificationsOfFarOpeningsThatAreDueAfterAnOutageAreSent(t *testing.T) {
-	d := drive(t, sendingWord(night(), "2160h"), "2026-11-20T12:00:00Z")
+	d := drive(t, withNotifications(night(), "2160h"), "2026-11-20T12:00:00Z")
 	d.walk("2026-11-20T12:00:00Z")
 	d.events = nil
 	d.passTo("2026-12-20T12:00:00Z")
@@ -72,10 +72,10 @@ func TestNotificationsOfFarOpeningsThatAreDueAfterAnOutageAreSent(t *testing.T) 
 
 // Each opening needs a workflow for every receiver: a thousand at once are more than one run of the window can start.
 func TestManyDueNotificationsAreSentInParts(t *testing.T) {
-	d := drive(t, sendingWord(night(), "2160h"), "2026-11-20T12:00:00Z")
+	d := drive(t, withNotifications(night(), "2160h"), "2026-11-20T12:00:00Z")
 	sent := 0
 	for {
-		events := d.Pass(d.now)
+		events := d.Advance(d.now)
 		require.LessOrEqual(t, len(events), 20)
 		if sent += len(events); len(events) == 0 {
 			break
@@ -86,12 +86,12 @@ func TestManyDueNotificationsAreSentInParts(t *testing.T) {
 
 // What subscribers receive is small, however long the leads are.
 func TestSubscribersDoNotReceiveFarOpenings(t *testing.T) {
-	near, far := drive(t, night(), "2026-11-20T12:00:00Z"), drive(t, sendingWord(night(), "2160h"), "2026-11-20T12:00:00Z")
+	near, far := drive(t, night(), "2026-11-20T12:00:00Z"), drive(t, withNotifications(night(), "2160h"), "2026-11-20T12:00:00Z")
 	require.Equal(t, told(near).Schedule, told(far).Schedule)
 }
 
 func TestAnOpeningCanBeCancelledAfterAnEarlyNotification(t *testing.T) {
-	d := drive(t, sendingWord(night(), "720h"), "2026-11-20T12:00:00Z")
+	d := drive(t, withNotifications(night(), "720h"), "2026-11-20T12:00:00Z")
 	d.walk("2026-11-25T22:00:00Z")
 	far := windows.CancelRequest{Start: at("2026-12-20T22:00:00Z").Time}
 	require.NoError(t, d.CheckCancel(far, d.now))
@@ -116,7 +116,7 @@ func TestAnOpeningThatTakesPlaceAfterAllIsNotified(t *testing.T) {
 	} {
 		for extended, until := range map[string]string{"over it": "2026-12-03T02:00:00Z", "into it": "2026-12-02T23:00:00Z"} {
 			t.Run(name+", extended "+extended, func(t *testing.T) {
-				d := drive(t, sendingWord(night(), "60h"), "2026-12-01T12:00:00Z")
+				d := drive(t, withNotifications(night(), "60h"), "2026-12-01T12:00:00Z")
 				d.Extend(windows.ExtendRequest{End: at(until).Time}, d.now)
 				d.walk(tt.at)
 				require.NotContains(t, upcoming(d), at("2026-12-02T22:00:00Z").UTC(), "as it is extended")
@@ -167,12 +167,12 @@ func TestALeadWithTooManyNotificationsIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := tt.spec
 			s.Recurrence = strings.ReplaceAll(s.Recurrence, "BYHOUR=*", "BYHOUR=0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23")
-			s = sendingWord(s, "1h", tt.allowed)
+			s = withNotifications(s, "1h", tt.allowed)
 			require.Empty(t, windows.Check(&s, field.NewPath("spec")))
 			if tt.refused == "" {
 				return
 			}
-			s = sendingWord(s, "1h", tt.allowed, tt.refused)
+			s = withNotifications(s, "1h", tt.allowed, tt.refused)
 			invalid := windows.Check(&s, field.NewPath("spec"))
 			require.Len(t, invalid, 1)
 			require.Equal(t, "spec.notify[0].leads[2]", invalid[0].Field)
@@ -192,7 +192,7 @@ func yearly(count int) string {
 
 // The limit of leads may change. A window that was defined before keeps running.
 func TestARunningWindowKeepsALeadThatIsTooLong(t *testing.T) {
-	d := drive(t, sendingWord(spec("UTC", "FREQ=HOURLY;BYMINUTE=0,30", "10m"), "9000h"), "2026-12-01T12:10:00Z")
+	d := drive(t, withNotifications(spec("UTC", "FREQ=HOURLY;BYMINUTE=0,30", "10m"), "9000h"), "2026-12-01T12:10:00Z")
 	d.walk("2026-12-01T12:45:00Z")
 	require.Contains(t, d.happened, windows.EventStarted)
 	require.Contains(t, d.happened, windows.EventUpcoming)

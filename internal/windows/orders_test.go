@@ -13,7 +13,7 @@ import (
 // overridden is the night that a person opened at noon for two hours.
 func overridden(t *testing.T) *driven {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
-	d.Overriding(windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: at("2026-12-01T14:00:00Z").Time}, d.now)
+	d.SetOverride(windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: at("2026-12-01T14:00:00Z").Time}, d.now)
 	require.True(t, d.ask().Allowed)
 	return d
 }
@@ -47,7 +47,7 @@ func TestTheEndOfAnOverrideNamesThePersonWhoEndedIt(t *testing.T) {
 			require.Equal(t, []windows.EventKind{windows.EventOverrideEnded}, d.happened)
 			require.Equal(t, "bob", d.events[0].By)
 			require.Equal(t, "patched", d.events[0].Reason)
-			require.Equal(t, "the emergency override was ended before its time", d.events[0].Message)
+			require.Equal(t, "the emergency override was ended early", d.events[0].Message)
 		})
 	}
 	expired := overridden(t)

@@ -1,5 +1,5 @@
-// Package windows decides when maintenance may run: the phase of an announced maintenance, when a window opens and closes by its calendar across
-// daylight saving time changes, and whether work may start now. Decisions depend on arguments only, never on the time zone of the process.
+// Package windows decides when maintenance may run: the phase of an announced maintenance, the openings of a window by its calendar across daylight saving
+// time changes, and whether work may start now. Decisions depend only on arguments, never on the time zone of the process.
 package windows
 
 import (
@@ -10,10 +10,10 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// ErrInvalidSchedule: a maintenance ends before it starts. It has no phase then.
+// ErrInvalidSchedule: a maintenance ends before it starts, so it has no phase.
 var ErrInvalidSchedule = errors.New("invalid schedule")
 
-// MaintenanceState is the phase of a maintenance, and when it changes, both at the same moment.
+// MaintenanceState is the phase of a maintenance at a moment, and its next change.
 type MaintenanceState struct {
 	Phase sreportalv1.MaintenancePhase `json:"phase"`
 	// NextTransition is when the phase changes; nil once the maintenance is completed.

@@ -23,7 +23,7 @@ type point struct {
 // clock returns its local time in the zone.
 func (p point) clock(zone *time.Location) time.Time {
 	if p.moment {
-		return reading(p.time, zone)
+		return localTime(p.time, zone)
 	}
 	return p.time
 }
@@ -36,7 +36,7 @@ const (
 	partExcept = "EXDATE"
 )
 
-// parseRecurrence reads the lines of a recurrence in the zone with that name.
+// parseRecurrence parses the lines of a recurrence in the zone with that name.
 func parseRecurrence(text, zone string) (recurrence, error) {
 	var r recurrence
 	var rules, starts []string
@@ -77,7 +77,7 @@ func parseRecurrence(text, zone string) (recurrence, error) {
 			return recurrence{}, fmt.Errorf("%s: %w", partRule, err)
 		}
 	} else if anchor != nil {
-		r.dates = append(r.dates, point{time: *anchor}) // It is the first start itself (RFC 5545, 3.8.2.4).
+		r.dates = append(r.dates, point{time: *anchor}) // DTSTART is the first start itself (RFC 5545, 3.8.2.4)
 	}
 	return r, nil
 }
@@ -106,11 +106,11 @@ func checkParameters(name, parameters, zone string) error {
 		key, value, _ := strings.Cut(parameter, "=")
 		switch key = strings.ToUpper(key); {
 		case name == partRule:
-			return fmt.Errorf("has no parameters, and not %q", parameter)
+			return fmt.Errorf("must have no parameters, and has %q", parameter)
 		case key == "TZID" && value != zone:
 			return fmt.Errorf("TZID %s contradicts the time zone, %s", value, zone)
 		case key == "VALUE" && strings.ToUpper(value) != "DATE-TIME", key != "VALUE" && key != "TZID":
-			return fmt.Errorf("parameter %q: only VALUE=DATE-TIME and TZID=%s can be", parameter, zone)
+			return fmt.Errorf("parameter %q: must be VALUE=DATE-TIME or TZID=%s", parameter, zone)
 		}
 	}
 	return nil
@@ -142,7 +142,7 @@ func appendPoints(points []point, values string) ([]point, error) {
 	return points, nil
 }
 
-// Windows are limited to these years. Time zones mean little beyond them, and times may not fit their encodings.
+// Windows are limited to these years. Beyond them, time zones mean little, and times may not fit their encodings.
 const (
 	firstYear = 1970
 	lastYear  = 9000
@@ -155,14 +155,14 @@ func checkYear(t time.Time) error {
 	return nil
 }
 
-// parsePoint reads 20261121T220000, or 20261121T220000Z. A date without a time of day is ambiguous, so it is refused.
+// parsePoint parses 20261121T220000 or 20261121T220000Z. It refuses a date without a time of day, which is ambiguous.
 func parsePoint(text string) (point, error) {
 	const layout = "20060102T150405"
 	text = strings.ToUpper(strings.TrimSpace(text))
 	digits, utc := strings.CutSuffix(text, "Z")
 	t, err := time.Parse(layout, digits)
 	if err != nil || len(digits) != len(layout) {
-		return point{}, fmt.Errorf("%q is not a date with time, as 20261121T220000 is, or in UTC 20261121T220000Z", text)
+		return point{}, fmt.Errorf("%q is not a date with time, e.g. 20261121T220000, or in UTC 20261121T220000Z", text)
 	}
 	if err := checkYear(t); err != nil {
 		return point{}, fmt.Errorf("%q: %w", text, err)

@@ -7,12 +7,12 @@ import (
 	"github.com/teambition/rrule-go"
 )
 
-// rule is an RRULE with all its parts written out, so that it has the same meaning from any point of entry. Its times are local times.
+// rule is an RRULE with explicit values for all its parts, so that an expansion can start at any of its periods. Its times are local times.
 type rule struct {
 	option rrule.ROption
 	// until is the last start; nil: no end.
 	until *point
-	// perDay is how many starts a day may have.
+	// perDay is the maximum number of starts in a day.
 	perDay int
 }
 
@@ -25,7 +25,7 @@ func (r *rule) clocks(from, to time.Time) iter.Seq[time.Time] {
 		}
 		expansion, err := rrule.NewRRule(option)
 		if err != nil {
-			return // parseRule has checked the same parts.
+			return // cannot happen: parseRule has checked the parts
 		}
 		next := expansion.Iterator()
 		for clock, ok := next(); ok && clock.Before(to); clock, ok = next() {
@@ -39,7 +39,7 @@ func (r *rule) clocks(from, to time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// enter returns the last start of a period of the rule at or before a local time. From there the rule yields the same starts as from its beginning.
+// enter returns the start of the rule's period at a local time. An expansion from there yields the same starts as one from the start of the rule.
 func (r *rule) enter(clock time.Time) time.Time {
 	start, interval := r.option.Dtstart, r.option.Interval
 	if !clock.After(start) {

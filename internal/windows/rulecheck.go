@@ -11,28 +11,28 @@ import (
 	"github.com/teambition/rrule-go"
 )
 
-// Limits that bound the work of evaluating a rule. A rule that exceeds them is a mistake.
+// Limits of a rule, which bound the work of its evaluation. A rule beyond them is a mistake.
 const (
-	mostInterval = 1000
-	mostCount    = 10_000
-	mostPerDay   = 24 * 12
+	maxInterval = 1000
+	maxCount    = 10_000
+	maxPerDay   = 24 * 12
 )
 
 // A year and a month have at most this many of one day of the week.
 const (
-	mostWeeks        = 53
-	mostWeeksOfMonth = 5
+	maxWeeks        = 53
+	maxWeeksOfMonth = 5
 )
 
-// parts are those of an RRULE, by name.
+// parts are the parts of an RRULE, by name.
 type parts map[string]string
 
 func (p parts) has(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return p[name] != "" })
 }
 
-// parseRule reads the value of an RRULE with the start anchor; nil: it has none. The rrule library ignores much that RFC 5545 rules out, misreads
-// some rules, and loops forever on rules that never occur; parseRule refuses those.
+// parseRule parses the value of an RRULE. anchor is its start; nil: it has none. The rrule library accepts rules that RFC 5545 forbids, misreads some rules,
+// and loops forever on rules that never occur. parseRule refuses those.
 func parseRule(text string, anchor *time.Time) (*rule, error) {
 	given, err := splitRule(text)
 	if err != nil {
@@ -52,7 +52,7 @@ func parseRule(text string, anchor *time.Time) (*rule, error) {
 		}
 		r.until = &until
 	}
-	option, err := rrule.StrToROption(given.without("UNTIL"))
+	option, err := rrule.StrToROption(given.except("UNTIL"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
@@ -64,7 +64,7 @@ func parseRule(text string, anchor *time.Time) (*rule, error) {
 	return r, r.checkHappens()
 }
 
-// ruleParts are the parts of an RRULE, as RFC 5545 spells them.
+// ruleParts are the names of the parts of an RRULE in RFC 5545.
 var ruleParts = []string{
 	"FREQ", "INTERVAL", "WKST", "COUNT", "UNTIL", "BYSETPOS", "BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY", "BYHOUR", "BYMINUTE", "BYSECOND",
 }
@@ -86,7 +86,7 @@ func splitRule(text string) (parts, error) {
 	return given, given.checkIntegers()
 }
 
-// checkIntegers refuses numbers that cannot be read.
+// checkIntegers refuses invalid numbers.
 func (p parts) checkIntegers() error {
 	for _, name := range ruleParts {
 		switch value := p[name]; name {
@@ -105,8 +105,8 @@ func (p parts) checkIntegers() error {
 	return nil
 }
 
-// without returns the parts without one.
-func (p parts) without(name string) string {
+// except returns the text of all parts but one.
+func (p parts) except(name string) string {
 	var written []string
 	for _, part := range ruleParts {
 		if part != name && p.has(part) {
@@ -123,7 +123,7 @@ var (
 	integers = regexp.MustCompile(`^([+-]?[0-9]{1,5}(,|$))+$`)
 )
 
-// check refuses combinations that RFC 5545 (3.3.10) does not define, and some whose meaning most readers would mistake.
+// check refuses combinations that RFC 5545 (3.3.10) does not define, and some that most readers would misunderstand.
 func (p parts) check() error {
 	freq := p["FREQ"]
 	switch {
@@ -132,11 +132,11 @@ func (p parts) check() error {
 	case !slices.Contains([]string{"HOURLY", "DAILY", "WEEKLY", "MONTHLY", "YEARLY"}, freq):
 		return fmt.Errorf("FREQ=%s: must be HOURLY, DAILY, WEEKLY, MONTHLY or YEARLY", freq)
 	case p.has("COUNT") && p.has("UNTIL"):
-		return errors.New("COUNT and UNTIL: only one of them can be")
+		return errors.New("COUNT and UNTIL: give only one of them")
 	case p.has("WKST") && !weekday.MatchString(p["WKST"]):
-		return fmt.Errorf("WKST=%s: must be a day of the week, as MO is", p["WKST"])
+		return fmt.Errorf("WKST=%s: must be a day of the week, e.g. MO", p["WKST"])
 	case p.has("BYDAY") && (!weekdays.MatchString(p["BYDAY"]) || strings.HasSuffix(p["BYDAY"], ",")):
-		return fmt.Errorf("BYDAY=%s: must be days of the week, as SA is, or -1FR for the last Friday", p["BYDAY"])
+		return fmt.Errorf("BYDAY=%s: must be days of the week, e.g. SA, or -1FR for the last Friday", p["BYDAY"])
 	case numbered.MatchString(p["BYDAY"]) && (freq != "MONTHLY" && freq != "YEARLY" || p.has("BYWEEKNO")):
 		return fmt.Errorf("BYDAY=%s: days are numbered within a month or a year only", p["BYDAY"])
 	case p.has("BYWEEKNO") && (freq != "YEARLY" || !p.has("BYDAY")):
@@ -144,22 +144,22 @@ func (p parts) check() error {
 	case p.has("BYYEARDAY") && freq != "YEARLY":
 		return errors.New("BYYEARDAY needs FREQ=YEARLY")
 	case p.has("BYMONTHDAY") && freq == "WEEKLY":
-		return errors.New("BYMONTHDAY does not go with FREQ=WEEKLY")
+		return errors.New("BYMONTHDAY cannot be combined with FREQ=WEEKLY")
 	case p.has("BYSETPOS") && freq == "HOURLY":
-		return errors.New("BYSETPOS does not go with FREQ=HOURLY")
+		return errors.New("BYSETPOS cannot be combined with FREQ=HOURLY")
 	case p.has("BYSETPOS") && !p.has("BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY", "BYHOUR", "BYMINUTE", "BYSECOND"):
 		return errors.New("BYSETPOS needs another part to choose from, e.g. BYDAY")
 	}
 	return nil
 }
 
-// checkComplete refuses a rule without a start that omits parts it would take from the start.
+// checkComplete refuses a rule without a start that lacks parts which default to those of the start.
 func (p parts) checkComplete(anchor *time.Time) error {
 	switch freq := p["FREQ"]; {
 	case anchor != nil:
 		return nil
 	case p.has("COUNT") || p.has("INTERVAL") && p["INTERVAL"] != "1":
-		return errors.New("COUNT and INTERVAL need a line before the rule that says from when to count, e.g. DTSTART:20261121T220000")
+		return errors.New("COUNT and INTERVAL need a start: add a line before the rule, e.g. DTSTART:20261121T220000")
 	case freq != "HOURLY" && !p.has("BYHOUR"):
 		return errors.New("has no time of day: give BYHOUR, e.g. BYHOUR=22;BYMINUTE=30, or a line DTSTART:20261121T223000 before the rule")
 	case freq == "WEEKLY" && !p.has("BYDAY"),
@@ -174,26 +174,26 @@ func (p parts) checkComplete(anchor *time.Time) error {
 func (r *rule) checkNumbers(given parts) error {
 	withinMonth := r.option.Freq == rrule.MONTHLY || len(r.option.Bymonth) > 0
 	for _, day := range r.option.Byweekday {
-		if withinMonth && (day.N() > mostWeeksOfMonth || day.N() < -mostWeeksOfMonth) {
+		if withinMonth && (day.N() > maxWeeksOfMonth || day.N() < -maxWeeksOfMonth) {
 			return fmt.Errorf("BYDAY=%s: no month has more than five of a day", given["BYDAY"])
 		}
 	}
 	switch {
-	case given.has("INTERVAL") && (r.option.Interval < 1 || r.option.Interval > mostInterval):
-		return fmt.Errorf("INTERVAL=%s: must be from 1 to %d", given["INTERVAL"], mostInterval)
+	case given.has("INTERVAL") && (r.option.Interval < 1 || r.option.Interval > maxInterval):
+		return fmt.Errorf("INTERVAL=%s: must be from 1 to %d", given["INTERVAL"], maxInterval)
 	case r.option.Freq == rrule.HOURLY && 24%max(r.option.Interval, 1) != 0:
 		return fmt.Errorf("INTERVAL=%s: with FREQ=HOURLY it must divide the 24 hours of a day", given["INTERVAL"])
-	case given.has("COUNT") && (r.option.Count < 1 || r.option.Count > mostCount):
-		return fmt.Errorf("COUNT=%s: must be from 1 to %d", given["COUNT"], mostCount)
+	case given.has("COUNT") && (r.option.Count < 1 || r.option.Count > maxCount):
+		return fmt.Errorf("COUNT=%s: must be from 1 to %d", given["COUNT"], maxCount)
 	}
-	// The library checks the ranges of the other numbers; with this frequency that is all it does.
+	// The library checks the ranges of the other numbers. With this frequency it does nothing else.
 	ranges := r.option
 	ranges.Freq, ranges.Dtstart = rrule.SECONDLY, time.Unix(0, 0).UTC()
 	_, err := rrule.NewRRule(ranges)
 	return err
 }
 
-// complete writes out the parts that the rule takes from its start, so that it can be entered anywhere.
+// complete sets the parts that default to those of the start, so that an expansion can start at any period.
 func (r *rule) complete(anchor *time.Time) {
 	o := &r.option
 	o.Dtstart = time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -224,7 +224,7 @@ func (r *rule) complete(anchor *time.Time) {
 	r.perDay = len(o.Byhour) * len(o.Byminute) * len(o.Bysecond)
 }
 
-// completeHours turns an hourly rule into a daily one. The library would search forever for an hour that an interval never reaches.
+// completeHours turns an hourly rule into a daily one, because the library searches forever for an hour that the interval never reaches.
 func (r *rule) completeHours() {
 	o := &r.option
 	var hours []int
@@ -236,7 +236,7 @@ func (r *rule) completeHours() {
 	o.Freq, o.Interval, o.Byhour = rrule.DAILY, 1, hours
 }
 
-// completeDay takes the day from the start.
+// completeDay sets the day to that of the start.
 func (r *rule) completeDay() {
 	o := &r.option
 	switch o.Freq {
@@ -252,16 +252,16 @@ func (r *rule) completeDay() {
 	}
 }
 
-// completeNumbers replaces a plain day by all its numbered days if other days are numbered: RFC 5545 unites a list of days, but the library
-// intersects plain and numbered ones.
+// completeNumbers replaces a plain day by all its numbered days if other days are numbered. In RFC 5545 a list of days is a union, but the library
+// intersects plain and numbered days.
 func (r *rule) completeNumbers() {
 	o := &r.option
 	if !slices.ContainsFunc(o.Byweekday, func(day rrule.Weekday) bool { return day.N() != 0 }) {
 		return
 	}
-	most := mostWeeks
+	most := maxWeeks
 	if o.Freq == rrule.MONTHLY || len(o.Bymonth) > 0 {
-		most = mostWeeksOfMonth
+		most = maxWeeksOfMonth
 	}
 	var days []rrule.Weekday
 	for _, day := range o.Byweekday {
@@ -278,11 +278,11 @@ func (r *rule) completeNumbers() {
 
 // checkHappens refuses a rule that starts too often, or never.
 func (r *rule) checkHappens() error {
-	if r.perDay > mostPerDay {
-		return fmt.Errorf("asks for %d starts a day: %d can be", r.perDay, mostPerDay)
+	if r.perDay > maxPerDay {
+		return fmt.Errorf("has %d starts a day, more than %d", r.perDay, maxPerDay)
 	}
 	if r.perDay == 0 {
-		return fmt.Errorf("%w: the interval passes over every hour of BYHOUR", errNeverHappens)
+		return fmt.Errorf("%w: the interval skips every hour of BYHOUR", errNeverHappens)
 	}
 	for range r.clocks(r.option.Dtstart, time.Date(lastYear, 1, 1, 0, 0, 0, 0, time.UTC)) {
 		return nil

@@ -12,13 +12,13 @@ import (
 type Opening struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// Cutoff is how long before its end no new work starts.
+	// Cutoff is the time before its end in which no new work starts.
 	Cutoff time.Duration `json:"cutoff,omitempty"`
-	// Forced: a person ordered it, and exclusions do not apply to it.
+	// Forced: a person extended it into an exclusion. Exclusions do not apply to it.
 	Forced bool `json:"forced,omitempty"`
 	// Begun: the window has recorded its start.
 	Begun bool `json:"begun,omitempty"`
-	// Confirmed: it starts at Start without further notice, unless subscribers are told otherwise.
+	// Confirmed: it starts at Start unless subscribers receive another update.
 	Confirmed bool `json:"confirmed,omitempty"`
 }
 
@@ -31,93 +31,92 @@ type Span struct {
 	End   time.Time `json:"end"`
 }
 
-// Schedule lists the upcoming openings of a window as moments: its readers need neither the calendar nor a time zone.
+// Schedule lists the upcoming openings of a window as moments, so that readers need neither the calendar nor a time zone.
 type Schedule struct {
 	// Name of the window.
 	Name string `json:"name"`
 	// Openings in order of time; no two overlap.
 	Openings []Opening `json:"openings,omitempty"`
-	// Scheduled is when the window would be open without exclusions; Excluded is when those apply. They also apply to other windows of the same
-	// clusters.
+	// Scheduled is when the window would be open without exclusions. Excluded is when exclusions apply, also to other windows of the same clusters.
 	Scheduled []Span `json:"scheduled,omitempty"`
 	Excluded  []Span `json:"excluded,omitempty"`
-	// Until is how far openings and exclusions are known. Last: there are no openings but those listed.
+	// Until is the time up to which openings and exclusions are known. Last: there are no further openings or exclusions.
 	Until time.Time `json:"until"`
 	Last  bool      `json:"last,omitempty"`
-	// NoMore: there are no openings but those listed; exclusions are known up to Until only.
+	// NoMore: there are no further openings, but exclusions are known only up to Until.
 	NoMore bool `json:"noMore,omitempty"`
-	// Later are openings after Until that need notifications before then, see notifications.go. Again is when the calendar must be read again for them, before
-	// Until; the zero time: at Until. Subscribers receive neither.
+	// Later are openings after Until whose notifications are due earlier; see notifications.go. For them, the calendar must be read again at Again; zero:
+	// at Until. Subscribers receive neither.
 	Later []Opening `json:"later,omitempty"`
 	Again time.Time `json:"again,omitzero"`
 }
 
 const (
-	// shortestSchedule is how far ahead openings are listed at least, unless there are too many.
-	shortestSchedule = 8 * 24 * time.Hour
-	// openingsWanted is how many openings are listed at least, if there are that many, so that people can cancel them in advance.
-	openingsWanted = 6
-	// openingsListed and spansListed are how many are listed at most: every subscriber receives them.
-	openingsListed = 50
-	spansListed    = 100
+	// minSchedule is the minimum range of a schedule, unless it has too many openings.
+	minSchedule = 8 * 24 * time.Hour
+	// minOpenings is the minimum number of openings if there are that many, so that people can cancel them in advance.
+	minOpenings = 6
+	// maxOpenings and maxSpans limit the lists, because every subscriber receives them.
+	maxOpenings = 50
+	maxSpans    = 100
 )
 
-// Schedule returns the upcoming openings of the window from a moment on: the next six at least, if there are that many within ten years. It returns
+// Schedule returns the upcoming openings of the window from a moment on: at least the next six, if there are that many within ten years. It returns
 // ErrInvalidRange and ErrTooMany.
 func (w *Window) Schedule(from time.Time) (Schedule, error) {
 	if err := checkYear(from); err != nil {
 		return Schedule{}, fmt.Errorf("%w: %s: %w", ErrInvalidRange, instant(from), err)
 	}
 	var seen Schedule
-	for look := shortestSchedule; ; look *= 2 {
+	for look := minSchedule; ; look *= 2 {
 		further, err := w.schedule(from, from.Add(look))
-		if errors.Is(err, ErrTooMany) && look > shortestSchedule {
+		if errors.Is(err, ErrTooMany) && look > minSchedule {
 			break
 		}
 		if err != nil {
 			return Schedule{}, err
 		}
 		seen = further
-		if seen.Last = look > longestLook; seen.Last || len(seen.Openings) >= openingsWanted {
+		if seen.Last = look > maxRange; seen.Last || len(seen.Openings) >= minOpenings {
 			break
 		}
 	}
 	return w.addLater(seen.short(), from), nil
 }
 
-// schedule returns all the openings and exclusions in a stretch of time.
+// schedule returns all openings and exclusions in a range.
 func (w *Window) schedule(from, until time.Time) (Schedule, error) {
-	seen, err := w.see(from, until)
+	seen, err := w.expand(from, until)
 	if err != nil {
 		return Schedule{}, err
 	}
-	outlook := Schedule{Name: w.name, Until: until}
+	schedule := Schedule{Name: w.name, Until: until}
 	for _, o := range seen.open {
 		if overlap(o, from, until) {
-			outlook.Openings = append(outlook.Openings, Opening{Start: o.Start, End: o.End, Cutoff: w.cutoff})
+			schedule.Openings = append(schedule.Openings, Opening{Start: o.Start, End: o.End, Cutoff: w.cutoff})
 		}
 	}
 	for _, o := range seen.scheduled {
-		outlook.Scheduled = append(outlook.Scheduled, Span{o.Start, o.End})
+		schedule.Scheduled = append(schedule.Scheduled, Span{o.Start, o.End})
 	}
 	for _, occurrences := range seen.excluded {
 		for _, o := range occurrences {
-			outlook.Excluded = append(outlook.Excluded, Span{o.Start, o.End})
+			schedule.Excluded = append(schedule.Excluded, Span{o.Start, o.End})
 		}
 	}
-	outlook.Excluded = union(outlook.Excluded)
-	return outlook, nil
+	schedule.Excluded = union(schedule.Excluded)
+	return schedule, nil
 }
 
-// short limits the list to what subscribers receive.
+// short limits the schedule to the size for subscribers.
 func (o Schedule) short() Schedule {
 	last, all := o.Last, len(o.Openings)
-	if len(o.Openings) > openingsListed {
-		o.Until, o.Last = earlier(o.Until, o.Openings[openingsListed].Start), false
+	if len(o.Openings) > maxOpenings {
+		o.Until, o.Last = earlier(o.Until, o.Openings[maxOpenings].Start), false
 	}
 	for _, spans := range [][]Span{o.Scheduled, o.Excluded} {
-		if len(spans) > spansListed {
-			o.Until, o.Last = earlier(o.Until, spans[spansListed].Start), false
+		if len(spans) > maxSpans {
+			o.Until, o.Last = earlier(o.Until, spans[maxSpans].Start), false
 		}
 	}
 	beyond := func(s Span) bool { return !s.Start.Before(o.Until) }
@@ -150,7 +149,7 @@ func (o Schedule) excludedIn(opening Opening) []Span {
 	return o.Excluded[first : first+count]
 }
 
-// excludes reports whether the exclusions already cover all that others take from an opening.
+// excludes reports whether the exclusions already cover the parts of an opening that others cover.
 func (o Schedule) excludes(opening Opening, others []Span) bool {
 	for _, other := range others {
 		start, end := later(other.Start, opening.Start), earlier(other.End, opening.End)

@@ -8,38 +8,38 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// State is the state of a window: its calendar's upcoming openings and what people have ordered in addition. Its methods change it with time and on
-// request. They read no calendar; the caller does, see Foresee.
+// State is the state of a window: its schedule and the changes that people requested. Its methods change it with time and on request. The caller reads the
+// calendar; see SetSchedule.
 type State struct {
 	// Window is the object; nil: the window is not defined.
 	Window *drydockv1.MaintenanceWindow `json:"window,omitempty"`
 	// Since is when it was last defined or edited.
 	Since time.Time `json:"since"`
-	// Schedule has the upcoming openings, read from the calendar as of the moment Read; zero: read before it was cancelled.
-	Schedule Schedule  `json:"outlook"`
+	// Schedule has the upcoming openings by the calendar, from the moment Read on. A cancellation resets Read.
+	Schedule Schedule  `json:"schedule"`
 	Read     time.Time `json:"read"`
 	// Running is the current opening; nil: the window is closed.
 	Running *Opening `json:"running,omitempty"`
-	// LastHandled is the start by the calendar of the last opening that has started, was missed or cancelled. No opening up to it is handled again. Free is
-	// when that opening ended.
-	LastHandled time.Time `json:"dealt"`
-	Free        time.Time `json:"free"`
+	// LastHandled is the start, by the calendar, of the last opening that has started, was missed or was cancelled. No earlier opening is handled again.
+	// LastEnd is its end.
+	LastHandled time.Time `json:"lastHandled"`
+	LastEnd     time.Time `json:"lastEnd"`
 	// Amendments change upcoming openings.
 	Amendments []Amendment `json:"amendments,omitempty"`
 	// Override opens the window in an emergency.
 	Override *Override `json:"override,omitempty"`
-	// Cancelled: it has no more openings.
+	// Cancelled: all further openings are cancelled.
 	Cancelled bool `json:"cancelled,omitempty"`
-	// Confirmed is the start of the opening that subscribers know takes place unless a person changes it.
+	// Confirmed is the start of the opening that was confirmed to subscribers.
 	Confirmed time.Time `json:"confirmed,omitzero"`
-	// Announced has, for each lead of each receiver, the last opening whose notification is handled.
+	// Announced has the last handled notification for each lead of each receiver.
 	Announced []Lead `json:"announced,omitempty"`
-	// Pending has notifications that are still pending for openings before that one.
-	Pending []Lead `json:"owed,omitempty"`
-	// CutOff: subscribers know that the current opening is past its cutoff.
+	// Pending has earlier notifications that are not handled.
+	Pending []Lead `json:"pending,omitempty"`
+	// CutOff: subscribers were notified of the cutoff of the current opening.
 	CutOff bool `json:"cutOff,omitempty"`
-	// CheckedUntil is the time of the last check for exclusions that started or ended.
-	CheckedUntil time.Time `json:"looked,omitzero"`
+	// CheckedUntil is the time of the last call of ExclusionChanged.
+	CheckedUntil time.Time `json:"checkedUntil,omitzero"`
 	// Events are the most recent events, oldest first.
 	Events []Event `json:"events,omitempty"`
 }
@@ -59,11 +59,11 @@ type Override struct {
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
-	// Ended is who ended it early, and why; nil: it was not ended early.
+	// Ended is the request that ended it early; nil: none.
 	Ended *Request `json:"ended,omitempty"`
 }
 
-// Phase is the state of a window as people see it.
+// Phase is the phase of a window.
 type Phase string
 
 // The phases.
@@ -72,11 +72,11 @@ const (
 	PhaseUndefined Phase = "Undefined"
 	PhaseClosed    Phase = "Closed"
 	PhaseOpen      Phase = "Open"
-	// PhaseCutoff: it is open, but nothing new starts.
+	// PhaseCutoff: it is open, but no new work starts.
 	PhaseCutoff Phase = "Cutoff"
-	// PhaseExcluded: an exclusion that was added during the opening closes it.
+	// PhaseExcluded: an exclusion that was added during the opening closes the window.
 	PhaseExcluded Phase = "Excluded"
-	// PhaseOverridden: a person opened it in an emergency.
+	// PhaseOverridden: an emergency override opens it.
 	PhaseOverridden Phase = "Overridden"
 	// PhaseOver: it has no more openings.
 	PhaseOver Phase = "Over"
@@ -95,7 +95,7 @@ func (c *State) Phase(now time.Time) Phase {
 		return PhaseOpen
 	case c.Running != nil:
 		return PhaseCutoff
-	case c.Cancelled || (c.Schedule.Last || c.Schedule.NoMore) && len(c.Coming()) == 0:
+	case c.Cancelled || (c.Schedule.Last || c.Schedule.NoMore) && len(c.Upcoming()) == 0:
 		return PhaseOver
 	}
 	return PhaseClosed
@@ -105,7 +105,7 @@ func (c *State) overridden(now time.Time) bool {
 	return c.Override != nil && now.Before(c.Override.Until)
 }
 
-// Excluding is the exclusion that closes the current opening; nil: none.
+// Excluding returns the exclusion that closes the current opening; nil: none.
 func (c *State) Excluding(now time.Time) *Span {
 	if c.Running == nil || c.Running.Forced || !now.Before(c.Running.End) {
 		return nil
@@ -118,32 +118,32 @@ func (c *State) Excluding(now time.Time) *Span {
 	return nil
 }
 
-// coming is an upcoming opening; planned is its start by the calendar, which identifies it.
-type coming struct {
+// upcomingOpening is an upcoming opening. planned is its start by the calendar, which identifies it.
+type upcomingOpening struct {
 	Opening
 	planned time.Time
 }
 
-// Coming returns the upcoming openings with the changes that people ordered.
-func (c *State) Coming() []Opening {
+// Upcoming returns the upcoming openings with the requested changes.
+func (c *State) Upcoming() []Opening {
 	var openings []Opening
-	for _, o := range c.coming() {
+	for _, o := range c.upcoming() {
 		openings = append(openings, o.Opening)
 	}
 	return openings
 }
 
-func (c *State) coming() []coming { return c.amended(c.Schedule.Openings) }
+func (c *State) upcoming() []upcomingOpening { return c.amended(c.Schedule.Openings) }
 
-// amended returns the upcoming openings of the calendar with the changes that people ordered.
-func (c *State) amended(openings []Opening) []coming {
-	free := c.Free
+// amended returns the upcoming openings of the calendar with the requested changes.
+func (c *State) amended(openings []Opening) []upcomingOpening {
+	free := c.LastEnd
 	if c.Running != nil {
 		free = c.Running.End
 	}
-	var ahead []coming
+	var ahead []upcomingOpening
 	for _, o := range openings {
-		next := coming{o, o.Start}
+		next := upcomingOpening{o, o.Start}
 		amended := c.amendment(o.Start)
 		if amended.End != nil {
 			next.End, next.Forced = *amended.End, amended.Forced
@@ -165,26 +165,26 @@ func (c *State) amendment(start time.Time) Amendment {
 	return c.Amendments[i]
 }
 
-// Pass returns the events that have happened until now, each once, in order. An event that the window could not handle in time, because no worker
-// ran, is handled late while that is useful, or missed. Of many due notifications it returns a few: call it until it returns nothing.
-func (c *State) Pass(now time.Time) []Event {
+// Advance advances the state to now and returns the events since the last call, in order. An event that was not handled in time, because no worker ran, is
+// handled late while that is useful, or missed. Of many due notifications it returns only some: call it until it returns nothing.
+func (c *State) Advance(now time.Time) []Event {
 	var happened []Event
 	add := func(e Event) {
-		if e.At = now; e.Foretold {
+		if e.At = now; e.Confirmed {
 			e.At = e.Opening.Start
 		}
 		happened = append(happened, e)
 	}
 	for c.Window != nil {
-		ahead := c.coming()
+		ahead := c.upcoming()
 		switch {
 		case c.Running != nil && !now.Before(c.Running.End):
 			add(Event{Kind: EventEnded, Opening: c.Running, Message: "closed"})
-			c.Free, c.Running, c.CutOff = c.Running.End, nil, false
+			c.LastEnd, c.Running, c.CutOff = c.Running.End, nil, false
 			continue
 		case c.Running != nil && !c.CutOff && !now.Before(c.Running.CutoffAt()):
 			c.CutOff = true
-			add(Event{Kind: EventCutoff, Opening: c.Running, Message: "nothing new starts until it closes"})
+			add(Event{Kind: EventCutoff, Opening: c.Running, Message: "no new work starts until it closes"})
 			continue
 		case c.Running == nil && len(ahead) > 0 && !now.Before(ahead[0].Start):
 			if e, worth := c.begin(ahead[0], now); worth {
@@ -203,7 +203,7 @@ func (c *State) Pass(now time.Time) []Event {
 	if c.Override != nil && !now.Before(c.Override.Until) {
 		ended := Event{Kind: EventOverrideEnded, By: c.Override.By, Message: "the emergency override has expired"}
 		if by := c.Override.Ended; by != nil {
-			ended.By, ended.Reason, ended.Message = by.Actor, by.Reason, "the emergency override was ended before its time"
+			ended.By, ended.Reason, ended.Message = by.Actor, by.Reason, "the emergency override was ended early"
 		}
 		add(ended)
 		c.Override = nil
@@ -212,9 +212,8 @@ func (c *State) Pass(now time.Time) []Event {
 	return happened
 }
 
-// Crossed reports whether an exclusion started or ended since the last call. Subscribers must know, because it applies to all the windows that they
-// name.
-func (c *State) Crossed(now time.Time) bool {
+// ExclusionChanged reports whether an exclusion has started or ended since the last call. Subscribers must know, because it applies to all their windows.
+func (c *State) ExclusionChanged(now time.Time) bool {
 	since := c.CheckedUntil
 	c.CheckedUntil = now
 	return slices.ContainsFunc(c.Schedule.Excluded, func(s Span) bool {
@@ -222,44 +221,44 @@ func (c *State) Crossed(now time.Time) bool {
 	})
 }
 
-// begin starts an opening, or finds that it is too late. An opening before the definition of the window is not missed.
-func (c *State) begin(next coming, now time.Time) (Event, bool) {
+// begin starts an opening, or records that it was missed. It returns false if the event is not worth a report: the opening is older than the definition.
+func (c *State) begin(next upcomingOpening, now time.Time) (Event, bool) {
 	c.LastHandled = next.planned
 	c.Amendments = slices.DeleteFunc(c.Amendments, func(a Amendment) bool { return !a.Start.After(c.LastHandled) })
 	past := func(l Lead) bool { return !l.Start.After(c.LastHandled) }
 	c.Announced, c.Pending = slices.DeleteFunc(c.Announced, past), slices.DeleteFunc(c.Pending, past)
 	opening := next.Opening
 	opening.Begun = true
-	begun := c.confirmed(opening) && now.Before(opening.End) // by its subscribers
+	begun := c.confirmed(opening) && now.Before(opening.End) // subscribers have started
 	if !now.Before(opening.CutoffAt()) && !begun {
-		c.Free = opening.End
+		c.LastEnd = opening.End
 		return Event{Kind: EventMissed, Opening: &opening, Message: "missed: no worker ran between its start and its cutoff"}, !opening.Start.Before(c.Since)
 	}
 	c.Running = &opening
-	event := Event{Kind: EventStarted, Opening: &opening, Foretold: c.confirmed(opening), Message: "open until " + clock(opening.End)}
+	event := Event{Kind: EventStarted, Opening: &opening, Confirmed: c.confirmed(opening), Message: "open until " + clock(opening.End)}
 	if late := now.Sub(opening.Start); late > lateness+c.recordAfter(opening) && !opening.Start.Before(c.Since) {
 		done := "opened"
-		if event.Foretold {
+		if event.Confirmed {
 			done = "recorded"
 		}
-		event.Foretold = false
+		event.Confirmed = false
 		event.Message += fmt.Sprintf("; %s %s late", done, late.Round(time.Second))
 	}
 	return event, true
 }
 
-// lateness is the shortest delay that is reported: timers may be this late.
+// lateness is the shortest reported delay. Timers may be this late.
 const lateness = 2 * time.Second
 
-// length of a duration that was checked when the window was defined.
+// length returns a duration that was checked when the window was defined.
 func length(d drydockv1.Duration) time.Duration {
 	elapsed, _ := d.Elapsed()
 	return elapsed
 }
 
-// Next returns the next moment after now at which the window has something to do; false: none.
+// Next returns the next moment after now at which the window must act; false: none.
 func (c *State) Next(now time.Time) (time.Time, bool) {
-	return c.next(now, func(ahead []coming) []time.Time {
+	return c.next(now, func(ahead []upcomingOpening) []time.Time {
 		o := ahead[0].Opening
 		moments := []time.Time{o.Start, c.confirmsAt(o)}
 		if c.confirmed(o) {
@@ -269,9 +268,9 @@ func (c *State) Next(now time.Time) (time.Time, bool) {
 	})
 }
 
-// nextUpdate returns the next moment at which subscribers receive an update, unless a person changes the window before; false: none.
+// nextUpdate returns the next moment at which subscribers receive an update without a request; false: none.
 func (c *State) nextUpdate(now time.Time) (time.Time, bool) {
-	return c.next(now, func(ahead []coming) []time.Time {
+	return c.next(now, func(ahead []upcomingOpening) []time.Time {
 		o := ahead[0].Opening
 		if c.confirmed(o) {
 			return []time.Time{o.CutoffAt(), o.End}
@@ -280,8 +279,8 @@ func (c *State) nextUpdate(now time.Time) (time.Time, bool) {
 	})
 }
 
-// next returns the first moment after now at which something happens. ahead lists the moments of upcoming openings.
-func (c *State) next(now time.Time, ahead func([]coming) []time.Time) (time.Time, bool) {
+// next returns the first relevant moment after now. ahead lists the moments of upcoming openings.
+func (c *State) next(now time.Time, ahead func([]upcomingOpening) []time.Time) (time.Time, bool) {
 	var next time.Time
 	at := func(t time.Time) {
 		if t.After(now) && (next.IsZero() || t.Before(next)) {
@@ -300,13 +299,13 @@ func (c *State) next(now time.Time, ahead func([]coming) []time.Time) (time.Time
 	}
 	if !c.Schedule.Last {
 		at(c.Schedule.again())
-		at(c.Free) // after a missed opening, see Stale
+		at(c.LastEnd) // after a missed opening, see Stale
 	}
 	for _, excluded := range c.Schedule.Excluded { // an exclusion applies to other windows even when this one has no more openings
 		at(excluded.Start)
 		at(excluded.End)
 	}
-	if coming := c.coming(); len(coming) > 0 {
+	if coming := c.upcoming(); len(coming) > 0 {
 		for _, moment := range ahead(coming) {
 			at(moment)
 		}
@@ -314,8 +313,8 @@ func (c *State) next(now time.Time, ahead func([]coming) []time.Time) (time.Time
 	return next, !next.IsZero()
 }
 
-// Stale reports whether the calendar must be read again, and from which moment. Handle all past openings with Pass first. After a missed opening,
-// wait for its end: what is read before is stale at once.
+// Stale reports whether the calendar must be read again, and from which moment. Call Advance first. After a missed opening, the calendar is read at its
+// end, because an earlier reading would be stale immediately.
 func (c *State) Stale(now time.Time) (from time.Time, stale bool) {
 	switch {
 	case c.Window == nil || c.Schedule.Last:
@@ -325,11 +324,11 @@ func (c *State) Stale(now time.Time) (from time.Time, stale bool) {
 	case c.Cancelled:
 		return now, c.Read.IsZero()
 	}
-	return c.Free, c.Free.After(c.Read) && !c.Free.After(now) && len(c.coming()) < 2
+	return c.LastEnd, c.LastEnd.After(c.Read) && !c.LastEnd.After(now) && len(c.upcoming()) < 2
 }
 
-// SetSchedule stores what the calendar says from a moment on.
-func (c *State) SetSchedule(from time.Time, outlook Schedule) { c.Read, c.Schedule = from, outlook }
+// SetSchedule stores the schedule from a moment on.
+func (c *State) SetSchedule(from time.Time, schedule Schedule) { c.Read, c.Schedule = from, schedule }
 
 // clock formats a moment for people.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -33,22 +33,22 @@ func drive(t require.TestingT, spec drydockv1.MaintenanceWindowSpec, now string)
 
 func (d *driven) define(spec drydockv1.MaintenanceWindowSpec) {
 	d.object = drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"}, Spec: spec}
-	d.Define(windows.DefineRequest{Object: d.object}, d.outlook(&d.object, d.now), d.now)
+	d.Define(windows.DefineRequest{Object: d.object}, d.schedule(&d.object, d.now), d.now)
 }
 
-func (d *driven) outlook(of *drydockv1.MaintenanceWindow, from time.Time) windows.Schedule {
+func (d *driven) schedule(of *drydockv1.MaintenanceWindow, from time.Time) windows.Schedule {
 	window, err := windows.New(of)
 	require.NoError(d.t, err)
-	outlook, err := window.Schedule(from)
+	schedule, err := window.Schedule(from)
 	require.NoError(d.t, err)
-	return outlook
+	return schedule
 }
 
 // pass moves time to a moment in one step, as an outage does.
 func (d *driven) pass(now time.Time) {
 	d.now = now
 	for {
-		events := d.Pass(now)
+		events := d.Advance(now)
 		d.events = append(d.events, events...)
 		for _, e := range events {
 			d.happened = append(d.happened, e.Kind)
@@ -61,7 +61,7 @@ func (d *driven) pass(now time.Time) {
 			return
 		}
 		require.True(d.t, from.After(d.Read), "the calendar is read without end from %s on", from)
-		d.SetSchedule(from, d.outlook(d.Window, from))
+		d.SetSchedule(from, d.schedule(d.Window, from))
 	}
 }
 
@@ -116,7 +116,7 @@ func TestAMissedOpeningDoesNotMakeTheCalendarReadInALoop(t *testing.T) {
 	early := night()
 	early.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{"100h"}}}
 	cancelled := func(d *driven) {
-		for _, o := range d.Coming()[1:] {
+		for _, o := range d.Upcoming()[1:] {
 			d.Cancel(windows.CancelRequest{Start: o.Start}, d.now)
 		}
 	}
@@ -134,7 +134,7 @@ func TestAMissedOpeningDoesNotMakeTheCalendarReadInALoop(t *testing.T) {
 			tt.before(d)
 			d.passTo("2026-12-02T01:45:00Z")
 			d.walk("2026-12-02T02:00:00Z")
-			require.NotEmpty(t, d.Coming(), "it is read again when the opening is over")
+			require.NotEmpty(t, d.Upcoming(), "it is read again when the opening is over")
 		})
 	}
 }
@@ -149,12 +149,12 @@ func TestAnOpeningBeforeTheDefinitionIsNotMissed(t *testing.T) {
 	require.NotContains(t, early.events[0].Message, "late")
 }
 
-func TestAnOutageOverTheEndClosesTheWindowAtOnce(t *testing.T) {
+func TestAnOutageOverTheEndClosesTheWindow(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.walk("2026-12-01T23:00:00Z")
 	d.passTo("2026-12-02T20:00:00Z")
 	require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventEnded}, d.happened)
-	require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Coming()[0].Start)
+	require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Upcoming()[0].Start)
 }
 
 func TestEachLeadSendsOneNotification(t *testing.T) {
@@ -220,9 +220,9 @@ func TestTheNextOpeningCanBeExtendedAndCancelled(t *testing.T) {
 	request := windows.ExtendRequest{End: at("2026-12-02T03:00:00Z").Time}
 	require.NoError(t, d.CheckExtend(request, d.now))
 	d.Extend(request, d.now)
-	require.Equal(t, at("2026-12-02T03:00:00Z").UTC(), d.Coming()[0].End.UTC())
+	require.Equal(t, at("2026-12-02T03:00:00Z").UTC(), d.Upcoming()[0].End.UTC())
 
-	require.ErrorContains(t, d.CheckCancel(windows.CancelRequest{Start: at("2026-11-30T22:00:00Z").Time}, d.now), "is past")
+	require.ErrorContains(t, d.CheckCancel(windows.CancelRequest{Start: at("2026-11-30T22:00:00Z").Time}, d.now), "is in the past")
 	require.ErrorContains(t, d.CheckCancel(windows.CancelRequest{Start: at("2026-12-01T22:01:00Z").Time}, d.now), "the next starts at 2026-12-01T22:00:00Z")
 	require.NoError(t, d.CheckCancel(windows.CancelRequest{}, d.now))
 	d.Cancel(windows.CancelRequest{}, d.now)
@@ -250,7 +250,7 @@ func TestACurrentOpeningThatIsCancelledOrEndedDoesNotOpenAgain(t *testing.T) {
 			order(d)
 			d.walk("2026-12-02T12:00:00Z")
 			require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventEnded}, d.happened)
-			require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Coming()[0].Start)
+			require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Upcoming()[0].Start)
 		})
 	}
 }
@@ -307,12 +307,12 @@ func TestSubscribersReceiveTheStartAndTheEndOfAnExclusion(t *testing.T) {
 	s.Exclusions = []drydockv1.WindowExclusion{excluding("audit", drydockv1.ExclusionDrop, once("2026-12-01T13:00:00Z", "2026-12-01T14:00:00Z"))}
 	d := drive(t, s, "2026-12-01T12:00:00Z")
 	for _, moment := range []string{"2026-12-01T13:00:00Z", "2026-12-01T14:00:00Z"} {
-		require.False(t, d.Crossed(d.now))
+		require.False(t, d.ExclusionChanged(d.now))
 		next, changes := d.Next(d.now)
 		require.True(t, changes)
 		require.Equal(t, at(moment).UTC(), next.UTC())
 		d.passTo(moment)
-		require.True(t, d.Crossed(d.now))
+		require.True(t, d.ExclusionChanged(d.now))
 	}
 	next, _ := d.Next(d.now)
 	require.WithinRange(t, next, at("2026-12-01T21:58:30Z").Time, at("2026-12-01T21:59:30Z").Time, "the opening is confirmed")
@@ -339,7 +339,7 @@ func TestAnEditKeepsTheEndOfTheCurrentOpening(t *testing.T) {
 	d.define(longer)
 	d.walk("2026-12-02T12:00:00Z")
 	require.Equal(t, at("2026-12-02T02:00:00Z").UTC(), d.events[len(d.events)-1].At.UTC())
-	require.Equal(t, at("2026-12-02T21:00:00Z").UTC(), d.Coming()[0].Start)
+	require.Equal(t, at("2026-12-02T21:00:00Z").UTC(), d.Upcoming()[0].Start)
 }
 
 func TestAWindowWithoutFurtherOpeningsIsOver(t *testing.T) {
@@ -362,7 +362,7 @@ func TestAnOverrideIgnoresExclusionsAndExpires(t *testing.T) {
 	require.ErrorContains(t, d.CheckOverride(windows.OverrideRequest{Request: request.Request, Until: d.now}, d.now), "is not after now")
 	require.ErrorContains(t, d.CheckOverride(windows.OverrideRequest{Request: request.Request, Until: d.now.AddDate(0, 0, 8)}, d.now), "ahead")
 	require.NoError(t, d.CheckOverride(request, d.now))
-	d.Overriding(request, d.now)
+	d.SetOverride(request, d.now)
 	require.True(t, windows.Ask([]windows.Snapshot{told(d)}, d.now, 0).Allowed)
 	require.Equal(t, "ann", d.Events[len(d.Events)-1].By, "it is recorded")
 	require.False(t, windows.Ask([]windows.Snapshot{told(d)}, request.Until, 0).Allowed, "its expiry needs no update of subscribers")

@@ -20,7 +20,7 @@ type Window struct {
 	notBefore, notAfter *time.Time
 	cutoff              time.Duration
 	selector            labels.Selector
-	// longestLead is the longest time before a start at which a notification is sent; 0: none is sent.
+	// longestLead is the longest lead of a notification; 0: there is none.
 	longestLead time.Duration
 }
 
@@ -34,19 +34,18 @@ type exclusion struct {
 // Name returns namespace/name, or only the name without a namespace.
 func (w *Window) Name() string { return w.name }
 
-// Preview lists the occurrences of a window in a stretch of time.
+// Preview lists the occurrences of a window in a range.
 type Preview struct {
-	// Occurrences that start in the stretch, in order; no two overlap.
+	// Occurrences that start in the range, in order. No two overlap.
 	Occurrences []Occurrence `json:"occurrences"`
-	// Dropped are occurrences that would start in the stretch but do not take place.
+	// Dropped are occurrences that would start in the range but do not take place.
 	Dropped []Dropped `json:"dropped"`
 }
 
 // ErrInvalidRange: the range is empty, or outside of the years that windows support.
 var ErrInvalidRange = errors.New("invalid range")
 
-// Preview returns the occurrences from one moment to just before another. The previews of two adjacent ranges add up to that of both. It returns
-// ErrInvalidRange and ErrTooMany.
+// Preview returns the occurrences in a range. The previews of two adjacent ranges add up to that of both. It returns ErrInvalidRange and ErrTooMany.
 func (w *Window) Preview(from, to time.Time) (Preview, error) {
 	if !to.After(from) {
 		return Preview{}, fmt.Errorf("%w: %s is not after %s", ErrInvalidRange, instant(to), instant(from))
@@ -54,7 +53,7 @@ func (w *Window) Preview(from, to time.Time) (Preview, error) {
 	if err := errors.Join(checkYear(from), checkYear(to)); err != nil {
 		return Preview{}, fmt.Errorf("%w: %w", ErrInvalidRange, err)
 	}
-	seen, err := w.see(from, to)
+	seen, err := w.expand(from, to)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -68,22 +67,23 @@ func (w *Window) Preview(from, to time.Time) (Preview, error) {
 	return preview, nil
 }
 
-// sight has the occurrences of a window and of its exclusions in a stretch of time.
-type sight struct {
-	// scheduled is when the window would be open without exclusions; open is what remains. Occurrences are whole, and overlap the stretch.
+// occurrences has the occurrences of a window and of its exclusions in a range.
+type occurrences struct {
+	// scheduled are the occurrences without exclusions, open the remaining ones. They overlap the range and are not cut at its ends.
 	scheduled, open []Occurrence
-	// dropped would start in the stretch.
+	// dropped would start in the range.
 	dropped []Dropped
-	// excluded are the times of each exclusion that overlap scheduled ones.
+	// excluded has the occurrences of each exclusion.
 	excluded [][]Occurrence
 }
 
-func (w *Window) see(from, to time.Time) (sight, error) {
+// expand evaluates the calendars in a range.
+func (w *Window) expand(from, to time.Time) (occurrences, error) {
 	scheduled, dropped, err := w.calendar.overlapping(from, to)
 	if err != nil {
-		return sight{}, fmt.Errorf("window %s: %w", w.name, err)
+		return occurrences{}, fmt.Errorf("window %s: %w", w.name, err)
 	}
-	seen := sight{scheduled: w.bounded(scheduled), dropped: dropped}
+	seen := occurrences{scheduled: w.bounded(scheduled), dropped: dropped}
 	first, last := from, to
 	for _, o := range seen.scheduled {
 		if o.Start.Before(first) {
@@ -96,7 +96,7 @@ func (w *Window) see(from, to time.Time) (sight, error) {
 	for _, e := range w.exclusions {
 		excluded, _, err := e.calendar.overlapping(first, last)
 		if err != nil {
-			return sight{}, fmt.Errorf("exclusion %s of window %s: %w", e.name, w.name, err)
+			return occurrences{}, fmt.Errorf("exclusion %s of window %s: %w", e.name, w.name, err)
 		}
 		seen.excluded = append(seen.excluded, excluded)
 	}
@@ -118,7 +118,7 @@ func (w *Window) bounded(occurrences []Occurrence) []Occurrence {
 			o = startingAt(o, *w.notBefore, "not before the calendar begins")
 		}
 		if w.notAfter != nil && o.End.After(*w.notAfter) {
-			o.End, o.Note = w.notAfter.UTC(), noted(o.Note, "not after the calendar ends")
+			o.End, o.Note = w.notAfter.UTC(), joinNotes(o.Note, "not after the calendar ends")
 		}
 		if o.End.After(o.Start) {
 			within = append(within, o)
@@ -128,10 +128,10 @@ func (w *Window) bounded(occurrences []Occurrence) []Occurrence {
 }
 
 func startingAt(o Occurrence, start time.Time, note string) Occurrence {
-	return Occurrence{Start: start.UTC(), End: o.End, LocalStart: start.In(o.LocalStart.Location()), Note: noted(o.Note, note)}
+	return Occurrence{Start: start.UTC(), End: o.End, LocalStart: start.In(o.LocalStart.Location()), Note: joinNotes(o.Note, note)}
 }
 
-// exclude returns what remains of an occurrence, and the name of an exclusion that covers all of it.
+// exclude returns the remaining parts of an occurrence, and the name of the exclusion if none remains.
 func (w *Window) exclude(o Occurrence, excluded [][]Occurrence) (left []Occurrence, by string) {
 	for i, e := range w.exclusions {
 		if e.effect != drydockv1.ExclusionTrim && len(touching(excluded[i], o)) > 0 {
@@ -149,7 +149,7 @@ func (w *Window) exclude(o Occurrence, excluded [][]Occurrence) (left []Occurren
 	return left, ""
 }
 
-// touching returns the occurrences of a sorted calendar without overlaps that overlap another occurrence.
+// touching returns the sorted occurrences that overlap another one.
 func touching(ordered []Occurrence, other Occurrence) []Occurrence {
 	first := sort.Search(len(ordered), func(i int) bool { return ordered[i].End.After(other.Start) })
 	count := sort.Search(len(ordered)-first, func(i int) bool { return !ordered[first+i].Start.Before(other.End) })
@@ -166,7 +166,7 @@ func subtract(from []Occurrence, taken Occurrence, note string) []Occurrence {
 		}
 		if o.Start.Before(taken.Start) {
 			before := o
-			before.End, before.Note = taken.Start, noted(o.Note, note)
+			before.End, before.Note = taken.Start, joinNotes(o.Note, note)
 			left = append(left, before)
 		}
 		if taken.End.Before(o.End) {

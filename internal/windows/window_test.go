@@ -52,8 +52,8 @@ func TestOccurrences(t *testing.T) {
 			name:   "end where the next one starts",
 			change: func(s *drydockv1.MaintenanceWindowSpec) { s.WindowTimes = recurring("FREQ=DAILY;BYHOUR=22", "30h") },
 			want: []string{
-				"2026-12-01 22:00 +0000 24h0m0s (the next one takes over)", "2026-12-02 22:00 +0000 24h0m0s (the next one takes over)",
-				"2026-12-03 22:00 +0000 24h0m0s (the next one takes over)", "2026-12-04 22:00 +0000 24h0m0s (the next one takes over)",
+				"2026-12-01 22:00 +0000 24h0m0s (cut where the next one starts)", "2026-12-02 22:00 +0000 24h0m0s (cut where the next one starts)",
+				"2026-12-03 22:00 +0000 24h0m0s (cut where the next one starts)", "2026-12-04 22:00 +0000 24h0m0s (cut where the next one starts)",
 			},
 		},
 		{

@@ -21,7 +21,7 @@ import (
 	"drydock.dev/drydock/workflows/sweeper"
 )
 
-// Input is the cluster of a rollout whose nodes are maintained, and how.
+// Input names a cluster of a rollout, and the maintenance of its nodes.
 type Input struct {
 	// Namespace and Rollout name the ClusterGroupUpgrade.
 	Namespace string `json:"namespace"`
@@ -33,7 +33,7 @@ type Input struct {
 	Remediation ranv1.NodeMaintenanceRemediation `json:"remediation"`
 	// ProgressLimit is the maximum interval between progress reports to the rollout.
 	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
-	// Held is the state of the emergency stop that the rollout knows.
+	// Held is the state of the emergency stop that the rollout received last.
 	Held emergency.State `json:"held"`
 	// Carried is the state of the previous run if this run continues it.
 	Carried *Carried `json:"carried,omitempty"`
@@ -46,13 +46,13 @@ type Carried struct {
 	Slots  slots.ClientState          `json:"slots"`
 }
 
-// nodesAtOnce is the maximum number of node maintenances of one run, even if the budgets of the cluster allow more. The server blocks a run with too
-// many children.
-const nodesAtOnce = 300
+// maxRunningNodes limits the node maintenances of one run, even if the budgets of the cluster allow more: the server blocks a run with too many
+// children.
+const maxRunningNodes = 300
 
-// ClusterUpgrade maintains the nodes of one cluster. It waits until the workload locks of the cluster are inactive, and maintains the
-// control-plane nodes one at a time, then the others within the budgets of the cluster. It returns the status of the cluster; if the cluster is
-// not complete, it returns a typed error with the status as its details.
+// ClusterUpgrade maintains the nodes of one cluster. It waits until the workload locks of the cluster are inactive. Then it maintains the control-plane
+// nodes one at a time, and the other nodes within the budgets of the cluster. It returns the status of the cluster. If the cluster is not complete, it
+// also returns a typed error with the status as its details.
 func ClusterUpgrade(ctx workflow.Context, in Input) (ranv1.ClusterStatus, error) {
 	c, err := newClusterUpgrade(ctx, in)
 	if err != nil {
@@ -69,20 +69,20 @@ type clusterUpgrade struct {
 	record *clusterRecord
 	holds  gates.Holds
 
-	// awaited is the waiting activity in progress, and observed what it waits for.
+	// awaited is the name of the waiting activity in progress. observed is its last reported wait.
 	awaited  string
 	observed *drydockv1.Wait
-	// refused is a refused request to the workload locks that is retried.
+	// refused is the wait before a refused request for the workload locks is retried.
 	refused *drydockv1.Wait
-	// asksLocks: a request to the workload locks is next.
-	asksLocks bool
-	// locked: the cluster serves workload locks. requested: our ClusterMaintenanceRequest may exist.
-	// answered: it is known whether the cluster serves workload locks.
+	// requestingLocks: a request for the workload locks is pending.
+	requestingLocks bool
+	// locked: the cluster serves workload locks. answered: the value of locked is known.
+	// requested: our ClusterMaintenanceRequest may exist.
 	locked, requested, answered bool
 	nodes                       *nodeRollout
 
-	withdraw  workflow.CancelFunc
-	withdrawn *temporal.SignalRequest
+	cancel    workflow.CancelFunc
+	cancelled *temporal.SignalRequest
 	signals   int
 	// suggestedAt is the length of the history, in events, when the server first suggested to continue as new.
 	suggestedAt int
@@ -107,10 +107,10 @@ func newClusterUpgrade(ctx workflow.Context, in Input) (*clusterUpgrade, error) 
 		workflow.QueryHandlerOptions{Description: "The status of the cluster, node by node."})
 }
 
-// run does the work, and cleans up however it ended.
+// run upgrades the cluster, and cleans up after success, failure and cancellation alike.
 func (c *clusterUpgrade) run(ctx workflow.Context) (ranv1.ClusterStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
-	c.withdraw = withdraw
+	c.cancel = withdraw
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	c.listen(listening)
 
@@ -211,16 +211,16 @@ func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
 		c.health.AwaitClusterHealthy, in)
 }
 
-// retrier retries activities on this cluster. The status says why one does not succeed yet.
+// retrier returns a retrier for activities on this cluster. It shows failures in the status.
 func (c *clusterUpgrade) retrier() kit.Retrier {
 	return kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.troubles.Add())
 }
 
-// waits is everything that the cluster waits for now.
+// waits returns everything that the cluster waits for now.
 func (c *clusterUpgrade) waits() rollout.ClusterWaits {
 	waits := rollout.ClusterWaits{Observed: c.observed, Refused: c.refused, Paused: c.status.Paused, Idle: c.nodes.idle(), Slots: c.nodes.waitForSlots()}
-	if c.asksLocks {
-		waits.Idle = "the workload locks are not asked"
+	if c.requestingLocks {
+		waits.Idle = "no workload locks are requested"
 	}
 	if waits.Idle != "" {
 		waits.Hold = c.holds.Of(c.in.Cluster)
@@ -228,7 +228,7 @@ func (c *clusterUpgrade) waits() rollout.ClusterWaits {
 	return waits
 }
 
-// await runs a waiting activity. The status shows what it waits for.
+// await runs a waiting activity and shows its wait in the status.
 func (c *clusterUpgrade) await(ctx workflow.Context, name, summary string, deadline *time.Time, timedOut string, activity, input any) error {
 	c.awaited = name
 	err := c.retrier().Wait(ctx, summary, deadline, timedOut, activity, input, nil)

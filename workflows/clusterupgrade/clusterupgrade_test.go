@@ -54,7 +54,7 @@ func TestControlPlaneNodesGoFirstOneByOneThenWorkersAsGranted(t *testing.T) {
 	require.Equal(t, []string{"AwaitClusterHealthy", "WithdrawClusterMaintenance"}, called[len(called)-2:])
 }
 
-func TestNoMoreNodesAreAtWorkThanGranted(t *testing.T) {
+func TestOnlyGrantedNodesAreStarted(t *testing.T) {
 	for _, slots := range []int{1, 3, 20} {
 		w, nodes := workflowtest.NewClusterWorld(t, 0, 8, slots)
 		w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
@@ -71,7 +71,7 @@ func TestAClusterWithoutNodesToMaintainIsComplete(t *testing.T) {
 	require.NotContains(t, w.Called(), "RequestClusterMaintenance")
 }
 
-func TestAFailedNodeFailsTheClusterAfterTheNodesAtWorkAreReturned(t *testing.T) {
+func TestAFailedNodeFailsTheClusterAfterTheRunningNodesAreReturned(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 6, 2)
 	nodes.Outcomes["w0"] = failsWith(maintenancev1.NodeFailed, temporal.ErrDrainTimedOut)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
@@ -84,7 +84,7 @@ func TestAFailedNodeFailsTheClusterAfterTheNodesAtWorkAreReturned(t *testing.T) 
 	require.NotContains(t, w.Called(), "AwaitClusterHealthy")
 }
 
-func TestANodeThatWasDeletedFailsNobody(t *testing.T) {
+func TestADeletedNodeIsNoFailure(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
 	nodes.Outcomes["w0"] = failsWith(maintenancev1.NodeGone, temporal.ErrNodeGone)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
@@ -93,7 +93,7 @@ func TestANodeThatWasDeletedFailsNobody(t *testing.T) {
 	require.Equal(t, []string{"w1"}, w.Inputs["AwaitClusterHealthy"][0].(health.AwaitClusterHealthyInput).Nodes)
 }
 
-func TestANodeThatIsDeletedBeforeItsTurnFailsNobody(t *testing.T) {
+func TestANodeThatIsDeletedBeforeItsSlotIsNoFailure(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 3, 1)
 	w.Scheduler.Missing = []string{"w1"}
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
@@ -106,7 +106,7 @@ func TestANodeThatIsDeletedBeforeItsTurnFailsNobody(t *testing.T) {
 	require.True(t, w.Scheduler.State.Empty())
 }
 
-func TestANodeThatAPersonCancelledFailsTheCluster(t *testing.T) {
+func TestAManuallyCancelledNodeFailsTheCluster(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
 	nodes.Outcomes["w0"] = func(workflow.Context) error { return sdktemporal.NewCanceledError() }
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
@@ -115,7 +115,7 @@ func TestANodeThatAPersonCancelledFailsTheCluster(t *testing.T) {
 	require.NotContains(t, nodes.Events, "+w1")
 }
 
-func TestCancelReturnsTheNodesAtWorkBeforeTheClusterLocks(t *testing.T) {
+func TestCancelReturnsTheRunningNodesBeforeTheClusterLocks(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 6, 2)
 	w.When(func() bool { return nodes.Running == 2 }, func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) })
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
@@ -150,7 +150,7 @@ func TestLocksThatAreNotReleasedInTimeFailTheClusterBeforeAnyNodeIsTouched(t *te
 	require.Contains(t, w.Called(), "WithdrawClusterMaintenance")
 }
 
-func TestALongRunContinuesAsNewBetweenNodesAndForgetsNothing(t *testing.T) {
+func TestALongRunContinuesAsNewBetweenNodesWithItsState(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 1, 3, 2)
 	w.When(func() bool { return slices.Contains(nodes.Events, "+cp0") }, func() { w.SetContinueAsNewSuggested(true) })
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
@@ -173,7 +173,7 @@ func TestALongRunContinuesAsNewBetweenNodesAndForgetsNothing(t *testing.T) {
 }
 
 // To let all nodes finish first leaves slots unused.
-func TestARunWithNodesAtWorkContinuesAsNewOnlyWhenItsHistoryIsMuchLonger(t *testing.T) {
+func TestARunWithRunningNodesContinuesAsNewOnlyWithAMuchLongerHistory(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 6, 2)
 	started := func(node string) func() bool { return func() bool { return slices.Contains(nodes.Events, "+"+node) } }
 	w.When(started("w0"), func() {
@@ -190,7 +190,7 @@ func TestARunWithNodesAtWorkContinuesAsNewOnlyWhenItsHistoryIsMuchLonger(t *test
 	require.NotContains(t, nodes.Events, "+w5")
 }
 
-func TestAPausedClusterSaysSoWhenNoNodeIsAtWork(t *testing.T) {
+func TestThePauseOfAClusterWithoutRunningNodesIsItsReason(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
 	w.When(func() bool { return nodes.Running == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
 	w.RegisterDelayedCallback(func() {
@@ -201,7 +201,7 @@ func TestAPausedClusterSaysSoWhenNoNodeIsAtWork(t *testing.T) {
 	workflowtest.RequireResult[ranv1.ClusterStatus](w)
 }
 
-func TestHundredsOfNodesAreStartedWithoutHoldingUpTheWorkflow(t *testing.T) {
+func TestHundredsOfNodesAreStartedInSeveralTasks(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 220, 200)
 	tasks := 0
 	w.SetOnTimerScheduledListener(func(_ string, pause time.Duration) {
@@ -212,10 +212,10 @@ func TestHundredsOfNodesAreStartedWithoutHoldingUpTheWorkflow(t *testing.T) {
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	require.Equal(t, int32(220), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done)
 	require.LessOrEqual(t, nodes.MostRunning, 200)
-	require.GreaterOrEqual(t, tasks, 200/clusterupgrade.ChildrenAtOnce, "one task starts only some")
+	require.GreaterOrEqual(t, tasks, 200/clusterupgrade.MaxStartsPerTask, "one task starts only some")
 }
 
-func TestNodesAreHandedOverOnlyWhenTheRolloutSaysSo(t *testing.T) {
+func TestNodesWaitForRequestorsOnlyWithTheActionNone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		action   *maintenancev1.Action
 		handOver bool
@@ -250,7 +250,7 @@ func TestSkippedNodesAreNoted(t *testing.T) {
 	require.Equal(t, []string{"node gpu is skipped: SkipNodes"}, notes)
 }
 
-func TestARolloutSendsItsRequestsAgainToASchedulerThatWasTerminated(t *testing.T) {
+func TestRequestsAreSentAgainAfterTheSchedulerWasTerminated(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 3, 1)
 	w.When(func() bool { return nodes.Running == 1 }, func() {
 		w.Mu.Lock()
@@ -276,7 +276,7 @@ func TestARolloutSendsItsRequestsAgainToASchedulerThatWasTerminated(t *testing.T
 	require.Len(t, workflowtest.Ungranted(resent), 2)
 }
 
-func TestAPausedRolloutTakesItsRequestsBack(t *testing.T) {
+func TestAPausedRolloutWithdrawsItsRequests(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 3, 1)
 	w.When(func() bool { return nodes.Running == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
 	w.RegisterDelayedCallback(func() {
@@ -287,7 +287,7 @@ func TestAPausedRolloutTakesItsRequestsBack(t *testing.T) {
 	require.Equal(t, int32(3), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done)
 }
 
-func TestANodeThatWasTerminatedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
+func TestTheSlotOfATerminatedMaintenanceIsKeptUntilItsMarksAreListed(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
 	nodes.Outcomes["w0"] = func(workflow.Context) error { return sdktemporal.NewApplicationError("it vanished", "Vanished") }
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
@@ -295,7 +295,7 @@ func TestANodeThatWasTerminatedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 	require.True(t, slices.ContainsFunc(last.Releases, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
 }
 
-func TestANodeThatCouldNotBeReturnedFailsItsClusterAndKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
+func TestANodeThatCannotBeReturnedFailsItsClusterAndKeepsItsSlot(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
 	nodes.Outcomes["w0"] = endsFailed(true)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
@@ -316,7 +316,7 @@ func endsFailed(notReturned bool) func(workflow.Context) error {
 }
 
 // The workloads of the cluster must not go back to work while one of its nodes is out of service.
-func TestTheLocksOfAClusterStayLetGoUntilTheSweeperHasReturnedWhatAMaintenanceHasLeft(t *testing.T) {
+func TestTheClusterLocksStayInactiveUntilTheSweeperHasReturnedTheNodes(t *testing.T) {
 	for name, ends := range map[string]func(workflow.Context) error{
 		"was terminated":            func(workflow.Context) error { return workflowtest.Terminated() },
 		"could not return its node": endsFailed(true),
@@ -346,7 +346,7 @@ func TestTheLocksOfAClusterStayLetGoUntilTheSweeperHasReturnedWhatAMaintenanceHa
 	}
 }
 
-func TestNobodyIsWaitedForWhoHasReturnedTheNode(t *testing.T) {
+func TestAReturnedNodeIsNotWaitedFor(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	nodes.Outcomes["w0"] = endsFailed(false)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())

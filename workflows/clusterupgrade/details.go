@@ -19,7 +19,7 @@ func clusterDetails(s *ranv1.ClusterUpgradeStatus) string {
 		d.Row("locks", application.String())
 	}
 	if s.Paused {
-		d.Row("paused", "nothing new is started")
+		d.Row("paused", "no new node starts")
 	}
 	d.Held(s.Held)
 	d.Wait(s.Wait)
@@ -31,7 +31,7 @@ func clusterDetails(s *ranv1.ClusterUpgradeStatus) string {
 	d.Head("node", "state", "waiting", "evicted")
 	for _, n := range s.Nodes {
 		if n.StartedAt == nil || n.State == maintenancev1.NodeCompleted {
-			continue // the counts tell
+			continue // only counted
 		}
 		waiting := ""
 		if n.Wait != nil {

@@ -17,27 +17,27 @@ import (
 // listen handles signals from people, the rollout, nodes and activities.
 func (c *clusterUpgrade) listen(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalCancel, "Stop, and return the nodes in maintenance to service.", func(r temporal.SignalRequest) {
-		if c.withdrawn == nil {
-			c.withdrawn = &r
+		if c.cancelled == nil {
+			c.cancelled = &r
 		}
-		c.withdraw()
+		c.cancel()
 	})
 	kit.OnSignal(ctx, temporal.SignalPause, "Start no further node.", func(temporal.SignalRequest) { c.pause(true) })
 	kit.OnSignal(ctx, temporal.SignalResume, "Start nodes again.", func(temporal.SignalRequest) { c.pause(false) })
 	c.holds.Listen(ctx, func() {
 		c.status.Held = c.holds.State.Of(c.in.Cluster)
 		c.nodes.changed = true
-		c.nodes.takeBackHeld()
+		c.nodes.cancelOnOverrun()
 		c.record.show()
 	})
-	kit.OnSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", c.observe)
+	kit.OnSignal(ctx, temporal.SignalObserved, "The observation of a waiting activity.", c.observe)
 	c.nodes.slots.Listen(ctx, func() {
 		c.signals++
 		c.nodes.changed = true
 	})
 	kit.OnSignal(ctx, temporal.SignalNodeProgress, "Progress of a running node maintenance.", func(n ranv1.ClusterNodeStatus) {
 		c.signals++
-		c.nodes.progressed(n)
+		c.nodes.recordProgress(n)
 	})
 	workflow.GoNamed(ctx, "slots", c.nodes.slots.Run)
 	workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
@@ -46,13 +46,13 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 	})
 }
 
-// observe records what the waiting activity in progress sees, and what the one that follows the locks sees. Other observations are stale.
+// observe records observations of the waiting activity in progress, and of the activity that follows the locks. Others are stale.
 func (c *clusterUpgrade) observe(o temporal.Observation) {
 	c.signals++
 	switch o.Activity {
 	case c.awaited:
-		if kit.TurnedUrgent(c.status.Wait, o.Wait) {
-			c.record.progress.Hurry()
+		if kit.BecameUrgent(c.status.Wait, o.Wait) {
+			c.record.progress.ReportNow()
 		}
 		c.observed = o.Wait
 		c.record.show()
@@ -69,11 +69,11 @@ func (c *clusterUpgrade) pause(paused bool) {
 	c.record.show()
 }
 
-// overdue limits how long the history grows while nodes are running, as a multiple of its length when the server first suggested to continue as
-// new. The server suggests that at 4,096 events or 4 MB, and ends a run at 51,200 or 50 MB. Waiting for all nodes earlier would leave slots unused.
+// overdue limits the history while nodes are running, as a multiple of its length when the server first suggested to continue as new. The server
+// suggests it at 4,096 events or 4 MB, and ends a run at 51,200 events or 50 MB. Waiting for all nodes earlier would leave slots unused.
 const overdue = 4
 
-// mustContinueAsNew reports whether this run may start no further node. Without a running node, it continues as new once that is suggested.
+// mustContinueAsNew reports whether this run must start no further node. Without a running node, it does so at the server's suggestion.
 func (c *clusterUpgrade) mustContinueAsNew(ctx workflow.Context) bool {
 	if c.signals >= kit.ContinueAsNewSignals {
 		return true
@@ -126,11 +126,11 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 	}
 }
 
-// awaitSwept waits until the sweeper has returned the nodes that their maintenances may have left out of service: the locks of the cluster stay
-// inactive until then. It returns false if that takes too long. Then the sweeper withdraws the request, too, after the nodes.
+// awaitSwept waits until the sweeper has returned the unreturned nodes, so that the locks of the cluster stay inactive until then. It returns false if
+// that takes too long; then the sweeper also withdraws the request, after the nodes.
 func (c *clusterUpgrade) awaitSwept(ctx workflow.Context) bool {
 	deadline := workflow.Now(ctx).Add(sweptLimit)
-	for _, node := range c.nodes.left {
+	for _, node := range c.nodes.unreturned {
 		object := c.nodes.objectFor(node)
 		in := nodeactivities.AwaitNodeFreeInput{
 			NodeRef: activitykit.NodeRef{Cluster: c.in.Cluster, Node: node, Owner: c.owner},
@@ -139,20 +139,20 @@ func (c *clusterUpgrade) awaitSwept(ctx workflow.Context) bool {
 		var nodes *nodeactivities.Activities
 		err := c.await(ctx, "AwaitNodeFree", "wait until the sweeper has returned "+node, &deadline, temporal.ErrNodeBusy, nodes.AwaitNodeFree, in)
 		if err != nil && temporal.ErrorType(err) != temporal.ErrNodeGone {
-			c.record.note("the request for " + c.in.Cluster + " is left to the sweeper, which deletes it when node " + node + " is back")
+			c.record.note("the request for " + c.in.Cluster + " is left to the sweeper, which deletes it after node " + node + " is returned")
 			return false
 		}
 	}
 	return true
 }
 
-// sweptLimit limits the wait for the sweeper. It takes about ten seconds if the cluster answers.
+// sweptLimit limits the wait for the sweeper, which takes about ten seconds if the cluster answers.
 const sweptLimit = 5 * time.Minute
 
 // clusterCleanUpLimit limits the retries to withdraw the maintenance request of the cluster.
 const clusterCleanUpLimit = 10 * time.Minute
 
-// finish turns the end of the work into the result of the workflow.
+// finish turns the error of the upgrade into the result of the workflow.
 func (c *clusterUpgrade) finish(ctx workflow.Context, err error) (ranv1.ClusterStatus, error) {
 	c.status.State = ranv1.ClusterFailed
 	cancelled := sdktemporal.IsCanceledError(err) && c.status.Failure == nil
@@ -161,8 +161,8 @@ func (c *clusterUpgrade) finish(ctx workflow.Context, err error) (ranv1.ClusterS
 		c.status.State = ranv1.ClusterComplete
 	case cancelled:
 		c.status.State = ranv1.ClusterCancelled
-		if c.withdrawn != nil {
-			c.record.note("cancelled" + kit.ActorSuffix(*c.withdrawn))
+		if c.cancelled != nil {
+			c.record.note("cancelled" + kit.ActorSuffix(*c.cancelled))
 		}
 	}
 	now := c.record.now(ctx)

@@ -1,5 +1,4 @@
 package clusterupgrade
 
-// What the tests of this package use of its inside.
-
+// Names that the tests of this package use.
 const Overdue = overdue

@@ -22,7 +22,7 @@ func updated(nodes int32) []drydockv1.LockProgress {
 	return []drydockv1.LockProgress{{Controller: "tf", Percentage: 50 * nodes, Updated: nodes, Total: 2}}
 }
 
-func TestAMaintenanceTellsHowFarApplicationsHaveCome(t *testing.T) {
+func TestAMaintenanceReportsTheProgressOfApplications(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	workflowtest.Simulate(w, "Cordon", func(node.CordonInput) any {
@@ -38,7 +38,7 @@ func TestAMaintenanceTellsHowFarApplicationsHaveCome(t *testing.T) {
 	require.Equal(t, updated(2), workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LockProgress)
 }
 
-func TestALockThatHoldsANodeDuringItsMaintenanceIsRecordedAndStopsNothing(t *testing.T) {
+func TestALockThatTurnsActiveDuringAMaintenanceIsRecordedAndBlocksNothing(t *testing.T) {
 	held := []drydockv1.Blocker{{Kind: "NodeWorkloadLock", Name: "tf-n1", Message: "tf holds it"}}
 	note := "NodeWorkloadLock tf-n1 held the node again before it was returned: tf holds it"
 	w := workflowtest.NewWorld(t)
@@ -55,7 +55,7 @@ func TestALockThatHoldsANodeDuringItsMaintenanceIsRecordedAndStopsNothing(t *tes
 	require.NotContains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut).Notes, note, "it never had the node")
 }
 
-func TestALockThatHoldsANodeForAWhileDuringTheDrainIsRecordedThen(t *testing.T) {
+func TestALockThatIsActiveForAWhileDuringTheDrainIsRecorded(t *testing.T) {
 	tf := drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "tf-n1", Message: "tf holds it"}
 	ceph := drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "ceph-n1", Message: "ceph holds it"}
 	w := workflowtest.NewWorld(t)
@@ -89,7 +89,7 @@ func TestALockThatHoldsANodeForAWhileDuringTheDrainIsRecordedThen(t *testing.T) 
 	require.Empty(t, w.InputsOf("AwaitHeldAgain"), "the node has no locks")
 }
 
-func TestARolloutFollowsTheLocksOfItsClustersOnceItHasSeenSome(t *testing.T) {
+func TestAClusterFollowsItsLocksAfterTheFirstReportOfANode(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
 	nodes.Duration = time.Hour
 	at := func(after time.Duration, signal string, payload any) {
@@ -114,7 +114,7 @@ func TestARolloutFollowsTheLocksOfItsClustersOnceItHasSeenSome(t *testing.T) {
 	workflowtest.RequireResult[ranv1.ClusterStatus](w)
 }
 
-func TestARolloutFollowsTheLocksOfAClusterOnThatDoesNotAnswerForAWhile(t *testing.T) {
+func TestAClusterThatDoesNotAnswerForAWhileKeepsFollowingItsLocks(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	nodes.Duration = 3 * time.Hour
 	start := w.Now()
@@ -137,7 +137,7 @@ func TestARolloutFollowsTheLocksOfAClusterOnThatDoesNotAnswerForAWhile(t *testin
 	workflowtest.RequireResult[ranv1.ClusterStatus](w)
 }
 
-func TestAMaintenanceThatWaitsForLocksTellsHowFarApplicationsHaveCome(t *testing.T) {
+func TestAMaintenanceThatWaitsForLocksReportsTheProgressOfApplications(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}, LockProgress: updated(0)}

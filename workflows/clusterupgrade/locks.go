@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
-// awaitClusterLocks waits until the workload locks of the cluster are inactive, before any node is touched.
+// awaitClusterLocks requests the workload locks of the cluster and waits until they are inactive. No node is disrupted before that.
 func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 	if c.in.Carried != nil || len(c.status.Nodes) == 0 {
 		return nil
@@ -25,7 +25,7 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 		if err := c.awaitRelease(ctx, &in); err != nil {
 			return err
 		}
-		err := c.askClusterLocks(ctx, &in)
+		err := c.requestClusterLocks(ctx, &in)
 		switch temporal.ErrorType(err) {
 		case temporal.ErrHeld:
 			continue
@@ -33,40 +33,40 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 		default:
 			return err
 		}
-		c.record.note("asking the workload locks again: " + temporal.ErrorMessage(err))
+		c.record.note("requesting the workload locks again: " + temporal.ErrorMessage(err))
 		if err := c.awaitRefused(ctx, err, pause); err != nil {
 			return err
 		}
 	}
 }
 
-// awaitRelease waits until the cluster is not held and the rollout not paused. Then the locks have their full time.
+// awaitRelease waits until the cluster is not held and the rollout not paused. After a wait, the locks have their full time again.
 func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *locks.ClusterLockInput) error {
 	var err error
 	for err == nil && c.held() != nil {
-		in.Deadline, c.asksLocks = nil, true
+		in.Deadline, c.requestingLocks = nil, true
 		c.record.show()
 		paused, number := c.status.Paused, c.holds.Number()
 		err = workflow.Await(ctx, func() bool { return c.status.Paused != paused || c.holds.Number() != number })
 	}
-	if c.asksLocks {
-		c.asksLocks = false
+	if c.requestingLocks {
+		c.requestingLocks = false
 		c.record.show()
 	}
 	return err
 }
 
-// awaitRefused waits before a refused request to the locks is retried.
+// awaitRefused waits before a refused request for the locks is retried.
 func (c *clusterUpgrade) awaitRefused(ctx workflow.Context, refused error, pause time.Duration) error {
 	c.refused = kit.NewWait(ctx, nil, temporal.ErrLockRefused, temporal.ErrorMessage(refused))
 	c.record.show()
-	err := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before asking the locks of " + c.in.Cluster + " again"}).Get(ctx, nil)
+	err := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before requesting the locks of " + c.in.Cluster + " again"}).Get(ctx, nil)
 	c.refused = nil
 	c.record.show()
 	return err
 }
 
-// held is the error that prevents new work on the cluster; nil: none does.
+// held returns the hold or pause that prevents new work on the cluster, as an error; nil: none.
 func (c *clusterUpgrade) held() error {
 	if hold := c.holds.Of(c.in.Cluster); hold != nil {
 		return temporal.Error(temporal.ErrHeld, emergency.Message(*hold), nil)
@@ -77,9 +77,9 @@ func (c *clusterUpgrade) held() error {
 	return nil
 }
 
-// askClusterLocks requests the maintenance of the cluster and waits until its locks are inactive, at most until the deadline that the first call
-// sets. Errors: LockRefused when the request is gone; Held when none was made.
-func (c *clusterUpgrade) askClusterLocks(ctx workflow.Context, in *locks.ClusterLockInput) error {
+// requestClusterLocks requests the maintenance of the cluster and waits until its locks are inactive, at most until the deadline that the first call
+// sets. Errors: LockRefused if the request was deleted; Held if no request was made.
+func (c *clusterUpgrade) requestClusterLocks(ctx workflow.Context, in *locks.ClusterLockInput) error {
 	c.requested = true
 	c.record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRequested)
 	retrier := c.retrier()
@@ -107,15 +107,15 @@ func (c *clusterUpgrade) lockNote() string {
 }
 
 const (
-	// activityFollowLocks is the activity that follows the workload locks of a cluster.
+	// activityFollowLocks is the name of the activity that follows the workload locks of a cluster.
 	activityFollowLocks = "FollowLocks"
-	// followLimit is how long one attempt follows them.
+	// followLimit limits one attempt of it.
 	followLimit = 30 * time.Minute
 )
 
-// followLocks shows the progress of applications that hold locks, from the first report of a node on, until ctx is cancelled.
+// followLocks shows the progress of applications that hold locks, until ctx is cancelled. It starts with the first report of a node.
 func (c *clusterUpgrade) followLocks(ctx workflow.Context) {
-	// A failure here is not what the cluster waits for.
+	// The cluster does not wait for this activity, so its failures are not shown.
 	retrier := kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, nil)
 	for workflow.Await(ctx, func() bool { return len(c.status.LockProgress) > 0 }) == nil {
 		deadline := workflow.Now(ctx).Add(followLimit)

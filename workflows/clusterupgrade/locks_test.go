@@ -17,7 +17,7 @@ import (
 )
 
 // A request to the locks that was only tried, or that somebody has deleted, is not made while the cluster is held or the rollout paused.
-func TestTheLocksOfAClusterAreNotAskedWhileItIsHeldOrPaused(t *testing.T) {
+func TestTheLocksOfAHeldOrPausedClusterAreNotRequested(t *testing.T) {
 	const request, await = "RequestClusterMaintenance", "AwaitClusterLocks"
 	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
 	for name, test := range map[string]struct {
@@ -71,7 +71,7 @@ func TestTheLocksOfAClusterAreNotAskedWhileItIsHeldOrPaused(t *testing.T) {
 	}
 }
 
-func TestTheLocksOfAClusterHaveNoMoreTimeWhenTheirRequestIsDeleted(t *testing.T) {
+func TestADeletedRequestDoesNotExtendTheDeadlineOfTheLocks(t *testing.T) {
 	w, _ := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	w.Fail["AwaitClusterLocks"] = func(call int) error {
 		if call <= 4 {

@@ -24,20 +24,20 @@ import (
 	"drydock.dev/drydock/workflows/sweeper"
 )
 
-// nodeRollout maintains nodes of a cluster as its scheduler grants them slots, each in a NodeMaintenance child.
+// nodeRollout maintains nodes of a cluster. When the scheduler grants a slot, it starts a NodeMaintenance child.
 type nodeRollout struct {
 	upgrade *clusterUpgrade
 	slots   *slots.Client
 
 	pending []string
-	// running children, in the order they were started.
+	// running are the nodes of running children, in the order of their starts.
 	running []string
-	// left are nodes that their maintenances may not have returned: the sweeper does.
-	left []string
-	// takeBack cancels the maintenance of a running node; takenBack are those that were cancelled because their window has closed.
-	takeBack  map[string]workflow.CancelFunc
-	takenBack map[string]bool
-	// failure is the first failure of a node: nothing new starts after it.
+	// unreturned are nodes that their maintenances may have left out of service. The sweeper returns them.
+	unreturned []string
+	// cancelNode has the cancel function of each running node. windowClosed has the nodes that were cancelled because their window closed.
+	cancelNode   map[string]workflow.CancelFunc
+	windowClosed map[string]bool
+	// failure is the first failure of a node. No further node starts after it.
 	failure error
 	// changed wakes the loop.
 	changed bool
@@ -46,25 +46,25 @@ type nodeRollout struct {
 func newNodeRollout(ctx workflow.Context, upgrade *clusterUpgrade) *nodeRollout {
 	return &nodeRollout{
 		upgrade: upgrade, slots: slots.NewClient(ctx, upgrade.in.Cluster, upgrade.in.Namespace, requestorOf(upgrade.in)),
-		takeBack: map[string]workflow.CancelFunc{}, takenBack: map[string]bool{},
+		cancelNode: map[string]workflow.CancelFunc{}, windowClosed: map[string]bool{},
 	}
 }
 
-// maintain maintains the nodes and returns when all are over, or, after a failure or a cancellation, when the running ones are. It
-// returns a continue-as-new error when the run's history is long enough and no node is running.
+// maintain maintains the nodes and returns when all have ended. After a failure or a cancellation it only waits for the running nodes. If the history
+// is long and no node is running, it returns a continue-as-new error.
 func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 	r.pending = nodes
 	waiting, _ := workflow.NewDisconnectedContext(ctx)
 	for {
 		r.changed = false
-		r.endGone(ctx)
-		if r.startGranted(ctx) == ChildrenAtOnce { // the rest wait for another workflow task
+		r.endDeleted(ctx)
+		if r.startGranted(ctx) == MaxStartsPerTask { // the next workflow task starts the rest
 			if err := workflow.Sleep(waiting, time.Millisecond); err != nil {
 				return err
 			}
 			continue
 		}
-		if over, err := r.over(ctx); over {
+		if done, err := r.finished(ctx); done {
 			r.pending = nil
 			return err
 		}
@@ -77,8 +77,8 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 	}
 }
 
-// over reports whether there is nothing left to wait for, and how it ended.
-func (r *nodeRollout) over(ctx workflow.Context) (bool, error) {
+// finished reports whether maintain is done, and with which error.
+func (r *nodeRollout) finished(ctx workflow.Context) (bool, error) {
 	if len(r.running) > 0 {
 		return false, nil
 	}
@@ -98,27 +98,27 @@ func (r *nodeRollout) over(ctx workflow.Context) (bool, error) {
 	return false, nil
 }
 
-// starts reports whether new nodes may be started.
-func (r *nodeRollout) starts(ctx workflow.Context) bool {
-	return len(r.pending) > 0 && r.failure == nil && ctx.Err() == nil && !r.upgrade.status.Paused && r.held() == nil &&
+// mayStart reports whether new nodes may be started.
+func (r *nodeRollout) mayStart(ctx workflow.Context) bool {
+	return len(r.pending) > 0 && r.failure == nil && ctx.Err() == nil && !r.upgrade.status.Paused && r.hold() == nil &&
 		!r.upgrade.mustContinueAsNew(ctx)
 }
 
-// held is what keeps new nodes from being started, by the clock: it need not have been told.
-func (r *nodeRollout) held() *drydockv1.Hold { return r.upgrade.holds.Of(r.upgrade.in.Cluster) }
+// hold returns the hold that prevents new nodes at this time. A window may have closed without a notification.
+func (r *nodeRollout) hold() *drydockv1.Hold { return r.upgrade.holds.Of(r.upgrade.in.Cluster) }
 
-// requestSlots requests slots for the pending nodes, as many as may be running; or withdraws the requests, while none may start.
+// requestSlots requests slots for the pending nodes, up to the limit of running nodes. While none may start, it withdraws the requests.
 func (r *nodeRollout) requestSlots(ctx workflow.Context) {
-	if !r.starts(ctx) {
+	if !r.mayStart(ctx) {
 		r.withdrawRequests()
 		return
 	}
-	limit := nodesAtOnce - len(r.running)
+	limit := maxRunningNodes - len(r.running)
 	if len(r.pending) > limit && 2*r.slots.Waiting() > limit {
-		return // every set lists all requests: a few large sets are better than one for each node
+		return // each message lists all requests, so a few large steps are cheaper than one message per node
 	}
 	for i, node := range r.pending[:min(len(r.pending), limit)] {
-		// All are as old as the upgrade of the cluster; among themselves they keep their order.
+		// All requests are as old as the upgrade of the cluster. The microseconds keep their order.
 		r.slots.Request(r.nameOf(node), node, r.upgrade.status.StartedAt.Add(time.Duration(i)*time.Microsecond))
 	}
 }
@@ -144,7 +144,7 @@ func (r *nodeRollout) objectFor(node string) maintenancev1.NodeMaintenance {
 	return rollout.NodeMaintenanceFor(types.NamespacedName{Namespace: in.Namespace, Name: in.Rollout}, in.Remediation, node)
 }
 
-// idle is what does not begin while the cluster is held or the rollout paused; "": nodes are running, or none is left.
+// idle describes the work that a hold or a pause prevents; "": nodes are running, or none is left.
 func (r *nodeRollout) idle() string {
 	if len(r.running) > 0 || len(r.pending) == 0 {
 		return ""
@@ -152,7 +152,7 @@ func (r *nodeRollout) idle() string {
 	return "no node is started"
 }
 
-// waitForSlots is what the nodes wait for that are left; nil: nothing.
+// waitForSlots returns why the pending nodes have no slots; nil: no node is left, or none waits.
 func (r *nodeRollout) waitForSlots() *drydockv1.Wait {
 	switch {
 	case len(r.running)+len(r.pending) == 0:
@@ -163,9 +163,9 @@ func (r *nodeRollout) waitForSlots() *drydockv1.Wait {
 	return r.slots.Wait
 }
 
-// endGone ends what was to be done on nodes that were deleted before they had a slot.
-func (r *nodeRollout) endGone(ctx workflow.Context) {
-	for _, slot := range r.slots.TakeNodesGone() {
+// endDeleted records the end of pending nodes that were deleted before they had a slot.
+func (r *nodeRollout) endDeleted(ctx workflow.Context) {
+	for _, slot := range r.slots.PopNodesGone() {
 		if !slices.Contains(r.pending, slot.Node) {
 			continue
 		}
@@ -174,45 +174,45 @@ func (r *nodeRollout) endGone(ctx workflow.Context) {
 	}
 }
 
-// startGranted starts a NodeMaintenance for every pending node that has a slot, as far as one task can, and returns how many.
+// startGranted starts a NodeMaintenance for pending nodes with a slot, up to the limit of one task. It returns the number of started nodes.
 func (r *nodeRollout) startGranted(ctx workflow.Context) int {
-	if !r.starts(ctx) {
+	if !r.mayStart(ctx) {
 		return 0
 	}
 	var granted []string
 	for _, slot := range r.slots.State.Slots {
-		if slot.Granted && len(granted) < ChildrenAtOnce && slices.Contains(r.pending, slot.Node) {
+		if slot.Granted && len(granted) < MaxStartsPerTask && slices.Contains(r.pending, slot.Node) {
 			granted = append(granted, slot.Node)
 		}
 	}
-	atWork := len(r.running) + len(granted)
+	running := len(r.running) + len(granted)
 	for _, node := range granted {
-		r.start(ctx, node, atWork)
+		r.start(ctx, node, running)
 	}
 	return len(granted)
 }
 
-// ChildrenAtOnce is how many children are started in one workflow task: all its commands together must stay under 4 MB.
-const ChildrenAtOnce = 50
+// MaxStartsPerTask limits the children that one workflow task starts: all its commands together must stay under 4 MB.
+const MaxStartsPerTask = 50
 
-// NodeReportingTime is how long all running nodes may report progress before the run's signals are used up; longer than most maintenances take.
+// NodeReportingTime is the time in which the progress reports of all running nodes stay within the budget of signals. Most maintenances are shorter.
 const NodeReportingTime = 4 * time.Hour
 
-// start starts the maintenance of a node, which is one of that many running.
-func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
+// start starts the maintenance of a node. running is the number of running nodes, this one included.
+func (r *nodeRollout) start(ctx workflow.Context, node string, running int) {
 	r.pending = kit.Without(r.pending, node)
-	working, takeBack := workflow.WithCancel(ctx)
-	r.takeBack[node] = takeBack
-	delete(r.takenBack, node) // in an opening before this one
+	working, cancel := workflow.WithCancel(ctx)
+	r.cancelNode[node] = cancel
+	delete(r.windowClosed, node) // of an earlier opening
 	in, object := r.upgrade.in, r.objectFor(node)
 	maintenance := nodemaintenance.Input{
 		Cluster: in.Cluster, TaskQueue: in.TaskQueue, Object: object, Parent: workflow.GetInfo(ctx).WorkflowExecution.ID,
-		// The rollout is the requestor, and has nothing to do beyond its action. An action "none" that is written down
-		// leaves the node to another requestor, which sends done.
+		// The rollout is the requestor, and its only work is its action. An explicit action "none" leaves the node to another requestor, which sends
+		// done.
 		DoneWhenReady: in.Remediation.Action == nil,
-		ProgressLimit: kit.ProgressLimit(atWork, NodeReportingTime),
+		ProgressLimit: kit.ProgressLimit(running, NodeReportingTime),
 		LockTimeLeft:  r.upgrade.record.lockTimeLeftOf(node),
-		Held:          r.upgrade.holds.State.About(in.Cluster),
+		Held:          r.upgrade.holds.State.ForCluster(in.Cluster),
 		Slot:          r.slots.Held(object.Name),
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(working, workflow.ChildWorkflowOptions{
@@ -231,11 +231,11 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 	r.running = append(r.running, node)
 	r.upgrade.record.nodeStarted(ctx, node)
 	workflow.GoNamed(ctx, "hold "+node, func(ctx workflow.Context) {
-		about := func() emergency.State { return r.upgrade.holds.State.About(in.Cluster) }
-		r.upgrade.holds.Forward(ctx, about, maintenance.Held, child, func() bool { return !slices.Contains(r.running, node) })
+		current := func() emergency.State { return r.upgrade.holds.State.ForCluster(in.Cluster) }
+		r.upgrade.holds.Forward(ctx, current, maintenance.Held, child, func() bool { return !slices.Contains(r.running, node) })
 	})
 	workflow.GoNamed(ctx, "node "+node, func(ctx workflow.Context) {
-		// The child is waited for even when this run is cancelled: it returns its node first.
+		// Wait for the child even if this run is cancelled: the child returns its node first.
 		var status maintenancev1.NodeMaintenanceStatus
 		err := child.Get(ctx, &status)
 		sweeper.WakeIfTerminated(ctx, err, in.Cluster)
@@ -243,27 +243,27 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 	})
 }
 
-// ended takes in how the maintenance of a node ended. A node that was deleted has nothing left to maintain and is no failure.
+// ended records the end of the maintenance of a node. A deleted node is no failure.
 func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenancev1.NodeMaintenanceStatus, err error) {
 	r.running = kit.Without(r.running, node)
 	r.changed = true
 	if err != nil {
 		status = endOf(ctx, err)
 	}
-	if r.gaveWay(node, status) {
+	if r.requeued(node, status) {
 		return
 	}
 	r.release(node, status)
-	if r.waitsForWindow(node, status) {
+	if r.requeuedForWindow(node, status) {
 		return
 	}
 	r.upgrade.record.nodeEnded(node, status)
 	switch status.State {
 	case maintenancev1.NodeCompleted:
 	case maintenancev1.NodeGone:
-		r.upgrade.record.note("node " + node + " was deleted meanwhile")
+		r.upgrade.record.note("node " + node + " was deleted during the rollout")
 	case maintenancev1.NodeCancelled:
-		if r.failure == nil && r.upgrade.withdrawn == nil && ctx.Err() == nil {
+		if r.failure == nil && r.upgrade.cancelled == nil && ctx.Err() == nil {
 			r.fail(temporal.Error(temporal.ErrNodeCancelled, "the maintenance of node "+node+" was cancelled", nil))
 		}
 	default:
@@ -271,8 +271,8 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	}
 }
 
-// gaveWay takes in that a node waits for a slot again, if that is how its maintenance ended: it has given its own back for those that go first.
-func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceStatus) bool {
+// requeued handles a maintenance that ended Pending: it gave its slot back to requests of higher rank. The node waits for a slot again.
+func (r *nodeRollout) requeued(node string, status maintenancev1.NodeMaintenanceStatus) bool {
 	if status.State != maintenancev1.NodePending {
 		return false
 	}
@@ -283,17 +283,17 @@ func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceS
 	return true
 }
 
-// release returns the slot of a node. A maintenance that has completed, or waits again, has done so itself. How a maintenance that did not begin
-// or was terminated left its node is unknown.
+// release releases the slot of a node. A maintenance that ended Completed or Pending has returned it itself. If a maintenance did not start or was
+// terminated, the state of its node is unknown.
 func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceStatus) {
 	release := scheduling.Release{
 		Unclean: status.CompletedAt == nil || status.NotReturned, LeftOut: status.LeftCordoned,
 	}
 	if release.Unclean {
-		r.left = append(r.left, node)
+		r.unreturned = append(r.unreturned, node)
 	}
 	if status.State == maintenancev1.NodeCompleted || status.State == maintenancev1.NodePending {
-		r.slots.Returned(r.nameOf(node))
+		r.slots.MarkReturned(r.nameOf(node))
 	} else {
 		r.slots.Release(r.nameOf(node), release)
 	}
@@ -306,14 +306,14 @@ func (r *nodeRollout) fail(err error) {
 	}
 }
 
-// progressed takes in what a running node reports. What arrives after its end is stale.
-func (r *nodeRollout) progressed(status ranv1.ClusterNodeStatus) {
+// recordProgress records the report of a running node. A report that arrives after the end is stale.
+func (r *nodeRollout) recordProgress(status ranv1.ClusterNodeStatus) {
 	if slices.Contains(r.running, status.Name) {
 		r.upgrade.record.nodeProgressed(status)
 	}
 }
 
-// endOf reads the status that a child's error carries. A child that could not even start, or was terminated, carries none.
+// endOf returns the status in the details of a child's error. A child that did not start or was terminated has none.
 func endOf(ctx workflow.Context, err error) maintenancev1.NodeMaintenanceStatus {
 	var status maintenancev1.NodeMaintenanceStatus
 	if kit.DetailsOf(err, &status) && status.State != "" {

@@ -16,21 +16,21 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// clusterRecord is the status of a cluster. It shows every change: in the query, the search attributes, the current details of the Web UI, the
-// status of the rollout, and the log.
+// clusterRecord keeps the status of a cluster and publishes every change: the query, search attributes, current details of the Web UI, the status of
+// the rollout, and the log.
 type clusterRecord struct {
 	ctx    workflow.Context
 	status *ranv1.ClusterUpgradeStatus
 	batch  int32
 	log    log.Logger
 	reason kit.CurrentReason
-	// waits returns what the cluster waits for, except its troubles.
+	// waits returns everything that the cluster waits for, except failing activities.
 	waits      func() rollout.ClusterWaits
 	troubles   kit.Retries
 	attributes *kit.SearchAttributes
 	stages     kit.Stages
 	progress   kit.Progress
-	// followsLocks: an activity follows the progress of applications, and its reports are newer than those of nodes.
+	// followsLocks: an activity reports the progress of applications. Its reports are newer than those of nodes.
 	followsLocks bool
 }
 
@@ -38,7 +38,7 @@ func newClusterRecord(ctx workflow.Context, status *ranv1.ClusterUpgradeStatus, 
 	r := &clusterRecord{ctx: ctx, status: status, batch: in.Batch}
 	r.attributes = &kit.SearchAttributes{Ctx: ctx}
 	r.attributes.Gather()
-	r.reason = kit.CurrentReason{Attributes: r.attributes, Wait: &status.Wait, Show: func() {}} // it changes only when all is shown
+	r.reason = kit.CurrentReason{Attributes: r.attributes, Wait: &status.Wait, Show: func() {}} // show publishes it
 	r.troubles.Show = r.show
 	r.log = log.With(workflow.GetLogger(ctx), "rollout", in.Namespace+"/"+in.Rollout, "cluster", in.Cluster, "batch", in.Batch)
 	r.stages = kit.Stages{Records: &status.Stages, Show: r.show}
@@ -68,7 +68,7 @@ func (r *clusterRecord) failure(err error) {
 		return
 	}
 	r.status.Failure = kit.FailureOf(err)
-	r.log.Info("Cluster fails", "reason", r.status.Failure.Reason, "message", r.status.Failure.Message)
+	r.log.Info("Cluster failed", "reason", r.status.Failure.Reason, "message", r.status.Failure.Message)
 	r.show()
 }
 
@@ -85,13 +85,13 @@ func (r *clusterRecord) nodeStarted(ctx workflow.Context, node string) {
 	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodeScheduled, StartedAt: &now})
 }
 
-// nodeWaits records that a node waits for a slot again, and how much time its locks have left.
+// nodeWaits records that a node waits for a slot again, with the remaining time of its locks.
 func (r *clusterRecord) nodeWaits(node string, left *maintenancev1.LockTimeLeft) {
 	r.log.Info("Node waits for a slot again", "node", node)
 	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending, LockTimeLeft: left})
 }
 
-// lockTimeLeftOf is the time that the locks of a node have left if it waits again; nil: all of it.
+// lockTimeLeftOf returns the remaining time of the locks of a node that waits again; nil: all of it.
 func (r *clusterRecord) lockTimeLeftOf(node string) *maintenancev1.LockTimeLeft {
 	i := slices.IndexFunc(r.status.Nodes, func(n ranv1.ClusterNodeStatus) bool { return n.Name == node })
 	if i < 0 {
@@ -109,8 +109,8 @@ func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
 				r.lockProgress(status.LockProgress)
 			}
 			status.LockProgress = nil
-			if kit.TurnedUrgent(n.Wait, status.Wait) {
-				r.progress.Hurry()
+			if kit.BecameUrgent(n.Wait, status.Wait) {
+				r.progress.ReportNow()
 			}
 			*n = status
 		}
@@ -118,7 +118,7 @@ func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
 	r.show()
 }
 
-// lockProgress records the progress of applications that hold locks; none: no application holds any.
+// lockProgress records the progress of applications that hold locks.
 func (r *clusterRecord) lockProgress(seen []drydockv1.LockProgress) {
 	r.status.LockProgress = seen
 	r.show()
@@ -141,7 +141,7 @@ func (r *clusterRecord) notesOf(node string, status maintenancev1.NodeMaintenanc
 	}
 }
 
-// summary is the status of the cluster in its rollout.
+// summary returns the status of the cluster for its rollout.
 func (r *clusterRecord) summary() ranv1.ClusterStatus {
 	s := r.status
 	summary := ranv1.ClusterStatus{Name: s.Cluster, State: s.State, Batch: r.batch, Step: string(s.Step), StartedAt: s.StartedAt, CompletedAt: s.CompletedAt}
@@ -158,8 +158,8 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 		case n.State == maintenancev1.NodeCompleted, n.State == maintenancev1.NodeGone:
 			summary.Nodes.Done++
 		case n.State == maintenancev1.NodeCancelled:
-		case n.StartedAt != nil && (summary.Step == string(s.Step) || n.Wait != nil && wait == nil || kit.TurnedUrgent(wait, n.Wait)):
-			// Name the first running node that needs a person, or else that waits, or else the first one that runs.
+		case n.StartedAt != nil && (summary.Step == string(s.Step) || n.Wait != nil && wait == nil || kit.BecameUrgent(wait, n.Wait)):
+			// Name a running node: the first that needs a person, or else the first that waits, or else the first.
 			summary.Step = n.Name + ": " + string(n.State)
 			wait = n.Wait
 		}
@@ -173,7 +173,7 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 	return summary
 }
 
-// show makes a change visible to people and to the rollout.
+// show publishes a change.
 func (r *clusterRecord) show() {
 	waits := r.waits()
 	waits.Retry = r.troubles.Oldest()

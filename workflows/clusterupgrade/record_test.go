@@ -21,7 +21,7 @@ func updated(nodes int32) []drydockv1.LockProgress {
 	return []drydockv1.LockProgress{{Controller: "tf", Percentage: 50 * nodes, Updated: nodes, Total: 2}}
 }
 
-func TestTheNodeThatIsNamedIsTheOneWhoseLockHasFailed(t *testing.T) {
+func TestTheSummaryNamesTheNodeWhoseLockHasFailed(t *testing.T) {
 	summary := kittest.Run(t, func(ctx workflow.Context) (ranv1.ClusterStatus, error) {
 		c, err := newClusterUpgrade(ctx, oneCluster)
 		waits := func(name, reason string) ranv1.ClusterNodeStatus {
@@ -36,15 +36,15 @@ func TestTheNodeThatIsNamedIsTheOneWhoseLockHasFailed(t *testing.T) {
 	require.Equal(t, locks.ReasonWorkloadLocksFailed, summary.Reason)
 }
 
-func TestARolloutTellsHowFarApplicationsHaveComeUntilTheClusterIsOver(t *testing.T) {
+func TestTheSummaryHasTheProgressOfApplicationsUntilTheClusterEnds(t *testing.T) {
 	summaries := kittest.Run(t, func(ctx workflow.Context) ([]ranv1.ClusterStatus, error) {
 		c, err := newClusterUpgrade(ctx, oneCluster)
 		c.status.Nodes = []ranv1.ClusterNodeStatus{{Name: "w0"}, {Name: "w1"}}
 		told := []ranv1.ClusterStatus{c.record.summary()}
 		c.nodes.running = []string{"w0"}
-		c.nodes.progressed(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining, LockProgress: updated(1)})
+		c.nodes.recordProgress(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining, LockProgress: updated(1)})
 		told = append(told, c.record.summary())
-		c.nodes.progressed(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeReady})
+		c.nodes.recordProgress(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeReady})
 		told = append(told, c.record.summary())
 		c.nodes.ended(ctx, "w0", maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeCompleted, LockProgress: updated(2)}, nil)
 		told = append(told, c.record.summary())

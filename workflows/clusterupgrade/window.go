@@ -5,25 +5,25 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// takeBackHeld returns the running nodes when a window has closed that wants that, also while the emergency stop holds the cluster.
-func (r *nodeRollout) takeBackHeld() {
+// cancelOnOverrun cancels the running nodes if a closed window has onOverrun Cancel, also while the emergency stop holds the cluster.
+func (r *nodeRollout) cancelOnOverrun() {
 	closed := r.upgrade.holds.State.Closed(r.upgrade.in.Cluster)
 	if closed == nil || closed.OnOverrun != drydockv1.OverrunCancel {
 		return
 	}
 	for _, node := range r.running {
-		if !r.takenBack[node] {
-			r.takenBack[node] = true
-			r.takeBack[node]()
+		if !r.windowClosed[node] {
+			r.windowClosed[node] = true
+			r.cancelNode[node]()
 		}
 	}
 }
 
-// waitsForWindow takes in that a node was returned because its window has closed: it is requested again when one opens.
-func (r *nodeRollout) waitsForWindow(node string, status maintenancev1.NodeMaintenanceStatus) bool {
-	taken := r.takenBack[node]
-	delete(r.takenBack, node)
-	if !taken || status.State != maintenancev1.NodeCancelled || r.upgrade.withdrawn != nil {
+// requeuedForWindow handles a node that was returned because its window closed: the node is pending until a window opens.
+func (r *nodeRollout) requeuedForWindow(node string, status maintenancev1.NodeMaintenanceStatus) bool {
+	closed := r.windowClosed[node]
+	delete(r.windowClosed, node)
+	if !closed || status.State != maintenancev1.NodeCancelled || r.upgrade.cancelled != nil {
 		return false
 	}
 	r.pending = append(r.pending, node)

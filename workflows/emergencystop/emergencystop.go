@@ -1,4 +1,4 @@
-// Package emergencystop holds the workflow that records which clusters are held, and notifies subscribed workflows.
+// Package emergencystop holds the workflow that records which clusters are held and notifies subscribed workflows.
 package emergencystop
 
 import (
@@ -150,7 +150,7 @@ func (e *emergencyStop) anyUnnotified() bool { return e.Subscribers.AnyUnnotifie
 
 // notify sends the holds to subscribers that have not received the current state.
 func (e *emergencyStop) notify(ctx workflow.Context) {
-	e.Subscribers.Notify(ctx, e.state.Number, temporal.SignalHeld, func(s temporal.Subscription) any { return e.state.About(s.Cluster) })
+	e.Subscribers.Notify(ctx, e.state.Number, temporal.SignalHeld, func(s temporal.Subscription) any { return e.state.ForCluster(s.Cluster) })
 }
 
 func (e *emergencyStop) mustContinueAsNew(ctx workflow.Context) bool {

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestASubscriberIsNotifiedAtOnceAndOfEveryChange(t *testing.T) {
+func TestASubscriberIsNotifiedOnSubscriptionAndOfEveryChange(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
 	w.At(1, func() { w.Subscribe("cgu/ops/june", "") })
 	w.At(2, func() { w.Update(temporal.UpdateHold, workflowtest.HoldC1) })
@@ -121,7 +121,7 @@ func TestSubscribersThatLeaveOrNoLongerExistAreRemoved(t *testing.T) {
 
 func TestManySubscribersAreNotifiedInBatches(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
-	const many = 3*kit.NotifyAtOnce + 7
+	const many = 3*kit.MaxNotifications + 7
 	w.At(1, func() {
 		for i := range many {
 			w.Subscribe(fmt.Sprintf("cgu/ops/%d", i), "")

@@ -13,14 +13,14 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// memory lets the emergency stop survive the termination of its workflow. The holds are also saved on the hub, and a new workflow loads them from there
-// and finds the subscribers again.
+// memory lets the holds survive a termination of the workflow. It saves them on the hub. A new workflow loads them from there and finds the subscribers
+// again.
 type memory struct {
-	// loaded: the earlier holds are loaded, or cannot be. searched: the subscribers of an earlier workflow are found.
+	// loaded: loading the earlier holds has succeeded or failed finally. searched: the search for subscribers is complete.
 	loaded, searched bool
-	// loadTrouble is why the earlier holds are not loaded yet.
+	// loadTrouble is why loading is being retried.
 	loadTrouble string
-	// saved is the number of the state on the hub; saveTrouble is why a later one is not saved.
+	// saved is the number of the state on the hub. saveTrouble is why saving a later one failed.
 	saved       int64
 	saveTrouble string
 	// Background runs loading, searching and saving.
@@ -29,9 +29,9 @@ type memory struct {
 	early []emergency.Request
 }
 
-// loadPatience is how long the earlier holds may stay unknown. After that, all clusters are held, so that requests and subscribers get an answer.
+// loadTimeout is how long the earlier holds may stay unknown. After that, all clusters are held, so that requests and subscribers get an answer.
 // It is shorter than the time that the CLI waits for a worker.
-const loadPatience = 8 * time.Second
+const loadTimeout = 8 * time.Second
 
 func newEmergencyStop(in Input) *emergencyStop {
 	e := &emergencyStop{}
@@ -57,8 +57,8 @@ func (e *emergencyStop) startMemory(ctx workflow.Context) {
 
 func (e *emergencyStop) known() bool { return e.state.Number > 0 }
 
-// know sets the state, and applies the requests that arrived before.
-func (e *emergencyStop) know(ctx workflow.Context, state emergency.State) {
+// setState sets the state, and applies the requests that arrived before.
+func (e *emergencyStop) setState(ctx workflow.Context, state emergency.State) {
 	e.state = state
 	e.holdEarly(ctx)
 	e.show(ctx)
@@ -113,18 +113,18 @@ func (e *emergencyStop) load(ctx workflow.Context) {
 	if state.Same(before) {
 		e.saved = state.Number // the hub has this state already
 	}
-	e.know(ctx, state)
+	e.setState(ctx, state)
 }
 
 // holdIfUnknown holds everything if the earlier holds stay unknown for too long.
 func (e *emergencyStop) holdIfUnknown(ctx workflow.Context) {
 	waiting, stop := workflow.WithCancel(ctx)
-	timer := workflow.NewTimerWithOptions(waiting, loadPatience, workflow.TimerOptions{Summary: "then all clusters are held until the earlier holds are loaded"})
+	timer := workflow.NewTimerWithOptions(waiting, loadTimeout, workflow.TimerOptions{Summary: "then all clusters are held until the earlier holds are loaded"})
 	_ = workflow.Await(ctx, func() bool { return e.loaded || timer.IsReady() })
 	stop()
 	if ctx.Err() == nil && !e.known() {
-		why := cmp.Or(e.loadTrouble, "the hub has not answered within "+loadPatience.String())
-		e.know(ctx, emergency.Initial(workflow.Now(ctx)).HoldUnknown(why, workflow.Now(ctx)))
+		why := cmp.Or(e.loadTrouble, "the hub has not answered within "+loadTimeout.String())
+		e.setState(ctx, emergency.Initial(workflow.Now(ctx)).HoldUnknown(why, workflow.Now(ctx)))
 	}
 }
 

@@ -8,5 +8,5 @@ import (
 
 // HoldsOfWindow knows the state of one window.
 func HoldsOfWindow(ctx workflow.Context, known windows.Snapshot) *Holds {
-	return &Holds{ctx: ctx, Windows: Windows{ctx: ctx, Names: []string{known.Window}, told: map[string]windows.Snapshot{known.Window: known}}}
+	return &Holds{ctx: ctx, Windows: Windows{ctx: ctx, Names: []string{known.Window}, snapshots: map[string]windows.Snapshot{known.Window: known}}}
 }

@@ -1,4 +1,4 @@
-// Package gates holds what keeps a workflow from starting new work: the emergency stop and maintenance windows.
+// Package gates holds the gates for new work: the emergency stop and maintenance windows.
 package gates
 
 import (
@@ -15,20 +15,20 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// Holds is what a workflow knows of the emergency stop and of the maintenance windows that it names. The workflow subscribes to them, or its parent
-// passes them on.
+// Holds has the state of the emergency stop and of the maintenance windows of a workflow. The workflow subscribes to them, or its parent passes
+// them on.
 type Holds struct {
 	ctx workflow.Context
-	// State is the state of the emergency stop, or what the parent passes on of both.
+	// State is the state of the emergency stop. From a parent, it includes closed windows.
 	State   emergency.State
 	Windows Windows
-	// Begun: the workflow has started its work, and a window that closes may let it finish.
+	// Begun: the workflow has started its work. A closing window may let it finish.
 	Begun bool
-	// subscription is set in a workflow that subscribes to the emergency stop itself. It disrupts nothing until it knows what is held.
+	// subscription is set in a workflow that subscribes to the emergency stop itself. Such a workflow disrupts nothing before it has the state.
 	subscription *temporal.Subscription
-	// stopAsking cancels the subscribing activity.
-	stopAsking workflow.CancelFunc
-	// Trouble is why subscribing failed.
+	// stopSubscribing cancels the subscribing activity.
+	stopSubscribing workflow.CancelFunc
+	// Trouble is the error of a failing subscription.
 	Trouble string
 }
 
@@ -43,46 +43,47 @@ func (k *Holds) Listen(ctx workflow.Context, changed func()) {
 	})
 }
 
-// Follow subscribes to what is held in a cluster, or in all clusters for the empty name, in the background: only a step that disrupts something waits for
-// the answer. A subscription of an earlier run is still valid. activities.Holds.FindSubscribers must list every workflow type that calls this.
-func (k *Holds) Follow(ctx workflow.Context, cluster string) {
+// Subscribe subscribes to the holds of a cluster, or of all clusters for the empty name. It runs in the background: only a step that disrupts something
+// waits for the state. A subscription of an earlier run is still valid. FindSubscribers in activities/holds must list every workflow type that calls
+// Subscribe.
+func (k *Holds) Subscribe(ctx workflow.Context, cluster string) {
 	info := workflow.GetInfo(ctx)
 	k.subscription = &temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Cluster: cluster}
 	if k.Known() {
 		return
 	}
-	asking, stop := workflow.WithCancel(ctx)
-	k.stopAsking = stop
-	workflow.GoNamed(asking, "follow holds", func(ctx workflow.Context) {
+	subscribing, stop := workflow.WithCancel(ctx)
+	k.stopSubscribing = stop
+	workflow.GoNamed(subscribing, "subscribe to holds", func(ctx workflow.Context) {
 		retrier := kit.HubRetrier(func(_ workflow.Context, _, message string) { k.Trouble = message })
 		var hub *holds.Activities
-		// The only error is that the workflow is cancelled, and then it disrupts nothing.
-		_ = retrier.Run(ctx, "ask what is held", hub.SubscribeToHolds, *k.subscription, nil)
+		// The only error is the cancellation of the workflow, which then disrupts nothing.
+		_ = retrier.Run(ctx, "subscribe to the emergency stop", hub.SubscribeToHolds, *k.subscription, nil)
 	})
 }
 
-// Leave ends the subscriptions. A lost message does no harm: a workflow that is gone is removed when a notification to it fails.
-func (k *Holds) Leave(ctx workflow.Context) {
-	k.Windows.leave(ctx)
-	if k.stopAsking != nil {
-		k.stopAsking() // the answer may have come while the activity is still retried
+// Unsubscribe ends the subscriptions. A lost message does no harm: a closed workflow is removed when a notification to it fails.
+func (k *Holds) Unsubscribe(ctx workflow.Context) {
+	k.Windows.unsubscribe(ctx)
+	if k.stopSubscribing != nil {
+		k.stopSubscribing() // the state may have arrived while the activity is still retried
 	}
 	if k.subscription != nil {
 		_ = workflow.SignalExternalWorkflow(ctx, temporal.EmergencyStopID, "", temporal.SignalUnsubscribeHolds, *k.subscription).Get(ctx, nil)
 	}
 }
 
-// ForQuery returns a copy for queries. A query must not change the remembered answers: a replay would not have them, and commands depend on them.
+// ForQuery returns a copy for queries. A query must not change the cached decisions: a replay would not have them, and commands depend on them.
 func (k *Holds) ForQuery() *Holds {
-	aside := *k
-	aside.Windows.decisions = maps.Clone(k.Windows.decisions)
-	return &aside
+	copied := *k
+	copied.Windows.decisions = maps.Clone(k.Windows.decisions)
+	return &copied
 }
 
-// Of returns what prevents new work in a cluster; nil: nothing.
-func (k *Holds) Of(cluster string) *drydockv1.Hold { return k.UnlessFits(cluster, 0) }
+// Of returns the hold that prevents new work in a cluster; nil: none.
+func (k *Holds) Of(cluster string) *drydockv1.Hold { return k.HoldFor(cluster, 0) }
 
-// OfAny returns what prevents new work in one of several clusters; nil: nothing.
+// OfAny returns the first hold that prevents new work in one of several clusters; nil: none.
 func (k *Holds) OfAny(clusters ...string) *drydockv1.Hold {
 	for _, cluster := range clusters {
 		if hold := k.Of(cluster); hold != nil {
@@ -92,8 +93,8 @@ func (k *Holds) OfAny(clusters ...string) *drydockv1.Hold {
 	return nil
 }
 
-// UnlessFits returns what prevents new work that takes that long in a cluster; nil: nothing.
-func (k *Holds) UnlessFits(cluster string, need time.Duration) *drydockv1.Hold {
+// HoldFor returns the hold that prevents new work of that length in a cluster; nil: none.
+func (k *Holds) HoldFor(cluster string, need time.Duration) *drydockv1.Hold {
 	hold := k.current().Of(cluster)
 	if hold == nil {
 		hold = k.Windows.Hold(cluster, need)
@@ -104,7 +105,7 @@ func (k *Holds) UnlessFits(cluster string, need time.Duration) *drydockv1.Hold {
 	return hold
 }
 
-// current returns the state at this time: a window that the parent announced may have closed since.
+// current returns the state at this time. A window that the parent announced may have closed since.
 func (k *Holds) current() emergency.State {
 	if k.State.Closes == nil {
 		return k.State
@@ -112,8 +113,8 @@ func (k *Holds) current() emergency.State {
 	return k.State.At(workflow.Now(k.ctx))
 }
 
-// ClosedWindow returns the closed maintenance window, the workflow's own or its parent's, that prevents new work in a cluster, apart from the emergency stop; nil:
-// none.
+// ClosedWindow returns the closed maintenance window that prevents new work in a cluster, regardless of the emergency stop; nil: none. The window is the
+// workflow's own or its parent's.
 func (k *Holds) ClosedWindow(cluster string) *drydockv1.Hold {
 	if hold := k.Windows.Hold(cluster, 0); hold != nil {
 		return hold
@@ -121,8 +122,8 @@ func (k *Holds) ClosedWindow(cluster string) *drydockv1.Hold {
 	return k.current().Closed(cluster)
 }
 
-// Closes returns when windows will prevent new work in a cluster, or stop the work that has started; nil: not in sight. Activities get this instant as an
-// input: after an outage they may run before the workflow sees that a window has closed.
+// Closes returns when windows will prevent new work in a cluster, or stop work that has started; nil: no such time is known. Activities receive this
+// instant as an input: after an outage they may run before the workflow learns that a window has closed.
 func (k *Holds) Closes(cluster string) *time.Time {
 	closing := k.State.Closes
 	if closing == nil {
@@ -137,7 +138,7 @@ func (k *Holds) Closes(cluster string) *time.Time {
 	return &closing.At
 }
 
-// ClosesFirst returns the earliest such instant of several clusters.
+// ClosesFirst returns the earliest result of Closes for several clusters.
 func (k *Holds) ClosesFirst(clusters []string) (first *time.Time) {
 	if !k.Windows.selective() && len(clusters) > 1 {
 		clusters = clusters[:1] // windows without selectors are the same for all clusters
@@ -150,7 +151,7 @@ func (k *Holds) ClosesFirst(clusters []string) (first *time.Time) {
 	return first
 }
 
-// All returns what prevents new work in every cluster; nil: nothing.
+// All returns the hold that prevents new work in every cluster; nil: none.
 func (k *Holds) All() *drydockv1.Hold {
 	if all := k.State.All(); all != nil {
 		return all
@@ -161,24 +162,24 @@ func (k *Holds) All() *drydockv1.Hold {
 // Any reports whether a hold is possible.
 func (k *Holds) Any() bool { return len(k.State.Holds) > 0 || len(k.Windows.Names) > 0 }
 
-// Number grows with every change.
+// Number is the version of the holds. It grows with every change.
 func (k *Holds) Number() int64 { return k.State.Number + k.Windows.Version }
 
-// About returns all that concerns one cluster.
-func (k *Holds) About(cluster string) emergency.State {
-	about := k.State.About(cluster)
-	about.Number = k.Number()
+// ForCluster returns the holds of one cluster.
+func (k *Holds) ForCluster(cluster string) emergency.State {
+	state := k.State.ForCluster(cluster)
+	state.Number = k.Number()
 	if hold := k.Windows.Hold(cluster, 0); hold != nil {
-		about.Holds = append(about.Holds, *hold)
+		state.Holds = append(state.Holds, *hold)
 	}
-	about.Closes = k.Windows.closes(cluster)
-	return about
+	state.Closes = k.Windows.closes(cluster)
+	return state
 }
 
 // Known reports whether the state of the emergency stop is known.
 func (k *Holds) Known() bool { return k.subscription == nil || k.State.Number > 0 }
 
-// AwaitKnown waits until the state of the emergency stop is known. Waiting receives the reason for the wait, and an empty reason at its end.
+// AwaitKnown waits until the state of the emergency stop is known. It reports the reason of the wait, and an empty reason at its end.
 func (k *Holds) AwaitKnown(ctx workflow.Context, waiting kit.Report) error {
 	if k.Known() {
 		return nil
@@ -194,7 +195,7 @@ func (k *Holds) AwaitKnown(ctx workflow.Context, waiting kit.Report) error {
 	return nil
 }
 
-// unknownMessage is what a workflow waits for that does not know what is held.
+// unknownMessage describes the wait for the state of the emergency stop.
 func (k *Holds) unknownMessage() string {
 	message := "waiting for the state of the emergency stop (workflow " + temporal.EmergencyStopID + ")"
 	if k.Trouble != "" {
@@ -203,7 +204,7 @@ func (k *Holds) unknownMessage() string {
 	return message
 }
 
-// Wait returns what a step that disrupts a cluster waits for: the state of the emergency stop, or the end of a hold; nil: nothing.
+// Wait returns the wait of a step that disrupts a cluster: for the state of the emergency stop, or for the end of a hold; nil: the step may start.
 func (k *Holds) Wait(cluster string, now metav1.Time) *drydockv1.Wait {
 	if !k.Known() {
 		return &drydockv1.Wait{Reason: emergency.ReasonUnknown, Message: k.unknownMessage(), Since: now}
@@ -214,7 +215,7 @@ func (k *Holds) Wait(cluster string, now metav1.Time) *drydockv1.Wait {
 	return nil
 }
 
-// AwaitRelease waits until a cluster is known to be not held. It runs before every step that disrupts something new.
+// AwaitRelease waits until the state of the emergency stop is known and no hold applies to the cluster. Call it before every new disruption.
 func (k *Holds) AwaitRelease(ctx workflow.Context, cluster string, reason kit.CurrentReason) error {
 	if err := k.AwaitKnown(ctx, reason.Set); err != nil {
 		return err
@@ -232,18 +233,18 @@ func (k *Holds) AwaitRelease(ctx workflow.Context, cluster string, reason kit.Cu
 	return nil
 }
 
-// Forward signals every change that concerns a child to it, in order, until the child is over. Told is the state that it was started with.
-func (k *Holds) Forward(ctx workflow.Context, about func() emergency.State, told emergency.State, child workflow.ChildWorkflowFuture, over func() bool) {
-	seen := told.Number
+// Forward sends a child every change of its holds, in order, until the child ends. sent is the state that the child was started with.
+func (k *Holds) Forward(ctx workflow.Context, current func() emergency.State, sent emergency.State, child workflow.ChildWorkflowFuture, ended func() bool) {
+	seen := sent.Number
 	for {
-		_ = workflow.Await(ctx, func() bool { return over() || k.Number() != seen })
-		if over() || ctx.Err() != nil {
+		_ = workflow.Await(ctx, func() bool { return ended() || k.Number() != seen })
+		if ended() || ctx.Err() != nil {
 			return
 		}
 		seen = k.Number()
-		if state := about(); !state.Same(told) {
-			told = state
-			// The error means that the child is over.
+		if state := current(); !state.Same(sent) {
+			sent = state
+			// An error means that the child has ended.
 			_ = child.SignalChildWorkflow(ctx, temporal.SignalHeld, state).Get(ctx, nil)
 		}
 	}

@@ -77,7 +77,7 @@ func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldIsCheckedAndReturnedAllTheSame(t *testing.T) {
+func TestAHeldNodeIsStillCheckedAndReturned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = func(int) error {
 		w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "all"))
@@ -90,7 +90,7 @@ func TestWhatIsHeldIsCheckedAndReturnedAllTheSame(t *testing.T) {
 	require.Contains(t, w.Called(), "ReturnNode")
 }
 
-func TestAHeldNodeIsNotHandedOver(t *testing.T) {
+func TestAHeldNodeDoesNotBecomeReady(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = func(int) error {
 		w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "all"))
@@ -107,7 +107,7 @@ func TestAHeldNodeIsNotHandedOver(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
-func TestANodeThatNobodyWorksOnIsReturnedWhileHeld(t *testing.T) {
+func TestANodeWithoutWorkIsReturnedWhileHeld(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = func(int) error {
 		w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "all"))
@@ -119,7 +119,7 @@ func TestANodeThatNobodyWorksOnIsReturnedWhileHeld(t *testing.T) {
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 }
 
-func TestADrainIsNotTriedAgainWhileHeld(t *testing.T) {
+func TestADrainIsNotRetriedWhileHeld(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = func(call int) error {
 		if call > 1 {
@@ -163,7 +163,7 @@ func TestAHeldMaintenanceIsCancelled(t *testing.T) {
 	}
 }
 
-func TestUntilItIsKnownWhatIsHeldANodeIsLeftAlone(t *testing.T) {
+func TestANodeIsNotDisruptedWhileTheEmergencyStopIsUnknown(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.HoldsUnknown = true
 	w.RegisterDelayedCallback(func() {
@@ -175,7 +175,7 @@ func TestUntilItIsKnownWhatIsHeldANodeIsLeftAlone(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
-func TestWhatIsSaidLateAboutAHoldCountsNoMore(t *testing.T) {
+func TestAnOlderStateOfTheEmergencyStopIsIgnored(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Holds = workflowtest.HeldState(5, "cluster/c1")
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(4)) }, time.Hour)
@@ -185,7 +185,7 @@ func TestWhatIsSaidLateAboutAHoldCountsNoMore(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
-func TestTheHoldOfAnotherClusterHoldsNobodyHere(t *testing.T) {
+func TestAHoldOfAnotherClusterHasNoEffect(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Holds = workflowtest.HeldState(5, "cluster/c2")
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
@@ -193,7 +193,7 @@ func TestTheHoldOfAnotherClusterHoldsNobodyHere(t *testing.T) {
 }
 
 // Of a rollout's nodes, each knows what its parent knows, and asks nobody.
-func TestANodeOfARolloutIsHeldByWhatItsParentSays(t *testing.T) {
+func TestANodeOfARolloutIsHeldByTheStateThatItsParentSends(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.HoldsUnknown = true
 	in := workflowtest.FullMaintenance()
@@ -207,7 +207,7 @@ func TestANodeOfARolloutIsHeldByWhatItsParentSays(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
-func TestAHeldClusterStartsNoNodeAndThoseAtWorkFinish(t *testing.T) {
+func TestAHeldClusterStartsNoNodeAndRunningNodesFinish(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 4, 2)
 	nodes.Duration = 10 * time.Minute
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1")) }, 5*time.Minute)
@@ -223,7 +223,7 @@ func TestAHeldClusterStartsNoNodeAndThoseAtWorkFinish(t *testing.T) {
 	require.Equal(t, int32(4), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done)
 }
 
-func TestAClusterThatIsPausedAndHeldGoesOnWhenBothHaveEnded(t *testing.T) {
+func TestAPausedAndHeldClusterResumesWhenBothHaveEnded(t *testing.T) {
 	for _, last := range []string{"the release", "the resume"} {
 		t.Run("with "+last, func(t *testing.T) {
 			w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
@@ -245,7 +245,7 @@ func TestAClusterThatIsPausedAndHeldGoesOnWhenBothHaveEnded(t *testing.T) {
 	}
 }
 
-func TestAClusterThatIsHeldFromTheStartAsksItsWorkloadsForNothing(t *testing.T) {
+func TestAClusterThatIsHeldFromTheStartRequestsNoLocks(t *testing.T) {
 	w, _ := workflowtest.NewClusterWorld(t, 1, 1, 1)
 	in := workflowtest.OneCluster()
 	in.Held = workflowtest.HeldState(2, "cluster/c1")
@@ -257,7 +257,7 @@ func TestAClusterThatIsHeldFromTheStartAsksItsWorkloadsForNothing(t *testing.T) 
 	require.Equal(t, ranv1.ClusterCancelled, workflowtest.RequireCancelled[ranv1.ClusterStatus](w).State)
 }
 
-func TestAClusterPassesOnToItsNodesWhatConcernsThem(t *testing.T) {
+func TestAClusterPassesHoldsOnToItsNodes(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	var heard [][]string
 	nodes.Outcomes["w0"] = func(ctx workflow.Context) error {
@@ -276,7 +276,7 @@ func TestAClusterPassesOnToItsNodesWhatConcernsThem(t *testing.T) {
 	require.Equal(t, [][]string{{"cluster/c1"}, {}}, heard)
 }
 
-func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
+func TestARolloutStartsNoHeldClusterAndContinuesWithTheOthers(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2", "c3"}, []string{"c4", "c5"})
 	w.Holds = workflowtest.HeldState(2, "cluster/c2", "cluster/c5")
 	w.RegisterDelayedCallback(func() {
@@ -302,7 +302,7 @@ func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
 	require.Nil(t, status.Clusters[1].Held)
 }
 
-func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
+func TestARolloutThatIsStartedDuringAHoldOfAllClustersWaits(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.Holds = workflowtest.HeldState(2, "all")
 	w.RegisterDelayedCallback(func() {
@@ -321,7 +321,7 @@ func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 }
 
-func TestUntilItIsKnownWhatIsHeldARolloutStartsNothing(t *testing.T) {
+func TestARolloutStartsNothingWhileTheEmergencyStopIsUnknown(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.HoldsUnknown = true
 	w.RegisterDelayedCallback(func() {
@@ -369,7 +369,7 @@ func TestTheClockRunsWhileAClusterOfAnotherBatchIsHeld(t *testing.T) {
 	require.Equal(t, ranv1.ClusterComplete, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut))["c2"])
 }
 
-func TestTheClockRunsAgainWhenTheHeldClusterOfABatchIsOver(t *testing.T) {
+func TestTheClockRunsAgainWhenTheHeldClusterOfABatchEnds(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	clusters.Duration = 10 * time.Hour
@@ -380,7 +380,7 @@ func TestTheClockRunsAgainWhenTheHeldClusterOfABatchIsOver(t *testing.T) {
 	require.WithinDuration(t, start.Add(10*time.Hour+41*time.Minute), w.Now(), 5*time.Second)
 }
 
-func TestARolloutThatIsPausedAndHeldGoesOnWhenBothHaveEnded(t *testing.T) {
+func TestAPausedAndHeldRolloutResumesWhenBothHaveEnded(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	start := w.Now()
@@ -417,7 +417,7 @@ func TestAHeldRolloutIsCancelled(t *testing.T) {
 	require.Equal(t, ranv1.ClusterPending, states["c2"])
 }
 
-func TestHoldsReachTheClustersAtWorkThatTheyConcern(t *testing.T) {
+func TestHoldsReachTheRunningClustersThatTheyApplyTo(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	heard := map[string][][]string{}
 	hears := func(cluster string, times int) func(workflow.Context) error {
@@ -466,7 +466,7 @@ func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {
 }
 
 // What is only tried again and again has not begun: while its cluster is held it does not, whenever the cluster answers again.
-func TestWhatHasOnlyBeenTriedDoesNotBeginWhileHeld(t *testing.T) {
+func TestAnEffectThatHasOnlyBeenAttemptedWaitsWhileHeld(t *testing.T) {
 	for _, step := range []string{"AcquireNode", "Cordon", "Drain", "RunJob"} {
 		for name, held := range map[string]struct {
 			after int
@@ -525,7 +525,7 @@ func unseenJob(w *workflowtest.World, ends ...error) nodemaintenance.Input {
 	return in
 }
 
-func TestAJobThatIsAtWorkThoughNobodyHasHeardOfItIsLookedAfterWhileHeld(t *testing.T) {
+func TestARunningJobWhoseCreationWasNotReportedIsWatchedWhileHeld(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, unseenJob(w, nil))
@@ -537,7 +537,7 @@ func TestAJobThatIsAtWorkThoughNobodyHasHeardOfItIsLookedAfterWhileHeld(t *testi
 	require.WithinDuration(t, start, w.Now(), 10*time.Minute)
 }
 
-func TestAJobThatWasNotCreatedBeforeTheHoldHasAllItsTimeAfterTheRelease(t *testing.T) {
+func TestAJobThatWasNotCreatedBeforeTheHoldHasItsFullTimeAfterTheRelease(t *testing.T) {
 	unanswered := temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
 	for name, ends := range map[string][]error{
 		"the cluster answers":         {temporal.Error(temporal.ErrHeld, "there is no job", nil), nil},
@@ -563,7 +563,7 @@ func TestAJobThatWasNotCreatedBeforeTheHoldHasAllItsTimeAfterTheRelease(t *testi
 	}
 }
 
-func TestADrainThatHasBegunGoesOnWhileHeld(t *testing.T) {
+func TestARunningDrainContinuesWhileHeld(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = func(call int) error {
 		if call == 1 {
@@ -581,7 +581,7 @@ func TestADrainThatHasBegunGoesOnWhileHeld(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
-func TestANodeThatWasTriedToBeTakenMayBeOutOfService(t *testing.T) {
+func TestANodeWithAnAttemptedCordonMayBeOutOfService(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["AcquireNode"] = func(call int) error {
 		if call == 1 {

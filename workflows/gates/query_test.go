@@ -13,7 +13,7 @@ import (
 )
 
 // A replay does not know of queries, so commands must not depend on what a query computed.
-func TestAQueryDoesNotChangeWhatIsRemembered(t *testing.T) {
+func TestAQueryDoesNotChangeTheCachedDecisions(t *testing.T) {
 	held := kittest.Run(t, func(ctx workflow.Context) (*drydockv1.Hold, error) {
 		opens := workflow.Now(ctx).Add(time.Hour)
 		holds := HoldsOfWindow(ctx, windows.Snapshot{Window: "prod/night", Number: 1, Next: &opens})

@@ -18,60 +18,61 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// Windows is what a workflow knows of the maintenance windows that it names. A closed window holds like an emergency stop: see holdKeeper, which
-// contains it.
+// Windows has the state of the maintenance windows of a workflow. A closed window prevents new work like the emergency stop; see Holds.
 type Windows struct {
 	ctx workflow.Context
-	// Names of the windows, as namespace/name; empty: no windows.
-	Names []string
-	told  map[string]windows.Snapshot
+	// Names of the windows, as namespace/name.
+	Names     []string
+	snapshots map[string]windows.Snapshot
 	// Version grows with every change.
 	Version int64
-	// clusters returns the clusters whose windows must be known. selected has the windows of each, by the selectors of the windows; nil: unknown.
+	// clusters returns the clusters whose windows must be known. selected has the windows that select each cluster; nil: unknown.
 	clusters func() []string
 	selected map[string][]string
-	// carriedSelection are the windows of each cluster as the run before carried them over.
+	// carriedSelection is the selection of the previous run.
 	carriedSelection [][]int
-	// unknown is since when selected is nil.
-	unknown time.Time
-	// outdated: a window has changed since the last selection, and labels may have changed, too.
-	outdated bool
-	// trouble is why the selection failed.
+	// unknownSince is the time since which selected is nil.
+	unknownSince time.Time
+	// selectionOutdated: a window has changed since the last selection. Labels of clusters may have changed, too.
+	selectionOutdated bool
+	// trouble is the error of a failed selection.
 	trouble   string
 	decisions map[string]decision
 	changed   func()
 }
 
-// CarriedWindows is what a run carries over of the windows it knows.
+// CarriedWindows is the state of windows that a run carries to the next one.
 type CarriedWindows struct {
-	Told    []windows.Snapshot `json:"told,omitempty"`
-	Version int64              `json:"version,omitempty"`
-	// Unknown is since when the windows of the clusters are unknown; the zero time: they are known.
-	Unknown time.Time `json:"unknown,omitzero"`
-	// Selected are the windows, by their index in Told, of each remaining cluster, in the order of the plan. Absent: every window is for every cluster, or
-	// they are unknown.
+	Snapshots []windows.Snapshot `json:"snapshots,omitempty"`
+	Version   int64              `json:"version,omitempty"`
+	// UnknownSince is the time since which the windows of the clusters are unknown; zero: they are known.
+	UnknownSince time.Time `json:"unknownSince,omitzero"`
+	// Selected has, for each remaining cluster in the order of the plan, the indexes of its windows in Snapshots. Absent: every window is for every
+	// cluster, or the selection is unknown.
 	Selected [][]int `json:"selected,omitempty"`
 }
 
+// Carry returns the state for the next run.
 func (k *Windows) Carry() CarriedWindows {
-	carried := CarriedWindows{Version: k.Version, Selected: k.selectedPlaces()}
+	carried := CarriedWindows{Version: k.Version, Selected: k.selectedIndexes()}
 	if !k.Known() {
-		carried.Unknown = k.unknown
+		carried.UnknownSince = k.unknownSince
 	}
 	for _, name := range k.Names {
-		carried.Told = append(carried.Told, k.told[name])
+		carried.Snapshots = append(carried.Snapshots, k.snapshots[name])
 	}
 	return carried
 }
 
+// Restore restores the state of the previous run.
 func (k *Windows) Restore(carried CarriedWindows) {
-	k.Version, k.unknown, k.told, k.carriedSelection = carried.Version, carried.Unknown, map[string]windows.Snapshot{}, carried.Selected
-	for _, standing := range carried.Told {
-		k.told[standing.Window] = standing
+	k.Version, k.unknownSince, k.snapshots, k.carriedSelection = carried.Version, carried.UnknownSince, map[string]windows.Snapshot{}, carried.Selected
+	for _, snapshot := range carried.Snapshots {
+		k.snapshots[snapshot.Window] = snapshot
 	}
 }
 
-// QualifiedNames returns the names of windows as namespace/name; a name without a namespace is in that of the object.
+// QualifiedNames returns the names of windows as namespace/name. The default is the namespace of the object.
 func QualifiedNames(namespace string, given []drydockv1.WindowName) []string {
 	var names []string
 	for _, given := range given {
@@ -87,30 +88,30 @@ func QualifiedNames(namespace string, given []drydockv1.WindowName) []string {
 // Listen handles the signals with the state of windows. An older state is ignored.
 func (k *Windows) Listen(ctx workflow.Context, changed func()) {
 	k.changed = changed
-	kit.OnSignal(ctx, temporal.SignalWindow, "The state of a maintenance window.", func(standing windows.Snapshot) {
-		known := k.told[standing.Window]
-		if slices.Contains(k.Names, standing.Window) && standing.Number > known.Number {
-			//workflowcheck:ignore to compare values has no order that shows
-			if !reflect.DeepEqual(standing.Selector, known.Selector) {
+	kit.OnSignal(ctx, temporal.SignalWindow, "The state of a maintenance window.", func(snapshot windows.Snapshot) {
+		known := k.snapshots[snapshot.Window]
+		if slices.Contains(k.Names, snapshot.Window) && snapshot.Number > known.Number {
+			//workflowcheck:ignore a comparison has no order
+			if !reflect.DeepEqual(snapshot.Selector, known.Selector) {
 				k.invalidate(workflow.Now(ctx))
 			}
-			k.told[standing.Window] = standing
+			k.snapshots[snapshot.Window] = snapshot
 			k.refresh()
 		}
 	})
 }
 
-// invalidate records that the windows of the clusters are unknown from now on.
+// invalidate drops the selection. The windows of the clusters are unknown from now on.
 func (k *Windows) invalidate(now time.Time) {
-	if k.Known() || k.unknown.IsZero() {
-		k.unknown = now
+	if k.Known() || k.unknownSince.IsZero() {
+		k.unknownSince = now
 	}
 	k.selected = nil
 }
 
-// refresh records that a window has changed.
+// refresh records a change of a window.
 func (k *Windows) refresh() {
-	k.outdated = true
+	k.selectionOutdated = true
 	k.notify()
 }
 
@@ -120,44 +121,44 @@ func (k *Windows) notify() {
 	k.changed()
 }
 
-// Follow subscribes to windows. A window counts as closed until its state is known.
-func (k *Windows) Follow(ctx workflow.Context, names []string, clusters func() []string) {
+// Subscribe subscribes to windows. A window counts as closed until its state is known.
+func (k *Windows) Subscribe(ctx workflow.Context, names []string, clusters func() []string) {
 	if len(names) == 0 || len(k.Names) > 0 {
 		return
 	}
 	k.ctx, k.Names, k.clusters = ctx, names, clusters
 	k.invalidate(workflow.Now(ctx))
-	if k.told == nil {
-		k.told = map[string]windows.Snapshot{}
+	if k.snapshots == nil {
+		k.snapshots = map[string]windows.Snapshot{}
 	}
 	k.restoreSelection()
 	for _, name := range names {
-		workflow.GoNamed(ctx, "follow window "+name, func(ctx workflow.Context) { k.keepFollowing(ctx, name) })
+		workflow.GoNamed(ctx, "subscribe to window "+name, func(ctx workflow.Context) { k.keepSubscribed(ctx, name) })
 	}
-	workflow.GoNamed(ctx, "select windows", k.keepSelecting)
+	workflow.GoNamed(ctx, "select windows", k.selectOnChange)
 	k.refresh()
 }
 
-// notificationGrace is how long after an expected notification a window is asked again: its workflow may have been terminated.
+// notificationGrace is the delay of an expected notification after which the workflow subscribes again: the window may have been terminated.
 const notificationGrace = time.Minute
 
-// pollInterval is how often a window is asked when no notification is expected: its workflow may have been terminated, too.
+// pollInterval is the interval of subscriptions while no notification is expected: the window may have been terminated.
 const pollInterval = time.Hour
 
-// keepFollowing subscribes to a window, and again when an expected notification is missing. An opening that the window has confirmed starts without
-// another notification.
-func (k *Windows) keepFollowing(ctx workflow.Context, name string) {
+// keepSubscribed subscribes to a window, and again when an expected notification is missing. A confirmed opening starts without another
+// notification.
+func (k *Windows) keepSubscribed(ctx workflow.Context, name string) {
 	info := workflow.GetInfo(ctx)
 	in := windowsactivities.SubscribeToWindowInput{Window: name, Subscription: temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}}
 	retrier := kit.HubRetrier(nil)
 	var hub *windowsactivities.Activities
 	var last time.Time // of the last notification or subscription
-	if k.told[name].Number > 0 {
+	if k.snapshots[name].Number > 0 {
 		last = workflow.Now(ctx)
 	}
 	for {
-		known, now := k.told[name], workflow.Now(ctx)
-		until, summary := askAt(known, last), "window "+name+" should have notified"
+		known, now := k.snapshots[name], workflow.Now(ctx)
+		until, summary := nextSubscription(known, last), "window "+name+" should have notified"
 		opens, opening := known.Opens(now)
 		if opening = opening && opens.Before(until); opening {
 			until, summary = opens, "window "+name+" opens"
@@ -169,11 +170,11 @@ func (k *Windows) keepFollowing(ctx workflow.Context, name string) {
 			last = workflow.Now(ctx)
 			continue
 		}
-		if k.awaitNews(ctx, name, until, summary) != nil {
+		if k.awaitNotification(ctx, name, until, summary) != nil {
 			return
 		}
 		switch {
-		case k.told[name].Number != known.Number:
+		case k.snapshots[name].Number != known.Number:
 			last = workflow.Now(ctx)
 		case opening:
 			k.refresh()
@@ -181,8 +182,8 @@ func (k *Windows) keepFollowing(ctx workflow.Context, name string) {
 	}
 }
 
-// askAt returns when to ask a window again whose last notification or subscription was at that instant: at once when there was none.
-func askAt(known windows.Snapshot, last time.Time) time.Time {
+// nextSubscription returns when to subscribe again. last is the time of the last notification or subscription; zero: subscribe now.
+func nextSubscription(known windows.Snapshot, last time.Time) time.Time {
 	switch {
 	case last.IsZero():
 		return last
@@ -192,14 +193,14 @@ func askAt(known windows.Snapshot, last time.Time) time.Time {
 	return last.Add(pollInterval)
 }
 
-// awaitNews waits until a window notifies, at most until that instant.
-func (k *Windows) awaitNews(ctx workflow.Context, name string, until time.Time, summary string) error {
-	number := k.told[name].Number
-	return kit.AwaitFor(ctx, until.Sub(workflow.Now(ctx)), summary, func() bool { return k.told[name].Number != number })
+// awaitNotification waits for a notification of a window, at most until that instant.
+func (k *Windows) awaitNotification(ctx workflow.Context, name string, until time.Time, summary string) error {
+	number := k.snapshots[name].Number
+	return kit.AwaitFor(ctx, until.Sub(workflow.Now(ctx)), summary, func() bool { return k.snapshots[name].Number != number })
 }
 
-// leave ends the subscriptions.
-func (k *Windows) leave(ctx workflow.Context) {
+// unsubscribe ends the subscriptions.
+func (k *Windows) unsubscribe(ctx workflow.Context) {
 	info := workflow.GetInfo(ctx)
 	for _, name := range k.Names {
 		subscription := temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}
@@ -218,26 +219,26 @@ func (k *Windows) windowsOf(cluster string) ([]windows.Snapshot, bool) {
 		}
 		names = selected
 	}
-	told := make([]windows.Snapshot, len(names))
+	snapshots := make([]windows.Snapshot, len(names))
 	for i, name := range names {
-		told[i] = k.told[name]
-		told[i].Window = name
+		snapshots[i] = k.snapshots[name]
+		snapshots[i].Window = name
 	}
-	return told, true
+	return snapshots, true
 }
 
-// Hold returns what prevents work that takes that long from starting in a cluster now; nil: nothing. For the empty name it returns only what holds for
-// every cluster.
+// Hold returns the hold that prevents the start of work of that length in a cluster now; nil: none. For the empty name it returns only a hold of every
+// cluster.
 func (k *Windows) Hold(cluster string, need time.Duration) *drydockv1.Hold {
 	if len(k.Names) == 0 || cluster == "" && k.selective() {
 		return nil
 	}
-	told, known := k.windowsOf(cluster)
+	snapshots, known := k.windowsOf(cluster)
 	scope := k.scope(cluster)
 	if !known {
-		return &drydockv1.Hold{Scope: scope, Window: strings.Join(k.Names, ", "), Reason: k.whyUnknown(), Since: metav1.NewTime(k.unknown)}
+		return &drydockv1.Hold{Scope: scope, Window: strings.Join(k.Names, ", "), Reason: k.whyUnknown(), Since: metav1.NewTime(k.unknownSince)}
 	}
-	if hold := k.decide(told, need); hold != nil {
+	if hold := k.decide(snapshots, need); hold != nil {
 		hold := *hold
 		hold.Scope = scope
 		return &hold
@@ -245,9 +246,9 @@ func (k *Windows) Hold(cluster string, need time.Duration) *drydockv1.Hold {
 	return nil
 }
 
-// whyUnknown describes since when and why the windows of the clusters are unknown.
+// whyUnknown describes why, and since when, the windows of the clusters are unknown.
 func (k *Windows) whyUnknown() string {
-	why := fmt.Sprintf("unknown since %s which of the windows are for the cluster", k.unknown.UTC().Format(kit.TimeFormat))
+	why := fmt.Sprintf("unknown since %s which of the windows are for the cluster", k.unknownSince.UTC().Format(kit.TimeFormat))
 	if k.trouble != "" {
 		why += ": " + k.trouble
 	}
@@ -262,36 +263,36 @@ func (k *Windows) scope(cluster string) drydockv1.HoldScope {
 	return drydockv1.HoldAll
 }
 
-// closes returns when the open windows of a cluster stop new work, and when they stop the work that has started; nil: none is open, or no end is in sight.
+// closes returns when the open windows of a cluster stop new work, and when they stop running work; nil: none is open, or no end is known.
 func (k *Windows) closes(cluster string) *emergency.Closing {
-	told, known := k.windowsOf(cluster)
-	if !known || len(told) == 0 {
+	snapshots, known := k.windowsOf(cluster)
+	if !known || len(snapshots) == 0 {
 		return nil
 	}
-	verdict := windows.Ask(told, workflow.Now(k.ctx), 0)
+	verdict := windows.Ask(snapshots, workflow.Now(k.ctx), 0)
 	if verdict.LastStart == nil {
 		return nil
 	}
-	closing := &emergency.Closing{At: *verdict.LastStart, Hold: windows.Closing(told, verdict)}
+	closing := &emergency.Closing{At: *verdict.LastStart, Hold: windows.Closing(snapshots, verdict)}
 	closing.Hold.Scope = k.scope(cluster)
-	if windows.Overrun(told) != drydockv1.OverrunFinish {
+	if windows.Overrun(snapshots) != drydockv1.OverrunFinish {
 		closing.StopsAt = *verdict.Ends
 	}
 	return closing
 }
 
-// decide decides whether windows are open. It caches the decision until something changes: a rollout asks for each of its clusters.
-func (k *Windows) decide(told []windows.Snapshot, need time.Duration) *drydockv1.Hold {
+// decide decides whether windows are open. It caches the decision until something changes, because a rollout asks for each of its clusters.
+func (k *Windows) decide(snapshots []windows.Snapshot, need time.Duration) *drydockv1.Hold {
 	now := workflow.Now(k.ctx)
 	key := need.String()
-	for _, s := range told {
+	for _, s := range snapshots {
 		key += " " + s.Window
 	}
 	before := k.decisions[key]
 	if before.version == k.Version && before.at.Equal(now) {
 		return before.hold
 	}
-	hold := windows.Closure(told, windows.Ask(told, now, need), now)
+	hold := windows.Closure(snapshots, windows.Ask(snapshots, now, need), now)
 	if hold != nil && before.hold != nil && before.hold.Reason == hold.Reason {
 		hold.Since = before.hold.Since
 	}

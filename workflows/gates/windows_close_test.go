@@ -21,7 +21,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestWhatBecomesOfNodesAtWorkWhenTheWindowCloses(t *testing.T) {
+func TestRunningNodesWhenTheWindowCloses(t *testing.T) {
 	for action, state := range map[drydockv1.OverrunAction]maintenancev1.NodeState{
 		drydockv1.OverrunFinish: maintenancev1.NodeCompleted,
 		drydockv1.OverrunPause:  maintenancev1.NodeCompleted, // a played node does not heed what it is told
@@ -44,7 +44,7 @@ func TestWhatBecomesOfNodesAtWorkWhenTheWindowCloses(t *testing.T) {
 	}
 }
 
-func TestNodesAtWorkAreReturnedWhenTheWindowClosesWhileTheClusterIsHeld(t *testing.T) {
+func TestRunningNodesAreReturnedWhenTheWindowClosesDuringAHold(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	nodes.Duration = time.Hour
 	held, closed := workflowtest.HeldState(2, drydockv1.HoldCluster("c1")), workflowtest.ClosedState(3, drydockv1.OverrunCancel)
@@ -66,13 +66,13 @@ func closesAt(number int64, at time.Time) emergency.State {
 	return emergency.State{Number: number, Closes: &emergency.Closing{At: at, Hold: hold}}
 }
 
-func TestClustersAreToldInAdvanceWhenTheWindowCloses(t *testing.T) {
+func TestClustersKnowInAdvanceWhenTheWindowCloses(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.RegisterAs("told", func(ctx workflow.Context) (emergency.State, error) {
 		open := workflowtest.OpenUntil(1, workflow.Now(ctx).Add(4*time.Hour))
 		open.Schedule.Openings[0].Cutoff = time.Hour
 		k := gates.HoldsOfWindow(ctx, open)
-		return k.About("c1"), nil
+		return k.ForCluster("c1"), nil
 	})
 	start := w.Now()
 	w.TestWorkflowEnvironment.ExecuteWorkflow("told")
@@ -84,14 +84,14 @@ func TestClustersAreToldInAdvanceWhenTheWindowCloses(t *testing.T) {
 	require.Zero(t, state.Closes.StopsAt, "what is at work is finished")
 }
 
-func TestClustersAreToldInAdvanceWhenNodesAtWorkStop(t *testing.T) {
+func TestClustersKnowInAdvanceWhenRunningNodesMustStop(t *testing.T) {
 	for _, action := range []drydockv1.OverrunAction{drydockv1.OverrunPause, drydockv1.OverrunCancel} {
 		w := workflowtest.NewWorld(t)
 		w.RegisterAs("told", func(ctx workflow.Context) (emergency.State, error) {
 			open := workflowtest.OpenUntil(1, workflow.Now(ctx).Add(4*time.Hour))
 			open.OnOverrun, open.Schedule.Openings[0].Cutoff = action, time.Hour
 			k := gates.HoldsOfWindow(ctx, open)
-			return k.About("c1"), nil
+			return k.ForCluster("c1"), nil
 		})
 		start := w.Now()
 		w.TestWorkflowEnvironment.ExecuteWorkflow("told")
@@ -101,7 +101,7 @@ func TestClustersAreToldInAdvanceWhenNodesAtWorkStop(t *testing.T) {
 	}
 }
 
-func TestNodesAtWorkStopWhenTheWindowClosesAlsoIfNothingIsToldAfterItsCutoff(t *testing.T) {
+func TestRunningNodesStopAtTheEndOfTheWindowWithoutANotification(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	open := workflowtest.OpenUntil(1, start.Add(4*time.Hour))
@@ -122,15 +122,15 @@ func TestNodesAtWorkStopWhenTheWindowClosesAlsoIfNothingIsToldAfterItsCutoff(t *
 }
 
 // What the emergency stop holds does not even finish.
-func TestClustersAreToldOfTheEmergencyStopBeforeTheirWindows(t *testing.T) {
+func TestTheEmergencyStopTakesPrecedenceOverAClosedWindow(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.RegisterAs("told", func(ctx workflow.Context) ([]emergency.State, error) {
 		closed := workflowtest.OpensAt(1, workflow.Now(ctx).Add(4*time.Hour))
 		k := gates.HoldsOfWindow(ctx, closed)
 		k.State = workflowtest.HeldState(1, drydockv1.HoldAll)
-		held := k.About("c1")
+		held := k.ForCluster("c1")
 		k.State = workflowtest.HeldState(2)
-		return []emergency.State{held, k.About("c1")}, nil
+		return []emergency.State{held, k.ForCluster("c1")}, nil
 	})
 	w.TestWorkflowEnvironment.ExecuteWorkflow("told")
 	told := workflowtest.RequireResult[[]emergency.State](w)
@@ -140,7 +140,7 @@ func TestClustersAreToldOfTheEmergencyStopBeforeTheirWindows(t *testing.T) {
 }
 
 // Nobody was there to tell them.
-func TestNoNodeIsStartedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
+func TestNoNodeIsStartedAfterTheEndOfTheWindowWithoutANotification(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
 	nodes.Duration = 20 * time.Minute
 	in := workflowtest.OneCluster()
@@ -154,7 +154,7 @@ func TestNoNodeIsStartedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
 	require.Equal(t, int32(2), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done)
 }
 
-func TestNoNodeIsCordonedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
+func TestNoNodeIsCordonedAfterTheEndOfTheWindowWithoutANotification(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["Cordon"] = func(call int) error {
@@ -187,7 +187,7 @@ var overruns = []struct {
 }
 
 // The workflow hears only afterwards that the window has closed: no attempt ends before, and nobody tells it.
-func TestWhatAnAttemptIsToldKeepsItFromBeginningAfterTheWindowHasClosed(t *testing.T) {
+func TestActivitiesOfANodeKnowWhenTheWindowCloses(t *testing.T) {
 	for _, tt := range overruns {
 		t.Run(tt.step+" "+string(tt.action), func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
@@ -211,7 +211,7 @@ func TestWhatAnAttemptIsToldKeepsItFromBeginningAfterTheWindowHasClosed(t *testi
 }
 
 // A rollout's node is told by its parent, which hears of it no earlier.
-func TestWhatAnAttemptOfARolloutIsToldKeepsItFromBeginningAfterTheWindowHasClosed(t *testing.T) {
+func TestActivitiesOfARolloutKnowWhenTheWindowCloses(t *testing.T) {
 	for _, tt := range overruns {
 		t.Run(tt.step+" "+string(tt.action), func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
@@ -242,7 +242,7 @@ func TestWhatAnAttemptOfARolloutIsToldKeepsItFromBeginningAfterTheWindowHasClose
 	}
 }
 
-func TestTheLocksOfAClusterAreAskedForNothingAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
+func TestNoLocksAreRequestedAfterTheEndOfTheWindowWithoutANotification(t *testing.T) {
 	w, _ := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	start := w.Now()
 	closes := start.Add(2 * time.Second)
@@ -255,7 +255,7 @@ func TestTheLocksOfAClusterAreAskedForNothingAfterTheWindowHasClosedWhateverWasT
 	require.WithinDuration(t, start.Add(24*time.Hour), *began, time.Minute)
 }
 
-func TestNodesHearOfWindowsWhateverBecomesOfWorkThatHasBegun(t *testing.T) {
+func TestNodesReceiveTheStateOfWindowsWithEveryOverrunAction(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	var heard []emergency.State
 	nodes.Outcomes["w0"] = func(ctx workflow.Context) error {

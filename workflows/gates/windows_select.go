@@ -10,8 +10,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// selectedPlaces returns selected by indexes, to carry it over: the names of clusters are in the plan already, which is long.
-func (k *Windows) selectedPlaces() [][]int {
+// selectedIndexes returns the selection as indexes, to carry it over. The next run has the names of the clusters in the plan.
+func (k *Windows) selectedIndexes() [][]int {
 	if k.selected == nil {
 		return nil
 	}
@@ -21,16 +21,16 @@ func (k *Windows) selectedPlaces() [][]int {
 		if !known {
 			return nil
 		}
-		places := []int{}
+		indexes := []int{}
 		for _, name := range names {
-			places = append(places, slices.Index(k.Names, name))
+			indexes = append(indexes, slices.Index(k.Names, name))
 		}
-		selected = append(selected, places)
+		selected = append(selected, indexes)
 	}
 	return selected
 }
 
-// restoreSelection restores the windows of the clusters from the run before. They are valid until the next selection.
+// restoreSelection restores the selection of the previous run. It is valid until the next selection.
 func (k *Windows) restoreSelection() {
 	clusters := k.clusters()
 	if k.carriedSelection == nil || len(k.carriedSelection) != len(clusters) {
@@ -39,40 +39,40 @@ func (k *Windows) restoreSelection() {
 	k.selected = map[string][]string{}
 	for i, cluster := range clusters {
 		k.selected[cluster] = []string{}
-		for _, place := range k.carriedSelection[i] {
-			k.selected[cluster] = append(k.selected[cluster], k.Names[place])
+		for _, index := range k.carriedSelection[i] {
+			k.selected[cluster] = append(k.selected[cluster], k.Names[index])
 		}
 	}
 }
 
 // selective reports whether a window has a selector.
 func (k *Windows) selective() bool {
-	return slices.ContainsFunc(k.Names, func(name string) bool { return k.told[name].Selector != nil })
+	return slices.ContainsFunc(k.Names, func(name string) bool { return k.snapshots[name].Selector != nil })
 }
 
 // Known reports whether the windows of the clusters are known.
 func (k *Windows) Known() bool { return !k.selective() || k.selected != nil }
 
-// selectAtOnce is the number of clusters in one activity.
-const selectAtOnce = 500
+// clustersPerSelection limits the clusters of one activity.
+const clustersPerSelection = 500
 
-// keepSelecting selects the windows of the clusters again whenever a window changes: labels may have changed since. A failure is shown and retried: another
-// worker may know the hub.
-func (k *Windows) keepSelecting(ctx workflow.Context) {
+// selectOnChange selects the windows of the clusters whenever a window changes, since labels may have changed, too. A failure is shown and retried:
+// another worker may serve the hub.
+func (k *Windows) selectOnChange(ctx workflow.Context) {
 	pause := kit.UsualRound
-	for workflow.Await(ctx, func() bool { return k.selective() && k.outdated && len(k.clusters()) > 0 }) == nil {
-		k.outdated = false
+	for workflow.Await(ctx, func() bool { return k.selective() && k.selectionOutdated && len(k.clusters()) > 0 }) == nil {
+		k.selectionOutdated = false
 		selected, err := k.selectClusters(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			k.setTrouble(temporal.ErrorMessage(err))
-			if kit.AwaitFor(ctx, pause, "retry to select the windows of the clusters", func() bool { return k.outdated }) != nil {
+			if kit.AwaitFor(ctx, pause, "retry to select the windows of the clusters", func() bool { return k.selectionOutdated }) != nil {
 				return
 			}
-			k.outdated, pause = true, min(2*pause, kit.LongestRound)
-		case !k.outdated:
+			k.selectionOutdated, pause = true, min(2*pause, kit.LongestRound)
+		case !k.selectionOutdated:
 			k.selected, pause = selected, kit.UsualRound
 			k.notify()
 		}
@@ -86,9 +86,9 @@ func (k *Windows) selectClusters(ctx workflow.Context) (map[string][]string, err
 	selected, names := map[string][]string{}, k.Names
 	in := rollouts.SelectClustersInput{}
 	for _, name := range names {
-		in.Selectors = append(in.Selectors, k.told[name].Selector)
+		in.Selectors = append(in.Selectors, k.snapshots[name].Selector)
 	}
-	for some := range slices.Chunk(k.clusters(), selectAtOnce) {
+	for some := range slices.Chunk(k.clusters(), clustersPerSelection) {
 		in.Clusters = some
 		var found [][]string
 		if err := retrier.Run(ctx, "select the windows of the clusters", hub.SelectClusters, in, &found); err != nil {
@@ -107,7 +107,7 @@ func (k *Windows) selectClusters(ctx workflow.Context) (map[string][]string, err
 	return selected, nil
 }
 
-// setTrouble records why the selection failed; empty: it succeeded.
+// setTrouble records the error of a selection; empty: it succeeded.
 func (k *Windows) setTrouble(trouble string) {
 	if k.trouble != trouble {
 		k.trouble = trouble

@@ -33,7 +33,7 @@ func ofOther(standing windows.Snapshot) windows.Snapshot {
 }
 
 // The window was for all clusters as long as it had told no selector.
-func TestNothingBeginsInAWindowBeforeItIsKnownWhetherItIsForTheCluster(t *testing.T) {
+func TestNothingStartsBeforeTheWindowsOfTheClusterAreKnown(t *testing.T) {
 	start := time.Now()
 	for name, tt := range map[string]struct{ before, then windows.Snapshot }{
 		"that answers late":           {windows.Snapshot{}, onlyFor("b", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
@@ -63,7 +63,7 @@ func TestNothingBeginsInAWindowBeforeItIsKnownWhetherItIsForTheCluster(t *testin
 	}
 }
 
-func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOnceItIs(t *testing.T) {
+func TestAMaintenanceShowsWhyItsWindowsAreUnknownAndContinuesOnceTheyAreKnown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		errType, message string
 		failures         int
@@ -96,7 +96,7 @@ func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOn
 }
 
 // It was labelled meanwhile; who is asked first does not know the hub.
-func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t *testing.T) {
+func TestAClusterThatIsSelectedLaterStartsAfterAFailedSelection(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	start := w.Now()
 	w.Windows, w.SelectedClusters = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(1, start.Add(4*time.Hour)))}, []string{"c2"}
@@ -117,7 +117,7 @@ func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t
 }
 
 // It was edited while the hub was away, and the wait goes on in another run: it says since when it is not known, and why.
-func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhateverRunItIs(t *testing.T) {
+func TestTheTimeSinceWhichWindowsAreUnknownIsCarriedToTheNextRun(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Windows, w.SelectedClusters = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpensAt(1, start.AddDate(0, 0, 2)))}, []string{"c1"}
@@ -148,7 +148,7 @@ func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhatev
 }
 
 // The hub is away when the next run begins: its window is open, and for those that it was for.
-func TestARolloutThatContinuesAsNewKnowsWhichWindowsAreForWhichClusters(t *testing.T) {
+func TestTheSelectionOfWindowsIsCarriedToTheNextRun(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2", "c3"})
 	start := w.Now()
 	w.Windows, w.SelectedClusters = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpenUntil(7, start.Add(4*time.Hour)))}, []string{"c1", "c3"}

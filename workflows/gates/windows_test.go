@@ -30,7 +30,7 @@ func requireWindowWait(t *testing.T, s workflowtest.GroupStatus, says string) {
 	require.Nil(t, s.Status.Deadline)
 }
 
-func TestARolloutWaitsForItsWindowAndItsClockStandsStill(t *testing.T) {
+func TestARolloutWaitsForItsWindowAndItsClockStops(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	start := w.Now()
 	opening := start.Add(10 * time.Hour)
@@ -50,7 +50,7 @@ func TestARolloutWaitsForItsWindowAndItsClockStandsStill(t *testing.T) {
 	require.Len(t, w.SentSignals(temporal.SignalUnsubscribeWindow), 1)
 }
 
-func TestARolloutBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
+func TestARolloutStartsAtTheStartOfAConfirmedOpening(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	opening := w.Now().Add(10 * time.Hour)
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, opening)}
@@ -61,7 +61,7 @@ func TestARolloutBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
 	require.WithinDuration(t, opening, w.Now(), time.Minute)
 }
 
-func TestNothingBeginsInAnOpeningThatWasCancelledAfterItWasConfirmed(t *testing.T) {
+func TestNothingStartsInAConfirmedOpeningThatIsCancelled(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	opening := w.Now().Add(10 * time.Hour)
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.ConfirmedOpening(1, opening)}
@@ -76,7 +76,7 @@ func TestNothingBeginsInAnOpeningThatWasCancelledAfterItWasConfirmed(t *testing.
 }
 
 // The first cluster takes as long as the window is open: the second has its turn in the next opening.
-func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
+func TestARolloutThatNeedsTwoOpeningsResumesInTheSecond(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c2"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 50*time.Minute) }
 	start := w.Now()
@@ -91,7 +91,7 @@ func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 	require.Equal(t, int32(3), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete, "60 minutes are enough: the time outside the window is not charged")
 }
 
-func TestAWindowThatIsNotKnownIsClosedAndTheRolloutSaysSo(t *testing.T) {
+func TestAWindowOfUnknownStateClosesTheRollout(t *testing.T) {
 	for name, tt := range map[string]struct {
 		windows map[string]windows.Snapshot
 		says    string
@@ -115,7 +115,7 @@ func TestAWindowThatIsNotKnownIsClosedAndTheRolloutSaysSo(t *testing.T) {
 }
 
 // Its workflow was terminated: it is asked once more, which starts one that nobody has defined.
-func TestAWindowThatSaysNothingWhenItShouldIsAskedAgain(t *testing.T) {
+func TestAWindowIsAskedAgainWhenAnExpectedNotificationIsMissing(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	start := w.Now()
 	silent := workflowtest.OpensAt(1, start.Add(time.Hour))
@@ -134,7 +134,7 @@ func TestAWindowThatSaysNothingWhenItShouldIsAskedAgain(t *testing.T) {
 }
 
 // It said that nothing would happen by itself, or nothing at all: neither is believed for ever.
-func TestAWindowThatNeedNotSayAnythingIsAskedEveryHour(t *testing.T) {
+func TestAWindowWithoutExpectedNotificationsIsAskedEveryHour(t *testing.T) {
 	for name, first := range map[string]map[string]windows.Snapshot{
 		"because nobody had defined it":    {workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}},
 		"because it has not even answered": {},
@@ -151,7 +151,7 @@ func TestAWindowThatNeedNotSayAnythingIsAskedEveryHour(t *testing.T) {
 	}
 }
 
-func TestAClusterThatWouldNotBeDoneInTimeWaitsForTheNextOpening(t *testing.T) {
+func TestAClusterThatDoesNotFitWaitsForTheNextOpening(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Duration = 25 * time.Minute
 	start := w.Now()
@@ -167,7 +167,7 @@ func TestAClusterThatWouldNotBeDoneInTimeWaitsForTheNextOpening(t *testing.T) {
 
 // The first cluster is at work over a day in which the window is closed, and took half an hour of it. It would not have fitted otherwise: an opening in sight is
 // long enough.
-func TestTheTimeInWhichAWindowWasClosedIsNoPartOfHowLongAClusterTakes(t *testing.T) {
+func TestTheDurationOfAClusterExcludesClosedWindows(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 24*time.Hour+10*time.Minute) }
 	start := w.Now()
@@ -181,7 +181,7 @@ func TestTheTimeInWhichAWindowWasClosedIsNoPartOfHowLongAClusterTakes(t *testing
 	require.WithinDuration(t, start.Add(24*time.Hour+11*time.Minute), w.Now(), 5*time.Minute, "the second begins at once")
 }
 
-func TestAnEmergencyOverrideLetsARolloutGoOn(t *testing.T) {
+func TestAnEmergencyOverrideResumesARollout(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	start := w.Now()
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpensAt(1, start.Add(24*time.Hour))}
@@ -193,7 +193,7 @@ func TestAnEmergencyOverrideLetsARolloutGoOn(t *testing.T) {
 	require.WithinDuration(t, start.Add(61*time.Minute), w.Now(), 2*time.Minute)
 }
 
-func TestARolloutThatWaitsForAWindowContinuesAsNewAndKnowsIt(t *testing.T) {
+func TestAWaitForAWindowIsCarriedToTheNextRun(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(7, w.Now().Add(4*time.Hour))}
 	clusters.Outcomes["c1"] = func(workflow.Context) error {

@@ -21,7 +21,7 @@ import (
 )
 
 // A rollout tells its nodes. What was only asked of a node's locks is not work that has begun, whether the emergency stop holds the cluster or not.
-func TestANodeOfARolloutThatWasNotTakenWhenItsWindowClosedGivesBackItsSlotAndItsLocks(t *testing.T) {
+func TestANodeThatIsNotCordonedWhenItsWindowClosesReleasesItsSlotAndLocks(t *testing.T) {
 	withdrawn := []string{"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}
 	for _, tt := range []struct {
 		name, during, blocked string
@@ -63,7 +63,7 @@ func TestANodeOfARolloutThatWasNotTakenWhenItsWindowClosedGivesBackItsSlotAndIts
 	}
 }
 
-func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAnewWhenItOpens(t *testing.T) {
+func TestAMaintenanceRequestsItsLocksAgainInTheNextOpening(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Locked, w.Blocked["AwaitNodeLocks"] = true, true
@@ -91,7 +91,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 	require.WithinDuration(t, start.Add(25*time.Hour-nodemaintenance.RequeueAfter), *waits[1].(locks.NodeLockInput).Deadline, 10*time.Second, "the locks have what was left of their time")
 }
 
-func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T) {
+func TestANodeReleasesNothingBetweenAdjacentWindows(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked, w.Blocked["AwaitNodeLocks"] = true, true
 	w.When(func() bool { return len(w.InputsOf("AwaitNodeLocks")) > 0 }, func() {
@@ -107,7 +107,7 @@ func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T)
 }
 
 // The server did not answer: the node may be out of service.
-func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedIsReturnedBeforeItsSlotIs(t *testing.T) {
+func TestANodeThatMayBeCordonedWhenItsWindowClosesIsReturnedBeforeItsSlot(t *testing.T) {
 	for _, step := range []string{"AcquireNode", "Cordon"} {
 		t.Run("during "+step, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
@@ -132,7 +132,7 @@ func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedIsReturnedBeforeItsSlotIs(t
 	}
 }
 
-func TestAMaintenanceThatMayHaveTakenItsNodeWhenItsWindowClosedReturnsItAndWaits(t *testing.T) {
+func TestAMaintenanceThatMayHaveCordonedItsNodeWhenItsWindowClosesReturnsIt(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(time.Hour))}
@@ -162,7 +162,7 @@ func unansweredWhile(happens func()) func(call int) error {
 	}
 }
 
-func TestANodeThatWasTakenWhenItsWindowClosedIsFinished(t *testing.T) {
+func TestANodeThatIsCordonedWhenItsWindowClosesIsFinished(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["AwaitPodCompletion"] = func(int) error {
 		w.SignalWorkflow(temporal.SignalHeld, workflowtest.ClosedState(2, drydockv1.OverrunFinish))

@@ -17,20 +17,20 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// act performs everything that is due, in parallel: a failure neither stops nor cancels the others. It returns when all have finished except parts
-// that take long.
-func (h *manager) act(ctx workflow.Context, due harbor.Look) {
+// execute executes the plan in parallel. A failure does not stop the other actions. It returns when all actions have finished, except parts that take
+// long.
+func (h *manager) execute(ctx workflow.Context, due harbor.Plan) {
 	writing := 0
 	write := func(name string, run func(workflow.Context) error) {
 		writing++
 		workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
-			h.ended(run(ctx))
+			h.recordError(run(ctx))
 			writing--
 		})
 	}
-	if due.Unheld {
-		write("hold", func(ctx workflow.Context) error {
-			err := h.tryOnce(ctx, "hold "+h.ref.String(), h.harbor.HoldHarborCluster, h.ref, nil)
+	if due.NoFinalizer {
+		write("add finalizer", func(ctx workflow.Context) error {
+			err := h.tryOnce(ctx, "add the finalizer of "+h.ref.String(), h.harbor.AddHarborFinalizer, h.ref, nil)
 			return written(ctx, err, &h.known.FinalizerWritten)
 		})
 	}
@@ -40,7 +40,7 @@ func (h *manager) act(ctx workflow.Context, due harbor.Look) {
 		}
 		h.applying[part.Part] = false
 		workflow.GoNamed(ctx, "apply "+string(part.Part), func(ctx workflow.Context) {
-			h.ended(h.applyPart(ctx, part, due.Generation))
+			h.recordError(h.applyPart(ctx, part, due.Generation))
 			delete(h.applying, part.Part)
 		})
 	}
@@ -61,21 +61,21 @@ func (h *manager) awaitApplied(ctx workflow.Context) {
 	awaitEnd(ctx, func() bool { return len(h.applying) == 0 })
 }
 
-// awaitEnd also waits in a cancelled run, so that the result of running activities is recorded.
+// awaitEnd also waits in a cancelled run, to record the results of running activities.
 func awaitEnd(ctx workflow.Context, ended func() bool) {
 	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
 	_ = workflow.Await(waiting, ended)
 	stopWaiting()
 }
 
-// ended records the end of an action. An error leaves its result open.
-func (h *manager) ended(err error) {
+// recordError records the error of an action whose result is therefore unknown.
+func (h *manager) recordError(err error) {
 	if err != nil {
 		h.trouble = append(h.trouble, err)
 	}
 }
 
-// settle records failures. If the result of an action is open, it pauses; the action is then due again.
+// settle records failures. If the result of an action is unknown, it pauses; the action is then due again.
 func (h *manager) settle(ctx workflow.Context) {
 	trouble := joined(h.trouble)
 	h.trouble = nil
@@ -87,7 +87,7 @@ func (h *manager) settle(ctx workflow.Context) {
 	}
 }
 
-// written records when something was written, because the pause before the next write counts from then.
+// written records the time of a successful write. The pause before the next write starts then.
 func written(ctx workflow.Context, err error, at **time.Time) error {
 	if err == nil {
 		now := workflow.Now(ctx)
@@ -108,10 +108,10 @@ func joined(failures []error) error {
 	return temporal.Error(kit.ReasonOf(failures[0]), strings.Join(messages, "; "), errors.Join(failures...))
 }
 
-// retryPause is the pause after an action whose result is open.
+// retryPause is the pause after an action whose result is unknown.
 const retryPause = 5 * time.Second
 
-// tryOnce runs an activity for one round of attempts. If it fails, it is found due again.
+// tryOnce runs an activity for one round of attempts. After a failure, the action is due again.
 func (h *manager) tryOnce(ctx workflow.Context, summary string, activity, input, result any) error {
 	retrier := h.retrier().Until(workflow.Now(ctx).Add(-time.Nanosecond))
 	retrier.Attempts = 2
@@ -129,13 +129,13 @@ func (h *manager) failures() error {
 	return errors.Join(failures...)
 }
 
-// applyPart applies a part. It records a failure as the result. It returns an error if the result is open.
+// applyPart applies a part and records the result, also a failure. It returns an error if the result is unknown.
 func (h *manager) applyPart(ctx workflow.Context, part harbor.Due, generation int64) error {
 	var applied harbor.Applied
 	in := harboractivities.ApplyPartInput{Ref: h.ref, Due: part, Generation: generation}
 	err := h.tryOnce(ctx, fmt.Sprintf("apply the %s: %s", part.Part, part.Why), h.harbor.ApplyHarborPart, in, &applied)
 	switch {
-	case in.UID != h.ref.UID: // the object was replaced; nothing of the new one is applied
+	case in.UID != h.ref.UID: // another object has the name now, and nothing of it is applied
 		return nil
 	case err == nil:
 		h.known.Applied[part.Part] = applied
@@ -143,7 +143,7 @@ func (h *manager) applyPart(ctx workflow.Context, part harbor.Due, generation in
 		return nil
 	case temporal.ErrorType(err) == temporal.ErrHeld:
 		return nil // the part is due again after the release
-	case ctx.Err() != nil || unanswered(err):
+	case ctx.Err() != nil || resultUnknown(err):
 		return err
 	}
 	h.record.log.Error("Harbor part could not be applied", "part", part.Part, "error", err)
@@ -154,8 +154,8 @@ func (h *manager) applyPart(ctx workflow.Context, part harbor.Due, generation in
 	return nil
 }
 
-// unanswered reports whether the error leaves open if the effect happened.
-func unanswered(err error) bool {
+// resultUnknown reports whether the effect may have happened in spite of the error.
+func resultUnknown(err error) bool {
 	if _, timeout := errors.AsType[*sdktemporal.TimeoutError](err); timeout {
 		return true
 	}

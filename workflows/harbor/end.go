@@ -43,16 +43,16 @@ func (h *manager) checkDelete(temporal.SignalRequest) error {
 	return nil
 }
 
-// errEnding asks the client to try again, which reaches or starts another run.
+// errEnding asks the client to retry: the next attempt reaches or starts another run.
 var errEnding = temporal.Error(temporal.ErrEnding, "the workflow is about to end; try again", nil)
 
-// apply writes the object. The watch then sees the change, as it does for changes by others.
+// apply writes the object. The watch then reports the change, like changes by other clients.
 func (h *manager) apply(ctx workflow.Context, r ApplyRequest) (result harboractivities.ApplyClusterResult, err error) {
 	err = h.change(ctx, "apply the object", h.harbor.ApplyHarborCluster, harboractivities.ApplyClusterInput{Cluster: h.in.Cluster, Object: r.Object}, &result)
 	return result, err
 }
 
-// delete deletes the object, which goes away when everything that belongs to it has been removed.
+// delete deletes the object. Its finalizer keeps it until its resources are removed.
 func (h *manager) delete(ctx workflow.Context, r temporal.SignalRequest) error {
 	err := h.change(ctx, "delete the object", h.harbor.DeleteHarborCluster, h.ref, nil)
 	if err == nil {
@@ -61,6 +61,7 @@ func (h *manager) delete(ctx workflow.Context, r temporal.SignalRequest) error {
 	return err
 }
 
+// change runs an activity that changes the object, once the cluster is located.
 func (h *manager) change(ctx workflow.Context, summary string, activity, input, result any) error {
 	h.changing++
 	err := workflow.Await(ctx, func() bool { return h.taskQueue != "" || h.unlocated != nil || h.ending })
@@ -78,8 +79,8 @@ func (h *manager) change(ctx workflow.Context, summary string, activity, input, 
 	return err
 }
 
-// remove removes everything that belongs to a deleted HarborCluster, Harbor first, and then the finalizer.
-func (h *manager) remove(ctx workflow.Context, due harbor.Look) error {
+// remove removes the resources of a deleted HarborCluster, Harbor first, and then the finalizer.
+func (h *manager) remove(ctx workflow.Context, due harbor.Plan) error {
 	h.ref.UID = due.UID
 	h.record.enter(Deleting)
 	if err := h.removeParts(ctx, harbor.PartHarbor); err != nil {
@@ -93,22 +94,22 @@ func (h *manager) remove(ctx workflow.Context, due harbor.Look) error {
 	if err := workflow.Await(ctx, func() bool { return h.changing == 0 }); err != nil {
 		return err
 	}
-	released := harboractivities.ReleaseInput{Ref: h.ref, Removed: true}
-	if err := h.retrier().Run(ctx, "remove the finalizer", h.harbor.ReleaseHarborCluster, released, nil); err != nil {
+	released := harboractivities.RemoveFinalizerInput{Ref: h.ref, Removed: true}
+	if err := h.retrier().Run(ctx, "remove the finalizer", h.harbor.RemoveHarborFinalizer, released, nil); err != nil {
 		return err
 	}
-	h.record.note(h.removed(due.DeletionPolicy))
+	h.record.note(h.removalNote(due.DeletionPolicy))
 	h.record.enter(Deleted)
 	return nil
 }
 
-// removed describes what was removed.
-func (h *manager) removed(policy goharborv1.DeletionPolicy) string {
-	if len(h.left) == 0 {
+// removalNote describes what was removed.
+func (h *manager) removalNote(policy goharborv1.DeletionPolicy) string {
+	if len(h.notRemoved) == 0 {
 		return "its resources are removed; data policy: " + string(policy)
 	}
-	slices.Sort(h.left)
-	return "the finalizer was removed before all resources were; not removed: " + strings.Join(h.left, ", ")
+	slices.Sort(h.notRemoved)
+	return "the finalizer was removed before all resources were; not removed: " + strings.Join(h.notRemoved, ", ")
 }
 
 // removeParts removes parts in parallel, each only while the cluster is not held, and returns when all have ended. A failure stops no other part.
@@ -165,7 +166,7 @@ func (h *manager) removePart(ctx workflow.Context, part harbor.Part) error {
 			h.record.log.Info("Harbor part removed", "part", part)
 		}
 		if err == nil && result.Gone {
-			h.left = append(h.left, string(part))
+			h.notRemoved = append(h.notRemoved, string(part))
 		}
 		if err == nil && result.Foreign != "" {
 			h.record.note(result.Foreign + " does not belong to this HarborCluster: it was not removed, nor were the Secrets and claims of the " + string(part))
@@ -174,7 +175,7 @@ func (h *manager) removePart(ctx workflow.Context, part harbor.Part) error {
 	}
 }
 
-// observed records that applying a part takes long, or what its removal waits for.
+// observed records that applying a part takes long, or the wait of its removal.
 func (h *manager) observed(ctx workflow.Context, o temporal.Observation) {
 	h.signals++
 	part := harbor.Part(o.Part)
@@ -182,7 +183,7 @@ func (h *manager) observed(ctx workflow.Context, o temporal.Observation) {
 		h.applying[part] = true
 	}
 	if o.Wait != nil && slices.Contains(h.removing, part) {
-		h.seen[part] = *o.Wait
+		h.removalWaits[part] = *o.Wait
 		h.showRemoval(ctx)
 	}
 }
@@ -193,7 +194,7 @@ func (h *manager) showRemoval(ctx workflow.Context) {
 	var left []string
 	for _, part := range h.removing {
 		left = append(left, string(part))
-		if seen, is := h.seen[part]; is {
+		if seen, is := h.removalWaits[part]; is {
 			wait.Blockers = append(wait.Blockers, seen.Blockers...)
 		}
 	}
@@ -246,8 +247,8 @@ func (h *manager) release(ctx workflow.Context) {
 	if h.ref.UID == "" {
 		return
 	}
-	in := harboractivities.ReleaseInput{Ref: h.ref}
-	if err := h.retrier().Until(workflow.Now(ctx).Add(releaseLimit)).Run(ctx, "remove the finalizer", h.harbor.ReleaseHarborCluster, in, nil); err != nil {
+	in := harboractivities.RemoveFinalizerInput{Ref: h.ref}
+	if err := h.retrier().Until(workflow.Now(ctx).Add(releaseLimit)).Run(ctx, "remove the finalizer", h.harbor.RemoveHarborFinalizer, in, nil); err != nil {
 		h.record.note("the finalizer " + harboractivities.Finalizer + " could not be removed: " + temporal.ErrorMessage(err))
 	}
 }

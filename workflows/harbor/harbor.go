@@ -74,13 +74,13 @@ type manager struct {
 	ending bool
 	// applying are the parts that are being applied; true: the part takes long, and other work does not wait for it.
 	applying map[harbor.Part]bool
-	// trouble are errors that leave the result of an activity open.
+	// trouble has the errors of actions whose results are unknown.
 	trouble []error
 	// removing are the parts that are being removed; seen has what each of them waits for.
 	removing []harbor.Part
-	// left are the parts that were not removed, because the object was gone before.
-	left []string
-	seen map[harbor.Part]drydockv1.Wait
+	// notRemoved are the parts that were not removed, because the object was gone before.
+	notRemoved   []string
+	removalWaits map[harbor.Part]drydockv1.Wait
 
 	cancel    workflow.CancelFunc
 	cancelled *temporal.SignalRequest
@@ -90,7 +90,7 @@ type manager struct {
 }
 
 func newManager(ctx workflow.Context, in Input) (*manager, error) {
-	h := &manager{in: in, applying: map[harbor.Part]bool{}, seen: map[harbor.Part]drydockv1.Wait{}}
+	h := &manager{in: in, applying: map[harbor.Part]bool{}, removalWaits: map[harbor.Part]drydockv1.Wait{}}
 	h.ref = harboractivities.Ref{Cluster: in.Cluster, Namespace: in.Namespace, Name: in.Name}
 	if c := in.Carried; c != nil {
 		h.taskQueue, h.ref.UID, h.known, h.holds.State = c.TaskQueue, c.UID, c.Known, c.Held
@@ -126,7 +126,7 @@ func (h *manager) run(ctx workflow.Context) (Status, error) {
 	})
 	kit.OnSignal(listening, temporal.SignalObserved, "Progress of applying or removing a part.", func(o temporal.Observation) { h.observed(listening, o) })
 	h.holds.Listen(listening, h.showHold)
-	h.holds.Follow(work, h.in.Cluster)
+	h.holds.Subscribe(work, h.in.Cluster)
 	err := h.manage(work)
 	h.ending = true
 	h.awaitApplied(listening)
@@ -136,8 +136,8 @@ func (h *manager) run(ctx workflow.Context) (Status, error) {
 	if workflow.IsContinueAsNewError(err) {
 		return Status{}, err
 	}
-	h.holds.Leave(listening)
-	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // so that pending updates get an answer
+	h.holds.Unsubscribe(listening)
+	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // so that pending updates are answered
 	return h.finish(listening, err)
 }
 
@@ -169,8 +169,8 @@ func (h *manager) manage(ctx workflow.Context) error {
 			h.awaitApplied(ctx)
 			return h.remove(ctx, due)
 		case due.UID != "":
-			h.take(ctx, due)
-			h.act(ctx, due)
+			h.recordPlan(ctx, due)
+			h.execute(ctx, due)
 		}
 	}
 }
@@ -193,9 +193,9 @@ func (h *manager) showHold() {
 	h.record.show()
 }
 
-// awaitDue watches the HarborCluster and everything that belongs to it. It returns the zero value if the wait must start again: the history is long,
-// the hold has changed, or a part that took long has been applied.
-func (h *manager) awaitDue(ctx workflow.Context) (harbor.Look, error) {
+// awaitDue watches the HarborCluster and its resources until an action is due. It returns the zero value if the wait must start again: the history is
+// long, the hold has changed, or a part that took long has been applied.
+func (h *manager) awaitDue(ctx workflow.Context) (harbor.Plan, error) {
 	held, applying := h.held(), len(h.applying)
 	watching, stop := workflow.WithCancel(ctx)
 	workflow.GoNamed(watching, "end the run in time", func(ctx workflow.Context) {
@@ -207,25 +207,25 @@ func (h *manager) awaitDue(ctx workflow.Context) (harbor.Look, error) {
 	})
 	in := harboractivities.AwaitDueInput{Ref: h.ref, Known: h.known}
 	in.Known.Status, in.Known.Held, in.Known.Applying = h.status.Harbor, held, workflow.DeterministicKeys(h.applying)
-	var due harbor.Look
+	var due harbor.Plan
 	retrier := h.retrier()
 	retrier.HeartbeatTimeout = kit.WatchHeartbeatTimeout
 	retrier.Abandon = applying > 0 // a cancelled activity takes seconds to notice
 	err := retrier.Watch(watching, "watch "+h.ref.String(), h.harbor.AwaitHarborDue, in, &due)
 	stop()
 	if sdktemporal.IsCanceledError(err) && ctx.Err() == nil {
-		return harbor.Look{}, nil
+		return harbor.Plan{}, nil
 	}
 	return due, err
 }
 
-// take records the observed state. If another object has the name now, nothing of it has been applied yet.
-func (h *manager) take(ctx workflow.Context, due harbor.Look) {
+// recordPlan records the observed state. Of an object with a new UID, nothing has been applied yet.
+func (h *manager) recordPlan(ctx workflow.Context, due harbor.Plan) {
 	if h.ref.UID != due.UID {
 		h.ref.UID = due.UID
 		h.known = harbor.Known{Applied: map[harbor.Part]harbor.Applied{}}
 	}
-	for _, part := range due.Moot {
+	for _, part := range due.Obsolete {
 		delete(h.known.Applied, part)
 	}
 	if due.Deferred {

@@ -249,7 +249,7 @@ func TestForeignResourcesAreNotRemovedAndNoted(t *testing.T) {
 func TestUpdatesAreRejectedWhileTheRunEnds(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		h := workflowtest.NewHarborWorld(t)
-		h.Fail["ReleaseHarborCluster"] = func(call int) error {
+		h.Fail["RemoveHarborFinalizer"] = func(call int) error {
 			if call < 3 {
 				return errors.New("conflict")
 			}
@@ -312,7 +312,7 @@ func TestTheWorkflowEndsWithoutAnObject(t *testing.T) {
 }
 
 func TestAWorkerThatStopsAtAnyStepDoesNotFailTheHarbor(t *testing.T) {
-	for _, step := range []string{"HoldHarborCluster", "WriteHarborStatus"} {
+	for _, step := range []string{"AddHarborFinalizer", "WriteHarborStatus"} {
 		h := workflowtest.NewHarborWorld(t)
 		h.Fail[step] = func(call int) error {
 			if call <= 3 {

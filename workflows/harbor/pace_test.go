@@ -30,7 +30,7 @@ func TestWritesThatAreUndoneAreRepeatedWithPauses(t *testing.T) {
 		require.Equal(t, goharborv1.StatusHealthy, h.Object.Status.Status, "what was undone last is written again")
 	})
 	h.RunFor(3 * time.Minute)
-	for _, written := range []string{"WriteHarborStatus", "HoldHarborCluster"} {
+	for _, written := range []string{"WriteHarborStatus", "AddHarborFinalizer"} {
 		times := len(h.InputsOf(written))
 		require.Greater(t, times, 20, written)
 		require.Less(t, times, 40, written)
@@ -75,7 +75,7 @@ func TestTheStatusShowsTheBlockersOfARemoval(t *testing.T) {
 
 func TestAllFailuresAreReported(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	h.Fail["HoldHarborCluster"] = workflowtest.Always(sdktemporal.NewApplicationError("no finalizers today", temporal.ErrClusterUnreachable))
+	h.Fail["AddHarborFinalizer"] = workflowtest.Always(sdktemporal.NewApplicationError("no finalizers today", temporal.ErrClusterUnreachable))
 	h.Fail["WriteHarborStatus"] = workflowtest.Always(sdktemporal.NewApplicationError("no status today", temporal.ErrClusterUnreachable))
 	h.RegisterDelayedCallback(func() {
 		require.Contains(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Message, "no finalizers today")
@@ -100,7 +100,7 @@ func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
 	wanted := *h.Object
 	var said *string
 	ask := func() { said = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: wanted}) }
-	h.Fail["ReleaseHarborCluster"] = func(call int) error {
+	h.Fail["RemoveHarborFinalizer"] = func(call int) error {
 		if call > 1 {
 			return nil
 		}

@@ -37,7 +37,7 @@ func runCancelledAsItEnds[In, Out any](w *workflowtest.World, after time.Duratio
 	require.True(w.T, w.IsWorkflowCompleted())
 }
 
-func TestACancellationThatComesWithTheEndOfARunIsHeard(t *testing.T) {
+func TestACancellationAtTheEndOfARunIsHandled(t *testing.T) {
 	t.Run("by a window", func(t *testing.T) {
 		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 		w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
@@ -47,8 +47,8 @@ func TestACancellationThatComesWithTheEndOfARunIsHeard(t *testing.T) {
 		next := workflowtest.NextRunInput[window.Input](w.World)
 		require.NotNil(t, next)
 		require.WithinDuration(t, workflowtest.Noon.Add(time.Hour), w.Now(), time.Second)
-		require.True(t, next.Carried.Course.Cancelled)
-		require.Equal(t, windows.EventCancelled, next.Carried.Course.Events[len(next.Carried.Course.Events)-1].Kind)
+		require.True(t, next.Carried.State.Cancelled)
+		require.Equal(t, windows.EventCancelled, next.Carried.State.Events[len(next.Carried.State.Events)-1].Kind)
 		require.Contains(t, w.Sent(), windows.EventCancelled, "its receivers are told")
 	})
 	t.Run("by a maintenance that waits for its window", func(t *testing.T) {

@@ -10,19 +10,19 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// DetailsLimit is how long the current details of the Web UI may be, in bytes.
+// DetailsLimit is the maximum size of the current details in the Web UI, in bytes.
 const DetailsLimit = 2000
 
 // Details builds the markdown that the Temporal Web UI shows as the current details of a workflow.
 type Details struct{ strings.Builder }
 
-// Head begins a table; line adds a row to it.
+// Head begins a table. Line adds a row to it.
 func (d *Details) Head(columns ...string) {
 	d.Line(columns...)
 	d.WriteString(strings.Repeat("|---", len(columns)) + "|\n")
 }
 
-// Line adds a row. What comes after the limit would be cut off anyway, and a workflow has no time to waste on it.
+// Line adds a row. It skips rows beyond the limit, because Text cuts them off.
 func (d *Details) Line(cells ...string) {
 	if d.Len() > DetailsLimit {
 		return
@@ -40,7 +40,7 @@ func (d *Details) Row(name, value string) {
 	}
 }
 
-// Wait adds the current reason and who blocks.
+// Wait adds the current reason and its blockers.
 func (d *Details) Wait(w *drydockv1.Wait) {
 	if w == nil {
 		return
@@ -63,6 +63,7 @@ func (d *Details) blockers(blockers []drydockv1.Blocker) {
 	}
 }
 
+// Failure adds a failure and its blockers.
 func (d *Details) Failure(f *maintenancev1.Failure) {
 	if f != nil {
 		d.Row("**failure**", f.Reason+": "+f.Message)
@@ -70,7 +71,7 @@ func (d *Details) Failure(f *maintenancev1.Failure) {
 	}
 }
 
-// Text returns the details, cut at a line's end when they are too long.
+// Text returns the details. Beyond the limit, it cuts them at the end of a line.
 func (d *Details) Text() string {
 	const more = "…\n"
 	if d.Len() <= DetailsLimit {
@@ -95,5 +96,5 @@ func (d *Details) Held(h *drydockv1.Hold) {
 	}
 }
 
-// SummaryLimit is how long a summary of an activity may be, in bytes.
+// SummaryLimit is the maximum size of the summary of an activity, in bytes.
 const SummaryLimit = 150

@@ -4,7 +4,7 @@ package kit
 
 const (
 	WatchProbe       = watchProbe
-	HurriedAtMost    = hurriedAtMost
+	HurriedAtMost    = maxUrgentReports
 	OutageRound      = outageRound
 	ProgressInterval = progressInterval
 	ProgressSteps    = progressSteps

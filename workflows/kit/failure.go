@@ -14,7 +14,7 @@ func FailureOf(err error) *maintenancev1.Failure {
 	return &maintenancev1.Failure{Reason: ReasonOf(err), Message: temporal.ErrorMessage(err), Blockers: temporal.Blockers(err)}
 }
 
-// DetailsOf reads the first detail of the application or cancellation error within err into value, and reports whether there was one.
+// DetailsOf decodes the first detail of the application or cancellation error in err into value, and reports whether there is one.
 func DetailsOf(err error, value any) bool {
 	if application, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
 		return application.HasDetails() && application.Details(value) == nil
@@ -25,7 +25,7 @@ func DetailsOf(err error, value any) bool {
 	return false
 }
 
-// InvalidSpec returns the error with which a request is rejected; nil without a problem.
+// InvalidSpec returns the problem of a request as an InvalidSpec error; nil without a problem.
 func InvalidSpec(problem error) error {
 	if problem == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// HealthTimeout is the limit of the built-in health checks in seconds; 600 unless given.
+// HealthTimeout returns the timeout of the built-in health checks in seconds. The default is 600.
 func HealthTimeout(seconds *int32) int32 {
 	if seconds == nil {
 		return 600
@@ -16,7 +16,7 @@ func HealthTimeout(seconds *int32) int32 {
 	return *seconds
 }
 
-// LastDeadline is when the last of the checks and the built-in ones, whose deadline is given, has had its time; nil when one has no limit.
+// LastDeadline returns the latest deadline of the declared checks and the built-in ones; nil if one of them has no limit.
 func LastDeadline(ctx workflow.Context, builtIn *time.Time, checks []drydockv1.HealthCheck) *time.Time {
 	last := builtIn
 	for _, check := range checks {
@@ -31,7 +31,7 @@ func LastDeadline(ctx workflow.Context, builtIn *time.Time, checks []drydockv1.H
 	return last
 }
 
-// checkTimeout is the limit of a declared check in seconds; 300 unless given.
+// checkTimeout returns the timeout of a declared check in seconds. The default is 300.
 func checkTimeout(check drydockv1.HealthCheck) int32 {
 	if check.TimeoutSeconds == nil {
 		return 300

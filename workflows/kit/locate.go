@@ -7,7 +7,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Locate finds the task queue of the workers that have a cluster.
+// Locate finds the task queue of the workers that serve a cluster.
 func Locate(ctx workflow.Context, hub Retrier, cluster string, taskQueue *string) error {
 	return hub.Run(ctx, "locate "+cluster, (&rollouts.Activities{}).LocateCluster, cluster, taskQueue)
 }
@@ -17,16 +17,16 @@ func HubRetrier(report Report) Retrier {
 	return Retrier{TaskQueue: temporal.TaskQueue, Report: report}
 }
 
-// ClusterRetrier returns a retrier for activities on a cluster. The run remembers the task queue, since the cluster may move to another worker.
+// ClusterRetrier returns a retrier for activities on a cluster. It updates the task queue if the cluster moves to another worker.
 func ClusterRetrier(cluster string, taskQueue *string, report Report) Retrier {
 	return Retrier{Located: taskQueue, cluster: cluster, Report: report}
 }
 
-// locateAgain locates the cluster again after a round that failed because no worker on the task queue has it. If that fails too, the task queue stays:
-// the next round may find a worker that has the cluster.
+// locateAgain locates the cluster again after a round that failed because no worker on the task queue serves it. If that also fails, the task queue
+// stays the same: the next round may find a worker.
 func (r Retrier) locateAgain(ctx workflow.Context, err error) {
 	lost := temporal.ErrorType(err) == temporal.ErrClusterUnknown || ReasonOf(err) == reasonNoWorker
-	if r.Located == nil || !lost || *r.Located != r.TaskQueue { // another coroutine has located it meanwhile
+	if r.Located == nil || !lost || *r.Located != r.TaskQueue { // another coroutine has located it already
 		return
 	}
 	var found string

@@ -23,7 +23,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
+func TestAClusterThatMovesToOtherWorkersIsLocatedAgain(t *testing.T) {
 	within := temporal.ClusterTaskQueue("c1")
 	for _, way := range []struct{ name, from, to string }{
 		{"into the cluster", temporal.TaskQueue, within},
@@ -84,7 +84,7 @@ func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
 				h := workflowtest.NewHarborWorld(t)
 				h.WithMovingCluster(c)
 				require.Equal(t, goharborv1.StatusHealthy, h.RunFor(time.Hour).Harbor.Status)
-			}, []string{"AwaitHarborDue"}, "ReleaseHarborCluster"},
+			}, []string{"AwaitHarborDue"}, "RemoveHarborFinalizer"},
 			{"a sweeper", "AwaitOrphans", func(t *testing.T, c *workflowtest.MovingCluster) {
 				w := workflowtest.NewSweeperWorld(t, sweeperactivities.Orphans{Orphans: workflowtest.OrphansOfAMaintenance()})
 				w.WithMovingCluster(c)
@@ -104,8 +104,8 @@ func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
 }
 
 // One after the other is restarted without the cluster, and then one with it.
-func TestWhileNoWorkerHasTheClusterAnyMoreWhatIsAtWorkSaysSoAndGoesOnAfterwards(t *testing.T) {
-	const said = "found no worker that has the cluster: cluster c1 is not known; add it"
+func TestWorkflowsShowThatNoWorkerServesTheClusterAndResumeAfterwards(t *testing.T) {
+	const said = "found no worker that serves the cluster: cluster c1 is not known; add it"
 	t.Run("a lock controller", func(t *testing.T) {
 		w, c := workflowtest.NewLockWorld(t), &workflowtest.MovingCluster{MovesBefore: "ObserveWorkloadLocks", From: temporal.TaskQueue}
 		w.WithMovingCluster(c).When(c.RefusedRounds(4), func() {
@@ -143,7 +143,7 @@ func TestWhileNoWorkerHasTheClusterAnyMoreWhatIsAtWorkSaysSoAndGoesOnAfterwards(
 	})
 }
 
-func TestAClusterIsRefusedEarlyOnlyWhenNoWorkerThatIsAskedHasIt(t *testing.T) {
+func TestAClusterIsRefusedEarlyOnlyIfNoWorkerServesIt(t *testing.T) {
 	require.LessOrEqual(t, rollouts.WorkerAttempts, kit.RoundAttempts, "or a name that nobody knows would be asked for in a second round")
 
 	w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, WrongWorkers: rollouts.WorkerAttempts - 1}

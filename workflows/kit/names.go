@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
+// Without returns the names without one of them.
 func Without(names []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
 }
 
 // JoinNames joins at most ten names for a message.
 func JoinNames(names []string) string {
-	const most = 10
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	const limit = 10
+	if len(names) > limit {
+		return strings.Join(names[:limit], ", ") + fmt.Sprintf(" and %d more", len(names)-limit)
 	}
 	return strings.Join(names, ", ")
 }

@@ -23,11 +23,11 @@ import (
 )
 
 // Fifty children that start in one moment and tell their parent in another would keep the server from everything else meanwhile.
-func TestSiblingsThatStartTogetherTellTheirParentOneAfterTheOther(t *testing.T) {
+func TestSiblingsThatStartTogetherReportAtDifferentTimes(t *testing.T) {
 	limit := kit.ProgressLimit(50, clusterupgrade.NodeReportingTime)
 	inOneSecond := map[int]int{}
 	for i := range 50 {
-		told := firstTold(t, fmt.Sprintf("node/spoke/default/rollout-worker-%d", i), limit)
+		told := firstReport(t, fmt.Sprintf("node/spoke/default/rollout-worker-%d", i), limit)
 		require.GreaterOrEqual(t, told, kit.ProgressInterval)
 		require.LessOrEqual(t, told, limit/kit.ProgressSteps)
 		inOneSecond[int(told/time.Second)]++
@@ -37,12 +37,12 @@ func TestSiblingsThatStartTogetherTellTheirParentOneAfterTheOther(t *testing.T) 
 	}
 }
 
-func TestAChildWithFewSiblingsTellsItsParentSoon(t *testing.T) {
-	require.Equal(t, kit.ProgressInterval, firstTold(t, "node/spoke/default/one", kit.ProgressLimit(1, clusterupgrade.NodeReportingTime)))
+func TestAChildWithFewSiblingsReportsSoon(t *testing.T) {
+	require.Equal(t, kit.ProgressInterval, firstReport(t, "node/spoke/default/one", kit.ProgressLimit(1, clusterupgrade.NodeReportingTime)))
 }
 
-// firstTold is how long after its start a child first tells its parent of a change.
-func firstTold(t *testing.T, id string, limit time.Duration) time.Duration {
+// firstReport is how long after its start a child first tells its parent of a change.
+func firstReport(t *testing.T, id string, limit time.Duration) time.Duration {
 	t.Helper()
 	env := new(testsuite.WorkflowTestSuite).NewTestWorkflowEnvironment()
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id, TaskQueue: "test"})
@@ -61,7 +61,7 @@ func firstTold(t *testing.T, id string, limit time.Duration) time.Duration {
 }
 
 // A parent that has hundreds of children hears of most changes late.
-func TestAParentIsToldAtOnceThatALockHasFailed(t *testing.T) {
+func TestAFailedLockIsReportedToTheParentWithoutDelay(t *testing.T) {
 	failed := &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksFailed, Message: "tf has failed"}
 	// soon sends a signal when something was called, and requires that the parent is told once before it would be told of any other change.
 	soon := func(w *workflowtest.World, called func() bool, signal string, news any, told string) {
@@ -100,19 +100,19 @@ func TestAParentIsToldAtOnceThatALockHasFailed(t *testing.T) {
 	workflowtest.RequireCancelled[ranv1.ClusterStatus](w)
 }
 
-func TestALockThatFailsAgainAndAgainDoesNotFloodTheParent(t *testing.T) {
+func TestALockThatFailsRepeatedlyDoesNotFloodTheParent(t *testing.T) {
 	var p kit.Progress
 	for range kit.HurriedAtMost {
-		p.Hurry()
+		p.ReportNow()
 		require.True(t, p.Urgent)
 		p.Urgent = false
 	}
-	p.Hurry()
+	p.ReportNow()
 	require.False(t, p.Urgent)
 	failed, held := &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksFailed}, &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksHeld}
-	require.True(t, kit.TurnedUrgent(nil, failed))
-	require.True(t, kit.TurnedUrgent(held, failed))
-	require.False(t, kit.TurnedUrgent(failed, failed), "it is known")
-	require.False(t, kit.TurnedUrgent(failed, held))
-	require.False(t, kit.TurnedUrgent(failed, nil))
+	require.True(t, kit.BecameUrgent(nil, failed))
+	require.True(t, kit.BecameUrgent(held, failed))
+	require.False(t, kit.BecameUrgent(failed, failed), "it is known")
+	require.False(t, kit.BecameUrgent(failed, held))
+	require.False(t, kit.BecameUrgent(failed, nil))
 }

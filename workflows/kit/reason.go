@@ -9,35 +9,35 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// CurrentReason keeps the one reason why a workflow does not continue, in its status and as a search attribute.
+// CurrentReason keeps the current reason of a workflow's wait, in its status and as a search attribute.
 type CurrentReason struct {
 	Attributes *SearchAttributes
 	Wait       **drydockv1.Wait
-	// Show makes a change visible.
+	// Show publishes a change.
 	Show func()
 }
 
-// Set records a reason; an empty one means that nothing is waited for, or with a message, not for what that says.
+// Set sets the reason. An empty reason clears the current one; with a message, only if the current one has that message.
 func (k CurrentReason) Set(ctx workflow.Context, reason, message string) {
 	switch {
 	case reason != "":
 		k.Replace(&drydockv1.Wait{Reason: reason, Message: message, Since: metav1.NewTime(workflow.Now(ctx))})
-	case k.says(message):
+	case k.hasMessage(message):
 		k.Replace(nil)
 	}
 }
 
-// says reports whether the reason is the one with that message; every one is with none.
-func (k CurrentReason) says(message string) bool {
+// hasMessage reports whether the current reason has that message, or the message is empty.
+func (k CurrentReason) hasMessage(message string) bool {
 	return message == "" || *k.Wait != nil && (*k.Wait).Message == message
 }
 
-// Hold records that a hold is waited for to end.
+// Hold sets the reason to the wait for the end of a hold.
 func (k CurrentReason) Hold(ctx workflow.Context, hold drydockv1.Hold) {
 	k.Replace(emergency.Wait(hold, metav1.NewTime(workflow.Now(ctx))))
 }
 
-// Replace takes over a wait. One for the same reason keeps its beginning.
+// Replace sets the wait. A wait with the same reason keeps its start time.
 func (k CurrentReason) Replace(wait *drydockv1.Wait) {
 	before := *k.Wait
 	if before == nil && wait == nil {

@@ -1,5 +1,5 @@
-// Package kit holds what all workflows share: retries of activities, signals in the order in which they were sent, search attributes, the
-// current reason, details for the Web UI, and progress for a parent.
+// Package kit has the helpers of all workflows: retries of activities, signals in order, search attributes, the current reason, details for the Web UI,
+// and progress reports to a parent.
 package kit
 
 import (
@@ -17,62 +17,62 @@ import (
 )
 
 const (
-	// EffectTimeout is how long one attempt at an effect may take.
+	// EffectTimeout limits one attempt of a short activity.
 	EffectTimeout = 10 * time.Second
-	// HeartbeatTimeout is how long a waiting activity may go without a heartbeat before another worker takes over.
+	// HeartbeatTimeout is the maximum time between heartbeats of a waiting activity. After it, another worker takes over.
 	HeartbeatTimeout = 30 * time.Second
-	// WatchHeartbeatTimeout is the same for watches on which decisions depend: until another worker takes over, they use what was observed last.
+	// WatchHeartbeatTimeout is the same for watches on which decisions depend: until another worker takes over, decisions use old observations.
 	WatchHeartbeatTimeout = 10 * time.Second
-	// UnlimitedWait is how long one attempt at a wait without a deadline may take, and watchProbe one attempt at a watch that has failed before.
+	// UnlimitedWait limits one attempt of a wait without a deadline. watchProbe limits one attempt of a watch that has failed before.
 	UnlimitedWait = 24 * time.Hour
 	watchProbe    = time.Minute
-	// DeadlineGrace is the time beyond its deadline in which an activity looks again and reports what still blocks.
+	// DeadlineGrace is the time after its deadline in which an activity checks again and reports the blockers.
 	DeadlineGrace = time.Minute
 	// RoundAttempts is the number of attempts in the first round. After a failed round the workflow shows the reason and keeps retrying.
 	RoundAttempts = 6
-	// FirstRetry is the pause before the second attempt; LaterRetry is the least pause in the rounds after the first.
+	// FirstRetry is the pause before the second attempt. LaterRetry is the pause in the rounds after the first.
 	FirstRetry = 200 * time.Millisecond
 	LaterRetry = 10 * time.Second
-	// UsualRound is the length of the second round. Each further round is twice as long as the one before, up to LongestRound. In an outage of most of a
-	// day rounds grow on by outageGrowth each, up to outageRound, so that an outage of months does not fill the history. Within a round an attempt
-	// starts every LaterRetry, so recovery is noticed as fast as before.
+	// UsualRound is the length of the second round. Each further round is twice as long, up to LongestRound. In an outage of many hours, rounds grow by
+	// outageGrowth each, up to outageRound, so that an outage of months does not fill the history. Within every round, an attempt starts each
+	// LaterRetry, so recovery is noticed equally fast.
 	UsualRound   = RoundAttempts * LaterRetry
 	LongestRound = 10 * time.Minute
 	outageGrowth = 6 * time.Second
 	outageRound  = time.Hour
 )
 
-// Report receives the reason why an activity does not succeed yet, and an empty reason once it does. An empty reason with a message clears only that
-// message: the activity continues, and something else may have set another reason meanwhile.
+// Report receives the reason why an activity is being retried, and an empty reason after that. An empty reason with a message clears only that message,
+// because another reason may have been set since.
 type Report func(ctx workflow.Context, reason, message string)
 
-// Retrier retries activities until they succeed or fail for good, in rounds of attempts. Between rounds it reports why.
+// Retrier retries activities in rounds of attempts until they succeed or fail with a final error. Between rounds it reports the reason.
 type Retrier struct {
 	// TaskQueue of the activities.
 	TaskQueue string
-	// Located, unless nil, points to the task queue of the workers that have cluster, and replaces TaskQueue. It is located again when the workers there
-	// no longer have the cluster.
+	// Located, unless nil, points to the task queue of the workers that serve the cluster, and replaces TaskQueue. The retrier locates the cluster again
+	// when those workers no longer serve it.
 	Located *string
 	cluster string
-	// Report is called when the reason changes; nil: the reason is not reported.
+	// Report receives changes of the reason; nil: they are not reported.
 	Report Report
-	// Deadline ends the retries; the zero time means never. At least one round runs, however late it is.
+	// Deadline ends the retries; zero: never. At least one round runs, even after the deadline.
 	Deadline time.Time
-	// HeartbeatTimeout is how long a waiting activity may go without a heartbeat; 0 means the constant HeartbeatTimeout.
+	// HeartbeatTimeout is that of waiting activities; 0: the constant HeartbeatTimeout.
 	HeartbeatTimeout time.Duration
-	// Attempts is the number of attempts in the first round; 0 means RoundAttempts.
+	// Attempts is the number of attempts in the first round; 0: RoundAttempts.
 	Attempts int32
 	// BeforeRound, unless nil, runs before every round but the first. Its error ends the retries.
 	BeforeRound func() error
-	// watching marks a watch: it waits without limit and does not report what it waits for.
+	// watching: the activity waits without limit, and returns only news.
 	watching bool
-	// Abandon returns on cancellation without waiting for the activity, which must be one that changes nothing.
+	// Abandon: a cancellation does not wait for the activity. Use it only for activities without effects.
 	Abandon bool
 }
 
-// Until returns a copy that gives up at that instant.
-func (r Retrier) Until(then time.Time) Retrier {
-	r.Deadline = then
+// Until returns a copy with that deadline.
+func (r Retrier) Until(deadline time.Time) Retrier {
+	r.Deadline = deadline
 	return r
 }
 
@@ -84,8 +84,8 @@ func (r Retrier) Run(ctx workflow.Context, summary string, activity, input, resu
 	return r.retry(ctx, workflow.ActivityOptions{StartToCloseTimeout: EffectTimeout, Summary: summary}, activity, input, result)
 }
 
-// Wait runs an activity that waits, with heartbeats, until its deadline, or without limit when that is nil. The activity itself ends at the deadline
-// and reports what still blocks. If no worker could look, Wait fails with the error type timeoutType soon after.
+// Wait runs an activity that waits with heartbeats, until its deadline or without limit if the deadline is nil. The activity itself ends at the deadline
+// and reports the blockers. If no worker can run it, Wait fails soon after the deadline with an error of type timeoutType.
 func (r Retrier) Wait(ctx workflow.Context, summary string, deadline *time.Time, timeoutType string, activity, input, result any) error {
 	options := workflow.ActivityOptions{StartToCloseTimeout: UnlimitedWait, HeartbeatTimeout: cmp.Or(r.HeartbeatTimeout, HeartbeatTimeout), Summary: summary}
 	if deadline != nil {
@@ -99,8 +99,8 @@ func (r Retrier) Wait(ctx workflow.Context, summary string, deadline *time.Time,
 	return temporal.Error(timeoutType, fmt.Sprintf("%s: timed out; state unknown: %s", summary, temporal.ErrorMessage(err)), err)
 }
 
-// Watch runs an activity that waits without limit and reports only news. After a failure, attempts are short until one of them ends without an error:
-// only then is it known that the watch works again, and the reason can be cleared.
+// Watch runs an activity that waits without limit for news. After a failure, attempts are short until one of them times out or succeeds. That shows that
+// the watch works again, and clears the reason.
 func (r Retrier) Watch(ctx workflow.Context, summary string, activity, input, result any) error {
 	r.watching = true
 	return r.Wait(ctx, summary, nil, "", activity, input, result)
@@ -127,7 +127,7 @@ func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 		case over:
 			return err
 		case ctx.Err() != nil:
-			// An attempt in progress at the cancellation may end with any error.
+			// A cancelled attempt may end with any error.
 			return ctx.Err()
 		case Uneventful(err, options):
 			failed = 0
@@ -157,7 +157,7 @@ func (r Retrier) report(ctx workflow.Context, reason, message string) {
 	}
 }
 
-// Plan sets the options of the next round after that many failed ones. The last round before the deadline is hardly longer than the time left.
+// Plan sets the options of the next round after a number of failed ones. The last round ends soon after the deadline.
 func (r Retrier) Plan(ctx workflow.Context, options *workflow.ActivityOptions, failed int) {
 	length := min(UsualRound<<min(max(0, failed-1), 10), LongestRound)
 	length = max(length, min(time.Duration(failed)*outageGrowth, outageRound))
@@ -178,13 +178,13 @@ func (r Retrier) Plan(ctx workflow.Context, options *workflow.ActivityOptions, f
 	switch {
 	case r.TaskQueue == temporal.TaskQueue:
 	case failed == 0 && (r.Deadline.IsZero() || r.Deadline.After(workflow.Now(ctx))):
-		options.ScheduleToStartTimeout = LaterRetry // the cluster may have moved
+		options.ScheduleToStartTimeout = LaterRetry // the cluster may have moved to another worker
 	default:
 		options.ScheduleToStartTimeout = length
 	}
 }
 
-// planWatch ends a round of a watch that has failed before with the first attempt that can wait again.
+// planWatch sets the options of a watch. After a failure, the first attempt that can wait again ends the round.
 func (r Retrier) planWatch(options *workflow.ActivityOptions, hasFailed bool) {
 	options.StartToCloseTimeout = UnlimitedWait
 	if hasFailed {
@@ -201,12 +201,12 @@ func (r Retrier) Explain(err error, options workflow.ActivityOptions) string {
 	case timedOut(err):
 		return fmt.Sprintf("every attempt timed out after %s", options.StartToCloseTimeout)
 	case temporal.ErrorType(err) == temporal.ErrClusterUnknown:
-		return "found no worker that has the cluster: " + temporal.ErrorMessage(err)
+		return "found no worker that serves the cluster: " + temporal.ErrorMessage(err)
 	}
 	return temporal.ErrorMessage(err)
 }
 
-// Uneventful reports whether a round ended only because workers stopped, or because nothing happened for as long as one attempt at a wait may take.
+// Uneventful reports whether a round ended only because workers stopped, or because a wait reached the limit of one attempt without news.
 func Uneventful(err error, options workflow.ActivityOptions) bool {
 	waits := options.HeartbeatTimeout > 0
 	return temporal.ErrorType(err) == temporal.ErrWorkerShutdown || waits && timedOut(err)
@@ -217,7 +217,7 @@ func timedOut(err error) bool {
 	return ok && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE
 }
 
-// reasonNoWorker is the reason when no worker accepts the activities of a cluster that has a task queue of its own.
+// reasonNoWorker: no worker polls the task queue of the cluster.
 const reasonNoWorker = "NoWorker"
 
 // ReasonOf returns the CamelCase reason for an error.
@@ -242,7 +242,7 @@ func ReasonOf(err error) string {
 	return "Failed"
 }
 
-// DeadlineIn returns the instant that is seconds from now, or nil when seconds is 0, which means no limit everywhere in the APIs.
+// DeadlineIn returns the instant that many seconds from now; nil for 0, which means no limit in all APIs.
 func DeadlineIn(ctx workflow.Context, seconds int32) *time.Time {
 	if seconds == 0 {
 		return nil
@@ -251,7 +251,7 @@ func DeadlineIn(ctx workflow.Context, seconds int32) *time.Time {
 	return &deadline
 }
 
-// Owner returns the ownership mark of this workflow. It holds the id of the first run, so that it stays the same over continue-as-new.
+// Owner returns the ownership mark of this workflow. It has the id of the first run, so it stays the same after continue-as-new.
 func Owner(ctx workflow.Context) string {
 	info := workflow.GetInfo(ctx)
 	return info.WorkflowExecution.ID + "/" + info.FirstRunID

@@ -19,7 +19,7 @@ import (
 )
 
 // An attempt that gets through waits, and the workflow hears nothing of that: it has to end for the reason why others have failed to be taken back.
-func TestAWatchThatCanWaitAgainIsNotSaidToFailUntilThereIsNews(t *testing.T) {
+func TestTheReasonOfAFailedWatchEndsWhenTheWatchWorksAgain(t *testing.T) {
 	for name, others := range map[string]*drydockv1.Wait{
 		"nothing else is waited for": nil,
 		"but what others wait for":   {Reason: "Draining", Message: "3 pods"},
@@ -66,7 +66,7 @@ func TestAWatchThatCanWaitAgainIsNotSaidToFailUntilThereIsNews(t *testing.T) {
 	}
 }
 
-func TestAClusterThatDoesNotAnswerForLongLeavesRoomInTheHistoryAndIsHeardAtOnce(t *testing.T) {
+func TestALongOutageAddsLittleHistoryAndRecoveryIsNoticedSoon(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	answers := w.Now().Add(24 * time.Hour)
 	w.Fail["PlanMaintenance"] = func(int) error {
@@ -88,7 +88,7 @@ func TestAClusterThatDoesNotAnswerForLongLeavesRoomInTheHistoryAndIsHeardAtOnce(
 }
 
 // Of a Job at work, three activities can fail at once: that which waits for it, and those that follow its locks and how long it takes.
-func TestAnOutageOfTwoMonthsLeavesRoomInTheHistory(t *testing.T) {
+func TestAnOutageOfTwoMonthsFitsIntoTheHistory(t *testing.T) {
 	const (
 		outage       = 60 * 24 * time.Hour
 		atOnce       = 3
@@ -104,11 +104,11 @@ func TestAnOutageOfTwoMonthsLeavesRoomInTheHistory(t *testing.T) {
 		passed += length
 	}
 	require.LessOrEqual(t, longest, kit.OutageRound)
-	require.Less(t, atOnce*eventsARound*rounds, kit.MostEvents*2/3)
+	require.Less(t, atOnce*eventsARound*rounds, kit.MaxEvents*2/3)
 }
 
 // It may have moved, or its worker may only be slow to take what is asked of it.
-func TestThatNobodyServesAClusterIsFoundSoonAtFirstAndThenWithPatience(t *testing.T) {
+func TestAClusterWithoutWorkersIsReportedSoonAndThenRetriedWithLongerPauses(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {
 		patience := func(i kit.Retrier, failed int) time.Duration {

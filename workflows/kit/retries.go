@@ -9,17 +9,17 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Retries are the activities of a workflow that do not succeed yet, the oldest first.
+// Retries records the failing activities of a workflow that are being retried, oldest first.
 type Retries struct {
 	open []*trouble
-	// Show makes a change visible.
+	// Show publishes a change.
 	Show func()
 }
 
-// trouble is an activity that does not succeed yet.
+// trouble is an activity that is being retried.
 type trouble struct{ wait *drydockv1.Wait }
 
-// Oldest is the oldest; nil: there is none.
+// Oldest returns the wait of the oldest one; nil: no activity is being retried.
 func (t *Retries) Oldest() *drydockv1.Wait {
 	if len(t.open) == 0 {
 		return nil
@@ -27,7 +27,7 @@ func (t *Retries) Oldest() *drydockv1.Wait {
 	return t.open[0].wait
 }
 
-// Add returns a function that records why an activity does not succeed yet. Without a reason, the activity has succeeded or is no longer tried.
+// Add returns a report for an activity. An empty reason means that the activity has succeeded or is no longer retried.
 func (t *Retries) Add() Report {
 	one := &trouble{}
 	return func(ctx workflow.Context, reason, message string) {
@@ -45,7 +45,7 @@ func (t *Retries) Add() Report {
 	}
 }
 
-// NewWait is a wait with that reason; nil: there is none. One with the same reason keeps its beginning.
+// NewWait returns a wait with that reason; nil for the empty reason. A wait with the same reason as before keeps its start time.
 func NewWait(ctx workflow.Context, before *drydockv1.Wait, reason, message string) *drydockv1.Wait {
 	if reason == "" {
 		return nil

@@ -5,20 +5,20 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// SearchAttributes sets search attributes of a workflow. Each call is an event and a write to the server's visibility store, so a workflow that changes them
-// often gathers the changes of one task.
+// SearchAttributes sets search attributes of a workflow. Each upsert is an event and a write to the visibility store. A workflow that changes them often
+// gathers the changes of one task.
 type SearchAttributes struct {
 	Ctx       workflow.Context
 	gathering bool
 	gathered  []sdktemporal.SearchAttributeUpdate
 }
 
-// Gather combines the changes of one workflow task into one event, until flush is called. A workflow must call flush before it ends.
+// Gather combines the changes of one workflow task into one event, until Flush is called. A workflow must call Flush before it ends.
 func (k *SearchAttributes) Gather() {
 	k.gathering = true
 	ctx, _ := workflow.NewDisconnectedContext(k.Ctx)
 	workflow.GoNamed(ctx, "search attributes", func(ctx workflow.Context) {
-		// This coroutine was started first and runs again when all others wait.
+		// This coroutine starts first, so it runs again after all others.
 		for k.gathering && workflow.Await(ctx, func() bool { return len(k.gathered) > 0 }) == nil {
 			k.upsert()
 		}

@@ -10,8 +10,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// SignalOrder is an interceptor that every worker and every replayer of the workflows needs: it delivers signals in the order in which they were sent.
-// The SDK alone gives every signal name a channel of its own. If one workflow task brings both pause and resume, their order is lost.
+// SignalOrder is an interceptor that delivers signals in the order in which they were sent. Every worker and replayer of the workflows needs it. The SDK
+// has one channel per signal name: if one workflow task brings both pause and resume, their order is lost.
 type SignalOrder struct {
 	interceptor.WorkerInterceptorBase
 }
@@ -21,7 +21,7 @@ func (*SignalOrder) InterceptWorkflow(_ workflow.Context, next interceptor.Workf
 	return &signalOrder{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}, inbox: &inbox{handlers: map[string]func(){}}}
 }
 
-// signalOrder records the signals of one run in their order. Signals that were sent before the run started come first.
+// signalOrder records the order of the signals of one run. Signals that were sent before the run started come first.
 type signalOrder struct {
 	interceptor.WorkflowInboundInterceptorBase
 	inbox *inbox
@@ -54,21 +54,21 @@ type inbox struct {
 	pending []string
 	// handlers handle the next signal of a name.
 	handlers map[string]func()
-	// cancellation handles Temporal's own cancellation; nil after it was handled, or when no handler is set.
+	// cancellation handles Temporal's own cancellation; nil: it was handled, or has no handler.
 	cancellation func()
 }
 
 type inboxKey struct{}
 
 func inboxOf(ctx workflow.Context) *inbox {
-	known, ordered := ctx.Value(inboxKey{}).(*inbox)
-	if !ordered {
+	known, found := ctx.Value(inboxKey{}).(*inbox)
+	if !found {
 		panic("SignalOrder is missing among the interceptors of this worker: the order of signals is unknown")
 	}
 	return known
 }
 
-// handle handles the signals that have a handler so far, in their order, and then the cancellation of the workflow.
+// handle handles the pending signals that have a handler, in order, and then the cancellation of the workflow.
 func (i *inbox) handle() {
 	arrived := i.pending
 	i.pending = nil
@@ -84,8 +84,8 @@ func (i *inbox) handle() {
 	}
 }
 
-// OnSignal calls handle for every signal of that name, in order among all signals. Handlers only change state. A signal without a payload, as the Web UI
-// sends it, counts as an empty T. A signal that cannot be decoded is logged and ignored.
+// OnSignal calls handle for every signal of that name, in order among all signals. Handlers only change state. A signal without a payload, which the Web UI
+// can send, is an empty T. A signal that cannot be decoded is logged and ignored.
 func OnSignal[T any](ctx workflow.Context, name, description string, handle func(T)) {
 	channel := workflow.GetSignalChannelWithOptions(ctx, name, workflow.SignalChannelOptions{Description: description})
 	inbox := inboxOf(ctx)
@@ -105,15 +105,15 @@ func OnSignal[T any](ctx workflow.Context, name, description string, handle func
 		handle(payload)
 	}
 	workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
-		// A blocked Receive takes its signal from the channel before it runs, and handlers of other signals could not see it.
+		// A blocked Receive would take its signal from the channel before the handlers of earlier signals run.
 		for workflow.Await(ctx, func() bool { return channel.Len() > 0 }) == nil {
 			inbox.handle()
 		}
 	})
 }
 
-// OnCancellation calls handle once when ctx, the context of the workflow, is cancelled; the workflow continues in the context listening. A cancellation is
-// handled in order with signals: one that comes with the workflow task in which the run continues as new would be lost otherwise.
+// OnCancellation calls handle once when ctx, the context of the workflow, is cancelled. The workflow continues in the context listening. A cancellation
+// is handled in order with signals. Otherwise one that arrives in the task in which the run continues as new would be lost.
 func OnCancellation(ctx, listening workflow.Context, handle func()) {
 	inbox := inboxOf(listening)
 	inbox.cancellation = func() {
@@ -128,10 +128,10 @@ func OnCancellation(ctx, listening workflow.Context, handle func()) {
 	})
 }
 
-// HandlePendingSignals handles the signals that are not handled yet. A run must call it before it continues as new, or those signals are lost.
+// HandlePendingSignals handles the pending signals. A run must call it before it continues as new, or it loses them.
 func HandlePendingSignals(ctx workflow.Context) { inboxOf(ctx).handle() }
 
-// ContinueAsNewSignals is the number of signals after which a run continues as new; the server ends a run at 10,000.
+// ContinueAsNewSignals is the number of signals after which a run continues as new. The server ends a run at 10,000.
 const ContinueAsNewSignals = 5000
 
 // ShouldContinueAsNew reports whether the run's history is long enough to continue as new at the next good moment.
@@ -139,16 +139,16 @@ func ShouldContinueAsNew(ctx workflow.Context, signals int) bool {
 	return workflow.GetInfo(ctx).GetContinueAsNewSuggested() || signals >= ContinueAsNewSignals
 }
 
-// mostEvents and mostBytes limit the history of a run: the server ends a longer one.
+// MaxEvents and MaxBytes are the server's limits of the history of a run.
 const (
-	MostEvents = 51_200
-	MostBytes  = 50 << 20
+	MaxEvents = 51_200
+	MaxBytes  = 50 << 20
 )
 
-// HistoryUsed returns the used part of the history limits, from 0 to 1.
+// HistoryUsed returns the used fraction of the history limits.
 func HistoryUsed(ctx workflow.Context) float64 {
 	info := workflow.GetInfo(ctx)
-	return max(float64(info.GetCurrentHistoryLength())/MostEvents, float64(info.GetCurrentHistorySize())/MostBytes)
+	return max(float64(info.GetCurrentHistoryLength())/MaxEvents, float64(info.GetCurrentHistorySize())/MaxBytes)
 }
 
 // ActorSuffix renders the actor of a request and the reason for a message, as in " by ann: flood".
@@ -164,5 +164,5 @@ func ActorSuffix(r temporal.SignalRequest) string {
 	return ""
 }
 
-// ErrHistoryLong ends an attempt at taking the node, for the next run to continue with: the history has grown long by those before, or by what was told of this one.
+// ErrHistoryLong ends a step whose retries have made the history long. The run then continues as new and repeats the step.
 var ErrHistoryLong = errors.New("the history of the run is long")

@@ -34,7 +34,7 @@ func listener(ctx workflow.Context, deafFor time.Duration) ([]string, error) {
 	return heard, err
 }
 
-func TestSignalsAreHeardInTheOrderInWhichTheyWereSent(t *testing.T) {
+func TestSignalsAreHandledInTheOrderInWhichTheyWereSent(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		names := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "nobody's"}), 1, 12).Draw(r, "names")
 		deafFor := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(r, "deaf for")
@@ -61,7 +61,7 @@ func TestSignalsAreHeardInTheOrderInWhichTheyWereSent(t *testing.T) {
 	})
 }
 
-func TestWhatIsPausedAndResumedInOneMomentIsAsWasSaidLast(t *testing.T) {
+func TestTheLastOfSeveralPausesAndResumesCounts(t *testing.T) {
 	rollouts := func(w *workflowtest.World) {
 		w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 	}
@@ -103,7 +103,7 @@ func TestWhatIsPausedAndResumedInOneMomentIsAsWasSaidLast(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatDoesNotKnowTheOrderOfSignalsRunsNothing(t *testing.T) {
+func TestAWorkerWithoutSignalOrderRunsNothing(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	w.ExecuteWorkflow(listener, time.Duration(0))

@@ -13,7 +13,7 @@ import (
 // Stages records the stages of a status with their times. A stage that has succeeded is never changed.
 type Stages struct {
 	Records *[]drydockv1.StageRecord
-	// Show makes a change visible.
+	// Show publishes a change.
 	Show func()
 }
 
@@ -40,12 +40,13 @@ func (k Stages) End(ctx workflow.Context, stage drydockv1.Stage, err error, mess
 	k.Show()
 }
 
-// Drop drops stages that start over.
+// Drop removes stages that will start again.
 func (k Stages) Drop(stages ...drydockv1.Stage) {
 	*k.Records = slices.DeleteFunc(*k.Records, func(s drydockv1.StageRecord) bool { return slices.Contains(stages, s.Stage) })
 	k.Show()
 }
 
+// Stage returns the record of a stage; nil: the stage has not started.
 func (k Stages) Stage(stage drydockv1.Stage) *drydockv1.StageRecord {
 	i := slices.IndexFunc(*k.Records, func(s drydockv1.StageRecord) bool { return s.Stage == stage })
 	if i < 0 {

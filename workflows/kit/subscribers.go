@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// NotifyAtOnce limits the notifications in progress: the server blocks a run with too many outgoing signals.
-	NotifyAtOnce = 100
-	// ListAgainAfter is when subscribers are listed a second time: the server's list of workflows is eventually consistent.
+	// MaxNotifications limits the notifications in progress: the server blocks a run with too many outgoing signals.
+	MaxNotifications = 100
+	// ListAgainAfter is the pause before subscribers are listed a second time: the server's list of workflows is eventually consistent.
 	ListAgainAfter = time.Minute
-	// UnusedTime is how long a workflow without work and without subscribers waits for one before it ends.
+	// UnusedTime is how long a workflow without work and without subscribers waits before it ends.
 	UnusedTime = time.Minute
 )
 
@@ -28,13 +28,13 @@ type Subscriber struct {
 	Notified int64 `json:"notified"`
 }
 
-// Add adds a subscription, which is notified at once. A workflow that subscribes again did not receive an answer and is notified again.
+// Add adds a subscription that has not been notified. A workflow that subscribes again may have missed the notification and gets another.
 func (s *Subscribers) Add(subscription temporal.Subscription) {
 	s.remove(func(one Subscriber) bool { return one.WorkflowID == subscription.WorkflowID })
 	s.Workflows = append(s.Workflows, Subscriber{Subscription: subscription})
 }
 
-// Remove removes a subscription: of one chain of runs, or without FirstRunID, of the workflow.
+// Remove removes a subscription. It also removes that of a subscriber whose FirstRunID is unknown, because a search found it.
 func (s *Subscribers) Remove(subscription temporal.Subscription) {
 	s.remove(func(one Subscriber) bool {
 		return one.WorkflowID == subscription.WorkflowID && (one.FirstRunID == subscription.FirstRunID || one.FirstRunID == "")
@@ -50,7 +50,7 @@ func (s *Subscribers) AnyUnnotified(number int64) bool {
 	return slices.ContainsFunc(s.Workflows, func(one Subscriber) bool { return one.Notified < number })
 }
 
-// Skip marks the subscribers that were notified of the state before as notified of the next one, which is the same for them.
+// Skip marks subscribers that have the previous state as notified of the next one, which is the same for them.
 func (s *Subscribers) Skip(before, next int64) {
 	for i := range s.Workflows {
 		if one := &s.Workflows[i]; one.Notified == before {
@@ -59,14 +59,14 @@ func (s *Subscribers) Skip(before, next int64) {
 	}
 }
 
-// Notify signals the state of that number to as many subscribers as may be notified at once, and removes those that have ended. Payload returns the
-// payload for a subscription.
+// Notify signals the state of that number to at most MaxNotifications subscribers, and removes those that have ended. payload returns the payload for a
+// subscription.
 func (s *Subscribers) Notify(ctx workflow.Context, number int64, signal string, payload func(temporal.Subscription) any) {
 	var notified []temporal.Subscription
 	var deliveries []workflow.Future
 	for i := range s.Workflows {
 		one := &s.Workflows[i]
-		if one.Notified >= number || len(notified) == NotifyAtOnce {
+		if one.Notified >= number || len(notified) == MaxNotifications {
 			continue
 		}
 		one.Notified = number

@@ -25,9 +25,9 @@ type Input struct {
 	Carried *Status `json:"carried,omitempty"`
 }
 
-// WorkloadLockController manages the locks of an application that has no lock controller of its own: it watches them and corrects each that differs
-// from the policy. It runs until it is cancelled and then leaves the locks as they are, because releasing them would give up a veto without a
-// request. Active locks keep blocking maintenance until the controller is started again or a person deletes them; the last status names them.
+// WorkloadLockController manages the locks of an application that has no lock controller of its own. It watches them and corrects each that differs
+// from the policy. When it is cancelled, it leaves the locks as they are: to release them would give up a veto without a request. Active locks keep
+// blocking maintenance until the controller is started again or a person deletes them. The last status names them.
 func WorkloadLockController(ctx workflow.Context, in Input) (Status, error) {
 	c, err := newLockController(ctx, in)
 	if err != nil {

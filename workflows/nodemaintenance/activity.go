@@ -51,8 +51,8 @@ func (m *nodeMaintenance) observe(ctx workflow.Context, o temporal.Observation) 
 		m.observeDrain(o.Drain)
 	}
 	m.state.Status.WaitForCompletion = o.Pods
-	if kit.TurnedUrgent(m.state.Status.Wait, o.Wait) {
-		m.record.progress.Hurry()
+	if kit.BecameUrgent(m.state.Status.Wait, o.Wait) {
+		m.record.progress.ReportNow()
 	}
 	m.waits.retry, m.waits.observed = nil, o.Wait
 	m.showWait(ctx)

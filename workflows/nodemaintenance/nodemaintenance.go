@@ -90,8 +90,8 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	m.listen(listening)
 	kit.OnCancellation(ctx, listening, func() { m.cancelFor(temporal.SignalRequest{}) })
 	if m.in.Parent == "" {
-		m.holds.Follow(work, m.in.Cluster)
-		m.holds.Windows.Follow(work, gates.QualifiedNames(m.in.Object.Namespace, m.spec.MaintenanceWindows), func() []string { return []string{m.in.Cluster} })
+		m.holds.Subscribe(work, m.in.Cluster)
+		m.holds.Windows.Subscribe(work, gates.QualifiedNames(m.in.Object.Namespace, m.spec.MaintenanceWindows), func() []string { return []string{m.in.Cluster} })
 	}
 
 	err := m.maintain(work)
@@ -105,7 +105,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	m.leaveQueue()
 	m.cleanUp(clean, err)
 	m.releaseSlot(clean, err)
-	m.holds.Leave(clean)
+	m.holds.Unsubscribe(clean)
 	status, err := m.finish(clean, err)
 	m.record.attributes.Flush()
 	return status, err

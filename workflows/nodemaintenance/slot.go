@@ -33,17 +33,17 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	if m.in.Slot != nil {
 		return nil
 	}
-	if !m.slots.Waits() {
+	if !m.slots.AnyWaiting() {
 		m.record.log.Info("Slot requested")
 	}
 	m.slots.Request(m.in.Object.Name, m.node.Node, m.state.Status.StartedAt.Time)
-	if err := m.awaitGate(ctx, gateSlot, func() bool { return !m.slots.Waits() || m.mayRest(ctx) }); err != nil {
+	if err := m.awaitGate(ctx, gateSlot, func() bool { return !m.slots.AnyWaiting() || m.mayRest(ctx) }); err != nil {
 		return err
 	}
-	if len(m.slots.TakeNodesGone()) > 0 {
+	if len(m.slots.PopNodesGone()) > 0 {
 		return activitykit.NodeGone(m.in.Cluster, m.node.Node)
 	}
-	if !m.slots.Waits() {
+	if !m.slots.AnyWaiting() {
 		m.record.log.Info("Slot granted")
 	}
 	return nil
@@ -54,7 +54,7 @@ func (m *nodeMaintenance) slotTrouble() *drydockv1.Wait { return cmp.Or(m.slots.
 
 // leaveQueue withdraws a request for a slot that was not granted: cleanup may take long, and other requests wait behind it.
 func (m *nodeMaintenance) leaveQueue() {
-	if m.slots.Waits() {
+	if m.slots.AnyWaiting() {
 		m.withdrawSlotRequest()
 	}
 }

@@ -25,9 +25,9 @@ type Input struct {
 }
 
 const (
-	// onboardedAtOnce is the maximum number of clusters that are onboarded at the same time. The server blocks a run with too many children.
-	onboardedAtOnce = 250
-	// gatherEnds is how long ends of rollouts are gathered before the watch starts again with the new state.
+	// maxRunning is the maximum number of clusters that are onboarded at the same time. The server blocks a run with too many children.
+	maxRunning = 250
+	// gatherEnds is how long the workflow gathers ends of rollouts before it restarts the watch with the new state.
 	gatherEnds = 5 * time.Second
 	// watchHubAgainAfter is the pause before a failed watch of the hub is retried.
 	watchHubAgainAfter = 30 * time.Second
@@ -55,7 +55,7 @@ type Retry struct {
 	Clusters []string `json:"clusters"`
 }
 
-// retry forgets that the clusters failed. Those that still need onboarding are found again.
+// retry removes failed clusters from the status. The watch finds those that still need onboarding again.
 func (o *onboarding) retry(_ workflow.Context, r Retry) error {
 	o.record.settled(r.Clusters)
 	o.outdated = true
@@ -81,7 +81,7 @@ func (o *onboarding) checkRetry(r Retry) error {
 // onboarding is one run of the workflow.
 type onboarding struct {
 	record *record
-	// starting is the number of rollouts that are being started. The run must not continue as new while there are any.
+	// starting counts the rollouts that are being started. The run must not continue as new before they have started.
 	starting int
 	// outdated: the watch must start again with the new state.
 	outdated bool
@@ -119,7 +119,7 @@ func (o *onboarding) run(ctx workflow.Context) (Status, error) {
 // watch finds new clusters until ctx is cancelled.
 func (o *onboarding) watch(ctx workflow.Context) error {
 	for {
-		if err := workflow.Await(ctx, func() bool { return o.record.status.Count(Waiting) < onboardedAtOnce }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return o.record.status.Count(Waiting) < maxRunning }); err != nil {
 			return err
 		}
 		if kit.ShouldContinueAsNew(ctx, 0) {
@@ -145,7 +145,7 @@ func (o *onboarding) watch(ctx workflow.Context) error {
 	}
 }
 
-// await watches the hub for new clusters. The end of a rollout interrupts the watch, because it changes the clusters to ignore.
+// await watches the hub for new clusters. The end of a rollout interrupts the watch, because it changes the set of known clusters.
 func (o *onboarding) await(ctx workflow.Context) (onboardingactivities.NewClusters, error) {
 	o.outdated = false
 	watching, stop := workflow.WithCancel(ctx)
@@ -160,14 +160,14 @@ func (o *onboarding) await(ctx workflow.Context) (onboardingactivities.NewCluste
 	running, failed := o.record.known()
 	var found onboardingactivities.NewClusters
 	retrier := kit.HubRetrier(o.record.reason.Set)
-	err := retrier.Watch(watching, "watch for new clusters", o.hub.AwaitNewClusters, onboardingactivities.AwaitNewClustersInput{AtWork: running, Failed: failed}, &found)
+	err := retrier.Watch(watching, "watch for new clusters", o.hub.AwaitNewClusters, onboardingactivities.AwaitNewClustersInput{Running: running, Failed: failed}, &found)
 	stop()
 	return found, err
 }
 
 // startAll starts the rollouts of the next clusters.
 func (o *onboarding) startAll(ctx workflow.Context) {
-	for _, cluster := range o.record.next(onboardedAtOnce) {
+	for _, cluster := range o.record.next(maxRunning) {
 		// A rollout continues when onboarding is stopped.
 		following, _ := workflow.NewDisconnectedContext(ctx)
 		if cluster.RunID == "" {

@@ -23,15 +23,15 @@ type Input struct {
 // Carried is the state that a run carries to the next one.
 type Carried struct {
 	Portal portal.Portal `json:"portal"`
-	// Claims are objects that other portals must be notified of. ToldOnce are claims that are sent a second time. Unsought: not all windows have been
-	// asked yet.
-	Claims   portal.Move `json:"claims,omitzero"`
-	ToldOnce portal.Move `json:"toldOnce,omitzero"`
-	Unsought bool        `json:"unsought,omitempty"`
+	// Claims are the objects that this portal shows now and other portals must remove. Repeat are claims to send a second time. NotSearched: not all
+	// windows have been asked for announcements.
+	Claims      portal.Move `json:"claims,omitzero"`
+	Repeat      portal.Move `json:"repeat,omitzero"`
+	NotSearched bool        `json:"notSearched,omitempty"`
 }
 
 // StatusPortal keeps the content of a status page: the components and maintenances that users apply, and the openings of the windows that name the
-// portal. Cancelling the workflow deletes the content; it ends when nothing is shown.
+// portal. A cancellation deletes the content. The workflow ends when the portal stays empty.
 func StatusPortal(ctx workflow.Context, in Input) (portal.View, error) {
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	s := newStatusPortal(listening, in)
@@ -39,7 +39,7 @@ func StatusPortal(ctx workflow.Context, in Input) (portal.View, error) {
 		return portal.View{}, err
 	}
 	kit.OnCancellation(ctx, listening, func() {
-		s.order(func(now time.Time) { s.portal.Delete(portal.DeleteRequest{All: true}, now) })
+		s.change(func(now time.Time) { s.portal.Delete(portal.DeleteRequest{All: true}, now) })
 	})
 	return s.run(listening)
 }
@@ -48,11 +48,10 @@ func StatusPortal(ctx workflow.Context, in Input) (portal.View, error) {
 type statusPortal struct {
 	ctx    workflow.Context
 	portal portal.Portal
-	// claims are objects that other portals must be notified of, toldOnce those that are sent a second time. sought: all windows were asked to
-	// announce themselves.
+	// claims, repeat and searched are as in Carried; searched is the opposite of NotSearched.
 	claims     portal.Move
-	toldOnce   portal.Move
-	sought     bool
+	repeat     portal.Move
+	searched   bool
 	changed    bool
 	messages   int
 	attributes *kit.SearchAttributes
@@ -68,23 +67,23 @@ func newStatusPortal(ctx workflow.Context, in Input) *statusPortal {
 		portal: portal.Portal{Name: strings.TrimPrefix(workflow.GetInfo(ctx).WorkflowExecution.ID, temporal.StatusPortalPrefix)},
 	}
 	if c := in.Carried; c != nil {
-		s.portal, s.claims, s.toldOnce, s.sought = c.Portal, c.Claims, c.ToldOnce, !c.Unsought
+		s.portal, s.claims, s.repeat, s.searched = c.Portal, c.Claims, c.Repeat, !c.NotSearched
 	}
 	return s
 }
 
 // run handles changes, and sleeps until the next one.
 func (s *statusPortal) run(ctx workflow.Context) (portal.View, error) {
-	working, rest := workflow.WithCancel(ctx)
-	s.Stop = rest
+	working, stop := workflow.WithCancel(ctx)
+	s.Stop = stop
 	s.Go(working, "claim", s.claim)
 	s.Go(working, "claim again", s.claimAgain)
-	if !s.sought {
-		s.Go(working, "seek windows", s.seek)
+	if !s.searched {
+		s.Go(working, "request announcements", s.requestAnnouncements)
 	}
 	for {
 		s.changed = false
-		s.ask(ctx)
+		s.askOverdueWindows(ctx)
 		s.show(ctx)
 		switch {
 		case s.changed:
@@ -102,8 +101,8 @@ func (s *statusPortal) run(ctx workflow.Context) (portal.View, error) {
 	}
 }
 
-// ask lets time pass, and asks windows whose announcement is overdue. Windows that no longer exist are removed.
-func (s *statusPortal) ask(ctx workflow.Context) {
+// askOverdueWindows advances the portal to now, and requests overdue announcements of windows. It removes windows that no longer exist.
+func (s *statusPortal) askOverdueWindows(ctx workflow.Context) {
 	silent := s.portal.Overdue(workflow.Now(ctx))
 	answers := make([]workflow.Future, len(silent))
 	inquiry := portal.Inquiry{Portal: s.portal.Name, Shown: true}
@@ -117,10 +116,10 @@ func (s *statusPortal) ask(ctx workflow.Context) {
 	}
 }
 
-// sleep returns when something changes or was requested. It returns true if the portal has been empty for a while.
+// sleep waits for the next change or request. It returns true if the portal has stayed empty for kit.UnusedTime.
 func (s *statusPortal) sleep(ctx workflow.Context) (over bool) {
 	now := workflow.Now(ctx)
-	next, changes := s.portal.Next(s.portal.Counted) // it may have passed while windows were asked
+	next, changes := s.portal.Next(s.portal.Counted) // it may have passed during the requests to windows
 	ends := s.portal.Empty()
 	summary := "next change at " + next.UTC().Format(kit.TimeFormat)
 	if ends {
@@ -136,62 +135,62 @@ func (s *statusPortal) sleep(ctx workflow.Context) (over bool) {
 	return ends && due() && !s.changed
 }
 
-// order applies a change to the portal.
-func (s *statusPortal) order(carryOut func(now time.Time)) {
+// change applies a change to the portal.
+func (s *statusPortal) change(apply func(now time.Time)) {
 	s.messages++
 	s.changed = true
-	carryOut(workflow.Now(s.ctx))
+	apply(workflow.Now(s.ctx))
 }
 
 // listen handles updates, announcements of windows, and moves to other portals.
 func (s *statusPortal) listen(ctx workflow.Context) error {
 	p := &s.portal
 	kit.OnSignal(ctx, temporal.SignalAnnouncement, "Show the openings of a window.", func(a portal.Announcement) {
-		s.order(func(now time.Time) { p.Receive(a, now) })
+		s.change(func(now time.Time) { p.Receive(a, now) })
 	})
 	kit.OnSignal(ctx, temporal.SignalMoved, "Remove components or maintenances that another portal shows now.", func(m portal.Move) {
-		s.order(func(now time.Time) { p.Yield(m, now) })
+		s.change(func(now time.Time) { p.Yield(m, now) })
 	})
 	kit.OnSignal(ctx, temporal.SignalCancel, "Delete everything. The portal then ends.", func(r temporal.SignalRequest) {
-		s.order(func(now time.Time) {
+		s.change(func(now time.Time) {
 			p.Delete(portal.DeleteRequest{Request: portal.Request{Actor: r.Actor, Reason: r.Reason}, All: true}, now)
 		})
 	})
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (portal.View, error) { return p.View(), nil },
 			workflow.QueryHandlerOptions{Description: "What the status page shows."}),
-		onPortalOrder(ctx, s, temporal.UpdateApply, "Add or change components and maintenances.",
+		onRequest(ctx, s, temporal.UpdateApply, "Add or change components and maintenances.",
 			func(r portal.ApplyRequest, _ time.Time) error { return p.CheckApply(r) }, s.apply),
-		onPortalOrder(ctx, s, temporal.UpdateDelete, "Delete components and maintenances, or all.",
+		onRequest(ctx, s, temporal.UpdateDelete, "Delete components and maintenances, or all.",
 			func(r portal.DeleteRequest, _ time.Time) error { return p.CheckDelete(r) }, p.Delete),
-		onPortalOrder(ctx, s, temporal.UpdateCancelMaintenance, "Cancel a maintenance; one in progress ends now.", p.CheckCancel, p.Cancel),
+		onRequest(ctx, s, temporal.UpdateCancelMaintenance, "Cancel a maintenance; one in progress ends now.", p.CheckCancel, p.Cancel),
 	)
 }
 
-// onPortalOrder registers an update that changes the portal. The handler checks again, because two updates may pass validation together.
-func onPortalOrder[R any](ctx workflow.Context, s *statusPortal, name, description string, check func(R, time.Time) error, carryOut func(R, time.Time) portal.Answer) error {
-	judge := func(ctx workflow.Context, r R) error { return kit.InvalidSpec(inOneLine(check(r, workflow.Now(ctx)))) }
+// onRequest registers an update that changes the portal. The handler checks again, because two updates may pass validation together.
+func onRequest[R any](ctx workflow.Context, s *statusPortal, name, description string, check func(R, time.Time) error, apply func(R, time.Time) portal.Answer) error {
+	validate := func(ctx workflow.Context, r R) error { return kit.InvalidSpec(joinLines(check(r, workflow.Now(ctx)))) }
 	return workflow.SetUpdateHandlerWithOptions(ctx, name,
 		func(ctx workflow.Context, r R) (portal.Answer, error) {
-			if err := judge(ctx, r); err != nil {
+			if err := validate(ctx, r); err != nil {
 				return portal.Answer{}, err
 			}
 			var answer portal.Answer
-			s.order(func(now time.Time) { answer = carryOut(r, now) })
+			s.change(func(now time.Time) { answer = apply(r, now) })
 			return answer, nil
 		},
-		workflow.UpdateHandlerOptions{Description: description, Validator: judge})
+		workflow.UpdateHandlerOptions{Description: description, Validator: validate})
 }
 
-// inOneLine joins several problems in one line.
-func inOneLine(problems error) error {
+// joinLines joins the lines of an error.
+func joinLines(problems error) error {
 	if problems == nil {
 		return nil
 	}
 	return errors.New(strings.ReplaceAll(problems.Error(), "\n", "; "))
 }
 
-// apply applies objects that users declare. Another portal may have shown the new ones until now, so they are claimed.
+// apply applies objects that users declare, and claims the new ones: another portal may show them.
 func (s *statusPortal) apply(r portal.ApplyRequest, now time.Time) portal.Answer {
 	answer, added := s.portal.Apply(r, now)
 	s.claims = s.claims.And(added)
@@ -200,39 +199,39 @@ func (s *statusPortal) apply(r portal.ApplyRequest, now time.Time) portal.Answer
 
 // claim notifies other portals of the objects that this one shows now.
 func (s *statusPortal) claim(ctx workflow.Context) {
-	s.keepClaiming(ctx, &s.claims, 0, func(told portal.Move) { s.toldOnce = s.toldOnce.And(told) })
+	s.notifyPortals(ctx, &s.claims, 0, func(sent portal.Move) { s.repeat = s.repeat.And(sent) })
 }
 
-// claimAgain repeats the notification a minute later, because visibility may have missed a portal.
+// claimAgain repeats the notification later, because the list of portals is eventually consistent.
 func (s *statusPortal) claimAgain(ctx workflow.Context) {
-	s.keepClaiming(ctx, &s.toldOnce, kit.ListAgainAfter, func(portal.Move) {})
+	s.notifyPortals(ctx, &s.repeat, kit.ListAgainAfter, func(portal.Move) {})
 }
 
-// keepClaiming notifies other portals, after a pause, of all objects in moved.
-func (s *statusPortal) keepClaiming(ctx workflow.Context, moved *portal.Move, pause time.Duration, done func(told portal.Move)) {
-	for workflow.Await(ctx, func() bool { return !moved.Empty() }) == nil {
-		told := *moved
-		if !s.tellAfter(ctx, pause, "notify other portals of moved objects", s.portals.ClaimObjects, told) {
+// notifyPortals notifies other portals of all pending objects, after a pause, and then calls done.
+func (s *statusPortal) notifyPortals(ctx workflow.Context, pending *portal.Move, pause time.Duration, done func(sent portal.Move)) {
+	for workflow.Await(ctx, func() bool { return !pending.Empty() }) == nil {
+		sent := *pending
+		if !s.runAfter(ctx, pause, "notify other portals of moved objects", s.portals.ClaimObjects, sent) {
 			return
 		}
-		*moved = moved.Without(told)
-		done(told)
+		*pending = pending.Without(sent)
+		done(sent)
 	}
 }
 
-// seek asks all windows, twice, to announce themselves. The windows of this portal may have notified an earlier workflow of it that was terminated.
-func (s *statusPortal) seek(ctx workflow.Context) {
-	const summary = "ask windows to announce themselves"
-	s.sought = s.tellAfter(ctx, 0, summary, s.portals.SeekWindows, s.portal.Name) && s.tellAfter(ctx, kit.ListAgainAfter, summary, s.portals.SeekWindows, s.portal.Name)
+// requestAnnouncements asks all windows for announcements, twice: an earlier workflow of this portal, which was terminated, may have received them.
+func (s *statusPortal) requestAnnouncements(ctx workflow.Context) {
+	const summary = "request announcements of windows"
+	s.searched = s.runAfter(ctx, 0, summary, s.portals.RequestAnnouncements, s.portal.Name) && s.runAfter(ctx, kit.ListAgainAfter, summary, s.portals.RequestAnnouncements, s.portal.Name)
 }
 
-// tellAfter runs an activity after a pause, and reports whether it succeeded.
-func (s *statusPortal) tellAfter(ctx workflow.Context, pause time.Duration, summary string, activity, input any) bool {
+// runAfter runs an activity after a pause, and reports whether it succeeded.
+func (s *statusPortal) runAfter(ctx workflow.Context, pause time.Duration, summary string, activity, input any) bool {
 	retrier := kit.HubRetrier(nil)
 	if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "pause before: " + summary}).Get(ctx, nil) != nil {
 		return false
 	}
-	return retrier.Wait(ctx, summary, nil, "", activity, input, nil) == nil // without a deadline, because there may be thousands of portals and windows
+	return retrier.Wait(ctx, summary, nil, "", activity, input, nil) == nil // no deadline: there may be thousands of portals and windows
 }
 
 // end stops the background activities and handles pending signals.
@@ -245,7 +244,7 @@ func (s *statusPortal) end(ctx workflow.Context) {
 // continueAsNew carries the state to a new run.
 func (s *statusPortal) continueAsNew(ctx workflow.Context) error {
 	s.end(ctx)
-	carried := &Carried{Portal: s.portal, Claims: s.claims, ToldOnce: s.toldOnce, Unsought: !s.sought}
+	carried := &Carried{Portal: s.portal, Claims: s.claims, Repeat: s.repeat, NotSearched: !s.searched}
 	workflow.GetLogger(ctx).Info("Portal continues as new", "portal", s.portal.Name)
 	return workflow.NewContinueAsNewError(ctx, temporal.StatusPortal, Input{Carried: carried})
 }

@@ -37,7 +37,7 @@ func TestAPortalShowsAMaintenanceExactlyFromItsStartToItsEnd(t *testing.T) {
 	require.Equal(t, []string{"switches"}, seen[2*time.Hour-time.Second].Components[0].Because)
 	require.Equal(t, sreportalv1.StatusOperational, seen[2*time.Hour+10*time.Millisecond].Status)
 	require.Len(t, next.Carried.Portal.Components[0].History, 2, "there is a new day")
-	require.Len(t, w.InputsOf("SeekWindows"), 2, "a new portal asks windows twice")
+	require.Len(t, w.InputsOf("RequestAnnouncements"), 2, "a new portal asks windows twice")
 	claimed := w.InputsOf("ClaimObjects")
 	require.Len(t, claimed, 2)
 	require.Equal(t, "web", claimed[0].(portal.Move).Components[0].Name)
@@ -53,7 +53,7 @@ func TestAPortalShowsAMaintenanceExactlyFromItsStartToItsEnd(t *testing.T) {
 	late := workflowtest.NewPortalWorld(t)
 	late.SetStartTime(workflowtest.Noon.AddDate(0, 0, 4))
 	next = late.RunsFor(time.Minute, next)
-	require.Empty(t, late.InputsOf("SeekWindows"))
+	require.Empty(t, late.InputsOf("RequestAnnouncements"))
 	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 2).Add(time.Hour+1), next.Carried.Portal.Components[0].Since.UTC())
 	view := next.Carried.Portal.View()
 	require.Equal(t, int64(3600), view.Components[0].Days[27].StatusSeconds[sreportalv1.StatusMaintenance])
@@ -203,22 +203,22 @@ func TestAPortalFinishesItsClaimsInTheNextRun(t *testing.T) {
 	w.UpdateAfter(0, temporal.UpdateApply, workflowtest.Shop())
 	next := w.RunsFor(30*time.Second, portalworkflow.Input{})
 	require.False(t, next.Carried.Claims.Empty())
-	require.True(t, next.Carried.ToldOnce.Empty())
-	require.True(t, next.Carried.Unsought)
+	require.True(t, next.Carried.Repeat.Empty())
+	require.True(t, next.Carried.NotSearched)
 	second := workflowtest.NewPortalWorld(t)
 	next = second.RunsFor(30*time.Second, next)
 	require.True(t, next.Carried.Claims.Empty())
-	require.False(t, next.Carried.ToldOnce.Empty())
-	require.True(t, next.Carried.Unsought)
+	require.False(t, next.Carried.Repeat.Empty())
+	require.True(t, next.Carried.NotSearched)
 	third := workflowtest.NewPortalWorld(t)
 	next = third.RunsFor(2*time.Minute, next)
-	require.True(t, next.Carried.ToldOnce.Empty())
+	require.True(t, next.Carried.Repeat.Empty())
 	require.Len(t, third.InputsOf("ClaimObjects"), 1)
-	require.False(t, next.Carried.Unsought)
+	require.False(t, next.Carried.NotSearched)
 	require.Equal(t, "web", second.InputsOf("ClaimObjects")[0].(portal.Move).Components[0].Name)
 }
 
-func TestAPortalClaimsAllItsObjectsAtOnce(t *testing.T) {
+func TestAPortalClaimsAllItsObjectsInOneMessage(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	for i := range 30 {
 		one := portal.ApplyRequest{Components: []sreportalv1.Component{workflowtest.ShopComponent(fmt.Sprintf("c%d", i))}}
@@ -247,8 +247,8 @@ func TestAPortalClaimsAllItsObjectsAtOnce(t *testing.T) {
 	for name, times := range told {
 		require.Equal(t, 2, times, name)
 	}
-	require.True(t, next.Carried.ToldOnce.Empty())
-	require.Equal(t, map[string]time.Duration{"ClaimObjects": kit.HeartbeatTimeout, "SeekWindows": kit.HeartbeatTimeout}, silences, "there may be thousands to notify")
+	require.True(t, next.Carried.Repeat.Empty())
+	require.Equal(t, map[string]time.Duration{"ClaimObjects": kit.HeartbeatTimeout, "RequestAnnouncements": kit.HeartbeatTimeout}, silences, "there may be thousands to notify")
 }
 
 func newShownWindow(t *testing.T) (*workflowtest.WindowWorld, windows.DefineRequest) {
@@ -272,7 +272,7 @@ func TestAWindowAnnouncesItsOpeningsToItsPortal(t *testing.T) {
 	require.Equal(t, workflowtest.Noon.Add(10*time.Hour), told[0].Announcement.Openings[0].Start.UTC())
 	last := told[len(told)-1].Announcement
 	require.True(t, last.Openings[0].Begun, "the next run announces the end")
-	require.Less(t, next.Carried.Shown.Told, next.Carried.Number)
+	require.Less(t, next.Carried.Shown.Number, next.Carried.Number)
 
 	w, _ = newShownWindow(t)
 	w.SetStartTime(workflowtest.Noon.Add(14 * time.Hour))
@@ -294,7 +294,7 @@ func TestAPortalThatShowsAWindowOfAnotherPortalIsNotified(t *testing.T) {
 		require.Equal(t, "main", last.Announcement.Portal)
 	}, 90*time.Minute)
 	w.RegisterDelayedCallback(func() { require.Len(t, w.Announced(), 5, "each inquiry is answered once") }, 3*time.Hour)
-	require.Empty(t, w.NextRun(window.Input{}).Carried.Shown.Astray)
+	require.Empty(t, w.NextRun(window.Input{}).Carried.Shown.Outdated)
 }
 
 func TestAWindowEndsOnlyAfterItsPortalIsNotified(t *testing.T) {

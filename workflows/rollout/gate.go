@@ -121,7 +121,7 @@ func (g *groupUpgrade) nextBatchHold() *drydockv1.Hold {
 	}
 	var first *drydockv1.Hold
 	for _, cluster := range g.record.pending(slices.Concat(plan[g.nextBatch:rollout.BatchGroupEnd(plan, g.spec.RemediationStrategy, g.nextBatch)]...)) {
-		hold := g.holds.UnlessFits(cluster, g.slowest)
+		hold := g.holds.HoldFor(cluster, g.slowest)
 		if hold == nil {
 			return nil
 		}

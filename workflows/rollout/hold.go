@@ -67,7 +67,7 @@ func (b *batch) hold() *drydockv1.Hold {
 		if b.active[cluster] != nil {
 			need = 0
 		}
-		hold := g.holds.UnlessFits(cluster, need)
+		hold := g.holds.HoldFor(cluster, need)
 		switch {
 		case hold == nil:
 			free = true

@@ -33,7 +33,7 @@ func (n nodeRemediator) startOne(work *policy.ClusterWork) {
 	in := clusterupgrade.Input{
 		Namespace: meta.Namespace, Rollout: meta.Name, Cluster: work.Cluster, TaskQueue: temporal.TaskQueue, Batch: work.Batch,
 		ProgressLimit: kit.ProgressLimit(g.batch.maxConcurrency(), g.timeout()),
-		Held:          g.holds.About(work.Cluster),
+		Held:          g.holds.ForCluster(work.Cluster),
 	}
 	if queue, own := g.taskQueues[work.Cluster]; own {
 		in.TaskQueue = queue
@@ -56,7 +56,7 @@ func (n nodeRemediator) startOne(work *policy.ClusterWork) {
 	ended := func() bool { return childEnded }
 	workflow.GoNamed(ctx, "pause "+work.Cluster, func(ctx workflow.Context) { g.forwardPause(ctx, child, ended) })
 	workflow.GoNamed(ctx, "hold "+work.Cluster, func(ctx workflow.Context) {
-		g.holds.Forward(ctx, func() emergency.State { return g.holds.About(work.Cluster) }, in.Held, child, ended)
+		g.holds.Forward(ctx, func() emergency.State { return g.holds.ForCluster(work.Cluster) }, in.Held, child, ended)
 	})
 	workflow.GoNamed(ctx, "cluster "+work.Cluster, func(ctx workflow.Context) {
 		// Wait for the child even when this run is cancelled: the child returns its nodes first.
@@ -94,7 +94,7 @@ func (nodeRemediator) FindComplete(workflow.Context, []string) ([]string, error)
 func (nodeRemediator) MaxConcurrency() int { return maxChildren }
 
 // MaxStartsPerTask implements Remediator: each child is a command of a workflow task.
-func (nodeRemediator) MaxStartsPerTask() int { return clusterupgrade.ChildrenAtOnce }
+func (nodeRemediator) MaxStartsPerTask() int { return clusterupgrade.MaxStartsPerTask }
 
 // Settle implements Remediator: a ClusterUpgrade cleans up before it ends.
 func (nodeRemediator) Settle(workflow.Context) {}

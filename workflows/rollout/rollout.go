@@ -141,7 +141,7 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	g.cancel = withdraw
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	g.registerSignals(listening)
-	g.holds.Follow(work, "")
+	g.holds.Subscribe(work, "")
 	g.runAfterCompletion(listening)
 
 	end, err := g.rollOut(work)
@@ -149,7 +149,7 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 		return g.status, err
 	}
 	g.finishAfterCompletion(work, listening)
-	g.holds.Leave(listening)
+	g.holds.Unsubscribe(listening)
 	status, err := g.finishAs(listening, end, err)
 	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // answer every update
 	return status, err

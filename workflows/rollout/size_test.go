@@ -126,7 +126,7 @@ func largestWindows(clusters int) gates.CarriedWindows {
 	random := rand.New(rand.NewSource(2))
 	var carried gates.CarriedWindows
 	for range 16 {
-		carried.Told = append(carried.Told, windows.Snapshot{Window: strings.Repeat("w", 63)})
+		carried.Snapshots = append(carried.Snapshots, windows.Snapshot{Window: strings.Repeat("w", 63)})
 	}
 	for range clusters {
 		carried.Selected = append(carried.Selected, random.Perm(16)[:random.Intn(17)])

@@ -76,7 +76,7 @@ func (b *batch) startable(limit int) []string {
 		if len(startable) == limit {
 			break
 		}
-		if b.group.holds.UnlessFits(cluster, b.group.slowest) == nil {
+		if b.group.holds.HoldFor(cluster, b.group.slowest) == nil {
 			startable = append(startable, cluster)
 		}
 	}

@@ -14,60 +14,61 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// An owner that waits for a slot sends its requests again after resendFirst, then after twice as long, up to resendAtMost. That starts a scheduler that was
-// terminated. It need not happen sooner: the sweeper starts the scheduler, too, within ten minutes, and a new scheduler asks all owners.
-const resendFirst, resendAtMost = 30 * time.Second, time.Hour
+// An owner that waits for a slot sends its requests again after firstResend, then with pauses that double up to maxResend. That restarts a terminated
+// scheduler. The sweeper also restarts it within ten minutes, and a new scheduler asks all owners.
+const firstResend, maxResend = 30 * time.Second, time.Hour
 
-// Client requests slots from the scheduler of a cluster, and knows which are granted. It sends the whole set of its requests and slots whenever that
-// changes; the scheduler answers with the whole set of its grants. See docs/adr/0020-level-triggered-slots.md.
+// Client requests slots from the scheduler of a cluster and records the grants. After each change it sends the whole set of its requests and slots. The
+// scheduler answers with the whole set of grants. See docs/adr/0020-level-triggered-slots.md.
 type Client struct {
 	cluster              string
 	namespace, requestor string
 	Owner                scheduling.SlotOwner
 	State                ClientState
-	// Trouble is why the scheduler cannot be reached. wait is why the first request waits.
+	// Trouble is why the scheduler cannot be reached. Wait is why the first request waits.
 	Trouble, Wait *drydockv1.Wait
-	// nodesGone are requests that ended because the cluster does not have their nodes.
+	// nodesGone are requests that ended because their nodes do not exist.
 	nodesGone []scheduling.Slot
 	// changed is called after a response.
 	changed func()
-	// unsent: the scheduler has to get the set. sending: a set is on its way.
+	// unsent: the set has changed or must be sent again. sending: a message is in progress.
 	unsent, sending bool
-	// resend is the timer for the next resend; nil: it is not set. resendAfter is how long it takes.
+	// resend is the timer for the next resend; nil: it is not set. resendAfter is its duration.
 	resend      workflow.Future
 	resendAfter time.Duration
 }
 
-// ClientState is what a run hands to the next one.
+// ClientState is the state that a run carries to the next one.
 type ClientState struct {
-	// Slots are those that are requested or held, in the order of the requests. Number is the last that was used.
+	// Slots are the requested and the granted slots, in the order of the requests. Number is the last used one.
 	Slots  []ClientSlot `json:"slots,omitempty"`
 	Number int64        `json:"number,omitempty"`
-	// Version of the last set that was sent. Releases were not delivered yet.
+	// Version is that of the last sent set. Releases are not delivered yet.
 	Version  int64                `json:"version,omitempty"`
 	Releases []scheduling.Release `json:"releases,omitempty"`
-	// Response is the number of the last response; Scheduler is when the scheduler started that sent it.
+	// Response is the number of the last response. Scheduler is the start time of the scheduler that sent it.
 	Response  int64     `json:"response,omitempty"`
 	Scheduler time.Time `json:"scheduler,omitzero"`
 }
 
-// ClientSlot is a request, or a slot, as its owner knows it.
+// ClientSlot is a requested or granted slot of an owner.
 type ClientSlot struct {
 	scheduling.Slot
-	// GrantedBy is when the scheduler started that granted it.
+	// GrantedBy is the start time of the scheduler that granted it.
 	GrantedBy time.Time `json:"grantedBy,omitzero"`
 }
 
+// NewClient returns a client without slots. Run must run in a coroutine.
 func NewClient(ctx workflow.Context, cluster, namespace, requestor string) *Client {
 	info := workflow.GetInfo(ctx)
 	owner := scheduling.SlotOwner{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}
 	return &Client{cluster: cluster, namespace: namespace, requestor: requestor, Owner: owner}
 }
 
-// Listen takes in what the scheduler sends.
+// Listen handles the messages of the scheduler.
 func (c *Client) Listen(ctx workflow.Context, changed func()) {
 	c.changed = changed
-	kit.OnSignal(ctx, temporal.SignalSlotResponse, "Which slots are granted, and why the other requests wait.", c.takeResponse)
+	kit.OnSignal(ctx, temporal.SignalSlotResponse, "Which slots are granted, and why the other requests wait.", c.handleResponse)
 	kit.OnSignal(ctx, temporal.SignalResync, "A scheduler that has just started asks for all requests and slots.", func(resync scheduling.Resync) {
 		if c.accepts(resync.Scheduler) {
 			c.unsent = true
@@ -76,7 +77,7 @@ func (c *Client) Listen(ctx workflow.Context, changed func()) {
 	})
 }
 
-// accepts reports whether a message of the scheduler that started then counts. It does not when a later scheduler was heard of.
+// accepts reports whether a message comes from the latest known scheduler, which is identified by its start time.
 func (c *Client) accepts(scheduler time.Time) bool {
 	if scheduler.After(c.State.Scheduler) {
 		c.State.Scheduler, c.State.Response = scheduler, 0
@@ -84,30 +85,30 @@ func (c *Client) accepts(scheduler time.Time) bool {
 	return scheduler.Equal(c.State.Scheduler)
 }
 
-// takeResponse takes over the grants of the latest response. A slot that is not among them stays granted: only the owner releases it.
-func (c *Client) takeResponse(response scheduling.SlotResponse) {
+// handleResponse records the grants of the latest response. A slot that is missing there stays granted: only the owner releases it.
+func (c *Client) handleResponse(response scheduling.SlotResponse) {
 	if response.Owner != c.Owner || !c.accepts(response.Scheduler) || response.Number <= c.State.Response {
 		return
 	}
 	c.State.Response, c.Wait = response.Number, response.Wait
 	for _, number := range response.Granted {
-		if slot := c.numbered(number, response); slot != nil && !slot.Granted {
+		if slot := c.slotNumbered(number, response); slot != nil && !slot.Granted {
 			slot.Granted, slot.GrantedBy = true, response.Scheduler
 		}
 	}
 	for _, number := range response.NodesGone {
-		if slot := c.numbered(number, response); slot != nil && !slot.Granted {
+		if slot := c.slotNumbered(number, response); slot != nil && !slot.Granted {
 			c.nodesGone = append(c.nodesGone, slot.Slot)
-			c.drop(slot.Name)
+			c.remove(slot.Name)
 			c.unsent = true
 		}
 	}
 	c.changed()
 }
 
-// numbered returns the slot of a response. If the last set does not list it although the scheduler has seen that, an older set has overtaken it: the
-// set is sent again.
-func (c *Client) numbered(number int64, response scheduling.SlotResponse) *ClientSlot {
+// slotNumbered returns the slot with a number in a response, or nil. If the last set lists no such slot and the response answers that set, an older set
+// has overtaken it: the set is sent again.
+func (c *Client) slotNumbered(number int64, response scheduling.SlotResponse) *ClientSlot {
 	for i := range c.State.Slots {
 		if slot := &c.State.Slots[i]; slot.Number == number {
 			return slot
@@ -117,8 +118,8 @@ func (c *Client) numbered(number int64, response scheduling.SlotResponse) *Clien
 	return nil
 }
 
-// TakeNodesGone returns, once, the requests that ended because the cluster does not have their nodes.
-func (c *Client) TakeNodesGone() []scheduling.Slot {
+// PopNodesGone returns and forgets the requests that ended because their nodes do not exist.
+func (c *Client) PopNodesGone() []scheduling.Slot {
 	gone := c.nodesGone
 	c.nodesGone = nil
 	return gone
@@ -131,7 +132,7 @@ func (c *Client) find(name string) *ClientSlot {
 	return nil
 }
 
-// Request requests a slot for a node, unless it is requested or granted already. name is that of the maintenance request.
+// Request requests a slot for a node, unless it is requested or granted already. name is the name of the maintenance request.
 func (c *Client) Request(name, node string, since time.Time) {
 	if c.find(name) != nil {
 		return
@@ -142,7 +143,7 @@ func (c *Client) Request(name, node string, since time.Time) {
 	c.unsent = true
 }
 
-// Release releases a slot, or withdraws the request for it. left says how the node was left.
+// Release releases a slot, or withdraws the request for it. left describes the state of the node.
 func (c *Client) Release(name string, left scheduling.Release) {
 	slot := c.find(name)
 	if slot == nil {
@@ -152,22 +153,22 @@ func (c *Client) Release(name string, left scheduling.Release) {
 	if left.Unclean || left.LeftOut {
 		c.State.Releases = append(c.State.Releases, left)
 	}
-	c.drop(name)
+	c.remove(name)
 	c.unsent = true
 }
 
-// Returned drops a slot that the maintenance of its node has returned to the scheduler. The scheduler learns with the next set that the owner knows.
-func (c *Client) Returned(name string) {
+// MarkReturned removes a slot that the maintenance of its node has returned to the scheduler. The next set confirms that to the scheduler.
+func (c *Client) MarkReturned(name string) {
 	slot := c.find(name)
 	if slot == nil {
 		return
 	}
-	// A scheduler that has started since may not have heard of the return.
+	// A scheduler that has started since may have missed the return.
 	c.unsent = c.unsent || !slot.GrantedBy.Equal(c.State.Scheduler)
-	c.drop(name)
+	c.remove(name)
 }
 
-// Held names a slot to the maintenance that returns it; nil: there is no such slot.
+// Held returns the slot for the maintenance that will return it; nil: there is no such slot.
 func (c *Client) Held(name string) *scheduling.HeldSlot {
 	slot := c.find(name)
 	if slot == nil {
@@ -176,9 +177,9 @@ func (c *Client) Held(name string) *scheduling.HeldSlot {
 	return &scheduling.HeldSlot{Owner: c.Owner, Number: slot.Number}
 }
 
-func (c *Client) drop(name string) {
+func (c *Client) remove(name string) {
 	c.State.Slots = slices.DeleteFunc(c.State.Slots, func(s ClientSlot) bool { return s.Name == name })
-	if !c.Waits() {
+	if !c.AnyWaiting() {
 		c.Wait = nil
 	}
 }
@@ -189,10 +190,10 @@ func (c *Client) Granted(name string) bool {
 	return slot != nil && slot.Granted
 }
 
-// Waits reports whether a request waits.
-func (c *Client) Waits() bool { return c.Waiting() > 0 }
+// AnyWaiting reports whether a request waits for its grant.
+func (c *Client) AnyWaiting() bool { return c.Waiting() > 0 }
 
-// Waiting is how many requests wait.
+// Waiting returns the number of requests that wait.
 func (c *Client) Waiting() (count int) {
 	for _, slot := range c.State.Slots {
 		if !slot.Granted {
@@ -202,7 +203,7 @@ func (c *Client) Waiting() (count int) {
 	return count
 }
 
-// Run sends the set whenever that has changed, one message after the other, until ctx is cancelled.
+// Run sends the set after each change, one message at a time, until ctx is cancelled.
 func (c *Client) Run(ctx workflow.Context) {
 	for c.awaitUnsent(ctx) == nil {
 		c.unsent, c.sending = false, true
@@ -211,30 +212,30 @@ func (c *Client) Run(ctx workflow.Context) {
 	}
 }
 
-// awaitUnsent waits until the set has to be sent, because it has changed or as a resend.
+// awaitUnsent waits until the set must be sent, after a change or as a resend.
 func (c *Client) awaitUnsent(ctx workflow.Context) error {
 	for {
 		err := workflow.Await(ctx, func() bool {
-			return c.unsent || c.Waits() && c.resend == nil || c.resend != nil && c.resend.IsReady()
+			return c.unsent || c.AnyWaiting() && c.resend == nil || c.resend != nil && c.resend.IsReady()
 		})
 		switch {
 		case err != nil || c.unsent:
 			return err
 		case c.resend == nil:
-			// The timer continues when the wait is over: often another wait follows, and to cancel it costs as much.
-			c.resendAfter = min(max(2*c.resendAfter, resendFirst), resendAtMost)
+			// The timer keeps running after the wait. Often another wait follows, and a cancellation is an event, too.
+			c.resendAfter = min(max(2*c.resendAfter, firstResend), maxResend)
 			c.resend = workflow.NewTimerWithOptions(ctx, c.resendAfter, workflow.TimerOptions{Summary: "send the slot requests again"})
 			continue
 		}
 		c.resend = nil
-		if c.Waits() {
+		if c.AnyWaiting() {
 			return nil
 		}
 		c.resendAfter = 0
 	}
 }
 
-// send sends the set to the scheduler. An activity does that, and starts the scheduler, unless the scheduler is known to run.
+// send sends the set to the scheduler.
 func (c *Client) send(ctx workflow.Context) {
 	c.State.Version++
 	set := scheduling.SlotRequests{
@@ -249,6 +250,7 @@ func (c *Client) send(ctx workflow.Context) {
 	}
 }
 
+// deliver signals a running scheduler. If that fails, an activity signals the scheduler and starts it if necessary.
 func (c *Client) deliver(ctx workflow.Context, set scheduling.SlotRequests) error {
 	if !c.State.Scheduler.IsZero() {
 		sent := workflow.SignalExternalWorkflow(ctx, temporal.MaintenanceSchedulerID(c.cluster), "", temporal.SignalSlotRequests, set)
@@ -270,10 +272,10 @@ func (c *Client) explain(ctx workflow.Context, reason, message string) {
 	c.changed()
 }
 
-// Settled reports whether the scheduler has got the set.
+// Settled reports whether the scheduler has the current set.
 func (c *Client) Settled() bool { return !c.unsent && !c.sending }
 
-// Settle waits until the scheduler has got the set.
+// Settle waits until the scheduler has the current set.
 func (c *Client) Settle(ctx workflow.Context) error {
 	return workflow.Await(ctx, c.Settled)
 }

@@ -42,7 +42,7 @@ func TestEverySetListsAllRequestsAndSlots(t *testing.T) {
 		func(c *slots.Client) { requestFor(c, "c") },
 		func(c *slots.Client) {
 			require.True(t, c.Granted("a"))
-			require.True(t, c.Waits())
+			require.True(t, c.AnyWaiting())
 			set := w.Scheduler.LastSet()
 			require.Len(t, set.Slots, 3)
 			require.True(t, set.Slots[0].Granted)
@@ -58,7 +58,7 @@ func TestEverySetListsAllRequestsAndSlots(t *testing.T) {
 	)
 }
 
-func TestAGrantThatIsNotRequestedAnyMoreIsReleased(t *testing.T) {
+func TestAGrantForAWithdrawnRequestIsReleased(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.RegisterDelayedCallback(func() {
 		require.True(t, w.Scheduler.State.Empty())
@@ -69,7 +69,7 @@ func TestAGrantThatIsNotRequestedAnyMoreIsReleased(t *testing.T) {
 	owning(w,
 		func(c *slots.Client) { requestFor(c, "a") },
 		func(c *slots.Client) {
-			require.False(t, c.Waits())
+			require.False(t, c.AnyWaiting())
 			c.Release("a", scheduling.Release{})
 		},
 		func(*slots.Client) { require.True(t, w.Scheduler.State.Empty(), "the slot is free") },
@@ -92,7 +92,7 @@ func TestASchedulerThatStartsWithoutStateGetsEverySlot(t *testing.T) {
 	)
 }
 
-func TestResponsesOfASchedulerThatWasTerminatedDoNotCount(t *testing.T) {
+func TestResponsesOfATerminatedSchedulerAreIgnored(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity = 0
 	gone, now := time.Unix(2, 0), time.Unix(3, 0)
@@ -111,7 +111,7 @@ func TestResponsesOfASchedulerThatWasTerminatedDoNotCount(t *testing.T) {
 		func(*slots.Client) {},
 		func(c *slots.Client) {
 			require.Equal(t, "New", c.Wait.Reason)
-			require.True(t, c.Waits(), "another owner may have the slot by now")
+			require.True(t, c.AnyWaiting(), "another owner may have the slot by now")
 		},
 	)
 }
@@ -123,7 +123,7 @@ func TestASlotThatItsMaintenanceHasReturnedLeavesWithTheNextSet(t *testing.T) {
 		func(c *slots.Client) {
 			w.ReturnSlot(c.Held("a").Return(false))
 			require.True(t, w.Scheduler.State.Empty())
-			c.Returned("a")
+			c.MarkReturned("a")
 		},
 		func(c *slots.Client) {
 			require.Len(t, w.Scheduler.Sets, 1, "the scheduler knows already")
@@ -136,20 +136,20 @@ func TestASlotThatItsMaintenanceHasReturnedLeavesWithTheNextSet(t *testing.T) {
 	require.Len(t, w.Scheduler.LastSet().Slots, 1)
 }
 
-func TestASchedulerThatMayHaveMissedTheReturnOfASlotGetsTheSetAtOnce(t *testing.T) {
+func TestASchedulerThatMayHaveMissedAReturnGetsTheSet(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	owning(w,
 		func(c *slots.Client) { requestFor(c, "a") },
 		func(*slots.Client) { w.RestartScheduler(2) },
 		func(c *slots.Client) {
 			require.False(t, w.Scheduler.State.Empty(), "the set has listed the slot")
-			c.Returned("a") // to the scheduler before
+			c.MarkReturned("a") // to the scheduler before
 		},
 		func(*slots.Client) { require.True(t, w.Scheduler.State.Empty()) },
 	)
 }
 
-func TestAnOwnerThatWaitsSendsItsRequestsAgainSoonAndThenLessAndLessOften(t *testing.T) {
+func TestAWaitingOwnerResendsItsRequestsWithBackoff(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity = 0
 	var sent []int

@@ -1,5 +1,5 @@
-// Package slots holds the MaintenanceScheduler, which decides which nodes of a cluster may be in maintenance, and the client by which
-// maintenances and rollouts request slots from it.
+// Package slots holds the MaintenanceScheduler, which grants the slots for maintenance in a cluster, and the client with which maintenances and rollouts
+// request them.
 package slots
 
 import (
@@ -17,16 +17,16 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// SchedulerInput names the cluster whose slots are granted.
+// SchedulerInput names the cluster of a scheduler.
 type SchedulerInput struct {
 	Cluster string `json:"cluster"`
-	// First: no scheduler of the cluster has ended before, as far as Temporal remembers. So no other one has granted a slot a moment ago.
+	// First: Temporal knows no earlier scheduler of the cluster. So no other scheduler has granted a slot a moment ago.
 	First bool `json:"first,omitempty"`
-	// Carried is the state of the run before; nil in the first.
+	// Carried is the state of the previous run; nil in the first run.
 	Carried *SchedulerCarried `json:"carried,omitempty"`
 }
 
-// SchedulerCarried is what a run hands to the next one.
+// SchedulerCarried is the state that a run carries to the next one.
 type SchedulerCarried struct {
 	Slots scheduling.SlotState `json:"slots"`
 	Held  emergency.State      `json:"held"`
@@ -42,16 +42,16 @@ type SchedulerCarried struct {
 }
 
 const (
-	// lingerTime is how long the nodes of a cluster are watched after the last maintenance: often another follows.
+	// lingerTime is how long the scheduler keeps watching the nodes after the last maintenance: often another follows.
 	lingerTime = 5 * time.Minute
-	// watchAgainAfter is the pause after a watch has failed.
+	// watchAgainAfter is the pause after a failed watch.
 	watchAgainAfter = 30 * time.Second
-	// sendAtOnce limits the messages in progress: the server blocks a run with too many outgoing signals.
-	sendAtOnce = 100
+	// maxSignals limits the messages in progress: the server blocks a run with too many outgoing signals.
+	maxSignals = 100
 )
 
-// MaintenanceScheduler grants the slots of a cluster: rollouts, other requestors and people share its budgets. It decides whenever a request, a slot, a
-// node, the budgets or the emergency stop has changed. It never ends. It ignores cancellation, which would lose track of the slots.
+// MaintenanceScheduler grants the slots of a cluster: rollouts, other requestors and people share its budgets. It decides after each change of a
+// request, a slot, a node, the budgets or the emergency stop. It never ends, and ignores cancellation, which would lose the slots.
 func MaintenanceScheduler(ctx workflow.Context, in SchedulerInput) error {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	s, err := newMaintenanceScheduler(ctx, in)
@@ -68,23 +68,23 @@ type maintenanceScheduler struct {
 	log    *slotLog
 	holds  gates.Holds
 	resync resync
-	// startedAt is when the first run started. It tells a scheduler from an earlier one that was terminated.
+	// startedAt is when the first run started. It distinguishes the scheduler from a terminated one.
 	startedAt time.Time
 	// decided is the last decision.
 	decided scheduling.Decision
 
-	// queue is the task queue of the cluster's activities; empty: it is not known yet.
+	// queue is the task queue of the cluster's activities; empty: unknown.
 	queue string
-	// stopWatching stops the watch on the nodes; nil: there is none. trouble is why the nodes cannot be watched.
+	// stopWatching stops the watch on the nodes; nil: none runs. trouble is why the nodes cannot be watched.
 	stopWatching workflow.CancelFunc
 	trouble      *drydockv1.Wait
-	// idleSince is since when there are no requests and no slots.
+	// idleSince is the time since which there are no requests and no slots.
 	idleSince, ownersCheckedAt time.Time
 	// unswept: maintenances ended without returning their nodes, and the sweeper may not have been woken.
 	unswept bool
 
-	// changed wakes the loop. unreachable: a message did not reach an owner, whose workflow may be closed. sending is how many messages are on their way,
-	// received how many have arrived.
+	// changed wakes the loop. unreachable: a message did not reach an owner, whose workflow may be closed. sending counts the outgoing messages in
+	// progress, received the incoming ones.
 	changed, unreachable bool
 	sending, received    int
 
@@ -101,18 +101,18 @@ func newMaintenanceScheduler(ctx workflow.Context, in SchedulerInput) (*maintena
 	}
 	s.log = newSlotLog(ctx, in.Cluster, &s.slots)
 	s.listen(ctx)
-	s.holds.Follow(ctx, in.Cluster)
+	s.holds.Subscribe(ctx, in.Cluster)
 	return s, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (SchedulerStatus, error) { return s.status(ctx), nil },
 		workflow.QueryHandlerOptions{Description: "The slots of the cluster and the queue of requests, with the reasons to wait."})
 }
 
-// listen takes in what slot owners and the watch on the nodes send.
+// listen handles the messages of slot owners, maintenances and the watch on the nodes.
 func (s *maintenanceScheduler) listen(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalSlotRequests, "All requests and slots of an owner.", func(set scheduling.SlotRequests) {
 		s.receive()
-		s.slots.Take(set, workflow.Now(ctx))
-		s.resync.take(set.Owner)
+		s.slots.Receive(set, workflow.Now(ctx))
+		s.resync.answeredBy(set.Owner)
 	})
 	kit.OnSignal(ctx, temporal.SignalSlotReturn, "A maintenance no longer needs its slot.", func(returned scheduling.SlotReturn) {
 		s.receive()
@@ -131,15 +131,15 @@ func (s *maintenanceScheduler) receive() {
 	s.changed = true
 }
 
-// run decides whenever something has changed.
+// run decides after each change until it continues as new.
 func (s *maintenanceScheduler) run(ctx workflow.Context) error {
 	workflow.GoNamed(ctx, "find closed owners", s.findClosedOwners)
-	workflow.GoNamed(ctx, "find nodes that are gone", s.findGone)
+	workflow.GoNamed(ctx, "find nodes that are gone", s.findMissingNodes)
 	if !s.resync.complete {
 		workflow.GoNamed(ctx, "resync", s.runResync)
 	}
 	for {
-		if err := workflow.Await(ctx, func() bool { return s.sending < sendAtOnce }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return s.sending < maxSignals }); err != nil {
 			return err
 		}
 		s.changed = false
@@ -154,7 +154,7 @@ func (s *maintenanceScheduler) run(ctx workflow.Context) error {
 	}
 }
 
-// awaitChange waits until something has changed, or until that instant; the zero time is never.
+// awaitChange waits for a change, or until that instant; the zero time is never.
 func (s *maintenanceScheduler) awaitChange(ctx workflow.Context, until time.Time) error {
 	if until.IsZero() {
 		return workflow.Await(ctx, func() bool { return s.changed })
@@ -162,11 +162,11 @@ func (s *maintenanceScheduler) awaitChange(ctx workflow.Context, until time.Time
 	timing, stop := workflow.WithCancel(ctx)
 	timer := workflow.NewTimerWithOptions(timing, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "decide again"})
 	err := workflow.Await(ctx, func() bool { return s.changed || timer.IsReady() })
-	stop() // not deferred: a run that is evicted from the cache must give no command
+	stop() // not deferred: an evicted run must issue no command
 	return err
 }
 
-// decide grants what may be granted and answers the owners. It returns when to decide again although nothing happens.
+// decide grants slots and answers the owners. It returns when to decide again without a change.
 func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
 	s.log.slots(&s.slots)
 	standstill := s.standstill()
@@ -184,10 +184,10 @@ func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
 	return outcome.Again
 }
 
-// standstill is why nothing may be granted at all: nothing is granted while anything is unknown.
+// standstill returns why the scheduler may grant nothing at all; nil: it may. While anything is unknown, it grants nothing.
 func (s *maintenanceScheduler) standstill() *drydockv1.Wait {
 	if !s.holds.Known() {
-		return &drydockv1.Wait{Reason: emergency.ReasonUnknown, Message: "waiting to be told what is held (workflow " + temporal.EmergencyStopID + ") " + s.holds.Trouble}
+		return &drydockv1.Wait{Reason: emergency.ReasonUnknown, Message: "waiting for the state of the emergency stop (workflow " + temporal.EmergencyStopID + ") " + s.holds.Trouble}
 	}
 	if hold := s.holds.State.Of(s.in.Cluster); hold != nil {
 		return &drydockv1.Wait{Reason: emergency.ReasonHeld, Message: emergency.Message(*hold)}
@@ -198,7 +198,7 @@ func (s *maintenanceScheduler) standstill() *drydockv1.Wait {
 	return s.trouble
 }
 
-// respond sends a response. If it does not arrive, the workflow of the owner is checked; if that is still running, the response is sent again later.
+// respond sends a response. If that fails, it checks the workflow of the owner; if that is still running, it sends the response again later.
 func (s *maintenanceScheduler) respond(ctx workflow.Context, response scheduling.SlotResponse) {
 	response.Scheduler = s.startedAt
 	s.signal(ctx, response.Owner.WorkflowID, temporal.SignalSlotResponse, response, func() {
@@ -207,7 +207,7 @@ func (s *maintenanceScheduler) respond(ctx workflow.Context, response scheduling
 	})
 }
 
-// signal signals a workflow, and calls failed if that did not succeed.
+// signal signals a workflow, and calls failed if that fails.
 func (s *maintenanceScheduler) signal(ctx workflow.Context, workflowID, signal string, payload any, failed func()) {
 	s.sending++
 	sent := workflow.SignalExternalWorkflow(ctx, workflowID, "", signal, payload)
@@ -220,7 +220,7 @@ func (s *maintenanceScheduler) signal(ctx workflow.Context, workflowID, signal s
 	})
 }
 
-// watchWhileNeeded watches the nodes while there are requests or slots, and for a while after.
+// watchWhileNeeded watches the nodes while there are requests or slots, and for lingerTime after.
 func (s *maintenanceScheduler) watchWhileNeeded(ctx workflow.Context) {
 	switch now := workflow.Now(ctx); {
 	case !s.slots.Empty():
@@ -237,15 +237,15 @@ func (s *maintenanceScheduler) watchWhileNeeded(ctx workflow.Context) {
 	}
 }
 
-// watch watches the nodes of the cluster until stopWatching.
+// watch watches the nodes of the cluster until stopWatching is called.
 func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 	watching, stop := workflow.WithCancel(ctx)
 	s.stopWatching = stop
 	workflow.GoNamed(watching, "watch nodes", func(ctx workflow.Context) {
-		hub := kit.HubRetrier(s.blind)
+		hub := kit.HubRetrier(s.watchFailed)
 		err := kit.Locate(ctx, hub, s.in.Cluster, &s.queue)
 		if err == nil {
-			watch := kit.ClusterRetrier(s.in.Cluster, &s.queue, s.blind)
+			watch := kit.ClusterRetrier(s.in.Cluster, &s.queue, s.watchFailed)
 			watch.HeartbeatTimeout = kit.WatchHeartbeatTimeout
 			err = watch.Wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
 		}
@@ -253,28 +253,28 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 			return
 		}
 		// For example, no worker knows the cluster.
-		s.blind(ctx, kit.ReasonOf(err), temporal.ErrorMessage(err))
+		s.watchFailed(ctx, kit.ReasonOf(err), temporal.ErrorMessage(err))
 		if workflow.NewTimerWithOptions(ctx, watchAgainAfter, workflow.TimerOptions{Summary: "before watching " + s.in.Cluster + " again"}).Get(ctx, nil) == nil {
 			s.stopWatching, s.changed = nil, true
 		}
 	})
 }
 
-// blind records why the nodes cannot be watched.
-func (s *maintenanceScheduler) blind(ctx workflow.Context, reason, message string) {
+// watchFailed records why the nodes cannot be watched; an empty reason: the watch works again.
+func (s *maintenanceScheduler) watchFailed(ctx workflow.Context, reason, message string) {
 	s.trouble, s.changed = nil, true
 	if reason != "" {
 		s.trouble = &drydockv1.Wait{Reason: reason, Message: message, Since: metav1.NewTime(workflow.Now(ctx))}
 	}
 }
 
-// continueAsNew hands everything to a new run. Only the main loop calls it. It waits for outgoing messages and takes in what has arrived.
+// continueAsNew carries the state to a new run. Only the main loop calls it. It waits for outgoing messages and handles pending signals first.
 func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return s.sending == 0 }); err != nil {
 		return err
 	}
 	kit.HandlePendingSignals(ctx)
-	s.slots.ForgetNodes() // the next run watches them itself; thousands of nodes would not fit into its input
+	s.slots.ForgetNodes() // the next run lists them again; thousands of nodes would not fit into its input
 	carried := &SchedulerCarried{
 		Slots: s.slots, Held: s.holds.State, Answered: s.resync.answered, Resynced: s.resync.complete, OwnersCheckedAt: s.ownersCheckedAt,
 		Unswept: s.unswept, StartedAt: s.startedAt,

@@ -15,18 +15,18 @@ import (
 const (
 	// checkOwnersEvery is how often the workflows of the slot owners are checked.
 	checkOwnersEvery = 30 * time.Second
-	// retryResponseAfter is when a response is sent again that did not reach its owner. Sooner it would likely fail again.
+	// retryResponseAfter is the pause before a lost response is sent again. Sooner it would likely fail again.
 	retryResponseAfter = checkOwnersEvery
-	// checkedAtOnce is about how many owners one activity checks.
-	checkedAtOnce = 100
-	// missingAtOnce is how many nodes one activity looks for that no watch has shown. If they exist, the watch shows them a moment later; if it does not,
-	// they are looked for again after missingPause.
-	missingAtOnce = 100
-	missingPause  = 5 * time.Second
+	// ownersPerCheck limits the owners that one activity checks.
+	ownersPerCheck = 100
+	// nodesPerLookup limits the missing nodes that one activity looks for. If they exist, the watch soon reports them. Otherwise the scheduler looks
+	// again after missingPause.
+	nodesPerLookup = 100
+	missingPause   = 5 * time.Second
 )
 
-// findClosedOwners checks regularly that the workflows of the owners are running, and at once when a message did not reach one. It frees the slots of those that
-// are closed. The sweeper cleans up after them.
+// findClosedOwners checks the workflows of the owners periodically, and when a message to one fails. It frees the slots of closed owners. The sweeper
+// cleans up after them.
 func (s *maintenanceScheduler) findClosedOwners(ctx workflow.Context) {
 	if s.unswept {
 		s.sweep(ctx)
@@ -54,7 +54,7 @@ func (s *maintenanceScheduler) findClosedOwners(ctx workflow.Context) {
 
 func (s *maintenanceScheduler) checkOwners(ctx workflow.Context) {
 	s.ownersCheckedAt = workflow.Now(ctx)
-	for holders := range slices.Chunk(s.slots.Holders(), checkedAtOnce) {
+	for holders := range slices.Chunk(s.slots.Holders(), ownersPerCheck) {
 		var closed []scheduling.Holder
 		hub := kit.HubRetrier(nil)
 		if hub.Run(ctx, "check the slot owners", s.scheduler.FindClosedOwners, holders, &closed) != nil {
@@ -71,28 +71,28 @@ func (s *maintenanceScheduler) checkOwners(ctx workflow.Context) {
 	}
 }
 
-// sweep wakes the sweeper. A run that ends before that is done leaves it to the next one.
+// sweep wakes the sweeper. If the run ends before that, the next run does it.
 func (s *maintenanceScheduler) sweep(ctx workflow.Context) {
 	s.unswept = true
 	s.unswept = sweeper.Wake(ctx, nil, s.in.Cluster, "maintenances ended without returning their nodes").Get(ctx, nil) != nil
 }
 
-// findGone looks for nodes that requests wait for and that no watch has shown. Requests for nodes that do not exist end. Nothing is granted for a node that
-// exists and was not shown: its budgets are unknown.
-func (s *maintenanceScheduler) findGone(ctx workflow.Context) {
+// findMissingNodes looks for requested nodes that the watch has not listed, and ends requests for nodes that do not exist. A node that exists gets no
+// slot before the watch lists it, because its budgets are unknown until then.
+func (s *maintenanceScheduler) findMissingNodes(ctx workflow.Context) {
 	for {
 		if workflow.Await(ctx, func() bool { return s.queue != "" && len(s.decided.Missing()) > 0 }) != nil {
 			return
 		}
 		missing := s.decided.Missing()
-		in := scheduler.FindGoneInput{Cluster: s.in.Cluster, Nodes: missing[:min(missingAtOnce, len(missing))]}
+		in := scheduler.FindGoneInput{Cluster: s.in.Cluster, Nodes: missing[:min(nodesPerLookup, len(missing))]}
 		retrier := kit.ClusterRetrier(s.in.Cluster, &s.queue, nil)
 		var gone []string
-		err := retrier.Run(ctx, "look for nodes that no watch has shown", s.scheduler.FindGone, in, &gone)
+		err := retrier.Run(ctx, "look for missing nodes", s.scheduler.FindGone, in, &gone)
 		s.slots.NodesGone(gone)
 		s.changed = true
 		if err == nil && len(gone) == len(in.Nodes) {
-			// The next decision no longer waits for them.
+			// Wait for the next decision, which no longer lists them as missing.
 			if workflow.Await(ctx, func() bool { return !s.changed }) != nil {
 				return
 			}

@@ -14,21 +14,22 @@ import (
 // SchedulerStatus is the status of a scheduler.
 type SchedulerStatus struct {
 	Cluster string `json:"cluster"`
-	// Watching: the nodes of the cluster are watched. They are not while there are no requests and no slots.
+	// Watching: the scheduler watches the nodes of the cluster. It does so while there are requests or slots.
 	Watching bool `json:"watching"`
-	// Wait is why nothing is granted at all; nil: grants are made within the budgets.
+	// Wait is why the scheduler grants nothing at all; nil: it grants slots within the budgets.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
-	// AvailableSlots is how many more nodes may be under maintenance; CanBecomeUnavailable how many more may become unavailable, nil without limit.
+	// AvailableSlots is the number of further nodes that may be under maintenance. CanBecomeUnavailable is the number of further nodes that may become
+	// unavailable; nil: no limit.
 	AvailableSlots       int  `json:"availableSlots"`
 	CanBecomeUnavailable *int `json:"canBecomeUnavailable"`
-	// Queue is the slots, and then the waiting requests in order of rank.
-	Queue     []scheduling.Place `json:"queue"`
-	StartedAt metav1.Time        `json:"startedAt"`
+	// Queue lists the granted slots, then the waiting requests in order of rank.
+	Queue     []scheduling.QueueEntry `json:"queue"`
+	StartedAt metav1.Time             `json:"startedAt"`
 }
 
 func (s *maintenanceScheduler) status(ctx workflow.Context) SchedulerStatus {
 	now := workflow.Now(ctx)
-	free, outages := s.decided.Left()
+	free, outages := s.decided.Remaining()
 	return SchedulerStatus{
 		Cluster: s.in.Cluster, Watching: s.stopWatching != nil, Wait: s.slots.Standstill(s.standstill()),
 		AvailableSlots: free, CanBecomeUnavailable: outages,
@@ -42,7 +43,7 @@ func (s *maintenanceScheduler) show(ctx workflow.Context) {
 	d.Head("scheduler", s.in.Cluster)
 	if !s.slots.Empty() {
 		d.Wait(s.slots.Standstill(s.standstill()))
-		free, _ := s.decided.Left()
+		free, _ := s.decided.Remaining()
 		d.Row("free slots", strconv.Itoa(free))
 		d.Row("waiting", strconv.Itoa(len(s.decided.Waiting)))
 	}

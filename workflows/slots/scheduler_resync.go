@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// resyncPause is the first pause before the owners are listed again, since some may have closed. It doubles up to resyncPauseLimit.
+	// resyncPause is the first pause before the owners are listed again. It doubles up to resyncPauseLimit.
 	resyncPause      = 2 * time.Second
 	resyncPauseLimit = time.Minute
-	// visibleAfter is when every owner is listed that a terminated scheduler may have granted a slot: Temporal lists a workflow about a second after
-	// its start.
+	// visibleAfter is the time after which the list has every owner that a terminated scheduler may have granted a slot. Temporal lists a workflow about
+	// a second after its start.
 	visibleAfter = 10 * time.Second
 )
 
-// resync collects the slots after a start without state, because the scheduler before was terminated. An owner may have been granted a slot and not
-// have marked its node yet, so nothing is granted until every owner has sent its set.
+// resync collects the slots from their owners when a scheduler starts without state, because the previous one was terminated. An owner may have a slot
+// and not have marked its node yet, so the scheduler grants nothing until every owner has sent its set.
 type resync struct {
 	complete bool
-	// answered are the workflow ids of owners that have sent their sets. missing are those that have not, as of the last listing.
+	// answered are the workflow ids of owners that have sent their sets. missing are the others of the last list.
 	answered, missing []string
 	// trouble is why the owners cannot be listed.
 	trouble string
 	since   time.Time
 }
 
-// take takes in that an owner has sent its set.
-func (r *resync) take(owner scheduling.SlotOwner) {
+// answeredBy records that an owner has sent its set.
+func (r *resync) answeredBy(owner scheduling.SlotOwner) {
 	if r.complete || owner == (scheduling.SlotOwner{}) { // a set without an owner only starts the scheduler
 		return
 	}
@@ -45,7 +45,7 @@ func (r *resync) take(owner scheduling.SlotOwner) {
 	}
 }
 
-// standstill is why nothing may be granted yet.
+// standstill returns why the scheduler may grant nothing yet; nil: the resync is complete.
 func (r *resync) standstill() *drydockv1.Wait {
 	if r.complete {
 		return nil
@@ -62,8 +62,8 @@ func (r *resync) standstill() *drydockv1.Wait {
 	return wait
 }
 
-// runResync asks all owners for their sets until each has answered or closed. If another scheduler was terminated, it lists the owners again, for
-// those that had just started.
+// runResync asks all owners for their sets until each has answered or closed. After a terminated scheduler, it lists the owners again to find those that
+// had just started.
 func (s *maintenanceScheduler) runResync(ctx workflow.Context) {
 	s.resync.since = workflow.Now(ctx)
 	allVisible := s.startedAt
@@ -89,9 +89,9 @@ func (s *maintenanceScheduler) runResync(ctx workflow.Context) {
 			s.resync = resync{complete: true}
 			return
 		}
-		// Every time again: an owner that was just continuing as new may have missed it.
+		// Ask the missing owners each time: one that was continuing as new may have missed the signal.
 		for _, id := range slices.Clone(s.resync.missing) {
-			if workflow.Await(ctx, func() bool { return s.sending < sendAtOnce }) != nil {
+			if workflow.Await(ctx, func() bool { return s.sending < maxSignals }) != nil {
 				return
 			}
 			s.signal(ctx, id, temporal.SignalResync, scheduling.Resync{Scheduler: s.startedAt}, func() {})
@@ -100,10 +100,10 @@ func (s *maintenanceScheduler) runResync(ctx workflow.Context) {
 	}
 }
 
-// awaitAnswers waits until no answer is missing, but not longer than the limit.
+// awaitAnswers waits until no answer is missing, at most for the limit.
 func (s *maintenanceScheduler) awaitAnswers(ctx workflow.Context, limit time.Duration) {
 	timing, stop := workflow.WithCancel(ctx)
 	timer := workflow.NewTimerWithOptions(timing, limit, workflow.TimerOptions{Summary: "before the slot owners are listed again"})
 	_ = workflow.Await(ctx, func() bool { return len(s.resync.missing) == 0 || timer.IsReady() })
-	stop() // not deferred: a run that is evicted from the cache must give no command
+	stop() // not deferred: an evicted run must issue no command
 }

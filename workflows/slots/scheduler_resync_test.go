@@ -21,7 +21,7 @@ func granted(slot scheduling.Slot) scheduling.Slot {
 	return slot
 }
 
-func TestASchedulerThatRemembersNothingGrantsNothingUntilItKnowsWhoHasSlots(t *testing.T) {
+func TestANewSchedulerGrantsNothingBeforeItsResyncIsComplete(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.Owners = []string{"july", "august"}
 	w.RunSteps(
@@ -52,7 +52,7 @@ func TestASchedulerThatRemembersNothingGrantsNothingUntilItKnowsWhoHasSlots(t *t
 }
 
 // Temporal finds a workflow only some time after it has begun.
-func TestASchedulerAfterOneThatWasTerminatedLooksOnceMoreForThoseThatHadJustBegun(t *testing.T) {
+func TestAResyncAfterATerminationListsTheOwnersAgain(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.RegisterDelayedCallback(func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) }, 0)
 	w.RegisterDelayedCallback(func() { w.Owners = []string{"july"} }, 3*time.Second)
@@ -65,7 +65,7 @@ func TestASchedulerAfterOneThatWasTerminatedLooksOnceMoreForThoseThatHadJustBegu
 	require.True(t, w.Carried().Resynced)
 }
 
-func TestTheFirstSchedulerOfAClusterGrantsAtOnce(t *testing.T) {
+func TestTheFirstSchedulerOfAClusterGrantsWithoutAPause(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.RegisterDelayedCallback(func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) }, 0)
 	w.RegisterDelayedCallback(func() { require.Equal(t, []string{"june a"}, w.Grants()) }, time.Second)
@@ -74,7 +74,7 @@ func TestTheFirstSchedulerOfAClusterGrantsAtOnce(t *testing.T) {
 	require.True(t, w.IsWorkflowCompleted())
 }
 
-func TestASchedulerThatContinuesAsNewBeforeAllHaveAnsweredKnowsWhoHas(t *testing.T) {
+func TestAResyncContinuesInTheNextRun(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.Owners = []string{"july", "august"}
 	w.RunSteps(func() { w.SendRequests("july") }, func() {})
@@ -83,7 +83,7 @@ func TestASchedulerThatContinuesAsNewBeforeAllHaveAnsweredKnowsWhoHas(t *testing
 	require.Equal(t, []string{"july"}, carried.Answered)
 }
 
-func TestOnlySoManyAreToldAtATime(t *testing.T) {
+func TestTheNumberOfMessagesInProgressIsLimited(t *testing.T) {
 	w := workflowtest.NewSchedulerWorldWithoutResponses(t)
 	const many = 3*slots.SendAtOnce + 1
 	underWay, most := 0, 0
@@ -105,7 +105,7 @@ func TestOnlySoManyAreToldAtATime(t *testing.T) {
 		for i := range many {
 			node := fmt.Sprintf("n%d", i)
 			w.Request("june-"+node, workflowtest.SlotFor(node, 1))
-			update.Nodes = append(update.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: node}})
+			update.Nodes = append(update.Nodes, scheduling.ObservedNode{Node: scheduling.Node{Name: node}})
 		}
 		w.ShowNodes(update)
 	})
@@ -118,7 +118,7 @@ func TestOnlySoManyAreToldAtATime(t *testing.T) {
 	require.LessOrEqual(t, most, 2*slots.SendAtOnce)
 }
 
-func TestTheNextRunSeesTheNodesForItself(t *testing.T) {
+func TestTheNextRunListsTheNodesAgain(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.RunSteps(
 		func() {
@@ -129,7 +129,7 @@ func TestTheNextRunSeesTheNodesForItself(t *testing.T) {
 	)
 	carried := w.Carried()
 	require.Empty(t, carried.Slots.Nodes, "a message stays under 256 KiB, however many there are")
-	require.False(t, carried.Slots.AllSeen)
+	require.False(t, carried.Slots.AllListed)
 	require.Len(t, carried.Slots.Requesters[0].Slots, 2)
 
 	next := workflowtest.NewSchedulerWorld(t)
@@ -150,12 +150,12 @@ func TestTheNextRunSeesTheNodesForItself(t *testing.T) {
 	require.True(t, next.IsWorkflowCompleted())
 }
 
-func TestRunsThatAreShorterThanTheIntervalLookAfterThoseWithSlots(t *testing.T) {
+func TestShortRunsCheckTheOwnersOfSlots(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	began := w.Now()
 	carried := &slots.SchedulerCarried{Resynced: true, StartedAt: began, OwnersCheckedAt: began.Add(-slots.CheckOwnersEvery + 5*time.Second)}
 	w.RequestsOf("june").Slots = []scheduling.Slot{granted(workflowtest.SlotFor("a", 1))}
-	carried.Slots.Take(*w.RequestsOf("june"), began)
+	carried.Slots.Receive(*w.RequestsOf("june"), began)
 	w.RegisterDelayedCallback(func() { require.Empty(t, w.InputsOf("FindClosedOwners")) }, 4*time.Second)
 	w.RegisterDelayedCallback(func() {
 		require.Len(t, w.InputsOf("FindClosedOwners"), 1)

@@ -26,7 +26,7 @@ func closedOwner(who string) scheduling.Holder {
 	return scheduling.Holder{SlotOwner: scheduling.SlotOwner{WorkflowID: who, FirstRunID: "run"}}
 }
 
-func TestTheSchedulerGrantsASlotHandsItOnAndCarriesItsBookOver(t *testing.T) {
+func TestAReleasedSlotGoesToTheNextRequestAndTheNextRunKnowsIt(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.RunSteps(
 		func() { w.Request("june", workflowtest.SlotFor("a", 1), workflowtest.SlotFor("b", 2)) },
@@ -81,7 +81,7 @@ func TestASchedulerGrantsByTheDefaultsWhenTheConfigurationIsDeleted(t *testing.T
 	w.Carried()
 }
 
-func TestWhileAClusterIsHeldItsSchedulerGrantsNothing(t *testing.T) {
+func TestTheSchedulerOfAHeldClusterGrantsNothing(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.RunSteps(
 		func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1")) },
@@ -97,7 +97,7 @@ func TestWhileAClusterIsHeldItsSchedulerGrantsNothing(t *testing.T) {
 	w.Carried()
 }
 
-func TestUntilItKnowsWhatIsHeldTheSchedulerGrantsNothing(t *testing.T) {
+func TestTheSchedulerGrantsNothingWhileTheEmergencyStopIsUnknown(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.HoldsUnknown = true
 	w.RunSteps(
@@ -107,7 +107,7 @@ func TestUntilItKnowsWhatIsHeldTheSchedulerGrantsNothing(t *testing.T) {
 	w.Carried()
 }
 
-func TestTheSlotOfAHolderThatEndedIsFreedAndTheSweeperWoken(t *testing.T) {
+func TestTheSlotOfAClosedOwnerIsFreedAndTheSweeperWoken(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.RunSteps(
 		func() {
@@ -129,7 +129,7 @@ func TestTheSlotOfAHolderThatEndedIsFreedAndTheSweeperWoken(t *testing.T) {
 	require.Equal(t, []string{"node/c1/ops/a"}, w.InputsOf("FindClosedOwners")[0].([]scheduling.Holder)[0].Maintenances)
 }
 
-func TestTheNextRunWakesTheSweeperThatThisOneCouldNot(t *testing.T) {
+func TestTheNextRunWakesTheSweeperIfThisOneCouldNot(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.OnActivity("WakeSweeper", mock.Anything, mock.Anything).Return(workflowtest.ErrGone)
 	w.ClosedOwners = []scheduling.Holder{closedOwner("june")}
@@ -143,7 +143,7 @@ func TestTheNextRunWakesTheSweeperThatThisOneCouldNot(t *testing.T) {
 	require.False(t, workflowtest.NextRunInput[slots.SchedulerInput](next.World).Carried.Unswept)
 }
 
-func TestARequestForANodeThatDoesNotExistIsOverAndOneThatIsNotSeenYetWaits(t *testing.T) {
+func TestARequestForAMissingNodeEndsAndOneForANewNodeWaits(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.Unwatched = []string{"new"}
 	gone := func() (names []string) {
@@ -172,12 +172,12 @@ func TestARequestForANodeThatDoesNotExistIsOverAndOneThatIsNotSeenYetWaits(t *te
 	require.Empty(t, w.Carried().Slots.Requesters)
 }
 
-func TestASlotIsKeptUntilTheLastEffectOfWhoHadItWasSeen(t *testing.T) {
+func TestTheSlotOfAClosedOwnerIsKeptUntilItsLastWriteIsListed(t *testing.T) {
 	const toBeSeen = 3 * time.Second // marks are shown a second later than they are made
 	require.GreaterOrEqual(t, scheduling.UncleanPause, sweeper.LateWriteLimit+toBeSeen)
 }
 
-func TestAnOwnerThatAResponseDoesNotReachIsCheckedAtOnce(t *testing.T) {
+func TestAnOwnerThatAResponseDoesNotReachIsCheckedWithoutDelay(t *testing.T) {
 	w := workflowtest.NewSchedulerWorldWithoutResponses(t)
 	w.ResponsesFail(func(scheduling.SlotResponse) bool { return true })
 	var checked int
@@ -193,7 +193,7 @@ func TestAnOwnerThatAResponseDoesNotReachIsCheckedAtOnce(t *testing.T) {
 }
 
 // Otherwise the slot would be kept for an owner that does not know of it.
-func TestAResponseThatDidNotArriveIsSentAgainUnlessTheOwnerIsClosed(t *testing.T) {
+func TestALostResponseIsResentUnlessTheOwnerIsClosed(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		w := workflowtest.NewSchedulerWorldWithoutResponses(t)
 		tried := 0
@@ -229,7 +229,7 @@ func TestAResponseThatDidNotArriveIsSentAgainUnlessTheOwnerIsClosed(t *testing.T
 }
 
 // At any time some owner has just closed when its response is sent.
-func TestAResponseIsSentAgainThoughOthersFailAllTheTime(t *testing.T) {
+func TestALostResponseIsResentWhileOthersKeepFailing(t *testing.T) {
 	w := workflowtest.NewSchedulerWorldWithoutResponses(t)
 	tried := 0
 	w.ResponsesFail(func(response scheduling.SlotResponse) bool {
@@ -248,7 +248,7 @@ func TestAResponseIsSentAgainThoughOthersFailAllTheTime(t *testing.T) {
 	w.Carried()
 }
 
-func TestAClusterIsWatchedOnlyWhileSomebodyAsksAndForAWhileAfter(t *testing.T) {
+func TestNodesAreWatchedWhileThereAreRequestsAndForAWhileAfter(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	watching := func() bool { return workflowtest.StatusOf[slots.SchedulerStatus](w.World).Watching }
 	w.RunSteps(
@@ -268,7 +268,7 @@ func TestAClusterIsWatchedOnlyWhileSomebodyAsksAndForAWhileAfter(t *testing.T) {
 	w.Carried()
 }
 
-func TestAnotherWatchesSoonWhenTheOneThatDidIsSilent(t *testing.T) {
+func TestAnotherWorkerTakesOverASilentWatchSoon(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	silences := map[string]time.Duration{}
 	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
@@ -284,7 +284,7 @@ func TestAnotherWatchesSoonWhenTheOneThatDidIsSilent(t *testing.T) {
 	w.Carried()
 }
 
-func TestAClusterThatCannotBeSeenGetsNothingAndTheWaitSaysWhy(t *testing.T) {
+func TestNothingIsGrantedWithoutAWatchAndTheWaitNamesTheReason(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.Fail["WatchNodes"] = func(call int) error {
 		if call < 20 {

@@ -52,7 +52,7 @@ type FindingState string
 
 // The states of a finding.
 const (
-	// FindingInProgress: it is being cleaned up, or will be in a moment.
+	// FindingInProgress: its cleanup runs or is about to start.
 	FindingInProgress FindingState = "InProgress"
 	// FindingCleanedUp: the object was cleaned up.
 	FindingCleanedUp FindingState = "CleanedUp"

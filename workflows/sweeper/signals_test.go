@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestASweeperThatIsWokenAfterItWasCancelledGoesOn(t *testing.T) {
+func TestASweeperThatIsWokenAfterItsCancellationContinues(t *testing.T) {
 	for _, said := range [][]string{{temporal.SignalWake, temporal.SignalCancel}, {temporal.SignalCancel, temporal.SignalWake}} {
 		w := workflowtest.NewSweeperWorld(t)
 		w.When(func() bool { return len(w.Scans()) == 1 }, func() { w.SignalInOneTask(said...) })

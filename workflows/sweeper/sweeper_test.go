@@ -225,7 +225,7 @@ func TestASweeperWaitsForAClusterThatNoWorkerServesForAWhile(t *testing.T) {
 	})
 }
 
-func TestASweeperOfAClusterThatWasNeverKnownFailsAtOnce(t *testing.T) {
+func TestASweeperOfANeverServedClusterFailsWithoutRetries(t *testing.T) {
 	w := workflowtest.NewSweeperWorld(t)
 	w.Fail["LocateCluster"] = workflowtest.Always(temporal.Error(temporal.ErrNotFound, "cluster c1 is not known: add it", nil))
 	w.ExecuteWorkflow(sweeper.Sweeper, sweeper.Input{Cluster: "c1"})

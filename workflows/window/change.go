@@ -16,20 +16,20 @@ import (
 
 // listen handles updates, signals and queries.
 func (w *maintenanceWindow) listen(ctx workflow.Context) error {
-	heard := func(change func()) {
+	received := func(change func()) {
 		w.messages++
 		w.changed = true
 		change()
 	}
 	kit.OnSignal(ctx, temporal.SignalSubscribeWindow, "Subscribe a workflow to the window.", func(s temporal.Subscription) {
-		heard(func() { w.Add(s) })
+		received(func() { w.Add(s) })
 	})
 	kit.OnSignal(ctx, temporal.SignalUnsubscribeWindow, "Unsubscribe a workflow that has ended.", func(s temporal.Subscription) {
-		heard(func() { w.Remove(s) })
+		received(func() { w.Remove(s) })
 	})
 	kit.OnSignal(ctx, temporal.SignalAnnounce, "A portal asks for the openings of the window.", func(i portal.Inquiry) {
 		w.messages++
-		w.answer(i)
+		w.announceAgain(i)
 	})
 	kit.OnSignal(ctx, temporal.SignalCancel, "Cancel all openings; a current opening ends now.", func(r temporal.SignalRequest) {
 		w.messages++
@@ -47,48 +47,48 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, w.define, workflow.UpdateHandlerOptions{
 			Description: "Change the window. A current opening keeps its end.",
 			Validator: func(r windows.DefineRequest) error {
-				return kit.InvalidSpec(errors.Join(w.checkName(r), w.course.CheckEdit(r)))
+				return kit.InvalidSpec(errors.Join(w.checkName(r), w.state.CheckEdit(r)))
 			},
 		}),
-		onOrder(ctx, w, temporal.UpdateExtend, "Move the end of the current or next opening.", (*windows.State).CheckExtend, (*windows.State).Extend),
-		onOrder(ctx, w, temporal.UpdateEnd, "Close the window early, and end an emergency override.", (*windows.State).CheckEnd, (*windows.State).End),
-		onOrder(ctx, w, temporal.UpdateCancel, "Cancel the current opening, the next, another one, or all.", (*windows.State).CheckCancel, (*windows.State).Cancel),
-		onOrder(ctx, w, temporal.UpdateOverride, "Open the window in an emergency.", (*windows.State).CheckOverride, (*windows.State).Overriding),
+		onRequest(ctx, w, temporal.UpdateExtend, "Move the end of the current or next opening.", (*windows.State).CheckExtend, (*windows.State).Extend),
+		onRequest(ctx, w, temporal.UpdateEnd, "Close the window early, and end an emergency override.", (*windows.State).CheckEnd, (*windows.State).End),
+		onRequest(ctx, w, temporal.UpdateCancel, "Cancel the current opening, the next, another one, or all.", (*windows.State).CheckCancel, (*windows.State).Cancel),
+		onRequest(ctx, w, temporal.UpdateOverride, "Open the window in an emergency.", (*windows.State).CheckOverride, (*windows.State).SetOverride),
 	)
 }
 
-// onOrder registers an update that changes the window and returns its status. The handler checks again, because two updates may pass validation
+// onRequest registers an update that changes the window and returns its status. The handler checks again, because two updates may pass validation
 // together.
-func onOrder[R any](ctx workflow.Context, w *maintenanceWindow, name, description string,
-	check func(*windows.State, R, time.Time) error, carryOut func(*windows.State, R, time.Time) windows.Event,
+func onRequest[R any](ctx workflow.Context, w *maintenanceWindow, name, description string,
+	check func(*windows.State, R, time.Time) error, apply func(*windows.State, R, time.Time) windows.Event,
 ) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, name,
 		func(ctx workflow.Context, r R) (windows.Status, error) {
-			w.passTime(ctx)
+			w.advance(ctx)
 			now := workflow.Now(ctx)
-			if err := check(&w.course, r, now); err != nil {
+			if err := check(&w.state, r, now); err != nil {
 				return windows.Status{}, kit.InvalidSpec(err)
 			}
 			w.messages++
-			w.order(ctx, carryOut(&w.course, r, now))
-			w.passTime(ctx)
+			w.recordEvent(ctx, apply(&w.state, r, now))
+			w.advance(ctx)
 			return w.status(ctx), nil
 		},
 		workflow.UpdateHandlerOptions{
 			Description: description,
 			Validator: func(ctx workflow.Context, r R) error {
 				now := workflow.Now(ctx)
-				return kit.InvalidSpec(check(w.course.At(now), r, now))
+				return kit.InvalidSpec(check(w.state.At(now), r, now))
 			},
 		})
 }
 
 // cancel cancels all openings.
 func (w *maintenanceWindow) cancel(ctx workflow.Context, request windows.Request) {
-	w.passTime(ctx)
+	w.advance(ctx)
 	all := windows.CancelRequest{Request: request, All: true}
-	if now := workflow.Now(ctx); w.course.CheckCancel(all, now) == nil {
-		w.order(ctx, w.course.Cancel(all, now))
+	if now := workflow.Now(ctx); w.state.CheckCancel(all, now) == nil {
+		w.recordEvent(ctx, w.state.Cancel(all, now))
 	}
 }
 
@@ -100,26 +100,26 @@ func (w *maintenanceWindow) checkName(r windows.DefineRequest) error {
 }
 
 func (w *maintenanceWindow) checkDefine(ctx workflow.Context, r windows.DefineRequest) error {
-	return errors.Join(w.checkName(r), w.course.CheckDefine(r, workflow.Now(ctx)))
+	return errors.Join(w.checkName(r), w.state.CheckDefine(r, workflow.Now(ctx)))
 }
 
 // define defines or changes the window once its calendar has been read. If the calendar is unreadable, the window does not change.
 func (w *maintenanceWindow) define(ctx workflow.Context, r windows.DefineRequest) (windows.Status, error) {
 	w.messages++
 	w.defining++
-	w.passTime(ctx) // a current opening keeps its end
-	now, cancelled := workflow.Now(ctx), w.course.Cancelled
+	w.advance(ctx) // a current opening keeps its end
+	now, cancelled := workflow.Now(ctx), w.state.Cancelled
 	reading, _ := workflow.NewDisconnectedContext(ctx) // a window whose workflow was cancelled may be defined again
-	outlook, err := w.foresee(reading, windowsactivities.ReadCalendarInput{Object: r.Object, From: now, Defining: true})
+	schedule, err := w.readCalendar(reading, windowsactivities.ReadCalendarInput{Object: r.Object, From: now, Defining: true})
 	w.defining--
-	if err == nil && w.course.Cancelled && !cancelled {
+	if err == nil && w.state.Cancelled && !cancelled {
 		err = kit.InvalidSpec(errors.New("the window was cancelled during the update; repeat the update to define it again"))
 	}
 	if err != nil {
 		return windows.Status{}, err
 	}
 	w.trouble = ""
-	w.order(ctx, w.course.Define(r, outlook, now))
-	w.passTime(ctx)
+	w.recordEvent(ctx, w.state.Define(r, schedule, now))
+	w.advance(ctx)
 	return w.status(ctx), nil
 }

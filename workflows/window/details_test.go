@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-func TestTheDetailsOfAWindowSayWhatHasHappenedAndByWhom(t *testing.T) {
+func TestTheDetailsOfAWindowListItsEventsAndTheirActors(t *testing.T) {
 	noon := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 	require.Contains(t, windowDetails(windows.Status{Window: "prod/night", Phase: windows.PhaseOver, Events: []windows.Event{
 		{At: noon, Kind: windows.EventStarted, Message: "open until 2026-12-01 14:00:00Z"},

@@ -13,18 +13,18 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// notify sends events to the receivers. Each notification is a workflow that outlives this run, so that a dead receiver delays nothing here. Its ID
-// comes from the notice, so that no notice is sent twice, even after the window was terminated and defined again.
-func (w *maintenanceWindow) notify(ctx workflow.Context) {
+// notifyReceivers sends events to the receivers. Each notification is a workflow of its own, so that a dead receiver delays nothing here. The workflow
+// has the ID of the notice, so that no notice is sent twice, even after the window was terminated and defined again.
+func (w *maintenanceWindow) notifyReceivers(ctx workflow.Context) {
 	events := w.events
 	w.events = nil
-	if w.course.Window == nil {
+	if w.state.Window == nil {
 		return
 	}
-	var begun []workflow.ChildWorkflowFuture
+	var started []workflow.ChildWorkflowFuture
 	for _, event := range events {
-		for _, notice := range windows.Notices(w.name, w.course.Window.Spec, event) {
-			begun = append(begun, workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		for _, notice := range windows.Notices(w.name, w.state.Window.Spec, event) {
+			started = append(started, workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 				WorkflowID:            "notice/" + notice.ID,
 				WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 				ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
@@ -32,14 +32,14 @@ func (w *maintenanceWindow) notify(ctx workflow.Context) {
 			}), temporal.WindowNotification, notice))
 		}
 	}
-	for _, child := range begun {
-		// A notification that runs already is the same one.
+	for _, child := range started {
+		// An error means that this notification has been started before.
 		_ = child.GetChildWorkflowExecution().Get(ctx, nil)
 	}
 }
 
 const (
-	// notifyFor limits the retries for a receiver that does not answer; notifyPause is the longest pause between them.
+	// notifyFor limits the retries for a receiver that does not answer. notifyPause is the longest pause between them.
 	notifyFor   = 24 * time.Hour
 	notifyPause = 10 * time.Minute
 )

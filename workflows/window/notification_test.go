@@ -22,14 +22,14 @@ func TestManyDueNotificationsAreSentInSeveralRuns(t *testing.T) {
 	schedule, err := calendar.Schedule(workflowtest.Noon)
 	require.NoError(t, err)
 	in := window.Input{Carried: &window.Carried{}}
-	in.Carried.Course.Define(request, schedule, workflowtest.Noon)
+	in.Carried.State.Define(request, schedule, workflowtest.Noon)
 
 	var last []time.Time
 	for range 5 {
 		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 		w.SetContinueAsNewSuggested(true)
 		in = w.NextRun(in)
-		last = append(last, in.Carried.Course.Announced[0].Start.UTC())
+		last = append(last, in.Carried.State.Announced[0].Start.UTC())
 	}
 	first := workflowtest.Noon.Add(10 * time.Hour)
 	require.Equal(t, []time.Time{first.AddDate(0, 0, 19), first.AddDate(0, 0, 39), first.AddDate(0, 0, 59), first.AddDate(0, 0, 79), first.AddDate(0, 0, 89)}, last)
@@ -45,7 +45,7 @@ func TestALeadThatIsTooLongIsRejectedAndDoesNotBreakARunningWindow(t *testing.T)
 	require.Len(t, w.Refusals, 1)
 	require.Contains(t, w.Refusals[0], "spec.notify[0].leads[0]")
 
-	next.Carried.Course.Window.Spec.Notify = long.Object.Spec.Notify
+	next.Carried.State.Window.Spec.Notify = long.Object.Spec.Notify
 	later := workflowtest.NewWindowWorld(t, workflowtest.Noon.Add(14*time.Hour))
 	later.Subscribe(0)
 	var stands windows.Status

@@ -21,15 +21,15 @@ type Input struct {
 
 // Carried is the state that a run carries to the next one.
 type Carried struct {
-	Course      windows.State    `json:"course"`
+	State       windows.State    `json:"state"`
 	Trouble     string           `json:"trouble,omitempty"`
 	Number      int64            `json:"number"`
 	Subscribers []kit.Subscriber `json:"subscribers,omitempty"`
 	Shown       shownOn          `json:"shown,omitzero"`
 }
 
-// MaintenanceWindow opens and closes a maintenance window by its calendar and by updates, and notifies subscribed workflows, the status portal and
-// the window's receivers. It ends when the window has no further openings and no subscribers, or when its last subscriber leaves before it is defined.
+// MaintenanceWindow opens and closes a maintenance window by its calendar and by updates. It notifies subscribed workflows, the status portal and the
+// window's receivers. It ends when the window has no further openings and no subscribers, or when its last subscriber leaves before it is defined.
 func MaintenanceWindow(ctx workflow.Context, in Input) error {
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	w := newMaintenanceWindow(listening, in)
@@ -44,20 +44,20 @@ func MaintenanceWindow(ctx workflow.Context, in Input) error {
 // maintenanceWindow is one run of the workflow.
 type maintenanceWindow struct {
 	// name is namespace/name of the window.
-	name   string
-	course windows.State
-	// trouble is why its calendar cannot be read.
+	name  string
+	state windows.State
+	// trouble is the error of its calendar.
 	trouble string
-	// number is that of the state that subscribers receive.
+	// number is the version of the state that subscribers receive.
 	number int64
 	kit.Subscribers
 	// shown records which portal was notified.
 	shown shownOn
 	// events have not been sent to receivers yet.
 	events []windows.Event
-	// turned: an opening has ended or was missed. The run then continues as new.
-	turned  bool
-	changed bool
+	// openingEnded: an opening has ended or was missed. The run then continues as new.
+	openingEnded bool
+	changed      bool
 	// defining counts the updates that are reading a calendar.
 	defining   int
 	messages   int
@@ -70,30 +70,30 @@ type maintenanceWindow struct {
 func newMaintenanceWindow(ctx workflow.Context, in Input) *maintenanceWindow {
 	w := &maintenanceWindow{
 		name: strings.TrimPrefix(workflow.GetInfo(ctx).WorkflowExecution.ID, temporal.MaintenanceWindowPrefix),
-		// A higher number than any that a terminated workflow of this window has sent; see renumber.
+		// Higher than any number of a terminated workflow of this window; see renumber.
 		number:     workflow.Now(ctx).UnixMicro(),
 		attributes: &kit.SearchAttributes{Ctx: ctx},
 	}
 	if c := in.Carried; c != nil {
-		w.course, w.trouble, w.number, w.Workflows, w.shown = c.Course, c.Trouble, c.Number, c.Subscribers, c.Shown
+		w.state, w.trouble, w.number, w.Workflows, w.shown = c.State, c.Trouble, c.Number, c.Subscribers, c.Shown
 	}
 	return w
 }
 
-// run handles what is due, notifies, and sleeps until the next change.
+// run handles due events, notifies of them, and sleeps until the next change.
 func (w *maintenanceWindow) run(ctx workflow.Context) error {
 	for {
 		w.changed = false
-		w.pass(ctx)
-		w.tell(ctx) // first, because subscribers wait for it
+		w.update(ctx)
+		w.notifySubscribers(ctx) // first, because subscribers wait for it
 		w.show(ctx)
-		w.notify(ctx)
+		w.notifyReceivers(ctx)
 		switch {
 		case kit.ShouldContinueAsNew(ctx, w.messages):
 			return w.continueAsNew(ctx)
 		case w.changed:
 			continue
-		case w.turned:
+		case w.openingEnded:
 			return w.continueAsNew(ctx)
 		}
 		if w.sleep(ctx) {
@@ -105,90 +105,91 @@ func (w *maintenanceWindow) run(ctx workflow.Context) error {
 	}
 }
 
-// pass handles what is due, and extends the schedule when it runs out.
-func (w *maintenanceWindow) pass(ctx workflow.Context) {
-	w.passTime(ctx)
-	from, stale := w.course.Stale(workflow.Now(ctx))
+// update handles due events, and reads the calendar again when the schedule runs out.
+func (w *maintenanceWindow) update(ctx workflow.Context) {
+	w.advance(ctx)
+	from, stale := w.state.Stale(workflow.Now(ctx))
 	if !stale || w.trouble != "" {
 		return
 	}
-	of := w.course.Window
-	outlook, err := w.foresee(ctx, windowsactivities.ReadCalendarInput{Object: *of, From: from})
-	if w.course.Window != of {
-		return // the window was edited or cancelled in the meantime
+	object := w.state.Window
+	schedule, err := w.readCalendar(ctx, windowsactivities.ReadCalendarInput{Object: *object, From: from})
+	if w.state.Window != object {
+		return // the window was edited or cancelled since
 	}
 	if w.changed = true; err != nil {
 		w.trouble = temporal.ErrorMessage(err)
 	} else {
-		w.course.SetSchedule(from, outlook)
+		w.state.SetSchedule(from, schedule)
 	}
 	w.renumber(ctx)
 }
 
-// passTime handles what is due.
-func (w *maintenanceWindow) passTime(ctx workflow.Context) {
-	confirmed := w.course.Confirmed
-	for _, event := range w.course.Pass(workflow.Now(ctx)) {
-		w.turned = w.turned || event.Kind == windows.EventEnded || event.Kind == windows.EventMissed
+// advance handles due events.
+func (w *maintenanceWindow) advance(ctx workflow.Context) {
+	confirmed := w.state.Confirmed
+	for _, event := range w.state.Advance(workflow.Now(ctx)) {
+		w.openingEnded = w.openingEnded || event.Kind == windows.EventEnded || event.Kind == windows.EventMissed
 		before := w.number
-		if w.order(ctx, event); event.Foretold {
+		if w.recordEvent(ctx, event); event.Confirmed {
 			w.Skip(before, w.number)
 		}
 	}
-	crossed := w.course.Crossed(workflow.Now(ctx))
-	if crossed || !w.course.Confirmed.Equal(confirmed) {
+	excluded := w.state.ExclusionChanged(workflow.Now(ctx))
+	if excluded || !w.state.Confirmed.Equal(confirmed) {
 		w.changed = true
 		w.renumber(ctx)
 	}
 }
 
-// foresee reads the calendar of a window. An activity does it, because time zone data differs between worker images.
-func (w *maintenanceWindow) foresee(ctx workflow.Context, in windowsactivities.ReadCalendarInput) (windows.Schedule, error) {
+// readCalendar reads the calendar of a window in an activity, because time zone data differs between worker images.
+func (w *maintenanceWindow) readCalendar(ctx workflow.Context, in windowsactivities.ReadCalendarInput) (windows.Schedule, error) {
 	retrier := kit.HubRetrier(nil)
-	var outlook windows.Schedule
-	err := retrier.Run(ctx, "read the calendar from "+in.From.UTC().Format(kit.TimeFormat)+" on", w.calendars.ReadCalendar, in, &outlook)
-	return outlook, err
+	var schedule windows.Schedule
+	err := retrier.Run(ctx, "read the calendar from "+in.From.UTC().Format(kit.TimeFormat)+" on", w.calendars.ReadCalendar, in, &schedule)
+	return schedule, err
 }
 
-// order records an event, of which receivers and subscribers are notified.
-func (w *maintenanceWindow) order(ctx workflow.Context, event windows.Event) {
+// recordEvent records an event for receivers and subscribers.
+func (w *maintenanceWindow) recordEvent(ctx workflow.Context, event windows.Event) {
 	w.events = append(w.events, event)
 	workflow.GetLogger(ctx).Info("Window event", "window", w.name, "event", event.Kind, "message", event.Message, "actor", event.By)
 	w.changed = true
 	w.renumber(ctx)
 }
 
-// renumber lets all subscribers be notified again. The number is at least the time, so that it grows even if the window was terminated and defined
-// again.
+// renumber increases the version, so that all subscribers are notified. The version is at least the time, so that it grows even if the window was
+// terminated and defined again.
 func (w *maintenanceWindow) renumber(ctx workflow.Context) {
 	w.number = max(w.number+1, workflow.Now(ctx).UnixMicro())
 }
 
-func (w *maintenanceWindow) standing(ctx workflow.Context) windows.Snapshot {
-	standing := w.course.Snapshot(w.name, workflow.Now(ctx))
-	standing.Number = w.number
+// snapshot returns the state that subscribers receive.
+func (w *maintenanceWindow) snapshot(ctx workflow.Context) windows.Snapshot {
+	snapshot := w.state.Snapshot(w.name, workflow.Now(ctx))
+	snapshot.Number = w.number
 	if w.trouble != "" {
-		standing.Trouble = w.trouble
+		snapshot.Trouble = w.trouble
 	}
-	return standing
+	return snapshot
 }
 
-// tell notifies the subscribers that lack the current state.
-func (w *maintenanceWindow) tell(ctx workflow.Context) {
+// notifySubscribers notifies the subscribers that lack the current state.
+func (w *maintenanceWindow) notifySubscribers(ctx workflow.Context) {
 	for w.AnyUnnotified(w.number) {
-		standing := w.standing(ctx)
-		w.Subscribers.Notify(ctx, standing.Number, temporal.SignalWindow, func(temporal.Subscription) any { return standing })
+		snapshot := w.snapshot(ctx)
+		w.Subscribers.Notify(ctx, snapshot.Number, temporal.SignalWindow, func(temporal.Subscription) any { return snapshot })
 	}
 }
 
-// sleep returns when something is due or has changed. It returns true if the window is no longer needed.
+// sleep waits for the next due event or change. It returns true if the window is no longer needed.
 func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 	now := workflow.Now(ctx)
-	next, changes := w.course.Next(now)
-	untold := w.unannounced()
-	idle := !changes || w.course.Phase(now) == windows.PhaseOver // only exclusions remain, and they matter only to subscribers
-	ends := idle && len(w.Workflows) == 0 && !untold
-	summary := fmt.Sprintf("%s until %s", w.course.Phase(now), next.UTC().Format(kit.TimeFormat))
+	next, changes := w.state.Next(now)
+	unannounced := w.unannounced()
+	idle := !changes || w.state.Phase(now) == windows.PhaseOver // only exclusions remain, and they matter only to subscribers
+	ends := idle && len(w.Workflows) == 0 && !unannounced
+	summary := fmt.Sprintf("%s until %s", w.state.Phase(now), next.UTC().Format(kit.TimeFormat))
 	if ends {
 		next, summary = now.Add(kit.UnusedTime), "ends unless a workflow subscribes"
 	}
@@ -198,7 +199,7 @@ func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 		due = workflow.NewTimerWithOptions(sleeping, next.Sub(now), workflow.TimerOptions{Summary: summary}).IsReady
 	}
 	_ = workflow.Await(ctx, func() bool {
-		return w.changed || due() || kit.ShouldContinueAsNew(ctx, w.messages) || untold && !w.unannounced()
+		return w.changed || due() || kit.ShouldContinueAsNew(ctx, w.messages) || unannounced && !w.unannounced()
 	})
 	wake()
 	return ends && due() && !w.changed && w.defining == 0
@@ -211,9 +212,9 @@ func (w *maintenanceWindow) continueAsNew(ctx workflow.Context) error {
 		if kit.HandlePendingSignals(ctx); len(w.events) == 0 {
 			break
 		}
-		w.notify(ctx)
+		w.notifyReceivers(ctx)
 	}
-	carried := &Carried{Course: w.course, Trouble: w.trouble, Number: w.number, Subscribers: w.Workflows, Shown: w.shown}
+	carried := &Carried{State: w.state, Trouble: w.trouble, Number: w.number, Subscribers: w.Workflows, Shown: w.shown}
 	workflow.GetLogger(ctx).Info("Window continues as new", "window", w.name)
 	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceWindow, Input{Carried: carried})
 }
@@ -230,7 +231,7 @@ func (w *maintenanceWindow) show(ctx workflow.Context) {
 }
 
 func (w *maintenanceWindow) status(ctx workflow.Context) windows.Status {
-	status := w.course.Status(w.name, workflow.Now(ctx))
+	status := w.state.Status(w.name, workflow.Now(ctx))
 	status.Trouble = w.trouble
 	for _, f := range w.Workflows {
 		status.Subscribers = append(status.Subscribers, f.WorkflowID)
@@ -256,7 +257,7 @@ func windowDetails(s windows.Status) string {
 	if o := s.Opening; o != nil {
 		d.Row("closes", o.End.UTC().Format(kit.TimeFormat))
 	}
-	for _, o := range s.Coming {
+	for _, o := range s.Upcoming {
 		d.Row("opens", o.Start.UTC().Format(kit.TimeFormat)+" to "+o.End.UTC().Format(kit.TimeFormat))
 	}
 	d.Row("subscribers", kit.JoinNames(s.Subscribers))
@@ -264,11 +265,11 @@ func windowDetails(s windows.Status) string {
 	d.Head("when", "event", "by")
 	for i := len(s.Events) - 1; i >= 0; i-- {
 		e := s.Events[i]
-		what := e.Message
-		if !strings.HasPrefix(what, string(e.Kind)) {
-			what = string(e.Kind) + ": " + what
+		text := e.Message
+		if !strings.HasPrefix(text, string(e.Kind)) {
+			text = string(e.Kind) + ": " + text
 		}
-		d.Line(e.At.UTC().Format(kit.TimeFormat), what, strings.TrimSuffix(e.By+": "+e.Reason, ": "))
+		d.Line(e.At.UTC().Format(kit.TimeFormat), text, strings.TrimSuffix(e.By+": "+e.Reason, ": "))
 	}
 	return d.Text()
 }

@@ -54,7 +54,7 @@ func TestAWindowNotifiesSubscribersAndReceiversAndContinuesAsNewAfterAnOpening(t
 	late := workflowtest.NewWindowWorld(t, workflowtest.Noon.AddDate(0, 0, 3))
 	next = late.NextRun(next)
 	require.Equal(t, []windows.EventKind{windows.EventMissed, windows.EventMissed}, late.Sent())
-	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 3).Add(10*time.Hour), next.Carried.Course.Coming()[0].Start.UTC())
+	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 3).Add(10*time.Hour), next.Carried.State.Upcoming()[0].Start.UTC())
 }
 
 func TestAWindowCatchesUpInSeveralRuns(t *testing.T) {
@@ -64,7 +64,7 @@ func TestAWindowCatchesUpInSeveralRuns(t *testing.T) {
 
 	back := workflowtest.Noon.AddDate(0, 2, 0)
 	runs := 0
-	for next.Carried.Course.LastHandled.Before(back.AddDate(0, 0, -1)) {
+	for next.Carried.State.LastHandled.Before(back.AddDate(0, 0, -1)) {
 		late := workflowtest.NewWindowWorld(t, back)
 		late.SetContinueAsNewSuggested(true)
 		next = late.NextRun(next)
@@ -99,7 +99,7 @@ func TestSubscribersAreNotifiedBeforeAnOpeningStarts(t *testing.T) {
 			require.Equal(t, told[-2*time.Minute]+1, told[-29*time.Second])
 			require.Equal(t, told[-29*time.Second], told[11*time.Second])
 			var opened []time.Time
-			for _, event := range next.Carried.Course.Events {
+			for _, event := range next.Carried.State.Events {
 				if event.Kind == windows.EventStarted {
 					opened = append(opened, event.At.UTC())
 				}
@@ -122,7 +122,7 @@ func TestAnOpeningIsCurrentFromItsStart(t *testing.T) {
 		require.WithinDuration(t, workflowtest.Noon.Add(justOpen), w.Now(), time.Second)
 		require.False(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed)
 		var kinds []windows.EventKind
-		for _, event := range next.Carried.Course.Events {
+		for _, event := range next.Carried.State.Events {
 			kinds = append(kinds, event.Kind)
 		}
 		require.Equal(t, []windows.EventKind{windows.EventDefined, windows.EventStarted, windows.EventCut, windows.EventEnded}, kinds)
@@ -146,7 +146,7 @@ func TestADeadReceiverDelaysNothing(t *testing.T) {
 	w.Fail["SendNotice"] = workflowtest.Always(errors.New("the receiver answers 503"))
 	w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
 	next := w.NextRun(window.Input{})
-	last := next.Carried.Course.Events[len(next.Carried.Course.Events)-1]
+	last := next.Carried.State.Events[len(next.Carried.State.Events)-1]
 	require.Equal(t, windows.EventEnded, last.Kind)
 	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), last.At, 2*time.Second)
 	require.Greater(t, len(w.Sent()), 4, "each is retried")
@@ -180,7 +180,7 @@ func TestInvalidUpdatesOfAWindowAreRejected(t *testing.T) {
 		"to give it an unreadable zone":   {temporal.UpdateEdit, broken, "spec.timeZone"},
 		"to end what is closed":           {temporal.UpdateEnd, windows.EndRequest{}, "is not open"},
 		"to extend to before the end":     {temporal.UpdateExtend, windows.ExtendRequest{End: workflowtest.Noon.Add(11 * time.Hour)}, "end: "},
-		"to cancel what is past":          {temporal.UpdateCancel, windows.CancelRequest{Start: workflowtest.Noon.Add(-time.Hour)}, "is past"},
+		"to cancel what is past":          {temporal.UpdateCancel, windows.CancelRequest{Start: workflowtest.Noon.Add(-time.Hour)}, "is in the past"},
 		"an override that says no reason": {temporal.UpdateOverride, windows.OverrideRequest{Request: windows.Request{Actor: "ann"}, Until: workflowtest.Noon.Add(time.Hour)}, "reason: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestInvalidUpdatesOfAWindowAreRejected(t *testing.T) {
 			next := w.NextRun(window.Input{})
 			require.Len(t, w.Refusals, 1)
 			require.Contains(t, w.Refusals[0], tt.says)
-			require.Equal(t, "UTC", next.Carried.Course.Window.Spec.TimeZone)
+			require.Equal(t, "UTC", next.Carried.State.Window.Spec.TimeZone)
 			require.Contains(t, w.Sent(), windows.EventStarted, "the window is unchanged")
 		})
 	}
@@ -250,10 +250,10 @@ func TestACancelledWindowNotifiesOfDistantExclusions(t *testing.T) {
 	w.UpdateAfter(time.Second, temporal.UpdateDefine, frozen)
 	w.UpdateAfter(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
 	w.RegisterDelayedCallback(func() {
-		outlook := w.Notified[len(w.Notified)-1].Schedule
-		require.Empty(t, outlook.Openings)
-		require.True(t, outlook.Last)
-		require.Equal(t, []windows.Span{{Start: workflowtest.Noon.AddDate(0, 0, 20), End: workflowtest.Noon.AddDate(0, 0, 27)}}, outlook.Excluded)
+		schedule := w.Notified[len(w.Notified)-1].Schedule
+		require.Empty(t, schedule.Openings)
+		require.True(t, schedule.Last)
+		require.Equal(t, []windows.Span{{Start: workflowtest.Noon.AddDate(0, 0, 20), End: workflowtest.Noon.AddDate(0, 0, 27)}}, schedule.Excluded)
 		w.SignalWorkflow(temporal.SignalUnsubscribeWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
 	}, 2*time.Minute)
 	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
@@ -266,7 +266,7 @@ func TestCancellingTheWorkflowCancelsTheWindow(t *testing.T) {
 	w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
 	w.RegisterDelayedCallback(w.CancelWorkflow, 11*time.Hour)
 	next := w.NextRun(window.Input{})
-	require.True(t, next.Carried.Course.Cancelled)
+	require.True(t, next.Carried.State.Cancelled)
 	require.WithinDuration(t, workflowtest.Noon.Add(11*time.Hour), w.Now(), 2*time.Second)
 
 	last := workflowtest.NewWindowWorld(t, workflowtest.Noon.Add(11*time.Hour))
@@ -281,7 +281,7 @@ func TestAWindowWhoseWorkflowWasCancelledCanBeDefinedAgain(t *testing.T) {
 	w.UpdateAfter(time.Hour+time.Second, temporal.UpdateDefine, workflowtest.DefineNight())
 	next := w.NextRun(window.Input{})
 	require.Empty(t, w.Refusals)
-	require.False(t, next.Carried.Course.Cancelled)
+	require.False(t, next.Carried.State.Cancelled)
 	require.Contains(t, w.Sent(), windows.EventStarted)
 }
 

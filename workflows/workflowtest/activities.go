@@ -80,7 +80,7 @@ func (w *World) register() {
 	Simulate(w, "InspectCluster", func(node.InspectClusterInput) any { return w.Nodes })
 	w.RegisterActivityWithOptions(func(_ context.Context, s temporal.Subscription) error {
 		if !w.HoldsUnknown {
-			w.SignalWorkflow(temporal.SignalHeld, w.Holds.About(s.Cluster))
+			w.SignalWorkflow(temporal.SignalHeld, w.Holds.ForCluster(s.Cluster))
 		}
 		return nil
 	}, activity.RegisterOptions{Name: "SubscribeToHolds"})

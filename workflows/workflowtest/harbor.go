@@ -61,7 +61,7 @@ func NewHarborWorld(t *testing.T) *HarborWorld {
 	}
 	h.RegisterActivityWithOptions(h.awaitDue, activity.RegisterOptions{Name: "AwaitHarborDue"})
 	h.RegisterActivityWithOptions(h.applyPart, activity.RegisterOptions{Name: "ApplyHarborPart"})
-	Simulate(h.World, "HoldHarborCluster", func(harboractivities.Ref) any {
+	Simulate(h.World, "AddHarborFinalizer", func(harboractivities.Ref) any {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
 		h.HasFinalizer = true
@@ -70,7 +70,7 @@ func NewHarborWorld(t *testing.T) *HarborWorld {
 		}
 		return nil
 	})
-	Simulate(h.World, "ReleaseHarborCluster", func(harboractivities.ReleaseInput) any {
+	Simulate(h.World, "RemoveHarborFinalizer", func(harboractivities.RemoveFinalizerInput) any {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
 		h.HasFinalizer = false
@@ -162,7 +162,7 @@ func (h *HarborWorld) applyPart(ctx context.Context, in harboractivities.ApplyPa
 const hangReportDelay = 2500 * time.Millisecond
 
 // awaitDue waits until something is due.
-func (h *HarborWorld) awaitDue(ctx context.Context, in harboractivities.AwaitDueInput) (harbor.Look, error) {
+func (h *HarborWorld) awaitDue(ctx context.Context, in harboractivities.AwaitDueInput) (harbor.Plan, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	h.Inputs["AwaitHarborDue"] = append(h.Inputs["AwaitHarborDue"], in)
@@ -176,16 +176,16 @@ func (h *HarborWorld) awaitDue(ctx context.Context, in harboractivities.AwaitDue
 }
 
 // scheduleLook evaluates the cluster again when something becomes due by time.
-func (h *HarborWorld) scheduleLook(look harbor.Look) {
+func (h *HarborWorld) scheduleLook(look harbor.Plan) {
 	if again := look.Again(); again != nil {
 		h.SimulateAfter(again.Sub(h.Now()), func() { h.Change(func() {}) })
 	}
 }
 
 // look evaluates the simulated cluster.
-func (h *HarborWorld) look(in harboractivities.AwaitDueInput) harbor.Look {
+func (h *HarborWorld) look(in harboractivities.AwaitDueInput) harbor.Plan {
 	if h.Object == nil {
-		return harbor.LookAt(nil, harbor.Seen{}, in.UID, in.Known, h.Now())
+		return harbor.PlanFor(nil, harbor.Seen{}, in.UID, in.Known, h.Now())
 	}
 	hc := h.Object.DeepCopy()
 	if h.HasFinalizer {
@@ -195,7 +195,7 @@ func (h *HarborWorld) look(in harboractivities.AwaitDueInput) harbor.Look {
 	for part, version := range h.Edits {
 		seen.Versions[string(part)] = version
 	}
-	return harbor.LookAt(hc, seen, in.UID, in.Known, h.Now())
+	return harbor.PlanFor(hc, seen, in.UID, in.Known, h.Now())
 }
 
 // removePart removes a part from the simulated cluster.

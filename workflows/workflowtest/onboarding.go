@@ -72,7 +72,7 @@ func (h *OnboardingWorld) find(in onboardingactivities.AwaitNewClustersInput) (f
 		}
 	}
 	for name, policies := range h.NewClusters {
-		if !slices.Contains(in.AtWork, name) && !slices.Contains(in.Failed, name) && len(found.Found) < 100 {
+		if !slices.Contains(in.Running, name) && !slices.Contains(in.Failed, name) && len(found.Found) < 100 {
 			found.Found = append(found.Found, onboardingactivities.NewCluster{Name: name, Policies: policies})
 		}
 	}

@@ -39,7 +39,7 @@ func NewPortalWorld(t *testing.T) *PortalWorld {
 	w := &PortalWorld{World: NewWorld(t)}
 	w.SetStartTime(Noon)
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "portal/main", TaskQueue: temporal.TaskQueue})
-	Simulate(w.World, "SeekWindows", func(string) any { return nil })
+	Simulate(w.World, "RequestAnnouncements", func(string) any { return nil })
 	Simulate(w.World, "ClaimObjects", func(portal.Move) any { return nil })
 	w.Asking = w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalAnnounce, mock.Anything).Return(
 		func(_, id, _, _ string, _ any) error {

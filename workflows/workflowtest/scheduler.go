@@ -81,7 +81,7 @@ func (w *SchedulerWorld) ShowNodes(update scheduling.NodeUpdate) {
 func (w *SchedulerWorld) ShowAllNodes() {
 	update := scheduling.NodeUpdate{First: true, Last: true, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(1))}}
 	for _, node := range []string{"a", "b", "c"} {
-		update.Nodes = append(update.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: node}})
+		update.Nodes = append(update.Nodes, scheduling.ObservedNode{Node: scheduling.Node{Name: node}})
 	}
 	w.ShowNodes(update)
 }

@@ -104,17 +104,17 @@ func (w *World) RequestSlots(set scheduling.SlotRequests) {
 	s := &w.Scheduler
 	s.Sets = append(s.Sets, set)
 	update := scheduling.NodeUpdate{
-		Watch: time.Unix(1, 0), First: !s.State.AllSeen, Last: !s.State.AllSeen,
+		Watch: time.Unix(1, 0), First: !s.State.AllListed, Last: !s.State.AllListed,
 		Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(s.Capacity))},
 	}
 	for _, slot := range set.Slots {
-		shown := slices.ContainsFunc(s.State.Nodes, func(n scheduling.SeenNode) bool { return n.Name == slot.Node })
+		shown := slices.ContainsFunc(s.State.Nodes, func(n scheduling.ObservedNode) bool { return n.Name == slot.Node })
 		if !shown && !slices.Contains(s.Missing, slot.Node) {
-			update.Nodes = append(update.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: slot.Node}})
+			update.Nodes = append(update.Nodes, scheduling.ObservedNode{Node: scheduling.Node{Name: slot.Node}})
 		}
 	}
 	s.State.Update(update)
-	s.State.Take(set, w.Now())
+	s.State.Receive(set, w.Now())
 	w.decideSlots()
 }
 

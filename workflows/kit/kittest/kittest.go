@@ -1,4 +1,4 @@
-// Package kittest runs functions as workflows, for tests of the inside of a package. Tests of whole workflows use package workflowtest.
+// Package kittest runs functions as workflows, for unit tests of helpers. Tests of whole workflows use package workflowtest.
 package kittest
 
 import (
@@ -14,8 +14,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// WorkerOptions are those of a worker that runs workflows of a test. The SDK hashes the binary of the test during the first workflow task, which on a busy
-// machine takes longer than the second after which it assumes a deadlock.
+// WorkerOptions returns the options of a worker for workflows of tests. The SDK hashes the test binary during the first workflow task. On a busy machine
+// that takes longer than the default deadlock timeout of one second.
 func WorkerOptions() worker.Options {
 	return worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}}
 }

@@ -34,8 +34,8 @@ func TestNewsThatWereToBeExpectedAreNotGatheredForLong(t *testing.T) {
 // The server ends a run that is too long, and with it the rollout, with all that is enforced by then.
 func TestNewsAreGatheredTheLongerTheMoreOfTheHistoryIsUsed(t *testing.T) {
 	for name, use := range map[string]func(w *workflowtest.PolicyWorld){
-		"by its events": func(w *workflowtest.PolicyWorld) { w.SetCurrentHistoryLength(kit.MostEvents / 2) },
-		"by its size":   func(w *workflowtest.PolicyWorld) { w.SetCurrentHistorySize(kit.MostBytes / 2) },
+		"by its events": func(w *workflowtest.PolicyWorld) { w.SetCurrentHistoryLength(kit.MaxEvents / 2) },
+		"by its size":   func(w *workflowtest.PolicyWorld) { w.SetCurrentHistorySize(kit.MaxBytes / 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewPolicyWorld(t, []string{"c1"})

@@ -30,7 +30,7 @@ func newWatched(t *testing.T) *watched {
 	return w
 }
 
-func (w *watched) look() harbor.Look { return harbor.LookAt(w.hc, w.seen, uid, w.known, w.now) }
+func (w *watched) look() harbor.Plan { return harbor.PlanFor(w.hc, w.seen, uid, w.known, w.now) }
 
 // write takes in and writes the status as it is.
 func (w *watched) write() {
@@ -88,14 +88,14 @@ func TestAStatusThatIsProvisioningIsCreating(t *testing.T) {
 func TestARemovedFinalizerIsAddedAgainAfterAPause(t *testing.T) {
 	w := newWatched(t)
 	w.hc.Finalizers = []string{"theirs"}
-	require.True(t, w.look().Unheld, "at once for the first time")
+	require.True(t, w.look().NoFinalizer, "at once for the first time")
 	at := w.now
 	w.known.FinalizerWritten = &at
 	look := w.look()
 	require.False(t, look.Due())
 	require.Equal(t, w.now.Add(2*time.Second), *look.Again())
 	w.pass(2 * time.Second)
-	require.True(t, w.look().Unheld)
+	require.True(t, w.look().NoFinalizer)
 }
 
 func TestARecreatedObjectStartsWithoutARecord(t *testing.T) {
@@ -109,13 +109,13 @@ func TestARecreatedObjectStartsWithoutARecord(t *testing.T) {
 	require.Equal(t, harbor.ConditionOf(before, goharborv1.CacheReady).FirstReadyTime, harbor.ConditionOf(look.Status, goharborv1.CacheReady).FirstReadyTime,
 		"but what its status remembers")
 
-	first := harbor.LookAt(w.hc, w.seen, "", harbor.Known{}, w.now)
+	first := harbor.PlanFor(w.hc, w.seen, "", harbor.Known{}, w.now)
 	require.False(t, first.Doubtful(), "nothing was known")
 }
 
 func TestADeletionIsConfirmedWithTheAPIServer(t *testing.T) {
 	w := newWatched(t)
-	gone := harbor.LookAt(nil, harbor.Seen{}, uid, w.known, w.now)
+	gone := harbor.PlanFor(nil, harbor.Seen{}, uid, w.known, w.now)
 	require.True(t, gone.Gone && gone.Due() && gone.Doubtful())
 
 	w.hc.DeletionTimestamp = &metav1.Time{Time: w.now}
@@ -250,7 +250,7 @@ func TestConflictingWritersAreAnsweredOnlyAfterAPause(t *testing.T) {
 				statuses = append(statuses, w.now)
 				w.write()
 			}
-			if look.Unheld {
+			if look.NoFinalizer {
 				at := w.now
 				finalizers = append(finalizers, at)
 				w.hc.Finalizers, w.known.FinalizerWritten = []string{harbor.Finalizer}, &at
@@ -263,7 +263,7 @@ func TestConflictingWritersAreAnsweredOnlyAfterAPause(t *testing.T) {
 		}
 		w.pass(2 * time.Second)
 		look := w.look()
-		require.Equal(r, len(w.hc.Finalizers) == 0, look.Unheld)
+		require.Equal(r, len(w.hc.Finalizers) == 0, look.NoFinalizer)
 		require.Equal(r, w.hc.Status.Status == "", look.Outdated)
 	})
 }

@@ -26,8 +26,8 @@ type Known struct {
 	Applying []Part `json:"applying,omitempty"`
 }
 
-// Look is the result of observing a managed HarborCluster.
-type Look struct {
+// Plan has the actions that are due after an observation of a managed HarborCluster.
+type Plan struct {
 	// Gone: the HarborCluster does not exist, or no longer.
 	Gone bool `json:"gone,omitempty"`
 	// UID and Generation are those of the observed object. With another UID than before, everything starts again.
@@ -36,8 +36,8 @@ type Look struct {
 	// Deleting: the HarborCluster is being deleted, with this policy for its data.
 	Deleting       bool                      `json:"deleting,omitempty"`
 	DeletionPolicy goharborv1.DeletionPolicy `json:"deletionPolicy,omitempty"`
-	// Unheld: it does not have Drydock's finalizer yet.
-	Unheld bool `json:"unheld,omitempty"`
+	// NoFinalizer: it lacks Drydock's finalizer.
+	NoFinalizer bool `json:"noFinalizer,omitempty"`
 	// Status as it is now. Outdated: the object's own status differs and must be written.
 	Status   goharborv1.HarborClusterStatus `json:"status"`
 	Outdated bool                           `json:"outdated,omitempty"`
@@ -45,8 +45,8 @@ type Look struct {
 	Deferred bool `json:"deferred,omitempty"`
 	// Parts to apply.
 	Parts []Due `json:"parts,omitempty"`
-	// Moot are parts whose failure no longer matters.
-	Moot []Part `json:"moot,omitempty"`
+	// Obsolete are parts whose failure no longer matters.
+	Obsolete []Part `json:"obsolete,omitempty"`
 
 	// known is the record from before. Another: it is of another object. News: there is something new to report. Drifted: something differs from what
 	// was applied.
@@ -55,13 +55,13 @@ type Look struct {
 	again                  *time.Time
 }
 
-// LookAt returns what to do or report about a managed HarborCluster, given the record and the object's UID. Nil: it does not exist. If it is being
+// PlanFor returns what to do or report about a managed HarborCluster, given the record and the object's UID. Nil: it does not exist. If it is being
 // deleted, nothing else matters.
-func LookAt(hc *goharborv1.HarborCluster, seen Seen, uid types.UID, known Known, now time.Time) Look {
+func PlanFor(hc *goharborv1.HarborCluster, seen Seen, uid types.UID, known Known, now time.Time) Plan {
 	if hc == nil {
-		return Look{Gone: true}
+		return Plan{Gone: true}
 	}
-	look := Look{
+	look := Plan{
 		UID: hc.UID, Generation: hc.Generation, Deleting: hc.DeletionTimestamp != nil, DeletionPolicy: hc.Spec.DeletionPolicy,
 		known: known, another: uid != "" && uid != hc.UID, news: uid != hc.UID,
 	}
@@ -74,12 +74,12 @@ func LookAt(hc *goharborv1.HarborCluster, seen Seen, uid types.UID, known Known,
 	return look
 }
 
-func (l *Look) judge(hc *goharborv1.HarborCluster, seen Seen, now time.Time) {
+func (l *Plan) judge(hc *goharborv1.HarborCluster, seen Seen, now time.Time) {
 	remembered := *hc
 	remembered.Status = l.known.Status
 	judged := Judge(&remembered, seen, l.known.Applied, now)
 	l.Status = goharborv1.HarborClusterStatus{Status: judged.Status, ObservedGeneration: hc.Generation, Conditions: judged.Conditions}
-	l.Moot, l.drifted = judged.Moot, judged.Drifted
+	l.Obsolete, l.drifted = judged.Obsolete, judged.Drifted
 	l.news = l.news || !SameStatus(l.known.Status, l.Status)
 	if !l.known.Held {
 		l.Parts, l.again = slices.DeleteFunc(judged.Due, func(due Due) bool { return slices.Contains(l.known.Applying, due.Part) }), judged.Again
@@ -95,13 +95,13 @@ func (l *Look) judge(hc *goharborv1.HarborCluster, seen Seen, now time.Time) {
 		l.Outdated = l.news || l.rested(l.known.StatusWritten, now)
 	}
 	if !slices.Contains(hc.Finalizers, Finalizer) {
-		l.Unheld = l.rested(l.known.FinalizerWritten, now)
+		l.NoFinalizer = l.rested(l.known.FinalizerWritten, now)
 	}
 }
 
 // canWait reports whether writing the object's status can wait until the due parts are applied: neither its overall status nor a known failure would
 // change.
-func (l *Look) canWait(own goharborv1.HarborClusterStatus) bool {
+func (l *Plan) canWait(own goharborv1.HarborClusterStatus) bool {
 	if len(l.Parts) == 0 || !own.Status.Means(l.Status.Status) || own.ObservedGeneration != l.Status.ObservedGeneration {
 		return false
 	}
@@ -111,7 +111,7 @@ func (l *Look) canWait(own goharborv1.HarborClusterStatus) bool {
 }
 
 // rested reports whether a value that another client changed may be written again: not at once each time, and not before a watch may show it.
-func (l *Look) rested(written *time.Time, now time.Time) bool {
+func (l *Plan) rested(written *time.Time, now time.Time) bool {
 	if written == nil {
 		return true
 	}
@@ -124,22 +124,22 @@ func (l *Look) rested(written *time.Time, now time.Time) bool {
 }
 
 // Due reports whether there is anything to do or report.
-func (l Look) Due() bool {
-	return l.Gone || l.Deleting || l.news || l.Outdated || l.Unheld || len(l.Parts) > 0
+func (l Plan) Due() bool {
+	return l.Gone || l.Deleting || l.news || l.Outdated || l.NoFinalizer || len(l.Parts) > 0
 }
 
 // Again is when to observe again without a change; nil: never.
-func (l Look) Again() *time.Time { return l.again }
+func (l Plan) Again() *time.Time { return l.again }
 
 // Doubtful reports whether the observation may be older than the record: the HarborCluster was created, changed or written later, a part was applied
 // later, or a Secret was created that another watch covers. Then the API server should be read instead of the cache.
-func (l Look) Doubtful() bool {
+func (l Plan) Doubtful() bool {
 	known := l.known.Status
 	switch {
 	case l.Gone, l.Deleting, l.another, l.drifted, l.Generation < known.ObservedGeneration:
 		return true
 	case !l.news:
-		return l.Outdated && l.known.StatusWritten != nil || l.Unheld && l.known.FinalizerWritten != nil
+		return l.Outdated && l.known.StatusWritten != nil || l.NoFinalizer && l.known.FinalizerWritten != nil
 	}
 	return slices.ContainsFunc(l.Status.Conditions, func(c goharborv1.HarborClusterCondition) bool {
 		return c.Reason == ReasonSecretMissing && ConditionOf(known, c.Type).Reason != c.Reason
