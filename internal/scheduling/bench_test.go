@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// A workflow schedules anew at every change, so a decision may take a few milliseconds, and is kept in its state.
+// A workflow schedules after every change, so a decision may take a few milliseconds.
 func BenchmarkSchedule(b *testing.B) {
 	for _, size := range []struct{ nodes, asks int }{{1000, 1000}, {5000, 2000}} {
 		for _, budgets := range []int{0, 3} {
@@ -34,7 +34,7 @@ func BenchmarkSchedule(b *testing.B) {
 	}
 }
 
-// largeInput is a cluster of three zones, two pools and ten requestors, that is busy: 50 nodes are under maintenance, 1 of 20 is down.
+// largeInput returns a busy cluster of three zones, two pools and ten requestors: 50 nodes are under maintenance, and 1 of 20 is down.
 func largeInput(nodes, asks, budgets int) scheduling.Input {
 	const atWork = 50
 	in := scheduling.Input{Config: limits(2*atWork, "10%"), Now: noon}

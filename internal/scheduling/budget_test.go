@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// zoned is a node in a pool and a zone; without a zone it has no such label.
+// zoned returns a node in a pool and a zone. Without a zone it has no such label.
 func zoned(name, pool, zone string, changes ...func(*corev1.Node)) corev1.Node {
 	n := node(name, changes...)
 	n.Labels = map[string]string{"pool": pool}
@@ -23,7 +23,7 @@ func zoned(name, pool, zone string, changes ...func(*corev1.Node)) corev1.Node {
 	return n
 }
 
-// twoZones are a1 to a3 and b1 to b3; the last of each zone has no GPU.
+// twoZones returns nodes a1 to a3 and b1 to b3. The last of each zone has no GPU.
 func twoZones() []corev1.Node {
 	return []corev1.Node{
 		zoned("a1", "gpu", "a"), zoned("a2", "gpu", "a"), zoned("a3", "cpu", "a"),
@@ -31,7 +31,7 @@ func twoZones() []corev1.Node {
 	}
 }
 
-// asking are requests for nodes, named after them, the first being the oldest.
+// asking returns requests for nodes with the names of the nodes, oldest first.
 func asking(nodes ...string) []maintenancev1.NodeMaintenance {
 	var requests []maintenancev1.NodeMaintenance
 	for i, node := range nodes {

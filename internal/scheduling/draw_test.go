@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// cluster is the objects of one, of which an input is made.
+// cluster has the objects of a cluster for an input.
 type cluster struct {
 	Nodes    []corev1.Node
 	Requests []maintenancev1.NodeMaintenance
@@ -115,15 +115,15 @@ func stateOf(request maintenancev1.NodeMaintenance) string {
 	return request.Status.Conditions[0].Reason
 }
 
-// limitKey names one limit: whose it is, for which zone, and of what.
+// limitKey identifies a limit: its budget, zone and kind.
 type limitKey struct {
 	reason scheduling.Reason
 	zone   string
 	of     string
 }
 
-// exceeded are the limits that are exceeded, more than without them, when these nodes are under maintenance as well. It is reckoned as a person
-// would: by going through all nodes for each limit.
+// exceeded returns the limits that further maintenances of these nodes exceed, or exceed by more. It computes them naively, with all nodes for each
+// limit.
 func (c cluster) exceeded(nodes ...string) []limitKey {
 	limits, before, after, alone := c.limits(), c.counts(c.holding()), c.counts(slices.Concat(c.holding(), nodes)), c.counts(nodes)
 	var keys []limitKey
@@ -176,7 +176,7 @@ func (c cluster) limits() map[limitKey]int {
 	return limits
 }
 
-// counts is what is used of each limit when these nodes are under maintenance.
+// counts returns the usage of each limit if these nodes are under maintenance.
 func (c cluster) counts(underMaintenance []string) map[limitKey]int {
 	counts, zones := map[limitKey]int{}, map[limitKey]bool{}
 	for _, name := range underMaintenance {
@@ -201,7 +201,7 @@ func (c cluster) counts(underMaintenance []string) map[limitKey]int {
 	return counts
 }
 
-// named is the limit of operations or of unavailability; the configuration's own have a reason of their own.
+// named returns the reason of a limit. The limits of the whole cluster have reasons of their own.
 func (k limitKey) named(of scheduling.Reason) limitKey {
 	k.of = string(of)
 	if k.reason == "" {
@@ -210,7 +210,7 @@ func (k limitKey) named(of scheduling.Reason) limitKey {
 	return k
 }
 
-// numberOf is a number, or a percentage in whole numbers: rest is 99 to round up, 0 to round down.
+// numberOf evaluates a number or a percentage: rest is 99 to round up, 0 to round down.
 func numberOf(value intstr.IntOrString, of, rest int) int {
 	if value.Type == intstr.Int {
 		return value.IntValue()

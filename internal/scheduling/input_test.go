@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// roundTrip passes an input on as a workflow does.
+// roundTrip encodes and decodes an input like a workflow.
 func roundTrip[T any](t require.TestingT, in T) T {
 	text, err := json.Marshal(in)
 	require.NoError(t, err)

@@ -104,7 +104,7 @@ func TestAnotherRequestNeverTakesAGrantFromAHigherRank(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCluster(t)
 		before := c.schedule()
-		// Unrelated: of a requestor of its own, so that nobody else's rank changes.
+		// An unrelated request has its own requestor, so that it changes no other rank.
 		newcomer := pending("newcomer", "new.example.com", fmt.Sprintf("n%d", rapid.IntRange(0, 9).Draw(t, "node")), 0)
 		c.Requests = append(c.Requests, newcomer)
 		after := c.schedule()

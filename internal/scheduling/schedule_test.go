@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
 
-// node is Ready unless something is done to it.
+// node returns a node that is Ready without further changes.
 func node(name string, changes ...func(*corev1.Node)) corev1.Node {
 	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -294,7 +294,7 @@ func TestMessagesNameTheHoldersOfSlots(t *testing.T) {
 	require.Equal(t, "maxUnavailable allows 1 of 4 nodes to be unavailable (n0 for a.example.com, n3)", decision.Waiting[1].Message)
 }
 
-// A cluster whose CRD is somebody else's may have been given them.
+// A CRD of another operator may accept them.
 func TestAnInvalidLimitAllowsNothingAndIsReported(t *testing.T) {
 	const must = ", so nothing may start: it must be a number of at least 0 or a percentage from 0% to 100%"
 	one := []maintenancev1.NodeMaintenance{pending("r0", "a.example.com", "n0", 1)}

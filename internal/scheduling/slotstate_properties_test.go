@@ -14,34 +14,34 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// slotWorld is a scheduler with all that happens around it: owners that start and close, maintenances that return their nodes or do not, nodes that come and
-// go, messages that are lost, late or doubled, and schedulers that are terminated. It knows which nodes are out of service, whatever the scheduler believes.
+// slotWorld simulates the environment of a scheduler: owners start and close, maintenances return their nodes or do not, nodes come and go, messages are
+// lost, late or duplicated, and schedulers are terminated. It knows the true set of nodes out of service.
 type slotWorld struct {
 	state                 scheduling.SlotState
 	now                   time.Time
 	nodes                 []string
 	parallel, unavailable int
 	number                int64
-	// running are the owners whose workflows are running, closed those whose maintenances may go on.
+	// running are the owners with running workflows. closed are those whose maintenances may continue.
 	running, closed []scheduling.SlotOwner
 	sets            map[scheduling.SlotOwner]*scheduling.SlotRequests
 	// held are the slots in use, by node. returned are those that their owners still list.
 	held, returned map[scheduling.SlotOwner]map[string]scheduling.Slot
-	// lateSets have been sent again since.
+	// lateSets are old sets that may still arrive.
 	lateSets []scheduling.SlotRequests
-	// ending are nodes whose maintenance ended without returning them: until then its last write may come. marked are nodes with the mark of such a maintenance.
+	// ending are nodes whose maintenance ended without returning them, and may still write until then. marked are nodes with the mark of such a maintenance.
 	ending map[string]ending
 	marked map[string]string
 	// gone are nodes that do not exist, down those that are unavailable.
 	gone, down map[string]bool
-	// watch is when the present watch began; blind: it has not shown anything yet.
+	// watch is the start of the current watch. blind: it has listed no node yet.
 	watch time.Time
 	blind bool
 	// reliable: every response arrives.
 	reliable bool
 }
 
-// ending is a maintenance that has ended without returning its node, and when its last write has happened.
+// ending is a maintenance that ended without returning its node, with the time of its last write.
 type ending struct {
 	maintenance string
 	until       time.Time
@@ -71,7 +71,7 @@ func (w *slotWorld) seen(node string) scheduling.ObservedNode {
 	return scheduling.ObservedNode{Node: scheduling.Node{Name: node, Unavailable: w.down[node]}, Maintenance: w.marked[node]}
 }
 
-// watchAgain shows all nodes, as another watch.
+// watchAgain lists all nodes in a new watch.
 func (w *slotWorld) watchAgain() {
 	w.watch, w.blind = w.watch.Add(time.Second), false
 	config := parallelOperations(w.parallel)
@@ -85,7 +85,7 @@ func (w *slotWorld) watchAgain() {
 	w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Last: true})
 }
 
-// show shows how a node is now.
+// show reports the current state of a node.
 func (w *slotWorld) show(node string) {
 	update := scheduling.NodeUpdate{Watch: w.watch, Gone: []string{node}}
 	if !w.gone[node] {
@@ -94,7 +94,7 @@ func (w *slotWorld) show(node string) {
 	w.state.Update(update)
 }
 
-// out are the nodes that are out of service for maintenance, or may be.
+// out returns the nodes that are, or may be, out of service for maintenance.
 func (w *slotWorld) out(t *rapid.T) map[string]bool {
 	out := map[string]bool{}
 	for _, slots := range w.held {
@@ -139,7 +139,7 @@ func (w *slotWorld) send(t *rapid.T, who scheduling.SlotOwner, releases ...sched
 	w.decide(t)
 }
 
-// decide decides, and takes in the responses that arrive. Each grant has to be within the limits.
+// decide decides, checks that each grant is within the limits, and delivers responses.
 func (w *slotWorld) decide(t *rapid.T) {
 	outcome := w.state.Decide(w.now, nil)
 	w.checkGrants(t)
@@ -155,7 +155,7 @@ func (w *slotWorld) decide(t *rapid.T) {
 	require.LessOrEqual(t, len(w.out(t)), w.parallel)
 }
 
-// checkGrants takes in what was granted, whether the owners know or not.
+// checkGrants records the grants, whether the owners know them or not.
 func (w *slotWorld) checkGrants(t *rapid.T) {
 	for _, r := range w.state.Requesters {
 		for _, e := range r.Slots {
@@ -190,13 +190,13 @@ func (w *slotWorld) receive(t *rapid.T, response scheduling.SlotResponse) {
 	}
 }
 
-// known reports whether the owner of a slot knows that it has it.
+// known reports whether the owner of a slot knows of the grant.
 func (w *slotWorld) known(who scheduling.SlotOwner, slot scheduling.Slot) bool {
 	listed := listed(w.sets[who], slot.Number)
 	return listed != nil && listed.Granted
 }
 
-// one draws one of all slots that are in use, if there are any.
+// one draws a slot in use; there may be none.
 func (w *slotWorld) one(t *rapid.T) (who scheduling.SlotOwner, slot scheduling.Slot, any bool) {
 	type holding struct {
 		who  scheduling.SlotOwner
@@ -292,7 +292,7 @@ func (w *slotWorld) leaveUnclean(t *rapid.T) {
 	w.send(t, who, scheduling.Release{Number: slot.Number, Unclean: true, LeftOut: rapid.Bool().Draw(t, "left out")})
 }
 
-// closeOwner closes the workflow of an owner, and starts another one with its id. Its maintenances go on, or end.
+// closeOwner closes the workflow of an owner, and starts another one with its id. Its maintenances continue or end.
 func (w *slotWorld) closeOwner(t *rapid.T) {
 	who := rapid.SampledFrom(slices.Concat(w.running, w.closed)).Draw(t, "who")
 	if i := slices.Index(w.running, who); i >= 0 {
@@ -432,7 +432,7 @@ func TestNoSlotIsLostAndNoneIsGrantedTwice(t *testing.T) {
 		w := newSlotWorld(t)
 		t.Repeat(w.actions())
 
-		// When all nodes are well and every slot is returned, every request is granted.
+		// When all nodes are available and every slot is returned, every request is granted.
 		w.reliable = true
 		for _, who := range w.closed {
 			for _, slot := range w.held[who] {

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// schedulerOf is a SlotState with owners that take in its responses. It sends their sets and keeps the responses.
+// schedulerOf is a SlotState with owners that handle its responses. It sends their sets and records the responses.
 type schedulerOf struct {
 	state scheduling.SlotState
 	now   time.Time
@@ -24,7 +24,7 @@ type schedulerOf struct {
 	again time.Time
 }
 
-// newScheduler sees nodes of these names, of which so many may be under maintenance at once.
+// newScheduler returns a scheduler with these nodes and a limit of parallel maintenances.
 func newScheduler(parallel int, nodes ...string) *schedulerOf {
 	d := &schedulerOf{now: noon, sets: map[string]*scheduling.SlotRequests{}}
 	update := scheduling.NodeUpdate{Watch: noon, First: true, Last: true, Config: parallelOperations(parallel)}
@@ -43,12 +43,12 @@ func seen(name string) scheduling.ObservedNode {
 	return scheduling.ObservedNode{Node: scheduling.Node{Name: name}}
 }
 
-// slot is request number number for a node; the higher, the later it was requested.
+// slot returns a request with that number for a node. Higher numbers are later requests.
 func slot(node string, number int64) scheduling.Slot {
 	return scheduling.Slot{Name: "on-" + node, Node: node, Number: number, Since: noon.Add(time.Duration(number) * time.Second)}
 }
 
-// maintenanceOn is the maintenance of a node whose slot has that number.
+// maintenanceOn returns the maintenance of a node whose slot has that number.
 func maintenanceOn(node string) string { return "node/c/default/on-" + node }
 
 func owner(name string) scheduling.SlotOwner {
@@ -59,7 +59,7 @@ func emptySet(owner scheduling.SlotOwner) *scheduling.SlotRequests {
 	return &scheduling.SlotRequests{Owner: owner, Namespace: "default", Requestor: "a.example.com", Maintenances: "node/c/default/"}
 }
 
-// setOf is the set of an owner, which the caller may change.
+// setOf returns the set of an owner, which the caller may change.
 func (d *schedulerOf) setOf(who string) *scheduling.SlotRequests {
 	if d.sets[who] == nil {
 		d.sets[who] = emptySet(owner(who))
@@ -106,7 +106,7 @@ func leftOut(number int64) scheduling.Release {
 	return scheduling.Release{Number: number, LeftOut: true}
 }
 
-// decide returns who got which response, as "owner: names of new grants; reason". The owners know their grants from then on.
+// decide returns the responses as "owner: names of new grants; reason". The owners know their grants from then on.
 func (d *schedulerOf) decide() []string { return d.decideIn(nil) }
 
 func (d *schedulerOf) decideIn(standstill *drydockv1.Wait) (sent []string) {
@@ -130,7 +130,7 @@ func (d *schedulerOf) decideIn(standstill *drydockv1.Wait) (sent []string) {
 	return sent
 }
 
-// later decides again when that is due.
+// later decides again at the due time.
 func (d *schedulerOf) later() []string {
 	d.now = d.again
 	return d.decide()
@@ -159,7 +159,7 @@ func TestAWaitIsReportedAfterASecondAndAgainForAnotherReason(t *testing.T) {
 	require.Equal(t, []string{"july:; Held"}, d.decideIn(&drydockv1.Wait{Reason: "Held"}))
 }
 
-// Who waits is not to read for hours of holders that left long ago.
+// A wait must not name former holders for hours.
 func TestOtherChangesOfAWaitAreReportedPeriodically(t *testing.T) {
 	d := newScheduler(1, "a", "b", "c")
 	d.request("june", slot("a", 1))

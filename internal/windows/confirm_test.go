@@ -14,9 +14,9 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// lastSnapshot walks to a moment, and returns the last state that subscribers received, and when.
+// lastSnapshot advances to a moment, and returns the last state that subscribers received, and when.
 func (d *driven) lastSnapshot(until string) (windows.Snapshot, time.Time) {
-	last, since := told(d), d.now
+	last, since := snapshotOf(d), d.now
 	for next, changes := d.Next(d.now); changes && !next.After(at(until).Time); next, changes = d.Next(d.now) {
 		confirmed := d.Confirmed
 		before := len(d.events)
@@ -26,7 +26,7 @@ func (d *driven) lastSnapshot(until string) (windows.Snapshot, time.Time) {
 			news = news || !e.Confirmed
 		}
 		if news {
-			last, since = told(d), d.now
+			last, since = snapshotOf(d), d.now
 		}
 	}
 	return last, since
@@ -35,8 +35,8 @@ func (d *driven) lastSnapshot(until string) (windows.Snapshot, time.Time) {
 func TestSubscribersReceiveTheConfirmationBeforeTheStart(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	start := at("2026-12-01T22:00:00Z").UTC()
-	require.False(t, windows.Ask([]windows.Snapshot{told(d)}, start, 0).Allowed, "it may be terminated until then")
-	_, ahead := told(d).Opens(d.now)
+	require.False(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, start, 0).Allowed, "it may be terminated until then")
+	_, ahead := snapshotOf(d).Opens(d.now)
 	require.False(t, ahead)
 
 	confirmed, since := d.lastSnapshot("2026-12-02T00:00:00Z")
@@ -51,7 +51,7 @@ func TestSubscribersReceiveTheConfirmationBeforeTheStart(t *testing.T) {
 	verdict := windows.Ask([]windows.Snapshot{confirmed}, start, 0)
 	require.True(t, verdict.Allowed)
 	require.Equal(t, at("2026-12-02T01:30:00Z").UTC(), *verdict.LastStart)
-	require.Equal(t, at("2026-12-02T01:30:00Z").UTC(), confirmed.Next.UTC(), "the cutoff is told next")
+	require.Equal(t, at("2026-12-02T01:30:00Z").UTC(), confirmed.Next.UTC(), "the next update is the cutoff")
 }
 
 func TestAConfirmedOpeningIsRecordedSomeTimeAfterItsStart(t *testing.T) {
@@ -82,7 +82,7 @@ func TestAConfirmedOpeningIsRecordedSomeTimeAfterItsStart(t *testing.T) {
 	require.Len(t, seen, 50, "each at a time of its own")
 	notified := night()
 	notified.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{"1h"}}}
-	require.Zero(t, record("night", notified), "a receiver is told at once")
+	require.Zero(t, record("night", notified), "a receiver is notified without delay")
 }
 
 func TestAnOutageDoesNotMissAConfirmedOpening(t *testing.T) {
@@ -95,8 +95,8 @@ func TestAnOutageDoesNotMissAConfirmedOpening(t *testing.T) {
 	require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventCutoff}, d.happened, "subscribers may have started work")
 	require.Contains(t, d.events[0].Message, "recorded 3h45m0s late")
 	require.Equal(t, windows.PhaseCutoff, d.Phase(d.now))
-	standings := []windows.Snapshot{told(d)}
-	closure := windows.Closure(standings, windows.Ask(standings, d.now, 0), d.now)
+	snapshots := []windows.Snapshot{snapshotOf(d)}
+	closure := windows.Closure(snapshots, windows.Ask(snapshots, d.now, 0), d.now)
 	require.Equal(t, drydockv1.OverrunFinish, closure.OnOverrun, "work that has started has time until the window closes")
 	d.walk("2026-12-02T02:00:00Z")
 	require.Equal(t, windows.EventEnded, d.happened[2])
@@ -112,24 +112,24 @@ func TestChangesAfterTheConfirmationReachSubscribers(t *testing.T) {
 	confirm := func() *driven {
 		d := drive(t, night(), "2026-12-01T12:00:00Z")
 		d.passTo("2026-12-01T21:59:45Z")
-		require.True(t, windows.Ask([]windows.Snapshot{told(d)}, start, 0).Allowed)
+		require.True(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, start, 0).Allowed)
 		return d
 	}
 	d := confirm()
 	d.Cancel(windows.CancelRequest{}, d.now)
-	require.False(t, windows.Ask([]windows.Snapshot{told(d)}, start, 0).Allowed, "cancelled")
+	require.False(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, start, 0).Allowed, "cancelled")
 
 	d = confirm()
 	later := night()
 	later.Recurrence = "FREQ=DAILY;BYHOUR=23"
 	d.define(later)
 	d.passTo("2026-12-01T21:59:46Z")
-	require.False(t, windows.Ask([]windows.Snapshot{told(d)}, start.Add(2*time.Hour), 0).Allowed, "moved, and not confirmed again")
+	require.False(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, start.Add(2*time.Hour), 0).Allowed, "moved, and not confirmed again")
 
 	d = confirm()
 	require.NoError(t, d.CheckExtend(windows.ExtendRequest{End: at("2026-12-02T03:00:00Z").Time}, d.now))
 	d.Extend(windows.ExtendRequest{End: at("2026-12-02T03:00:00Z").Time}, d.now)
-	require.True(t, windows.Ask([]windows.Snapshot{told(d)}, at("2026-12-02T02:15:00Z").Time, 0).Allowed, "extended")
+	require.True(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, at("2026-12-02T02:15:00Z").Time, 0).Allowed, "extended")
 }
 
 // Between its start and the moment at which it is recorded, the opening is the current one.
@@ -160,7 +160,7 @@ func TestAConfirmedOpeningAllowsWhatItsCalendarAllows(t *testing.T) {
 		window, err := windows.New(&d.object)
 		require.NoError(t, err)
 		d.pass(d.now)
-		last := told(d)
+		last := snapshotOf(d)
 		for range 15 {
 			next, changes := d.Next(d.now)
 			require.True(t, changes)
@@ -175,7 +175,7 @@ func TestAConfirmedOpeningAllowsWhatItsCalendarAllows(t *testing.T) {
 				news = news || !e.Confirmed
 			}
 			if news {
-				last = told(d)
+				last = snapshotOf(d)
 			}
 		}
 	})

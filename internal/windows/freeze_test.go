@@ -18,7 +18,7 @@ func frozen(start, end string) drydockv1.MaintenanceWindowSpec {
 }
 
 func (d *driven) ask() windows.Verdict {
-	return windows.Ask([]windows.Snapshot{told(d)}, d.now, 0)
+	return windows.Ask([]windows.Snapshot{snapshotOf(d)}, d.now, 0)
 }
 
 func TestAFreezeOverTheCurrentOpeningClosesIt(t *testing.T) {
@@ -79,11 +79,11 @@ func TestTheFreezeOfAWindowWithoutOpeningsAppliesToOtherWindows(t *testing.T) {
 			first.pass(first.now)
 			require.Equal(t, windows.PhaseOver, first.Phase(first.now))
 			ask := func() windows.Verdict {
-				return windows.Ask([]windows.Snapshot{told(first), told(second)}, second.now, 0)
+				return windows.Ask([]windows.Snapshot{snapshotOf(first), snapshotOf(second)}, second.now, 0)
 			}
 			for _, moment := range []string{"2026-12-02T20:00:00Z", "2026-12-03T00:00:00Z"} {
 				first.ExclusionChanged(first.now)
-				require.Equal(t, at(moment).UTC(), told(first).Next.UTC())
+				require.Equal(t, at(moment).UTC(), snapshotOf(first).Next.UTC())
 				next, changes := first.Next(first.now)
 				require.True(t, changes)
 				require.Equal(t, at(moment).UTC(), next.UTC())
@@ -111,7 +111,7 @@ func TestTheFreezeOfACancelledWindowIsKnownFarAhead(t *testing.T) {
 	askAt := func(moment string, need time.Duration) windows.Verdict {
 		first.walk(moment)
 		second.walk(moment)
-		return windows.Ask([]windows.Snapshot{told(first), told(second)}, second.now, need)
+		return windows.Ask([]windows.Snapshot{snapshotOf(first), snapshotOf(second)}, second.now, need)
 	}
 	require.Equal(t, at("2026-12-06T22:00:00Z").UTC(), *askAt("2026-12-01T23:00:00Z", 0).NextOpen)
 	closing := askAt("2026-12-07T01:00:00Z", 2*hour)
@@ -148,7 +148,7 @@ func TestEveryFreezeOfAWindowWithoutOpeningsIsReported(t *testing.T) {
 				ask := func(moment time.Time) windows.Reason {
 					first.walk(moment.Format(time.RFC3339))
 					second.walk(moment.Format(time.RFC3339))
-					return windows.Ask([]windows.Snapshot{told(first), told(second)}, moment, 0).Reason
+					return windows.Ask([]windows.Snapshot{snapshotOf(first), snapshotOf(second)}, moment, 0).Reason
 				}
 				require.Equal(t, windows.ReasonOpen, ask(now), now)
 				require.Equal(t, windows.ReasonExcluded, ask(now.Add(hour)), now)

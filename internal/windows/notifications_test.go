@@ -28,7 +28,7 @@ func TestNotificationsAreInTimeHoweverFarAheadTheOpeningIs(t *testing.T) {
 	}{
 		"two days":                          {night(), "48h"},
 		"four days":                         {night(), "100h"},
-		"beyond what is told":               {night(), "300h"},
+		"beyond the range of subscribers":   {night(), "300h"},
 		"a season":                          {night(), "2160h"},
 		"of a window that opens every hour": {hourly, "240h"},
 	} {
@@ -70,7 +70,7 @@ func TestNotificationsOfFarOpeningsThatAreDueAfterAnOutageAreSent(t *testing.T) 
 	require.Equal(t, "2027-03-19", sent[29])
 }
 
-// Each opening needs a workflow for every receiver: a thousand at once are more than one run of the window can start.
+// Each opening needs a workflow for every receiver. One run of the window cannot start a thousand.
 func TestManyDueNotificationsAreSentInParts(t *testing.T) {
 	d := drive(t, withNotifications(night(), "2160h"), "2026-11-20T12:00:00Z")
 	sent := 0
@@ -84,10 +84,10 @@ func TestManyDueNotificationsAreSentInParts(t *testing.T) {
 	require.Equal(t, 90, sent)
 }
 
-// What subscribers receive is small, however long the leads are.
+// The state for subscribers is small, however long the leads are.
 func TestSubscribersDoNotReceiveFarOpenings(t *testing.T) {
 	near, far := drive(t, night(), "2026-11-20T12:00:00Z"), drive(t, withNotifications(night(), "2160h"), "2026-11-20T12:00:00Z")
-	require.Equal(t, told(near).Schedule, told(far).Schedule)
+	require.Equal(t, snapshotOf(near).Schedule, snapshotOf(far).Schedule)
 }
 
 func TestAnOpeningCanBeCancelledAfterAnEarlyNotification(t *testing.T) {
@@ -130,7 +130,7 @@ func TestAnOpeningThatTakesPlaceAfterAllIsNotified(t *testing.T) {
 	}
 }
 
-// upcoming are the openings with notifications sent in advance.
+// upcoming returns the openings with notifications sent in advance.
 func upcoming(d *driven) []time.Time {
 	var starts []time.Time
 	for _, e := range d.events {

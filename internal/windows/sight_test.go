@@ -22,48 +22,48 @@ func often() drydockv1.MaintenanceWindowSpec {
 	return spec("UTC", "FREQ=HOURLY;BYMINUTE=0,10,20,30,40,50", "1m")
 }
 
-// After an outage, subscribers decide by the last state they received: nothing starts beyond what was known then.
+// After an outage, subscribers decide by the last state that they received: nothing starts after its known range.
 func TestALongOpeningAllowsWorkUntilTheEndOfWhatIsKnown(t *testing.T) {
 	noon := at("2026-12-01T12:00:00Z").Time
-	mayBegin := func(t *testing.T, standings []windows.Snapshot, now, known time.Time) {
-		verdict := windows.Ask(standings, now, 0)
+	mayBegin := func(t *testing.T, snapshots []windows.Snapshot, now, known time.Time) {
+		verdict := windows.Ask(snapshots, now, 0)
 		require.True(t, verdict.Allowed, "%+v", verdict)
 		require.Nil(t, verdict.Until, "when it closes is not known")
 		require.NotNil(t, verdict.LastStart)
 		require.Equal(t, known.UTC(), *verdict.LastStart)
 		require.Equal(t, known.UTC(), *verdict.Ends)
-		require.Contains(t, windows.Closing(standings, verdict).Reason, "sent no update since")
+		require.Contains(t, windows.Closing(snapshots, verdict).Reason, "sent no update since")
 	}
 	t.Run("in a window that never closes", func(t *testing.T) {
-		standings, known := toldAt(t, "2026-12-01T12:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=0", "24h"))
-		mayBegin(t, standings, noon, known)
+		snapshots, known := snapshotsAt(t, "2026-12-01T12:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=0", "24h"))
+		mayBegin(t, snapshots, noon, known)
 	})
 	t.Run("in an opening that is longer than another window is known", func(t *testing.T) {
-		standings, known := toldAt(t, "2026-12-01T12:00:00Z", often(), fortnight("1h"))
-		mayBegin(t, standings, noon, known)
-		mayBegin(t, standings, known.Add(-time.Second), known) // less is left than the cutoff, which is not near
+		snapshots, known := snapshotsAt(t, "2026-12-01T12:00:00Z", often(), fortnight("1h"))
+		mayBegin(t, snapshots, noon, known)
+		mayBegin(t, snapshots, known.Add(-time.Second), known) // less is left than the cutoff, which is not near
 	})
 }
 
 func TestTheCutoffAppliesToAnOpeningWhoseEndIsNotKnownYet(t *testing.T) {
-	standings, known := toldAt(t, "2026-12-05T11:00:00Z", often(), fortnight("240h"))
+	snapshots, known := snapshotsAt(t, "2026-12-05T11:00:00Z", often(), fortnight("240h"))
 	cutoff := at("2026-12-05T12:00:00Z").Time
 	require.True(t, known.After(cutoff))
-	verdict := windows.Ask(standings, cutoff.Add(-time.Second), 0)
+	verdict := windows.Ask(snapshots, cutoff.Add(-time.Second), 0)
 	require.True(t, verdict.Allowed)
 	require.Equal(t, cutoff.UTC(), *verdict.LastStart)
-	require.Equal(t, windows.ReasonCutoff, windows.Ask(standings, cutoff, 0).Reason)
+	require.Equal(t, windows.ReasonCutoff, windows.Ask(snapshots, cutoff, 0).Reason)
 }
 
-// toldAt is what subscribers receive at a moment, and until when the first window is known.
-func toldAt(t *testing.T, now string, specs ...drydockv1.MaintenanceWindowSpec) ([]windows.Snapshot, time.Time) {
-	var standings []windows.Snapshot
+// snapshotsAt returns the states that subscribers receive at a moment, and the end of the first window's known range.
+func snapshotsAt(t *testing.T, now string, specs ...drydockv1.MaintenanceWindowSpec) ([]windows.Snapshot, time.Time) {
+	var snapshots []windows.Snapshot
 	for _, s := range specs {
 		d := drive(t, s, "2026-12-01T11:00:00Z")
 		d.walk(now)
-		standings = append(standings, told(d))
+		snapshots = append(snapshots, snapshotOf(d))
 	}
-	return standings, standings[0].Schedule.Until
+	return snapshots, snapshots[0].Schedule.Until
 }
 
 // A window that opens often lists less time ahead than one that opens seldom.
@@ -81,7 +81,7 @@ func TestLongWorkWaitsForTheWindowThatFitsHoweverFarAhead(t *testing.T) {
 				if now.Sub(opens) > 2*time.Hour {
 					opens = opens.AddDate(0, 0, 7)
 				}
-				verdict := windows.Ask([]windows.Snapshot{told(small), told(large)}, now, 2*time.Hour)
+				verdict := windows.Ask([]windows.Snapshot{snapshotOf(small), snapshotOf(large)}, now, 2*time.Hour)
 				require.Equal(t, !now.Before(opens), verdict.Allowed, "%s: %+v", now, verdict)
 				if !verdict.Allowed {
 					require.NotNil(t, verdict.NextOpen, "%s: %+v", now, verdict)
@@ -93,22 +93,22 @@ func TestLongWorkWaitsForTheWindowThatFitsHoweverFarAhead(t *testing.T) {
 }
 
 func TestWorkThatFitsNoOpeningMayStartInTheNextOne(t *testing.T) {
-	standings, _ := toldAt(t, "2026-12-01T12:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"), spec("UTC", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=6", "4h"))
+	snapshots, _ := snapshotsAt(t, "2026-12-01T12:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"), spec("UTC", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=6", "4h"))
 	opens := at("2026-12-01T22:00:00Z").Time
-	verdict := windows.Ask(standings, opens.Add(-time.Hour), 5*time.Hour)
+	verdict := windows.Ask(snapshots, opens.Add(-time.Hour), 5*time.Hour)
 	require.Equal(t, windows.ReasonClosed, verdict.Reason)
 	require.NotNil(t, verdict.NextOpen)
 	require.Equal(t, opens.UTC(), *verdict.NextOpen)
-	standings, _ = toldAt(t, "2026-12-01T22:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"))
-	require.True(t, windows.Ask(standings, opens, 5*time.Hour).Allowed)
+	snapshots, _ = snapshotsAt(t, "2026-12-01T22:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"))
+	require.True(t, windows.Ask(snapshots, opens, 5*time.Hour).Allowed)
 }
 
-// Far ahead the exclusions of one window are not known, so openings of the other always seem to be uncut.
+// Far ahead, the exclusions of one window are unknown, so openings of the other always seem uncut.
 func TestNoWorkWaitsForAnOpeningThatIsAlwaysCutShort(t *testing.T) {
 	nightly, sundays := spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"), spec("UTC", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=6", "4h")
 	nightly.Exclusions = []drydockv1.WindowExclusion{excluding("backup", drydockv1.ExclusionTrim, recurring("FREQ=WEEKLY;BYDAY=SU;BYHOUR=8", "1h"))}
-	standings, _ := toldAt(t, "2026-12-01T22:00:00Z", nightly, sundays)
-	require.True(t, windows.Ask(standings, at("2026-12-01T22:00:00Z").Time, 3*time.Hour).Allowed)
+	snapshots, _ := snapshotsAt(t, "2026-12-01T22:00:00Z", nightly, sundays)
+	require.True(t, windows.Ask(snapshots, at("2026-12-01T22:00:00Z").Time, 3*time.Hour).Allowed)
 }
 
 func TestNoWorkWaitsForMonthsForALongEnoughOpening(t *testing.T) {
@@ -121,8 +121,8 @@ func TestNoWorkWaitsForMonthsForALongEnoughOpening(t *testing.T) {
 		"once a month": {"FREQ=MONTHLY;BYMONTHDAY=28;BYHOUR=6", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			standings, _ := toldAt(t, "2026-12-01T22:00:00Z", nightly, spec("UTC", test.rare, "24h"))
-			require.Equal(t, test.waits, !windows.Ask(standings, at("2026-12-01T22:00:00Z").Time, 65*time.Minute).Allowed)
+			snapshots, _ := snapshotsAt(t, "2026-12-01T22:00:00Z", nightly, spec("UTC", test.rare, "24h"))
+			require.Equal(t, test.waits, !windows.Ask(snapshots, at("2026-12-01T22:00:00Z").Time, 65*time.Minute).Allowed)
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// driven is the state of a window whose calendar is read when it is due.
+// driven is the state of a window whose calendar is read when necessary.
 type driven struct {
 	*windows.State
 	t      require.TestingT
@@ -44,7 +44,7 @@ func (d *driven) schedule(of *drydockv1.MaintenanceWindow, from time.Time) windo
 	return schedule
 }
 
-// pass moves time to a moment in one step, as an outage does.
+// pass advances to a moment in one step, as after an outage.
 func (d *driven) pass(now time.Time) {
 	d.now = now
 	for {
@@ -67,7 +67,7 @@ func (d *driven) pass(now time.Time) {
 
 func (d *driven) passTo(now string) { d.pass(at(now).Time) }
 
-// walk moves time from one due moment to the next, until a moment.
+// walk advances from one due moment to the next, until a moment.
 func (d *driven) walk(until string) {
 	for {
 		d.pass(d.now)
@@ -202,14 +202,14 @@ func TestExtendMovesTheEndOfTheCurrentOpening(t *testing.T) {
 	d.walk("2026-12-02T04:40:00Z")
 	require.Equal(t, windows.PhaseCutoff, d.Phase(d.now), "the cutoff moves with the end")
 	d.passTo("2026-12-02T04:20:00Z")
-	verdict := windows.Ask([]windows.Snapshot{told(d)}, at("2026-12-02T04:20:00Z").Time, 0)
+	verdict := windows.Ask([]windows.Snapshot{snapshotOf(d)}, at("2026-12-02T04:20:00Z").Time, 0)
 	require.True(t, verdict.Allowed, "%+v", verdict)
 	d.walk("2026-12-02T05:00:00Z")
 	require.Equal(t, windows.PhaseClosed, d.Phase(d.now))
 }
 
-// told is what subscribers receive now.
-func told(d *driven) windows.Snapshot {
+// snapshotOf returns the state that subscribers receive now.
+func snapshotOf(d *driven) windows.Snapshot {
 	s := d.Snapshot("prod/night", d.now)
 	s.Number = 1
 	return s
@@ -265,12 +265,12 @@ func TestWorkStaysBetweenTwoAdjacentWindows(t *testing.T) {
 		0: drydockv1.OverrunFinish, 59 * time.Second: drydockv1.OverrunFinish, time.Minute: drydockv1.OverrunCancel,
 	} {
 		now := first.now.Add(after)
-		standings := []windows.Snapshot{told(first), told(second)}
-		hold := windows.Closure(standings, windows.Ask(standings, now, 0), now)
+		snapshots := []windows.Snapshot{snapshotOf(first), snapshotOf(second)}
+		hold := windows.Closure(snapshots, windows.Ask(snapshots, now, 0), now)
 		require.NotNil(t, hold, "nothing new starts")
 		require.Equal(t, action, hold.OnOverrun, after)
 	}
-	alone := []windows.Snapshot{told(first)}
+	alone := []windows.Snapshot{snapshotOf(first)}
 	require.Equal(t, drydockv1.OverrunCancel, windows.Closure(alone, windows.Ask(alone, first.now, 0), first.now).OnOverrun)
 }
 
@@ -363,12 +363,12 @@ func TestAnOverrideIgnoresExclusionsAndExpires(t *testing.T) {
 	require.ErrorContains(t, d.CheckOverride(windows.OverrideRequest{Request: request.Request, Until: d.now.AddDate(0, 0, 8)}, d.now), "ahead")
 	require.NoError(t, d.CheckOverride(request, d.now))
 	d.SetOverride(request, d.now)
-	require.True(t, windows.Ask([]windows.Snapshot{told(d)}, d.now, 0).Allowed)
+	require.True(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, d.now, 0).Allowed)
 	require.Equal(t, "ann", d.Events[len(d.Events)-1].By, "it is recorded")
-	require.False(t, windows.Ask([]windows.Snapshot{told(d)}, request.Until, 0).Allowed, "its expiry needs no update of subscribers")
+	require.False(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, request.Until, 0).Allowed, "its expiry needs no update of subscribers")
 	d.walk("2026-12-01T13:00:00Z")
 	require.Equal(t, []windows.EventKind{windows.EventOverrideEnded}, d.happened)
-	require.False(t, windows.Ask([]windows.Snapshot{told(d)}, d.now, 0).Allowed)
+	require.False(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, d.now, 0).Allowed)
 }
 
 func TestEveryNotificationHasItsOwnID(t *testing.T) {
@@ -406,7 +406,7 @@ func TestTheStateOfAWindowAllowsWhatItsCalendarAllows(t *testing.T) {
 			require.NoError(t, err)
 			want, err := windows.Allows([]*windows.Window{window}, windows.Question{Now: d.now, Need: need})
 			require.NoError(t, err)
-			got := windows.Ask([]windows.Snapshot{told(d)}, d.now, need)
+			got := windows.Ask([]windows.Snapshot{snapshotOf(d)}, d.now, need)
 			require.Equal(t, want.Allowed, got.Allowed, "%s: %+v, not %+v", d.now, got, want)
 			if want.NextOpen != nil && got.NextOpen != nil {
 				require.True(t, want.NextOpen.Equal(*got.NextOpen), "%s: opens next %s, not %s", d.now, got.NextOpen, want.NextOpen)
@@ -418,16 +418,16 @@ func TestTheStateOfAWindowAllowsWhatItsCalendarAllows(t *testing.T) {
 func TestAWindowOfUnknownStateIsClosed(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.walk("2026-12-01T23:00:00Z")
-	good := told(d)
+	good := snapshotOf(d)
 	silent, undefined := windows.Snapshot{Window: "prod/other"}, (&windows.State{}).Snapshot("prod/other", d.now)
 	undefined.Number = 1
 	unopened := good
 	unopened.Schedule.Openings = append([]windows.Opening{}, good.Schedule.Openings...)
 	unopened.Schedule.Openings[0].Begun = false
 	for name, tt := range map[string]struct {
-		told   []windows.Snapshot
-		reason windows.Reason
-		says   string
+		snapshots []windows.Snapshot
+		reason    windows.Reason
+		says      string
 	}{
 		"a window that has not answered":   {[]windows.Snapshot{good, silent}, windows.ReasonUnknown, "window prod/other has not reported its state yet"},
 		"an undefined window":              {[]windows.Snapshot{good, undefined}, windows.ReasonUnknown, "window prod/other counts as closed: the window is not defined"},
@@ -435,10 +435,10 @@ func TestAWindowOfUnknownStateIsClosed(t *testing.T) {
 		"a cluster that no window selects": {nil, windows.ReasonNoWindow, "none of the maintenance windows selects the cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			verdict := windows.Ask(tt.told, d.now, 0)
+			verdict := windows.Ask(tt.snapshots, d.now, 0)
 			require.False(t, verdict.Allowed)
 			require.Equal(t, tt.reason, verdict.Reason)
-			require.Contains(t, windows.Explain(tt.told, verdict), tt.says)
+			require.Contains(t, windows.Explain(tt.snapshots, verdict), tt.says)
 		})
 	}
 	require.True(t, windows.Ask([]windows.Snapshot{good}, d.now, 0).Allowed)
@@ -447,11 +447,11 @@ func TestAWindowOfUnknownStateIsClosed(t *testing.T) {
 
 func TestTheStrictestOverrunActionOfSeveralWindowsApplies(t *testing.T) {
 	of := func(actions ...drydockv1.OverrunAction) []windows.Snapshot {
-		var told []windows.Snapshot
+		var snapshots []windows.Snapshot
 		for _, action := range actions {
-			told = append(told, windows.Snapshot{OnOverrun: action})
+			snapshots = append(snapshots, windows.Snapshot{OnOverrun: action})
 		}
-		return told
+		return snapshots
 	}
 	require.Equal(t, drydockv1.OverrunFinish, windows.Overrun(of(drydockv1.OverrunFinish, "")))
 	require.Equal(t, drydockv1.OverrunPause, windows.Overrun(of(drydockv1.OverrunFinish, drydockv1.OverrunPause)))

@@ -28,7 +28,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// failsWith ends a node in a typed error that carries its status, as NodeMaintenance does.
+// failsWith ends a node maintenance with a typed error that has its status as details.
 func failsWith(state maintenancev1.NodeState, errType string) func(workflow.Context) error {
 	return func(ctx workflow.Context) error {
 		if err := workflow.Sleep(ctx, time.Second); err != nil {
@@ -50,7 +50,7 @@ func TestControlPlaneNodesGoFirstOneByOneThenWorkersAsGranted(t *testing.T) {
 	require.Equal(t, ranv1.NodeCounts{Total: 7, Done: 7, Evicted: 14}, result.Nodes)
 	called := w.Called()
 	require.Equal(t, []string{"InspectCluster", "RequestClusterMaintenance", "AwaitClusterLocks"}, called[:3])
-	require.Nil(t, w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Deadline, "for as long as it takes")
+	require.Nil(t, w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Deadline, "without a limit")
 	require.Equal(t, []string{"AwaitClusterHealthy", "WithdrawClusterMaintenance"}, called[len(called)-2:])
 }
 
@@ -172,7 +172,7 @@ func TestALongRunContinuesAsNewBetweenNodesWithItsState(t *testing.T) {
 	require.Equal(t, []string{"AwaitClusterHealthy", "WithdrawClusterMaintenance"}, second.Called())
 }
 
-// To let all nodes finish first leaves slots unused.
+// Waiting for all nodes would leave slots unused.
 func TestARunWithRunningNodesContinuesAsNewOnlyWithAMuchLongerHistory(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 6, 2)
 	started := func(node string) func() bool { return func() bool { return slices.Contains(nodes.Events, "+"+node) } }
@@ -220,8 +220,8 @@ func TestNodesWaitForRequestorsOnlyWithTheActionNone(t *testing.T) {
 		action   *maintenancev1.Action
 		handOver bool
 	}{
-		"no action: returned once drained":       {nil, false},
-		"action none: somebody else works on it": {&maintenancev1.Action{Type: maintenancev1.ActionNone}, true},
+		"no action: returned once drained":           {nil, false},
+		"action none: another requestor works on it": {&maintenancev1.Action{Type: maintenancev1.ActionNone}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := workflowtest.NewClusterWorld(t, 0, 0, 1)
@@ -304,7 +304,7 @@ func TestANodeThatCannotBeReturnedFailsItsClusterAndKeepsItsSlot(t *testing.T) {
 	require.True(t, slices.ContainsFunc(last.Releases, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
 }
 
-// endsFailed ends a node whose drain has failed, and which was returned or not.
+// endsFailed ends a node maintenance after a failed drain, with the node returned or not.
 func endsFailed(notReturned bool) func(workflow.Context) error {
 	return func(ctx workflow.Context) error {
 		status := workflowtest.NodeStatus{
@@ -315,7 +315,7 @@ func endsFailed(notReturned bool) func(workflow.Context) error {
 	}
 }
 
-// The workloads of the cluster must not go back to work while one of its nodes is out of service.
+// The locks of the cluster must not be active while one of its nodes is out of service.
 func TestTheClusterLocksStayInactiveUntilTheSweeperHasReturnedTheNodes(t *testing.T) {
 	for name, ends := range map[string]func(workflow.Context) error{
 		"was terminated":            func(workflow.Context) error { return workflowtest.Terminated() },

@@ -49,7 +49,7 @@ func TestALockThatTurnsActiveDuringAMaintenanceIsRecordedAndBlocksNothing(t *tes
 
 	w = workflowtest.NewWorld(t)
 	w.Locked = true
-	w.Fail["AwaitNodeLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "tf did not let go", nil))
+	w.Fail["AwaitNodeLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "tf did not release its lock", nil))
 	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LocksHeld: held} })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.NotContains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut).Notes, note, "it never had the node")
@@ -77,7 +77,7 @@ func TestALockThatIsActiveForAWhileDuringTheDrainIsRecorded(t *testing.T) {
 		require.Equal(t, notes, workflowtest.StatusOf[workflowtest.NodeStatus](w).Notes)
 		w.CancelWorkflow()
 	})
-	w.SimulateAfter(time.Minute, w.CancelWorkflow) // if it is not seen
+	w.SimulateAfter(time.Minute, w.CancelWorkflow) // if the lock is not observed
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	require.Equal(t, notes, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).Notes, "each once")
 	require.Equal(t, []string{"tf-n1", "ceph-n1"}, w.Inputs["AwaitHeldAgain"][2].(locks.AwaitHeldAgainInput).Known)
@@ -97,14 +97,14 @@ func TestAClusterFollowsItsLocksAfterTheFirstReportOfANode(t *testing.T) {
 	}
 	node := ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining}
 	at(5*time.Minute, temporal.SignalNodeProgress, node)
-	w.RegisterDelayedCallback(func() { require.Empty(t, w.InputsOf("FollowLocks"), "nobody holds any") }, 6*time.Minute)
+	w.RegisterDelayedCallback(func() { require.Empty(t, w.InputsOf("FollowLocks"), "no application holds a lock") }, 6*time.Minute)
 	node.LockProgress = updated(0)
 	at(7*time.Minute, temporal.SignalNodeProgress, node)
 	at(8*time.Minute, temporal.SignalObserved, temporal.Observation{Activity: "FollowLocks", LockProgress: updated(1)})
 	at(9*time.Minute, temporal.SignalNodeProgress, node)
 	w.RegisterDelayedCallback(func() {
 		require.Len(t, w.InputsOf("FollowLocks"), 1)
-		require.Equal(t, updated(1), workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).LockProgress, "what the node had seen is older")
+		require.Equal(t, updated(1), workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).LockProgress, "the report of the node is older")
 	}, 10*time.Minute)
 	at(11*time.Minute, temporal.SignalObserved, temporal.Observation{Activity: "FollowLocks"})
 	w.RegisterDelayedCallback(func() {
@@ -146,7 +146,7 @@ func TestAMaintenanceThatWaitsForLocksReportsTheProgressOfApplications(t *testin
 	seen := false
 	w.When(func() bool { return len(w.InputsOf("AwaitNodeLocks")) > 0 }, func() {
 		seen = true
-		require.Equal(t, updated(0), workflowtest.StatusOf[workflowtest.NodeStatus](w).LockProgress, "its node is not taken yet")
+		require.Equal(t, updated(0), workflowtest.StatusOf[workflowtest.NodeStatus](w).LockProgress, "its node is not cordoned yet")
 		w.CancelWorkflow()
 	})
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())

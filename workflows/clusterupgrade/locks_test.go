@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// A request to the locks that was only tried, or that somebody has deleted, is not made while the cluster is held or the rollout paused.
+// A request for the locks that was only attempted or was deleted is not made while the cluster is held or the rollout paused.
 func TestTheLocksOfAHeldOrPausedClusterAreNotRequested(t *testing.T) {
 	const request, await = "RequestClusterMaintenance", "AwaitClusterLocks"
 	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)

@@ -40,21 +40,21 @@ func TestTheSummaryHasTheProgressOfApplicationsUntilTheClusterEnds(t *testing.T)
 	summaries := kittest.Run(t, func(ctx workflow.Context) ([]ranv1.ClusterStatus, error) {
 		c, err := newClusterUpgrade(ctx, oneCluster)
 		c.status.Nodes = []ranv1.ClusterNodeStatus{{Name: "w0"}, {Name: "w1"}}
-		told := []ranv1.ClusterStatus{c.record.summary()}
+		reports := []ranv1.ClusterStatus{c.record.summary()}
 		c.nodes.running = []string{"w0"}
 		c.nodes.recordProgress(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining, LockProgress: updated(1)})
-		told = append(told, c.record.summary())
+		reports = append(reports, c.record.summary())
 		c.nodes.recordProgress(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeReady})
-		told = append(told, c.record.summary())
+		reports = append(reports, c.record.summary())
 		c.nodes.ended(ctx, "w0", maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeCompleted, LockProgress: updated(2)}, nil)
-		told = append(told, c.record.summary())
+		reports = append(reports, c.record.summary())
 		require.Empty(t, c.status.Nodes[0].LockProgress, "it is kept once")
 		c.status.State = ranv1.ClusterComplete
-		return append(told, c.record.summary()), err
+		return append(reports, c.record.summary()), err
 	})
-	var told [][]drydockv1.LockProgress
+	var progress [][]drydockv1.LockProgress
 	for _, summary := range summaries {
-		told = append(told, summary.LockProgress)
+		progress = append(progress, summary.LockProgress)
 	}
-	require.Equal(t, [][]drydockv1.LockProgress{nil, updated(1), updated(1), updated(2), nil}, told, "the record of one that is over stays short")
+	require.Equal(t, [][]drydockv1.LockProgress{nil, updated(1), updated(1), updated(2), nil}, progress, "the record of a completed cluster stays short")
 }

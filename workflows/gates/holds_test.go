@@ -34,7 +34,7 @@ func requireHeldWait(t *testing.T, s workflowtest.NodeStatus) {
 	require.Equal(t, "ann", s.Held.By)
 }
 
-// A step that is at work when its cluster is held finishes; the next one that disrupts does not begin until the release.
+// A running step of a held cluster finishes. The next disruptive step starts after the release.
 func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
 	for _, tt := range []struct {
 		during string
@@ -72,7 +72,7 @@ func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
 			require.Nil(t, status.Held)
 			require.Nil(t, status.Wait)
 			called := w.Called()
-			require.Equal(t, tt.next, called[slices.Index(called, tt.last)+1], "after the release it goes on")
+			require.Equal(t, tt.next, called[slices.Index(called, tt.last)+1], "it continues after the release")
 		})
 	}
 }
@@ -98,7 +98,7 @@ func TestAHeldNodeDoesNotBecomeReady(t *testing.T) {
 	}
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
-		require.Equal(t, maintenancev1.NodeDraining, status.State, "nobody is told that the node is ready")
+		require.Equal(t, maintenancev1.NodeDraining, status.State, "no requestor is notified of a ready node")
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
 	}, time.Hour)
 	w.ReleaseAfter(2*time.Hour, 3)
@@ -192,7 +192,7 @@ func TestAHoldOfAnotherClusterHasNoEffect(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
-// Of a rollout's nodes, each knows what its parent knows, and asks nobody.
+// A node of a rollout receives the state from its parent, and does not subscribe.
 func TestANodeOfARolloutIsHeldByTheStateThatItsParentSends(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.HoldsUnknown = true
@@ -313,7 +313,7 @@ func TestARolloutThatIsStartedDuringAHoldOfAllClustersWaits(t *testing.T) {
 		require.Contains(t, status.Wait.Message, "`drydock release --all`")
 		require.Equal(t, ranv1.ClusterPending, status.Clusters[0].State)
 		require.NotNil(t, status.Clusters[0].Held)
-		require.Nil(t, status.Clusters[1].Held, "its turn has not come, and the rollout says that all are held")
+		require.Nil(t, status.Clusters[1].Held, "it is not in this batch, and the rollout shows the hold of all clusters")
 		require.Nil(t, status.Status.Deadline)
 	}, 99*time.Hour)
 	w.ReceiveHolds(100*time.Hour, workflowtest.HeldState(3))
@@ -455,7 +455,7 @@ func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {
 	require.Equal(t, int64(7), in.PreviousRun.Held.Number)
 
 	second, again := workflowtest.NewGroupWorld(t)
-	second.HoldsUnknown = true // nobody asks again
+	second.HoldsUnknown = true // no new subscription
 	second.RegisterDelayedCallback(func() {
 		require.Empty(t, again.Events)
 		require.Equal(t, "ann", workflowtest.StatusOf[workflowtest.GroupStatus](second).Held.By)
@@ -465,7 +465,7 @@ func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](second).Counts.Complete)
 }
 
-// What is only tried again and again has not begun: while its cluster is held it does not, whenever the cluster answers again.
+// An effect whose attempts all failed has not started. It does not start while the cluster is held, even if the cluster answers again.
 func TestAnEffectThatHasOnlyBeenAttemptedWaitsWhileHeld(t *testing.T) {
 	for _, step := range []string{"AcquireNode", "Cordon", "Drain", "RunJob"} {
 		for name, held := range map[string]struct {
@@ -476,7 +476,7 @@ func TestAnEffectThatHasOnlyBeenAttemptedWaitsWhileHeld(t *testing.T) {
 			"in a round":     {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
 		} {
 			if step == "RunJob" && held.after == kit.RoundAttempts {
-				continue // it may be at work
+				continue // it may be running
 			}
 			t.Run(step+" "+name, func(t *testing.T) {
 				w := workflowtest.NewWorld(t)
@@ -509,7 +509,7 @@ func TestAnEffectThatHasOnlyBeenAttemptedWaitsWhileHeld(t *testing.T) {
 	}
 }
 
-// unseenJob is a Job of which nobody has heard when its cluster is held: attempts at it were not answered. Then come those ends, one after the other.
+// unseenJob is a Job whose creation was never answered before its cluster is held. Its later attempts end with those errors in order.
 func unseenJob(w *workflowtest.World, ends ...error) nodemaintenance.Input {
 	w.Fail["RunJob"] = func(call int) error {
 		if call == kit.RoundAttempts {

@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/workflows/kit/kittest"
 )
 
-// A replay does not know of queries, so commands must not depend on what a query computed.
+// A replay has no queries, so commands must not depend on the result of a query.
 func TestAQueryDoesNotChangeTheCachedDecisions(t *testing.T) {
 	held := kittest.Run(t, func(ctx workflow.Context) (*drydockv1.Hold, error) {
 		opens := workflow.Now(ctx).Add(time.Hour)

@@ -24,7 +24,7 @@ import (
 func TestRunningNodesWhenTheWindowCloses(t *testing.T) {
 	for action, state := range map[drydockv1.OverrunAction]maintenancev1.NodeState{
 		drydockv1.OverrunFinish: maintenancev1.NodeCompleted,
-		drydockv1.OverrunPause:  maintenancev1.NodeCompleted, // a played node does not heed what it is told
+		drydockv1.OverrunPause:  maintenancev1.NodeCompleted, // a simulated node ignores the state
 		drydockv1.OverrunCancel: maintenancev1.NodePending,
 	} {
 		t.Run(string(action), func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestRunningNodesAreReturnedWhenTheWindowClosesDuringAHold(t *testing.T) {
 	require.Equal(t, int32(1), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done)
 }
 
-// closesAt is what a rollout tells its clusters while its window is open.
+// closesAt runs a rollout and returns the state that its clusters receive while its window is open.
 func closesAt(number int64, at time.Time) emergency.State {
 	hold := workflowtest.ClosedState(number, drydockv1.OverrunFinish).Holds[0]
 	return emergency.State{Number: number, Closes: &emergency.Closing{At: at, Hold: hold}}
@@ -68,33 +68,33 @@ func closesAt(number int64, at time.Time) emergency.State {
 
 func TestClustersKnowInAdvanceWhenTheWindowCloses(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.RegisterAs("told", func(ctx workflow.Context) (emergency.State, error) {
+	w.RegisterAs("holds", func(ctx workflow.Context) (emergency.State, error) {
 		open := workflowtest.OpenUntil(1, workflow.Now(ctx).Add(4*time.Hour))
 		open.Schedule.Openings[0].Cutoff = time.Hour
 		k := gates.HoldsOfWindow(ctx, open)
 		return k.ForCluster("c1"), nil
 	})
 	start := w.Now()
-	w.TestWorkflowEnvironment.ExecuteWorkflow("told")
+	w.TestWorkflowEnvironment.ExecuteWorkflow("holds")
 	state := workflowtest.RequireResult[emergency.State](w)
 	require.Empty(t, state.Holds)
 	require.WithinDuration(t, start.Add(3*time.Hour), state.Closes.At, time.Second, "the cutoff")
 	require.Equal(t, workflowtest.NightWindow, state.Closes.Hold.Window)
 	require.Contains(t, state.Closes.Hold.Reason, "was open for new work until")
-	require.Zero(t, state.Closes.StopsAt, "what is at work is finished")
+	require.Zero(t, state.Closes.StopsAt, "running work finishes")
 }
 
 func TestClustersKnowInAdvanceWhenRunningNodesMustStop(t *testing.T) {
 	for _, action := range []drydockv1.OverrunAction{drydockv1.OverrunPause, drydockv1.OverrunCancel} {
 		w := workflowtest.NewWorld(t)
-		w.RegisterAs("told", func(ctx workflow.Context) (emergency.State, error) {
+		w.RegisterAs("holds", func(ctx workflow.Context) (emergency.State, error) {
 			open := workflowtest.OpenUntil(1, workflow.Now(ctx).Add(4*time.Hour))
 			open.OnOverrun, open.Schedule.Openings[0].Cutoff = action, time.Hour
 			k := gates.HoldsOfWindow(ctx, open)
 			return k.ForCluster("c1"), nil
 		})
 		start := w.Now()
-		w.TestWorkflowEnvironment.ExecuteWorkflow("told")
+		w.TestWorkflowEnvironment.ExecuteWorkflow("holds")
 		closes := workflowtest.RequireResult[emergency.State](w).Closes
 		require.WithinDuration(t, start.Add(3*time.Hour), closes.At, time.Second, "nothing new begins")
 		require.WithinDuration(t, start.Add(4*time.Hour), closes.StopsAt, time.Second)
@@ -121,10 +121,10 @@ func TestRunningNodesStopAtTheEndOfTheWindowWithoutANotification(t *testing.T) {
 	require.WithinDuration(t, start.Add(4*time.Hour), *w.Inputs["Drain"][0].(drain.Input).Closes, time.Second)
 }
 
-// What the emergency stop holds does not even finish.
+// Work that the emergency stop holds does not even finish.
 func TestTheEmergencyStopTakesPrecedenceOverAClosedWindow(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.RegisterAs("told", func(ctx workflow.Context) ([]emergency.State, error) {
+	w.RegisterAs("holds", func(ctx workflow.Context) ([]emergency.State, error) {
 		closed := workflowtest.OpensAt(1, workflow.Now(ctx).Add(4*time.Hour))
 		k := gates.HoldsOfWindow(ctx, closed)
 		k.State = workflowtest.HeldState(1, drydockv1.HoldAll)
@@ -132,14 +132,14 @@ func TestTheEmergencyStopTakesPrecedenceOverAClosedWindow(t *testing.T) {
 		k.State = workflowtest.HeldState(2)
 		return []emergency.State{held, k.ForCluster("c1")}, nil
 	})
-	w.TestWorkflowEnvironment.ExecuteWorkflow("told")
-	told := workflowtest.RequireResult[[]emergency.State](w)
-	require.Equal(t, "ann", told[0].Of("c1").By)
-	require.Equal(t, workflowtest.NightWindow, told[0].Closed("c1").Window, "it may want the nodes at work back")
-	require.Equal(t, workflowtest.NightWindow, told[1].Holds[0].Window)
+	w.TestWorkflowEnvironment.ExecuteWorkflow("holds")
+	states := workflowtest.RequireResult[[]emergency.State](w)
+	require.Equal(t, "ann", states[0].Of("c1").By)
+	require.Equal(t, workflowtest.NightWindow, states[0].Closed("c1").Window, "it may cancel running nodes")
+	require.Equal(t, workflowtest.NightWindow, states[1].Holds[0].Window)
 }
 
-// Nobody was there to tell them.
+// No worker ran to send them an update.
 func TestNoNodeIsStartedAfterTheEndOfTheWindowWithoutANotification(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
 	nodes.Duration = 20 * time.Minute
@@ -159,7 +159,7 @@ func TestNoNodeIsCordonedAfterTheEndOfTheWindowWithoutANotification(t *testing.T
 	w.Locked = true
 	w.Fail["Cordon"] = func(call int) error {
 		if call == 1 {
-			return temporal.Error(temporal.ErrLockRefused, "taken back in the last moment", nil)
+			return temporal.Error(temporal.ErrLockRefused, "active again at the last moment", nil)
 		}
 		return nil
 	}
@@ -170,7 +170,7 @@ func TestNoNodeIsCordonedAfterTheEndOfTheWindowWithoutANotification(t *testing.T
 	require.Len(t, w.Inputs["Cordon"], 1)
 }
 
-// overruns are what becomes, after its window has closed, of a step that was only tried before. Only what has begun is finished.
+// overruns are the outcomes of a step that was only attempted before its window closed. Only work that has started finishes.
 var overruns = []struct {
 	step   string
 	action drydockv1.OverrunAction
@@ -186,7 +186,7 @@ var overruns = []struct {
 	{"RunJob", drydockv1.OverrunPause, false},
 }
 
-// The workflow hears only afterwards that the window has closed: no attempt ends before, and nobody tells it.
+// The workflow learns only afterwards that the window has closed: no attempt ends before, and no update arrives.
 func TestActivitiesOfANodeKnowWhenTheWindowCloses(t *testing.T) {
 	for _, tt := range overruns {
 		t.Run(tt.step+" "+string(tt.action), func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestActivitiesOfANodeKnowWhenTheWindowCloses(t *testing.T) {
 	}
 }
 
-// A rollout's node is told by its parent, which hears of it no earlier.
+// A node of a rollout learns it from its parent, no earlier.
 func TestActivitiesOfARolloutKnowWhenTheWindowCloses(t *testing.T) {
 	for _, tt := range overruns {
 		t.Run(tt.step+" "+string(tt.action), func(t *testing.T) {

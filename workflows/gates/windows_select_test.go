@@ -21,7 +21,7 @@ import (
 
 const otherWindow = "ops/other"
 
-// onlyFor lets a window be for the clusters of a site.
+// onlyFor gives a window a selector for the clusters of a site.
 func onlyFor(site string, standing windows.Snapshot) windows.Snapshot {
 	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": site}}
 	return standing
@@ -32,7 +32,7 @@ func ofOther(standing windows.Snapshot) windows.Snapshot {
 	return standing
 }
 
-// The window was for all clusters as long as it had told no selector.
+// Without a known selector, the window was for all clusters.
 func TestNothingStartsBeforeTheWindowsOfTheClusterAreKnown(t *testing.T) {
 	start := time.Now()
 	for name, tt := range map[string]struct{ before, then windows.Snapshot }{
@@ -95,7 +95,7 @@ func TestAMaintenanceShowsWhyItsWindowsAreUnknownAndContinuesOnceTheyAreKnown(t 
 	}
 }
 
-// It was labelled meanwhile; who is asked first does not know the hub.
+// The cluster has a new label, and the first worker does not serve the hub.
 func TestAClusterThatIsSelectedLaterStartsAfterAFailedSelection(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	start := w.Now()
@@ -116,7 +116,7 @@ func TestAClusterThatIsSelectedLaterStartsAfterAFailedSelection(t *testing.T) {
 	require.WithinDuration(t, start.Add(time.Hour), w.Now(), 5*time.Minute)
 }
 
-// It was edited while the hub was away, and the wait goes on in another run: it says since when it is not known, and why.
+// The window was edited while the hub was unreachable, and the wait continues in another run, which shows the same start time and reason.
 func TestTheTimeSinceWhichWindowsAreUnknownIsCarriedToTheNextRun(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
@@ -147,7 +147,7 @@ func TestTheTimeSinceWhichWindowsAreUnknownIsCarriedToTheNextRun(t *testing.T) {
 	require.Equal(t, maintenancev1.NodeCancelled, workflowtest.RequireCancelled[workflowtest.NodeStatus](second).State)
 }
 
-// The hub is away when the next run begins: its window is open, and for those that it was for.
+// The hub is unreachable when the next run starts. The window is open, with the same selection.
 func TestTheSelectionOfWindowsIsCarriedToTheNextRun(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2", "c3"})
 	start := w.Now()
@@ -185,12 +185,12 @@ func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
 	clusters.Outcomes["c2"] = workflowtest.Takes(30 * time.Minute)
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
-		require.NotNil(t, status.Status.CurrentBatchDeadline, "the clock runs for the one that is at work")
+		require.NotNil(t, status.Status.CurrentBatchDeadline, "the clock runs for the running cluster")
 		require.Nil(t, status.Held)
 		require.Equal(t, emergency.ReasonWaitingForWindow, status.Clusters[0].Reason)
 	}, 10*time.Minute)
 	w.RegisterDelayedCallback(func() {
-		require.Nil(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.CurrentBatchDeadline, "it stands still while only held ones are left")
+		require.Nil(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.CurrentBatchDeadline, "it stops while only held clusters are left")
 		require.Equal(t, []string{"+c2", "-c2"}, clusters.EventsInOrder())
 		require.Contains(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Clusters[0].Message, "none of the maintenance windows selects the cluster")
 	}, time.Hour)

@@ -26,7 +26,7 @@ func requireWindowWait(t *testing.T, s workflowtest.GroupStatus, says string) {
 	require.Equal(t, emergency.ReasonWaitingForWindow, s.Wait.Reason)
 	require.Contains(t, s.Wait.Message, says)
 	require.Equal(t, "WaitingForWindow; Maintaining nodes", meta.FindStatusCondition(s.Conditions, ranv1.ConditionProgressing).Message)
-	require.Nil(t, s.Status.CurrentBatchDeadline, "the clock stands still")
+	require.Nil(t, s.Status.CurrentBatchDeadline, "the clock has stopped")
 	require.Nil(t, s.Status.Deadline)
 }
 
@@ -75,7 +75,7 @@ func TestNothingStartsInAConfirmedOpeningThatIsCancelled(t *testing.T) {
 	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 }
 
-// The first cluster takes as long as the window is open: the second has its turn in the next opening.
+// The first cluster takes the whole opening. The second starts in the next one.
 func TestARolloutThatNeedsTwoOpeningsResumesInTheSecond(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c2"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 50*time.Minute) }
@@ -83,7 +83,7 @@ func TestARolloutThatNeedsTwoOpeningsResumesInTheSecond(t *testing.T) {
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(20*time.Minute))}
 	w.ReceiveWindow(20*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.EventsInOrder(), "what is at work finishes")
+		require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.EventsInOrder(), "running clusters finish")
 		requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), "window ops/night is closed")
 	}, 23*time.Hour)
 	w.ReceiveWindow(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
@@ -114,7 +114,7 @@ func TestAWindowOfUnknownStateClosesTheRollout(t *testing.T) {
 	}
 }
 
-// Its workflow was terminated: it is asked once more, which starts one that nobody has defined.
+// Its workflow was terminated. The new subscription starts one that is not defined.
 func TestAWindowIsAskedAgainWhenAnExpectedNotificationIsMissing(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	start := w.Now()
@@ -133,10 +133,10 @@ func TestAWindowIsAskedAgainWhenAnExpectedNotificationIsMissing(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 }
 
-// It said that nothing would happen by itself, or nothing at all: neither is believed for ever.
+// It expected no update, or never reported: the rollout still subscribes again.
 func TestAWindowWithoutExpectedNotificationsIsAskedEveryHour(t *testing.T) {
 	for name, first := range map[string]map[string]windows.Snapshot{
-		"because nobody had defined it":    {workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}},
+		"because it was not defined":       {workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}},
 		"because it has not even answered": {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestAClusterThatDoesNotFitWaitsForTheNextOpening(t *testing.T) {
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 }
 
-// The first cluster is at work over a day in which the window is closed, and took half an hour of it. It would not have fitted otherwise: an opening in sight is
-// long enough.
+// The first cluster runs over a day in which the window is closed, and takes half an hour of open time. With a longer duration the second would not fit:
+// a known opening is long enough.
 func TestTheDurationOfAClusterExcludesClosedWindows(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 24*time.Hour+10*time.Minute) }
@@ -178,7 +178,7 @@ func TestTheDurationOfAClusterExcludesClosedWindows(t *testing.T) {
 	w.ReceiveWindow(24*time.Hour, again)
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
-	require.WithinDuration(t, start.Add(24*time.Hour+11*time.Minute), w.Now(), 5*time.Minute, "the second begins at once")
+	require.WithinDuration(t, start.Add(24*time.Hour+11*time.Minute), w.Now(), 5*time.Minute, "the second starts without delay")
 }
 
 func TestAnEmergencyOverrideResumesARollout(t *testing.T) {
@@ -211,7 +211,7 @@ func TestAWaitForAWindowIsCarriedToTheNextRun(t *testing.T) {
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](second).Counts.Complete)
 }
 
-// Nothing is at work, so that the history need not grow until the window opens: it may do so for months.
+// No cluster is running, and the wait for the window may last for months.
 func TestARolloutContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	start := w.Now()

@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// A rollout tells its nodes. What was only asked of a node's locks is not work that has begun, whether the emergency stop holds the cluster or not.
+// A rollout passes the state on to its nodes. A request for the locks of a node is not started work, whether the emergency stop holds the cluster or not.
 func TestANodeThatIsNotCordonedWhenItsWindowClosesReleasesItsSlotAndLocks(t *testing.T) {
 	withdrawn := []string{"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}
 	for _, tt := range []struct {
@@ -28,11 +28,11 @@ func TestANodeThatIsNotCordonedWhenItsWindowClosesReleasesItsSlotAndLocks(t *tes
 		held                  bool
 		then                  []string
 	}{
-		{name: "its locks are asked", during: "AcquireNode", blocked: "AwaitNodeLocks", then: withdrawn},
+		{name: "its locks are requested", during: "AcquireNode", blocked: "AwaitNodeLocks", then: withdrawn},
 		{name: "its locks are waited for", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", then: withdrawn},
 		{name: "another has it", during: "AwaitNodeFree", blocked: "AwaitNodeFree", then: withdrawn[1:]},
 		{name: "its locks are waited for, and its cluster is held", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", held: true, then: withdrawn},
-		{name: "its locks have let go, and its cluster is held", during: "AwaitNodeLocks", held: true, then: withdrawn},
+		{name: "its locks are inactive, and its cluster is held", during: "AwaitNodeLocks", held: true, then: withdrawn},
 	} {
 		t.Run("while "+tt.name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
@@ -53,7 +53,7 @@ func TestANodeThatIsNotCordonedWhenItsWindowClosesReleasesItsSlotAndLocks(t *tes
 			in := workflowtest.MaintenanceOfRollout()
 			start := w.Now()
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
-			require.Equal(t, maintenancev1.NodePending, workflowtest.RequireResult[workflowtest.NodeStatus](w).State, "it has its turn again when the rollout asks once more")
+			require.Equal(t, maintenancev1.NodePending, workflowtest.RequireResult[workflowtest.NodeStatus](w).State, "the rollout requests it again")
 			require.WithinDuration(t, start.Add(nodemaintenance.RequeueAfter), w.Now(), 10*time.Second)
 			called := w.Called()
 			require.NotContains(t, called[:len(called)-1], "ReturnNode")
@@ -149,7 +149,7 @@ func TestAMaintenanceThatMayHaveCordonedItsNodeWhenItsWindowClosesReturnsIt(t *t
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 }
 
-// unansweredWhile answers nothing for the first round of attempts, in which something happens.
+// unansweredWhile fails the first round of attempts without an answer. happens runs during that round.
 func unansweredWhile(happens func()) func(call int) error {
 	return func(call int) error {
 		if call == 1 {

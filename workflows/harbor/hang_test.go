@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// newHangingHarbor is a Harbor whose database takes that long to apply, each time.
+// newHangingHarbor returns a Harbor whose database takes that long to apply, each time.
 func newHangingHarbor(t *testing.T, takes time.Duration) *workflowtest.HarborWorld {
 	h := workflowtest.NewHarborWorld(t)
 	h.Hangs[harbor.PartDatabase] = takes

@@ -95,7 +95,7 @@ func TestAllFailuresAreReported(t *testing.T) {
 }
 
 func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
-	// A release was carried out, and its answer is lost.
+	// The finalizer was removed, but the answer is lost.
 	h := workflowtest.NewHarborWorld(t)
 	wanted := *h.Object
 	var said *string
@@ -114,7 +114,7 @@ func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
 	require.Contains(t, *said, "rejected: the workflow is about to end; try again")
 	require.Nil(t, h.Object)
 
-	// Somebody has taken the finalizer away while the removal goes on.
+	// A person has removed the finalizer during the removal.
 	h = workflowtest.NewHarborWorld(t)
 	h.Slow[harbor.PartDatabase] = true
 	h.ChangeAfter(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })

@@ -19,8 +19,8 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// runCancelledAsItEnds runs a workflow until, a while after its beginning, one workflow task brings both: that the history is long, so that the run continues
-// as new, and Temporal's own cancellation, of which the next run would not hear. The SDK takes in the second before any coroutine has its turn.
+// runCancelledAsItEnds runs a workflow until one workflow task brings both a long history, so that the run continues as new, and Temporal's own cancellation,
+// which the next run would not receive. The SDK applies the cancellation before any coroutine runs.
 func runCancelledAsItEnds[In, Out any](w *workflowtest.World, after time.Duration, in In, run func(workflow.Context, In) (Out, error)) {
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow("both", nil) }, after)
 	w.ExecuteWorkflow(func(ctx workflow.Context, in In) (Out, error) {
@@ -49,7 +49,7 @@ func TestACancellationAtTheEndOfARunIsHandled(t *testing.T) {
 		require.WithinDuration(t, workflowtest.Noon.Add(time.Hour), w.Now(), time.Second)
 		require.True(t, next.Carried.State.Cancelled)
 		require.Equal(t, windows.EventCancelled, next.Carried.State.Events[len(next.Carried.State.Events)-1].Kind)
-		require.Contains(t, w.Sent(), windows.EventCancelled, "its receivers are told")
+		require.Contains(t, w.Sent(), windows.EventCancelled, "its receivers are notified")
 	})
 	t.Run("by a maintenance that waits for its window", func(t *testing.T) {
 		w := workflowtest.NewWorld(t)

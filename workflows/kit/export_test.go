@@ -1,6 +1,6 @@
 package kit
 
-// What the tests of this package use of its inside.
+// Names that the tests of this package use.
 
 const (
 	WatchProbe       = watchProbe

@@ -103,15 +103,15 @@ func TestAClusterThatMovesToOtherWorkersIsLocatedAgain(t *testing.T) {
 	}
 }
 
-// One after the other is restarted without the cluster, and then one with it.
+// The workers restart one after the other without the cluster, and then one serves it again.
 func TestWorkflowsShowThatNoWorkerServesTheClusterAndResumeAfterwards(t *testing.T) {
-	const said = "found no worker that serves the cluster: cluster c1 is not known; add it"
+	const message = "found no worker that serves the cluster: cluster c1 is not known; add it"
 	t.Run("a lock controller", func(t *testing.T) {
 		w, c := workflowtest.NewLockWorld(t), &workflowtest.MovingCluster{MovesBefore: "ObserveWorkloadLocks", From: temporal.TaskQueue}
 		w.WithMovingCluster(c).When(c.RefusedRounds(4), func() {
 			wait := workflowtest.StatusOf[locks.Status](w.World).Wait
 			require.Equal(t, temporal.ErrClusterUnknown, wait.Reason)
-			require.Contains(t, wait.Message, said)
+			require.Contains(t, wait.Message, message)
 			c.MoveTo(temporal.TaskQueue)
 		})
 		w.When(c.Executed("ObserveWorkloadLocks"), func() { w.SignalWorkflow(temporal.SignalCancel, nil) })
@@ -123,20 +123,20 @@ func TestWorkflowsShowThatNoWorkerServesTheClusterAndResumeAfterwards(t *testing
 		w.WithMovingCluster(c).When(c.RefusedRounds(4), func() {
 			wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
 			require.Equal(t, temporal.ErrClusterUnknown, wait.Reason)
-			require.Contains(t, wait.Message, said)
+			require.Contains(t, wait.Message, message)
 			c.MoveTo(temporal.TaskQueue)
 		})
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 		workflowtest.RequireResult[workflowtest.NodeStatus](w)
 		require.True(t, c.Executed("ReturnNode")())
 	})
-	t.Run("a cluster of a rollout, until its time is over", func(t *testing.T) {
+	t.Run("a cluster of a rollout, until its timeout", func(t *testing.T) {
 		w, _ := workflowtest.NewClusterWorld(t, 0, 1, 1)
 		c := &workflowtest.MovingCluster{MovesBefore: "AwaitClusterHealthy", From: temporal.TaskQueue}
 		w.WithMovingCluster(c).When(c.RefusedRounds(4), func() {
 			wait := workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Wait
 			require.Equal(t, temporal.ErrClusterUnknown, wait.Reason)
-			require.Contains(t, wait.Message, said)
+			require.Contains(t, wait.Message, message)
 		})
 		w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 		require.Contains(t, workflowtest.RequireFailure[ranv1.ClusterStatus](w, temporal.ErrHealthGateFailed).Message, "cluster c1 is not known; add it")
@@ -144,7 +144,7 @@ func TestWorkflowsShowThatNoWorkerServesTheClusterAndResumeAfterwards(t *testing
 }
 
 func TestAClusterIsRefusedEarlyOnlyIfNoWorkerServesIt(t *testing.T) {
-	require.LessOrEqual(t, rollouts.WorkerAttempts, kit.RoundAttempts, "or a name that nobody knows would be asked for in a second round")
+	require.LessOrEqual(t, rollouts.WorkerAttempts, kit.RoundAttempts, "or an unknown name would need a second round")
 
 	w, c := workflowtest.NewWorld(t), &workflowtest.MovingCluster{From: temporal.TaskQueue, WrongWorkers: rollouts.WorkerAttempts - 1}
 	w.WithMovingCluster(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())

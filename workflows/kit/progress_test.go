@@ -22,18 +22,18 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// Fifty children that start in one moment and tell their parent in another would keep the server from everything else meanwhile.
+// Fifty children that start and report at the same moments would keep the server busy.
 func TestSiblingsThatStartTogetherReportAtDifferentTimes(t *testing.T) {
 	limit := kit.ProgressLimit(50, clusterupgrade.NodeReportingTime)
 	inOneSecond := map[int]int{}
 	for i := range 50 {
-		told := firstReport(t, fmt.Sprintf("node/spoke/default/rollout-worker-%d", i), limit)
-		require.GreaterOrEqual(t, told, kit.ProgressInterval)
-		require.LessOrEqual(t, told, limit/kit.ProgressSteps)
-		inOneSecond[int(told/time.Second)]++
+		first := firstReport(t, fmt.Sprintf("node/spoke/default/rollout-worker-%d", i), limit)
+		require.GreaterOrEqual(t, first, kit.ProgressInterval)
+		require.LessOrEqual(t, first, limit/kit.ProgressSteps)
+		inOneSecond[int(first/time.Second)]++
 	}
 	for second, count := range inOneSecond {
-		require.LessOrEqual(t, count, 50/3, "told in second %d", second)
+		require.LessOrEqual(t, count, 50/3, "reports in second %d", second)
 	}
 }
 
@@ -41,15 +41,15 @@ func TestAChildWithFewSiblingsReportsSoon(t *testing.T) {
 	require.Equal(t, kit.ProgressInterval, firstReport(t, "node/spoke/default/one", kit.ProgressLimit(1, clusterupgrade.NodeReportingTime)))
 }
 
-// firstReport is how long after its start a child first tells its parent of a change.
+// firstReport returns the time from the start of a child to its first report.
 func firstReport(t *testing.T, id string, limit time.Duration) time.Duration {
 	t.Helper()
 	env := new(testsuite.WorkflowTestSuite).NewTestWorkflowEnvironment()
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id, TaskQueue: "test"})
 	began := env.Now()
-	var told time.Duration
+	var first time.Duration
 	env.OnSignalExternalWorkflow(mock.Anything, "parent", "", "news", mock.Anything).
-		Run(func(mock.Arguments) { told = env.Now().Sub(began) }).Return(nil).Once()
+		Run(func(mock.Arguments) { first = env.Now().Sub(began) }).Return(nil).Once()
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		ctx, stop := workflow.WithCancel(ctx)
 		p := &kit.Progress{Changed: true}
@@ -57,18 +57,18 @@ func firstReport(t *testing.T, id string, limit time.Duration) time.Duration {
 		return nil
 	})
 	require.NoError(t, env.GetWorkflowError())
-	return told
+	return first
 }
 
-// A parent that has hundreds of children hears of most changes late.
+// A parent with hundreds of children receives most changes late.
 func TestAFailedLockIsReportedToTheParentWithoutDelay(t *testing.T) {
 	failed := &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksFailed, Message: "tf has failed"}
-	// soon sends a signal when something was called, and requires that the parent is told once before it would be told of any other change.
-	soon := func(w *workflowtest.World, called func() bool, signal string, news any, told string) {
+	// soon sends a signal after a call, and requires one report to the parent before the next regular one.
+	soon := func(w *workflowtest.World, called func() bool, signal string, news any, report string) {
 		w.When(called, func() {
 			w.SignalWorkflow(signal, news)
 			w.RegisterDelayedCallback(func() {
-				require.Len(t, w.SentSignals(told), 1)
+				require.Len(t, w.SentSignals(report), 1)
 				w.CancelWorkflow()
 			}, 100*time.Millisecond)
 		})

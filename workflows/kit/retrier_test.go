@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// An attempt that gets through waits, and the workflow hears nothing of that: it has to end for the reason why others have failed to be taken back.
+// An attempt that works waits without a report to the workflow. It must end before the reason of the failed attempts can be cleared.
 func TestTheReasonOfAFailedWatchEndsWhenTheWatchWorksAgain(t *testing.T) {
 	for name, others := range map[string]*drydockv1.Wait{
 		"nothing else is waited for": nil,
@@ -46,7 +46,7 @@ func TestTheReasonOfAFailedWatchEndsWhenTheWatchWorksAgain(t *testing.T) {
 				w.Mu.Lock()
 				defer w.Mu.Unlock()
 				require.Equal(t, kit.WatchProbe, waiting[0].StartToCloseTimeout)
-				// As the server says when that is over; the test environment does not.
+				// The server sets this timeout type; the test environment does not.
 				require.NoError(t, w.CompleteActivity(waiting[0].TaskToken, nil, sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)))
 			}, 2*time.Hour)
 			w.RegisterDelayedCallback(func() {
@@ -87,7 +87,7 @@ func TestALongOutageAddsLittleHistoryAndRecoveryIsNoticedSoon(t *testing.T) {
 	require.WithinDuration(t, answers, w.Now(), 2*kit.LaterRetry)
 }
 
-// Of a Job at work, three activities can fail at once: that which waits for it, and those that follow its locks and how long it takes.
+// While a Job runs, three activities can fail in parallel: the wait for the Job, and those that follow the locks and the staleness.
 func TestAnOutageOfTwoMonthsFitsIntoTheHistory(t *testing.T) {
 	const (
 		outage       = 60 * 24 * time.Hour
@@ -107,7 +107,7 @@ func TestAnOutageOfTwoMonthsFitsIntoTheHistory(t *testing.T) {
 	require.Less(t, atOnce*eventsARound*rounds, kit.MaxEvents*2/3)
 }
 
-// It may have moved, or its worker may only be slow to take what is asked of it.
+// The cluster may have moved, or its worker may be slow.
 func TestAClusterWithoutWorkersIsReportedSoonAndThenRetriedWithLongerPauses(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {

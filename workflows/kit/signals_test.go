@@ -18,25 +18,25 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// listener hears signals a, b and c, from a while after its beginning on, and returns them in the order in which it heard them.
+// listener handles signals a, b and c, some time after its start, and returns them in the order of their handling.
 func listener(ctx workflow.Context, deafFor time.Duration) ([]string, error) {
 	if err := workflow.Sleep(ctx, deafFor); err != nil {
 		return nil, err
 	}
-	var heard []string
+	var handled []string
 	over := false
 	for _, name := range []string{"c", "a", "b"} {
-		kit.OnSignal(ctx, name, "", func(number int) { heard = append(heard, fmt.Sprintf("%s%d", name, number)) })
+		kit.OnSignal(ctx, name, "", func(number int) { handled = append(handled, fmt.Sprintf("%s%d", name, number)) })
 	}
 	kit.OnSignal(ctx, "over", "", func(struct{}) { over = true })
 	err := workflow.Await(ctx, func() bool { return over })
 	kit.HandlePendingSignals(ctx)
-	return heard, err
+	return handled, err
 }
 
 func TestSignalsAreHandledInTheOrderInWhichTheyWereSent(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		names := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "nobody's"}), 1, 12).Draw(r, "names")
+		names := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "unhandled"}), 1, 12).Draw(r, "names")
 		deafFor := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(r, "deaf for")
 		unreadable := rapid.IntRange(0, len(names)).Draw(r, "unreadable")
 		w := workflowtest.NewWorld(t)
@@ -47,17 +47,17 @@ func TestSignalsAreHandledInTheOrderInWhichTheyWereSent(t *testing.T) {
 			case i == unreadable:
 				sent = append(sent, workflowtest.SignalWithPayload{Name: name, Payload: "no number"})
 				continue
-			case name != "nobody's":
+			case name != "unhandled":
 				want = append(want, fmt.Sprintf("%s%d", name, i))
 			}
 			sent = append(sent, workflowtest.SignalWithPayload{Name: name, Payload: i})
 		}
 		w.RegisterDelayedCallback(func() { w.SendInOneTask(append(sent, workflowtest.SignalWithPayload{Name: "over"})...) }, time.Minute)
 		w.ExecuteWorkflow(listener, deafFor)
-		var heard []string
+		var handled []string
 		require.NoError(r, w.GetWorkflowError())
-		require.NoError(r, w.GetWorkflowResult(&heard))
-		require.Equal(r, want, heard)
+		require.NoError(r, w.GetWorkflowResult(&handled))
+		require.Equal(r, want, handled)
 	})
 }
 
@@ -86,18 +86,18 @@ func TestTheLastOfSeveralPausesAndResumesCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(r *rapid.T) {
-				said := rapid.SliceOfN(rapid.SampledFrom([]string{temporal.SignalPause, temporal.SignalResume}), 1, 6).Draw(r, "said")
+				sent := rapid.SliceOfN(rapid.SampledFrom([]string{temporal.SignalPause, temporal.SignalResume}), 1, 6).Draw(r, "sent")
 				w, work := scene.begin()
 				work.Outcomes["c1"], work.Outcomes["w0"] = workflowtest.UntilCancelled, workflowtest.UntilCancelled
 				var paused bool
-				w.RegisterDelayedCallback(func() { w.SignalInOneTask(said...) }, time.Minute)
+				w.RegisterDelayedCallback(func() { w.SignalInOneTask(sent...) }, time.Minute)
 				w.RegisterDelayedCallback(func() {
 					paused = scene.paused(w)
 					w.SignalWorkflow(temporal.SignalCancel, nil)
 				}, 2*time.Minute)
 				scene.run(w)
 				require.True(r, w.IsWorkflowCompleted())
-				require.Equal(r, said[len(said)-1] == temporal.SignalPause, paused)
+				require.Equal(r, sent[len(sent)-1] == temporal.SignalPause, paused)
 			})
 		})
 	}

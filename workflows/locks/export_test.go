@@ -1,6 +1,6 @@
 package locks
 
-// What the tests of this package use of its inside.
+// Names that the tests of this package use.
 
 var (
 	ApplySummary = applySummary

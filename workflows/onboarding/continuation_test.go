@@ -74,7 +74,7 @@ func TestAClusterWithAForeignRolloutKeepsItsPolicies(t *testing.T) {
 	require.Equal(t, []string{"first", "second"}, next.Started[i].Spec.ManagedPolicies)
 }
 
-// elsewhere answers the start of a child as a server does if the child runs already; the test environment answers otherwise.
+// elsewhere answers the start of a running child like a server; the test environment does not.
 type elsewhere struct {
 	interceptor.WorkerInterceptorBase
 }

@@ -1,5 +1,5 @@
 package onboarding
 
-// What the tests of this package use of its inside.
+// Names that the tests of this package use.
 
 const OnboardedAtOnce = maxRunning

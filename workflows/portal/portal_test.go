@@ -228,23 +228,23 @@ func TestAPortalClaimsAllItsObjectsInOneMessage(t *testing.T) {
 	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
 		silences[info.ActivityType.Name] = info.HeartbeatTimeout
 	})
-	told := map[string]int{}
+	announced := map[string]int{}
 	count := func() {
-		clear(told)
+		clear(announced)
 		for _, in := range w.InputsOf("ClaimObjects") {
 			for _, c := range in.(portal.Move).Components {
-				told[c.Name]++
+				announced[c.Name]++
 			}
 		}
 	}
 	w.RegisterDelayedCallback(func() {
 		count()
-		require.Len(t, told, 30)
-		require.Equal(t, 1, told["c29"])
+		require.Len(t, announced, 30)
+		require.Equal(t, 1, announced["c29"])
 	}, 31*time.Second)
 	next := w.RunsFor(3*time.Minute, portalworkflow.Input{})
 	count()
-	for name, times := range told {
+	for name, times := range announced {
 		require.Equal(t, 2, times, name)
 	}
 	require.True(t, next.Carried.Repeat.Empty())
@@ -267,10 +267,10 @@ func TestAWindowAnnouncesItsOpeningsToItsPortal(t *testing.T) {
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "main"}) }, 3*time.Hour)
 	w.RegisterDelayedCallback(func() { require.Len(t, w.Announced(), 2) }, 4*time.Hour)
 	next := w.NextRun(window.Input{})
-	told := w.Announced()
-	require.Equal(t, "main", told[0].Portal)
-	require.Equal(t, workflowtest.Noon.Add(10*time.Hour), told[0].Announcement.Openings[0].Start.UTC())
-	last := told[len(told)-1].Announcement
+	announced := w.Announced()
+	require.Equal(t, "main", announced[0].Portal)
+	require.Equal(t, workflowtest.Noon.Add(10*time.Hour), announced[0].Announcement.Openings[0].Start.UTC())
+	last := announced[len(announced)-1].Announcement
 	require.True(t, last.Openings[0].Begun, "the next run announces the end")
 	require.Less(t, next.Carried.Shown.Number, next.Carried.Number)
 
@@ -288,8 +288,8 @@ func TestAPortalThatShowsAWindowOfAnotherPortalIsNotified(t *testing.T) {
 		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "other", Shown: true}) }, after)
 	}
 	w.RegisterDelayedCallback(func() {
-		told := w.Announced()
-		last := told[len(told)-1]
+		announced := w.Announced()
+		last := announced[len(announced)-1]
 		require.Equal(t, "other", last.Portal)
 		require.Equal(t, "main", last.Announcement.Portal)
 	}, 90*time.Minute)
@@ -309,9 +309,9 @@ func TestAWindowEndsOnlyAfterItsPortalIsNotified(t *testing.T) {
 	}
 	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
 	require.NoError(t, w.GetWorkflowError())
-	told := w.Announced()
-	require.Len(t, told, 31, "the last one after the calendar was read again")
-	require.Empty(t, told[30].Announcement.Openings)
+	announced := w.Announced()
+	require.Len(t, announced, 31, "the last one after the calendar was read again")
+	require.Empty(t, announced[30].Announcement.Openings)
 	require.Greater(t, w.Now().Sub(workflowtest.Noon), time.Hour+2*kit.UnusedTime)
 }
 
@@ -324,11 +324,11 @@ func TestAWindowThatMovesToAnotherPortalNotifiesBoth(t *testing.T) {
 	w.UpdateAfter(time.Hour, temporal.UpdateEdit, moved)
 	w.UpdateAfter(2*time.Hour, temporal.UpdateEdit, hidden)
 	w.RegisterDelayedCallback(func() {
-		var told []string
+		var announced []string
 		for _, in := range w.Announced() {
-			told = append(told, in.Portal+" of "+in.Announcement.Portal)
+			announced = append(announced, in.Portal+" of "+in.Announcement.Portal)
 		}
-		require.Equal(t, []string{"main of main", "other of other", "main of other", "other of "}, told)
+		require.Equal(t, []string{"main of main", "other of other", "main of other", "other of "}, announced)
 	}, 3*time.Hour)
 	w.NextRun(window.Input{})
 	require.Empty(t, w.Refusals)

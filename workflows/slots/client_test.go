@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// owning runs a workflow that only owns slots: one step a minute.
+// owning runs a workflow that only owns slots, with one step per minute.
 func owning(w *workflowtest.World, steps ...func(*slots.Client)) {
 	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {
 		c := slots.NewClient(ctx, "c1", "ops", "june")
@@ -32,7 +32,7 @@ func owning(w *workflowtest.World, steps ...func(*slots.Client)) {
 	require.NoError(w.T, w.GetWorkflowError())
 }
 
-// requestFor requests a slot for a node in a maintenance of the same name.
+// requestFor requests a slot for a maintenance with the name of its node.
 func requestFor(c *slots.Client, node string) { c.Request(node, node, time.Unix(1, 0)) }
 
 func TestEverySetListsAllRequestsAndSlots(t *testing.T) {

@@ -36,7 +36,7 @@ func TestANewSchedulerGrantsNothingBeforeItsResyncIsComplete(t *testing.T) {
 		},
 		func() {
 			require.Empty(t, w.Grants(), "august has not answered")
-			w.Owners = []string{"july"} // it is over
+			w.Owners = []string{"july"} // it has closed
 		},
 		func() {},
 		func() {
@@ -51,7 +51,7 @@ func TestANewSchedulerGrantsNothingBeforeItsResyncIsComplete(t *testing.T) {
 	require.Empty(t, carried.Answered)
 }
 
-// Temporal finds a workflow only some time after it has begun.
+// Temporal lists a workflow only some time after its start.
 func TestAResyncAfterATerminationListsTheOwnersAgain(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.RegisterDelayedCallback(func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) }, 0)

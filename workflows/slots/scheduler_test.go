@@ -30,7 +30,7 @@ func TestAReleasedSlotGoesToTheNextRequestAndTheNextRunKnowsIt(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.RunSteps(
 		func() { w.Request("june", workflowtest.SlotFor("a", 1), workflowtest.SlotFor("b", 2)) },
-		func() { require.Empty(t, w.Grants(), "nobody has seen the nodes"); w.ShowAllNodes() },
+		func() { require.Empty(t, w.Grants(), "the nodes are not listed"); w.ShowAllNodes() },
 		func() {
 			require.Equal(t, []string{"june a"}, w.Grants())
 			w.Request("july", workflowtest.SlotFor("c", 3))
@@ -49,7 +49,7 @@ func TestAReleasedSlotGoesToTheNextRequestAndTheNextRunKnowsIt(t *testing.T) {
 	require.Len(t, carried.Slots.Requesters, 2)
 }
 
-// Without one, a node at a time.
+// Without a configuration, one node at a time.
 func TestASchedulerGrantsByTheDefaultsWhenTheConfigurationIsDeleted(t *testing.T) {
 	allows := func(w *workflowtest.SchedulerWorld, config maintenancev1.MaintenanceOperatorConfigSpec) {
 		w.ShowNodes(scheduling.NodeUpdate{Config: &config})
@@ -192,7 +192,7 @@ func TestAnOwnerThatAResponseDoesNotReachIsCheckedWithoutDelay(t *testing.T) {
 	require.Equal(t, 1, checked, "before the next regular check")
 }
 
-// Otherwise the slot would be kept for an owner that does not know of it.
+// Otherwise the slot would be kept for an owner that does not know of its grant.
 func TestALostResponseIsResentUnlessTheOwnerIsClosed(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		w := workflowtest.NewSchedulerWorldWithoutResponses(t)
@@ -228,7 +228,7 @@ func TestALostResponseIsResentUnlessTheOwnerIsClosed(t *testing.T) {
 	}
 }
 
-// At any time some owner has just closed when its response is sent.
+// At any time, an owner may close before it receives its response.
 func TestALostResponseIsResentWhileOthersKeepFailing(t *testing.T) {
 	w := workflowtest.NewSchedulerWorldWithoutResponses(t)
 	tried := 0
@@ -260,7 +260,7 @@ func TestNodesAreWatchedWhileThereAreRequestsAndForAWhileAfter(t *testing.T) {
 		func() { require.False(t, watching()); w.Request("june", workflowtest.SlotFor("b", 2)) },
 		func() {
 			require.True(t, watching())
-			require.Equal(t, []string{"june a"}, w.Grants(), "what was seen before is forgotten")
+			require.Equal(t, []string{"june a"}, w.Grants(), "the earlier list is dropped")
 			w.ShowAllNodes()
 		},
 		func() { require.Equal(t, []string{"june a", "june b"}, w.Grants()) },

@@ -81,14 +81,14 @@ func unnoticed() windows.DefineRequest {
 }
 
 func TestSubscribersAreNotifiedBeforeAnOpeningStarts(t *testing.T) {
-	for name, request := range map[string]windows.DefineRequest{"also when receivers are told": workflowtest.DefineNight(), "when nobody else is": unnoticed()} {
+	for name, request := range map[string]windows.DefineRequest{"with receivers": workflowtest.DefineNight(), "when nobody else is": unnoticed()} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 			w.Subscribe(0)
 			w.UpdateAfter(time.Second, temporal.UpdateDefine, request)
-			told := map[time.Duration]int{}
+			notified := map[time.Duration]int{}
 			for _, after := range []time.Duration{-2 * time.Minute, -29 * time.Second, 11 * time.Second} {
-				w.RegisterDelayedCallback(func() { told[after] = len(w.Notified) }, 10*time.Hour+after)
+				w.RegisterDelayedCallback(func() { notified[after] = len(w.Notified) }, 10*time.Hour+after)
 			}
 			w.RegisterDelayedCallback(func() {
 				last := w.Notified[len(w.Notified)-1:]
@@ -96,8 +96,8 @@ func TestSubscribersAreNotifiedBeforeAnOpeningStarts(t *testing.T) {
 				require.True(t, windows.Ask(last, workflowtest.Noon.Add(10*time.Hour), 0).Allowed)
 			}, 10*time.Hour-time.Second)
 			next := w.NextRun(window.Input{})
-			require.Equal(t, told[-2*time.Minute]+1, told[-29*time.Second])
-			require.Equal(t, told[-29*time.Second], told[11*time.Second])
+			require.Equal(t, notified[-2*time.Minute]+1, notified[-29*time.Second])
+			require.Equal(t, notified[-29*time.Second], notified[11*time.Second])
 			var opened []time.Time
 			for _, event := range next.Carried.State.Events {
 				if event.Kind == windows.EventStarted {
@@ -294,12 +294,12 @@ func TestSubscribersAreNotifiedWhenAnExclusionStartsAndEnds(t *testing.T) {
 		Name: "audit", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=13", Duration: "1h"},
 	}}
 	w.UpdateAfter(0, temporal.UpdateDefine, frozen)
-	told := map[time.Duration]int{}
+	notified := map[time.Duration]int{}
 	for _, after := range []time.Duration{30 * time.Minute, 90 * time.Minute, 150 * time.Minute} {
-		w.RegisterDelayedCallback(func() { told[after] = len(w.Notified) }, after)
+		w.RegisterDelayedCallback(func() { notified[after] = len(w.Notified) }, after)
 	}
 	w.NextRun(window.Input{})
 	require.Empty(t, w.Refusals)
-	require.Equal(t, told[30*time.Minute]+1, told[90*time.Minute])
-	require.Equal(t, told[30*time.Minute]+2, told[150*time.Minute])
+	require.Equal(t, notified[30*time.Minute]+1, notified[90*time.Minute])
+	require.Equal(t, notified[30*time.Minute]+2, notified[150*time.Minute])
 }
