@@ -23,29 +23,28 @@ type Client interface {
 	activitykit.Lister
 }
 
-// Activities brings status portals, and the windows that they show, together.
+// Activities sends messages between status portals and the windows that they show.
 type Activities struct {
 	Temporal Client
 }
 
-// AnnounceWindowInput is what a window tells a portal.
+// AnnounceWindowInput is an announcement of a window to a portal.
 type AnnounceWindowInput struct {
 	Portal       string              `json:"portal"`
 	Announcement portal.Announcement `json:"announcement"`
 }
 
-// AnnounceWindow sends a window to a portal, and starts the portal if it does not run. A portal that shows the window no longer is only signalled if it
-// runs.
+// AnnounceWindow sends an announcement to a portal. It starts a portal that must show the window. It signals any other portal only if that runs.
 func (p *Activities) AnnounceWindow(ctx context.Context, in AnnounceWindowInput) error {
 	options := temporal.StatusPortalOptions(in.Portal)
 	var err error
 	if in.Announcement.Portal == in.Portal {
 		_, err = p.Temporal.SignalWithStartWorkflow(ctx, options.ID, temporal.SignalAnnouncement, in.Announcement, options, temporal.StatusPortal)
 	} else {
-		err = p.tell(ctx, options.ID, temporal.SignalAnnouncement, in.Announcement)
+		err = p.signal(ctx, options.ID, temporal.SignalAnnouncement, in.Announcement)
 	}
 	if err != nil {
-		return fmt.Errorf("tell portal %s of window %s: %w", in.Portal, in.Announcement.Window, err)
+		return fmt.Errorf("announce window %s to portal %s: %w", in.Announcement.Window, in.Portal, err)
 	}
 	return nil
 }
@@ -53,45 +52,46 @@ func (p *Activities) AnnounceWindow(ctx context.Context, in AnnounceWindowInput)
 // RequestAnnouncements asks all running windows for announcements to a portal that has just started and knows no window. Windows that were started
 // within the last moments may be missing.
 func (p *Activities) RequestAnnouncements(ctx context.Context, name string) error {
-	err := p.tellAll(ctx, temporal.MaintenanceWindow, "", temporal.SignalAnnounce, portal.Inquiry{Portal: name})
+	err := p.signalAll(ctx, temporal.MaintenanceWindow, "", temporal.SignalAnnounce, portal.Inquiry{Portal: name})
 	if err != nil {
-		return fmt.Errorf("ask windows to announce themselves to portal %s: %w", name, err)
+		return fmt.Errorf("request announcements of windows to portal %s: %w", name, err)
 	}
 	return nil
 }
 
-// ClaimObjects tells all other portals what one shows now.
+// ClaimObjects notifies all other portals of objects that one portal shows now.
 func (p *Activities) ClaimObjects(ctx context.Context, move portal.Move) error {
-	err := p.tellAll(ctx, temporal.StatusPortal, temporal.StatusPortalID(move.To), temporal.SignalMoved, move)
+	err := p.signalAll(ctx, temporal.StatusPortal, temporal.StatusPortalID(move.To), temporal.SignalMoved, move)
 	if err != nil {
-		return fmt.Errorf("tell other portals what portal %s shows now: %w", move.To, err)
+		return fmt.Errorf("notify other portals of the objects of portal %s: %w", move.To, err)
 	}
 	return nil
 }
 
 const (
-	// toldAtOnce is how many workflows are told something at the same time.
-	toldAtOnce = 20
-	// toldOnAPage is how many are told between two heartbeats.
-	toldOnAPage = 200
+	// signalsInParallel limits the signals in progress.
+	signalsInParallel = 20
+	// workflowsPerPage is the number of workflows that are signalled between two heartbeats.
+	workflowsPerPage = 200
 )
 
-// tellAll sends a signal to all running workflows of a type but one. There may be very many: it heartbeats, and an attempt begins where the last one failed.
-func (p *Activities) tellAll(ctx context.Context, workflowType, but, signal string, payload any) error {
+// signalAll signals all running workflows of a type except one. There may be thousands: it sends heartbeats, and an attempt resumes after the last page of
+// the previous one.
+func (p *Activities) signalAll(ctx context.Context, workflowType, but, signal string, payload any) error {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", workflowType), PageSize: toldOnAPage,
+		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", workflowType), PageSize: workflowsPerPage,
 	}
 	if activity.HasHeartbeatDetails(ctx) {
 		if err := activity.GetHeartbeatDetails(ctx, &request.NextPageToken); err != nil {
-			return fmt.Errorf("see how far the last attempt came: %w", err)
+			return fmt.Errorf("read the progress of the last attempt: %w", err)
 		}
 	}
 	return activitykit.EachPage(ctx, p.Temporal, request, func(page *workflowservice.ListWorkflowExecutionsResponse) error {
-		group, telling := errgroup.WithContext(ctx)
-		group.SetLimit(toldAtOnce)
+		group, signalling := errgroup.WithContext(ctx)
+		group.SetLimit(signalsInParallel)
 		for _, execution := range page.GetExecutions() {
 			if id := execution.GetExecution().GetWorkflowId(); id != but {
-				group.Go(func() error { return p.tell(telling, id, signal, payload) })
+				group.Go(func() error { return p.signal(signalling, id, signal, payload) })
 			}
 		}
 		err := group.Wait()
@@ -102,10 +102,10 @@ func (p *Activities) tellAll(ctx context.Context, workflowType, but, signal stri
 	})
 }
 
-// tell sends a signal to a workflow. One that is over need not know.
-func (p *Activities) tell(ctx context.Context, workflowID, signal string, payload any) error {
+// signal signals a workflow. It ignores a closed workflow.
+func (p *Activities) signal(ctx context.Context, workflowID, signal string, payload any) error {
 	err := p.Temporal.SignalWorkflow(ctx, workflowID, "", signal, payload)
-	if _, over := errors.AsType[*serviceerror.NotFound](err); over {
+	if _, closed := errors.AsType[*serviceerror.NotFound](err); closed {
 		return nil
 	}
 	return err

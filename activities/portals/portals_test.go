@@ -72,9 +72,9 @@ func TestOtherPortalsAreInformedOfAChange(t *testing.T) {
 	require.ElementsMatch(t, []string{"portal/other moved", "portal/over moved"}, server.signalled)
 	server.answers["portal/other"] = errors.New("nobody answers")
 	_, err = environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
-	require.ErrorContains(t, err, "portal main shows now: nobody answers")
+	require.ErrorContains(t, err, "objects of portal main: nobody answers")
 	_, err = environment.ExecuteActivity(portals.RequestAnnouncements, "main")
-	require.ErrorContains(t, err, "announce themselves to portal main")
+	require.ErrorContains(t, err, "announcements of windows to portal main")
 }
 
 func TestARetryOfManyMessagesResumesAtTheFailedOne(t *testing.T) {

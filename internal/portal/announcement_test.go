@@ -196,7 +196,7 @@ func TestAWindowBeyondTheCapacityIsRefusedWithAProblem(t *testing.T) {
 	require.False(t, p.Receive(Announcement{Window: "prod/other", Number: 1, Portal: "other"}, noon), "it is of no concern here")
 }
 
-// What was said of openings that are over takes only the room that nothing else wants.
+// Past openings use only the capacity that upcoming ones leave.
 func TestAFreedCapacityAdmitsARefusedWindow(t *testing.T) {
 	p := newPortal(t)
 	wide := component("wide", sreportalv1.StatusOperational)
@@ -248,7 +248,7 @@ func TestPastOpeningsGiveWayToNewOnes(t *testing.T) {
 	require.Empty(t, p.Refused)
 	kept := len(p.Past)
 	require.Greater(t, kept, pastKept/2)
-	require.Less(t, kept, pastKept, "as many as there is room for")
+	require.Less(t, kept, pastKept, "as many as the capacity allows")
 	require.Equal(t, p.Counted, p.Past[kept-1].End, "the last")
 	apply(t, p, p.Counted, ApplyRequest{Components: []sreportalv1.Component{component("db", sreportalv1.StatusMajorOutage)}})
 }
@@ -278,26 +278,26 @@ func TestLittleCapacityShowsFewerOpenings(t *testing.T) {
 	require.Equal(t, after(time.Hour), v.Upcoming[99].Start, "every window has its next")
 	require.Equal(t, after(25*time.Hour), v.Upcoming[len(v.Upcoming)-1].Start, "then the nearest follow")
 	tell(2, 1)
-	require.Len(t, p.at(noon).Upcoming, 100*(1+openingsAnnounced), "once there is room, they are told again")
+	require.Len(t, p.at(noon).Upcoming, 100*(1+openingsAnnounced), "once there is capacity, they are announced again")
 }
 
 func TestAnExcludedOpeningIsAnnouncedWhenTheExclusionEnds(t *testing.T) {
 	open := windows.Opening{Start: noon, End: after(4 * time.Hour), Begun: true}
-	course := windows.State{
+	state := windows.State{
 		Window: &drydockv1.MaintenanceWindow{}, Running: &open,
 		Schedule: windows.Schedule{Excluded: []windows.Span{{Start: after(time.Hour), End: after(2 * time.Hour)}}, Last: true},
 	}
-	course.Window.Spec.Title, course.Window.Spec.PortalRef, course.Window.Spec.Components = "Nightly", "main", []string{"db"}
+	state.Window.Spec.Title, state.Window.Spec.PortalRef, state.Window.Spec.Components = "Nightly", "main", []string{"db"}
 	p := newPortal(t)
 	hear := func(number int64, at time.Time) View {
-		p.Receive(Announce(&course, "prod/night", number, at), at)
+		p.Receive(Announce(&state, "prod/night", number, at), at)
 		return p.at(at)
 	}
 	require.Equal(t, sreportalv1.StatusMaintenance, hear(1, noon).Status)
 	v := hear(2, after(time.Hour))
 	require.Equal(t, sreportalv1.StatusOperational, v.Status)
 	require.Empty(t, v.InProgress)
-	course.Override = &windows.Override{Since: after(90 * time.Minute), Until: after(100 * time.Minute)}
+	state.Override = &windows.Override{Since: after(90 * time.Minute), Until: after(100 * time.Minute)}
 	require.Equal(t, []string{"prod/night/20261121T133000Z"}, names(hear(3, after(90*time.Minute)).InProgress), "an emergency is not excluded")
 	v = hear(4, after(2*time.Hour))
 	require.Equal(t, []string{"prod/night/20261121T120000Z"}, names(v.InProgress))
@@ -308,31 +308,31 @@ func TestAWindowAnnouncesItsOpeningsOnlyWithATitle(t *testing.T) {
 	object := drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"}}
 	object.Spec.TimeZone, object.Spec.PortalRef, object.Spec.Components = "UTC", "main", []string{"db"}
 	object.Spec.Recurrence, object.Spec.Duration = "FREQ=DAILY;BYHOUR=13", "4h"
-	var course windows.State
-	require.Empty(t, Announce(&course, "prod/night", 1, noon).Portal, "the window is not defined")
+	var state windows.State
+	require.Empty(t, Announce(&state, "prod/night", 1, noon).Portal, "the window is not defined")
 	define := func() {
 		window, err := windows.New(&object)
 		require.NoError(t, err)
 		schedule, err := window.Schedule(noon)
 		require.NoError(t, err)
-		course.Define(windows.DefineRequest{Object: object}, schedule, noon)
+		state.Define(windows.DefineRequest{Object: object}, schedule, noon)
 	}
 	define()
-	require.Equal(t, Announcement{Window: "prod/night", Number: 2}, Announce(&course, "prod/night", 2, noon))
+	require.Equal(t, Announcement{Window: "prod/night", Number: 2}, Announce(&state, "prod/night", 2, noon))
 	object.Spec.Title = "Nightly"
 	define()
-	a := Announce(&course, "prod/night", 3, noon)
+	a := Announce(&state, "prod/night", 3, noon)
 	require.Equal(t, "main", a.Portal)
 	require.Len(t, a.Openings, openingsAnnounced)
 
-	course.Advance(after(time.Hour))
-	course.SetOverride(windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: after(3 * time.Hour)}, after(2*time.Hour))
-	a = Announce(&course, "prod/night", 4, after(2*time.Hour))
+	state.Advance(after(time.Hour))
+	state.SetOverride(windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: after(3 * time.Hour)}, after(2*time.Hour))
+	a = Announce(&state, "prod/night", 4, after(2*time.Hour))
 	require.Len(t, a.Openings, 2+openingsAnnounced)
 	require.Equal(t, windows.Opening{Start: after(2 * time.Hour), End: after(3 * time.Hour), Begun: true}, a.Openings[0], "an emergency is announced, too")
 	require.True(t, a.Openings[1].Begun)
 
-	course.Cancel(windows.CancelRequest{All: true}, after(150*time.Minute))
-	course.Advance(after(150 * time.Minute))
-	require.Len(t, Announce(&course, "prod/night", 5, after(4*time.Hour)).Openings, 0)
+	state.Cancel(windows.CancelRequest{All: true}, after(150*time.Minute))
+	state.Advance(after(150 * time.Minute))
+	require.Len(t, Announce(&state, "prod/night", 5, after(4*time.Hour)).Openings, 0)
 }

@@ -63,17 +63,17 @@ func (p *Portal) length() int {
 
 // fit leaves out openings beyond the capacity: first past ones, the oldest first, then those furthest ahead. Their windows announce them again later.
 func (p *Portal) fit() {
-	room := textsMost - p.length()
+	free := textsMost - p.length()
 	for _, past := range p.Past {
-		room -= past.Bytes
+		free -= past.Bytes
 	}
 	for _, a := range p.Windows {
-		room -= a.Bytes * max(0, len(a.Openings)-1)
+		free -= a.Bytes * max(0, len(a.Openings)-1)
 	}
-	for ; room < 0 && len(p.Past) > 0; p.Past = p.Past[1:] {
-		room += p.Past[0].Bytes
+	for ; free < 0 && len(p.Past) > 0; p.Past = p.Past[1:] {
+		free += p.Past[0].Bytes
 	}
-	for room < 0 {
+	for free < 0 {
 		furthest := -1
 		for i, a := range p.Windows {
 			if len(a.Openings) > 1 && (furthest < 0 || a.last().After(p.Windows[furthest].last())) {
@@ -85,7 +85,7 @@ func (p *Portal) fit() {
 		}
 		a := &p.Windows[furthest]
 		a.Openings = a.Openings[:len(a.Openings)-1]
-		room += a.Bytes
+		free += a.Bytes
 	}
 }
 

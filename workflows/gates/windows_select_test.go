@@ -22,14 +22,14 @@ import (
 const otherWindow = "ops/other"
 
 // onlyFor gives a window a selector for the clusters of a site.
-func onlyFor(site string, standing windows.Snapshot) windows.Snapshot {
-	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": site}}
-	return standing
+func onlyFor(site string, snapshot windows.Snapshot) windows.Snapshot {
+	snapshot.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": site}}
+	return snapshot
 }
 
-func ofOther(standing windows.Snapshot) windows.Snapshot {
-	standing.Window, standing.Schedule.Name = otherWindow, otherWindow
-	return standing
+func ofOther(snapshot windows.Snapshot) windows.Snapshot {
+	snapshot.Window, snapshot.Schedule.Name = otherWindow, otherWindow
+	return snapshot
 }
 
 // Without a known selector, the window was for all clusters.
@@ -179,9 +179,9 @@ func TestTheSelectionOfWindowsIsCarriedToTheNextRun(t *testing.T) {
 
 func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
-	standing := workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour))
-	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": "a"}}
-	w.Windows, w.SelectedClusters = map[string]windows.Snapshot{workflowtest.NightWindow: standing}, []string{"c2"}
+	snapshot := workflowtest.OpenUntil(1, w.Now().Add(4*time.Hour))
+	snapshot.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": "a"}}
+	w.Windows, w.SelectedClusters = map[string]windows.Snapshot{workflowtest.NightWindow: snapshot}, []string{"c2"}
 	clusters.Outcomes["c2"] = workflowtest.Takes(30 * time.Minute)
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)

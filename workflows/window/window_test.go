@@ -30,9 +30,9 @@ func TestAWindowNotifiesSubscribersAndReceiversAndContinuesAsNewAfterAnOpening(t
 	require.GreaterOrEqual(t, first.Number, workflowtest.Noon.UnixMicro(), "higher than the numbers of a terminated workflow of this window")
 	require.Equal(t, workflowtest.Noon.AddDate(0, 0, 1).Add(10*time.Hour), last.Schedule.Openings[0].Start.UTC())
 	opened := false
-	for i, standing := range w.Notified {
-		require.True(t, i == 0 || standing.Number > w.Notified[i-1].Number)
-		opened = opened || len(standing.Schedule.Openings) > 0 && standing.Schedule.Openings[0].Begun
+	for i, snapshot := range w.Notified {
+		require.True(t, i == 0 || snapshot.Number > w.Notified[i-1].Number)
+		opened = opened || len(snapshot.Schedule.Openings) > 0 && snapshot.Schedule.Openings[0].Begun
 	}
 	require.True(t, opened)
 	require.Len(t, next.Carried.Subscribers, 1)
