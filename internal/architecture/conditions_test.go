@@ -22,9 +22,9 @@ const (
 	statusChapter = "docs/reference/rollout-status.md"
 )
 
-// TestUsersAreToldEveryConditionOfARollout holds the table of conditions to the code: every type and reason that there is a constant for stands in
+// TestTheDocumentationNamesEveryConditionOfARollout holds the table of conditions to the code: every type and reason that there is a constant for stands in
 // it, and nothing else.
-func TestUsersAreToldEveryConditionOfARollout(t *testing.T) {
+func TestTheDocumentationNamesEveryConditionOfARollout(t *testing.T) {
 	types, reasons := stringConstants(t, "Condition types"), stringConstants(t, "Condition reasons")
 	documentedTypes, documentedReasons := documentedConditions(t)
 	require.ElementsMatch(t, slices.Collect(maps.Values(types)), documentedTypes, "types")

@@ -54,7 +54,7 @@ func TestARequestorMayJoinAgainAfterDone(t *testing.T) {
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 }
 
-func TestARequestorThatCannotJoinIsToldWhy(t *testing.T) {
+func TestARejectedJoinNamesItsReason(t *testing.T) {
 	full := workflowtest.RequestorMaintenance()
 	for i := range 64 {
 		full.Object.Spec.AdditionalRequestors = append(full.Object.Spec.AdditionalRequestors, fmt.Sprintf("r%d.example.com", i))

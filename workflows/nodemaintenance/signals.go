@@ -14,7 +14,7 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", m.handleDone)
 	kit.OnSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.handleFail)
 	kit.OnSignal(ctx, temporal.SignalRecover, "The work of the requestor continues after a failure.", m.handleRecover)
-	kit.OnSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", func(o temporal.Observation) { m.observe(ctx, o) })
+	kit.OnSignal(ctx, temporal.SignalObserved, "The observation of a waiting activity.", func(o temporal.Observation) { m.observe(ctx, o) })
 	if m.in.Slot == nil {
 		m.slots.Listen(ctx, func() {})
 		workflow.GoNamed(ctx, "slots", m.slots.Run)

@@ -76,7 +76,7 @@ type clusterPreparation struct {
 
 func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Progress, error) {
 	listening, _ := workflow.NewDisconnectedContext(ctx)
-	kit.OnSignal(listening, temporal.SignalObserved, "What a waiting activity sees.", p.observed)
+	kit.OnSignal(listening, temporal.SignalObserved, "The observation of a waiting activity.", p.observed)
 	p.holds.Listen(listening, func() {})
 	kit.OnSignal(listening, temporal.SignalPause, "Start no further Job.", func(temporal.SignalRequest) { p.paused = true })
 	kit.OnSignal(listening, temporal.SignalResume, "Start Jobs again.", func(temporal.SignalRequest) { p.paused = false })

@@ -32,7 +32,7 @@ func (g *groupUpgrade) registerSignals(ctx workflow.Context) {
 			g.enabled, g.starters = true, append(g.starters, r.Actor)
 		}
 	})
-	kit.OnSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", func(o temporal.Observation) {
+	kit.OnSignal(ctx, temporal.SignalObserved, "The observation of a waiting activity.", func(o temporal.Observation) {
 		g.signals++
 		g.handleObservation(ctx, o)
 	})

@@ -205,7 +205,7 @@ func TestAWorkThatMayHaveBeenMadeStaysOnItsClusterOnRequest(t *testing.T) {
 }
 
 // Many works are told in parts: what was told before the rollout is paused is not told again, and its clusters do not wait for it.
-func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing.T) {
+func TestWorksReportedBeforeAHoldOrPauseAreNotReportedAgain(t *testing.T) {
 	for by, test := range map[string]struct {
 		stop, goOn func(w *workflowtest.World, number int64)
 	}{

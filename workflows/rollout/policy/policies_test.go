@@ -410,7 +410,7 @@ func TestACancelledPolicyRolloutShowsItsCleanup(t *testing.T) {
 	}
 }
 
-func TestAClusterThatIsUnboundFailsAndTheOthersGoOn(t *testing.T) {
+func TestAnUnboundClusterFailsAndTheOthersContinue(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2", "c3"})
 	w.Compliance["c3"] = []byte("--")
 	w.RegisterDelayedCallback(func() { w.Comply("c2", 1, policies.Unbound) }, 30*time.Second)
