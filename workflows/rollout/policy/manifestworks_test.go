@@ -179,7 +179,7 @@ func TestCompleteClustersKeepTheirWorksOnRequest(t *testing.T) {
 }
 
 // The last work of c1 was made by an attempt of which nobody has heard when the rollout is paused: c1 is complete, and keeps it.
-func TestAWorkThatMayHaveBeenMadeStaysOnItsClusterOnRequest(t *testing.T) {
+func TestAWorkThatMayExistStaysOnItsClusterOnRequest(t *testing.T) {
 	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}

@@ -8,22 +8,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/interceptor"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policiesactivities "drydock.dev/drydock/activities/policies"
 	"drydock.dev/drydock/activities/remediation"
-	"drydock.dev/drydock/activities/rollouts"
-	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/policies"
-	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows/kit"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
 	"drydock.dev/drydock/workflows/workflowtest"
 )
@@ -84,7 +76,7 @@ func TestARollingRolloutWatchesManyClustersWithFewActivities(t *testing.T) {
 	}
 }
 
-func TestWhatEnforcesAPolicyAndWasMadeAgainIsNotedOnce(t *testing.T) {
+func TestARecreatedPlacementIsNotedOnce(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
 	workflowtest.Simulate(w.World, "PlacePolicies", func(in policiesactivities.PlacePoliciesInput) any {
 		placed := w.Place(in).(remediation.PlacementResult)
@@ -96,7 +88,7 @@ func TestWhatEnforcesAPolicyAndWasMadeAgainIsNotedOnce(t *testing.T) {
 }
 
 // The hub finds that one has changed when a second batch comes to it, and the other at the end. The second batch has a run of its own.
-func TestAPolicyThatHasChangedSinceTheRolloutBeganIsNotedOnce(t *testing.T) {
+func TestAPolicyChangedDuringTheRolloutIsNotedOnce(t *testing.T) {
 	for enforcement, means := range map[ranv1.PolicyEnforcement]string{
 		ranv1.EnforceCopy:     "clusters still get the copy of that one, and must comply with what it says now",
 		ranv1.EnforceOverride: "clusters that were done with it before are not brought to what it says now, the others are",
@@ -137,133 +129,8 @@ func TestAPolicyThatHasChangedSinceTheRolloutBeganIsNotedOnce(t *testing.T) {
 	}
 }
 
-func TestAPolicySoaksAndARelapseRestartsTheClock(t *testing.T) {
-	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
-	w.Soaks[0] = 10 * time.Minute
-	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.NonCompliant) }, 6*time.Minute)
-	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 8*time.Minute)
-	var soaking ranv1.ClusterStatus
-	w.RegisterDelayedCallback(func() { soaking = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters[0] }, 3*time.Minute)
-	w.Run()
-
-	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-	require.Equal(t, ranv1.ClusterSoaking, soaking.State)
-	require.Equal(t, "Soaking", soaking.Reason)
-	require.Equal(t, &ranv1.PolicyStatus{Name: "kernel", Status: "Compliant"}, soaking.CurrentPolicy)
-	require.Equal(t, 19*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute), "8 until it complied again, 10 of soak, 1 for the other policy")
-	w.RequireNothingEnforced()
-}
-
-// deaf lets what watches clusters hear nothing of its cancellation, as on a server, where that takes a while; the test environment ends it at once.
-type deaf struct {
-	interceptor.WorkerInterceptorBase
-}
-
-func (*deaf) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
-	in := &deafInbound{}
-	in.Next = next
-	return in
-}
-
-type deafInbound struct {
-	interceptor.WorkflowInboundInterceptorBase
-}
-
-func (i *deafInbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
-	out := &deafOutbound{}
-	out.Next = next
-	return i.Next.Init(out)
-}
-
-type deafOutbound struct {
-	interceptor.WorkflowOutboundInterceptorBase
-}
-
-func (o *deafOutbound) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
-	if name == "AwaitCompliance" {
-		ctx, _ = workflow.NewDisconnectedContext(ctx)
-	}
-	return o.Next.ExecuteActivity(ctx, name, args...)
-}
-
-// The soak of c2 ends after 11 minutes, and c1 is watched anew while the watch before gathers changes still.
-func TestARelapseThatOnlyAWatchHasSeenWhichIsOverRestartsTheClock(t *testing.T) {
-	for name, test := range map[string]struct {
-		relapsed time.Duration
-		takes    time.Duration
-	}{
-		"while it soaks":                   {13 * time.Minute, 24 * time.Minute},
-		"with a policy whose turn is over": {16*time.Minute + 30*time.Second, 17 * time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
-			w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &deaf{}}})
-			w.Soaks[0] = 10 * time.Minute
-			w.ComplyAfter = func(cluster string, policy int) time.Duration {
-				if cluster == "c1" && policy == 0 {
-					return 6 * time.Minute
-				}
-				return time.Minute
-			}
-			var before workflowtest.ComplianceWait
-			w.RegisterDelayedCallback(func() {
-				w.Mu.Lock()
-				defer w.Mu.Unlock()
-				before = w.Waits[len(w.Waits)-1]
-			}, 10*time.Minute)
-			w.RegisterDelayedCallback(func() {
-				require.Greater(t, w.LastWaitID(), before.ID, "another watches by now")
-				require.NoError(t, w.CompleteActivity(before.Token, []policies.ClusterCompliance{{Cluster: "c1", Status: "CN", Relapsed: true}}, nil))
-			}, test.relapsed)
-			w.Run()
-			c1 := workflowtest.StatusOfCluster(workflowtest.RequireResult[workflowtest.GroupStatus](w.World), "c1")
-			require.Equal(t, test.takes, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute))
-		})
-	}
-}
-
-func TestAClusterThatSoaksWithAPolicyCanTimeOut(t *testing.T) {
-	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	w.Soaks[0] = 10 * time.Hour
-	var soaking workflowtest.GroupStatus
-	w.RegisterDelayedCallback(func() { soaking = workflowtest.StatusOf[workflowtest.GroupStatus](w.World) }, 3*time.Minute)
-	w.Run()
-	require.Equal(t, ranv1.ReasonBatchInProgress, soaking.Wait.Reason)
-	require.Contains(t, soaking.Wait.Message, "clusters running: 1")
-	late := workflowtest.StatusOfCluster(workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut), "c1")
-	require.Equal(t, "BatchTimedOut", late.Reason)
-	require.Contains(t, late.Message, "at that moment: policy kernel: Soaking: must stay so until")
-}
-
-// However the batches end, what has complied meanwhile is complete.
-func TestAClusterThatCompliesAfterItsTimeIsCompleteInARolloutThatStopsEarly(t *testing.T) {
-	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
-	w.ComplyAfter = func(cluster string, policy int) time.Duration { return -1 }
-	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 21*time.Minute)
-	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.Compliant) }, 21*time.Minute)
-	w.Plan.ComputedMaxFailures = 2
-	w.Run()
-	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonAborted)
-	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "timedout", "c3": "pending"}, workflowtest.ClusterStates(status))
-}
-
-// What the watch has shown may be behind.
-func TestTheEndOfASoakIsDecidedByAnotherLook(t *testing.T) {
-	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
-	w.Soaks[0] = 10 * time.Minute
-	w.RegisterDelayedCallback(func() {
-		w.Mu.Lock()
-		defer w.Mu.Unlock()
-		w.Compliance["c1"][0] = byte(policies.NonCompliant) // and nobody is told
-	}, 5*time.Minute)
-	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 20*time.Minute)
-	w.Run()
-	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-	require.Equal(t, 31*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
-}
-
 // One that knows the hub comes later.
-func TestAWorkerThatKnowsNoHubIsHeldAgainstNoCluster(t *testing.T) {
+func TestAWorkerWithoutAHubFailsNoCluster(t *testing.T) {
 	none := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
 	t.Cleanup(none.Close)
 	_, noHub := none.Hub(t.Context())
@@ -306,106 +173,6 @@ func TestAWorkerThatKnowsNoHubIsHeldAgainstNoCluster(t *testing.T) {
 			require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(status))
 			require.Empty(t, status.Notes)
 			w.RequireNothingEnforced()
-		})
-	}
-}
-
-func TestAClusterThatDoesNotComplyInTimeIsWithdrawnBeforeTheNextBatch(t *testing.T) {
-	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	w.ComplyAfter = func(cluster string, policy int) time.Duration {
-		if cluster == "c2" && policy == 1 {
-			return -1
-		}
-		return time.Minute
-	}
-	w.Run()
-	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
-	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "timedout", "c3": "complete"}, workflowtest.ClusterStates(status))
-	late := status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == "c2" })]
-	require.Equal(t, &ranv1.PolicyStatus{Name: "network", Status: "NonCompliant"}, late.CurrentPolicy)
-	require.Contains(t, late.Message, "policy network: NonCompliant")
-	require.Equal(t, 2, w.MostEnforced, "the next batch starts when it is withdrawn")
-	w.RequireNothingEnforced()
-}
-
-func TestAClusterThatCompliesAfterItsTimeIsCompleteAtTheEnd(t *testing.T) {
-	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	w.ComplyAfter = func(cluster string, policy int) time.Duration {
-		if cluster == "c1" {
-			return -1
-		}
-		return time.Minute
-	}
-	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 31*time.Minute)
-	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.Compliant) }, 31*time.Minute)
-	w.Run()
-	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(status))
-}
-
-func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *testing.T) {
-	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	w.ComplyAfter = func(cluster string, policy int) time.Duration {
-		if cluster == "c1" && policy == 1 {
-			return -1
-		}
-		return time.Minute
-	}
-	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.Unbound) }, 31*time.Minute)
-	w.Run()
-	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
-	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, workflowtest.ClusterStates(status))
-
-	next, err := rollout.Retry(status, nil, rollout.RetryRequest{})
-	require.NoError(t, err)
-	again := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	again.Compliance["c1"] = []byte("C-")
-	object := workflowtest.PolicyRollout()
-	again.LoadedRollout = rollouts.LoadedRollout{Object: object}
-	again.LoadedRollout.Object.Status = next
-	again.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{
-		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},
-	})
-	retried := workflowtest.StatusOfCluster(workflowtest.RequireFailure[workflowtest.GroupStatus](again.World, ranv1.ReasonFailed), "c1")
-	require.Equal(t, ranv1.ClusterFailed, retried.State)
-	require.Equal(t, "policy policies/network is no longer bound to the cluster: its compliance is unknown", retried.Message)
-}
-
-func TestACancelledRolloutOfPoliciesEnforcesNothingAnyMore(t *testing.T) {
-	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 90*time.Second)
-	w.Run()
-	status := workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
-	require.Equal(t, map[string]ranv1.ClusterState{"c1": "cancelled", "c2": "cancelled", "c3": "pending"}, workflowtest.ClusterStates(status))
-	w.RequireNothingEnforced()
-	last := w.Called()
-	require.Equal(t, []string{"PlacePolicies", "CleanUpPolicies", "SaveRollout"}, last[len(last)-3:])
-}
-
-func TestACancelledPolicyRolloutShowsItsCleanup(t *testing.T) {
-	for _, tt := range []struct {
-		slow string
-		call int
-		says string
-	}{
-		{"PlacePolicies", 2, "batch 1 of 1: clusters that are taken off the placements of their policies: 2"},
-		{"CleanUpPolicies", 1, "batch 1 of 1: cleaning up"},
-	} {
-		t.Run(tt.slow, func(t *testing.T) {
-			w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
-			w.Fail[tt.slow] = func(call int) error {
-				if call == tt.call {
-					return errors.New("the hub is away for a moment")
-				}
-				return nil
-			}
-			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 30*time.Second)
-			var cancelling *drydockv1.Wait
-			w.RegisterDelayedCallback(func() { cancelling = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Wait }, 30*time.Second+100*time.Millisecond)
-			w.Run()
-			workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
-			require.Equal(t, "Cancelling", cancelling.Reason)
-			require.Equal(t, tt.says, cancelling.Message)
 		})
 	}
 }
@@ -457,23 +224,6 @@ func TestAClusterThatLosesALaterPolicyFails(t *testing.T) {
 	}
 }
 
-func TestAClusterThatTimedOutAndLostAPolicyThatShouldHaveFollowedIsNotComplete(t *testing.T) {
-	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	w.ComplyAfter = func(cluster string, policy int) time.Duration {
-		if cluster == "c1" && policy == 0 {
-			return -1
-		}
-		return time.Minute
-	}
-	w.RegisterDelayedCallback(func() {
-		w.Comply("c1", 0, policies.Compliant)
-		w.Comply("c1", 1, policies.Unbound)
-	}, 31*time.Minute)
-	w.Run()
-	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
-	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, workflowtest.ClusterStates(status))
-}
-
 func TestADeletedClusterOfAPolicyRolloutFails(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
 	w.RegisterDelayedCallback(func() { w.Vanish("c2") }, 30*time.Second)
@@ -482,63 +232,6 @@ func TestADeletedClusterOfAPolicyRolloutFails(t *testing.T) {
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed"}, workflowtest.ClusterStates(status))
 	require.Equal(t, ranv1.ReasonClusterVanished, workflowtest.StatusOfCluster(status, "c2").Reason)
 	require.Equal(t, 2*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute), "nobody waits for it")
-}
-
-func TestPausedNoOtherPolicyBegins(t *testing.T) {
-	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{}) }, 30*time.Second)
-	var paused ranv1.ClusterStatus
-	w.RegisterDelayedCallback(func() { paused = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters[0] }, 5*time.Minute)
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, temporal.SignalRequest{}) }, 10*time.Minute)
-	w.Run()
-	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-	require.Equal(t, "policy kernel", paused.Step)
-	require.Equal(t, "Paused", paused.Reason)
-	require.Equal(t, 11*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
-}
-
-// The batch was running before the stop: its policies could only not be prepared.
-func TestPausedOrHeldNotEvenTheFirstPolicyBegins(t *testing.T) {
-	signal := func(name string, what any) func(*workflowtest.PolicyWorld) {
-		return func(w *workflowtest.PolicyWorld) { w.SignalWorkflow(name, what) }
-	}
-	all := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll}}}
-	tests := []struct {
-		name       string
-		stop, goOn func(*workflowtest.PolicyWorld)
-		reason     string
-	}{
-		{"paused", signal(temporal.SignalPause, temporal.SignalRequest{}), signal(temporal.SignalResume, temporal.SignalRequest{}), "Paused"},
-		{"held", signal(temporal.SignalHeld, all), signal(temporal.SignalHeld, emergency.State{Number: 3}), "Held"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
-			w.Compliance["c2"] = []byte("CN")
-			back := w.Now().Add(5 * time.Minute)
-			w.Fail["PreparePolicies"] = func(int) error {
-				if w.Now().Before(back) {
-					return errors.New("the hub is away")
-				}
-				return nil
-			}
-			w.RegisterDelayedCallback(func() { test.stop(w) }, 2*time.Minute)
-			var stopped workflowtest.GroupStatus
-			var placed int
-			w.RegisterDelayedCallback(func() {
-				stopped, placed = workflowtest.StatusOf[workflowtest.GroupStatus](w.World), len(w.InputsOf("PlacePolicies"))
-			}, 9*time.Minute)
-			w.RegisterDelayedCallback(func() { test.goOn(w) }, 10*time.Minute)
-			w.Run()
-			require.Zero(t, placed, "nothing is enforced")
-			first, second := workflowtest.StatusOfCluster(stopped, "c1"), workflowtest.StatusOfCluster(stopped, "c2")
-			require.Equal(t, test.reason, first.Reason)
-			require.Contains(t, first.Message, "the first may not begin")
-			require.Equal(t, []string{"policy kernel", "policy network"}, []string{first.Step, second.Step})
-			status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-			require.Equal(t, 12*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
-		})
-	}
 }
 
 func TestPoliciesThatCannotBePreparedFailTheClustersWithTheReason(t *testing.T) {
@@ -555,7 +248,7 @@ func TestPoliciesThatCannotBePreparedFailTheClustersWithTheReason(t *testing.T) 
 	require.Empty(t, w.InputsOf("PlacePolicies"))
 }
 
-func TestWhatIsKeptButCouldNotBeTakenOffAClusterIsNoted(t *testing.T) {
+func TestKeptObjectsThatStillSelectAClusterAreNoted(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
 	w.Fail["PlacePolicies"] = func(call int) error {
 		if call < 3 {
@@ -569,7 +262,7 @@ func TestWhatIsKeptButCouldNotBeTakenOffAClusterIsNoted(t *testing.T) {
 	require.Equal(t, []string{"the objects of the rollout on the hub were kept, but could not be removed from c1, where they still take effect"}, workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes)
 }
 
-func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
+func TestObjectsAreKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
 	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}
@@ -595,32 +288,4 @@ func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
 	w.Run(keep)
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
 	require.Len(t, w.InputsOf("CleanUpPolicies"), 1)
-}
-
-func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
-	first := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
-	first.ComplyAfter = func(cluster string, policy int) time.Duration {
-		if cluster == "c2" && policy == 1 {
-			return -1
-		}
-		return time.Minute
-	}
-	first.Run()
-	over := workflowtest.RequireFailure[workflowtest.GroupStatus](first.World, ranv1.ReasonTimedOut)
-	planned := first.InputsOf("PreparePolicies")[0].(policiesactivities.Rollout)
-	next, err := rollout.Retry(over, nil, rollout.RetryRequest{})
-	require.NoError(t, err)
-
-	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
-	w.Compliance = map[string][]byte{"c1": []byte("CC"), "c2": []byte("CN")}
-	object := workflowtest.PolicyRollout()
-	w.LoadedRollout = rollouts.LoadedRollout{Object: object}
-	w.LoadedRollout.Object.Status = next
-	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{
-		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},
-	})
-	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-	require.Equal(t, ranv1.ClusterCounts{Total: 2, Complete: 2}, status.Counts)
-	require.Equal(t, planned.Policies, w.InputsOf("PreparePolicies")[0].(policiesactivities.Rollout).Policies, "by name and namespace")
-	require.Equal(t, []policies.DesiredPlacement{{Item: 1, Clusters: []string{"c2"}}}, w.InputsOf("PlacePolicies")[0].(policiesactivities.PlacePoliciesInput).Desired)
 }

@@ -38,7 +38,7 @@ func (r simpleRollout) Retrier() kit.Retrier {
 }
 
 // A rollout is cancelled while a worker prepares it, who does not hear of that: what was removed meanwhile would be made again, and stay.
-func TestNothingIsRemovedBeforeTheAttemptToMakeItIsOver(t *testing.T) {
+func TestNothingIsRemovedDuringTheAttemptToCreateIt(t *testing.T) {
 	for name, end := range map[string]func(s *sequence, ctx workflow.Context){
 		"at the end":          func(s *sequence, ctx workflow.Context) { s.CleanUp(ctx, false) },
 		"before the next run": func(s *sequence, ctx workflow.Context) { s.Settle(ctx) },

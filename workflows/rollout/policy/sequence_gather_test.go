@@ -15,7 +15,7 @@ import (
 )
 
 // Each of a hundred clusters complies at a time of its own with each of the policies: that is no reason to be late with the last of them.
-func TestNewsThatWereToBeExpectedAreNotGatheredForLong(t *testing.T) {
+func TestExpectedChangesAreReportedSoon(t *testing.T) {
 	var clusters []string
 	takes := map[string]time.Duration{}
 	for i := range policy.ClustersPerWatch {
@@ -32,7 +32,7 @@ func TestNewsThatWereToBeExpectedAreNotGatheredForLong(t *testing.T) {
 }
 
 // The server ends a run that is too long, and with it the rollout, with all that is enforced by then.
-func TestNewsAreGatheredTheLongerTheMoreOfTheHistoryIsUsed(t *testing.T) {
+func TestChangesAreGatheredLongerInALongHistory(t *testing.T) {
 	for name, use := range map[string]func(w *workflowtest.PolicyWorld){
 		"by its events": func(w *workflowtest.PolicyWorld) { w.SetCurrentHistoryLength(kit.MaxEvents / 2) },
 		"by its size":   func(w *workflowtest.PolicyWorld) { w.SetCurrentHistorySize(kit.MaxBytes / 2) },

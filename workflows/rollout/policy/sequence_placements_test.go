@@ -22,7 +22,7 @@ import (
 )
 
 // The hub did not answer when the first item was to be put on the clusters: what was only tried has not begun.
-func TestNothingIsPutOnAClusterThatIsHeldOrPausedWhenTheHubAnswersAgain(t *testing.T) {
+func TestNothingIsPlacedOnAHeldOrPausedClusterAfterAnOutageOfTheHub(t *testing.T) {
 	for name, away := range map[string]struct {
 		calls int
 		err   error
@@ -68,7 +68,7 @@ func TestNothingIsPutOnAClusterThatIsHeldOrPausedWhenTheHubAnswersAgain(t *testi
 	}
 }
 
-func TestAWorkThatTheHubRefusesIsNotMadeWhileItsClusterIsHeld(t *testing.T) {
+func TestARefusedWorkIsNotCreatedWhileItsClusterIsHeld(t *testing.T) {
 	for by, test := range workflowtest.Stops {
 		t.Run(by, func(t *testing.T) {
 			w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"})
@@ -113,7 +113,7 @@ func TestADeletedWorkIsNotRecreatedDuringAHold(t *testing.T) {
 }
 
 // An attempt of which nobody has heard may have made the work.
-func TestAWorkThatMayHaveBeenMadeIsTakenOffWhenItsClusterLeaves(t *testing.T) {
+func TestAWorkThatMayExistIsDeletedWhenItsClusterLeaves(t *testing.T) {
 	for name, stays := range map[string][]string{"at once": nil, "also when the hub refuses that first": {"c1"}} {
 		t.Run(name, func(t *testing.T) {
 			w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
@@ -142,7 +142,7 @@ func TestAWorkThatMayHaveBeenMadeIsTakenOffWhenItsClusterLeaves(t *testing.T) {
 	}
 }
 
-func TestWhoPutsAnythingOnAClusterKnowsWhenItsWindowCloses(t *testing.T) {
+func TestPlacementsGetTheEndOfTheWindow(t *testing.T) {
 	inWindow := func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.MaintenanceWindows = []drydockv1.WindowName{workflowtest.NightWindow}
 	}
@@ -172,7 +172,7 @@ func TestWhoPutsAnythingOnAClusterKnowsWhenItsWindowCloses(t *testing.T) {
 }
 
 // The second item cannot be put on c1, nor on any cluster, while c2 has the first; the second batch waits for its approval.
-func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
+func TestAFailedSequenceIsRemovedFromItsClusters(t *testing.T) {
 	gone := temporal.Error(temporal.ErrInvalidSpec, "it has been changed since the rollout began", nil)
 	failed := func(w *workflowtest.PolicyWorld) {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w.World)

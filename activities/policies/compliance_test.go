@@ -1,0 +1,187 @@
+package policies
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitytest"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
+)
+
+// await waits for news in the background.
+func (s *policyScene) await(known ...policies.KnownCluster) <-chan []policies.ClusterCompliance {
+	return s.awaitFor(300*time.Millisecond, known...)
+}
+
+func (s *policyScene) awaitFor(gather time.Duration, known ...policies.KnownCluster) <-chan []policies.ClusterCompliance {
+	news := make(chan []policies.ClusterCompliance, 1)
+	go func() {
+		found, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Policies: s.rollout.Policies, Clusters: known, Gather: gather})
+		assert.NoError(s.t, err)
+		news <- found
+	}()
+	return news
+}
+
+func (s *policyScene) requireNews(news <-chan []policies.ClusterCompliance, want ...policies.ClusterCompliance) {
+	s.t.Helper()
+	select {
+	case found := <-news:
+		require.Equal(s.t, want, found)
+	case <-time.After(time.Minute):
+		require.Fail(s.t, "no news")
+	}
+}
+
+func TestComplianceIsReportedInBulkWhenItChanges(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	one, two, three := s.clusters[0], s.clusters[1], s.clusters[2]
+	s.requireNews(s.await(policies.KnownCluster{Cluster: one}, policies.KnownCluster{Cluster: two}),
+		policies.ClusterCompliance{Cluster: one, Status: "NN"}, policies.ClusterCompliance{Cluster: two, Status: "NN"})
+
+	news := s.await(policies.KnownCluster{Cluster: one, Status: "NN"}, policies.KnownCluster{Cluster: two, Status: "NN"}, policies.KnownCluster{Cluster: three, Status: "NN"})
+	s.prepare()
+	s.place(0, one, two)
+	s.requireNews(news, policies.ClusterCompliance{Cluster: one, Status: "CN"}, policies.ClusterCompliance{Cluster: two, Status: "CN"})
+}
+
+func TestAShortRelapseIsReported(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, func(string, string) time.Duration { return 50 * time.Millisecond })
+	s.prepare()
+	s.place(0, s.clusters[0])
+	s.awaitCompliance("CN", s.clusters[0])
+	const beyondTheRelapse = 10 * time.Second
+	news := s.awaitFor(beyondTheRelapse, policies.KnownCluster{Cluster: s.clusters[0], Status: "CN"}, policies.KnownCluster{Cluster: s.clusters[1], Status: "NN"})
+	require.Never(t, func() bool { return len(news) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "nothing has changed")
+	require.NoError(t, s.propagator.Drift(t.Context(), s.clusters[0], s.rollout.Namespace, "kernel"))
+	s.requireNews(news, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "CN", Relapsed: true})
+
+	// Nor is it lost with a watch that ends before it would report it.
+	reader, err := s.activities.reader(t.Context(), s.rollout.Policies)
+	require.NoError(t, err)
+	seen, looked, over := "", make(chan struct{}), make(chan struct{})
+	judge := reader.Judge
+	reader.Judge = func(replica *unstructured.Unstructured) policies.Compliance {
+		compliance := judge(replica)
+		if replica == nil || replica.GetNamespace() != s.clusters[0] || replica.GetName() != reader.Names[0] {
+			return compliance
+		}
+		switch {
+		case compliance == policies.Compliant && seen == "":
+			seen = "C"
+			close(looked)
+		case compliance != policies.Compliant && seen == "C":
+			seen = "CN"
+		case compliance == policies.Compliant && seen == "CN":
+			seen = "CNC"
+			close(over)
+		}
+		return compliance
+	}
+	watching, stop := context.WithCancel(t.Context())
+	defer stop()
+	relapsed := make(chan []policies.ClusterCompliance, 1)
+	go func() {
+		found, err := reader.Await(watching, []policies.KnownCluster{{Cluster: s.clusters[0], Status: "CN"}, {Cluster: s.clusters[1], Status: "NN"}}, time.Hour)
+		assert.NoError(t, err)
+		relapsed <- found
+	}()
+	<-looked
+	require.Eventually(t, func() bool { // one that is too short for two looks is not seen
+		select {
+		case <-over:
+			return true
+		default:
+			assert.NoError(t, s.propagator.Drift(t.Context(), s.clusters[0], s.rollout.Namespace, "kernel"))
+			return false
+		}
+	}, time.Minute, 300*time.Millisecond)
+	stop()
+	found := <-relapsed
+	require.Len(t, found, 1)
+	require.True(t, found[0].Relapsed)
+}
+
+func TestUnboundClustersAndDeletedPoliciesAreReported(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	news := s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "NN"}, policies.KnownCluster{Cluster: s.clusters[1], Status: "NN"})
+	policy := &unstructured.Unstructured{}
+	policy.SetGroupVersionKind(policies.Policies)
+	policy.SetNamespace(s.rollout.Namespace)
+	policy.SetName("network")
+	require.NoError(t, s.hub.Client.Delete(t.Context(), policy))
+	s.requireNews(news, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "N-"}, policies.ClusterCompliance{Cluster: s.clusters[1], Status: "N-"})
+	require.Equal(t, policies.ComplianceStatus("N-"), s.compliance(s.clusters[2])[s.clusters[2]])
+}
+
+// The hub has as many replicas as clusters times policies.
+func TestCachedReplicasAreTrimmed(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.prepare()
+	s.place(0, s.clusters...)
+	s.awaitCompliance("CN", s.clusters...)
+	hub, err := activitytest.Clusters.Hub(t.Context())
+	require.NoError(t, err)
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(policies.Policies)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.NoError(c, hub.Cache.List(t.Context(), list, client.InNamespace(s.clusters[0])))
+		assert.Len(c, list.Items, 2, "neither the policies themselves nor the replicas of copies")
+	}, activitytest.NewsLimit, 20*time.Millisecond)
+	for _, replica := range list.Items {
+		require.NotContains(t, replica.Object, "spec")
+		require.Empty(t, replica.GetLabels())
+		require.True(t, slices.Contains([]string{s.rollout.Policies[0].Replica(), s.rollout.Policies[1].Replica()}, replica.GetName()))
+	}
+}
+
+// countedWatches counts the watches of policies that are opened.
+type countedWatches struct {
+	next   http.RoundTripper
+	opened *atomic.Int32
+}
+
+func (c countedWatches) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Query().Has("watch") && strings.Contains(request.URL.Path, "/"+policies.Policies.Group+"/") {
+		c.opened.Add(1)
+	}
+	return c.next.RoundTrip(request)
+}
+
+func TestWaitsForComplianceShareOneWatch(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.prepare()
+	var opened atomic.Int32
+	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.HubName).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countedWatches{next, &opened} })
+	counted := kube.New(kube.FromConfigs(config, nil), kube.Options{})
+	t.Cleanup(counted.Close)
+	var waits errgroup.Group
+	for _, cluster := range s.clusters {
+		for policy := range s.rollout.Policies {
+			waits.Go(func() error {
+				_, err := (&Activities{Clusters: counted}).AwaitCompliance(t.Context(), AwaitComplianceInput{
+					Policies: s.rollout.Policies, Clusters: []policies.KnownCluster{{Cluster: cluster, Status: "NN", Policy: policy}},
+				})
+				return err
+			})
+		}
+	}
+	s.enforce(policies.DesiredPlacement{Item: 0, Clusters: s.clusters}, policies.DesiredPlacement{Item: 1, Clusters: s.clusters})
+	require.NoError(t, waits.Wait())
+	require.EqualValues(t, 1, opened.Load(), "however many wait")
+}

@@ -1,0 +1,233 @@
+package policies
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/activities/remediation"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/devstack/propagator"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
+)
+
+// policyScene is a hub on which policies are propagated: some are bound to all clusters of the scene, to inform.
+type policyScene struct {
+	t          *testing.T
+	hub        *kube.Cluster
+	propagator *propagator.Propagator
+	activities *Activities
+	rollout    Rollout
+	clusters   []string
+}
+
+// newPolicyScene makes a scene with two policies, for the test alone.
+func newPolicyScene(t *testing.T, enforcement ranv1.PolicyEnforcement, takes func(cluster, policy string) time.Duration) *policyScene {
+	t.Helper()
+	played, err := propagator.Start(t.Context(), activitytest.Stack.Cluster(activitytest.HubName).Config, propagator.Options{Takes: takes})
+	require.NoError(t, err)
+	t.Cleanup(played.Stop)
+	namespace := devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName))
+	s := &policyScene{
+		t: t, hub: activitytest.BareCluster(t), propagator: played, activities: &Activities{Clusters: activitytest.Clusters},
+		rollout: Rollout{
+			Namespace: namespace, Name: "june", Owner: "cgu/" + namespace + "/june/first-run", Enforcement: enforcement,
+			Policies: []policies.Ref{{Namespace: namespace, Name: "kernel"}, {Namespace: namespace, Name: "network"}},
+		},
+	}
+	grantRollouts(t, namespace)
+	for i := range 3 {
+		s.clusters = append(s.clusters, fmt.Sprintf("%s-c%d", namespace, i+1))
+		s.create("apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: " + s.clusters[i] + ", labels: {name: " + s.clusters[i] + "}}")
+	}
+	if enforcement == ranv1.EnforceOverride {
+		s.bindAllClusters()
+	}
+	for _, policy := range s.rollout.Policies {
+		s.create(informing(policy, ""))
+		s.bind(policy, s.clusters...)
+	}
+	s.awaitCompliance("NN", s.clusters...)
+	return s
+}
+
+// grantRollouts lets the hub's account do in a namespace what deploy/rbac says has to be allowed in those of rollouts.
+func grantRollouts(t *testing.T, namespace string) {
+	t.Helper()
+	binding := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: drydock-rollouts, namespace: `+namespace+`}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: drydock-rollouts}
+subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]`), &binding.Object))
+	require.NoError(t, activitytest.BareCluster(t).Client.Create(t.Context(), binding))
+}
+
+// informing is a policy that wants a ConfigMap of its name.
+func informing(policy policies.Ref, annotations string) string {
+	return fmt.Sprintf(`
+apiVersion: policy.open-cluster-management.io/v1
+kind: Policy
+metadata: {namespace: %s, name: %s, annotations: {%s}}
+spec:
+  disabled: false
+  remediationAction: inform
+  policy-templates:
+  - objectDefinition:
+      apiVersion: policy.open-cluster-management.io/v1
+      kind: ConfigurationPolicy
+      metadata: {name: %s-config}
+      spec:
+        remediationAction: inform
+        object-templates: [{complianceType: musthave, objectDefinition: {apiVersion: v1, kind: ConfigMap, metadata: {name: %s-%s}}}]
+`, policy.Namespace, policy.Name, annotations, policy.Name, policy.Namespace, policy.Name)
+}
+
+func (s *policyScene) create(text string) *unstructured.Unstructured {
+	s.t.Helper()
+	object := &unstructured.Unstructured{}
+	require.NoError(s.t, yaml.Unmarshal([]byte(text), &object.Object))
+	require.NoError(s.t, s.hub.Client.Create(s.t.Context(), object))
+	s.t.Cleanup(func() {
+		require.NoError(s.t, client.IgnoreNotFound(s.hub.Client.Delete(context.Background(), object)))
+	})
+	return object
+}
+
+// bindAllClusters lets placements of the namespace pick from all clusters.
+func (s *policyScene) bindAllClusters() {
+	s.t.Helper()
+	s.create("apiVersion: cluster.open-cluster-management.io/v1beta2\nkind: ManagedClusterSetBinding\nmetadata: {namespace: " + s.rollout.Namespace + ", name: global}\nspec: {clusterSet: global}")
+}
+
+// bind binds a policy to clusters as people do.
+func (s *policyScene) bind(policy policies.Ref, clusters ...string) {
+	s.t.Helper()
+	listed := ""
+	for _, cluster := range clusters {
+		listed += "{name: " + cluster + "},"
+	}
+	s.create(fmt.Sprintf("apiVersion: apps.open-cluster-management.io/v1\nkind: PlacementRule\nmetadata: {namespace: %s, name: %s}\nspec: {clusters: [%s]}", policy.Namespace, policy.Name, listed))
+	s.create(fmt.Sprintf(`
+apiVersion: policy.open-cluster-management.io/v1
+kind: PlacementBinding
+metadata: {namespace: %s, name: %s}
+placementRef: {apiGroup: apps.open-cluster-management.io, kind: PlacementRule, name: %s}
+subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: %s}]`, policy.Namespace, policy.Name, policy.Name, policy.Name))
+}
+
+// compliance is the compliance status of clusters, as the API server has it.
+func (s *policyScene) compliance(clusters ...string) map[string]policies.ComplianceStatus {
+	s.t.Helper()
+	read, err := s.activities.ReadCompliance(s.t.Context(), ReadComplianceInput{Policies: s.rollout.Policies, Clusters: clusters})
+	require.NoError(s.t, err)
+	found := map[string]policies.ComplianceStatus{}
+	for _, one := range read {
+		found[one.Cluster] = one.Status
+	}
+	return found
+}
+
+func (s *policyScene) awaitCompliance(want policies.ComplianceStatus, clusters ...string) {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		read, err := s.activities.ReadCompliance(s.t.Context(), ReadComplianceInput{Policies: s.rollout.Policies, Clusters: clusters})
+		assert.NoError(c, err)
+		for _, one := range read {
+			assert.Equal(c, want, one.Status, one.Cluster)
+		}
+		var known []policies.KnownCluster
+		for _, cluster := range clusters {
+			known = append(known, policies.KnownCluster{Cluster: cluster})
+		}
+		seen, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Policies: s.rollout.Policies, Clusters: known})
+		assert.NoError(c, err)
+		for _, one := range seen {
+			assert.Equal(c, want, one.Status, "the watch of %s", one.Cluster)
+		}
+	}, activitytest.NewsLimit, 20*time.Millisecond)
+}
+
+func (s *policyScene) prepare() []Prepared {
+	s.t.Helper()
+	prepared, err := s.activities.PreparePolicies(s.t.Context(), s.rollout)
+	require.NoError(s.t, err)
+	return prepared
+}
+
+func (s *policyScene) place(policy int, clusters ...string) {
+	s.t.Helper()
+	s.enforce(policies.DesiredPlacement{Item: policy, Clusters: clusters})
+}
+
+// enforce places policies on clusters, and nothing anywhere else.
+func (s *policyScene) enforce(desired ...policies.DesiredPlacement) remediation.PlacementResult {
+	s.t.Helper()
+	placed, err := s.activities.PlacePolicies(s.t.Context(), PlacePoliciesInput{Rollout: s.rollout, Desired: desired})
+	require.NoError(s.t, err)
+	return placed
+}
+
+// cleanUp removes what was made, and returns which policies have changed.
+func (s *policyScene) cleanUp() []int {
+	s.t.Helper()
+	changed, err := s.activities.CleanUpPolicies(s.t.Context(), s.rollout)
+	require.NoError(s.t, err)
+	return changed
+}
+
+// pin lets the rollout know what its policies were when they were prepared.
+func (s *policyScene) pin() {
+	s.t.Helper()
+	s.rollout.Pins = nil
+	for _, one := range s.prepare() {
+		s.rollout.Pins = append(s.rollout.Pins, one.Pin)
+	}
+}
+
+func (s *policyScene) patch(ref policies.Ref, patch string) {
+	s.t.Helper()
+	policy := &unstructured.Unstructured{}
+	policy.SetGroupVersionKind(policies.Policies)
+	policy.SetNamespace(ref.Namespace)
+	policy.SetName(ref.Name)
+	require.NoError(s.t, s.hub.Client.Patch(s.t.Context(), policy, client.RawPatch(types.JSONPatchType, []byte(patch))))
+}
+
+// made are the objects of the rollout, as <kind> <name>.
+func (s *policyScene) made() []unstructured.Unstructured {
+	s.t.Helper()
+	var made []unstructured.Unstructured
+	for _, kind := range []schema.GroupVersionKind{policies.Policies, policies.PlacementRules, policies.Placements, policies.PlacementBindings} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		require.NoError(s.t, s.hub.Client.List(s.t.Context(), list, client.InNamespace(s.rollout.Namespace), client.MatchingLabels(policies.RolloutLabels(s.rollout.name()))))
+		made = append(made, list.Items...)
+	}
+	return made
+}
+
+// enforced reports on which clusters of the scene something is enforced.
+func (s *policyScene) enforced() []string {
+	var found []string
+	enforced := s.propagator.Enforced()
+	for _, cluster := range s.clusters {
+		if len(enforced[cluster]) > 0 {
+			found = append(found, cluster)
+		}
+	}
+	return found
+}
