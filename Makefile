@@ -67,9 +67,9 @@ endif
 test-concurrent:
 	@$(GO_TEST) -race -p 2 ./activities/... ./starter $(CONCURRENT)
 test-alone:
-	@E2E_PART=alone $(GO_TEST) ./internal/e2e
+	@E2E_PART=alone $(GO_TEST) -p 1 ./internal/e2e ./internal/chaos
 test-others:
-	@E2E_PART=shared $(GO_TEST) -p 2 ./internal/e2e ./internal/chaos $(filter-out $(CONCURRENT),$(shell go list ./...))
+	@E2E_PART=shared $(GO_TEST) -p 2 ./internal/e2e $(filter-out $(CONCURRENT) %/internal/chaos,$(shell go list ./...))
 
 .PHONY: test-fast
 test-fast: ## Run the tests that need neither servers nor a browser

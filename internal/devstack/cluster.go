@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
@@ -178,12 +179,15 @@ func (c *Cluster) start(ctx context.Context) error {
 	return work.Wait()
 }
 
+// crdsServed is how long the API server may take to serve new CRDs. On a busy machine that is much longer than usual.
+const crdsServed = 2 * time.Minute
+
 // InstallCRDs installs the CRDs of YAML files or directories, relative to the root of the repository, and waits until they are served.
 func (c *Cluster) InstallCRDs(paths ...string) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	options := envtest.CRDInstallOptions{ErrorIfPathMissing: true}
+	options := envtest.CRDInstallOptions{ErrorIfPathMissing: true, MaxTime: crdsServed}
 	for _, path := range paths {
 		options.Paths = append(options.Paths, c.inRepository(path))
 	}

@@ -82,12 +82,12 @@ func resumesAfterCrash(t *testing.T, program exampleProgram, spoke *devstack.Clu
 
 	// The work on the first node hangs, and its program is killed.
 	hanging, _ := program.run(t, spoke, "sh", "-c", `touch "$0/begun-$NODE"; exec sleep 600`, dir)
-	require.Eventually(t, func() bool { return len(glob(t, dir, "begun-*")) == 1 }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return len(glob(t, dir, "begun-*")) == 1 }, stateLimit, 100*time.Millisecond)
 	kill(hanging)
 
 	// The next run finds the node and starts again. One node fails and keeps its slot; the other one waits for it.
 	failing, said := program.run(t, spoke, "sh", "-c", `touch "$0/failed-$NODE"; exit 3`, dir)
-	require.Eventually(t, func() bool { return len(glob(t, dir, "failed-*")) == 1 }, time.Minute, 100*time.Millisecond, "%s", said)
+	require.Eventually(t, func() bool { return len(glob(t, dir, "failed-*")) == 1 }, stateLimit, 100*time.Millisecond, "%s", said)
 	first := filepath.Base(glob(t, dir, "failed-*")[0])[len("failed-"):]
 	require.FileExists(t, filepath.Join(dir, "begun-"+first), "it is the node that was ready before")
 	awaitNodeStatus(t, spoke, program.campaign+"-"+first, "it is held", func(s maintenancev1.NodeMaintenanceStatus) bool {
@@ -117,7 +117,7 @@ func requestsAgain(t *testing.T, program exampleProgram, spoke *devstack.Cluster
 	hanging, said := program.run(t, spoke, "sh", "-c", `echo begun >> "$0/begun-$NODE"
 		[ "$(cat "$0/begun-$NODE")" = begun ] || kill -9 $PPID
 		[ "$(ls "$0")" != "begun-$NODE" ] || exec sleep 600`, dir)
-	require.Eventually(t, func() bool { return len(glob(t, dir, "begun-*")) == 1 }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return len(glob(t, dir, "begun-*")) == 1 }, stateLimit, 100*time.Millisecond)
 	begun := glob(t, dir, "begun-*")[0]
 	first := filepath.Base(begun)[len("begun-"):]
 	if !program.stops {

@@ -104,6 +104,6 @@ func (w *lockWitness) awaitEnd(t *testing.T, applications ...string) *lockStory 
 	require.Eventually(t, func() bool {
 		s = w.story(t, applications...)
 		return s.over()
-	}, time.Minute, 200*time.Millisecond, "the story does not come to its end")
+	}, stateLimit, 200*time.Millisecond, "the story does not come to its end")
 	return s
 }

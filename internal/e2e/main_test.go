@@ -79,6 +79,9 @@ type answer struct {
 // commandLimit ends a command that would follow a workflow forever.
 const commandLimit = 8 * time.Minute
 
+// stateLimit is how long a test waits for a state at most: much longer than it takes, also on a busy machine.
+const stateLimit = 5 * time.Minute
+
 // drydock runs a drydock command.
 func drydock(t *testing.T, args ...string) answer {
 	t.Helper()

@@ -86,7 +86,7 @@ func awaitEmpty(t *testing.T, spoke *devstack.Cluster, node string) {
 // awaitDone sends done until it is accepted: a drained node becomes ready a moment later.
 func awaitDone(t *testing.T, name string, spoke *devstack.Cluster) {
 	t.Helper()
-	require.Eventually(t, func() bool { return drydock(t, "node", "done", name, "--cluster", spoke.Name).code == 0 }, time.Minute, 200*time.Millisecond)
+	require.Eventually(t, func() bool { return drydock(t, "node", "done", name, "--cluster", spoke.Name).code == 0 }, stateLimit, 200*time.Millisecond)
 }
 
 func requireNoPodEvictedTwice(t *testing.T, actions []fleet.Action) {

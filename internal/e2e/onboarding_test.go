@@ -85,7 +85,7 @@ func onboard(t *testing.T) (stop func()) {
 	succeeds(t, "onboarding", "start")
 	return func() {
 		succeeds(t, "onboarding", "stop")
-		require.Eventually(t, func() bool { return onboardingStatus(t).Message != "" }, time.Minute, 200*time.Millisecond, "the onboarding has ended")
+		require.Eventually(t, func() bool { return onboardingStatus(t).Message != "" }, stateLimit, 200*time.Millisecond, "the onboarding has ended")
 	}
 }
 
@@ -118,13 +118,13 @@ func TestHundredsOfNewClustersAreOnboardedOnceEach(t *testing.T) {
 	require.Zero(t, code)
 	require.EqualValues(t, 1, status.Counts.Skipped)
 
-	require.Eventually(t, func() bool { return onboardingStatus(t).Onboarded == many }, time.Minute, 200*time.Millisecond)
+	require.Eventually(t, func() bool { return onboardingStatus(t).Onboarded == many }, stateLimit, 200*time.Millisecond)
 	require.Equal(t, many, onboardingRuns(t)-before, "one run of a rollout for each")
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(managedClusters)
 	object.SetName("mast-007")
 	require.NoError(t, hubClient(t).Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"ztp-done":null}}}`))))
-	require.Eventually(t, func() bool { return onboardingStatus(t).Onboarded == many+1 }, time.Minute, 200*time.Millisecond, "a cluster without its label is onboarded again")
+	require.Eventually(t, func() bool { return onboardingStatus(t).Onboarded == many+1 }, stateLimit, 200*time.Millisecond, "a cluster without its label is onboarded again")
 	awaitOnboarded(t, "mast-", many)
 
 	require.NoError(t, theFleet.Worker.Kill())
@@ -134,8 +134,8 @@ func TestHundredsOfNewClustersAreOnboardedOnceEach(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status := onboardingStatus(t)
 		return status.Onboarded > many && len(status.Clusters) == 0
-	}, time.Minute, 200*time.Millisecond)
-	require.Eventually(t, func() bool { return onboardingRuns(t)-before == many+2 }, time.Minute, 200*time.Millisecond, "one more for the new one, and for that whose label was removed")
+	}, stateLimit, 200*time.Millisecond)
+	require.Eventually(t, func() bool { return onboardingRuns(t)-before == many+2 }, stateLimit, 200*time.Millisecond, "one more for the new one, and for that whose label was removed")
 }
 
 // onboardingRuns is how many runs the rollouts of these clusters have had. Temporal's lists lag behind by moments.
@@ -167,7 +167,7 @@ spec: {disabled: false, remediationAction: inform, policy-templates: []}`)
 	require.Eventually(t, func() bool {
 		status := onboardingStatus(t)
 		return status.Count(onboarding.Failed) == 1
-	}, time.Minute, 200*time.Millisecond)
+	}, stateLimit, 200*time.Millisecond)
 	require.Contains(t, succeeds(t, "onboarding", "status"), `InvalidSpec: policy ztp.tuned: annotation ran.openshift.io/ztp-deploy-wave: "soon" is not a whole number`)
 	require.Contains(t, drydock(t, "onboarding", "retry", "site-2").err, "clusters: not among those that failed: site-2")
 

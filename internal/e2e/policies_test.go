@@ -164,7 +164,7 @@ spec:
   managedPolicies: [clock, dns]
   policyEnforcement: Override
   remediationStrategy: {maxConcurrency: 1, timeout: 10}`)
-	require.Eventually(t, func() bool { return len(hub.Enforced()["core-1"]) > 0 }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(hub.Enforced()["core-1"]) > 0 }, stateLimit, 20*time.Millisecond)
 	require.NoError(t, theFleet.Worker.Kill())
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
 	awaitStatus(t, "in-place", func(s ranv1.ClusterGroupUpgradeStatus) bool {
@@ -214,14 +214,14 @@ func awaitStandings(t *testing.T, clusters int, policies ...string) {
 			}
 			standings, _, _ := unstructured.NestedSlice(policy.Object, "status", "status")
 			return len(standings) == clusters && !slices.ContainsFunc(standings, func(s any) bool { return s.(map[string]any)["compliant"] != "NonCompliant" })
-		}, time.Minute, 50*time.Millisecond, "policy %s", name)
+		}, stateLimit, 50*time.Millisecond, "policy %s", name)
 	}
 }
 
 // requireNothingEnforced waits until no policy is enforced.
 func requireNothingEnforced(t *testing.T, hub *propagator.Propagator) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(hub.Enforced()) == 0 }, time.Minute, 50*time.Millisecond, "no policy is enforced")
+	require.Eventually(t, func() bool { return len(hub.Enforced()) == 0 }, stateLimit, 50*time.Millisecond, "no policy is enforced")
 }
 
 func clusterOf(status ranv1.ClusterGroupUpgradeStatus, name string) ranv1.ClusterStatus {

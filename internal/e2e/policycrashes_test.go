@@ -229,7 +229,7 @@ func TestAPolicyRolloutResumesAfterARestartOfTheHubAPIServer(t *testing.T) {
 		cluster string
 		end     func() error
 	}{{"gate-1", theFleet.Hub.APIServer.Kill}, {"gate-3", theFleet.Hub.APIServer.Stop}} {
-		require.Eventually(t, func() bool { return len(hub.Enforced()[harm.cluster]) > 0 }, time.Minute, 10*time.Millisecond, harm.cluster)
+		require.Eventually(t, func() bool { return len(hub.Enforced()[harm.cluster]) > 0 }, stateLimit, 10*time.Millisecond, harm.cluster)
 		require.NoError(t, harm.end())
 		require.NoError(t, theFleet.Hub.APIServer.Start(t.Context()))
 	}

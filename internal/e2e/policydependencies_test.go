@@ -37,7 +37,7 @@ subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]
 	awaitStandings(t, len(houses), "ground")
 	require.Eventually(t, func() bool {
 		return standing(t, "house-1", "walls") == "Pending" && standing(t, "house-2", "roof") == "Pending"
-	}, time.Minute, 50*time.Millisecond)
+	}, stateLimit, 50*time.Millisecond)
 
 	startRollout(t, `
 apiVersion: ran.openshift.io/v1alpha1

@@ -99,7 +99,7 @@ func waitWithARollout(t *testing.T) {
 	startRollout(t, drainOnly)
 	require.Eventually(t, func() bool {
 		return strings.Contains(drydock(t, "node", "list", "--cluster", spoke.Name, "-o", "json").out, string(scheduling.NodeBusy))
-	}, time.Minute, 200*time.Millisecond, "the rollout waits for the node")
+	}, stateLimit, 200*time.Millisecond, "the rollout waits for the node")
 	awaitDone(t, "before", spoke)
 	_, code := awaitEnd(t, "waits")
 	require.Zero(t, code)

@@ -213,7 +213,7 @@ func awaitStatus(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgrad
 	if !assert.Eventually(t, func() bool {
 		last, err = queryStatus(t, name)
 		return err == nil && wanted(last)
-	}, 2*time.Minute, 200*time.Millisecond) {
+	}, stateLimit, 200*time.Millisecond) {
 		t.Fatalf("the last status of %s: %+v, %v", name, last, err)
 	}
 	return last

@@ -106,8 +106,8 @@ func TestATerminatedSchedulerIsRestartedWithoutARequest(t *testing.T) {
 
 // Without budgets one node at a time is under maintenance, whoever asks.
 func TestARolloutAndAPersonShareTheBudgetOfACluster(t *testing.T) {
-	reserve(t, "spoke-4")
-	spoke := theFleet.Cluster("spoke-4")
+	reserve(t, "spoke-6") // no test gives it other budgets
+	spoke := theFleet.Cluster("spoke-6")
 	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("shared", "", 60, spoke.Name))
 	nodes := []string{"worker-1", "worker-2"}

@@ -54,7 +54,7 @@ func (r *requestor) finish(t *testing.T) {
 			}
 		}
 		return !slices.ContainsFunc(r.running(t, ""), finished)
-	}, 5*time.Minute, 200*time.Millisecond, "requests of %s", r.id)
+	}, stateLimit, 200*time.Millisecond, "requests of %s", r.id)
 	for _, id := range r.requests {
 		if err := r.endOf(t, id, finished); err != nil {
 			assert.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err), "%s: %v", id, err)

@@ -254,7 +254,7 @@ func (a *arena) awaitQueue(t *testing.T, size int) []scheduling.QueueEntry {
 		value, err := a.temporal.QueryWorkflow(t.Context(), temporal.MaintenanceSchedulerID(a.spoke.Name), "", temporal.QueryStatus)
 		status = slots.SchedulerStatus{}
 		return err == nil && value.Get(&status) == nil && len(status.Queue) == size
-	}, time.Minute, 200*time.Millisecond, "%+v", &status)
+	}, stateLimit, 200*time.Millisecond, "%+v", &status)
 	return status.Queue
 }
 
@@ -319,7 +319,7 @@ func (a *arena) injectFaults(t *testing.T, o *observer) {
 		// Whoever gives a slot back starts it again; those that only wait would do so after some minutes.
 		assert.Eventually(t, func() bool {
 			return o.atWork() > 2 && a.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(a.spoke.Name), "", "by hand") == nil
-		}, 2*time.Minute, 50*time.Millisecond)
+		}, stateLimit, 50*time.Millisecond)
 	}
 	harms := []func(){flicker, flicker, replace, replace, terminate, terminate}
 	a.random.Shuffle(len(harms), func(i, j int) { harms[i], harms[j] = harms[j], harms[i] })

@@ -69,7 +69,7 @@ func ask[S any](t *testing.T, workflowID string, wanted func(S) bool) S {
 		}
 		status = *new(S)
 		return value.Get(&status) == nil && wanted(status)
-	}, 2*time.Minute, 100*time.Millisecond, "the status of %s", workflowID)
+	}, stateLimit, 100*time.Millisecond, "the status of %s", workflowID)
 	return status
 }
 
@@ -270,7 +270,7 @@ func refuseCordon(t *testing.T, at site) {
 		try := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
 		_, err := at.Client.CoreV1().Nodes().Patch(t.Context(), at.node, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), try)
 		return apierrors.IsForbidden(err)
-	}, time.Minute, 50*time.Millisecond, "the policy is at work")
+	}, stateLimit, 50*time.Millisecond, "the policy is at work")
 	unlock(t, at.Cluster)
 }
 

@@ -55,7 +55,7 @@ func awaitWindow(t *testing.T, name string, last ...windows.EventKind) windows.S
 	require.Eventually(t, func() bool {
 		status = windowStatus(t, name)
 		return slices.Equal(kindsOf(status), last)
-	}, time.Minute, 200*time.Millisecond, "%s has seen %v", name, &status)
+	}, stateLimit, 200*time.Millisecond, "%s has seen %v", name, &status)
 	return status
 }
 
