@@ -25,7 +25,7 @@ const (
 // TestTheDocumentationNamesEveryConditionOfARollout holds the table of conditions to the code: every type and reason that there is a constant for stands in
 // it, and nothing else.
 func TestTheDocumentationNamesEveryConditionOfARollout(t *testing.T) {
-	types, reasons := stringConstants(t, "Condition types"), stringConstants(t, "Condition reasons")
+	types, reasons := stringConstants(t, statusTypes, "Condition types"), stringConstants(t, statusTypes, "Condition reasons")
 	documentedTypes, documentedReasons := documentedConditions(t)
 	require.ElementsMatch(t, slices.Collect(maps.Values(types)), documentedTypes, "types")
 	require.ElementsMatch(t, slices.Collect(maps.Values(reasons)), documentedReasons, "reasons")
@@ -34,7 +34,7 @@ func TestTheDocumentationNamesEveryConditionOfARollout(t *testing.T) {
 // TestConditionsOfRolloutsHaveNoReasonOfTheirOwn keeps reasons where the test above sees them: whoever sets a condition names a constant of the API, or
 // passes on what was given.
 func TestConditionsOfRolloutsHaveNoReasonOfTheirOwn(t *testing.T) {
-	known := stringConstants(t, "Condition reasons")
+	known := stringConstants(t, statusTypes, "Condition reasons")
 	found := 0
 	for _, tree := range []string{"internal/rollout", "internal/precache", "activities", "workflows"} {
 		for _, file := range goFiles(t, tree) {
@@ -97,15 +97,15 @@ func nameOf(expression ast.Expr) string {
 	return ""
 }
 
-// stringConstants are those below a comment that begins so, by their names.
-func stringConstants(t *testing.T, comment string) map[string]string {
+// stringConstants returns the string constants of a file whose group has a comment with that beginning, by name.
+func stringConstants(t *testing.T, path, comment string) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, statusTypes), nil, parser.ParseComments)
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.ParseComments)
 	require.NoError(t, err)
 	constants := map[string]string{}
 	for _, declaration := range file.Decls {
 		group, ok := declaration.(*ast.GenDecl)
-		if !ok || !strings.HasPrefix(group.Doc.Text(), comment) {
+		if !ok || group.Tok != token.CONST || !strings.HasPrefix(group.Doc.Text(), comment) {
 			continue
 		}
 		for _, spec := range group.Specs {

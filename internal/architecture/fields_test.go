@@ -60,7 +60,7 @@ func fieldsOf(of reflect.Type, seen map[reflect.Type]bool) (names []string) {
 func TestTroubleshootingHasEveryWaitOfARollout(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs/how-to/troubleshoot.md"))
 	require.NoError(t, err)
-	reasons := stringConstants(t, "Reasons why a rollout waits")
+	reasons := stringConstants(t, statusTypes, "Reasons why a rollout waits")
 	require.NotEmpty(t, reasons)
 	for _, reason := range reasons {
 		require.True(t, strings.Contains(string(page), "`"+reason+"`"), "explain the reason %s in docs/how-to/troubleshoot.md", reason)

@@ -216,7 +216,7 @@ func (c *clusterUpgrade) retrier() kit.Retrier {
 	return kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.troubles.Add())
 }
 
-// waits returns everything that the cluster waits for now.
+// waits returns all current waits of the cluster.
 func (c *clusterUpgrade) waits() rollout.ClusterWaits {
 	waits := rollout.ClusterWaits{Observed: c.observed, Refused: c.refused, Paused: c.status.Paused, Idle: c.nodes.idle(), Slots: c.nodes.waitForSlots()}
 	if c.requestingLocks {

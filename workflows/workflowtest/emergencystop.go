@@ -83,7 +83,7 @@ type Answer struct {
 func (w *EmergencyStopWorld) ContinueAsNewAt(seconds int) {
 	w.At(seconds, func() {
 		w.SetContinueAsNewSuggested(true)
-		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "nobody"})
+		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "not-subscribed"})
 	})
 }
 
