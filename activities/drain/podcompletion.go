@@ -65,12 +65,12 @@ func (d *Activities) AwaitPodCompletion(ctx context.Context, in AwaitPodCompleti
 			if err != nil {
 				return temporal.Observation{}, false, activitykit.ExplainNode(cluster, in.Node, "read", err)
 			}
-			look := func(pods []corev1.Pod) drain.Awaited { return completion.Look(node, uncordoned, pods, time.Now()) }
+			look := func(pods []corev1.Pod) drain.Awaited { return completion.Inspect(node, uncordoned, pods, time.Now()) }
 			if awaited, err = awaitedPods(ctx, reader, cluster.Client, in.Node, look); err != nil {
 				return temporal.Observation{}, false, activitykit.Explain(cluster, "list the pods of node "+in.Node, err)
 			}
-			if !awaited.Again.IsZero() {
-				alarm.Reset(time.Until(awaited.Again))
+			if !awaited.RecheckAt.IsZero() {
+				alarm.Reset(time.Until(awaited.RecheckAt))
 			}
 			if !announced {
 				announced = true

@@ -100,7 +100,7 @@ func TestAWaitForPodsIncludesPodsThatTheCacheLacks(t *testing.T) {
 	completion, err := drain.NewCompletion(maintenancev1.WaitForPodCompletionSpec{}, nil)
 	require.NoError(t, err)
 	awaited, err := drainactivities.AwaitedPods(t.Context(), empty, real, "worker-7", func(pods []corev1.Pod) drain.Awaited {
-		return completion.Look(&corev1.Node{}, false, pods, time.Now())
+		return completion.Inspect(&corev1.Node{}, false, pods, time.Now())
 	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"shop/late"}, awaited.Pods)

@@ -35,8 +35,8 @@ func (w *gateWait) run(ctx context.Context) error {
 		if err != nil {
 			return temporal.Observation{}, false, err
 		}
-		if decision.LookAgain != nil {
-			alarm.Reset(decision.LookAgain.Sub(temporal.Now(ctx)))
+		if decision.RecheckAt != nil {
+			alarm.Reset(decision.RecheckAt.Sub(temporal.Now(ctx)))
 		}
 		return temporal.Observation{Cluster: w.cluster.Name, Wait: decision.Wait}, decision.Verdict == health.Open, w.failure(decision)
 	})

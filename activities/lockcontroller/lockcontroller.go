@@ -54,15 +54,15 @@ func (w *Activities) ObserveWorkloadLocks(ctx context.Context, in Input) (Due, e
 	keeper := &controller{cluster: cluster, in: in}
 	var decision locks.Decision
 	for {
-		// Time alone changes a decision at its NextLook. Another NextLook makes another wait.
-		due := decision.NextLook
+		// Time alone changes a decision at its RecheckAt. Another RecheckAt makes another wait.
+		due := decision.RecheckAt
 		_, err := activitykit.Waits{}.AwaitUntil(ctx, due, cluster, watched, func(ctx context.Context, _ client.Reader) (temporal.Observation, bool, error) {
 			if err := keeper.read(ctx); err != nil {
 				return temporal.Observation{}, false, err
 			}
 			var err error
 			decision, err = keeper.decide(ctx)
-			return temporal.Observation{}, !decision.Settled() || !sameInstant(decision.NextLook, due), err
+			return temporal.Observation{}, !decision.Settled() || !sameInstant(decision.RecheckAt, due), err
 		})
 		if err != nil {
 			return Due{}, activitykit.Explain(cluster, "watch the locks of "+in.Policy.ControllerName, err)

@@ -2,7 +2,7 @@ package locks
 
 // Unexported names for the tests of this package.
 
-const CycleStands = cycleStands
+const CycleStands = cyclePersists
 
 var (
 	HeldObservation = heldObservation

@@ -19,9 +19,9 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// cycleStands is how long a cycle of locks must persist before a maintenance gives way: an application that is about to release one more node looks
+// cyclePersists is how long a cycle of locks must persist before a maintenance gives way: an application that is about to release one more node looks
 // like one that waits.
-const cycleStands = 2 * time.Second
+const cyclePersists = 2 * time.Second
 
 // AwaitNodeLocks waits until every NodeWorkloadLock of the node is inactive. It reads the cache, because the cordon checks the API
 // server. Errors: LockTimedOut (with blockers), LockCycle if the request for the node has to be withdrawn (with the requests that go first), LockRefused if
@@ -66,7 +66,7 @@ func (w *nodeLockWait) until() *time.Time {
 	if w.since == nil {
 		return w.in.Deadline
 	}
-	stood := w.since.Add(cycleStands)
+	stood := w.since.Add(cyclePersists)
 	if w.in.Deadline != nil && w.in.Deadline.Before(stood) {
 		return w.in.Deadline
 	}
@@ -93,8 +93,8 @@ func (w *nodeLockWait) look(ctx context.Context, reader client.Reader) (temporal
 	}
 	seen := w.since != nil
 	w.cycle = locks.Cycle(w.in.Node, found.Items, requests.Items)
-	switch yields := w.yields(); {
-	case !yields:
+	switch isVictim := w.isVictim(); {
+	case !isVictim:
 		w.since = nil
 	case !seen:
 		w.since = new(temporal.Now(ctx))
@@ -102,10 +102,10 @@ func (w *nodeLockWait) look(ctx context.Context, reader client.Reader) (temporal
 	return heldObservation("node "+w.in.Node, w.gate), w.gate.Open || seen != (w.since != nil), nil
 }
 
-// yields reports whether our request is the one to withdraw for the cycle to end.
-func (w *nodeLockWait) yields() bool {
-	way := locks.GivesWay(w.cycle, func(r *lcmv1.NodeMaintenanceRequest) bool { return kube.Owner(r) != "" })
-	return way != nil && kube.OwnedBy(way, w.in.Owner)
+// isVictim reports whether our request is the one to withdraw for the cycle to end.
+func (w *nodeLockWait) isVictim() bool {
+	victim := locks.Victim(w.cycle, func(r *lcmv1.NodeMaintenanceRequest) bool { return kube.Owner(r) != "" })
+	return victim != nil && kube.OwnedBy(victim, w.in.Owner)
 }
 
 // giveWay is the error that names the requests that go first.

@@ -9,7 +9,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// A drain decides again whenever one of its pods changes, so deciding must cost little.
+// A drain decides again after every change of its pods, so deciding must be cheap.
 func BenchmarkDecideAbout250PodsAmong1000Budgets(b *testing.B) {
 	var budgets []policyv1.PodDisruptionBudget
 	for i := range 1000 {

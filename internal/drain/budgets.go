@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// guard is what the budgets of a pod currently say about its eviction.
+// guard is the state of a pod's budgets.
 type guard struct {
 	// key identifies the set of budgets; empty without any. Pods with the same key wait for the same budgets.
 	key string

@@ -27,7 +27,7 @@ func TestANodeIsNotDrainedWhileTheCacheLacksItsLastPod(t *testing.T) {
 		time.Sleep(server.grace + time.Second)
 		behind.change(func(*Snapshot) {})
 		require.NoError(t, <-ended)
-		require.Len(t, server.asks(), 1)
+		require.Len(t, server.evictionRequests(), 1)
 	})
 }
 
@@ -40,7 +40,7 @@ func TestADaemonSetMissingFromTheCacheDoesNotEndTheDrain(t *testing.T) {
 		drain := behind.drain()
 		drain.Server = server
 		ended, _ := begin(t, drain)
-		require.Equal(t, []ask{{"web", 0}}, behind.asks())
+		require.Equal(t, []evictionRequest{{"web", 0}}, behind.evictionRequests())
 		behind.change(func(s *Snapshot) { s.DaemonSets = daemonSets })
 		server.remove("web")
 		require.NoError(t, <-ended)
@@ -49,9 +49,9 @@ func TestADaemonSetMissingFromTheCacheDoesNotEndTheDrain(t *testing.T) {
 
 func TestADeletedNodeEndsTheDrain(t *testing.T) {
 	for name, change := range map[string]func(*Snapshot){
-		"with its name":                      func(s *Snapshot) { s.Node = nil },
-		"also when another takes its name":   func(s *Snapshot) { s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "new"}} },
-		"also when all its pods went before": func(s *Snapshot) { s.Node, s.Pods = nil, nil },
+		"no node has its name":          func(s *Snapshot) { s.Node = nil },
+		"another node has its name":     func(s *Snapshot) { s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "new"}} },
+		"all its pods have left before": func(s *Snapshot) { s.Node, s.Pods = nil, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestADeletedNodeEndsTheDrain(t *testing.T) {
 	}
 }
 
-func TestANodeReplacedUnderItsNameBeforeTheFirstLookIsGone(t *testing.T) {
+func TestANodeReplacedBeforeTheFirstPassIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(1))
 		drain := w.drain()
@@ -72,7 +72,7 @@ func TestANodeReplacedUnderItsNameBeforeTheFirstLookIsGone(t *testing.T) {
 		drain.Ours = func(*corev1.Node) bool { return false }
 		_, err := drain.Run(t.Context())
 		require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
-		require.Empty(t, w.asks())
+		require.Empty(t, w.evictionRequests())
 	})
 }
 
@@ -102,6 +102,6 @@ func TestANodeWithoutTheOwnershipMarkIsNotDrainedFurther(t *testing.T) {
 		_, err := drain.Run(t.Context())
 		require.Equal(t, temporal.ErrNodeBusy, temporal.ErrorType(err))
 		require.Equal(t, time.Minute, time.Since(w.began).Truncate(time.Second))
-		require.NotContains(t, fmt.Sprint(w.asks()), "came-later")
+		require.NotContains(t, fmt.Sprint(w.evictionRequests()), "came-later")
 	})
 }

@@ -59,13 +59,13 @@ type Awaited struct {
 	Pods []string
 	// Wait is why they have not ended; nil: the wait is over.
 	Wait *drydockv1.Wait
-	// Again is when to check again without a change; the zero time: never.
-	Again time.Time
+	// RecheckAt is when to check again without a change; the zero time: never.
+	RecheckAt time.Time
 }
 
-// Look returns the pods that a node waits for, and why they have not ended. While a node that was cordoned for the wait is uncordoned, the wait
+// Inspect returns the pods that a node waits for, and why they have not ended. While a node that was cordoned for the wait is uncordoned, the wait
 // continues: another pod may arrive at any moment.
-func (c Completion) Look(node *corev1.Node, uncordoned bool, pods []corev1.Pod, now time.Time) Awaited {
+func (c Completion) Inspect(node *corev1.Node, uncordoned bool, pods []corev1.Pod, now time.Time) Awaited {
 	var found Awaited
 	var obstacles []obstacle
 	for i := range pods {
@@ -77,7 +77,7 @@ func (c Completion) Look(node *corev1.Node, uncordoned bool, pods []corev1.Pod, 
 		o.reason, o.message = notEnded(pod, node)
 		obstacles = append(obstacles, o)
 		if until, ok := c.drain.awaitedUntil(pod); ok {
-			found.Again = earliest(found.Again, until)
+			found.RecheckAt = earliest(found.RecheckAt, until)
 		}
 	}
 	slices.SortFunc(obstacles, func(a, b obstacle) int { return cmp.Compare(a.decision.key(), b.decision.key()) })

@@ -21,22 +21,22 @@ func TestWhichPodsShouldEndByThemselves(t *testing.T) {
 		pod      corev1.Pod
 		awaited  bool
 	}{
-		{name: "every running pod without a selector", pod: webPod("a"), awaited: true},
-		{name: "a pod without a controller too", pod: webPod("a", bare), awaited: true},
-		{name: "a pod that has not started yet too", pod: webPod("a", pending), awaited: true},
-		{name: "a terminating pod until it is gone", pod: webPod("a", terminatingSince(0)), awaited: true},
-		{name: "however long that takes, if the drain waits for it", drain: &maintenancev1.DrainSpec{}, pod: webPod("a", terminatingSince(time.Hour)), awaited: true},
-		{name: "one that the drain still waits for", drain: skipping, pod: webPod("a", terminatingSince(59*time.Second)), awaited: true},
-		{name: "none that the drain passes over", drain: skipping, pod: webPod("a", terminatingSince(time.Minute))},
+		{name: "a running pod, without a selector", pod: webPod("a"), awaited: true},
+		{name: "a pod without a controller", pod: webPod("a", bare), awaited: true},
+		{name: "a pod that has not started yet", pod: webPod("a", pending), awaited: true},
+		{name: "a terminating pod", pod: webPod("a", terminatingSince(0)), awaited: true},
+		{name: "a pod that has been terminating for long, if the drain waits for it", drain: &maintenancev1.DrainSpec{}, pod: webPod("a", terminatingSince(time.Hour)), awaited: true},
+		{name: "a terminating pod that the drain still waits for", drain: skipping, pod: webPod("a", terminatingSince(59*time.Second)), awaited: true},
+		{name: "not a terminating pod that the drain skips", drain: skipping, pod: webPod("a", terminatingSince(time.Minute))},
 		{name: "a running pod even if the drain would skip a terminating one", drain: skipping, pod: webPod("a"), awaited: true},
-		{name: "no pod that succeeded", pod: webPod("a", finished)},
-		{name: "no pod that failed", pod: webPod("a", failed)},
-		{name: "no pod of a DaemonSet, which never ends", pod: webPod("a", ownedBy("DaemonSet", "agent"))},
-		{name: "no static pod, which never ends", pod: webPod("a", mirror)},
-		{name: "pods that the selector picks", selector: "app=web", pod: webPod("a"), awaited: true},
-		{name: "pods of a DaemonSet if the selector matches them", selector: "app=web", pod: webPod("a", ownedBy("DaemonSet", "agent")), awaited: true},
-		{name: "no pod that the selector does not pick", selector: "app=db", pod: webPod("a")},
-		{name: "no finished pod that the selector picks", selector: "app=web", pod: webPod("a", finished)},
+		{name: "not a pod that succeeded", pod: webPod("a", finished)},
+		{name: "not a pod that failed", pod: webPod("a", failed)},
+		{name: "not a pod of a DaemonSet, which never ends", pod: webPod("a", ownedBy("DaemonSet", "agent"))},
+		{name: "not a static pod, which never ends", pod: webPod("a", mirror)},
+		{name: "a pod that the selector matches", selector: "app=web", pod: webPod("a"), awaited: true},
+		{name: "a pod of a DaemonSet that the selector matches", selector: "app=web", pod: webPod("a", ownedBy("DaemonSet", "agent")), awaited: true},
+		{name: "not a pod that the selector does not match", selector: "app=db", pod: webPod("a")},
+		{name: "not a finished pod that the selector matches", selector: "app=web", pod: webPod("a", finished)},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -59,32 +59,32 @@ func TestAWaitForPodsReportsWhyTheyHaveNotEnded(t *testing.T) {
 		message    string
 		blockers   []string
 	}{
-		{name: "nothing is left", pods: []corev1.Pod{webPod("a", finished)}},
+		{name: "all pods have ended", pods: []corev1.Pod{webPod("a", finished)}},
 		{
-			name: "a pod that runs", pods: []corev1.Pod{webPod("a")},
+			name: "a running pod", pods: []corev1.Pod{webPod("a")},
 			reason: "PodsRunning", message: "1 pod has not ended by itself: shop/a", blockers: []string{"PodsRunning shop/a: "},
 		},
 		{
-			name: "pods that run, and one that a finalizer keeps", pods: []corev1.Pod{webPod("c"), webPod("b", terminatingSince(time.Minute), held), webPod("a")},
+			name: "running pods, and one that a finalizer keeps", pods: []corev1.Pod{webPod("c"), webPod("b", terminatingSince(time.Minute), held), webPod("a")},
 			reason: "PodsRunning", message: "2 pods have not ended by themselves: shop/a, shop/c; 1 pod still terminating: shop/b",
 			blockers: []string{"PodsRunning shop/a: ", "PodsRunning shop/c: ", "Terminating shop/b: " + graceOver + "; it is kept by finalizers example.com/keep"},
 		},
 		{
-			name: "only what terminates", pods: []corev1.Pod{webPod("a", terminatingSince(time.Minute))},
+			name: "only a terminating pod", pods: []corev1.Pod{webPod("a", terminatingSince(time.Minute))},
 			reason: "Terminating", message: "1 pod still terminating: shop/a", blockers: []string{"Terminating shop/a: " + graceOver},
 		},
 		{
-			name: "a node that says nothing", notReady: true, pods: []corev1.Pod{webPod("b", terminatingSince(time.Minute)), webPod("a")},
+			name: "a node that is not Ready", notReady: true, pods: []corev1.Pod{webPod("b", terminatingSince(time.Minute)), webPod("a")},
 			reason: "NodeNotReady", message: "2 pods in an unknown state, because the node is not Ready: shop/a, shop/b",
 			blockers: []string{"NodeNotReady shop/a: " + nodeNotReady, "NodeNotReady shop/b: " + graceOver + "; " + nodeNotReady},
 		},
 		{
-			name: "a node that is uncordoned", uncordoned: true, pods: []corev1.Pod{webPod("a")},
+			name: "an uncordoned node", uncordoned: true, pods: []corev1.Pod{webPod("a")},
 			reason: "Uncordoned", message: uncordonedNode(node, "pods may come to it").Message + "; 1 pod has not ended by itself: shop/a",
 			blockers: []string{"Uncordoned " + node + ": " + uncordonedNode(node, "pods may come to it").Message, "PodsRunning shop/a: "},
 		},
 		{
-			name: "a node that is uncordoned, with no pod left", uncordoned: true,
+			name: "an uncordoned node with no pod left", uncordoned: true,
 			reason: "Uncordoned", message: uncordonedNode(node, "pods may come to it").Message,
 			blockers: []string{"Uncordoned " + node + ": " + uncordonedNode(node, "pods may come to it").Message},
 		},
@@ -97,7 +97,7 @@ func TestAWaitForPodsReportsWhyTheyHaveNotEnded(t *testing.T) {
 			if !c.notReady {
 				on.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			}
-			found := completion.Look(on, c.uncordoned, c.pods, now)
+			found := completion.Inspect(on, c.uncordoned, c.pods, now)
 			if c.reason == "" {
 				require.Equal(t, Awaited{}, found)
 				return
@@ -109,7 +109,7 @@ func TestAWaitForPodsReportsWhyTheyHaveNotEnded(t *testing.T) {
 				named = append(named, b.Reason+" "+strings.TrimPrefix(b.Namespace+"/"+b.Name, "/")+": "+b.Message)
 			}
 			require.Equal(t, c.blockers, named)
-			require.True(t, found.Again.IsZero())
+			require.True(t, found.RecheckAt.IsZero())
 		})
 	}
 }
@@ -118,17 +118,17 @@ func TestAPodIsWaitedForUntilTheDrainWouldSkipIt(t *testing.T) {
 	completion, err := NewCompletion(maintenancev1.WaitForPodCompletionSpec{}, &maintenancev1.DrainSpec{SkipWaitForDeleteSeconds: new(int32(60))})
 	require.NoError(t, err)
 	pods := []corev1.Pod{webPod("a", terminatingSince(10*time.Second)), webPod("b", terminatingSince(30*time.Second)), webPod("c", terminatingSince(time.Hour))}
-	found := completion.Look(snapshotOf(nil).Node, false, pods, now)
+	found := completion.Inspect(snapshotOf(nil).Node, false, pods, now)
 	require.Equal(t, []string{"shop/a", "shop/b"}, found.Pods)
-	require.Equal(t, now.Add(30*time.Second), found.Again)
-	found = completion.Look(snapshotOf(nil).Node, false, pods, found.Again)
+	require.Equal(t, now.Add(30*time.Second), found.RecheckAt)
+	found = completion.Inspect(snapshotOf(nil).Node, false, pods, found.RecheckAt)
 	require.Equal(t, []string{"shop/a"}, found.Pods)
 }
 
 func TestAWaitForPodsNamesOnlyTheFirstPods(t *testing.T) {
 	completion, err := NewCompletion(maintenancev1.WaitForPodCompletionSpec{}, nil)
 	require.NoError(t, err)
-	found := completion.Look(snapshotOf(nil).Node, false, manyPods(50), now)
+	found := completion.Inspect(snapshotOf(nil).Node, false, manyPods(50), now)
 	require.Len(t, found.Pods, 50)
 	require.Len(t, found.Wait.Blockers, listed)
 }

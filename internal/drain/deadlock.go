@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ReasonDeadlock: a pod waits for a budget that only other nodes being drained could free, and these wait too. Nothing changes without a person.
+// ReasonDeadlock: a pod waits for a budget that only the drained nodes could satisfy, and their drains wait too. A person must act.
 const ReasonDeadlock Reason = "Deadlock"
 
 // slowStart is how long a pod that is not ready counts as starting.
@@ -28,7 +28,7 @@ type waitGraph struct {
 	now     time.Time
 }
 
-// deadlock is a budget that the drain of a node waits for without end.
+// deadlock is a budget that the drain of a node waits for forever.
 type deadlock struct {
 	// lacks are the pods that the budget needs and that cannot become ready, as namespace/name.
 	lacks []string
@@ -40,14 +40,14 @@ type deadlock struct {
 
 func (d deadlock) message(budget, state string) string {
 	message := fmt.Sprintf("PodDisruptionBudget %s (%s) lacks pod %s, which no node but %s takes", budget, state, shorten(d.lacks), shorten(d.nodes))
-	var turns []string
+	var others []string
 	for _, node := range slices.Sorted(maps.Keys(d.waits)) {
-		turns = append(turns, fmt.Sprintf("%s waits for PodDisruptionBudget %s", node, shorten(d.waits[node])))
+		others = append(others, fmt.Sprintf("%s waits for PodDisruptionBudget %s", node, shorten(d.waits[node])))
 	}
-	if len(turns) == 0 {
+	if len(others) == 0 {
 		return message + ", which is being drained: cancel the maintenance, or add a node"
 	}
-	return message + "; these are being drained, and " + strings.Join(turns, ", ") + ": cancel one of the maintenances, or add a node"
+	return message + "; these are being drained, and " + strings.Join(others, ", ") + ": cancel one of the maintenances, or add a node"
 }
 
 // shorten lists the first few names.
@@ -59,8 +59,8 @@ func shorten(listed []string) string {
 	return strings.Join(listed, ", ")
 }
 
-// deadlocks returns, by key, the budgets in a deadlock that the drain of the node waits for. A drain waits for all its budgets; a budget for any of
-// the pods that it lacks. What can still finish, step by step, is not in a deadlock. If in doubt, there is none.
+// deadlocks returns, by key, the budgets in a deadlock that the drain of the node waits for. A drain waits for all its budgets; a budget waits for any of
+// the pods that it lacks. A drain that can still finish is not in a deadlock. If in doubt, there is none.
 func (s waitGraph) deadlocks(node string) map[string]deadlock {
 	shut := s.shutBudgets()
 	ends := map[string]bool{}
@@ -108,8 +108,8 @@ type shutBudget struct {
 	// lacking are the pods that cannot become ready by themselves, each with the nodes being drained of which one must return to service.
 	lacking []lackingPod
 	members int
-	// moves: something happens or may happen that does not depend on drains.
-	moves bool
+	// mayRecover: something happens or may happen that does not depend on drains.
+	mayRecover bool
 }
 
 type lackingPod struct {
@@ -119,15 +119,15 @@ type lackingPod struct {
 
 // opens reports whether the budget can allow a disruption after the drains of these nodes end.
 func (b *shutBudget) opens(ends map[string]bool) bool {
-	coming := b.coming(func(node string) bool { return ends[node] })
-	return b.moves || coming >= b.needed() || b.coming(func(string) bool { return true }) < b.needed()
+	recovering := b.recovering(func(node string) bool { return ends[node] })
+	return b.mayRecover || recovering >= b.needed() || b.recovering(func(string) bool { return true }) < b.needed()
 }
 
 // needed is how many more pods must be healthy.
 func (b *shutBudget) needed() int { return int(b.Status.DesiredHealthy - b.Status.CurrentHealthy + 1) }
 
-// coming counts the pods that become healthy when these nodes return. If all nodes together are not enough, drains are not the cause.
-func (b *shutBudget) coming(returned func(string) bool) (count int) {
+// recovering counts the pods that become healthy when these nodes return. If all nodes together are not enough, drains are not the cause.
+func (b *shutBudget) recovering(returned func(string) bool) (count int) {
 	for _, pod := range b.lacking {
 		if slices.ContainsFunc(pod.nodes, returned) {
 			count++
@@ -139,8 +139,8 @@ func (b *shutBudget) coming(returned func(string) bool) (count int) {
 func (b *shutBudget) deadlock(node string, shut map[string]*shutBudget, ends map[string]bool) deadlock {
 	d := deadlock{waits: map[string][]string{}}
 	for _, pod := range b.lacking {
-		comes := slices.ContainsFunc(pod.nodes, func(node string) bool { return ends[node] })
-		if len(pod.nodes) > 0 && !comes {
+		returns := slices.ContainsFunc(pod.nodes, func(node string) bool { return ends[node] })
+		if len(pod.nodes) > 0 && !returns {
 			d.lacks = append(d.lacks, pod.key)
 			d.nodes = append(d.nodes, pod.nodes...)
 		}
@@ -173,14 +173,14 @@ func (s waitGraph) shutBudgets() map[string]*shutBudget {
 			known, ok := shut[guarding.key()]
 			if !ok {
 				known = &shutBudget{budget: guarding, waiting: map[string]bool{}}
-				known.moves = !guarding.current() || guarding.syncFailure() != "" || len(guarding.Status.DisruptedPods) > 0
+				known.mayRecover = !guarding.current() || guarding.syncFailure() != "" || len(guarding.Status.DisruptedPods) > 0
 				shut[guarding.key()] = known
 			}
 			s.add(known, pod)
 		}
 	}
 	for _, budget := range shut {
-		budget.moves = budget.moves || budget.members < int(budget.Status.ExpectedPods)
+		budget.mayRecover = budget.mayRecover || budget.members < int(budget.Status.ExpectedPods)
 	}
 	return shut
 }
@@ -192,7 +192,7 @@ func (s waitGraph) add(budget *shutBudget, pod *corev1.Pod) {
 	ready := conditionOf(pod, corev1.PodReady)
 	switch {
 	case !pod.DeletionTimestamp.IsZero():
-		budget.moves = true // its replacement may become ready
+		budget.mayRecover = true // its replacement may become ready
 	case ready != nil && ready.Status == corev1.ConditionTrue:
 		if drained && !ownedByDaemonSet(pod) && !isMirror(pod) {
 			budget.waiting[pod.Spec.NodeName] = true
@@ -200,7 +200,7 @@ func (s waitGraph) add(budget *shutBudget, pod *corev1.Pod) {
 	case pod.Spec.NodeName == "":
 		s.addUnscheduled(budget, pod)
 	case !drained, pod.Status.Phase == corev1.PodPending, budget.letsUnhealthyGo(pod), ready == nil, s.now.Before(ready.LastTransitionTime.Add(slowStart)):
-		budget.moves = true // it may become ready, or is evicted and replaced elsewhere
+		budget.mayRecover = true // it may become ready, or is evicted and replaced elsewhere
 	default:
 		budget.waiting[pod.Spec.NodeName] = true
 		budget.lacking = append(budget.lacking, lackingPod{nameOf(pod).String(), []string{pod.Spec.NodeName}})
@@ -212,7 +212,7 @@ func (s waitGraph) addUnscheduled(budget *shutBudget, pod *corev1.Pod) {
 	scheduled := conditionOf(pod, corev1.PodScheduled)
 	comesBack := slices.ContainsFunc(s.away, func(node *corev1.Node) bool { return wouldTake(node, pod) })
 	if scheduled == nil || scheduled.Reason != corev1.PodReasonUnschedulable || comesBack {
-		budget.moves = true
+		budget.mayRecover = true
 		return
 	}
 	lacking := lackingPod{key: nameOf(pod).String()}

@@ -25,14 +25,14 @@ func on(node string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeName = node }
 }
 
-// homeless is a pod that the scheduler found no node for.
-func homeless(pod *corev1.Pod) {
+// unschedulable is a pod that the scheduler found no node for.
+func unschedulable(pod *corev1.Pod) {
 	pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 }
 
-// unjudged is a pod that the scheduler has not handled yet.
-func unjudged(pod *corev1.Pod) { homeless(pod); pod.Status.Conditions = nil }
+// unscheduled is a pod that the scheduler has not handled yet.
+func unscheduled(pod *corev1.Pod) { unschedulable(pod); pod.Status.Conditions = nil }
 
 func onlyFor(node string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node} }
@@ -69,8 +69,8 @@ func tainted(name string) *corev1.Node {
 
 func TestDeadlocksAreFound(t *testing.T) {
 	const a, b, c = "node-a", "node-b", "node-c"
-	webOnA, webHomeless := webPod("web-a", on(a)), webPod("web-x", homeless)
-	dbOnB, dbHomeless := webPod("db-b", app("db"), on(b)), webPod("db-x", app("db"), homeless)
+	webOnA, webUnschedulable := webPod("web-a", on(a)), webPod("web-x", unschedulable)
+	dbOnB, dbUnschedulable := webPod("db-b", app("db"), on(b)), webPod("db-x", app("db"), unschedulable)
 	webAndDB := []policyv1.PodDisruptionBudget{budgetOf("web", 2), budgetOf("db", 2)}
 	cases := []struct {
 		name     string
@@ -83,35 +83,35 @@ func TestDeadlocksAreFound(t *testing.T) {
 	}{
 		{
 			name: "each node's pods wait for a budget whose pods only one of the two nodes could run",
-			pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: webAndDB,
+			pods: []corev1.Pod{webOnA, webUnschedulable, dbOnB, dbUnschedulable}, budgets: webAndDB,
 			want: &deadlock{lacks: []string{"shop/web-x"}, nodes: []string{a, b}, waits: map[string][]string{b: {"shop/db"}}},
 		},
 		{
-			name: "each only the other would take",
-			pods: []corev1.Pod{webOnA, webPod("web-x", homeless, onlyFor(b)), dbOnB, webPod("db-x", app("db"), homeless, onlyFor(a))}, budgets: webAndDB,
+			name: "each node's pods fit only on the other node",
+			pods: []corev1.Pod{webOnA, webPod("web-x", unschedulable, onlyFor(b)), dbOnB, webPod("db-x", app("db"), unschedulable, onlyFor(a))}, budgets: webAndDB,
 			want: &deadlock{lacks: []string{"shop/web-x"}, nodes: []string{b}, waits: map[string][]string{b: {"shop/db"}}},
 		},
 		{
-			name: "one budget on both nodes",
-			pods: []corev1.Pod{webOnA, webPod("web-b", on(b)), webHomeless}, budgets: []policyv1.PodDisruptionBudget{budgetOf("web", 3)},
+			name: "both nodes wait for one budget",
+			pods: []corev1.Pod{webOnA, webPod("web-b", on(b)), webUnschedulable}, budgets: []policyv1.PodDisruptionBudget{budgetOf("web", 3)},
 			want: &deadlock{lacks: []string{"shop/web-x"}, nodes: []string{a, b}, waits: map[string][]string{b: {"shop/web"}}},
 		},
 		{
-			name: "over three nodes", draining: []*corev1.Node{plainNode(a), plainNode(b), plainNode(c)},
+			name: "three nodes wait for each other", draining: []*corev1.Node{plainNode(a), plainNode(b), plainNode(c)},
 			pods: []corev1.Pod{
-				webOnA, webPod("web-x", homeless, onlyFor(b)), dbOnB, webPod("db-x", app("db"), homeless, onlyFor(c)),
-				webPod("mq-c", app("mq"), on(c)), webPod("mq-x", app("mq"), homeless, onlyFor(a)),
+				webOnA, webPod("web-x", unschedulable, onlyFor(b)), dbOnB, webPod("db-x", app("db"), unschedulable, onlyFor(c)),
+				webPod("mq-c", app("mq"), on(c)), webPod("mq-x", app("mq"), unschedulable, onlyFor(a)),
 			},
 			budgets: append(slices.Clone(webAndDB), budgetOf("mq", 2)),
 			want:    &deadlock{lacks: []string{"shop/web-x"}, nodes: []string{b}, waits: map[string][]string{b: {"shop/db"}}},
 		},
 		{
-			name: "with itself: no other node can run its pods", draining: []*corev1.Node{plainNode(a)},
-			pods: []corev1.Pod{webOnA, webPod("web-x", homeless, onlyFor(a))}, budgets: webAndDB[:1],
+			name: "a drain waits for itself, because no other node can run its pods", draining: []*corev1.Node{plainNode(a)},
+			pods: []corev1.Pod{webOnA, webPod("web-x", unschedulable, onlyFor(a))}, budgets: webAndDB[:1],
 			want: &deadlock{lacks: []string{"shop/web-x"}, nodes: []string{a}, waits: map[string][]string{}},
 		},
 		{
-			name: "pods on either node that do not become ready, and may not leave before they are",
+			name: "pods on both nodes do not become ready, and their budgets keep them",
 			pods: []corev1.Pod{
 				webOnA, webPod("web-b", on(b), unreadySince(time.Hour)), webPod("web-c", on(b), unreadySince(time.Hour)),
 				dbOnB, webPod("db-a", app("db"), on(a), unreadySince(time.Hour)), webPod("db-c", app("db"), on(a), unreadySince(time.Hour)),
@@ -119,33 +119,33 @@ func TestDeadlocksAreFound(t *testing.T) {
 			budgets: []policyv1.PodDisruptionBudget{budgetOf("web", 3, needing(1, 2)), budgetOf("db", 3, needing(1, 2))},
 			want:    &deadlock{lacks: []string{"shop/web-b", "shop/web-c"}, nodes: []string{b}, waits: map[string][]string{b: {"shop/db", "shop/web"}}},
 		},
-		{name: "not when the other drain can end", pods: []corev1.Pod{webOnA, webHomeless}, budgets: webAndDB[:1], want: nil, draining: []*corev1.Node{plainNode(a), plainNode(b)}},
-		{name: "not while the scheduler has not evaluated the pod", pods: []corev1.Pod{webOnA, webPod("web-x", unjudged), dbOnB, dbHomeless}, budgets: webAndDB},
-		{name: "not while the other's pod has hope", pods: []corev1.Pod{webOnA, webHomeless, dbOnB, webPod("db-x", app("db"), unjudged)}, budgets: webAndDB},
-		{name: "not while a pod starts elsewhere", pods: []corev1.Pod{webOnA, webPod("web-x", on(c), unreadySince(time.Hour)), dbOnB, dbHomeless}, budgets: webAndDB},
-		{name: "not while a pod of the budget terminates", pods: []corev1.Pod{webOnA, webHomeless, webPod("web-y", on(c), terminatingSince(0)), dbOnB, dbHomeless}, budgets: webAndDB},
-		{name: "not while a pod has to be created yet", pods: []corev1.Pod{webOnA, dbOnB, dbHomeless}, budgets: webAndDB},
-		{name: "not while an eviction is on its way", pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: []policyv1.PodDisruptionBudget{
+		{name: "none: the other drain can end", pods: []corev1.Pod{webOnA, webUnschedulable}, budgets: webAndDB[:1], want: nil, draining: []*corev1.Node{plainNode(a), plainNode(b)}},
+		{name: "none: the scheduler has not evaluated the pod", pods: []corev1.Pod{webOnA, webPod("web-x", unscheduled), dbOnB, dbUnschedulable}, budgets: webAndDB},
+		{name: "none: the scheduler has not evaluated the pod of the other budget", pods: []corev1.Pod{webOnA, webUnschedulable, dbOnB, webPod("db-x", app("db"), unscheduled)}, budgets: webAndDB},
+		{name: "none: a pod is starting elsewhere", pods: []corev1.Pod{webOnA, webPod("web-x", on(c), unreadySince(time.Hour)), dbOnB, dbUnschedulable}, budgets: webAndDB},
+		{name: "none: a pod of the budget terminates", pods: []corev1.Pod{webOnA, webUnschedulable, webPod("web-y", on(c), terminatingSince(0)), dbOnB, dbUnschedulable}, budgets: webAndDB},
+		{name: "none: a pod has not been created yet", pods: []corev1.Pod{webOnA, dbOnB, dbUnschedulable}, budgets: webAndDB},
+		{name: "none: an eviction is in progress", pods: []corev1.Pod{webOnA, webUnschedulable, dbOnB, dbUnschedulable}, budgets: []policyv1.PodDisruptionBudget{
 			budgetOf("web", 2, func(b *policyv1.PodDisruptionBudget) {
 				b.Status.DisruptedPods = map[string]metav1.Time{"web-y": {Time: now}}
 			}), budgetOf("db", 2),
 		}},
-		{name: "not when the budget's change has not been seen", pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: []policyv1.PodDisruptionBudget{
+		{name: "none: the budget's status is outdated", pods: []corev1.Pod{webOnA, webUnschedulable, dbOnB, dbUnschedulable}, budgets: []policyv1.PodDisruptionBudget{
 			budgetOf("web", 2, func(b *policyv1.PodDisruptionBudget) { b.Generation = 2 }), budgetOf("db", 2),
 		}},
-		{name: "not when no drained node could run the pod: drains are not the cause", pods: []corev1.Pod{webOnA, webPod("web-x", homeless, onlyFor(c)), dbOnB, dbHomeless}, budgets: webAndDB},
-		{name: "not while another node that could run the pod is only away", away: []*corev1.Node{plainNode(c)}, pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: webAndDB},
+		{name: "none: no drained node could run the pod", pods: []corev1.Pod{webOnA, webPod("web-x", unschedulable, onlyFor(c)), dbOnB, dbUnschedulable}, budgets: webAndDB},
+		{name: "none: another node that could run the pod is expected to return", away: []*corev1.Node{plainNode(c)}, pods: []corev1.Pod{webOnA, webUnschedulable, dbOnB, dbUnschedulable}, budgets: webAndDB},
 		{
-			name: "a node that is away and could not run the pod does not matter", away: []*corev1.Node{tainted(c)},
-			pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: webAndDB,
+			name: "a node out of service that could not run the pod does not matter", away: []*corev1.Node{tainted(c)},
+			pods: []corev1.Pod{webOnA, webUnschedulable, dbOnB, dbUnschedulable}, budgets: webAndDB,
 			want: &deadlock{lacks: []string{"shop/web-x"}, nodes: []string{a, b}, waits: map[string][]string{b: {"shop/db"}}},
 		},
-		{name: "nor when its taints keep the pod away", draining: []*corev1.Node{tainted(a), tainted(b)}, pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: webAndDB},
-		{name: "not when the drained nodes would not be enough", pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: []policyv1.PodDisruptionBudget{budgetOf("web", 2, needing(1, 3)), budgetOf("db", 2)}},
-		{name: "a budget that can never be met is none", pods: []corev1.Pod{webOnA, webHomeless, dbOnB, dbHomeless}, budgets: []policyv1.PodDisruptionBudget{budgetOf("web", 2, demanding("100%")), budgetOf("db", 2)}},
-		{name: "pods of DaemonSets do not wait", pods: []corev1.Pod{webOnA, webHomeless, webPod("db-b", app("db"), on(b), ownedBy("DaemonSet", "agent")), dbHomeless}, budgets: webAndDB},
-		{name: "finished pods count for nothing", pods: []corev1.Pod{webOnA, webHomeless, webPod("db-b", app("db"), on(b), finished), dbHomeless}, budgets: []policyv1.PodDisruptionBudget{budgetOf("web", 2), budgetOf("db", 1)}},
-		{name: "not right after a pod has started", pods: []corev1.Pod{webOnA, webPod("web-b", on(b), unreadySince(time.Second)), webPod("web-c", on(b), unreadySince(time.Hour))}, budgets: []policyv1.PodDisruptionBudget{budgetOf("web", 3, needing(1, 2))}},
+		{name: "none: the taints of the drained nodes repel the pod", draining: []*corev1.Node{tainted(a), tainted(b)}, pods: []corev1.Pod{webOnA, webUnschedulable, dbOnB, dbUnschedulable}, budgets: webAndDB},
+		{name: "none: the drained nodes could not run enough pods", pods: []corev1.Pod{webOnA, webUnschedulable, dbOnB, dbUnschedulable}, budgets: []policyv1.PodDisruptionBudget{budgetOf("web", 2, needing(1, 3)), budgetOf("db", 2)}},
+		{name: "none: the budget can never be met", pods: []corev1.Pod{webOnA, webUnschedulable, dbOnB, dbUnschedulable}, budgets: []policyv1.PodDisruptionBudget{budgetOf("web", 2, demanding("100%")), budgetOf("db", 2)}},
+		{name: "none: pods of DaemonSets do not wait", pods: []corev1.Pod{webOnA, webUnschedulable, webPod("db-b", app("db"), on(b), ownedBy("DaemonSet", "agent")), dbUnschedulable}, budgets: webAndDB},
+		{name: "none: finished pods do not wait", pods: []corev1.Pod{webOnA, webUnschedulable, webPod("db-b", app("db"), on(b), finished), dbUnschedulable}, budgets: []policyv1.PodDisruptionBudget{budgetOf("web", 2), budgetOf("db", 1)}},
+		{name: "none: a pod has just started", pods: []corev1.Pod{webOnA, webPod("web-b", on(b), unreadySince(time.Second)), webPod("web-c", on(b), unreadySince(time.Hour))}, budgets: []policyv1.PodDisruptionBudget{budgetOf("web", 3, needing(1, 2))}},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestDeadlocksAreFound(t *testing.T) {
 			}
 			require.True(t, ok)
 			require.Equal(t, *tc.want, found)
-			require.True(t, s.isStuck(a), "what is a deadlock is looked for")
+			require.True(t, s.isStuck(a), "every deadlock must be searched for")
 		})
 	}
 }
@@ -172,7 +172,7 @@ func needing(healthy, desired int32) func(*policyv1.PodDisruptionBudget) {
 	}
 }
 
-// In any random situation: each node that a budget in a deadlock waits for also waits for such a budget, and the order in which objects are read has
+// In any random situation, each node that a deadlocked budget waits for also waits for a deadlocked budget. The order in which objects are read has
 // no effect.
 func TestEveryNodeOfADeadlockWaitsForADeadlockedBudget(t *testing.T) {
 	nodes := []string{"node-a", "node-b", "node-c"}
@@ -185,7 +185,7 @@ func TestEveryNodeOfADeadlockWaitsForADeadlockedBudget(t *testing.T) {
 			count := rapid.IntRange(1, 4).Draw(t, "pods")
 			for j := range count {
 				place := rapid.SampledFrom([]func(*corev1.Pod){
-					on(node.Draw(t, "on")), on("elsewhere"), homeless, func(p *corev1.Pod) { homeless(p); onlyFor(node.Draw(t, "for"))(p) },
+					on(node.Draw(t, "on")), on("elsewhere"), unschedulable, func(p *corev1.Pod) { unschedulable(p); onlyFor(node.Draw(t, "for"))(p) },
 				}).Draw(t, "place")
 				pods = append(pods, webPod(fmt.Sprintf("%s-%d", name, j), app(name), place))
 			}
@@ -204,7 +204,7 @@ func TestEveryNodeOfADeadlockWaitsForADeadlockedBudget(t *testing.T) {
 				require.NotEmpty(t, deadlock.lacks, key)
 				require.NotEmpty(t, deadlock.nodes, key)
 				for _, other := range deadlock.nodes {
-					require.NotEmpty(t, s.deadlocks(other), "%s waits for %s, which waits for nothing", key, other)
+					require.NotEmpty(t, s.deadlocks(other), "%s waits for %s, which does not wait", key, other)
 				}
 			}
 		}
@@ -213,37 +213,37 @@ func TestEveryNodeOfADeadlockWaitsForADeadlockedBudget(t *testing.T) {
 
 func TestADrainWithoutProgressFindsAndReportsItsDeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld([]corev1.Pod{webPod("web-a"), webPod("web-x", homeless), webPod("db-b", app("db"), on("worker-8")), webPod("db-x", app("db"), homeless)},
+		w := newWorld([]corev1.Pod{webPod("web-a"), webPod("web-x", unschedulable), webPod("db-b", app("db"), on("worker-8")), webPod("db-x", app("db"), unschedulable)},
 			budgetOf("web", 2), budgetOf("db", 2))
 		w.snapshot.Node = plainNode(node)
 		w.snapshot.Node.UID = "uid-of-node"
 		w.others = []corev1.Node{*plainNode("worker-8"), *tainted("worker-9")}
 		drain := w.drain()
 		drain.Draining = func(n *corev1.Node) bool { return n.Name == node || n.Name == "worker-8" }
-		var told sync.Mutex
+		var mu sync.Mutex
 		var wait *drydockv1.Wait
 		var status maintenancev1.DrainStatus
 		drain.Progress = func(s maintenancev1.DrainStatus, w *drydockv1.Wait) {
-			told.Lock()
-			defer told.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
 			status, wait = s, w
 		}
 		ended, _ := begin(t, drain)
 		time.Sleep(patience / 2)
 		synctest.Wait()
-		told.Lock()
+		mu.Lock()
 		require.Equal(t, "DisruptionBudget", wait.Reason, "most waits end by themselves")
-		told.Unlock()
+		mu.Unlock()
 
 		time.Sleep(2 * patience)
 		synctest.Wait()
-		told.Lock()
+		mu.Lock()
 		require.Equal(t, "Deadlock", wait.Reason)
 		require.Equal(t, "1 pod in a deadlock: PodDisruptionBudget shop/web (0 of 2 may be disrupted; 1 of 2 healthy, needs 1) lacks pod shop/web-x, which no node but worker-7, worker-8 takes; "+
 			"these are being drained, and worker-8 waits for PodDisruptionBudget shop/db: cancel one of the maintenances, or add a node", wait.Message)
 		require.Equal(t, "Deadlock", status.Blocked[0].Reason)
 		require.Equal(t, "Pod shop/web-a", status.Blocked[0].String())
-		told.Unlock()
+		mu.Unlock()
 
 		w.change(func(s *Snapshot) { s.Pods[1] = webPod("web-x", on("worker-8")) })
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = 2, 1 })
@@ -253,31 +253,31 @@ func TestADrainWithoutProgressFindsAndReportsItsDeadlock(t *testing.T) {
 
 func TestAResolvedDeadlockIsNoLongerReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld([]corev1.Pod{webPod("web-a"), webPod("web-x", homeless, onlyFor(node))}, budgetOf("web", 2))
+		w := newWorld([]corev1.Pod{webPod("web-a"), webPod("web-x", unschedulable, onlyFor(node))}, budgetOf("web", 2))
 		w.snapshot.Node = plainNode(node)
 		drain := w.drain()
 		drain.Draining = func(n *corev1.Node) bool { return n.Name == node }
-		var told sync.Mutex
+		var mu sync.Mutex
 		var wait *drydockv1.Wait
 		drain.Progress = func(_ maintenancev1.DrainStatus, w *drydockv1.Wait) {
-			told.Lock()
-			defer told.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
 			wait = w
 		}
 		ended, _ := begin(t, drain)
 		time.Sleep(2 * patience)
 		synctest.Wait()
-		told.Lock()
+		mu.Lock()
 		require.Equal(t, "Deadlock", wait.Reason)
 		require.Contains(t, wait.Message, "which no node but worker-7 takes, which is being drained: cancel the maintenance, or add a node")
-		told.Unlock()
+		mu.Unlock()
 
 		w.change(func(s *Snapshot) { s.Pods[1] = webPod("web-x", on("worker-8"), unready) })
 		time.Sleep(2 * patience)
 		synctest.Wait()
-		told.Lock()
+		mu.Lock()
 		require.Equal(t, "DisruptionBudget", wait.Reason, "a pod that starts elsewhere may become ready")
-		told.Unlock()
+		mu.Unlock()
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = 2, 1 })
 		require.NoError(t, <-ended)
 	})

@@ -24,7 +24,7 @@ var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 const node = "worker-7"
 
-// webPod returns a running, ready pod of ReplicaSet web in namespace shop on the node, changed as asked.
+// webPod returns a running, ready pod of ReplicaSet web in namespace shop on the node, with these changes.
 func webPod(name string, changes ...func(*corev1.Pod)) corev1.Pod {
 	pod := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -153,7 +153,7 @@ func TestEachPodOfANodeIsEvictedSkippedOrBlocks(t *testing.T) {
 		{name: "a finished pod of a DaemonSet goes", pod: webPod("a", ownedBy("DaemonSet", "agent"), failed), action: Evict, reason: ReasonFinished},
 		{name: "a pod of a DaemonSet that is gone blocks", pod: webPod("a", ownedBy("DaemonSet", "other")), action: Block, reason: ReasonDaemonSetGone},
 		{name: "a pod of a DaemonSet that is gone goes by force", pod: webPod("a", ownedBy("DaemonSet", "other")), spec: spec{Force: true}, action: Evict},
-		{name: "a pod of a DaemonSet that is gone is held by its data alone once force is set", pod: webPod("a", ownedBy("DaemonSet", "other"), withEmptyDir), spec: spec{Force: true}, action: Block, reason: ReasonLocalStorage},
+		{name: "with force, a pod of a DaemonSet that is gone blocks only because of its data", pod: webPod("a", ownedBy("DaemonSet", "other"), withEmptyDir), spec: spec{Force: true}, action: Block, reason: ReasonLocalStorage},
 		{name: "a static pod stays", pod: webPod("a", mirror), action: Skip, reason: ReasonMirror},
 		{name: "a static pod stays even with emptyDir and by force", pod: webPod("a", mirror, withEmptyDir), spec: spec{Force: true}, action: Skip, reason: ReasonMirror},
 		{name: "a pod without controller blocks", pod: webPod("a", bare), action: Block, reason: ReasonNoController},
@@ -161,16 +161,16 @@ func TestEachPodOfANodeIsEvictedSkippedOrBlocks(t *testing.T) {
 		{name: "a finished pod without controller goes", pod: webPod("a", bare, finished), action: Evict, reason: ReasonFinished},
 		{name: "a pod with emptyDir blocks", pod: webPod("a", withEmptyDir), action: Block, reason: ReasonLocalStorage},
 		{name: "a pod with emptyDir blocks even by force", pod: webPod("a", withEmptyDir), spec: spec{Force: true}, action: Block, reason: ReasonLocalStorage},
-		{name: "a pod with emptyDir goes if its data may", pod: webPod("a", withEmptyDir), spec: spec{DeleteEmptyDir: true}, action: Evict},
-		{name: "of two refusals kubectl's first is named", pod: webPod("a", bare, withEmptyDir), action: Block, reason: ReasonLocalStorage},
-		{name: "the other refusal remains when one is lifted", pod: webPod("a", bare, withEmptyDir), spec: spec{DeleteEmptyDir: true}, action: Block, reason: ReasonNoController},
+		{name: "a pod with emptyDir goes if deleteEmptyDir is set", pod: webPod("a", withEmptyDir), spec: spec{DeleteEmptyDir: true}, action: Evict},
+		{name: "kubectl's first of two refusals is reported", pod: webPod("a", bare, withEmptyDir), action: Block, reason: ReasonLocalStorage},
+		{name: "the second refusal remains when the first is resolved", pod: webPod("a", bare, withEmptyDir), spec: spec{DeleteEmptyDir: true}, action: Block, reason: ReasonNoController},
 
-		{name: "a pod that the selector does not pick stays", pod: webPod("a"), spec: spec{PodSelector: "app!=web"}, action: Skip, reason: ReasonSelector},
-		{name: "a pod that the selector picks goes", pod: webPod("a"), spec: spec{PodSelector: "app in (web,shop)"}, action: Evict},
-		{name: "a pod that is spared cannot block", pod: webPod("a", bare), spec: spec{PodSelector: "app=db"}, action: Skip, reason: ReasonSelector},
+		{name: "a pod that the selector does not match stays", pod: webPod("a"), spec: spec{PodSelector: "app!=web"}, action: Skip, reason: ReasonSelector},
+		{name: "a pod that the selector matches goes", pod: webPod("a"), spec: spec{PodSelector: "app in (web,shop)"}, action: Evict},
+		{name: "a pod that the selector does not match cannot block", pod: webPod("a", bare), spec: spec{PodSelector: "app=db"}, action: Skip, reason: ReasonSelector},
 		{name: "a pod without the resource stays", pod: webPod("a"), spec: spec{PodEvictionFilters: resourceFilters("gpu")}, action: Skip, reason: ReasonResourceFilter},
 		{name: "a bare pod without the resource cannot block", pod: webPod("a", bare, withEmptyDir), spec: spec{PodEvictionFilters: resourceFilters("gpu")}, action: Skip, reason: ReasonResourceFilter},
-		{name: "a pod with the resource goes, the expression is not anchored", pod: webPod("a", requesting("nvidia.com/gpu")), spec: spec{PodEvictionFilters: resourceFilters("gp")}, action: Evict},
+		{name: "a pod with the resource goes, because the expression is not anchored", pod: webPod("a", requesting("nvidia.com/gpu")), spec: spec{PodEvictionFilters: resourceFilters("gp")}, action: Evict},
 		{name: "an anchored expression is honoured", pod: webPod("a", requesting("nvidia.com/gpu")), spec: spec{PodEvictionFilters: resourceFilters("^gpu")}, action: Skip, reason: ReasonResourceFilter},
 		{name: "one matching filter is enough", pod: webPod("a", requesting("nvidia.com/gpu")), spec: spec{PodEvictionFilters: resourceFilters("rdma", "nvidia")}, action: Evict},
 		{
@@ -188,38 +188,38 @@ func TestEachPodOfANodeIsEvictedSkippedOrBlocks(t *testing.T) {
 				}}
 			}),
 		},
-		{name: "selector and filter both have to pick the pod", pod: webPod("a", requesting("gpu")), spec: spec{PodSelector: "app=db", PodEvictionFilters: resourceFilters("gpu")}, action: Skip, reason: ReasonSelector},
+		{name: "a pod must match both selector and filter", pod: webPod("a", requesting("gpu")), spec: spec{PodSelector: "app=db", PodEvictionFilters: resourceFilters("gpu")}, action: Skip, reason: ReasonSelector},
 
 		{name: "a finished pod goes", pod: webPod("a", finished), action: Evict, reason: ReasonFinished},
 		{name: "a finished pod needs no budget", pod: webPod("a", finished), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 3, 3)}, action: Evict, reason: ReasonFinished},
 		{name: "a terminating pod is awaited", pod: webPod("a", terminatingSince(time.Hour)), action: Evict, reason: ReasonTerminating},
-		{name: "a terminating pod without controller has nothing left to protect", pod: webPod("a", bare, terminatingSince(0)), action: Evict, reason: ReasonTerminating},
-		{name: "a pod that terminates for too long is not awaited", pod: webPod("a", terminatingSince(time.Minute)), spec: spec{SkipWaitForDeleteSeconds: ptr.To[int32](30)}, action: Skip, reason: ReasonTerminating},
-		{name: "a pod that terminates not yet too long is awaited", pod: webPod("a", terminatingSince(time.Second)), spec: spec{SkipWaitForDeleteSeconds: ptr.To[int32](30)}, action: Evict, reason: ReasonTerminating},
+		{name: "a terminating pod without controller does not block", pod: webPod("a", bare, terminatingSince(0)), action: Evict, reason: ReasonTerminating},
+		{name: "a pod that has been terminating for too long is not awaited", pod: webPod("a", terminatingSince(time.Minute)), spec: spec{SkipWaitForDeleteSeconds: ptr.To[int32](30)}, action: Skip, reason: ReasonTerminating},
+		{name: "a pod that has just begun to terminate is awaited", pod: webPod("a", terminatingSince(time.Second)), spec: spec{SkipWaitForDeleteSeconds: ptr.To[int32](30)}, action: Evict, reason: ReasonTerminating},
 		{name: "0 seconds: a terminating pod is awaited for its grace period only", pod: webPod("a", terminatingSince(time.Second)), spec: spec{SkipWaitForDeleteSeconds: ptr.To[int32](0)}, action: Skip, reason: ReasonTerminating},
 		{name: "a terminating pod of a DaemonSet stays", pod: webPod("a", ownedBy("DaemonSet", "agent"), terminatingSince(0)), action: Skip, reason: ReasonDaemonSet},
 
 		{name: "a budget that allows a disruption lets the pod go", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(1, 3, 2, 3)}, action: Evict},
-		{name: "a budget that allows none now is waited for", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 2, 3)}, action: Evict, reason: ReasonDisruptionBudget},
-		{name: "a budget that allows none although every pod is healthy never will", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 3, 3)}, action: Block, reason: ReasonDisruptionBudgetNever},
-		{name: "a budget that needs as many as there are never allows one", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 3, 3)}, action: Block, reason: ReasonDisruptionBudgetNever},
+		{name: "the drain waits for a budget that allows none now", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 2, 3)}, action: Evict, reason: ReasonDisruptionBudget},
+		{name: "a budget that allows none although every pod is healthy never allows one", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 3, 3)}, action: Block, reason: ReasonDisruptionBudgetNever},
+		{name: "a budget that needs every pod never allows one", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 3, 3)}, action: Block, reason: ReasonDisruptionBudgetNever},
 		{name: "a budget over a single replica never allows one", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 1, 1, 1)}, action: Block, reason: ReasonDisruptionBudgetNever},
 		{name: "maxUnavailable 0 never allows one", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 3, 3, limitedTo(intstr.FromInt32(0)))}, action: Block, reason: ReasonDisruptionBudgetNever},
-		{name: "maxUnavailable 0% never allows one, whatever its status says yet", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 0, 0, 0, limitedTo(intstr.FromString("0%")))}, action: Block, reason: ReasonDisruptionBudgetNever},
+		{name: "maxUnavailable 0% never allows one, even before it has a status", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 0, 0, 0, limitedTo(intstr.FromString("0%")))}, action: Block, reason: ReasonDisruptionBudgetNever},
 		{name: "minAvailable 100% never allows one", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 0, 0, 0, demanding("100%"))}, action: Block, reason: ReasonDisruptionBudgetNever},
-		{name: "a budget that has no status yet is waited for", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 0, 0, 0)}, action: Evict, reason: ReasonDisruptionBudget},
+		{name: "the drain waits for a budget without a status", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 0, 0, 0)}, action: Evict, reason: ReasonDisruptionBudget},
 		{
-			name: "a budget in the middle of an eviction is waited for", pod: webPod("a"), action: Evict, reason: ReasonDisruptionBudget,
+			name: "the drain waits for a budget during an eviction", pod: webPod("a"), action: Evict, reason: ReasonDisruptionBudget,
 			budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 2, 3, func(b *policyv1.PodDisruptionBudget) {
 				b.Status.DisruptedPods = map[string]metav1.Time{"b": {Time: now}}
 			})},
 		},
 		{
-			name: "a budget whose change has not been seen yet is waited for", pod: webPod("a"), action: Evict, reason: ReasonDisruptionBudget,
+			name: "the drain waits for a budget whose status is outdated", pod: webPod("a"), action: Evict, reason: ReasonDisruptionBudget,
 			budgets: []policyv1.PodDisruptionBudget{webBudget(1, 3, 2, 3, func(b *policyv1.PodDisruptionBudget) { b.Generation = 2 })},
 		},
 		{
-			name: "a budget whose status cannot be computed is waited for", pod: webPod("a"), action: Evict, reason: ReasonDisruptionBudget,
+			name: "the drain waits for a budget whose status cannot be computed", pod: webPod("a"), action: Evict, reason: ReasonDisruptionBudget,
 			budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 3, 3, func(b *policyv1.PodDisruptionBudget) {
 				b.Status.Conditions = []metav1.Condition{{Type: policyv1.DisruptionAllowedCondition, Reason: policyv1.SyncFailedReason, Message: "no scale"}}
 			})},
@@ -229,18 +229,18 @@ func TestEachPodOfANodeIsEvictedSkippedOrBlocks(t *testing.T) {
 		{name: "a pod that has not started yet needs no budget", pod: webPod("a", pending), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 3, 3), webBudget(0, 2, 3, 3, named("web-too"))}, action: Evict},
 		{name: "a pod that is not ready goes while enough others are", pod: webPod("a", unready), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 2, 3)}, action: Evict},
 		{name: "a pod that is not ready stays while too few others are", pod: webPod("a", unready), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 1, 2, 3)}, action: Evict, reason: ReasonDisruptionBudget},
-		{name: "a pod that is not ready goes anyway if the budget says so", pod: webPod("a", unready), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 1, 2, 3, evictingUnready(policyv1.AlwaysAllow))}, action: Evict},
+		{name: "a pod that is not ready goes if the budget always allows it", pod: webPod("a", unready), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 1, 2, 3, evictingUnready(policyv1.AlwaysAllow))}, action: Evict},
 		{name: "the budget of another namespace does not matter", pod: webPod("a", func(p *corev1.Pod) { p.Namespace = "other" }), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 3, 3)}, action: Evict},
 		{name: "the budget of other pods does not matter", pod: webPod("a", labelled("app", "db")), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 3, 3)}, action: Evict},
 		{
-			name: "an empty selector picks every pod of the namespace", pod: webPod("a"), action: Block, reason: ReasonDisruptionBudgetNever,
+			name: "an empty budget selector matches every pod of the namespace", pod: webPod("a"), action: Block, reason: ReasonDisruptionBudgetNever,
 			budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 3, 3, func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = &metav1.LabelSelector{} })},
 		},
 		{
-			name: "an absent selector picks none", pod: webPod("a"), action: Evict,
+			name: "an absent budget selector matches no pod", pod: webPod("a"), action: Evict,
 			budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 3, 3, func(b *policyv1.PodDisruptionBudget) { b.Spec.Selector = nil })},
 		},
-		{name: "a budget is asked only about pods that may leave", pod: webPod("a", bare), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 3, 3)}, action: Block, reason: ReasonNoController},
+		{name: "budgets apply only to pods that may leave", pod: webPod("a", bare), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 3, 3)}, action: Block, reason: ReasonNoController},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestEachPodOfANodeIsEvictedSkippedOrBlocks(t *testing.T) {
 			require.Equal(t, c.reason, decision.Reason)
 			require.Equal(t, c.action != Block, preview.Drainable)
 			if c.reason != "" {
-				require.NotEmpty(t, decision.Message, "a reason is explained")
+				require.NotEmpty(t, decision.Message, "a reason needs a message")
 			}
 		})
 	}
@@ -310,7 +310,7 @@ func TestAnInvalidSpecificationIsRefusedWithEveryField(t *testing.T) {
 	}
 }
 
-func TestBudgetsAreNamedWithThePodsTheyGuard(t *testing.T) {
+func TestADecisionListsTheBudgetsOfThePod(t *testing.T) {
 	preview, err := Decide(t.Context(), node, snapshotOf([]corev1.Pod{webPod("a")}, webBudget(1, 3, 2, 3, named("z")), webBudget(1, 3, 2, 3, named("b"))),
 		maintenancev1.DrainSpec{}, now)
 	require.NoError(t, err)

@@ -17,8 +17,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// lookInterval is the shortest time between two looks at the node. While many pods leave, they change all the time.
-const lookInterval = 50 * time.Millisecond
+// minPassInterval is the shortest time between two passes over the node. While many pods leave, they change all the time.
+const minPassInterval = 50 * time.Millisecond
 
 // Evictor requests the eviction of a pod once. Its client must not retry, which would sleep inside the call.
 type Evictor interface {
@@ -78,12 +78,12 @@ func (d Drain) Run(ctx context.Context) (maintenancev1.DrainStatus, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &run{
 		Drain: d, rules: rules, requests: newRequests(d.Attempt, d.Before), progress: newProgress(d.Attempt, d.Before),
-		changed: make(chan struct{}, 1), watchFailed: make(chan error, 1), answers: make(chan answer), budgetsWatched: map[string]bool{},
+		changed: make(chan struct{}, 1), watchFailed: make(chan error, 1), answers: make(chan evictionResult), budgetsWatched: map[string]bool{},
 	}
 	r.watch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Node}}, &corev1.Pod{Spec: corev1.PodSpec{NodeName: r.Node}})
 	err = r.loop(ctx)
 	if r.begun {
-		r.tell()
+		r.reportProgress()
 	}
 	cancel()
 	r.running.Wait()
@@ -97,31 +97,31 @@ type run struct {
 	requests *requests
 	progress *progress
 	begun    bool
-	looked   time.Time
+	lastPass time.Time
 
 	running     sync.WaitGroup
 	changed     chan struct{}
 	watchFailed chan error
-	answers     chan answer
+	answers     chan evictionResult
 	// budgetsWatched are the namespaces whose budgets wake the loop.
 	budgetsWatched map[string]bool
-	// sought is when a deadlock was last searched for.
-	sought time.Time
+	// deadlockSearched is when a deadlock was last searched for.
+	deadlockSearched time.Time
 }
 
-// answer is the result of a pod's eviction.
-type answer struct {
+// evictionResult is the result of a pod's eviction.
+type evictionResult struct {
 	pod types.UID
 	err error
 }
 
 func (r *run) loop(ctx context.Context) error {
 	for {
-		r.looked = time.Now()
-		preview, err := r.look(ctx, cached)
+		r.lastPass = time.Now()
+		preview, err := r.inspect(ctx, cached)
 		if err == nil && r.over(preview) {
 			// The cache may lack a pod that was bound right before the node was cordoned.
-			preview, err = r.look(ctx, confirmed)
+			preview, err = r.inspect(ctx, confirmed)
 		}
 		if err != nil || r.over(preview) {
 			return err
@@ -133,11 +133,11 @@ func (r *run) loop(ctx context.Context) error {
 			return err
 		}
 		r.watchBudgets(ctx, preview)
-		if err := r.seekDeadlock(ctx); err != nil {
+		if err := r.searchDeadlock(ctx); err != nil {
 			return err
 		}
 		next := r.evict(ctx, preview)
-		r.tell()
+		r.reportProgress()
 		if err := r.pause(ctx, earliest(next, r.nextSkip(preview))); err != nil {
 			return err
 		}
@@ -167,8 +167,8 @@ func (r *run) read(ctx context.Context, v view) (Snapshot, error) {
 	return readPods(ctx, reader, r.Cache, r.Node)
 }
 
-// look reads the node and decides about its pods. Error NodeGone: its pods are gone too.
-func (r *run) look(ctx context.Context, v view) (Preview, error) {
+// inspect reads the node and decides about its pods. Error NodeGone: its pods are gone too.
+func (r *run) inspect(ctx context.Context, v view) (Preview, error) {
 	snapshot, err := r.read(ctx, v)
 	if err != nil {
 		return Preview{}, err
@@ -176,7 +176,7 @@ func (r *run) look(ctx context.Context, v view) (Preview, error) {
 	gone := snapshot.Node == nil || r.NodeUID != "" && snapshot.Node.UID != r.NodeUID
 	uncordoned := r.Cordoned && !gone && !snapshot.Node.Spec.Unschedulable
 	if v == cached && (gone || !r.ours(snapshot.Node) || uncordoned && r.progress.uncordoned == nil) {
-		return r.look(ctx, confirmed)
+		return r.inspect(ctx, confirmed)
 	}
 	if gone {
 		return Preview{}, temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("drain %s: the node has been deleted", r.Node), nil)
@@ -234,7 +234,7 @@ func (r *run) refuse(ctx context.Context) error {
 		return nil
 	}
 	// The cache's kinds come from separate watches: it may have a pod before its DaemonSet.
-	if _, err := r.look(ctx, actual); err != nil {
+	if _, err := r.inspect(ctx, actual); err != nil {
 		return err
 	}
 	refused := r.progress.refused()
@@ -245,7 +245,7 @@ func (r *run) refuse(ctx context.Context) error {
 }
 
 // evict requests the eviction of every pod that is due, without waiting for the answers. The Evictor limits how many run at once, over all the drains
-// of a cluster. It returns when to look again.
+// of a cluster. It returns the time of the next pass.
 func (r *run) evict(ctx context.Context, preview Preview) time.Time {
 	if r.progress.uncordoned != nil {
 		return time.Time{}
@@ -257,7 +257,7 @@ func (r *run) evict(ctx context.Context, preview Preview) time.Time {
 		r.running.Go(func() {
 			err := r.evictOne(ctx, decision.pod, doubtful)
 			select {
-			case r.answers <- answer{decision.pod.UID, err}:
+			case r.answers <- evictionResult{decision.pod.UID, err}:
 			case <-ctx.Done():
 			}
 		})
@@ -288,7 +288,7 @@ func evictionOf(pod *corev1.Pod) *policyv1.Eviction {
 	}
 }
 
-func (r *run) tell() {
+func (r *run) reportProgress() {
 	if !r.progress.changed() {
 		return
 	}
@@ -310,7 +310,7 @@ func (r *run) nextSkip(preview Preview) (next time.Time) {
 	return next
 }
 
-// pause returns when there is a reason to look again: a change, an answer to an eviction, or a timer.
+// pause returns when there is a reason for another pass: a change, an answer to an eviction, or a timer.
 func (r *run) pause(ctx context.Context, next time.Time) error {
 	if r.Deadline != nil {
 		next = earliest(next, *r.Deadline)
@@ -326,21 +326,21 @@ func (r *run) pause(ctx context.Context, next time.Time) error {
 		return err
 	case <-r.changed:
 	case <-timer:
-	case answer := <-r.answers:
-		r.requests.answered(answer.pod, answer.err, time.Now())
+	case evictionResult := <-r.answers:
+		r.requests.answered(evictionResult.pod, evictionResult.err, time.Now())
 	}
 	return r.gather(ctx)
 }
 
-// gather collects further changes until the next look is due, so that many changes make few looks.
+// gather collects further changes until the next pass is due, so that many changes make few passes.
 func (r *run) gather(ctx context.Context) error {
-	due := time.After(time.Until(r.looked.Add(lookInterval)))
+	due := time.After(time.Until(r.lastPass.Add(minPassInterval)))
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case answer := <-r.answers:
-			r.requests.answered(answer.pod, answer.err, time.Now())
+		case evictionResult := <-r.answers:
+			r.requests.answered(evictionResult.pod, evictionResult.err, time.Now())
 		case <-due:
 			return nil
 		}
@@ -351,7 +351,7 @@ func (r *run) expired() bool { return r.Deadline != nil && !time.Now().Before(*r
 
 // timeOut reads the actual state once before it reports a timeout.
 func (r *run) timeOut(ctx context.Context) error {
-	preview, err := r.look(ctx, confirmed)
+	preview, err := r.inspect(ctx, confirmed)
 	if err != nil || r.over(preview) {
 		return err
 	}
@@ -376,12 +376,12 @@ func (r *run) watch(ctx context.Context, kinds ...client.Object) {
 func (r *run) wake() {
 	select {
 	case r.changed <- struct{}{}:
-	default: // a look is pending
+	default: // a pass is pending
 	}
 }
 
 // watchBudgets wakes the loop when a budget changes in a namespace from which pods must leave. A cluster has many more budgets than a node has pods,
-// and a budget changes with each of its pods: watching all of them would make all drains of a cluster look without pause.
+// and a budget changes with each of its pods: watching all of them would make every drain of a cluster loop without pause.
 func (r *run) watchBudgets(ctx context.Context, preview Preview) {
 	for _, decision := range preview.remaining() {
 		if !r.budgetsWatched[decision.Namespace] {

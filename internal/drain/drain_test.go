@@ -37,14 +37,14 @@ func begin(t *testing.T, drain Drain) (ended chan error, status *maintenancev1.D
 
 // soon runs everything that is due now.
 func soon() {
-	time.Sleep(2 * lookInterval)
+	time.Sleep(2 * minPassInterval)
 	synctest.Wait()
 }
 
-// requireTook checks the time since the world began, with a tolerance of one look interval.
+// requireTook checks the time since the world began, with a tolerance of one pass interval.
 func requireTook(t *testing.T, w *world, want time.Duration) {
 	t.Helper()
-	require.InDelta(t, want, time.Since(w.began), float64(2*lookInterval))
+	require.InDelta(t, want, time.Since(w.began), float64(2*minPassInterval))
 }
 
 func manyPods(count int) []corev1.Pod {
@@ -61,23 +61,23 @@ func TestADrainTakesAsLongAsItsSlowestPod(t *testing.T) {
 		status, err := w.drain().Run(t.Context())
 		require.NoError(t, err)
 		requireTook(t, w, w.grace)
-		require.Len(t, w.asks(), 250)
-		for _, ask := range w.asks() {
-			require.Zero(t, ask.at, "all at once")
+		require.Len(t, w.evictionRequests(), 250)
+		for _, request := range w.evictionRequests() {
+			require.Zero(t, request.at, "all evictions start together")
 		}
 		require.Equal(t, maintenancev1.DrainStatus{TotalPods: 251, CurrentPods: 1, PodsToEvict: 250, Evicted: 250, DrainProgress: 100, Attempt: 1}, status)
 	})
 }
 
-// attentive records the namespaces in which a drain lists budgets and DaemonSets, and in which it watches budgets.
-type attentive struct {
+// recordingReader records the namespaces in which a drain lists budgets and DaemonSets, and in which it watches budgets.
+type recordingReader struct {
 	*world
 	mu      sync.Mutex
 	listed  map[string]bool
 	watched map[string]bool
 }
 
-func (a *attentive) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (a *recordingReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if _, pods := list.(*corev1.PodList); !pods {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -86,7 +86,7 @@ func (a *attentive) List(ctx context.Context, list client.ObjectList, options ..
 	return a.world.List(ctx, list, options...)
 }
 
-func (a *attentive) Await(ctx context.Context, kinds []client.Object, check func(context.Context) (bool, error)) error {
+func (a *recordingReader) Await(ctx context.Context, kinds []client.Object, check func(context.Context) (bool, error)) error {
 	for _, kind := range kinds {
 		if _, budgets := kind.(*policyv1.PodDisruptionBudget); budgets {
 			a.mu.Lock()
@@ -104,23 +104,23 @@ func TestADrainReadsOnlyTheNamespacesOfItsPods(t *testing.T) {
 		}
 		w := newWorld([]corev1.Pod{webPod("a"), webPod("b", in("bank")), webPod("agent", in("system"), ownedBy("DaemonSet", "agent")), webPod("c", in("far"), elsewhere)})
 		w.snapshot.DaemonSets[0].Namespace = "system"
-		a := &attentive{world: w, listed: map[string]bool{}, watched: map[string]bool{}}
+		a := &recordingReader{world: w, listed: map[string]bool{}, watched: map[string]bool{}}
 		drain := w.drain()
 		drain.Cache, drain.Watcher = a, a
 		_, err := drain.Run(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, map[string]bool{"shop": true, "bank": true, "system": true}, a.listed)
-		require.Equal(t, map[string]bool{"shop": true, "bank": true}, a.watched, "nothing has to leave the others")
+		require.Equal(t, map[string]bool{"shop": true, "bank": true}, a.watched, "no pod has to leave the other namespaces")
 	})
 }
 
-func TestANodeWithoutPodsToEvictIsDrainedAtOnce(t *testing.T) {
+func TestANodeWithoutPodsToEvictIsDrainedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("agent", ownedBy("DaemonSet", "agent"))})
 		status, err := w.drain().Run(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, maintenancev1.DrainStatus{TotalPods: 1, CurrentPods: 1, DrainProgress: 100, Attempt: 1}, status)
-		require.Empty(t, w.asks())
+		require.Empty(t, w.evictionRequests())
 	})
 }
 
@@ -136,7 +136,7 @@ func TestPodsThatMayNotBeEvictedEndTheDrainBeforeItStarts(t *testing.T) {
 		require.Equal(t, "drain worker-7: 2 pods without a controller, which only force evicts: shop/bare, shop/bare-too; "+
 			"1 pod with emptyDir data, which only deleteEmptyDir evicts: shop/scratch", temporal.ErrorMessage(err))
 		require.Len(t, temporal.Blockers(err), 3)
-		require.Empty(t, w.asks())
+		require.Empty(t, w.evictionRequests())
 	})
 }
 
@@ -148,7 +148,7 @@ func TestAPodThatAppearedDuringTheLastAttemptDoesNotEndTheNext(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { w.remove("debug") })
 		status, err := drain.Run(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []ask{{"web", 0}}, w.asks())
+		require.Equal(t, []evictionRequest{{"web", 0}}, w.evictionRequests())
 		require.Equal(t, int32(2), status.Attempt)
 	})
 }
@@ -167,9 +167,9 @@ func TestATimedOutDrainReportsWhatBlocksIt(t *testing.T) {
 			"1 pod in an unknown state, because the node is not Ready: shop/stuck", temporal.ErrorMessage(err))
 		blockers := temporal.Blockers(err)
 		require.Len(t, blockers, 3)
-		require.Equal(t, "DisruptionBudgetNever", blockers[0].Reason, "the gravest come first")
+		require.Equal(t, "DisruptionBudgetNever", blockers[0].Reason, "sorted by gravity")
 		require.Equal(t, "NodeNotReady", blockers[2].Reason)
-		require.WithinDuration(t, w.began, blockers[0].Since.Time, 2*lookInterval)
+		require.WithinDuration(t, w.began, blockers[0].Since.Time, 2*minPassInterval)
 		require.Equal(t, []string{"shop/stuck", "shop/web-000", "shop/web-001"}, status.WaitForEviction)
 	})
 }
@@ -182,7 +182,7 @@ func TestADeadlineThatPassedWithoutAWorkerEvictsNothing(t *testing.T) {
 		drain.Deadline = &deadline
 		_, err := drain.Run(t.Context())
 		require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
-		require.Empty(t, w.asks())
+		require.Empty(t, w.evictionRequests())
 	})
 }
 
@@ -205,13 +205,13 @@ func TestPodsThatAppearDuringTheDrainLeaveToo(t *testing.T) {
 		ended, status := begin(t, w.drain())
 		w.change(func(s *Snapshot) { s.Pods = append(s.Pods, webPod("late"), webPod("debug", bare)) })
 		soon()
-		require.Equal(t, []ask{{"web-000", 0}, {"late", lookInterval}}, w.asks())
+		require.Equal(t, []evictionRequest{{"web-000", 0}, {"late", minPassInterval}}, w.evictionRequests())
 		time.Sleep(w.grace + time.Minute)
-		require.Empty(t, ended, "a pod that came later and may not be evicted is waited for")
+		require.Empty(t, ended, "the drain waits for a late pod that may not be evicted")
 		w.remove("debug")
 		require.NoError(t, <-ended)
 		require.Equal(t, int32(3), status.Evicted)
-		require.Len(t, w.asks(), 2)
+		require.Len(t, w.evictionRequests(), 2)
 	})
 }
 
@@ -249,8 +249,8 @@ func TestAnInterruptedDrainContinues(t *testing.T) {
 			}
 		}
 		status, err := drain.Run(t.Context())
-		require.NoError(t, err, "a pod that came after the drain had begun does not end it")
-		require.Equal(t, []ask{{"web-001", 0}}, w.asks(), "a pod that is leaving is not evicted again")
+		require.NoError(t, err, "a late pod does not end the drain")
+		require.Equal(t, []evictionRequest{{"web-001", 0}}, w.evictionRequests(), "a pod that is leaving is not evicted again")
 		require.Equal(t, int32(10), status.PodsToEvict)
 		require.Equal(t, int32(10), status.Evicted)
 		require.Equal(t, int64(12), status.TotalPods)
@@ -258,7 +258,7 @@ func TestAnInterruptedDrainContinues(t *testing.T) {
 	})
 }
 
-func TestACancelledDrainEndsAtOnceAndLeavesNothingRunning(t *testing.T) {
+func TestACancelledDrainEndsImmediatelyAndLeavesNothingRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(3), webBudget(0, 2, 2, 3))
 		ctx, cancel := context.WithCancel(t.Context())

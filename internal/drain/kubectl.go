@@ -38,11 +38,11 @@ type verdict struct {
 	reason Reason
 }
 
-// verdicts evaluates the pods of one node. kubectl lists those that leave. Each other pod is evaluated alone, which tells a refused pod from one that
+// verdicts evaluates the pods of one node. kubectl lists those that leave. Each other pod is evaluated alone, which distinguishes a refused pod from one that
 // stays. The filter follows from the pod.
 func (k kubectlRules) verdicts(ctx context.Context, pods []corev1.Pod) map[types.NamespacedName]verdict {
 	found := make(map[types.NamespacedName]verdict, len(pods))
-	leaving, _ := k.ask(ctx, pods)
+	leaving, _ := k.filter(ctx, pods)
 	for _, pod := range leaving.Pods() {
 		found[nameOf(&pod)] = verdict{action: Evict}
 	}
@@ -51,7 +51,7 @@ func (k kubectlRules) verdicts(ctx context.Context, pods []corev1.Pod) map[types
 		if _, leaves := found[nameOf(pod)]; leaves {
 			continue
 		}
-		_, refusals := k.ask(ctx, pods[i:i+1])
+		_, refusals := k.filter(ctx, pods[i:i+1])
 		switch {
 		case len(refusals) > 0:
 			found[nameOf(pod)] = verdict{Block, refusedBy(pod, k.spec)}
@@ -64,7 +64,7 @@ func (k kubectlRules) verdicts(ctx context.Context, pods []corev1.Pod) map[types
 	return found
 }
 
-func (k kubectlRules) ask(ctx context.Context, pods []corev1.Pod) (*kubectldrain.PodDeleteList, []error) {
+func (k kubectlRules) filter(ctx context.Context, pods []corev1.Pod) (*kubectldrain.PodDeleteList, []error) {
 	helper := kubectldrain.Helper{
 		Ctx:                 ctx,
 		Client:              snapshotClient{pods: pods, daemonSets: k.daemonSets},

@@ -58,9 +58,9 @@ func TestPodsOfLowerOrdersLeaveBeforeHigherOnesStart(t *testing.T) {
 		status, err := drain.Run(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 3*w.grace, time.Since(w.began).Truncate(time.Second))
-		at := func(i int) time.Duration { return w.asks()[i].at.Truncate(time.Second) }
-		require.ElementsMatch(t, []string{"front-1", "front-2"}, askedPods(w)[:2])
-		require.Equal(t, []string{"plain", "storage"}, askedPods(w)[2:])
+		at := func(i int) time.Duration { return w.evictionRequests()[i].at.Truncate(time.Second) }
+		require.ElementsMatch(t, []string{"front-1", "front-2"}, evictedPods(w)[:2])
+		require.Equal(t, []string{"plain", "storage"}, evictedPods(w)[2:])
 		require.Equal(t, []time.Duration{0, 0, w.grace, 2 * w.grace}, []time.Duration{at(0), at(1), at(2), at(3)})
 		require.Equal(t, int32(4), status.Evicted)
 		require.Contains(t, first.Message, "2 pods waiting for pods of a lower order: shop/plain, shop/storage")
@@ -78,7 +78,7 @@ func TestAStuckPodDelaysHigherOrdersAndIsReported(t *testing.T) {
 		ended, _ := begin(t, drain)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.NotContains(t, askedPods(w), "storage")
+		require.NotContains(t, evictedPods(w), "storage")
 		require.Equal(t, "DisruptionBudget", wait.Reason)
 		require.Len(t, status.Blocked, 1, "a pod that waits for its order is not blocked itself")
 		require.Equal(t, []string{"shop/front", "shop/storage"}, status.WaitForEviction)
@@ -95,7 +95,7 @@ func TestALatePodOfALowerOrderGoesFirst(t *testing.T) {
 		ended, _ := begin(t, drain)
 		w.change(func(s *Snapshot) { s.Pods = append(s.Pods, webPod("late")) })
 		require.NoError(t, <-ended)
-		require.Equal(t, []string{"front", "late", "storage"}, askedPods(w))
+		require.Equal(t, []string{"front", "late", "storage"}, evictedPods(w))
 	})
 }
 
@@ -106,7 +106,7 @@ func TestAPodThatMayNotBeEvictedEndsTheDrainInAnyOrder(t *testing.T) {
 		drain.Spec = tiers()
 		_, err := drain.Run(t.Context())
 		require.ErrorContains(t, err, "shop/bare")
-		require.Empty(t, w.asks())
+		require.Empty(t, w.evictionRequests())
 	})
 }
 
@@ -119,12 +119,12 @@ func TestTheNextWorkerKeepsTheOrder(t *testing.T) {
 		drain.Spec, drain.Before = tiers(), &maintenancev1.DrainStatus{PodsToEvict: 2}
 		_, err := drain.Run(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []string{"front", "storage"}, askedPods(w))
-		require.Equal(t, w.grace, w.asks()[1].at.Truncate(time.Second))
+		require.Equal(t, []string{"front", "storage"}, evictedPods(w))
+		require.Equal(t, w.grace, w.evictionRequests()[1].at.Truncate(time.Second))
 	})
 }
 
-// For any mix of pods and orders: the pods of the lowest remaining order are due, all others wait.
+// For any mix of pods and orders, the pods of the lowest remaining order are due and all others wait.
 func TestOnlyTheLowestOrderIsDue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := anySpec().Draw(t, "spec")
@@ -146,10 +146,10 @@ func TestOnlyTheLowestOrderIsDue(t *testing.T) {
 	})
 }
 
-func askedPods(w *world) []string {
+func evictedPods(w *world) []string {
 	var pods []string
-	for _, ask := range w.asks() {
-		pods = append(pods, ask.pod)
+	for _, request := range w.evictionRequests() {
+		pods = append(pods, request.pod)
 	}
 	return pods
 }

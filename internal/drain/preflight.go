@@ -29,17 +29,17 @@ func Preflight(ctx context.Context, cache, server client.Reader, node string,
 	if err != nil {
 		return Findings{}, err
 	}
-	look := func(snapshot Snapshot, err error) (Findings, error) {
+	check := func(snapshot Snapshot, err error) (Findings, error) {
 		if err != nil || snapshot.Node == nil {
 			return Findings{}, err
 		}
 		return rules.preflight(ctx, snapshot, completion, time.Now())
 	}
-	findings, err := look(readPods(ctx, cache, cache, node))
+	findings, err := check(readPods(ctx, cache, cache, node))
 	if err != nil || len(findings.refused) == 0 {
 		return findings, err
 	}
-	return look(Read(ctx, server, node))
+	return check(Read(ctx, server, node))
 }
 
 // preflight decides about every pod of the snapshot's node, except those that should end by themselves first.

@@ -26,14 +26,14 @@ func TestThePreflightFindsWhatWouldBlockADrain(t *testing.T) {
 		warning    string
 	}{
 		{name: "nothing", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(1, 3, 2, 3)}},
-		{name: "a budget that only has to be waited for", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 2, 3)}},
+		{name: "a budget that will allow a disruption", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 2, 3)}},
 		{
-			name: "a budget of no pod at all", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 0, 3, limitedTo(intstr.FromInt32(0)))},
+			name: "a budget that never allows a disruption", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 0, 3, limitedTo(intstr.FromInt32(0)))},
 			warning: "the drain of node worker-7 would wait until you change the budgets or add replicas: " +
 				"2 pods blocked by PodDisruptionBudget shop/web (0 of 3 may be disrupted; 3 of 3 healthy, needs 0)",
 		},
 		{
-			name: "a budget that demands every pod", pods: manyPods(1), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 1, 1, 1)},
+			name: "a budget that needs every pod", pods: manyPods(1), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 1, 1, 1)},
 			warning: "the drain of node worker-7 would wait until you change the budgets or add replicas: " +
 				"1 pod blocked by PodDisruptionBudget shop/web (0 of 1 may be disrupted; 1 of 1 healthy, needs 1)",
 		},
@@ -49,11 +49,11 @@ func TestThePreflightFindsWhatWouldBlockADrain(t *testing.T) {
 			warning: "the drain of node worker-7 would fail: " +
 				"1 pod without a controller, which only force evicts: shop/bare; 1 pod with emptyDir data, which only deleteEmptyDir evicts: shop/scratch",
 		},
-		{name: "such pods, and that specification", pods: []corev1.Pod{webPod("bare", bare)}, spec: maintenancev1.DrainSpec{Force: true}},
-		{name: "pods that the drain spares", pods: []corev1.Pod{webPod("bare", bare)}, spec: maintenancev1.DrainSpec{PodSelector: "app=other"}},
-		{name: "pods that are to end by themselves", pods: []corev1.Pod{webPod("training", bare)}, completion: everyPod},
+		{name: "pods that the specification evicts", pods: []corev1.Pod{webPod("bare", bare)}, spec: maintenancev1.DrainSpec{Force: true}},
+		{name: "pods that the drain skips", pods: []corev1.Pod{webPod("bare", bare)}, spec: maintenancev1.DrainSpec{PodSelector: "app=other"}},
+		{name: "pods that should end by themselves", pods: []corev1.Pod{webPod("training", bare)}, completion: everyPod},
 		{
-			name: "pods that are not among those that are to end by themselves", pods: []corev1.Pod{webPod("web"), webPod("bare", bare)},
+			name: "pods outside of those that should end by themselves", pods: []corev1.Pod{webPod("web"), webPod("bare", bare)},
 			completion: &maintenancev1.WaitForPodCompletionSpec{PodSelector: "app=batch"},
 			refused: "node worker-7 stays in service, because its drain would fail: " +
 				"1 pod without a controller, which only force evicts: shop/bare",

@@ -28,11 +28,11 @@ type progress struct {
 	before maintenancev1.DrainStatus
 	// leftBefore is how many pods had left in earlier runs. Negative: unknown.
 	leftBefore int
-	// met are the pods that had to leave at any look of this run.
-	met map[types.UID]bool
+	// seen are the pods that had to leave at any pass of this run.
+	seen map[types.UID]bool
 	// waits are, by pod, the reason and the start of its wait.
-	waits map[types.UID]waitStart
-	told  report
+	waits    map[types.UID]waitStart
+	reported report
 }
 
 type waitStart struct {
@@ -47,7 +47,7 @@ type report struct {
 }
 
 func newProgress(attempt int32, before *maintenancev1.DrainStatus) *progress {
-	p := &progress{leftBefore: -1, met: map[types.UID]bool{}, waits: map[types.UID]waitStart{}}
+	p := &progress{leftBefore: -1, seen: map[types.UID]bool{}, waits: map[types.UID]waitStart{}}
 	p.status.Attempt = attempt
 	if before != nil {
 		p.before = *before
@@ -55,7 +55,7 @@ func newProgress(attempt int32, before *maintenancev1.DrainStatus) *progress {
 	return p
 }
 
-// observe updates the progress with one look at the node.
+// observe updates the progress with one pass over the node.
 func (p *progress) observe(node *corev1.Node, preview Preview, asked *requests, now time.Time) {
 	remaining := preview.remaining()
 	if p.leftBefore < 0 {
@@ -65,7 +65,7 @@ func (p *progress) observe(node *corev1.Node, preview Preview, asked *requests, 
 	p.obstacles = p.obstacles[:0:0]
 	waits := make(map[types.UID]waitStart, len(remaining))
 	for _, decision := range remaining {
-		p.met[decision.pod.UID] = true
+		p.seen[decision.pod.UID] = true
 		o := obstacleOf(decision, asked.byPod[decision.pod.UID], node).in(p.deadlocks)
 		o.since = p.waitingSince(o, now)
 		waits[decision.pod.UID] = waitStart{o.reason, o.since}
@@ -93,7 +93,7 @@ func (p *progress) waitingSince(o obstacle, now time.Time) time.Time {
 
 func (p *progress) count(current int) {
 	remaining := len(p.obstacles)
-	toEvict := p.leftBefore + len(p.met)
+	toEvict := p.leftBefore + len(p.seen)
 	p.status.CurrentPods = int64(current)
 	p.status.PodsToEvict = int32(toEvict)
 	p.status.Evicted = int32(toEvict - remaining)
@@ -113,14 +113,14 @@ func (p *progress) count(current int) {
 func (p *progress) changed() bool {
 	p.wait = p.currentWait()
 	current := report{p.status, p.wait}
-	if reflect.DeepEqual(current, p.told) {
+	if reflect.DeepEqual(current, p.reported) {
 		return false
 	}
-	p.told = current
+	p.reported = current
 	return true
 }
 
-// currentWait is what the drain waits for. The caller sets Since and Until.
+// currentWait is the current wait of the drain. The caller sets Since and Until.
 func (p *progress) currentWait() *drydockv1.Wait {
 	if p.uncordoned != nil {
 		return &drydockv1.Wait{Reason: p.uncordoned.Reason, Message: p.uncordoned.Message, Blockers: []drydockv1.Blocker{*p.uncordoned}}

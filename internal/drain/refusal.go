@@ -41,7 +41,7 @@ func classify(err error) refusal {
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		// No such pod, or one with another UID: the evicted pod is gone. If the API server meant another conflict, the pod is still there at the next
-		// look and is evicted again.
+		// pass and is evicted again.
 		r.gone = true
 	case apierrors.IsTooManyRequests(err) && byBudget:
 		r.reason, r.byBudget, r.message = ReasonDisruptionBudget, true, budgetCause.Message

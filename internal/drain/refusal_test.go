@@ -40,7 +40,7 @@ func TestAPodThatWaitsForItsBudgetDoesNotDelayOtherPods(t *testing.T) {
 		opened := time.Since(w.began)
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = 3, 1 })
 		require.NoError(t, <-ended)
-		require.Equal(t, ask{"web", opened}, w.asks()[len(w.asks())-1], "requested when the budget opened")
+		require.Equal(t, evictionRequest{"web", opened}, w.evictionRequests()[len(w.evictionRequests())-1], "requested when the budget opened")
 		requireTook(t, w, opened+w.grace)
 		require.Equal(t, int32(2), status.Evicted)
 	})
@@ -50,16 +50,16 @@ func TestABudgetThatAllowsOneDisruptionGetsOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(20), webBudget(0, 18, 18, 20))
 		ended, _ := begin(t, w.drain())
-		require.Len(t, w.asks(), 1, "the API server is asked whether it really allows none")
+		require.Len(t, w.evictionRequests(), 1, "one request confirms that the budget allows none")
 		time.Sleep(time.Second)
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 1 })
 		soon()
-		require.Len(t, w.asks(), 2)
+		require.Len(t, w.evictionRequests(), 2)
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 19 })
 		soon()
-		require.Len(t, w.asks(), 21)
+		require.Len(t, w.evictionRequests(), 21)
 		require.NoError(t, <-ended)
-		require.Len(t, w.asks(), 21, "no eviction was refused but the first")
+		require.Len(t, w.evictionRequests(), 21, "only the first eviction was refused")
 	})
 }
 
@@ -67,10 +67,10 @@ func TestABudgetThatAllowsAFewDisruptionsGetsAsManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(250), webBudget(3, 250, 247, 250))
 		ended, _ := begin(t, w.drain())
-		require.ElementsMatch(t, []ask{{"web-000", 0}, {"web-001", 0}, {"web-002", 0}}, w.asks())
+		require.ElementsMatch(t, []evictionRequest{{"web-000", 0}, {"web-001", 0}, {"web-002", 0}}, w.evictionRequests())
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 247 })
 		require.NoError(t, <-ended)
-		require.Len(t, w.asks(), 250)
+		require.Len(t, w.evictionRequests(), 250)
 	})
 }
 
@@ -87,7 +87,7 @@ func TestABudgetWithoutEventsIsTriedEveryFiveSeconds(t *testing.T) {
 		ended, _ := begin(t, w.drain())
 		time.Sleep(12 * time.Second)
 		synctest.Wait()
-		require.Equal(t, []ask{{"web-000", 0}, {"web-001", 5 * time.Second}, {"web-000", 10 * time.Second}}, w.asks(), "each in turn")
+		require.Equal(t, []evictionRequest{{"web-000", 0}, {"web-001", 5 * time.Second}, {"web-000", 10 * time.Second}}, w.evictionRequests(), "the pods alternate")
 		open.Store(true)
 		require.NoError(t, <-ended)
 		requireTook(t, w, 15*time.Second+w.grace)
@@ -112,7 +112,7 @@ func TestAPodThatBecomesUnreadyNoLongerNeedsItsBudget(t *testing.T) {
 			s.Pods[0].ResourceVersion = "2"
 		})
 		require.NoError(t, <-ended)
-		require.Equal(t, ask{"web-000", time.Second}, w.asks()[1])
+		require.Equal(t, evictionRequest{"web-000", time.Second}, w.evictionRequests()[1])
 	})
 }
 
@@ -122,19 +122,19 @@ func TestOtherRefusalsAreRetriedAfterTheRequestedDelay(t *testing.T) {
 	multiple := apierrors.NewGenericServerResponse(500, "create", corev1.Resource("pods"), "web",
 		"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", 0, false)
 	cases := []struct {
-		name   string
-		answer error
-		reason Reason
-		again  []time.Duration
+		name           string
+		evictionResult error
+		reason         Reason
+		again          []time.Duration
 	}{
-		{name: "a busy API server says when to come back", answer: apierrors.NewTooManyRequests("slow down", 7), reason: ReasonServerBusy, again: []time.Duration{0, 7, 14}},
-		{name: "a busy API server that does not say when", answer: apierrors.NewTooManyRequestsError("slow down"), reason: ReasonServerBusy, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
-		{name: "a fault of the API server", answer: apierrors.NewInternalError(fmt.Errorf("etcd")), reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
-		{name: "no answer", answer: context.DeadlineExceeded, reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7}},
-		{name: "a webhook that says no", answer: apierrors.NewForbidden(corev1.Resource("pods"), "web", fmt.Errorf("admission webhook")), reason: ReasonEvictionRefused, again: []time.Duration{0, 1, 3, 7}},
-		{name: "a terminating namespace", answer: terminating, reason: ReasonNamespaceTerminating, again: []time.Duration{0, 1, 3}},
-		{name: "a pod under two budgets that the cache does not know yet", answer: multiple, reason: ReasonMultipleBudgets, again: []time.Duration{0, 5, 10}},
-		{name: "a budget that the cache does not know yet", answer: budgetRefusal("needs 2"), reason: ReasonDisruptionBudget, again: []time.Duration{0, 5, 10}},
+		{name: "a busy API server with a retry delay", evictionResult: apierrors.NewTooManyRequests("slow down", 7), reason: ReasonServerBusy, again: []time.Duration{0, 7, 14}},
+		{name: "a busy API server without a retry delay", evictionResult: apierrors.NewTooManyRequestsError("slow down"), reason: ReasonServerBusy, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
+		{name: "a fault of the API server", evictionResult: apierrors.NewInternalError(fmt.Errorf("etcd")), reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
+		{name: "no answer", evictionResult: context.DeadlineExceeded, reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7}},
+		{name: "a webhook that refuses", evictionResult: apierrors.NewForbidden(corev1.Resource("pods"), "web", fmt.Errorf("admission webhook")), reason: ReasonEvictionRefused, again: []time.Duration{0, 1, 3, 7}},
+		{name: "a terminating namespace", evictionResult: terminating, reason: ReasonNamespaceTerminating, again: []time.Duration{0, 1, 3}},
+		{name: "a pod under two budgets that the cache does not know yet", evictionResult: multiple, reason: ReasonMultipleBudgets, again: []time.Duration{0, 5, 10}},
+		{name: "a budget that the cache does not know yet", evictionResult: budgetRefusal("needs 2"), reason: ReasonDisruptionBudget, again: []time.Duration{0, 5, 10}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestOtherRefusalsAreRetriedAfterTheRequestedDelay(t *testing.T) {
 				w := newWorld([]corev1.Pod{webPod("web"), webPod("other")})
 				w.refuse = func(eviction *policyv1.Eviction) error {
 					if eviction.Name == "web" && len(w.asked) <= len(c.again) {
-						return c.answer
+						return c.evictionResult
 					}
 					return nil
 				}
@@ -156,13 +156,13 @@ func TestOtherRefusalsAreRetriedAfterTheRequestedDelay(t *testing.T) {
 				_, err := drain.Run(t.Context())
 				require.NoError(t, err)
 				var again []time.Duration
-				for _, ask := range w.asks() {
-					if ask.pod == "web" {
-						again = append(again, ask.at/time.Second)
+				for _, request := range w.evictionRequests() {
+					if request.pod == "web" {
+						again = append(again, request.at/time.Second)
 					}
 				}
 				require.Equal(t, c.again, again[:len(c.again)])
-				require.Equal(t, string(c.reason), reported.Reason, "the wait names it")
+				require.Equal(t, string(c.reason), reported.Reason, "the wait reports the refusal")
 			})
 		})
 	}
@@ -170,8 +170,8 @@ func TestOtherRefusalsAreRetriedAfterTheRequestedDelay(t *testing.T) {
 
 func TestAPodIsReadBeforeARetryAfterAServerFault(t *testing.T) {
 	for name, became := range map[string]func(*corev1.Pod){
-		"it terminates":          func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} },
-		"another has taken over": func(pod *corev1.Pod) { pod.UID = "another" },
+		"it terminates":            func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} },
+		"another pod has its name": func(pod *corev1.Pod) { pod.UID = "another" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestAPodIsReadBeforeARetryAfterAServerFault(t *testing.T) {
 				drain.Cache, drain.Watcher = behind, behind
 				ended, _ := begin(t, drain)
 				time.Sleep(time.Minute)
-				require.Len(t, server.asks(), 1)
+				require.Len(t, server.evictionRequests(), 1)
 				for _, w := range []*world{server, behind} {
 					w.remove(behind.snapshot.Pods[0].Name)
 				}
@@ -195,22 +195,22 @@ func TestAPodIsReadBeforeARetryAfterAServerFault(t *testing.T) {
 }
 
 func TestAPodThatTheAPIServerNoLongerHasIsGone(t *testing.T) {
-	for name, answer := range map[string]error{
-		"not found":                   apierrors.NewNotFound(corev1.Resource("pods"), "web"),
-		"with another UID":            apierrors.NewConflict(corev1.Resource("pods"), "web", fmt.Errorf("UID in precondition")),
-		"evicted, and its name taken": nil,
+	for name, evictionResult := range map[string]error{
+		"not found":                             apierrors.NewNotFound(corev1.Resource("pods"), "web"),
+		"with another UID":                      apierrors.NewConflict(corev1.Resource("pods"), "web", fmt.Errorf("UID in precondition")),
+		"evicted, and another pod has its name": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld([]corev1.Pod{webPod("web")})
-				w.refuse = func(*policyv1.Eviction) error { return answer }
+				w.refuse = func(*policyv1.Eviction) error { return evictionResult }
 				ended, _ := begin(t, w.drain())
 				time.Sleep(100 * time.Millisecond)
 				replacement := webPod("web", elsewhere)
 				replacement.UID = "another"
 				w.change(func(s *Snapshot) { s.Pods[0] = replacement })
 				require.NoError(t, <-ended)
-				require.Len(t, w.asks(), 1)
+				require.Len(t, w.evictionRequests(), 1)
 				requireTook(t, w, 100*time.Millisecond)
 			})
 		})

@@ -17,8 +17,8 @@ const (
 	firstPause, longestPause = time.Second, 16 * time.Second
 )
 
-// requests records the requested evictions and their answers, and decides which to request next. It does no I/O and has no clock. It forgets nothing,
-// so that a stale cache cannot make a pod look new.
+// requests records the requested evictions and their answers, and decides which to request next. It does no I/O and has no clock. It never forgets a pod,
+// so that a stale cache cannot make it look new.
 type requests struct {
 	byPod map[types.UID]*request
 	// budgetAsked is when each budget was last tried, by the key of its pods.
@@ -59,9 +59,9 @@ func newRequests(attempt int32, before *maintenancev1.DrainStatus) *requests {
 	return r
 }
 
-// due returns the pods to evict now, and when to look again without a change; zero: no need. A pod waits only for its order, its own refusal, or its
+// due returns the pods to evict now, and when to check again without a change; zero: never. A pod waits only for its order, its own refusal, or its
 // own budgets.
-func (r *requests) due(remaining []Decision, now time.Time) (ask []Decision, next time.Time) {
+func (r *requests) due(remaining []Decision, now time.Time) (evict []Decision, next time.Time) {
 	parked := map[string][]Decision{}
 	for _, decision := range remaining {
 		known, asked := r.byPod[decision.pod.UID]
@@ -70,25 +70,25 @@ func (r *requests) due(remaining []Decision, now time.Time) (ask []Decision, nex
 		case !asked && decision.budget.key != "":
 			parked[decision.budget.key] = append(parked[decision.budget.key], decision)
 		case !asked:
-			ask = append(ask, decision)
+			evict = append(evict, decision)
 		case known.inFlight || known.accepted:
 		case known.refusal.byBudget:
 			parked[known.key] = append(parked[known.key], decision)
 		case now.Before(known.retryAt):
 			next = earliest(next, known.retryAt)
 		default:
-			ask = append(ask, decision)
+			evict = append(evict, decision)
 		}
 	}
 	for key, pods := range parked {
 		released := r.release(key, pods, now)
-		ask = append(ask, released...)
+		evict = append(evict, released...)
 		if len(released) == 0 && !r.busy(key) {
 			next = earliest(next, r.budgetAsked[key].Add(budgetInterval))
 		}
 	}
-	slices.SortFunc(ask, func(a, b Decision) int { return cmp.Compare(a.key(), b.key()) })
-	return ask, next
+	slices.SortFunc(evict, func(a, b Decision) int { return cmp.Compare(a.key(), b.key()) })
+	return evict, next
 }
 
 // release returns which of the pods that wait for a budget to evict now: as many as the budget allows, but none again unless it has changed; and one,

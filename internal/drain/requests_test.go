@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// For any answers of the API server and any changes of the budget: a pod has at most one eviction request at a time and none once it leaves, none
-// before its order, no more pods of a budget than it allows; no pod waits for another pod's refusal, and each waiting pod has a next check.
+// For any answers of the API server and any changes of the budget, a pod has at most one eviction request at a time, none once it leaves, and none
+// before its order. No more pods of a budget are requested than it allows, no pod waits for another pod's refusal, and each waiting pod has a next check.
 func TestEveryPodHasAtMostOneRequestAndNoneIsForgotten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		requests, at := newRequests(1, nil), now
@@ -61,19 +61,19 @@ func TestEveryPodHasAtMostOneRequestAndNoneIsForgotten(t *testing.T) {
 				decision.held = rapid.SampledFrom([]Reason{"", ReasonPodOrder}).Draw(t, "held")
 				decisions[pod.UID] = decision
 			},
-			"its turn has come": func(t *rapid.T) {
+			"the order reaches the pods": func(t *rapid.T) {
 				for _, decision := range decisions {
 					decision.held = ""
 				}
 			},
-			"time passes":      func(t *rapid.T) { at = at.Add(time.Duration(rapid.IntRange(1, 9000).Draw(t, "ms")) * time.Millisecond) },
-			"the budget moves": func(t *rapid.T) { allowed, version = rapid.IntRange(0, 3).Draw(t, "allowed"), version+1 },
+			"time passes":        func(t *rapid.T) { at = at.Add(time.Duration(rapid.IntRange(1, 9000).Draw(t, "ms")) * time.Millisecond) },
+			"the budget changes": func(t *rapid.T) { allowed, version = rapid.IntRange(0, 3).Draw(t, "allowed"), version+1 },
 			"an answer arrives": func(t *rapid.T) {
 				uid := pick(t, inFlight)
-				answer := rapid.SampledFrom(answers).Draw(t, "answer")
-				requests.answered(uid, answer, at)
+				result := rapid.SampledFrom(answers).Draw(t, "answer")
+				requests.answered(uid, result, at)
 				delete(inFlight, uid)
-				accepted[uid] = answer == nil
+				accepted[uid] = result == nil
 			},
 			"a pod begins to terminate": func(t *rapid.T) {
 				decisions[pick(t, accepted)].pod.DeletionTimestamp = &metav1.Time{Time: at}
@@ -83,10 +83,10 @@ func TestEveryPodHasAtMostOneRequestAndNoneIsForgotten(t *testing.T) {
 				ofBudget := 0
 				for _, decision := range due {
 					uid := decision.pod.UID
-					require.False(t, inFlight[uid], "%s is being asked for", decision.key())
+					require.False(t, inFlight[uid], "the eviction of %s is in flight", decision.key())
 					require.False(t, accepted[uid], "%s is leaving", decision.key())
 					require.True(t, decision.pod.DeletionTimestamp.IsZero())
-					require.Empty(t, decision.held, "it is not the turn of %s", decision.key())
+					require.Empty(t, decision.held, "the order has not reached %s", decision.key())
 					if known, asked := requests.byPod[uid]; decision.budget.key != "" && (!asked || known.refusal.byBudget) {
 						ofBudget++
 					}
@@ -98,11 +98,11 @@ func TestEveryPodHasAtMostOneRequestAndNoneIsForgotten(t *testing.T) {
 				}
 				for uid, decision := range decisions {
 					known, asked := requests.byPod[uid]
-					require.True(t, asked || decision.held != "" || decision.budget.key != "", "%s was asked for at its first look", decision.key())
+					require.True(t, asked || decision.held != "" || decision.budget.key != "", "the eviction of %s was requested at its first pass", decision.key())
 					waits := !inFlight[uid] && !accepted[uid] && decision.held == ""
 					parked := decision.budget.key != "" && (!asked || known.refusal != nil && known.refusal.byBudget)
 					if waits && !(parked && requests.busy(decision.budget.key)) {
-						require.False(t, next.IsZero(), "%s is looked at again", decision.key())
+						require.False(t, next.IsZero(), "%s has a next check", decision.key())
 					}
 				}
 				require.False(t, next.After(at.Add(longestPause)))

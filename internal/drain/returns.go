@@ -19,14 +19,14 @@ const ReasonReturnsToNode Reason = "ReturnsToNode"
 // is evicted and the wait continues.
 const ReasonUncordoned Reason = "Uncordoned"
 
-// mostReturns is how often a pod of one controller may arrive at the node after the one before was evicted, until the drain only waits for it. It is
+// maxReturns is how often a pod of one controller may arrive at the node after the one before was evicted, until the drain only waits for it. It is
 // more than once: a pod bound right before the cordon may be seen late, and a pod that tolerates the cordon may get another node the next time.
-const mostReturns = 2
+const maxReturns = 2
 
 // meet records pods that must leave when they are first seen, with how many pods of their controller were evicted before, one after the other.
 func (r *requests) meet(remaining []Decision) {
 	for _, decision := range remaining {
-		if _, met := r.returns[decision.pod.UID]; !met {
+		if _, seen := r.returns[decision.pod.UID]; !seen {
 			r.returns[decision.pod.UID] = r.returnsOf(decision)
 		}
 	}
@@ -34,7 +34,7 @@ func (r *requests) meet(remaining []Decision) {
 
 func (r *requests) returnsOf(decision Decision) (returns int) {
 	if r.returnedBefore[decision.key()] {
-		return mostReturns + 1
+		return maxReturns + 1
 	}
 	controller := controllerOf(decision.pod)
 	for pod, request := range r.byPod {
@@ -46,7 +46,7 @@ func (r *requests) returnsOf(decision Decision) (returns int) {
 	return returns
 }
 
-// forgetReturns is for a node that was uncordoned for a while: pods that arrived then need not return.
+// forgetReturns handles a node that was uncordoned for a while: pods that arrived then need not return.
 func (r *requests) forgetReturns() {
 	clear(r.returns)
 	clear(r.returnedBefore)
@@ -59,7 +59,7 @@ func (r *requests) forgetReturns() {
 func (r *requests) holdReturned(decisions []Decision) {
 	for i := range decisions {
 		decision := &decisions[i]
-		if decision.mustLeave() && decision.Reason != ReasonFinished && r.returns[decision.pod.UID] > mostReturns {
+		if decision.mustLeave() && decision.Reason != ReasonFinished && r.returns[decision.pod.UID] > maxReturns {
 			decision.held = ReasonReturnsToNode
 		}
 	}

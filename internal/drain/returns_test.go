@@ -23,7 +23,7 @@ func tolerant(pod *corev1.Pod) {
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }
 
-// putBack makes a controller create another pod of that form on the node as soon as one of its pods is evicted.
+// putBack makes a controller create another such pod on the node as soon as one of its pods is evicted.
 func (w *world) putBack(pod func(name string) corev1.Pod) {
 	made := 0
 	w.replace = func(s *Snapshot, evicted corev1.Pod) {
@@ -69,7 +69,7 @@ func TestAPodThatItsControllerReplacesOnTheNodeIsOnlyWaitedForAfterAFewEvictions
 				ended, _ := begin(t, drain)
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				require.Equal(t, []string{"other", "web", "web-again-1", "web-again-2"}, slices.Sorted(slices.Values(askedPods(w))), "and no more")
+				require.Equal(t, []string{"other", "web", "web-again-1", "web-again-2"}, slices.Sorted(slices.Values(evictedPods(w))), "a further replacement is not evicted")
 				require.Equal(t, "ReturnsToNode", (*wait).Reason)
 				require.Contains(t, (*wait).Message, "1 pod no longer evicted (shop/web-again-3): it returns to this node each time: ")
 				require.Contains(t, (*wait).Message, c.why)
@@ -81,7 +81,7 @@ func TestAPodThatItsControllerReplacesOnTheNodeIsOnlyWaitedForAfterAFewEvictions
 	}
 }
 
-// The next run learns it from the progress, in its serialised form.
+// The next run reads the counts from the serialised progress.
 func TestAReturningPodIsEvictedAgainByTheNextAttemptNotByTheNextWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("web", tolerant)})
@@ -93,18 +93,18 @@ func TestAReturningPodIsEvictedAgainByTheNextAttemptNotByTheNextWorker(t *testin
 		_, err := drain.Run(t.Context())
 		require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
 		require.Contains(t, temporal.ErrorMessage(err), "drain worker-7: 1 pod no longer evicted (shop/web-again-3): ")
-		require.Len(t, w.asks(), 3)
+		require.Len(t, w.evictionRequests(), 3)
 
-		handedOn, err := json.Marshal(status)
+		stored, err := json.Marshal(status)
 		require.NoError(t, err)
 		for _, run := range []struct {
-			attempt int32
-			asks    int
-			last    string
+			attempt          int32
+			evictionRequests int
+			last             string
 		}{{1, 3, "web-again-3"}, {2, 6, "web-again-6"}} {
 			next, _, wait := following(w.drain())
 			next.Attempt, next.Before = run.attempt, &maintenancev1.DrainStatus{}
-			require.NoError(t, json.Unmarshal(handedOn, next.Before))
+			require.NoError(t, json.Unmarshal(stored, next.Before))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() {
@@ -113,7 +113,7 @@ func TestAReturningPodIsEvictedAgainByTheNextAttemptNotByTheNextWorker(t *testin
 			}()
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			require.Len(t, w.asks(), run.asks)
+			require.Len(t, w.evictionRequests(), run.evictionRequests)
 			require.Equal(t, "ReturnsToNode", (*wait).Reason)
 			require.Contains(t, (*wait).Blockers[0].Name, run.last)
 			cancel()
@@ -144,7 +144,7 @@ func TestAnEndedPodIsRemovedHoweverOftenAnotherArrives(t *testing.T) {
 		w.leaves = func(pod corev1.Pod) bool { return pod.Name == "job-again-6" }
 		_, err := w.drain().Run(t.Context())
 		require.NoError(t, err)
-		require.Len(t, w.asks(), 7)
+		require.Len(t, w.evictionRequests(), 7)
 	})
 }
 
@@ -155,13 +155,13 @@ func TestNothingIsEvictedWhileTheNodeIsUncordoned(t *testing.T) {
 		drain, _, wait := following(w.drain())
 		drain.Cordoned = true
 		ended, _ := begin(t, drain)
-		require.Len(t, w.asks(), 1)
+		require.Len(t, w.evictionRequests(), 1)
 		w.change(cordonedNode(false))
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 5 })
 		w.change(func(s *Snapshot) { s.Pods = append(s.Pods, webPod("came-back")) })
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.Len(t, w.asks(), 1)
+		require.Len(t, w.evictionRequests(), 1)
 		require.Equal(t, "Uncordoned", (*wait).Reason)
 		require.Equal(t, "the node is no longer cordoned, so no pod is evicted, because it may return: "+
 			"run `kubectl cordon worker-7` to continue the maintenance (you then uncordon it yourself), or cancel it", (*wait).Message)
@@ -169,7 +169,7 @@ func TestNothingIsEvictedWhileTheNodeIsUncordoned(t *testing.T) {
 
 		w.change(cordonedNode(true))
 		require.NoError(t, <-ended)
-		require.ElementsMatch(t, []string{"web-000", "web-001", "came-back"}, askedPods(w))
+		require.ElementsMatch(t, []string{"web-000", "web-001", "came-back"}, evictedPods(w))
 	})
 }
 
@@ -201,7 +201,7 @@ func TestAStaleCacheDoesNotMakeTheNodeUncordoned(t *testing.T) {
 		drain := server.drain()
 		drain.Cordoned, drain.Cache = true, behind
 		ended, _ := begin(t, drain)
-		require.Len(t, server.asks(), 1)
+		require.Len(t, server.evictionRequests(), 1)
 		time.Sleep(server.grace)
 		behind.change(func(s *Snapshot) { s.Pods = nil })
 		require.NoError(t, <-ended)
@@ -219,13 +219,13 @@ func TestPodsThatArrivedWhileTheNodeWasUncordonedAreEvictedAgain(t *testing.T) {
 		ended, _ := begin(t, drain)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.Len(t, w.asks(), 3)
+		require.Len(t, w.evictionRequests(), 3)
 		w.change(cordonedNode(false))
 		soon()
 		w.leaves = func(corev1.Pod) bool { return true }
 		w.change(cordonedNode(true))
 		require.NoError(t, <-ended)
-		require.Equal(t, []string{"web", "web-again-1", "web-again-2", "web-again-3"}, askedPods(w))
+		require.Equal(t, []string{"web", "web-again-1", "web-again-2", "web-again-3"}, evictedPods(w))
 	})
 }
 
@@ -250,25 +250,24 @@ func TestThePreviewReportsPodsThatMayReturn(t *testing.T) {
 	require.True(t, preview.Drainable)
 }
 
-// For any answers and arrivals: the pods of one controller are requested in at most mostReturns+1 rounds.
 func TestReturnsAreCountedByController(t *testing.T) {
 	requests := newRequests(1, nil)
 	uid := func(name string) types.UID { return types.UID("uid-of-" + name) }
-	come := func(name string, changes ...func(*corev1.Pod)) Decision {
+	meetPod := func(name string, changes ...func(*corev1.Pod)) Decision {
 		pod := webPod(name, changes...)
 		decision := Decision{Namespace: pod.Namespace, Name: pod.Name, Action: Evict, pod: &pod}
 		requests.meet([]Decision{decision})
 		return decision
 	}
-	first := come("first")
+	first := meetPod("first")
 	requests.sent(first, now)
-	come("second")
-	require.Equal(t, 1, requests.returns[uid("second")], "its eviction may have had its effect, though it is not answered")
-	come("of-another", ownedBy("StatefulSet", "db"))
-	come("of-nobody", bare)
+	meetPod("second")
+	require.Equal(t, 1, requests.returns[uid("second")], "an eviction without an answer counts")
+	meetPod("of-another", ownedBy("StatefulSet", "db"))
+	meetPod("bare", bare)
 	requests.answered(first.pod.UID, budgetRefusal("no"), now)
-	come("third")
-	for _, name := range []string{"of-another", "of-nobody", "third"} {
+	meetPod("third")
+	for _, name := range []string{"of-another", "bare", "third"} {
 		require.Zero(t, requests.returns[uid(name)], name)
 	}
 }

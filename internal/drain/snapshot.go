@@ -27,8 +27,8 @@ func Read(ctx context.Context, reader client.Reader, nodeName string) (Snapshot,
 	return snapshot, snapshot.readRules(ctx, reader, metav1.NamespaceAll)
 }
 
-// readPods reads a node and its pods, and the other objects from the cache: reading those of all namespaces from the server at every look would be
-// too much.
+// readPods reads a node and its pods, and the other objects from the cache: reading those of all namespaces from the server at every pass would be
+// too expensive.
 func readPods(ctx context.Context, reader, cache client.Reader, nodeName string) (Snapshot, error) {
 	snapshot, err := readNode(ctx, reader, nodeName)
 	if err != nil {

@@ -18,19 +18,19 @@ import (
 // most waits are shorter; a search has to read the drains of other nodes.
 const patience = 8 * time.Second
 
-// seekDeadlock finds out whether a drain that only waits for budgets can ever continue.
-func (r *run) seekDeadlock(ctx context.Context) error {
+// searchDeadlock finds out whether a drain that only waits for budgets can ever continue.
+func (r *run) searchDeadlock(ctx context.Context) error {
 	now := time.Now()
-	if r.Draining == nil || now.Before(r.sought.Add(patience)) && r.progress.standsStill(now) {
+	if r.Draining == nil || now.Before(r.deadlockSearched.Add(patience)) && r.progress.stalled(now) {
 		return nil
 	}
 	var found map[string]deadlock
-	if r.progress.standsStill(now) {
+	if r.progress.stalled(now) {
 		var err error
 		if found, err = r.findDeadlocks(ctx, now); err != nil {
 			return err
 		}
-		r.sought = now
+		r.deadlockSearched = now
 	}
 	if !reflect.DeepEqual(found, r.progress.deadlocks) {
 		r.progress.deadlocks = found
@@ -39,8 +39,8 @@ func (r *run) seekDeadlock(ctx context.Context) error {
 	return nil
 }
 
-// standsStill reports whether pods have waited for budgets for a while, and none is leaving.
-func (p *progress) standsStill(now time.Time) bool {
+// stalled reports whether pods have waited for budgets for a while, and none is leaving.
+func (p *progress) stalled(now time.Time) bool {
 	waits := false
 	for _, o := range p.obstacles {
 		switch o.reason {
@@ -60,7 +60,7 @@ func (p *progress) standsStill(now time.Time) bool {
 
 // findDeadlocks evaluates the budgets that this drain waits for, and, if these could be in a deadlock, those of other drains.
 func (r *run) findDeadlocks(ctx context.Context, now time.Time) (map[string]deadlock, error) {
-	draining, away, err := r.nodesOut(ctx)
+	draining, away, err := r.nodesOutOfService(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +89,8 @@ func (r *run) findDeadlocks(ctx context.Context, now time.Time) (map[string]dead
 	return whole.deadlocks(r.Node), nil
 }
 
-// nodesOut returns the nodes being drained, and those that are out of service for other reasons.
-func (r *run) nodesOut(ctx context.Context) (draining, away []*corev1.Node, err error) {
+// nodesOutOfService returns the nodes being drained, and those that are out of service for other reasons.
+func (r *run) nodesOutOfService(ctx context.Context) (draining, away []*corev1.Node, err error) {
 	var nodes corev1.NodeList
 	if err := r.Cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list nodes: %w", err)

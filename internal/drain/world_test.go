@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// world is an API server, a kubelet and a disruption controller as far as a drain needs them. It gives the answers of the real ones, and can be set
-// to give others. Its clock is that of testing/synctest.
+// world simulates the API server, kubelet and disruption controller that a drain needs. It answers as the real ones do, and a test can change its
+// answers. Its clock is that of testing/synctest.
 type world struct {
 	mu       sync.Mutex
 	changed  chan struct{}
@@ -26,17 +26,17 @@ type world struct {
 	others []corev1.Node
 	// grace is how long an evicted pod takes to end.
 	grace time.Duration
-	// refuse, if not nil, answers an eviction before anything else; nil allows it.
+	// refuse, if not nil, is called first for an eviction; it returns the refusal, or nil.
 	refuse func(eviction *policyv1.Eviction) error
-	// replace, if not nil, is what the controller of an evicted pod does. Pods that leave for good have none.
+	// replace, if not nil, simulates the controller of an evicted pod, except for pods that leaves selects.
 	replace func(s *Snapshot, evicted corev1.Pod)
 	leaves  func(pod corev1.Pod) bool
 	// asked are the names of the pods whose eviction was requested, with the time since the world began.
-	asked []ask
+	asked []evictionRequest
 	began time.Time
 }
 
-type ask struct {
+type evictionRequest struct {
 	pod string
 	at  time.Duration
 }
@@ -78,7 +78,7 @@ func (w *world) remove(pod string) {
 	})
 }
 
-func (w *world) asks() []ask {
+func (w *world) evictionRequests() []evictionRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.asked)
@@ -88,7 +88,7 @@ func (w *world) asks() []ask {
 func (w *world) Evict(_ context.Context, eviction *policyv1.Eviction) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked = append(w.asked, ask{eviction.Name, time.Since(w.began)})
+	w.asked = append(w.asked, evictionRequest{eviction.Name, time.Since(w.began)})
 	if w.refuse != nil {
 		if err := w.refuse(eviction); err != nil {
 			return err
@@ -130,7 +130,7 @@ func budgetRefusal(message string) error {
 	return err
 }
 
-// Await is kube.Cluster's.
+// Await implements Watcher as kube.Cluster does.
 func (w *world) Await(ctx context.Context, _ []client.Object, check func(context.Context) (bool, error)) error {
 	for {
 		w.mu.Lock()
@@ -171,7 +171,7 @@ func (w *world) Get(_ context.Context, key client.ObjectKey, object client.Objec
 	return nil
 }
 
-// List lists what a drain lists.
+// List lists nodes, pods, budgets and DaemonSets.
 func (w *world) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

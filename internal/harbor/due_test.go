@@ -303,13 +303,13 @@ func TestAStartingServiceTimesOut(t *testing.T) {
 	hc := read(t, "incluster.yaml")
 	observed := up()
 	observed.Tenant = tenant("Provisioning", 0, "PoolCreated")
-	next := harbor.NextLook(hc, observed, harbor.Evaluate(hc, observed, now), now)
+	next := harbor.RecheckAt(hc, observed, harbor.Evaluate(hc, observed, now), now)
 	require.NotNil(t, next)
 	require.Equal(t, created.Add(15*time.Minute), next.UTC())
 	late := harbor.Evaluate(hc, observed, *next)
 	require.Equal(t, harbor.ReasonProgressDeadlineExceeded, conditionOf(t, late, goharborv1.StorageReady).Reason)
-	require.Nil(t, harbor.NextLook(hc, observed, late, *next))
-	require.Nil(t, harbor.NextLook(hc, up(), harbor.Evaluate(hc, up(), now), now))
+	require.Nil(t, harbor.RecheckAt(hc, observed, late, *next))
+	require.Nil(t, harbor.RecheckAt(hc, up(), harbor.Evaluate(hc, up(), now), now))
 }
 
 func TestKeepingDataRemovesOnlyStatelessParts(t *testing.T) {

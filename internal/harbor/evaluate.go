@@ -130,8 +130,8 @@ func (j judge) limit(object *unstructured.Unstructured) *time.Time {
 	return &limit
 }
 
-// NextLook is when the first of the starting services takes too long; nil: time changes nothing.
-func NextLook(hc *goharborv1.HarborCluster, observed Observed, evaluation Evaluation, now time.Time) *time.Time {
+// RecheckAt is when the first of the starting services takes too long; nil: time changes nothing.
+func RecheckAt(hc *goharborv1.HarborCluster, observed Observed, evaluation Evaluation, now time.Time) *time.Time {
 	objects := map[goharborv1.ConditionType]*unstructured.Unstructured{
 		goharborv1.DatabaseReady: observed.Postgresql, goharborv1.CacheReady: observed.RedisFailover, goharborv1.StorageReady: observed.Tenant,
 	}

@@ -84,7 +84,7 @@ func (l *Plan) judge(hc *goharborv1.HarborCluster, seen Seen, now time.Time) {
 	if !l.known.Held {
 		l.Parts, l.again = slices.DeleteFunc(judged.Due, func(due Due) bool { return slices.Contains(l.known.Applying, due.Part) }), judged.Again
 	}
-	if next := NextLook(&remembered, seen.Observed, judged.Evaluation, now); next != nil && next.After(now) {
+	if next := RecheckAt(&remembered, seen.Observed, judged.Evaluation, now); next != nil && next.After(now) {
 		l.again = earlier(l.again, next)
 	}
 	switch {

@@ -122,7 +122,7 @@ func TestAnAddressIsRequestedPeriodically(t *testing.T) {
 	gate := health.NewGate(began, health.Declared(check, began))
 	gate, decision := gate.Observe(began, []health.Result{{Reason: health.ReasonUnreachable}})
 	require.Equal(t, health.Waiting, decision.Verdict)
-	require.Equal(t, began.Add(5*time.Second), *decision.LookAgain)
+	require.Equal(t, began.Add(5*time.Second), *decision.RecheckAt)
 	_, decision = gate.Observe(began.Add(5*time.Second), []health.Result{{Healthy: true}})
 	require.Equal(t, health.Decision{Verdict: health.Open}, decision)
 }

@@ -27,8 +27,8 @@ type Check struct {
 	Deadline *time.Time
 	// Stable is how long every result of the check must be healthy.
 	Stable time.Duration
-	// LookEvery is the interval of checks without change events. 0: changes trigger them.
-	LookEvery time.Duration
+	// RecheckEvery is the interval of checks without change events. 0: changes trigger them.
+	RecheckEvery time.Duration
 }
 
 // stretch is how long a check has been continuously healthy, or unhealthy.
@@ -58,8 +58,8 @@ type Decision struct {
 	Verdict Verdict
 	// Wait is the one reason why the gate is not open; nil when it is.
 	Wait *drydockv1.Wait
-	// LookAgain is when the decision changes without an event; nil: never.
-	LookAgain *time.Time
+	// RecheckAt is when the decision changes without an event; nil: never.
+	RecheckAt *time.Time
 }
 
 // defaultTimeout is the default of HealthCheck.timeoutSeconds for checks that were not read through the API.
@@ -73,7 +73,7 @@ func Declared(check drydockv1.HealthCheck, since time.Time) Check {
 	}
 	declared := Check{Name: check.Name, Stable: time.Duration(check.StableSeconds) * time.Second}
 	if asks(check) {
-		declared.LookEvery = requestInterval
+		declared.RecheckEvery = requestInterval
 	}
 	if check.Prometheus != nil {
 		// Prometheus returns the last sample, which may be from before the step. After the check has passed for the maximum age of a sample, the last
@@ -95,7 +95,7 @@ func NewGate(since time.Time, checks ...Check) Gate {
 // Observe adds the current results, one for each check, in order. It ignores results from before the step, which differing clocks can cause.
 func (g Gate) Observe(now time.Time, results []Result) (Gate, Decision) {
 	if now.Before(g.since) {
-		return g, Decision{Verdict: Waiting, LookAgain: &g.since, Wait: &drydockv1.Wait{
+		return g, Decision{Verdict: Waiting, RecheckAt: &g.since, Wait: &drydockv1.Wait{
 			Reason: ReasonNotBegun, Message: "the clock of this worker is behind: results count from " + clock(g.since) + " on", Since: metav1.NewTime(now),
 		}}
 	}
@@ -112,10 +112,10 @@ func (g Gate) Observe(now time.Time, results []Result) (Gate, Decision) {
 // decide reports the first failed check, then the first unhealthy one, then the first that must stay healthy longer.
 func (g Gate) decide(now time.Time) Decision {
 	unhealthy, unsettled := -1, -1
-	var lookAgain []time.Time
+	var recheckAt []time.Time
 	for i, check := range g.checks {
-		if check.LookEvery > 0 {
-			lookAgain = append(lookAgain, now.Add(check.LookEvery))
+		if check.RecheckEvery > 0 {
+			recheckAt = append(recheckAt, now.Add(check.RecheckEvery))
 		}
 		switch settled := g.seen[i].since.Add(check.Stable); {
 		case !g.seen[i].result.Healthy && check.Deadline != nil && !now.Before(*check.Deadline):
@@ -123,14 +123,14 @@ func (g Gate) decide(now time.Time) Decision {
 		case !g.seen[i].result.Healthy:
 			unhealthy = first(unhealthy, i)
 			if check.Deadline != nil {
-				lookAgain = append(lookAgain, *check.Deadline)
+				recheckAt = append(recheckAt, *check.Deadline)
 			}
 		case now.Before(settled):
 			unsettled = first(unsettled, i)
-			lookAgain = append(lookAgain, settled)
+			recheckAt = append(recheckAt, settled)
 		}
 	}
-	decision := Decision{Verdict: Waiting, LookAgain: earliest(lookAgain)}
+	decision := Decision{Verdict: Waiting, RecheckAt: earliest(recheckAt)}
 	switch {
 	case unhealthy >= 0:
 		decision.Wait = g.waiting(unhealthy)

@@ -103,7 +103,7 @@ func TestAGateOpensFailsAndSchedulesItsNextCheck(t *testing.T) {
 				gate, decision = gate.Observe(after(look.at), look.results)
 			}
 			require.Equal(t, test.verdict, decision.Verdict)
-			require.Equal(t, test.again, decision.LookAgain)
+			require.Equal(t, test.again, decision.RecheckAt)
 			if test.verdict == health.Open {
 				require.Nil(t, decision.Wait)
 				return
@@ -153,8 +153,8 @@ func TestGatesKeepTheirInvariants(t *testing.T) {
 			require.Equal(t, mayOpen(checks, healthySince, now), decision.Verdict == health.Open)
 			require.Equal(t, mustFail(checks, healthySince, now), decision.Verdict == health.Failed)
 			require.Equal(t, decision.Verdict == health.Open, decision.Wait == nil)
-			if decision.Verdict == health.Waiting && decision.LookAgain != nil {
-				require.True(t, decision.LookAgain.After(now), "who looks again at the time that was said gets on")
+			if decision.Verdict == health.Waiting && decision.RecheckAt != nil {
+				require.True(t, decision.RecheckAt.After(now), "who looks again at the time that was said gets on")
 			}
 			now = now.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "pause")) * time.Second)
 		}

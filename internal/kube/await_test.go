@@ -40,7 +40,7 @@ func label(t *testing.T, cluster *kube.Cluster, node *corev1.Node, value string)
 	require.NoError(t, cluster.Client.Patch(t.Context(), node, patch))
 }
 
-// awaiting runs Await in the background and tells each check.
+// awaiting runs Await in the background and counts the checks.
 func awaiting(ctx context.Context, cluster *kube.Cluster, kind client.Object, done func() bool) (checks *atomic.Int32, result chan error) {
 	checks, result = &atomic.Int32{}, make(chan error, 1)
 	go func() {
@@ -83,7 +83,7 @@ func TestAwaitChecksOnlyAfterChangesOfWatchedObjects(t *testing.T) {
 func TestAwaitEndsWithItsContextOrTheErrorOfACheck(t *testing.T) {
 	cluster := spoke(t)
 	newNode(t, cluster)
-	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, func(context.Context) (bool, error) { return true, nil })) // the informer runs
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, func(context.Context) (bool, error) { return true, nil })) // starts the informer
 	before := runtime.NumGoroutine()
 
 	for range 50 {

@@ -211,7 +211,7 @@ const probeTimeout = 5 * time.Second
 // Reachable checks the health of the API server; if it does not answer, the cache may be stale. Errors: ClusterUnreachable.
 func (c *Cluster) Reachable(ctx context.Context) error { return c.reachable(ctx, 0) }
 
-// reachable checks the API server, unless any caller did within maxAge. Informers do not tell: they reconnect silently and keep serving stale
+// reachable checks the API server, unless any caller did within maxAge. Informers do not report it: they reconnect silently and keep serving stale
 // objects.
 func (c *Cluster) reachable(ctx context.Context, maxAge time.Duration) error {
 	c.probe.mu.Lock()

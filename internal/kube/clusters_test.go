@@ -111,7 +111,7 @@ func TestAnAPIServerThatDoesNotAnswerOrRejectsTheCredentialsIsUnreachable(t *tes
 	}
 }
 
-// userWho is the access of a user to the stack's cluster who may do that, as long as the binding stands.
+// userWho returns the access of a user to the stack's cluster with these permissions, as long as the returned binding exists.
 func userWho(t *testing.T, name string, may ...rbacv1.PolicyRule) (*rest.Config, *rbacv1.ClusterRoleBinding) {
 	t.Helper()
 	admin, meta := spoke(t).Client, metav1.ObjectMeta{Name: name}
@@ -166,7 +166,7 @@ func TestCachedPodsAreListedByNodeAndWithoutManagedFields(t *testing.T) {
 	require.Empty(t, elsewhere.Items)
 }
 
-// serviceAccount is what every pod needs; where no controllers run, nobody makes the default one.
+// serviceAccount is the default one, which every pod needs and no controller creates here.
 func serviceAccount(namespace string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
 }
@@ -193,10 +193,10 @@ func TestAClustersFileIsReadStrictlyAndAllErrorsAreReported(t *testing.T) {
 		problems      []string
 	}{
 		{"an unknown field", "clusters: [{name: a, context: a, colour: red}]", []string{`unknown field "clusters[0].colour"`}},
-		{"a name that is twice there", "clusters: [{name: a, context: a}, {name: a, context: b}]", []string{`clusters[1].name: Duplicate value: "a"`}},
+		{"a duplicate name", "clusters: [{name: a, context: a}, {name: a, context: b}]", []string{`clusters[1].name: Duplicate value: "a"`}},
 		{"several problems", "clusters: [{name: A/B, context: a}, {name: b}]", []string{"clusters[0].name: Invalid value", "clusters[1]: Required value: kubeconfig or context, or inClusterWorker"}},
-		{"a lock controller of any cluster", "clusters: [{name: a, context: a, lockController: {}}]", []string{"clusters[0].lockController: Required value: kubeconfig or context"}},
-		{"a file that says nothing", "", []string{"clusters: Required value: the file has neither a cluster nor a hub"}},
+		{"a lock controller without a cluster", "clusters: [{name: a, context: a, lockController: {}}]", []string{"clusters[0].lockController: Required value: kubeconfig or context"}},
+		{"an empty file", "", []string{"clusters: Required value: the file has neither a cluster nor a hub"}},
 		{"a wrong type", "clusters: [{name: a, context: a, inClusterWorker: sometimes}]", []string{"inClusterWorker"}},
 	}
 	for _, tt := range tests {

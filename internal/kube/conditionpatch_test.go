@@ -23,13 +23,13 @@ func TestAConditionOfAnotherProgramIsReplacedAndNeverRemoved(t *testing.T) {
 		wanted corev1.NodeCondition
 		patch  []any
 	}{
-		{name: "ours is removed", old: of(conditionReason, "planned ("+owner+")"), wanted: NoNodeCondition(ConditionMaintenancePlanned), patch: []any{deletion(ConditionMaintenancePlanned)}},
-		{name: "of a plan of two, ours is", old: of(conditionReason, "planned ("+owner+") ("+other+")"), wanted: NoNodeCondition(ConditionMaintenancePlanned), patch: []any{*of(conditionReason, "planned ("+other+")")}},
-		{name: "the plan of another stays", old: of(conditionReason, "planned ("+other+")"), wanted: NoNodeCondition(ConditionMaintenancePlanned)},
-		{name: "another program's stays", old: of("ByHand", "planned"), wanted: NoNodeCondition(ConditionMaintenancePlanned)},
-		{name: "also when it names us", old: of("ByHand", "planned ("+owner+")"), wanted: NoNodeCondition(ConditionMaintenancePlanned)},
-		{name: "what is not there need not be removed", wanted: NoNodeCondition(ConditionMaintenancePlanned)},
-		{name: "another program's is taken over when it is set", old: of("ByHand", "planned"), wanted: planned, patch: []any{ours}},
+		{name: "our condition is removed", old: of(conditionReason, "planned ("+owner+")"), wanted: NoNodeCondition(ConditionMaintenancePlanned), patch: []any{deletion(ConditionMaintenancePlanned)}},
+		{name: "of a plan with two owners, only ours is removed", old: of(conditionReason, "planned ("+owner+") ("+other+")"), wanted: NoNodeCondition(ConditionMaintenancePlanned), patch: []any{*of(conditionReason, "planned ("+other+")")}},
+		{name: "another owner's plan stays", old: of(conditionReason, "planned ("+other+")"), wanted: NoNodeCondition(ConditionMaintenancePlanned)},
+		{name: "another program's condition stays", old: of("ByHand", "planned"), wanted: NoNodeCondition(ConditionMaintenancePlanned)},
+		{name: "another program's condition with our name stays", old: of("ByHand", "planned ("+owner+")"), wanted: NoNodeCondition(ConditionMaintenancePlanned)},
+		{name: "a missing condition needs no removal", wanted: NoNodeCondition(ConditionMaintenancePlanned)},
+		{name: "another program's condition is replaced when we set it", old: of("ByHand", "planned"), wanted: planned, patch: []any{ours}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			node := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}

@@ -15,7 +15,7 @@ import (
 
 const owner = "node/spoke/default/maintenance/run"
 
-// nodeWithConditions is a node whose kubelet has reported, and on which an earlier maintenance of ours began to drain an hour ago.
+// nodeWithConditions returns a node with a kubelet's condition and with a DrainInProgress that our owner set an hour ago.
 func nodeWithConditions(t *testing.T, cluster *kube.Cluster) *corev1.Node {
 	t.Helper()
 	node := newNode(t, cluster)
@@ -147,7 +147,7 @@ func TestLateConditionsAreNotSetOnANodeThatReturnedToService(t *testing.T) {
 
 	setOwner(owner)
 	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), seen.DeepCopy(), owner, kube.OwnedNode(owner), drained))
-	require.NotNil(t, kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionDrained), "any other change of the node is no obstacle")
+	require.NotNil(t, kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionDrained), "other changes of the node do not matter")
 }
 
 func TestTheOwnersOfAConditionAreReadFromItsMessage(t *testing.T) {
@@ -156,12 +156,12 @@ func TestTheOwnersOfAConditionAreReadFromItsMessage(t *testing.T) {
 		condition corev1.NodeCondition
 		owners    []string
 	}{
-		{"ours", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained (all of it) (" + owner + ")"}, []string{owner}},
-		{"a plan of two", corev1.NodeCondition{Type: kube.ConditionMaintenancePlanned, Reason: "Drydock", Message: "planned (" + owner + ") (cgu/a/b/c/run)"}, []string{owner, "cgu/a/b/c/run"}},
-		{"the kubelet's", corev1.NodeCondition{Type: corev1.NodeReady, Reason: "KubeletReady", Message: "it is posting ready status (" + owner + ")"}, nil},
-		{"somebody else's of our type", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "ByHand", Message: "drained (" + owner + ")"}, nil},
-		{"one without an owner", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained"}, nil},
-		{"one that was cut off", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained (node/spoke"}, nil},
+		{"our condition", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained (all of it) (" + owner + ")"}, []string{owner}},
+		{"a plan with two owners", corev1.NodeCondition{Type: kube.ConditionMaintenancePlanned, Reason: "Drydock", Message: "planned (" + owner + ") (cgu/a/b/c/run)"}, []string{owner, "cgu/a/b/c/run"}},
+		{"the kubelet's condition", corev1.NodeCondition{Type: corev1.NodeReady, Reason: "KubeletReady", Message: "it is posting ready status (" + owner + ")"}, nil},
+		{"another program's condition of our type", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "ByHand", Message: "drained (" + owner + ")"}, nil},
+		{"a condition without an owner", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained"}, nil},
+		{"a truncated message", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained (node/spoke"}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.owners, kube.ConditionOwners(tt.condition)) })

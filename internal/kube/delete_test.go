@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// conflicting refuses the first deletions as an admission webhook may, say.
+// conflicting refuses the first deletions with a conflict, as an admission webhook may.
 type conflicting struct {
 	client.Client
 	conflicts int
@@ -41,13 +41,13 @@ func TestAConflictingDeletionIsRetriedUnlessTheObjectWasReplaced(t *testing.T) {
 	tests := []struct {
 		name      string
 		conflicts int
-		// replaced: another object has the name when ours is deleted; gone: nothing has.
+		// replaced: another object has the name when ours is deleted; gone: no object has it.
 		replaced, gone bool
 		fails, left    bool
 	}{
 		{name: "without a conflict"},
-		{name: "a conflict that passes", conflicts: 2},
-		{name: "a conflict that stays", conflicts: 100, fails: true, left: true},
+		{name: "a temporary conflict", conflicts: 2},
+		{name: "a lasting conflict", conflicts: 100, fails: true, left: true},
 		{name: "another object has the name", replaced: true, left: true},
 		{name: "a conflict, and another object has the name", conflicts: 100, replaced: true, left: true},
 		{name: "the object is gone", gone: true},

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// evictionsAtOnce limits the concurrent evictions of a cluster. More do not make drains faster, but slow down everything else: fifty drains that
+	// maxEvictions limits the concurrent evictions of a cluster. More do not make drains faster, but slow down everything else: fifty drains that
 	// evict all their pods at once keep the API server busy for seconds, and delay every cordon.
-	evictionsAtOnce = 16
+	maxEvictions = 16
 	// lateAnswer is when an unanswered eviction stops counting: a slow webhook delays no other pod.
 	lateAnswer = time.Second
 )
@@ -22,8 +22,8 @@ const (
 // other request waits behind more than that.
 type evictionQueue struct {
 	limit flowcontrol.RateLimiter
-	// underWay are the evictions that have started and wait for their answer.
-	underWay chan struct{}
+	// inFlight are the evictions that wait for their answer.
+	inFlight chan struct{}
 
 	mu sync.Mutex
 	// waiting are the evictions that wait, by node; closing the channel starts one.
@@ -34,26 +34,26 @@ type evictionQueue struct {
 }
 
 func newEvictionQueue(limit flowcontrol.RateLimiter) *evictionQueue {
-	return &evictionQueue{limit: limit, underWay: make(chan struct{}, evictionsAtOnce), waiting: map[string][]chan struct{}{}}
+	return &evictionQueue{limit: limit, inFlight: make(chan struct{}, maxEvictions), waiting: map[string][]chan struct{}{}}
 }
 
-// take returns when an eviction from the node may start, or ctx is done. The caller then calls answered after the answer.
-func (t *evictionQueue) take(ctx context.Context, node string) (answered func(), err error) {
-	turn := t.join(node)
+// acquire returns when an eviction from the node may start, or ctx is done. The caller then calls answered after the answer.
+func (t *evictionQueue) acquire(ctx context.Context, node string) (answered func(), err error) {
+	start := t.join(node)
 	select {
-	case <-turn:
+	case <-start:
 		over := sync.OnceFunc(t.expireLate)
 		late := time.AfterFunc(lateAnswer, over)
 		return func() { late.Stop(); over() }, nil
 	case <-ctx.Done():
-		if !t.leave(node, turn) {
+		if !t.leave(node, start) {
 			t.expireLate() // it was started at that moment
 		}
 		return nil, ctx.Err()
 	}
 }
 
-func (t *evictionQueue) expireLate() { <-t.underWay }
+func (t *evictionQueue) expireLate() { <-t.inFlight }
 
 func (t *evictionQueue) join(node string) chan struct{} {
 	t.mu.Lock()
@@ -61,21 +61,21 @@ func (t *evictionQueue) join(node string) chan struct{} {
 	if len(t.waiting[node]) == 0 {
 		t.order = append(t.order, node)
 	}
-	turn := make(chan struct{})
-	t.waiting[node] = append(t.waiting[node], turn)
+	start := make(chan struct{})
+	t.waiting[node] = append(t.waiting[node], start)
 	if !t.serving {
 		t.serving = true
 		go t.serve()
 	}
-	return turn
+	return start
 }
 
 // leave reports whether the eviction still waited.
-func (t *evictionQueue) leave(node string, turn chan struct{}) bool {
+func (t *evictionQueue) leave(node string, start chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := len(t.waiting[node])
-	t.waiting[node] = slices.DeleteFunc(t.waiting[node], func(other chan struct{}) bool { return other == turn })
+	t.waiting[node] = slices.DeleteFunc(t.waiting[node], func(other chan struct{}) bool { return other == start })
 	left := len(t.waiting[node])
 	if left == 0 {
 		t.forget(node)
@@ -91,7 +91,7 @@ func (t *evictionQueue) forget(node string) {
 // serve starts evictions within the limit while any waits.
 func (t *evictionQueue) serve() {
 	for t.awaited() {
-		t.underWay <- struct{}{}
+		t.inFlight <- struct{}{}
 		t.limit.Accept()
 		if !t.next() {
 			t.expireLate()

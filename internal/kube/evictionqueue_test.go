@@ -13,34 +13,34 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stingy is a limit that the test lets through one at a time.
-type stingy struct {
+// manualLimiter admits one request per token of the test.
+type manualLimiter struct {
 	flowcontrol.RateLimiter
 	tokens chan struct{}
 }
 
-func (s stingy) Accept() { <-s.tokens }
+func (s manualLimiter) Accept() { <-s.tokens }
 
 func TestASmallDrainIsNotDelayedByFiftyLargeOnes(t *testing.T) {
-	turns := newEvictionQueue(nil)
-	turns.serving = true // the test gives the turns
+	queue := newEvictionQueue(nil)
+	queue.serving = true // the test starts the evictions
 	for node := range 50 {
 		for range 250 {
-			turns.join(fmt.Sprintf("large-%d", node))
+			queue.join(fmt.Sprintf("large-%d", node))
 		}
 	}
-	small := []chan struct{}{turns.join("small"), turns.join("small"), turns.join("small")}
+	small := []chan struct{}{queue.join("small"), queue.join("small"), queue.join("small")}
 	for range 3 * 51 {
-		turns.next()
+		queue.next()
 	}
-	for _, turn := range small {
-		require.True(t, hasCome(turn), "it waits behind the 12,500 that came before")
+	for _, start := range small {
+		require.True(t, started(start), "it waits behind 12,500 earlier evictions")
 	}
 }
 
-func hasCome(turn chan struct{}) bool {
+func started(start chan struct{}) bool {
 	select {
-	case <-turn:
+	case <-start:
 		return true
 	default:
 		return false
@@ -48,15 +48,15 @@ func hasCome(turn chan struct{}) bool {
 }
 
 func TestACancelledEvictionLeavesTheQueue(t *testing.T) {
-	limit := stingy{tokens: make(chan struct{})}
-	turns := newEvictionQueue(limit)
+	limit := manualLimiter{tokens: make(chan struct{})}
+	queue := newEvictionQueue(limit)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := turns.take(ctx, "a")
+	_, err := queue.acquire(ctx, "a")
 	require.ErrorIs(t, err, context.Canceled)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := turns.take(t.Context(), "b")
+		_, err := queue.acquire(t.Context(), "b")
 		ended <- err
 	}()
 	for {
@@ -67,99 +67,99 @@ func TestACancelledEvictionLeavesTheQueue(t *testing.T) {
 			require.NoError(t, err)
 			return
 		case <-time.After(10 * time.Second):
-			t.Fatal("b never had its turn")
+			t.Fatal("b never started")
 		}
 	}
 }
 
 func TestConcurrentEvictionsAreLimitedAndLateAnswersStopCounting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newEvictionQueue(flowcontrol.NewFakeAlwaysRateLimiter())
-		began, taken := time.Now(), make(chan func())
-		for i := range 2*evictionsAtOnce + 2 {
+		queue := newEvictionQueue(flowcontrol.NewFakeAlwaysRateLimiter())
+		began, acquired := time.Now(), make(chan func())
+		for i := range 2*maxEvictions + 2 {
 			go func() {
-				answered, err := turns.take(t.Context(), fmt.Sprintf("node-%d", i%3))
+				answered, err := queue.acquire(t.Context(), fmt.Sprintf("node-%d", i%3))
 				assert.NoError(t, err)
-				taken <- answered
+				acquired <- answered
 			}()
 		}
-		// so many have their turns, that long after the beginning, and no more until something happens
-		had := func(count int, after time.Duration) (answered []func()) {
+		// requireStarted checks that exactly count evictions start at that time, and returns their answer functions.
+		requireStarted := func(count int, after time.Duration) (answered []func()) {
 			for range count {
-				answered = append(answered, <-taken)
+				answered = append(answered, <-acquired)
 				require.Equal(t, after, time.Since(began))
 			}
 			synctest.Wait()
 			select {
-			case <-taken:
-				require.Fail(t, "one too many is under way")
+			case <-acquired:
+				require.Fail(t, "one eviction too many is in flight")
 			default:
 			}
 			return answered
 		}
-		first := had(evictionsAtOnce, 0)
+		first := requireStarted(maxEvictions, 0)
 		first[0]()
-		had(1, 0)
-		first[0]() // once more: it makes room once
-		had(0, 0)
-		second := had(evictionsAtOnce, lateAnswer) // all the others are late
-		first[1]()                                 // its answer, after all
-		had(0, lateAnswer)
+		requireStarted(1, 0)
+		first[0]() // a second call frees no slot
+		requireStarted(0, 0)
+		second := requireStarted(maxEvictions, lateAnswer) // all the others are late
+		first[1]()                                         // its answer comes late
+		requireStarted(0, lateAnswer)
 		second[0]()
-		had(1, lateAnswer)
+		requireStarted(1, lateAnswer)
 	})
 }
 
-// Whoever comes, goes and waits: a node that waits has its turn before any other has had two, turns go to those who wait, first come first for each
-// node, and none is left over.
+// In any order of joins and cancellations, no other node starts two evictions while a node waits, each node's evictions start in order, and a waiting
+// eviction always starts.
 func TestTheEvictionQueueIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		turns := newEvictionQueue(nil)
-		turns.serving = true // the test gives the turns
+		queue := newEvictionQueue(nil)
+		queue.serving = true // the test starts the evictions
 		queued := map[string][]chan struct{}{}
-		// since is how many turns each other node had while this one waited.
-		since := map[string]map[string]int{}
+		// overtaken counts, for each waiting node, the evictions that each other node started.
+		overtaken := map[string]map[string]int{}
 		node := rapid.SampledFrom([]string{"a", "b", "c", "d"})
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				n := node.Draw(t, "node")
 				if len(queued[n]) == 0 {
-					since[n] = map[string]int{}
+					overtaken[n] = map[string]int{}
 				}
-				queued[n] = append(queued[n], turns.join(n))
+				queued[n] = append(queued[n], queue.join(n))
 			},
 			"leave": func(t *rapid.T) {
 				n := node.Draw(t, "node")
 				if len(queued[n]) == 0 {
-					t.Skip("nobody")
+					t.Skip("no eviction waits")
 				}
 				i := rapid.IntRange(0, len(queued[n])-1).Draw(t, "which")
-				turns.leave(n, queued[n][i])
+				queue.leave(n, queued[n][i])
 				queued[n] = append(append([]chan struct{}{}, queued[n][:i]...), queued[n][i+1:]...)
 			},
 			"turn": func(t *rapid.T) {
-				turns.next()
-				given := ""
+				queue.next()
+				startedNode := ""
 				for n, queue := range queued {
-					for i, turn := range queue {
-						if hasCome(turn) {
-							require.Empty(t, given, "one turn at a time")
-							require.Zero(t, i, "first come first")
-							given = n
+					for i, start := range queue {
+						if started(start) {
+							require.Empty(t, startedNode, "one eviction starts at a time")
+							require.Zero(t, i, "in the order of arrival")
+							startedNode = n
 						}
 					}
 				}
-				if given == "" {
+				if startedNode == "" {
 					for n, queue := range queued {
 						require.Empty(t, queue, "%s waits", n)
 					}
 					return
 				}
-				queued[given], since[given] = queued[given][1:], map[string]int{}
+				queued[startedNode], overtaken[startedNode] = queued[startedNode][1:], map[string]int{}
 				for n, queue := range queued {
-					if n != given && len(queue) > 0 {
-						since[n][given]++
-						require.LessOrEqual(t, since[n][given], 1, "%s waited while %s had two turns", n, given)
+					if n != startedNode && len(queue) > 0 {
+						overtaken[n][startedNode]++
+						require.LessOrEqual(t, overtaken[n][startedNode], 1, "%s waited while %s started two evictions", n, startedNode)
 					}
 				}
 			},

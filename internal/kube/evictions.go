@@ -14,19 +14,19 @@ import (
 // cancellations.
 type Evictions struct {
 	core  rest.Interface
-	turns *evictionQueue
+	queue *evictionQueue
 	node  string
 }
 
 func newEvictions(config *rest.Config, connections *http.Client) (Evictions, error) {
-	// The rate limit is shared with all requests, but evictions wait for it in turn.
+	// The rate limit is shared with all requests, but evictions wait for it in the fair queue.
 	inTurns := rest.CopyConfig(config)
 	inTurns.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
 	core, err := coreclient.NewForConfigAndClient(inTurns, connections)
 	if err != nil {
 		return Evictions{}, err
 	}
-	return Evictions{core: core.RESTClient(), turns: newEvictionQueue(config.RateLimiter)}, nil
+	return Evictions{core: core.RESTClient(), queue: newEvictionQueue(config.RateLimiter)}, nil
 }
 
 // From returns the evictions from one node. Nodes take turns.
@@ -38,7 +38,7 @@ func (e Evictions) From(node string) Evictions {
 // Evict requests one eviction; preconditions go into its DeleteOptions. It returns the API server's error: 429 with cause DisruptionBudget when a
 // budget refuses, 409 when a UID precondition fails, 404 when the pod is gone.
 func (e Evictions) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
-	answered, err := e.turns.take(ctx, e.node)
+	answered, err := e.queue.acquire(ctx, e.node)
 	if err != nil {
 		return err
 	}

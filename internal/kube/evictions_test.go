@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// runningPod is a pod that a budget can protect: one that runs.
+// runningPod is a pod that a budget can protect.
 func runningPod(t *testing.T, cluster *kube.Cluster) *corev1.Pod {
 	t.Helper()
 	namespace := devstacktest.Namespace(t, stack.Cluster("spoke"))
@@ -38,7 +38,7 @@ func evict(t *testing.T, cluster *kube.Cluster, pod *corev1.Pod, uid types.UID) 
 	})
 }
 
-func TestARefusedEvictionReturnsAtOnce(t *testing.T) {
+func TestARefusedEvictionReturnsImmediately(t *testing.T) {
 	cluster := spoke(t)
 	pod := runningPod(t, cluster)
 	require.NoError(t, cluster.Client.Create(t.Context(), &policyv1.PodDisruptionBudget{
@@ -52,7 +52,7 @@ func TestARefusedEvictionReturnsAtOnce(t *testing.T) {
 	seconds, asked := apierrors.SuggestsClientDelay(err)
 	require.True(t, asked, "the API server asks for a delay")
 	require.Positive(t, seconds)
-	require.Less(t, time.Since(began), time.Second, "and the client does not sleep through it")
+	require.Less(t, time.Since(began), time.Second, "the client does not wait for the delay")
 }
 
 func TestAnEvictionDoesNotAffectAPodWithTheSameName(t *testing.T) {

@@ -56,14 +56,14 @@ func (f *feeds) of(informer cache.Informer) (*feed, error) {
 		// The first check sees the initial objects.
 		AddFunc: func(object any, initial bool) {
 			if !initial {
-				made.tell(object)
+				made.notify(object)
 			}
 		},
 		UpdateFunc: func(_, after any) {
 			// A pod does not change its node, but it gets one.
-			made.tell(after)
+			made.notify(after)
 		},
-		DeleteFunc: made.tell,
+		DeleteFunc: made.notify,
 	})
 	if err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func (f *feeds) of(informer cache.Informer) (*feed, error) {
 	return made, nil
 }
 
-// tell notifies those in whose scope the object of an event is.
-func (f *feed) tell(event any) {
+// notify signals the subscribers whose scope includes the object of an event.
+func (f *feed) notify(event any) {
 	if missed, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
 		event = missed.Obj
 	}
@@ -93,7 +93,7 @@ func (f *feed) tell(event any) {
 		}
 		select {
 		case s.changed <- struct{}{}:
-		default: // a look is pending
+		default: // a check is pending
 		}
 	}
 }

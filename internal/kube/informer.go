@@ -90,7 +90,7 @@ func (i *informer) record(err error) {
 	}
 }
 
-// refused is why a reachable API server has not served the objects for so long; nil: it has.
+// refused is why a reachable API server has not served the objects for that long; nil: it has.
 func (i *informer) refused(forSo time.Duration) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
-// stack is set by TestMain: one cluster without controllers, which nothing here needs.
+// stack is set by TestMain: one cluster without controllers.
 var stack *devstack.Stack
 
 func TestMain(m *testing.M) {

@@ -37,7 +37,7 @@ type FormerState string
 const (
 	// FormerSchedulable: Drydock cordoned the node and uncordons it.
 	FormerSchedulable FormerState = "schedulable"
-	// FormerUnschedulable: the node was cordoned before, and stays so.
+	// FormerUnschedulable: the node was cordoned before, and stays cordoned.
 	FormerUnschedulable FormerState = "unschedulable"
 )
 

@@ -28,7 +28,7 @@ type CachedMetadata struct {
 	own *informer
 }
 
-// CacheMetadata returns a Kept for the objects of that kind in the object's namespace.
+// CacheMetadata returns a CachedMetadata for the objects of that kind in the object's namespace.
 func CacheMetadata(object client.Object) *CachedMetadata { return &CachedMetadata{Object: object} }
 
 // List returns the metadata of the objects while Await runs, and the last state after that; nothing before. Callers must not change it.
@@ -87,14 +87,14 @@ func (c *Cluster) watchSingle(ctx context.Context, object client.Object, changed
 		},
 	}
 	own = newInformer(source, &metav1.PartialObjectMetadata{}, 0, toolscache.Indexers{}, slog.Default())
-	tell := func(any) {
+	notify := func(any) {
 		select {
 		case changed <- struct{}{}:
-		default: // a look is pending
+		default: // a check is pending
 		}
 	}
 	if _, err := own.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: tell, DeleteFunc: tell, UpdateFunc: func(_, after any) { tell(after) },
+		AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(_, after any) { notify(after) },
 	}); err != nil {
 		return nil, nil, err
 	}

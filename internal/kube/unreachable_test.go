@@ -40,25 +40,25 @@ func TestAWaitFailsWhileTheAPIServerIsDownAndTheNextOneContinues(t *testing.T) {
 	viewers := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{"viewed": config}), kube.Options{SafetyInterval: 200 * time.Millisecond})
 	t.Cleanup(viewers.Close)
 	var viewed *kube.Cluster
-	require.Eventually(t, func() bool { // the API server learns after a moment who may do what
+	require.Eventually(t, func() bool { // RBAC changes take a moment
 		viewed, err = viewers.Cluster(t.Context(), "viewed")
 		return err == nil && viewed.Await(t.Context(), []client.Object{&corev1.Node{}}, at) == nil
 	}, 2*time.Minute, 50*time.Millisecond)
-	require.NoError(t, cluster.Client.Delete(t.Context(), binding.DeepCopy())) // a watch goes on, until it has to begin anew
+	require.NoError(t, cluster.Client.Delete(t.Context(), binding.DeepCopy())) // the current watch continues until it reconnects
 
 	require.NoError(t, stack.Cluster("spoke").APIServer.Kill())
 	err = <-ended
 	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "cluster spoke: its API server does not answer")
 	err = cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, at)
-	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "what the cache holds may be long over")
+	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "the cache may be stale")
 	err = cluster.Cache.List(t.Context(), &corev1.ConfigMapList{})
-	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "a first read does not wait for ever")
+	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "a first read does not block")
 
 	require.NoError(t, stack.Cluster("spoke").APIServer.Start(t.Context()))
 	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, at))
 
-	// Nor does that of a kind count any more that may not be watched since then.
+	// The cache of a kind that may no longer be watched is stale, too.
 	waiting, giveUp := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer giveUp()
 	err = viewed.Await(waiting, []client.Object{&corev1.Node{}}, never)
@@ -71,8 +71,7 @@ func TestAWaitFailsWhileTheAPIServerIsDownAndTheNextOneContinues(t *testing.T) {
 	require.Eventually(t, func() bool { return viewed.Await(t.Context(), []client.Object{&corev1.Node{}}, at) == nil }, 2*time.Minute, 100*time.Millisecond)
 }
 
-// bareServer answers every request with a namespace kube-system of that UID, to those who have the valid token; only whether it lives it
-// never says.
+// bareServer answers every request with a namespace kube-system of that UID if the request has the valid token. It fails its health check.
 func bareServer(t *testing.T, uid types.UID, valid *string) *httptest.Server {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +95,7 @@ func bareServer(t *testing.T, uid types.UID, valid *string) *httptest.Server {
 	return server
 }
 
-// writeKubeconfig writes the access to a bareServer, over one that is there.
+// writeKubeconfig writes a kubeconfig for a bareServer, and replaces an existing one.
 func writeKubeconfig(t *testing.T, path string, server *httptest.Server, token string) {
 	t.Helper()
 	require.NoError(t, os.RemoveAll(path))
@@ -176,7 +175,7 @@ func TestAnUnreachableClusterIsReopenedAtItsNewAddress(t *testing.T) {
 	require.NoError(t, err)
 	clusters := kube.New(source, kube.Options{})
 	t.Cleanup(clusters.Close)
-	first, err := clusters.Cluster(t.Context(), "bare") // in use throughout
+	first, err := clusters.Cluster(t.Context(), "bare") // in use during the whole test
 	require.NoError(t, err)
 	before.Close()
 	ask := func(cluster *kube.Cluster) error {
@@ -186,7 +185,7 @@ func TestAnUnreachableClusterIsReopenedAtItsNewAddress(t *testing.T) {
 	require.Error(t, ask(first))
 	again, err := clusters.Cluster(t.Context(), "bare")
 	require.NoError(t, err)
-	require.Same(t, first, again, "its credentials are what they were: it may be back in a moment, and its informers with it")
+	require.Same(t, first, again, "a cluster with unchanged credentials stays open, with its informers")
 
 	writeKubeconfig(t, kubeconfig, after, token)
 	require.Eventually(t, func() bool {
@@ -252,7 +251,7 @@ func TestAnEmptyKubeconfigDoesNotFallBackToThePodsCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
 	directory := t.TempDir()
 	path, file := filepath.Join(directory, "kubeconfig"), filepath.Join(directory, "clusters.yaml")
-	require.NoError(t, os.WriteFile(path, nil, 0o600)) // as while it is written
+	require.NoError(t, os.WriteFile(path, nil, 0o600)) // a kubeconfig that is being written
 	require.NoError(t, os.WriteFile(file, []byte("{hub: {kubeconfig: kubeconfig}, clusters: []}"), 0o600))
 	source, err := kube.FromClustersFile(file)
 	require.NoError(t, err)
@@ -262,7 +261,7 @@ func TestAnEmptyKubeconfigDoesNotFallBackToThePodsCluster(t *testing.T) {
 	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "kubeconfig "+path)
 
-	// Only who names no file and no context means the pod's.
+	// Without a file and a context, the pod's ServiceAccount is used.
 	t.Setenv("KUBECONFIG", path)
 	require.NoError(t, os.WriteFile(file, []byte("{hub: {}, clusters: []}"), 0o600))
 	source, err = kube.FromClustersFile(file)

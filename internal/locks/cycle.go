@@ -30,9 +30,9 @@ func Cycle(node string, locks []lcmv1.NodeWorkloadLock, requests []lcmv1.NodeMai
 	return cycle
 }
 
-// GivesWay returns the request to withdraw to end a cycle, of those that may be withdrawn: the youngest. It skips a node that other requests need
-// too, because withdrawing one does not release it. nil: there is none.
-func GivesWay(cycle []lcmv1.NodeMaintenanceRequest, mayBeWithdrawn func(*lcmv1.NodeMaintenanceRequest) bool) *lcmv1.NodeMaintenanceRequest {
+// Victim returns the request to withdraw to end a cycle: the youngest that may be withdrawn. It skips a node with another request, because
+// withdrawing one of the two does not release it. nil: there is none.
+func Victim(cycle []lcmv1.NodeMaintenanceRequest, mayBeWithdrawn func(*lcmv1.NodeMaintenanceRequest) bool) *lcmv1.NodeMaintenanceRequest {
 	wanted := map[string]int{}
 	for i := range cycle {
 		wanted[cycle[i].Spec.NodeName]++
@@ -56,10 +56,10 @@ func anyReleased(node string, locks []lcmv1.NodeWorkloadLock) bool {
 type waits map[string][][]string
 
 func waitsOf(locks []lcmv1.NodeWorkloadLock, requests []lcmv1.NodeMaintenanceRequest) waits {
-	letGo := map[string][]string{}
+	released := map[string][]string{}
 	for _, lock := range locks {
 		if lock.Status.State == lcmv1.LockInactive {
-			letGo[lock.Spec.ControllerName] = append(letGo[lock.Spec.ControllerName], lock.Spec.NodeName)
+			released[lock.Spec.ControllerName] = append(released[lock.Spec.ControllerName], lock.Spec.NodeName)
 		}
 	}
 	asked := map[string]bool{}
@@ -72,7 +72,7 @@ func waitsOf(locks []lcmv1.NodeWorkloadLock, requests []lcmv1.NodeMaintenanceReq
 		if lock.Status.State == lcmv1.LockInactive || !asked[node] {
 			continue
 		}
-		others := slices.DeleteFunc(slices.Clone(letGo[lock.Spec.ControllerName]), func(other string) bool { return other == node })
+		others := slices.DeleteFunc(slices.Clone(released[lock.Spec.ControllerName]), func(other string) bool { return other == node })
 		w[node] = append(w[node], others)
 	}
 	return w

@@ -13,8 +13,8 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-// asked returns requests for these nodes, each a second younger than the one before.
-func asked(nodes ...string) []lcmv1.NodeMaintenanceRequest {
+// requestsFor returns a request for each of these nodes, each a second younger than the one before.
+func requestsFor(nodes ...string) []lcmv1.NodeMaintenanceRequest {
 	var requests []lcmv1.NodeMaintenanceRequest
 	for i, node := range nodes {
 		requests = append(requests, lcmv1.NodeMaintenanceRequest{
@@ -51,31 +51,31 @@ func TestRequestsThatWaitForEachOthersLocksFormACycle(t *testing.T) {
 		// cycle that n1 is part of.
 		cycle []string
 	}{
-		{name: "two nodes, each with the lock that the other waits for", requests: asked("n1", "n2"), locks: crossed, cycle: []string{"n1", "n2"}},
-		{name: "whichever was asked for first", requests: asked("n2", "n1"), locks: crossed, cycle: []string{"n2", "n1"}},
+		{name: "two nodes, each with the lock that the other waits for", requests: requestsFor("n1", "n2"), locks: crossed, cycle: []string{"n1", "n2"}},
+		{name: "the older request is first in the cycle", requests: requestsFor("n2", "n1"), locks: crossed, cycle: []string{"n2", "n1"}},
 		{
-			name: "a failed lock waits too: it may recover", requests: asked("n1", "n2"),
+			name: "a failed lock is part of a cycle, because it may recover", requests: requestsFor("n1", "n2"),
 			locks: slices.Concat(crossed[:1], []lcmv1.NodeWorkloadLock{lockOf("tf", "n1", failed)}, crossed[2:]), cycle: []string{"n1", "n2"},
 		},
-		{name: "a node without a request returns", requests: asked("n1"), locks: crossed},
+		{name: "a node without a request is not waited for", requests: requestsFor("n1"), locks: crossed},
 		{
-			name: "a node that is maintained comes back", requests: asked("n1", "n2"),
+			name: "a node under maintenance returns, so there is no cycle", requests: requestsFor("n1", "n2"),
 			locks: slices.Concat(crossed[:2], []lcmv1.NodeWorkloadLock{lockOf("ceph", "n2", inactive)}, crossed[3:]),
 		},
 		{
-			name: "an application that released no node has other reasons to hold", requests: asked("n1", "n2"),
+			name: "an application that released no node has other reasons to hold", requests: requestsFor("n1", "n2"),
 			locks: []lcmv1.NodeWorkloadLock{lockOf("ceph", "n1", inactive), lockOf("tf", "n1", active), lockOf("ceph", "n2", active), lockOf("tf", "n2", active)},
 		},
 		{
-			name: "an application that released a maintained node gets that node back", requests: asked("n1", "n2", "n3"),
+			name: "an application that released a maintained node gets that node back", requests: requestsFor("n1", "n2", "n3"),
 			locks: slices.Concat(crossed, []lcmv1.NodeWorkloadLock{lockOf("tf", "n3", inactive), lockOf("ceph", "n3", inactive)}),
 		},
 		{
-			name: "the same if that node waits for an application with other reasons", requests: asked("n1", "n2", "n3"),
+			name: "nor is there a cycle if that node waits for an application with other reasons", requests: requestsFor("n1", "n2", "n3"),
 			locks: slices.Concat(crossed, []lcmv1.NodeWorkloadLock{lockOf("tf", "n3", inactive), lockOf("web", "n3", active)}),
 		},
 		{
-			name: "three nodes in a ring", requests: asked("n1", "n2", "n3"),
+			name: "three nodes in a ring", requests: requestsFor("n1", "n2", "n3"),
 			locks: []lcmv1.NodeWorkloadLock{
 				lockOf("a", "n1", inactive), lockOf("b", "n1", active), lockOf("b", "n2", inactive), lockOf("c", "n2", active),
 				lockOf("c", "n3", inactive), lockOf("a", "n3", active),
@@ -83,15 +83,15 @@ func TestRequestsThatWaitForEachOthersLocksFormACycle(t *testing.T) {
 			cycle: []string{"n1", "n2", "n3"},
 		},
 		{
-			name: "a request that only waits for a cycle is not part of it", requests: asked("n1", "n2", "n3"),
+			name: "a request that only waits for a cycle is not part of it", requests: requestsFor("n1", "n2", "n3"),
 			locks: slices.Concat(crossed, []lcmv1.NodeWorkloadLock{lockOf("tf", "n3", active), lockOf("web", "n3", inactive)}), cycle: []string{"n1", "n2"},
 		},
 		{
-			name: "two requests for a node are both in it", requests: append(asked("n1", "n2"), asked("n2")...), locks: crossed,
+			name: "two requests for a node are both in it", requests: append(requestsFor("n1", "n2"), requestsFor("n2")...), locks: crossed,
 			cycle: []string{"n1", "n2", "n2"},
 		},
 		{
-			name: "a second lock of an application on a node waits for no other node", requests: asked("n1", "n2"),
+			name: "a second lock of an application on a node waits for no other node", requests: requestsFor("n1", "n2"),
 			locks: []lcmv1.NodeWorkloadLock{lockOf("tf", "n1", inactive), nodeLock("tf-n1-2", "tf", "n1", active)},
 		},
 	} {
@@ -99,43 +99,43 @@ func TestRequestsThatWaitForEachOthersLocksFormACycle(t *testing.T) {
 			found := nodesOf(locks.Cycle("n1", test.locks, test.requests))
 			require.ElementsMatch(t, test.cycle, found)
 			if len(test.requests) == len(test.cycle) && len(slices.Compact(slices.Clone(found))) == len(found) {
-				require.Equal(t, test.cycle, found, "the oldest first")
+				require.Equal(t, test.cycle, found, "sorted by age")
 			}
 		})
 	}
 	waiting := slices.Concat(crossed, []lcmv1.NodeWorkloadLock{lockOf("tf", "n3", active), lockOf("web", "n3", inactive)})
-	require.Empty(t, locks.Cycle("n3", waiting, asked("n1", "n2", "n3")), "withdrawing a request that only waits for a cycle does not end it")
+	require.Empty(t, locks.Cycle("n3", waiting, requestsFor("n1", "n2", "n3")), "withdrawing a request that only waits for a cycle does not end it")
 }
 
-func TestTheYoungestWithdrawableRequestGivesWay(t *testing.T) {
-	anybody := func(*lcmv1.NodeMaintenanceRequest) bool { return true }
+func TestTheVictimIsTheYoungestRequestThatMayBeWithdrawn(t *testing.T) {
+	anyRequest := func(*lcmv1.NodeMaintenanceRequest) bool { return true }
 	but := func(node string) func(*lcmv1.NodeMaintenanceRequest) bool {
 		return func(r *lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName != node }
 	}
-	cycle := asked("n1", "n2", "n3")
-	require.Equal(t, "n3", locks.GivesWay(cycle, anybody).Spec.NodeName)
-	require.Equal(t, "n2", locks.GivesWay(cycle, but("n3")).Spec.NodeName, "a request of another client is not withdrawn")
-	require.Equal(t, "n2", locks.GivesWay(append(cycle, asked("n3")...), anybody).Spec.NodeName, "n3 would still be requested")
-	require.Nil(t, locks.GivesWay(asked("n1"), but("n1")))
-	require.Nil(t, locks.GivesWay(nil, anybody))
+	cycle := requestsFor("n1", "n2", "n3")
+	require.Equal(t, "n3", locks.Victim(cycle, anyRequest).Spec.NodeName)
+	require.Equal(t, "n2", locks.Victim(cycle, but("n3")).Spec.NodeName, "a request of another client is not withdrawn")
+	require.Equal(t, "n2", locks.Victim(append(cycle, requestsFor("n3")...), anyRequest).Spec.NodeName, "n3 has a second request")
+	require.Nil(t, locks.Victim(requestsFor("n1"), but("n1")))
+	require.Nil(t, locks.Victim(nil, anyRequest))
 }
 
-// crossing is a cluster whose applications each release few nodes at a time, in any order.
-type crossing struct {
+// contention is a cluster whose applications each release a few nodes at a time, in any order.
+type contention struct {
 	apps   []string
 	limits map[string]int
-	// asked are nodes with a request, oldest first; yielded wait without a request until these others are served.
-	asked   []string
-	yielded map[string][]string
-	letGo   map[string][]string
-	served  []string
+	// asked are the nodes with a request, oldest first. withdrawn maps a node without a request to the nodes that it waits for.
+	asked     []string
+	withdrawn map[string][]string
+	released  map[string][]string
+	served    []string
 }
 
-func (c *crossing) locks() (all []lcmv1.NodeWorkloadLock) {
+func (c *contention) locks() (all []lcmv1.NodeWorkloadLock) {
 	for _, app := range c.apps {
 		for _, node := range names {
 			state := active
-			if slices.Contains(c.letGo[app], node) {
+			if slices.Contains(c.released[app], node) {
 				state = inactive
 			}
 			all = append(all, lockOf(app, node, state))
@@ -144,30 +144,30 @@ func (c *crossing) locks() (all []lcmv1.NodeWorkloadLock) {
 	return all
 }
 
-func (c *crossing) rearm(node string) {
+func (c *contention) remove(node string) {
 	c.asked = slices.DeleteFunc(c.asked, func(n string) bool { return n == node })
-	for app, nodes := range c.letGo {
-		c.letGo[app] = slices.DeleteFunc(nodes, func(n string) bool { return n == node })
+	for app, nodes := range c.released {
+		c.released[app] = slices.DeleteFunc(nodes, func(n string) bool { return n == node })
 	}
 }
 
 // open reports whether all applications have released a node.
-func (c *crossing) open(node string) bool {
-	return !slices.ContainsFunc(c.apps, func(app string) bool { return !slices.Contains(c.letGo[app], node) })
+func (c *contention) open(node string) bool {
+	return !slices.ContainsFunc(c.apps, func(app string) bool { return !slices.Contains(c.released[app], node) })
 }
 
 // moves are the events that can happen without a withdrawal.
-func (c *crossing) moves() (moves []func()) {
+func (c *contention) moves() (moves []func()) {
 	for _, node := range c.asked {
 		if c.open(node) {
 			moves = append(moves, func() {
-				c.rearm(node)
+				c.remove(node)
 				c.served = append(c.served, node)
 			})
 		}
 		for _, app := range c.apps {
-			if len(c.letGo[app]) < c.limits[app] && !slices.Contains(c.letGo[app], node) {
-				moves = append(moves, func() { c.letGo[app] = append(c.letGo[app], node) })
+			if len(c.released[app]) < c.limits[app] && !slices.Contains(c.released[app], node) {
+				moves = append(moves, func() { c.released[app] = append(c.released[app], node) })
 			}
 		}
 	}
@@ -175,29 +175,29 @@ func (c *crossing) moves() (moves []func()) {
 }
 
 // run applies every possible event, in random order.
-func (c *crossing) run(t *rapid.T) {
+func (c *contention) run(t *rapid.T) {
 	for moves := c.moves(); len(moves) > 0; moves = c.moves() {
 		moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")]()
 	}
 }
 
-// queueAgain creates the withdrawn requests again after the others of their cycle have progressed.
-func (c *crossing) queueAgain() {
+// requeue creates the withdrawn requests again after the others of their cycle have progressed.
+func (c *contention) requeue() {
 	for _, node := range names {
-		others, waits := c.yielded[node]
+		others, waits := c.withdrawn[node]
 		if waits && !slices.ContainsFunc(others, func(n string) bool { return slices.Contains(c.asked, n) && !c.open(n) }) {
-			delete(c.yielded, node)
+			delete(c.withdrawn, node)
 			c.asked = append(c.asked, node)
 		}
 	}
 }
 
-func TestEveryNodeIsServedIfTheYoungestRequestOfEachCycleGivesWay(t *testing.T) {
+func TestEveryNodeIsServedIfTheYoungestRequestOfEachCycleIsWithdrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := &crossing{apps: []string{"a", "b", "c"}, limits: map[string]int{}, yielded: map[string][]string{}, letGo: map[string][]string{}}
-		most := rapid.IntRange(1, 2).Draw(t, "most")
+		c := &contention{apps: []string{"a", "b", "c"}, limits: map[string]int{}, withdrawn: map[string][]string{}, released: map[string][]string{}}
+		maxLimit := rapid.IntRange(1, 2).Draw(t, "maxLimit")
 		for _, app := range c.apps {
-			c.limits[app] = rapid.IntRange(1, most).Draw(t, "limit")
+			c.limits[app] = rapid.IntRange(1, maxLimit).Draw(t, "limit")
 		}
 		c.asked = rapid.Permutation(names).Draw(t, "asked")
 		for rounds := 0; len(c.served) < len(names); rounds++ {
@@ -209,31 +209,31 @@ func TestEveryNodeIsServedIfTheYoungestRequestOfEachCycleGivesWay(t *testing.T) 
 			}
 			early := map[string]bool{}
 			for _, node := range c.asked {
-				early[node] = len(locks.Cycle(node, c.locks(), asked(c.asked...))) > 0
+				early[node] = len(locks.Cycle(node, c.locks(), requestsFor(c.asked...))) > 0
 			}
 			c.run(t)
 			for node, was := range early {
-				require.False(t, was && most == 1 && slices.Contains(c.served, node), "%s was served without a withdrawal", node)
+				require.False(t, was && maxLimit == 1 && slices.Contains(c.served, node), "%s was served without a withdrawal", node)
 			}
-			c.yield(t)
-			c.queueAgain()
+			c.withdrawOne(t)
+			c.requeue()
 		}
 	})
 }
 
-// yield withdraws one request of each cycle. No other event is possible.
-func (c *crossing) yield(t *rapid.T) {
+// withdrawOne withdraws one request of each cycle. No other event is possible.
+func (c *contention) withdrawOne(t *rapid.T) {
 	if len(c.asked) == 0 {
 		return
 	}
-	waiting, all, found := asked(c.asked...), c.locks(), false
+	waiting, all, found := requestsFor(c.asked...), c.locks(), false
 	for _, node := range slices.Clone(c.asked) {
 		cycle := locks.Cycle(node, all, waiting)
 		found = found || len(cycle) > 0
-		if way := locks.GivesWay(cycle, func(*lcmv1.NodeMaintenanceRequest) bool { return true }); way != nil && way.Spec.NodeName == node {
-			c.rearm(node)
-			c.yielded[node] = slices.DeleteFunc(nodesOf(cycle), func(n string) bool { return n == node })
+		if victim := locks.Victim(cycle, func(*lcmv1.NodeMaintenanceRequest) bool { return true }); victim != nil && victim.Spec.NodeName == node {
+			c.remove(node)
+			c.withdrawn[node] = slices.DeleteFunc(nodesOf(cycle), func(n string) bool { return n == node })
 		}
 	}
-	require.True(t, found, "all wait, and no cycle is seen: %+v", c)
+	require.True(t, found, "all nodes wait, but no cycle is found: %+v", c)
 }

@@ -13,7 +13,7 @@ import (
 
 const noPod = "no pod of the application is on the node"
 
-// withoutPod is a world in which the first node has lost its pod, and the deadline for pods is ten minutes.
+// withoutPod is a world in which the first node has no pod, and the deadline for pods is ten minutes.
 func withoutPod(t *testing.T) *world {
 	w := newWorld(t, "n1", "n2")
 	w.policy.NodePodDeadlineSeconds = ptr.To[int32](600)
@@ -28,16 +28,16 @@ func TestAPodThatMissesItsDeadlineWhileItsNodeIsRequestedFailsTheLock(t *testing
 	w := withoutPod(t)
 	decision := w.settle()
 	require.Equal(t, locks.NoRequest, of(decision, "n1").Reason)
-	require.Nil(t, decision.NextLook, "no request waits for it")
+	require.Nil(t, decision.RecheckAt, "without a request there is no deadline")
 
 	w.later(time.Hour)
 	w.request("n1")
 	decision = w.settle()
 	require.Equal(t, active, of(decision, "n1").To)
 	require.Equal(t, locks.PodNotReady, of(decision, "n1").Reason)
-	require.Equal(t, t0.Add(time.Hour+10*time.Minute), decision.NextLook.UTC())
+	require.Equal(t, t0.Add(time.Hour+10*time.Minute), decision.RecheckAt.UTC())
 	w.request("n2")
-	require.Equal(t, inactive, of(w.settle(), "n2").To, "it holds up no other node")
+	require.Equal(t, inactive, of(w.settle(), "n2").To, "other nodes do not wait for it")
 
 	w.later(10*time.Minute - time.Second)
 	require.True(t, w.decide().Settled(), "a second before the deadline")
@@ -47,8 +47,8 @@ func TestAPodThatMissesItsDeadlineWhileItsNodeIsRequestedFailsTheLock(t *testing
 	require.Equal(t, failed, of(decision, "n1").To)
 	require.Equal(t, locks.PodDeadlinePassed, of(decision, "n1").Reason)
 	require.Equal(t, "cannot release the node: the application is not ready since 2026-11-20T11:00:00Z: "+noPod, of(decision, "n1").Message)
-	require.Nil(t, decision.NextLook)
-	require.Equal(t, []string{"n2"}, w.inactive(), "it is not out")
+	require.Nil(t, decision.RecheckAt)
+	require.Equal(t, []string{"n2"}, w.inactive(), "its node stays in service")
 
 	w.withdraw("n1")
 	require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason, "no person marked it")
@@ -60,7 +60,7 @@ func TestAPodThatMissesItsDeadlineWhileItsNodeIsRequestedFailsTheLock(t *testing
 
 	w.setPod("n1", true)
 	decision = w.settle()
-	require.Equal(t, active, of(decision, "n1").To, "what had failed it is over")
+	require.Equal(t, active, of(decision, "n1").To, "its pod is ready")
 	require.Equal(t, locks.MaxInactiveNodes, of(decision, "n1").Reason)
 	w.withdraw("n2")
 	require.Equal(t, inactive, of(w.settle(), "n1").To)
@@ -68,8 +68,8 @@ func TestAPodThatMissesItsDeadlineWhileItsNodeIsRequestedFailsTheLock(t *testing
 
 func TestThePodDeadlineCountsOnlyWhileTheNodeIsRequestedAndThePodNotReady(t *testing.T) {
 	for name, between := range map[string]func(*world){
-		"the request was withdrawn in between":                             func(w *world) { w.withdraw("n1"); w.settle(); w.request("n1") },
-		"it was deleted, and another created before the controller looked": func(w *world) { w.withdraw("n1"); w.request("n1") },
+		"the request was withdrawn in between":                         func(w *world) { w.withdraw("n1"); w.settle(); w.request("n1") },
+		"it was deleted, and another created before the next decision": func(w *world) { w.withdraw("n1"); w.request("n1") },
 		"the pod was ready in between": func(w *world) {
 			w.request("n2") // older, by its name
 			w.snapshot.NodeRequests[1].Name = "a"
@@ -85,14 +85,14 @@ func TestThePodDeadlineCountsOnlyWhileTheNodeIsRequestedAndThePodNotReady(t *tes
 			w.settle()
 			w.later(9 * time.Minute)
 			between(w)
-			require.Equal(t, t0.Add(19*time.Minute), w.settle().NextLook.UTC())
+			require.Equal(t, t0.Add(19*time.Minute), w.settle().RecheckAt.UTC())
 			w.later(9 * time.Minute)
 			require.True(t, w.decide().Settled())
 			w.later(time.Minute)
 			require.Equal(t, failed, of(w.settle(), "n1").To)
 		})
 	}
-	t.Run("of two requests one was withdrawn in between", func(t *testing.T) {
+	t.Run("one of two requests was withdrawn in between", func(t *testing.T) {
 		w := withoutPod(t)
 		w.request("n1")
 		w.settle()
@@ -102,13 +102,13 @@ func TestThePodDeadlineCountsOnlyWhileTheNodeIsRequestedAndThePodNotReady(t *tes
 		w.snapshot.NodeRequests = w.snapshot.NodeRequests[1:]
 		w.settle()
 		w.later(5 * time.Minute)
-		require.Equal(t, failed, of(w.settle(), "n1").To, "it was requested all the time")
+		require.Equal(t, failed, of(w.settle(), "n1").To, "the other request remained")
 	})
-	t.Run("there is none", func(t *testing.T) {
+	t.Run("the policy has no deadline", func(t *testing.T) {
 		w := withoutPod(t)
 		w.policy.NodePodDeadlineSeconds = nil
 		w.request("n1")
-		require.Nil(t, w.settle().NextLook)
+		require.Nil(t, w.settle().RecheckAt)
 		w.later(1000 * time.Hour)
 		require.True(t, w.decide().Settled())
 	})
@@ -116,9 +116,9 @@ func TestThePodDeadlineCountsOnlyWhileTheNodeIsRequestedAndThePodNotReady(t *tes
 
 func TestAMarkByAPersonOnALockWithoutReadyPodStays(t *testing.T) {
 	for name, before := range map[string]func(*world){
-		"before it is asked for":    func(*world) {},
-		"while it is asked for":     func(w *world) { w.request("n1"); w.settle(); w.later(time.Minute) },
-		"when it had failed itself": func(w *world) { w.request("n1"); w.settle(); w.later(time.Hour); w.settle() },
+		"before the request":           func(*world) {},
+		"during the request":           func(w *world) { w.request("n1"); w.settle(); w.later(time.Minute) },
+		"after the deadline failed it": func(w *world) { w.request("n1"); w.settle(); w.later(time.Hour); w.settle() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := withoutPod(t)
@@ -131,14 +131,14 @@ func TestAMarkByAPersonOnALockWithoutReadyPodStays(t *testing.T) {
 			require.Equal(t, "disk is being replaced", w.lock("n1").Status.ErrorMessage)
 
 			w.lock("n1").Status = lcmv1.WorkloadLockStatus{State: active}
-			require.Equal(t, locks.PodNotReady, of(w.settle(), "n1").Reason, "once the mark is removed, the time counts from then on")
+			require.Equal(t, locks.PodNotReady, of(w.settle(), "n1").Reason, "the deadline starts when the mark is removed")
 		})
 	}
 }
 
 func TestADeadlineFailureIsNeverTakenForAMarkByAPerson(t *testing.T) {
 	for name, deadline := range map[string]*int32{"raised": ptr.To[int32](100_000), "removed": nil} {
-		t.Run(name+" while its node is asked for", func(t *testing.T) {
+		t.Run(name+" while its node is requested", func(t *testing.T) {
 			w := withoutPod(t)
 			w.request("n1")
 			w.settle()
@@ -153,7 +153,7 @@ func TestADeadlineFailureIsNeverTakenForAMarkByAPerson(t *testing.T) {
 			w.settle()
 			w.setPod("n1", true)
 			decision := w.settle()
-			require.Equal(t, active, of(decision, "n1").To, "it waits for its turn like any other")
+			require.Equal(t, active, of(decision, "n1").To, "it waits in order")
 			require.Equal(t, locks.MaxInactiveNodes, of(decision, "n1").Reason)
 		})
 		t.Run(name+" after its maintenance", func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestADeadlineFailureIsNeverTakenForAMarkByAPerson(t *testing.T) {
 			w.request("n1")
 			w.settle()
 			w.addPod("n1", false)
-			require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason, "the next requester has not marked it either")
+			require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason, "no person marked it")
 		})
 	}
 }
@@ -188,5 +188,5 @@ func TestAPersonMayMarkALockFailedWithoutAMessage(t *testing.T) {
 	w.lock("n1").Status.State = failed // its message stays
 	require.Equal(t, locks.MarkedFailed, of(w.settle(), "n1").Reason)
 	w.later(time.Hour)
-	require.Equal(t, locks.MarkedFailed, of(w.settle(), "n1").Reason, "no deadline has passed before")
+	require.Equal(t, locks.MarkedFailed, of(w.settle(), "n1").Reason, "the deadline had not passed")
 }

@@ -47,7 +47,7 @@ type application struct {
 
 	before, after Permits
 	cluster       LockDecision
-	nextLook      *time.Time
+	recheckAt     *time.Time
 }
 
 // node is an enabled node of the application.

@@ -20,12 +20,12 @@ const (
 	none     = lcmv1.LockState("")
 )
 
-// rule is one sentence of the design: what happened, and the decision about one lock.
+// rule is one rule of the design: a situation, and the decision about one lock.
 type rule struct {
 	name string
-	// story is what happened in a world of n1, n2 and n3 whose locks are all active.
-	story func(w *world)
-	// node whose lock is checked; empty: the cluster's.
+	// setup changes a world of n1, n2 and n3 whose locks are all active.
+	setup func(w *world)
+	// node whose lock is checked; empty: the cluster's lock.
 	node     string
 	from, to lcmv1.LockState
 	action   locks.Action
@@ -36,7 +36,7 @@ type rule struct {
 func (r rule) run(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	w.settle()
-	r.story(w)
+	r.setup(w)
 	decision := w.decide()
 	got := ofCluster(decision)
 	if r.node != "" {
@@ -55,24 +55,24 @@ func (r rule) run(t *testing.T) {
 func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing.T) {
 	for _, rule := range []rule{
 		{
-			name: "a node that becomes enabled gets a lock, and it is active", story: func(w *world) { w.addNode("n4") },
+			name: "a node that becomes enabled gets a lock, and it is active", setup: func(w *world) { w.addNode("n4") },
 			node: "n4", from: none, to: active, action: locks.Create, reason: locks.NoRequest,
 		},
 		{
-			name: "a node without the role gets none", story: func(w *world) { w.addNode("n4"); w.node("n4").Labels = nil },
+			name: "a node without the role gets none", setup: func(w *world) { w.addNode("n4"); w.node("n4").Labels = nil },
 			node: "n4",
 		},
 		{
-			name: "the lock of a node that lost the role is removed", story: func(w *world) { w.node("n1").Labels = nil },
+			name: "the lock of a node that lost the role is removed", setup: func(w *world) { w.node("n1").Labels = nil },
 			node: "n1", from: active, to: none, action: locks.Delete, reason: locks.NodeNotEnabled,
 		},
 		{
-			name: "the lock of a deleted node is removed", story: func(w *world) { w.removeNode("n1") },
+			name: "the lock of a deleted node is removed", setup: func(w *world) { w.removeNode("n1") },
 			node: "n1", from: active, to: none, action: locks.Delete, reason: locks.NodeGone,
 		},
 		{
 			name: "the inactive lock of a deleted node is removed",
-			story: func(w *world) {
+			setup: func(w *world) {
 				w.request("n1")
 				w.settle()
 				w.removeNode("n1")
@@ -80,36 +80,36 @@ func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing
 			node: "n1", from: inactive, to: none, action: locks.Delete, reason: locks.NodeGone,
 		},
 		{
-			name: "a lock that is being deleted, and held by someone's finalizer, is not deleted again",
-			story: func(w *world) {
+			name: "a lock that a finalizer keeps from being deleted is not deleted again",
+			setup: func(w *world) {
 				w.lock("n1").DeletionTimestamp = &metav1.Time{Time: t0}
 				w.removeNode("n1")
 			},
 			node: "n1", from: active, to: none, action: locks.Keep, reason: locks.NodeGone,
 		},
 		{
-			name: "the cluster's lock is created again after its deletion", story: func(w *world) { w.snapshot.ClusterLocks = nil },
+			name: "the cluster's lock is created again after its deletion", setup: func(w *world) { w.snapshot.ClusterLocks = nil },
 			from: none, to: active, action: locks.Create, reason: locks.NoRequest,
 		},
 		{
-			name: "a lock that was created and has no status yet is made active", story: func(w *world) { w.lock("n1").Status = lcmv1.WorkloadLockStatus{} },
+			name: "a lock that was created and has no status yet is made active", setup: func(w *world) { w.lock("n1").Status = lcmv1.WorkloadLockStatus{} },
 			node: "n1", from: none, to: active, action: locks.Update, reason: locks.NoRequest,
 		},
 		{
-			name: "an unknown state is corrected", story: func(w *world) { w.lock("n1").Status.State = "paused" },
+			name: "an unknown state is corrected", setup: func(w *world) { w.lock("n1").Status.State = "paused" },
 			node: "n1", from: "paused", to: active, action: locks.Update, reason: locks.NoRequest,
 		},
 		{
-			name: "a lock of the application by another name is its lock",
-			story: func(w *world) {
+			name: "a lock of the application with another name is used",
+			setup: func(w *world) {
 				w.lock("n1").Name = "made-by-its-former-operator"
 			},
 			node: "n1", from: active, to: active, action: locks.Keep, reason: locks.NoRequest,
 		},
 		{
-			name: "a second lock for the same node is removed: the older one stays",
-			story: func(w *world) {
-				second := nodeLock("again", controller, "n1", inactive)
+			name: "the younger of two locks for a node is removed",
+			setup: func(w *world) {
+				second := nodeLock("second", controller, "n1", inactive)
 				second.CreationTimestamp = metav1.NewTime(t0.Add(time.Hour))
 				w.lock("n1").Name = "z-older"
 				w.snapshot.NodeLocks = slices.Insert(w.snapshot.NodeLocks, 0, second)
@@ -118,7 +118,7 @@ func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing
 		},
 		{
 			name: "locks of other applications are not touched",
-			story: func(w *world) {
+			setup: func(w *world) {
 				w.snapshot.NodeLocks = append(w.snapshot.NodeLocks, nodeLock("ceph-n9", "ceph", "n9", inactive))
 			},
 			node: "n9",
@@ -128,7 +128,7 @@ func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing
 	}
 }
 
-// A client that reads the extra lock would wait for it without end.
+// A client that reads the extra lock would wait for it forever.
 func TestASecondLockForTheSameObjectIsRemoved(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	w.settle()
@@ -164,32 +164,32 @@ func TestTheClusterLockIsReleasedWhenTheApplicationIsHealthy(t *testing.T) {
 	well := []locks.CheckResult{{Check: "control", Healthy: true}, {Check: "analytics", Healthy: true}}
 	for _, rule := range []rule{
 		{
-			name: "without a request it is active", story: func(w *world) { checks(w, well...) },
+			name: "without a request it is active", setup: func(w *world) { checks(w, well...) },
 			from: active, to: active, action: locks.Keep, reason: locks.NoRequest,
 		},
 		{
-			name: "with a request and every check holding it is released", story: func(w *world) { checks(w, well...); w.requestCluster() },
+			name: "with a request it is released if every check passes", setup: func(w *world) { checks(w, well...); w.requestCluster() },
 			from: active, to: inactive, reason: locks.ClusterHealthy,
 		},
 		{
-			name: "with a request and no checks it is released", story: func(w *world) { w.requestCluster() },
+			name: "with a request and no checks it is released", setup: func(w *world) { w.requestCluster() },
 			from: active, to: inactive, reason: locks.ClusterHealthy,
 		},
 		{
-			name: "while a check does not hold it stays active, and says why",
-			story: func(w *world) {
+			name: "while a check fails it stays active, and its message names the check",
+			setup: func(w *world) {
 				checks(w, locks.CheckResult{Check: "analytics", Message: "1 of 3 available"}, locks.CheckResult{Check: "control", Healthy: true})
 				w.requestCluster()
 			},
 			from: active, to: active, action: locks.Update, reason: locks.ClusterNotHealthy, message: "analytics: 1 of 3 available",
 		},
 		{
-			name: "a check that was not evaluated does not hold", story: func(w *world) { checks(w, well[0]); w.requestCluster() },
+			name: "a check that was not evaluated counts as failed", setup: func(w *world) { checks(w, well[0]); w.requestCluster() },
 			from: active, to: active, reason: locks.ClusterNotHealthy, message: "analytics: not evaluated",
 		},
 		{
-			name: "it is evaluated again when the health changes",
-			story: func(w *world) {
+			name: "it is decided again when the health changes",
+			setup: func(w *world) {
 				checks(w)
 				w.requestCluster()
 				w.settle()
@@ -198,8 +198,8 @@ func TestTheClusterLockIsReleasedWhenTheApplicationIsHealthy(t *testing.T) {
 			from: active, to: inactive, reason: locks.ClusterHealthy,
 		},
 		{
-			name: "once inactive it stays so until the request is gone, healthy or not",
-			story: func(w *world) {
+			name: "once inactive it stays inactive until the request is deleted, healthy or not",
+			setup: func(w *world) {
 				w.requestCluster()
 				w.settle()
 				checks(w)
@@ -207,8 +207,8 @@ func TestTheClusterLockIsReleasedWhenTheApplicationIsHealthy(t *testing.T) {
 			from: inactive, to: inactive, action: locks.Keep, reason: locks.RequestStands,
 		},
 		{
-			name: "when the request is gone it is active, without a check",
-			story: func(w *world) {
+			name: "when the request is deleted it becomes active without a check",
+			setup: func(w *world) {
 				w.requestCluster()
 				w.settle()
 				checks(w)
@@ -217,8 +217,8 @@ func TestTheClusterLockIsReleasedWhenTheApplicationIsHealthy(t *testing.T) {
 			from: inactive, to: active, reason: locks.RequestGone,
 		},
 		{
-			name: "of two requests the remaining one keeps it inactive",
-			story: func(w *world) {
+			name: "the second of two requests keeps it inactive",
+			setup: func(w *world) {
 				w.requestCluster()
 				w.requestCluster()
 				w.settle()
@@ -228,8 +228,8 @@ func TestTheClusterLockIsReleasedWhenTheApplicationIsHealthy(t *testing.T) {
 			from: inactive, to: inactive, reason: locks.RequestStands,
 		},
 		{
-			name: "and so does one that was created later",
-			story: func(w *world) {
+			name: "a request that was created later keeps it inactive too",
+			setup: func(w *world) {
 				w.requestCluster()
 				w.settle()
 				w.requestCluster()
@@ -241,7 +241,7 @@ func TestTheClusterLockIsReleasedWhenTheApplicationIsHealthy(t *testing.T) {
 		},
 		{
 			name: "a request that was deleted and created again is a new one: the checks run",
-			story: func(w *world) {
+			setup: func(w *world) {
 				w.requestCluster()
 				w.settle()
 				checks(w, well[0])
@@ -252,12 +252,12 @@ func TestTheClusterLockIsReleasedWhenTheApplicationIsHealthy(t *testing.T) {
 		},
 		{
 			name:  "after a person marked it failed, it is treated as active: the checks run",
-			story: func(w *world) { w.clusterLock().Status.State = failed; w.requestCluster() },
+			setup: func(w *world) { w.clusterLock().Status.State = failed; w.requestCluster() },
 			from:  failed, to: inactive, reason: locks.ClusterHealthy,
 		},
 		{
-			name: "after a person marked it failed, it keeps the message until the checks hold",
-			story: func(w *world) {
+			name: "after a person marked it failed, it keeps the message until the checks pass",
+			setup: func(w *world) {
 				checks(w)
 				w.clusterLock().Status.State, w.clusterLock().Status.ErrorMessage = failed, "database migration"
 				w.requestCluster()
@@ -265,12 +265,12 @@ func TestTheClusterLockIsReleasedWhenTheApplicationIsHealthy(t *testing.T) {
 			from: failed, to: failed, action: locks.Keep, reason: locks.MarkedFailed, message: "database migration",
 		},
 		{
-			name: "marked failed and not requested, it becomes active", story: func(w *world) { w.clusterLock().Status.State = failed },
+			name: "marked failed and not requested, it becomes active", setup: func(w *world) { w.clusterLock().Status.State = failed },
 			from: failed, to: active, reason: locks.NoRequest,
 		},
 		{
-			name:  "inactive without a record, it is released for the current requests: another client did it",
-			story: func(w *world) { checks(w); w.requestCluster(); w.clusterLock().Status.State = inactive },
+			name:  "if another client made it inactive, it counts as released for the current requests",
+			setup: func(w *world) { checks(w); w.requestCluster(); w.clusterLock().Status.State = inactive },
 			from:  inactive, to: inactive, reason: locks.RequestStands,
 		},
 	} {

@@ -30,8 +30,8 @@ type Decision struct {
 	Permits Permits `json:"-"`
 	// RecordPermits: the permits differ from those recorded on the cluster's lock.
 	RecordPermits bool `json:"-"`
-	// NextLook is when the decision changes without an event; nil: never.
-	NextLook *time.Time `json:"-"`
+	// RecheckAt is when the decision changes without an event; nil: never.
+	RecheckAt *time.Time `json:"-"`
 }
 
 // LockDecision is the desired state of one lock, and why.

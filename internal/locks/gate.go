@@ -41,9 +41,9 @@ type Holder struct {
 func ClusterGate(locks []lcmv1.ClusterWorkloadLock) Gate {
 	gate := Gate{Holders: []Holder{}}
 	for _, lock := range locks {
-		gate.look(ClusterLockKind, lock.Name, lock.Spec.ControllerName, lock.Status)
+		gate.add(ClusterLockKind, lock.Name, lock.Spec.ControllerName, lock.Status)
 	}
-	return gate.judge()
+	return gate.evaluated()
 }
 
 // NodeGate evaluates all the locks that name the node.
@@ -51,21 +51,21 @@ func NodeGate(locks []lcmv1.NodeWorkloadLock, node string) Gate {
 	gate := Gate{Holders: []Holder{}}
 	for _, lock := range locks {
 		if lock.Spec.NodeName == node {
-			gate.look(NodeLockKind, lock.Name, lock.Spec.ControllerName, lock.Status)
+			gate.add(NodeLockKind, lock.Name, lock.Spec.ControllerName, lock.Status)
 		}
 	}
-	return gate.judge()
+	return gate.evaluated()
 }
 
-// look adds the lock to the holders unless it is inactive. An unknown state holds.
-func (g *Gate) look(kind, name, controller string, status lcmv1.WorkloadLockStatus) {
+// add adds the lock to the holders unless it is inactive. An unknown state holds.
+func (g *Gate) add(kind, name, controller string, status lcmv1.WorkloadLockStatus) {
 	if status.State == lcmv1.LockInactive {
 		return
 	}
 	g.Holders = append(g.Holders, Holder{Controller: controller, State: status.State, Message: status.ErrorMessage, kind: kind, name: name})
 }
 
-func (g *Gate) judge() Gate {
+func (g *Gate) evaluated() Gate {
 	slices.SortFunc(g.Holders, byController)
 	g.Open = len(g.Holders) == 0
 	return *g

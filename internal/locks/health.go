@@ -18,7 +18,7 @@ type CheckResult struct {
 	// Check is the name of the check.
 	Check   string
 	Healthy bool
-	// Message says what is wrong if the result is not healthy.
+	// Message is the problem if the result is not healthy.
 	Message string
 }
 
@@ -43,32 +43,32 @@ func (s *Snapshot) Examine(policy drydockv1.WorkloadLockPolicySpec, objects heal
 // releaseWhenHealthy applies the policy's checks.
 func (a *application) releaseWhenHealthy() {
 	d := &a.cluster
-	sick := a.failingChecks()
+	failing := a.failingChecks()
 	switch {
-	case sick == "":
+	case failing == "":
 		d.be(lcmv1.LockInactive, ClusterHealthy, "")
 	case d.From == lcmv1.LockFailed:
 		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
 	default:
-		d.be(lcmv1.LockActive, ClusterNotHealthy, sick)
+		d.be(lcmv1.LockActive, ClusterNotHealthy, failing)
 	}
 }
 
-// failingChecks returns which checks of the policy fail, or do not hold long enough; empty: none.
+// failingChecks describes the checks of the policy that fail, or have not passed for long enough; empty: none.
 func (a *application) failingChecks() string {
-	var sick []string
+	var failing []string
 	for _, declared := range a.policy.ClusterHealth {
 		check := health.Declared(declared, a.now)
-		if wrong := a.symptom(check); wrong != "" {
-			sick = append(sick, check.Name+": "+wrong)
-			a.lookAgain(check)
+		if wrong := a.problem(check); wrong != "" {
+			failing = append(failing, check.Name+": "+wrong)
+			a.recheck(check)
 		}
 	}
-	return strings.Join(sick, "; ")
+	return strings.Join(failing, "; ")
 }
 
-// symptom returns what is wrong with a check; empty: nothing.
-func (a *application) symptom(check health.Check) string {
+// problem describes why a check does not pass; empty: it passes.
+func (a *application) problem(check health.Check) string {
 	i := slices.IndexFunc(a.health, func(r CheckResult) bool { return r.Check == check.Name })
 	switch {
 	case i < 0:
@@ -95,13 +95,13 @@ func (a *application) unsettled(check health.Check) string {
 	if !a.now.Before(settled) {
 		return ""
 	}
-	a.lookAt(settled)
+	a.recheckBy(settled)
 	return fmt.Sprintf("healthy since %s, must stay so for %s", since.UTC().Format(time.RFC3339), check.Stable)
 }
 
-// lookAgain schedules the next evaluation of a check that no event triggers. Every evaluation before it computes the same time.
-func (a *application) lookAgain(check health.Check) {
-	if check.LookEvery > 0 {
-		a.lookAt(a.now.Truncate(check.LookEvery).Add(check.LookEvery))
+// recheck schedules the next evaluation of a check that no event triggers. Every evaluation before it computes the same time.
+func (a *application) recheck(check health.Check) {
+	if check.RecheckEvery > 0 {
+		a.recheckBy(a.now.Truncate(check.RecheckEvery).Add(check.RecheckEvery))
 	}
 }

@@ -20,8 +20,8 @@ func newStableWorld(t *testing.T) *world {
 	return w
 }
 
-// look is one pass of the controller, with the time since the pass before.
-func (w *world) look(after time.Duration, databaseHealthy bool) locks.LockDecision {
+// pass is one pass of the controller, with the time since the pass before.
+func (w *world) pass(after time.Duration, databaseHealthy bool) locks.LockDecision {
 	w.now = w.now.Add(after)
 	w.snapshot.Health = []locks.CheckResult{{Check: "database", Healthy: databaseHealthy, Message: "1 of 3 replicas"}, {Check: "control", Healthy: true}}
 	return ofCluster(w.settle())
@@ -29,46 +29,46 @@ func (w *world) look(after time.Duration, databaseHealthy bool) locks.LockDecisi
 
 func TestAStableCheckReleasesAfterItHeldLongEnough(t *testing.T) {
 	w := newStableWorld(t)
-	w.look(time.Hour, true)
-	require.Empty(t, w.permits().HealthySince, "without a request it does not matter")
+	w.pass(time.Hour, true)
+	require.Empty(t, w.permits().HealthySince, "health counts only while a request exists")
 
 	w.requestCluster()
-	held := w.look(500*time.Millisecond, true)
+	held := w.pass(500*time.Millisecond, true)
 	require.Equal(t, active, held.To)
 	require.Equal(t, locks.ClusterNotHealthy, held.Reason)
 	require.Equal(t, "database: healthy since 2026-11-20T11:00:01Z, must stay so for 1m0s", held.Message)
-	require.Equal(t, t0.Add(time.Hour+61*time.Second), w.decide().NextLook.UTC())
+	require.Equal(t, t0.Add(time.Hour+61*time.Second), w.decide().RecheckAt.UTC())
 
-	require.Equal(t, active, w.look(60*time.Second, true).To)
-	require.Equal(t, inactive, w.look(500*time.Millisecond, true).To)
-	require.Empty(t, w.permits().HealthySince, "it has done its duty")
-	require.Equal(t, inactive, w.look(time.Second, false).To, "once released it stays released")
+	require.Equal(t, active, w.pass(60*time.Second, true).To)
+	require.Equal(t, inactive, w.pass(500*time.Millisecond, true).To)
+	require.Empty(t, w.permits().HealthySince, "the times are no longer needed")
+	require.Equal(t, inactive, w.pass(time.Second, false).To, "once released it stays released")
 }
 
 func TestAStableCheckStartsAgainAfterAFailure(t *testing.T) {
 	w := newStableWorld(t)
 	w.requestCluster()
-	w.look(0, true)
-	require.Equal(t, "database: 1 of 3 replicas", w.look(59*time.Second, false).Message)
-	require.Equal(t, active, w.look(time.Second, true).To)
-	require.Equal(t, active, w.look(59*time.Second, true).To)
-	require.Equal(t, inactive, w.look(2*time.Second, true).To)
+	w.pass(0, true)
+	require.Equal(t, "database: 1 of 3 replicas", w.pass(59*time.Second, false).Message)
+	require.Equal(t, active, w.pass(time.Second, true).To)
+	require.Equal(t, active, w.pass(59*time.Second, true).To)
+	require.Equal(t, inactive, w.pass(2*time.Second, true).To)
 }
 
 func TestHealthSeenForAnEarlierRequestDoesNotCount(t *testing.T) {
 	w := newStableWorld(t)
 	w.requestCluster()
-	w.look(0, true)
+	w.pass(0, true)
 	w.withdrawCluster()
-	w.look(30*time.Second, true)
+	w.pass(30*time.Second, true)
 	w.requestCluster()
-	require.Equal(t, active, w.look(31*time.Second, true).To)
+	require.Equal(t, active, w.pass(31*time.Second, true).To)
 }
 
 func TestARestartedControllerKeepsTheTimeOfAStableCheck(t *testing.T) {
 	w := newStableWorld(t)
 	w.requestCluster()
-	w.look(0, true)
+	w.pass(0, true)
 	w.now = w.now.Add(time.Hour)
 	decision := w.decide()
 	require.Equal(t, inactive, ofCluster(decision).To)
@@ -86,29 +86,29 @@ func TestWithoutStableSecondsNoTimeIsRecorded(t *testing.T) {
 	w := newStableWorld(t)
 	w.policy.ClusterHealth = w.policy.ClusterHealth[1:]
 	w.requestCluster()
-	require.Equal(t, inactive, w.look(0, true).To)
+	require.Equal(t, inactive, w.pass(0, true).To)
 	require.Equal(t, map[string]metav1.Time(nil), w.permits().HealthySince)
 }
 
-// noted are objects that count how often they are read.
-type noted struct {
+// countingObjects are objects that count how often they are read.
+type countingObjects struct {
 	health.Objects
-	asked int
+	reads int
 }
 
-func (n *noted) Fetch(string) (health.Answer, error) {
-	n.asked++
+func (n *countingObjects) Fetch(string) (health.Answer, error) {
+	n.reads++
 	return health.Answer{Status: 503}, nil
 }
 
 func TestHealthIsEvaluatedOnlyWhenItMatters(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "shop", HTTP: &drydockv1.HTTPCheck{URL: "http://shop.example.com/ready"}}}
-	objects := &noted{}
+	objects := &countingObjects{}
 	examine := func() int {
-		objects.asked = 0
+		objects.reads = 0
 		require.NoError(t, w.snapshot.Examine(w.policy, objects))
-		return objects.asked
+		return objects.reads
 	}
 	require.Zero(t, examine(), "not requested")
 	w.requestCluster()
@@ -124,17 +124,17 @@ func TestHealthIsEvaluatedOnlyWhenItMatters(t *testing.T) {
 
 	w.withdrawCluster()
 	w.requestCluster()
-	require.Equal(t, 1, examine(), "that is a new request")
+	require.Equal(t, 1, examine(), "the request is a new one")
 }
 
 func TestChecksWithoutEventsAreEvaluatedPeriodically(t *testing.T) {
 	w := newStableWorld(t)
 	w.policy.ClusterHealth[0].HTTP = &drydockv1.HTTPCheck{URL: "http://shop.example.com/ready"}
 	w.requestCluster()
-	w.look(time.Second, false)
-	require.Equal(t, t0.Add(5*time.Second), w.decide().NextLook.UTC())
+	w.pass(time.Second, false)
+	require.Equal(t, t0.Add(5*time.Second), w.decide().RecheckAt.UTC())
 	w.now = w.now.Add(3 * time.Second)
-	require.Equal(t, t0.Add(5*time.Second), w.decide().NextLook.UTC(), "the same time for every pass, or each pass would schedule another")
-	w.look(time.Second, true)
-	require.Equal(t, t0.Add(10*time.Second), w.decide().NextLook.UTC(), "it must stay healthy")
+	require.Equal(t, t0.Add(5*time.Second), w.decide().RecheckAt.UTC(), "every pass computes the same time, or each would schedule another")
+	w.pass(time.Second, true)
+	require.Equal(t, t0.Add(10*time.Second), w.decide().RecheckAt.UTC(), "it must stay healthy")
 }

@@ -23,7 +23,7 @@ const AnnotationPermitEnded = "drydock.dev/permit-ended"
 // application's ClusterWorkloadLock, so that resourceVersion conflicts put all its writers in one order: a lock becomes inactive only after its
 // permit was recorded, and there are never more permits than nodes that may be inactive.
 //
-// It also tells whether a deleted lock had been released, and keeps the times that a restarted controller could not observe.
+// It also records whether a deleted lock had been released, and times that a restarted controller could not observe.
 type Permits struct {
 	// Cluster are the ClusterMaintenanceRequests that the cluster's lock was released for.
 	Cluster []Served `json:"cluster,omitempty"`

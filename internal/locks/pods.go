@@ -10,7 +10,7 @@ import (
 // presence is the state of the application's pods on a node.
 type presence struct {
 	ready bool
-	// message says what is missing if they are not ready.
+	// message names the missing part if they are not ready.
 	message string
 }
 
@@ -32,7 +32,7 @@ func presenceOf(pods []corev1.Pod) presence {
 	return presence{ready: true}
 }
 
-// notReady returns what of the pod is not ready; empty: it is ready.
+// notReady names the part of the pod that is not ready; empty: all are.
 func notReady(pod *corev1.Pod) string {
 	statuses := slices.Concat(pod.Status.ContainerStatuses, sidecars(pod))
 	if want := len(pod.Spec.Containers); len(pod.Status.ContainerStatuses) < max(want, 1) {

@@ -104,9 +104,9 @@ func (p Progress) reported() lcmv1.InactivationProgress {
 func (a *application) progress() (found, decided Progress) {
 	var before, after tally
 	for _, n := range a.nodes {
-		was := n.lock != nil && slices.ContainsFunc(updatedFor(n.lock), a.asksFor)
+		was := n.lock != nil && slices.ContainsFunc(updatedFor(n.lock), a.isRequested)
 		before.count(n.decided.From, was)
-		after.count(n.decided.To, was || a.toRemember(n) != "")
+		after.count(n.decided.To, was || a.maintenancesToRecord(n) != "")
 	}
 	return before.progress(), after.progress()
 }
@@ -121,32 +121,32 @@ func updatedFor(lock *lcmv1.NodeWorkloadLock) (uids []types.UID) {
 	return uids
 }
 
-// asksFor reports whether a ClusterMaintenanceRequest with that UID exists.
-func (a *application) asksFor(uid types.UID) bool {
+// isRequested reports whether a ClusterMaintenanceRequest with that UID exists.
+func (a *application) isRequested(uid types.UID) bool {
 	return slices.ContainsFunc(a.requests, func(r request) bool { return r.uid == uid })
 }
 
-// toRemember are the maintenances of the cluster to record on the node's lock, which was or becomes inactive during them: all requested ones; empty
+// maintenancesToRecord are the maintenances of the cluster to record on the node's lock, which was or becomes inactive during them: all requested ones; empty
 // if there are none, or they are recorded already.
-func (a *application) toRemember(n *node) string {
-	letsGo := n.decided.From == lcmv1.LockInactive || n.decided.To == lcmv1.LockInactive
-	if !letsGo {
+func (a *application) maintenancesToRecord(n *node) string {
+	released := n.decided.From == lcmv1.LockInactive || n.decided.To == lcmv1.LockInactive
+	if !released {
 		return ""
 	}
 	var known []types.UID
 	if n.lock != nil {
 		known = updatedFor(n.lock)
 	}
-	var asked []string
-	news := false
+	var uids []string
+	unrecorded := false
 	for _, r := range a.requests {
-		asked = append(asked, string(r.uid))
-		news = news || !slices.Contains(known, r.uid)
+		uids = append(uids, string(r.uid))
+		unrecorded = unrecorded || !slices.Contains(known, r.uid)
 	}
-	if !news {
+	if !unrecorded {
 		return ""
 	}
-	return strings.Join(asked, ",")
+	return strings.Join(uids, ",")
 }
 
 // nodeProgress is the reported progress of a node's lock in a state.

@@ -41,47 +41,47 @@ func TestProgressCountsTheNodesReleasedDuringTheMaintenance(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		nodes []string
-		story func(w *world)
+		setup func(w *world)
 		want  locks.Progress
 	}{
 		{
-			name: "without any maintenance nothing is updated", nodes: names, story: func(*world) {},
+			name: "without any maintenance nothing is updated", nodes: names, setup: func(*world) {},
 			want: locks.Progress{Percentage: 0, Description: "0 out of 4 nodes updated", Total: 4},
 		},
 		{
-			name: "a node counts as soon as it is released", nodes: names, story: func(w *world) { w.requestCluster(); w.request("n1") },
+			name: "a node counts as soon as it is released", nodes: names, setup: func(w *world) { w.requestCluster(); w.request("n1") },
 			want: locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", InactiveNow: 1, Updated: 1, Total: 4},
 		},
 		{
-			name: "and still counts when it is held again", nodes: names,
-			story: func(w *world) { w.requestCluster(); w.maintain("n1", "n2"); w.request("n3") },
+			name: "a node still counts when its lock is held again", nodes: names,
+			setup: func(w *world) { w.requestCluster(); w.maintain("n1", "n2"); w.request("n3") },
 			want:  locks.Progress{Percentage: 75, Description: "3 out of 4 nodes updated", InactiveNow: 1, Updated: 3, Total: 4},
 		},
 		{
-			name: "percent are rounded down", nodes: []string{"n1", "n2", "n3"}, story: func(w *world) { w.requestCluster(); w.maintain("n1", "n2") },
+			name: "percent are rounded down", nodes: []string{"n1", "n2", "n3"}, setup: func(w *world) { w.requestCluster(); w.maintain("n1", "n2") },
 			want: locks.Progress{Percentage: 66, Description: "2 out of 3 nodes updated", Updated: 2, Total: 3},
 		},
 		{
-			name: "all are updated", nodes: names, story: func(w *world) { w.requestCluster(); w.maintain(names...) },
+			name: "all are updated", nodes: names, setup: func(w *world) { w.requestCluster(); w.maintain(names...) },
 			want: locks.Progress{Percentage: 100, Description: "4 out of 4 nodes updated", Updated: 4, Total: 4},
 		},
 		{
-			name: "while no maintenance of the cluster is requested, inactive nodes count", nodes: names, story: func(w *world) { w.maintain("n1"); w.request("n2") },
+			name: "while no maintenance of the cluster is requested, inactive nodes count", nodes: names, setup: func(w *world) { w.maintain("n1"); w.request("n2") },
 			want: locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", InactiveNow: 1, Updated: 1, Total: 4},
 		},
 		{
-			name: "a node counts that was inactive when the maintenance of the cluster began", nodes: names,
-			story: func(w *world) { w.request("n1"); w.settle(); w.requestCluster(); w.settle(); w.withdraw("n1") },
+			name: "a node that was inactive when the maintenance of the cluster began counts", nodes: names,
+			setup: func(w *world) { w.request("n1"); w.settle(); w.requestCluster(); w.settle(); w.withdraw("n1") },
 			want:  locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", Updated: 1, Total: 4},
 		},
 		{
-			name: "a node counts whose maintenance ended before it was recorded", nodes: names,
-			story: func(w *world) { w.request("n1"); w.settle(); w.requestCluster(); w.withdraw("n1") },
+			name: "a node whose maintenance ended before it was recorded counts", nodes: names,
+			setup: func(w *world) { w.request("n1"); w.settle(); w.requestCluster(); w.withdraw("n1") },
 			want:  locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", Updated: 1, Total: 4},
 		},
 		{
-			name: "the next maintenance begins with nothing", nodes: names,
-			story: func(w *world) {
+			name: "the next maintenance begins at 0", nodes: names,
+			setup: func(w *world) {
 				w.requestCluster()
 				w.maintain(names...)
 				w.withdrawCluster()
@@ -92,12 +92,12 @@ func TestProgressCountsTheNodesReleasedDuringTheMaintenance(t *testing.T) {
 		},
 		{
 			name: "a maintenance that is over reports no progress", nodes: names,
-			story: func(w *world) { w.requestCluster(); w.maintain(names...); w.withdrawCluster() },
+			setup: func(w *world) { w.requestCluster(); w.maintain(names...); w.withdrawCluster() },
 			want:  locks.Progress{Percentage: 0, Description: "0 out of 4 nodes updated", Total: 4},
 		},
 		{
-			name: "a second request does not start it again", nodes: names,
-			story: func(w *world) {
+			name: "a second request does not reset the progress", nodes: names,
+			setup: func(w *world) {
 				w.requestCluster()
 				w.maintain("n1", "n2")
 				w.requestCluster()
@@ -107,8 +107,8 @@ func TestProgressCountsTheNodesReleasedDuringTheMaintenance(t *testing.T) {
 			want: locks.Progress{Percentage: 50, Description: "2 out of 4 nodes updated", Updated: 2, Total: 4},
 		},
 		{
-			name: "a new node enlarges the whole", nodes: []string{"n1", "n2"},
-			story: func(w *world) {
+			name: "a new node increases the total", nodes: []string{"n1", "n2"},
+			setup: func(w *world) {
 				w.requestCluster()
 				w.maintain("n1")
 				w.settle()
@@ -118,16 +118,16 @@ func TestProgressCountsTheNodesReleasedDuringTheMaintenance(t *testing.T) {
 			want: locks.Progress{Percentage: 33, Description: "1 out of 3 nodes updated", Updated: 1, Total: 3},
 		},
 		{
-			name: "a node that is gone leaves both", nodes: names, story: func(w *world) { w.requestCluster(); w.maintain("n1", "n2"); w.removeNode("n1") },
+			name: "a deleted node leaves both counts", nodes: names, setup: func(w *world) { w.requestCluster(); w.maintain("n1", "n2"); w.removeNode("n1") },
 			want: locks.Progress{Percentage: 33, Description: "1 out of 3 nodes updated", Updated: 1, Total: 3},
 		},
 		{
-			name: "so does one that lost the role", nodes: names, story: func(w *world) { w.requestCluster(); w.maintain("n1"); w.node("n4").Labels = nil },
+			name: "a node that lost the role leaves the total", nodes: names, setup: func(w *world) { w.requestCluster(); w.maintain("n1"); w.node("n4").Labels = nil },
 			want: locks.Progress{Percentage: 33, Description: "1 out of 3 nodes updated", Updated: 1, Total: 3},
 		},
 		{
-			name: "a new node with the same name starts again", nodes: names,
-			story: func(w *world) {
+			name: "a new node with the same name is not updated", nodes: names,
+			setup: func(w *world) {
 				w.requestCluster()
 				w.maintain("n1")
 				w.removeNode("n1")
@@ -138,12 +138,12 @@ func TestProgressCountsTheNodesReleasedDuringTheMaintenance(t *testing.T) {
 			want: locks.Progress{Percentage: 0, Description: "0 out of 4 nodes updated", Total: 4},
 		},
 		{
-			name: "no nodes are all updated", story: func(w *world) { w.requestCluster() },
+			name: "without nodes the progress is 100 percent", setup: func(w *world) { w.requestCluster() },
 			want: locks.Progress{Percentage: 100, Description: "0 out of 0 nodes updated"},
 		},
 		{
-			name: "a failed node counts in the total only", nodes: names,
-			story: func(w *world) {
+			name: "a failed node counts only in the total", nodes: names,
+			setup: func(w *world) {
 				w.requestCluster()
 				w.maintain("n1", "n2")
 				w.removePod("n1")
@@ -153,7 +153,7 @@ func TestProgressCountsTheNodesReleasedDuringTheMaintenance(t *testing.T) {
 		},
 		{
 			name: "several are inactive at once", nodes: names,
-			story: func(w *world) {
+			setup: func(w *world) {
 				w.policy.MaxInactiveNodes = ptr.To[int32](2)
 				w.requestCluster()
 				w.request("n1")
@@ -163,7 +163,7 @@ func TestProgressCountsTheNodesReleasedDuringTheMaintenance(t *testing.T) {
 		},
 		{
 			name: "locks of other applications do not count", nodes: names,
-			story: func(w *world) {
+			setup: func(w *world) {
 				w.snapshot.NodeLocks = append(w.snapshot.NodeLocks, nodeLock("ceph-n1", "ceph", "n1", inactive))
 				w.request("n1")
 			},
@@ -173,7 +173,7 @@ func TestProgressCountsTheNodesReleasedDuringTheMaintenance(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, test.nodes...)
 			w.settle()
-			test.story(w)
+			test.setup(w)
 			require.Equal(t, test.want, w.progress())
 		})
 	}
@@ -211,7 +211,7 @@ func TestANodeLockReportsItsState(t *testing.T) {
 	require.Equal(t, locks.Update, of(w.settle(), "n1").Action, "a lock that reports nothing")
 }
 
-func TestTheClusterLockReportsProgressOnceItIsReached(t *testing.T) {
+func TestTheClusterLockReportsObservedProgress(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	w.settle()
 	w.requestCluster()
@@ -226,7 +226,7 @@ func TestTheClusterLockReportsProgressOnceItIsReached(t *testing.T) {
 	require.False(t, report.Grave())
 }
 
-func TestDecreasingProgressIsReportedOnFreshInformationOnly(t *testing.T) {
+func TestDecreasingProgressIsReportedOnlyOnFreshReads(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.settle()
 	w.requestCluster()
@@ -244,7 +244,7 @@ func TestALockRecordsTheMaintenanceDuringWhichItWasReleased(t *testing.T) {
 	w.settle()
 	w.request("n1")
 	w.settle()
-	require.Empty(t, updatedFor(w, "n1"), "no maintenance of the cluster is on")
+	require.Empty(t, updatedFor(w, "n1"), "no maintenance of the cluster is requested")
 
 	first := w.requestCluster()
 	w.settle()
@@ -254,7 +254,7 @@ func TestALockRecordsTheMaintenanceDuringWhichItWasReleased(t *testing.T) {
 	w.withdraw("n1")
 	w.request("n2")
 	w.settle()
-	require.Equal(t, string(first), updatedFor(w, "n1"), "it remains after the lock is active again")
+	require.Equal(t, string(first), updatedFor(w, "n1"), "the record remains after the lock is active again")
 	require.Equal(t, string(first), updatedFor(w, "n2"))
 
 	w.withdraw("n2")
@@ -297,7 +297,7 @@ func TestANodeCountsForEveryMaintenanceDuringWhichItWasReleased(t *testing.T) {
 					w.snapshot.ClusterRequests = slices.Delete(w.snapshot.ClusterRequests, i, i+1)
 				}
 			case "other":
-				happenOneOf(t, w, "request", "withdraw", "pod")
+				applyOneOf(t, w, "request", "withdraw", "pod")
 			}
 			w.settle()
 			updated := map[string]bool{}
@@ -320,7 +320,7 @@ func TestProgressStaysWithinItsBounds(t *testing.T) {
 		w := newWorld(t, names...)
 		w.policy.NodePodDeadlineSeconds = ptr.To[int32](60)
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
-			happen(t, w)
+			applyEvent(t, w)
 			progress := w.decide().Progress
 			require.LessOrEqual(t, 0, progress.InactiveNow)
 			require.LessOrEqual(t, progress.InactiveNow, progress.Updated)
@@ -347,7 +347,7 @@ func TestProgressNeverDecreasesDuringAMaintenance(t *testing.T) {
 		w.requestCluster()
 		reached := int32(0)
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
-			happenOneOf(t, w, "request", "withdraw", "pod", "noPod", "cluster", "late", "die", "settle")
+			applyOneOf(t, w, "request", "withdraw", "pod", "noPod", "cluster", "late", "die", "settle")
 			reported := w.clusterLock().Status.InactivationProgress.Percentage
 			require.GreaterOrEqual(t, reported, reached)
 			reached = reported

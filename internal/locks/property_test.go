@@ -16,13 +16,13 @@ import (
 
 var names = []string{"n1", "n2", "n3", "n4"}
 
-// happen applies a random event in the cluster, or applies a part or all of the controller's decision.
-func happen(t *rapid.T, w *world) {
-	happenOneOf(t, w, "request", "withdraw", "pod", "noPod", "node", "noNode", "role", "cluster", "noCluster", "failed", "unlocked", "late", "die", "settle")
+// applyEvent applies a random event of the cluster, or a part or all of the controller's decision.
+func applyEvent(t *rapid.T, w *world) {
+	applyOneOf(t, w, "request", "withdraw", "pod", "noPod", "node", "noNode", "role", "cluster", "noCluster", "failed", "unlocked", "late", "crash", "settle")
 }
 
-// happenOneOf is happen with these events only.
-func happenOneOf(t *rapid.T, w *world, events ...string) {
+// applyOneOf is applyEvent with these events only.
+func applyOneOf(t *rapid.T, w *world, events ...string) {
 	node := rapid.SampledFrom(names).Draw(t, "node")
 	switch rapid.SampledFrom(events).Draw(t, "event") {
 	case "request":
@@ -57,7 +57,7 @@ func happenOneOf(t *rapid.T, w *world, events ...string) {
 		}
 	case "late":
 		w.now = w.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "seconds")) * time.Second)
-	case "die":
+	case "crash":
 		decision := w.decide()
 		w.carryOut(decision, rapid.IntRange(0, len(decision.Changes())).Draw(t, "changes"))
 	case "settle":
@@ -74,7 +74,7 @@ func TestNeverMoreThanMaxInactiveNodesAreInactive(t *testing.T) {
 			w.policy.NodePodDeadlineSeconds = ptr.To[int32](60)
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
-			happen(t, w)
+			applyEvent(t, w)
 			require.LessOrEqual(t, len(w.inactive()), limit)
 			decided := slices.DeleteFunc(w.decide().Locks, func(d locks.LockDecision) bool { return d.Kind != locks.NodeLockKind || d.To != inactive })
 			require.LessOrEqual(t, len(decided), limit)
@@ -87,9 +87,9 @@ func TestNeverMoreThanMaxInactiveNodesAreInactive(t *testing.T) {
 // users are requests whose owners have found every lock inactive and have taken the node out of service.
 type users map[types.UID]bool
 
-// look makes the owners of requests read the locks, and checks that a lock in use is not held again. If another client marks a lock failed or takes
+// readLocks makes the owners of requests read the locks, and checks that a lock in use is not held again. If another client marks a lock failed or removes
 // the role from a node, that client decides about the node.
-func (u users) look(t *rapid.T, w *world) {
+func (u users) readLocks(t *rapid.T, w *world) {
 	for _, r := range w.snapshot.NodeRequests {
 		lock := w.lock(r.Spec.NodeName)
 		inactive := lock != nil && lock.Status.State == inactive
@@ -109,8 +109,8 @@ func TestARequestThatFindsALockInactiveKeepsItUntilWithdrawn(t *testing.T) {
 		}
 		u := users{}
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
-			happenOneOf(t, w, "request", "withdraw", "pod", "noPod", "cluster", "noCluster", "unlocked", "late", "die", "settle")
-			u.look(t, w)
+			applyOneOf(t, w, "request", "withdraw", "pod", "noPod", "cluster", "noCluster", "unlocked", "late", "crash", "settle")
+			u.readLocks(t, w)
 			out := map[string]bool{}
 			for _, r := range w.snapshot.NodeRequests {
 				if u[r.UID] {
@@ -127,7 +127,7 @@ func TestEveryLockIsActiveAfterAllRequestsAreGoneAndAllPodsReady(t *testing.T) {
 		w := newWorld(t, names...)
 		w.policy.NodePodDeadlineSeconds = ptr.To[int32](60)
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
-			happen(t, w)
+			applyEvent(t, w)
 		}
 		w.withdrawCluster()
 		for _, name := range names {
@@ -149,7 +149,7 @@ func TestEveryRequestIsEventuallyServed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, names...)
 		for range rapid.IntRange(1, 20).Draw(t, "events") {
-			happen(t, w)
+			applyEvent(t, w)
 		}
 		for _, name := range names {
 			w.withdraw(name)
@@ -173,7 +173,7 @@ func TestEveryRequestIsEventuallyServed(t *testing.T) {
 
 func TestReorderedAndRepeatedEventsGiveTheSameResult(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		// Requests and pod changes, each at its own time. The order of watch events may differ.
+		// Requests and pod changes, each at its own time. Watch events may arrive in any order.
 		ready := rapid.SliceOfN(rapid.Bool(), len(names), len(names)).Draw(t, "ready")
 		age := rapid.SliceOfN(rapid.IntRange(0, 2), len(names), len(names)).Draw(t, "age")
 		asked := rapid.SliceOfN(rapid.Bool(), len(names), len(names)).Draw(t, "asked")

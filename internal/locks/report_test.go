@@ -14,26 +14,26 @@ import (
 func TestAReportNamesTheGravestWaitingLock(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		story   func(w *world)
+		setup   func(w *world)
 		reason  locks.Reason
 		message string
 		held    int
 	}{
-		{name: "no request", story: func(*world) {}, reason: locks.NoMaintenance, message: "no maintenance is requested"},
+		{name: "no request", setup: func(*world) {}, reason: locks.NoMaintenance, message: "no maintenance is requested"},
 		{
-			name: "the cluster is released", story: func(w *world) { w.requestCluster() },
+			name: "the cluster is released", setup: func(w *world) { w.requestCluster() },
 			reason: locks.InMaintenance, message: "the cluster is under maintenance",
 		},
 		{
-			name: "a node is released", story: func(w *world) { w.requestCluster(); w.request("n1") },
+			name: "a node is released", setup: func(w *world) { w.requestCluster(); w.request("n1") },
 			reason: locks.InMaintenance, message: "1 of 3 nodes are under maintenance",
 		},
 		{
-			name: "a node waits for its turn", story: func(w *world) { w.request("n1"); w.request("n2") },
+			name: "a node waits for another", setup: func(w *world) { w.request("n1"); w.request("n2") },
 			reason: locks.MaxInactiveNodes, message: "node n2: waits for n1 (at most 1 inactive at once)", held: 1,
 		},
 		{
-			name: "a pod is not ready and a node waits for another", story: func(w *world) {
+			name: "a pod is not ready, and another node waits", setup: func(w *world) {
 				w.request("n1")
 				w.request("n2")
 				w.request("n3")
@@ -42,14 +42,14 @@ func TestAReportNamesTheGravestWaitingLock(t *testing.T) {
 			reason: locks.PodNotReady, message: "node n3: pod tf/vrouter-n3: container agent is not ready", held: 2,
 		},
 		{
-			name: "the application is not healthy", story: func(w *world) {
+			name: "the application is not healthy", setup: func(w *world) {
 				w.policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "control"}}
 				w.requestCluster()
 			},
 			reason: locks.ClusterNotHealthy, message: "the cluster: control: not evaluated", held: 1,
 		},
 		{
-			name: "a lock was marked failed", story: func(w *world) {
+			name: "a lock was marked failed", setup: func(w *world) {
 				w.removePod("n2")
 				w.lock("n2").Status = lcmv1.WorkloadLockStatus{State: failed, ErrorMessage: "fan is broken"}
 				w.request("n1")
@@ -62,7 +62,7 @@ func TestAReportNamesTheGravestWaitingLock(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, "n1", "n2", "n3")
 			w.settle()
-			test.story(w)
+			test.setup(w)
 			w.settle()
 			wait := w.decide().Report().Wait()
 			require.Equal(t, string(test.reason), wait.Reason)

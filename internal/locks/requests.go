@@ -34,9 +34,9 @@ func served(requests []request) []Served {
 	return list
 }
 
-// stands reports whether one of the served requests still exists. A request that was deleted and created again has another UID and is another
+// anyExists reports whether one of the served requests still exists. A request that was deleted and created again has another UID and is another
 // request.
-func stands(list []Served, requests []request) bool {
+func anyExists(list []Served, requests []request) bool {
 	return slices.ContainsFunc(requests, func(r request) bool {
 		return slices.ContainsFunc(list, func(s Served) bool { return s.UID == r.uid })
 	})

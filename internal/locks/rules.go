@@ -31,13 +31,13 @@ func (a *application) decideCluster() {
 	}
 }
 
-// anyReleased reports whether the cluster's lock was released for a request that still exists.
+// released reports whether the cluster's lock was released for a request that still exists.
 func (a *application) released() bool {
 	lastServed := a.before.Cluster
 	if len(lastServed) == 0 {
 		lastServed = served(a.requests) // another client made it inactive for the requests of that time
 	}
-	return a.cluster.From == lcmv1.LockInactive && stands(lastServed, a.requests)
+	return a.cluster.From == lcmv1.LockInactive && anyExists(lastServed, a.requests)
 }
 
 // wholeNow is now as the API stores it, in whole seconds.
@@ -45,17 +45,17 @@ func (a *application) wholeNow() metav1.Time {
 	return metav1.NewTime(a.now.UTC().Truncate(time.Second))
 }
 
-// lookAt schedules the next decision at that time at the latest.
-func (a *application) lookAt(instant time.Time) {
-	if a.nextLook == nil || instant.Before(*a.nextLook) {
-		a.nextLook = &instant
+// recheckBy schedules the next decision at that time at the latest.
+func (a *application) recheckBy(instant time.Time) {
+	if a.recheckAt == nil || instant.Before(*a.recheckAt) {
+		a.recheckAt = &instant
 	}
 }
 
 // settle decides everything about a node that does not depend on other nodes; grant decides the rest.
 func (a *application) settle(n *node) {
 	d := &n.decided
-	inMaintenance := n.permit != nil && stands(n.permit.Requests, n.requests)
+	inMaintenance := n.permit != nil && anyExists(n.permit.Requests, n.requests)
 	out := n.permit != nil && d.From != lcmv1.LockActive
 	switch {
 	case out && d.From != lcmv1.LockFailed && len(n.requests) > 0:
@@ -98,7 +98,7 @@ func (a *application) awaitReturn(n *node) {
 func (a *application) awaitPod(n *node) {
 	d := &n.decided
 	missing, known := a.before.Missing[n.name]
-	if !known || d.From != lcmv1.LockFailed && !stands(missing.Requests, n.requests) {
+	if !known || d.From != lcmv1.LockFailed && !anyExists(missing.Requests, n.requests) {
 		missing.Since = a.wholeNow()
 	}
 	if !a.fails(n, missing.Since, notReadyInTime) {
@@ -113,15 +113,15 @@ func (a *application) awaitPod(n *node) {
 	a.after.Missing[n.name] = Missing{Requests: served(n.requests), Since: missing.Since}
 }
 
-// The message of a node's lock that failed by the deadline, and of no other, starts with one of these. The time and what is missing follow.
+// The message of a node's lock that failed by the deadlinestarts with one of these, and no other message does. The time and the missing part follow.
 const (
 	notBackInTime  = "the maintenance is over, but the application has not been back since "
 	notReadyInTime = "cannot release the node: the application is not ready since "
 )
 
 // fails marks a node's lock failed if its pod has not been ready since then and the deadline has passed or a person marked it, and reports whether it
-// did. It stays failed if the policy changes its deadline or drops it. The message starts with words.
-func (a *application) fails(n *node, since metav1.Time, words string) bool {
+// did. It stays failed if the policy changes its deadline or drops it. The message starts with prefix.
+func (a *application) fails(n *node, since metav1.Time, prefix string) bool {
 	d := &n.decided
 	if markedFailed(n) {
 		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
@@ -132,11 +132,11 @@ func (a *application) fails(n *node, since metav1.Time, words string) bool {
 			return false
 		}
 		if deadline := since.Add(time.Duration(*limit) * time.Second); a.now.Before(deadline) {
-			a.lookAt(deadline)
+			a.recheckBy(deadline)
 			return false
 		}
 	}
-	d.be(lcmv1.LockFailed, PodDeadlinePassed, words+since.UTC().Format(time.RFC3339)+": "+n.presence.message)
+	d.be(lcmv1.LockFailed, PodDeadlinePassed, prefix+since.UTC().Format(time.RFC3339)+": "+n.presence.message)
 	return true
 }
 
@@ -190,7 +190,7 @@ func (a *application) queue(n *node, out []string) {
 
 // rank is lower for a node that has a permit for its current requests.
 func rank(n *node) int {
-	if n.permit != nil && stands(n.permit.Requests, n.requests) {
+	if n.permit != nil && anyExists(n.permit.Requests, n.requests) {
 		return 0
 	}
 	return 1
@@ -205,7 +205,7 @@ func (a *application) maxInactiveNodes() int {
 
 // decision assembles the decision, with the writes that it needs.
 func (a *application) decision() Decision {
-	decision := Decision{NextLook: a.nextLook}
+	decision := Decision{RecheckAt: a.recheckAt}
 	for _, n := range a.nodes {
 		if n.keeps != nil {
 			a.after.Nodes[n.name] = *n.keeps
@@ -238,7 +238,7 @@ func (a *application) nodeDecision(n *node) LockDecision {
 	d := n.decided
 	_, had := a.before.Nodes[n.name]
 	d.EndsPermit = had && (d.EndsPermit || n.keeps == nil)
-	d.UpdatedFor = a.toRemember(n)
+	d.UpdatedFor = a.maintenancesToRecord(n)
 	d.Progress = nodeProgress(d.To)
 	d.act(n.lock != nil, d.EndsPermit || d.UpdatedFor != "" || n.lock != nil && !d.Matches(n.lock.Status))
 	return d

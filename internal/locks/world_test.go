@@ -165,11 +165,11 @@ func (w *world) settle() locks.Decision {
 	return decision
 }
 
-// carryOut applies the first changes of a decision: locks that are held again, then the record of permits, then releases. A part of them is a
-// controller that crashed in between.
+// carryOut applies the first changes of a decision: locks that are held again, then the record of permits, then releases. Applying only some simulates a
+// controller that crashed.
 func (w *world) carryOut(decision locks.Decision, count int) {
 	changes := decision.Changes()
-	slices.SortStableFunc(changes, func(a, b locks.LockDecision) int { return cmp.Compare(letsGo(a), letsGo(b)) })
+	slices.SortStableFunc(changes, func(a, b locks.LockDecision) int { return cmp.Compare(released(a), released(b)) })
 	recorded := false
 	for _, change := range changes[:count] {
 		if change.Releases() && !recorded {
@@ -183,7 +183,7 @@ func (w *world) carryOut(decision locks.Decision, count int) {
 	}
 }
 
-func letsGo(change locks.LockDecision) int {
+func released(change locks.LockDecision) int {
 	if change.Releases() {
 		return 1
 	}
@@ -226,7 +226,7 @@ func (w *world) make(change locks.LockDecision) {
 	}
 }
 
-// of repermits the decision about a node's lock.
+// of returns the decision about a node's lock.
 func of(decision locks.Decision, node string) locks.LockDecision {
 	i := slices.IndexFunc(decision.Locks, func(d locks.LockDecision) bool { return d.Node == node })
 	if i < 0 {
@@ -235,5 +235,5 @@ func of(decision locks.Decision, node string) locks.LockDecision {
 	return decision.Locks[i]
 }
 
-// ofCluster repermits the decision about the cluster's lock.
+// ofCluster returns the decision about the cluster's lock.
 func ofCluster(decision locks.Decision) locks.LockDecision { return decision.Locks[0] }

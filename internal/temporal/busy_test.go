@@ -16,7 +16,7 @@ import (
 // closing is the server's refusal while a workflow continues as new.
 var closing = &serviceerror.ResourceExhausted{Cause: enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, Message: "workflow is closing"}
 
-func TestARequestToABusyWorkflowIsRetriedAtOnce(t *testing.T) {
+func TestARequestToABusyWorkflowIsRetriedImmediately(t *testing.T) {
 	overloaded := &serviceerror.ResourceExhausted{Cause: enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, Message: "too many requests"}
 	aborted := serviceerror.NewMultiOperationAborted("aborted")
 	for _, tt := range []struct {
@@ -26,17 +26,17 @@ func TestARequestToABusyWorkflowIsRetriedAtOnce(t *testing.T) {
 		calls   int
 		fails   bool
 	}{
-		{"an answer is an answer", nil, 0, 1, false},
+		{"a success is not retried", nil, 0, 1, false},
 		{"while the workflow continues as new", closing.Status().Err(), 3, 4, false},
 		{
-			"an update with start, as well",
+			"an update-with-start while the workflow continues as new",
 			serviceerror.NewMultiOperationExecution("could not be executed", []error{aborted, closing}).(*serviceerror.MultiOperationExecution).Status().Err(),
 			2, 3, false,
 		},
 		{"an update whose workflow could not continue as new", serviceerror.NewWorkflowNotReady("workflow task failure").(*serviceerror.WorkflowNotReady).Status().Err(), 1, 2, false},
 		{"a workflow that stays busy is left to the SDK", closing.Status().Err(), 1000, 8, true},
-		{"a server that has too much to do is not pressed", overloaded.Status().Err(), 1, 1, true},
-		{"what fails otherwise has failed", status.Error(codes.Unavailable, "down"), 1, 1, true},
+		{"a request to an overloaded server is not retried", overloaded.Status().Err(), 1, 1, true},
+		{"another error is not retried", status.Error(codes.Unavailable, "down"), 1, 1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			calls := 0

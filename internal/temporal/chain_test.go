@@ -24,8 +24,8 @@ func chained(ctx workflow.Context) error {
 	return nil
 }
 
-// tellsChains asks about workflows in every way that they can end or go on.
-func tellsChains(t *testing.T, c client.Client) {
+// describesChains describes workflows that have continued or ended in each possible way.
+func describesChains(t *testing.T, c client.Client) {
 	const queue = "chains"
 	w := worker.New(c, queue, worker.Options{})
 	w.RegisterWorkflow(chained)
@@ -44,7 +44,7 @@ func tellsChains(t *testing.T, c client.Client) {
 		require.NoError(t, err)
 		return chain
 	}
-	// continued returns the first run of a workflow that has gone on to a second.
+	// continued returns the first run of a workflow that has continued as new.
 	continued := func(t *testing.T, id string) string {
 		first := start(t, id).GetRunID()
 		order(t, id, "go on")
@@ -55,22 +55,22 @@ func tellsChains(t *testing.T, c client.Client) {
 		return first
 	}
 
-	t.Run("a workflow that runs is open", func(t *testing.T) {
+	t.Run("a running workflow is open", func(t *testing.T) {
 		run := start(t, "node/c/ns/runs")
 		require.Equal(t, temporal.Chain{State: temporal.ChainOpen}, chain(t, run.GetID(), run.GetRunID()))
 	})
-	t.Run("one that continued as new is open", func(t *testing.T) {
+	t.Run("a workflow that continued as new is open", func(t *testing.T) {
 		first := continued(t, "node/c/ns/continued")
 		require.Equal(t, temporal.ChainOpen, chain(t, "node/c/ns/continued", first).State)
 	})
-	t.Run("one that was terminated is closed, and it is said by whom and why", func(t *testing.T) {
+	t.Run("a terminated workflow is closed, with who terminated it and why", func(t *testing.T) {
 		first := continued(t, "node/c/ns/terminated")
 		require.NoError(t, c.TerminateWorkflow(t.Context(), "node/c/ns/terminated", "", "wrong node"))
 		found := chain(t, "node/c/ns/terminated", first)
 		require.Equal(t, temporal.ChainClosed, found.State)
 		require.Regexp(t, `^Terminated at \S+Z by .+: wrong node$`, found.Ended)
 	})
-	t.Run("one that completed is closed, also when its id was started anew", func(t *testing.T) {
+	t.Run("a completed workflow is closed, even when its id was started again", func(t *testing.T) {
 		const id = "node/c/ns/anew"
 		first := start(t, id)
 		order(t, id, "end")
@@ -80,14 +80,14 @@ func tellsChains(t *testing.T, c client.Client) {
 		require.Equal(t, temporal.ChainClosed, chain(t, id, first.GetRunID()).State)
 		require.Equal(t, temporal.ChainOpen, chain(t, id, second.GetRunID()).State)
 	})
-	t.Run("one that continued as new, ended and was started anew is closed", func(t *testing.T) {
+	t.Run("a workflow that continued as new, ended and was started again is closed", func(t *testing.T) {
 		const id = "node/c/ns/continued-anew"
 		first := continued(t, id)
 		require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", ""))
 		start(t, id)
 		require.Equal(t, temporal.Chain{State: temporal.ChainClosed, Ended: "Closed, and started again since"}, chain(t, id, first))
 	})
-	t.Run("one that was terminated and reset is open", func(t *testing.T) {
+	t.Run("a workflow that was terminated and reset is open", func(t *testing.T) {
 		const id = "node/c/ns/reset"
 		first := continued(t, id)
 		require.Eventually(t, func() bool { // a reset goes back to a task that was completed
@@ -96,18 +96,18 @@ func tellsChains(t *testing.T, c client.Client) {
 		}, time.Minute, 20*time.Millisecond)
 		require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", ""))
 		_, err := c.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-			Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id}, Reason: "go on all the same",
+			Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id}, Reason: "terminated by mistake",
 			WorkflowTaskFinishEventId: 4, RequestId: "reset",
 		})
 		require.NoError(t, err)
 		require.Equal(t, temporal.ChainOpen, chain(t, id, first).State)
 	})
-	t.Run("one that Temporal does not know is unknown", func(t *testing.T) {
+	t.Run("a workflow that Temporal does not have is unknown", func(t *testing.T) {
 		run := start(t, "node/c/ns/known")
 		for _, mark := range [][2]string{
-			{"node/c/ns/nobody", run.GetRunID()},                             // no such workflow
-			{"node/c/ns/known", "01a1f8f8-e90e-79c1-91aa-26fe2c78668f"},      // another Temporal namespace has one of that id
-			{"node/c/ns/known", "not-a-run"}, {"ann", ""}, {"", "something"}, // a person wrote it
+			{"node/c/ns/missing", run.GetRunID()},                            // no such workflow
+			{"node/c/ns/known", "01a1f8f8-e90e-79c1-91aa-26fe2c78668f"},      // a run of another Temporal namespace
+			{"node/c/ns/known", "not-a-run"}, {"ann", ""}, {"", "something"}, // written by hand
 		} {
 			require.Equal(t, temporal.Chain{State: temporal.ChainUnknown}, chain(t, mark[0], mark[1]), mark)
 		}

@@ -17,7 +17,7 @@ func TestATaskThatWaitedInAFrozenWorkerHasLessTime(t *testing.T) {
 		return newLease(info, delays, cancel).check(false)
 	}
 	var delays delays
-	require.NoError(t, begin(&delays, 0), "clocks need not agree")
+	require.NoError(t, begin(&delays, 0), "the clocks may differ")
 	require.NoError(t, begin(&delays, 5*time.Second))
 	require.ErrorIs(t, begin(&delays, 11*time.Second), errLeaseOver)
 	require.NoError(t, begin(&delays, 0))
@@ -29,7 +29,7 @@ func TestATaskThatWaitedInAFrozenWorkerHasLessTime(t *testing.T) {
 }
 
 func TestAnAttemptKnowsTheServersTimeDespiteTheWorkersClock(t *testing.T) {
-	const pause = 10 * time.Minute // of this machine, at the most
+	const pause = 10 * time.Minute // the longest pause of this machine
 	in := func(held *lease) context.Context { return context.WithValue(t.Context(), leaseKey{}, held) }
 	for _, skew := range []time.Duration{0, 10 * time.Hour, -10 * time.Hour} { // by which the worker's clock is ahead
 		var delays delays
@@ -40,7 +40,7 @@ func TestAnAttemptKnowsTheServersTimeDespiteTheWorkersClock(t *testing.T) {
 	}
 	require.WithinDuration(t, time.Now(), Now(t.Context()), pause)
 	held := newLease(activity.Info{StartedTime: time.Now().Add(-10 * time.Hour), IsLocalActivity: true}, &delays{}, nil)
-	require.WithinDuration(t, time.Now(), Now(in(held)), pause, "it was started here")
+	require.WithinDuration(t, time.Now(), Now(in(held)), pause, "the worker's clock counts")
 }
 
 func TestAnAttemptKnowsTheServersTimeWhenTheWorkersClockIsSet(t *testing.T) {
@@ -61,7 +61,7 @@ func TestTheLeaseOfAFrozenAttemptIsOverForGood(t *testing.T) {
 	held := newLease(activity.Info{StartedTime: time.Now(), StartToCloseTimeout: time.Hour, HeartbeatTimeout: 20 * time.Second}, &delays{}, cancel)
 	require.NoError(t, held.check(true))
 	held.heard = held.heard.Add(-16 * time.Second)
-	require.ErrorIs(t, held.check(true), errLeaseOver, "a heartbeat that comes too late renews nothing")
+	require.ErrorIs(t, held.check(true), errLeaseOver, "a late heartbeat does not renew the lease")
 	require.ErrorIs(t, held.check(true), errLeaseOver)
 	require.ErrorIs(t, context.Cause(ctx), errLeaseOver)
 }

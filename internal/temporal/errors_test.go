@@ -23,5 +23,5 @@ func TestAnErrorNamesTheFirstBlockersAndCountsTheOthers(t *testing.T) {
 	require.Equal(t, blockers[:20], temporal.Blockers(some))
 	require.Equal(t, "drain n1 (20 blockers are named, and there are 230 more)", temporal.ErrorMessage(some))
 	again := temporal.Error(temporal.ErrDrainTimedOut, temporal.ErrorMessage(some), nil, temporal.Blockers(some)...)
-	require.Equal(t, temporal.ErrorMessage(some), temporal.ErrorMessage(again), "who tells it again counts no other way")
+	require.Equal(t, temporal.ErrorMessage(some), temporal.ErrorMessage(again), "an error that is wrapped again keeps its count")
 }

@@ -33,9 +33,9 @@ func leases(t *testing.T, c client.Client) {
 		heartbeats              bool
 		ends                    bool
 	}{
-		{name: "of an attempt that has time holds", startToClose: long},
-		{name: "of an attempt whose time is over ends", startToClose: time.Second, ends: true},
-		{name: "of a silent attempt ends before the server gives it up", startToClose: long, heartbeat: 4 * time.Second, ends: true},
+		{name: "of an attempt within its timeout holds", startToClose: long},
+		{name: "of an attempt past its timeout ends", startToClose: time.Second, ends: true},
+		{name: "of an attempt without heartbeats ends before the server's timeout", startToClose: long, heartbeat: 4 * time.Second, ends: true},
 		{name: "of an attempt that sends heartbeats holds", startToClose: long, heartbeat: 4 * time.Second, heartbeats: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -56,22 +56,22 @@ func leases(t *testing.T, c client.Client) {
 			require.NoError(t, err)
 			ended := <-over
 			require.Equal(t, test.ends, ended != nil, "%v", ended)
-			require.NoError(t, run.Get(t.Context(), nil), "another attempt goes on")
+			require.NoError(t, run.Get(t.Context(), nil), "another attempt continues")
 		})
 	}
-	require.NoError(t, temporal.LeaseOver(t.Context()), "outside activities there is nobody to take over")
+	require.NoError(t, temporal.LeaseOver(t.Context()), "outside of activities there is no lease")
 }
 
-// watchLease looks at the lease for longer than three quarters of the heartbeat timeout of these tests, and returns why it is over.
+// watchLease checks the lease for longer than three quarters of the heartbeat timeout of these tests, and returns why it is over.
 func watchLease(ctx context.Context, heartbeats bool) error {
 	end := time.After(3500 * time.Millisecond)
-	look := time.NewTicker(100 * time.Millisecond)
-	defer look.Stop()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-end:
 			return temporal.LeaseOver(ctx)
-		case <-look.C:
+		case <-ticker.C:
 			if heartbeats {
 				activity.RecordHeartbeat(ctx)
 			}

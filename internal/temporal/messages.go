@@ -14,7 +14,7 @@ const QueryStatus = "status"
 // QueryHeld asks a workflow that works on several clusters about clusters by name; it answers with Held.
 const QueryHeld = "held"
 
-// Held is what keeps new work from starting. The status of a workflow that works on one cluster has the same fields.
+// Held is why no new work starts. The status of a workflow that works on one cluster has the same fields.
 type Held struct {
 	// Held is the hold of the cluster, or of one of them.
 	Held *drydockv1.Hold `json:"held,omitempty"`
@@ -62,7 +62,7 @@ const (
 	SignalObserved = "observed"
 	// SignalNodeProgress carries a ClusterNodeStatus from a NodeMaintenance to its ClusterUpgrade.
 	SignalNodeProgress = "nodeProgress"
-	// SignalWake asks a Sweeper to look for something to clean up now, or soon. Its payload is a SignalRequest.
+	// SignalWake asks a Sweeper to clean up now, or soon. Its payload is a SignalRequest.
 	SignalWake = "wake"
 	// SignalClusterProgress carries a ClusterStatus from a ClusterUpgrade to its ClusterGroupUpgrade.
 	SignalClusterProgress = "clusterProgress"
@@ -156,7 +156,7 @@ func (r *SignalRequest) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Observation is what a waiting activity sees. It replaces the one before.
+// Observation is the state that a waiting activity reports. It replaces the previous one.
 type Observation struct {
 	// Activity is the type of the activity that observed it, e.g. "Drain".
 	Activity string `json:"activity"`
@@ -170,7 +170,7 @@ type Observation struct {
 	Pods []string `json:"pods,omitempty"`
 	// LockProgress of the applications that hold locks in the cluster.
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
-	// Urgent: the wait needs a person, so the activity reports it to its workflow at once.
+	// Urgent: the wait needs a person, so the activity reports it to its workflow immediately.
 	Urgent bool `json:"urgent,omitempty"`
 	// Part is the part of a HarborCluster that the activity observes.
 	Part string `json:"part,omitempty"`

@@ -17,7 +17,7 @@ func TestOnlyLongPayloadsAreCompressed(t *testing.T) {
 	payloads, err := temporal.DataConverter().ToPayloads(short, long)
 	require.NoError(t, err)
 	var read string
-	require.NoError(t, converter.GetDefaultDataConverter().FromPayload(payloads.Payloads[0], &read), "whoever knows nothing of Drydock reads what is short")
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayload(payloads.Payloads[0], &read), "the default converter reads short payloads")
 	require.Equal(t, short, read)
 	require.Less(t, len(payloads.Payloads[1].Data), 256<<10)
 
@@ -26,10 +26,10 @@ func TestOnlyLongPayloadsAreCompressed(t *testing.T) {
 	require.Equal(t, []string{short, long}, []string{first, second})
 }
 
-// takesLongPayloads: the server refuses 2 MiB.
+// takesLongPayloads sends a payload of more than 2 MiB, which the server refuses without compression.
 func takesLongPayloads(t *testing.T, c client.Client) {
 	long := strings.Repeat("edge ", 1_000_000)
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "nobody"}, "Nothing", long)
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "no-worker"}, "Nothing", long)
 	require.NoError(t, err)
 	first, err := c.GetWorkflowHistory(t.Context(), run.GetID(), run.GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT).Next()
 	require.NoError(t, err)

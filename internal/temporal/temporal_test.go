@@ -40,23 +40,23 @@ address = "other.example.com:7233"
 			address: "localhost:7233", namespace: "default",
 		},
 		{
-			name:    "the temporal CLI's file counts",
+			name:    "the temporal CLI's file is read",
 			env:     map[string]string{"TEMPORAL_CONFIG_FILE": config},
 			address: "file.example.com:7233", namespace: "from-file",
 		},
 		{
-			name:    "the environment goes before the file",
+			name:    "the environment overrides the file",
 			env:     map[string]string{"TEMPORAL_CONFIG_FILE": config, "TEMPORAL_ADDRESS": "env.example.com:7233"},
 			address: "env.example.com:7233", namespace: "from-file",
 		},
 		{
-			name:    "a flag goes before the environment",
+			name:    "a flag overrides the environment",
 			env:     map[string]string{"TEMPORAL_CONFIG_FILE": config, "TEMPORAL_ADDRESS": "env.example.com:7233", "TEMPORAL_NAMESPACE": "from-env"},
 			args:    []string{"--address", "flag.example.com:7233", "--namespace", "from-flag"},
 			address: "flag.example.com:7233", namespace: "from-flag",
 		},
 		{
-			name:    "a profile is picked by name",
+			name:    "a profile is selected by name",
 			args:    []string{"--config-file", config, "--profile", "other"},
 			address: "other.example.com:7233", namespace: "default",
 		},
@@ -110,11 +110,11 @@ func TestTheConnectionToARealServer(t *testing.T) {
 
 	t.Run("search attributes are registered once, with their types", func(t *testing.T) { registersSearchAttributes(t, c) })
 	t.Run("a search attribute of another type is refused, and nothing is added", func(t *testing.T) { refusesOtherType(t, c) })
-	t.Run("a stopping worker hands its activity over to the next at once", func(t *testing.T) { handsOver(t, c) })
+	t.Run("the next worker continues the activity of a stopping worker immediately", func(t *testing.T) { continuesElsewhere(t, c) })
 	t.Run("the lease", func(t *testing.T) { leases(t, c) })
-	t.Run("a workflow is open, closed or unknown", func(t *testing.T) { tellsChains(t, c) })
-	t.Run("a payload that is longer than the server takes arrives all the same", func(t *testing.T) { takesLongPayloads(t, c) })
-	t.Run("the SDK's metrics are there for Prometheus, latencies in seconds", func(t *testing.T) { measures(t, registry) })
+	t.Run("a workflow is open, closed or unknown", func(t *testing.T) { describesChains(t, c) })
+	t.Run("a payload above the server's limit arrives", func(t *testing.T) { takesLongPayloads(t, c) })
+	t.Run("the SDK's metrics are exported to Prometheus, latencies in seconds", func(t *testing.T) { measures(t, registry) })
 }
 
 func registersSearchAttributes(t *testing.T, c client.Client) {

@@ -24,15 +24,15 @@ type WorkerShutdown struct {
 
 // InterceptActivity implements interceptor.WorkerInterceptor.
 func (*WorkerShutdown) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &activityHandOver{interceptor.ActivityInboundInterceptorBase{Next: next}}
+	return &activityShutdown{interceptor.ActivityInboundInterceptorBase{Next: next}}
 }
 
-type activityHandOver struct {
+type activityShutdown struct {
 	interceptor.ActivityInboundInterceptorBase
 }
 
 // ExecuteActivity implements interceptor.ActivityInboundInterceptor.
-func (h *activityHandOver) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+func (h *activityShutdown) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stopping := activity.GetWorkerStopChannel(ctx)

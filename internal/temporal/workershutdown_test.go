@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// attempt is what an activity saw of its own attempt.
+// attempt records an attempt of the activity.
 type attempt struct {
 	number int32
 	cause  error
@@ -27,7 +27,7 @@ type attempt struct {
 func longWait(ctx workflow.Context) (int32, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Hour,
-		HeartbeatTimeout:    time.Hour, // far beyond this test: only a hand-over brings the second attempt
+		HeartbeatTimeout:    time.Hour, // longer than this test, so that only the shutdown starts the second attempt
 		RetryPolicy:         &sdktemporal.RetryPolicy{InitialInterval: time.Hour},
 	})
 	var attempts int32
@@ -35,7 +35,7 @@ func longWait(ctx workflow.Context) (int32, error) {
 	return attempts, err
 }
 
-func handsOver(t *testing.T, c client.Client) {
+func continuesElsewhere(t *testing.T, c client.Client) {
 	started, ended := make(chan struct{}, 1), make(chan attempt, 1)
 	await := func(ctx context.Context) (int32, error) {
 		number := activity.GetInfo(ctx).Attempt
@@ -48,7 +48,7 @@ func handsOver(t *testing.T, c client.Client) {
 		return 0, ctx.Err()
 	}
 	startWorker := func() worker.Worker {
-		w := worker.New(c, "hand-over", worker.Options{
+		w := worker.New(c, "shutdown", worker.Options{
 			Interceptors:      []interceptor.WorkerInterceptor{&temporal.WorkerShutdown{}},
 			WorkerStopTimeout: time.Minute,
 		})
@@ -58,7 +58,7 @@ func handsOver(t *testing.T, c client.Client) {
 		return w
 	}
 	first := startWorker()
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "hand-over"}, longWait)
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "shutdown"}, longWait)
 	require.NoError(t, err)
 	<-started
 	first.Stop()
