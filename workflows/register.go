@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/workflows/window"
 )
 
-// Registry takes workflows: a worker, or a replayer of histories.
+// Registry is a worker, or a replayer of histories.
 type Registry interface {
 	RegisterWorkflowWithOptions(workflow any, options workflow.RegisterOptions)
 }

@@ -17,17 +17,17 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// historyScenarios are what the corpus of every version must have; `make histories` records them.
+// historyScenarios are the scenarios that every version has histories of; `make histories` records them.
 var historyScenarios = []string{
 	"whole-rollout", "plan-only", "cancelled", "timed-out-continue", "timed-out-abort", "killed-and-resumed", "node-failed",
 	"policies", "manifest-works", "windows", "maintenance-window", "prepared", "onboarding", "harbor", "entities", "portals",
 }
 
-// notReplayed is what to do about a history that does not replay.
+// notReplayed explains why a history does not replay, and what to do.
 const notReplayed = "a decision of the workflow, or the name, order or input of an activity, has changed. After a release, keep the old decision with workflow.GetVersion; " +
 	"before the first one, record the histories again with `make histories VERSION=v0.1.0`"
 
-// Workflows that were started by an earlier version go on with this one: every decision in their histories must be made again.
+// Workflows that an earlier version started continue with this version, which must repeat every decision in their histories.
 func TestHistoriesOfEveryVersionReplay(t *testing.T) {
 	versions, err := filepath.Glob("testdata/histories/*")
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestHistoriesOfEveryVersionReplay(t *testing.T) {
 					require.NotEmpty(t, runs)
 					for _, run := range runs {
 						require.NoError(t, replay(run), "%s does not replay: %s", run.WorkflowID, notReplayed)
-						run.RunID = "another-run" // as that of a run that was reset
+						run.RunID = "another-run" // like that of a reset run
 						require.NoError(t, replay(run), "%s does not replay after a reset: %s", run.WorkflowID, notReplayed)
 					}
 				})
@@ -51,7 +51,7 @@ func TestHistoriesOfEveryVersionReplay(t *testing.T) {
 	}
 }
 
-// replay replays a run as the workflow that it was: messages to it say to whom they are.
+// replay replays a run under its workflow ID and run ID, because its decisions may contain them.
 func replay(run history.Run) error {
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
 		DataConverter: temporal.DataConverter(), Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}},
@@ -76,8 +76,8 @@ func scenariosIn(t *testing.T, version string) []string {
 	return names
 }
 
-// A replay that accepts anything would prove nothing: a history that misses one decision is refused.
-func TestAHistoryThatTheWorkflowWouldNotMakeIsRefused(t *testing.T) {
+// A replay must fail when one decision differs, or the replay of the histories proves nothing.
+func TestAHistoryWithADifferentDecisionDoesNotReplay(t *testing.T) {
 	files, err := filepath.Glob("testdata/histories/*/node-failed" + history.Suffix)
 	require.NoError(t, err)
 	runs, err := history.Load(files[0])

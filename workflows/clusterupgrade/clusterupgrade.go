@@ -109,8 +109,8 @@ func newClusterUpgrade(ctx workflow.Context, in Input) (*clusterUpgrade, error) 
 
 // run upgrades the cluster, and cleans up after success, failure and cancellation alike.
 func (c *clusterUpgrade) run(ctx workflow.Context) (ranv1.ClusterStatus, error) {
-	work, withdraw := workflow.WithCancel(ctx)
-	c.cancel = withdraw
+	work, cancel := workflow.WithCancel(ctx)
+	c.cancel = cancel
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	c.listen(listening)
 

@@ -217,8 +217,8 @@ func TestHundredsOfNodesAreStartedInSeveralTasks(t *testing.T) {
 
 func TestNodesWaitForRequestorsOnlyWithTheActionNone(t *testing.T) {
 	for name, tc := range map[string]struct {
-		action   *maintenancev1.Action
-		handOver bool
+		action *maintenancev1.Action
+		waits  bool
 	}{
 		"no action: returned once drained":           {nil, false},
 		"action none: another requestor works on it": {&maintenancev1.Action{Type: maintenancev1.ActionNone}, true},
@@ -226,16 +226,16 @@ func TestNodesWaitForRequestorsOnlyWithTheActionNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, _ := workflowtest.NewClusterWorld(t, 0, 0, 1)
 			w.Nodes.Workers = []string{"w0"}
-			var asked nodemaintenance.Input
+			var started nodemaintenance.Input
 			w.OnWorkflow(temporal.NodeMaintenance, mock.Anything, mock.Anything).Return(func(_ workflow.Context, in nodemaintenance.Input) (workflowtest.NodeStatus, error) {
-				asked = in
+				started = in
 				return workflowtest.NodeStatus{State: maintenancev1.NodeCompleted}, nil
 			})
 			in := workflowtest.OneCluster()
 			in.Remediation.Action = tc.action
 			w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
 			workflowtest.RequireResult[ranv1.ClusterStatus](w)
-			require.Equal(t, tc.handOver, !asked.DoneWhenReady)
+			require.Equal(t, tc.waits, !started.DoneWhenReady)
 		})
 	}
 }
@@ -276,11 +276,11 @@ func TestRequestsAreSentAgainAfterTheSchedulerWasTerminated(t *testing.T) {
 	require.Len(t, workflowtest.Ungranted(resent), 2)
 }
 
-func TestAPausedRolloutWithdrawsItsRequests(t *testing.T) {
+func TestAPausedRolloutCancelsItsSlotRequests(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 3, 1)
 	w.When(func() bool { return nodes.Running == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
 	w.RegisterDelayedCallback(func() {
-		require.True(t, w.Scheduler.State.Empty(), "others can have its slots")
+		require.True(t, w.Scheduler.State.Empty(), "others can use its slots")
 		w.SignalWorkflow(temporal.SignalResume, nil)
 	}, time.Hour)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
@@ -289,7 +289,9 @@ func TestAPausedRolloutWithdrawsItsRequests(t *testing.T) {
 
 func TestTheSlotOfATerminatedMaintenanceIsKeptUntilItsMarksAreListed(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
-	nodes.Outcomes["w0"] = func(workflow.Context) error { return sdktemporal.NewApplicationError("it vanished", "Vanished") }
+	nodes.Outcomes["w0"] = func(workflow.Context) error {
+		return sdktemporal.NewApplicationError("it was terminated", "Terminated")
+	}
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	last := w.Scheduler.LastSet()
 	require.True(t, slices.ContainsFunc(last.Releases, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
@@ -304,7 +306,7 @@ func TestANodeThatCannotBeReturnedFailsItsClusterAndKeepsItsSlot(t *testing.T) {
 	require.True(t, slices.ContainsFunc(last.Releases, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
 }
 
-// endsFailed ends a node maintenance after a failed drain, with the node returned or not.
+// endsFailed ends a node maintenance after a failed drain.
 func endsFailed(notReturned bool) func(workflow.Context) error {
 	return func(ctx workflow.Context) error {
 		status := workflowtest.NodeStatus{
@@ -320,10 +322,10 @@ func TestTheClusterLocksStayInactiveUntilTheSweeperHasReturnedTheNodes(t *testin
 	for name, ends := range map[string]func(workflow.Context) error{
 		"was terminated":            func(workflow.Context) error { return workflowtest.Terminated() },
 		"could not return its node": endsFailed(true),
-		"ran out of its time": func(workflow.Context) error {
+		"timed out": func(workflow.Context) error {
 			return sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)
 		},
-		"failed without saying more": func(workflow.Context) error { return sdktemporal.NewApplicationError("it broke", "Broken") },
+		"failed without a status": func(workflow.Context) error { return sdktemporal.NewApplicationError("it broke", "Broken") },
 	} {
 		for _, swept := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, swept: %t", name, swept), func(t *testing.T) {
@@ -334,19 +336,19 @@ func TestTheClusterLocksStayInactiveUntilTheSweeperHasReturnedTheNodes(t *testin
 				require.Equal(t, []any{node.AwaitNodeFreeInput{
 					NodeRef: activitykit.NodeRef{Cluster: "c1", Node: "w0", Owner: w.Inputs["RequestClusterMaintenance"][0].(locks.ClusterLockInput).Owner},
 					Of:      "node/c1/ops/june-w0",
-				}}, w.Inputs["AwaitNodeFree"][:1], "only that maintenance is waited for")
+				}}, w.Inputs["AwaitNodeFree"][:1], "the cluster waits only for that maintenance")
 				last := w.Called()[len(w.Called())-1]
 				if swept {
 					require.Equal(t, "WithdrawClusterMaintenance", last)
 				} else {
-					require.Equal(t, "AwaitNodeFree", last, "the request is the sweeper's, too")
+					require.Equal(t, "AwaitNodeFree", last, "the sweeper withdraws the request")
 				}
 			})
 		}
 	}
 }
 
-func TestAReturnedNodeIsNotWaitedFor(t *testing.T) {
+func TestAClusterDoesNotWaitForAReturnedNode(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	nodes.Outcomes["w0"] = endsFailed(false)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())

@@ -38,7 +38,7 @@ func TestAMaintenanceReportsTheProgressOfApplications(t *testing.T) {
 	require.Equal(t, updated(2), workflowtest.RequireCancelled[workflowtest.NodeStatus](w).LockProgress)
 }
 
-func TestALockThatTurnsActiveDuringAMaintenanceIsRecordedAndBlocksNothing(t *testing.T) {
+func TestALockThatBecomesActiveDuringAMaintenanceIsRecordedAndBlocksNothing(t *testing.T) {
 	held := []drydockv1.Blocker{{Kind: "NodeWorkloadLock", Name: "tf-n1", Message: "tf holds it"}}
 	note := "NodeWorkloadLock tf-n1 held the node again before it was returned: tf holds it"
 	w := workflowtest.NewWorld(t)
@@ -52,10 +52,10 @@ func TestALockThatTurnsActiveDuringAMaintenanceIsRecordedAndBlocksNothing(t *tes
 	w.Fail["AwaitNodeLocks"] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "tf did not release its lock", nil))
 	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{LocksHeld: held} })
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
-	require.NotContains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut).Notes, note, "it never had the node")
+	require.NotContains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrLockTimedOut).Notes, note, "it never held the locks")
 }
 
-func TestALockThatIsActiveForAWhileDuringTheDrainIsRecorded(t *testing.T) {
+func TestALockThatIsTemporarilyActiveDuringTheDrainIsRecorded(t *testing.T) {
 	tf := drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "tf-n1", Message: "tf holds it"}
 	ceph := drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "ceph-n1", Message: "ceph holds it"}
 	w := workflowtest.NewWorld(t)
@@ -73,13 +73,13 @@ func TestALockThatIsActiveForAWhileDuringTheDrainIsRecorded(t *testing.T) {
 		"NodeWorkloadLock ceph-n1 held the node again before it was returned: ceph holds it",
 	}
 	w.When(func() bool { return len(w.InputsOf("AwaitHeldAgain")) == 3 }, func() {
-		require.Equal(t, maintenancev1.NodeDraining, workflowtest.StatusOf[workflowtest.NodeStatus](w).State, "it stops nothing")
+		require.Equal(t, maintenancev1.NodeDraining, workflowtest.StatusOf[workflowtest.NodeStatus](w).State, "the drain continues")
 		require.Equal(t, notes, workflowtest.StatusOf[workflowtest.NodeStatus](w).Notes)
 		w.CancelWorkflow()
 	})
 	w.SimulateAfter(time.Minute, w.CancelWorkflow) // if the lock is not observed
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
-	require.Equal(t, notes, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).Notes, "each once")
+	require.Equal(t, notes, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).Notes, "each lock is recorded once")
 	require.Equal(t, []string{"tf-n1", "ceph-n1"}, w.Inputs["AwaitHeldAgain"][2].(locks.AwaitHeldAgainInput).Known)
 
 	w = workflowtest.NewWorld(t)
@@ -108,13 +108,13 @@ func TestAClusterFollowsItsLocksAfterTheFirstReportOfANode(t *testing.T) {
 	}, 10*time.Minute)
 	at(11*time.Minute, temporal.SignalObserved, temporal.Observation{Activity: "FollowLocks"})
 	w.RegisterDelayedCallback(func() {
-		require.Empty(t, workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).LockProgress, "the last lock is gone")
+		require.Empty(t, workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).LockProgress, "no application holds a lock")
 	}, 12*time.Minute)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	workflowtest.RequireResult[ranv1.ClusterStatus](w)
 }
 
-func TestAClusterThatDoesNotAnswerForAWhileKeepsFollowingItsLocks(t *testing.T) {
+func TestATemporarilyUnreachableClusterKeepsFollowingItsLocks(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 	nodes.Duration = 3 * time.Hour
 	start := w.Now()
@@ -130,8 +130,8 @@ func TestAClusterThatDoesNotAnswerForAWhileKeepsFollowingItsLocks(t *testing.T) 
 		w.SignalWorkflow(temporal.SignalNodeProgress, ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining, LockProgress: updated(0)})
 	}, time.Minute)
 	w.RegisterDelayedCallback(func() {
-		asked := w.InputsOf("FollowLocks")
-		require.True(t, asked[len(asked)-1].(locks.ClusterLockInput).Deadline.After(start.Add(time.Hour)))
+		inputs := w.InputsOf("FollowLocks")
+		require.True(t, inputs[len(inputs)-1].(locks.ClusterLockInput).Deadline.After(start.Add(time.Hour)))
 	}, 2*time.Hour)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	workflowtest.RequireResult[ranv1.ClusterStatus](w)

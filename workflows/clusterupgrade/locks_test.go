@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// A request for the locks that was only attempted or was deleted is not made while the cluster is held or the rollout paused.
+// A request whose attempts failed, or that was deleted, is not repeated while the cluster is held or the rollout is paused.
 func TestTheLocksOfAHeldOrPausedClusterAreNotRequested(t *testing.T) {
 	const request, await = "RequestClusterMaintenance", "AwaitClusterLocks"
 	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
@@ -25,46 +25,46 @@ func TestTheLocksOfAHeldOrPausedClusterAreNotRequested(t *testing.T) {
 		after int
 		err   error
 	}{
-		"not between rounds":       {request, kit.RoundAttempts, unreachable},
-		"not in a round":           {request, 1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
-		"not after it was deleted": {await, 1, temporal.Error(temporal.ErrLockRefused, "maintenance request drydock-1234 was deleted by another client", nil)},
+		"between rounds":     {request, kit.RoundAttempts, unreachable},
+		"during a round":     {request, 1, temporal.Error(temporal.ErrHeld, "cluster c1 is held", nil)},
+		"after its deletion": {await, 1, temporal.Error(temporal.ErrLockRefused, "maintenance request drydock-1234 was deleted by another client", nil)},
 	} {
 		for _, by := range []string{emergency.ReasonHeld, policy.ReasonPaused} {
 			t.Run(name+", "+by, func(t *testing.T) {
 				w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
-				stop, goOn := func() { w.SignalWorkflow(temporal.SignalPause, nil) }, func() { w.SignalWorkflow(temporal.SignalResume, nil) }
+				hold, release := func() { w.SignalWorkflow(temporal.SignalPause, nil) }, func() { w.SignalWorkflow(temporal.SignalResume, nil) }
 				if by == emergency.ReasonHeld {
-					stop, goOn = func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1")) }, func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(3)) }
+					hold, release = func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1")) }, func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(3)) }
 				}
 				w.Fail[test.step] = func(call int) error {
 					if call == test.after {
-						stop()
+						hold()
 					}
 					if call <= test.after {
 						return test.err
 					}
 					return nil
 				}
-				tried := test.after
+				attempts := test.after
 				if test.step == await {
-					tried = 1
+					attempts = 1
 				}
 				w.RegisterDelayedCallback(func() {
-					require.Len(t, w.InputsOf(request), tried)
+					require.Len(t, w.InputsOf(request), attempts)
 					status := workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w)
 					require.Equal(t, by, status.Wait.Reason)
 					require.Equal(t, ranv1.StepClusterLocks, status.Step)
 				}, 99*time.Hour)
-				w.RegisterDelayedCallback(goOn, 100*time.Hour)
+				w.RegisterDelayedCallback(release, 100*time.Hour)
 				in := workflowtest.OneCluster()
 				in.Remediation.LockTimeoutSeconds = new(int32(60))
 				start := w.Now()
 				w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
 				require.Equal(t, ranv1.ClusterComplete, workflowtest.RequireResult[ranv1.ClusterStatus](w).State)
-				require.Len(t, w.InputsOf(request), tried+1)
+				require.Len(t, w.InputsOf(request), attempts+1)
 				awaits := w.InputsOf(await)
 				last := awaits[len(awaits)-1].(locks.ClusterLockInput)
-				require.True(t, last.Deadline.After(start.Add(100*time.Hour)), "the locks have all their time")
+				require.True(t, last.Deadline.After(start.Add(100*time.Hour)), "the locks have their full time")
 				require.Len(t, nodes.Events, 2)
 			})
 		}
@@ -81,15 +81,15 @@ func TestADeletedRequestDoesNotExtendTheDeadlineOfTheLocks(t *testing.T) {
 	}
 	in := workflowtest.OneCluster()
 	in.Remediation.LockTimeoutSeconds = new(int32(3600))
-	said := false
+	reported := false
 	w.When(func() bool {
 		wait := workflowtest.StatusOf[ranv1.ClusterUpgradeStatus](w).Wait
 		return wait != nil && wait.Reason == temporal.ErrLockRefused && wait.Message == "maintenance request drydock-1234 was deleted by another client"
-	}, func() { said = true })
+	}, func() { reported = true })
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
 	require.Equal(t, ranv1.ClusterComplete, workflowtest.RequireResult[ranv1.ClusterStatus](w).State)
 	awaits := w.InputsOf("AwaitClusterLocks")
-	require.True(t, said)
+	require.True(t, reported)
 	require.Len(t, awaits, 5)
 	first := awaits[0].(locks.ClusterLockInput).Deadline
 	for _, again := range awaits[1:] {

@@ -84,15 +84,15 @@ func (r *nodeRollout) finished(ctx workflow.Context) (bool, error) {
 	}
 	switch {
 	case r.failure != nil:
-		r.withdrawRequests()
+		r.cancelRequests()
 		return true, r.failure
 	case ctx.Err() != nil:
-		r.withdrawRequests()
+		r.cancelRequests()
 		return true, ctx.Err()
 	case len(r.pending) == 0:
 		return true, nil
 	case r.upgrade.mustContinueAsNew(ctx):
-		r.withdrawRequests()
+		r.cancelRequests()
 		return true, r.upgrade.continueAsNew(ctx)
 	}
 	return false, nil
@@ -107,10 +107,10 @@ func (r *nodeRollout) mayStart(ctx workflow.Context) bool {
 // hold returns the hold that prevents new nodes at this time. A window may have closed without a notification.
 func (r *nodeRollout) hold() *drydockv1.Hold { return r.upgrade.holds.Of(r.upgrade.in.Cluster) }
 
-// requestSlots requests slots for the pending nodes, up to the limit of running nodes. While none may start, it withdraws the requests.
+// requestSlots requests slots for the pending nodes, up to the limit of running nodes. While none may start, it cancels the requests.
 func (r *nodeRollout) requestSlots(ctx workflow.Context) {
 	if !r.mayStart(ctx) {
-		r.withdrawRequests()
+		r.cancelRequests()
 		return
 	}
 	limit := maxRunningNodes - len(r.running)
@@ -123,8 +123,8 @@ func (r *nodeRollout) requestSlots(ctx workflow.Context) {
 	}
 }
 
-// withdrawRequests withdraws the requests for nodes that are not started, and releases their slots.
-func (r *nodeRollout) withdrawRequests() {
+// cancelRequests cancels the requests for nodes that are not started, and releases their slots.
+func (r *nodeRollout) cancelRequests() {
 	for _, node := range r.pending {
 		r.slots.Release(r.nameOf(node), scheduling.Release{})
 	}
@@ -271,7 +271,7 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	}
 }
 
-// requeued handles a maintenance that ended Pending: it gave its slot back to requests of higher rank. The node waits for a slot again.
+// requeued handles a maintenance that ended Pending: it released its slot to requests of higher rank. The node waits for a slot again.
 func (r *nodeRollout) requeued(node string, status maintenancev1.NodeMaintenanceStatus) bool {
 	if status.State != maintenancev1.NodePending {
 		return false

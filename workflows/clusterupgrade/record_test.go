@@ -48,7 +48,7 @@ func TestTheSummaryHasTheProgressOfApplicationsUntilTheClusterEnds(t *testing.T)
 		reports = append(reports, c.record.summary())
 		c.nodes.ended(ctx, "w0", maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeCompleted, LockProgress: updated(2)}, nil)
 		reports = append(reports, c.record.summary())
-		require.Empty(t, c.status.Nodes[0].LockProgress, "it is kept once")
+		require.Empty(t, c.status.Nodes[0].LockProgress, "the node does not store it again")
 		c.status.State = ranv1.ClusterComplete
 		return append(reports, c.record.summary()), err
 	})

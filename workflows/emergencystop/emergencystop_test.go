@@ -95,17 +95,17 @@ func TestASignalHoldsClusters(t *testing.T) {
 	require.Len(t, w.Notified["cgu/ops/june"], 2)
 }
 
-func TestSubscribersThatLeaveOrNoLongerExistAreRemoved(t *testing.T) {
+func TestSubscribersThatUnsubscribeOrEndAreRemoved(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
-	for i, id := range []string{"stays", "leaves", "dies", "again"} {
+	for i, id := range []string{"subscribed", "unsubscribed", "ended", "restarted"} {
 		w.At(i+1, func() { w.Subscribe(id, "") })
 	}
 	w.At(10, func() {
-		w.Gone["dies"] = true
-		// A new run with the same ID subscribes before the old one unsubscribes.
-		w.SignalWorkflow(temporal.SignalSubscribeHolds, temporal.Subscription{WorkflowID: "again", FirstRunID: "2"})
-		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "again", FirstRunID: "1"})
-		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "leaves", FirstRunID: "1"})
+		w.Gone["ended"] = true
+		// The new run of an ID subscribes before the old one unsubscribes.
+		w.SignalWorkflow(temporal.SignalSubscribeHolds, temporal.Subscription{WorkflowID: "restarted", FirstRunID: "2"})
+		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "restarted", FirstRunID: "1"})
+		w.SignalWorkflow(temporal.SignalUnsubscribeHolds, temporal.Subscription{WorkflowID: "unsubscribed", FirstRunID: "1"})
 	})
 	w.At(11, func() { w.Update(temporal.UpdateHold, workflowtest.HoldC1) })
 	w.ContinueAsNewAt(12)
@@ -115,8 +115,8 @@ func TestSubscribersThatLeaveOrNoLongerExistAreRemoved(t *testing.T) {
 	for _, f := range carried.Subscribers {
 		subscribers = append(subscribers, f.WorkflowID+" "+f.FirstRunID)
 	}
-	require.Equal(t, []string{"stays 1", "again 2"}, subscribers)
-	require.Len(t, w.Notified["leaves"], 1)
+	require.Equal(t, []string{"subscribed 1", "restarted 2"}, subscribers)
+	require.Len(t, w.Notified["unsubscribed"], 1)
 }
 
 func TestManySubscribersAreNotifiedInBatches(t *testing.T) {
@@ -146,15 +146,15 @@ func TestTheNextRunNotifiesOnlySubscribersThatLackTheState(t *testing.T) {
 	})
 	w.ContinueAsNewAt(3)
 	carried := w.CarriedOver(emergencystop.Input{Carried: &emergencystop.Carried{State: state, Subscribers: []kit.Subscriber{
-		{Subscription: temporal.Subscription{WorkflowID: "knows"}, Notified: 7},
-		{Subscription: temporal.Subscription{WorkflowID: "asked last"}},
-		{Subscription: temporal.Subscription{WorkflowID: "missed one"}, Notified: 6},
+		{Subscription: temporal.Subscription{WorkflowID: "up to date"}, Notified: 7},
+		{Subscription: temporal.Subscription{WorkflowID: "new"}},
+		{Subscription: temporal.Subscription{WorkflowID: "outdated"}, Notified: 6},
 	}}})
 
 	require.Equal(t, state.Number, carried.State.Number)
 	require.Len(t, carried.Subscribers, 3)
-	require.NotContains(t, w.Notified, "knows", "it has the state already")
-	for _, id := range []string{"asked last", "missed one"} {
+	require.NotContains(t, w.Notified, "up to date", "it has the state already")
+	for _, id := range []string{"new", "outdated"} {
 		require.Len(t, w.Notified[id], 1)
 		require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(w.Notified[id][0]))
 	}

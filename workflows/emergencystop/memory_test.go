@@ -87,9 +87,9 @@ func TestAllClustersAreHeldWhileTheEarlierHoldsAreUnknown(t *testing.T) {
 	w.ContinueAsNewAt(20)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.Equal(t, []string{"cluster/c1", "cluster/c2"}, workflowtest.Scopes(carried.State), "the earlier holds and the new one")
-	kept := w.Inputs["SaveHolds"]
-	require.Equal(t, carried.State.Number, kept[len(kept)-1].(emergency.State).Number)
-	require.Len(t, kept, 1, "the earlier holds are not overwritten before they are loaded")
+	saved := w.Inputs["SaveHolds"]
+	require.Equal(t, carried.State.Number, saved[len(saved)-1].(emergency.State).Number)
+	require.Len(t, saved, 1, "the earlier holds are not overwritten before they are loaded")
 }
 
 func TestAHubThatForbidsReadingHoldsAllClustersUntilItAllowsIt(t *testing.T) {
@@ -100,10 +100,10 @@ func TestAHubThatForbidsReadingHoldsAllClustersUntilItAllowsIt(t *testing.T) {
 		if granted {
 			return nil
 		}
-		return temporal.Error(temporal.ErrClusterUnreachable, "cluster hub: its API server forbids what we ask", nil)
+		return temporal.Error(temporal.ErrClusterUnreachable, "cluster hub: its API server forbids the request", nil)
 	}
 	w.At(9, func() {
-		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().Reason, "its API server forbids what we ask")
+		require.Contains(t, workflowtest.StatusOf[emergencystop.Status](w.World).All().Reason, "its API server forbids the request")
 		granted = true
 	})
 	w.ContinueAsNewAt(60)
@@ -146,9 +146,9 @@ func TestEveryChangeIsSavedOnTheHubOrTheStatusReportsWhyNot(t *testing.T) {
 	w.ContinueAsNewAt(121)
 	carried := w.CarriedOver(emergencystop.Input{})
 	require.Equal(t, carried.State.Number, carried.Saved)
-	kept := w.Inputs["SaveHolds"]
-	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(kept[0].(emergency.State)))
-	require.Equal(t, []string{"all", "cluster/c1"}, workflowtest.Scopes(kept[len(kept)-1].(emergency.State)))
+	saved := w.Inputs["SaveHolds"]
+	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(saved[0].(emergency.State)))
+	require.Equal(t, []string{"all", "cluster/c1"}, workflowtest.Scopes(saved[len(saved)-1].(emergency.State)))
 }
 
 func TestWithoutAHubANewEmergencyStopStartsWithoutHolds(t *testing.T) {

@@ -31,8 +31,8 @@ func TestARolloutStartsNoHeldClusterAndContinuesWithTheOthers(t *testing.T) {
 		require.Equal(t, emergency.ReasonHeld, status.Clusters[1].Reason)
 		require.Equal(t, "flood", status.Clusters[1].Held.Reason)
 		require.Nil(t, status.Clusters[3].Held)
-		require.Equal(t, "flood", status.Clusters[4].Held.Reason, "it is held already when its turn comes")
-		require.Empty(t, status.Clusters[4].Reason, "but it does not wait for that now")
+		require.Equal(t, "flood", status.Clusters[4].Held.Reason, "it was held before its batch starts")
+		require.Empty(t, status.Clusters[4].Reason, "but it does not wait for the release yet")
 	}, 99*time.Hour)
 	w.ReceiveHolds(100*time.Hour, workflowtest.HeldState(3))
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
@@ -71,10 +71,10 @@ func TestARolloutStartsNothingWhileTheEmergencyStopIsUnknown(t *testing.T) {
 	}, 99*time.Hour)
 	w.ReceiveHolds(100*time.Hour, workflowtest.HeldState(1))
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
-	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete, "the wait is not charged")
+	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete, "the timeout excludes the wait")
 }
 
-func TestHeldTimeIsNotChargedToTheBatch(t *testing.T) {
+func TestTheTimeoutOfABatchExcludesHeldTime(t *testing.T) {
 	for _, scope := range []drydockv1.HoldScope{"all", "cluster/c1"} {
 		t.Run(string(scope), func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
@@ -98,7 +98,7 @@ func TestTheClockRunsWhileAClusterOfAnotherBatchIsHeld(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	start := w.Now()
-	w.Holds = workflowtest.HeldState(2, "cluster/c2", "cluster/elsewhere")
+	w.Holds = workflowtest.HeldState(2, "cluster/c2", "cluster/other")
 	w.When(func() bool {
 		return workflowtest.ClusterStates(workflowtest.StatusOf[workflowtest.GroupStatus](w))["c1"] == ranv1.ClusterTimedOut
 	}, func() {
@@ -160,25 +160,25 @@ func TestAHeldRolloutIsCancelled(t *testing.T) {
 
 func TestHoldsReachTheRunningClustersThatTheyApplyTo(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
-	heard := map[string][][]string{}
-	hears := func(cluster string, times int) func(workflow.Context) error {
+	received := map[string][][]string{}
+	receives := func(cluster string, times int) func(workflow.Context) error {
 		return func(ctx workflow.Context) error {
 			for range times {
 				var state emergency.State
 				workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, &state)
-				heard[cluster] = append(heard[cluster], workflowtest.Scopes(state))
+				received[cluster] = append(received[cluster], workflowtest.Scopes(state))
 			}
 			return nil
 		}
 	}
-	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = hears("c1", 2), hears("c2", 4)
+	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = receives("c1", 2), receives("c2", 4)
 	for i, state := range []emergency.State{workflowtest.HeldState(2, "cluster/c2"), workflowtest.HeldState(3), workflowtest.HeldState(4, "all"), workflowtest.HeldState(5)} {
 		w.ReceiveHolds(time.Duration(i+1)*time.Minute, state)
 	}
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, [][]string{{"all"}, {}}, heard["c1"])
-	require.Equal(t, [][]string{{"cluster/c2"}, {}, {"all"}, {}}, heard["c2"])
+	require.Equal(t, [][]string{{"all"}, {}}, received["c1"])
+	require.Equal(t, [][]string{{"cluster/c2"}, {}, {"all"}, {}}, received["c2"])
 }
 
 func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {

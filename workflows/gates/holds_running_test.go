@@ -16,18 +16,18 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// An effect whose attempts all failed has not started. It does not start while the cluster is held, even if the cluster answers again.
-func TestAnEffectThatHasOnlyBeenAttemptedWaitsWhileHeld(t *testing.T) {
+// A step whose attempts all failed has not started, and does not start while the cluster is held.
+func TestAStepWhoseAttemptsFailedWaitsWhileHeld(t *testing.T) {
 	for _, step := range []string{"AcquireNode", "Cordon", "Drain", "RunJob"} {
 		for name, held := range map[string]struct {
 			after int
 			err   error
 		}{
 			"between rounds": {kit.RoundAttempts, temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)},
-			"in a round":     {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+			"during a round": {1, temporal.Error(temporal.ErrHeld, "cluster c1 is held", nil)},
 		} {
 			if step == "RunJob" && held.after == kit.RoundAttempts {
-				continue // it may be running
+				continue // the Job may be running
 			}
 			t.Run(step+" "+name, func(t *testing.T) {
 				w := workflowtest.NewWorld(t)
@@ -53,14 +53,14 @@ func TestAnEffectThatHasOnlyBeenAttemptedWaitsWhileHeld(t *testing.T) {
 				require.Len(t, inputs, held.after+1)
 				if drain, ok := inputs[held.after].(drain.Input); ok {
 					require.Equal(t, int32(1), drain.Attempt)
-					require.True(t, drain.Deadline.After(w.Now()), "it has all its time")
+					require.True(t, drain.Deadline.After(w.Now()), "it has its full time")
 				}
 			})
 		}
 	}
 }
 
-// unseenJob is a Job whose creation was never answered before its cluster is held. Its later attempts end with those errors in order.
+// unseenJob fails the attempts to create a Job without an answer until its cluster is held. Later attempts end with those errors in order.
 func unseenJob(w *workflowtest.World, ends ...error) nodemaintenance.Input {
 	w.Fail["RunJob"] = func(call int) error {
 		if call == kit.RoundAttempts {
@@ -80,10 +80,10 @@ func TestARunningJobWhoseCreationWasNotReportedIsWatchedWhileHeld(t *testing.T) 
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, unseenJob(w, nil))
-	require.Equal(t, "ann", workflowtest.RequireResult[workflowtest.NodeStatus](w).Held.By, "it is done, and its node returned, before the release")
+	require.Equal(t, "ann", workflowtest.RequireResult[workflowtest.NodeStatus](w).Held.By, "it finishes and returns its node before the release")
 	first, second := w.Inputs["RunJob"][0].(jobsactivities.RunJobInput), w.Inputs["RunJob"][kit.RoundAttempts].(jobsactivities.RunJobInput)
 	require.Nil(t, first.Held)
-	require.Equal(t, "ann", second.Held.By, "it is not created now")
+	require.Equal(t, "ann", second.Held.By, "the attempt must not create it")
 	require.Equal(t, first.Deadline, second.Deadline)
 	require.WithinDuration(t, start, w.Now(), 10*time.Minute)
 }
@@ -132,14 +132,14 @@ func TestARunningDrainContinuesWhileHeld(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 }
 
-func TestANodeWithAnAttemptedCordonMayBeOutOfService(t *testing.T) {
+func TestANodeMayBeCordonedAfterAnUnansweredAttempt(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["AcquireNode"] = func(call int) error {
 		if call == 1 {
 			return errors.New("the answer was lost")
 		}
 		w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1"))
-		return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+		return temporal.Error(temporal.ErrHeld, "cluster c1 is held", nil)
 	}
 	w.Fail["ReturnNode"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "refused", nil))
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)

@@ -251,12 +251,12 @@ func TestAClusterThatIsHeldFromTheStartRequestsNoLocks(t *testing.T) {
 
 func TestAClusterPassesHoldsOnToItsNodes(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
-	var heard [][]string
+	var received [][]string
 	nodes.Outcomes["w0"] = func(ctx workflow.Context) error {
 		for range 2 {
 			var state emergency.State
 			workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, &state)
-			heard = append(heard, workflowtest.Scopes(state))
+			received = append(received, workflowtest.Scopes(state))
 		}
 		return nil
 	}
@@ -265,5 +265,5 @@ func TestAClusterPassesHoldsOnToItsNodes(t *testing.T) {
 	}
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	workflowtest.RequireResult[ranv1.ClusterStatus](w)
-	require.Equal(t, [][]string{{"cluster/c1"}, {}}, heard)
+	require.Equal(t, [][]string{{"cluster/c1"}, {}}, received)
 }

@@ -158,7 +158,7 @@ func (k *Windows) keepSubscribed(ctx workflow.Context, name string) {
 	}
 	for {
 		known, now := k.snapshots[name], workflow.Now(ctx)
-		until, summary := nextSubscription(known, last), "window "+name+" should have notified"
+		until, summary := nextSubscription(known, last), "window "+name+" is late with a notification"
 		opens, opening := known.Opens(now)
 		if opening = opening && opens.Before(until); opening {
 			until, summary = opens, "window "+name+" opens"

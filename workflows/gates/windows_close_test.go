@@ -39,7 +39,7 @@ func TestRunningNodesWhenTheWindowCloses(t *testing.T) {
 			}, 10*time.Hour)
 			w.ReleaseAfter(11*time.Hour, 3)
 			w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
-			require.Equal(t, int32(2), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done, "those that were returned have their turn again")
+			require.Equal(t, int32(2), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done, "returned nodes start again")
 		})
 	}
 }
@@ -60,7 +60,7 @@ func TestRunningNodesAreReturnedWhenTheWindowClosesDuringAHold(t *testing.T) {
 	require.Equal(t, int32(1), workflowtest.RequireResult[ranv1.ClusterStatus](w).Nodes.Done)
 }
 
-// closesAt runs a rollout and returns the state that its clusters receive while its window is open.
+// closesAt returns the state that a cluster of a rollout receives while its window is open.
 func closesAt(number int64, at time.Time) emergency.State {
 	hold := workflowtest.ClosedState(number, drydockv1.OverrunFinish).Holds[0]
 	return emergency.State{Number: number, Closes: &emergency.Closing{At: at, Hold: hold}}
@@ -96,7 +96,7 @@ func TestClustersKnowInAdvanceWhenRunningNodesMustStop(t *testing.T) {
 		start := w.Now()
 		w.TestWorkflowEnvironment.ExecuteWorkflow("holds")
 		closes := workflowtest.RequireResult[emergency.State](w).Closes
-		require.WithinDuration(t, start.Add(3*time.Hour), closes.At, time.Second, "nothing new begins")
+		require.WithinDuration(t, start.Add(3*time.Hour), closes.At, time.Second, "nothing new starts")
 		require.WithinDuration(t, start.Add(4*time.Hour), closes.StopsAt, time.Second)
 	}
 }
@@ -121,7 +121,7 @@ func TestRunningNodesStopAtTheEndOfTheWindowWithoutANotification(t *testing.T) {
 	require.WithinDuration(t, start.Add(4*time.Hour), *w.Inputs["Drain"][0].(drain.Input).Closes, time.Second)
 }
 
-// Work that the emergency stop holds does not even finish.
+// A closed window lets running work finish; the emergency stop does not.
 func TestTheEmergencyStopTakesPrecedenceOverAClosedWindow(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.RegisterAs("holds", func(ctx workflow.Context) ([]emergency.State, error) {
@@ -139,7 +139,7 @@ func TestTheEmergencyStopTakesPrecedenceOverAClosedWindow(t *testing.T) {
 	require.Equal(t, workflowtest.NightWindow, states[1].Holds[0].Window)
 }
 
-// No worker ran to send them an update.
+// A notification is missing if no worker was running.
 func TestNoNodeIsStartedAfterTheEndOfTheWindowWithoutANotification(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
 	nodes.Duration = 20 * time.Minute
@@ -159,7 +159,7 @@ func TestNoNodeIsCordonedAfterTheEndOfTheWindowWithoutANotification(t *testing.T
 	w.Locked = true
 	w.Fail["Cordon"] = func(call int) error {
 		if call == 1 {
-			return temporal.Error(temporal.ErrLockRefused, "active again at the last moment", nil)
+			return temporal.Error(temporal.ErrLockRefused, "the lock is active again", nil)
 		}
 		return nil
 	}
@@ -170,7 +170,7 @@ func TestNoNodeIsCordonedAfterTheEndOfTheWindowWithoutANotification(t *testing.T
 	require.Len(t, w.Inputs["Cordon"], 1)
 }
 
-// overruns are the outcomes of a step that was only attempted before its window closed. Only work that has started finishes.
+// overruns are the outcomes of a step whose attempts fail until its window closes. Only work that has started finishes.
 var overruns = []struct {
 	step   string
 	action drydockv1.OverrunAction
@@ -186,7 +186,7 @@ var overruns = []struct {
 	{"RunJob", drydockv1.OverrunPause, false},
 }
 
-// The workflow learns only afterwards that the window has closed: no attempt ends before, and no update arrives.
+// No attempt ends before the window closes, and no notification arrives, so only the activity knows the time.
 func TestActivitiesOfANodeKnowWhenTheWindowCloses(t *testing.T) {
 	for _, tt := range overruns {
 		t.Run(tt.step+" "+string(tt.action), func(t *testing.T) {
@@ -202,15 +202,15 @@ func TestActivitiesOfANodeKnowWhenTheWindowCloses(t *testing.T) {
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 			require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 			if tt.begins {
-				require.WithinDuration(t, closes, *began, time.Minute, "it is finished")
+				require.WithinDuration(t, closes, *began, time.Minute, "started work finishes")
 			} else {
-				require.WithinDuration(t, start.Add(24*time.Hour), *began, time.Minute, "it begins when the window opens again")
+				require.WithinDuration(t, start.Add(24*time.Hour), *began, time.Minute, "it starts when the window opens again")
 			}
 		})
 	}
 }
 
-// A node of a rollout learns it from its parent, no earlier.
+// A node of a rollout receives the time from its parent.
 func TestActivitiesOfARolloutKnowWhenTheWindowCloses(t *testing.T) {
 	for _, tt := range overruns {
 		t.Run(tt.step+" "+string(tt.action), func(t *testing.T) {
@@ -230,9 +230,9 @@ func TestActivitiesOfARolloutKnowWhenTheWindowCloses(t *testing.T) {
 			switch {
 			case tt.begins:
 				require.Equal(t, maintenancev1.NodeCompleted, state)
-				require.WithinDuration(t, closes, *began, time.Minute, "it is finished")
+				require.WithinDuration(t, closes, *began, time.Minute, "started work finishes")
 			case tt.step == "AcquireNode", tt.step == "Cordon":
-				require.Equal(t, maintenancev1.NodePending, state, "it waits for another turn")
+				require.Equal(t, maintenancev1.NodePending, state, "it waits for another slot")
 				require.Zero(t, *began)
 			default:
 				require.Equal(t, maintenancev1.NodeCompleted, state)
@@ -257,12 +257,12 @@ func TestNoLocksAreRequestedAfterTheEndOfTheWindowWithoutANotification(t *testin
 
 func TestNodesReceiveTheStateOfWindowsWithEveryOverrunAction(t *testing.T) {
 	w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
-	var heard []emergency.State
+	var received []emergency.State
 	nodes.Outcomes["w0"] = func(ctx workflow.Context) error {
 		for range 2 {
 			var state emergency.State
 			workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, &state)
-			heard = append(heard, state)
+			received = append(received, state)
 		}
 		return nil
 	}
@@ -270,6 +270,6 @@ func TestNodesReceiveTheStateOfWindowsWithEveryOverrunAction(t *testing.T) {
 	w.ReleaseAfter(2*time.Minute, 3)
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	workflowtest.RequireResult[ranv1.ClusterStatus](w)
-	require.Equal(t, workflowtest.NightWindow, heard[0].Holds[0].Window)
-	require.Empty(t, heard[1].Holds)
+	require.Equal(t, workflowtest.NightWindow, received[0].Holds[0].Window)
+	require.Empty(t, received[1].Holds)
 }

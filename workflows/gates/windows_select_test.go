@@ -32,14 +32,14 @@ func ofOther(snapshot windows.Snapshot) windows.Snapshot {
 	return snapshot
 }
 
-// Without a known selector, the window was for all clusters.
+// A window without a known selector would apply to all clusters.
 func TestNothingStartsBeforeTheWindowsOfTheClusterAreKnown(t *testing.T) {
 	start := time.Now()
 	for name, tt := range map[string]struct{ before, then windows.Snapshot }{
-		"that answers late":           {windows.Snapshot{}, onlyFor("b", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
-		"that was for others before":  {onlyFor("b", ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0)))), onlyFor("c", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
-		"that was for all before":     {ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0))), onlyFor("c", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
-		"that is for all from now on": {onlyFor("b", ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0)))), ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0)))},
+		"the window answers late":            {windows.Snapshot{}, onlyFor("b", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
+		"the window was for other clusters":  {onlyFor("b", ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0)))), onlyFor("c", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
+		"the window was for all clusters":    {ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0))), onlyFor("c", ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0))))},
+		"the window is for all clusters now": {onlyFor("b", ofOther(workflowtest.OpensAt(1, start.AddDate(1, 0, 0)))), ofOther(workflowtest.OpenUntil(2, start.AddDate(10, 0, 0)))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
@@ -63,14 +63,14 @@ func TestNothingStartsBeforeTheWindowsOfTheClusterAreKnown(t *testing.T) {
 	}
 }
 
-func TestAMaintenanceShowsWhyItsWindowsAreUnknownAndContinuesOnceTheyAreKnown(t *testing.T) {
+func TestAMaintenanceShowsWhyItsWindowsAreUnknown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		errType, message string
 		failures         int
 	}{
-		"a worker without a hub was asked":   {temporal.ErrNoHub, "this worker knows no hub", 2 * kit.RoundAttempts},
-		"the selector could not be read":     {temporal.ErrInvalidSpec, "\"?\" is not a valid label selector operator", 1},
-		"the hub does not answer for a time": {temporal.ErrClusterUnreachable, "the hub does not answer", 20},
+		"a worker has no hub":            {temporal.ErrNoHub, "this worker knows no hub", 2 * kit.RoundAttempts},
+		"the selector cannot be read":    {temporal.ErrInvalidSpec, "\"?\" is not a valid label selector operator", 1},
+		"the hub is briefly unreachable": {temporal.ErrClusterUnreachable, "the hub does not answer", 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
@@ -121,13 +121,13 @@ func TestTheTimeSinceWhichWindowsAreUnknownIsCarriedToTheNextRun(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
 	w.Windows, w.SelectedClusters = map[string]windows.Snapshot{workflowtest.NightWindow: onlyFor("a", workflowtest.OpensAt(1, start.AddDate(0, 0, 2)))}, []string{"c1"}
-	away := func(call int) error {
+	unreachable := func(call int) error {
 		if w.Now().After(start.Add(time.Hour)) {
 			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
 		}
 		return nil
 	}
-	w.Fail["SelectClusters"] = away
+	w.Fail["SelectClusters"] = unreachable
 	w.ReceiveWindow(2*time.Hour, onlyFor("b", workflowtest.OpensAt(2, start.AddDate(0, 0, 2))))
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 3*time.Hour)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())

@@ -20,11 +20,11 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func requireWindowWait(t *testing.T, s workflowtest.GroupStatus, says string) {
+func requireWindowWait(t *testing.T, s workflowtest.GroupStatus, message string) {
 	t.Helper()
 	require.NotNil(t, s.Wait)
 	require.Equal(t, emergency.ReasonWaitingForWindow, s.Wait.Reason)
-	require.Contains(t, s.Wait.Message, says)
+	require.Contains(t, s.Wait.Message, message)
 	require.Equal(t, "WaitingForWindow; Maintaining nodes", meta.FindStatusCondition(s.Conditions, ranv1.ConditionProgressing).Message)
 	require.Nil(t, s.Status.CurrentBatchDeadline, "the clock has stopped")
 	require.Nil(t, s.Status.Deadline)
@@ -88,24 +88,24 @@ func TestARolloutThatNeedsTwoOpeningsResumesInTheSecond(t *testing.T) {
 	}, 23*time.Hour)
 	w.ReceiveWindow(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
-	require.Equal(t, int32(3), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete, "60 minutes are enough: the time outside the window is not charged")
+	require.Equal(t, int32(3), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete, "60 minutes are enough: they exclude the time outside the window")
 }
 
-func TestAWindowOfUnknownStateClosesTheRollout(t *testing.T) {
+func TestARolloutDoesNotStartInAWindowOfUnknownState(t *testing.T) {
 	for name, tt := range map[string]struct {
 		windows map[string]windows.Snapshot
-		says    string
+		message string
 	}{
-		"because it does not answer":        {nil, "window ops/night has not reported its state yet"},
-		"because it is not defined":         {map[string]windows.Snapshot{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}}, "counts as closed: the window is not defined"},
-		"because its calendar is no longer": {map[string]windows.Snapshot{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "spec.timeZone: unknown"}}, "counts as closed: spec.timeZone: unknown"},
+		"the window does not answer":     {nil, "window ops/night has not reported its state yet"},
+		"the window is not defined":      {map[string]windows.Snapshot{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}}, "counts as closed: the window is not defined"},
+		"the window has an invalid zone": {map[string]windows.Snapshot{workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "spec.timeZone: unknown"}}, "counts as closed: spec.timeZone: unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 			w.Windows = tt.windows
 			w.RegisterDelayedCallback(func() {
 				require.Empty(t, clusters.Events)
-				requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), tt.says)
+				requireWindowWait(t, workflowtest.StatusOf[workflowtest.GroupStatus](w), tt.message)
 			}, time.Hour)
 			w.ReceiveWindow(2*time.Hour, workflowtest.OpenUntil(2, w.Now().Add(4*time.Hour)))
 			w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
@@ -114,8 +114,8 @@ func TestAWindowOfUnknownStateClosesTheRollout(t *testing.T) {
 	}
 }
 
-// Its workflow was terminated. The new subscription starts one that is not defined.
-func TestAWindowIsAskedAgainWhenAnExpectedNotificationIsMissing(t *testing.T) {
+// The window's workflow was terminated. The new subscription starts one without a definition.
+func TestARolloutSubscribesAgainWhenAnExpectedNotificationIsMissing(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	start := w.Now()
 	silent := workflowtest.OpensAt(1, start.Add(time.Hour))
@@ -133,11 +133,10 @@ func TestAWindowIsAskedAgainWhenAnExpectedNotificationIsMissing(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 }
 
-// It expected no update, or never reported: the rollout still subscribes again.
-func TestAWindowWithoutExpectedNotificationsIsAskedEveryHour(t *testing.T) {
+func TestARolloutSubscribesEveryHourIfItExpectsNoNotification(t *testing.T) {
 	for name, first := range map[string]map[string]windows.Snapshot{
-		"because it was not defined":       {workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}},
-		"because it has not even answered": {},
+		"the window is not defined": {workflowtest.NightWindow: {Window: workflowtest.NightWindow, Number: 1, Trouble: "the window is not defined"}},
+		"the window never answered": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
@@ -165,8 +164,7 @@ func TestAClusterThatDoesNotFitWaitsForTheNextOpening(t *testing.T) {
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 }
 
-// The first cluster runs over a day in which the window is closed, and takes half an hour of open time. With a longer duration the second would not fit:
-// a known opening is long enough.
+// The first cluster runs through a closed day and uses half an hour of open time. If the day counted, the second would not fit into an opening.
 func TestTheDurationOfAClusterExcludesClosedWindows(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 24*time.Hour+10*time.Minute) }
@@ -178,7 +176,7 @@ func TestTheDurationOfAClusterExcludesClosedWindows(t *testing.T) {
 	w.ReceiveWindow(24*time.Hour, again)
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, workflowtest.RolloutInWindow())
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
-	require.WithinDuration(t, start.Add(24*time.Hour+11*time.Minute), w.Now(), 5*time.Minute, "the second starts without delay")
+	require.WithinDuration(t, start.Add(24*time.Hour+11*time.Minute), w.Now(), 5*time.Minute, "the second starts immediately")
 }
 
 func TestAnEmergencyOverrideResumesARollout(t *testing.T) {
@@ -216,7 +214,7 @@ func TestARolloutContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	start := w.Now()
 	w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(50*time.Minute))}
-	clusters.Outcomes["c1"] = workflowtest.Takes(30 * time.Minute) // another would not fit any more
+	clusters.Outcomes["c1"] = workflowtest.Takes(30 * time.Minute) // the second does not fit
 	w.ReceiveWindow(50*time.Minute, workflowtest.OpensAt(2, start.Add(24*time.Hour)))
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)
 	w.ReceiveWindow(3*time.Hour, workflowtest.OpensAt(3, start.Add(24*time.Hour)))
@@ -247,7 +245,7 @@ func TestAClusterContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 	w.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, workflowtest.OneCluster())
 	in := workflowtest.NextRunInput[clusterupgrade.Input](w)
 	require.NotNil(t, in)
-	require.Equal(t, workflowtest.NightWindow, in.Held.Of("c1").Window, "it does not believe that its window is open")
+	require.Equal(t, workflowtest.NightWindow, in.Held.Of("c1").Window, "its parent's window is closed")
 
 	second, nodes := workflowtest.NewClusterWorld(t, 0, 2, 1)
 	second.RegisterDelayedCallback(func() { require.Empty(t, nodes.EventsInOrder()) }, time.Hour)

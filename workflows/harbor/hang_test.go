@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// newHangingHarbor returns a Harbor whose database takes that long to apply, each time.
+// newHangingHarbor returns a Harbor whose database takes that long to apply.
 func newHangingHarbor(t *testing.T, takes time.Duration) *workflowtest.HarborWorld {
 	h := workflowtest.NewHarborWorld(t)
 	h.Hangs[harbor.PartDatabase] = takes
@@ -25,7 +25,7 @@ func TestASlowPartDoesNotDelayTheOthers(t *testing.T) {
 	h := newHangingHarbor(t, 16*time.Second)
 	h.Refused[harbor.PartDatabase] = temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
 	h.RequireConditionAfter(4*time.Second, goharborv1.CacheReady, metav1.ConditionTrue)
-	h.RequireConditionAfter(4*time.Second, goharborv1.StorageReady, metav1.ConditionTrue) // the bucket is made meanwhile
+	h.RequireConditionAfter(4*time.Second, goharborv1.StorageReady, metav1.ConditionTrue) // the bucket is created in the meantime
 	h.RequireConditionAfter(4*time.Second, goharborv1.DatabaseReady, metav1.ConditionUnknown)
 	h.ChangeAfter(5*time.Second, func() { h.NotReady[harbor.PartCache] = true })
 	h.RequireConditionAfter(9*time.Second, goharborv1.CacheReady, metav1.ConditionFalse)
@@ -44,7 +44,7 @@ func TestTheResultOfASlowPartIsWrittenToTheStatus(t *testing.T) {
 	h.RequireConditionAfter(7*time.Second, goharborv1.DatabaseReady, metav1.ConditionUnknown)
 	h.RequireConditionAfter(12*time.Second, goharborv1.DatabaseReady, metav1.ConditionFalse)
 	h.ChangeAfter(time.Minute, func() { clear(h.Refused) })
-	h.RequireConditionAfter(3*time.Minute, goharborv1.DatabaseReady, metav1.ConditionTrue) // though it takes long still
+	h.RequireConditionAfter(3*time.Minute, goharborv1.DatabaseReady, metav1.ConditionTrue) // although applying still takes long
 	require.Equal(t, goharborv1.StatusHealthy, h.RunFor(time.Hour).Harbor.Status)
 }
 
@@ -68,7 +68,7 @@ func TestAPartOfADeletedObjectDoesNotCountForItsSuccessor(t *testing.T) {
 		clear(h.Applied)
 	})
 	require.Equal(t, goharborv1.StatusHealthy, h.RunFor(time.Hour).Harbor.Status)
-	require.Equal(t, 2, workflowtest.Count(h.Started, harbor.PartDatabase), "once for each of the two")
+	require.Equal(t, 2, workflowtest.Count(h.Started, harbor.PartDatabase), "once for each object")
 }
 
 func TestTheNextRunKnowsTheAppliedParts(t *testing.T) {

@@ -46,7 +46,7 @@ type ApplyRequest struct {
 
 // HarborCluster manages a Harbor and the services it depends on according to a HarborCluster object in the cluster. It applies database, cache and
 // storage first, and Harbor when they are ready. It corrects manual changes, and writes the object's status. When the object is deleted, it removes
-// what belongs to it and then ends. When the workflow is cancelled, it leaves everything as it is.
+// its resources and then ends. When the workflow is cancelled, it leaves everything as it is.
 func HarborCluster(ctx workflow.Context, in Input) (Status, error) {
 	h, err := newManager(ctx, in)
 	if err != nil {
@@ -61,7 +61,7 @@ type manager struct {
 	ref    harboractivities.Ref
 	status Status
 	record *record
-	// known is the known state of the object, without its status.
+	// known is the observed state of the object, without its status.
 	known harbor.Known
 	// taskQueue is that of the cluster's activities; empty until it is looked up.
 	taskQueue string
@@ -106,7 +106,7 @@ func newManager(ctx workflow.Context, in Input) (*manager, error) {
 			Description: "Apply the HarborCluster: {actor, object}.", Validator: h.checkApply,
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateDelete, h.delete, workflow.UpdateHandlerOptions{
-			Description: "Delete the HarborCluster, and what belongs to it: {actor, reason}.", Validator: h.checkDelete,
+			Description: "Delete the HarborCluster and its resources: {actor, reason}.", Validator: h.checkDelete,
 		}),
 	)
 }

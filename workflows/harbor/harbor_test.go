@@ -28,7 +28,7 @@ func TestHarborIsAppliedAfterItsServicesAndStaysAfterACancel(t *testing.T) {
 	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Started[:3])
 	require.Equal(t, []harbor.Part{harbor.PartBucket, harbor.PartHarbor}, h.Started[3:], "once each")
 	require.Empty(t, h.Removed)
-	require.False(t, h.HasFinalizer, "who deletes it need not wait for us")
+	require.False(t, h.HasFinalizer, "its deletion need not wait for the workflow")
 	require.Equal(t, harborworkflow.Unmanaged, status.State)
 	require.Equal(t, []string{"cancelled by ann: the HarborCluster is no longer managed"}, status.Notes)
 	require.ElementsMatch(t, []string{
@@ -60,7 +60,7 @@ func TestASlowOrRejectedServiceDoesNotDelayTheOthers(t *testing.T) {
 		require.Equal(t, goharborv1.StatusUnhealthy, status.Harbor.Status)
 		require.Equal(t, metav1.ConditionFalse, workflowtest.ConditionIn(status, goharborv1.DatabaseReady).Status)
 		require.Contains(t, workflowtest.ConditionIn(status, goharborv1.DatabaseReady).Message, "postgresql is refused")
-		require.Equal(t, metav1.ConditionTrue, workflowtest.ConditionIn(status, goharborv1.CacheReady).Status, "what is known of the others stays")
+		require.Equal(t, metav1.ConditionTrue, workflowtest.ConditionIn(status, goharborv1.CacheReady).Status, "the conditions of the others stay")
 		require.NotContains(t, h.Started, harbor.PartHarbor)
 	}, time.Minute)
 	h.ChangeAfter(2*time.Minute, func() {
@@ -71,10 +71,10 @@ func TestASlowOrRejectedServiceDoesNotDelayTheOthers(t *testing.T) {
 	})
 	require.Equal(t, goharborv1.StatusHealthy, h.RunFor(time.Hour).Harbor.Status)
 	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Started[:3])
-	require.Equal(t, harbor.PartDatabase, h.Finished[0], "what fails cancels nothing: the others ended later")
+	require.Equal(t, harbor.PartDatabase, h.Finished[0], "a failure cancels no other part")
 	for _, a := range h.Started[:3] {
 		for _, b := range h.Started[:3] {
-			require.False(t, h.Times[a][0].After(h.Times[b][1]), "%s began when %s was over", a, b)
+			require.False(t, h.Times[a][0].After(h.Times[b][1]), "%s started after %s had finished", a, b)
 		}
 	}
 	require.Equal(t, time.Second, h.Times[harbor.PartCache][1].Sub(h.Times[harbor.PartCache][0]))
@@ -127,7 +127,7 @@ func TestManualChangesAreCorrected(t *testing.T) {
 	require.Equal(t, goharborv1.StatusHealthy, h.Object.Status.Status)
 }
 
-func TestARecreatedObjectStartsFromNothing(t *testing.T) {
+func TestARecreatedObjectIsAppliedAgain(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.ChangeAfter(time.Minute, func() {
 		h.Object.UID, h.Object.Status = "uid-2", goharborv1.HarborClusterStatus{}
@@ -141,31 +141,31 @@ func TestARecreatedObjectStartsFromNothing(t *testing.T) {
 
 // answerTo sends an update to the workflow and records its answer.
 func answerTo(h *workflowtest.HarborWorld, update string, payload any) *string {
-	said := "no answer"
+	answer := "no answer"
 	h.UpdateWorkflow(update, "", &testsuite.TestUpdateCallback{
 		OnAccept: func() {},
-		OnReject: func(err error) { said = "rejected: " + err.Error() },
+		OnReject: func(err error) { answer = "rejected: " + err.Error() },
 		OnComplete: func(_ any, err error) {
-			said = "done"
+			answer = "done"
 			if err != nil {
-				said = temporal.ErrorMessage(err)
+				answer = temporal.ErrorMessage(err)
 			}
 		},
 	}, payload)
-	return &said
+	return &answer
 }
 
 func TestAHarborClusterIsAppliedChangedAndDeletedByUpdates(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	wanted := *h.Object
+	object := *h.Object
 	h.Object = nil
 	var made, wrong, changed, deleted *string
-	h.RegisterDelayedCallback(func() { made = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: wanted}) }, 0)
+	h.RegisterDelayedCallback(func() { made = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: object}) }, 0)
 	h.RegisterDelayedCallback(func() {
-		other := *wanted.DeepCopy()
+		other := *object.DeepCopy()
 		other.Name = "other"
 		wrong = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: other})
-		other = *wanted.DeepCopy()
+		other = *object.DeepCopy()
 		other.Spec.Version = "2.6.0"
 		changed = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: other})
 	}, time.Minute)
@@ -176,7 +176,7 @@ func TestAHarborClusterIsAppliedChangedAndDeletedByUpdates(t *testing.T) {
 	require.Equal(t, []string{"done", "done", "done"}, []string{*made, *changed, *deleted})
 	require.Contains(t, *wrong, "rejected: object: is HarborCluster registry/other, not registry/main")
 	require.Equal(t, 2, workflowtest.Count(h.Started, harbor.PartHarbor))
-	require.Equal(t, harbor.PartHarbor, h.Removed[0], "Harbor goes before what it needs")
+	require.Equal(t, harbor.PartHarbor, h.Removed[0], "Harbor is removed before its services")
 	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Removed[1:])
 	require.False(t, h.HasFinalizer)
 	require.Equal(t, harborworkflow.Deleted, status.State)
@@ -194,7 +194,7 @@ func TestAHeldClusterIsNotChangedAndTheStatusShowsTheHold(t *testing.T) {
 	h.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[harborworkflow.Status](h.World)
 		require.Equal(t, "flood", status.Held.Reason)
-		require.Equal(t, goharborv1.StatusUnhealthy, status.Harbor.Status, "it is looked at")
+		require.Equal(t, goharborv1.StatusUnhealthy, status.Harbor.Status, "it is still observed")
 		require.Equal(t, goharborv1.StatusUnhealthy, h.Object.Status.Status)
 		require.Equal(t, 1, workflowtest.Count(h.Started, harbor.PartCache))
 		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 3})
@@ -216,7 +216,7 @@ func TestAHeldClusterIsNotChangedAndTheStatusShowsTheHold(t *testing.T) {
 	require.Len(t, h.Removed, 4)
 }
 
-func TestAPartThatMeetsAHoldIsAppliedAfterTheRelease(t *testing.T) {
+func TestAPartThatAHoldRefusesIsAppliedAfterTheRelease(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.ChangeAfter(time.Minute, func() { h.Slow[harbor.PartCache], h.Edits[harbor.PartCache] = true, "theirs" })
 	h.RegisterDelayedCallback(func() {
@@ -259,14 +259,14 @@ func TestUpdatesAreRejectedWhileTheRunEnds(t *testing.T) {
 		if together {
 			cancel = h.SignalWorkflowSkippingWorkflowTask
 		}
-		var said *string
+		var answer *string
 		h.RegisterDelayedCallback(func() {
 			cancel(temporal.SignalCancel, nil)
-			said = answerTo(h, temporal.UpdateDelete, temporal.SignalRequest{})
+			answer = answerTo(h, temporal.UpdateDelete, temporal.SignalRequest{})
 		}, time.Minute)
 		h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 		workflowtest.RequireCancelled[harborworkflow.Status](h.World)
-		require.Contains(t, *said, "the workflow is about to end; try again")
+		require.Contains(t, *answer, "the workflow is about to end; try again")
 		require.Nil(t, h.Object.DeletionTimestamp)
 	}
 }
@@ -274,32 +274,32 @@ func TestUpdatesAreRejectedWhileTheRunEnds(t *testing.T) {
 func TestUpdatesOfAnUnknownClusterAreRejected(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Fail["LocateCluster"] = workflowtest.Always(temporal.Error(temporal.ErrNotFound, "there is no cluster spoke-9", nil))
-	var said *string
+	var answer *string
 	h.RegisterDelayedCallback(func() {
-		said = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: *h.Object.DeepCopy()})
+		answer = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: *h.Object.DeepCopy()})
 	}, 0)
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	workflowtest.RequireFailure[harborworkflow.Status](h.World, temporal.ErrNotFound)
-	require.Equal(t, "there is no cluster spoke-9", *said)
+	require.Equal(t, "there is no cluster spoke-9", *answer)
 
 	h = workflowtest.NewHarborWorld(t)
-	h.Fail["LocateCluster"] = workflowtest.Always(errors.New("the hub is away"))
+	h.Fail["LocateCluster"] = workflowtest.Always(errors.New("the hub is unreachable"))
 	h.RegisterDelayedCallback(func() {
-		said = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: *h.Object.DeepCopy()})
+		answer = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: *h.Object.DeepCopy()})
 	}, 0)
 	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, nil) }, time.Minute)
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	workflowtest.RequireCancelled[harborworkflow.Status](h.World)
-	require.Equal(t, "the workflow is about to end; try again", *said)
+	require.Equal(t, "the workflow is about to end; try again", *answer)
 }
 
 func TestTheWorkflowEndsWithoutAnObject(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	wanted := *h.Object
+	object := *h.Object
 	h.Object = nil
 	h.Fail["ApplyHarborCluster"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "spec.version: invalid", nil))
 	var made *string
-	h.RegisterDelayedCallback(func() { made = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: wanted}) }, 0)
+	h.RegisterDelayedCallback(func() { made = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: object}) }, 0)
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	require.Equal(t, "spec.version: invalid", *made)
 	require.Equal(t, harborworkflow.Failed, workflowtest.RequireFailure[harborworkflow.Status](h.World, temporal.ErrNotFound).State)
@@ -326,18 +326,18 @@ func TestAWorkerThatStopsAtAnyStepDoesNotFailTheHarbor(t *testing.T) {
 	for _, errType := range []string{temporal.ErrWorkerShutdown, emergency.ReasonUnknown} {
 		for _, part := range []harbor.Part{harbor.PartDatabase, harbor.PartBucket, harbor.PartHarbor} {
 			h := workflowtest.NewHarborWorld(t)
-			h.Refused[part] = sdktemporal.NewApplicationError("the worker stops, or hears nothing", errType)
+			h.Refused[part] = sdktemporal.NewApplicationError("the worker stops, or the holds are unknown", errType)
 			h.ChangeAfter(time.Minute, func() { clear(h.Refused) })
 			require.Equal(t, goharborv1.StatusHealthy, h.RunFor(time.Hour).Harbor.Status)
 			require.NotContains(t, h.Statuses, goharborv1.StatusUnhealthy)
-			require.Less(t, workflowtest.Count(h.Started, part), 30, "it is not tried all the time")
+			require.Less(t, workflowtest.Count(h.Started, part), 30, "it is retried with pauses")
 		}
 	}
 }
 
 func TestAFailedStatusWriteIsReportedAndRetriedWithPauses(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	h.Fail["WriteHarborStatus"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "its API server forbids what we ask", nil))
+	h.Fail["WriteHarborStatus"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "its API server forbids the request", nil))
 	h.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[harborworkflow.Status](h.World)
 		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
@@ -370,7 +370,7 @@ func TestAHarborInManyRunsHasTheSameResult(t *testing.T) {
 		}
 		status := workflowtest.RequireCancelled[harborworkflow.Status](h.World)
 		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
-		require.Len(t, h.Started, 5, "nothing is applied anew by a new run: %v", h.Started)
+		require.Len(t, h.Started, 5, "a new run applies nothing again: %v", h.Started)
 	}
 	require.Equal(t, 6, runs)
 }

@@ -18,16 +18,16 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-func TestWritesThatAreUndoneAreRepeatedWithPauses(t *testing.T) {
+func TestRevertedWritesAreRepeatedWithPauses(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Reverted = true
 	h.RegisterDelayedCallback(func() {
-		require.Equal(t, goharborv1.StatusHealthy, workflowtest.StatusOf[harborworkflow.Status](h.World).Harbor.Status, "that it is well is seen all the same")
+		require.Equal(t, goharborv1.StatusHealthy, workflowtest.StatusOf[harborworkflow.Status](h.World).Harbor.Status, "the status is observed although it cannot be written")
 		h.Change(func() { h.Reverted = false })
 	}, time.Minute)
 	h.ChangeAfter(2*time.Minute, func() {
 		require.True(t, h.HasFinalizer)
-		require.Equal(t, goharborv1.StatusHealthy, h.Object.Status.Status, "what was undone last is written again")
+		require.Equal(t, goharborv1.StatusHealthy, h.Object.Status.Status, "the last reverted write is repeated")
 	})
 	h.RunFor(3 * time.Minute)
 	for _, written := range []string{"WriteHarborStatus", "AddHarborFinalizer"} {
@@ -43,7 +43,7 @@ func TestTheStatusShowsTheBlockersOfARemoval(t *testing.T) {
 	deleted := time.Minute
 	h.ChangeAfter(deleted, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
 	waits := func() drydockv1.Wait { return *workflowtest.StatusOf[harborworkflow.Status](h.World).Wait }
-	going := func(part harbor.Part, kind, name string) {
+	report := func(part harbor.Part, kind, name string) {
 		object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: kind}}
 		object.Namespace, object.Name, object.Finalizers = "registry", name, []string{"theirs"}
 		h.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "RemoveHarborPart", Part: string(part), Wait: harbor.Going(object)})
@@ -51,16 +51,16 @@ func TestTheStatusShowsTheBlockersOfARemoval(t *testing.T) {
 	h.RegisterDelayedCallback(func() {
 		require.Equal(t, harbor.ReasonRemoving, waits().Reason)
 		require.Equal(t, "removing: database, storage", waits().Message)
-		said := workflowtest.StatusOf[harborworkflow.Status](h.World).Harbor
-		require.Equal(t, goharborv1.StatusUnhealthy, said.Status, "Harbor is gone")
-		require.Equal(t, harbor.ReasonRemoving, harbor.ConditionOf(said, goharborv1.ServiceReady).Reason)
-		require.Equal(t, metav1.ConditionTrue, harbor.ConditionOf(said, goharborv1.DatabaseReady).Status, "as it was seen last")
-		going(harbor.PartStorage, "Tenant", "minio-main")
+		answer := workflowtest.StatusOf[harborworkflow.Status](h.World).Harbor
+		require.Equal(t, goharborv1.StatusUnhealthy, answer.Status, "Harbor is removed")
+		require.Equal(t, harbor.ReasonRemoving, harbor.ConditionOf(answer, goharborv1.ServiceReady).Reason)
+		require.Equal(t, metav1.ConditionTrue, harbor.ConditionOf(answer, goharborv1.DatabaseReady).Status, "as last observed")
+		report(harbor.PartStorage, "Tenant", "minio-main")
 	}, deleted+time.Second)
 	h.RegisterDelayedCallback(func() {
 		require.Equal(t, "Tenant registry/minio-main is being deleted; it waits for finalizers: theirs", waits().Message)
-		going(harbor.PartDatabase, "postgresql", "db")
-		going(harbor.PartCache, "RedisFailover", "main-redis") // it is late: the cache is gone
+		report(harbor.PartDatabase, "postgresql", "db")
+		report(harbor.PartCache, "RedisFailover", "main-redis") // a late report: the cache is already removed
 	}, deleted+2*time.Second)
 	h.RegisterDelayedCallback(func() {
 		require.Contains(t, waits().Message, "postgresql registry/db is being deleted")
@@ -75,31 +75,31 @@ func TestTheStatusShowsTheBlockersOfARemoval(t *testing.T) {
 
 func TestAllFailuresAreReported(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	h.Fail["AddHarborFinalizer"] = workflowtest.Always(sdktemporal.NewApplicationError("no finalizers today", temporal.ErrClusterUnreachable))
-	h.Fail["WriteHarborStatus"] = workflowtest.Always(sdktemporal.NewApplicationError("no status today", temporal.ErrClusterUnreachable))
+	h.Fail["AddHarborFinalizer"] = workflowtest.Always(sdktemporal.NewApplicationError("finalizers are forbidden", temporal.ErrClusterUnreachable))
+	h.Fail["WriteHarborStatus"] = workflowtest.Always(sdktemporal.NewApplicationError("status writes are forbidden", temporal.ErrClusterUnreachable))
 	h.RegisterDelayedCallback(func() {
-		require.Contains(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Message, "no finalizers today")
-		require.Contains(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Message, "no status today")
+		require.Contains(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Message, "finalizers are forbidden")
+		require.Contains(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Message, "status writes are forbidden")
 		clear(h.Fail)
 	}, 2*time.Second)
 	h.ChangeAfter(time.Minute, func() {
-		h.Refused[harbor.PartDatabase] = temporal.Error(temporal.ErrInvalidSpec, "the database stays", nil)
-		h.Refused[harbor.PartStorage] = temporal.Error(temporal.ErrInvalidSpec, "the storage stays", nil)
+		h.Refused[harbor.PartDatabase] = temporal.Error(temporal.ErrInvalidSpec, "the database is in use", nil)
+		h.Refused[harbor.PartStorage] = temporal.Error(temporal.ErrInvalidSpec, "the storage is in use", nil)
 		h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()}
 	})
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	status := workflowtest.RequireFailure[harborworkflow.Status](h.World, temporal.ErrInvalidSpec)
-	require.Equal(t, []string{"the database stays; the storage stays"}, status.Notes)
-	require.Contains(t, h.Removed, harbor.PartCache, "what fails stops no other")
-	require.True(t, h.HasFinalizer, "it is not let go")
+	require.Equal(t, []string{"the database is in use; the storage is in use"}, status.Notes)
+	require.Contains(t, h.Removed, harbor.PartCache, "a failure stops no other part")
+	require.True(t, h.HasFinalizer, "the finalizer stays")
 }
 
 func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
-	// The finalizer was removed, but the answer is lost.
+	// The finalizer was removed, but the reply is lost.
 	h := workflowtest.NewHarborWorld(t)
-	wanted := *h.Object
-	var said *string
-	ask := func() { said = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: wanted}) }
+	object := *h.Object
+	var answer *string
+	ask := func() { answer = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: object}) }
 	h.Fail["RemoveHarborFinalizer"] = func(call int) error {
 		if call > 1 {
 			return nil
@@ -111,7 +111,7 @@ func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
 	h.ChangeAfter(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	require.Equal(t, harborworkflow.Deleted, workflowtest.RequireResult[harborworkflow.Status](h.World).State)
-	require.Contains(t, *said, "rejected: the workflow is about to end; try again")
+	require.Contains(t, *answer, "rejected: the workflow is about to end; try again")
 	require.Nil(t, h.Object)
 
 	// A person has removed the finalizer during the removal.
@@ -122,11 +122,11 @@ func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
 	h.RegisterDelayedCallback(ask, 3*time.Minute)
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	require.Equal(t, harborworkflow.Deleted, workflowtest.RequireResult[harborworkflow.Status](h.World).State)
-	require.Contains(t, *said, "rejected: cluster c1: HarborCluster registry/main is being deleted; apply it again after the deletion")
+	require.Contains(t, *answer, "rejected: cluster c1: HarborCluster registry/main is being deleted; apply it again after the deletion")
 	require.Nil(t, h.Object)
 }
 
-func TestPartsOfAnObjectThatWasGoneEarlyAreReportedAsNotRemoved(t *testing.T) {
+func TestPartsThatRemainAfterAnEarlyDeletionAreReported(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	h.Slow[harbor.PartHarbor] = true
 	h.ChangeAfter(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })

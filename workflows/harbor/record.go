@@ -40,7 +40,7 @@ type Status struct {
 	Held *drydockv1.Hold `json:"held,omitempty"`
 	// Wait is why the workflow waits; nil while it watches.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
-	// Failures joins what could not be applied last.
+	// Failures joins the failures of the last attempts to apply parts.
 	Failures string `json:"failures,omitempty"`
 	// Notes are messages for people, oldest first.
 	Notes     []string    `json:"notes,omitempty"`
@@ -86,7 +86,7 @@ func (r *record) seen(ctx workflow.Context, status goharborv1.HarborClusterStatu
 	r.show()
 }
 
-// failures records what could not be applied; nil: everything was.
+// failures records the failures to apply parts; nil: all parts are applied.
 func (r *record) failures(err error) {
 	r.status.Failures = ""
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// runCancelledAsItEnds runs a workflow until one workflow task brings both a long history, so that the run continues as new, and Temporal's own cancellation,
-// which the next run would not receive. The SDK applies the cancellation before any coroutine runs.
+// runCancelledAsItEnds cancels a workflow in the workflow task in which its run continues as new. The next run would not receive the cancellation. The SDK
+// applies a cancellation before any coroutine runs.
 func runCancelledAsItEnds[In, Out any](w *workflowtest.World, after time.Duration, in In, run func(workflow.Context, In) (Out, error)) {
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow("both", nil) }, after)
 	w.ExecuteWorkflow(func(ctx workflow.Context, in In) (Out, error) {
 		cancelled, cancel := workflow.WithCancel(ctx)
 		workflow.Go(ctx, func(ctx workflow.Context) {
-			workflow.Go(ctx, func(ctx workflow.Context) { // the last that has its turn in this task, and so the first in the next
+			workflow.Go(ctx, func(ctx workflow.Context) { // it runs last in this task, so first in the next
 				workflow.GetSignalChannel(ctx, "both").Receive(ctx, nil)
 				w.SetContinueAsNewSuggested(true)
 				cancel()
@@ -65,7 +65,7 @@ func TestACancellationAtTheEndOfARunIsHandled(t *testing.T) {
 		require.NotNil(t, next)
 		require.True(t, next.Carried.Portal.Empty())
 	})
-	t.Run("by a lock controller, with the answer after which the run continues as new", func(t *testing.T) {
+	t.Run("by a lock controller whose activity completes in the same task", func(t *testing.T) {
 		w, answered := workflowtest.NewLockWorld(t), false
 		w.SetContinueAsNewSuggested(true)
 		w.SetOnActivityCompletedListener(func(info *activity.Info, _ converter.EncodedValue, _ error) {
@@ -73,14 +73,14 @@ func TestACancellationAtTheEndOfARunIsHandled(t *testing.T) {
 		})
 		w.ExecuteWorkflow(func(ctx workflow.Context, in locks.Input) (status locks.Status, err error) {
 			cancelled, cancel := workflow.WithCancel(ctx)
-			over := false
+			ended := false
 			workflow.Go(cancelled, func(ctx workflow.Context) {
 				status, err = locks.WorkloadLockController(ctx, in)
-				over = true
+				ended = true
 			})
-			_ = workflow.Await(ctx, func() bool { return answered }) // in each task it has its turn before the controller
+			_ = workflow.Await(ctx, func() bool { return answered }) // it runs before the controller in each task
 			cancel()
-			_ = workflow.Await(ctx, func() bool { return over })
+			_ = workflow.Await(ctx, func() bool { return ended })
 			return status, err
 		}, workflowtest.LockInput())
 		require.Equal(t, locks.Cancelled, workflowtest.RequireCancelled[locks.Status](w.World).State)

@@ -26,8 +26,8 @@ import (
 func TestAClusterThatMovesToOtherWorkersIsLocatedAgain(t *testing.T) {
 	within := temporal.ClusterTaskQueue("c1")
 	for _, way := range []struct{ name, from, to string }{
-		{"into the cluster", temporal.TaskQueue, within},
-		{"out of the cluster", within, temporal.TaskQueue},
+		{"moves into the cluster", temporal.TaskQueue, within},
+		{"moves out of the cluster", within, temporal.TaskQueue},
 	} {
 		for _, tt := range []struct {
 			name, moves string
@@ -52,7 +52,7 @@ func TestAClusterThatMovesToOtherWorkersIsLocatedAgain(t *testing.T) {
 				in.TaskQueue = c.From
 				w.WithMovingCluster(c).ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)
 				require.Equal(t, ranv1.ClusterComplete, workflowtest.RequireResult[ranv1.ClusterStatus](w).State)
-				require.Equal(t, []string{c.To, c.To, c.To}, children, "they need not find out for themselves")
+				require.Equal(t, []string{c.To, c.To, c.To}, children, "the children need not locate the cluster")
 			}, []string{"InspectCluster"}, "WithdrawClusterMaintenance"},
 			{"a preparation", "RunClusterJob", func(t *testing.T, c *workflowtest.MovingCluster) {
 				w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
@@ -95,7 +95,7 @@ func TestAClusterThatMovesToOtherWorkersIsLocatedAgain(t *testing.T) {
 				c := &workflowtest.MovingCluster{MovesBefore: tt.moves, From: way.from, To: way.to}
 				tt.run(t, c)
 				refused, done := c.CallsSinceMove()
-				require.Equal(t, tt.InvalidSpec, slices.Compact(refused), "where it is now is remembered")
+				require.Equal(t, tt.InvalidSpec, slices.Compact(refused), "the new task queue is remembered")
 				require.NotEmpty(t, done)
 				require.Equal(t, tt.last, done[len(done)-1])
 			})
@@ -103,7 +103,7 @@ func TestAClusterThatMovesToOtherWorkersIsLocatedAgain(t *testing.T) {
 	}
 }
 
-// The workers restart one after the other without the cluster, and then one serves it again.
+// The restarted workers do not serve the cluster. Later one does.
 func TestWorkflowsShowThatNoWorkerServesTheClusterAndResumeAfterwards(t *testing.T) {
 	const message = "found no worker that serves the cluster: cluster c1 is not known; add it"
 	t.Run("a lock controller", func(t *testing.T) {
@@ -158,6 +158,6 @@ func TestAClusterIsRefusedEarlyOnlyIfNoWorkerServesIt(t *testing.T) {
 	w.WithMovingCluster(c).ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNotFound)
 	require.Contains(t, status.Failure.Message, "cluster c1 is not known: add it to the worker's clusters file")
-	require.Equal(t, []string{"CheckNodeMaintenance"}, w.Called(), "nothing is touched")
+	require.Equal(t, []string{"CheckNodeMaintenance"}, w.Called(), "nothing is changed")
 	require.Equal(t, rollouts.WorkerAttempts, c.Lookups, "in one round")
 }

@@ -112,7 +112,7 @@ func TestALockThatFailsRepeatedlyDoesNotFloodTheParent(t *testing.T) {
 	failed, held := &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksFailed}, &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksHeld}
 	require.True(t, kit.BecameUrgent(nil, failed))
 	require.True(t, kit.BecameUrgent(held, failed))
-	require.False(t, kit.BecameUrgent(failed, failed), "it is known")
+	require.False(t, kit.BecameUrgent(failed, failed), "it was reported")
 	require.False(t, kit.BecameUrgent(failed, held))
 	require.False(t, kit.BecameUrgent(failed, nil))
 }

@@ -64,7 +64,7 @@ type Retrier struct {
 	Attempts int32
 	// BeforeRound, unless nil, runs before every round but the first. Its error ends the retries.
 	BeforeRound func() error
-	// watching: the activity waits without limit, and returns only news.
+	// watching: the activity waits without limit, and returns only on a change.
 	watching bool
 	// Abandon: a cancellation does not wait for the activity. Use it only for activities without effects.
 	Abandon bool
@@ -99,7 +99,7 @@ func (r Retrier) Wait(ctx workflow.Context, summary string, deadline *time.Time,
 	return temporal.Error(timeoutType, fmt.Sprintf("%s: timed out; state unknown: %s", summary, temporal.ErrorMessage(err)), err)
 }
 
-// Watch runs an activity that waits without limit for news. After a failure, attempts are short until one of them times out or succeeds. That shows that
+// Watch runs an activity that waits without limit for a change. After a failure, attempts are short until one of them times out or succeeds. That shows that
 // the watch works again, and clears the reason.
 func (r Retrier) Watch(ctx workflow.Context, summary string, activity, input, result any) error {
 	r.watching = true

@@ -18,11 +18,11 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// An attempt that works waits without a report to the workflow. It must end before the reason of the failed attempts can be cleared.
+// A working attempt waits silently, so the reason of the failed attempts is cleared only when it ends.
 func TestTheReasonOfAFailedWatchEndsWhenTheWatchWorksAgain(t *testing.T) {
 	for name, others := range map[string]*drydockv1.Wait{
-		"nothing else is waited for": nil,
-		"but what others wait for":   {Reason: "Draining", Message: "3 pods"},
+		"no other wait":              nil,
+		"a wait of another activity": {Reason: "Draining", Message: "3 pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
@@ -83,7 +83,7 @@ func TestALongOutageAddsLittleHistoryAndRecoveryIsNoticedSoon(t *testing.T) {
 	}, "")
 	require.True(t, w.IsWorkflowCompleted())
 	require.NoError(t, w.GetWorkflowError())
-	require.Less(t, rounds, 200, "a day has 8640 times 10 s")
+	require.Less(t, rounds, 200, "a retry each 10 s would be 8640 rounds")
 	require.WithinDuration(t, answers, w.Now(), 2*kit.LaterRetry)
 }
 
@@ -91,7 +91,7 @@ func TestALongOutageAddsLittleHistoryAndRecoveryIsNoticedSoon(t *testing.T) {
 func TestAnOutageOfTwoMonthsFitsIntoTheHistory(t *testing.T) {
 	const (
 		outage       = 60 * 24 * time.Hour
-		atOnce       = 3
+		parallel     = 3
 		eventsARound = 6 // the activity is scheduled, starts and fails; so a workflow task is scheduled, starts and completes
 	)
 	rounds, longest := 0, time.Duration(0)
@@ -99,28 +99,28 @@ func TestAnOutageOfTwoMonthsFitsIntoTheHistory(t *testing.T) {
 		var options workflow.ActivityOptions
 		kit.Retrier{}.Plan(nil, &options, rounds+1)
 		length := time.Duration(options.RetryPolicy.MaximumAttempts) * kit.LaterRetry
-		require.GreaterOrEqual(t, length, longest, "none is shorter than the one before")
+		require.GreaterOrEqual(t, length, longest, "no round is shorter than the one before")
 		longest = length
 		passed += length
 	}
 	require.LessOrEqual(t, longest, kit.OutageRound)
-	require.Less(t, atOnce*eventsARound*rounds, kit.MaxEvents*2/3)
+	require.Less(t, parallel*eventsARound*rounds, kit.MaxEvents*2/3)
 }
 
 // The cluster may have moved, or its worker may be slow.
 func TestAClusterWithoutWorkersIsReportedSoonAndThenRetriedWithLongerPauses(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {
-		patience := func(i kit.Retrier, failed int) time.Duration {
+		startTimeout := func(i kit.Retrier, failed int) time.Duration {
 			i.TaskQueue = temporal.ClusterTaskQueue("c1")
 			var options workflow.ActivityOptions
 			i.Plan(ctx, &options, failed)
 			return options.ScheduleToStartTimeout
 		}
-		require.Equal(t, kit.LaterRetry, patience(kit.Retrier{}, 0))
-		require.Equal(t, kit.LaterRetry, patience(kit.Retrier{}.Until(workflow.Now(ctx).Add(time.Second)), 0))
-		require.Equal(t, kit.UsualRound, patience(kit.Retrier{}, 1))
-		require.Equal(t, kit.UsualRound, patience(kit.Retrier{}.Until(workflow.Now(ctx)), 0), "there is no other round")
+		require.Equal(t, kit.LaterRetry, startTimeout(kit.Retrier{}, 0))
+		require.Equal(t, kit.LaterRetry, startTimeout(kit.Retrier{}.Until(workflow.Now(ctx).Add(time.Second)), 0))
+		require.Equal(t, kit.UsualRound, startTimeout(kit.Retrier{}, 1))
+		require.Equal(t, kit.UsualRound, startTimeout(kit.Retrier{}.Until(workflow.Now(ctx)), 0), "no round follows")
 		return nil
 	}, "")
 	require.NoError(t, w.GetWorkflowError())

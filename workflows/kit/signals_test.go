@@ -18,18 +18,18 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// listener handles signals a, b and c, some time after its start, and returns them in the order of their handling.
-func listener(ctx workflow.Context, deafFor time.Duration) ([]string, error) {
-	if err := workflow.Sleep(ctx, deafFor); err != nil {
+// listener handles signals a, b and c after a delay, and returns them in the order of their handling.
+func listener(ctx workflow.Context, delay time.Duration) ([]string, error) {
+	if err := workflow.Sleep(ctx, delay); err != nil {
 		return nil, err
 	}
 	var handled []string
-	over := false
+	stopped := false
 	for _, name := range []string{"c", "a", "b"} {
 		kit.OnSignal(ctx, name, "", func(number int) { handled = append(handled, fmt.Sprintf("%s%d", name, number)) })
 	}
-	kit.OnSignal(ctx, "over", "", func(struct{}) { over = true })
-	err := workflow.Await(ctx, func() bool { return over })
+	kit.OnSignal(ctx, "stopped", "", func(struct{}) { stopped = true })
+	err := workflow.Await(ctx, func() bool { return stopped })
 	kit.HandlePendingSignals(ctx)
 	return handled, err
 }
@@ -37,7 +37,7 @@ func listener(ctx workflow.Context, deafFor time.Duration) ([]string, error) {
 func TestSignalsAreHandledInTheOrderInWhichTheyWereSent(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		names := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "unhandled"}), 1, 12).Draw(r, "names")
-		deafFor := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(r, "deaf for")
+		delay := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(r, "delay")
 		unreadable := rapid.IntRange(0, len(names)).Draw(r, "unreadable")
 		w := workflowtest.NewWorld(t)
 		var sent []workflowtest.SignalWithPayload
@@ -52,8 +52,8 @@ func TestSignalsAreHandledInTheOrderInWhichTheyWereSent(t *testing.T) {
 			}
 			sent = append(sent, workflowtest.SignalWithPayload{Name: name, Payload: i})
 		}
-		w.RegisterDelayedCallback(func() { w.SendInOneTask(append(sent, workflowtest.SignalWithPayload{Name: "over"})...) }, time.Minute)
-		w.ExecuteWorkflow(listener, deafFor)
+		w.RegisterDelayedCallback(func() { w.SendInOneTask(append(sent, workflowtest.SignalWithPayload{Name: "stopped"})...) }, time.Minute)
+		w.ExecuteWorkflow(listener, delay)
 		var handled []string
 		require.NoError(r, w.GetWorkflowError())
 		require.NoError(r, w.GetWorkflowResult(&handled))

@@ -42,7 +42,7 @@ type lockController struct {
 	status Status
 	record *record
 
-	// cancel ends the work; cancelled is the signal that asked for it.
+	// cancel ends the work; cancelled is the signal that requested it.
 	cancel    workflow.CancelFunc
 	cancelled *temporal.SignalRequest
 	signals   int

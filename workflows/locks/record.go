@@ -70,7 +70,7 @@ func (r *record) enter(state State) {
 	r.show()
 }
 
-// report records the state of the locks. What they wait for is the current reason.
+// report records the state of the locks. Their wait is the current reason.
 func (r *record) report(ctx workflow.Context, report locks.Report) {
 	r.status.Locks = &report
 	wait := report.Wait()
@@ -78,7 +78,7 @@ func (r *record) report(ctx workflow.Context, report locks.Report) {
 	r.reason.Replace(&wait)
 }
 
-// end records the end of the controller, and the state in which it leaves the locks.
+// end records the end of the controller, and the state of the remaining locks.
 func (r *record) end(ctx workflow.Context, state State, why string) {
 	r.reason.Set(ctx, "", "")
 	r.status.Notes = append(r.status.Notes, why+"; "+leftBehind(r.status.Locks))

@@ -47,14 +47,14 @@ func TestOnboardingInManyRunsHasTheSameResult(t *testing.T) {
 	onboarded, started, runs := play(false)
 	require.Equal(t, []int{3, 3, 1}, []int{onboarded, len(started), runs})
 	onboarded, started, runs = play(true)
-	require.Equal(t, []int{5, 5, 3}, []int{onboarded, len(started), runs}, "each run brings one more")
+	require.Equal(t, []int{5, 5, 3}, []int{onboarded, len(started), runs}, "each run onboards one more")
 	require.Equal(t, map[string]int{"c1": 1, "c2": 1, "c3": 1, "c4": 1, "c5": 1}, started)
 }
 
-// A rollout that was started outside of onboarding may end before the next run asks for it.
+// A rollout that was started outside of onboarding may end before the next run finds it.
 func TestAClusterWithAForeignRolloutKeepsItsPolicies(t *testing.T) {
 	h := workflowtest.NewOnboardingWorld(t)
-	h.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &elsewhere{}}})
+	h.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &runningChild{}}})
 	h.NewClusters["c1"] = []string{"first", "second"}
 	h.Blocked["AwaitRollout"] = true
 	h.RegisterDelayedCallback(func() {
@@ -62,7 +62,7 @@ func TestAClusterWithAForeignRolloutKeepsItsPolicies(t *testing.T) {
 		h.Available("c2")
 	}, time.Minute)
 	h.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{})
-	require.Contains(t, h.InputsOf("AwaitRollout"), onboardingactivities.RolloutRun{Namespace: "ztp-install", Name: "c1"}, "it is followed")
+	require.Contains(t, h.InputsOf("AwaitRollout"), onboardingactivities.RolloutRun{Namespace: "ztp-install", Name: "c1"}, "it is watched")
 	in := workflowtest.NextRunInput[onboarding.Input](h.World)
 	require.NotNil(t, in, "%v", h.GetWorkflowError())
 
@@ -74,40 +74,40 @@ func TestAClusterWithAForeignRolloutKeepsItsPolicies(t *testing.T) {
 	require.Equal(t, []string{"first", "second"}, next.Started[i].Spec.ManagedPolicies)
 }
 
-// elsewhere answers the start of a running child like a server; the test environment does not.
-type elsewhere struct {
+// runningChild answers the start of a running child like a server; the test environment does not.
+type runningChild struct {
 	interceptor.WorkerInterceptorBase
 }
 
-func (*elsewhere) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
-	in := &elsewhereInbound{}
+func (*runningChild) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	in := &runningChildInbound{}
 	in.Next = next
 	return in
 }
 
-type elsewhereInbound struct {
+type runningChildInbound struct {
 	interceptor.WorkflowInboundInterceptorBase
 }
 
-func (i *elsewhereInbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
-	out := &elsewhereOutbound{}
+func (i *runningChildInbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
+	out := &runningChildOutbound{}
 	out.Next = next
 	return i.Next.Init(out)
 }
 
-type elsewhereOutbound struct {
+type runningChildOutbound struct {
 	interceptor.WorkflowOutboundInterceptorBase
 }
 
-func (*elsewhereOutbound) ExecuteChildWorkflow(ctx workflow.Context, _ string, _ ...any) workflow.ChildWorkflowFuture {
+func (*runningChildOutbound) ExecuteChildWorkflow(ctx workflow.Context, _ string, _ ...any) workflow.ChildWorkflowFuture {
 	started, settle := workflow.NewFuture(ctx)
 	settle.SetError(&sdktemporal.ChildWorkflowExecutionAlreadyStartedError{})
-	return childElsewhere{started: started}
+	return runningChildFuture{started: started}
 }
 
-type childElsewhere struct {
+type runningChildFuture struct {
 	workflow.ChildWorkflowFuture
 	started workflow.Future
 }
 
-func (c childElsewhere) GetChildWorkflowExecution() workflow.Future { return c.started }
+func (c runningChildFuture) GetChildWorkflowExecution() workflow.Future { return c.started }

@@ -2,4 +2,4 @@ package onboarding
 
 // Names that the tests of this package use.
 
-const OnboardedAtOnce = maxRunning
+const MaxRunning = maxRunning

@@ -83,13 +83,13 @@ func TestAClusterWhosePoliciesCannotBeOrderedFails(t *testing.T) {
 
 func TestConcurrentOnboardingsAreLimited(t *testing.T) {
 	h := workflowtest.NewOnboardingWorld(t)
-	for i := range onboarding.OnboardedAtOnce + 50 {
+	for i := range onboarding.MaxRunning + 50 {
 		h.Available(fmt.Sprintf("c%03d", i))
 	}
 	status := h.Onboard(24 * time.Hour)
-	require.Equal(t, onboarding.OnboardedAtOnce+50, status.Onboarded)
-	require.Equal(t, onboarding.OnboardedAtOnce, h.Rollouts.MostRunning)
-	require.Len(t, h.Started, onboarding.OnboardedAtOnce+50)
+	require.Equal(t, onboarding.MaxRunning+50, status.Onboarded)
+	require.Equal(t, onboarding.MaxRunning, h.Rollouts.MostRunning)
+	require.Len(t, h.Started, onboarding.MaxRunning+50)
 }
 
 func TestARunningRolloutOfANewClusterIsAwaited(t *testing.T) {
@@ -103,7 +103,7 @@ func TestARunningRolloutOfANewClusterIsAwaited(t *testing.T) {
 	w.ExecuteWorkflow(onboarding.Onboarding, onboarding.Input{Carried: carried})
 	status := workflowtest.RequireCancelled[onboarding.Status](w)
 	require.Equal(t, []any{onboardingactivities.RolloutRun{Namespace: "ztp-install", Name: "c1", RunID: "run-1"}}, w.InputsOf("AwaitRollout"))
-	require.Equal(t, onboarding.Failed, status.Clusters[0].State, "a run follows what the one before has started")
+	require.Equal(t, onboarding.Failed, status.Clusters[0].State, "a run follows the rollouts of the run before")
 	require.Equal(t, 7, status.Onboarded)
 }
 

@@ -129,8 +129,7 @@ func (r *record) settled(names []string) {
 	r.show()
 }
 
-// next returns the clusters to start or to follow, up to the limit of running ones: first those that an earlier run has started, then those that have
-// waited longest.
+// next returns the clusters to start or to follow, up to the limit of running ones: first those that an earlier run started, then the longest waiting.
 func (r *record) next(atOnce int) []Cluster {
 	var next []Cluster
 	running := 0

@@ -19,7 +19,7 @@ func TestThousandsOfFailedClustersFitIntoTheNextRun(t *testing.T) {
 		r := newRecord(ctx, nil)
 		for i := range 10_000 {
 			c := Cluster{Name: fmt.Sprintf("edge-site-%05d.example", i), Since: metav1.NewTime(workflow.Now(ctx))}
-			r.fail(&c, ranv1.ReasonTimedOut, strings.Repeat("a long story ", 100))
+			r.fail(&c, ranv1.ReasonTimedOut, strings.Repeat("a long message ", 100))
 			r.status.Clusters = append(r.status.Clusters, c)
 		}
 		return r.status, nil

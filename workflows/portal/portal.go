@@ -101,7 +101,7 @@ func (s *statusPortal) run(ctx workflow.Context) (portal.View, error) {
 	}
 }
 
-// askOverdueWindows advances the portal to now, and requests overdue announcements of windows. It removes windows that no longer exist.
+// askOverdueWindows advances the portal to the current time, and requests overdue announcements of windows. It removes windows that no longer exist.
 func (s *statusPortal) askOverdueWindows(ctx workflow.Context) {
 	silent := s.portal.Overdue(workflow.Now(ctx))
 	answers := make([]workflow.Future, len(silent))

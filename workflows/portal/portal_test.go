@@ -36,7 +36,7 @@ func TestAPortalShowsAMaintenanceExactlyFromItsStartToItsEnd(t *testing.T) {
 	require.Equal(t, sreportalv1.StatusMaintenance, seen[time.Hour+10*time.Millisecond].Status)
 	require.Equal(t, []string{"switches"}, seen[2*time.Hour-time.Second].Components[0].Because)
 	require.Equal(t, sreportalv1.StatusOperational, seen[2*time.Hour+10*time.Millisecond].Status)
-	require.Len(t, next.Carried.Portal.Components[0].History, 2, "there is a new day")
+	require.Len(t, next.Carried.Portal.Components[0].History, 2, "a day has passed")
 	require.Len(t, w.InputsOf("RequestAnnouncements"), 2, "a new portal asks windows twice")
 	claimed := w.InputsOf("ClaimObjects")
 	require.Len(t, claimed, 2)
@@ -48,7 +48,7 @@ func TestAPortalShowsAMaintenanceExactlyFromItsStartToItsEnd(t *testing.T) {
 		"Portal continues as new portal=main",
 	}, w.Log.Lines("portal", "status"))
 
-	// No worker ran for three days, during which another maintenance started and ended.
+	// For three days no worker ran. Another maintenance started and ended in that time.
 	next.Carried.Portal.Maintenances[0] = portal.Maintenance{Name: "switches", Spec: workflowtest.SwitchesFrom(workflowtest.Noon.AddDate(0, 0, 2)).Spec}
 	late := workflowtest.NewPortalWorld(t)
 	late.SetStartTime(workflowtest.Noon.AddDate(0, 0, 4))
@@ -59,7 +59,7 @@ func TestAPortalShowsAMaintenanceExactlyFromItsStartToItsEnd(t *testing.T) {
 	require.Equal(t, int64(3600), view.Components[0].Days[27].StatusSeconds[sreportalv1.StatusMaintenance])
 }
 
-func TestAPortalShowsAnnouncedWindowsAndRemovesThoseThatAreGone(t *testing.T) {
+func TestAPortalShowsAnnouncedWindowsAndRemovesDeletedOnes(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	w.UpdateAfter(0, temporal.UpdateApply, portal.ApplyRequest{Components: []sreportalv1.Component{workflowtest.ShopComponent("web")}})
 	start := workflowtest.Noon.Add(time.Hour)
@@ -90,7 +90,7 @@ func TestAPortalShowsAnnouncedWindowsAndRemovesThoseThatAreGone(t *testing.T) {
 	require.Empty(t, next.Carried.Portal.Windows)
 }
 
-func TestAPortalMissesNoChangeWhileItAsksASilentWindow(t *testing.T) {
+func TestAPortalHandlesChangesWhileAWindowDoesNotAnswer(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	w.Asking.After(time.Minute)
 	request := workflowtest.Shop()
@@ -107,8 +107,8 @@ func TestAPortalMissesNoChangeWhileItAsksASilentWindow(t *testing.T) {
 }
 
 func TestInvalidUpdatesOfAPortalAreRejected(t *testing.T) {
-	elsewhere, broken := workflowtest.Shop(), workflowtest.Shop()
-	elsewhere.Components[0].Spec.PortalRef = "other"
+	otherPortal, broken := workflowtest.Shop(), workflowtest.Shop()
+	otherPortal.Components[0].Spec.PortalRef = "other"
 	broken.Maintenances[0].Spec.ScheduledEnd = broken.Maintenances[0].Spec.ScheduledStart
 	broken.Components[0].Spec.Link = "javascript:alert(1)"
 	for name, tt := range map[string]struct {
@@ -116,11 +116,11 @@ func TestInvalidUpdatesOfAPortalAreRejected(t *testing.T) {
 		request any
 		says    string
 	}{
-		"what another portal shows":    {temporal.UpdateApply, elsewhere, `Component prod/web: spec.portalRef: is "other", but this is portal main`},
-		"an end at the start":          {temporal.UpdateApply, broken, "invalid schedule"},
-		"to delete what is not there":  {temporal.UpdateDelete, portal.DeleteRequest{Components: []string{"disk"}}, "the portal has no disk"},
-		"to cancel what is not there":  {temporal.UpdateCancelMaintenance, portal.CancelRequest{Maintenance: "m"}, "the portal has no maintenance m"},
-		"to cancel a window's opening": {temporal.UpdateCancelMaintenance, portal.CancelRequest{Maintenance: "prod/night/1"}, "drydock window cancel prod/night"},
+		"an object of another portal":      {temporal.UpdateApply, otherPortal, `Component prod/web: spec.portalRef: is "other", but this is portal main`},
+		"an end at the start":              {temporal.UpdateApply, broken, "invalid schedule"},
+		"deleting a missing component":     {temporal.UpdateDelete, portal.DeleteRequest{Components: []string{"disk"}}, "the portal has no disk"},
+		"cancelling a missing maintenance": {temporal.UpdateCancelMaintenance, portal.CancelRequest{Maintenance: "m"}, "the portal has no maintenance m"},
+		"cancelling a window's opening":    {temporal.UpdateCancelMaintenance, portal.CancelRequest{Maintenance: "prod/night/1"}, "drydock window cancel prod/night"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewPortalWorld(t)
@@ -138,11 +138,11 @@ func TestInvalidUpdatesOfAPortalAreRejected(t *testing.T) {
 
 func TestAnEmptyPortalEnds(t *testing.T) {
 	for name, undo := range map[string]func(*workflowtest.PortalWorld){
-		"when all is deleted": func(w *workflowtest.PortalWorld) {
+		"all objects are deleted": func(w *workflowtest.PortalWorld) {
 			w.UpdateAfter(time.Hour, temporal.UpdateDelete, portal.DeleteRequest{All: true})
 		},
-		"when it is cancelled": func(w *workflowtest.PortalWorld) { w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour) },
-		"when that is signalled": func(w *workflowtest.PortalWorld) {
+		"the workflow is cancelled": func(w *workflowtest.PortalWorld) { w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour) },
+		"a cancel is signalled": func(w *workflowtest.PortalWorld) {
 			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 		},
 	} {
@@ -194,12 +194,12 @@ func TestAPortalKeepsItsContentInTheNextRun(t *testing.T) {
 	require.Equal(t, before, after)
 	require.Equal(t, sreportalv1.StatusMaintenance, was)
 	require.Equal(t, sreportalv1.StatusOperational, is)
-	require.Equal(t, over.Add(1), last.Carried.Portal.Components[0].Since.UTC(), "exact, in every run")
+	require.Equal(t, over.Add(1), last.Carried.Portal.Components[0].Since.UTC(), "the time is exact in every run")
 }
 
 func TestAPortalFinishesItsClaimsInTheNextRun(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
-	w.Fail["ClaimObjects"] = workflowtest.Always(fmt.Errorf("nobody answers"))
+	w.Fail["ClaimObjects"] = workflowtest.Always(fmt.Errorf("no answer"))
 	w.UpdateAfter(0, temporal.UpdateApply, workflowtest.Shop())
 	next := w.RunsFor(30*time.Second, portalworkflow.Input{})
 	require.False(t, next.Carried.Claims.Empty())
@@ -280,7 +280,7 @@ func TestAWindowAnnouncesItsOpeningsToItsPortal(t *testing.T) {
 	w.NextRun(next)
 }
 
-// A terminated workflow of this window announced it there.
+// A terminated workflow of this window announced it to that portal.
 func TestAPortalThatShowsAWindowOfAnotherPortalIsNotified(t *testing.T) {
 	w, request := newShownWindow(t)
 	w.UpdateAfter(0, temporal.UpdateDefine, request)
@@ -297,20 +297,20 @@ func TestAPortalThatShowsAWindowOfAnotherPortalIsNotified(t *testing.T) {
 	require.Empty(t, w.NextRun(window.Input{}).Carried.Shown.Outdated)
 }
 
-func TestAWindowEndsOnlyAfterItsPortalIsNotified(t *testing.T) {
+func TestAWindowEndsAfterItsPortalIsNotified(t *testing.T) {
 	w, request := newShownWindow(t)
 	w.UpdateAfter(0, temporal.UpdateDefine, request)
 	w.UpdateAfter(time.Hour, temporal.UpdateCancel, windows.CancelRequest{All: true})
 	w.Fail["AnnounceWindow"] = func(call int) error {
 		if call > 1 && call < 30 {
-			return fmt.Errorf("nobody answers")
+			return fmt.Errorf("no answer")
 		}
 		return nil
 	}
 	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
 	require.NoError(t, w.GetWorkflowError())
 	announced := w.Announced()
-	require.Len(t, announced, 31, "the last one after the calendar was read again")
+	require.Len(t, announced, 31, "the last announcement follows the change of the calendar")
 	require.Empty(t, announced[30].Announcement.Openings)
 	require.Greater(t, w.Now().Sub(workflowtest.Noon), time.Hour+2*kit.UnusedTime)
 }
@@ -336,7 +336,7 @@ func TestAWindowThatMovesToAnotherPortalNotifiesBoth(t *testing.T) {
 
 func TestAnUnreachablePortalDelaysNothing(t *testing.T) {
 	w, request := newShownWindow(t)
-	w.Fail["AnnounceWindow"] = workflowtest.Always(fmt.Errorf("nobody answers"))
+	w.Fail["AnnounceWindow"] = workflowtest.Always(fmt.Errorf("no answer"))
 	w.Subscribe(0)
 	w.UpdateAfter(0, temporal.UpdateDefine, request)
 	w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed) }, 10*time.Hour+time.Second)

@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// A rollout passes the state on to its nodes. A request for the locks of a node is not started work, whether the emergency stop holds the cluster or not.
+// A rollout passes the state on to its nodes. Even while the emergency stop holds the cluster, a request for locks does not count as started work.
 func TestANodeThatIsNotCordonedWhenItsWindowClosesReleasesItsSlotAndLocks(t *testing.T) {
 	withdrawn := []string{"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}
 	for _, tt := range []struct {
@@ -30,7 +30,7 @@ func TestANodeThatIsNotCordonedWhenItsWindowClosesReleasesItsSlotAndLocks(t *tes
 	}{
 		{name: "its locks are requested", during: "AcquireNode", blocked: "AwaitNodeLocks", then: withdrawn},
 		{name: "its locks are waited for", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", then: withdrawn},
-		{name: "another has it", during: "AwaitNodeFree", blocked: "AwaitNodeFree", then: withdrawn[1:]},
+		{name: "another maintenance has it", during: "AwaitNodeFree", blocked: "AwaitNodeFree", then: withdrawn[1:]},
 		{name: "its locks are waited for, and its cluster is held", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", held: true, then: withdrawn},
 		{name: "its locks are inactive, and its cluster is held", during: "AwaitNodeLocks", held: true, then: withdrawn},
 	} {
@@ -72,7 +72,7 @@ func TestAMaintenanceRequestsItsLocksAgainInTheNextOpening(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		called := w.Called()
 		require.Equal(t, []string{"AcquireNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, called[len(called)-5:])
-		require.True(t, w.Scheduler.State.Empty(), "others can have the slot")
+		require.True(t, w.Scheduler.State.Empty(), "others can use the slot")
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 		require.Equal(t, maintenancev1.NodePending, status.State)
 		require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
@@ -106,7 +106,7 @@ func TestANodeReleasesNothingBetweenAdjacentWindows(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 }
 
-// The server did not answer: the node may be out of service.
+// No attempt was answered, so the node may be out of service.
 func TestANodeThatMayBeCordonedWhenItsWindowClosesIsReturnedBeforeItsSlot(t *testing.T) {
 	for _, step := range []string{"AcquireNode", "Cordon"} {
 		t.Run("during "+step, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestAMaintenanceThatMayHaveCordonedItsNodeWhenItsWindowClosesReturnsIt(t *t
 		called := w.Called()
 		require.Equal(t, []string{"ReturnNode", "PlanMaintenance"}, called[slices.Index(called, "ReturnNode"):][:2])
 		require.Equal(t, maintenancev1.NodePending, w.InputsOf("ReturnNode")[0].(node.ReturnNodeInput).Ended.State)
-		require.True(t, w.Scheduler.State.Empty(), "others can have the slot")
+		require.True(t, w.Scheduler.State.Empty(), "others can use the slot")
 		require.Equal(t, maintenancev1.NodePending, workflowtest.StatusOf[workflowtest.NodeStatus](w).State)
 	}, time.Hour)
 	w.ReceiveWindow(24*time.Hour, workflowtest.OpenUntil(3, start.Add(28*time.Hour)))
@@ -149,11 +149,11 @@ func TestAMaintenanceThatMayHaveCordonedItsNodeWhenItsWindowClosesReturnsIt(t *t
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 }
 
-// unansweredWhile fails the first round of attempts without an answer. happens runs during that round.
-func unansweredWhile(happens func()) func(call int) error {
+// unansweredWhile fails the first round of attempts without an answer, and runs event during that round.
+func unansweredWhile(event func()) func(call int) error {
 	return func(call int) error {
 		if call == 1 {
-			happens()
+			event()
 		}
 		if call <= kit.RoundAttempts {
 			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
