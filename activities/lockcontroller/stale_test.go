@@ -92,7 +92,7 @@ func TestLocksAreReportedUnmanagedWhileTheAPIServerIsDown(t *testing.T) {
 	f.Proxy.Inject(faultproxy.Rule{Fault: faultproxy.HangUp()})
 	_, err = controller.ApplyWorkloadLocks(t.Context(), in)
 	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "nothing is due according to the cache")
-	f.Proxy.Heal()
+	f.Proxy.RemoveAll()
 	_, err = controller.ApplyWorkloadLocks(t.Context(), in)
 	require.NoError(t, err)
 }

@@ -10,15 +10,15 @@ import (
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 )
 
-// lostAnswers are the times when answers to Drydock were lost, so that it may repeat requests.
+// lostAnswers records when answers to Drydock were lost. It may repeat requests then.
 type lostAnswers struct {
 	mu sync.Mutex
-	// times and rules by the names of the clusters.
+	// times and rules, by cluster.
 	times map[string][]invariants.Interval
 	rules map[string][]*faultproxy.Injection
 }
 
-// lose records that answers of the clusters may have been lost since then.
+// lose records that answers of the clusters may be lost from began until now.
 func (l *lostAnswers) lose(began time.Time, clusters ...*devstack.Cluster) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +46,7 @@ func (l *lostAnswers) of(cluster *devstack.Cluster) []invariants.Interval {
 	defer l.mu.Unlock()
 	times := slices.Clone(l.times[cluster.Name])
 	for _, rule := range l.rules[cluster.Name] {
-		for _, instant := range rule.Cut() {
+		for _, instant := range rule.Disconnects() {
 			times = append(times, invariants.Interval{From: instant, To: instant})
 		}
 	}

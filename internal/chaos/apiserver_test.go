@@ -37,21 +37,21 @@ func writes(oneIn int, fault faultproxy.Fault) faultproxy.Rule {
 
 // apiServerRestartsDuringDrain: the pod terminates after the restart.
 func apiServerRestartsDuringDrain(t *testing.T, s *scene) {
-	at := s.places(t, 1)[0]
+	at := s.targets(t, 1)[0]
 	arrived := draining().reach(t, s, at)
 	require.NoError(t, at.spoke.APIServer.Kill())
 	require.NoError(t, at.spoke.APIServer.Start(t.Context()))
-	arrived.heal()
+	arrived.unblock()
 }
 
 // apiServerDownDuringDrain: the status shows the outage, and the maintenance continues after it.
 func apiServerDownDuringDrain(t *testing.T, s *scene) {
-	at := s.places(t, 1)[0]
+	at := s.targets(t, 1)[0]
 	arrived := draining().reach(t, s, at)
 	require.NoError(t, at.spoke.APIServer.Stop())
 	s.awaitReason(t, arrived.workflow, temporal.ErrClusterUnreachable)
 	require.NoError(t, at.spoke.APIServer.Start(t.Context()))
-	arrived.heal()
+	arrived.unblock()
 }
 
 func hubDownDuringPlanning(t *testing.T, s *scene) {
@@ -63,13 +63,13 @@ func hubDownDuringPlanning(t *testing.T, s *scene) {
 
 // hubDownDuringBatch: running clusters continue.
 func hubDownDuringBatch(t *testing.T, s *scene) {
-	at := place{s.Spokes[1], "worker-1"}
-	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	at := target{s.Spokes[1], "worker-1"}
+	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:], nodes: []string{at.node}, maxConcurrency: 1}, nil)
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	require.NoError(t, s.Hub.APIServer.Stop())
-	endTermination(t, at, guest)
-	s.awaitMaintenance(t, w, place{s.Spokes[2], at.node})
+	endTermination(t, at, pod)
+	s.awaitMaintenance(t, w, target{s.Spokes[2], at.node})
 	require.NoError(t, s.Hub.APIServer.Start(t.Context()))
 }
 
@@ -83,7 +83,7 @@ func withFault(rule faultproxy.Rule) func(*testing.T, *scene) {
 		w := s.rollOut(t, shape{clusters: s.Spokes, nodes: []string{controlPlane, "worker-1"}, maxConcurrency: 3}, nil)
 		s.requireEnd(t, w)
 		for _, injection := range injections[1:] {
-			require.NotZero(t, injection.Harmed())
+			require.NotZero(t, injection.Injected())
 		}
 	}
 }

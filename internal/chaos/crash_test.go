@@ -15,39 +15,38 @@ import (
 
 // state is a state of a workflow in which its worker crashes.
 type state struct {
-	// workflow is its type, state the name of the state, and moment what is going on in it.
+	// workflow is the type of the workflow, state the name of the state, and moment the step within it.
 	workflow, state, moment string
-	// activity that is pending then: one of the workflow's own, or of a child's, as scene.pending names it; empty: none is.
+	// activity is the pending activity of the workflow or of a child, as scene.pending names it; empty: none is pending.
 	activity string
-	// reach starts the work that comes into the state, and returns when it is there and stays. Reaching the state again and again must go
-	// without harm.
-	reach func(*testing.T, *scene, place) reached
+	// reach starts work and returns when the work is in the state and stays there.
+	reach func(*testing.T, *scene, target) reached
 }
 
-// reached is work in a state.
+// reached is work that is in a state.
 type reached struct {
-	// workflow is the id of that whose state it is.
+	// workflow is the ID of the workflow in the state.
 	workflow string
-	// last, unless nil, does what must be done right before the worker dies.
-	last func()
-	// heal, unless nil, ends what keeps the work in the state. The worker lives again when it is called.
-	heal func()
-	// late, unless nil, is by what the request stands that keeps the work in the state.
-	late *faultproxy.Injection
+	// beforeCrash, unless nil, runs immediately before the worker ends.
+	beforeCrash func()
+	// unblock, unless nil, lets the work continue. A worker runs again when it is called.
+	unblock func()
+	// injection, unless nil, stops the request that keeps the work in the state.
+	injection *faultproxy.Injection
 }
 
 func (s state) String() string {
 	return strings.TrimSuffix(s.workflow+" "+s.state+", "+s.moment, ", ")
 }
 
-// crash is the end of a worker, with its pending activities.
+// crash is a worker that ended, with the activities that were pending.
 type crash struct {
 	state
 	how     string
 	pending []string
 }
 
-// end is how a worker ends: a description, its signal, and the function that sends it.
+// end is how a worker ends: a description, the signal, and the function that sends it.
 type end struct {
 	what, how string
 	worker    func(*devstack.Process) error
@@ -58,13 +57,13 @@ var (
 	stopped = end{"stops", "SIGTERM", (*devstack.Process).Stop}
 )
 
-// crashWorker brings work into each of the states at the same time, each in its own place, ends the worker, and starts another.
-func (s *scene) crashWorker(t *testing.T, how end, places []place, states ...state) {
+// crashWorker brings work into all states at the same time, each on its own node, then ends the worker and starts another.
+func (s *scene) crashWorker(t *testing.T, how end, targets []target, states ...state) {
 	t.Helper()
-	arrived := s.reachAll(t, places, states...)
+	arrived := s.reachAll(t, targets, states...)
 	for _, at := range arrived {
-		if at.last != nil {
-			at.last()
+		if at.beforeCrash != nil {
+			at.beforeCrash()
 		}
 	}
 	var crashes []crash
@@ -73,21 +72,21 @@ func (s *scene) crashWorker(t *testing.T, how end, places []place, states ...sta
 	}
 	require.NoError(t, how.worker(s.Worker))
 	for _, cluster := range s.Clusters() {
-		s.Proxy(cluster).Heal()
+		s.Proxy(cluster).RemoveAll()
 	}
-	for _, d := range crashes {
-		t.Logf("%s in %s; pending: %q", d.how, d.state, d.pending)
-		if d.activity != "" {
-			require.Contains(t, d.pending, d.activity, "the worker did not end in state %s", d.state)
+	for _, c := range crashes {
+		t.Logf("%s in %s; pending: %q", c.how, c.state, c.pending)
+		if c.activity != "" {
+			require.Contains(t, c.pending, c.activity, "the worker did not end in state %s", c.state)
 		} else {
-			require.Empty(t, d.pending, "the worker did not end in state %s", d.state)
+			require.Empty(t, c.pending, "the worker did not end in state %s", c.state)
 		}
 	}
 	s.crashes = append(s.crashes, crashes...)
 	require.NoError(t, s.Worker.Start(t.Context()))
 	for _, at := range arrived {
-		if at.heal != nil {
-			at.heal()
+		if at.unblock != nil {
+			at.unblock()
 		}
 	}
 }
@@ -102,8 +101,8 @@ func showCrashes(to io.Writer, crashes []crash) {
 	t := table.NewWriter()
 	t.SetOutputMirror(to)
 	t.AppendHeader(table.Row{"workflow", "state", "moment", "worker ended by", "pending activities"})
-	for _, d := range crashes {
-		t.AppendRow(table.Row{d.workflow, d.state.state, d.moment, d.how, strings.Join(d.pending, ", ")})
+	for _, c := range crashes {
+		t.AppendRow(table.Row{c.workflow, c.state.state, c.moment, c.how, strings.Join(c.pending, ", ")})
 	}
 	t.Render()
 }

@@ -26,43 +26,43 @@ func deletedClusters() []scenario {
 	}
 }
 
-// clusterDeletedBeforeItsBatch: the cluster of the second batch is deleted during the first. It is not touched.
+// clusterDeletedBeforeItsBatch: a cluster of the second batch is deleted during the first. Drydock does not touch it.
 func clusterDeletedBeforeItsBatch(t *testing.T, s *scene) {
-	at, deleted := place{s.Spokes[1], "worker-1"}, s.Spokes[2]
-	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	at, deleted := target{s.Spokes[1], "worker-1"}, s.Spokes[2]
+	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: []*devstack.Cluster{at.spoke, deleted}, nodes: []string{at.node}, maxConcurrency: 1}, nil)
 	w.end = ranv1.ReasonFailed
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	restore := s.unregister(t, deleted)
-	endTermination(t, at, guest)
+	endTermination(t, at, pod)
 	s.requireEnd(t, w)
 	s.requireNothingDone(t, deleted)
 	restore()
 }
 
-// clusterDeletedDuringItsWork: the cluster fails although its drain is blocked, and its node is returned.
+// clusterDeletedDuringItsWork: the cluster fails although its drain is blocked, and its node returns to service.
 func clusterDeletedDuringItsWork(t *testing.T, s *scene) {
-	at := place{s.Spokes[1], "worker-1"}
-	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	at := target{s.Spokes[1], "worker-1"}
+	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.smallRollout(t, at, nil, at.node)
 	w.end = ranv1.ReasonFailed
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	restore := s.unregister(t, at.spoke)
 	s.requireEnd(t, w)
-	endTermination(t, at, guest)
+	endTermination(t, at, pod)
 	restore()
 }
 
-// clusterDeletedBeforeEnable: the rollout is planned again when it is enabled. An invalid plan waits, and nothing is touched.
+// clusterDeletedBeforeEnable: the rollout is planned again when it is enabled. With an invalid plan it waits and changes nothing.
 func clusterDeletedBeforeEnable(t *testing.T, s *scene) {
-	at := place{s.Spokes[1], "worker-1"}
+	at := target{s.Spokes[1], "worker-1"}
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:3], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) })
 	w.end = cancelled
 	s.awaitCompleted(t, w.workflow, "PlanRollout")
 	restore := s.unregister(t, s.Spokes[2])
 	s.signal(t, w.workflow, temporal.SignalEnable)
 	plans := 0
-	s.awaitEvent(t, w.workflow, "it is planned anew", func(event *historypb.HistoryEvent) bool {
+	s.awaitEvent(t, w.workflow, "it is planned again", func(event *historypb.HistoryEvent) bool {
 		if event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == "PlanRollout" {
 			plans++
 		}
@@ -81,13 +81,13 @@ func (s *scene) unregister(t *testing.T, spoke *devstack.Cluster) (register func
 	hub, err := dynamic.NewForConfig(s.Hub.Config)
 	require.NoError(t, err)
 	managedClusters := hub.Resource(schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"})
-	was, err := managedClusters.Get(t.Context(), spoke.Name, metav1.GetOptions{})
+	cluster, err := managedClusters.Get(t.Context(), spoke.Name, metav1.GetOptions{})
 	require.NoError(t, err)
 	require.NoError(t, managedClusters.Delete(t.Context(), spoke.Name, metav1.DeleteOptions{}))
-	was.SetResourceVersion("")
-	was.SetUID("")
+	cluster.SetResourceVersion("")
+	cluster.SetUID("")
 	register = sync.OnceFunc(func() {
-		_, err := managedClusters.Create(context.Background(), was, metav1.CreateOptions{})
+		_, err := managedClusters.Create(context.Background(), cluster, metav1.CreateOptions{})
 		require.NoError(t, err)
 	})
 	t.Cleanup(register)

@@ -31,14 +31,14 @@ func emergencyStops() []scenario {
 	}
 }
 
-// heldDuringCordonRetries: when the API server accepts the cordon again, it is not requested before the release.
+// heldDuringCordonRetries: Drydock does not send the cordon again before the release.
 func heldDuringCordonRetries(t *testing.T, s *scene) {
-	at := s.places(t, 1)[0]
+	at := s.targets(t, 1)[0]
 	refused := s.inject(at.spoke, faultproxy.Rule{
-		Match: faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node}, Fault: faultproxy.Refuse(apierrors.NewServiceUnavailable("away")),
+		Match: faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node}, Fault: faultproxy.Refuse(apierrors.NewServiceUnavailable("injected fault")),
 	})
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
-	require.Eventually(t, func() bool { return refused.Harmed() > 0 }, waitLimit, 10*time.Millisecond, "the cordon is retried")
+	require.Eventually(t, func() bool { return refused.Injected() > 0 }, waitLimit, 10*time.Millisecond, "the cordon is retried")
 	s.drydock(t, "hold", "--cluster", at.spoke.Name, "--reason", s.name)
 	s.awaitHeld(t, w, at.spoke.Name)
 	refused.Remove()
@@ -50,19 +50,19 @@ func heldDuringCordonRetries(t *testing.T, s *scene) {
 	s.requireEnd(t, w)
 }
 
-// emergencyStopTerminated: a hold applies to a maintenance that starts after the termination, and a waiting one is released.
+// emergencyStopTerminated: the hold applies to a maintenance that starts after the termination, and the release reaches one that started before.
 func emergencyStopTerminated(t *testing.T, s *scene) {
-	free := s.places(t, workers*(spokes-1))
-	free = slices.DeleteFunc(free, func(p place) bool { return p.spoke != s.Spokes[1] })
+	free := s.targets(t, workers*(spokes-1))
+	free = slices.DeleteFunc(free, func(p target) bool { return p.spoke != s.Spokes[1] })
 	at, spec := free[0].spoke, maintenancev1.NodeMaintenanceSpec{Action: job(nil)}
-	s.requireEnd(t, s.maintain(t, free[2], spec)) // the scheduler of the cluster, which grants the slots, follows from now on
+	s.requireEnd(t, s.maintain(t, free[2], spec)) // the scheduler of the cluster subscribes to holds now
 	s.drydock(t, "hold", "--cluster", at.Name, "--reason", s.name)
 	before := s.maintain(t, free[0], spec)
 	s.awaitHeld(t, before, at.Name)
 	require.NoError(t, s.Await(t.Context(), s.Hub, "the hold is saved", []client.Object{&corev1.ConfigMap{}}, func(ctx context.Context, hub client.Reader) (bool, error) {
-		var kept corev1.ConfigMap
-		err := hub.Get(ctx, client.ObjectKey{Namespace: holds.KeptHoldsNamespace, Name: holds.KeptHoldsName}, &kept)
-		return strings.Contains(kept.Data[holds.KeptHoldsKey], s.name), client.IgnoreNotFound(err)
+		var saved corev1.ConfigMap
+		err := hub.Get(ctx, client.ObjectKey{Namespace: holds.KeptHoldsNamespace, Name: holds.KeptHoldsName}, &saved)
+		return strings.Contains(saved.Data[holds.KeptHoldsKey], s.name), client.IgnoreNotFound(err)
 	}))
 
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.EmergencyStopID, "", s.name))
@@ -76,7 +76,7 @@ func emergencyStopTerminated(t *testing.T, s *scene) {
 // awaitHeld waits until a workflow has received the hold of its cluster.
 func (s *scene) awaitHeld(t *testing.T, w *work, cluster string) {
 	t.Helper()
-	s.awaitEvent(t, w.workflow, "is told that "+cluster+" is held", func(event *historypb.HistoryEvent) bool {
+	s.awaitEvent(t, w.workflow, "it receives the hold of "+cluster, func(event *historypb.HistoryEvent) bool {
 		signal := event.GetWorkflowExecutionSignaledEventAttributes()
 		if signal.GetSignalName() != temporal.SignalHeld {
 			return false

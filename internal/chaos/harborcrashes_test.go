@@ -30,33 +30,33 @@ func harborCrashes() []scenario {
 	}
 }
 
-// harborPlace is a HarborCluster main, and the request at which its worker crashes.
-type harborPlace struct {
+// harborCrash is a HarborCluster named main, and the request during which the worker crashes.
+type harborCrash struct {
 	namespace, workflow string
 	request             faultproxy.Match
-	// answered: the request is executed, and its answer is lost.
+	// answered: the API server executes the request, and its answer is lost.
 	answered  bool
 	injection *faultproxy.Injection
 }
 
 // locate sets the namespace of the HarborCluster.
-func (p *harborPlace) locate(s *scene, spoke *devstack.Cluster, i int) {
+func (p *harborCrash) locate(s *scene, spoke *devstack.Cluster, i int) {
 	p.namespace = fmt.Sprintf("%s-harbor-%d", s.name, i)
 	p.workflow = temporal.HarborClusterID(spoke.Name, p.namespace, "main")
 }
 
-func (p *harborPlace) String() string {
+func (p *harborCrash) String() string {
 	return fmt.Sprintf("%s, at %s %s %s, answered: %t", p.namespace, p.request.Verbs, p.request.Resource, p.request.Name, p.answered)
 }
 
 // stop stops the request in the proxy.
-func (p *harborPlace) stop(s *scene, spoke *devstack.Cluster) {
+func (p *harborCrash) stop(s *scene, spoke *devstack.Cluster) {
 	match := p.request
 	match.Namespace = p.namespace
 	p.injection = s.Proxy(spoke).Inject(faultproxy.Rule{Match: match, Fault: faultproxy.Stop()})
 }
 
-// requestTo picks requests about an object.
+// requestTo matches requests for an object.
 func requestTo(verb, resource, name string) faultproxy.Match {
 	return faultproxy.Match{Verbs: []string{verb}, Resource: resource, Name: name}
 }
@@ -65,9 +65,9 @@ func requestTo(verb, resource, name string) faultproxy.Match {
 func (s *scene) harborSpoke(t *testing.T) (*devstack.Cluster, client.Client) {
 	t.Helper()
 	spoke := s.Spokes[1]
-	played, err := s.SimulateHarborOperators(t.Context(), spoke)
+	operators, err := s.SimulateHarborOperators(t.Context(), spoke)
 	require.NoError(t, err)
-	t.Cleanup(played.Stop)
+	t.Cleanup(operators.Stop)
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	api, err := client.New(spoke.Config, client.Options{Scheme: scheme})
@@ -76,43 +76,43 @@ func (s *scene) harborSpoke(t *testing.T) (*devstack.Cluster, client.Client) {
 }
 
 // awaitHealthy waits until the HarborCluster is healthy.
-func (p *harborPlace) awaitHealthy(ctx context.Context, s *scene, spoke *devstack.Cluster) error {
+func (p *harborCrash) awaitHealthy(ctx context.Context, s *scene, spoke *devstack.Cluster) error {
 	return s.AwaitHarbor(ctx, spoke, p.namespace, "main", "healthy", func(status goharborv1.HarborClusterStatus) bool { return status.Status == goharborv1.StatusHealthy })
 }
 
-// crashAt kills the worker when all of the requests are stopped, and starts another.
-func (s *scene) crashAt(t *testing.T, spoke *devstack.Cluster, places []*harborPlace) {
+// crashAt kills the worker when all requests are stopped, and starts another.
+func (s *scene) crashAt(t *testing.T, spoke *devstack.Cluster, targets []*harborCrash) {
 	t.Helper()
-	for _, p := range places {
+	for _, p := range targets {
 		awaitStopped(t, p.injection)
 	}
-	for _, p := range places {
+	for _, p := range targets {
 		if !p.answered {
 			continue
 		}
-		standing := p.injection.Standing()
-		for standing == nil || !standing.Forward() { // the worker has given up meanwhile, and comes again
-			standing = awaitStopped(t, p.injection)
+		stopped := p.injection.Pending()
+		for stopped == nil || !stopped.Forward() { // the request timed out, and the worker sends it again
+			stopped = awaitStopped(t, p.injection)
 		}
 	}
 	require.NoError(t, s.Worker.Kill())
-	s.Proxy(spoke).Heal()
+	s.Proxy(spoke).RemoveAll()
 	require.NoError(t, s.Worker.Start(t.Context()))
 }
 
-// writesOf counts the writes of Drydock to each object of a namespace that match a condition.
-func writesOf(events []auditv1.Event, namespace string, such func(auditv1.Event) bool) map[string]int {
+// writesOf counts the successful writes of Drydock to each object of a namespace that match a condition.
+func writesOf(events []auditv1.Event, namespace string, matches func(auditv1.Event) bool) map[string]int {
 	writes := map[string]int{}
 	for _, event := range events {
 		if event.Stage == auditv1.StageResponseComplete && event.ObjectRef != nil && event.ObjectRef.Namespace == namespace && event.ResponseStatus != nil &&
-			event.ResponseStatus.Code < http.StatusBadRequest && event.User.Username == "system:serviceaccount:drydock-system:drydock-initiator" && such(event) {
+			event.ResponseStatus.Code < http.StatusBadRequest && event.User.Username == "system:serviceaccount:drydock-system:drydock-initiator" && matches(event) {
 			writes[event.ObjectRef.Resource+"/"+event.ObjectRef.Name]++
 		}
 	}
 	return writes
 }
 
-// settledEvents returns the audit log with all requests so far.
+// settledEvents returns the audit log when it has all requests so far.
 func settledEvents(t *testing.T, spoke *devstack.Cluster) []auditv1.Event {
 	t.Helper()
 	settledActions(t, spoke)
@@ -121,10 +121,10 @@ func settledEvents(t *testing.T, spoke *devstack.Cluster) []auditv1.Event {
 	return events
 }
 
-// removeNamespaces removes the remaining data and pods, which would affect the next scenario. The stack does not delete claims.
-func (s *scene) removeNamespaces(t *testing.T, spoke *devstack.Cluster, api client.Client, places []*harborPlace) {
+// removeNamespaces removes remaining data and pods, which would affect the next scenario. The local stack does not delete claims.
+func (s *scene) removeNamespaces(t *testing.T, spoke *devstack.Cluster, api client.Client, targets []*harborCrash) {
 	t.Helper()
-	for _, p := range places {
+	for _, p := range targets {
 		require.NoError(t, api.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}))
 		var claims corev1.PersistentVolumeClaimList
 		require.NoError(t, api.List(t.Context(), &claims, client.InNamespace(p.namespace)))

@@ -18,16 +18,16 @@ import (
 	"drydock.dev/drydock/workflows/harbor"
 )
 
-// harborCreations has a HarborCluster for each request of the creation of a Harbor.
-func harborCreations(s *scene, spoke *devstack.Cluster) []*harborPlace {
-	var all []*harborPlace
+// harborCreations returns a HarborCluster for each request that creates a Harbor.
+func harborCreations(s *scene, spoke *devstack.Cluster) []*harborCrash {
+	var all []*harborCrash
 	for _, answered := range []bool{false, true} {
 		for _, request := range []faultproxy.Match{
 			requestTo("patch", "harborclusters", "main"), requestTo("update", "harborclusters/status", "main"), requestTo("create", "secrets", ""),
 			requestTo("patch", "postgresqls", "*"), requestTo("patch", "redisfailovers", "*"), requestTo("patch", "tenants", "*"), requestTo("patch", "ingresses", "*"),
 			requestTo("create", "jobs", ""), requestTo("patch", "secrets", "main-database-password"), requestTo("patch", "secrets", "minio-main"), requestTo("patch", "harbors", "*"),
 		} {
-			p := &harborPlace{request: request, answered: answered}
+			p := &harborCrash{request: request, answered: answered}
 			p.locate(s, spoke, len(all))
 			all = append(all, p)
 		}
@@ -35,7 +35,7 @@ func harborCreations(s *scene, spoke *devstack.Cluster) []*harborPlace {
 	return all
 }
 
-// harborCreationCrashes: all objects are created, and none twice.
+// harborCreationCrashes: each object is created exactly once.
 func harborCreationCrashes(t *testing.T, s *scene) {
 	spoke, api := s.harborSpoke(t)
 	all := harborCreations(s, spoke)
@@ -50,14 +50,14 @@ func harborCreationCrashes(t *testing.T, s *scene) {
 	}
 	events := settledEvents(t, spoke)
 	for _, p := range all {
-		made := map[string]int{}
+		created := map[string]int{}
 		for _, object := range []string{
 			"postgresqls/postgresql-" + p.namespace + "-main", "redisfailovers/main-redis", "tenants/minio-main", "ingresses/minio-main", "jobs/minio-main", "harbors/main-harbor",
 			"secrets/main-redis", "secrets/minio-main-creds", "secrets/main-database-password", "secrets/minio-main",
 		} {
-			made[object] = 1
+			created[object] = 1
 		}
-		require.Equal(t, made, writesOf(events, p.namespace, func(e auditv1.Event) bool { return e.ResponseStatus.Code == http.StatusCreated }), "%s", p)
+		require.Equal(t, created, writesOf(events, p.namespace, func(e auditv1.Event) bool { return e.ResponseStatus.Code == http.StatusCreated }), "%s", p)
 		require.NoError(t, api.Delete(t.Context(), &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "main"}}))
 	}
 	s.requireEnds(t)
@@ -65,7 +65,7 @@ func harborCreationCrashes(t *testing.T, s *scene) {
 }
 
 // start creates the HarborCluster, and starts its workflow.
-func (p *harborPlace) start(t *testing.T, s *scene, spoke *devstack.Cluster, api client.Client) {
+func (p *harborCrash) start(t *testing.T, s *scene, spoke *devstack.Cluster, api client.Client) {
 	t.Helper()
 	object, err := fleet.HarborCluster{Namespace: p.namespace, Redirected: true, DeletionPolicy: goharborv1.DeleteData}.Object()
 	require.NoError(t, err)

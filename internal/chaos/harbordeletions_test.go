@@ -26,13 +26,13 @@ import (
 	harborworkflow "drydock.dev/drydock/workflows/harbor"
 )
 
-// harborDeletion is the deletion of a HarborCluster during which its worker crashes.
+// harborDeletion is the deletion of a HarborCluster during which the worker crashes.
 type harborDeletion struct {
-	harborPlace
+	harborCrash
 	policy goharborv1.DeletionPolicy
-	// held is, instead of a request, an object that does not go while somebody else's finalizer holds it.
+	// held, set instead of a request, is an object with a foreign finalizer, which blocks its deletion.
 	held *harbor.Object
-	// data is what holds data, by kind, as it was before.
+	// data has the UIDs of the objects with data before the deletion, by kind.
 	data map[string]types.UID
 }
 
@@ -40,10 +40,10 @@ func (d *harborDeletion) String() string {
 	if d.held != nil {
 		return fmt.Sprintf("%s, by policy %s, while %s is held", d.namespace, d.policy, d.held.Kind.Kind)
 	}
-	return d.harborPlace.String() + ", by policy " + string(d.policy)
+	return d.harborCrash.String() + ", by policy " + string(d.policy)
 }
 
-// harborDeletions are one for each request of a deletion, for each end of it, and some that wait.
+// harborDeletions returns a deletion for each request, without and with its execution, and deletions that wait for a finalizer.
 func harborDeletions(s *scene, spoke *devstack.Cluster) []*harborDeletion {
 	always := []faultproxy.Match{
 		requestTo("delete", "harbors", "main-harbor"), requestTo("delete", "secrets", "main-database-password"), requestTo("delete", "jobs", "minio-main"),
@@ -56,10 +56,10 @@ func harborDeletions(s *scene, spoke *devstack.Cluster) []*harborDeletion {
 	var all []*harborDeletion
 	for _, answered := range []bool{false, true} {
 		for _, request := range always {
-			all = append(all, &harborDeletion{policy: goharborv1.RetainData, harborPlace: harborPlace{request: request, answered: answered}})
+			all = append(all, &harborDeletion{policy: goharborv1.RetainData, harborCrash: harborCrash{request: request, answered: answered}})
 		}
 		for _, request := range data {
-			all = append(all, &harborDeletion{policy: goharborv1.DeleteData, harborPlace: harborPlace{request: request, answered: answered}})
+			all = append(all, &harborDeletion{policy: goharborv1.DeleteData, harborCrash: harborCrash{request: request, answered: answered}})
 		}
 	}
 	for _, held := range []harbor.Object{{Kind: harbor.Harbor, Name: "main-harbor"}, {Kind: harbor.Tenant, Name: "minio-main"}} {
@@ -71,17 +71,17 @@ func harborDeletions(s *scene, spoke *devstack.Cluster) []*harborDeletion {
 	return all
 }
 
-// harborDeletionCrashes: all objects are deleted once, except data that is retained.
+// harborDeletionCrashes: each object is deleted exactly once, except retained data.
 func harborDeletionCrashes(t *testing.T, s *scene) {
 	spoke, api := s.harborSpoke(t)
 	all := harborDeletions(s, spoke)
 	s.bringUp(t, spoke, all)
-	var everywhere, stopped []*harborPlace
+	var targets, stopped []*harborCrash
 	for _, d := range all {
 		d.begin(t, s, spoke, api)
-		everywhere = append(everywhere, &d.harborPlace)
+		targets = append(targets, &d.harborCrash)
 		if d.held == nil {
-			stopped = append(stopped, &d.harborPlace)
+			stopped = append(stopped, &d.harborCrash)
 		}
 	}
 	waiting := slices.DeleteFunc(slices.Clone(all), func(d *harborDeletion) bool { return d.held == nil })
@@ -97,12 +97,12 @@ func harborDeletionCrashes(t *testing.T, s *scene) {
 	s.requireEnds(t)
 	events := settledEvents(t, spoke)
 	for _, d := range all {
-		d.judge(t, api, events)
+		d.requireResult(t, api, events)
 	}
-	s.removeNamespaces(t, spoke, api, everywhere)
+	s.removeNamespaces(t, spoke, api, targets)
 }
 
-// bringUp brings up the Harbors.
+// bringUp creates the Harbors and waits until they are healthy.
 func (s *scene) bringUp(t *testing.T, spoke *devstack.Cluster, all []*harborDeletion) {
 	t.Helper()
 	dir := t.TempDir()
@@ -127,20 +127,20 @@ func (s *scene) bringUp(t *testing.T, spoke *devstack.Cluster, all []*harborDele
 	require.NoError(t, group.Wait())
 }
 
-// begin deletes the HarborCluster, as anybody may, and stops its removal at the step.
+// begin deletes the HarborCluster as a user does, and blocks the removal at its request or held object.
 func (d *harborDeletion) begin(t *testing.T, s *scene, spoke *devstack.Cluster, api client.Client) {
 	t.Helper()
 	d.data = d.dataLeft(t, api)
 	require.Len(t, d.data, 3)
 	if d.held != nil {
-		d.setFinalizers(t, api, `["example.org/theirs"]`)
+		d.setFinalizers(t, api, `["example.org/foreign"]`)
 	} else {
 		d.stop(s, spoke)
 	}
 	require.NoError(t, api.Delete(t.Context(), &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "main"}}))
 }
 
-// setFinalizers sets those of the object that is held.
+// setFinalizers sets the finalizers of the held object.
 func (d *harborDeletion) setFinalizers(t *testing.T, api client.Client, finalizers string) {
 	t.Helper()
 	object := &unstructured.Unstructured{}
@@ -151,7 +151,7 @@ func (d *harborDeletion) setFinalizers(t *testing.T, api client.Client, finalize
 	require.NoError(t, api.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, patch)))
 }
 
-// dataLeft are the objects that hold data, by their kinds.
+// dataLeft returns the UIDs of the remaining objects with data, by kind.
 func (d *harborDeletion) dataLeft(t *testing.T, api client.Client) map[string]types.UID {
 	t.Helper()
 	left := map[string]types.UID{}
@@ -163,7 +163,7 @@ func (d *harborDeletion) dataLeft(t *testing.T, api client.Client) map[string]ty
 	return left
 }
 
-// list lists the objects of a kind that are not being deleted.
+// list returns the objects of a kind that are not being deleted.
 func (d *harborDeletion) list(t *testing.T, api client.Client, kind schema.GroupVersionKind) []metav1.PartialObjectMetadata {
 	t.Helper()
 	list := &metav1.PartialObjectMetadataList{}
@@ -172,8 +172,8 @@ func (d *harborDeletion) list(t *testing.T, api client.Client, kind schema.Group
 	return slices.DeleteFunc(list.Items, func(object metav1.PartialObjectMetadata) bool { return object.DeletionTimestamp != nil })
 }
 
-// judge compares what is left, and what was deleted, with what the policy says.
-func (d *harborDeletion) judge(t *testing.T, api client.Client, events []auditv1.Event) {
+// requireResult compares the remaining and the deleted objects with the deletion policy.
+func (d *harborDeletion) requireResult(t *testing.T, api client.Client, events []auditv1.Event) {
 	t.Helper()
 	deleted := map[string]int{
 		"harbors/main-harbor": 1, "secrets/main-database-password": 1, "secrets/minio-main": 1, "jobs/minio-main": 1, "ingresses/minio-main": 1,
@@ -183,7 +183,7 @@ func (d *harborDeletion) judge(t *testing.T, api client.Client, events []auditv1
 		for _, object := range []string{"postgresqls/postgresql-" + d.namespace + "-main", "redisfailovers/main-redis", "tenants/minio-main", "secrets/main-redis", "secrets/minio-main-creds"} {
 			deleted[object] = 1
 		}
-		deleted["persistentvolumeclaims/"] = 3 // those of each service, in one request
+		deleted["persistentvolumeclaims/"] = 3 // one request for the claims of each service
 		require.Empty(t, d.dataLeft(t, api), "%s", d)
 		require.Empty(t, d.list(t, api, claims), "%s", d)
 	} else {

@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// registration is what rollouts may change of a ManagedCluster.
+// registration has the fields of a ManagedCluster that rollouts may change.
 type registration struct {
 	labels, annotations map[string]string
 }
 
-// registrations are the ManagedClusters of the hub, by name.
+// registrations returns those fields of all ManagedClusters of the hub, by name.
 func (s *scene) registrations(t *testing.T) map[string]registration {
 	t.Helper()
 	registrations := map[string]registration{}
@@ -36,8 +36,8 @@ func (s *scene) managedClusters(ctx context.Context, t *testing.T) []metav1.Part
 	return list.Items
 }
 
-// requireHubRestored: no rollout leaves labels or annotations on ManagedClusters. Only one that has not come to its end leaves what it gave them
-// at its beginning, and no sweeper takes that back.
+// requireHubRestored requires that ManagedClusters have their former labels and annotations. Only a rollout that did not complete leaves its labels,
+// which no sweeper removes.
 func (s *scene) requireHubRestored(t *testing.T) {
 	t.Helper()
 	if slices.ContainsFunc(s.works, func(w *work) bool { return w.labels && w.end != ended }) {
@@ -46,7 +46,7 @@ func (s *scene) requireHubRestored(t *testing.T) {
 	require.Equal(t, s.registered, s.registrations(t))
 }
 
-// unlabel takes the label of scenarios from all ManagedClusters.
+// unlabel removes the label of scenarios from all ManagedClusters.
 func (s *scene) unlabel(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
@@ -54,7 +54,7 @@ func (s *scene) unlabel(t *testing.T) {
 	require.NoError(t, err)
 	for _, cluster := range s.managedClusters(ctx, t) {
 		before := cluster.DeepCopy()
-		delete(cluster.Labels, propLabel)
+		delete(cluster.Labels, fixtureLabel)
 		require.NoError(t, hub.Client.Patch(ctx, &cluster, client.MergeFrom(before)))
 	}
 }

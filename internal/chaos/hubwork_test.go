@@ -18,13 +18,13 @@ import (
 	"drydock.dev/drydock/internal/devstack/propagator"
 )
 
-// enforcing: a policy is enforced on a cluster, which does not comply yet.
+// enforcing: a policy is enforced on a cluster that does not comply yet.
 func enforcing() state {
-	return groupState("InProgress, policies enforced", "AwaitCompliance", func(t *testing.T, s *scene, at place) reached {
-		var mended atomic.Bool
-		s.putOnHub(t, "testdata/policy.yaml", at)
+	return groupState("InProgress, policies enforced", "AwaitCompliance", func(t *testing.T, s *scene, at target) reached {
+		var compliant atomic.Bool
+		s.createOnHub(t, "testdata/policy.yaml", at)
 		hub, err := propagator.Start(t.Context(), s.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration {
-			if mended.Load() {
+			if compliant.Load() {
 				return 0
 			}
 			return -1
@@ -32,21 +32,21 @@ func enforcing() state {
 		require.NoError(t, err)
 		t.Cleanup(hub.Stop)
 		policy := s.name + "-motd"
-		s.awaitStanding(t, policy)
+		s.awaitComplianceStatus(t, policy)
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.NodeMaintenance, spec.ManagedPolicies = nil, []string{policy}
 		})
-		require.Eventually(t, func() bool { return len(hub.Enforced()[at.spoke.Name]) > 0 }, waitLimit, 20*time.Millisecond, "nothing is enforced on %s", at.spoke.Name)
+		require.Eventually(t, func() bool { return len(hub.Enforced()[at.spoke.Name]) > 0 }, waitLimit, 20*time.Millisecond, "no policy is enforced on %s", at.spoke.Name)
 		s.awaitScheduled(t, w.workflow, "AwaitCompliance")
-		return reached{workflow: w.workflow, heal: func() {
-			mended.Store(true)
+		return reached{workflow: w.workflow, unblock: func() {
+			compliant.Store(true)
 			require.NoError(t, hub.Drift(context.Background(), at.spoke.Name, namespace, policy))
 		}}
 	})
 }
 
-// awaitStanding waits until the hub says how the cluster stands that a policy is about.
-func (s *scene) awaitStanding(t *testing.T, policy string) {
+// awaitComplianceStatus waits until a policy has the compliance status of its cluster.
+func (s *scene) awaitComplianceStatus(t *testing.T, policy string) {
 	t.Helper()
 	found := &unstructured.Unstructured{}
 	found.SetAPIVersion("policy.open-cluster-management.io/v1")
@@ -55,28 +55,28 @@ func (s *scene) awaitStanding(t *testing.T, policy string) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		err := hub.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: policy}, found)
-		standings, _, _ := unstructured.NestedSlice(found.Object, "status", "status")
-		return err == nil && len(standings) == 1
-	}, waitLimit, 20*time.Millisecond, "policy %s has no standing", policy)
+		statuses, _, _ := unstructured.NestedSlice(found.Object, "status", "status")
+		return err == nil && len(statuses) == 1
+	}, waitLimit, 20*time.Millisecond, "policy %s has no compliance status", policy)
 }
 
-// creatingWorks: a manifest work is brought to a cluster, whose agent has not applied it yet.
+// creatingWorks: a ManifestWork is created for a cluster whose agent has not applied it yet.
 func creatingWorks() state {
-	return groupState("InProgress, manifest works brought", "AwaitManifestWorks", func(t *testing.T, s *scene, at place) reached {
-		s.putOnHub(t, "testdata/work.yaml", at)
+	return groupState("InProgress, manifest works created", "AwaitManifestWorks", func(t *testing.T, s *scene, at target) reached {
+		s.createOnHub(t, "testdata/work.yaml", at)
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.NodeMaintenance, spec.ManifestWorkTemplates = nil, []string{s.name + "-motd"}
 		})
 		s.awaitScheduled(t, w.workflow, "AwaitManifestWorks")
-		return reached{workflow: w.workflow, heal: func() { s.applyWorks(t, at) }}
+		return reached{workflow: w.workflow, unblock: func() { s.applyWorks(t, at) }}
 	})
 }
 
-// applied is what the agent of a cluster says of a work that is there.
+// applied is the status of a ManifestWork that the agent has applied.
 const applied = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"}]}}`
 
-// applyWorks plays the agent of a cluster.
-func (s *scene) applyWorks(t *testing.T, at place) {
+// applyWorks sets the status of the ManifestWorks of a cluster, as its agent does.
+func (s *scene) applyWorks(t *testing.T, at target) {
 	t.Helper()
 	works := s.onHub(t, "work.open-cluster-management.io/v1/ManifestWork", client.InNamespace(at.spoke.Name))
 	hub, err := s.Watch(context.Background(), s.Hub)
@@ -86,7 +86,7 @@ func (s *scene) applyWorks(t *testing.T, at place) {
 	}
 }
 
-// hubKinds are those that rollouts make, or read, on the hub.
+// hubKinds are the kinds that rollouts create or read on the hub.
 func hubKinds() []string {
 	return []string{
 		"policy.open-cluster-management.io/v1/Policy", "policy.open-cluster-management.io/v1/PlacementBinding", "apps.open-cluster-management.io/v1/PlacementRule",
@@ -94,9 +94,9 @@ func hubKinds() []string {
 	}
 }
 
-// putOnHub makes the objects of a file, which are about the cluster of the place and named after the scenario. After the scenario all of their kinds are gone,
-// also what a rollout has left that was terminated.
-func (s *scene) putOnHub(t *testing.T, file string, at place) {
+// createOnHub creates the objects of a file, with the name of the scenario and for the cluster of the node. Its cleanup deletes all objects of these
+// kinds, including those that a terminated rollout left.
+func (s *scene) createOnHub(t *testing.T, file string, at target) {
 	t.Helper()
 	hub, err := s.Watch(t.Context(), s.Hub)
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func (s *scene) putOnHub(t *testing.T, file string, at place) {
 	})
 }
 
-// onHub lists the objects of a kind, <group>/<version>/<kind>.
+// onHub lists the objects of a kind, given as <group>/<version>/<kind>.
 func (s *scene) onHub(t *testing.T, kind string, options ...client.ListOption) []unstructured.Unstructured {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}

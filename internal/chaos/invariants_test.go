@@ -30,16 +30,16 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// controlPlane is the node of a spoke that goes alone.
+// controlPlane is the control-plane node of each spoke.
 const controlPlane = "control-plane-1"
 
-// requireInvariants holds a scenario that is over to what must always be true.
+// requireInvariants checks the invariants after a scenario.
 func requireInvariants(t *testing.T, s *scene) {
 	t.Helper()
 	var clusters []invariants.Cluster
 	var violations []string
 	for _, spoke := range s.Spokes {
-		cluster := s.judged(t, spoke)
+		cluster := s.observedCluster(t, spoke)
 		clusters = append(clusters, cluster)
 		violations = append(violations, cluster.Violations()...)
 	}
@@ -47,36 +47,36 @@ func requireInvariants(t *testing.T, s *scene) {
 		if w.rollout {
 			violations = append(violations, invariants.Order(w.plan, w.maxConcurrency, clusters)...)
 		}
-		violations = append(violations, s.judgeHistories(t, w)...)
+		violations = append(violations, s.checkHistories(t, w)...)
 	}
 	require.Empty(t, violations, strings.Join(violations, "\n"))
 }
 
-// judged is a spoke with all that was done to it, and what the works of the scenario were allowed and have promised.
-func (s *scene) judged(t *testing.T, spoke *devstack.Cluster) invariants.Cluster {
+// observedCluster returns the actions on a spoke, with the limits and expected results of the scenario.
+func (s *scene) observedCluster(t *testing.T, spoke *devstack.Cluster) invariants.Cluster {
 	t.Helper()
 	cluster := invariants.Cluster{
 		Name: spoke.Name, Actions: settledActions(t, spoke), Since: s.began, ControlPlane: []string{controlPlane}, AnswersLost: s.answers.of(spoke),
-		AtOnce: max(1, s.allowed[spoke.Name]),
+		MaxOutOfService: max(1, s.allowed[spoke.Name]),
 	}
 	for _, w := range s.works {
 		nodes := w.nodes[spoke.Name]
-		if w.followed {
-			cluster.Again = append(cluster.Again, nodes...)
+		if w.maintainedAgain {
+			cluster.MaintainedTwice = append(cluster.MaintainedTwice, nodes...)
 		}
 		if w.end != ended {
 			continue
 		}
 		cluster.Maintained = append(cluster.Maintained, nodes...)
 		if w.job {
-			cluster.Worked = append(cluster.Worked, nodes...)
+			cluster.WithJob = append(cluster.WithJob, nodes...)
 		}
 	}
 	return cluster
 }
 
-// settledActions returns what was done to a spoke when nothing that was done so far can be missing. An event of the audit log may follow its
-// answer by an instant: a request of our own, whose event is there, shows that those before it are there, too.
+// settledActions returns all actions on a spoke so far. The API server may write an audit event shortly after its answer, so this sends a marker
+// request and waits for its event: all earlier events are then in the log, too.
 func settledActions(t *testing.T, spoke *devstack.Cluster) []fleet.Action {
 	t.Helper()
 	marker := fmt.Sprintf("marker-%d", time.Now().UnixNano())
@@ -89,19 +89,18 @@ func settledActions(t *testing.T, spoke *devstack.Cluster) []fleet.Action {
 		actions = fleet.ActionsOf(events)
 		last := events[max(0, len(events)-1000):]
 		return slices.ContainsFunc(last, func(e auditv1.Event) bool { return e.ObjectRef != nil && e.ObjectRef.Name == marker })
-	}, waitLimit, 50*time.Millisecond, "the audit log of %s does not show our own request", spoke.Name)
+	}, waitLimit, 50*time.Millisecond, "the audit log of %s does not have the marker request", spoke.Name)
 	return actions
 }
 
-// judgeHistories reads all histories of a work: they are well-formed, and today's code goes through them as it did. Those of runs that were
-// terminated break off.
-func (s *stage) judgeHistories(t *testing.T, w *work) []string {
+// checkHistories checks and replays all histories of a work. Histories of terminated runs may be incomplete.
+func (s *testFleet) checkHistories(t *testing.T, w *work) []string {
 	t.Helper()
 	if !w.terminated {
-		return s.judgeRuns(t, w.workflow, invariants.History)
+		return s.checkRuns(t, w.workflow, invariants.History)
 	}
 	s.awaitClosed(t, w)
-	return s.judgeRuns(t, w.workflow, func(run history.Run) []string {
+	return s.checkRuns(t, w.workflow, func(run history.Run) []string {
 		if run.Events[len(run.Events)-1].EventType == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED {
 			return invariants.Tasks(run)
 		}
@@ -109,21 +108,21 @@ func (s *stage) judgeHistories(t *testing.T, w *work) []string {
 	})
 }
 
-// awaitClosed waits for the ends of the children of a work: those of a workflow that was terminated outlive it.
-func (s *stage) awaitClosed(t *testing.T, w *work) {
+// awaitClosed waits until all runs of a work are closed. Children of a terminated workflow outlive it.
+func (s *testFleet) awaitClosed(t *testing.T, w *work) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	runs, err := history.Read(ctx, s.temporal, w.workflow)
 	require.NoError(t, err)
 	for _, run := range runs {
-		_ = s.temporal.GetWorkflow(ctx, run.WorkflowID, run.RunID).Get(ctx, nil) // how it ended is in its history
+		_ = s.temporal.GetWorkflow(ctx, run.WorkflowID, run.RunID).Get(ctx, nil) // the history has the result
 		require.NoError(t, ctx.Err(), "%s does not end", run.WorkflowID)
 	}
 }
 
-// judgeRuns judges the histories of a workflow and its children, and has today's code go through them.
-func (s *stage) judgeRuns(t *testing.T, workflowID string, judge func(history.Run) []string) []string {
+// checkRuns checks and replays the histories of a workflow and its children.
+func (s *testFleet) checkRuns(t *testing.T, workflowID string, check func(history.Run) []string) []string {
 	t.Helper()
 	runs, err := history.Read(t.Context(), s.temporal, workflowID)
 	require.NoError(t, err)
@@ -135,7 +134,7 @@ func (s *stage) judgeRuns(t *testing.T, workflowID string, judge func(history.Ru
 	workflows.Register(replayer, false)
 	var violations []string
 	for _, run := range runs {
-		violations = append(violations, judge(run)...)
+		violations = append(violations, check(run)...)
 		execution := worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: run.WorkflowID, RunID: run.RunID}}
 		if err := replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: run.Events}, execution); err != nil {
 			violations = append(violations, fmt.Sprintf("%s: replay: %v", run.WorkflowID, err))
@@ -144,8 +143,8 @@ func (s *stage) judgeRuns(t *testing.T, workflowID string, judge func(history.Ru
 	return violations
 }
 
-// requireSoundEntities judges the workflows that serve all scenarios, and never end.
-func (s *stage) requireSoundEntities(t *testing.T) {
+// requireEntityInvariants checks the histories of workflows that never end.
+func (s *testFleet) requireEntityInvariants(t *testing.T) {
 	t.Helper()
 	ids := []string{temporal.EmergencyStopID}
 	for _, spoke := range s.Spokes {
@@ -153,17 +152,17 @@ func (s *stage) requireSoundEntities(t *testing.T) {
 	}
 	var violations []string
 	for _, id := range ids {
-		if s.everBegun(t, id) {
-			violations = append(violations, s.judgeRuns(t, id, invariants.Tasks)...)
+		if s.wasStarted(t, id) {
+			violations = append(violations, s.checkRuns(t, id, invariants.Tasks)...)
 		}
 	}
 	require.Empty(t, violations, strings.Join(violations, "\n"))
 }
 
-// everBegun reports whether anybody has needed an entity so far.
-func (s *stage) everBegun(t *testing.T, entity string) bool {
+// wasStarted reports whether a workflow was ever started.
+func (s *testFleet) wasStarted(t *testing.T, workflowID string) bool {
 	t.Helper()
-	_, err := s.temporal.DescribeWorkflow(t.Context(), entity, "")
+	_, err := s.temporal.DescribeWorkflow(t.Context(), workflowID, "")
 	if errors.As(err, new(*serviceerror.NotFound)) {
 		return false
 	}

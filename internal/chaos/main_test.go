@@ -28,30 +28,30 @@ const (
 	workers = 6
 )
 
-// sharedStage is the stage of all scenarios: starting a fleet takes longer than most scenarios, and each scenario restores it.
-var sharedStage struct {
+// sharedFleet is the fleet of all scenarios: starting a fleet takes longer than most scenarios, and each scenario restores it.
+var sharedFleet struct {
 	start sync.Once
-	stage *stage
+	fleet *testFleet
 	err   error
 }
 
-// stage is a fleet on which scenarios run. Spoke-1 has the demo's workloads with their budgets and workload locks, the other spokes only
+// testFleet is a fleet on which scenarios run. Spoke-1 has the demo's workloads with their budgets and workload locks, the other spokes only
 // what a scenario creates.
-type stage struct {
+type testFleet struct {
 	*fleet.Fleet
 	temporal client.Client
 	// second is another worker, which runs only when a scenario starts it.
 	second *devstack.Process
-	// crashes of workers, in all scenarios so far.
+	// crashes are those of all scenarios so far.
 	crashes []crash
 }
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-// run runs the tests, and stops the stage if a test has started it.
+// run runs the tests, and stops the fleet if a test has started it.
 func run(m *testing.M) int {
 	code := m.Run()
-	s := sharedStage.stage
+	s := sharedFleet.fleet
 	if s == nil {
 		return code
 	}
@@ -66,23 +66,23 @@ func run(m *testing.M) int {
 	return code
 }
 
-// useStage returns the stage. The first test that needs it starts it.
-func useStage(t *testing.T) *stage {
+// useFleet returns the fleet. The first test that needs it starts it.
+func useFleet(t *testing.T) *testFleet {
 	t.Helper()
 	devstacktest.NeedServers(t)
-	sharedStage.start.Do(func() { sharedStage.stage, sharedStage.err = startStage(context.Background()) })
-	require.NoError(t, sharedStage.err)
-	return sharedStage.stage
+	sharedFleet.start.Do(func() { sharedFleet.fleet, sharedFleet.err = startFleet(context.Background()) })
+	require.NoError(t, sharedFleet.err)
+	return sharedFleet.fleet
 }
 
-func startStage(ctx context.Context) (*stage, error) {
+func startFleet(ctx context.Context) (*testFleet, error) {
 	f, err := fleet.Start(ctx, fleet.Options{
 		Spokes: spokes, Workers: workers, Proxies: true, Temporal: devstack.TemporalOptions{Database: "temporal.db"}, Output: os.Stderr,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{Fleet: f}
+	s := &testFleet{Fleet: f}
 	if err := s.prepare(ctx); err != nil {
 		showWorkerLog(f)
 		return nil, errors.Join(err, s.stop())
@@ -90,14 +90,14 @@ func startStage(ctx context.Context) (*stage, error) {
 	return s, nil
 }
 
-func (s *stage) stop() error {
+func (s *testFleet) stop() error {
 	if s.temporal != nil {
 		s.temporal.Close()
 	}
 	return s.Fleet.Stop()
 }
 
-func (s *stage) prepare(ctx context.Context) error {
+func (s *testFleet) prepare(ctx context.Context) error {
 	options, err := temporal.Connection{Address: s.Temporal.Address}.Options(nil, nil)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (s *stage) prepare(ctx context.Context) error {
 }
 
 // deployDemo deploys the demo's workloads on spoke-1, and starts a lock controller for its vRouter.
-func (s *stage) deployDemo(ctx context.Context) error {
+func (s *testFleet) deployDemo(ctx context.Context) error {
 	spoke := s.Spokes[0]
 	if err := spoke.Apply(ctx, "deploy/dev/manifests/spoke.yaml"); err != nil {
 		return err
@@ -135,6 +135,6 @@ func (s *stage) deployDemo(ctx context.Context) error {
 func showWorkerLog(f *fleet.Fleet) {
 	log, err := os.ReadFile(f.Worker.LogFile)
 	if err == nil {
-		fmt.Fprintf(os.Stderr, "the end of the worker's log:\n%s\n", log[max(0, len(log)-8000):])
+		fmt.Fprintf(os.Stderr, "the last lines of the worker's log:\n%s\n", log[max(0, len(log)-8000):])
 	}
 }

@@ -20,45 +20,45 @@ import (
 // nodeWaits are the states of NodeMaintenance that last until the cluster changes or the requestor sends a signal.
 func nodeWaits() []state {
 	return []state{
-		nodeWait(maintenancev1.NodeScheduled, "AwaitNodeLocks", func(t *testing.T, s *scene, at place) reached {
+		nodeWait(maintenancev1.NodeScheduled, "AwaitNodeLocks", func(t *testing.T, s *scene, at target) reached {
 			unlock := s.lock(t, at, lcmv1.LockActive)
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
-			return reached{workflow: w.workflow, heal: unlock}
+			return reached{workflow: w.workflow, unblock: unlock}
 		}),
-		nodeWait(maintenancev1.NodeWaitForPodCompletion, "AwaitPodCompletion", func(t *testing.T, s *scene, at place) reached {
-			guest := s.guest(t, at, nil)
+		nodeWait(maintenancev1.NodeWaitForPodCompletion, "AwaitPodCompletion", func(t *testing.T, s *scene, at target) reached {
+			pod := s.barePod(t, at, nil)
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{
-				WaitForPodCompletion: &maintenancev1.WaitForPodCompletionSpec{PodSelector: propLabel}, Action: job(nil),
+				WaitForPodCompletion: &maintenancev1.WaitForPodCompletionSpec{PodSelector: fixtureLabel}, Action: job(nil),
 			})
-			return reached{workflow: w.workflow, heal: func() { removePod(t, at, guest) }}
+			return reached{workflow: w.workflow, unblock: func() { removePod(t, at, pod) }}
 		}),
 		draining(),
 		jobRunning(),
 		awaitingRequestor(maintenancev1.NodeReady, temporal.SignalDone),
 		awaitingRequestor(maintenancev1.NodeRequestorFailed, temporal.SignalRecover, temporal.SignalDone),
-		nodeWait(maintenancev1.NodeHealthChecks, "AwaitNodeHealthy", func(t *testing.T, s *scene, at place) reached {
-			patient := s.guest(t, at, map[string]string{devstack.AnnotationReadyAfter: forever})
+		nodeWait(maintenancev1.NodeHealthChecks, "AwaitNodeHealthy", func(t *testing.T, s *scene, at target) reached {
+			pod := s.barePod(t, at, map[string]string{devstack.AnnotationReadyAfter: forever})
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil), HealthChecks: []drydockv1.HealthCheck{{
-				Name:      "the patient is well",
-				Condition: &drydockv1.ConditionCheck{APIVersion: "v1", Kind: "Pod", Namespace: propNamespace, Name: patient, Type: "Ready"},
+				Name:      "the pod is ready",
+				Condition: &drydockv1.ConditionCheck{APIVersion: "v1", Kind: "Pod", Namespace: podNamespace, Name: pod, Type: "Ready"},
 			}}})
-			return reached{workflow: w.workflow, heal: func() {
-				unannotate(t, at.spoke, propNamespace, devstack.AnnotationReadyAfter, metav1.ListOptions{LabelSelector: propLabel + "=" + patient})
+			return reached{workflow: w.workflow, unblock: func() {
+				unannotate(t, at.spoke, podNamespace, devstack.AnnotationReadyAfter, metav1.ListOptions{LabelSelector: fixtureLabel + "=" + pod})
 			}}
 		}),
-		nodeWait(maintenancev1.NodeCleaningUp, "AwaitNodeLocksActive", func(t *testing.T, s *scene, at place) reached {
+		nodeWait(maintenancev1.NodeCleaningUp, "AwaitNodeLocksActive", func(t *testing.T, s *scene, at target) reached {
 			unlock := s.lock(t, at, lcmv1.LockInactive)
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
-			return reached{workflow: w.workflow, heal: unlock}
+			return reached{workflow: w.workflow, unblock: unlock}
 		}),
 	}
 }
 
-// nodeWait is a state in which an activity waits, and has reported that.
-func nodeWait(in maintenancev1.NodeState, activity string, reach func(*testing.T, *scene, place) reached) state {
+// nodeWait is a state in which an activity has reported that it waits.
+func nodeWait(in maintenancev1.NodeState, activity string, reach func(*testing.T, *scene, target) reached) state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(in), activity: activity,
-		reach: func(t *testing.T, s *scene, at place) reached {
+		reach: func(t *testing.T, s *scene, at target) reached {
 			r := reach(t, s, at)
 			s.awaitWaiting(t, r.workflow, activity)
 			return r
@@ -68,36 +68,36 @@ func nodeWait(in maintenancev1.NodeState, activity string, reach func(*testing.T
 
 // draining: a pod terminates slowly.
 func draining() state {
-	return nodeWait(maintenancev1.NodeDraining, "Drain", func(t *testing.T, s *scene, at place) reached {
-		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	return nodeWait(maintenancev1.NodeDraining, "Drain", func(t *testing.T, s *scene, at target) reached {
+		pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
-		return reached{workflow: w.workflow, heal: func() { endTermination(t, at, guest) }}
+		return reached{workflow: w.workflow, unblock: func() { endTermination(t, at, pod) }}
 	})
 }
 
 // jobRunning: the Job runs.
 func jobRunning() state {
-	s := nodeWait(maintenancev1.NodeReady, "RunJob", func(t *testing.T, s *scene, at place) reached {
+	s := nodeWait(maintenancev1.NodeReady, "RunJob", func(t *testing.T, s *scene, at target) reached {
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(map[string]string{devstack.AnnotationCompleteAfter: forever})})
-		return reached{workflow: w.workflow, heal: func() { completeJob(t, at) }}
+		return reached{workflow: w.workflow, unblock: func() { completeJob(t, at) }}
 	})
 	s.moment = "the Job running"
 	return s
 }
 
-// awaitingRequestor: the requestor has the node, or its work has failed.
-func awaitingRequestor(in maintenancev1.NodeState, heal ...string) state {
+// awaitingRequestor: the requestor works on the node, or its work has failed.
+func awaitingRequestor(in maintenancev1.NodeState, signals ...string) state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(in), moment: "the requestor working", activity: "AwaitStale",
-		reach: func(t *testing.T, s *scene, at place) reached {
+		reach: func(t *testing.T, s *scene, at target) reached {
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
 			s.awaitScheduled(t, w.workflow, "AwaitStale")
 			if in == maintenancev1.NodeRequestorFailed {
 				s.signal(t, w.workflow, temporal.SignalFail)
 				s.awaitPhase(t, w.workflow, string(in))
 			}
-			return reached{workflow: w.workflow, heal: func() {
-				for _, signal := range heal {
+			return reached{workflow: w.workflow, unblock: func() {
+				for _, signal := range signals {
 					s.signalIfRunning(t, w.workflow, signal)
 				}
 			}}
@@ -105,30 +105,30 @@ func awaitingRequestor(in maintenancev1.NodeState, heal ...string) state {
 	}
 }
 
-// request is a request of the worker at which it dies.
+// request is a request during which the worker ends.
 type request struct {
 	in       maintenancev1.NodeState
 	what     string
 	activity string
-	// match picks the request for a place.
-	match func(s *scene, at place) faultproxy.Match
-	// cancel: it is made only when the maintenance is cancelled while its Job runs.
+	// match selects the request for a node.
+	match func(s *scene, at target) faultproxy.Match
+	// cancel: it is sent only when the maintenance is cancelled while its Job runs.
 	cancel bool
-	// locked: a lock holds the node, and lets go.
+	// locked: a lock of the node is released first.
 	locked bool
-	// slow: the pods take their time to leave, or it would not matter that the answer is lost.
+	// slow: the pod does not terminate, because the lost answer matters only until it has.
 	slow bool
 }
 
-// nodeRequests are the writes of a NodeMaintenance, in the order they are made.
+// nodeRequests are the writes of a NodeMaintenance, in order.
 func nodeRequests() []request {
-	ofNode := func(verb, resource, body string) func(*scene, place) faultproxy.Match {
-		return func(_ *scene, at place) faultproxy.Match {
+	ofNode := func(verb, resource, body string) func(*scene, target) faultproxy.Match {
+		return func(_ *scene, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{verb}, Resource: resource, Name: at.node, Body: body}
 		}
 	}
-	ofMaintenance := func(verb, resource string) func(*scene, place) faultproxy.Match {
-		return func(s *scene, at place) faultproxy.Match {
+	ofMaintenance := func(verb, resource string) func(*scene, target) faultproxy.Match {
+		return func(s *scene, at target) faultproxy.Match {
 			m := faultproxy.Match{Verbs: []string{verb}, Resource: resource, Name: s.name + "-" + at.spoke.Name + "-" + at.node + "*"}
 			if verb == "create" {
 				m.Name, m.Body = "", s.name+"-"+at.spoke.Name+"-"+at.node
@@ -138,29 +138,29 @@ func nodeRequests() []request {
 	}
 	return []request{
 		{in: maintenancev1.NodePending, what: "its mark as planned", activity: "PlanMaintenance", match: ofNode("patch", "nodes/status", "MaintenancePlanned")},
-		{in: maintenancev1.NodeScheduled, what: "the request to its locks", activity: "AcquireNode", match: func(_ *scene, at place) faultproxy.Match {
+		{in: maintenancev1.NodeScheduled, what: "the request to its locks", activity: "AcquireNode", match: func(_ *scene, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "nodemaintenancerequests", Body: at.node}
 		}},
 		{in: maintenancev1.NodeScheduled, what: "the cordon", activity: "AcquireNode", match: ofNode("patch", "nodes", `"unschedulable":true`)},
 		{in: maintenancev1.NodeCordon, what: "the cordon after a lock", activity: "Cordon", match: ofNode("patch", "nodes", `"unschedulable":true`), locked: true},
-		{in: maintenancev1.NodeDraining, what: "an eviction", activity: "Drain", match: func(s *scene, at place) faultproxy.Match {
+		{in: maintenancev1.NodeDraining, what: "an eviction", activity: "Drain", match: func(s *scene, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "pods/eviction", Name: s.name + "-" + at.node}
 		}, slow: true},
 		{in: maintenancev1.NodeReady, what: "the creation of the job", activity: "RunJob", match: ofMaintenance("create", "jobs")},
-		{in: maintenancev1.NodeCleaningUp, what: "the end of a job at work", activity: "RemoveJob", match: ofMaintenance("delete", "jobs"), cancel: true},
+		{in: maintenancev1.NodeCleaningUp, what: "the deletion of a running job", activity: "RemoveJob", match: ofMaintenance("delete", "jobs"), cancel: true},
 		{in: maintenancev1.NodeCleaningUp, what: "the release of the job", activity: "ReturnNode", match: ofMaintenance("patch", "jobs")},
 		{
 			in: maintenancev1.NodeCleaningUp, what: "the removal of its conditions", activity: "ReturnNode",
 			match: ofNode("patch", "nodes/status", `{"$patch":"delete","type":"MaintenanceInProgress"}`),
 		},
 		{in: maintenancev1.NodeCleaningUp, what: "the uncordon", activity: "ReturnNode", match: ofNode("patch", "nodes", `"unschedulable":null`)},
-		{in: maintenancev1.NodeCleaningUp, what: "the withdrawal of the request", activity: "ReturnNode", match: func(_ *scene, at place) faultproxy.Match {
+		{in: maintenancev1.NodeCleaningUp, what: "the withdrawal of the request", activity: "ReturnNode", match: func(_ *scene, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"delete"}, Resource: "nodemaintenancerequests", Name: "drydock-" + at.node + "-*"}
 		}},
 	}
 }
 
-// nodeRequest is that of the requests.
+// nodeRequest returns the request of nodeRequests with that description.
 func nodeRequest(what string) request {
 	all := nodeRequests()
 	return all[slices.IndexFunc(all, func(r request) bool { return r.what == what })]
@@ -170,11 +170,11 @@ func nodeRequest(what string) request {
 func (r request) lost() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(r.in), moment: "request lost: " + r.what, activity: r.activity,
-		reach: func(t *testing.T, s *scene, at place) reached {
+		reach: func(t *testing.T, s *scene, at target) reached {
 			injection := stopRequest(s, at, r.match(s, at))
 			arrived := r.reach(t, s, at)
 			awaitStopped(t, injection)
-			arrived.late = injection
+			arrived.injection = injection
 			return arrived
 		},
 	}
@@ -184,30 +184,30 @@ func (r request) lost() state {
 func (r request) unanswered() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(r.in), moment: "answer lost: " + r.what, activity: r.activity,
-		reach: func(t *testing.T, s *scene, at place) reached {
+		reach: func(t *testing.T, s *scene, at target) reached {
 			injection := stopRequest(s, at, r.match(s, at))
 			arrived := r.reach(t, s, at)
-			arrived.last = s.forwardBeforeCrash(t, at, injection)
+			arrived.beforeCrash = s.forwardBeforeCrash(t, at, injection)
 			return arrived
 		},
 	}
 }
 
-// lockFlip is the state in which a lock of the vRouter is about to be released: its permit is recorded, and the change, or its answer, is
-// in flight.
-func lockFlip(answered bool) state {
-	moment := "a lock that lets go: request lost"
+// lockRelease is the state in which a lock of the vRouter is about to be released: its permit is recorded, and the change, or its answer, is in
+// flight.
+func lockRelease(answered bool) state {
+	moment := "the release of a lock: request lost"
 	if answered {
-		moment = "a lock that lets go: answer lost"
+		moment = "the release of a lock: answer lost"
 	}
 	return state{
 		workflow: temporal.WorkloadLockController, state: "Running", moment: moment, activity: "ApplyWorkloadLocks",
-		reach: func(t *testing.T, s *scene, at place) reached {
+		reach: func(t *testing.T, s *scene, at target) reached {
 			injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodeworkloadlocks/status", Name: "vrouter-" + at.node, Body: `"inactive"`})
 			s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 			arrived := reached{workflow: temporal.WorkloadLockControllerID(at.spoke.Name, "vrouter")}
 			if answered {
-				arrived.last = s.forwardBeforeCrash(t, at, injection)
+				arrived.beforeCrash = s.forwardBeforeCrash(t, at, injection)
 			} else {
 				awaitStopped(t, injection)
 			}
@@ -217,17 +217,17 @@ func lockFlip(answered bool) state {
 }
 
 // stopRequest stops every request that matches.
-func stopRequest(s *scene, at place, match faultproxy.Match) *faultproxy.Injection {
+func stopRequest(s *scene, at target, match faultproxy.Match) *faultproxy.Injection {
 	return s.Proxy(at.spoke).Inject(faultproxy.Rule{Match: match, Fault: faultproxy.Stop()})
 }
 
 // forwardBeforeCrash waits for a stopped request, and returns a function that forwards it immediately before the crash.
-func (s *scene) forwardBeforeCrash(t *testing.T, at place, injection *faultproxy.Injection) func() {
+func (s *scene) forwardBeforeCrash(t *testing.T, at target, injection *faultproxy.Injection) func() {
 	t.Helper()
 	stopped := awaitStopped(t, injection)
 	return func() {
 		began := time.Now()
-		for !stopped.Forward() { // the worker has given up, and sends it again
+		for !stopped.Forward() { // the request timed out, and the worker sends it again
 			stopped = awaitStopped(t, injection)
 		}
 		if stopped.Resource == "pods/eviction" {
@@ -237,13 +237,13 @@ func (s *scene) forwardBeforeCrash(t *testing.T, at place, injection *faultproxy
 }
 
 // reach starts the maintenance that sends the request.
-func (r request) reach(t *testing.T, s *scene, at place) reached {
+func (r request) reach(t *testing.T, s *scene, at target) reached {
 	t.Helper()
 	spec := maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)}
 	switch {
 	case r.slow:
-		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
-		return reached{workflow: s.maintain(t, at, spec).workflow, heal: func() { endTermination(t, at, guest) }}
+		pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+		return reached{workflow: s.maintain(t, at, spec).workflow, unblock: func() { endTermination(t, at, pod) }}
 	case r.locked:
 		unlock := s.lock(t, at, lcmv1.LockActive)
 		w := s.maintain(t, at, spec)
@@ -251,7 +251,7 @@ func (r request) reach(t *testing.T, s *scene, at place) reached {
 		unlock()
 		return reached{workflow: w.workflow}
 	case !r.cancel:
-		s.guest(t, at, nil)
+		s.barePod(t, at, nil)
 		return reached{workflow: s.maintain(t, at, spec).workflow}
 	}
 	spec.Action = job(map[string]string{devstack.AnnotationCompleteAfter: forever})

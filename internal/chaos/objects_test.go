@@ -43,16 +43,16 @@ func objects() []scenario {
 }
 
 // blockedDrain starts a maintenance whose drain is blocked.
-func (s *scene) blockedDrain(t *testing.T) (at place, w *work, unblock func()) {
+func (s *scene) blockedDrain(t *testing.T) (at target, w *work, unblock func()) {
 	t.Helper()
-	at = s.places(t, 1)[0]
-	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	at = s.targets(t, 1)[0]
+	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w = s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
 	s.awaitWaiting(t, w.workflow, "Drain")
-	return at, w, func() { endTermination(t, at, guest) }
+	return at, w, func() { endTermination(t, at, pod) }
 }
 
-// nodeDeleted: the maintenance ends with the node.
+// nodeDeleted: the maintenance ends.
 func nodeDeleted(t *testing.T, s *scene) {
 	at, w, _ := s.blockedDrain(t)
 	w.end = temporal.ErrNodeGone
@@ -63,8 +63,8 @@ func nodeDeleted(t *testing.T, s *scene) {
 
 // nodeOfRolloutDeleted: a deleted node does not fail its cluster.
 func nodeOfRolloutDeleted(t *testing.T, s *scene) {
-	at := place{s.Spokes[1], "worker-1"}
-	s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	at := target{s.Spokes[1], "worker-1"}
+	s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:], nodes: []string{controlPlane, at.node, "worker-2"}, maxConcurrency: 1}, nil)
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	w.nodes[at.spoke.Name] = []string{controlPlane, "worker-2"}
@@ -73,20 +73,20 @@ func nodeOfRolloutDeleted(t *testing.T, s *scene) {
 	s.restoreNode(t, at)
 }
 
-func (s *scene) deleteNode(t *testing.T, at place) {
+func (s *scene) deleteNode(t *testing.T, at target) {
 	t.Helper()
 	require.NoError(t, at.spoke.Client.CoreV1().Nodes().Delete(t.Context(), at.node, metav1.DeleteOptions{}))
 }
 
 // restoreNode creates a deleted node again, without its former pods.
-func (s *scene) restoreNode(t *testing.T, at place) {
+func (s *scene) restoreNode(t *testing.T, at target) {
 	t.Helper()
-	pods := at.spoke.Client.CoreV1().Pods(propNamespace)
+	pods := at.spoke.Client.CoreV1().Pods(podNamespace)
 	require.NoError(t, pods.DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{FieldSelector: "spec.nodeName=" + at.node}))
 	require.NoError(t, at.spoke.AddNodes(t.Context(), devstack.Node{Name: at.node}))
 }
 
-// nodeNotReady: the drain waits for the pods, whose state is unknown, and continues.
+// nodeNotReady: the drain waits for the pods, whose state is unknown, and continues when the node is ready.
 func nodeNotReady(t *testing.T, s *scene) {
 	at, w, unblock := s.blockedDrain(t)
 	s.setReady(t, at, false)
@@ -96,47 +96,47 @@ func nodeNotReady(t *testing.T, s *scene) {
 	s.setReady(t, at, true)
 }
 
-// nodeNotReadyAfterwards: a node is returned only when it is healthy.
+// nodeNotReadyAfterwards: a node returns to service only when it is healthy.
 func nodeNotReadyAfterwards(t *testing.T, s *scene) {
-	at := s.places(t, 1)[0]
+	at := s.targets(t, 1)[0]
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(map[string]string{devstack.AnnotationCompleteAfter: forever})})
 	s.awaitWaiting(t, w.workflow, "RunJob")
 	s.setReady(t, at, false)
 	completeJob(t, at)
 	s.awaitWaiting(t, w.workflow, "AwaitNodeHealthy")
-	s.requireNode(t, at, "is not returned yet", func(node *corev1.Node) bool { return node.Spec.Unschedulable })
+	s.requireNode(t, at, "is still cordoned", func(node *corev1.Node) bool { return node.Spec.Unschedulable })
 	s.setReady(t, at, true)
 }
 
-// budgetDeleted: a refused eviction is retried at once.
+// budgetDeleted: a refused eviction is retried immediately.
 func budgetDeleted(t *testing.T, s *scene) {
-	at := s.places(t, 1)[0]
-	guest := s.guest(t, at, nil)
-	budgets := at.spoke.Client.PolicyV1().PodDisruptionBudgets(propNamespace)
+	at := s.targets(t, 1)[0]
+	pod := s.barePod(t, at, nil)
+	budgets := at.spoke.Client.PolicyV1().PodDisruptionBudgets(podNamespace)
 	_, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: guest},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{propLabel: guest}}},
+		ObjectMeta: metav1.ObjectMeta{Name: pod},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{fixtureLabel: pod}}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
 	s.awaitWaiting(t, w.workflow, "Drain")
-	require.NoError(t, budgets.Delete(t.Context(), guest, metav1.DeleteOptions{}))
+	require.NoError(t, budgets.Delete(t.Context(), pod, metav1.DeleteOptions{}))
 }
 
-// jobDeleted: a deleted Job is not run again. The node is kept until a signal of the requestor.
+// jobDeleted: Drydock does not run the Job again. The node stays cordoned until the requestor sends a signal.
 func jobDeleted(t *testing.T, s *scene) {
-	at := s.places(t, 1)[0]
+	at := s.targets(t, 1)[0]
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(map[string]string{devstack.AnnotationCompleteAfter: forever})})
 	s.awaitWaiting(t, w.workflow, "RunJob")
 	s.deleteJobs(t, at)
 	s.awaitPhase(t, w.workflow, string(maintenancev1.NodeRequestorFailed))
-	s.requireNode(t, at, "is held", func(node *corev1.Node) bool { return node.Spec.Unschedulable })
+	s.requireNode(t, at, "is cordoned", func(node *corev1.Node) bool { return node.Spec.Unschedulable })
 	s.signal(t, w.workflow, temporal.SignalDone)
 }
 
-// jobOfRolloutDeleted: the cluster has failed, and its other nodes are not touched.
+// jobOfRolloutDeleted: the cluster fails, and its other nodes are not touched.
 func jobOfRolloutDeleted(t *testing.T, s *scene) {
-	at := place{s.Spokes[1], "worker-1"}
+	at := target{s.Spokes[1], "worker-1"}
 	w := s.rollOut(t, shape{clusters: []*devstack.Cluster{at.spoke}, nodes: []string{at.node, "worker-2"}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.NodeMaintenance.Action = job(map[string]string{devstack.AnnotationCompleteAfter: forever})
 	})
@@ -144,21 +144,21 @@ func jobOfRolloutDeleted(t *testing.T, s *scene) {
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "RunJob")
 	s.deleteJobs(t, at)
 	s.requireEnd(t, w)
-	for _, action := range s.judged(t, at.spoke).Actions {
-		require.False(t, action.What == fleet.ActionCordon && action.Node == "worker-2" && action.At.After(s.began), "worker-2 is left alone")
+	for _, action := range s.observedCluster(t, at.spoke).Actions {
+		require.False(t, action.What == fleet.ActionCordon && action.Node == "worker-2" && action.At.After(s.began), "worker-2 is not cordoned")
 	}
 }
 
-func (s *scene) deleteJobs(t *testing.T, at place) {
+func (s *scene) deleteJobs(t *testing.T, at target) {
 	t.Helper()
 	err := at.spoke.Client.BatchV1().Jobs(jobNamespace).DeleteCollection(t.Context(),
-		metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}, metav1.ListOptions{LabelSelector: propLabel})
+		metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}, metav1.ListOptions{LabelSelector: fixtureLabel})
 	require.NoError(t, err)
 }
 
-// cordonedBefore: the other user's cordon stays.
+// cordonedBefore: the cordon of the other user stays.
 func cordonedBefore(t *testing.T, s *scene) {
-	at := s.places(t, 1)[0]
+	at := s.targets(t, 1)[0]
 	unlock := s.lock(t, at, lcmv1.LockActive)
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
 	s.awaitWaiting(t, w.workflow, "AwaitNodeLocks")
@@ -193,7 +193,6 @@ func cordonedManually(t *testing.T, s *scene) {
 	s.requireCordonLeft(t, at, w)
 }
 
-// keptCordoned: the annotation keeps the node cordoned.
 func keptCordoned(t *testing.T, s *scene) {
 	at, w, unblock := s.blockedDrain(t)
 	s.annotate(t, at, kube.AnnotationKeepCordoned, `"true"`)
@@ -213,7 +212,7 @@ func markRemoved(t *testing.T, s *scene) {
 }
 
 // requireCordonLeft waits for the end of work that leaves its node cordoned, and uncordons the node.
-func (s *scene) requireCordonLeft(t *testing.T, at place, w *work) {
+func (s *scene) requireCordonLeft(t *testing.T, at target, w *work) {
 	t.Helper()
 	s.requireEnd(t, w)
 	s.requireNode(t, at, "is left cordoned", func(node *corev1.Node) bool { return node.Spec.Unschedulable })
@@ -221,7 +220,7 @@ func (s *scene) requireCordonLeft(t *testing.T, at place, w *work) {
 }
 
 // cordon cordons or uncordons a node as a user of kubectl.
-func (s *scene) cordon(t *testing.T, at place, unschedulable bool) {
+func (s *scene) cordon(t *testing.T, at target, unschedulable bool) {
 	t.Helper()
 	value := "true"
 	if !unschedulable {
@@ -230,31 +229,31 @@ func (s *scene) cordon(t *testing.T, at place, unschedulable bool) {
 	s.patchNode(t, at, fmt.Sprintf(`{"spec":{"unschedulable":%s}}`, value))
 }
 
-func (s *scene) annotate(t *testing.T, at place, annotation, value string) {
+func (s *scene) annotate(t *testing.T, at target, annotation, value string) {
 	t.Helper()
 	s.patchNode(t, at, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, annotation, value))
 }
 
-func (s *scene) patchNode(t *testing.T, at place, patch string) {
+func (s *scene) patchNode(t *testing.T, at target, patch string) {
 	t.Helper()
 	_, err := at.spoke.Client.CoreV1().Nodes().Patch(context.Background(), at.node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl"})
 	require.NoError(t, err)
 }
 
-func (s *scene) requireNode(t *testing.T, at place, what string, is func(*corev1.Node) bool) {
+func (s *scene) requireNode(t *testing.T, at target, what string, matches func(*corev1.Node) bool) {
 	t.Helper()
 	node, err := at.spoke.Client.CoreV1().Nodes().Get(t.Context(), at.node, metav1.GetOptions{})
 	require.NoError(t, err)
-	require.True(t, is(node), "%s %s", at, what)
+	require.True(t, matches(node), "%s %s", at, what)
 }
 
-func (s *scene) awaitNode(t *testing.T, at place, what string, is func(*corev1.Node) bool) {
+func (s *scene) awaitNode(t *testing.T, at target, what string, matches func(*corev1.Node) bool) {
 	t.Helper()
 	require.NoError(t, s.Await(t.Context(), at.spoke, at.node+" "+what, []client.Object{&corev1.Node{}},
 		func(ctx context.Context, reader client.Reader) (bool, error) {
 			var node corev1.Node
 			err := reader.Get(ctx, client.ObjectKey{Name: at.node}, &node)
-			return is(&node), err
+			return matches(&node), err
 		}))
 }
 

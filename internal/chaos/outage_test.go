@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 )
 
-// outages are the scenarios in which Temporal is away, or all workers are, for a long time.
+// outages are scenarios in which Temporal or all workers are down.
 func outages() []scenario {
 	return []scenario{
 		{name: "Temporal stops during a drain and restarts", short: true, run: temporalDownDuringDrain((*devstack.Process).Stop)},
@@ -21,58 +21,57 @@ func outages() []scenario {
 	}
 }
 
-// temporalDownDuringDrain: pods leave while nobody can be told.
-func temporalDownDuringDrain(goes func(*devstack.Process) error) func(*testing.T, *scene) {
+// temporalDownDuringDrain: pods terminate while Temporal is down, so that workers cannot report it.
+func temporalDownDuringDrain(end func(*devstack.Process) error) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
-		at := s.places(t, 1)[0]
+		at := s.targets(t, 1)[0]
 		r := draining().reach(t, s, at)
-		require.NoError(t, goes(s.Temporal.Process))
-		r.heal()
+		require.NoError(t, end(s.Temporal.Process))
+		r.unblock()
 		require.NoError(t, s.Temporal.Process.Start(t.Context()))
 	}
 }
 
-// temporalDownDuringBatch: one of two clusters drains, and another batch is to follow.
+// temporalDownDuringBatch: one of two clusters drains, and another batch follows.
 func temporalDownDuringBatch(t *testing.T, s *scene) {
-	at := place{s.Spokes[1], "worker-1"}
-	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	at := target{s.Spokes[1], "worker-1"}
+	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: []*devstack.Cluster{s.Spokes[1], s.Spokes[2], s.Spokes[0]}, nodes: []string{controlPlane, "worker-1", "worker-2"}, maxConcurrency: 2}, nil)
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	require.NoError(t, s.Temporal.Process.Stop())
-	endTermination(t, at, guest)
+	endTermination(t, at, pod)
 	require.NoError(t, s.Temporal.Process.Start(t.Context()))
 }
 
-// minute is the whole time of a rollout.
-func minute(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.Timeout = 1 }
+// oneMinute sets the timeout of a rollout.
+func oneMinute(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.Timeout = 1 }
 
-// awayBeyondTheBatch ends the worker until the minute that a rollout has is over by the clock of its history, and by as much as a late look
-// at the clock.
-func (s *scene) awayBeyondTheBatch(t *testing.T, w *work, meanwhile func()) {
+// stopWorkerPastTimeout stops the worker until the one-minute timeout of a rollout has passed, with a margin for the clock of its history.
+func (s *scene) stopWorkerPastTimeout(t *testing.T, w *work, meanwhile func()) {
 	t.Helper()
 	require.NoError(t, s.Worker.Stop())
 	meanwhile()
-	over := s.begun(t, w.workflow).EventTime.AsTime().Add(time.Minute + 15*time.Second)
+	over := s.startEvent(t, w.workflow).EventTime.AsTime().Add(time.Minute + 15*time.Second)
 	<-time.After(time.Until(over))
 	require.NoError(t, s.Worker.Start(t.Context()))
 }
 
 func workersDownWhileAClusterFinishes(t *testing.T, s *scene) {
-	at := place{s.Spokes[1], "worker-1"}
+	at := target{s.Spokes[1], "worker-1"}
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:2], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
-		minute(spec)
+		oneMinute(spec)
 		spec.NodeMaintenance.Action = job(map[string]string{devstack.AnnotationCompleteAfter: forever})
 	})
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "RunJob")
-	s.awayBeyondTheBatch(t, w, func() { completeJob(t, at) })
+	s.stopWorkerPastTimeout(t, w, func() { completeJob(t, at) })
 }
 
-// workersDownWithWorkLeft: when a worker is back, pods have to leave, a Job to run, and another node to be maintained.
+// workersDownWithWorkLeft: when a worker runs again, a drain, a Job and the maintenance of another node remain.
 func workersDownWithWorkLeft(t *testing.T, s *scene) {
-	at := place{s.Spokes[1], "worker-1"}
-	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
-	w := s.rollOut(t, shape{clusters: s.Spokes[1:2], nodes: []string{at.node, "worker-2"}, maxConcurrency: 1}, minute)
+	at := target{s.Spokes[1], "worker-1"}
+	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	w := s.rollOut(t, shape{clusters: s.Spokes[1:2], nodes: []string{at.node, "worker-2"}, maxConcurrency: 1}, oneMinute)
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
-	s.awayBeyondTheBatch(t, w, func() {})
-	endTermination(t, at, guest)
+	s.stopWorkerPastTimeout(t, w, func() {})
+	endTermination(t, at, pod)
 }

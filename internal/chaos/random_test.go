@@ -21,7 +21,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// random is the scenario of a seed: one of the systematic ones, or a rollout of a shape of its own that is harmed in moments of its own.
+// random returns the scenario of a seed: a systematic one, or a rollout of random shape with random faults.
 func random(seed uint64) scenario {
 	all := scenarios()
 	if seed%4 == 0 {
@@ -30,27 +30,27 @@ func random(seed uint64) scenario {
 	return scenario{name: "a rollout with random faults", run: faultsAtRandomMoments}
 }
 
-// harm is done to a rollout in a moment, and undone. The rollout is to come to its end as if nothing had been.
-type harm struct {
+// randomFault is a fault that is injected into a rollout and repaired. The rollout must end as without it.
+type randomFault struct {
 	name string
 	do   func(*testing.T, *scene, *work)
 }
 
-func harms() []harm {
-	return []harm{
+func randomFaults() []randomFault {
+	return []randomFault{
 		{name: "the worker is killed", do: restart((*devstack.Process).Kill, theWorker)},
 		{name: "the worker stops", do: restart((*devstack.Process).Stop, theWorker)},
 		{name: "Temporal is killed", do: restart((*devstack.Process).Kill, theTemporal)},
 		{name: "Temporal stops", do: restart((*devstack.Process).Stop, theTemporal)},
-		{name: "a spoke's API server is killed", do: restart((*devstack.Process).Kill, anAPIServer)},
-		{name: "a spoke's API server stops", do: restart((*devstack.Process).Stop, anAPIServer)},
+		{name: "a spoke's API server is killed", do: restart((*devstack.Process).Kill, randomAPIServer)},
+		{name: "a spoke's API server stops", do: restart((*devstack.Process).Stop, randomAPIServer)},
 		{name: "the hub's API server stops", do: restart((*devstack.Process).Stop, theHub)},
 		{name: "answers to writes are lost", do: faultyWrites(faultproxy.LoseAnswer())},
 		{name: "writes are refused with 500", do: faultyWrites(faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded)))},
 		{name: "writes are refused with 429", do: faultyWrites(faultproxy.Refuse(apierrors.NewTooManyRequestsError("injected fault")))},
 		{name: "pause and resume are repeated", do: func(t *testing.T, s *scene, w *work) {
 			for _, signal := range []string{temporal.SignalPause, temporal.SignalPause, temporal.SignalResume, temporal.SignalResume} {
-				_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", signal, nil) // it may be over
+				_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", signal, nil) // it may be closed
 			}
 		}},
 		{name: "it is cancelled", do: func(t *testing.T, s *scene, w *work) {
@@ -59,17 +59,17 @@ func harms() []harm {
 	}
 }
 
-// server is one that is ended, and the spokes whose answers to Drydock are lost with it.
+// server is a server that a fault ends, and the spokes whose answers are lost with it.
 type server struct {
 	*devstack.Process
-	silences []*devstack.Cluster
+	answersLost []*devstack.Cluster
 }
 
 func theWorker(s *scene) server   { return server{s.Worker, s.Spokes} }
 func theTemporal(s *scene) server { return server{s.Temporal.Process, nil} }
 func theHub(s *scene) server      { return server{s.Hub.APIServer, nil} }
 
-func anAPIServer(s *scene) server {
+func randomAPIServer(s *scene) server {
 	spoke := s.Spokes[s.rand.IntN(len(s.Spokes))]
 	return server{spoke.APIServer, []*devstack.Cluster{spoke}}
 }
@@ -80,7 +80,7 @@ func restart(end func(*devstack.Process) error, which func(*scene) server) func(
 		server, began := which(s), time.Now()
 		require.NoError(t, end(server.Process))
 		require.NoError(t, server.Start(t.Context()))
-		s.answers.lose(began, server.silences...)
+		s.answers.lose(began, server.answersLost...)
 	}
 }
 
@@ -95,25 +95,25 @@ func faultyWrites(fault faultproxy.Fault) func(*testing.T, *scene, *work) {
 	}
 }
 
-// faultsAtRandomMoments injects one to three faults, each at a random event in the history of the rollout, a cluster or a node.
+// faultsAtRandomMoments injects one to three faults, each at a random event in a history of the rollout, a cluster or a node.
 func faultsAtRandomMoments(t *testing.T, s *scene) {
-	of := s.anyShape()
+	of := s.randomShape()
 	for _, cluster := range of.clusters {
 		s.allow(t, cluster, s.rand.IntN(3))
 		for _, node := range of.nodes {
-			if annotations := s.anyPodBehaviour(); annotations != nil {
-				s.guest(t, place{cluster, node}, annotations)
+			if annotations := s.randomPodBehaviour(); annotations != nil {
+				s.barePod(t, target{cluster, node}, annotations)
 			}
 		}
 	}
 	w := s.rollOut(t, of, func(spec *ranv1.ClusterGroupUpgradeSpec) {
-		spec.NodeMaintenance.Action = job(map[string]string{devstack.AnnotationCompleteAfter: s.anyOf("0s", "300ms", "1s")})
+		spec.NodeMaintenance.Action = job(map[string]string{devstack.AnnotationCompleteAfter: s.randomOf("0s", "300ms", "1s")})
 	})
-	all := harms()
+	all := randomFaults()
 	for range 1 + s.rand.IntN(3) {
 		chosen := all[s.rand.IntN(len(all))]
-		workflow, event := s.anyMoment(t, w, of)
-		t.Logf("%s when %s has come to event %d", chosen.name, workflow, event)
+		workflow, event := s.randomEvent(t, w, of)
+		t.Logf("%s when %s has event %d", chosen.name, workflow, event)
 		s.awaitMoment(t, workflow, event)
 		chosen.do(t, s, w)
 	}
@@ -137,18 +137,18 @@ func (s *scene) allow(t *testing.T, spoke *devstack.Cluster, atOnce int) {
 	t.Cleanup(func() { require.NoError(t, watched.Client.Delete(context.Background(), config)) })
 }
 
-func (s *scene) anyOf(values ...string) string { return values[s.rand.IntN(len(values))] }
+func (s *scene) randomOf(values ...string) string { return values[s.rand.IntN(len(values))] }
 
-// anyPodBehaviour returns annotations of a pod that blocks a drain; nil: no pod.
-func (s *scene) anyPodBehaviour() map[string]string {
+// randomPodBehaviour returns annotations of a pod that blocks a drain; nil: no pod.
+func (s *scene) randomPodBehaviour() map[string]string {
 	if s.rand.IntN(2) == 0 {
 		return nil
 	}
-	return map[string]string{devstack.AnnotationLeaveAfter: s.anyOf("0s", "500ms", "2s")}
+	return map[string]string{devstack.AnnotationLeaveAfter: s.randomOf("0s", "500ms", "2s")}
 }
 
-// anyShape returns one to three clusters in any order, with one to three of their nodes.
-func (s *scene) anyShape() shape {
+// randomShape returns one to three clusters in any order, with one to three of their nodes.
+func (s *scene) randomShape() shape {
 	clusters, nodes := slices.Clone(s.Spokes), allNodes()
 	s.rand.Shuffle(len(clusters), func(i, j int) { clusters[i], clusters[j] = clusters[j], clusters[i] })
 	clusters = clusters[:1+s.rand.IntN(len(clusters))]
@@ -159,15 +159,15 @@ func (s *scene) anyShape() shape {
 	return shape{clusters: clusters, nodes: nodes, maxConcurrency: 1 + s.rand.IntN(len(clusters))}
 }
 
-// anyMoment returns an event in the history of the rollout, a cluster or a node.
-func (s *scene) anyMoment(t *testing.T, w *work, of shape) (workflow string, event int64) {
+// randomEvent returns an event in the history of the rollout, a cluster or a node.
+func (s *scene) randomEvent(t *testing.T, w *work, of shape) (workflow string, event int64) {
 	t.Helper()
-	at := place{of.clusters[s.rand.IntN(len(of.clusters))], of.nodes[s.rand.IntN(len(of.nodes))]}
+	at := target{of.clusters[s.rand.IntN(len(of.clusters))], of.nodes[s.rand.IntN(len(of.nodes))]}
 	workflow = []string{w.workflow, w.ofCluster(at.spoke), w.ofNode(at)}[s.rand.IntN(3)]
 	return workflow, 1 + s.rand.Int64N(60)
 }
 
-// awaitMoment waits until a history has that event or ends, or until the whole rollout ends.
+// awaitMoment waits until a history has an event with that ID, or the workflow or the rollout ends.
 func (s *scene) awaitMoment(t *testing.T, workflow string, moment int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -176,7 +176,7 @@ func (s *scene) awaitMoment(t *testing.T, workflow string, moment int64) {
 		_ = s.temporal.GetWorkflow(ctx, s.works[0].workflow, "").Get(ctx, nil)
 		cancel()
 	}()
-	s.awaitBeginning(ctx, workflow)
+	s.awaitStart(ctx, workflow)
 	for events := s.temporal.GetWorkflowHistory(ctx, workflow, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
 		event, err := events.Next()
 		if err != nil || event.EventId >= moment {
@@ -185,23 +185,23 @@ func (s *scene) awaitMoment(t *testing.T, workflow string, moment int64) {
 	}
 }
 
-// awaitBeginning waits until a child of the rollout has started, or ctx is done.
-func (s *scene) awaitBeginning(ctx context.Context, workflow string) {
+// awaitStart waits until a child of the rollout has started, or ctx is done.
+func (s *scene) awaitStart(ctx context.Context, workflow string) {
 	for _, parent := range parentsOf(s.works[0].workflow, workflow) {
-		begun := false
-		for events := s.temporal.GetWorkflowHistory(ctx, parent.id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext() && !begun; {
+		started := false
+		for events := s.temporal.GetWorkflowHistory(ctx, parent.id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext() && !started; {
 			event, err := events.Next()
 			if err != nil {
 				return
 			}
-			begun = event.GetChildWorkflowExecutionStartedEventAttributes().GetWorkflowExecution().GetWorkflowId() == parent.child
+			started = event.GetChildWorkflowExecutionStartedEventAttributes().GetWorkflowExecution().GetWorkflowId() == parent.child
 		}
 	}
 }
 
 type parent struct{ id, child string }
 
-// parentsOf returns the workflows that must have started a child before a workflow starts, from the rollout on.
+// parentsOf returns the ancestors of a workflow, from the rollout on, each with the child that it must start.
 func parentsOf(rollout, workflow string) []parent {
 	switch parts := strings.Split(workflow, "/"); {
 	case workflow == rollout:
@@ -213,7 +213,7 @@ func parentsOf(rollout, workflow string) []parent {
 	return []parent{{rollout, workflow}}
 }
 
-// mayBeCancelled accepts a cancelled rollout, because a cancel may be late.
+// mayBeCancelled accepts both results, because a cancel may arrive after the end of the rollout.
 func (s *scene) mayBeCancelled(t *testing.T, w *work) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)

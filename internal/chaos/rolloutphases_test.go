@@ -14,10 +14,10 @@ import (
 
 // waitingForApproval: the rollout waits for its approval.
 func waitingForApproval() state {
-	return groupState("WaitingForApproval", "", func(t *testing.T, s *scene, at place) reached {
+	return groupState("WaitingForApproval", "", func(t *testing.T, s *scene, at target) reached {
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true} }, at.node)
 		s.awaitReason(t, w.workflow, ranv1.ReasonWaitingForApproval)
-		return reached{workflow: w.workflow, heal: func() {
+		return reached{workflow: w.workflow, unblock: func() {
 			if s.isRunning(t, w.workflow) {
 				s.drydock(t, "upgrade", "approve", w.name, "-n", namespace)
 			}
@@ -27,19 +27,19 @@ func waitingForApproval() state {
 
 // blocked: another rollout, which does not exist yet, must succeed first.
 func blocked() state {
-	return groupState("blocked", "AwaitBlockers", func(t *testing.T, s *scene, at place) reached {
+	return groupState("blocked", "AwaitBlockers", func(t *testing.T, s *scene, at target) reached {
 		blocker := shape{name: "-blocker", clusters: []*devstack.Cluster{at.spoke}, nodes: []string{"worker-3"}, maxConcurrency: 1}
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.BlockingCRs = []ranv1.BlockingCR{{Namespace: namespace, Name: s.name + blocker.name}}
 		}, at.node)
 		s.awaitReason(t, w.workflow, ranv1.ReasonMissingBlockingCR)
-		return reached{workflow: w.workflow, heal: func() { s.rollOut(t, blocker, nil) }}
+		return reached{workflow: w.workflow, unblock: func() { s.rollOut(t, blocker, nil) }}
 	})
 }
 
 // preparing is a state in which a Job for precaching or a backup is about to be created.
 func preparing(name string, change func(*ranv1.ClusterGroupUpgradeSpec)) state {
-	return groupState(name, "ClusterPreparation: RunClusterJob", func(t *testing.T, s *scene, at place) reached {
+	return groupState(name, "ClusterPreparation: RunClusterJob", func(t *testing.T, s *scene, at target) reached {
 		require.NoError(t, s.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
 		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"create"}, Resource: "jobs"})
 		w := s.smallRollout(t, at, change, at.node)
@@ -60,7 +60,7 @@ func backingUp() state {
 
 // soaking: the first cluster soaks before the second one starts.
 func soaking() state {
-	return groupState("soaking", "AwaitDeletedClusters", func(t *testing.T, s *scene, at place) reached {
+	return groupState("soaking", "AwaitDeletedClusters", func(t *testing.T, s *scene, at target) reached {
 		w := s.rollOut(t, shape{clusters: s.Spokes[1:3], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.RemediationStrategy.SoakSeconds = soakSeconds
 		})
@@ -72,5 +72,5 @@ func soaking() state {
 	})
 }
 
-// soakSeconds is long enough for a fault, and unlike any other timer.
+// soakSeconds is long enough for a fault, and differs from all other timers.
 const soakSeconds = 17

@@ -17,7 +17,7 @@ import (
 
 // shape is the size of a rollout.
 type shape struct {
-	// name, after that of the scenario; empty: the scenario has one rollout only.
+	// name is appended to the name of the scenario; empty if the scenario has one rollout only.
 	name     string
 	clusters []*devstack.Cluster
 	// nodes of each cluster.
@@ -64,34 +64,34 @@ func allNodesBut(nodes []string) []string {
 	return slices.DeleteFunc(allNodes(), func(name string) bool { return slices.Contains(nodes, name) })
 }
 
-// ofNode is the id of the maintenance of a node in a rollout.
-func (w *work) ofNode(at place) string {
+// ofNode returns the ID of the maintenance of a node in a rollout.
+func (w *work) ofNode(at target) string {
 	return temporal.NodeMaintenanceID(at.spoke.Name, namespace, rollout.NodeMaintenanceName(w.name, at.node))
 }
 
-// ofCluster is the id of a cluster in a rollout.
+// ofCluster returns the ID of the upgrade of a cluster in a rollout.
 func (w *work) ofCluster(spoke *devstack.Cluster) string {
 	return temporal.ClusterUpgradeID(namespace, w.name, spoke.Name)
 }
 
-// awaitCluster waits until the rollout has begun with a cluster, and returns the id of its upgrade.
+// awaitCluster waits until the rollout has started the upgrade of a cluster, and returns its ID.
 func (s *scene) awaitCluster(t *testing.T, w *work, spoke *devstack.Cluster) string {
 	t.Helper()
 	s.awaitChild(t, w.workflow, w.ofCluster(spoke))
 	return w.ofCluster(spoke)
 }
 
-// awaitMaintenance waits until the rollout has begun with a node, and returns the id of its maintenance.
-func (s *scene) awaitMaintenance(t *testing.T, w *work, at place) string {
+// awaitMaintenance waits until the rollout has started the maintenance of a node, and returns its ID.
+func (s *scene) awaitMaintenance(t *testing.T, w *work, at target) string {
 	t.Helper()
 	s.awaitChild(t, s.awaitCluster(t, w, at.spoke), w.ofNode(at))
 	return w.ofNode(at)
 }
 
-// begun returns the first event of a workflow.
-func (s *scene) begun(t *testing.T, workflow string) *historypb.HistoryEvent {
+// startEvent returns the first event of a workflow.
+func (s *scene) startEvent(t *testing.T, workflow string) *historypb.HistoryEvent {
 	t.Helper()
-	event := s.awaitEvent(t, workflow, "it begins", func(*historypb.HistoryEvent) bool { return true })
+	event := s.awaitEvent(t, workflow, "it starts", func(*historypb.HistoryEvent) bool { return true })
 	require.NotNil(t, event.GetWorkflowExecutionStartedEventAttributes())
 	return event
 }

@@ -16,29 +16,30 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// smallRollout starts a rollout over nodes of the place's spoke, one after the other.
-func (s *scene) smallRollout(t *testing.T, at place, change func(*ranv1.ClusterGroupUpgradeSpec), nodes ...string) *work {
+// smallRollout starts a rollout on nodes of one spoke, one after the other.
+func (s *scene) smallRollout(t *testing.T, at target, change func(*ranv1.ClusterGroupUpgradeSpec), nodes ...string) *work {
 	t.Helper()
 	return s.rollOut(t, shape{name: "-" + at.spoke.Name, clusters: []*devstack.Cluster{at.spoke}, nodes: nodes, maxConcurrency: 1}, change)
 }
 
-// slowDrain starts a rollout whose drain of the first node is blocked by a pod, and waits until it is.
-func (s *scene) slowDrain(t *testing.T, at place, nodes ...string) (w *work, unblock func()) {
+// slowDrain starts a rollout, and waits until a pod blocks the drain of its first node.
+func (s *scene) slowDrain(t *testing.T, at target, nodes ...string) (w *work, unblock func()) {
 	t.Helper()
-	slow := place{at.spoke, nodes[0]}
-	guest := s.guest(t, slow, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	slow := target{at.spoke, nodes[0]}
+	pod := s.barePod(t, slow, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w = s.smallRollout(t, at, nil, nodes...)
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, slow), "Drain")
-	return w, func() { endTermination(t, slow, guest) }
+	return w, func() { endTermination(t, slow, pod) }
 }
 
-func clusterState(step ranv1.ClusterStep, moment, activity string, reach func(*testing.T, *scene, place) reached) state {
+func clusterState(step ranv1.ClusterStep, moment, activity string, reach func(*testing.T, *scene, target) reached) state {
 	return state{workflow: temporal.ClusterUpgrade, state: string(step), moment: moment, activity: activity, reach: reach}
 }
 
-// inspecting: a restarted worker opens the cluster, and has no answer yet. No other state may be reached at the same time.
+// inspecting: a restarted worker connects to the cluster and has no answer yet. It restarts the worker, so no other state may be reached at the same
+// time.
 func inspecting() state {
-	return clusterState(ranv1.StepInspect, "", "InspectCluster", func(t *testing.T, s *scene, at place) reached {
+	return clusterState(ranv1.StepInspect, "", "InspectCluster", func(t *testing.T, s *scene, at target) reached {
 		stopRequest(s, at, faultproxy.Match{Verbs: []string{"get"}, Resource: "namespaces", Name: "kube-system"})
 		s.restartWorker(t)
 		w := s.smallRollout(t, at, nil, at.node)
@@ -47,10 +48,10 @@ func inspecting() state {
 	})
 }
 
-// planning: a restarted worker requests the hub's clusters, and gets no answer. No other state may be reached at the same time. The
-// requests are refused, not stopped, because a cache never gives up a watch.
+// planning: a restarted worker cannot list the ManagedClusters. It restarts the worker, so no other state may be reached at the same time. The
+// requests are refused, not stopped, because a cache never cancels a stopped watch.
 func planning() state {
-	return groupState("planning", "PlanRollout", func(t *testing.T, s *scene, at place) reached {
+	return groupState("planning", "PlanRollout", func(t *testing.T, s *scene, at target) reached {
 		injection := s.Proxy(s.Hub).Inject(faultproxy.Rule{
 			Match: faultproxy.Match{Verbs: []string{"list", "watch"}, Resource: "managedclusters"},
 			Fault: faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded)),
@@ -58,7 +59,7 @@ func planning() state {
 		s.restartWorker(t)
 		w := s.smallRollout(t, at, nil, at.node)
 		s.awaitScheduled(t, w.workflow, "PlanRollout")
-		require.Eventually(t, func() bool { return injection.Harmed() > 0 }, waitLimit, 10*time.Millisecond, "the hub's clusters are never requested")
+		require.Eventually(t, func() bool { return injection.Injected() > 0 }, waitLimit, 10*time.Millisecond, "the worker does not request the ManagedClusters")
 		return reached{workflow: w.workflow}
 	})
 }
@@ -71,46 +72,46 @@ func (s *scene) restartWorker(t *testing.T) {
 }
 
 func clusterLocks() state {
-	return clusterState(ranv1.StepClusterLocks, "", "AwaitClusterLocks", func(t *testing.T, s *scene, at place) reached {
+	return clusterState(ranv1.StepClusterLocks, "", "AwaitClusterLocks", func(t *testing.T, s *scene, at target) reached {
 		unlock := s.lockCluster(t, at.spoke)
 		w := s.smallRollout(t, at, nil, at.node)
 		s.awaitWaiting(t, s.awaitCluster(t, w, at.spoke), "AwaitClusterLocks")
-		return reached{workflow: w.ofCluster(at.spoke), heal: unlock}
+		return reached{workflow: w.ofCluster(at.spoke), unblock: unlock}
 	})
 }
 
 func controlPlaneNodes() state {
-	return clusterState(ranv1.StepControlPlane, "a node running", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at place) reached {
+	return clusterState(ranv1.StepControlPlane, "a node running", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at target) reached {
 		w, unblock := s.slowDrain(t, at, controlPlane, at.node)
-		return reached{workflow: w.ofCluster(at.spoke), heal: unblock}
+		return reached{workflow: w.ofCluster(at.spoke), unblock: unblock}
 	})
 }
 
 func workerNodes() state {
-	return clusterState(ranv1.StepWorkers, "one node running, one waiting for a slot", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at place) reached {
+	return clusterState(ranv1.StepWorkers, "one node running, one waiting for a slot", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at target) reached {
 		w, unblock := s.slowDrain(t, at, at.node, "worker-2")
 		s.awaitEvent(t, w.ofCluster(at.spoke), "a node waits for a slot", func(event *history.HistoryEvent) bool {
 			return event.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == temporal.SignalSlotResponse
 		})
-		return reached{workflow: w.ofCluster(at.spoke), heal: unblock}
+		return reached{workflow: w.ofCluster(at.spoke), unblock: unblock}
 	})
 }
 
-// clusterHealth: a maintained node is not healthy when the last one is done.
+// clusterHealth: a maintained node is not healthy when the maintenance of the last one ends.
 func clusterHealth() state {
-	return clusterState(ranv1.StepHealthChecks, "", "AwaitClusterHealthy", func(t *testing.T, s *scene, at place) reached {
-		last := place{at.spoke, "worker-2"}
-		guest := s.guest(t, last, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	return clusterState(ranv1.StepHealthChecks, "", "AwaitClusterHealthy", func(t *testing.T, s *scene, at target) reached {
+		last := target{at.spoke, "worker-2"}
+		pod := s.barePod(t, last, map[string]string{devstack.AnnotationLeaveAfter: forever})
 		w := s.smallRollout(t, at, nil, at.node, last.node)
 		s.awaitWaiting(t, s.awaitMaintenance(t, w, last), "Drain")
 		s.setReady(t, at, false)
-		endTermination(t, last, guest)
+		endTermination(t, last, pod)
 		s.awaitWaiting(t, w.ofCluster(at.spoke), "AwaitClusterHealthy")
-		return reached{workflow: w.ofCluster(at.spoke), heal: func() { s.setReady(t, at, true) }}
+		return reached{workflow: w.ofCluster(at.spoke), unblock: func() { s.setReady(t, at, true) }}
 	})
 }
 
-// clusterRequest is a state in which the request for a cluster is created or withdrawn. The request is lost, or only its answer.
+// clusterRequest is a state in which the maintenance request of a cluster is created or withdrawn. The write is lost, or only its answer.
 func clusterRequest(verb string, answerOnly bool) state {
 	step, moment, activity := ranv1.StepClusterLocks, "request lost: the request to its locks", "RequestClusterMaintenance"
 	if verb == "delete" {
@@ -119,29 +120,29 @@ func clusterRequest(verb string, answerOnly bool) state {
 	if answerOnly {
 		moment = "answer lost" + moment[len("request lost"):]
 	}
-	return clusterState(step, moment, activity, func(t *testing.T, s *scene, at place) reached {
+	return clusterState(step, moment, activity, func(t *testing.T, s *scene, at target) reached {
 		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{verb}, Resource: "clustermaintenancerequests"})
 		w := s.smallRollout(t, at, nil, at.node)
 		arrived := reached{workflow: w.ofCluster(at.spoke)}
 		if answerOnly {
-			arrived.last = s.forwardBeforeCrash(t, at, injection)
+			arrived.beforeCrash = s.forwardBeforeCrash(t, at, injection)
 		} else {
 			awaitStopped(t, injection)
-			arrived.late = injection
+			arrived.injection = injection
 		}
 		return arrived
 	})
 }
 
-func groupState(name, activity string, reach func(*testing.T, *scene, place) reached) state {
+func groupState(name, activity string, reach func(*testing.T, *scene, target) reached) state {
 	return state{workflow: temporal.ClusterGroupUpgrade, state: name, activity: activity, reach: reach}
 }
 
 func notEnabled() state {
-	return groupState("NotEnabled", "", func(t *testing.T, s *scene, at place) reached {
+	return groupState("NotEnabled", "", func(t *testing.T, s *scene, at target) reached {
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node)
 		s.awaitCompleted(t, w.workflow, "PlanRollout")
-		return reached{workflow: w.workflow, heal: func() { s.signalIfRunning(t, w.workflow, temporal.SignalEnable) }}
+		return reached{workflow: w.workflow, unblock: func() { s.signalIfRunning(t, w.workflow, temporal.SignalEnable) }}
 	})
 }
 
@@ -151,35 +152,35 @@ func inBatch(canary bool) state {
 	if canary {
 		name = "InProgress, the canary's batch"
 	}
-	return groupState(name, "ClusterUpgrade: NodeMaintenance: Drain", func(t *testing.T, s *scene, at place) reached {
-		slow := place{s.Spokes[2], at.node}
+	return groupState(name, "ClusterUpgrade: NodeMaintenance: Drain", func(t *testing.T, s *scene, at target) reached {
+		slow := target{s.Spokes[2], at.node}
 		if canary {
 			slow.spoke = s.Spokes[1]
 		}
-		guest := s.guest(t, slow, map[string]string{devstack.AnnotationLeaveAfter: forever})
+		pod := s.barePod(t, slow, map[string]string{devstack.AnnotationLeaveAfter: forever})
 		w := s.rollOut(t, shape{clusters: s.Spokes[1:3], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.RemediationStrategy.Canaries = []string{s.Spokes[1].Name}
 		})
 		s.awaitWaiting(t, s.awaitMaintenance(t, w, slow), "Drain")
-		return reached{workflow: w.workflow, heal: func() { endTermination(t, slow, guest) }}
+		return reached{workflow: w.workflow, unblock: func() { endTermination(t, slow, pod) }}
 	})
 }
 
 // paused: running work has ended, and nothing new starts.
 func paused() state {
-	return groupState("Paused", "AwaitDeletedClusters", func(t *testing.T, s *scene, at place) reached {
+	return groupState("Paused", "AwaitDeletedClusters", func(t *testing.T, s *scene, at target) reached {
 		w, unblock := s.slowDrain(t, at, at.node, "worker-2")
 		s.signal(t, w.workflow, temporal.SignalPause)
 		s.awaitEvent(t, w.ofCluster(at.spoke), "it is paused", func(event *history.HistoryEvent) bool {
 			return event.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == temporal.SignalPause
 		})
 		unblock()
-		over := false
-		s.awaitEvent(t, w.ofCluster(at.spoke), "the node at work is over", func(event *history.HistoryEvent) bool {
-			over = over || event.EventType == enums.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED
-			return over && event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+		done := false
+		s.awaitEvent(t, w.ofCluster(at.spoke), "the running node is done", func(event *history.HistoryEvent) bool {
+			done = done || event.EventType == enums.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED
+			return done && event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
 		})
-		return reached{workflow: w.workflow, heal: func() { s.signalIfRunning(t, w.workflow, temporal.SignalResume) }}
+		return reached{workflow: w.workflow, unblock: func() { s.signalIfRunning(t, w.workflow, temporal.SignalResume) }}
 	})
 }
 
@@ -191,40 +192,40 @@ const (
 
 // changing is a state in which the labels of a cluster are changed before its work, or restored after it.
 func changing(before bool) state {
-	name, body := beforeEnable, `"`+propLabel+`":"at-work"`
+	name, body := beforeEnable, `"`+fixtureLabel+`":"running"`
 	if !before {
-		name, body = afterCompletion, `"`+propLabel+`":null`
+		name, body = afterCompletion, `"`+fixtureLabel+`":null`
 	}
-	return groupState(name, "ChangeClusters", func(t *testing.T, s *scene, at place) reached {
-		injection := stopRequest(s, place{spoke: s.Hub}, faultproxy.Match{Verbs: []string{"patch"}, Resource: "managedclusters", Name: at.spoke.Name, Body: body})
+	return groupState(name, "ChangeClusters", func(t *testing.T, s *scene, at target) reached {
+		injection := stopRequest(s, target{spoke: s.Hub}, faultproxy.Match{Verbs: []string{"patch"}, Resource: "managedclusters", Name: at.spoke.Name, Body: body})
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
-			spec.Actions.BeforeEnable = &ranv1.BeforeEnable{AddClusterLabels: map[string]string{propLabel: "at-work"}}
-			spec.Actions.AfterCompletion = &ranv1.AfterCompletion{RemoveClusterLabels: []string{propLabel}}
+			spec.Actions.BeforeEnable = &ranv1.BeforeEnable{AddClusterLabels: map[string]string{fixtureLabel: "running"}}
+			spec.Actions.AfterCompletion = &ranv1.AfterCompletion{RemoveClusterLabels: []string{fixtureLabel}}
 		}, at.node)
 		w.labels = true
 		awaitStopped(t, injection)
-		return reached{workflow: w.workflow, late: injection}
+		return reached{workflow: w.workflow, injection: injection}
 	})
 }
 
-// withdrawing is a state in which a node is about to be returned, because the rollout was cancelled or has timed out.
-func withdrawing(name, end string, change func(*ranv1.ClusterGroupUpgradeSpec), ends func(*testing.T, *scene, *work)) state {
-	return groupState(name, "ClusterUpgrade: NodeMaintenance: ReturnNode", func(t *testing.T, s *scene, at place) reached {
-		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+// cleaningUp is a state in which a node is about to be returned, because the rollout was cancelled or has timed out.
+func cleaningUp(name, end string, change func(*ranv1.ClusterGroupUpgradeSpec), stop func(*testing.T, *scene, *work)) state {
+	return groupState(name, "ClusterUpgrade: NodeMaintenance: ReturnNode", func(t *testing.T, s *scene, at target) reached {
+		pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node, Body: `"unschedulable":null`})
 		w := s.smallRollout(t, at, change, at.node)
 		w.end = end
 		s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
-		ends(t, s, w)
+		stop(t, s, w)
 		awaitStopped(t, injection)
-		return reached{workflow: w.workflow, heal: func() { endTermination(t, at, guest) }}
+		return reached{workflow: w.workflow, unblock: func() { endTermination(t, at, pod) }}
 	})
 }
 
 func cancelling() state {
-	return withdrawing("cancelling", cancelled, nil, func(t *testing.T, s *scene, w *work) { s.signal(t, w.workflow, temporal.SignalCancel) })
+	return cleaningUp("cancelling", cancelled, nil, func(t *testing.T, s *scene, w *work) { s.signal(t, w.workflow, temporal.SignalCancel) })
 }
 
 func timedOut() state {
-	return withdrawing("withdrawing after a time-out", ranv1.ReasonTimedOut, minute, func(*testing.T, *scene, *work) {})
+	return cleaningUp("cleaning up after a timeout", ranv1.ReasonTimedOut, oneMinute, func(*testing.T, *scene, *work) {})
 }

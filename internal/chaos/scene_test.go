@@ -19,17 +19,17 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// scenario is a fault and the work that it affects.
+// scenario injects a fault into running work.
 type scenario struct {
 	name string
 	// short scenarios are part of every test run.
 	short bool
 	run   func(*testing.T, *scene)
-	// crashes are the states in which a worker dies in it.
+	// crashes are the states in which the scenario ends a worker.
 	crashes []crashPoint
 }
 
-// crashPoint is a state in which a worker ends, and how.
+// crashPoint is a state in which a worker ends, and how it ends.
 type crashPoint struct {
 	state
 	end
@@ -37,49 +37,49 @@ type crashPoint struct {
 
 // scene is a running scenario.
 type scene struct {
-	*stage
+	*testFleet
 	// name is the prefix of the names of all objects of the scenario.
 	name string
 	rand *rand.Rand
 	// began is the start of the scenario. Earlier actions are ignored.
 	began time.Time
 	mu    sync.Mutex
-	// works are the maintenances and rollouts that it has started.
+	// works are the maintenances and rollouts that the scenario has started.
 	works   []*work
 	answers lostAnswers
-	// registered are the ManagedClusters of the hub as the scenario found them.
+	// registered are the ManagedClusters of the hub before the scenario.
 	registered map[string]registration
-	// allowed is how many nodes of a cluster may be at work at once, whoever asks for them; absent: one.
+	// allowed is how many nodes of a cluster may be in maintenance at once; absent: one.
 	allowed map[string]int
 }
 
 // work is a maintenance or a rollout that a scenario has started, with its expected result.
 type work struct {
-	// name of the object, and workflow, its id.
+	// name of the object, and the ID of its workflow.
 	name, workflow string
-	// nodes that it must have maintained, each once, by cluster, when it has ended.
+	// nodes, by cluster, that it must maintain exactly once if it completes.
 	nodes map[string][]string
-	// job: there is a Job for each of them.
+	// job: each node has a Job.
 	job bool
 	// rollout: it is a rollout, not a single maintenance.
 	rollout bool
-	// plan of a rollout: its clusters by batches, and how many of them may be at work at once.
+	// plan of a rollout: its clusters by batch, and how many of them may run at once.
 	plan           [][]string
 	maxConcurrency int
 	// end is how it ends: ended, cancelled, terminated, or the type of its error.
 	end string
-	// terminated: it, or a part of it, was.
+	// terminated: it or a child was terminated.
 	terminated bool
-	// followed: another maintenance maintains its nodes again.
-	followed bool
+	// maintainedAgain: another maintenance maintains its nodes afterwards.
+	maintainedAgain bool
 	// labels: it labels its clusters at its start, and removes the label at its end.
 	labels bool
 }
 
-// newScene starts a scenario on a clean stage.
+// newScene starts a scenario on the shared fleet.
 func newScene(t *testing.T, name string, seed uint64) *scene {
 	t.Helper()
-	s := &scene{stage: useStage(t), name: name, rand: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), allowed: map[string]int{}}
+	s := &scene{testFleet: useFleet(t), name: name, rand: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), allowed: map[string]int{}}
 	t.Cleanup(func() { s.repair(t) })
 	s.registered = s.registrations(t)
 	return s
@@ -93,17 +93,17 @@ func (s *scene) finish(t *testing.T) {
 		require.NoError(t, s.AwaitCleanup(t.Context(), spoke))
 	}
 	for _, spoke := range s.Spokes {
-		s.requireNoSlotTaken(t, spoke)
+		s.requireNoSlots(t, spoke)
 	}
 	s.requireHubRestored(t)
 	requireInvariants(t, s)
 }
 
-// repair restores the stage, so that a failed scenario does not fail the next ones.
+// repair restores the fleet, so that a failed scenario does not fail the next ones.
 func (s *scene) repair(t *testing.T) {
 	ctx := context.Background()
 	for _, cluster := range s.Clusters() {
-		s.Proxy(cluster).Heal()
+		s.Proxy(cluster).RemoveAll()
 	}
 	if !t.Failed() {
 		return
@@ -123,11 +123,11 @@ func (s *scene) repair(t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, w := range s.works {
-		_ = s.temporal.GetWorkflow(ctx, w.workflow, "").Get(ctx, nil) // with any result
+		_ = s.temporal.GetWorkflow(ctx, w.workflow, "").Get(ctx, nil) // ignore the result
 	}
 }
 
-// commandLimit ends a command that would follow a workflow forever.
+// commandLimit ends a command that waits for a workflow.
 const commandLimit = time.Minute
 
 // drydock runs a drydock command that must succeed.
@@ -135,15 +135,15 @@ func (s *scene) drydock(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
-	var out, complaint bytes.Buffer
+	var stdout, stderr bytes.Buffer
 	cmd := s.Command(ctx, args...)
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	require.NoError(t, cmd.Run(), "drydock %v: %s%s", args, out.String(), complaint.String())
-	return out.String()
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	require.NoError(t, cmd.Run(), "drydock %v: %s%s", args, stdout.String(), stderr.String())
+	return stdout.String()
 }
 
 // maintain starts the maintenance of a node from a manifest. With a nil spec.Action the test is the requestor that works on the node.
-func (s *scene) maintain(t *testing.T, at place, spec maintenancev1.NodeMaintenanceSpec) *work {
+func (s *scene) maintain(t *testing.T, at target, spec maintenancev1.NodeMaintenanceSpec) *work {
 	t.Helper()
 	return s.maintainFor(t, at, requestor, spec)
 }
@@ -152,12 +152,12 @@ func (s *scene) maintain(t *testing.T, at place, spec maintenancev1.NodeMaintena
 const requestor = "chaos.example.com"
 
 // maintainFor is maintain for another requestor.
-func (s *scene) maintainFor(t *testing.T, at place, who string, spec maintenancev1.NodeMaintenanceSpec) *work {
+func (s *scene) maintainFor(t *testing.T, at target, requestorID string, spec maintenancev1.NodeMaintenanceSpec) *work {
 	t.Helper()
-	spec.RequestorID, spec.NodeName = who, at.node
+	spec.RequestorID, spec.NodeName = requestorID, at.node
 	name := s.name + "-" + at.spoke.Name + "-" + at.node
-	if who != requestor {
-		name += "-" + who
+	if requestorID != requestor {
+		name += "-" + requestorID
 	}
 	s.drydock(t, "node", "maintain", "--cluster", at.spoke.Name, "-f", s.manifest(t, maintenancev1.GroupVersion.String(), "NodeMaintenance", name, spec))
 	w := &work{
@@ -189,37 +189,37 @@ func (s *scene) manifest(t *testing.T, apiVersion, kind, name string, spec any) 
 	return path
 }
 
-// place is a node.
-type place struct {
+// target is a node of a spoke.
+type target struct {
 	spoke *devstack.Cluster
 	node  string
 }
 
-func (p place) String() string { return p.spoke.Name + "/" + p.node }
+func (p target) String() string { return p.spoke.Name + "/" + p.node }
 
-// places returns that many worker nodes, chosen by the seed, of the spokes without other work.
-func (s *scene) places(t *testing.T, count int) []place {
+// targets returns random worker nodes of the spokes without the demo.
+func (s *scene) targets(t *testing.T, count int) []target {
 	t.Helper()
-	var free []place
+	var free []target
 	for node := range workers {
 		for _, spoke := range s.Spokes[1:] {
-			free = append(free, place{spoke, fmt.Sprintf("worker-%d", node+1)})
+			free = append(free, target{spoke, fmt.Sprintf("worker-%d", node+1)})
 		}
 	}
 	require.LessOrEqual(t, count, len(free))
 	for _, spoke := range s.Spokes[1:] {
 		if s.allowed[spoke.Name] == 0 {
-			s.allow(t, spoke, workers) // one place must not wait for another
+			s.allow(t, spoke, workers) // no node may wait for another
 		}
 	}
 	s.rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 	return free[:count]
 }
 
-// lockedPlace is a node with a lock of the vRouter.
-func (s *scene) lockedPlace() place { return place{s.Spokes[0], "worker-1"} }
+// lockedNode returns a node with a lock of the vRouter.
+func (s *scene) lockedNode() target { return target{s.Spokes[0], "worker-1"} }
 
-// onePlaceEach returns a place on each spoke. That with the workloads of the demo comes last.
-func (s *scene) onePlaceEach() []place {
-	return []place{{s.Spokes[1], "worker-1"}, {s.Spokes[2], "worker-1"}, {s.Spokes[0], "worker-1"}}
+// oneNodePerSpoke returns a node of each spoke. The one with the workloads of the demo comes last.
+func (s *scene) oneNodePerSpoke() []target {
+	return []target{{s.Spokes[1], "worker-1"}, {s.Spokes[2], "worker-1"}, {s.Spokes[0], "worker-1"}}
 }

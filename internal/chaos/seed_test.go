@@ -14,7 +14,7 @@ import (
 
 // Environment variables select the scenarios; see docs/contributing/testing.md.
 const (
-	// minutesVariable selects all scenarios, then random ones for the rest of that many minutes.
+	// minutesVariable selects all scenarios, then random ones until that many minutes are over.
 	minutesVariable = "CHAOS_MINUTES"
 	// seedVariable selects only the random scenario of that seed.
 	seedVariable = "CHAOS_SEED"
@@ -26,7 +26,7 @@ const systematicSeed = 1
 func TestMaintenanceRecoversFromFaults(t *testing.T) {
 	devstacktest.NeedServers(t)
 	runScenarios(t)
-	useStage(t).requireSoundEntities(t)
+	useFleet(t).requireEntityInvariants(t)
 }
 
 // runScenarios runs the scenarios that the environment selects.
@@ -70,12 +70,12 @@ func runScenario(t *testing.T, scenario scenario, name string, seed uint64) {
 // runRandom runs the random scenario of a seed: its faults, the shape of its rollout, and the moments of the faults.
 func runRandom(t *testing.T, seed uint64) {
 	t.Helper()
-	again := fmt.Sprintf("make chaos SEED=%d", seed)
+	command := fmt.Sprintf("make chaos SEED=%d", seed)
 	t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-		fmt.Fprintf(os.Stderr, "seed %d; again with: %s\n", seed, again)
+		fmt.Fprintf(os.Stderr, "seed %d; repeat with: %s\n", seed, command)
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("seed %d failed; again with: %s", seed, again)
+				t.Logf("seed %d failed; repeat with: %s", seed, command)
 			}
 		})
 		runScenario(t, random(seed), fmt.Sprintf("r%d", seed), seed)

@@ -33,14 +33,14 @@ func signals() []scenario {
 	return all
 }
 
-// repeatedRequestorSignals: signals that do not apply have no effect.
+// repeatedRequestorSignals: signals that do not apply to the state have no effect.
 func repeatedRequestorSignals(t *testing.T, s *scene) {
-	at := s.places(t, 1)[0]
-	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	at := s.targets(t, 1)[0]
+	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
 	s.awaitWaiting(t, w.workflow, "Drain")
 	s.signalAll(t, w.workflow, temporal.SignalRecover, temporal.SignalFail, temporal.SignalRecover)
-	endTermination(t, at, guest)
+	endTermination(t, at, pod)
 	s.awaitPhase(t, w.workflow, string(maintenancev1.NodeReady))
 	s.signalAll(t, w.workflow, temporal.SignalRecover, temporal.SignalFail, temporal.SignalFail)
 	s.awaitPhase(t, w.workflow, string(maintenancev1.NodeRequestorFailed))
@@ -52,20 +52,20 @@ func repeatedRequestorSignals(t *testing.T, s *scene) {
 	}
 }
 
-// doneBeforeReady: the node is returned.
+// doneBeforeReady: the node returns to service.
 func doneBeforeReady(t *testing.T, s *scene) {
 	at, w, unblock := s.blockedDrain(t)
 	w.end = cancelled
 	s.signalAll(t, w.workflow, temporal.SignalDone, temporal.SignalDone)
 	s.requireEnd(t, w)
 	unblock()
-	s.requireNode(t, at, "is returned", ready)
+	s.requireNode(t, at, "is ready", ready)
 }
 
 // repeatedRolloutSignals: the last of pause and resume applies, and enable applies once.
 func repeatedRolloutSignals(t *testing.T, s *scene) {
-	at := place{s.Spokes[1], "worker-1"}
-	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	at := target{s.Spokes[1], "worker-1"}
+	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node, "worker-2")
 	s.awaitCompleted(t, w.workflow, "PlanRollout")
 	s.signalAll(t, w.workflow, temporal.SignalResume, temporal.SignalPause, temporal.SignalPause, temporal.SignalEnable, temporal.SignalEnable)
@@ -73,7 +73,7 @@ func repeatedRolloutSignals(t *testing.T, s *scene) {
 	s.signalAll(t, w.workflow, temporal.SignalResume, temporal.SignalResume)
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	s.signalAll(t, w.workflow, temporal.SignalPause, temporal.SignalPause, temporal.SignalEnable, temporal.SignalResume, temporal.SignalResume)
-	endTermination(t, at, guest)
+	endTermination(t, at, pod)
 	s.requireEnd(t, w)
 	s.requireSignalsRefused(t, w.workflow, temporal.SignalPause, temporal.SignalResume, temporal.SignalEnable, temporal.SignalCancel)
 	for _, verb := range []string{"pause", "resume", "enable", "cancel"} {
@@ -93,21 +93,21 @@ func (s *scene) requireSignalsRefused(t *testing.T, workflow string, signals ...
 	t.Helper()
 	for _, signal := range signals {
 		err := s.temporal.SignalWorkflow(t.Context(), workflow, "", signal, nil)
-		_, over := errors.AsType[*serviceerror.NotFound](err)
-		require.True(t, over, "%s after the end of %s: %v", signal, workflow, err)
+		_, closed := errors.AsType[*serviceerror.NotFound](err)
+		require.True(t, closed, "%s after the end of %s: %v", signal, workflow, err)
 	}
 }
 
 // requireRefused requires that a command about a closed workflow fails with an error of one line.
 func (s *scene) requireRefused(t *testing.T, args ...string) {
 	t.Helper()
-	var complaint bytes.Buffer
+	var stderr bytes.Buffer
 	cmd := s.Command(t.Context(), args...)
-	cmd.Stderr = &complaint
+	cmd.Stderr = &stderr
 	_, failed := errors.AsType[*exec.ExitError](cmd.Run())
 	require.True(t, failed, "drydock %v after the end", args)
-	require.Contains(t, complaint.String(), "error: ")
-	require.Len(t, strings.Split(strings.TrimSpace(complaint.String()), "\n"), 1, complaint.String())
+	require.Contains(t, stderr.String(), "error: ")
+	require.Len(t, strings.Split(strings.TrimSpace(stderr.String()), "\n"), 1, stderr.String())
 }
 
 // requireNothingDone requires that this scenario changed nothing on a spoke.
@@ -118,13 +118,13 @@ func (s *scene) requireNothingDone(t *testing.T, spoke *devstack.Cluster) {
 	}
 }
 
-// cancelMaintenances: a cancelled maintenance ends, whatever blocks it. One that is already cleaning up ends when its locks are active.
+// cancelMaintenances: a cancelled maintenance ends although it is blocked. One that is already cleaning up ends when its locks are active.
 func cancelMaintenances(t *testing.T, s *scene) {
 	states := nodeWaits()
-	at := s.places(t, len(states))
+	at := s.targets(t, len(states))
 	end := func(st state, _ *work) string {
 		if st.state == string(maintenancev1.NodeRequestorFailed) {
-			return st.state // it has failed already
+			return st.state // it has already failed
 		}
 		return cancelled
 	}
@@ -137,7 +137,7 @@ func cancelMaintenances(t *testing.T, s *scene) {
 // cancelled cluster has failed.
 func cancelRollouts(m moment) scenario {
 	return scenario{name: "work is cancelled while " + m.when, run: func(t *testing.T, s *scene) {
-		s.cancelIn(t, s.onePlaceEach(), func(st state, w *work) string {
+		s.cancelIn(t, s.oneNodePerSpoke(), func(st state, w *work) string {
 			switch {
 			case st.state == string(ranv1.StepCleaningUp), st.state == afterCompletion:
 				return w.end // the cancel is late
@@ -149,14 +149,14 @@ func cancelRollouts(m moment) scenario {
 	}}
 }
 
-// cancelIn brings work into each of the states at the same time, and cancels its workflow. Except for requests on the way, what blocks the
-// work is removed only after its end.
-func (s *scene) cancelIn(t *testing.T, places []place, end func(state, *work) string, states ...state) {
+// cancelIn brings work into all states at the same time and cancels its workflows. Stopped requests are released; other blocks stay until the work
+// has ended.
+func (s *scene) cancelIn(t *testing.T, targets []target, end func(state, *work) string, states ...state) {
 	t.Helper()
 	arrived := make([]reached, len(states))
 	var reaching sync.WaitGroup
 	for i, st := range states {
-		reaching.Go(func() { arrived[i] = st.reach(t, s, places[i]) })
+		reaching.Go(func() { arrived[i] = st.reach(t, s, targets[i]) })
 	}
 	reaching.Wait()
 	if t.Failed() {
@@ -168,7 +168,7 @@ func (s *scene) cancelIn(t *testing.T, places []place, end func(state, *work) st
 		s.cancel(t, i, arrived[i].workflow)
 	}
 	for _, cluster := range s.Clusters() {
-		s.Proxy(cluster).Heal()
+		s.Proxy(cluster).RemoveAll()
 	}
 	s.requireEnds(t)
 	for _, spoke := range s.Spokes {

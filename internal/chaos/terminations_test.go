@@ -21,7 +21,7 @@ func terminations() []scenario {
 	all := []scenario{
 		{name: "maintenances are terminated while they wait", run: terminateOnNodes(nodeWaits()...)},
 		{name: "maintenances are terminated while their requests are in flight", run: terminateOnNodes(inFlight...)},
-		crashOnNodes("the worker is killed while the sweeper takes a node back", killed, sweeping()),
+		crashOnNodes("the worker is killed while the sweeper returns a node", killed, sweeping()),
 	}
 	for _, m := range rolloutMoments() {
 		all = append(all, scenario{name: "work is terminated while " + m.when, run: terminateOnSpokes(m.states...)})
@@ -33,34 +33,34 @@ func terminations() []scenario {
 func sweeping() state {
 	return state{
 		workflow: temporal.Sweeper, state: string(sweeper.CleaningUp), activity: "ReturnNode",
-		reach: func(t *testing.T, s *scene, at place) reached {
+		reach: func(t *testing.T, s *scene, at target) reached {
 			drain := draining().reach(t, s, at)
 			injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node, Body: `"unschedulable":null`})
 			w := s.workOf(t, drain.workflow)
 			w.end, w.terminated = terminated, true
 			require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), w.workflow, "", s.name))
 			awaitStopped(t, injection)
-			return reached{workflow: temporal.SweeperID(at.spoke.Name), heal: drain.heal}
+			return reached{workflow: temporal.SweeperID(at.spoke.Name), unblock: drain.unblock}
 		},
 	}
 }
 
 // terminateOnNodes terminates maintenances of single nodes in those states.
 func terminateOnNodes(states ...state) func(*testing.T, *scene) {
-	return func(t *testing.T, s *scene) { s.terminate(t, s.places(t, len(states)), states...) }
+	return func(t *testing.T, s *scene) { s.terminate(t, s.targets(t, len(states)), states...) }
 }
 
-// terminateOnSpokes terminates rollouts, or clusters of theirs, in those states, each on a spoke of its own.
+// terminateOnSpokes terminates rollouts, or the upgrades of their clusters, in those states, each on its own spoke.
 func terminateOnSpokes(states ...state) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
-		s.terminate(t, s.onePlaceEach(), states...)
+		s.terminate(t, s.oneNodePerSpoke(), states...)
 	}
 }
 
-// terminate brings work into each of the states at the same time, and terminates its workflows. Their requests arrive after the termination.
-func (s *scene) terminate(t *testing.T, places []place, states ...state) {
+// terminate brings work into all states at the same time and terminates its workflows. Stopped requests arrive after the termination.
+func (s *scene) terminate(t *testing.T, targets []target, states ...state) {
 	t.Helper()
-	arrived := s.reachAll(t, places, states...)
+	arrived := s.reachAll(t, targets, states...)
 	for i, at := range arrived {
 		t.Logf("terminated in %s; pending: %q", states[i], s.pending(t, at.workflow))
 		require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), at.workflow, "", s.name))
@@ -71,23 +71,23 @@ func (s *scene) terminate(t *testing.T, places []place, states ...state) {
 		}
 	}
 	for _, cluster := range s.Clusters() {
-		s.Proxy(cluster).Heal()
+		s.Proxy(cluster).RemoveAll()
 	}
 	for _, at := range arrived {
-		if at.heal != nil {
-			at.heal()
+		if at.unblock != nil {
+			at.unblock()
 		}
 	}
 }
 
-// reachAll brings a work into each of the states, each in a place of its own.
-func (s *scene) reachAll(t *testing.T, places []place, states ...state) []reached {
+// reachAll brings work into all states, each on its own node.
+func (s *scene) reachAll(t *testing.T, targets []target, states ...state) []reached {
 	t.Helper()
-	require.LessOrEqual(t, len(states), len(places), "a place for each state")
+	require.LessOrEqual(t, len(states), len(targets), "one node for each state")
 	arrived := make([]reached, len(states))
 	var reaching sync.WaitGroup
 	for i, state := range states {
-		reaching.Go(func() { arrived[i] = state.reach(t, s, places[i]) })
+		reaching.Go(func() { arrived[i] = state.reach(t, s, targets[i]) })
 	}
 	reaching.Wait()
 	if t.Failed() {

@@ -28,14 +28,14 @@ func twoWorkers() []scenario {
 		{name: "a worker freezes while it watches nodes for the scheduler", run: freezesIn(slotTaken())},
 		{name: "a worker freezes while it requests a slot", run: freezesDuringSlotRequest},
 		{name: "a worker freezes while requests for nodes are in flight", run: func(t *testing.T, s *scene) {
-			places := s.places(t, len(ofNodes))
-			s.freezeAt(t, places, func(release func()) { s.requireUnchanged(t, places, release) }, ofNodes...)
+			targets := s.targets(t, len(ofNodes))
+			s.freezeAt(t, targets, func(release func()) { s.requireUnchanged(t, targets, release) }, ofNodes...)
 		}},
 		{name: "a worker freezes while requests for clusters are in flight", run: func(t *testing.T, s *scene) {
-			s.freezeAt(t, s.onePlaceEach(), releaseNow, clusterRequest("create", false), clusterRequest("delete", false), changing(true))
+			s.freezeAt(t, s.oneNodePerSpoke(), releaseNow, clusterRequest("create", false), clusterRequest("delete", false), changing(true))
 		}},
 		{name: "a worker freezes while the last requests for clusters are in flight", run: func(t *testing.T, s *scene) {
-			s.freezeAt(t, s.onePlaceEach(), releaseNow, returningFirst(), changing(false))
+			s.freezeAt(t, s.oneNodePerSpoke(), releaseNow, returningFirst(), changing(false))
 		}},
 	}
 }
@@ -54,21 +54,21 @@ func (s *scene) withSecondWorker(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, s.second.Stop()) })
 }
 
-// freezesIn is a scenario in which a worker freezes in a state beyond its heartbeat timeout, and resumes when another has finished.
+// freezesIn is a scenario in which a worker freezes in a state for longer than its heartbeat timeout, and resumes when another has finished the work.
 func freezesIn(in state) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
-		arrived := in.reach(t, s, s.onePlaceEach()[0])
+		arrived := in.reach(t, s, s.oneNodePerSpoke()[0])
 		require.NoError(t, s.Worker.Freeze())
 		s.startSecondWorker(t)
-		arrived.heal()
+		arrived.unblock()
 		s.requireEnds(t)
 		s.thaw(t)
 	}
 }
 
-// freezesDuringSlotRequest is a scenario in which a worker freezes during its request to the scheduler, which arrives after all work has ended.
+// freezesDuringSlotRequest: a worker freezes while it requests a slot, and its request reaches the scheduler after all work has ended.
 func freezesDuringSlotRequest(t *testing.T, s *scene) {
-	for _, at := range s.places(t, workers*(spokes-1)) {
+	for _, at := range s.targets(t, workers*(spokes-1)) {
 		injection := stopRequest(s, at, nodeRequest("its mark as planned").match(s, at))
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
 		stopped := awaitStopped(t, injection)
@@ -82,7 +82,7 @@ func freezesDuringSlotRequest(t *testing.T, s *scene) {
 			s.thaw(t)
 			return
 		}
-		require.NoError(t, s.Worker.Thaw()) // it was too fast
+		require.NoError(t, s.Worker.Thaw()) // the request was too fast
 		s.requireEnd(t, w)
 	}
 	require.Fail(t, "the worker never froze during its request")
@@ -90,32 +90,31 @@ func freezesDuringSlotRequest(t *testing.T, s *scene) {
 
 // returningFirst: the first node of a rollout is about to be returned.
 func returningFirst() state {
-	return clusterState(ranv1.StepWorkers, "a node about to be returned", "NodeMaintenance: ReturnNode", func(t *testing.T, s *scene, at place) reached {
+	return clusterState(ranv1.StepWorkers, "a node about to be returned", "NodeMaintenance: ReturnNode", func(t *testing.T, s *scene, at target) reached {
 		injection := stopUncordon(s, at)
 		w := s.smallRollout(t, at, nil, at.node, "worker-2")
 		awaitStopped(t, injection)
-		return reached{workflow: w.ofCluster(at.spoke), late: injection}
+		return reached{workflow: w.ofCluster(at.spoke), injection: injection}
 	})
 }
 
-// freezeAt freezes a worker after it has sent the requests that keep work in those states. late releases them after another worker has
-// finished.
-func (s *scene) freezeAt(t *testing.T, places []place, late func(release func()), states ...state) {
+// freezeAt freezes a worker while its requests are stopped. releaseLate releases them after another worker has finished.
+func (s *scene) freezeAt(t *testing.T, targets []target, releaseLate func(release func()), states ...state) {
 	t.Helper()
-	arrived := s.reachAll(t, places, states...)
-	standing := s.freezeWith(t, arrived)
+	arrived := s.reachAll(t, targets, states...)
+	pending := s.freezeWith(t, arrived)
 	for _, cluster := range s.Clusters() {
-		s.Proxy(cluster).Heal()
+		s.Proxy(cluster).RemoveAll()
 	}
 	s.startSecondWorker(t)
 	for _, at := range arrived {
-		if at.heal != nil {
-			at.heal()
+		if at.unblock != nil {
+			at.unblock()
 		}
 	}
 	s.requireEnds(t)
-	late(func() {
-		for _, stopped := range standing {
+	releaseLate(func() {
+		for _, stopped := range pending {
 			stopped.Release()
 			<-stopped.Ended()
 		}
@@ -126,33 +125,33 @@ func (s *scene) freezeAt(t *testing.T, places []place, late func(release func())
 // releaseNow releases the requests.
 func releaseNow(release func()) { release() }
 
-// requireUnchanged releases requests while another owner has all nodes, and requires that they change nothing.
-func (s *scene) requireUnchanged(t *testing.T, places []place, release func()) {
+// requireUnchanged releases requests while another requestor has all nodes, and requires that they change nothing.
+func (s *scene) requireUnchanged(t *testing.T, targets []target, release func()) {
 	t.Helper()
 	var next []*work
 	for _, w := range s.works {
-		w.followed = true
+		w.maintainedAgain = true
 	}
-	for _, at := range places {
+	for _, at := range targets {
 		next = append(next, s.maintainFor(t, at, "next.example.com", maintenancev1.NodeMaintenanceSpec{}))
 	}
 	for _, w := range next {
 		s.awaitPhase(t, w.workflow, string(maintenancev1.NodeReady))
 	}
-	before := s.ours(t, places)
+	before := s.ours(t, targets)
 	release()
-	require.Equal(t, before, s.ours(t, places))
+	require.Equal(t, before, s.ours(t, targets))
 	for _, w := range next {
 		s.signal(t, w.workflow, temporal.SignalDone)
 	}
 	s.requireEnds(t)
 }
 
-// ours returns the fields of nodes that Drydock may change, by place.
-func (s *scene) ours(t *testing.T, places []place) map[string]corev1.Node {
+// ours returns the fields of nodes that Drydock may change, by node.
+func (s *scene) ours(t *testing.T, targets []target) map[string]corev1.Node {
 	t.Helper()
 	nodes := map[string]corev1.Node{}
-	for _, at := range places {
+	for _, at := range targets {
 		node, err := at.spoke.Client.CoreV1().Nodes().Get(t.Context(), at.node, metav1.GetOptions{})
 		require.NoError(t, err)
 		ours := corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels, Annotations: node.Annotations}, Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable}}
@@ -167,23 +166,23 @@ func (s *scene) ours(t *testing.T, places []place) map[string]corev1.Node {
 }
 
 // freezeWith freezes the worker while all requests are stopped in the proxies. A request whose client gives up is sent again.
-func (s *scene) freezeWith(t *testing.T, arrived []reached) (standing []*faultproxy.Stopped) {
+func (s *scene) freezeWith(t *testing.T, arrived []reached) (pending []*faultproxy.Stopped) {
 	t.Helper()
 	for {
 		for _, at := range arrived {
-			if at.late.Standing() == nil {
-				awaitStopped(t, at.late)
+			if at.injection.Pending() == nil {
+				awaitStopped(t, at.injection)
 			}
 		}
 		require.NoError(t, s.Worker.Freeze())
-		standing = nil
+		pending = nil
 		for _, at := range arrived {
-			if stopped := at.late.Standing(); stopped != nil {
-				standing = append(standing, stopped)
+			if stopped := at.injection.Pending(); stopped != nil {
+				pending = append(pending, stopped)
 			}
 		}
-		if len(standing) == len(arrived) {
-			return standing
+		if len(pending) == len(arrived) {
+			return pending
 		}
 		require.NoError(t, s.Worker.Thaw())
 	}
@@ -192,7 +191,7 @@ func (s *scene) freezeWith(t *testing.T, arrived []reached) (standing []*faultpr
 // startSecondWorker starts another worker, which continues without the frozen one.
 func (s *scene) startSecondWorker(t *testing.T) {
 	t.Helper()
-	t.Cleanup(func() { _ = s.Worker.Thaw() }) // the test may have done so
+	t.Cleanup(func() { _ = s.Worker.Thaw() }) // it may be running
 	s.withSecondWorker(t)
 }
 
@@ -209,7 +208,7 @@ func (s *scene) thaw(t *testing.T) {
 	require.NoError(t, s.Worker.Thaw())
 	require.NoError(t, s.second.Stop())
 	for _, spoke := range s.Spokes[1:] {
-		s.maintain(t, place{spoke, controlPlane}, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
+		s.maintain(t, target{spoke, controlPlane}, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
 	}
 	s.requireEnds(t)
 	// A stopped worker has finished its tasks.

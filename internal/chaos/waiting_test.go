@@ -18,22 +18,22 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// waitLimit is long because two cores may run several stacks, and an activity of a crashed worker is retried only after its heartbeat timeout.
+// waitLimit is long because two cores may run several stacks, and an activity of a crashed worker is retried after its heartbeat timeout.
 const waitLimit = 5 * time.Minute
 
 // awaitEvent follows the history of a workflow until an event matches.
-func (s *scene) awaitEvent(t *testing.T, workflow, what string, is func(*history.HistoryEvent) bool) *history.HistoryEvent {
+func (s *scene) awaitEvent(t *testing.T, workflow, what string, matches func(*history.HistoryEvent) bool) *history.HistoryEvent {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for events := s.temporal.GetWorkflowHistory(ctx, workflow, "", true, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
 		event, err := events.Next()
-		require.NoError(t, err, "wait in the history of %s until %s", workflow, what)
-		if is(event) {
+		require.NoError(t, err, "read the history of %s until %s", workflow, what)
+		if matches(event) {
 			return event
 		}
 	}
-	require.Fail(t, "too late", "%s ended before %s", workflow, what)
+	require.Fail(t, "the workflow ended too early", "%s ended before %s", workflow, what)
 	return nil
 }
 
@@ -70,7 +70,7 @@ func (s *scene) awaitReason(t *testing.T, workflow, reason string) {
 	})
 }
 
-// attributeOf returns the value to which an event sets a search attribute; empty: it does not.
+// attributeOf returns the value to which an event sets a search attribute; empty if it does not.
 func attributeOf(event *history.HistoryEvent, key sdktemporal.SearchAttributeKeyKeyword) (value string) {
 	fields := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
 	if payload := fields[key.GetName()]; payload != nil {
@@ -80,12 +80,12 @@ func attributeOf(event *history.HistoryEvent, key sdktemporal.SearchAttributeKey
 }
 
 // awaitStatus waits until the status of a workflow satisfies a condition, and returns it.
-func awaitStatus[S any](t *testing.T, s *scene, workflow, what string, says func(S) bool) (status S) {
+func awaitStatus[S any](t *testing.T, s *scene, workflow, what string, matches func(S) bool) (status S) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		status = *new(S)
 		answer, err := s.temporal.QueryWorkflow(t.Context(), workflow, "", temporal.QueryStatus)
-		return err == nil && answer.Get(&status) == nil && says(status)
+		return err == nil && answer.Get(&status) == nil && matches(status)
 	}, waitLimit, 100*time.Millisecond, "%s never %s: %+v", workflow, what, &status)
 	return status
 }
@@ -178,7 +178,7 @@ func (s *scene) requireEnd(t *testing.T, w *work) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	err := s.temporal.GetWorkflow(ctx, w.workflow, "").Get(ctx, nil)
-	require.NoError(t, ctx.Err(), "%s does not end; it is about %v", w.workflow, w.nodes)
+	require.NoError(t, ctx.Err(), "%s does not end; its nodes are %v", w.workflow, w.nodes)
 	end := ended
 	switch {
 	case sdktemporal.IsCanceledError(err):

@@ -17,15 +17,15 @@ func workerCrashes() []scenario {
 	for _, r := range nodeRequests() {
 		lost, unanswered = append(lost, r.lost()), append(unanswered, r.unanswered())
 	}
-	// One crash, in very different states.
-	few := crashScenario("the worker is killed in five states at once", killed, func(s *scene, t *testing.T) []place { return append(s.places(t, 4), s.lockedPlace()) },
-		draining(), jobRunning(), nodeRequest("the cordon").unanswered(), nodeRequest("the uncordon").lost(), lockFlip(false))
+	// One crash in different kinds of states.
+	few := crashScenario("the worker is killed in five states", killed, func(s *scene, t *testing.T) []target { return append(s.targets(t, 4), s.lockedNode()) },
+		draining(), jobRunning(), nodeRequest("the cordon").unanswered(), nodeRequest("the uncordon").lost(), lockRelease(false))
 	few.short = true
 	crashes := []scenario{few}
 	for _, how := range []end{killed, stopped} {
 		for _, answered := range []bool{false, true} {
-			flip := lockFlip(answered)
-			crashes = append(crashes, crashScenario("the worker "+how.what+" at "+flip.moment, how, func(s *scene, _ *testing.T) []place { return []place{s.lockedPlace()} }, flip))
+			release := lockRelease(answered)
+			crashes = append(crashes, crashScenario("the worker "+how.what+" during "+release.moment, how, func(s *scene, _ *testing.T) []target { return []target{s.lockedNode()} }, release))
 		}
 		crashes = append(crashes,
 			crashOnNodes("the worker "+how.what+" while maintenances wait", how, nodeWaits()...),
@@ -40,7 +40,7 @@ func workerCrashes() []scenario {
 	return crashes
 }
 
-// moment is a time at which rollouts are in those states, each on a spoke of its own.
+// moment is a time at which rollouts are in those states, each on its own spoke.
 type moment struct {
 	when   string
 	states []state
@@ -51,7 +51,7 @@ func rolloutMoments() []moment {
 	return []moment{
 		{"a cluster is inspected", []state{inspecting()}},
 		{"clusters wait for locks and nodes", []state{clusterLocks(), controlPlaneNodes(), workerNodes()}},
-		{"clusters and nodes wait for others", []state{clusterLocksForNode(), nodeBusy(), leftToSweeper()}},
+		{"clusters and nodes wait for other work", []state{clusterLocksForNode(), nodeBusy(), leftToSweeper()}},
 		{"clusters start, end and are checked", []state{clusterRequest("create", false), clusterRequest("delete", false), clusterHealth()}},
 
 		{"a rollout is planned", []state{planning()}},
@@ -61,7 +61,7 @@ func rolloutMoments() []moment {
 		{"a cluster soaks", []state{soaking()}},
 		{"the canary is running", []state{inBatch(true)}},
 		{"a later batch is running", []state{inBatch(false)}},
-		{"a timed-out batch is withdrawn", []state{timedOut()}},
+		{"a timed-out batch cleans up", []state{timedOut()}},
 		{"clusters are labelled", []state{changing(true), changing(false)}},
 		{"policies are enforced and manifest works created", []state{enforcing(), creatingWorks()}},
 	}
@@ -69,28 +69,28 @@ func rolloutMoments() []moment {
 
 // crashOnNodes is a scenario in which a worker ends while maintenances of single nodes are in those states.
 func crashOnNodes(name string, how end, states ...state) scenario {
-	return crashScenario(name, how, func(s *scene, t *testing.T) []place { return s.places(t, len(states)) }, states...)
+	return crashScenario(name, how, func(s *scene, t *testing.T) []target { return s.targets(t, len(states)) }, states...)
 }
 
 // crashOnSpokes is a scenario in which a worker ends while rollouts are in those states, each on its own spoke.
 func crashOnSpokes(name string, how end, states ...state) scenario {
-	return crashScenario(name, how, func(s *scene, _ *testing.T) []place { return s.onePlaceEach() }, states...)
+	return crashScenario(name, how, func(s *scene, _ *testing.T) []target { return s.oneNodePerSpoke() }, states...)
 }
 
-// crashScenario is a scenario in which a worker ends while work is in those states, each in one of the places.
-func crashScenario(name string, how end, places func(*scene, *testing.T) []place, states ...state) scenario {
-	scenario := scenario{name: name, run: func(t *testing.T, s *scene) { s.crashWorker(t, how, places(s, t), states...) }}
+// crashScenario is a scenario in which a worker ends while work is in those states, each on one of the nodes.
+func crashScenario(name string, how end, targets func(*scene, *testing.T) []target, states ...state) scenario {
+	scenario := scenario{name: name, run: func(t *testing.T, s *scene) { s.crashWorker(t, how, targets(s, t), states...) }}
 	for _, state := range states {
 		scenario.crashes = append(scenario.crashes, crashPoint{state, how})
 	}
 	return scenario
 }
 
-// rolloutStates are the states of a rollout from its start to its end.
+// rolloutStates are the states of a ClusterGroupUpgrade from start to end.
 func rolloutStates() []string {
 	return []string{
 		"planning", "NotEnabled", "WaitingForApproval", "precaching", "blocked", "backup", beforeEnable, "InProgress, the canary's batch", "InProgress, a later batch",
-		"InProgress, its cluster held", "InProgress, policies enforced", "InProgress, manifest works brought", "soaking", "Paused", "cancelling", "withdrawing after a time-out",
+		"InProgress, its cluster held", "InProgress, policies enforced", "InProgress, manifest works created", "soaking", "Paused", "cancelling", "cleaning up after a timeout",
 		afterCompletion,
 	}
 }
@@ -111,15 +111,15 @@ func TestCrashesAreCoveredInEveryState(t *testing.T) {
 		wanted = append(wanted, temporal.ClusterGroupUpgrade+" "+state)
 	}
 	for _, how := range []end{killed, stopped} {
-		died := map[string]bool{}
+		covered := map[string]bool{}
 		for _, scenario := range scenarios() {
 			for _, crash := range scenario.crashes {
 				if crash.end.how == how.how {
-					died[crash.workflow+" "+crash.state.state] = true
+					covered[crash.workflow+" "+crash.state.state] = true
 				}
 			}
 		}
-		missing := slices.DeleteFunc(slices.Clone(wanted), func(state string) bool { return died[state] })
-		require.Empty(t, missing, "no worker %s in them", how.what)
+		missing := slices.DeleteFunc(slices.Clone(wanted), func(state string) bool { return covered[state] })
+		require.Empty(t, missing, "no scenario in which the worker %s covers them", how.what)
 	}
 }

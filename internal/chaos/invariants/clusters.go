@@ -22,15 +22,15 @@ type Cluster struct {
 	Since time.Time
 	// ControlPlane are nodes that must be maintained one at a time.
 	ControlPlane []string
-	// AtOnce is how many nodes may be out of service.
-	AtOnce int
+	// MaxOutOfService is how many nodes may be out of service at the same time.
+	MaxOutOfService int
 	// Maintained are the nodes that must be maintained exactly once. Other nodes may be maintained at most once.
 	Maintained []string
-	// Again are nodes with two successive requests, which may be maintained for each.
-	Again []string
-	// Worked are the nodes that must have had a Job, each as often as it is listed.
-	Worked []string
-	// AnswersLost are times when answers to Drydock were lost. It may repeat an eviction then. This is harmless: the first eviction set the
+	// MaintainedTwice are nodes with two successive requests, which may be maintained for each.
+	MaintainedTwice []string
+	// WithJob are the nodes that must have had a Job, each as often as it is listed.
+	WithJob []string
+	// AnswersLost are times when answers to Drydock were lost. It may then repeat an eviction. The repetition is harmless: the first eviction set the
 	// deletionTimestamp, and the second has the same UID and no grace period, so the API server changes nothing.
 	AnswersLost []Interval
 }
@@ -38,18 +38,18 @@ type Cluster struct {
 // Interval is a time in which answers were lost, including both ends.
 type Interval struct{ From, To time.Time }
 
-// onItsWay is the longest time that an answer takes to Drydock.
-const onItsWay = time.Second
+// answerLatency is the longest time between an answer and its arrival.
+const answerLatency = time.Second
 
-// lost reports whether the answer of an action may be lost.
-func (i Interval) lost(d fleet.Action) bool {
-	return !d.Received.After(i.To) && !d.At.Before(i.From.Add(-onItsWay))
+// contains reports whether the answer of an action may be lost.
+func (i Interval) contains(d fleet.Action) bool {
+	return !d.Received.After(i.To) && !d.At.Before(i.From.Add(-answerLatency))
 }
 
 // Violations returns forbidden actions, in order, and then missing ones.
 func (c Cluster) Violations() []string {
 	actions := slices.Clone(c.Actions)
-	// Sort by arrival: a request that another one caused arrived later, but its answer may be earlier.
+	// Sort by arrival: a request that another one caused arrives later, but may be answered earlier.
 	slices.SortStableFunc(actions, func(a, b fleet.Action) int { return a.Received.Compare(b.Received) })
 	r := replay{
 		cluster: c, nodes: map[string]*node{}, locks: map[string]lock{}, clusterLocks: map[string]bool{},
@@ -57,9 +57,9 @@ func (c Cluster) Violations() []string {
 	}
 	for _, action := range actions {
 		r.now = action
-		r.take()
+		r.apply()
 	}
-	r.judgeEnd()
+	r.checkEnd()
 	return r.violations
 }
 
@@ -67,7 +67,7 @@ func (c Cluster) Violations() []string {
 type node struct {
 	// cordonedBy is the user who cordoned the node; empty: it is not cordoned.
 	cordonedBy string
-	// owner is the maintenance that has the node out of service; empty: none.
+	// owner is the maintenance of the node; empty: none.
 	owner string
 	// lost is when another user deleted the node or removed our mark.
 	lost time.Time
@@ -77,17 +77,18 @@ type node struct {
 
 // maintenance is what one owner did on a node.
 type maintenance struct {
-	owner            string
-	takings, returns int
-	jobs             int
+	owner           string
+	starts, returns int
+	jobs            int
 }
 
 type lock struct {
 	node     string
 	inactive bool
-	// managed by Drydock. served are the requests that it was released for: those that existed then, and when the node was taken out of service.
-	kept   bool
-	served []string
+	// managed: Drydock manages the lock. served are the requests for which it was released: those that existed then or when the node was taken out of
+	// service.
+	managed bool
+	served  []string
 }
 
 // replay processes the actions of a cluster.
@@ -98,7 +99,7 @@ type replay struct {
 	locks        map[string]lock
 	clusterLocks map[string]bool            // whether inactive
 	evicted      map[types.UID]fleet.Action // the last time
-	requests     map[string]string          // node by the name of its request
+	requests     map[string]string          // node by name of its request
 	violations   []string
 }
 
@@ -116,7 +117,7 @@ func (r *replay) node(name string) *node {
 	return r.nodes[name]
 }
 
-func (r *replay) take() {
+func (r *replay) apply() {
 	d := r.now
 	switch d.What {
 	case fleet.ActionLock:
@@ -124,7 +125,7 @@ func (r *replay) take() {
 	case fleet.ActionLockGone:
 		delete(r.locks, d.Object)
 	case fleet.ActionLockInactive, fleet.ActionLockActive, fleet.ActionLockFailed:
-		r.takeLock()
+		r.applyLock()
 	case fleet.ActionClusterLock, fleet.ActionClusterLockInactive, fleet.ActionClusterLockActive, fleet.ActionClusterLockFailed:
 		r.clusterLocks[d.Object] = d.What == fleet.ActionClusterLockInactive
 	case fleet.ActionClusterLockGone:
@@ -134,21 +135,22 @@ func (r *replay) take() {
 	case fleet.ActionForeign:
 		r.violated("Drydock has changed a foreign object: %s", d.Object)
 	default:
-		r.takeMaintenance()
+		r.applyMaintenance()
 	}
 }
 
-// takeLock checks an application whose locks Drydock manages: it releases one node at a time, only on request, and holds it again only afterwards.
-func (r *replay) takeLock() {
+// applyLock checks a lock that Drydock manages: it releases one node at a time, only on request, and becomes active again only when the request is
+// gone.
+func (r *replay) applyLock() {
 	d, before := r.now, r.locks[r.now.Object]
-	now := lock{node: before.node, inactive: d.What == fleet.ActionLockInactive, kept: d.ByLockController(), served: before.served}
+	now := lock{node: before.node, inactive: d.What == fleet.ActionLockInactive, managed: d.ByLockController(), served: before.served}
 	r.locks[d.Object] = now
-	if !now.kept || now.inactive == before.inactive {
+	if !now.managed || now.inactive == before.inactive {
 		return
 	}
 	if !now.inactive {
 		for _, request := range before.served {
-			if _, stands := r.requests[request]; stands {
+			if _, exists := r.requests[request]; exists {
 				r.violated("lock %s is held again during request %s", d.Object, request)
 			}
 		}
@@ -160,13 +162,13 @@ func (r *replay) takeLock() {
 		r.violated("lock %s releases %s without a request", d.Object, now.node)
 	}
 	for _, other := range sorted(r.locks) {
-		if l := r.locks[other]; other != d.Object && l.kept && l.inactive {
+		if l := r.locks[other]; other != d.Object && l.managed && l.inactive {
 			r.violated("lock %s releases %s while %s has released %s", d.Object, now.node, other, l.node)
 		}
 	}
 }
 
-// requestsFor are the requests for a node.
+// requestsFor returns the requests for a node.
 func (r *replay) requestsFor(node string) (requests []string) {
 	for _, request := range sorted(r.requests) {
 		if r.requests[request] == node {
@@ -176,8 +178,8 @@ func (r *replay) requestsFor(node string) (requests []string) {
 	return requests
 }
 
-// takeMaintenance checks the actions of maintenances, and manual cordons.
-func (r *replay) takeMaintenance() {
+// applyMaintenance checks the actions of maintenances, and manual cordons.
+func (r *replay) applyMaintenance() {
 	d := r.now
 	switch d.What {
 	case fleet.ActionRequestNode:
@@ -188,9 +190,9 @@ func (r *replay) takeMaintenance() {
 		}
 		delete(r.requests, d.Object)
 	case fleet.ActionCordon, fleet.ActionMark:
-		r.takeOut()
+		r.takeOutOfService()
 	case fleet.ActionUncordon, fleet.ActionUnmark:
-		r.giveBack()
+		r.returnToService()
 	case fleet.ActionEviction:
 		r.evict()
 	case fleet.ActionJob:
@@ -198,8 +200,8 @@ func (r *replay) takeMaintenance() {
 	}
 }
 
-// takeOut checks a node that goes out of service: it is cordoned, or marked if another user has cordoned it.
-func (r *replay) takeOut() {
+// takeOutOfService checks the cordon of a node, or the mark of a node that another user has cordoned.
+func (r *replay) takeOutOfService() {
 	d, n := r.now, r.node(r.now.Node)
 	if d.What == fleet.ActionCordon && n.cordonedBy == "" {
 		n.cordonedBy = d.By
@@ -211,17 +213,17 @@ func (r *replay) takeOut() {
 		r.violated("%s is taken out of service for %s while it is for %s", d.Node, d.Owner, n.owner)
 	}
 	n.owner = d.Owner
-	r.requireLetGo("take out of service", d.Node)
+	r.requireLocksReleased("take out of service", d.Node)
 	for name, l := range r.locks {
 		if l.node == d.Node && l.inactive {
 			l.served = r.requestsFor(d.Node) // a released lock is released for all requests
 			r.locks[name] = l
 		}
 	}
-	r.requireRoom(d.Node)
+	r.requireCapacity(d.Node)
 	if !d.At.Before(r.cluster.Since) {
 		m := n.maintenanceOf(d.Owner)
-		if m.takings++; m.takings > 1 {
+		if m.starts++; m.starts > 1 {
 			r.violated("%s is taken out of service twice for %s", d.Node, d.Owner)
 		}
 	}
@@ -238,8 +240,8 @@ func (n *node) maintenanceOf(owner string) *maintenance {
 	return m
 }
 
-// giveBack checks a node that returns to service, or loses our mark.
-func (r *replay) giveBack() {
+// returnToService checks the uncordon of a node, or the removal of our mark.
+func (r *replay) returnToService() {
 	d, n := r.now, r.node(r.now.Node)
 	if d.ByDrydock() {
 		switch {
@@ -269,10 +271,10 @@ func (r *replay) evict() {
 		return
 	}
 	if d.UID == "" {
-		r.violated("the eviction of %s does not say which pod of that name is meant", d.Object)
+		r.violated("the eviction of %s has no UID", d.Object)
 		return
 	}
-	if before, again := r.evicted[d.UID]; again && !r.cluster.unheard(before) {
+	if before, again := r.evicted[d.UID]; again && !r.cluster.answerLost(before) {
 		r.violated("pod %s (%s) is evicted twice", d.Object, d.UID)
 	}
 	r.evicted[d.UID] = d
@@ -280,12 +282,12 @@ func (r *replay) evict() {
 		r.violated("pod %s is evicted, but is on no node", d.Object)
 		return
 	}
-	r.requireOut("the eviction of "+d.Object+" from", d.Node)
+	r.requireOutOfService("the eviction of "+d.Object+" from", d.Node)
 }
 
-// unheard reports whether the answer of an action may have been lost.
-func (c Cluster) unheard(d fleet.Action) bool {
-	return slices.ContainsFunc(c.AnswersLost, func(i Interval) bool { return i.lost(d) })
+// answerLost reports whether the answer of an action may have been lost.
+func (c Cluster) answerLost(d fleet.Action) bool {
+	return slices.ContainsFunc(c.AnswersLost, func(i Interval) bool { return i.contains(d) })
 }
 
 func (r *replay) startJob() {
@@ -293,7 +295,7 @@ func (r *replay) startJob() {
 	if !d.ByDrydock() || d.InVain {
 		return
 	}
-	r.requireOut("job "+d.Object+" on", d.Node)
+	r.requireOutOfService("job "+d.Object+" on", d.Node)
 	if d.At.Before(r.cluster.Since) {
 		return
 	}
@@ -303,18 +305,18 @@ func (r *replay) startJob() {
 	}
 }
 
-// noticing is how long Drydock may take to notice that another user removed its mark.
-const noticing = 2 * time.Second
+// noticeLimit is how long Drydock may take to notice that another user removed its mark.
+const noticeLimit = 2 * time.Second
 
-// requireOut requires, for a disruption, that the node is out of service and its locks are inactive.
-func (r *replay) requireOut(what, name string) {
-	if n := r.node(name); n.owner == "" && r.now.Received.After(n.lost.Add(noticing)) {
+// requireOutOfService requires, for a disruption, that the node is out of service and its locks are inactive.
+func (r *replay) requireOutOfService(what, name string) {
+	if n := r.node(name); n.owner == "" && r.now.Received.After(n.lost.Add(noticeLimit)) {
 		r.violated("%s %s, which is not under maintenance", what, name)
 	}
-	r.requireLetGo(what, name)
+	r.requireLocksReleased(what, name)
 }
 
-func (r *replay) requireLetGo(what, name string) {
+func (r *replay) requireLocksReleased(what, name string) {
 	for _, object := range sorted(r.locks) {
 		if l := r.locks[object]; l.node == name && !l.inactive {
 			r.violated("%s %s while lock %s is held", what, name, object)
@@ -327,8 +329,8 @@ func (r *replay) requireLetGo(what, name string) {
 	}
 }
 
-// requireRoom requires that at most AtOnce nodes are out of service, and a control-plane node only alone.
-func (r *replay) requireRoom(taken string) {
+// requireCapacity requires that at most MaxOutOfService nodes are out of service, and no other node together with a control-plane node.
+func (r *replay) requireCapacity(node string) {
 	var out []string
 	for _, name := range sorted(r.nodes) {
 		if r.nodes[name].owner != "" {
@@ -336,21 +338,21 @@ func (r *replay) requireRoom(taken string) {
 		}
 	}
 	switch {
-	case len(out) > r.cluster.AtOnce:
-		r.violated("%d nodes are out of service, %d may be: %v", len(out), r.cluster.AtOnce, out)
+	case len(out) > r.cluster.MaxOutOfService:
+		r.violated("%d nodes are out of service, %d may be: %v", len(out), r.cluster.MaxOutOfService, out)
 	case len(out) > 1 && slices.ContainsFunc(out, func(name string) bool { return slices.Contains(r.cluster.ControlPlane, name) }):
-		r.violated("%s is taken out of service, and a node of the control plane is not alone: %v", taken, out)
+		r.violated("%s is taken out of service, and a node of the control plane is not alone: %v", node, out)
 	}
 }
 
-// judgeEnd checks what is missing at the end.
-func (r *replay) judgeEnd() {
+// checkEnd checks that all nodes are returned and all expected maintenances happened.
+func (r *replay) checkEnd() {
 	for _, name := range sorted(r.nodes) {
 		n := r.nodes[name]
 		if n.owner != "" {
 			r.violated("%s is still out of service for %s", name, n.owner)
 		}
-		if len(n.maintenances) > 1 && !(len(n.maintenances) == 2 && slices.Contains(r.cluster.Again, name)) {
+		if len(n.maintenances) > 1 && !(len(n.maintenances) == 2 && slices.Contains(r.cluster.MaintainedTwice, name)) {
 			r.violated("%s is maintained %d times", name, len(n.maintenances))
 		}
 	}
@@ -359,13 +361,13 @@ func (r *replay) judgeEnd() {
 		if len(maintenances) == 0 {
 			r.violated("%s is not maintained", name)
 		}
-		wanted, jobs := count(r.cluster.Worked, name), 0
+		wanted, jobs := count(r.cluster.WithJob, name), 0
 		for _, m := range maintenances {
 			jobs += m.jobs
 		}
 		for _, m := range maintenances {
-			if m.takings != 1 || m.returns != 1 || wanted > 0 && jobs != wanted {
-				r.violated("%s is taken out of service %d times, worked on %d times and returned %d times", name, m.takings, m.jobs, m.returns)
+			if m.starts != 1 || m.returns != 1 || wanted > 0 && jobs != wanted {
+				r.violated("%s is taken out of service %d times, worked on %d times and returned %d times", name, m.starts, m.jobs, m.returns)
 			}
 		}
 	}

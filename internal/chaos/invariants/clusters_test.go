@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	drydock    = "system:serviceaccount:drydock-system:drydock-initiator"
-	lockKeeper = "system:serviceaccount:drydock-system:drydock-lock-controller"
-	person     = "kubernetes-admin"
-	scheduler  = "system:kube-scheduler"
+	drydock        = "system:serviceaccount:drydock-system:drydock-initiator"
+	lockController = "system:serviceaccount:drydock-system:drydock-lock-controller"
+	person         = "kubernetes-admin"
+	scheduler      = "system:kube-scheduler"
 )
 
-// step is a request as the audit log tells of it.
+// step is a request in the audit log.
 type step struct {
 	name, by, verb, resource, object, body string
 }
 
-// owner is the mark of a maintenance.
+// owner is the ownership mark of a maintenance.
 func owner(node string) string { return "node/c1/default/" + node + "/run-1" }
 
 func cordon(by, node string) step {
@@ -70,34 +70,34 @@ func withdraw(node string) step {
 	return step{"withdraw " + node, drydock, "delete", "nodemaintenancerequests", "req-" + node, ""}
 }
 
-func letGo(node string) step {
-	return step{"let go of " + node, lockKeeper, "patch", "nodeworkloadlocks/status", "lock-" + node, `{"status":{"state":"inactive"}}`}
+func releaseLock(node string) step {
+	return step{"release " + node, lockController, "patch", "nodeworkloadlocks/status", "lock-" + node, `{"status":{"state":"inactive"}}`}
 }
 
-func hold(node string) step {
-	return step{"hold " + node, lockKeeper, "patch", "nodeworkloadlocks/status", "lock-" + node, `{"status":{"state":"active"}}`}
+func holdLock(node string) step {
+	return step{"hold " + node, lockController, "patch", "nodeworkloadlocks/status", "lock-" + node, `{"status":{"state":"active"}}`}
 }
 
 func createLock(node string) step {
-	return step{"lock " + node, lockKeeper, "create", "nodeworkloadlocks", "lock-" + node, fmt.Sprintf(`{"spec":{"nodeName":%q}}`, node)}
+	return step{"lock " + node, lockController, "create", "nodeworkloadlocks", "lock-" + node, fmt.Sprintf(`{"spec":{"nodeName":%q}}`, node)}
 }
 
 func clusterLock(state string) step {
-	return step{"cluster lock " + state, lockKeeper, "patch", "clusterworkloadlocks/status", "vrouter", fmt.Sprintf(`{"status":{"state":%q}}`, state)}
+	return step{"cluster lock " + state, lockController, "patch", "clusterworkloadlocks/status", "vrouter", fmt.Sprintf(`{"status":{"state":%q}}`, state)}
 }
 
 // maintained is the whole maintenance of a node with one pod.
 func maintained(node string) []step {
 	return []step{
-		request(node), letGo(node), cordon(drydock, node), evict("web-" + node), bind("web-"+node+"-again", "elsewhere"), job(node),
-		uncordon(drydock, node), withdraw(node), hold(node),
+		request(node), releaseLock(node), cordon(drydock, node), evict("web-" + node), bind("web-"+node+"-again", "other"), job(node),
+		uncordon(drydock, node), withdraw(node), holdLock(node),
 	}
 }
 
-// aLog is that of a rollout over a control-plane node and two workers, all as it should be.
-func aLog() []step {
+// correctLog is the log of a correct rollout over a control-plane node and two workers.
+func correctLog() []step {
 	log := []step{
-		createLock("w1"), hold("w1"), createLock("w2"), hold("w2"), clusterLock("active"), bind("web-w1", "w1"), bind("web-w2", "w2"),
+		createLock("w1"), holdLock("w1"), createLock("w2"), holdLock("w2"), clusterLock("active"), bind("web-w1", "w1"), bind("web-w2", "w2"),
 		{"request cluster", drydock, "create", "clustermaintenancerequests", "drydock-1", ""},
 		clusterLock("inactive"),
 		cordon(drydock, "cp"), job("cp"), uncordon(drydock, "cp"),
@@ -113,7 +113,7 @@ func index(t *testing.T, log []step, name string) int {
 	return i
 }
 
-// without, before and after change a log.
+// without, before, after and moved change a log.
 func without(name string) func(*testing.T, []step) []step {
 	return func(t *testing.T, log []step) []step {
 		i := index(t, log, name)
@@ -138,7 +138,7 @@ func moved(name, to string) func(*testing.T, []step) []step {
 
 var start = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// events are the log as the API server writes it, ten seconds from one to the next. The pod of a Job is bound at once, unless the Job is late.
+// events are the audit events of a log, ten seconds apart. The pod of a Job is bound immediately, unless the Job is late.
 func events(log []step) []auditv1.Event {
 	var events []auditv1.Event
 	for i, s := range log {
@@ -168,27 +168,27 @@ func eventOf(s step, received time.Time) auditv1.Event {
 	return event
 }
 
-func aCluster(log []step) Cluster {
+func clusterOf(log []step) Cluster {
 	return Cluster{
-		Name: "c1", Actions: fleet.ActionsOf(events(log)), Since: start, ControlPlane: []string{"cp"}, AtOnce: 1,
-		Maintained: []string{"cp", "w1", "w2"}, Worked: []string{"cp", "w1", "w2"},
+		Name: "c1", Actions: fleet.ActionsOf(events(log)), Since: start, ControlPlane: []string{"cp"}, MaxOutOfService: 1,
+		Maintained: []string{"cp", "w1", "w2"}, WithJob: []string{"cp", "w1", "w2"},
 	}
 }
 
 func TestACorrectRolloutHasNoViolations(t *testing.T) {
-	log := aLog()
+	log := correctLog()
 	for _, s := range log {
 		require.True(t, s.body == "" || json.Valid([]byte(s.body)), s.body)
 	}
-	require.Empty(t, aCluster(log).Violations())
-	require.Empty(t, Order([][]string{{"c1"}}, 1, []Cluster{aCluster(log)}))
+	require.Empty(t, clusterOf(log).Violations())
+	require.Empty(t, Order([][]string{{"c1"}}, 1, []Cluster{clusterOf(log)}))
 }
 
 func TestAJobWithoutAPodOnTheNodeIsNotWorkOnIt(t *testing.T) {
 	late := job("w1")
 	late.name = "late job w1"
-	require.Empty(t, aCluster(after("uncordon w1", late)(t, aLog())).Violations())
-	require.NotEmpty(t, aCluster(after("uncordon w1", job("w1"))(t, aLog())).Violations())
+	require.Empty(t, clusterOf(after("uncordon w1", late)(t, correctLog())).Violations())
+	require.NotEmpty(t, clusterOf(after("uncordon w1", job("w1"))(t, correctLog())).Violations())
 }
 
 func TestViolationsAreFound(t *testing.T) {
@@ -198,53 +198,53 @@ func TestViolationsAreFound(t *testing.T) {
 		change func(*testing.T, []step) []step
 		want   string
 	}{
-		{"a node that is left out", func(_ *testing.T, log []step) []step {
+		{"a node is not maintained", func(_ *testing.T, log []step) []step {
 			return slices.DeleteFunc(log, func(s step) bool { return strings.HasSuffix(s.name, " w2") && s.by == drydock })
 		}, "w2 is not maintained"},
-		{"a node that is not worked on", without("job w1"), "w1 is taken out of service 1 times, worked on 0 times and returned 1 times"},
-		{"a node that is cordoned twice", after("cordon w1", cordon(drydock, "w1")), "w1 is taken out of service twice"},
-		{"a node that is maintained again", func(t *testing.T, log []step) []step {
+		{"a node has no Job", without("job w1"), "w1 is taken out of service 1 times, worked on 0 times and returned 1 times"},
+		{"a node is cordoned twice", after("cordon w1", cordon(drydock, "w1")), "w1 is taken out of service twice"},
+		{"a node is maintained again", func(t *testing.T, log []step) []step {
 			again := cordon(drydock, "cp")
 			again.body = strings.Replace(again.body, "run-1", "run-2", 1)
 			return after("uncordon cp", again, uncordon(drydock, "cp"))(t, log)
 		}, "cp is maintained 2 times"},
-		{"work that is done twice", after("job w1", job("w1")), "the work on w1 for " + owner("w1") + " is done twice"},
-		{"a node that is not returned", without("uncordon w2"), "w2 is still out of service"},
-		{"a pod that is evicted twice", after("evict web-w1", evict("web-w1")), "pod shop/web-w1 (uid-web-w1) is evicted twice"},
-		{"an eviction of whatever has the name", func(t *testing.T, log []step) []step {
+		{"a node has two Jobs", after("job w1", job("w1")), "the work on w1 for " + owner("w1") + " is done twice"},
+		{"a node is not returned", without("uncordon w2"), "w2 is still out of service"},
+		{"a pod is evicted twice", after("evict web-w1", evict("web-w1")), "pod shop/web-w1 (uid-web-w1) is evicted twice"},
+		{"an eviction has no UID", func(t *testing.T, log []step) []step {
 			log[index(t, log, "evict web-w1")].body = `{}`
 			return log
-		}, "does not say which pod"},
-		{"an eviction from a node that is in service", moved("evict web-w2", "cordon w1"), "from w2, which is not under maintenance"},
-		{"work on a node that is in service", moved("job w2", "cordon w1"), "on w2, which is not under maintenance"},
-		{"two nodes at once where one may be", moved("cordon w2", "uncordon w1"), "2 nodes are out of service, 1 may be: [w1 w2]"},
-		{"a cordon before the locks of the node let go", moved("let go of w1", "evict web-w1"), "take out of service w1 while lock lock-w1 is held"},
-		{"an eviction after the locks are held again", moved("hold w1", "evict web-w1"), "the eviction of shop/web-w1 from w1 while lock lock-w1 is held"},
-		{"work after the locks are held again", moved("hold w1", "job w1"), "job work/job-w1 on w1 while lock lock-w1 is held"},
-		{"work before the locks of the cluster let go", moved("cluster lock inactive", "uncordon cp"), "take out of service cp while the lock vrouter of the cluster is held"},
-		{"work before a lock of the cluster has said anything", before("cordon cp", step{"", person, "create", "clusterworkloadlocks", "other", `{}`}), "take out of service cp while the lock other of the cluster is held"},
-		{"an eviction after a lock has failed", before("evict web-w1", step{"", lockKeeper, "patch", "nodeworkloadlocks/status", "lock-w1", `{"status":{"state":"failed"}}`}), "the eviction of shop/web-w1 from w1 while lock lock-w1 is held"},
-		{"a lock that lets go of a second node", after("let go of w1", request("w2"), letGo("w2")), "lock lock-w2 releases w2 while lock-w1 has released w1"},
-		{"a lock that lets go unasked", moved("let go of w1", "request w1"), "lock lock-w1 releases w1 without a request"},
-		{"a lock that is held again for a moment", after("let go of w1", hold("w1"), letGo("w1")), "lock lock-w1 is held again during request req-w1"},
-		{"a lock that is taken from those who found it inactive", func(t *testing.T, log []step) []step {
-			log = moved("let go of w1", "request w1")(t, log)
-			log = before("let go of w1", step{"", person, "create", "nodemaintenancerequests", "old-w1", `{"spec":{"nodeName":"w1"}}`})(t, log)
+		}, "has no UID"},
+		{"a pod is evicted from a node in service", moved("evict web-w2", "cordon w1"), "from w2, which is not under maintenance"},
+		{"a Job runs on a node in service", moved("job w2", "cordon w1"), "on w2, which is not under maintenance"},
+		{"two nodes are out of service where one may be", moved("cordon w2", "uncordon w1"), "2 nodes are out of service, 1 may be: [w1 w2]"},
+		{"a node is cordoned before its locks are released", moved("release w1", "evict web-w1"), "take out of service w1 while lock lock-w1 is held"},
+		{"a pod is evicted after the locks are held again", moved("hold w1", "evict web-w1"), "the eviction of shop/web-w1 from w1 while lock lock-w1 is held"},
+		{"a Job runs after the locks are held again", moved("hold w1", "job w1"), "job work/job-w1 on w1 while lock lock-w1 is held"},
+		{"a node is cordoned before the locks of the cluster are released", moved("cluster lock inactive", "uncordon cp"), "take out of service cp while the lock vrouter of the cluster is held"},
+		{"a node is cordoned before a lock of the cluster has a state", before("cordon cp", step{"", person, "create", "clusterworkloadlocks", "other", `{}`}), "take out of service cp while the lock other of the cluster is held"},
+		{"a pod is evicted after a lock has failed", before("evict web-w1", step{"", lockController, "patch", "nodeworkloadlocks/status", "lock-w1", `{"status":{"state":"failed"}}`}), "the eviction of shop/web-w1 from w1 while lock lock-w1 is held"},
+		{"a lock releases a second node", after("release w1", request("w2"), releaseLock("w2")), "lock lock-w2 releases w2 while lock-w1 has released w1"},
+		{"a lock releases a node without a request", moved("release w1", "request w1"), "lock lock-w1 releases w1 without a request"},
+		{"a lock is held again during a request", after("release w1", holdLock("w1"), releaseLock("w1")), "lock lock-w1 is held again during request req-w1"},
+		{"a lock is held again during a request that found it released", func(t *testing.T, log []step) []step {
+			log = moved("release w1", "request w1")(t, log)
+			log = before("release w1", step{"", person, "create", "nodemaintenancerequests", "old-w1", `{"spec":{"nodeName":"w1"}}`})(t, log)
 			log = before("request w1", step{"", person, "delete", "nodemaintenancerequests", "old-w1", ""})(t, log)
-			require.Empty(t, aCluster(slices.Clone(log)).Violations())
-			return after("cordon w1", hold("w1"), letGo("w1"))(t, log)
+			require.Empty(t, clusterOf(slices.Clone(log)).Violations())
+			return after("cordon w1", holdLock("w1"), releaseLock("w1"))(t, log)
 		}, "lock lock-w1 is held again during request req-w1"},
-		{"a request that is withdrawn too early", moved("withdraw w1", "job w1"), "the request for w1 is withdrawn while the node is out of service"},
-		{"someone else's cordon that is taken back", before("cordon w1", cordon(person, "w1")), "w1 is uncordoned, which kubernetes-admin had cordoned"},
-		{"a node that is returned although it is not ours any more", after("evict web-w1", unmark), "uncordon of w1, which is not under maintenance"},
-		{"a foreign annotation", after("cordon w1", step{"", drydock, "patch", "nodes", "w1", `{"metadata":{"annotations":{"example.com/team":null}}}`}), "annotation example.com/team of w1"},
-		{"a foreign field", after("cordon w1", step{"", drydock, "patch", "nodes", "w1", `{"spec":{"taints":null}}`}), "spec.taints of w1"},
-		{"a foreign condition", after("cordon w1", step{"", drydock, "patch", "nodes/status", "w1", `{"status":{"conditions":[{"type":"Ready"}]}}`}), "condition Ready of w1"},
-		{"a pod that is deleted", after("cordon w1", step{"", drydock, "delete", "pods", "shop/web-w1", ""}), "delete pods of shop/web-w1"},
+		{"a request is withdrawn too early", moved("withdraw w1", "job w1"), "the request for w1 is withdrawn while the node is out of service"},
+		{"the cordon of another user is removed", before("cordon w1", cordon(person, "w1")), "w1 is uncordoned, which kubernetes-admin had cordoned"},
+		{"a node is returned after another user removed our mark", after("evict web-w1", unmark), "uncordon of w1, which is not under maintenance"},
+		{"a foreign annotation is changed", after("cordon w1", step{"", drydock, "patch", "nodes", "w1", `{"metadata":{"annotations":{"example.com/team":null}}}`}), "annotation example.com/team of w1"},
+		{"a foreign field is changed", after("cordon w1", step{"", drydock, "patch", "nodes", "w1", `{"spec":{"taints":null}}`}), "spec.taints of w1"},
+		{"a foreign condition is changed", after("cordon w1", step{"", drydock, "patch", "nodes/status", "w1", `{"status":{"conditions":[{"type":"Ready"}]}}`}), "condition Ready of w1"},
+		{"a pod is deleted", after("cordon w1", step{"", drydock, "delete", "pods", "shop/web-w1", ""}), "delete pods of shop/web-w1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			violations := aCluster(test.change(t, aLog())).Violations()
+			violations := clusterOf(test.change(t, correctLog())).Violations()
 			require.Contains(t, strings.Join(violations, "\n"), test.want)
 		})
 	}
@@ -258,61 +258,61 @@ func TestANodeIsMaintainedTwiceOnlyForTwoRequests(t *testing.T) {
 		}
 		return steps
 	}
-	twice := before("cordon w1", again("run-0")...)(t, aLog())
-	cluster := aCluster(twice)
+	twice := before("cordon w1", again("run-0")...)(t, correctLog())
+	cluster := clusterOf(twice)
 	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "w1 is maintained 2 times")
-	cluster.Again = []string{"w1"}
-	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "w1 is taken out of service 1 times, worked on 1 times and returned 1 times", "for one of them only")
-	cluster.Worked = append(cluster.Worked, "w1")
+	cluster.MaintainedTwice = []string{"w1"}
+	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "w1 is taken out of service 1 times, worked on 1 times and returned 1 times", "the second maintenance has no Job")
+	cluster.WithJob = append(cluster.WithJob, "w1")
 	require.Empty(t, cluster.Violations())
-	cluster.Worked = append(cluster.Worked, "w1")
+	cluster.WithJob = append(cluster.WithJob, "w1")
 	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "w1 is taken out of service 1 times, worked on 1 times and returned 1 times")
-	cluster = aCluster(before("cordon w1 run-0", again("run-3")...)(t, twice))
-	cluster.Again = []string{"w1"}
+	cluster = clusterOf(before("cordon w1 run-0", again("run-3")...)(t, twice))
+	cluster.MaintainedTwice = []string{"w1"}
 	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "w1 is maintained 3 times")
 }
 
 func TestControlPlaneNodesAreMaintainedOneAtATime(t *testing.T) {
-	cluster := aCluster(moved("uncordon cp", "uncordon w1")(t, aLog()))
-	cluster.AtOnce = 2
+	cluster := clusterOf(moved("uncordon cp", "uncordon w1")(t, correctLog()))
+	cluster.MaxOutOfService = 2
 	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "a node of the control plane is not alone: [cp w1]")
 }
 
 func TestActionsOfOthersAreNotViolations(t *testing.T) {
 	tests := map[string]func(*testing.T, []step) []step{
-		"a cordon of someone else that stays": func(t *testing.T, log []step) []step {
+		"another user cordons a node before Drydock": func(t *testing.T, log []step) []step {
 			log = before("cordon w1", cordon(person, "w1"))(t, log)
 			i := slices.IndexFunc(log, func(s step) bool { return s.name == "cordon w1" && s.by == drydock })
 			log[i].body = strings.Replace(log[i].body, `,"spec":{"unschedulable":true}`, "", 1)
 			log[index(t, log, "uncordon w1")].body = `{"metadata":{"annotations":{"drydock.dev/owner":null}}}`
 			return log
 		},
-		"someone uncordons a node in the midst": func(t *testing.T, log []step) []step {
+		"another user uncordons a node during its maintenance": func(t *testing.T, log []step) []step {
 			log = after("evict web-w1", uncordon(person, "w1"))(t, log)
 			i := slices.IndexFunc(log, func(s step) bool { return s.name == "uncordon w1" && s.by == drydock })
 			log[i].body = `{"metadata":{"annotations":{"drydock.dev/owner":null}}}`
 			return log
 		},
-		"someone cordons a node and thinks better of it": before("cordon w1", cordon(person, "w1"), uncordon(person, "w1")),
+		"another user cordons and uncordons a node": before("cordon w1", cordon(person, "w1"), uncordon(person, "w1")),
 	}
 	for name, change := range tests {
-		t.Run(name, func(t *testing.T) { require.Empty(t, aCluster(change(t, aLog())).Violations()) })
+		t.Run(name, func(t *testing.T) { require.Empty(t, clusterOf(change(t, correctLog())).Violations()) })
 	}
 }
 
 func TestRefusedAndDryRunRequestsAreNotActions(t *testing.T) {
-	log := after("cordon w1", cordon(drydock, "w1"), cordon(drydock, "w1"))(t, aLog())
+	log := after("cordon w1", cordon(drydock, "w1"), cordon(drydock, "w1"))(t, correctLog())
 	all := events(log)
 	i := index(t, log, "cordon w1")
 	all[i+1].ResponseStatus.Code = 409
 	all[i+2].RequestURI = "/api/v1/nodes/w1?dryRun=All"
-	cluster := aCluster(nil)
+	cluster := clusterOf(nil)
 	cluster.Actions = fleet.ActionsOf(all)
 	require.Empty(t, cluster.Violations())
 }
 
 func TestARepeatedEvictionIsAllowedOnlyAfterALostAnswer(t *testing.T) {
-	log := after("evict web-w1", evict("web-w1"))(t, aLog())
+	log := after("evict web-w1", evict("web-w1"))(t, correctLog())
 	all := fleet.ActionsOf(events(log))
 	first := all[slices.IndexFunc(all, func(d fleet.Action) bool { return d.What == fleet.ActionEviction })]
 	lost := func(from, to time.Duration) Interval { return Interval{first.Received.Add(from), first.At.Add(to)} }
@@ -323,18 +323,18 @@ func TestARepeatedEvictionIsAllowedOnlyAfterALostAnswer(t *testing.T) {
 		harmless bool
 	}{
 		{"no answer was lost", log, nil, false},
-		{"it was on its way to the API server", log, []Interval{lost(-time.Minute, -time.Millisecond)}, true},
-		{"it was carried out", log, []Interval{lost(0, 0)}, true},
-		{"the answer was on its way", log, []Interval{lost(time.Second, time.Minute)}, true},
-		{"one of many harms", log, []Interval{lost(-time.Minute, -time.Second), lost(0, 0)}, true},
-		{"the answer had come before", log, []Interval{lost(1100*time.Millisecond, time.Minute)}, false},
-		{"the harm was over before", log, []Interval{lost(-time.Minute, -2*time.Millisecond)}, false},
+		{"the fault ended when the API server received the first", log, []Interval{lost(-time.Minute, -time.Millisecond)}, true},
+		{"the answer to the first was lost", log, []Interval{lost(0, 0)}, true},
+		{"the fault began before the answer arrived", log, []Interval{lost(time.Second, time.Minute)}, true},
+		{"one of two faults lost the answer", log, []Interval{lost(-time.Minute, -time.Second), lost(0, 0)}, true},
+		{"the answer arrived before the fault", log, []Interval{lost(1100*time.Millisecond, time.Minute)}, false},
+		{"the fault ended before the first", log, []Interval{lost(-time.Minute, -2*time.Millisecond)}, false},
 		{"only the answer to the second was lost", log, []Interval{lost(10*time.Second, 10*time.Second)}, false},
-		{"the answer to the second had come, and there is a third", after("evict web-w1", evict("web-w1"))(t, slices.Clone(log)), []Interval{lost(0, 0)}, false},
+		{"the answer to the second arrived, and there is a third", after("evict web-w1", evict("web-w1"))(t, slices.Clone(log)), []Interval{lost(0, 0)}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			cluster := aCluster(test.log)
+			cluster := clusterOf(test.log)
 			cluster.AnswersLost = test.lost
 			if violations := cluster.Violations(); test.harmless {
 				require.Empty(t, violations)
@@ -347,8 +347,8 @@ func TestARepeatedEvictionIsAllowedOnlyAfterALostAnswer(t *testing.T) {
 }
 
 func TestViolationsBeforeTheMaintenanceAreIgnored(t *testing.T) {
-	log := slices.Concat([]step{cordon(drydock, "w1"), cordon(drydock, "w1"), uncordon(drydock, "w1")}, aLog())
-	cluster := aCluster(log)
+	log := slices.Concat([]step{cordon(drydock, "w1"), cordon(drydock, "w1"), uncordon(drydock, "w1")}, correctLog())
+	cluster := clusterOf(log)
 	require.NotEmpty(t, cluster.Violations())
 	cluster.Since = start.Add(35 * time.Second)
 	require.Empty(t, cluster.Violations())
@@ -369,11 +369,11 @@ func TestTheOrderOfClusters(t *testing.T) {
 		most     int
 		want     string
 	}{
-		{"batch after batch, together within one", []Cluster{at("a", 1, 2), at("b", 3, 5), at("c", 4, 6)}, 2, ""},
-		{"a cluster that was never worked on", []Cluster{at("a", 1, 2), {Name: "b"}, at("c", 4, 6)}, 2, ""},
-		{"a batch that begins too early", []Cluster{at("a", 1, 4), at("b", 3, 5)}, 2, "b of batch 2 begins while a of batch 1 is running"},
-		{"a batch that is overtaken", []Cluster{at("a", 6, 7), at("b", 3, 5)}, 2, "a of batch 1 begins after b of batch 2"},
-		{"too many at once", []Cluster{at("a", 1, 2), at("b", 3, 5), at("c", 4, 6)}, 1, "2 clusters are running when c begins, at most 1 may be"},
+		{"batches run one after the other", []Cluster{at("a", 1, 2), at("b", 3, 5), at("c", 4, 6)}, 2, ""},
+		{"a cluster has no actions", []Cluster{at("a", 1, 2), {Name: "b"}, at("c", 4, 6)}, 2, ""},
+		{"a batch begins too early", []Cluster{at("a", 1, 4), at("b", 3, 5)}, 2, "b of batch 2 begins while a of batch 1 is running"},
+		{"a later batch begins first", []Cluster{at("a", 6, 7), at("b", 3, 5)}, 2, "a of batch 1 begins after b of batch 2"},
+		{"too many clusters run at the same time", []Cluster{at("a", 1, 2), at("b", 3, 5), at("c", 4, 6)}, 1, "2 clusters are running when c begins, at most 1 may be"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

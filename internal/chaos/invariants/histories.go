@@ -15,27 +15,27 @@ import (
 // History returns the violations in the history of a run: the run is closed, everything that it started has ended, and no workflow task
 // failed because of Drydock.
 func History(run history.Run) []string {
-	j := &judgement{run: run, open: map[int64]string{}}
+	c := &checker{run: run, open: map[int64]string{}}
 	for _, event := range run.Events {
-		j.tasks(event)
-		j.began(event)
-		j.ended(event)
+		c.checkTask(event)
+		c.recordStart(event)
+		c.recordEnd(event)
 	}
-	j.end()
-	return j.violations
+	c.checkEnd()
+	return c.violations
 }
 
 // Tasks returns the violations in the history of a run that may be open: no workflow task failed because of Drydock.
 func Tasks(run history.Run) []string {
-	j := &judgement{run: run}
+	c := &checker{run: run}
 	for _, event := range run.Events {
-		j.tasks(event)
+		c.checkTask(event)
 	}
-	return j.violations
+	return c.violations
 }
 
-// judgement processes the events of a history.
-type judgement struct {
+// checker processes the events of a history.
+type checker struct {
 	run history.Run
 	// open are started and unfinished operations, by the ID of their first event.
 	open map[int64]string
@@ -44,57 +44,57 @@ type judgement struct {
 	violations []string
 }
 
-func (j *judgement) violated(event *historypb.HistoryEvent, format string, args ...any) {
-	where := fmt.Sprintf("%s, event %d: ", j.run.WorkflowID, event.GetEventId())
-	j.violations = append(j.violations, where+fmt.Sprintf(format, args...))
+func (c *checker) violated(event *historypb.HistoryEvent, format string, args ...any) {
+	where := fmt.Sprintf("%s, event %d: ", c.run.WorkflowID, event.GetEventId())
+	c.violations = append(c.violations, where+fmt.Sprintf(format, args...))
 }
 
-// explained are harmless causes of a failed workflow task: an event arrived during the task, the workflow was reset or
-// terminated, or its worker's cache evicted it.
-var explained = []enumspb.WorkflowTaskFailedCause{
+// harmlessCauses are causes of a failed workflow task that are no bugs: an event arrived during the task, the workflow was reset or terminated, or
+// the cache of its worker evicted it.
+var harmlessCauses = []enumspb.WorkflowTaskFailedCause{
 	enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
 	enumspb.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW,
 	enumspb.WORKFLOW_TASK_FAILED_CAUSE_RESET_STICKY_TASK_QUEUE,
 	enumspb.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
 }
 
-func (j *judgement) tasks(event *historypb.HistoryEvent) {
+func (c *checker) checkTask(event *historypb.HistoryEvent) {
 	failed := event.GetWorkflowTaskFailedEventAttributes()
-	if failed != nil && !slices.Contains(explained, failed.Cause) {
-		j.violated(event, "a workflow task failed: %s: %s", failed.Cause, failed.GetFailure().GetMessage())
+	if failed != nil && !slices.Contains(harmlessCauses, failed.Cause) {
+		c.violated(event, "a workflow task failed: %s: %s", failed.Cause, failed.GetFailure().GetMessage())
 	}
 }
 
-func (j *judgement) began(event *historypb.HistoryEvent) {
+func (c *checker) recordStart(event *historypb.HistoryEvent) {
 	id := event.GetEventId()
 	if a := event.GetActivityTaskScheduledEventAttributes(); a != nil {
-		j.open[id] = fmt.Sprintf("activity %s of event %d", a.ActivityType.Name, id)
+		c.open[id] = fmt.Sprintf("activity %s of event %d", a.ActivityType.Name, id)
 	}
-	if c := event.GetStartChildWorkflowExecutionInitiatedEventAttributes(); c != nil {
-		j.open[id] = fmt.Sprintf("child %s of event %d", c.WorkflowId, id)
+	if child := event.GetStartChildWorkflowExecutionInitiatedEventAttributes(); child != nil {
+		c.open[id] = fmt.Sprintf("child %s of event %d", child.WorkflowId, id)
 	}
 	if t := event.GetTimerStartedEventAttributes(); t != nil {
-		j.open[id] = fmt.Sprintf("timer %s of event %d", t.TimerId, id)
+		c.open[id] = fmt.Sprintf("timer %s of event %d", t.TimerId, id)
 	}
 	if s := event.GetSignalExternalWorkflowExecutionInitiatedEventAttributes(); s != nil {
-		j.open[id] = fmt.Sprintf("signal %s of event %d", s.SignalName, id)
+		c.open[id] = fmt.Sprintf("signal %s of event %d", s.SignalName, id)
 	}
-	if c := event.GetActivityTaskCancelRequestedEventAttributes(); c != nil {
-		j.cancelled = append(j.cancelled, c.ScheduledEventId)
+	if cancel := event.GetActivityTaskCancelRequestedEventAttributes(); cancel != nil {
+		c.cancelled = append(c.cancelled, cancel.ScheduledEventId)
 	}
 }
 
-// ended closes the operation that an event ends. Each kind of event has its own attributes for that.
-func (j *judgement) ended(event *historypb.HistoryEvent) {
+// recordEnd removes the operation that an event ends. Each kind of event has its own attributes for that.
+func (c *checker) recordEnd(event *historypb.HistoryEvent) {
 	ends := []interface{ GetScheduledEventId() int64 }{
 		event.GetActivityTaskCompletedEventAttributes(), event.GetActivityTaskFailedEventAttributes(),
 		event.GetActivityTaskTimedOutEventAttributes(), event.GetActivityTaskCanceledEventAttributes(),
 	}
 	for _, end := range ends {
-		delete(j.open, end.GetScheduledEventId())
+		delete(c.open, end.GetScheduledEventId())
 	}
-	delete(j.open, event.GetTimerFiredEventAttributes().GetStartedEventId())
-	delete(j.open, event.GetTimerCanceledEventAttributes().GetStartedEventId())
+	delete(c.open, event.GetTimerFiredEventAttributes().GetStartedEventId())
+	delete(c.open, event.GetTimerCanceledEventAttributes().GetStartedEventId())
 	children := []interface{ GetInitiatedEventId() int64 }{
 		event.GetStartChildWorkflowExecutionFailedEventAttributes(),
 		event.GetChildWorkflowExecutionCompletedEventAttributes(), event.GetChildWorkflowExecutionFailedEventAttributes(),
@@ -103,34 +103,34 @@ func (j *judgement) ended(event *historypb.HistoryEvent) {
 		event.GetExternalWorkflowExecutionSignaledEventAttributes(), event.GetSignalExternalWorkflowExecutionFailedEventAttributes(),
 	}
 	for _, end := range children {
-		delete(j.open, end.GetInitiatedEventId())
+		delete(c.open, end.GetInitiatedEventId())
 	}
 }
 
-// end checks the end of the run. It explains an activity with a requested cancellation, a message that is no longer received, and the pause
-// between two messages to a parent; it does not explain a child that runs on, or an effect.
-func (j *judgement) end() {
-	last := j.run.Events[len(j.run.Events)-1]
+// checkEnd requires that the run closed by itself and that no operation is open, except those of mayBeOpen.
+func (c *checker) checkEnd() {
+	last := c.run.Events[len(c.run.Events)-1]
 	switch last.EventType {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
 		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
 	default:
-		j.violated(last, "the run is not closed by itself: its last event is %s", last.EventType)
+		c.violated(last, "the run is not closed by itself: its last event is %s", last.EventType)
 		return
 	}
-	for _, id := range sorted(j.open) {
-		if !j.forgivable(id) {
-			j.violated(last, "%s was started and has no end", j.open[id])
+	for _, id := range sorted(c.open) {
+		if !c.mayBeOpen(id) {
+			c.violated(last, "%s was started and has no end", c.open[id])
 		}
 	}
 }
 
-// forgivable reports whether the end of the run explains an operation without an end.
-func (j *judgement) forgivable(id int64) bool {
-	event := j.run.Events[id-1]
+// mayBeOpen reports whether an operation may be open at the end of the run: an activity with a requested cancellation or one that writes Events, a
+// signal other than cancel, or a pause before signals. A child or any other activity may not.
+func (c *checker) mayBeOpen(id int64) bool {
+	event := c.run.Events[id-1]
 	switch event.EventType {
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-		return slices.Contains(j.cancelled, id) || event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == tellsOfState
+		return slices.Contains(c.cancelled, id) || event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == writesEvent
 	case enumspb.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
 		return event.GetSignalExternalWorkflowExecutionInitiatedEventAttributes().SignalName != temporal.SignalCancel
 	case enumspb.EVENT_TYPE_TIMER_STARTED:
@@ -140,8 +140,8 @@ func (j *judgement) forgivable(id int64) bool {
 	return false
 }
 
-// tellsOfState is the activity that writes an Event of a state. A maintenance does not wait for it, and may end before it is retried.
-const tellsOfState = "AnnounceState"
+// writesEvent is the activity that writes the Event of a state. A maintenance does not wait for it, and may end before a retry.
+const writesEvent = "AnnounceState"
 
 // Summaries of timers that may be open when their workflow ends: between messages to a parent, and before slot requests are sent again.
 const (

@@ -15,8 +15,8 @@ import (
 
 type event = historypb.HistoryEvent
 
-// aHistory numbers events as the server does.
-func aHistory(events ...*event) history.Run {
+// historyOf numbers events as the server does.
+func historyOf(events ...*event) history.Run {
 	for i, e := range events {
 		e.EventId = int64(i + 1)
 	}
@@ -111,11 +111,11 @@ func taskFailed(cause enumspb.WorkflowTaskFailedCause) *event {
 
 func TestACorrectHistoryHasNoViolations(t *testing.T) {
 	tests := map[string]history.Run{
-		"all that was begun has ended":      aHistory(started(), activity("Drain"), timer("batch 1 times out"), child("c"), timerFired(3), activityDone(2), childFailed(4), completed()),
-		"an activity that was asked to end": aHistory(started(), activity("WatchNodes"), cancelRequested(2), completed()),
-		"an Event that nobody waits for":    aHistory(started(), activity(tellsOfState), completed()),
-		"the last message to a parent":      aHistory(started(), signal(temporal.SignalNodeProgress), timer(pauseBetweenMessages), completed()),
-		"an event came in meanwhile":        aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND), completed()),
+		"all operations have ended":                 historyOf(started(), activity("Drain"), timer("batch 1 times out"), child("c"), timerFired(3), activityDone(2), childFailed(4), completed()),
+		"an activity with a requested cancellation": historyOf(started(), activity("WatchNodes"), cancelRequested(2), completed()),
+		"an Event without an end":                   historyOf(started(), activity(writesEvent), completed()),
+		"a pause after the last signal to a parent": historyOf(started(), signal(temporal.SignalNodeProgress), timer(pauseBetweenMessages), completed()),
+		"an event arrived during a task":            historyOf(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND), completed()),
 	}
 	for name, run := range tests {
 		t.Run(name, func(t *testing.T) { require.Empty(t, History(run)) })
@@ -123,8 +123,8 @@ func TestACorrectHistoryHasNoViolations(t *testing.T) {
 }
 
 func TestATaskCutOffByATerminationIsNotAViolation(t *testing.T) {
-	require.Empty(t, Tasks(aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND))))
-	require.Len(t, Tasks(aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR))), 1)
+	require.Empty(t, Tasks(historyOf(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND))))
+	require.Len(t, Tasks(historyOf(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR))), 1)
 }
 
 func TestViolationsInHistoriesAreFound(t *testing.T) {
@@ -133,17 +133,17 @@ func TestViolationsInHistoriesAreFound(t *testing.T) {
 		run  history.Run
 		want string
 	}{
-		{"a workflow that runs", aHistory(started()), "event 1: the run is not closed by itself: its last event is WorkflowExecutionStarted"},
+		{"a running workflow", historyOf(started()), "event 1: the run is not closed by itself: its last event is WorkflowExecutionStarted"},
 		{
-			"a workflow that was terminated", aHistory(started(), &event{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED}),
+			"a terminated workflow", historyOf(started(), &event{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED}),
 			"the run is not closed by itself: its last event is WorkflowExecutionTerminated",
 		},
-		{"an activity without an end", aHistory(started(), activity("ReturnNode"), completed()), "activity ReturnNode of event 2 was started and has no end"},
-		{"a child without an end", aHistory(started(), child("c1"), completed()), "child c1 of event 2 was started and has no end"},
-		{"a timer without an end", aHistory(started(), timer("batch 1 times out"), completed()), "timer 7 of event 2 was started and has no end"},
-		{"a cancellation that nobody waited for", aHistory(started(), signal(temporal.SignalCancel), completed()), "signal cancel of event 2 was started and has no end"},
-		{"another branch at replay", aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR), completed()), "a workflow task failed: NonDeterministicError"},
-		{"a panic", aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE), completed()), "a workflow task failed: WorkflowWorkerUnhandledFailure"},
+		{"an activity without an end", historyOf(started(), activity("ReturnNode"), completed()), "activity ReturnNode of event 2 was started and has no end"},
+		{"a child without an end", historyOf(started(), child("c1"), completed()), "child c1 of event 2 was started and has no end"},
+		{"a timer without an end", historyOf(started(), timer("batch 1 times out"), completed()), "timer 7 of event 2 was started and has no end"},
+		{"a cancellation without an end", historyOf(started(), signal(temporal.SignalCancel), completed()), "signal cancel of event 2 was started and has no end"},
+		{"a replay that is not deterministic", historyOf(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR), completed()), "a workflow task failed: NonDeterministicError"},
+		{"a panic", historyOf(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE), completed()), "a workflow task failed: WorkflowWorkerUnhandledFailure"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 	p.forward = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p.upstream,
-		FlushInterval: -1, // forward each event of a watch at once
+		FlushInterval: -1, // forward each event of a watch immediately
 		// If the API server does not answer, neither does the proxy.
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, _ error) {
 			if r.Context().Err() == nil {
@@ -98,7 +98,7 @@ func (p *Proxy) Config(config *rest.Config) *rest.Config {
 	return through
 }
 
-// Inject adds a rule, until it is removed. If a request matches several rules, the first that applies a fault counts.
+// Inject adds a rule. If several rules match a request, the first one that applies a fault decides.
 func (p *Proxy) Inject(rule Rule) *Injection {
 	injection := newInjection(rule)
 	p.mu.Lock()
@@ -107,8 +107,8 @@ func (p *Proxy) Inject(rule Rule) *Injection {
 	return injection
 }
 
-// Heal removes all rules. Stopped requests stay stopped.
-func (p *Proxy) Heal() {
+// RemoveAll removes all rules. Stopped requests stay stopped.
+func (p *Proxy) RemoveAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, injection := range p.injections {
@@ -138,7 +138,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if injection := p.fault(seen); injection != nil {
-		p.harm(w, r, seen, injection)
+		p.apply(w, r, seen, injection)
 		return
 	}
 	p.forward.ServeHTTP(w, r)
@@ -163,18 +163,18 @@ func (p *Proxy) read(r *http.Request) (*request, error) {
 }
 
 // fault returns the rule that applies a fault to a request; nil if none does.
-func (p *Proxy) fault(r *request) (harming *Injection) {
+func (p *Proxy) fault(r *request) (rule *Injection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, injection := range p.injections {
-		if injection.take(r) {
+		if injection.applies(r) {
 			return injection
 		}
 	}
 	return nil
 }
 
-func (p *Proxy) harm(w http.ResponseWriter, r *http.Request, seen *request, injection *Injection) {
+func (p *Proxy) apply(w http.ResponseWriter, r *http.Request, seen *request, injection *Injection) {
 	fault := injection.rule.Fault
 	switch {
 	case fault.stop:
@@ -183,7 +183,7 @@ func (p *Proxy) harm(w http.ResponseWriter, r *http.Request, seen *request, inje
 		if fault.forward {
 			p.answer(r)
 		}
-		injection.cuts()
+		injection.recordDisconnect()
 		hangUp(r)
 	case fault.status != nil:
 		refuse(w, fault)
@@ -195,7 +195,7 @@ func (p *Proxy) harm(w http.ResponseWriter, r *http.Request, seen *request, inje
 // stop holds a request, and then its answer, until the test releases them or the client disconnects.
 func (p *Proxy) stop(w http.ResponseWriter, r *http.Request, seen *request, injection *Injection) {
 	stopped := newStopped(seen)
-	injection.stands(stopped)
+	injection.setPending(stopped)
 	defer close(stopped.ended)
 	select {
 	case injection.stopped <- stopped:
@@ -208,7 +208,7 @@ func (p *Proxy) stop(w http.ResponseWriter, r *http.Request, seen *request, inje
 		return
 	}
 	answer := p.answer(r)
-	close(stopped.carriedOut)
+	close(stopped.answered)
 	select {
 	case <-stopped.release:
 		answer.replay(w)

@@ -16,21 +16,21 @@ import (
 type Match struct {
 	// Verbs, such as get, list, watch, create, patch and delete; see Writes.
 	Verbs []string
-	// Resource in the plural, with its subresource if it is about one: "nodes", "nodes/status", "pods/eviction".
+	// Resource is plural, with the subresource if any: "nodes", "nodes/status", "pods/eviction".
 	Resource string
-	// Namespace and Name of the object; the name is a pattern of package path. A create names its object only in the body, save for that
-	// of a subresource.
+	// Namespace and Name of the object; the name is a pattern of package path. A create has the name of its object only in the body, unless it
+	// creates a subresource.
 	Namespace, Name string
-	// Body is a part of the request's body, as it is sent.
+	// Body is a part of the request body.
 	Body string
 	// UserAgent is a prefix of the client's User-Agent header.
 	UserAgent string
 }
 
-// Writes are the verbs of requests with changes.
+// Writes are the verbs that change objects.
 func Writes() []string { return []string{"create", "update", "patch", "delete", "deletecollection"} }
 
-func (m Match) has(r *request) bool {
+func (m Match) matches(r *request) bool {
 	return (len(m.Verbs) == 0 || slices.Contains(m.Verbs, r.verb)) &&
 		(m.Resource == "" || m.Resource == r.resource) &&
 		(m.Namespace == "" || m.Namespace == r.namespace) &&
@@ -49,21 +49,21 @@ type Fault struct {
 	delay   time.Duration
 	status  *metav1.Status
 	hangUp  bool
-	forward bool // before it hangs up
+	forward bool // before hangUp
 	stop    bool
 }
 
 // Delay forwards a request after a delay.
 func Delay(by time.Duration) Fault { return Fault{delay: by} }
 
-// Refuse answers in place of the API server, with an error of package apierrors: its code, its body and its Retry-After.
+// Refuse answers instead of the API server, with the code, body and Retry-After of an error of package apierrors.
 func Refuse(with apierrors.APIStatus) Fault {
 	status := with.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	return Fault{status: &status}
 }
 
-// HangUp closes the connection of a request, with all other requests on it. The API server does not get the request.
+// HangUp closes the connection of a request, and with it all other requests on the connection. The API server does not get the request.
 func HangUp() Fault { return Fault{hangUp: true} }
 
 // LoseAnswer is HangUp after the API server has answered.
@@ -79,10 +79,10 @@ type Rule struct {
 	Fault Fault
 	// After is how many matching requests pass without a fault first.
 	After int
-	// Times is how many requests get the fault; 0 is all.
+	// Times is how many requests get the fault; 0 means all.
 	Times int
-	// OneIn spreads the faults: one of every so many requests gets it, at a random place among them, so that a client that repeats the same requests
-	// does not lose the same one each time. 0 and 1 are every request.
+	// OneIn is N if one in N requests gets the fault, at random, so that a client that repeats its requests does not lose the same one each time. 0
+	// and 1 are every request.
 	OneIn int
 }
 
@@ -91,28 +91,28 @@ type Injection struct {
 	rule    Rule
 	stopped chan *Stopped
 
-	mu              sync.Mutex
-	matched, harmed int
-	// spread chooses which of the next requests gets the fault, and unlucky is its index among them; see Rule.OneIn.
-	spread  *rand.Rand
-	unlucky int
-	cut     []time.Time
-	last    *Stopped
-	removed bool
+	mu                sync.Mutex
+	matched, injected int
+	// spread selects which of the next requests gets the fault, and selected is its index among them; see Rule.OneIn.
+	spread      *rand.Rand
+	selected    int
+	disconnects []time.Time
+	last        *Stopped
+	removed     bool
 }
 
-// stoppedAtOnce is the buffer of Stopped. Further stopped requests wait until it has space.
-const stoppedAtOnce = 100
+// stoppedBuffer is the capacity of the channel Stopped. Further stopped requests wait until it has space.
+const stoppedBuffer = 100
 
 func newInjection(rule Rule) *Injection {
-	return &Injection{rule: rule, stopped: make(chan *Stopped, stoppedAtOnce), spread: rand.New(rand.NewPCG(uint64(rule.OneIn), 0))}
+	return &Injection{rule: rule, stopped: make(chan *Stopped, stoppedBuffer), spread: rand.New(rand.NewPCG(uint64(rule.OneIn), 0))}
 }
 
-// Stopped announces each stopped request, once.
+// Stopped receives each stopped request once.
 func (i *Injection) Stopped() <-chan *Stopped { return i.stopped }
 
-// Standing is the last announced request if it is still stopped, otherwise nil.
-func (i *Injection) Standing() *Stopped {
+// Pending is the last stopped request if its client still waits, otherwise nil.
+func (i *Injection) Pending() *Stopped {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.last == nil {
@@ -126,7 +126,7 @@ func (i *Injection) Standing() *Stopped {
 	}
 }
 
-func (i *Injection) stands(stopped *Stopped) {
+func (i *Injection) setPending(stopped *Stopped) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.last = stopped
@@ -139,24 +139,24 @@ func (i *Injection) Matched() int {
 	return i.matched
 }
 
-// Harmed is how many requests got the fault so far.
-func (i *Injection) Harmed() int {
+// Injected is how many requests got the fault so far.
+func (i *Injection) Injected() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.harmed
+	return i.injected
 }
 
-// Cut returns when the rule has closed connections: answers in flight at those times are lost.
-func (i *Injection) Cut() []time.Time {
+// Disconnects returns when the rule has closed connections: answers in flight at those times are lost.
+func (i *Injection) Disconnects() []time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return slices.Clone(i.cut)
+	return slices.Clone(i.disconnects)
 }
 
-func (i *Injection) cuts() {
+func (i *Injection) recordDisconnect() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.cut = append(i.cut, time.Now())
+	i.disconnects = append(i.disconnects, time.Now())
 }
 
 // Remove ends the rule. Stopped requests stay stopped.
@@ -166,32 +166,32 @@ func (i *Injection) Remove() {
 	i.removed = true
 }
 
-// take reports whether a request gets the fault.
-func (i *Injection) take(r *request) bool {
+// applies reports whether a request gets the fault, and counts it.
+func (i *Injection) applies(r *request) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.removed || !i.rule.Match.has(r) {
+	if i.removed || !i.rule.Match.matches(r) {
 		return false
 	}
 	i.matched++
 	due := i.matched - i.rule.After
-	if i.rule.Fault == (Fault{}) || due <= 0 || i.rule.Times > 0 && i.harmed >= i.rule.Times || !i.isUnlucky(due-1) {
+	if i.rule.Fault == (Fault{}) || due <= 0 || i.rule.Times > 0 && i.injected >= i.rule.Times || !i.isSelected(due-1) {
 		return false
 	}
-	i.harmed++
+	i.injected++
 	return true
 }
 
-// isUnlucky reports whether OneIn selects a request, by the number of requests before it.
-func (i *Injection) isUnlucky(before int) bool {
+// isSelected reports whether OneIn selects a request, by the number of requests before it.
+func (i *Injection) isSelected(before int) bool {
 	if i.rule.OneIn <= 1 {
 		return true
 	}
-	place := before % i.rule.OneIn
-	if place == 0 {
-		i.unlucky = i.spread.IntN(i.rule.OneIn)
+	position := before % i.rule.OneIn
+	if position == 0 {
+		i.selected = i.spread.IntN(i.rule.OneIn)
 	}
-	return place == i.unlucky
+	return position == i.selected
 }
 
 // Stopped is a request that the proxy holds.
@@ -201,23 +201,23 @@ type Stopped struct {
 
 	forwarding, releasing sync.Once
 	forward, release      chan struct{}
-	// carriedOut is closed when the API server has answered, ended when the proxy has finished the request.
-	carriedOut, ended chan struct{}
+	// answered is closed when the API server has answered, ended when the proxy has finished the request.
+	answered, ended chan struct{}
 }
 
 func newStopped(r *request) *Stopped {
 	return &Stopped{
 		Verb: r.verb, Resource: r.resource, Namespace: r.namespace, Name: r.name,
-		forward: make(chan struct{}), release: make(chan struct{}), carriedOut: make(chan struct{}), ended: make(chan struct{}),
+		forward: make(chan struct{}), release: make(chan struct{}), answered: make(chan struct{}), ended: make(chan struct{}),
 	}
 }
 
-// Forward sends the request to the API server, and holds its answer until Release. It returns when that is done, and is false
-// if the client has disconnected before.
+// Forward sends the request to the API server and holds its answer until Release. It waits for the answer, and returns false if the client has
+// disconnected before.
 func (s *Stopped) Forward() bool {
 	s.forwarding.Do(func() { close(s.forward) })
 	select {
-	case <-s.carriedOut:
+	case <-s.answered:
 		return true
 	case <-s.ended:
 		return false

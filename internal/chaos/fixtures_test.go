@@ -20,28 +20,28 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// What scenarios put on the stage. All of it bears the label, and is gone when mend has cleared the stage.
+// All objects that scenarios create have the label. clear removes them.
 const (
-	propLabel = "chaos"
-	// propNamespace is where pods live, jobNamespace where the worker may run Jobs.
-	propNamespace = "shop"
-	jobNamespace  = "drydock-system"
+	fixtureLabel = "chaos"
+	// podNamespace has the pods of scenarios. The worker may run Jobs in jobNamespace.
+	podNamespace = "shop"
+	jobNamespace = "drydock-system"
 	// forever is longer than any scenario.
 	forever = "1000h"
 )
 
-// guest puts a pod on a node that no controller owns: once evicted, it is not made anew elsewhere, where it would be in the way.
-func (s *scene) guest(t *testing.T, at place, annotations map[string]string) string {
+// barePod creates a pod without a controller on a node, so that no other node gets a replacement after its eviction.
+func (s *scene) barePod(t *testing.T, at target, annotations map[string]string) string {
 	t.Helper()
 	name := s.name + "-" + at.node
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: propNamespace, Labels: map[string]string{propLabel: name}, Annotations: annotations},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: podNamespace, Labels: map[string]string{fixtureLabel: name}, Annotations: annotations},
 		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "guest", Image: "registry.example.com/guest:1.0"}}, Affinity: onNode(at.node),
+			Containers: []corev1.Container{{Name: "app", Image: "registry.example.com/app:1.0"}}, Affinity: onNode(at.node),
 			Tolerations: []corev1.Toleration{{Effect: corev1.TaintEffectNoSchedule, Operator: corev1.TolerationOpExists}},
 		},
 	}
-	_, err := at.spoke.Client.CoreV1().Pods(propNamespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	_, err := at.spoke.Client.CoreV1().Pods(podNamespace).Create(t.Context(), pod, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.NoError(t, s.Await(t.Context(), at.spoke, name+" runs", []client.Object{pod}, func(ctx context.Context, reader client.Reader) (bool, error) {
 		var found corev1.Pod
@@ -51,7 +51,7 @@ func (s *scene) guest(t *testing.T, at place, annotations map[string]string) str
 	return name
 }
 
-// onNode has the scheduler put a pod on a node.
+// onNode is the affinity of a pod to a node.
 func onNode(node string) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -60,7 +60,7 @@ func onNode(node string) *corev1.Affinity {
 	}}}
 }
 
-// unannotate takes an annotation of the stack from pods: what it held up goes on.
+// unannotate removes an annotation of the local stack from pods, so that the action that it delayed continues.
 func unannotate(t *testing.T, spoke *devstack.Cluster, namespace, annotation string, which metav1.ListOptions) {
 	t.Helper()
 	ctx := context.Background()
@@ -74,28 +74,28 @@ func unannotate(t *testing.T, spoke *devstack.Cluster, namespace, annotation str
 	}
 }
 
-// endTermination lets a guest go that takes its time.
-func endTermination(t *testing.T, at place, guest string) {
+// endTermination lets a pod terminate.
+func endTermination(t *testing.T, at target, pod string) {
 	t.Helper()
-	unannotate(t, at.spoke, propNamespace, devstack.AnnotationLeaveAfter, metav1.ListOptions{LabelSelector: propLabel + "=" + guest})
+	unannotate(t, at.spoke, podNamespace, devstack.AnnotationLeaveAfter, metav1.ListOptions{LabelSelector: fixtureLabel + "=" + pod})
 }
 
-// completeJob lets the Job on a node end.
-func completeJob(t *testing.T, at place) {
+// completeJob lets the Job on a node complete.
+func completeJob(t *testing.T, at target) {
 	t.Helper()
 	unannotate(t, at.spoke, jobNamespace, devstack.AnnotationCompleteAfter, metav1.ListOptions{FieldSelector: "spec.nodeName=" + at.node})
 }
 
-// removePod plays its owner.
-func removePod(t *testing.T, at place, name string) {
+// removePod deletes a pod as its owner does.
+func removePod(t *testing.T, at target, name string) {
 	t.Helper()
-	require.NoError(t, at.spoke.Client.CoreV1().Pods(propNamespace).Delete(context.Background(), name, metav1.DeleteOptions{}))
+	require.NoError(t, at.spoke.Client.CoreV1().Pods(podNamespace).Delete(context.Background(), name, metav1.DeleteOptions{}))
 }
 
-// setReady declares a node not ready, or ready again.
-func (s *scene) setReady(t *testing.T, at place, ready bool) {
+// setReady makes a node ready or not ready.
+func (s *scene) setReady(t *testing.T, at target, ready bool) {
 	t.Helper()
-	message := `"the scenario wants it so"`
+	message := `"injected fault"`
 	if ready {
 		message = "null"
 	}
@@ -104,29 +104,29 @@ func (s *scene) setReady(t *testing.T, at place, ready bool) {
 	require.NoError(t, err)
 }
 
-// lock holds a node for another application than those of the stage; an inactive one has let go. The returned function takes it away.
-func (s *scene) lock(t *testing.T, at place, state lcmv1.LockState) (unlock func()) {
+// lock creates a lock of a node for an application of the scenario. The returned function deletes it.
+func (s *scene) lock(t *testing.T, at target, state lcmv1.LockState) (unlock func()) {
 	t.Helper()
 	lock := &lcmv1.NodeWorkloadLock{
-		ObjectMeta: metav1.ObjectMeta{Name: s.name + "-" + at.node, Labels: map[string]string{propLabel: s.name}},
+		ObjectMeta: metav1.ObjectMeta{Name: s.name + "-" + at.node, Labels: map[string]string{fixtureLabel: s.name}},
 		Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: s.name, NodeName: at.node},
 	}
 	status := lcmv1.WorkloadLockStatus{State: state}
-	return s.put(t, at.spoke, lock, func() { lock.Status = status })
+	return s.createWithStatus(t, at.spoke, lock, func() { lock.Status = status })
 }
 
 // lockCluster is lock for a whole cluster.
 func (s *scene) lockCluster(t *testing.T, spoke *devstack.Cluster) (unlock func()) {
 	t.Helper()
 	lock := &lcmv1.ClusterWorkloadLock{
-		ObjectMeta: metav1.ObjectMeta{Name: s.name, Labels: map[string]string{propLabel: s.name}},
+		ObjectMeta: metav1.ObjectMeta{Name: s.name, Labels: map[string]string{fixtureLabel: s.name}},
 		Spec:       lcmv1.ClusterWorkloadLockSpec{ControllerName: s.name},
 	}
-	return s.put(t, spoke, lock, func() { lock.Status.State = lcmv1.LockActive })
+	return s.createWithStatus(t, spoke, lock, func() { lock.Status.State = lcmv1.LockActive })
 }
 
-// put creates an object, then its status, and returns the function that takes it away.
-func (s *scene) put(t *testing.T, spoke *devstack.Cluster, object client.Object, setStatus func()) (remove func()) {
+// createWithStatus creates an object and its status, and returns the function that deletes it.
+func (s *scene) createWithStatus(t *testing.T, spoke *devstack.Cluster, object client.Object, setStatus func()) (remove func()) {
 	t.Helper()
 	watched, err := s.Watch(t.Context(), spoke)
 	require.NoError(t, err)
@@ -136,41 +136,41 @@ func (s *scene) put(t *testing.T, spoke *devstack.Cluster, object client.Object,
 	return func() { require.NoError(t, watched.Client.Delete(context.Background(), object)) }
 }
 
-// clear takes everything away that scenarios have put on a spoke.
+// clear removes the objects of scenarios from a spoke.
 func (s *scene) clear(t *testing.T, spoke *devstack.Cluster) {
 	ctx := context.Background()
 	watched, err := s.Watch(ctx, spoke)
 	require.NoError(t, err)
 	for _, kind := range []client.Object{&corev1.Pod{}, &batchv1.Job{}} {
-		for _, namespace := range []string{propNamespace, jobNamespace} {
-			require.NoError(t, watched.Client.DeleteAllOf(ctx, kind, client.InNamespace(namespace), client.HasLabels{propLabel}, client.GracePeriodSeconds(0)))
+		for _, namespace := range []string{podNamespace, jobNamespace} {
+			require.NoError(t, watched.Client.DeleteAllOf(ctx, kind, client.InNamespace(namespace), client.HasLabels{fixtureLabel}, client.GracePeriodSeconds(0)))
 		}
 	}
 	for _, list := range []client.ObjectList{&lcmv1.NodeWorkloadLockList{}, &lcmv1.ClusterWorkloadLockList{}} {
-		require.NoError(t, watched.Client.List(ctx, list, client.HasLabels{propLabel}))
-		// One by one: the audit log does not say what else has gone.
+		require.NoError(t, watched.Client.List(ctx, list, client.HasLabels{fixtureLabel}))
+		// Delete one by one: the audit event of a collection does not name the objects.
 		require.NoError(t, meta.EachListItem(list, func(lock runtime.Object) error { return watched.Client.Delete(ctx, lock.(client.Object)) }))
 	}
 	var nodes corev1.NodeList
 	require.NoError(t, watched.Client.List(ctx, &nodes))
 	for _, node := range nodes.Items {
 		if _, notReady := node.Annotations[devstack.AnnotationNotReady]; notReady {
-			s.setReady(t, place{spoke, node.Name}, true)
+			s.setReady(t, target{spoke, node.Name}, true)
 		}
-		if kube.Owner(&node) == stranger {
-			s.annotate(t, place{spoke, node.Name}, kube.AnnotationOwner, "null")
+		if kube.Owner(&node) == foreignOwner {
+			s.annotate(t, target{spoke, node.Name}, kube.AnnotationOwner, "null")
 		}
 	}
 }
 
-// drainAll drains a node of every pod, whosever it is, for as long as it takes.
+// drainAll drains all pods, including those without a controller, without a timeout.
 func drainAll() *maintenancev1.DrainSpec {
 	return &maintenancev1.DrainSpec{Force: true, TimeoutSeconds: new(int32(0))}
 }
 
-// job is work that a Job does; the annotations tell its pod how.
+// job is an action of type Job. The annotations control its simulated pod.
 func job(annotations map[string]string) *maintenancev1.Action {
-	labels := map[string]string{propLabel: "job"}
+	labels := map[string]string{fixtureLabel: "job"}
 	return &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{
 		Namespace: jobNamespace,
 		Template: batchv1.JobTemplateSpec{
