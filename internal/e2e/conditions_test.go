@@ -13,38 +13,38 @@ import (
 	"drydock.dev/drydock/internal/precache"
 )
 
-// row is the expected sequence of the conditions of a rollout.
+// row is a rollout with the conditions that it must have, in order.
 type row struct {
 	name     string
 	manifest func(name string) string
 	seen     []seen
 }
 
-// seen is an expected condition, and the command that is run then; empty: none.
+// seen is an expected condition: its type and the start of its message. then is a drydock command to run afterwards; empty: none.
 type seen struct {
-	condition, says string
-	then            []string
+	condition, message string
+	then               []string
 }
 
-// conditionRows are rows of the table of conditions (docs/reference/rollout-status.md) that no other test comes by. But for the one that is to fail, no rollout
-// has a node to maintain.
+// conditionRows are the rows of the table of conditions (docs/reference/rollout-status.md) that no other test covers. Only the rollout whose Job must
+// fail maintains nodes.
 func conditionRows() []row {
 	const (
 		validated, succeeded, progressing = ranv1.ConditionValidated, ranv1.ConditionSucceeded, ranv1.ConditionProgressing
 		precached, backedUp               = ranv1.ConditionPrecachingSucceeded, ranv1.ConditionBackupSucceeded
-		noNodes                           = "\n  nodeMaintenance: {nodeSelector: {matchLabels: {of: nobody}}}"
+		noNodes                           = "\n  nodeMaintenance: {nodeSelector: {matchLabels: {selects: none}}}"
 		preCaching                        = noNodes + "\n  preCaching: true\n  preCachingConfigRef: {name: june}"
 		aborted                           = "False Aborted: Aborted because too many clusters failed; failed: spoke-6; not started: spoke-1"
 	)
-	refused := func(condition, says string) []seen {
-		return []seen{{condition, "False " + says, nil}, {succeeded, "False Failed: ", nil}}
+	refused := func(condition, message string) []seen {
+		return []seen{{condition, "False " + message, nil}, {succeeded, "False Failed: ", nil}}
 	}
 	return []row{
 		{"no-such-clusters", on("nowhere-1, spoke-1, nowhere-2", ""), refused(ranv1.ConditionClustersSelected,
 			"ClusterNotFound: Unable to select clusters: cluster nowhere-1 is not a ManagedCluster; cluster nowhere-2 is not a ManagedCluster")},
 		{"no-such-policies", on("spoke-1", "\n  managedPolicies: [nowhere-1, nowhere-2]"), refused(validated,
 			"NotAllManagedPoliciesExist: Missing managed policies: [nowhere-1 nowhere-2]")},
-		{"two-policies-of-a-name", on("spoke-1", "\n  managedPolicies: [twin]"), refused(validated,
+		{"duplicate-policy-name", on("spoke-1", "\n  managedPolicies: [twin]"), refused(validated,
 			`AmbiguousManagedPoliciesNames: Managed policy name should be unique, but was found in multiple namespaces: {"twin":["default","kube-public"]}`)},
 		{"two-releases", on("spoke-1", "\n  managedPolicies: [older, newer]"), refused(validated,
 			"InvalidPlatformImage: platform image defined more than once with conflicting version values: 4.18.3 in policy default/older, 4.18.4 in policy default/newer")},
@@ -54,8 +54,8 @@ func conditionRows() []row {
 			"NotAllManifestTemplatesExist: Missing manifest templates: [nowhere-1]")},
 		{"no-precaching-config", on("spoke-1", noNodes+"\n  preCaching: true\n  preCachingConfigRef: {name: nowhere}"), refused(ranv1.ConditionPrecacheSpecValid,
 			`PrecacheSpecIncomplete: Precaching spec is incomplete: failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io "nowhere" not found`)},
-		{"precached-nowhere", on("spoke-2", preCaching), refused(precached, "Failed: Precaching failed for all clusters; failed: spoke-2")},
-		{"precached-in-part", on("spoke-2, spoke-3", preCaching), []seen{
+		{"precaching-failed", on("spoke-2", preCaching), refused(precached, "Failed: Precaching failed for all clusters; failed: spoke-2")},
+		{"partially-precached", on("spoke-2, spoke-3", preCaching), []seen{
 			{precached, "True PartiallyDone: Precaching failed for 1 clusters; failed: spoke-2", nil},
 			{succeeded, "False Failed: Failed on 1 of 2 clusters; failed: spoke-2", nil},
 		}},
@@ -79,11 +79,11 @@ func conditionRows() []row {
 			{progressing, "False Cancelled: ", nil},
 			{succeeded, "False Cancelled: ", nil},
 		}},
-		{"unapproved-in-time", on("spoke-1", noNodes+"\n  approvals: {beforeEachBatch: true, expiry: 60}"), []seen{
-			{progressing, "True InProgress: WaitingForApproval; ", []string{"upgrade", "cancel", "unapproved-in-time"}},
+		{"approval-expires", on("spoke-1", noNodes+"\n  approvals: {beforeEachBatch: true, expiry: 60}"), []seen{
+			{progressing, "True InProgress: WaitingForApproval; ", []string{"upgrade", "cancel", "approval-expires"}},
 			{succeeded, "False Cancelled: ", nil},
 		}},
-		{"outside-window", on("spoke-1", noNodes+"\n  maintenanceWindows: [defined-by-nobody]"), []seen{
+		{"outside-window", on("spoke-1", noNodes+"\n  maintenanceWindows: [undefined]"), []seen{
 			{progressing, "True InProgress: WaitingForWindow; ", []string{"upgrade", "cancel", "outside-window"}},
 			{succeeded, "False Cancelled: ", nil},
 		}},
@@ -101,7 +101,7 @@ func conditionRows() []row {
 	}
 }
 
-// on is a rollout over clusters, with additional spec.
+// on returns a rollout over clusters, with additional spec.
 func on(clusters, more string) func(name string) string {
 	return func(name string) string {
 		return fmt.Sprintf(`
@@ -114,7 +114,7 @@ spec:
 	}
 }
 
-// unbound is a policy that is not bound to a cluster, with an optional dependency.
+// unbound returns a policy that is not bound to a cluster, with an optional dependency.
 func unbound(name, namespace, dependsOn string) string {
 	policy, _, _ := strings.Cut(informPolicy(name, ""), "\n---\n")
 	policy = strings.Replace(policy, "namespace: default", "namespace: "+namespace, 1)
@@ -125,14 +125,14 @@ func unbound(name, namespace, dependsOn string) string {
 	return policy
 }
 
-// releasing is an unbound policy that requires a release of the platform.
+// releasing returns an unbound policy that requires a release of the platform.
 func releasing(name, version string) string {
 	return strings.Replace(unbound(name, "default", ""), "apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}",
 		"apiVersion: config.openshift.io/v1, kind: ClusterVersion, metadata: {name: version}, "+
 			"spec: {upstream: 'https://updates.example.com/graph', channel: stable-4.18, desiredUpdate: {version: "+version+"}}", 1)
 }
 
-// Of the spokes, one has no room for what precaches it, and two are held until it was seen what their rollouts wait for.
+// One spoke does not permit precaching Jobs. Two are held until the test has seen the conditions of their waiting rollouts.
 func TestRolloutsReachTheDocumentedConditions(t *testing.T) {
 	alone(t)
 	require.NoError(t, theFleet.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
@@ -152,7 +152,7 @@ func TestRolloutsReachTheDocumentedConditions(t *testing.T) {
 			startRollout(t, row.manifest(row.name))
 			for _, seen := range row.seen {
 				awaitStatus(t, row.name, func(s ranv1.ClusterGroupUpgradeStatus) bool {
-					return strings.HasPrefix(conditionMessage(s, seen.condition), seen.says)
+					return strings.HasPrefix(conditionMessage(s, seen.condition), seen.message)
 				})
 				if seen.then != nil {
 					succeeds(t, seen.then...)

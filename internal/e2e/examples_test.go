@@ -21,10 +21,10 @@ import (
 
 const examplesDir = "../../docs/examples"
 
-// exampleProgram is a requestor of the documentation, as users run it: it maintains both workers of a spoke, one after the other.
+// exampleProgram is a requestor of the documentation. It maintains both workers of a spoke, one after the other.
 type exampleProgram struct {
 	name, campaign string
-	// stops: it stops its work when it loses the node.
+	// stops: it stops its work when the maintenance is terminated.
 	stops   bool
 	command func(spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd
 }
@@ -35,27 +35,27 @@ func examplePrograms(t *testing.T) []exampleProgram {
 	built, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, examplesDir+"/requestor").CombinedOutput()
 	require.NoError(t, err, "%s", built)
 	return []exampleProgram{
-		{"in Go", "bios-go", true, func(spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
+		{"the Go program", "bios-go", true, func(spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
 			return exec.Command(program, append([]string{"--cluster", spoke.Name, "--campaign", campaign, "--nodes", "worker-1,worker-2", "--"}, work...)...)
 		}},
-		{"in a shell", "bios-sh", false, func(spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
+		{"the shell script", "bios-sh", false, func(spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
 			return exec.Command(examplesDir+"/requestor.sh", append([]string{spoke.Name, campaign, "node/worker-1", "node/worker-2", "--"}, work...)...)
 		}},
 	}
 }
 
-// run begins a program as a user of the fleet; the process and what it starts are ended with the test.
-func (p exampleProgram) run(t *testing.T, spoke *devstack.Cluster, work ...string) (cmd *exec.Cmd, said *bytes.Buffer) {
+// run starts a program as a user of the fleet does. The test ends the process and its children.
+func (p exampleProgram) run(t *testing.T, spoke *devstack.Cluster, work ...string) (cmd *exec.Cmd, output *bytes.Buffer) {
 	t.Helper()
-	cmd, said = p.command(spoke, p.campaign, work...), &bytes.Buffer{}
-	cmd.Stdout, cmd.Stderr = said, said
+	cmd, output = p.command(spoke, p.campaign, work...), &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = output, output
 	drydock := theFleet.Command(t.Context())
 	cmd.Env = append(slices.Clone(drydock.Env), "PATH="+filepath.Dir(drydock.Path)+":"+os.Getenv("PATH"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { kill(cmd) })
-	return cmd, said
+	return cmd, output
 }
 
 // kill kills a program and its children, as when its machine fails.
@@ -67,10 +67,10 @@ func kill(cmd *exec.Cmd) {
 func TestTheRequestorExamplesWork(t *testing.T) {
 	shared(t)
 	for i, program := range examplePrograms(t) {
-		t.Run(program.name+" go on after they were killed, and after their work has failed", func(t *testing.T) {
+		t.Run(program.name+" resumes after a kill and after failed work", func(t *testing.T) {
 			resumesAfterCrash(t, program, theFleet.Spokes[2*i])
 		})
-		t.Run(program.name+" ask anew for a node whose maintenance was terminated, and do not work on it before", func(t *testing.T) {
+		t.Run(program.name+" requests a node again after its maintenance was terminated, and does not work on it before", func(t *testing.T) {
 			requestsAgain(t, program, theFleet.Spokes[2*i+1])
 		})
 	}
@@ -81,26 +81,26 @@ func resumesAfterCrash(t *testing.T, program exampleProgram, spoke *devstack.Clu
 	before, dir := len(actionsOf(t, spoke)), t.TempDir()
 
 	// The work on the first node hangs, and its program is killed.
-	hanging, _ := program.run(t, spoke, "sh", "-c", `touch "$0/begun-$NODE"; exec sleep 600`, dir)
-	require.Eventually(t, func() bool { return len(glob(t, dir, "begun-*")) == 1 }, stateLimit, 100*time.Millisecond)
+	hanging, _ := program.run(t, spoke, "sh", "-c", `touch "$0/started-$NODE"; exec sleep 600`, dir)
+	require.Eventually(t, func() bool { return len(glob(t, dir, "started-*")) == 1 }, stateLimit, 100*time.Millisecond)
 	kill(hanging)
 
 	// The next run finds the node and starts again. One node fails and keeps its slot; the other one waits for it.
-	failing, said := program.run(t, spoke, "sh", "-c", `touch "$0/failed-$NODE"; exit 3`, dir)
-	require.Eventually(t, func() bool { return len(glob(t, dir, "failed-*")) == 1 }, stateLimit, 100*time.Millisecond, "%s", said)
+	failing, output := program.run(t, spoke, "sh", "-c", `touch "$0/failed-$NODE"; exit 3`, dir)
+	require.Eventually(t, func() bool { return len(glob(t, dir, "failed-*")) == 1 }, stateLimit, 100*time.Millisecond, "%s", output)
 	first := filepath.Base(glob(t, dir, "failed-*")[0])[len("failed-"):]
-	require.FileExists(t, filepath.Join(dir, "begun-"+first), "it is the node that was ready before")
-	awaitNodeStatus(t, spoke, program.campaign+"-"+first, "it is held", func(s maintenancev1.NodeMaintenanceStatus) bool {
+	require.FileExists(t, filepath.Join(dir, "started-"+first), "the second run resumes with the node of the first")
+	awaitNodeStatus(t, spoke, program.campaign+"-"+first, "it has failed", func(s maintenancev1.NodeMaintenanceStatus) bool {
 		return s.State == maintenancev1.NodeRequestorFailed
 	})
 	kill(failing)
 
-	// The last one succeeds on both, and says nothing more when it is run once again.
-	done, said := program.run(t, spoke, "sh", "-c", `touch "$0/done-$NODE"`, dir)
-	require.NoError(t, done.Wait(), "%s", said)
+	// The last run succeeds on both nodes. Another run does nothing.
+	done, output := program.run(t, spoke, "sh", "-c", `touch "$0/done-$NODE"`, dir)
+	require.NoError(t, done.Wait(), "%s", output)
 	require.Len(t, glob(t, dir, "done-*"), 2)
-	again, said := program.run(t, spoke, "false")
-	require.NoError(t, again.Wait(), "%s", said)
+	again, output := program.run(t, spoke, "false")
+	require.NoError(t, again.Wait(), "%s", output)
 
 	require.NoError(t, theFleet.AwaitCleanup(context.Background(), spoke))
 	count := fleet.Count(nil, actionsOf(t, spoke)[before:])
@@ -110,32 +110,32 @@ func resumesAfterCrash(t *testing.T, program exampleProgram, spoke *devstack.Clu
 
 func requestsAgain(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
 	reserve(t, spoke.Name)
-	program.campaign += "-anew"
+	program.campaign += "-again"
 	dir := t.TempDir()
 
-	// The work on the first node hangs while its maintenance is terminated. A program that begins once more on a node is killed.
-	hanging, said := program.run(t, spoke, "sh", "-c", `echo begun >> "$0/begun-$NODE"
-		[ "$(cat "$0/begun-$NODE")" = begun ] || kill -9 $PPID
-		[ "$(ls "$0")" != "begun-$NODE" ] || exec sleep 600`, dir)
-	require.Eventually(t, func() bool { return len(glob(t, dir, "begun-*")) == 1 }, stateLimit, 100*time.Millisecond)
-	begun := glob(t, dir, "begun-*")[0]
-	first := filepath.Base(begun)[len("begun-"):]
+	// The work on the first node hangs while its maintenance is terminated. A program that starts work on a node twice is killed.
+	hanging, output := program.run(t, spoke, "sh", "-c", `echo started >> "$0/started-$NODE"
+		[ "$(cat "$0/started-$NODE")" = started ] || kill -9 $PPID
+		[ "$(ls "$0")" != "started-$NODE" ] || exec sleep 600`, dir)
+	require.Eventually(t, func() bool { return len(glob(t, dir, "started-*")) == 1 }, stateLimit, 100*time.Millisecond)
+	started := glob(t, dir, "started-*")[0]
+	first := filepath.Base(started)[len("started-"):]
 	if !program.stops {
 		kill(hanging)
 	}
 	terminate(t, temporal.NodeMaintenanceID(spoke.Name, "default", program.campaign+"-"+first))
 	if program.stops {
 		require.Error(t, hanging.Wait())
-		require.Contains(t, said.String(), first+": workflow execution error")
-		require.Contains(t, said.String(), "terminated")
-		require.Len(t, glob(t, dir, "begun-*"), 2, "the other node is maintained all the same")
+		require.Contains(t, output.String(), first+": workflow execution error")
+		require.Contains(t, output.String(), "terminated")
+		require.Len(t, glob(t, dir, "started-*"), 2, "the other node is still maintained")
 	}
-	once, err := os.ReadFile(begun)
+	once, err := os.ReadFile(started)
 	require.NoError(t, err)
-	require.Equal(t, "begun\n", string(once))
+	require.Equal(t, "started\n", string(once))
 
-	again, said := program.run(t, spoke, "sh", "-c", `touch "$0/done-$NODE"`, dir)
-	require.NoError(t, again.Wait(), "%s", said)
+	again, output := program.run(t, spoke, "sh", "-c", `touch "$0/done-$NODE"`, dir)
+	require.NoError(t, again.Wait(), "%s", output)
 	require.FileExists(t, filepath.Join(dir, "done-"+first))
 	require.NoError(t, theFleet.AwaitCleanup(context.Background(), spoke))
 }

@@ -56,7 +56,7 @@ func (s *harborSpoke) apply(t *testing.T, namespace string) {
 	succeeds(t, "harbor", "apply", "-f", exampleHarbor(t, namespace), "--cluster", s.Name)
 }
 
-// exampleHarbor is the file of the documentation's example, after changes to its text.
+// exampleHarbor writes the example of the documentation with replaced text, and returns its path.
 func exampleHarbor(t *testing.T, namespace string, oldnew ...string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/examples/harbor-cluster.yaml")
@@ -68,9 +68,9 @@ func exampleHarbor(t *testing.T, namespace string, oldnew ...string) string {
 }
 
 // becomes waits until the status of a HarborCluster satisfies a condition.
-func (s *harborSpoke) becomes(t *testing.T, namespace, what string, wanted func(goharborv1.HarborClusterStatus) bool) {
+func (s *harborSpoke) becomes(t *testing.T, namespace, what string, matches func(goharborv1.HarborClusterStatus) bool) {
 	t.Helper()
-	require.NoError(t, theFleet.AwaitHarbor(t.Context(), s.Cluster, namespace, "main", what, wanted))
+	require.NoError(t, theFleet.AwaitHarbor(t.Context(), s.Cluster, namespace, "main", what, matches))
 }
 
 func healthyHarbor(s goharborv1.HarborClusterStatus) bool {
@@ -88,7 +88,7 @@ func waitsFor(kind goharborv1.ConditionType, reason string) func(goharborv1.Harb
 	}
 }
 
-// created counts how often each object of a namespace was created by Drydock's worker.
+// created counts how often Drydock has created each object of a namespace.
 func (s *harborSpoke) created(t *testing.T, namespace string) map[string]int {
 	t.Helper()
 	events, err := s.AuditEvents()
@@ -124,10 +124,10 @@ func TestAHarborIsCreatedOnceDespiteWorkerCrashesAtEachStep(t *testing.T) {
 		spoke.apply(t, namespace)
 	}
 	for i, step := range steps {
-		spoke.becomes(t, fmt.Sprintf("harbor-%d", i), "as far as "+string(step.kind), step.waits)
+		spoke.becomes(t, fmt.Sprintf("harbor-%d", i), "waiting for "+string(step.kind), step.waits)
 	}
 	require.NoError(t, theFleet.AddHarborNamespace(t.Context(), spoke.Cluster, "harbor-late"))
-	spoke.apply(t, "harbor-late") // somewhere on its way
+	spoke.apply(t, "harbor-late") // in any state when the worker is killed
 
 	require.NoError(t, theFleet.Worker.Kill())
 	for i, step := range steps {
@@ -146,19 +146,19 @@ func TestAHarborIsCreatedOnceDespiteWorkerCrashesAtEachStep(t *testing.T) {
 	}
 	checkHarborCommands(t, spoke, namespaces[1])
 	server, workflow := temporalClient(t), temporal.HarborClusterID(spoke.Name, namespaces[0], "main")
-	kept, err := server.DescribeWorkflowExecution(t.Context(), workflow, "")
+	run, err := server.DescribeWorkflowExecution(t.Context(), workflow, "")
 	require.NoError(t, err)
-	succeeds(t, "harbor", "cancel", "main", "-n", namespaces[0], "--cluster", spoke.Name) // its run may be ending still when the next is asked to delete it
+	succeeds(t, "harbor", "cancel", "main", "-n", namespaces[0], "--cluster", spoke.Name) // the next run must wait for the end of this one
 	for _, namespace := range namespaces {
-		said := succeeds(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
-		require.Equal(t, "note: its resources are removed; data policy: Retain", lastLine(said))
+		output := succeeds(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
+		require.Equal(t, "note: its resources are removed; data policy: Retain", lastLine(output))
 		require.Error(t, spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main"}, &goharborv1.HarborCluster{}))
 		left := &unstructured.Unstructured{}
 		left.SetGroupVersionKind(harbor.Harbor)
 		err := spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main-harbor"}, left)
-		require.True(t, apierrors.IsNotFound(err), "Harbor of %s, which may have been kept or not: %v", namespace, err)
+		require.True(t, apierrors.IsNotFound(err), "Harbor of %s is not deleted: %v", namespace, err)
 	}
-	err = server.GetWorkflow(t.Context(), workflow, kept.WorkflowExecutionInfo.Execution.RunId).Get(t.Context(), nil)
+	err = server.GetWorkflow(t.Context(), workflow, run.WorkflowExecutionInfo.Execution.RunId).Get(t.Context(), nil)
 	require.True(t, sdktemporal.IsCanceledError(err), "%v", err)
 }
 
@@ -171,13 +171,13 @@ func checkHarborCommands(t *testing.T, spoke *harborSpoke, namespace string) {
 	a := drydock(t, "harbor", "status", namespace+"/main", "--cluster", spoke.Name, "-o", "json")
 	require.Equal(t, 1, a.code)
 	require.Contains(t, a.err, "is unhealthy")
-	var said struct {
+	var answer struct {
 		Status struct {
 			Harbor goharborv1.HarborClusterStatus
 		}
 	}
-	require.NoError(t, json.Unmarshal([]byte(a.out), &said))
-	require.Equal(t, goharborv1.StatusUnhealthy, said.Status.Harbor.Status)
+	require.NoError(t, json.Unmarshal([]byte(a.out), &answer))
+	require.Equal(t, goharborv1.StatusUnhealthy, answer.Status.Harbor.Status)
 	spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", operators.Behaviour{})
 	spoke.becomes(t, namespace, "healthy", healthyHarbor)
 
@@ -187,7 +187,7 @@ func checkHarborCommands(t *testing.T, spoke *harborSpoke, namespace string) {
 	require.Contains(t, a.err, "cluster "+spoke.Name+" has no HarborCluster "+namespace+"/none")
 }
 
-// checkHarborWait changes a healthy Harbor, and requires that --wait waits for the change, although Harbor stays healthy without its operator.
+// checkHarborWait changes a healthy Harbor, and requires that --wait waits for the change although Harbor is still healthy.
 func checkHarborWait(t *testing.T, spoke *harborSpoke, namespace string) {
 	t.Helper()
 	spoke.operators.Simulate(operators.Harbor, namespace, "main-harbor", operators.Behaviour{Absent: true})

@@ -42,7 +42,7 @@ func TestARolloutRequiresAHealthyHarborBeforeAndAfter(t *testing.T) {
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonFailed)
 	require.Contains(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message, "health gate of cluster "+spoke.Name+" failed: "+down)
-	require.Empty(t, actionsOf(t, spoke.Cluster)[before:], "nothing was started")
+	require.Empty(t, actionsOf(t, spoke.Cluster)[before:], "Drydock does nothing before the gate")
 
 	storageIs(operators.Behaviour{}, goharborv1.StatusHealthy)
 	start("harbor-gate-passes", 120)
@@ -57,16 +57,16 @@ func TestARolloutRequiresAHealthyHarborBeforeAndAfter(t *testing.T) {
 	awaitStatus(t, "harbor-gate-after", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).State == ranv1.ClusterRunning })
 	spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", operators.Behaviour{Down: true})
 	awaitStatus(t, "harbor-gate-after", func(s ranv1.ClusterGroupUpgradeStatus) bool {
-		// A pod of the cache that was drained may be in the way for a moment, too.
+		// A drained pod of the cache may be unhealthy for a moment, too.
 		return clusterAt(s, 0).Reason == health.ReasonHarborUnhealthy && strings.Contains(clusterAt(s, 0).Message, "condition StorageReady is False")
 	})
-	require.Len(t, fleet.Cordoned(actionsOf(t, spoke.Cluster)[before:]), workers+1, "its work is done")
+	require.Len(t, fleet.Cordoned(actionsOf(t, spoke.Cluster)[before:]), workers+1, "all nodes are maintained")
 	spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", operators.Behaviour{})
 	status, code = awaitEnd(t, "harbor-gate-after")
 	require.Zero(t, code)
 	require.Equal(t, ranv1.ClusterComplete, status.Clusters[0].State)
 
-	// Its services would be in the way of later drains.
+	// The services of Harbor would block drains of later tests.
 	hc := &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "main"}}
 	require.NoError(t, spoke.api.Patch(t.Context(), hc, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deletionPolicy":"Delete"}}`))))
 	succeeds(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")

@@ -49,7 +49,7 @@ func (s *harborSpoke) start(t *testing.T, server temporalclient.Client, namespac
 	return err
 }
 
-// awaitGone waits until there is no HarborCluster any more.
+// awaitGone waits until no HarborCluster is left.
 func (s *harborSpoke) awaitGone(t *testing.T) {
 	t.Helper()
 	require.NoError(t, theFleet.Await(t.Context(), s.Cluster, "no HarborCluster is left", []client.Object{&goharborv1.HarborCluster{}}, func(ctx context.Context, reader client.Reader) (bool, error) {
@@ -62,7 +62,7 @@ func (s *harborSpoke) awaitGone(t *testing.T) {
 func TestManyConcurrentHarborsAreIndependent(t *testing.T) {
 	reserve(t, "spoke-1")
 	spoke, server := newHarborSpoke(t, theFleet.Spokes[0]), temporalClient(t)
-	// Of four, one is well, the database of one fails, that of one never comes up, and one has no credentials for its storage.
+	// One kind is healthy, one has a failed database, one has a database that never starts, and one has no credentials for its storage.
 	kinds := []struct {
 		database operators.Behaviour
 		secrets  []string
@@ -86,7 +86,7 @@ func TestManyConcurrentHarborsAreIndependent(t *testing.T) {
 	}
 	require.NoError(t, starting.Wait())
 	for i := range harbors {
-		spoke.becomes(t, namespaceOf(i), fmt.Sprintf("as the %d. of four", i%len(kinds)+1), kinds[i%len(kinds)].becomes)
+		spoke.becomes(t, namespaceOf(i), fmt.Sprintf("of kind %d", i%len(kinds)), kinds[i%len(kinds)].becomes)
 	}
 	var applied unstructured.UnstructuredList
 	applied.SetGroupVersionKind(harbor.Harbor)
@@ -101,7 +101,7 @@ func TestManyConcurrentHarborsAreIndependent(t *testing.T) {
 		require.NoError(t, spoke.api.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: "s3"}}))
 	}
 	for i := 3; i < harbors; i += len(kinds) {
-		spoke.becomes(t, namespaceOf(i), "healthy since its credentials are there", healthyHarbor)
+		spoke.becomes(t, namespaceOf(i), "healthy with its credentials", healthyHarbor)
 	}
 	for i := range harbors {
 		require.NoError(t, spoke.api.Delete(t.Context(), &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: "main"}}))
@@ -109,7 +109,7 @@ func TestManyConcurrentHarborsAreIndependent(t *testing.T) {
 	spoke.awaitGone(t)
 }
 
-// isFalse reports whether all of these conditions are, for that reason.
+// isFalse reports whether all conditions are False with that reason.
 func isFalse(s goharborv1.HarborClusterStatus, reason string, kinds ...goharborv1.ConditionType) bool {
 	return !slices.ContainsFunc(kinds, func(kind goharborv1.ConditionType) bool {
 		condition := harbor.ConditionOf(s, kind)
@@ -123,7 +123,7 @@ func TestAHarborReportsMissingOperatorsAndIsDeletedWithoutThem(t *testing.T) {
 	require.NoError(t, spoke.Apply(t.Context(), "deploy/rbac/harbor.yaml"))
 	const namespace = "harbor-alone"
 	require.NoError(t, spoke.start(t, temporalClient(t), namespace, "s3"))
-	spoke.becomes(t, namespace, "unhealthy for want of operators", func(s goharborv1.HarborClusterStatus) bool {
+	spoke.becomes(t, namespace, "unhealthy without operators", func(s goharborv1.HarborClusterStatus) bool {
 		return s.Status == goharborv1.StatusUnhealthy && isFalse(s, harbor.ReasonCRDMissing, goharborv1.DatabaseReady, goharborv1.ServiceReady, goharborv1.ConfigurationReady) &&
 			harbor.ConditionOf(s, goharborv1.CacheReady).Reason == harbor.ReasonExternal && harbor.ConditionOf(s, goharborv1.StorageReady).Status == metav1.ConditionTrue
 	})
@@ -133,20 +133,20 @@ func TestAHarborReportsMissingOperatorsAndIsDeletedWithoutThem(t *testing.T) {
 	succeeds(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
 }
 
-// applying is what the history of a workflow says of the first time that a part was applied.
+// applying is the first activity that applied a part, from the history of the workflow.
 type applying struct {
 	scheduled, ended time.Time
 	failed           bool
-	// task is the workflow task that scheduled it.
+	// task is the workflow task that scheduled the activity.
 	task int64
 }
 
-// appliedParts reads from a history when each part was applied first.
+// appliedParts reads the first activity for each part from a history.
 func appliedParts(t *testing.T, run history.Run) map[harbor.Part]applying {
 	t.Helper()
 	parts, names := map[harbor.Part]applying{}, map[int64]harbor.Part{}
 	end := func(scheduled int64, at time.Time, failed bool) {
-		if part, is := names[scheduled]; is {
+		if part, ok := names[scheduled]; ok {
 			known := parts[part]
 			known.ended, known.failed = at, failed
 			parts[part] = known
@@ -175,15 +175,15 @@ func appliedParts(t *testing.T, run history.Run) map[harbor.Part]applying {
 func TestAFailedHarborServiceDoesNotDelayTheOthers(t *testing.T) {
 	reserve(t, "spoke-1")
 	spoke := newHarborSpoke(t, theFleet.Spokes[0])
-	const namespace = "harbor-side-by-side"
+	const namespace = "harbor-concurrent"
 	require.NoError(t, theFleet.AddHarborNamespace(t.Context(), spoke.Cluster, namespace))
-	theirs := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"redis": map[string]any{}, "sentinel": map[string]any{}}}}
-	theirs.SetGroupVersionKind(harbor.RedisFailover)
-	theirs.SetNamespace(namespace)
-	theirs.SetName("main-redis")
-	require.NoError(t, spoke.api.Create(t.Context(), theirs))
+	foreign := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"redis": map[string]any{}, "sentinel": map[string]any{}}}}
+	foreign.SetGroupVersionKind(harbor.RedisFailover)
+	foreign.SetNamespace(namespace)
+	foreign.SetName("main-redis")
+	require.NoError(t, spoke.api.Create(t.Context(), foreign))
 	spoke.apply(t, namespace)
-	spoke.becomes(t, namespace, "ready but for its cache", func(s goharborv1.HarborClusterStatus) bool {
+	spoke.becomes(t, namespace, "ready except for its cache", func(s goharborv1.HarborClusterStatus) bool {
 		return harbor.ConditionOf(s, goharborv1.DatabaseReady).Status == metav1.ConditionTrue && harbor.ConditionOf(s, goharborv1.StorageReady).Status == metav1.ConditionTrue &&
 			isFalse(s, harbor.ReasonApplyFailed, goharborv1.CacheReady, goharborv1.ConfigurationReady) &&
 			strings.Contains(harbor.ConditionOf(s, goharborv1.CacheReady).Message, "is not of this HarborCluster")
@@ -195,7 +195,7 @@ func TestAFailedHarborServiceDoesNotDelayTheOthers(t *testing.T) {
 	require.True(t, cache.failed)
 	require.False(t, database.failed || storage.failed)
 	for _, one := range []applying{database, cache, storage} {
-		require.Equal(t, database.task, one.task, "all are started together")
+		require.Equal(t, database.task, one.task, "one workflow task schedules all services")
 		for _, other := range []applying{database, cache, storage} {
 			require.True(t, one.scheduled.Before(other.ended), "%v does not overlap with %v", one, other)
 		}

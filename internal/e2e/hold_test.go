@@ -17,20 +17,20 @@ import (
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
 
-// reasonHeld is what every status says of something that is held.
+// reasonHeld is the reason in the status of held work.
 const reasonHeld = "Held"
 
 func TestAHoldDuringADrainFinishesTheEvictionAndStartsNothing(t *testing.T) {
 	reserve(t, "spoke-4")
 	spoke := theFleet.Cluster("spoke-4")
-	holdout := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	slowPod := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("held", "", 60, spoke.Name))
-	awaitEviction(t, spoke, holdout)
+	awaitEviction(t, spoke, slowPod)
 
 	require.Contains(t, succeeds(t, "hold", "--cluster", spoke.Name, "--reason", "flood in hall 2"), "flood in hall 2")
 	t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--cluster", spoke.Name) })
-	releasePods(t, spoke, holdout)
+	releasePods(t, spoke, slowPod)
 	held := awaitStatus(t, "held", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).Reason == reasonHeld })
 	require.Equal(t, "worker-1: Draining", held.Clusters[0].Step)
 	require.Equal(t, "flood in hall 2", held.Held.Reason)
@@ -40,7 +40,7 @@ func TestAHoldDuringADrainFinishesTheEvictionAndStartsNothing(t *testing.T) {
 	require.Empty(t, evictable(t, spoke, "worker-1"), "the drain is complete")
 	actions := actionsOf(t, spoke)[before:]
 	require.Equal(t, []string{"control-plane-1", "worker-1"}, fleet.Cordoned(actions))
-	require.Equal(t, 1, fleet.Count(nil, actions)[fleet.ActionJob], "only the control plane has had its job")
+	require.Equal(t, 1, fleet.Count(nil, actions)[fleet.ActionJob], "only the control plane has had its Job")
 	require.True(t, node(t, spoke, "worker-1").Spec.Unschedulable, "the node stays cordoned")
 
 	succeeds(t, "release", "--cluster", spoke.Name)
@@ -48,7 +48,7 @@ func TestAHoldDuringADrainFinishesTheEvictionAndStartsNothing(t *testing.T) {
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 	after := actionsOf(t, spoke)[before:]
 	require.Equal(t, actions, after[:len(actions)])
-	require.Equal(t, fleet.ActionJob, after[len(actions)].What, "it resumes with the Job")
+	require.Equal(t, fleet.ActionJob, after[len(actions)].What, "the maintenance resumes with the Job")
 	require.Len(t, fleet.Cordoned(after), workers+1)
 	requireNoPodEvictedTwice(t, after)
 }
@@ -70,7 +70,7 @@ func TestWorkflowsStartedDuringAHoldOnlyWait(t *testing.T) {
 	require.Contains(t, succeeds(t, "doctor"), "every cluster is held since")
 	require.Len(t, actionsOf(t, spoke), before)
 
-	// A cancel works while held: what has not begun ends without a trace.
+	// A cancel works during a hold, and changes nothing on the cluster.
 	succeeds(t, "node", "cancel", "frozen", "--cluster", spoke.Name)
 	require.Equal(t, 1, drydock(t, "node", "status", "frozen", "--cluster", spoke.Name, "--watch").code)
 	require.Len(t, actionsOf(t, spoke), before)
@@ -85,7 +85,7 @@ func releasePods(t *testing.T, spoke *devstack.Cluster, app string) {
 	t.Helper()
 	_, err := spoke.Client.AppsV1().Deployments("shop").Patch(t.Context(), app, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	require.NoError(t, theFleet.Await(t.Context(), spoke, "the pods of "+app+" have left", []client.Object{&corev1.Pod{}},
+	require.NoError(t, theFleet.Await(t.Context(), spoke, "the pods of "+app+" are gone", []client.Object{&corev1.Pod{}},
 		func(ctx context.Context, reader client.Reader) (bool, error) {
 			var pods corev1.PodList
 			if err := reader.List(ctx, &pods, client.MatchingLabels{"app": app}); err != nil || len(pods.Items) == 0 {
@@ -96,7 +96,7 @@ func releasePods(t *testing.T, spoke *devstack.Cluster, app string) {
 		}))
 }
 
-// awaitNode asks for the status of a maintenance until it waits.
+// awaitNode waits until a maintenance waits, and returns its status.
 func awaitNode(t *testing.T, name string, spoke *devstack.Cluster) maintenancev1.NodeMaintenanceStatus {
 	t.Helper()
 	return awaitNodeStatus(t, spoke, name, "it waits", func(s maintenancev1.NodeMaintenanceStatus) bool { return s.Wait != nil })

@@ -20,38 +20,39 @@ import (
 	locksworkflow "drydock.dev/drydock/workflows/locks"
 )
 
-// Several applications with locks. The actions and their order are read from watches, not from Drydock's status.
+// The actions and their order are read from watches, not from Drydock's status.
 func TestMaintenanceWithLockHoldingApplications(t *testing.T) {
 	shared(t)
-	t.Run("release and hold each node of a fleet in order", updateFleetWithLocks)
-	t.Run("do not deadlock", breakLockCycle)
+	t.Run("locks are released and held in order for each node of a fleet", updateFleetWithLocks)
+	t.Run("a deadlock of two applications is resolved", breakLockCycle)
 }
 
-// ceph is an application with a controller of its own.
+// ceph is an application with its own lock controller.
 const ceph = "ceph"
 
-// Three spokes with eight nodes each and two applications. On the first somebody lets go of a node late, and the pod of an application is slow to come
-// back; on the second somebody only ever lets go by deleting the lock, and somebody else comes to hold the cluster meanwhile; on the third somebody lets go of the whole cluster late.
+// Three spokes have eight nodes and two applications each. On the first spoke, ceph releases a node late and a pod of storage is slow to become
+// ready. On the second, ceph deletes its lock instead of releasing it, and a lock of the cluster is created during the maintenance. On the third,
+// ceph releases the cluster late.
 func updateFleetWithLocks(t *testing.T) {
 	reserve(t, "spoke-1", "spoke-2", "spoke-3")
 	spokes := theFleet.Spokes[:3]
 	extra := []string{"worker-3", "worker-4", "worker-5", "worker-6", "worker-7"}
 	all := workers + len(extra)
 	for _, spoke := range spokes {
-		addGuarded(t, spoke, extra...)
+		addTaintedWorkers(t, spoke, extra...)
 		deployStorage(t, spoke, all)
 		deployTenants(t, spoke, 5)
 		allow(t, spoke, 2)
 	}
 	late := &lcmv1.NodeWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: ceph, NodeName: "worker-4"}}
-	mute := &lcmv1.NodeWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: "mute"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: ceph, NodeName: "worker-5"}}
-	whole := &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: ceph}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: ceph}}
+	deleted := &lcmv1.NodeWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: "deleted"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: ceph, NodeName: "worker-5"}}
+	ofCluster := &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: ceph}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: ceph}}
 	putLock(t, spokes[0], late)
-	putLock(t, spokes[1], mute)
-	putLock(t, spokes[2], whole)
-	var witnesses []*lockWitness
+	putLock(t, spokes[1], deleted)
+	putLock(t, spokes[2], ofCluster)
+	var recorders []*lockRecorder
 	for _, spoke := range spokes {
-		witnesses = append(witnesses, witness(t, spoke))
+		recorders = append(recorders, recordLocks(t, spoke))
 	}
 	startRollout(t, fmt.Sprintf(`
 apiVersion: ran.openshift.io/v1alpha1
@@ -66,7 +67,7 @@ spec:
 	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		return clusterAt(s, 2).Reason == "WorkloadLocksHeld" && clusterAt(s, 2).Message == "ceph to release cluster "+spokes[2].Name
 	})
-	setState(t, spokes[2], whole, lcmv1.LockInactive)
+	setState(t, spokes[2], ofCluster, lcmv1.LockInactive)
 
 	awaitReleased(t, spokes[0], storage, late.Spec.NodeName)
 	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).Reason == "WorkloadLocksHeld" })
@@ -76,21 +77,21 @@ spec:
 	awaitRequested(t, spokes[0], late.Spec.NodeName, false)
 	setState(t, spokes[0], late, lcmv1.LockActive)
 
-	awaitReleased(t, spokes[1], storage, mute.Spec.NodeName)
+	awaitReleased(t, spokes[1], storage, deleted.Spec.NodeName)
 	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		return clusterAt(s, 1).Reason == "WorkloadLocksHeld" && slices.ContainsFunc(clusterAt(s, 1).LockProgress, func(p drydockv1.LockProgress) bool {
 			return p.Controller == storage && p.Updated > 2 && int(p.Total) == all
 		})
 	})
-	latecomer := &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: ceph}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: ceph}}
-	putLock(t, spokes[1], latecomer)
+	created := &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: ceph}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: ceph}}
+	putLock(t, spokes[1], created)
 	watched, err := theFleet.Watch(t.Context(), spokes[1])
 	require.NoError(t, err)
-	require.NoError(t, watched.Client.Delete(t.Context(), mute))
+	require.NoError(t, watched.Client.Delete(t.Context(), deleted))
 	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		return clusterAt(s, 1).Message == "ceph to release cluster "+spokes[1].Name
 	})
-	setState(t, spokes[1], latecomer, lcmv1.LockInactive)
+	setState(t, spokes[1], created, lcmv1.LockInactive)
 
 	ask(t, temporal.WorkloadLockControllerID(spokes[0].Name, storage), func(s locksworkflow.Status) bool {
 		return s.Wait != nil && s.Wait.Reason == string(locks.PodNotBack)
@@ -98,21 +99,21 @@ spec:
 	completeStorage(t, spokes[0], late.Spec.NodeName)
 	status, code := awaitEnd(t, "with-locks")
 	require.Zero(t, code, "%+v", status.Conditions)
-	setState(t, spokes[1], latecomer, lcmv1.LockActive)
-	setState(t, spokes[2], whole, lcmv1.LockActive)
+	setState(t, spokes[1], created, lcmv1.LockActive)
+	setState(t, spokes[2], ofCluster, lcmv1.LockActive)
 	for i, spoke := range spokes {
 		require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
-		s := witnesses[i].awaitEnd(t, router, storage)
-		require.Empty(t, s.breaches, "in %s", spoke.Name)
+		s := recorders[i].awaitEnd(t, router, storage)
+		require.Empty(t, s.violations, "in %s", spoke.Name)
 		requireNodesUpdatedOnce(t, s, all)
 		require.Empty(t, status.Clusters[i].LockProgress)
 	}
-	witnesses[0].awaitEnd(t, router, storage).requireOrder(t, late.Spec.NodeName, stepRequest, stepInactive+storage, stepInactive+ceph, stepCordon, stepWithdraw, stepActive+storage)
-	witnesses[1].awaitEnd(t, router, storage).requireOrder(t, mute.Spec.NodeName, stepRequest, stepInactive+storage, stepGone+ceph, stepCordon, stepWithdraw, stepActive+storage)
+	recorders[0].awaitEnd(t, router, storage).requireOrder(t, late.Spec.NodeName, stepRequest, stepInactive+storage, stepInactive+ceph, stepCordon, stepWithdraw, stepActive+storage)
+	recorders[1].awaitEnd(t, router, storage).requireOrder(t, deleted.Spec.NodeName, stepRequest, stepInactive+storage, stepGone+ceph, stepCordon, stepWithdraw, stepActive+storage)
 }
 
-// requireNodesUpdatedOnce requires the order of the runbook: the control plane first, then every worker, each once.
-func requireNodesUpdatedOnce(t *testing.T, s *lockStory, workers int) {
+// requireNodesUpdatedOnce requires that each node is maintained once, the control plane first, with its locks in order.
+func requireNodesUpdatedOnce(t *testing.T, s *lockChecker, workers int) {
 	t.Helper()
 	require.Len(t, s.steps, workers+1)
 	first := slices.IndexFunc(s.all, func(n nodeStep) bool { return n.step == stepCordon })
@@ -147,7 +148,7 @@ func breakLockCycle(t *testing.T) {
 	pods := spoke.Client.CoreV1().Pods(storage)
 	require.NoError(t, pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.nodeName=worker-1"}))
 	delayStorage(t, spoke, "worker-1")
-	w := witness(t, spoke)
+	w := recordLocks(t, spoke)
 	older, younger := site{spoke, "worker-1"}, site{spoke, "worker-2"}
 	startMaintenance(t, older, maintenancev1.NodeMaintenanceSpec{})
 	awaitReleased(t, spoke, router, older.node)
@@ -167,28 +168,28 @@ func breakLockCycle(t *testing.T) {
 	}
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 	s := w.awaitEnd(t, router, storage)
-	require.Empty(t, s.breaches)
+	require.Empty(t, s.violations)
 	s.requireOrder(t, older.node, stepRequest, stepInactive+router, stepInactive+storage, stepCordon, stepUncordon, stepWithdraw)
 	s.requireOrder(t, younger.node, stepRequest, stepInactive+storage, stepWithdraw, stepActive+storage, stepRequest, stepInactive+storage, stepCordon)
-	require.Less(t, s.indexOf(younger.node, stepActive+storage), s.indexOf(older.node, stepInactive+storage), "the younger request yields first")
+	require.Less(t, s.indexOf(younger.node, stepActive+storage), s.indexOf(older.node, stepInactive+storage), "the younger request is withdrawn first")
 	require.Less(t, s.indexOf(older.node, stepUncordon), s.indexOf(younger.node, stepCordon))
 }
 
 // requireLocksShown checks the lock commands: storage holds the requested node, because its pod is not ready.
-func requireLocksShown(t *testing.T, spoke *devstack.Cluster, asked site) {
+func requireLocksShown(t *testing.T, spoke *devstack.Cluster, requested site) {
 	t.Helper()
-	look := func(args ...string) answer {
+	lock := func(args ...string) answer {
 		return drydock(t, append(append([]string{"lock"}, args...), "--kubeconfig", spoke.KubeconfigFile)...)
 	}
-	require.Equal(t, "the cluster is not held\n", look("gate").out)
-	held := look("gate", "--node", asked.node)
+	require.Equal(t, "the cluster is not held\n", lock("gate").out)
+	held := lock("gate", "--node", requested.node)
 	require.Equal(t, 1, held.code)
-	require.Contains(t, held.err, "node "+asked.node+" is held: storage holds it: pod storage/")
-	list := look("list").out
-	require.Regexp(t, `node `+asked.node+` +os +`+asked.workflowID(), list)
-	require.Contains(t, list, "2 requests, 1 requested and not released", "that for the cluster, and that of the older one")
-	require.Regexp(t, `vrouter +50% +1 of 2 +1 +50% 1 out of 2 nodes updated`, look("progress").out)
+	require.Contains(t, held.err, "node "+requested.node+" is held: storage holds it: pod storage/")
+	list := lock("list").out
+	require.Regexp(t, `node `+requested.node+` +os +`+requested.workflowID(), list)
+	require.Contains(t, list, "2 requests, 1 requested and not released", "the request for the cluster and the older request")
+	require.Regexp(t, `vrouter +50% +1 of 2 +1 +50% 1 out of 2 nodes updated`, lock("progress").out)
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(policy, []byte(storagePolicy), 0o600))
-	require.Regexp(t, `node `+asked.node+` +active +PodNotReady +pod storage/`, look("evaluate", "-f", policy).out)
+	require.Regexp(t, `node `+requested.node+` +active +PodNotReady +pod storage/`, lock("evaluate", "-f", policy).out)
 }

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// router and storage are the applications with locks; the first is there from the start.
+	// router and storage are the applications with locks. The demo deploys the router.
 	router, storage = "vrouter", "storage"
-	// guardedTaint keeps what others deploy off the nodes that a test has added.
-	guardedTaint = "e2e.drydock.dev/locks"
+	// testTaint keeps pods of other tests away from the nodes that a test has added.
+	testTaint = "e2e.drydock.dev/locks"
 )
 
-// storagePolicy is that of an application on all workers.
+// storagePolicy is the policy of an application on all workers.
 const storagePolicy = `
 apiVersion: drydock.dev/v1alpha1
 kind: WorkloadLockPolicy
@@ -40,8 +40,8 @@ spec:
   nodePodSelector: {matchLabels: {app: storage}}
 `
 
-// deployStorage runs a second application with one pod on every worker of a spoke, and locks that Drydock keeps. A drain evicts its pod, which comes back when
-// the node does, and needs a moment to be ready. It is gone after the test.
+// deployStorage deploys a second application with one pod on every worker of a spoke and locks that Drydock manages, and removes it after the test. A
+// drain evicts the pod of a node; a new pod starts after the uncordon and becomes ready a moment later.
 func deployStorage(t *testing.T, spoke *devstack.Cluster, workers int) {
 	t.Helper()
 	namespaces := spoke.Client.CoreV1().Namespaces()
@@ -51,7 +51,7 @@ func deployStorage(t *testing.T, spoke *devstack.Cluster, workers int) {
 	pods := deployment(storage, int32(workers), map[string]string{devstack.AnnotationReadyAfter: "500ms"})
 	pods.Namespace = storage
 	pods.Spec.Template.Spec.NodeSelector = map[string]string{"node-role.kubernetes.io/worker": ""}
-	pods.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: guardedTaint, Operator: corev1.TolerationOpExists}}
+	pods.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: testTaint, Operator: corev1.TolerationOpExists}}
 	pods.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: pods.Spec.Selector}},
 	}}
@@ -66,7 +66,7 @@ func deployStorage(t *testing.T, spoke *devstack.Cluster, workers int) {
 	require.NoError(t, theFleet.AwaitLocks(t.Context(), spoke, 2*workers))
 }
 
-// removeStorageLocks ends the controller and deletes what it leaves, which would hold the spoke for other tests.
+// removeStorageLocks cancels the lock controller and deletes its locks, which would hold the spoke for other tests.
 func removeStorageLocks(t *testing.T, connected client.Client, spoke *devstack.Cluster) {
 	ctx := context.Background()
 	require.NoError(t, theFleet.Run(ctx, os.Stderr, "lock", "controller", "cancel", storage, "--cluster", spoke.Name))
@@ -83,12 +83,12 @@ func removeStorageLocks(t *testing.T, connected client.Client, spoke *devstack.C
 	require.NoError(t, kubeclient.IgnoreNotFound(watched.Client.Delete(ctx, &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: storage}})))
 }
 
-// addGuarded adds workers to a spoke on which only those pods run that the test deploys for them. They are gone after the test, and their locks with them.
-func addGuarded(t *testing.T, spoke *devstack.Cluster, names ...string) {
+// addTaintedWorkers adds workers to a spoke that run only pods of the test, and removes them with their locks after the test.
+func addTaintedWorkers(t *testing.T, spoke *devstack.Cluster, names ...string) {
 	t.Helper()
 	var nodes []devstack.Node
 	for _, name := range names {
-		nodes = append(nodes, devstack.Node{Name: name, Taints: []corev1.Taint{{Key: guardedTaint, Effect: corev1.TaintEffectNoSchedule}}})
+		nodes = append(nodes, devstack.Node{Name: name, Taints: []corev1.Taint{{Key: testTaint, Effect: corev1.TaintEffectNoSchedule}}})
 	}
 	require.NoError(t, spoke.AddNodes(t.Context(), nodes...))
 	t.Cleanup(func() {
@@ -100,11 +100,11 @@ func addGuarded(t *testing.T, spoke *devstack.Cluster, names ...string) {
 	require.NoError(t, theFleet.AwaitLocks(t.Context(), spoke, workers+len(names)))
 }
 
-// deployTenants runs pods on the nodes that were added.
+// deployTenants deploys pods on the added workers.
 func deployTenants(t *testing.T, spoke *devstack.Cluster, pods int32) {
 	t.Helper()
 	tenants := deployment("tenant", pods, nil)
-	tenants.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: guardedTaint, Operator: corev1.TolerationOpExists}}
+	tenants.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: testTaint, Operator: corev1.TolerationOpExists}}
 	tenants.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: tenants.Spec.Selector,
 	}}
@@ -126,32 +126,32 @@ func awaitReleased(t *testing.T, spoke *devstack.Cluster, application, node stri
 }
 
 // awaitRequested waits until a node is requested, or is no longer requested.
-func awaitRequested(t *testing.T, spoke *devstack.Cluster, node string, asked bool) {
+func awaitRequested(t *testing.T, spoke *devstack.Cluster, node string, requested bool) {
 	t.Helper()
-	require.NoError(t, theFleet.Await(t.Context(), spoke, fmt.Sprintf("%s is asked for: %t", node, asked), []kubeclient.Object{&lcmv1.NodeMaintenanceRequest{}},
+	require.NoError(t, theFleet.Await(t.Context(), spoke, fmt.Sprintf("%s is requested: %t", node, requested), []kubeclient.Object{&lcmv1.NodeMaintenanceRequest{}},
 		func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
 			var requests lcmv1.NodeMaintenanceRequestList
 			err := reader.List(ctx, &requests)
-			return slices.ContainsFunc(requests.Items, func(r lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == node }) == asked, err
+			return slices.ContainsFunc(requests.Items, func(r lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == node }) == requested, err
 		}))
 }
 
 // delayStorage keeps the application's next pod on a node from becoming ready.
 func delayStorage(t *testing.T, spoke *devstack.Cluster, node string) {
 	t.Helper()
-	held := ""
+	delayed := ""
 	require.NoError(t, theFleet.Await(t.Context(), spoke, "a new pod of storage is on "+node, []kubeclient.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: storage}}},
 		func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
 			var pods corev1.PodList
 			err := reader.List(ctx, &pods, kubeclient.InNamespace(storage))
 			for _, pod := range pods.Items {
 				if pod.Spec.NodeName == node && pod.DeletionTimestamp == nil && !podReady(&pod) {
-					held = pod.Name
+					delayed = pod.Name
 				}
 			}
-			return held != "", err
+			return delayed != "", err
 		}))
-	setReadyAfter(t, spoke, held, fmt.Sprintf("%q", longer))
+	setReadyAfter(t, spoke, delayed, fmt.Sprintf("%q", longer))
 }
 
 // completeStorage makes the application's pod on a node ready.
@@ -171,7 +171,7 @@ func setReadyAfter(t *testing.T, spoke *devstack.Cluster, pod, value string) {
 	require.NoError(t, err)
 }
 
-// setState sets the state of a lock as a foreign controller.
+// setState sets the state of a lock as a foreign controller does.
 func setState(t *testing.T, spoke *devstack.Cluster, lock kubeclient.Object, state lcmv1.LockState) {
 	t.Helper()
 	watched, err := theFleet.Watch(t.Context(), spoke)

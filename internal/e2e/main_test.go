@@ -66,7 +66,7 @@ func run(m *testing.M) (code int) {
 func showWorkerLog(f *fleet.Fleet) {
 	log, err := os.ReadFile(f.Worker.LogFile)
 	if err == nil {
-		fmt.Fprintf(os.Stderr, "the end of the worker's log:\n%s\n", log[max(0, len(log)-8000):])
+		fmt.Fprintf(os.Stderr, "the last lines of the worker's log:\n%s\n", log[max(0, len(log)-8000):])
 	}
 }
 
@@ -76,10 +76,10 @@ type answer struct {
 	code     int
 }
 
-// commandLimit ends a command that would follow a workflow forever.
+// commandLimit ends a command that waits for a workflow.
 const commandLimit = 8 * time.Minute
 
-// stateLimit is how long a test waits for a state at most: much longer than it takes, also on a busy machine.
+// stateLimit is how long a test waits for a state. It is long enough for a busy machine.
 const stateLimit = 5 * time.Minute
 
 // drydock runs a drydock command.
@@ -87,14 +87,14 @@ func drydock(t *testing.T, args ...string) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
-	var out, complaint bytes.Buffer
+	var stdout, stderr bytes.Buffer
 	cmd := theFleet.Command(ctx, args...)
-	cmd.Stdout, cmd.Stderr = &out, &complaint
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	if _, exited := err.(*exec.ExitError); err != nil && !exited {
 		require.NoError(t, err)
 	}
-	return answer{out.String(), complaint.String(), cmd.ProcessState.ExitCode()}
+	return answer{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
 // succeeds runs a drydock command that must succeed, and returns its output.
@@ -116,7 +116,7 @@ func editRollout(t *testing.T, manifest string) {
 	succeeds(t, "upgrade", "edit", "-f", rolloutFile(t, manifest))
 }
 
-// shortenTimeout gives a rollout the shortest timeout that it accepts: a whole number of minutes, and more than it has used.
+// shortenTimeout gives a rollout the shortest timeout that it accepts: whole minutes, and longer than the time that it has used.
 func shortenTimeout(t *testing.T, withTimeout func(minutes int) string) {
 	t.Helper()
 	for minutes := 1; ; minutes++ {

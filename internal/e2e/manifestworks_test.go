@@ -22,19 +22,19 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// ringed is a ManagedCluster without a real cluster.
-func ringed(name string) string {
+// managedCluster is the manifest of a ManagedCluster without a real cluster.
+func managedCluster(name string) string {
 	return fmt.Sprintf("{apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, metadata: {name: %s, labels: {name: %s, ring: edge}}}", name, name)
 }
 
-// agents play the agents of clusters, which do at once what the works in their namespaces say, but for those that are offline.
+// agents simulate the agents of clusters. They apply the ManifestWorks in their namespaces immediately, except that of the offline cluster.
 type agents struct {
 	mu sync.Mutex
-	// brought are the manifest works in order, <cluster>/<template>.
-	brought []string
+	// works are the created ManifestWorks in order, as <cluster>/<template>.
+	works []string
 }
 
-// applied is what an agent says of a work that is there and feeds back what the firmware template expects.
+// applied is the status of a ManifestWork that is applied, with the feedback that the firmware template expects.
 const applied = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"}],"resourceStatus":{"manifests":[{
 "resourceMeta":{"ordinal":0},"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"},{"type":"StatusFeedbackSynced","status":"True"}],
 "statusFeedback":{"values":[{"name":"isUpgradeCompleted","fieldValue":{"type":"String","string":"True"}}]}}]}}}`
@@ -50,8 +50,8 @@ func simulateAgents(t *testing.T, offline string) *agents {
 		return hub.Watch(ctx, worksOnHub(), &client.ListOptions{Raw: &options})
 	})
 	simulated := &agents{}
-	var playing sync.WaitGroup
-	playing.Go(func() {
+	var running sync.WaitGroup
+	running.Go(func() {
 		for event := range works {
 			work, ok := event.Object.(*unstructured.Unstructured)
 			if !ok || event.Type != watch.Added {
@@ -59,14 +59,14 @@ func simulateAgents(t *testing.T, offline string) *agents {
 			}
 			simulated.mu.Lock()
 			template := strings.Split(strings.TrimPrefix(work.GetName(), "works-"), "-")[0]
-			simulated.brought = append(simulated.brought, work.GetNamespace()+"/"+template)
+			simulated.works = append(simulated.works, work.GetNamespace()+"/"+template)
 			simulated.mu.Unlock()
 			if work.GetNamespace() != offline {
 				assert.NoError(t, client.IgnoreNotFound(hub.Status().Patch(context.Background(), work, client.RawPatch(types.MergePatchType, []byte(applied)))))
 			}
 		}
 	})
-	t.Cleanup(playing.Wait)
+	t.Cleanup(running.Wait)
 	return simulated
 }
 
@@ -77,12 +77,12 @@ func worksOnHub() *unstructured.UnstructuredList {
 	return list
 }
 
-// The last cluster is offline, and is deleted while it is waited for.
+// The last cluster is offline. Its ManagedCluster is deleted while the rollout waits for it.
 func TestManifestWorksAreRolledOutThroughTheHub(t *testing.T) {
 	reserve(t, edges)
 	clusters := []string{"edge-1", "edge-2", "edge-3", "edge-4"}
 	for _, edge := range clusters {
-		createOnHub(t, ringed(edge))
+		createOnHub(t, managedCluster(edge))
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: edge}}
 		if _, err := theFleet.Hub.Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 			require.NoError(t, err)
@@ -105,11 +105,11 @@ spec:
 	})
 	hub, err := client.New(theFleet.Hub.Config, client.Options{})
 	require.NoError(t, err)
-	vanishing := &unstructured.Unstructured{}
-	vanishing.SetAPIVersion("cluster.open-cluster-management.io/v1")
-	vanishing.SetKind("ManagedCluster")
-	vanishing.SetName("edge-4")
-	require.NoError(t, hub.Delete(t.Context(), vanishing))
+	deleted := &unstructured.Unstructured{}
+	deleted.SetAPIVersion("cluster.open-cluster-management.io/v1")
+	deleted.SetKind("ManagedCluster")
+	deleted.SetName("edge-4")
+	require.NoError(t, hub.Delete(t.Context(), deleted))
 	status, code := awaitEnd(t, "works")
 
 	require.Equal(t, 1, code)
@@ -121,11 +121,11 @@ spec:
 	}
 	simulated.mu.Lock()
 	defer simulated.mu.Unlock()
-	require.Equal(t, []string{"edge-1/os", "edge-1/firmware"}, simulated.brought[:2], "the canary first, one template after the other")
-	slices.Sort(simulated.brought)
+	require.Equal(t, []string{"edge-1/os", "edge-1/firmware"}, simulated.works[:2], "the canary is first, and its templates are applied in order")
+	slices.Sort(simulated.works)
 	require.Equal(t, []string{
 		"edge-1/firmware", "edge-1/os", "edge-2/firmware", "edge-2/os", "edge-3/firmware", "edge-3/os", "edge-4/os",
-	}, simulated.brought, "each once")
+	}, simulated.works, "each ManifestWork is created once")
 	left := worksOnHub()
 	require.NoError(t, hub.List(t.Context(), left))
 	require.Empty(t, left.Items)

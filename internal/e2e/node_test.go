@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -40,9 +41,9 @@ func TestACordonOfAnotherOwnerStays(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-1")
 	cordon(t, spoke, "worker-2", true)
 	before := len(actionsOf(t, spoke))
-	succeeds(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--name", "theirs", "--wait")
-	succeeds(t, "node", "done", "theirs", "--cluster", spoke.Name)
-	succeeds(t, "node", "status", "theirs", "--cluster", spoke.Name, "--watch")
+	succeeds(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--name", "foreign", "--wait")
+	succeeds(t, "node", "done", "foreign", "--cluster", spoke.Name)
+	succeeds(t, "node", "status", "foreign", "--cluster", spoke.Name, "--watch")
 
 	require.True(t, node(t, spoke, "worker-2").Spec.Unschedulable)
 	require.Equal(t, -1, indexOf(actionsOf(t, spoke)[before:], fleet.ActionUncordon))
@@ -53,18 +54,18 @@ func TestACordonOfAnotherOwnerStays(t *testing.T) {
 func TestAMaintenanceSurvivesAKilledWorker(t *testing.T) {
 	alone(t)
 	spoke := theFleet.Cluster("spoke-2")
-	holdout := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	slowPod := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))
 	succeeds(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--name", "killed", "--drain-timeout", "0")
-	t.Cleanup(func() { // a maintenance that is left running would block the tests that follow
+	t.Cleanup(func() { // a running maintenance would block the next tests
 		_ = theFleet.Run(context.Background(), io.Discard, "node", "cancel", "killed", "--cluster", spoke.Name)
 	})
-	awaitEviction(t, spoke, holdout)
+	awaitEviction(t, spoke, slowPod)
 	require.NoError(t, theFleet.Worker.Kill())
 	early := drydock(t, "node", "done", "killed", "--cluster", spoke.Name)
-	require.Contains(t, early.err, "killed in cluster spoke-2 is Draining: wait until it is Ready", "known without a worker, so that done does not cancel it")
+	require.Contains(t, early.err, "killed in cluster spoke-2 is Draining: wait until it is Ready", "the command reads the state without a worker, and does not cancel the maintenance")
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
-	endSlowTermination(t, spoke, holdout)
+	endSlowTermination(t, spoke, slowPod)
 
 	awaitEmpty(t, spoke, "worker-1")
 	awaitDone(t, "killed", spoke)
@@ -83,7 +84,7 @@ func awaitEmpty(t *testing.T, spoke *devstack.Cluster, node string) {
 		func(context.Context, client.Reader) (bool, error) { return len(evictable(t, spoke, node)) == 0, nil }))
 }
 
-// awaitDone sends done until it is accepted: a drained node becomes ready a moment later.
+// awaitDone sends done until it is accepted, because a drained node becomes ready a moment later.
 func awaitDone(t *testing.T, name string, spoke *devstack.Cluster) {
 	t.Helper()
 	require.Eventually(t, func() bool { return drydock(t, "node", "done", name, "--cluster", spoke.Name).code == 0 }, stateLimit, 200*time.Millisecond)
@@ -91,7 +92,7 @@ func awaitDone(t *testing.T, name string, spoke *devstack.Cluster) {
 
 func requireNoPodEvictedTwice(t *testing.T, actions []fleet.Action) {
 	t.Helper()
-	evicted := map[types.UID]string{} // by UID: pods of a StatefulSet come back under their names
+	evicted := map[types.UID]string{} // by UID: pods of a StatefulSet keep their names
 	for _, action := range actions {
 		if action.What == fleet.ActionEviction {
 			require.NotContains(t, evicted, action.UID, "%s is evicted twice", action.Object)
@@ -108,7 +109,7 @@ func node(t *testing.T, spoke *devstack.Cluster, name string) *corev1.Node {
 	return found
 }
 
-// evictable returns the pods on a node that a DaemonSet does not own.
+// evictable returns the pods on a node without those of DaemonSets.
 func evictable(t *testing.T, spoke *devstack.Cluster, node string) []string {
 	t.Helper()
 	pods, err := spoke.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
@@ -131,7 +132,7 @@ func cordon(t *testing.T, spoke *devstack.Cluster, name string, unschedulable bo
 	}
 	_, err := spoke.Client.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	require.NoError(t, err)
-	require.NoError(t, theFleet.Await(t.Context(), spoke, name+" is as the person wants it", []client.Object{&corev1.Node{}},
+	require.NoError(t, theFleet.Await(t.Context(), spoke, fmt.Sprintf("%s is unschedulable: %t", name, unschedulable), []client.Object{&corev1.Node{}},
 		func(ctx context.Context, reader client.Reader) (bool, error) {
 			var node corev1.Node
 			err := reader.Get(ctx, client.ObjectKey{Name: name}, &node)

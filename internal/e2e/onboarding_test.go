@@ -79,7 +79,7 @@ func awaitOnboarded(t *testing.T, prefix string, count int) {
 		}))
 }
 
-// onboard starts the onboarding. stop ends it.
+// onboard starts the onboarding. stop stops it and waits for its end.
 func onboard(t *testing.T) (stop func()) {
 	t.Helper()
 	succeeds(t, "onboarding", "start")
@@ -89,7 +89,7 @@ func onboard(t *testing.T) (stop func()) {
 	}
 }
 
-// onboardingStatus is empty while it cannot be read.
+// onboardingStatus returns the status of the onboarding, empty while the query fails.
 func onboardingStatus(t *testing.T) (status onboarding.Status) {
 	t.Helper()
 	var answer struct {
@@ -105,7 +105,7 @@ func TestHundredsOfNewClustersAreOnboardedOnceEach(t *testing.T) {
 	alone(t)
 	many := size(200, 40)
 	defer onboard(t)()
-	require.Equal(t, 1, drydock(t, "onboarding", "start").code, "there is one")
+	require.Equal(t, 1, drydock(t, "onboarding", "start").code, "the onboarding is already running")
 	var names []string
 	for i := range many {
 		names = append(names, fmt.Sprintf("mast-%03d", i))
@@ -119,7 +119,7 @@ func TestHundredsOfNewClustersAreOnboardedOnceEach(t *testing.T) {
 	require.EqualValues(t, 1, status.Counts.Skipped)
 
 	require.Eventually(t, func() bool { return onboardingStatus(t).Onboarded == many }, stateLimit, 200*time.Millisecond)
-	require.Equal(t, many, onboardingRuns(t)-before, "one run of a rollout for each")
+	require.Equal(t, many, onboardingRuns(t)-before, "each cluster has one run")
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(managedClusters)
 	object.SetName("mast-007")
@@ -135,10 +135,10 @@ func TestHundredsOfNewClustersAreOnboardedOnceEach(t *testing.T) {
 		status := onboardingStatus(t)
 		return status.Onboarded > many && len(status.Clusters) == 0
 	}, stateLimit, 200*time.Millisecond)
-	require.Eventually(t, func() bool { return onboardingRuns(t)-before == many+2 }, stateLimit, 200*time.Millisecond, "one more for the new one, and for that whose label was removed")
+	require.Eventually(t, func() bool { return onboardingRuns(t)-before == many+2 }, stateLimit, 200*time.Millisecond, "the new cluster and the cluster without its label have one more run each")
 }
 
-// onboardingRuns is how many runs the rollouts of these clusters have had. Temporal's lists lag behind by moments.
+// onboardingRuns is how many runs the rollouts of these clusters have had. The visibility store of Temporal is updated with a delay.
 func onboardingRuns(t *testing.T) int {
 	t.Helper()
 	query := fmt.Sprintf("WorkflowId STARTS_WITH '%s'", temporal.ClusterGroupUpgradeID("ztp-install", "mast-"))

@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/propagator"
 )
 
-// createOnHub creates objects for the time of a test.
+// createOnHub creates objects, and deletes them after the test.
 func createOnHub(t *testing.T, documents string) {
 	t.Helper()
 	hub, err := client.New(theFleet.Hub.Config, client.Options{})
@@ -64,7 +64,7 @@ placementRef: {apiGroup: apps.open-cluster-management.io, kind: PlacementRule, n
 subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: NAME}]`)
 }
 
-// The clusters are known to nobody but the hub. On the first the first policy relapses while it soaks, the second never complies with the other policy.
+// Only the hub knows the clusters. edge-1 loses compliance with its first policy while that soaks. edge-2 never complies with the other policy.
 func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	reserve(t, policyHub, edges)
 	const soak = 3 * time.Second
@@ -72,9 +72,9 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	for _, edge := range clusters {
 		register(t, edge, nil)
 	}
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(cluster, policy string) time.Duration {
-		if cluster == "edge-2" && strings.Contains(policy, "network") && !mended.Load() {
+		if cluster == "edge-2" && strings.Contains(policy, "network") && !repaired.Load() {
 			return -1
 		}
 		return 200 * time.Millisecond
@@ -83,14 +83,14 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	t.Cleanup(hub.Stop)
 	createOnHub(t, informPolicy("kernel", `ran.openshift.io/soak-seconds: "3"`, clusters...))
 	createOnHub(t, informPolicy("network", "", clusters...))
-	awaitStandings(t, len(clusters), "kernel", "network")
+	awaitNonCompliant(t, len(clusters), "kernel", "network")
 
 	succeeds(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "policy-rollout.yaml"))
 	awaitStatus(t, "policies", func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		return clusterOf(s, "edge-1").State == ranv1.ClusterSoaking
 	})
 	require.NoError(t, hub.Drift(t.Context(), "edge-1", "default", "kernel"))
-	relapse := time.Now()
+	drifted := time.Now()
 	status, code := awaitEnd(t, "policies")
 
 	require.Equal(t, 1, code)
@@ -108,15 +108,15 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 		require.GreaterOrEqual(t, i, 0, "%s on %s", policy, cluster)
 		return all[i]
 	}
-	require.Greater(t, began("edge-1", "network").At.Sub(relapse), soak, "the relapse restarted the clock")
+	require.Greater(t, began("edge-1", "network").At.Sub(drifted), soak, "the drift restarts the soak time")
 	for _, edge := range clusters {
-		require.True(t, began(edge, "kernel").At.Before(began(edge, "network").At), "one after the other on %s", edge)
+		require.True(t, began(edge, "kernel").At.Before(began(edge, "network").At), "the policies are enforced one after the other on %s", edge)
 	}
-	require.True(t, began("edge-3", "kernel").At.After(clusterOf(status, "edge-2").CompletedAt.Time.Add(-time.Second)), "the second batch after the first")
+	require.True(t, began("edge-3", "kernel").At.After(clusterOf(status, "edge-2").CompletedAt.Time.Add(-time.Second)), "the second batch starts after the first")
 	requireNothingEnforced(t, hub)
-	requireNothingMadeFor(t, "policies")
+	requireNoHubObjects(t, "policies")
 
-	mended.Store(true)
+	repaired.Store(true)
 	before := len(hub.Enforcements())
 	succeeds(t, "upgrade", "retry", "policies")
 	status, code = awaitEnd(t, "policies")
@@ -125,22 +125,22 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	for _, enforcement := range hub.Enforcements()[before:] {
 		require.Equal(t, "edge-2", enforcement.Cluster, "complete clusters are not touched")
 	}
-	requireNothingMadeFor(t, "policies")
+	requireNoHubObjects(t, "policies")
 }
 
-// allClustersBound lets placements of the namespace pick from all clusters.
+// allClustersBound lets placements of the namespace select all clusters.
 const allClustersBound = `
 apiVersion: cluster.open-cluster-management.io/v1beta2
 kind: ManagedClusterSetBinding
 metadata: {namespace: default, name: global}
 spec: {clusterSet: global}`
 
-// The policies are enforced by bindings beside those that people made. The worker is killed while a cluster is at work, and a policy deleted while another is.
+// The policies are enforced with additional bindings. The worker is killed while core-1 is running, and a policy is deleted while core-2 is.
 func TestPoliciesAreEnforcedInPlaceOnceEachDespiteFaults(t *testing.T) {
 	alone(t)
 	cores := []string{"core-1", "core-2"}
 	for _, core := range cores {
-		createOnHub(t, ringed(core))
+		createOnHub(t, managedCluster(core))
 	}
 	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(cluster, policy string) time.Duration {
 		if cluster == "core-2" && strings.Contains(policy, "dns") {
@@ -153,7 +153,7 @@ func TestPoliciesAreEnforcedInPlaceOnceEachDespiteFaults(t *testing.T) {
 	createOnHub(t, allClustersBound)
 	createOnHub(t, informPolicy("clock", "", cores...))
 	createOnHub(t, informPolicy("dns", "", cores...))
-	awaitStandings(t, len(cores), "clock", "dns")
+	awaitNonCompliant(t, len(cores), "clock", "dns")
 
 	startRollout(t, `
 apiVersion: ran.openshift.io/v1alpha1
@@ -195,12 +195,12 @@ spec:
 			began[enforcement.Cluster+" "+enforcement.Policy]++
 		}
 	}
-	require.Equal(t, map[string]int{"core-1 default.clock": 1, "core-1 default.dns": 1, "core-2 default.clock": 1, "core-2 default.dns": 1}, began, "nothing is enforced twice")
-	requireNothingMadeFor(t, "in-place")
+	require.Equal(t, map[string]int{"core-1 default.clock": 1, "core-1 default.dns": 1, "core-2 default.clock": 1, "core-2 default.dns": 1}, began, "each policy is enforced once on each cluster")
+	requireNoHubObjects(t, "in-place")
 }
 
-// awaitStandings returns when the hub says of policies how that many clusters stand, which comply with none of them.
-func awaitStandings(t *testing.T, clusters int, policies ...string) {
+// awaitNonCompliant waits until each policy has the compliance status of that many clusters, all NonCompliant.
+func awaitNonCompliant(t *testing.T, clusters int, policies ...string) {
 	t.Helper()
 	hub, err := client.New(theFleet.Hub.Config, client.Options{})
 	require.NoError(t, err)
@@ -212,8 +212,8 @@ func awaitStandings(t *testing.T, clusters int, policies ...string) {
 			if hub.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, policy) != nil {
 				return false
 			}
-			standings, _, _ := unstructured.NestedSlice(policy.Object, "status", "status")
-			return len(standings) == clusters && !slices.ContainsFunc(standings, func(s any) bool { return s.(map[string]any)["compliant"] != "NonCompliant" })
+			statuses, _, _ := unstructured.NestedSlice(policy.Object, "status", "status")
+			return len(statuses) == clusters && !slices.ContainsFunc(statuses, func(s any) bool { return s.(map[string]any)["compliant"] != "NonCompliant" })
 		}, stateLimit, 50*time.Millisecond, "policy %s", name)
 	}
 }
@@ -233,8 +233,8 @@ func clusterOf(status ranv1.ClusterGroupUpgradeStatus, name string) ranv1.Cluste
 	return ranv1.ClusterStatus{}
 }
 
-// requireNothingMadeFor requires that the hub has no objects of a rollout.
-func requireNothingMadeFor(t *testing.T, rollout string) {
+// requireNoHubObjects requires that the hub has no objects of a rollout.
+func requireNoHubObjects(t *testing.T, rollout string) {
 	t.Helper()
 	hub, err := client.New(theFleet.Hub.Config, client.Options{})
 	require.NoError(t, err)

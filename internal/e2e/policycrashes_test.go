@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	sitesAtOnce = 10
-	// workerCrashes is how often the worker is killed in a rollout, at most once in a batch.
+	maxConcurrency = 10
+	// workerCrashes is how often the worker is killed during a rollout, at most once in a batch.
 	workerCrashes = 3
-	// newsPerBatch is how often the hub says something new of the replicas that enforce two policies on the clusters of a batch: they are there, they do not
-	// comply, they do.
-	newsPerBatch = 2 * 3 * sitesAtOnce
+	// changesPerBatch is the number of changes of the replicas that enforce two policies on the clusters of a batch: each is created, then
+	// NonCompliant, then Compliant.
+	changesPerBatch = 2 * 3 * maxConcurrency
 )
 
-// enforcing is a rollout of the policies base and apps.
-func enforcing(name string, atOnce, timeoutMinutes int, clusters ...string) string {
+// enforcing returns a rollout of the policies base and apps.
+func enforcing(name string, concurrency, timeoutMinutes int, clusters ...string) string {
 	return fmt.Sprintf(`
 apiVersion: ran.openshift.io/v1alpha1
 kind: ClusterGroupUpgrade
@@ -38,11 +38,11 @@ metadata: {namespace: default, name: %s}
 spec:
   clusters: [%s]
   managedPolicies: [base, apps]
-  remediationStrategy: {maxConcurrency: %d, timeout: %d}`, name, strings.Join(clusters, ", "), atOnce, timeoutMinutes)
+  remediationStrategy: {maxConcurrency: %d, timeout: %d}`, name, strings.Join(clusters, ", "), concurrency, timeoutMinutes)
 }
 
-// twoPolicies plays a hub on which the policies base and apps inform about clusters that only it knows. The clusters comply after a while of their own; they
-// never do with what a rollout enforces whose name begins with stuck.
+// twoPolicies simulates a hub with the policies base and apps and clusters that only the hub knows. Each cluster complies after its own delay, but
+// never with policies of a rollout whose name begins with stuck.
 func twoPolicies(t *testing.T, clusters ...string) *propagator.Propagator {
 	t.Helper()
 	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(cluster, policy string) time.Duration {
@@ -55,16 +55,16 @@ func twoPolicies(t *testing.T, clusters ...string) *propagator.Propagator {
 	t.Cleanup(hub.Stop)
 	var registered []string
 	for _, cluster := range clusters {
-		registered = append(registered, ringed(cluster))
+		registered = append(registered, managedCluster(cluster))
 	}
 	createOnHub(t, strings.Join(registered, "\n---\n"))
 	createOnHub(t, informPolicy("base", "", clusters...))
 	createOnHub(t, informPolicy("apps", "", clusters...))
-	awaitStandings(t, len(clusters), "base", "apps")
+	awaitNonCompliant(t, len(clusters), "base", "apps")
 	return hub
 }
 
-// The same rollout twice: the second time the worker is killed again and again, while beside it another rollout runs out of time.
+// The same rollout runs twice. During the second run the worker is killed several times, and another rollout times out.
 func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
 	alone(t)
 	random, sites := newRandom(t), size(100, 40)
@@ -76,50 +76,50 @@ func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
 	hub := twoPolicies(t, slices.Concat(clusters, stuck)...)
 	withTimeout := func(minutes int) string { return enforcing("stuck", len(stuck), minutes, stuck...) }
 	startRollout(t, withTimeout(60))
-	startRollout(t, enforcing("undisturbed", sitesAtOnce, 20, clusters...))
+	startRollout(t, enforcing("undisturbed", maxConcurrency, 20, clusters...))
 	undisturbed, code := awaitEnd(t, "undisturbed")
 	require.Zero(t, code, "%v", undisturbed.Conditions)
-	requireEnforcedOnceEach(t, hub, "undisturbed", sitesAtOnce, clusters, "base", "apps")
+	requireEnforcedOnceEach(t, hub, "undisturbed", maxConcurrency, clusters, "base", "apps")
 
 	for _, cluster := range clusters {
 		for _, policy := range []string{"base", "apps"} {
 			require.NoError(t, hub.Drift(t.Context(), cluster, "default", policy))
 		}
 	}
-	awaitStandings(t, len(clusters)+len(stuck), "base", "apps")
-	startRollout(t, enforcing("disturbed", sitesAtOnce, 20, clusters...))
-	killWorker(t, "disturbed", randomMoments(random, sites/sitesAtOnce))
+	awaitNonCompliant(t, len(clusters)+len(stuck), "base", "apps")
+	startRollout(t, enforcing("disturbed", maxConcurrency, 20, clusters...))
+	killWorker(t, "disturbed", randomMoments(random, sites/maxConcurrency))
 	shortenTimeout(t, withTimeout)
 	disturbed, code := awaitEnd(t, "disturbed")
 
 	require.Zero(t, code, "%v", disturbed.Conditions)
 	require.Equal(t, withoutTimes(undisturbed), withoutTimes(disturbed))
-	requireEnforcedOnceEach(t, hub, "disturbed", sitesAtOnce, clusters, "base", "apps")
+	requireEnforcedOnceEach(t, hub, "disturbed", maxConcurrency, clusters, "base", "apps")
 	status, code := awaitEnd(t, "stuck")
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
 	requireEnforcedOnceEach(t, hub, "stuck", len(stuck), stuck, "base")
 	requireNothingEnforced(t, hub)
 	for _, rollout := range []string{"undisturbed", "disturbed", "stuck"} {
-		requireNothingMadeFor(t, rollout)
+		requireNoHubObjects(t, rollout)
 	}
 }
 
-// randomMoments are counts of changes at which the worker is killed, in order, each in another batch.
+// randomMoments are counts of changes at which the worker is killed, each in another batch.
 func randomMoments(random *rand.Rand, count int) []int {
 	batches := random.Perm(count)[:workerCrashes]
 	slices.Sort(batches)
 	var moments []int
 	for _, batch := range batches {
-		moments = append(moments, batch*newsPerBatch+1+random.IntN(newsPerBatch))
+		moments = append(moments, batch*changesPerBatch+1+random.IntN(changesPerBatch))
 	}
 	return moments
 }
 
-// killWorker kills and restarts the worker after each of those counts of changes of a rollout's replicas.
+// killWorker kills and restarts the worker at each of those counts of changes of the replicas of a rollout.
 func killWorker(t *testing.T, rollout string, moments []int) {
 	t.Helper()
-	t.Logf("the worker is killed at the news %v", moments)
+	t.Logf("the worker is killed at the changes %v", moments)
 	hub, err := client.NewWithWatch(theFleet.Hub.Config, client.Options{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
@@ -127,10 +127,10 @@ func killWorker(t *testing.T, rollout string, moments []int) {
 	enforced := []client.ListOption{
 		client.MatchingLabels{"openshift-cluster-group-upgrades/clusterGroupUpgrade": rollout}, client.HasLabels{"policy.open-cluster-management.io/root-policy"},
 	}
-	replicas, news := policiesOnHub(), map[string]bool{}
+	replicas, changes := policiesOnHub(), map[string]bool{}
 	note := func(replica *unstructured.Unstructured) {
 		compliant, _, _ := unstructured.NestedString(replica.Object, "status", "compliant")
-		news[client.ObjectKeyFromObject(replica).String()+" "+compliant] = true
+		changes[client.ObjectKeyFromObject(replica).String()+" "+compliant] = true
 	}
 	require.NoError(t, hub.List(ctx, replicas, enforced...))
 	for i := range replicas.Items {
@@ -142,7 +142,7 @@ func killWorker(t *testing.T, rollout string, moments []int) {
 		replica, ok := event.Object.(*unstructured.Unstructured)
 		require.True(t, ok, "%v", event.Object)
 		note(replica)
-		if len(news) < moments[0] {
+		if len(changes) < moments[0] {
 			continue
 		}
 		require.NoError(t, theFleet.Worker.Kill())
@@ -151,7 +151,7 @@ func killWorker(t *testing.T, rollout string, moments []int) {
 			return
 		}
 	}
-	t.Fatalf("the moments %v have not come: the hub has said %d new things", moments, len(news))
+	t.Fatalf("the rollout ended before the changes %v: %d changes", moments, len(changes))
 }
 
 func policiesOnHub() *unstructured.UnstructuredList {
@@ -161,9 +161,9 @@ func policiesOnHub() *unstructured.UnstructuredList {
 	return list
 }
 
-// requireEnforcedOnceEach holds a rollout to have enforced each of the policies once on each of the clusters, on never more of them than may be at once, and
-// on none any more: by its writes that the hub's API server has seen, and by what came of them.
-func requireEnforcedOnceEach(t *testing.T, hub *propagator.Propagator, rollout string, atOnce int, clusters []string, policies ...string) {
+// requireEnforcedOnceEach requires that a rollout has enforced each policy once on each cluster, on at most concurrency clusters at the same time,
+// and enforces none any more. It reads the audit log of the hub and the enforcements of the propagator.
+func requireEnforcedOnceEach(t *testing.T, hub *propagator.Propagator, rollout string, concurrency int, clusters []string, policies ...string) {
 	t.Helper()
 	wanted, placed, enforced := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, policy := range policies {
@@ -191,7 +191,7 @@ func requireEnforcedOnceEach(t *testing.T, hub *propagator.Propagator, rollout s
 				together[cluster] = true
 			}
 		}
-		require.LessOrEqual(t, len(together), atOnce, "%v", at)
+		require.LessOrEqual(t, len(together), concurrency, "%v", at)
 	}
 	require.Equal(t, wanted, placed)
 	for rule, clusters := range at {
@@ -205,7 +205,7 @@ func requireEnforcedOnceEach(t *testing.T, hub *propagator.Propagator, rollout s
 	require.Equal(t, wanted, enforced)
 }
 
-// withoutTimes is a status without times and without the names of objects of the rollout.
+// withoutTimes returns a status without times and without the names of the objects of the rollout.
 func withoutTimes(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
 	status = *status.DeepCopy()
 	status.SafeResourceNames, status.Status = nil, ranv1.RunStatus{CurrentBatch: status.Status.CurrentBatch}
@@ -219,18 +219,18 @@ func withoutTimes(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgr
 	return status
 }
 
-// The hub's API server is killed while the clusters of a batch are at work, and stops while those of the next are: they comply while nobody can see it.
+// The API server of the hub is killed during the first batch, and stops during the second. The clusters comply while it is down.
 func TestAPolicyRolloutResumesAfterARestartOfTheHubAPIServer(t *testing.T) {
 	alone(t)
 	clusters := []string{"gate-1", "gate-2", "gate-3", "gate-4"}
 	hub := twoPolicies(t, clusters...)
 	startRollout(t, enforcing("restarts", 2, 10, clusters...))
-	for _, harm := range []struct {
+	for _, fault := range []struct {
 		cluster string
 		end     func() error
 	}{{"gate-1", theFleet.Hub.APIServer.Kill}, {"gate-3", theFleet.Hub.APIServer.Stop}} {
-		require.Eventually(t, func() bool { return len(hub.Enforced()[harm.cluster]) > 0 }, stateLimit, 10*time.Millisecond, harm.cluster)
-		require.NoError(t, harm.end())
+		require.Eventually(t, func() bool { return len(hub.Enforced()[fault.cluster]) > 0 }, stateLimit, 10*time.Millisecond, fault.cluster)
+		require.NoError(t, fault.end())
 		require.NoError(t, theFleet.Hub.APIServer.Start(t.Context()))
 	}
 	status, code := awaitEnd(t, "restarts")
@@ -240,5 +240,5 @@ func TestAPolicyRolloutResumesAfterARestartOfTheHubAPIServer(t *testing.T) {
 	require.EqualValues(t, len(clusters), status.Counts.Complete)
 	requireEnforcedOnceEach(t, hub, "restarts", 2, clusters, "base", "apps")
 	requireNothingEnforced(t, hub)
-	requireNothingMadeFor(t, "restarts")
+	requireNoHubObjects(t, "restarts")
 }

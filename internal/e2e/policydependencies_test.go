@@ -13,7 +13,8 @@ import (
 	"drydock.dev/drydock/internal/devstack/propagator"
 )
 
-// On each cluster a policy says nothing but Pending until the one below has been enforced. The copies depend on what people wrote, where that is.
+// On each cluster a policy is Pending until the policy that it depends on is enforced. The copies depend on the original policies, in their
+// namespaces.
 func TestPoliciesAreRolledOutInOrderOfTheirDependencies(t *testing.T) {
 	reserve(t, policyHub)
 	houses := []string{"house-1", "house-2"}
@@ -29,14 +30,14 @@ subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]
 	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration { return 300 * time.Millisecond }})
 	require.NoError(t, err)
 	t.Cleanup(hub.Stop)
-	const dependency = "ependencies: [{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, name: BELOW, compliance: Compliant}]"
-	on := func(below string) string { return strings.Replace(dependency, "BELOW", below, 1) }
+	const dependency = "ependencies: [{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, name: OTHER, compliance: Compliant}]"
+	on := func(other string) string { return strings.Replace(dependency, "OTHER", other, 1) }
 	createOnHub(t, strings.Replace(informPolicy("roof", "", houses...), "- objectDefinition:", "- extraD"+on("walls")+"\n    objectDefinition:", 1))
 	createOnHub(t, strings.Replace(informPolicy("walls", "", houses...), "disabled: false", "disabled: false\n  d"+on("ground"), 1))
 	createOnHub(t, informPolicy("ground", "", houses...))
-	awaitStandings(t, len(houses), "ground")
+	awaitNonCompliant(t, len(houses), "ground")
 	require.Eventually(t, func() bool {
-		return standing(t, "house-1", "walls") == "Pending" && standing(t, "house-2", "roof") == "Pending"
+		return compliance(t, "house-1", "walls") == "Pending" && compliance(t, "house-2", "roof") == "Pending"
 	}, stateLimit, 50*time.Millisecond)
 
 	startRollout(t, `
@@ -51,21 +52,21 @@ spec:
 	require.Zero(t, code, "%v", status.Conditions)
 	require.Equal(t, ranv1.ClusterCounts{Total: 2, Complete: 2}, status.Counts)
 	for _, house := range houses {
-		var story []string
+		var order []string
 		for _, enforcement := range hub.Enforcements() {
 			if enforcement.Cluster == house && enforcement.Began {
 				_, policy, _ := strings.Cut(enforcement.Policy, "houses-")
 				policy, _, _ = strings.Cut(policy, "-")
-				story = append(story, policy)
+				order = append(order, policy)
 			}
 		}
-		require.Equal(t, []string{"ground", "walls", "roof"}, story)
+		require.Equal(t, []string{"ground", "walls", "roof"}, order)
 	}
 	requireNothingEnforced(t, hub)
 }
 
-// standing is how the hub says that a cluster stands to a policy.
-func standing(t *testing.T, cluster, policy string) string {
+// compliance is the compliance status of a cluster with a policy; empty: unknown.
+func compliance(t *testing.T, cluster, policy string) string {
 	t.Helper()
 	replica := &unstructured.Unstructured{}
 	replica.SetAPIVersion("policy.open-cluster-management.io/v1")

@@ -30,12 +30,12 @@ func labelsOf(t *testing.T, cluster string) map[string]string {
 
 func condition(t *testing.T, status ranv1.ClusterGroupUpgradeStatus, conditionType string) string {
 	t.Helper()
-	says := conditionMessage(status, conditionType)
-	require.NotEmpty(t, says, "there is no condition %s", conditionType)
-	return says
+	message := conditionMessage(status, conditionType)
+	require.NotEmpty(t, message, "there is no condition %s", conditionType)
+	return message
 }
 
-// conditionMessage is the message of a condition; empty: there is no such condition.
+// conditionMessage is the status, reason and message of a condition; empty if the status does not have it.
 func conditionMessage(status ranv1.ClusterGroupUpgradeStatus, conditionType string) string {
 	c := meta.FindStatusCondition(status.Conditions, conditionType)
 	if c == nil {
@@ -69,15 +69,15 @@ spec:
   clusters: [spoke-5, spoke-6]
   remediationStrategy: {maxConcurrency: 1}
   actions:
-    beforeEnable: {addClusterLabels: {passing: "1"}}
-    afterCompletion: {addClusterLabels: {labelled: "yes"}, removeClusterLabels: [passing]}
+    beforeEnable: {addClusterLabels: {temporary: "1"}}
+    afterCompletion: {addClusterLabels: {labelled: "yes"}, removeClusterLabels: [temporary]}
 `)
 	status, code := awaitEnd(t, "labels-only")
 	require.Zero(t, code)
 	require.EqualValues(t, 2, status.Counts.Skipped)
 	for _, cluster := range []string{"spoke-5", "spoke-6"} {
 		require.Equal(t, "yes", labelsOf(t, cluster)["labelled"])
-		require.NotContains(t, labelsOf(t, cluster), "passing")
+		require.NotContains(t, labelsOf(t, cluster), "temporary")
 	}
 }
 

@@ -18,27 +18,27 @@ import (
 )
 
 // awaitNodeStatus reads the status of a maintenance until it satisfies a condition. It ignores errors, because workers may be busy.
-func awaitNodeStatus(t *testing.T, spoke *devstack.Cluster, name, what string, wanted func(maintenancev1.NodeMaintenanceStatus) bool) maintenancev1.NodeMaintenanceStatus {
+func awaitNodeStatus(t *testing.T, spoke *devstack.Cluster, name, what string, matches func(maintenancev1.NodeMaintenanceStatus) bool) maintenancev1.NodeMaintenanceStatus {
 	t.Helper()
-	var answered struct {
+	var answer struct {
 		Status maintenancev1.NodeMaintenanceStatus `json:"status"`
 	}
 	require.Eventually(t, func() bool {
-		answered.Status = maintenancev1.NodeMaintenanceStatus{}
+		answer.Status = maintenancev1.NodeMaintenanceStatus{}
 		a := drydock(t, "node", "status", name, "--cluster", spoke.Name, "-o", "json")
-		return json.Unmarshal([]byte(a.out), &answered) == nil && wanted(answered.Status)
+		return json.Unmarshal([]byte(a.out), &answer) == nil && matches(answer.Status)
 	}, 3*time.Minute, 200*time.Millisecond, what)
-	return answered.Status
+	return answer.Status
 }
 
 func TestSeveralRequestorsShareOneNode(t *testing.T) {
 	shared(t)
-	t.Run("join a maintenance, and keep the node until all are done", joinAndBeDone)
-	t.Run("wait for a node, even if its maintenance is terminated", waitForATerminatedHolder)
-	t.Run("may be a rollout, which waits for the node", waitWithARollout)
+	t.Run("a requestor joins a maintenance, and the node stays until all are done", joinMaintenance)
+	t.Run("a requestor waits for a node whose maintenance is terminated", waitForTerminatedOwner)
+	t.Run("a rollout waits for a node", waitWithRollout)
 }
 
-func joinAndBeDone(t *testing.T) {
+func joinMaintenance(t *testing.T) {
 	reserve(t, "spoke-1")
 	spoke := theFleet.Cluster("spoke-1")
 	const worker = "worker-1"
@@ -49,10 +49,10 @@ func joinAndBeDone(t *testing.T) {
 	require.Contains(t, joined, "firmware.example.com joined; the node is ready")
 
 	succeeds(t, "node", "done", "driver", "--cluster", spoke.Name)
-	awaitNodeStatus(t, spoke, "driver", "it waits for the other", func(s maintenancev1.NodeMaintenanceStatus) bool {
+	awaitNodeStatus(t, spoke, "driver", "it waits for the other requestor", func(s maintenancev1.NodeMaintenanceStatus) bool {
 		return s.State == maintenancev1.NodeReady && len(s.Requestors) == 2 && s.Requestors[0].State == maintenancev1.RequestorDone
 	})
-	require.True(t, node(t, spoke, worker).Spec.Unschedulable, "the other requestor keeps it")
+	require.True(t, node(t, spoke, worker).Spec.Unschedulable, "the node stays cordoned for the other requestor")
 
 	succeeds(t, "node", "done", "driver", "--requestor", "firmware.example.com", "--cluster", spoke.Name)
 	succeeds(t, "node", "status", "driver", "--cluster", spoke.Name, "--watch")
@@ -65,22 +65,22 @@ func joinAndBeDone(t *testing.T) {
 	require.Contains(t, drydock(t, "node", "join", "driver", "--cluster", spoke.Name, "--requestor", "late.example.com").err, "has already ended")
 }
 
-// waitsForNode is for awaitNodeStatus.
+// waitsForNode reports whether a maintenance waits for another owner of its node.
 func waitsForNode(s maintenancev1.NodeMaintenanceStatus) bool {
 	return s.State == maintenancev1.NodePending && s.Wait != nil && s.Wait.Reason == string(scheduling.NodeBusy)
 }
 
-func waitForATerminatedHolder(t *testing.T) {
+func waitForTerminatedOwner(t *testing.T) {
 	reserve(t, "spoke-2")
 	spoke := theFleet.Cluster("spoke-2")
-	succeeds(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "holder", "--wait")
+	succeeds(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "owner", "--wait")
 	succeeds(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "firmware.example.com", "--name", "waiting")
-	t.Cleanup(func() { // a maintenance that is left running would block the tests that follow
+	t.Cleanup(func() { // a running maintenance would block the next tests
 		_ = theFleet.Run(context.Background(), io.Discard, "node", "cancel", "waiting", "--cluster", spoke.Name)
 	})
 	waiting := awaitNodeStatus(t, spoke, "waiting", "it waits for the node", waitsForNode)
-	require.Contains(t, waiting.Wait.Message, "driver.example.com (default/holder)")
-	terminate(t, temporal.NodeMaintenanceID(spoke.Name, "default", "holder"))
+	require.Contains(t, waiting.Wait.Message, "driver.example.com (default/owner)")
+	terminate(t, temporal.NodeMaintenanceID(spoke.Name, "default", "owner"))
 	awaitNodeStatus(t, spoke, "waiting", "the sweeper returns the node, and the waiting maintenance gets it", func(s maintenancev1.NodeMaintenanceStatus) bool {
 		return s.State == maintenancev1.NodeReady
 	})
@@ -89,7 +89,7 @@ func waitForATerminatedHolder(t *testing.T) {
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 }
 
-func waitWithARollout(t *testing.T) {
+func waitWithRollout(t *testing.T) {
 	reserve(t, "spoke-4")
 	spoke := theFleet.Cluster("spoke-4")
 	allow(t, spoke, 2)
@@ -106,6 +106,6 @@ func waitWithARollout(t *testing.T) {
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 
 	count := fleet.Count(nil, actionsOf(t, spoke)[before:])
-	require.Equal(t, workers+2, count[fleet.ActionCordon], "the node that was waited for twice, the others once")
+	require.Equal(t, workers+2, count[fleet.ActionCordon], "two maintenances for worker-1, one for each other node")
 	require.Equal(t, workers+2, count[fleet.ActionUncordon])
 }

@@ -9,10 +9,10 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
-// Tests that kill the worker, restart the hub or hold everything run alone on their fleet. All others wait most of their time, and
-// reserve what they need, so that they can run side by side.
+// Tests that kill the worker, restart the hub or hold all clusters run alone on their fleet. All other tests mostly wait, so they run in parallel and
+// reserve the spokes that they need.
 //
-// `make test` runs both kinds at the same time, each on a fleet of its own: part is the value of E2E_PART that selects a kind.
+// `make test` runs both kinds at the same time, each on its own fleet. E2E_PART selects a part.
 type part string
 
 const (
@@ -20,7 +20,7 @@ const (
 	partShared part = "shared"
 )
 
-// needPart skips a test of the other kind.
+// needPart skips a test of the other part.
 func needPart(t *testing.T, of part) {
 	t.Helper()
 	if selected := part(os.Getenv("E2E_PART")); selected != "" && selected != of {
@@ -28,37 +28,37 @@ func needPart(t *testing.T, of part) {
 	}
 }
 
-// alone makes a test run when no other does.
+// alone makes a test run alone.
 func alone(t *testing.T) {
 	t.Helper()
 	needPart(t, partAlone)
 }
 
-// What a test may reserve besides spokes.
+// Reservations other than spokes.
 const (
-	policyHub = "the simulated policy propagator" // there is one, for all policies of the hub
+	policyHub = "the simulated policy propagator" // one serves all policies of the hub
 	edges     = "the ManagedClusters edge-N"
 )
 
-// shared makes a test run beside others. What it changes is its own, or its subtests reserve it.
+// shared makes a test run in parallel. It changes only its own objects, or its subtests reserve spokes.
 func shared(t *testing.T) {
 	t.Helper()
 	needPart(t, partShared)
 	t.Parallel()
 }
 
-// reservations are what running tests have, and what others wait for.
+// reservations are the names that running tests hold, and those that other tests wait for.
 var reservations = struct {
 	sync.Mutex
 	changed *sync.Cond
 	held    map[string]bool
-	waiting map[string][]string // by the name of the test
+	waiting map[string][]string // by test name
 }{held: map[string]bool{}, waiting: map[string][]string{}}
 
 func init() { reservations.changed = sync.NewCond(&reservations) }
 
-// reserve makes a test run beside others, from the moment that no other has any of the named things until its end. A test that waits
-// has none of them. Tests that need more things go first: others fit beside them and after them.
+// reserve makes a test run in parallel, and waits until no other test holds any of the names. A waiting test holds none of them. Tests with more
+// names go first, because smaller ones fit in more easily.
 func reserve(t *testing.T, names ...string) {
 	t.Helper()
 	shared(t)
@@ -92,7 +92,7 @@ func mayReserve(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return reservations.held[name] })
 }
 
-// size is how many of something a test works on: the full number only when it soaks, as in `make chaos`.
+// size returns the full number in soak tests (`make chaos`), otherwise the usual number.
 func size(full, usual int) int {
 	if devstacktest.Soak() {
 		return full

@@ -17,8 +17,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// The example of the documentation, on all spokes: a canary, then batches of two. Later tests start from what it leaves behind:
-// nothing.
+// The example of the documentation runs on all spokes: a canary, then batches of two.
 func TestAFleetIsMaintainedCanaryFirstAndFullyRestored(t *testing.T) {
 	reserve(t, "spoke-1", "spoke-2", "spoke-3", "spoke-4", "spoke-5", "spoke-6")
 	before := map[string]int{}
@@ -42,11 +41,11 @@ func TestAFleetIsMaintainedCanaryFirstAndFullyRestored(t *testing.T) {
 			canaryDone = last
 			continue
 		}
-		require.True(t, first.After(canaryDone), "%s began before the canary was done", spoke.Name)
+		require.True(t, first.After(canaryDone), "%s started before the canary was done", spoke.Name)
 	}
 }
 
-// requireEveryNodeMaintainedInOrder checks a spoke's audit log against the runbook.
+// requireEveryNodeMaintainedInOrder requires that the audit log of a spoke follows the runbook.
 func requireEveryNodeMaintainedInOrder(t *testing.T, actions []fleet.Action) {
 	t.Helper()
 	nodes := fleet.Cordoned(actions)
@@ -99,10 +98,10 @@ func TestAPlannedRolloutChangesNothingUntilEnabled(t *testing.T) {
 func TestCancelDuringADrainReturnsTheNodeAndStartsNoOther(t *testing.T) {
 	reserve(t, "spoke-2")
 	spoke := theFleet.Cluster("spoke-2")
-	holdout := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	slowPod := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("cancelled", "", 60, "spoke-2"))
-	awaitEviction(t, spoke, holdout)
+	awaitEviction(t, spoke, slowPod)
 
 	succeeds(t, "upgrade", "cancel", "cancelled", "--reason", "not today")
 	status, code := awaitEnd(t, "cancelled")
@@ -144,25 +143,25 @@ func TestAFailedJobOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
 	require.Equal(t, []string{"control-plane-1"}, fleet.Cordoned(actionsOf(t, canary)[before:]), "no other node is touched")
 	require.False(t, slices.ContainsFunc(actionsOf(t, next), func(d fleet.Action) bool {
 		return d.What == fleet.ActionJob && strings.Contains(d.Object, "broken")
-	}), "no other cluster is put at risk")
+	}), "no other cluster is touched")
 }
 
 func TestAClusterWithoutItsOwnWorkerReportsThat(t *testing.T) {
 	reserve(t)
 	const cluster = "remote-1"
 	register(t, cluster, map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
-	startRollout(t, rollout("nobody-there", "", 60, cluster))
+	startRollout(t, rollout("no-worker", "", 60, cluster))
 
-	waiting := awaitStatus(t, "nobody-there", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).Reason == "NoWorker" })
+	waiting := awaitStatus(t, "no-worker", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).Reason == "NoWorker" })
 	require.Contains(t, waiting.Clusters[0].Message, "serves task queue drydock."+cluster)
-	succeeds(t, "upgrade", "cancel", "nobody-there")
-	status, _ := awaitEnd(t, "nobody-there")
+	succeeds(t, "upgrade", "cancel", "no-worker")
+	status, _ := awaitEnd(t, "no-worker")
 	requireSucceededFalse(t, status, ranv1.ReasonCancelled)
 }
 
 func TestABatchTimesOut(t *testing.T) {
 	shared(t)
-	t.Run("is withdrawn and followed by the next with Continue", func(t *testing.T) {
+	t.Run("with Continue the next batch follows", func(t *testing.T) {
 		reserve(t, "spoke-5", "spoke-6")
 		late, next := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
 		deploySlowPod(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
@@ -182,7 +181,7 @@ func TestABatchTimesOut(t *testing.T) {
 		require.NoError(t, theFleet.AwaitCleanup(t.Context(), late))
 		require.Len(t, fleet.Cordoned(actionsOf(t, next)[before:]), workers+1)
 	})
-	t.Run("ends the rollout with Abort", func(t *testing.T) {
+	t.Run("with Abort the rollout ends", func(t *testing.T) {
 		reserve(t, "spoke-1", "spoke-2")
 		late, next := theFleet.Cluster("spoke-1"), theFleet.Cluster("spoke-2")
 		deploySlowPod(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
@@ -195,7 +194,7 @@ func TestABatchTimesOut(t *testing.T) {
 		require.NoError(t, theFleet.AwaitCleanup(t.Context(), late))
 		require.Len(t, actionsOf(t, next), before)
 	})
-	t.Run("ends the rollout when it is a canary's", func(t *testing.T) {
+	t.Run("a canary batch ends the rollout", func(t *testing.T) {
 		reserve(t, "spoke-3", "spoke-4")
 		late, next := theFleet.Cluster("spoke-3"), theFleet.Cluster("spoke-4")
 		deploySlowPod(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})

@@ -30,50 +30,50 @@ func requireSucceeded(t *testing.T, status ranv1.ClusterGroupUpgradeStatus) {
 func TestARollingRolloutDoesNotWaitForASlowCluster(t *testing.T) {
 	reserve(t, "spoke-1", "spoke-2", "spoke-3", "spoke-4")
 	slow := theFleet.Cluster("spoke-1")
-	holdout := deploySlowPod(t, slow, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	slowPod := deploySlowPod(t, slow, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	startRollout(t, withStrategy(rollout("rolling", "", 60, "spoke-1", "spoke-2", "spoke-3", "spoke-4"), "maxConcurrency: 2, rollout: Rolling"))
 	status := awaitStatus(t, "rolling", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Counts.Complete == 3 })
 	require.Equal(t, [][]string{{"spoke-1", "spoke-2"}, {"spoke-3", "spoke-4"}}, status.RemediationPlan)
 	require.Equal(t, int32(1), status.Counts.Running, "spoke-1 is running all the time")
 	require.Equal(t, int32(1), status.Status.CurrentBatch)
 
-	endSlowTermination(t, slow, holdout)
+	endSlowTermination(t, slow, slowPod)
 	status, code := awaitEnd(t, "rolling")
 	require.Zero(t, code)
 	requireSucceeded(t, status)
-	// Beside spoke-1 there is place for one.
+	// One other cluster may run at the same time as spoke-1.
 	others := slices.Clone(status.Clusters[1:])
 	for i, cluster := range others[1:] {
-		require.False(t, cluster.StartedAt.Before(others[i].CompletedAt), "%s began beside %s", cluster.Name, others[i].Name)
+		require.False(t, cluster.StartedAt.Before(others[i].CompletedAt), "%s started while %s was running", cluster.Name, others[i].Name)
 	}
 }
 
 func TestARetryRepeatsOnlyTheClustersThatTimedOut(t *testing.T) {
 	reserve(t, "spoke-5", "spoke-6")
 	late, done := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
-	holdout := deploySlowPod(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	slowPod := deploySlowPod(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	withTimeout := func(minutes int) string {
 		return rollout("retried", "batchTimeoutAction: Continue", minutes, "spoke-6", "spoke-5")
 	}
 	startRollout(t, withTimeout(60))
 	awaitStatus(t, "retried", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Counts.Complete == 1 && s.Counts.Running == 1 })
 	shortenTimeout(t, withTimeout)
-	over, code := awaitEnd(t, "retried")
+	ended, code := awaitEnd(t, "retried")
 	require.Equal(t, 1, code)
-	requireSucceededFalse(t, over, ranv1.ReasonTimedOut)
-	endSlowTermination(t, late, holdout)
+	requireSucceededFalse(t, ended, ranv1.ReasonTimedOut)
+	endSlowTermination(t, late, slowPod)
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), late))
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), done))
 	before, untouched := len(actionsOf(t, late)), len(actionsOf(t, done))
 
-	succeeds(t, "upgrade", "retry", "retried", "--reason", "the pod has left")
+	succeeds(t, "upgrade", "retry", "retried", "--reason", "the pod is gone")
 	editRollout(t, withTimeout(60))
 	status, code := awaitEnd(t, "retried")
 	require.Zero(t, code)
 	requireSucceeded(t, status)
-	require.Equal(t, over.RemediationPlan, status.RemediationPlan)
+	require.Equal(t, ended.RemediationPlan, status.RemediationPlan)
 	require.Len(t, fleet.Cordoned(actionsOf(t, late)[before:]), workers+1)
-	require.Empty(t, fleet.Cordoned(actionsOf(t, done)[untouched:]), "a retry leaves complete clusters alone")
+	require.Empty(t, fleet.Cordoned(actionsOf(t, done)[untouched:]), "a retry does not touch complete clusters")
 	require.Equal(t, status, savedStatus(t, "retried"))
 }
 
@@ -97,7 +97,7 @@ func TestABlockedRolloutStartsWhenItsBlockerSucceeds(t *testing.T) {
 	requireNoTimerBefore(t, temporal.ClusterGroupUpgradeID("default", "second"), second.Status.StartedAt.Time)
 }
 
-// requireNoTimerBefore: until then it was what happened that made a workflow go on, and nothing was looked at from time to time.
+// requireNoTimerBefore requires that until then only events made the workflow continue, without polling.
 func requireNoTimerBefore(t *testing.T, workflowID string, then time.Time) {
 	t.Helper()
 	runs, err := history.Read(t.Context(), temporalClient(t), workflowID)
@@ -118,7 +118,7 @@ func TestRolloutsThatWaitForEachOtherAreRefused(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, meta.FindStatusCondition(egg.Conditions, ranv1.ConditionValidated).Message, "default/egg -> default/hen -> default/egg")
 	hen := drydock(t, "upgrade", "status", "hen")
-	require.Contains(t, hen.out, "Missing blocking CRs: [egg]", "what is refused leaves nothing on the hub")
+	require.Contains(t, hen.out, "Missing blocking CRs: [egg]", "a refused rollout leaves no status on the hub")
 	succeeds(t, "upgrade", "cancel", "hen")
 	_, code = awaitEnd(t, "hen")
 	require.Equal(t, 1, code)

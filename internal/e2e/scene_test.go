@@ -31,7 +31,7 @@ import (
 	planning "drydock.dev/drydock/internal/rollout"
 )
 
-// rollout is a manifest that drains every node of the clusters, one cluster after the other.
+// rollout returns a manifest that drains every node of the clusters, one cluster after the other.
 func rollout(name, extra string, timeoutMinutes int, clusters ...string) string {
 	return fmt.Sprintf(`
 apiVersion: ran.openshift.io/v1alpha1
@@ -51,15 +51,15 @@ spec:
 `, name, strings.Join(clusters, ", "), timeoutMinutes, extra)
 }
 
-// rolloutWithJob is a rollout whose job ends with that exit code.
+// rolloutWithJob returns a rollout whose Job ends with that exit code.
 func rolloutWithJob(name, exitCode string, clusters ...string) string {
 	manifest := rollout(name, "", 60, clusters...)
 	job := fmt.Sprintf(`{spec: {backoffLimit: 0, template: {metadata: {annotations: {%q: %q}}, spec:`, devstack.AnnotationExitCode, exitCode)
 	return strings.Replace(manifest, "{spec: {template: {spec:", job, 1)
 }
 
-// changesSince returns the changes of objects since that version of their list, until the context ends. If the API server ends the watch, it
-// resumes; if that is impossible, the last change is an error.
+// changesSince returns the changes of objects since that version of their list, until the context ends. It resumes a watch that the API server ends.
+// If that is impossible, the last change is an error.
 func changesSince(ctx context.Context, t *testing.T, version string, watching cache.WatchFuncWithContext) <-chan watch.Event {
 	t.Helper()
 	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{WatchFuncWithContext: watching})
@@ -72,7 +72,7 @@ func withCanary(manifest, canary string) string {
 	return strings.Replace(manifest, "remediationStrategy: {", "remediationStrategy: {canaries: ["+canary+"], ", 1)
 }
 
-// register makes a ManagedCluster that no worker of the fleet knows. It is gone after the test.
+// register creates a ManagedCluster that no worker of the fleet knows, and deletes it after the test.
 func register(t *testing.T, name string, annotations map[string]string) {
 	t.Helper()
 	object := &unstructured.Unstructured{}
@@ -86,13 +86,13 @@ func register(t *testing.T, name string, annotations map[string]string) {
 	t.Cleanup(func() { require.NoError(t, hub.Delete(context.Background(), object)) })
 }
 
-// savedStatus is the final status of a rollout, as it is saved on the hub.
+// savedStatus is the final status of a rollout that is saved on the hub.
 func savedStatus(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
 	t.Helper()
-	kept, err := theFleet.Hub.Client.CoreV1().ConfigMaps("default").Get(t.Context(), "drydock-"+name, metav1.GetOptions{})
+	saved, err := theFleet.Hub.Client.CoreV1().ConfigMaps("default").Get(t.Context(), "drydock-"+name, metav1.GetOptions{})
 	require.NoError(t, err)
 	var object ranv1.ClusterGroupUpgrade
-	require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[planning.SavedKey]), &object))
+	require.NoError(t, yaml.UnmarshalStrict([]byte(saved.Data[planning.SavedKey]), &object))
 	return object.Status
 }
 
@@ -110,19 +110,18 @@ func indexOf(actions []fleet.Action, what string) int {
 // deploySlowPod runs a pod on the node that terminates slowly, and returns the name of its Deployment. It is deleted after the test.
 func deploySlowPod(t *testing.T, spoke *devstack.Cluster, node string, annotations map[string]string) string {
 	t.Helper()
-	holdout := deployment("holdout", 1, annotations)
-	holdout.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+	slowPod := deployment("slow-pod", 1, annotations)
+	slowPod.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: corev1.NodeSelectorTerm{
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
 		}}},
 	}}
-	deploy(t, spoke, holdout)
+	deploy(t, spoke, slowPod)
 	require.NoError(t, theFleet.AwaitWorkloads(t.Context(), spoke))
-	return holdout.Name
+	return slowPod.Name
 }
 
-// deployBlocked runs three pods behind a budget that wants two of them, and one is not ready: nothing may be disrupted. The returned
-// function makes it ready.
+// deployBlocked runs three pods with a budget that needs two healthy ones. One is not ready, so none may be evicted until release makes it ready.
 func deployBlocked(t *testing.T, spoke *devstack.Cluster) (release func()) {
 	t.Helper()
 	guarded := deployment("guarded", 2, nil)
@@ -140,7 +139,7 @@ func deployBlocked(t *testing.T, spoke *devstack.Cluster) (release func()) {
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, budgets.Delete(context.Background(), "guarded", metav1.DeleteOptions{})) })
-	require.NoError(t, theFleet.Await(t.Context(), spoke, "the budget has counted", []client.Object{&policyv1.PodDisruptionBudget{}},
+	require.NoError(t, theFleet.Await(t.Context(), spoke, "the budget has counted its pods", []client.Object{&policyv1.PodDisruptionBudget{}},
 		func(ctx context.Context, reader client.Reader) (bool, error) {
 			var budget policyv1.PodDisruptionBudget
 			err := reader.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "guarded"}, &budget)
@@ -167,7 +166,7 @@ func deployment(name string, replicas int32, annotations map[string]string) *app
 	}
 }
 
-// deploy creates a Deployment, which is gone after the test.
+// deploy creates a Deployment, and deletes it after the test.
 func deploy(t *testing.T, spoke *devstack.Cluster, deployment *appsv1.Deployment) {
 	t.Helper()
 	_, err := spoke.Client.AppsV1().Deployments(deployment.Namespace).Create(t.Context(), deployment, metav1.CreateOptions{})
@@ -182,7 +181,7 @@ func remove(t *testing.T, spoke *devstack.Cluster, name string) {
 	endSlowTermination(t, spoke, name)
 }
 
-// endSlowTermination removes the annotation that slows down the termination of pods.
+// endSlowTermination lets the pods of a Deployment terminate.
 func endSlowTermination(t *testing.T, spoke *devstack.Cluster, app string) {
 	ctx := context.Background()
 	pods, err := spoke.Client.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
@@ -205,14 +204,14 @@ func awaitEviction(t *testing.T, spoke *devstack.Cluster, app string) {
 		}))
 }
 
-// awaitStatus asks for the status until it is as wanted.
-func awaitStatus(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgradeStatus) bool) ranv1.ClusterGroupUpgradeStatus {
+// awaitStatus waits until the status of a rollout satisfies a condition.
+func awaitStatus(t *testing.T, name string, matches func(ranv1.ClusterGroupUpgradeStatus) bool) ranv1.ClusterGroupUpgradeStatus {
 	t.Helper()
 	var last ranv1.ClusterGroupUpgradeStatus
 	var err error
 	if !assert.Eventually(t, func() bool {
 		last, err = queryStatus(t, name)
-		return err == nil && wanted(last)
+		return err == nil && matches(last)
 	}, stateLimit, 200*time.Millisecond) {
 		t.Fatalf("the last status of %s: %+v, %v", name, last, err)
 	}
@@ -220,11 +219,11 @@ func awaitStatus(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgrad
 }
 
 // clusterAt is the status of a cluster of a rollout, by its index; the zero value before the rollout is planned.
-func clusterAt(s ranv1.ClusterGroupUpgradeStatus, place int) ranv1.ClusterStatus {
-	if place >= len(s.Clusters) {
+func clusterAt(s ranv1.ClusterGroupUpgradeStatus, index int) ranv1.ClusterStatus {
+	if index >= len(s.Clusters) {
 		return ranv1.ClusterStatus{}
 	}
-	return s.Clusters[place]
+	return s.Clusters[index]
 }
 
 func awaitPhase(t *testing.T, name, reason string) ranv1.ClusterGroupUpgradeStatus {
@@ -241,7 +240,7 @@ func allow(t *testing.T, spoke *devstack.Cluster, nodes int) {
 	configure(t, spoke, maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(nodes))})
 }
 
-// configure gives a cluster its configuration for the time of a test.
+// configure sets the configuration of a cluster during the test.
 func configure(t *testing.T, spoke *devstack.Cluster, spec maintenancev1.MaintenanceOperatorConfigSpec) {
 	t.Helper()
 	watched, err := theFleet.Watch(t.Context(), spoke)

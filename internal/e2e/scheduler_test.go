@@ -17,15 +17,14 @@ import (
 	"drydock.dev/drydock/workflows/slots"
 )
 
-// Three requestors want twenty nodes each, of thirty, and a rollout ten, in a cluster with several budgets at once, while nodes fail, for moments and for long, and
-// are replaced, the worker dies, and somebody terminates the scheduler again and again. What is true of the nodes is checked at every change that the API server
-// makes.
+// Three requestors request twenty of thirty nodes each, and a rollout ten, in a cluster with several budgets. Meanwhile nodes fail and are replaced,
+// the worker is killed, and the scheduler is terminated several times. The observer checks the budgets at every change of a node.
 func TestManyRequestorsShareTheBudgetsOfAClusterDespiteFaults(t *testing.T) {
 	alone(t)
 	if !devstacktest.Soak() {
 		t.Skip("takes minutes: make chaos runs it")
 	}
-	a := newArena(t)
+	a := newSchedulerFleet(t)
 	begun := time.Now()
 	a.breakNodes(t)
 	o := a.observe(t)
@@ -36,29 +35,29 @@ func TestManyRequestorsShareTheBudgetsOfAClusterDespiteFaults(t *testing.T) {
 	for _, r := range requestors {
 		work.Go(func() { r.finish(t) })
 	}
-	work.Go(func() { assert.NoError(t, a.awaitEnd(t, temporal.ClusterGroupUpgradeID("default", arenaRollout))) })
+	work.Go(func() { assert.NoError(t, a.awaitEnd(t, temporal.ClusterGroupUpgradeID("default", concurrentRollout))) })
 	work.Wait()
 	require.False(t, t.Failed())
 
-	// One has never finished: it has held its slot all the time, and the others have gone on with what was left.
+	// One maintenance has never finished. It has kept its slot, and all others have ended.
 	endless := requestors[0].endless
 	queue := a.awaitQueue(t, 1)
 	require.Equal(t, endless, queue[0].Owner.WorkflowID)
-	require.Zero(t, queue[0].Rank, "it has a slot")
-	require.Equal(t, 1, o.atWork())
+	require.Zero(t, queue[0].Rank, "the endless maintenance has a slot")
+	require.Equal(t, 1, o.inMaintenance())
 	a.signal(t, temporal.SignalDone, endless)
 	require.NoError(t, a.awaitEnd(t, endless))
 	a.awaitQueue(t, 0)
 	require.NoError(t, a.AwaitCleanup(t.Context(), a.spoke))
 	require.Empty(t, o.violations())
 	runs := a.runsOfScheduler(t)
-	require.Greater(t, len(runs), 5, "it continued as new in the meantime")
-	beside := temporal.ClusterUpgradeID("default", arenaRollout, a.spoke.Name)
-	require.True(t, slices.ContainsFunc(runs, func(run slots.SchedulerInput) bool { return carriesSlot(run, beside) }), "with slots of the rollout")
-	t.Logf("%d requests in %s, at most %d nodes at work at once, %d runs of the scheduler", requestorCount*requestsEach, time.Since(begun).Round(time.Second), o.mostAtWork(), len(runs))
+	require.Greater(t, len(runs), 5, "the scheduler continued as new")
+	ofRollout := temporal.ClusterUpgradeID("default", concurrentRollout, a.spoke.Name)
+	require.True(t, slices.ContainsFunc(runs, func(run slots.SchedulerInput) bool { return carriesSlot(run, ofRollout) }), "with slots of the rollout")
+	t.Logf("%d requests in %s, at most %d nodes in maintenance at the same time, %d runs of the scheduler", requestorCount*requestsEach, time.Since(begun).Round(time.Second), o.mostInMaintenance(), len(runs))
 }
 
-// A maintenance that waits for the locks of its node has a slot, and nothing on its node says so.
+// A maintenance that waits for the locks of its node has a slot, but no mark on its node yet.
 func TestARestartedSchedulerResyncsSlotsBeforeItGrants(t *testing.T) {
 	reserve(t, "spoke-5")
 	spoke := theFleet.Cluster("spoke-5")
@@ -74,7 +73,7 @@ func TestARestartedSchedulerResyncsSlotsBeforeItGrants(t *testing.T) {
 	})
 	require.Len(t, status.Queue, 2)
 	require.Equal(t, first.workflowID(), status.Queue[0].Owner.WorkflowID)
-	require.Zero(t, status.Queue[0].Rank, "it has the only slot")
+	require.Zero(t, status.Queue[0].Rank, "the first maintenance has the only slot")
 	require.Equal(t, scheduling.NoSlot, status.Queue[1].Reason)
 	decision := succeeds(t, "node", "schedule", "--cluster", spoke.Name, "--kubeconfig", spoke.KubeconfigFile)
 	require.Contains(t, decision, "0 slots free")
@@ -88,7 +87,7 @@ func TestARestartedSchedulerResyncsSlotsBeforeItGrants(t *testing.T) {
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 }
 
-// Who has a slot does not ask again, and those that wait do so less and less often: the sweeper looks after the scheduler.
+// Slot owners do not ask again, and waiting requesters ask less and less often, so the sweeper restarts the scheduler.
 func TestATerminatedSchedulerIsRestartedWithoutARequest(t *testing.T) {
 	reserve(t, "spoke-5")
 	spoke := theFleet.Cluster("spoke-5")
@@ -104,9 +103,9 @@ func TestATerminatedSchedulerIsRestartedWithoutARequest(t *testing.T) {
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 }
 
-// Without budgets one node at a time is under maintenance, whoever asks.
+// Without budgets one node at a time is in maintenance, for all requestors together.
 func TestARolloutAndAPersonShareTheBudgetOfACluster(t *testing.T) {
-	reserve(t, "spoke-6") // no test gives it other budgets
+	reserve(t, "spoke-6") // no test changes its budgets
 	spoke := theFleet.Cluster("spoke-6")
 	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("shared", "", 60, spoke.Name))

@@ -16,56 +16,56 @@ import (
 )
 
 const (
-	// newsOnTheWay is how old the view of the nodes may be on which a node was granted that is marked now: the watch takes some 100 ms, and so does the way
-	// from a grant to the mark; both take seconds on a machine that is busy. afterDeath is the same when a worker has just died: another takes over the watch
-	// when the dead one has been silent for ten seconds, and has to see all nodes first.
-	newsOnTheWay = 5 * time.Second
-	afterDeath   = 30 * time.Second
+	// observationDelay is the longest time from a change of a node until a grant that knows it has marked its node. It takes some 100 ms, but seconds
+	// on a busy machine. delayAfterCrash is the same after a crash of the worker: another worker takes over the watch after ten seconds, and lists
+	// all nodes first.
+	observationDelay = 5 * time.Second
+	delayAfterCrash  = 30 * time.Second
 )
 
 // observer checks every change of the nodes against the budgets, in the order of the API server.
 type observer struct {
-	mu       sync.Mutex
-	nodes    map[string]observed
-	died     time.Time
-	most     int
-	breaches []string
+	mu      sync.Mutex
+	nodes   map[string]observed
+	crashed time.Time
+	most    int
+	found   []string
 }
 
 // observed is the last seen state of a node.
 type observed struct {
 	owner string
 	ready bool
-	// since is when that began.
+	// since is when the node became ready or not ready.
 	since time.Time
 }
 
-func (a *arena) observe(t *testing.T) *observer {
+func (a *schedulerFleet) observe(t *testing.T) *observer {
 	t.Helper()
 	o := &observer{nodes: map[string]observed{}}
 	list, err := a.spoke.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
-	require.Len(t, list.Items, arenaWorkers+1)
+	require.Len(t, list.Items, schedulerWorkers+1)
 	for i := range list.Items {
 		node := &list.Items[i]
 		o.nodes[node.Name] = observed{owner: kube.Owner(node), ready: isReady(node), since: time.Now().Add(-time.Hour)}
 	}
 	changes := changesSince(t.Context(), t, list.ResourceVersion, a.spoke.Client.CoreV1().Nodes().Watch)
-	var seeing sync.WaitGroup
-	seeing.Go(func() {
+	var watches sync.WaitGroup
+	watches.Go(func() {
 		for event := range changes {
 			if node, ok := event.Object.(*corev1.Node); ok {
-				o.see(event.Type, node)
+				o.observe(event.Type, node)
 			} else {
-				o.breach("the watch has failed: %v", event.Object)
+				o.violated("the watch has failed: %v", event.Object)
 			}
 		}
 	})
-	t.Cleanup(seeing.Wait)
+	t.Cleanup(watches.Wait)
 	return o
 }
 
-func (o *observer) see(event watch.EventType, node *corev1.Node) {
+func (o *observer) observe(event watch.EventType, node *corev1.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before := o.nodes[node.Name]
@@ -81,14 +81,14 @@ func (o *observer) see(event watch.EventType, node *corev1.Node) {
 	switch {
 	case now.owner == before.owner || now.owner == "":
 	case before.owner != "":
-		o.breach("node %s has gone from %s to %s without having been returned", node.Name, before.owner, now.owner)
+		o.violated("node %s changed its owner from %s to %s without a return to service", node.Name, before.owner, now.owner)
 	default:
-		o.taken(node.Name, now)
+		o.checkBudgets(node.Name, now)
 	}
 }
 
-// taken checks the budgets when a node has been taken out of service.
-func (o *observer) taken(name string, node observed) {
+// checkBudgets checks the budgets when a node has been taken out of service.
+func (o *observer) checkBudgets(name string, node observed) {
 	operations, out, outInZone := 0, 0, 0
 	pooledZones := map[string]bool{}
 	for other, n := range o.nodes {
@@ -107,38 +107,38 @@ func (o *observer) taken(name string, node observed) {
 	}
 	o.most = max(o.most, operations)
 	if operations > maxParallel {
-		o.breach("%s is the %dth node under maintenance: %s", name, operations, node.owner)
+		o.violated("%s is the %dth node under maintenance: %s", name, operations, node.owner)
 	}
 	if pooled(name) && len(pooledZones) > maxPooledZones {
-		o.breach("with %s (%s) nodes of the pool are under maintenance in %d zones", name, node.owner, len(pooledZones))
+		o.violated("with %s (%s) nodes of the pool are under maintenance in %d zones", name, node.owner, len(pooledZones))
 	}
-	// One that was not available may be taken whatever the budgets of unavailable nodes say.
+	// The budgets for unavailable nodes do not restrict the maintenance of a node that was already unavailable.
 	if node.ready && o.known(node) && (out > maxUnavailable || outInZone > maxUnavailableFor) {
-		o.breach("with %s (%s) %d nodes are unavailable, %d of them in %s", name, node.owner, out, outInZone, zoneOf(name))
+		o.violated("with %s (%s) %d nodes are unavailable, %d of them in %s", name, node.owner, out, outInZone, zoneOf(name))
 	}
 }
 
-// known reports whether the scheduler must have known how the node is when it granted the one that is taken now.
+// known reports whether the scheduler must have known the state of a node when it granted the slot.
 func (o *observer) known(n observed) bool {
-	decided := time.Now().Add(-newsOnTheWay)
-	if time.Since(o.died) < afterDeath {
-		decided = o.died.Add(-newsOnTheWay)
+	decided := time.Now().Add(-observationDelay)
+	if time.Since(o.crashed) < delayAfterCrash {
+		decided = o.crashed.Add(-observationDelay)
 	}
 	return n.since.Before(decided)
 }
 
-func (o *observer) breach(format string, args ...any) {
-	o.breaches = append(o.breaches, fmt.Sprintf(format, args...))
+func (o *observer) violated(format string, args ...any) {
+	o.found = append(o.found, fmt.Sprintf(format, args...))
 }
 
 // workerCrashed records that a worker is about to be killed.
 func (o *observer) workerCrashed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.died = time.Now()
+	o.crashed = time.Now()
 }
 
-func (o *observer) atWork() int {
+func (o *observer) inMaintenance() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	count := 0
@@ -150,7 +150,7 @@ func (o *observer) atWork() int {
 	return count
 }
 
-func (o *observer) mostAtWork() int {
+func (o *observer) mostInMaintenance() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.most
@@ -159,5 +159,5 @@ func (o *observer) mostAtWork() int {
 func (o *observer) violations() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Clone(o.breaches)
+	return slices.Clone(o.found)
 }

@@ -20,9 +20,9 @@ import (
 
 // requestor is a program that works on ready nodes, and signals done.
 type requestor struct {
-	*arena
+	*schedulerFleet
 	id string
-	// requests are the ids of the workflows. endless is one whose work never ends.
+	// requests are the IDs of the workflows. endless is the one whose work never ends.
 	requests []string
 	endless  string
 }
@@ -69,7 +69,7 @@ func (r *requestor) endOf(t *testing.T, id string, finished func(string) bool) e
 	return r.awaitEnd(t, id)
 }
 
-// running are the IDs of its open requests.
+// running returns the IDs of the open requests.
 func (r *requestor) running(t *testing.T, more string) (ids []string) {
 	query := fmt.Sprintf("ExecutionStatus = 'Running' AND WorkflowType = '%s' AND %s = '%s'", temporal.NodeMaintenance, temporal.AttributeRequestor.GetName(), r.id)
 	page, err := r.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query + more})

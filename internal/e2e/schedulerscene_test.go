@@ -35,38 +35,38 @@ import (
 )
 
 const (
-	arenaWorkers   = 29
-	arenaZones     = 3
-	requestorCount = 3
-	requestsEach   = 20
+	schedulerWorkers = 29
+	zones            = 3
+	requestorCount   = 3
+	requestsEach     = 20
 
-	// The budgets of the arena.
+	// The budgets of the cluster.
 	maxParallel       = 6
 	maxUnavailable    = 7
-	maxUnavailableFor = 3 // each zone
-	maxPooledZones    = 2 // with nodes of the pool under maintenance
+	maxUnavailableFor = 3 // in each zone
+	maxPooledZones    = 2 // zones with nodes of the pool in maintenance
 
-	// labelPool marks every other node, which a budget of its own covers.
+	// labelPool marks every other node. The pool has its own budget.
 	labelPool = "e2e.drydock.dev/pool"
 
 	// seedVariable is the seed of a test.
 	seedVariable = "E2E_SEED"
-	// lastingFailure is how long some nodes stay down; long enough that the scheduler must know for most of it.
+	// lastingFailure is how long some nodes stay down, much longer than observationDelay.
 	lastingFailure = 30 * time.Second
 )
 
 // arena is a fleet of one cluster with thirty nodes in three zones, whose workflows continue as new all the time.
-type arena struct {
+type schedulerFleet struct {
 	*fleet.Fleet
 	spoke    *devstack.Cluster
 	temporal client.Client
 	random   *rand.Rand
 }
 
-func newArena(t *testing.T) *arena {
+func newSchedulerFleet(t *testing.T) *schedulerFleet {
 	t.Helper()
 	f, err := fleet.Start(t.Context(), fleet.Options{
-		Spokes: 1, Workers: arenaWorkers, Output: os.Stderr,
+		Spokes: 1, Workers: schedulerWorkers, Output: os.Stderr,
 		Temporal: devstack.TemporalOptions{DynamicConfig: map[string]string{"limit.historyCount.suggestContinueAsNew": "60"}},
 	})
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func newArena(t *testing.T) *arena {
 	connected, err := client.Dial(client.Options{HostPort: f.Temporal.Address, Namespace: f.Temporal.Namespace})
 	require.NoError(t, err)
 	t.Cleanup(connected.Close)
-	a := &arena{Fleet: f, spoke: f.Spokes[0], temporal: connected, random: newRandom(t)}
+	a := &schedulerFleet{Fleet: f, spoke: f.Spokes[0], temporal: connected, random: newRandom(t)}
 	a.prepare(t)
 	return a
 }
@@ -88,12 +88,12 @@ func newRandom(t *testing.T) *rand.Rand {
 		seed, err = strconv.ParseUint(given, 10, 64)
 		require.NoError(t, err, seedVariable)
 	}
-	t.Logf("to run it again: %s=%d go test ./internal/e2e -count 1 -v -run '^%s$'", seedVariable, seed, t.Name())
+	t.Logf("to repeat: %s=%d go test ./internal/e2e -count 1 -v -run '^%s$'", seedVariable, seed, t.Name())
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // prepare adds zones, budgets and some pods to the cluster.
-func (a *arena) prepare(t *testing.T) {
+func (a *schedulerFleet) prepare(t *testing.T) {
 	t.Helper()
 	for _, name := range a.nodes() {
 		labels, err := json.Marshal(nodeLabels(name))
@@ -122,21 +122,21 @@ func (a *arena) prepare(t *testing.T) {
 	require.NoError(t, a.AwaitWorkloads(t.Context(), a.spoke))
 }
 
-func (a *arena) nodes() (names []string) {
-	for _, node := range devstack.Nodes(1, arenaWorkers) {
+func (a *schedulerFleet) nodes() (names []string) {
+	for _, node := range devstack.Nodes(1, schedulerWorkers) {
 		names = append(names, node.Name)
 	}
 	return names
 }
 
-func placeOf(node string) int {
-	return slices.IndexFunc(devstack.Nodes(1, arenaWorkers), func(n devstack.Node) bool { return n.Name == node })
+func indexOfNode(node string) int {
+	return slices.IndexFunc(devstack.Nodes(1, schedulerWorkers), func(n devstack.Node) bool { return n.Name == node })
 }
 
-func zoneOf(node string) string { return fmt.Sprintf("zone-%d", placeOf(node)%arenaZones) }
+func zoneOf(node string) string { return fmt.Sprintf("zone-%d", indexOfNode(node)%zones) }
 
-// pooled reports whether the node is of the pool; that whose work never ends is not, or its zone would be begun for ever.
-func pooled(node string) bool { return placeOf(node)%2 == 0 }
+// pooled reports whether a node is in the pool. The endless node is not, because its zone would count forever.
+func pooled(node string) bool { return indexOfNode(node)%2 == 0 }
 
 func nodeLabels(node string) map[string]string {
 	labels := map[string]string{corev1.LabelTopologyZone: zoneOf(node)}
@@ -146,13 +146,13 @@ func nodeLabels(node string) map[string]string {
 	return labels
 }
 
-func (a *arena) patch(t *testing.T, node, patch string) {
+func (a *schedulerFleet) patch(t *testing.T, node, patch string) {
 	t.Helper()
 	_, err := a.spoke.Client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	assert.NoError(t, err)
 }
 
-func (a *arena) setReady(t *testing.T, node string, ready bool) {
+func (a *schedulerFleet) setReady(t *testing.T, node string, ready bool) {
 	t.Helper()
 	value := `"broken"`
 	if ready {
@@ -166,7 +166,7 @@ const endlessNode = "worker-3"
 
 func broken() []string { return []string{"worker-1", "worker-2"} }
 
-func (a *arena) breakNodes(t *testing.T) {
+func (a *schedulerFleet) breakNodes(t *testing.T) {
 	t.Helper()
 	for _, node := range broken() {
 		a.setReady(t, node, false)
@@ -189,37 +189,37 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// fair are the nodes that faults may affect.
-func (a *arena) fair() []string {
+// faultyNodes are the nodes that faults may affect.
+func (a *schedulerFleet) faultyNodes() []string {
 	return slices.DeleteFunc(a.nodes(), func(name string) bool { return name == endlessNode || slices.Contains(broken(), name) })
 }
 
 // startRequests starts the maintenances of all requestors.
-func (a *arena) startRequests(t *testing.T) []*requestor {
+func (a *schedulerFleet) startRequests(t *testing.T) []*requestor {
 	t.Helper()
-	requestors, fair := make([]*requestor, requestorCount), a.fair()
+	requestors, nodes := make([]*requestor, requestorCount), a.faultyNodes()
 	for i := range requestors {
-		requestors[i] = &requestor{arena: a, id: fmt.Sprintf("%c.example.com", 'a'+i)}
+		requestors[i] = &requestor{schedulerFleet: a, id: fmt.Sprintf("%c.example.com", 'a'+i)}
 	}
 	requestors[0].start(t, 0, endlessNode)
 	requestors[0].endless = requestors[0].requests[0]
 	for n := range requestsEach {
 		for _, r := range requestors {
 			if len(r.requests) == n {
-				r.start(t, n, fair[a.random.IntN(len(fair))])
+				r.start(t, n, nodes[a.random.IntN(len(nodes))])
 			}
 		}
 	}
 	return requestors
 }
 
-// arenaRollout is the rollout that runs concurrently with the requestors.
-const arenaRollout = "beside"
+// concurrentRollout is the rollout that runs concurrently with the requestors.
+const concurrentRollout = "concurrent"
 
 // startRollout starts a rollout over ten of the nodes.
-func (a *arena) startRollout(t *testing.T) {
+func (a *schedulerFleet) startRollout(t *testing.T) {
 	t.Helper()
-	workers := a.fair()[1:11] // the first is of the control plane
+	workers := a.faultyNodes()[1:11] // the first is the control-plane node
 	skipped := slices.DeleteFunc(a.nodes(), func(name string) bool { return slices.Contains(workers, name) })
 	path := filepath.Join(t.TempDir(), "rollout.yaml")
 	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `
@@ -230,16 +230,16 @@ spec:
   clusters: [%s]
   remediationStrategy: {maxConcurrency: 1, timeout: 60}
   nodeMaintenance: {skipNodes: [%s], drainSpec: {timeoutSeconds: 0}}
-`, arenaRollout, a.spoke.Name, strings.Join(skipped, ", ")), 0o600))
+`, concurrentRollout, a.spoke.Name, strings.Join(skipped, ", ")), 0o600))
 	require.NoError(t, a.Run(t.Context(), io.Discard, "upgrade", "start", "-f", path))
 }
 
-func (a *arena) signal(t *testing.T, signal, id string) {
+func (a *schedulerFleet) signal(t *testing.T, signal, id string) {
 	// The workflow may be closed.
 	_ = a.temporal.SignalWorkflow(t.Context(), id, "", signal, temporal.SignalRequest{})
 }
 
-func (a *arena) awaitEnd(t *testing.T, id string) error {
+func (a *schedulerFleet) awaitEnd(t *testing.T, id string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
@@ -247,7 +247,7 @@ func (a *arena) awaitEnd(t *testing.T, id string) error {
 }
 
 // awaitQueue waits until the queue of the scheduler has that size, and returns it.
-func (a *arena) awaitQueue(t *testing.T, size int) []scheduling.QueueEntry {
+func (a *schedulerFleet) awaitQueue(t *testing.T, size int) []scheduling.QueueEntry {
 	t.Helper()
 	var status slots.SchedulerStatus
 	require.Eventually(t, func() bool {
@@ -259,7 +259,7 @@ func (a *arena) awaitQueue(t *testing.T, size int) []scheduling.QueueEntry {
 }
 
 // runsOfScheduler are the inputs of all runs of the scheduler.
-func (a *arena) runsOfScheduler(t *testing.T) (runs []slots.SchedulerInput) {
+func (a *schedulerFleet) runsOfScheduler(t *testing.T) (runs []slots.SchedulerInput) {
 	t.Helper()
 	query := fmt.Sprintf("WorkflowId = '%s'", temporal.MaintenanceSchedulerID(a.spoke.Name))
 	page, err := a.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
@@ -283,8 +283,8 @@ func carriesSlot(run slots.SchedulerInput, owner string) bool {
 }
 
 // drawLastingFailures chooses nodes for long failures: with the broken node of their zone, they use up the budget of the zone.
-func (a *arena) drawLastingFailures() (down, others []string) {
-	others = a.fair()
+func (a *schedulerFleet) drawLastingFailures() (down, others []string) {
+	others = a.faultyNodes()
 	a.random.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	for len(down) < maxUnavailableFor-1 {
 		i := slices.IndexFunc(others, func(name string) bool { return zoneOf(name) == zoneOf(broken()[0]) })
@@ -294,18 +294,18 @@ func (a *arena) drawLastingFailures() (down, others []string) {
 }
 
 // injectFaults injects faults in random order at random moments, and returns after all of them.
-func (a *arena) injectFaults(t *testing.T, o *observer) {
+func (a *schedulerFleet) injectFaults(t *testing.T, o *observer) {
 	moment := func() { <-time.After(time.Duration(1+a.random.IntN(2000)) * time.Millisecond) }
-	down, fair := a.drawLastingFailures()
+	down, others := a.drawLastingFailures()
 	for _, node := range down {
 		a.setReady(t, node, false)
 	}
-	known, healed := time.After(newsOnTheWay), time.After(lastingFailure)
-	anyNode := func() string { return fair[a.random.IntN(len(fair))] }
+	known, repaired := time.After(observationDelay), time.After(lastingFailure)
+	anyNode := func() string { return others[a.random.IntN(len(others))] }
 	flicker := func() {
 		node := anyNode()
 		a.setReady(t, node, false)
-		<-time.After(newsOnTheWay)
+		<-time.After(observationDelay)
 		moment()
 		a.setReady(t, node, true)
 	}
@@ -316,23 +316,23 @@ func (a *arena) injectFaults(t *testing.T, o *observer) {
 		assert.NoError(t, a.spoke.AddNodes(t.Context(), devstack.Node{Name: node, Labels: nodeLabels(node)}))
 	}
 	terminate := func() {
-		// Whoever gives a slot back starts it again; those that only wait would do so after some minutes.
+		// An owner that releases its slot restarts the scheduler. Waiting requesters would do so only after minutes.
 		assert.Eventually(t, func() bool {
-			return o.atWork() > 2 && a.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(a.spoke.Name), "", "by hand") == nil
+			return o.inMaintenance() > 2 && a.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(a.spoke.Name), "", "by hand") == nil
 		}, stateLimit, 50*time.Millisecond)
 	}
-	harms := []func(){flicker, flicker, replace, replace, terminate, terminate}
-	a.random.Shuffle(len(harms), func(i, j int) { harms[i], harms[j] = harms[j], harms[i] })
-	for _, harm := range harms {
+	faults := []func(){flicker, flicker, replace, replace, terminate, terminate}
+	a.random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+	for _, inject := range faults {
 		moment()
-		harm()
+		inject()
 	}
-	<-known // what went down just before the worker dies may be forgiven for long
+	<-known // the scheduler must know these failures before the worker is killed
 	moment()
 	o.workerCrashed()
 	assert.NoError(t, a.Worker.Kill())
 	assert.NoError(t, a.Worker.Start(t.Context()))
-	<-healed
+	<-repaired
 	for _, node := range down {
 		a.setReady(t, node, true)
 	}

@@ -25,12 +25,12 @@ import (
 	"drydock.dev/drydock/workflows/sweeper"
 )
 
-// What somebody terminates takes nothing back. These tests terminate workflows as `temporal workflow terminate` does, in whatever state they
-// can be held in, all side by side: the sweeper finds out within half a minute.
+// A terminated workflow does not clean up. These tests terminate workflows in each state in which they can be blocked, as `temporal workflow
+// terminate` does. The sweeper cleans up within half a minute.
 
 const (
 	controlPlane = "control-plane-1"
-	propLabel    = "sweeper-test"
+	testLabel    = "sweeper-test"
 	longer       = "1000h"
 )
 
@@ -49,9 +49,9 @@ type heldMaintenance struct {
 	state maintenancev1.NodeState
 	at    site
 	spec  maintenancev1.NodeMaintenanceSpec
-	// prepare sets the scene; arrive waits until the state has left all its marks.
+	// prepare creates the objects that block the maintenance. arrive waits until the state has set all its marks.
 	prepare, arrive func(*testing.T, site)
-	// after makes the scene let go once the workflow is terminated.
+	// after unblocks the cleanup once the workflow is terminated.
 	after func(*testing.T, site)
 }
 
@@ -60,14 +60,14 @@ func heldMaintenances() []heldMaintenance {
 	slow := map[string]string{devstack.AnnotationLeaveAfter: longer}
 	endless := map[string]string{devstack.AnnotationCompleteAfter: longer}
 	return []heldMaintenance{
-		// Before the other worker of its cluster: the vRouter lets go of one at a time.
+		// Before the other worker of its cluster, because the vRouter releases one node at a time.
 		{
 			state: maintenancev1.NodeWaitForPodCompletion, at: site{spoke1, "worker-1"},
-			spec:    maintenancev1.NodeMaintenanceSpec{WaitForPodCompletion: &maintenancev1.WaitForPodCompletionSpec{PodSelector: propLabel}},
-			prepare: func(t *testing.T, at site) { guest(t, at, nil) },
+			spec:    maintenancev1.NodeMaintenanceSpec{WaitForPodCompletion: &maintenancev1.WaitForPodCompletionSpec{PodSelector: testLabel}},
+			prepare: func(t *testing.T, at site) { barePod(t, at, nil) },
 		},
 		{
-			// Its Job needs the node for itself: it does not share that of who has it.
+			// A maintenance with a Job cannot join the one that owns the node.
 			state: maintenancev1.NodePending, at: site{spoke1, controlPlane},
 			spec:    maintenancev1.NodeMaintenanceSpec{Action: jobAction(endless)},
 			prepare: occupy, arrive: awaitPlanned, after: stillOccupied,
@@ -82,23 +82,23 @@ func heldMaintenances() []heldMaintenance {
 		},
 		{
 			state: maintenancev1.NodeDraining, at: site{spoke2, "worker-1"},
-			spec:    maintenancev1.NodeMaintenanceSpec{DrainSpec: &maintenancev1.DrainSpec{Force: true, PodSelector: propLabel}},
-			prepare: func(t *testing.T, at site) { guest(t, at, slow) }, arrive: awaitReason("Terminating"),
+			spec:    maintenancev1.NodeMaintenanceSpec{DrainSpec: &maintenancev1.DrainSpec{Force: true, PodSelector: testLabel}},
+			prepare: func(t *testing.T, at site) { barePod(t, at, slow) }, arrive: awaitReason("Terminating"),
 		},
 		{
 			state: maintenancev1.NodeReady, at: site{spoke2, controlPlane},
 			spec: maintenancev1.NodeMaintenanceSpec{Action: jobAction(endless)}, arrive: awaitReason("JobRunning"),
 		},
 		{
-			state: maintenancev1.NodeRequestorFailed, at: site{spoke4, controlPlane}, arrive: sayFailed,
+			state: maintenancev1.NodeRequestorFailed, at: site{spoke4, controlPlane}, arrive: signalFailed,
 		},
 		{
 			state: maintenancev1.NodeHealthChecks, at: site{spoke3, controlPlane},
 			spec: maintenancev1.NodeMaintenanceSpec{HealthChecks: []drydockv1.HealthCheck{{
-				Name: "the guest is well", Condition: &drydockv1.ConditionCheck{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "guest-" + controlPlane, Type: "Ready"},
+				Name: "the pod is ready", Condition: &drydockv1.ConditionCheck{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "bare-pod-" + controlPlane, Type: "Ready"},
 			}}},
-			prepare: func(t *testing.T, at site) { guest(t, at, map[string]string{devstack.AnnotationReadyAfter: longer}) },
-			arrive:  sayDone,
+			prepare: func(t *testing.T, at site) { barePod(t, at, map[string]string{devstack.AnnotationReadyAfter: longer}) },
+			arrive:  signalDone,
 		},
 		{
 			state: maintenancev1.NodeCleaningUp, at: site{spoke3, "worker-1"},
@@ -113,8 +113,8 @@ func heldMaintenances() []heldMaintenance {
 
 func TestTheSweeperCleansUpAMaintenanceTerminatedInAnyState(t *testing.T) {
 	reserve(t, "spoke-1", "spoke-2", "spoke-3", "spoke-4")
-	theirs := site{theFleet.Cluster("spoke-2"), "worker-2"}
-	mark(t, theirs, "node/spoke-2/default/theirs/01a1f8f8-e90e-79c1-91aa-26fe2c78668f") // of a Drydock in another Temporal namespace
+	foreign := site{theFleet.Cluster("spoke-2"), "worker-2"}
+	mark(t, foreign, "node/spoke-2/default/theirs/01a1f8f8-e90e-79c1-91aa-26fe2c78668f") // an owner of a Drydock in another Temporal namespace
 	spokes := theFleet.Spokes[:4]
 	for _, spoke := range spokes {
 		allow(t, spoke, workers+1)
@@ -148,14 +148,15 @@ func TestTheSweeperCleansUpAMaintenanceTerminatedInAnyState(t *testing.T) {
 		}
 		require.Empty(t, marksOf(t, held.at), held.state)
 	}
-	requireReportedAndNotTouched(t, theirs)
+	requireReportedAndNotTouched(t, foreign)
 	for _, spoke := range spokes {
 		unlock(t, spoke)
 		require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 	}
 }
 
-// requireReportedAndNotTouched is about a node with the mark of a workflow that Temporal does not know. It removes the mark, as a person does.
+// requireReportedAndNotTouched requires that the sweeper reports a node whose owner Temporal does not know, and does not change it. Then it removes
+// the mark, as a user does.
 func requireReportedAndNotTouched(t *testing.T, at site) {
 	t.Helper()
 	finding := func(state sweeper.FindingState) {
@@ -175,7 +176,7 @@ func requireReportedAndNotTouched(t *testing.T, at site) {
 	finding(sweeper.FindingGone)
 }
 
-// mark sets the mark of an owner on a node; an empty one removes it.
+// mark sets the owner of a node; an empty owner removes the mark.
 func mark(t *testing.T, at site, owner string) {
 	t.Helper()
 	value := "null"
@@ -192,13 +193,13 @@ type heldRollout struct {
 	name  string
 	spoke *devstack.Cluster
 	step  ranv1.ClusterStep
-	// guestOn is the node whose drain does not end; empty: none.
-	guestOn string
-	// prepare sets the scene; arrive waits until the step is reached, beyond what its status says.
+	// podOn is the node whose drain a pod blocks; empty: none.
+	podOn string
+	// prepare creates the objects that block the rollout. arrive waits for conditions of the step that its status does not show.
 	prepare, arrive func(*testing.T, *devstack.Cluster)
 	// terminated is the workflow that is terminated; the ClusterUpgrade unless set.
 	terminated string
-	// byItself: what is terminated has its nodes cancelled, and leaves nothing to the sweeper.
+	// byItself: Temporal cancels the children of the workflow, so the sweeper has nothing to clean up.
 	byItself bool
 }
 
@@ -212,15 +213,15 @@ func heldRollouts() []heldRollout {
 	spokes := theFleet.Spokes
 	return []heldRollout{
 		{name: "while it waits for the locks of the cluster", spoke: spokes[0], step: ranv1.StepClusterLocks, prepare: lockCluster, arrive: awaitClusterHeld},
-		{name: "while a control-plane node drains", spoke: spokes[1], step: ranv1.StepControlPlane, guestOn: controlPlane},
-		{name: "while a worker drains", spoke: spokes[2], step: ranv1.StepWorkers, guestOn: "worker-1"},
-		{name: "while its health is checked", spoke: spokes[3], step: ranv1.StepHealthChecks, guestOn: "worker-2", arrive: makeUnhealthy},
+		{name: "while a control-plane node drains", spoke: spokes[1], step: ranv1.StepControlPlane, podOn: controlPlane},
+		{name: "while a worker drains", spoke: spokes[2], step: ranv1.StepWorkers, podOn: "worker-1"},
+		{name: "while its health is checked", spoke: spokes[3], step: ranv1.StepHealthChecks, podOn: "worker-2", arrive: makeUnhealthy},
 		{
-			name: "only in the maintenance of a node", spoke: spokes[4], step: ranv1.StepWorkers, guestOn: "worker-1",
+			name: "in the maintenance of a node", spoke: spokes[4], step: ranv1.StepWorkers, podOn: "worker-1",
 			terminated: temporal.NodeMaintenanceID(spokes[4].Name, "default", rolloutpkg.NodeMaintenanceName("gone-"+spokes[4].Name, "worker-1")),
 		},
 		{
-			name: "as a whole", spoke: spokes[5], step: ranv1.StepWorkers, guestOn: "worker-1",
+			name: "as a whole", spoke: spokes[5], step: ranv1.StepWorkers, podOn: "worker-1",
 			terminated: temporal.ClusterGroupUpgradeID("default", "gone-"+spokes[5].Name), byItself: true,
 		},
 	}
@@ -234,12 +235,12 @@ func TestTheSweeperCleansUpARolloutTerminatedInAnyPhase(t *testing.T) {
 			if held.prepare != nil {
 				held.prepare(t, held.spoke)
 			}
-			if held.guestOn != "" {
-				guest(t, site{held.spoke, held.guestOn}, map[string]string{devstack.AnnotationLeaveAfter: longer})
+			if held.podOn != "" {
+				barePod(t, site{held.spoke, held.podOn}, map[string]string{devstack.AnnotationLeaveAfter: longer})
 			}
-			startRollout(t, drainingGuests(held))
-			if held.guestOn != "" {
-				atNode := temporal.NodeMaintenanceID(held.spoke.Name, "default", rolloutpkg.NodeMaintenanceName(held.rollout(), held.guestOn))
+			startRollout(t, drainingRollout(held))
+			if held.podOn != "" {
+				atNode := temporal.NodeMaintenanceID(held.spoke.Name, "default", rolloutpkg.NodeMaintenanceName(held.rollout(), held.podOn))
 				ask(t, atNode, func(s maintenancev1.NodeMaintenanceStatus) bool {
 					return s.Wait != nil && s.Wait.Reason == "Terminating"
 				})
@@ -248,24 +249,24 @@ func TestTheSweeperCleansUpARolloutTerminatedInAnyPhase(t *testing.T) {
 				held.arrive(t, held.spoke)
 			}
 			ask(t, held.clusterID(), func(s ranv1.ClusterUpgradeStatus) bool {
-				return s.Step == held.step && (held.guestOn != "" || s.Wait != nil)
+				return s.Step == held.step && (held.podOn != "" || s.Wait != nil)
 			})
 			before := len(actionsOf(t, held.spoke))
 
-			victim := cmp.Or(held.terminated, held.clusterID())
-			terminate(t, victim)
+			terminated := cmp.Or(held.terminated, held.clusterID())
+			terminate(t, terminated)
 			if !held.byItself {
-				awaitCleanedUp(t, held.spoke, victim, 1)
+				awaitCleanedUp(t, held.spoke, terminated, 1)
 			}
-			require.NoError(t, theFleet.Await(t.Context(), held.spoke, "the cluster is let go of", []kubeclient.Object{&lcmv1.ClusterMaintenanceRequest{}},
+			require.NoError(t, theFleet.Await(t.Context(), held.spoke, "the request for the cluster is withdrawn", []kubeclient.Object{&lcmv1.ClusterMaintenanceRequest{}},
 				func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
 					var requests lcmv1.ClusterMaintenanceRequestList
 					err := reader.List(ctx, &requests)
 					return len(requests.Items) == 0, err
 				}))
 			actions := actionsOf(t, held.spoke)[before:]
-			if !held.byItself && held.guestOn != "" && held.arrive == nil {
-				require.Less(t, indexOf(actions, fleet.ActionUncordon), indexOf(actions, fleet.ActionWithdrawCluster), "the cluster's locks let go until its nodes are back")
+			if !held.byItself && held.podOn != "" && held.arrive == nil {
+				require.Less(t, indexOf(actions, fleet.ActionUncordon), indexOf(actions, fleet.ActionWithdrawCluster), "the request for the cluster stays until its node is uncordoned")
 			}
 			require.Empty(t, fleet.Cordoned(actions), "nothing new starts")
 			require.NoError(t, theFleet.AwaitCleanup(t.Context(), held.spoke))
@@ -273,8 +274,8 @@ func TestTheSweeperCleansUpARolloutTerminatedInAnyPhase(t *testing.T) {
 	}
 }
 
-// drainingGuests is a rollout that drains nodes of guests.
-func drainingGuests(held heldRollout) string {
+// drainingRollout returns a rollout that drains only the pods of this test.
+func drainingRollout(held heldRollout) string {
 	return fmt.Sprintf(`
 apiVersion: ran.openshift.io/v1alpha1
 kind: ClusterGroupUpgrade
@@ -283,7 +284,7 @@ spec:
   clusters: [%s]
   remediationStrategy: {maxConcurrency: 1, timeout: 60}
   nodeMaintenance: {drainSpec: {timeoutSeconds: 0, force: true, podSelector: %s}}
-`, held.rollout(), held.spoke.Name, propLabel)
+`, held.rollout(), held.spoke.Name, testLabel)
 }
 
 // awaitClusterHeld waits until the rollout has requested the cluster, and waits for its locks.
@@ -295,9 +296,9 @@ func awaitClusterHeld(t *testing.T, spoke *devstack.Cluster) {
 // makeUnhealthy makes a completed node NotReady before the last one is done, until the end of the test.
 func makeUnhealthy(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
-	annotate(t, spoke, "worker-1", `"as the test wants it"`)
+	annotate(t, spoke, "worker-1", `"injected fault"`)
 	t.Cleanup(func() { annotate(t, spoke, "worker-1", "null") })
-	endSlowTermination(t, spoke, "guest")
+	endSlowTermination(t, spoke, "bare-pod")
 }
 
 func annotate(t *testing.T, spoke *devstack.Cluster, node, value string) {

@@ -28,7 +28,7 @@ import (
 	"drydock.dev/drydock/workflows/sweeper"
 )
 
-// temporalClient is the connection by which workflows are terminated.
+// temporalClient connects to Temporal as the user ann.
 func temporalClient(t *testing.T) client.Client {
 	t.Helper()
 	connected, err := client.Dial(client.Options{HostPort: theFleet.Temporal.Address, Namespace: theFleet.Temporal.Namespace, Identity: "ann"})
@@ -42,7 +42,7 @@ func terminate(t *testing.T, workflowID string) {
 	require.NoError(t, temporalClient(t).TerminateWorkflow(t.Context(), workflowID, "", "by hand"))
 }
 
-// startMaintenance starts a maintenance of a node that a requestor works on, unless it has another action.
+// startMaintenance starts the maintenance of a node. Without an action in its spec, a requestor works on the node.
 func startMaintenance(t *testing.T, at site, spec maintenancev1.NodeMaintenanceSpec) {
 	t.Helper()
 	spec.NodeName, spec.RequestorID = at.node, "ann.example.com"
@@ -57,8 +57,8 @@ func startMaintenance(t *testing.T, at site, spec maintenancev1.NodeMaintenanceS
 	succeeds(t, "node", "maintain", "-f", path, "--cluster", at.Name)
 }
 
-// ask asks a workflow for its status until it is as wanted.
-func ask[S any](t *testing.T, workflowID string, wanted func(S) bool) S {
+// ask queries the status of a workflow until it satisfies a condition.
+func ask[S any](t *testing.T, workflowID string, matches func(S) bool) S {
 	t.Helper()
 	connected := temporalClient(t)
 	var status S
@@ -68,7 +68,7 @@ func ask[S any](t *testing.T, workflowID string, wanted func(S) bool) S {
 			return false
 		}
 		status = *new(S)
-		return value.Get(&status) == nil && wanted(status)
+		return value.Get(&status) == nil && matches(status)
 	}, stateLimit, 100*time.Millisecond, "the status of %s", workflowID)
 	return status
 }
@@ -88,16 +88,16 @@ func awaitReason(reason string) func(*testing.T, site) {
 // awaitCleanedUp waits until the sweeper has cleaned up that many marks of a workflow, and returns its findings.
 func awaitCleanedUp(t *testing.T, spoke *devstack.Cluster, workflowID string, marks int) []sweeper.Finding {
 	t.Helper()
-	taken := func(s sweeper.Status) []sweeper.Finding {
+	cleanedUp := func(s sweeper.Status) []sweeper.Finding {
 		return slices.DeleteFunc(slices.Clone(s.Findings), func(f sweeper.Finding) bool {
 			return f.Workflow != workflowID || f.State != sweeper.FindingCleanedUp
 		})
 	}
-	status := ask(t, temporal.SweeperID(spoke.Name), func(s sweeper.Status) bool { return len(taken(s)) >= marks })
-	return taken(status)
+	status := ask(t, temporal.SweeperID(spoke.Name), func(s sweeper.Status) bool { return len(cleanedUp(s)) >= marks })
+	return cleanedUp(status)
 }
 
-// marksOf returns what bears the mark of the maintenance at a site, as the sweeper names it.
+// marksOf returns the objects with the mark of a maintenance, as the sweeper names them.
 func marksOf(t *testing.T, at site) []string {
 	t.Helper()
 	ours := func(owner string) bool {
@@ -139,13 +139,13 @@ func marksOf(t *testing.T, at site) []string {
 	return marks
 }
 
-// guest runs a pod without a controller on a node, and deletes it after the test.
-func guest(t *testing.T, at site, annotations map[string]string) {
+// barePod runs a pod without a controller on a node, and deletes it after the test.
+func barePod(t *testing.T, at site, annotations map[string]string) {
 	t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "guest-" + at.node, Namespace: "shop", Labels: map[string]string{propLabel: "guest", "app": "guest"}, Annotations: annotations},
+		ObjectMeta: metav1.ObjectMeta{Name: "bare-pod-" + at.node, Namespace: "shop", Labels: map[string]string{testLabel: "bare-pod", "app": "bare-pod"}, Annotations: annotations},
 		Spec: corev1.PodSpec{
-			Containers:  []corev1.Container{{Name: "guest", Image: "registry.example.com/guest:1.0"}},
+			Containers:  []corev1.Container{{Name: "app", Image: "registry.example.com/app:1.0"}},
 			NodeName:    at.node,
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		},
@@ -163,23 +163,23 @@ func guest(t *testing.T, at site, annotations map[string]string) {
 func lockNode(t *testing.T, at site) {
 	t.Helper()
 	putLock(t, at.Cluster, &lcmv1.NodeWorkloadLock{
-		ObjectMeta: metav1.ObjectMeta{Name: propLabel + "-" + at.node, Labels: map[string]string{propLabel: ""}},
-		Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: propLabel, NodeName: at.node},
+		ObjectMeta: metav1.ObjectMeta{Name: testLabel + "-" + at.node, Labels: map[string]string{testLabel: ""}},
+		Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: testLabel, NodeName: at.node},
 	})
 }
 
-// unlock takes away what lockNode has put there.
+// unlock deletes the locks that lockNode has created.
 func unlock(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
 	watched, err := theFleet.Watch(t.Context(), spoke)
 	require.NoError(t, err)
-	require.NoError(t, watched.Client.DeleteAllOf(t.Context(), &lcmv1.NodeWorkloadLock{}, kubeclient.MatchingLabels{propLabel: ""}))
+	require.NoError(t, watched.Client.DeleteAllOf(t.Context(), &lcmv1.NodeWorkloadLock{}, kubeclient.MatchingLabels{testLabel: ""}))
 }
 
 func lockCluster(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
 	putLock(t, spoke, &lcmv1.ClusterWorkloadLock{
-		ObjectMeta: metav1.ObjectMeta{Name: propLabel}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: propLabel},
+		ObjectMeta: metav1.ObjectMeta{Name: testLabel}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: testLabel},
 	})
 }
 
@@ -201,13 +201,13 @@ func putLock(t *testing.T, spoke *devstack.Cluster, lock kubeclient.Object) {
 	require.NoError(t, watched.Client.Status().Update(t.Context(), lock))
 }
 
-// occupy starts another maintenance of a node first.
+// occupy starts another maintenance of the node.
 func occupy(t *testing.T, at site) {
 	t.Helper()
 	succeeds(t, "node", "maintain", at.node, "--cluster", at.Name, "--name", "first", "--drain=false", "--wait")
 }
 
-// stillOccupied: who has the node keeps it when another who waits for it is swept. Then it is given back.
+// stillOccupied requires that the other maintenance keeps the node after the cleanup, and ends it.
 func stillOccupied(t *testing.T, at site) {
 	t.Helper()
 	awaitCleanedUp(t, at.Cluster, at.workflowID(), 1)
@@ -222,23 +222,23 @@ func ownerOf(node *corev1.Node) string {
 
 func awaitPlanned(t *testing.T, at site) {
 	t.Helper()
-	require.NoError(t, theFleet.Await(t.Context(), at.Cluster, at.node+" is waited for", []kubeclient.Object{&corev1.Node{}},
+	require.NoError(t, theFleet.Await(t.Context(), at.Cluster, at.node+" has the mark of the waiting maintenance", []kubeclient.Object{&corev1.Node{}},
 		func(context.Context, kubeclient.Reader) (bool, error) { return len(marksOf(t, at)) > 0, nil }))
 }
 
-func sayDone(t *testing.T, at site) {
+func signalDone(t *testing.T, at site) {
 	t.Helper()
 	awaitNodeState(t, at.workflowID(), maintenancev1.NodeReady)
 	awaitDone(t, at.name(), at.Cluster)
 }
 
-func sayFailed(t *testing.T, at site) {
+func signalFailed(t *testing.T, at site) {
 	t.Helper()
 	awaitNodeState(t, at.workflowID(), maintenancev1.NodeReady)
 	succeeds(t, "node", "fail", at.name(), "--cluster", at.Name)
 }
 
-// refuseCordon: the locks of the node let go when an admission policy refuses to have it cordoned.
+// refuseCordon releases the lock of the node when an admission policy refuses its cordon.
 func refuseCordon(t *testing.T, at site) {
 	t.Helper()
 	awaitReason("WorkloadLocksHeld")(t, at)
@@ -270,18 +270,18 @@ func refuseCordon(t *testing.T, at site) {
 		try := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
 		_, err := at.Client.CoreV1().Nodes().Patch(t.Context(), at.node, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), try)
 		return apierrors.IsForbidden(err)
-	}, stateLimit, 50*time.Millisecond, "the policy is at work")
+	}, stateLimit, 50*time.Millisecond, "the admission policy applies")
 	unlock(t, at.Cluster)
 }
 
-// cancelWhileTheJobRuns: the pod of the job takes its time to leave, and clean-up waits for it.
+// cancelWhileTheJobRuns cancels the maintenance. The pod of the Job terminates slowly, and the cleanup waits for it.
 func cancelWhileTheJobRuns(t *testing.T, at site) {
 	t.Helper()
 	awaitReason("JobRunning")(t, at)
 	succeeds(t, "node", "cancel", at.name(), "--cluster", at.Name)
 }
 
-// endJobTermination lets the pod go when the sweeper waits for it.
+// endJobTermination lets the pod of the Job terminate when the sweeper waits for it.
 func endJobTermination(t *testing.T, at site) {
 	t.Helper()
 	ask(t, temporal.SweeperID(at.Name), func(s sweeper.Status) bool {
@@ -297,7 +297,7 @@ func endJobTermination(t *testing.T, at site) {
 	require.NoError(t, err)
 }
 
-// jobAction is a Job whose pod has these annotations.
+// jobAction is an action of type Job whose pod has these annotations.
 func jobAction(annotations map[string]string) *maintenancev1.Action {
 	return &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{
 		Namespace: "drydock-system",

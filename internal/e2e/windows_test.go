@@ -18,13 +18,13 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// createWindow defines a window that opens at those moments, for so long each time.
+// createWindow creates a window that opens at those times.
 func createWindow(t *testing.T, name string, duration time.Duration, starts ...time.Time) {
 	t.Helper()
 	succeeds(t, "window", "create", "-f", windowFile(t, name, duration, "", starts...))
 }
 
-// windowFile is the manifest of a window, to whose spec something may be added.
+// windowFile writes the manifest of a window with additional spec, and returns its path.
 func windowFile(t *testing.T, name string, duration time.Duration, extra string, starts ...time.Time) string {
 	t.Helper()
 	var dates []string
@@ -48,14 +48,14 @@ func windowStatus(t *testing.T, name string) windows.Status {
 	return status
 }
 
-// awaitWindow asks for the status of a window until what has happened to it ends like that.
+// awaitWindow waits until the status of a window has exactly these events.
 func awaitWindow(t *testing.T, name string, last ...windows.EventKind) windows.Status {
 	t.Helper()
 	var status windows.Status
 	require.Eventually(t, func() bool {
 		status = windowStatus(t, name)
 		return slices.Equal(kindsOf(status), last)
-	}, stateLimit, 200*time.Millisecond, "%s has seen %v", name, &status)
+	}, stateLimit, 200*time.Millisecond, "the events of %s: %v", name, &status)
 	return status
 }
 
@@ -67,17 +67,17 @@ func kindsOf(status windows.Status) []windows.EventKind {
 	return kinds
 }
 
-// inSeconds is a moment on a whole second, at least so far ahead.
+// inSeconds is a time on a whole second, at least that many seconds ahead.
 func inSeconds(seconds int) time.Time {
 	return time.Now().Add(time.Duration(seconds)*time.Second + 999*time.Millisecond).Truncate(time.Second)
 }
 
 func TestWindowsAreCorrectWhenWorkersMissStartsAndEnds(t *testing.T) {
 	alone(t)
-	createWindow(t, "over-a-start", time.Minute, inSeconds(4))
-	createWindow(t, "over-an-end", 6*time.Second, inSeconds(0))
-	createWindow(t, "over-it-all", time.Second, inSeconds(4), inSeconds(3600))
-	awaitWindow(t, "over-an-end", windows.EventDefined, windows.EventStarted)
+	createWindow(t, "missed-start", time.Minute, inSeconds(4))
+	createWindow(t, "missed-end", 6*time.Second, inSeconds(0))
+	createWindow(t, "missed-opening", time.Second, inSeconds(4), inSeconds(3600))
+	awaitWindow(t, "missed-end", windows.EventDefined, windows.EventStarted)
 	require.NoError(t, theFleet.Worker.Stop())
 	select { // the opening is at a fixed time
 	case <-time.After(time.Until(inSeconds(11))):
@@ -85,28 +85,28 @@ func TestWindowsAreCorrectWhenWorkersMissStartsAndEnds(t *testing.T) {
 	}
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
 
-	late := awaitWindow(t, "over-a-start", windows.EventDefined, windows.EventStarted)
+	late := awaitWindow(t, "missed-start", windows.EventDefined, windows.EventStarted)
 	require.Contains(t, late.Events[1].Message, "late")
 	require.Equal(t, windows.PhaseOpen, late.Phase)
-	awaitWindow(t, "over-an-end", windows.EventDefined, windows.EventStarted, windows.EventEnded)
-	missed := awaitWindow(t, "over-it-all", windows.EventDefined, windows.EventMissed)
+	awaitWindow(t, "missed-end", windows.EventDefined, windows.EventStarted, windows.EventEnded)
+	missed := awaitWindow(t, "missed-opening", windows.EventDefined, windows.EventMissed)
 	require.Len(t, missed.Upcoming, 1, "it continues with the next opening")
-	succeeds(t, "window", "cancel", "over-a-start", "--all", "--reason", "the test is over")
-	succeeds(t, "window", "cancel", "over-it-all", "--all")
+	succeeds(t, "window", "cancel", "missed-start", "--all", "--reason", "the test is over")
+	succeeds(t, "window", "cancel", "missed-opening", "--all")
 }
 
 func TestARolloutResumesInTheNextOpeningOfItsWindow(t *testing.T) {
 	reserve(t, "spoke-2")
 	spoke := theFleet.Cluster("spoke-2")
-	holdout := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	slowPod := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("nightly", "maintenanceWindows: [night]", 60, spoke.Name))
 	waiting := func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		return s.Wait != nil && s.Wait.Reason == "WaitingForWindow"
 	}
-	waitingAs := func(says string) func(ranv1.ClusterGroupUpgradeStatus) bool {
+	waitingAs := func(message string) func(ranv1.ClusterGroupUpgradeStatus) bool {
 		return func(s ranv1.ClusterGroupUpgradeStatus) bool {
-			return waiting(s) && strings.Contains(s.Wait.Message, says)
+			return waiting(s) && strings.Contains(s.Wait.Message, message)
 		}
 	}
 	awaitStatus(t, "nightly", waitingAs("the window is not defined"))
@@ -114,7 +114,7 @@ func TestARolloutResumesInTheNextOpeningOfItsWindow(t *testing.T) {
 	first, later := inSeconds(1), inSeconds(1200)
 	opensLater := "; it opens " + later.UTC().Format("2006-01-02 15:04:05Z")
 	createWindow(t, "night", time.Hour, first, later)
-	awaitEviction(t, spoke, holdout)
+	awaitEviction(t, spoke, slowPod)
 	t.Log(succeeds(t, "window", "status", "night"))
 	freeze := fmt.Sprintf(`, exclusions: [{name: freeze, effect: trim, scheduledStart: %q, scheduledEnd: %q}]`, first.UTC().Format(time.RFC3339), later.UTC().Format(time.RFC3339))
 	succeeds(t, "window", "edit", "-f", windowFile(t, "night", time.Hour, freeze, first, later), "--reason", "a freeze")
@@ -124,10 +124,10 @@ func TestARolloutResumesInTheNextOpeningOfItsWindow(t *testing.T) {
 	t.Log(succeeds(t, "window", "status", "night"))
 	excluded := waitingAs("window default/night is closed by an exclusion" + opensLater)
 	awaitStatus(t, "nightly", excluded)
-	releasePods(t, spoke, holdout)
-	// What is at work finishes, and nothing new begins.
-	standsStill := awaitStatus(t, "nightly", func(s ranv1.ClusterGroupUpgradeStatus) bool { return excluded(s) && clusterAt(s, 0).Nodes.Done == 2 })
-	require.Nil(t, standsStill.Status.Deadline, "the deadline is paused")
+	releasePods(t, spoke, slowPod)
+	// The running node finishes, and no other node starts.
+	waitsForOpening := awaitStatus(t, "nightly", func(s ranv1.ClusterGroupUpgradeStatus) bool { return excluded(s) && clusterAt(s, 0).Nodes.Done == 2 })
+	require.Nil(t, waitsForOpening.Status.Deadline, "the deadline is paused")
 	t.Log(succeeds(t, "upgrade", "status", "nightly"))
 	t.Log(succeeds(t, "window", "end", "night", "--reason", "the on-call needs the cluster"))
 	awaitStatus(t, "nightly", waitingAs("window default/night is closed"+opensLater))
@@ -144,7 +144,7 @@ func TestARolloutResumesInTheNextOpeningOfItsWindow(t *testing.T) {
 	require.Equal(t, []string{"control-plane-1", "worker-1", "worker-2"}, fleet.Cordoned(actions))
 	requireNoPodEvictedTwice(t, actions)
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
-	require.Empty(t, windowStatus(t, "night").Subscribers, "it has no subscribers")
+	require.Empty(t, windowStatus(t, "night").Subscribers, "the rollout has unsubscribed")
 	t.Log(succeeds(t, "window", "override", "night", "--for", "1h", "--reason", "CVE-2026-1234"))
 	t.Log(succeeds(t, "window", "extend", "night", "--until", time.Now().Add(3*time.Hour).UTC().Format(time.RFC3339)))
 	t.Log(succeeds(t, "window", "list"))

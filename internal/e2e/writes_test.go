@@ -15,8 +15,8 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 )
 
-// What a maintenance of one node may write to the API server, beside evictions, its Job and Events: the cordon, the uncordon, and at most ten
-// for conditions, locks and requests.
+// A maintenance of one node writes the cordon, the uncordon, and at most ten requests for conditions, locks and maintenance requests, in addition to
+// evictions, its Job and Events.
 func TestAMaintenanceWritesFewRequestsToTheAPIServer(t *testing.T) {
 	reserve(t, "spoke-3")
 	spoke := theFleet.Cluster("spoke-3")
@@ -57,7 +57,7 @@ func TestAMaintenanceWritesFewRequestsToTheAPIServer(t *testing.T) {
 	}
 }
 
-// writesOn counts what Drydock wrote about a node, and had an effect, by verb and resource. Evictions are about pods.
+// writesOn counts the successful writes of Drydock for a node, without evictions, by verb and resource.
 func writesOn(events []auditv1.Event, node string) map[string]int {
 	writes := map[string]int{}
 	for _, event := range events {
@@ -75,7 +75,7 @@ func writesOn(events []auditv1.Event, node string) map[string]int {
 	return writes
 }
 
-// aboutNode goes by names: Drydock names after a node what it makes for it. What is created is named in the body.
+// aboutNode reports whether the name of an object contains the node: Drydock names objects after their node. A create has the name in its body.
 func aboutNode(event auditv1.Event, node string) bool {
 	if event.ObjectRef.Subresource == "eviction" {
 		return false
@@ -87,7 +87,7 @@ func aboutNode(event auditv1.Event, node string) bool {
 	return strings.Contains(name, node)
 }
 
-// requireEventsOnce holds the Events of a maintenance to tell of these states once, and of no other but a drain, which not every node needs.
+// requireEventsOnce requires one Event of a maintenance for each of these states, and for no other state except Draining, which not every node has.
 func requireEventsOnce(t *testing.T, spoke *devstack.Cluster, node, maintenance string, states ...string) {
 	t.Helper()
 	list, err := spoke.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{

@@ -19,22 +19,22 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 )
 
-// lockWitness records every change of the objects of workload locks.
-type lockWitness struct {
+// lockRecorder records every change of the objects of workload locks.
+type lockRecorder struct {
 	mu      sync.Mutex
 	changes []change
 	failed  []any
 }
 
-// change is an object since a revision. Revisions are common to all kinds, which orders the changes of several watches.
+// change is the state of an object at a revision. Revisions count for all kinds, so they order the changes of several watches.
 type change struct {
 	revision uint64
 	gone     bool
 	object   *unstructured.Unstructured
 }
 
-// witnessed are the kinds that are watched.
-func witnessed() []schema.GroupVersionResource {
+// recordedKinds are the kinds that are watched.
+func recordedKinds() []schema.GroupVersionResource {
 	kinds := []schema.GroupVersionResource{{Version: "v1", Resource: "nodes"}, {Version: "v1", Resource: "pods"}}
 	for _, resource := range []string{"clustermaintenancerequests", "nodemaintenancerequests", "clusterworkloadlocks", "nodeworkloadlocks"} {
 		kinds = append(kinds, lcmv1.GroupVersion.WithResource(resource))
@@ -42,31 +42,31 @@ func witnessed() []schema.GroupVersionResource {
 	return kinds
 }
 
-// witness watches a cluster until the test is over.
-func witness(t *testing.T, spoke *devstack.Cluster) *lockWitness {
+// recordLocks watches a cluster until the end of the test.
+func recordLocks(t *testing.T, spoke *devstack.Cluster) *lockRecorder {
 	t.Helper()
 	client, err := dynamic.NewForConfig(spoke.Config)
 	require.NoError(t, err)
-	w := &lockWitness{}
-	var seeing sync.WaitGroup
-	for _, kind := range witnessed() {
+	w := &lockRecorder{}
+	var watches sync.WaitGroup
+	for _, kind := range recordedKinds() {
 		list, err := client.Resource(kind).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		for i := range list.Items {
-			w.see(watch.Event{Type: watch.Added, Object: &list.Items[i]})
+			w.record(watch.Event{Type: watch.Added, Object: &list.Items[i]})
 		}
 		changes := changesSince(t.Context(), t, list.GetResourceVersion(), client.Resource(kind).Watch)
-		seeing.Go(func() {
+		watches.Go(func() {
 			for event := range changes {
-				w.see(event)
+				w.record(event)
 			}
 		})
 	}
-	t.Cleanup(seeing.Wait)
+	t.Cleanup(watches.Wait)
 	return w
 }
 
-func (w *lockWitness) see(event watch.Event) {
+func (w *lockRecorder) record(event watch.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	object, ok := event.Object.(*unstructured.Unstructured)
@@ -82,28 +82,28 @@ func (w *lockWitness) see(event watch.Event) {
 	w.changes = append(w.changes, change{revision: revision, gone: event.Type == watch.Deleted, object: object})
 }
 
-// story tells the changes so far in their order, for applications that let go of one node at a time.
-func (w *lockWitness) story(t *testing.T, applications ...string) *lockStory {
+// replay applies the changes so far in order to a checker. applications release one node at a time.
+func (w *lockRecorder) replay(t *testing.T, applications ...string) *lockChecker {
 	t.Helper()
 	w.mu.Lock()
 	changes, failed := slices.Clone(w.changes), slices.Clone(w.failed)
 	w.mu.Unlock()
 	require.Empty(t, failed, "watches have failed")
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.revision, b.revision) })
-	s := newLockStory(applications)
+	s := newLockChecker(applications)
 	for _, c := range changes {
-		s.tell(t, c)
+		s.apply(t, c)
 	}
 	return s
 }
 
 // awaitEnd waits until no request is left and all locks are active.
-func (w *lockWitness) awaitEnd(t *testing.T, applications ...string) *lockStory {
+func (w *lockRecorder) awaitEnd(t *testing.T, applications ...string) *lockChecker {
 	t.Helper()
-	var s *lockStory
+	var s *lockChecker
 	require.Eventually(t, func() bool {
-		s = w.story(t, applications...)
-		return s.over()
-	}, stateLimit, 200*time.Millisecond, "the story does not come to its end")
+		s = w.replay(t, applications...)
+		return s.done()
+	}, stateLimit, 200*time.Millisecond, "requests or released locks are left")
 	return s
 }
