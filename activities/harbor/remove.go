@@ -245,7 +245,7 @@ func (r *removal) removeObject(ctx context.Context, named harbor.Object) error {
 		there := object.DeepCopy()
 		err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), there)
 		gone := apierrors.IsNotFound(err) || err == nil && there.UID != object.UID
-		return temporal.Observation{Part: string(r.part), Wait: harbor.Going(there)}, gone, client.IgnoreNotFound(err)
+		return temporal.Observation{Part: string(r.part), Wait: harbor.DeletionWait(there)}, gone, client.IgnoreNotFound(err)
 	})
 }
 

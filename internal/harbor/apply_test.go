@@ -15,9 +15,9 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
-// read is a HarborCluster of a file, with its defaults, after changes to its text.
+// read returns the HarborCluster of a file, with defaults, after changes to its text.
 func read(t *testing.T, file string, oldnew ...string) *goharborv1.HarborCluster {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + file)
@@ -31,7 +31,7 @@ func read(t *testing.T, file string, oldnew ...string) *goharborv1.HarborCluster
 
 var values = harbor.Values{DatabasePassword: "db-password", AccessKey: "access", SecretKey: "secret-key"}
 
-// applied is all that is applied for a HarborCluster, in order.
+// applied returns all objects that are applied for a HarborCluster, in order.
 func applied(t *testing.T, hc *goharborv1.HarborCluster) []*unstructured.Unstructured {
 	t.Helper()
 	var objects []*unstructured.Unstructured
@@ -46,13 +46,13 @@ func applied(t *testing.T, hc *goharborv1.HarborCluster) []*unstructured.Unstruc
 	return append(objects, service...)
 }
 
-// TestAppliedObjects compares with golden files; go test ./internal/harbor -update writes them.
+// The objects are compared with golden files; go test ./internal/harbor -update writes them.
 func TestAppliedObjects(t *testing.T) {
 	for _, name := range []string{"incluster", "external"} {
 		t.Run(name, func(t *testing.T) {
 			var documents []string
 			for _, object := range applied(t, read(t, name+".yaml")) {
-				require.NotPanics(t, func() { object.DeepCopy() }, "only types that unstructured objects may hold")
+				require.NotPanics(t, func() { object.DeepCopy() }, "an unstructured object holds only JSON types")
 				text, err := yaml.Marshal(object.Object)
 				require.NoError(t, err)
 				documents = append(documents, string(text))
@@ -70,7 +70,7 @@ func TestAppliedObjects(t *testing.T) {
 
 func TestCredentialsAreCreatedUnlessTheyAreGiven(t *testing.T) {
 	hc := read(t, "incluster.yaml")
-	require.Empty(t, harbor.Database(hc).Credentials, "the operator makes the database's")
+	require.Empty(t, harbor.Database(hc).Credentials, "the operator creates the database's")
 	require.Equal(t, []harbor.Credentials{{Name: "main-redis", Keys: [][]string{{"password", "redis-password"}}}}, harbor.Cache(hc).Credentials)
 	require.Equal(t, []harbor.Credentials{{Name: "minio-main-creds", Keys: [][]string{{"accesskey"}, {"secretkey"}}}}, harbor.Storage(hc).Credentials)
 
@@ -103,7 +103,7 @@ func TestAppliedObjectsFollowTheSpec(t *testing.T) {
 	hc := read(t, "incluster.yaml", "storageClassName: fast", "version: \"13\"\n        image: spilo:1\n        sslConfig: disable", "notary: {migrationEnabled: true}", "deletionPolicy: Delete")
 	require.Equal(t, "13", field(hc, "postgresql", "spec", "postgresql", "version"))
 	require.Equal(t, "spilo:1", field(hc, "postgresql", "spec", "dockerImage"))
-	require.Equal(t, map[string]any{"core": "harbor"}, field(hc, "postgresql", "spec", "databases"), "no Notary, no databases of it")
+	require.Equal(t, map[string]any{"core": "harbor"}, field(hc, "postgresql", "spec", "databases"), "without Notary there are no databases for it")
 	require.Equal(t, "disable", field(hc, "Harbor", "spec", "database", "sslMode"))
 	require.Equal(t, false, field(hc, "RedisFailover", "spec", "redis", "storage", "keepAfterDeletion"))
 

@@ -10,7 +10,7 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// configuration is whether the current spec of a HarborCluster is applied, not whether its services are healthy.
+// configuration reports whether the current spec of a HarborCluster is applied, not whether its services are healthy.
 type configuration struct {
 	// failed are the parts that cannot be applied, with the reason of the first.
 	failed []string
@@ -19,7 +19,7 @@ type configuration struct {
 	missing []string
 }
 
-// add records a desired part, what was last done about it, whether that is current, and what prevents reading its object.
+// add records a desired part: its last application, whether that is current, and why its object cannot be read.
 func (c *configuration) add(part Part, was Applied, current bool, unreadable Failure) {
 	failure := unreadable
 	switch {
@@ -48,7 +48,7 @@ func (j judge) configuration(c configuration) goharborv1.HarborClusterCondition 
 	return j.condition(metav1.ConditionTrue, ReasonApplied, "the whole spec is applied")
 }
 
-// Pending says why the services of a managed HarborCluster do not match its spec yet: it was changed, and the change is not applied yet or cannot be.
+// Pending returns why the services of a managed HarborCluster do not match its spec yet: it was changed, and the change is not applied yet or cannot be.
 // A first installation is not pending. Empty: nothing is pending, or Drydock does not manage it.
 func Pending(hc *goharborv1.HarborCluster) string {
 	if !slices.Contains(hc.Finalizers, Finalizer) {

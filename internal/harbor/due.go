@@ -16,7 +16,7 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// Part is what is applied for a HarborCluster together.
+// Part is a group of objects of a HarborCluster that are applied together.
 type Part string
 
 // The parts. The first three do not depend on each other.
@@ -43,9 +43,9 @@ func (p Part) Condition() goharborv1.ConditionType {
 	return goharborv1.StorageReady
 }
 
-// Applied is what was last done about a part.
+// Applied is the last application of a part.
 type Applied struct {
-	// Wanted identifies what was to be applied.
+	// Wanted identifies the desired state at that time.
 	Wanted string `json:"wanted"`
 	// Versions of the objects at that time, by kind and name.
 	Versions map[string]string `json:"versions,omitempty"`
@@ -83,15 +83,15 @@ type Seen struct {
 	Versions map[string]string
 }
 
-// Judgement is the state of a managed HarborCluster, and what to do about it.
+// Judgement is the state of a managed HarborCluster, and the actions that are due.
 type Judgement struct {
 	Evaluation
-	// Due is what to apply now; Again is when more will be due without a change; nil: never.
+	// Due are the parts to apply now; Again is when more will be due without a change; nil: never.
 	Due   []Due
 	Again *time.Time
 	// Obsolete are parts whose failure no longer matters, because the desired state has changed.
 	Obsolete []Part
-	// Drifted: something that was applied, and is still desired, looks different. A client changed it, or the cache is stale.
+	// Drifted: an applied object that is still desired differs. A client changed it, or the cache is stale.
 	Drifted bool
 }
 
@@ -133,7 +133,7 @@ func Judge(hc *goharborv1.HarborCluster, seen Seen, applied map[Part]Applied, no
 	return j
 }
 
-// wantedParts identifies what is to be applied of each part. It omits parts that the HarborCluster does not have, and parts that exist and are
+// wantedParts identifies the desired state of each part. It omits parts that the HarborCluster does not have, and parts that exist and are
 // immutable.
 func wantedParts(hc *goharborv1.HarborCluster, seen Seen) map[Part]string {
 	wanted := map[Part]string{PartHarbor: serviceFingerprint(hc, seen)}
@@ -151,7 +151,7 @@ func wantedParts(hc *goharborv1.HarborCluster, seen Seen) map[Part]string {
 // anyValues replace the values of Secrets where they do not matter.
 var anyValues = Values{DatabasePassword: "-", AccessKey: "-", SecretKey: "-"}
 
-// ServiceObjects returns what identifies the objects of Harbor.
+// ServiceObjects identifies the objects of Harbor.
 func ServiceObjects(hc *goharborv1.HarborCluster) []Object {
 	made, _ := Service(hc, anyValues)
 	var objects []Object
@@ -185,7 +185,7 @@ func fingerprint(made any) string {
 func dueParts(seen Seen, wanted map[Part]string, evaluation Evaluation, applied map[Part]Applied, now time.Time) (due []Due, again *time.Time) {
 	for _, part := range parts {
 		fingerprint, isWanted := wanted[part]
-		if !isWanted || seen.Failures[part.Condition()].Reason == ReasonCRDMissing || !evaluation.turnOf(part) {
+		if !isWanted || seen.Failures[part.Condition()].Reason == ReasonCRDMissing || !evaluation.dependenciesReady(part) {
 			continue
 		}
 		why, at := applied[part].due(part, fingerprint, seen.Versions)
@@ -204,8 +204,8 @@ func dueParts(seen Seen, wanted map[Part]string, evaluation Evaluation, applied 
 	return due, again
 }
 
-// turnOf: what the part depends on exists.
-func (e Evaluation) turnOf(part Part) bool {
+// dependenciesReady reports whether the services that the part needs are ready.
+func (e Evaluation) dependenciesReady(part Part) bool {
 	switch part {
 	case PartBucket:
 		return e.MakeBucket
@@ -226,7 +226,7 @@ func (a Applied) due(part Part, wanted string, versions map[string]string) (why 
 	return a.drift(part, versions), a.At.Add(repairPause)
 }
 
-// drift returns what of a desired part differs from what was applied; empty: nothing. The Job of the bucket is desired only while no suitable one
+// drift returns how a desired part differs from its last application; empty: it does not. The Job of the bucket is desired only while no suitable one
 // exists.
 func (a Applied) drift(part Part, versions map[string]string) string {
 	if part == PartBucket {

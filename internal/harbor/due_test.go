@@ -12,8 +12,8 @@ import (
 	"drydock.dev/drydock/internal/harbor"
 )
 
-// kept applies a HarborCluster in memory, as it becomes due.
-type kept struct {
+// managed is a HarborCluster in memory, whose due parts a test applies.
+type managed struct {
 	t       *testing.T
 	hc      *goharborv1.HarborCluster
 	seen    harbor.Seen
@@ -21,15 +21,15 @@ type kept struct {
 	now     time.Time
 }
 
-func newKept(t *testing.T, observed harbor.Observed) *kept {
+func newManaged(t *testing.T, observed harbor.Observed) *managed {
 	if observed.Failures == nil {
 		observed.Failures = map[goharborv1.ConditionType]harbor.Failure{}
 	}
-	return &kept{t: t, hc: read(t, "incluster.yaml"), seen: harbor.Seen{Observed: observed, Versions: map[string]string{}}, applied: map[harbor.Part]harbor.Applied{}, now: now}
+	return &managed{t: t, hc: read(t, "incluster.yaml"), seen: harbor.Seen{Observed: observed, Versions: map[string]string{}}, applied: map[harbor.Part]harbor.Applied{}, now: now}
 }
 
-// due are the parts that are, why, and after how long more will be; 0: never.
-func (k *kept) due() (due map[harbor.Part]string, after time.Duration) {
+// due returns the due parts, each with its reason, and the time until more are due; 0: never.
+func (k *managed) due() (due map[harbor.Part]string, after time.Duration) {
 	judged := harbor.Judge(k.hc, k.seen, k.applied, k.now)
 	due = map[harbor.Part]string{}
 	for _, d := range judged.Due {
@@ -41,8 +41,8 @@ func (k *kept) due() (due map[harbor.Part]string, after time.Duration) {
 	return due, after
 }
 
-// apply applies what is due and becomes so by that, each part as one object of its name.
-func (k *kept) apply() {
+// apply applies the due parts until none is due, each part as one object of its name.
+func (k *managed) apply() {
 	for {
 		due := harbor.Judge(k.hc, k.seen, k.applied, k.now).Due
 		if len(due) == 0 {
@@ -55,8 +55,8 @@ func (k *kept) apply() {
 	}
 }
 
-func TestTheServicesAreAppliedAtOnceAndHarborWhenAllAreReady(t *testing.T) {
-	k := newKept(t, harbor.Observed{})
+func TestTheServicesAreAppliedImmediatelyAndHarborWhenAllAreReady(t *testing.T) {
+	k := newManaged(t, harbor.Observed{})
 	due, after := k.due()
 	require.Equal(t, map[harbor.Part]string{"database": "never applied", "cache": "never applied", "storage": "never applied"}, due)
 	require.Zero(t, after)
@@ -79,11 +79,11 @@ func TestTheServicesAreAppliedAtOnceAndHarborWhenAllAreReady(t *testing.T) {
 }
 
 func TestAManualChangeIsRevertedAfterAPause(t *testing.T) {
-	k := newKept(t, up())
+	k := newManaged(t, up())
 	k.apply()
 	k.seen.Versions["cache"] = "2"
 	due, after := k.due()
-	require.Empty(t, due, "who changes it all the time is not answered at once each time")
+	require.Empty(t, due, "repeated changes are reverted only after a pause")
 	require.Equal(t, 2*time.Second, after)
 	k.now = k.now.Add(time.Minute)
 	due, _ = k.due()
@@ -93,8 +93,8 @@ func TestAManualChangeIsRevertedAfterAPause(t *testing.T) {
 	require.Equal(t, map[harbor.Part]string{"cache": "cache was changed"}, due)
 }
 
-func TestAChangedSpecIsAppliedAtOnceAndOnlyWhereItMatters(t *testing.T) {
-	k := newKept(t, up())
+func TestAChangedSpecIsAppliedImmediatelyAndOnlyWhereItMatters(t *testing.T) {
+	k := newManaged(t, up())
 	k.apply()
 	*k.hc.Spec.Cache.Spec.RedisFailover.Server.Replicas = 2
 	due, _ := k.due()
@@ -110,14 +110,14 @@ func TestAChangedSpecIsAppliedAtOnceAndOnlyWhereItMatters(t *testing.T) {
 }
 
 func TestNoServiceIsReadyBeforeItsCurrentSpecIsApplied(t *testing.T) {
-	k := newKept(t, up())
+	k := newManaged(t, up())
 	k.apply()
 	require.Equal(t, goharborv1.StatusHealthy, harbor.Judge(k.hc, k.seen, k.applied, k.now).Status)
 	*k.hc.Spec.Cache.Spec.RedisFailover.Server.Replicas = 2
 	k.hc.Spec.Version = "2.6.0"
 	changed := harbor.Judge(k.hc, k.seen, k.applied, k.now)
 	require.Equal(t, goharborv1.StatusCreating, changed.Status)
-	require.False(t, changed.ApplyHarbor, "not beside its cache")
+	require.False(t, changed.ApplyHarbor, "Harbor is not applied together with its cache")
 	for _, kind := range []goharborv1.ConditionType{goharborv1.CacheReady, goharborv1.ServiceReady} {
 		condition := conditionOf(t, changed.Evaluation, kind)
 		require.Equal(t, harbor.ReasonNotApplied, condition.Reason)
@@ -129,7 +129,7 @@ func TestNoServiceIsReadyBeforeItsCurrentSpecIsApplied(t *testing.T) {
 }
 
 func TestAFailureCountsUntilTheSpecChanges(t *testing.T) {
-	k := newKept(t, up())
+	k := newManaged(t, up())
 	k.apply()
 	for _, part := range []harbor.Part{harbor.PartCache, harbor.PartStorage, harbor.PartBucket} {
 		failed := k.applied[part]
@@ -149,68 +149,68 @@ func TestAFailureCountsUntilTheSpecChanges(t *testing.T) {
 }
 
 func TestConfigurationIsReadyWhenTheWholeSpecIsApplied(t *testing.T) {
-	k := newKept(t, harbor.Observed{})
-	says := func() (metav1.ConditionStatus, string, string) {
+	k := newManaged(t, harbor.Observed{})
+	configurationReady := func() (metav1.ConditionStatus, string, string) {
 		condition := conditionOf(t, harbor.Judge(k.hc, k.seen, k.applied, k.now).Evaluation, goharborv1.ConfigurationReady)
 		require.Equal(t, k.hc.Generation, condition.ObservedGeneration)
 		return condition.Status, condition.Reason, condition.Message
 	}
-	requireSays := func(status metav1.ConditionStatus, reason, message string) {
+	requireConfiguration := func(status metav1.ConditionStatus, reason, message string) {
 		t.Helper()
-		gotStatus, gotReason, gotMessage := says()
+		gotStatus, gotReason, gotMessage := configurationReady()
 		require.Equal(t, []string{string(status), reason, message}, []string{string(gotStatus), gotReason, gotMessage})
 	}
-	requireSays(unknown, harbor.ReasonNotApplied, "not applied yet: database, cache, storage, bucket, harbor")
+	requireConfiguration(unknown, harbor.ReasonNotApplied, "not applied yet: database, cache, storage, bucket, harbor")
 	k.apply()
-	requireSays(unknown, harbor.ReasonNotApplied, "not applied yet: bucket, harbor")
+	requireConfiguration(unknown, harbor.ReasonNotApplied, "not applied yet: bucket, harbor")
 	k.seen.Observed = up()
 	k.apply()
-	requireSays(yes, harbor.ReasonApplied, "the whole spec is applied")
+	requireConfiguration(yes, harbor.ReasonApplied, "the whole spec is applied")
 	k.seen.Tenant = tenant("Initialized", 1, "PoolInitialized")
-	requireSays(yes, harbor.ReasonApplied, "the whole spec is applied") // though not all is well
+	requireConfiguration(yes, harbor.ReasonApplied, "the whole spec is applied") // a service that is not ready does not matter
 	k.hc.Spec.Version = "2.6.0"
-	requireSays(unknown, harbor.ReasonNotApplied, "not applied yet: harbor")
+	requireConfiguration(unknown, harbor.ReasonNotApplied, "not applied yet: harbor")
 
 	failed := k.applied[harbor.PartCache]
-	failed.Failure = &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: "it is somebody else's"}
+	failed.Failure = &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: "another client owns it"}
 	k.applied[harbor.PartCache] = failed
-	requireSays(no, harbor.ReasonApplyFailed, "cache: it is somebody else's")
+	requireConfiguration(no, harbor.ReasonApplyFailed, "cache: another client owns it")
 	k.hc.Spec.Cache = read(t, "external.yaml").Spec.Cache
-	requireSays(unknown, harbor.ReasonNotApplied, "not applied yet: harbor") // what runs elsewhere is not applied
+	requireConfiguration(unknown, harbor.ReasonNotApplied, "not applied yet: harbor") // an external cache is not applied
 
 	k.seen.BucketJob = nil
 	k.seen.Failures = map[goharborv1.ConditionType]harbor.Failure{goharborv1.StorageReady: {Reason: harbor.ReasonCRDMissing, Message: "no Tenants"}}
-	requireSays(no, harbor.ReasonCRDMissing, "storage: no Tenants")
+	requireConfiguration(no, harbor.ReasonCRDMissing, "storage: no Tenants")
 }
 
 func TestAHarborClusterIsPendingUntilItsChangeIsApplied(t *testing.T) {
-	k := newKept(t, harbor.Observed{})
+	k := newManaged(t, harbor.Observed{})
 	k.hc.Finalizers = []string{harbor.Finalizer}
 	require.Equal(t, "generation 3: not observed yet; see `drydock harbor status main -n registry`", harbor.Pending(k.hc))
-	say := func() string {
+	pending := func() string {
 		judged := harbor.Judge(k.hc, k.seen, k.applied, k.now)
 		k.hc.Status = goharborv1.HarborClusterStatus{Status: judged.Status, ObservedGeneration: k.hc.Generation, Conditions: judged.Conditions}
 		return harbor.Pending(k.hc)
 	}
-	require.Empty(t, say(), "it is on its way")
+	require.Empty(t, pending(), "the first installation is in progress")
 	k.apply()
 	k.seen.Observed = up()
 	k.apply()
-	require.Empty(t, say())
+	require.Empty(t, pending())
 	k.hc.Spec.Version = "2.6.0"
-	require.Contains(t, say(), "generation 3: not applied yet: harbor; see")
+	require.Contains(t, pending(), "generation 3: not applied yet: harbor; see")
 	k.apply()
-	require.Empty(t, say())
+	require.Empty(t, pending())
 	failed := k.applied[harbor.PartCache]
 	failed.Failure = &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: "refused"}
 	k.applied[harbor.PartCache] = failed
-	require.Contains(t, say(), "generation 3: cache: refused; see")
+	require.Contains(t, pending(), "generation 3: cache: refused; see")
 	k.hc.Finalizers = nil
-	require.Empty(t, harbor.Pending(k.hc), "nobody keeps it: its status may be of long ago")
+	require.Empty(t, harbor.Pending(k.hc), "Drydock does not manage it, so its status may be old")
 }
 
 func TestAChangedPasswordAppliesHarborAgain(t *testing.T) {
-	k := newKept(t, up())
+	k := newManaged(t, up())
 	k.seen.Versions["Secret/minio-main-creds"] = "1"
 	k.apply()
 	k.seen.Versions["Secret/minio-main-creds"] = "2"
@@ -219,7 +219,7 @@ func TestAChangedPasswordAppliesHarborAgain(t *testing.T) {
 }
 
 func TestAFailedPartIsRetriedWithBackoff(t *testing.T) {
-	k := newKept(t, up())
+	k := newManaged(t, up())
 	k.apply()
 	failed := k.applied[harbor.PartStorage]
 	failed.Failure = &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: "no"}
@@ -236,11 +236,11 @@ func TestAFailedPartIsRetriedWithBackoff(t *testing.T) {
 
 	k.seen.Failures = map[goharborv1.ConditionType]harbor.Failure{goharborv1.StorageReady: {Reason: harbor.ReasonCRDMissing}}
 	due, after := k.due()
-	require.Empty(t, due, "there is nothing to be applied to")
+	require.Empty(t, due, "its CRD is missing")
 	require.Zero(t, after)
 }
 
-// jobOf is the Job of the bucket as it was made for a HarborCluster, and not complete.
+// jobOf is the incomplete Job that creates the bucket of a HarborCluster.
 func jobOf(hc *goharborv1.HarborCluster) *batchv1.Job {
 	made := harbor.BucketJob(hc)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: made.GetName(), UID: "old", Annotations: made.GetAnnotations()}}
@@ -249,7 +249,7 @@ func jobOf(hc *goharborv1.HarborCluster) *batchv1.Job {
 }
 
 func TestAnOutdatedBucketJobIsReplaced(t *testing.T) {
-	k := newKept(t, up())
+	k := newManaged(t, up())
 	k.seen.BucketJob = jobOf(k.hc)
 	k.apply()
 	requireDue := func(why, message string) {
@@ -261,7 +261,7 @@ func TestAnOutdatedBucketJobIsReplaced(t *testing.T) {
 		require.Equal(t, []string{string(unknown), harbor.ReasonBucketJobNotComplete, message}, []string{string(storage.Status), storage.Reason, storage.Message})
 	}
 	due, _ := k.due()
-	require.Empty(t, due, "it is as it is wanted")
+	require.Empty(t, due, "the Job matches the spec")
 	k.hc.Spec.Storage.Spec.MinIO.Client = &goharborv1.Image{Image: "mirror.example/mc:1"}
 	for _, end := range []batchv1.JobConditionType{"", batchv1.JobFailed} {
 		k.seen.BucketJob.Status = finished(end).Status
@@ -269,17 +269,17 @@ func TestAnOutdatedBucketJobIsReplaced(t *testing.T) {
 	}
 	k.seen.BucketJob.Status = finished(batchv1.JobComplete).Status
 	due, _ = k.due()
-	require.NotContains(t, due, harbor.PartBucket, "however it was made, the bucket is there")
+	require.NotContains(t, due, harbor.PartBucket, "a complete Job has created the bucket")
 
 	k.seen.BucketJob = jobOf(k.hc)
 	k.hc.Spec.Storage.Spec.MinIO.Client = nil
 	k.seen.BucketJob.Annotations = nil
 	due, _ = k.due()
-	require.Empty(t, due, "nobody knows what was wanted of one that somebody else has made")
+	require.Empty(t, due, "the desired state of another client's Job is unknown")
 }
 
 func TestARecreatedTenantGetsANewBucket(t *testing.T) {
-	k := newKept(t, up())
+	k := newManaged(t, up())
 	k.seen.BucketJob = jobOf(k.hc)
 	k.seen.BucketJob.Status = finished(batchv1.JobComplete).Status
 	k.apply()
@@ -290,11 +290,11 @@ func TestARecreatedTenantGetsANewBucket(t *testing.T) {
 	require.Equal(t, "Job minio-main, which makes the bucket, is older than Tenant minio-main", conditionOf(t, judged.Evaluation, goharborv1.StorageReady).Message)
 	require.Equal(t, []harbor.Due{{Part: harbor.PartBucket, Wanted: judged.Due[0].Wanted, Why: "never applied", Replaces: "old"}}, judged.Due)
 
-	// What was applied is not seen at once, and is not applied again at once.
+	// The watch shows the new Job late; meanwhile it is not applied again.
 	k.applied[harbor.PartBucket] = harbor.Applied{Wanted: judged.Due[0].Wanted, At: k.now}
 	judged = harbor.Judge(k.hc, k.seen, k.applied, k.now)
 	require.Empty(t, judged.Due)
-	require.True(t, judged.Drifted, "who has looked at a cache looks at the API server")
+	require.True(t, judged.Drifted, "the API server must confirm the drift")
 	k.seen.BucketJob.CreationTimestamp = metav1.NewTime(created.Add(2 * time.Second))
 	require.Equal(t, goharborv1.StatusHealthy, harbor.Judge(k.hc, k.seen, k.applied, k.now).Status)
 }
@@ -341,7 +341,7 @@ func TestKeepingDataRemovesOnlyStatelessParts(t *testing.T) {
 		{"cluster-name": "postgresql-registry-main"},
 		{"app.kubernetes.io/name": "main-redis", "app.kubernetes.io/component": "redis", "app.kubernetes.io/part-of": "redis-failover"},
 		{"v1.min.io/tenant": "minio-main"},
-	}, claims, "as the operators label them")
+	}, claims, "the labels of the operators")
 
 	external := read(t, "external.yaml", "deletionPolicy: Retain", "deletionPolicy: Delete")
 	external.Spec.DeletionPolicy = goharborv1.DeleteData

@@ -101,12 +101,12 @@ func (j judge) deadline() time.Duration {
 // tooLong: the service has taken longer than allowed to become ready.
 func (j judge) tooLong(object *unstructured.Unstructured) bool {
 	limit := j.limit(object)
-	return j.ranOut(object) || limit != nil && !j.now.Before(*limit)
+	return j.timedOut(object) || limit != nil && !j.now.Before(*limit)
 }
 
-// ranOut: the status already reports that the service takes too long. That holds until it is ready, or starts again because the HarborCluster was
+// timedOut: the status already reports that the service takes too long. It stays so until it is ready, or starts again because the HarborCluster was
 // changed or the object created.
-func (j judge) ranOut(object *unstructured.Unstructured) bool {
+func (j judge) timedOut(object *unstructured.Unstructured) bool {
 	if j.before.Reason != ReasonProgressDeadlineExceeded || j.before.ObservedGeneration != j.hc.Generation || j.before.LastTransitionTime == nil {
 		return false
 	}

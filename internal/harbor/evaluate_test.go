@@ -42,12 +42,12 @@ func harborWith(conditions ...map[string]any) *unstructured.Unstructured {
 	return reporting("Harbor", "main-harbor", map[string]any{"conditions": list})
 }
 
-func said(kind string, status metav1.ConditionStatus) map[string]any {
+func reported(kind string, status metav1.ConditionStatus) map[string]any {
 	return map[string]any{"type": kind, "status": string(status), "reason": kind + "Because", "message": "so"}
 }
 
-func saidBefore(kind string, status metav1.ConditionStatus) map[string]any {
-	condition := said(kind, status)
+func reportedEarlier(kind string, status metav1.ConditionStatus) map[string]any {
+	condition := reported(kind, status)
 	condition["observedGeneration"] = int64(1)
 	return condition
 }
@@ -65,7 +65,7 @@ func tenant(state string, available int64, pool string) *unstructured.Unstructur
 	})
 }
 
-// up are the objects of a HarborCluster that is well.
+// up returns the objects of a healthy HarborCluster.
 func up() harbor.Observed {
 	three := new(int32(3))
 	return harbor.Observed{
@@ -75,13 +75,13 @@ func up() harbor.Observed {
 		Sentinels:     &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "rfs-main-redis"}, Spec: appsv1.DeploymentSpec{Replicas: three}, Status: appsv1.DeploymentStatus{ReadyReplicas: 3}},
 		Tenant:        tenant("Initialized", 2, "PoolInitialized"),
 		BucketJob:     finished(batchv1.JobComplete),
-		Harbor:        harborWith(said("Failed", no), said("InProgress", no)),
+		Harbor:        harborWith(reported("Failed", no), reported("InProgress", no)),
 		Secrets:       map[string]bool{"harbor.postgresql-registry-main.credentials": true},
 	}
 }
 
-// remembers lets the status of a HarborCluster say that a service is, or was, ready.
-func remembers(hc *goharborv1.HarborCluster, kind goharborv1.ConditionType, status metav1.ConditionStatus, since time.Time, wasReady bool) {
+// setCondition adds a condition of a service to the status of a HarborCluster.
+func setCondition(hc *goharborv1.HarborCluster, kind goharborv1.ConditionType, status metav1.ConditionStatus, since time.Time, wasReady bool) {
 	at := metav1.NewTime(since)
 	condition := goharborv1.HarborClusterCondition{Type: kind, Status: status, LastTransitionTime: &at}
 	if wasReady {
@@ -112,10 +112,10 @@ func TestAReadyHarborClusterIsHealthy(t *testing.T) {
 		require.Equal(t, now, condition.FirstReadyTime.Time)
 	}
 	hc.Status.Conditions = got.Conditions
-	require.Equal(t, got, harbor.Evaluate(hc, up(), now.Add(time.Hour)), "nothing changes by looking again")
+	require.Equal(t, got, harbor.Evaluate(hc, up(), now.Add(time.Hour)), "evaluating again changes nothing")
 }
 
-// TestTheConditionsOfEachService takes one thing away from what is up, and says what becomes of its service: new, too late, and after it was ready.
+// Each case breaks one object, and checks the condition of its service: before the deadline, after it, and after the service was ready.
 func TestTheConditionsOfEachService(t *testing.T) {
 	postgres := func(status string) func(*harbor.Observed) {
 		return func(o *harbor.Observed) {
@@ -126,7 +126,7 @@ func TestTheConditionsOfEachService(t *testing.T) {
 	for _, test := range []struct {
 		name, reason string
 		kind         goharborv1.ConditionType
-		// failed: it will not become ready by itself.
+		// failed: the service will not become ready by itself.
 		failed bool
 		change func(*harbor.Observed)
 	}{
@@ -184,13 +184,13 @@ func TestTheConditionsOfEachService(t *testing.T) {
 				require.Equal(t, unknown, conditionOf(t, harbor.Evaluate(hc, observed, created.Add(15*time.Minute-1)), test.kind).Status)
 			}
 
-			remembers(hc, test.kind, yes, created, false)
+			setCondition(hc, test.kind, yes, created, false)
 			fallen := harbor.Evaluate(hc, observed, now)
 			require.Equal(t, no, conditionOf(t, fallen, test.kind).Status)
 			require.Equal(t, goharborv1.StatusUnhealthy, fallen.Status)
 			hc.Status.Conditions = fallen.Conditions
-			require.Equal(t, no, conditionOf(t, harbor.Evaluate(hc, observed, now.Add(time.Minute)), test.kind).Status, "that it was ready is remembered")
-			require.Equal(t, yes, conditionOf(t, harbor.Evaluate(hc, up(), now.Add(time.Hour)), test.kind).Status, "and it may come back")
+			require.Equal(t, no, conditionOf(t, harbor.Evaluate(hc, observed, now.Add(time.Minute)), test.kind).Status, "the status remembers that the service was ready")
+			require.Equal(t, yes, conditionOf(t, harbor.Evaluate(hc, up(), now.Add(time.Hour)), test.kind).Status, "the service may recover")
 		})
 	}
 }
@@ -201,16 +201,16 @@ func TestHarborIsEvaluatedByItsConditions(t *testing.T) {
 		harbor       *unstructured.Unstructured
 		first, later metav1.ConditionStatus
 	}{
-		{"it is up", "Ready", harborWith(said("Failed", no), said("InProgress", no)), yes, yes},
-		{"one condition is enough", "Ready", harborWith(said("Failed", no)), yes, yes},
-		{"it says nothing", "NotReported", harborWith(said("Applied", yes)), unknown, unknown},
-		{"it failed", "FailedBecause", harborWith(said("Failed", yes), said("InProgress", no)), no, no},
-		{"that it failed comes first", "FailedBecause", harborWith(said("InProgress", yes), said("Failed", yes)), no, no},
-		{"it is in progress", "InProgressBecause", harborWith(said("Failed", no), said("InProgress", yes)), unknown, no},
-		{"it was well before the last change", "GenerationNotObserved", harborWith(saidBefore("Failed", no), saidBefore("InProgress", no)), unknown, unknown},
-		{"it had failed before the last change", "GenerationNotObserved", harborWith(saidBefore("Failed", yes), said("InProgress", no)), unknown, unknown},
-		{"it does not know", "NotReported", harborWith(said("Failed", unknown), said("InProgress", no)), unknown, unknown},
-		{"it is not there", "NotFound", nil, unknown, no},
+		{"no failure and no progress", "Ready", harborWith(reported("Failed", no), reported("InProgress", no)), yes, yes},
+		{"only Failed is reported", "Ready", harborWith(reported("Failed", no)), yes, yes},
+		{"neither condition is reported", "NotReported", harborWith(reported("Applied", yes)), unknown, unknown},
+		{"a failure", "FailedBecause", harborWith(reported("Failed", yes), reported("InProgress", no)), no, no},
+		{"a failure overrides progress", "FailedBecause", harborWith(reported("InProgress", yes), reported("Failed", yes)), no, no},
+		{"progress", "InProgressBecause", harborWith(reported("Failed", no), reported("InProgress", yes)), unknown, no},
+		{"ready before the last change", "GenerationNotObserved", harborWith(reportedEarlier("Failed", no), reportedEarlier("InProgress", no)), unknown, unknown},
+		{"failed before the last change", "GenerationNotObserved", harborWith(reportedEarlier("Failed", yes), reported("InProgress", no)), unknown, unknown},
+		{"Failed is Unknown", "NotReported", harborWith(reported("Failed", unknown), reported("InProgress", no)), unknown, unknown},
+		{"no Harbor", "NotFound", nil, unknown, no},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			hc, observed := read(t, "incluster.yaml"), up()
@@ -218,7 +218,7 @@ func TestHarborIsEvaluatedByItsConditions(t *testing.T) {
 			condition := conditionOf(t, harbor.Evaluate(hc, observed, now), goharborv1.ServiceReady)
 			require.Equal(t, test.first, condition.Status)
 			require.Equal(t, test.reason, condition.Reason)
-			remembers(hc, goharborv1.ServiceReady, yes, created, true)
+			setCondition(hc, goharborv1.ServiceReady, yes, created, true)
 			require.Equal(t, test.later, conditionOf(t, harbor.Evaluate(hc, observed, now), goharborv1.ServiceReady).Status)
 		})
 	}
@@ -238,45 +238,45 @@ func TestTheDeadlineCountsFromTheStartOfTheService(t *testing.T) {
 	observed.RedisServers = nil
 	hc := read(t, "incluster.yaml", "version: 2.5.0", "version: 2.5.0\n  progressDeadlineSeconds: 60")
 	require.Equal(t, no, conditionOf(t, harbor.Evaluate(hc, observed, now), goharborv1.CacheReady).Status, "a minute after the object was created")
-	remembers(hc, goharborv1.CacheReady, unknown, now, false)
+	setCondition(hc, goharborv1.CacheReady, unknown, now, false)
 	require.Equal(t, unknown, conditionOf(t, harbor.Evaluate(hc, observed, now.Add(59*time.Second)), goharborv1.CacheReady).Status)
 	require.Equal(t, no, conditionOf(t, harbor.Evaluate(hc, observed, now.Add(time.Minute)), goharborv1.CacheReady).Status)
 }
 
-func TestATimedOutServiceStaysSoUntilItStartsAgain(t *testing.T) {
+func TestATimedOutServiceStaysUnhealthyUntilItStartsAgain(t *testing.T) {
 	observed := up()
 	observed.RedisServers = nil
-	observed.RedisFailover.SetCreationTimestamp(metav1.NewTime(created.Add(5 * time.Second))) // it was looked for before
+	observed.RedisFailover.SetCreationTimestamp(metav1.NewTime(created.Add(5 * time.Second))) // the service started earlier
 	hc := read(t, "incluster.yaml")
-	remembers(hc, goharborv1.CacheReady, unknown, created, false)
-	ranOut := created.Add(15 * time.Minute)
-	late := harbor.Evaluate(hc, observed, ranOut)
+	setCondition(hc, goharborv1.CacheReady, unknown, created, false)
+	deadline := created.Add(15 * time.Minute)
+	late := harbor.Evaluate(hc, observed, deadline)
 	require.Equal(t, harbor.ReasonProgressDeadlineExceeded, conditionOf(t, late, goharborv1.CacheReady).Reason)
 	hc.Status.Conditions = late.Conditions
-	look := func(after time.Duration) goharborv1.HarborClusterCondition {
-		return conditionOf(t, harbor.Evaluate(hc, observed, ranOut.Add(after)), goharborv1.CacheReady)
+	cacheAfter := func(after time.Duration) goharborv1.HarborClusterCondition {
+		return conditionOf(t, harbor.Evaluate(hc, observed, deadline.Add(after)), goharborv1.CacheReady)
 	}
-	require.Equal(t, conditionOf(t, late, goharborv1.CacheReady), look(100*time.Millisecond), "looking again takes nothing back")
-	require.Equal(t, goharborv1.StatusUnhealthy, harbor.Evaluate(hc, observed, ranOut.Add(time.Hour)).Status)
+	require.Equal(t, conditionOf(t, late, goharborv1.CacheReady), cacheAfter(100*time.Millisecond), "a later evaluation keeps the condition")
+	require.Equal(t, goharborv1.StatusUnhealthy, harbor.Evaluate(hc, observed, deadline.Add(time.Hour)).Status)
 
 	redis := observed.RedisFailover
 	observed.RedisFailover = nil
-	require.Equal(t, no, look(time.Minute).Status, "nor does it help that it is gone")
+	require.Equal(t, no, cacheAfter(time.Minute).Status, "a deleted object does not reset it")
 	observed.RedisFailover = redis.DeepCopy()
-	observed.RedisFailover.SetCreationTimestamp(metav1.NewTime(ranOut.Add(time.Minute)))
-	require.Equal(t, unknown, look(time.Minute).Status, "made anew, it may take as long again")
-	require.Equal(t, no, look(16*time.Minute).Status)
+	observed.RedisFailover.SetCreationTimestamp(metav1.NewTime(deadline.Add(time.Minute)))
+	require.Equal(t, unknown, cacheAfter(time.Minute).Status, "a new object restarts the deadline")
+	require.Equal(t, no, cacheAfter(16*time.Minute).Status)
 
 	observed.RedisFailover = redis
 	hc.Spec.ProgressDeadlineSeconds = new(int32(3600))
 	hc.Generation++
-	require.Equal(t, unknown, look(time.Minute).Status, "it is given more time")
-	require.Equal(t, no, look(time.Hour).Status)
+	require.Equal(t, unknown, cacheAfter(time.Minute).Status, "a longer deadline counts")
+	require.Equal(t, no, cacheAfter(time.Hour).Status)
 }
 
 func TestTheBucketIsCreatedOnceMinIOIsReady(t *testing.T) {
 	hc, observed := read(t, "incluster.yaml"), up()
-	require.False(t, harbor.Evaluate(hc, observed, now).MakeBucket, "it is made")
+	require.False(t, harbor.Evaluate(hc, observed, now).MakeBucket, "the Job exists")
 	observed.BucketJob = nil
 	require.True(t, harbor.Evaluate(hc, observed, now).MakeBucket)
 	observed.Tenant = tenant("Provisioning", 0, "PoolCreated")

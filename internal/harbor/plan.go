@@ -15,7 +15,7 @@ import (
 type Known struct {
 	// Status as last observed. Its history counts, even if the object's status differs.
 	Status goharborv1.HarborClusterStatus `json:"status"`
-	// Applied is what was last done about each part.
+	// Applied is the last application of each part.
 	Applied map[Part]Applied `json:"applied,omitempty"`
 	// StatusWritten and FinalizerWritten are when these were last written with their current value; nil: never.
 	StatusWritten    *time.Time `json:"statusWritten,omitempty"`
@@ -48,11 +48,11 @@ type Plan struct {
 	// Obsolete are parts whose failure no longer matters.
 	Obsolete []Part `json:"obsolete,omitempty"`
 
-	// known is the record from before. Another: it is of another object. News: there is something new to report. Drifted: something differs from what
-	// was applied.
-	known                  Known
-	another, news, drifted bool
-	again                  *time.Time
+	// known is the previous record. another: it is of another object. reportable: there is something new to report. drifted: an object differs from
+	// its last application.
+	known                        Known
+	another, reportable, drifted bool
+	again                        *time.Time
 }
 
 // PlanFor returns what to do or report about a managed HarborCluster, given the record and the object's UID. Nil: it does not exist. If it is being
@@ -61,87 +61,87 @@ func PlanFor(hc *goharborv1.HarborCluster, seen Seen, uid types.UID, known Known
 	if hc == nil {
 		return Plan{Gone: true}
 	}
-	look := Plan{
+	plan := Plan{
 		UID: hc.UID, Generation: hc.Generation, Deleting: hc.DeletionTimestamp != nil, DeletionPolicy: hc.Spec.DeletionPolicy,
-		known: known, another: uid != "" && uid != hc.UID, news: uid != hc.UID,
+		known: known, another: uid != "" && uid != hc.UID, reportable: uid != hc.UID,
 	}
-	if look.news {
-		look.known = Known{Status: hc.Status, Held: known.Held, Applying: known.Applying}
+	if plan.reportable {
+		plan.known = Known{Status: hc.Status, Held: known.Held, Applying: known.Applying}
 	}
-	if !look.Deleting {
-		look.judge(hc, seen, now)
+	if !plan.Deleting {
+		plan.judge(hc, seen, now)
 	}
-	return look
+	return plan
 }
 
-func (l *Plan) judge(hc *goharborv1.HarborCluster, seen Seen, now time.Time) {
+func (p *Plan) judge(hc *goharborv1.HarborCluster, seen Seen, now time.Time) {
 	remembered := *hc
-	remembered.Status = l.known.Status
-	judged := Judge(&remembered, seen, l.known.Applied, now)
-	l.Status = goharborv1.HarborClusterStatus{Status: judged.Status, ObservedGeneration: hc.Generation, Conditions: judged.Conditions}
-	l.Obsolete, l.drifted = judged.Obsolete, judged.Drifted
-	l.news = l.news || !SameStatus(l.known.Status, l.Status)
-	if !l.known.Held {
-		l.Parts, l.again = slices.DeleteFunc(judged.Due, func(due Due) bool { return slices.Contains(l.known.Applying, due.Part) }), judged.Again
+	remembered.Status = p.known.Status
+	judged := Judge(&remembered, seen, p.known.Applied, now)
+	p.Status = goharborv1.HarborClusterStatus{Status: judged.Status, ObservedGeneration: hc.Generation, Conditions: judged.Conditions}
+	p.Obsolete, p.drifted = judged.Obsolete, judged.Drifted
+	p.reportable = p.reportable || !SameStatus(p.known.Status, p.Status)
+	if !p.known.Held {
+		p.Parts, p.again = slices.DeleteFunc(judged.Due, func(due Due) bool { return slices.Contains(p.known.Applying, due.Part) }), judged.Again
 	}
 	if next := RecheckAt(&remembered, seen.Observed, judged.Evaluation, now); next != nil && next.After(now) {
-		l.again = earlier(l.again, next)
+		p.again = earlier(p.again, next)
 	}
 	switch {
-	case SameStatus(hc.Status, l.Status):
-	case l.canWait(hc.Status):
-		l.Deferred = true
+	case SameStatus(hc.Status, p.Status):
+	case p.canWait(hc.Status):
+		p.Deferred = true
 	default:
-		l.Outdated = l.news || l.rested(l.known.StatusWritten, now)
+		p.Outdated = p.reportable || p.pauseOver(p.known.StatusWritten, now)
 	}
 	if !slices.Contains(hc.Finalizers, Finalizer) {
-		l.NoFinalizer = l.rested(l.known.FinalizerWritten, now)
+		p.NoFinalizer = p.pauseOver(p.known.FinalizerWritten, now)
 	}
 }
 
 // canWait reports whether writing the object's status can wait until the due parts are applied: neither its overall status nor a known failure would
 // change.
-func (l *Plan) canWait(own goharborv1.HarborClusterStatus) bool {
-	if len(l.Parts) == 0 || !own.Status.Means(l.Status.Status) || own.ObservedGeneration != l.Status.ObservedGeneration {
+func (p *Plan) canWait(own goharborv1.HarborClusterStatus) bool {
+	if len(p.Parts) == 0 || !own.Status.Means(p.Status.Status) || own.ObservedGeneration != p.Status.ObservedGeneration {
 		return false
 	}
-	return !slices.ContainsFunc(l.Status.Conditions, func(c goharborv1.HarborClusterCondition) bool {
+	return !slices.ContainsFunc(p.Status.Conditions, func(c goharborv1.HarborClusterCondition) bool {
 		return (c.Status == metav1.ConditionFalse) != (ConditionOf(own, c.Type).Status == metav1.ConditionFalse)
 	})
 }
 
-// rested reports whether a value that another client changed may be written again: not at once each time, and not before a watch may show it.
-func (l *Plan) rested(written *time.Time, now time.Time) bool {
+// pauseOver reports whether a value that another client changed may be written again: only after a pause, so that a watch has shown the last write.
+func (p *Plan) pauseOver(written *time.Time, now time.Time) bool {
 	if written == nil {
 		return true
 	}
-	rested := written.Add(repairPause)
-	if now.Before(rested) {
-		l.again = earlier(l.again, &rested)
+	pauseEnd := written.Add(repairPause)
+	if now.Before(pauseEnd) {
+		p.again = earlier(p.again, &pauseEnd)
 		return false
 	}
 	return true
 }
 
 // Due reports whether there is anything to do or report.
-func (l Plan) Due() bool {
-	return l.Gone || l.Deleting || l.news || l.Outdated || l.NoFinalizer || len(l.Parts) > 0
+func (p Plan) Due() bool {
+	return p.Gone || p.Deleting || p.reportable || p.Outdated || p.NoFinalizer || len(p.Parts) > 0
 }
 
 // Again is when to observe again without a change; nil: never.
-func (l Plan) Again() *time.Time { return l.again }
+func (p Plan) Again() *time.Time { return p.again }
 
 // Doubtful reports whether the observation may be older than the record: the HarborCluster was created, changed or written later, a part was applied
 // later, or a Secret was created that another watch covers. Then the API server should be read instead of the cache.
-func (l Plan) Doubtful() bool {
-	known := l.known.Status
+func (p Plan) Doubtful() bool {
+	known := p.known.Status
 	switch {
-	case l.Gone, l.Deleting, l.another, l.drifted, l.Generation < known.ObservedGeneration:
+	case p.Gone, p.Deleting, p.another, p.drifted, p.Generation < known.ObservedGeneration:
 		return true
-	case !l.news:
-		return l.Outdated && l.known.StatusWritten != nil || l.NoFinalizer && l.known.FinalizerWritten != nil
+	case !p.reportable:
+		return p.Outdated && p.known.StatusWritten != nil || p.NoFinalizer && p.known.FinalizerWritten != nil
 	}
-	return slices.ContainsFunc(l.Status.Conditions, func(c goharborv1.HarborClusterCondition) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c goharborv1.HarborClusterCondition) bool {
 		return c.Reason == ReasonSecretMissing && ConditionOf(known, c.Type).Reason != c.Reason
 	})
 }

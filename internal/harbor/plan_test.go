@@ -14,213 +14,213 @@ import (
 
 const uid = "uid-1"
 
-// watched is a HarborCluster that is kept and as it should be: nothing is due.
-type watched struct {
-	*kept
+// steady is a managed HarborCluster with nothing due.
+type steady struct {
+	*managed
 	known harbor.Known
 }
 
-func newWatched(t *testing.T) *watched {
-	w := &watched{kept: newKept(t, up())}
+func newSteady(t *testing.T) *steady {
+	w := &steady{managed: newManaged(t, up())}
 	w.apply()
 	w.hc.UID, w.hc.Finalizers = uid, []string{harbor.Finalizer}
 	w.known = harbor.Known{Applied: w.applied}
 	w.write()
-	require.False(t, w.look().Due())
+	require.False(t, w.plan().Due())
 	return w
 }
 
-func (w *watched) look() harbor.Plan { return harbor.PlanFor(w.hc, w.seen, uid, w.known, w.now) }
+func (w *steady) plan() harbor.Plan { return harbor.PlanFor(w.hc, w.seen, uid, w.known, w.now) }
 
-// write takes in and writes the status as it is.
-func (w *watched) write() {
-	status, at := w.look().Status, w.now
+// write records and writes the current status.
+func (w *steady) write() {
+	status, at := w.plan().Status, w.now
 	w.hc.Status, w.known.Status, w.known.StatusWritten = status, status, &at
 }
 
 // pass lets time pass.
-func (w *watched) pass(time time.Duration) { w.now = w.now.Add(time) }
+func (w *steady) pass(time time.Duration) { w.now = w.now.Add(time) }
 
 func TestNothingIsDueWithoutAChange(t *testing.T) {
-	w := newWatched(t)
+	w := newSteady(t)
 	w.pass(time.Hour)
-	look := w.look()
-	require.False(t, look.Due())
-	require.Nil(t, look.Again())
-	require.Equal(t, goharborv1.StatusHealthy, look.Status.Status)
+	plan := w.plan()
+	require.False(t, plan.Due())
+	require.Nil(t, plan.Again())
+	require.Equal(t, goharborv1.StatusHealthy, plan.Status.Status)
 }
 
 func TestAStatusChangedByAnotherClientIsWrittenAgainAfterAPause(t *testing.T) {
-	w := newWatched(t)
+	w := newSteady(t)
 	theirs := goharborv1.HarborClusterStatus{Status: goharborv1.StatusCreating}
 	w.hc.Status = theirs
-	look := w.look()
-	require.False(t, look.Due(), "who writes it all the time is not answered at once each time")
-	require.Equal(t, w.now.Add(2*time.Second), *look.Again())
+	plan := w.plan()
+	require.False(t, plan.Due(), "repeated changes are reverted only after a pause")
+	require.Equal(t, w.now.Add(2*time.Second), *plan.Again())
 	w.pass(2 * time.Second)
-	look = w.look()
-	require.True(t, look.Outdated)
-	require.Equal(t, goharborv1.StatusHealthy, look.Status.Status, "what is remembered counts")
-	require.True(t, look.Doubtful(), "it may be what a watch does not show yet")
+	plan = w.plan()
+	require.True(t, plan.Outdated)
+	require.Equal(t, goharborv1.StatusHealthy, plan.Status.Status, "the record counts")
+	require.True(t, plan.Doubtful(), "the cache may be stale")
 
 	w.write()
 	w.hc.Status = theirs
 	w.seen.Tenant = tenant("Initialized", 1, "PoolInitialized")
-	look = w.look()
-	require.True(t, look.Outdated, "what is news is said at once")
-	require.Equal(t, goharborv1.StatusUnhealthy, look.Status.Status)
-	require.False(t, look.Doubtful())
+	plan = w.plan()
+	require.True(t, plan.Outdated, "a new condition is written immediately")
+	require.Equal(t, goharborv1.StatusUnhealthy, plan.Status.Status)
+	require.False(t, plan.Doubtful())
 }
 
 func TestAStatusThatIsProvisioningIsCreating(t *testing.T) {
-	w := newWatched(t)
+	w := newSteady(t)
 	w.seen.Harbor = nil
 	w.hc.Status, w.known.Status = goharborv1.HarborClusterStatus{}, goharborv1.HarborClusterStatus{}
 	w.write()
 	require.Equal(t, goharborv1.StatusCreating, w.hc.Status.Status)
 	w.hc.Status.Status = goharborv1.StatusProvisioning
 	w.pass(time.Hour)
-	require.False(t, w.look().Due(), "the Harbor operator's word for it is as good as ours")
+	require.False(t, w.plan().Due(), "the Harbor operator's status means the same")
 	w.hc.Status.Status = goharborv1.StatusHealthy
-	require.True(t, w.look().Outdated)
+	require.True(t, w.plan().Outdated)
 }
 
 func TestARemovedFinalizerIsAddedAgainAfterAPause(t *testing.T) {
-	w := newWatched(t)
+	w := newSteady(t)
 	w.hc.Finalizers = []string{"theirs"}
-	require.True(t, w.look().NoFinalizer, "at once for the first time")
+	require.True(t, w.plan().NoFinalizer, "the first repair is immediate")
 	at := w.now
 	w.known.FinalizerWritten = &at
-	look := w.look()
-	require.False(t, look.Due())
-	require.Equal(t, w.now.Add(2*time.Second), *look.Again())
+	plan := w.plan()
+	require.False(t, plan.Due())
+	require.Equal(t, w.now.Add(2*time.Second), *plan.Again())
 	w.pass(2 * time.Second)
-	require.True(t, w.look().NoFinalizer)
+	require.True(t, w.plan().NoFinalizer)
 }
 
 func TestARecreatedObjectStartsWithoutARecord(t *testing.T) {
-	w := newWatched(t)
+	w := newSteady(t)
 	before := w.hc.Status
 	w.hc.UID = "uid-2"
-	look := w.look()
-	require.True(t, look.Due())
-	require.True(t, look.Doubtful(), "a cache may show the one before")
-	require.Len(t, look.Parts, 3, "nothing was applied for it")
-	require.Equal(t, harbor.ConditionOf(before, goharborv1.CacheReady).FirstReadyTime, harbor.ConditionOf(look.Status, goharborv1.CacheReady).FirstReadyTime,
+	plan := w.plan()
+	require.True(t, plan.Due())
+	require.True(t, plan.Doubtful(), "the cache may have the previous object")
+	require.Len(t, plan.Parts, 3, "nothing was applied for it")
+	require.Equal(t, harbor.ConditionOf(before, goharborv1.CacheReady).FirstReadyTime, harbor.ConditionOf(plan.Status, goharborv1.CacheReady).FirstReadyTime,
 		"but what its status remembers")
 
 	first := harbor.PlanFor(w.hc, w.seen, "", harbor.Known{}, w.now)
-	require.False(t, first.Doubtful(), "nothing was known")
+	require.False(t, first.Doubtful(), "there is no record")
 }
 
 func TestADeletionIsConfirmedWithTheAPIServer(t *testing.T) {
-	w := newWatched(t)
+	w := newSteady(t)
 	gone := harbor.PlanFor(nil, harbor.Seen{}, uid, w.known, w.now)
 	require.True(t, gone.Gone && gone.Due() && gone.Doubtful())
 
 	w.hc.DeletionTimestamp = &metav1.Time{Time: w.now}
-	deleting := w.look()
+	deleting := w.plan()
 	require.True(t, deleting.Deleting && deleting.Due() && deleting.Doubtful())
 	require.Empty(t, deleting.Parts)
 
-	w = newWatched(t)
+	w = newSteady(t)
 	w.hc.Generation--
-	require.True(t, w.look().Doubtful(), "it is older than what was seen")
+	require.True(t, w.plan().Doubtful(), "the observation is older than the record")
 }
 
 func TestAPartBeingAppliedIsNotDue(t *testing.T) {
-	w := newWatched(t)
+	w := newSteady(t)
 	*w.hc.Spec.Cache.Spec.RedisFailover.Server.Replicas = 2
 	w.hc.Spec.Database.Spec.Zalando.Version = "16"
 	w.known.Applying = []harbor.Part{harbor.PartCache}
-	look := w.look()
-	require.Len(t, look.Parts, 1)
-	require.Equal(t, harbor.PartDatabase, look.Parts[0].Part)
-	require.Equal(t, harbor.ReasonNotApplied, harbor.ConditionOf(look.Status, goharborv1.CacheReady).Reason)
+	plan := w.plan()
+	require.Len(t, plan.Parts, 1)
+	require.Equal(t, harbor.PartDatabase, plan.Parts[0].Part)
+	require.Equal(t, harbor.ReasonNotApplied, harbor.ConditionOf(plan.Status, goharborv1.CacheReady).Reason)
 	w.hc.UID = "uid-2"
-	for _, due := range w.look().Parts {
-		require.NotEqual(t, harbor.PartCache, due.Part, "not of another object either")
+	for _, due := range w.plan().Parts {
+		require.NotEqual(t, harbor.PartCache, due.Part, "also if the object was recreated")
 	}
 }
 
 func TestDriftIsConfirmedWithTheAPIServer(t *testing.T) {
-	w := newWatched(t)
+	w := newSteady(t)
 	w.hc.Spec.Version = "2.6.0"
 	w.hc.Generation++
-	changed := w.look()
+	changed := w.plan()
 	require.Len(t, changed.Parts, 1)
-	require.False(t, changed.Doubtful(), "nothing that is wanted now was applied later")
+	require.False(t, changed.Doubtful(), "no part was applied after the observation")
 	w.write()
 	w.applied[harbor.PartHarbor] = harbor.Applied{Wanted: changed.Parts[0].Wanted, Versions: map[string]string{"harbor": "2"}, At: w.now}
-	before := w.look()
-	require.Equal(t, goharborv1.StatusHealthy, before.Status.Status, "Harbor is well as it was before")
+	before := w.plan()
+	require.Equal(t, goharborv1.StatusHealthy, before.Status.Status, "Harbor is still healthy")
 	require.True(t, before.Due() && before.Doubtful())
 	w.seen.Versions["harbor"] = "2"
-	require.True(t, w.look().Due())
-	require.False(t, w.look().Doubtful())
+	require.True(t, w.plan().Due())
+	require.False(t, w.plan().Doubtful())
 	w.write()
 
 	w.seen.Versions["cache"] = "theirs"
-	require.False(t, w.look().Due())
+	require.False(t, w.plan().Due())
 	w.pass(2 * time.Second)
-	repair := w.look()
+	repair := w.plan()
 	require.Len(t, repair.Parts, 1)
-	require.True(t, repair.Doubtful(), "it may have been put right already")
+	require.True(t, repair.Doubtful(), "the cache may be stale")
 }
 
-func TestASecretThatOneWatchHasBeforeAnotherIsNotMissed(t *testing.T) {
-	w := newWatched(t)
+func TestANewSecretIsConfirmedWithTheAPIServer(t *testing.T) {
+	w := newSteady(t)
 	secrets := w.seen.Secrets
 	w.seen.Secrets = map[string]bool{}
-	look := w.look()
-	require.Equal(t, harbor.ReasonSecretMissing, harbor.ConditionOf(look.Status, goharborv1.DatabaseReady).Reason)
-	require.True(t, look.Doubtful())
-	w.known.Status = look.Status
+	plan := w.plan()
+	require.Equal(t, harbor.ReasonSecretMissing, harbor.ConditionOf(plan.Status, goharborv1.DatabaseReady).Reason)
+	require.True(t, plan.Doubtful())
+	w.known.Status = plan.Status
 	w.seen.Secrets = secrets
-	require.False(t, w.look().Doubtful())
+	require.False(t, w.plan().Doubtful())
 }
 
 func TestAHeldHarborClusterIsReportedButNotChanged(t *testing.T) {
-	w := newWatched(t)
+	w := newSteady(t)
 	w.known.Held = true
 	w.pass(time.Minute)
 	w.seen.Versions["cache"] = "2"
-	require.False(t, w.look().Due())
+	require.False(t, w.plan().Due())
 	w.hc.Status = goharborv1.HarborClusterStatus{}
-	look := w.look()
-	require.True(t, look.Outdated)
-	require.Empty(t, look.Parts)
+	plan := w.plan()
+	require.True(t, plan.Outdated)
+	require.Empty(t, plan.Parts)
 }
 
 func TestTheStatusIsWrittenAfterTheDueParts(t *testing.T) {
-	w := newWatched(t)
+	w := newSteady(t)
 	harborUp := w.seen.Harbor
 	w.seen.Harbor, w.hc.Spec.Version = nil, "2.6.0"
 	w.write() // unhealthy: Harbor is gone
 	delete(w.known.Applied, harbor.PartHarbor)
 	w.seen.Secrets["theirs"] = true
-	w.hc.Status.Conditions[0].Message = "as it was"
-	look := w.look()
-	require.Len(t, look.Parts, 1)
-	require.True(t, look.Deferred)
-	require.False(t, look.Outdated, "it says nothing else, and will be written when Harbor is applied")
+	w.hc.Status.Conditions[0].Message = "old"
+	plan := w.plan()
+	require.Len(t, plan.Parts, 1)
+	require.True(t, plan.Deferred)
+	require.False(t, plan.Outdated, "the status changes again when Harbor is applied")
 	w.apply()
 	w.known.StatusWritten = nil
-	look = w.look()
-	require.True(t, look.Outdated, "at once")
-	require.False(t, look.Doubtful(), "nobody has written it")
+	plan = w.plan()
+	require.True(t, plan.Outdated, "written immediately")
+	require.False(t, plan.Doubtful(), "the status was never written")
 
 	delete(w.known.Applied, harbor.PartHarbor)
 	w.seen.Harbor = harborUp
 	w.hc.Status.Conditions[3].Status = unknown
-	look = w.look()
-	require.Len(t, look.Parts, 1)
-	require.False(t, look.Deferred)
-	require.True(t, look.Outdated, "what is bad, or is not any more, cannot wait")
+	plan = w.plan()
+	require.Len(t, plan.Parts, 1)
+	require.False(t, plan.Deferred)
+	require.True(t, plan.Outdated, "a change of the overall status is written immediately")
 }
 
 func TestConditionsOfOtherProgramsAreKept(t *testing.T) {
-	w := newWatched(t)
+	w := newSteady(t)
 	theirs := goharborv1.HarborClusterCondition{Type: "Scanned", Status: yes}
 	own := goharborv1.HarborClusterStatus{Conditions: []goharborv1.HarborClusterCondition{theirs, {Type: goharborv1.CacheReady, Status: no}}}
 	written := harbor.WithOthers(w.known.Status, own)
@@ -228,14 +228,14 @@ func TestConditionsOfOtherProgramsAreKept(t *testing.T) {
 	require.Equal(t, theirs, harbor.ConditionOf(written, theirs.Type))
 	require.Equal(t, yes, harbor.ConditionOf(written, goharborv1.CacheReady).Status)
 	require.True(t, harbor.SameStatus(written, w.known.Status))
-	require.Len(t, w.known.Status.Conditions, 5, "what is remembered is not changed")
+	require.Len(t, w.known.Status.Conditions, 5, "the record is unchanged")
 }
 
-// Whoever else writes the status or the finalizer, and however often: neither is written twice within the pause unless there is news, and in the end both are as
-// they should be.
-func TestConflictingWritersAreAnsweredOnlyAfterAPause(t *testing.T) {
+// If other clients change the status or the finalizer, Drydock writes neither twice within the pause unless it has something new to report. In the end
+// both are correct.
+func TestChangesOfOtherWritersAreRevertedOnlyAfterAPause(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		w := newWatched(t)
+		w := newSteady(t)
 		var statuses, finalizers []time.Time
 		for range rapid.IntRange(1, 40).Draw(r, "steps") {
 			w.pass(time.Duration(rapid.IntRange(0, 1500).Draw(r, "milliseconds")) * time.Millisecond)
@@ -245,12 +245,12 @@ func TestConflictingWritersAreAnsweredOnlyAfterAPause(t *testing.T) {
 			if rapid.Bool().Draw(r, "finalizer") {
 				w.hc.Finalizers = nil
 			}
-			look := w.look()
-			if look.Outdated {
+			plan := w.plan()
+			if plan.Outdated {
 				statuses = append(statuses, w.now)
 				w.write()
 			}
-			if look.NoFinalizer {
+			if plan.NoFinalizer {
 				at := w.now
 				finalizers = append(finalizers, at)
 				w.hc.Finalizers, w.known.FinalizerWritten = []string{harbor.Finalizer}, &at
@@ -262,8 +262,8 @@ func TestConflictingWritersAreAnsweredOnlyAfterAPause(t *testing.T) {
 			}
 		}
 		w.pass(2 * time.Second)
-		look := w.look()
-		require.Equal(r, len(w.hc.Finalizers) == 0, look.NoFinalizer)
-		require.Equal(r, w.hc.Status.Status == "", look.Outdated)
+		plan := w.plan()
+		require.Equal(r, len(w.hc.Finalizers) == 0, plan.NoFinalizer)
+		require.Equal(r, w.hc.Status.Status == "", plan.Outdated)
 	})
 }

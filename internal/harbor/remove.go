@@ -13,7 +13,7 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// Removal is what is deleted of a part with its HarborCluster, in this order.
+// Removal lists the objects of a part that are deleted with its HarborCluster, in this order.
 type Removal struct {
 	// Kept must not be deleted, even if the HarborCluster owns it.
 	Kept []Object
@@ -40,7 +40,7 @@ func redisClaims(name string) map[string]string {
 	return map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/component": "redis", "app.kubernetes.io/part-of": "redis-failover"}
 }
 
-// RemovalOf returns what is deleted of a part. Unless the data is to be deleted, it omits the services that hold data, and their passwords: the
+// RemovalOf returns the objects of a part to delete. Unless the data is to be deleted, it omits the services that hold data, and their passwords: the
 // operator of the database deletes its claims with it, and a new HarborCluster with the same name finds everything unchanged.
 func RemovalOf(hc *goharborv1.HarborCluster, part Part) Removal {
 	var removal Removal
@@ -93,22 +93,22 @@ func BeingRemoved(status goharborv1.HarborClusterStatus, generation int64, now t
 	if before.Reason == ReasonRemoving {
 		return status
 	}
-	said := *status.DeepCopy()
-	said.Status, said.ObservedGeneration = goharborv1.StatusUnhealthy, generation
+	reported := *status.DeepCopy()
+	reported.Status, reported.ObservedGeneration = goharborv1.StatusUnhealthy, generation
 	removing := goharborv1.HarborClusterCondition{
 		Type: goharborv1.ServiceReady, Status: metav1.ConditionFalse, Reason: ReasonRemoving, Message: "the HarborCluster is being deleted, and Harbor with it",
 		LastTransitionTime: &at, ObservedGeneration: generation, FirstReadyTime: before.FirstReadyTime,
 	}
-	if i := slices.IndexFunc(said.Conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Type == goharborv1.ServiceReady }); i >= 0 {
-		said.Conditions[i] = removing
+	if i := slices.IndexFunc(reported.Conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Type == goharborv1.ServiceReady }); i >= 0 {
+		reported.Conditions[i] = removing
 	} else {
-		said.Conditions = append(said.Conditions, removing)
+		reported.Conditions = append(reported.Conditions, removing)
 	}
-	return said
+	return reported
 }
 
-// Going is the wait for an object that is being deleted, with what delays it.
-func Going(object *metav1.PartialObjectMetadata) *drydockv1.Wait {
+// DeletionWait is the wait for an object that is being deleted, with what delays it.
+func DeletionWait(object *metav1.PartialObjectMetadata) *drydockv1.Wait {
 	message := fmt.Sprintf("%s %s/%s is being deleted", object.Kind, object.Namespace, object.Name)
 	if held := object.GetFinalizers(); len(held) > 0 {
 		message += "; it waits for finalizers: " + strings.Join(held, ", ")

@@ -10,7 +10,7 @@ import (
 
 // Values are the values of Secrets that Harbor's own Secrets need. Only services in the cluster have some.
 type Values struct {
-	// DatabasePassword is what the Postgres operator gave the database's user.
+	// DatabasePassword is the password that the Postgres operator set for the database's user.
 	DatabasePassword string
 	// AccessKey and SecretKey of MinIO.
 	AccessKey, SecretKey string

@@ -10,7 +10,7 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// Manifest is what is applied for a service; nothing for one that runs outside.
+// Manifest has the objects of a service; none for an external service.
 type Manifest struct {
 	Objects []*unstructured.Unstructured
 	// Credentials are Secrets that must exist before the objects. They are created once and never changed.

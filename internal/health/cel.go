@@ -12,7 +12,7 @@ import (
 // maxCELCost limits one evaluation, in cel-go's units: some milliseconds. It is the API server's limit for a rule of a CRD.
 const maxCELCost = 1_000_000
 
-// CheckExpression returns what is wrong with the expression of a CELCheck; the error wraps ErrInvalid.
+// CheckExpression returns the problem of a CELCheck's expression, or nil; the error wraps ErrInvalid.
 func CheckExpression(expression string) error {
 	_, err := compile(expression)
 	return err
@@ -43,12 +43,12 @@ func evaluateCEL(check drydockv1.CELCheck, objects Objects) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	chosen, unseen, err := celChoice(check).of(objects)
+	selected, unseen, err := celChoice(check).of(objects)
 	if err != nil || unseen != nil {
 		return orNone(unseen), err
 	}
 	var blockers []drydockv1.Blocker
-	for _, object := range chosen {
+	for _, object := range selected {
 		b, err := judgeExpression(check, program, object)
 		if err != nil {
 			return Result{}, err
@@ -57,11 +57,11 @@ func evaluateCEL(check drydockv1.CELCheck, objects Objects) (Result, error) {
 			blockers = append(blockers, *b)
 		}
 	}
-	return judged(fmt.Sprintf("%s holds for %d of %s", check.Expression, len(chosen), celChoice(check)), blockers), nil
+	return judged(fmt.Sprintf("%s holds for %d of %s", check.Expression, len(selected), celChoice(check)), blockers), nil
 }
 
-// judgeExpression returns what is wrong with one object, or nil. An expression that fails to evaluate is not true: a field that it needs may be
-// reported later.
+// judgeExpression returns why one object fails, or nil. An expression that fails to evaluate is not true: a field that it needs may be reported
+// later.
 func judgeExpression(check drydockv1.CELCheck, program cel.Program, object Object) (*drydockv1.Blocker, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {

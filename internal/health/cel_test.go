@@ -22,7 +22,7 @@ func TestACELCheckRequiresItsExpressionToBeTrue(t *testing.T) {
 		status                            map[string]any
 	}{
 		{name: "it is true", expression: "object.status.phase == 'Running' && object.status.replicas >= 3 && object.status.share < 1.0", status: running},
-		{name: "a field may be missing if the expression says so", expression: "object.?status.failed.orValue(0) == 0", status: running},
+		{name: "a field may be missing if the expression allows it", expression: "object.?status.failed.orValue(0) == 0", status: running},
 		{
 			name: "it is false", expression: "object.status.replicas > 3", status: running,
 			reason: health.ReasonExpressionFalse, message: "Harbor registry/main: object.status.replicas > 3 is false",
@@ -36,12 +36,12 @@ func TestACELCheckRequiresItsExpressionToBeTrue(t *testing.T) {
 			reason: health.ReasonExpressionFailed, message: "Harbor registry/main: object.status.phase gives a string, not a bool",
 		},
 		{
-			name: "what is said of an older generation is not heard", expression: "object.status.phase == 'Running'",
+			name: "a status about an older generation does not count", expression: "object.status.phase == 'Running'",
 			status: map[string]any{"phase": "Running", "observedGeneration": int64(1)},
 			reason: health.ReasonGenerationNotObserved, message: "Harbor registry/main: generation 2 is not observed yet: its status is about generation 1",
 		},
 		{
-			name: "an expression that would never end is stopped", status: map[string]any{"all": make([]any, 300)},
+			name: "an expression that runs for too long is stopped", status: map[string]any{"all": make([]any, 300)},
 			expression: "object.status.all.all(a, object.status.all.all(b, object.status.all.all(c, true)))",
 			reason:     health.ReasonExpressionFailed,
 			message:    "Harbor registry/main: object.status.all.all(a, object.status.all.all(b, object.status.all.all(c, true))): operation cancelled: actual cost limit exceeded",
@@ -60,7 +60,7 @@ func TestACELCheckRequiresItsExpressionToBeTrue(t *testing.T) {
 }
 
 func TestAnInvalidExpressionIsRefused(t *testing.T) {
-	for expression, says := range map[string]string{
+	for expression, message := range map[string]string{
 		"object.status ==":     "Syntax error",
 		"status.phase == 'x'":  "undeclared reference to 'status'",
 		"1 + 1":                "cel.expression: is of type int, not bool",
@@ -68,7 +68,7 @@ func TestAnInvalidExpressionIsRefused(t *testing.T) {
 	} {
 		_, err := health.Evaluate(celCheck(expression), "", clusterOf())
 		require.ErrorIs(t, err, health.ErrInvalid)
-		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, message)
 		require.ErrorIs(t, health.CheckExpression(expression), health.ErrInvalid)
 	}
 	require.NoError(t, health.CheckExpression("object.status.phase == 'Running'"))

@@ -52,14 +52,14 @@ func (c choice) of(objects Objects) ([]Object, *Result, error) {
 	case err != nil:
 		return nil, nil, err
 	}
-	chosen, err := c.among(listed)
+	selected, err := c.among(listed)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", c.check, err)
 	}
-	if len(chosen) == 0 {
+	if len(selected) == 0 {
 		return nil, &Result{Reason: ReasonNothingFound, Message: "found no " + c.String()}, nil
 	}
-	return chosen, nil, nil
+	return selected, nil, nil
 }
 
 func (c choice) among(listed []Object) ([]Object, error) {
@@ -77,16 +77,16 @@ func (c choice) among(listed []Object) ([]Object, error) {
 
 // String describes the selection.
 func (c choice) String() string {
-	what := c.kind
+	description := c.kind
 	if c.name != "" {
-		what += " " + c.name
+		description += " " + c.name
 	} else {
-		what += " with labels " + metav1.FormatLabelSelector(c.selector)
+		description += " with labels " + metav1.FormatLabelSelector(c.selector)
 	}
 	if c.namespace != "" {
-		what += " in namespace " + c.namespace
+		description += " in namespace " + c.namespace
 	}
-	return what
+	return description
 }
 
 func orNone(result *Result) Result {

@@ -13,12 +13,12 @@ import (
 
 // evaluateCondition requires the condition on every selected object, and at least one object.
 func evaluateCondition(check drydockv1.ConditionCheck, objects Objects) (Result, error) {
-	meant, unseen, err := conditionChoice(check).of(objects)
+	selected, unseen, err := conditionChoice(check).of(objects)
 	if err != nil || unseen != nil {
 		return orNone(unseen), err
 	}
 	var blockers []drydockv1.Blocker
-	for _, object := range meant {
+	for _, object := range selected {
 		b, err := judgeCondition(check, object)
 		if err != nil {
 			return Result{}, err
@@ -27,7 +27,7 @@ func evaluateCondition(check drydockv1.ConditionCheck, objects Objects) (Result,
 			blockers = append(blockers, *b)
 		}
 	}
-	return judged(fmt.Sprintf("%s is %s on %d of %s", check.Type, wanted(check), len(meant), conditionChoice(check)), blockers), nil
+	return judged(fmt.Sprintf("%s is %s on %d of %s", check.Type, wanted(check), len(selected), conditionChoice(check)), blockers), nil
 }
 
 func wanted(check drydockv1.ConditionCheck) metav1.ConditionStatus {
@@ -37,7 +37,7 @@ func wanted(check drydockv1.ConditionCheck) metav1.ConditionStatus {
 	return check.Status
 }
 
-// judgeCondition returns what is wrong with one object, or nil. Like kubectl wait, it accepts a condition only if its own observedGeneration, or else
+// judgeCondition returns why one object fails, or nil. Like kubectl wait, it accepts a condition only if its own observedGeneration, or else
 // the status's, is the object's generation; a kind that reports neither is accepted as it is.
 func judgeCondition(check drydockv1.ConditionCheck, object Object) (*drydockv1.Blocker, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)

@@ -47,7 +47,7 @@ func TestAConditionCheckIgnoresConditionsOfOlderGenerations(t *testing.T) {
 		message string
 	}{
 		{
-			name:    "a condition that says nothing of generations is taken at its word",
+			name:    "a condition without a generation counts",
 			objects: []health.Object{harbor("main", reported("True"))},
 		},
 		{
@@ -57,7 +57,7 @@ func TestAConditionCheckIgnoresConditionsOfOlderGenerations(t *testing.T) {
 			message: "Harbor registry/main: generation 2 is not observed yet: condition Ready is about generation 1",
 		},
 		{
-			name:    "else the status's generation counts",
+			name:    "without one, the status's generation counts",
 			objects: []health.Object{harbor("main", with(reported("True"), "observedGeneration", int64(1)))},
 			reason:  health.ReasonGenerationNotObserved,
 			message: "Harbor registry/main: generation 2 is not observed yet: condition Ready is about generation 1",
@@ -67,24 +67,24 @@ func TestAConditionCheckIgnoresConditionsOfOlderGenerations(t *testing.T) {
 			objects: []health.Object{harbor("main", with(reported("True"), "observedGeneration", float64(2)))},
 		},
 		{
-			name:    "an unwanted status is reported with what the controller says of it",
+			name:    "an unwanted status is reported with the controller's reason and message",
 			objects: []health.Object{harbor("main", reported("False"))},
 			reason:  health.ReasonConditionNotMet,
 			message: "Harbor registry/main: condition Ready is False, not True: Said: so it is",
 		},
 		{
-			name:    "another status can be wanted",
+			name:    "a check may require another status",
 			objects: []health.Object{harbor("main", reported("False"))},
 			status:  metav1.ConditionFalse,
 		},
 		{
-			name:    "no such condition is not healthy",
+			name:    "a missing condition is not healthy",
 			objects: []health.Object{harbor("main", map[string]any{})},
 			reason:  health.ReasonConditionMissing,
 			message: "Harbor registry/main: has no condition Ready",
 		},
 		{
-			name:    "no such object is not healthy",
+			name:    "a missing object is not healthy",
 			objects: []health.Object{harbor("other", reported("True"))},
 			reason:  health.ReasonNothingFound,
 			message: "found no Harbor main in namespace registry",
@@ -163,11 +163,11 @@ func TestAKindThatIsNotServedIsUnhealthyNotAnError(t *testing.T) {
 func TestAnInvalidCheckIsAnError(t *testing.T) {
 	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
 	for _, test := range []struct {
-		name  string
-		check drydockv1.HealthCheck
-		says  string
+		name    string
+		check   drydockv1.HealthCheck
+		message string
 	}{
-		{"nothing is checked", drydockv1.HealthCheck{}, "exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set"},
+		{"an empty check", drydockv1.HealthCheck{}, "exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set"},
 		{"apiVersion", drydockv1.HealthCheck{Condition: &drydockv1.ConditionCheck{APIVersion: "a/b/c", Kind: "X", Name: "x", Type: "Ready"}}, "condition.apiVersion"},
 		{"selector of a condition", drydockv1.HealthCheck{Condition: &drydockv1.ConditionCheck{APIVersion: "v1", Kind: "Pod", Selector: bad, Type: "Ready"}}, "condition: "},
 		{"selector of a workload", drydockv1.HealthCheck{Workload: &drydockv1.WorkloadCheck{Namespace: "shop", Selector: bad}}, "workload: "},
@@ -179,7 +179,7 @@ func TestAnInvalidCheckIsAnError(t *testing.T) {
 			_, err := health.Evaluate(test.check, "", clusterOf(&corev1.Pod{ObjectMeta: named("shop", "web", nil)}))
 			require.ErrorIs(t, err, health.ErrInvalid)
 			require.ErrorContains(t, err, `health check "mine"`)
-			require.ErrorContains(t, err, test.says)
+			require.ErrorContains(t, err, test.message)
 		})
 	}
 }
@@ -192,7 +192,7 @@ func namesOf(blockers []drydockv1.Blocker) []string {
 	return names
 }
 
-// A cache lists in any order; the same objects must give the same words, or a status would flicker.
+// A cache lists in any order. The same objects must give the same message, or a status would flicker.
 func TestAResultDoesNotDependOnTheOrderOfTheObjects(t *testing.T) {
 	check := drydockv1.HealthCheck{Name: "registry", Condition: &drydockv1.ConditionCheck{
 		APIVersion: "goharbor.io/v1beta1", Kind: "Harbor", Type: "Ready", Selector: &metav1.LabelSelector{},

@@ -76,11 +76,11 @@ func placesPodOn(ds *appsv1.DaemonSet, node *corev1.Node) bool {
 	}
 	// The controller also treats an invalid affinity as one that does not match.
 	fits, _ := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}).Match(node)
-	_, kept := schedulingv1.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, daemonTolerations(spec), keepsNewPodsAway, true)
-	return fits && !kept
+	_, repelled := schedulingv1.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, daemonTolerations(spec), repelsNewPods, true)
+	return fits && !repelled
 }
 
-func keepsNewPodsAway(taint *corev1.Taint) bool {
+func repelsNewPods(taint *corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 }
 

@@ -19,14 +19,16 @@ type Answer struct {
 	Body   []byte
 }
 
-// ErrNotAsked: no request is sent, for example because a check runs on a file.
-var ErrNotAsked = errors.New("no request is sent")
+// ErrNoRequest: no request is sent, for example because a check runs on a file.
+var ErrNoRequest = errors.New("no request is sent")
 
 // requestInterval is the interval of requests. Unlike objects, addresses cannot be watched.
 const requestInterval = 5 * time.Second
 
-// asks reports whether a check needs a request to an address.
-func asks(check drydockv1.HealthCheck) bool { return check.Prometheus != nil || check.HTTP != nil }
+// needsRequest reports whether a check needs a request to an address.
+func needsRequest(check drydockv1.HealthCheck) bool {
+	return check.Prometheus != nil || check.HTTP != nil
+}
 
 func evaluateHTTP(check drydockv1.HTTPCheck, objects Objects) (Result, error) {
 	wanted := int(check.Status)
@@ -38,20 +40,20 @@ func evaluateHTTP(check drydockv1.HTTPCheck, objects Objects) (Result, error) {
 		return unanswered(check.URL, err), nil
 	}
 	if answer.Status != wanted {
-		return Result{Reason: ReasonUnexpectedAnswer, Message: fmt.Sprintf("%s answers %d, not %d", bare(check.URL), answer.Status, wanted)}, nil
+		return Result{Reason: ReasonUnexpectedAnswer, Message: fmt.Sprintf("%s answers %d, not %d", redacted(check.URL), answer.Status, wanted)}, nil
 	}
-	return Result{Healthy: true, Message: fmt.Sprintf("%s answers %d", bare(check.URL), wanted)}, nil
+	return Result{Healthy: true, Message: fmt.Sprintf("%s answers %d", redacted(check.URL), wanted)}, nil
 }
 
 func unanswered(address string, err error) Result {
-	if errors.Is(err, ErrNotAsked) {
-		return Result{Reason: ReasonNotAsked, Message: fmt.Sprintf("%s: %s", bare(address), err)}
+	if errors.Is(err, ErrNoRequest) {
+		return Result{Reason: ReasonNotAsked, Message: fmt.Sprintf("%s: %s", redacted(address), err)}
 	}
-	return Result{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s does not answer: %s", bare(address), err)}
+	return Result{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s does not answer: %s", redacted(address), err)}
 }
 
-// bare is an address without the parts that may be secret: user, password and query.
-func bare(address string) string {
+// redacted is an address without the parts that may be secret: user, password and query.
+func redacted(address string) string {
 	parsed, err := url.Parse(address)
 	if err != nil {
 		return "the address"
@@ -82,7 +84,7 @@ func evaluatePrometheus(check drydockv1.PrometheusCheck, objects Objects) (Resul
 	}
 	samples, err := readSamples(answer)
 	if err != nil {
-		return Result{Reason: ReasonUnexpectedAnswer, Message: fmt.Sprintf("%s: %s", bare(address), err)}, nil
+		return Result{Reason: ReasonUnexpectedAnswer, Message: fmt.Sprintf("%s: %s", redacted(address), err)}, nil
 	}
 	if len(samples) == 0 {
 		return Result{Reason: ReasonNothingFound, Message: fmt.Sprintf("%s gives no sample", check.Query)}, nil
@@ -91,7 +93,7 @@ func evaluatePrometheus(check drydockv1.PrometheusCheck, objects Objects) (Resul
 	for _, s := range samples {
 		value, err := s.number()
 		if err != nil {
-			return Result{Reason: ReasonUnexpectedAnswer, Message: fmt.Sprintf("%s: %s", bare(address), err)}, nil
+			return Result{Reason: ReasonUnexpectedAnswer, Message: fmt.Sprintf("%s: %s", redacted(address), err)}, nil
 		}
 		if !wanted(value) {
 			blockers = append(blockers, drydockv1.Blocker{
@@ -124,7 +126,7 @@ func maxAge(check drydockv1.PrometheusCheck) time.Duration {
 }
 
 func readSamples(answer Answer) ([]sample, error) {
-	var said struct {
+	var response struct {
 		Status string `json:"status"`
 		Error  string `json:"error"`
 		Data   struct {
@@ -132,21 +134,21 @@ func readSamples(answer Answer) ([]sample, error) {
 			Result     json.RawMessage `json:"result"`
 		} `json:"data"`
 	}
-	err := json.Unmarshal(answer.Body, &said)
-	if err != nil || answer.Status != 200 || said.Status != "success" {
-		return nil, fmt.Errorf("answers %d, no samples%s", answer.Status, because("", said.Error))
+	err := json.Unmarshal(answer.Body, &response)
+	if err != nil || answer.Status != 200 || response.Status != "success" {
+		return nil, fmt.Errorf("answers %d, no samples%s", answer.Status, because("", response.Error))
 	}
-	switch said.Data.ResultType {
+	switch response.Data.ResultType {
 	case "vector":
 		var samples []sample
-		err = json.Unmarshal(said.Data.Result, &samples)
+		err = json.Unmarshal(response.Data.Result, &samples)
 		return samples, err
 	case "scalar":
 		scalar := sample{}
-		err = json.Unmarshal(said.Data.Result, &scalar.Value)
+		err = json.Unmarshal(response.Data.Result, &scalar.Value)
 		return []sample{scalar}, err
 	}
-	return nil, fmt.Errorf("the query gives a %s, not an instant vector or a scalar", said.Data.ResultType)
+	return nil, fmt.Errorf("the query gives a %s, not an instant vector or a scalar", response.Data.ResultType)
 }
 
 func (s sample) number() (float64, error) {

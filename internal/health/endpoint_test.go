@@ -19,10 +19,10 @@ func TestAnHTTPCheckRequiresAStatus(t *testing.T) {
 		status                int32
 		answers               map[string]health.Answer
 	}{
-		{name: "200 unless said otherwise", answers: map[string]health.Answer{shop: {Status: 200}}},
-		{name: "another can be wanted", status: 302, answers: map[string]health.Answer{shop: {Status: 302}}},
+		{name: "the default is 200", answers: map[string]health.Answer{shop: {Status: 200}}},
+		{name: "a check may require another status", status: 302, answers: map[string]health.Answer{shop: {Status: 302}}},
 		{
-			name: "another than wanted", answers: map[string]health.Answer{shop: {Status: 503}},
+			name: "a wrong status", answers: map[string]health.Answer{shop: {Status: 503}},
 			reason: health.ReasonUnexpectedAnswer, message: "http://shop.example/healthz answers 503, not 200",
 		},
 		{name: "no answer", reason: health.ReasonUnreachable, message: "http://shop.example/healthz does not answer: connection refused"},
@@ -58,21 +58,21 @@ func TestAPrometheusCheckRequiresEverySampleToMeetTheExpectation(t *testing.T) {
 		{name: "below zero", expected: "> -1", body: vector(one + "," + zero)},
 		{name: "a scalar", expected: "< 3", body: `{"status":"success","data":{"resultType":"scalar","result":[1.5,"2.5"]}}`},
 		{
-			name: "one of two is not", expected: "== 1", body: vector(one + "," + zero),
+			name: "one of two samples is wrong", expected: "== 1", body: vector(one + "," + zero),
 			reason: health.ReasonUnexpectedSample, message: `Sample {"job":"b"}: is 0, not == 1`,
 		},
-		{name: "no number is as expected", expected: "!= 1", body: vector(nan), reason: health.ReasonUnexpectedSample, message: "Sample scalar: is NaN, not != 1"},
+		{name: "NaN never meets the expectation", expected: "!= 1", body: vector(nan), reason: health.ReasonUnexpectedSample, message: "Sample scalar: is NaN, not != 1"},
 		{name: "no sample is not healthy", expected: "== 1", body: vector(""), reason: health.ReasonNothingFound, message: "up gives no sample"},
 		{
-			name: "an error is told", expected: "== 1", status: 400, body: `{"status":"error","error":"parse error"}`,
+			name: "an error is reported", expected: "== 1", status: 400, body: `{"status":"error","error":"parse error"}`,
 			reason: health.ReasonUnexpectedAnswer, message: "http://prometheus:9090/tenant/api/v1/query: answers 400, no samples: parse error",
 		},
 		{
-			name: "a page is no answer", expected: "== 1", body: "<html>",
+			name: "a web page is not an answer", expected: "== 1", body: "<html>",
 			reason: health.ReasonUnexpectedAnswer, message: "http://prometheus:9090/tenant/api/v1/query: answers 200, no samples",
 		},
 		{
-			name: "a range is no value", expected: "== 1", body: `{"status":"success","data":{"resultType":"matrix","result":[]}}`, reason: health.ReasonUnexpectedAnswer,
+			name: "a matrix is not a value", expected: "== 1", body: `{"status":"success","data":{"resultType":"matrix","result":[]}}`, reason: health.ReasonUnexpectedAnswer,
 			message: "http://prometheus:9090/tenant/api/v1/query: the query gives a matrix, not an instant vector or a scalar",
 		},
 		{
@@ -127,7 +127,7 @@ func TestAnAddressIsRequestedPeriodically(t *testing.T) {
 	require.Equal(t, health.Decision{Verdict: health.Open}, decision)
 }
 
-// TestASampleFromBeforeTheStepOpensNoGate: the last sample that Prometheus has may be a minute old.
+// Prometheus' last sample may be a minute old.
 func TestASampleFromBeforeTheStepOpensNoGate(t *testing.T) {
 	gate := health.NewGate(began, health.Declared(prometheusCheck("== 1"), began))
 	healthy := []health.Result{{Healthy: true}}

@@ -10,14 +10,14 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Gate is a set of checks that must all pass at the same time, each for its stable time. It keeps the results so far; it is a value, and Observe
-// returns the next one.
+// Gate is a set of checks that must all pass at the same time, each for its stable time. It is a value with the results so far; Observe returns the
+// next one.
 //
 // A gate starts without results. A new gate after a worker crash starts every stable time again, because there were no results in between.
 type Gate struct {
-	since  time.Time
-	checks []Check
-	seen   []stretch
+	since   time.Time
+	checks  []Check
+	streaks []streak
 }
 
 // Check is one of the checks of a gate.
@@ -31,8 +31,8 @@ type Check struct {
 	RecheckEvery time.Duration
 }
 
-// stretch is how long a check has been continuously healthy, or unhealthy.
-type stretch struct {
+// streak is how long a check has been continuously healthy, or unhealthy.
+type streak struct {
 	result Result
 	since  time.Time
 }
@@ -53,7 +53,7 @@ const (
 	ReasonNotBegun    = "NotBegun"
 )
 
-// Decision says whether the gate is open, and why not.
+// Decision is the verdict of a gate, and why it is not open.
 type Decision struct {
 	Verdict Verdict
 	// Wait is the one reason why the gate is not open; nil when it is.
@@ -72,7 +72,7 @@ func Declared(check drydockv1.HealthCheck, since time.Time) Check {
 		timeout = time.Duration(*check.TimeoutSeconds) * time.Second
 	}
 	declared := Check{Name: check.Name, Stable: time.Duration(check.StableSeconds) * time.Second}
-	if asks(check) {
+	if needsRequest(check) {
 		declared.RecheckEvery = requestInterval
 	}
 	if check.Prometheus != nil {
@@ -89,7 +89,7 @@ func Declared(check drydockv1.HealthCheck, since time.Time) Check {
 
 // NewGate returns a gate for a step that started at since.
 func NewGate(since time.Time, checks ...Check) Gate {
-	return Gate{since: since, checks: checks, seen: make([]stretch, len(checks))}
+	return Gate{since: since, checks: checks, streaks: make([]streak, len(checks))}
 }
 
 // Observe adds the current results, one for each check, in order. It ignores results from before the step, which differing clocks can cause.
@@ -99,12 +99,12 @@ func (g Gate) Observe(now time.Time, results []Result) (Gate, Decision) {
 			Reason: ReasonNotBegun, Message: "the clock of this worker is behind: results count from " + clock(g.since) + " on", Since: metav1.NewTime(now),
 		}}
 	}
-	g.seen = slices.Clone(g.seen)
+	g.streaks = slices.Clone(g.streaks)
 	for i, result := range results {
-		if g.seen[i].since.IsZero() || g.seen[i].result.Healthy != result.Healthy {
-			g.seen[i].since = now
+		if g.streaks[i].since.IsZero() || g.streaks[i].result.Healthy != result.Healthy {
+			g.streaks[i].since = now
 		}
-		g.seen[i].result = result
+		g.streaks[i].result = result
 	}
 	return g, g.decide(now)
 }
@@ -117,10 +117,10 @@ func (g Gate) decide(now time.Time) Decision {
 		if check.RecheckEvery > 0 {
 			recheckAt = append(recheckAt, now.Add(check.RecheckEvery))
 		}
-		switch settled := g.seen[i].since.Add(check.Stable); {
-		case !g.seen[i].result.Healthy && check.Deadline != nil && !now.Before(*check.Deadline):
+		switch settled := g.streaks[i].since.Add(check.Stable); {
+		case !g.streaks[i].result.Healthy && check.Deadline != nil && !now.Before(*check.Deadline):
 			return Decision{Verdict: Failed, Wait: g.failed(i, now)}
-		case !g.seen[i].result.Healthy:
+		case !g.streaks[i].result.Healthy:
 			unhealthy = first(unhealthy, i)
 			if check.Deadline != nil {
 				recheckAt = append(recheckAt, *check.Deadline)
@@ -145,37 +145,37 @@ func (g Gate) decide(now time.Time) Decision {
 // failed is the wait for a failed check: which one, what was observed, since when.
 func (g Gate) failed(i int, now time.Time) *drydockv1.Wait {
 	wait := g.waiting(i)
-	since := g.seen[i].since
+	since := g.streaks[i].since
 	wait.Message = fmt.Sprintf("%s; seen so since %s, for %s", wait.Message, clock(since), now.Sub(since).Round(time.Second))
 	return wait
 }
 
 func (g Gate) waiting(i int) *drydockv1.Wait {
-	result := g.seen[i].result
+	result := g.streaks[i].result
 	return &drydockv1.Wait{
 		Reason:   result.Reason,
 		Message:  g.checks[i].Name + ": " + result.Message,
-		Since:    metav1.NewTime(g.seen[i].since),
+		Since:    metav1.NewTime(g.streaks[i].since),
 		Until:    optional(g.checks[i].Deadline),
 		Blockers: g.blockers(),
 	}
 }
 
 func (g Gate) stabilizing(i int) *drydockv1.Wait {
-	settled := g.seen[i].since.Add(g.checks[i].Stable)
+	settled := g.streaks[i].since.Add(g.checks[i].Stable)
 	return &drydockv1.Wait{
 		Reason:  ReasonStabilizing,
 		Message: fmt.Sprintf("%s: healthy, must stay so for %s", g.checks[i].Name, g.checks[i].Stable),
-		Since:   metav1.NewTime(g.seen[i].since),
+		Since:   metav1.NewTime(g.streaks[i].since),
 		Until:   optional(&settled),
 	}
 }
 
-// blockers are those of all checks, so that one repair can cover them all.
+// blockers returns the blockers of all checks, so that a person can fix them together.
 func (g Gate) blockers() []drydockv1.Blocker {
-	results := make([]Result, len(g.seen))
-	for i := range g.seen {
-		results[i] = g.seen[i].result
+	results := make([]Result, len(g.streaks))
+	for i := range g.streaks {
+		results[i] = g.streaks[i].result
 	}
 	return All(results...).Blockers
 }

@@ -26,7 +26,7 @@ type HarborHealth struct {
 // observed since its change.
 func evaluateHarbor(check drydockv1.HarborClusterCheck, objects Objects) (Result, error) {
 	name := check.Namespace + "/" + check.Name
-	standing, err := objects.Harbor(check.Namespace, check.Name)
+	harbor, err := objects.Harbor(check.Namespace, check.Name)
 	switch {
 	case errors.Is(err, ErrNotServed):
 		return Result{Reason: ReasonKindNotServed, Message: "the cluster does not serve HarborClusters"}, nil
@@ -34,23 +34,23 @@ func evaluateHarbor(check drydockv1.HarborClusterCheck, objects Objects) (Result
 		return Result{Reason: ReasonForbidden, Message: fmt.Sprintf("may not read what HarborCluster %s is judged by: apply deploy/rbac/harbor.yaml", name)}, nil
 	case err != nil:
 		return Result{}, err
-	case standing == nil:
+	case harbor == nil:
 		return Result{Reason: ReasonNothingFound, Message: "found no HarborCluster " + name}, nil
-	case standing.Pending != "":
+	case harbor.Pending != "":
 		return judged("", []drydockv1.Blocker{{
-			Kind: harborKind.Kind, Namespace: check.Namespace, Name: check.Name, Reason: ReasonHarborUnknown, Message: standing.Pending,
+			Kind: harborKind.Kind, Namespace: check.Namespace, Name: check.Name, Reason: ReasonHarborUnknown, Message: harbor.Pending,
 		}}), nil
 	}
-	return judged(fmt.Sprintf("HarborCluster %s is %s", name, standing.Status), harborBlockers(check, standing)), nil
+	return judged(fmt.Sprintf("HarborCluster %s is %s", name, harbor.Status), harborBlockers(check, harbor)), nil
 }
 
 // harborBlockers are the services that are not ready, or whose state is unknown.
-func harborBlockers(check drydockv1.HarborClusterCheck, standing *HarborHealth) []drydockv1.Blocker {
+func harborBlockers(check drydockv1.HarborClusterCheck, harbor *HarborHealth) []drydockv1.Blocker {
 	var blockers []drydockv1.Blocker
 	for _, kind := range counting() {
 		condition := goharborv1.HarborClusterCondition{Type: kind, Status: metav1.ConditionUnknown, Reason: ReasonConditionMissing}
-		if i := slices.IndexFunc(standing.Conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Type == kind }); i >= 0 {
-			condition = standing.Conditions[i]
+		if i := slices.IndexFunc(harbor.Conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Type == kind }); i >= 0 {
+			condition = harbor.Conditions[i]
 		}
 		onItsWay := condition.FirstReadyTime == nil && condition.Reason != ReasonGenerationNotObserved && condition.Reason != ReasonConditionMissing
 		reason := ReasonHarborUnknown

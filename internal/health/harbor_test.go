@@ -12,25 +12,25 @@ import (
 	"drydock.dev/drydock/internal/health"
 )
 
-// registries is a cluster with one HarborCluster, registry/main.
-type registries struct {
+// harborCluster is a cluster with one HarborCluster, registry/main.
+type harborCluster struct {
 	cluster
-	standing health.HarborHealth
-	err      error
+	harbor health.HarborHealth
+	err    error
 }
 
-func (r registries) Harbor(namespace, name string) (*health.HarborHealth, error) {
+func (r harborCluster) Harbor(namespace, name string) (*health.HarborHealth, error) {
 	if namespace+"/"+name != "registry/main" {
 		return nil, r.err
 	}
-	return &r.standing, r.err
+	return &r.harbor, r.err
 }
 
 func TestAStartingHarborPassesButNotAnUnhealthyOrUnknownOne(t *testing.T) {
 	first := metav1.Now()
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
-	// standing is how a HarborCluster with these services is; change may change the cache.
-	standing := func(status goharborv1.ClusterStatus, cache metav1.ConditionStatus, change func(*goharborv1.HarborClusterCondition)) registries {
+	// harbor returns a HarborCluster with these services; change may change the cache.
+	harbor := func(status goharborv1.ClusterStatus, cache metav1.ConditionStatus, change func(*goharborv1.HarborClusterCondition)) harborCluster {
 		services := conditions(1, yes, cache, yes, yes)
 		for i := range services {
 			if services[i].Status == yes {
@@ -38,47 +38,47 @@ func TestAStartingHarborPassesButNotAnUnhealthyOrUnknownOne(t *testing.T) {
 			}
 		}
 		change(&services[1])
-		return registries{standing: health.HarborHealth{Status: status, Conditions: services}}
+		return harborCluster{harbor: health.HarborHealth{Status: status, Conditions: services}}
 	}
-	asItIs := func(*goharborv1.HarborClusterCondition) {}
+	unchanged := func(*goharborv1.HarborClusterCondition) {}
 	for _, test := range []struct {
 		name     string
 		registry string
-		cluster  registries
+		cluster  harborCluster
 		healthy  bool
 		reason   string
 		message  string
 	}{
-		{"healthy", "main", standing(goharborv1.StatusHealthy, yes, asItIs), true, "", "HarborCluster registry/main is healthy"},
-		{"on its way for the first time", "main", standing(goharborv1.StatusCreating, unknown, asItIs), true, "", "HarborCluster registry/main is creating"},
+		{"healthy", "main", harbor(goharborv1.StatusHealthy, yes, unchanged), true, "", "HarborCluster registry/main is healthy"},
+		{"starting for the first time", "main", harbor(goharborv1.StatusCreating, unknown, unchanged), true, "", "HarborCluster registry/main is creating"},
 		{
-			"unhealthy", "main", standing(goharborv1.StatusUnhealthy, no, func(c *goharborv1.HarborClusterCondition) { c.Reason, c.Message = "ReplicasNotReady", "2 of 3" }),
+			"unhealthy", "main", harbor(goharborv1.StatusUnhealthy, no, func(c *goharborv1.HarborClusterCondition) { c.Reason, c.Message = "ReplicasNotReady", "2 of 3" }),
 			false, health.ReasonHarborUnhealthy, "HarborCluster registry/main: condition CacheReady is False: ReplicasNotReady: 2 of 3",
 		},
 		{
-			"was ready, and nobody knows whether it is", "main",
-			standing(goharborv1.StatusCreating, unknown, func(c *goharborv1.HarborClusterCondition) { c.Reason, c.FirstReadyTime = "NotReported", &first }),
+			"was ready, and its state is unknown", "main",
+			harbor(goharborv1.StatusCreating, unknown, func(c *goharborv1.HarborClusterCondition) { c.Reason, c.FirstReadyTime = "NotReported", &first }),
 			false, health.ReasonHarborUnknown, "HarborCluster registry/main: condition CacheReady is Unknown: NotReported",
 		},
 		{
-			"its operator speaks of an older generation", "main",
-			standing(goharborv1.StatusCreating, unknown, func(c *goharborv1.HarborClusterCondition) { c.Reason = health.ReasonGenerationNotObserved }),
+			"its operator reports an older generation", "main",
+			harbor(goharborv1.StatusCreating, unknown, func(c *goharborv1.HarborClusterCondition) { c.Reason = health.ReasonGenerationNotObserved }),
 			false, health.ReasonHarborUnknown, "HarborCluster registry/main: condition CacheReady is Unknown: GenerationNotObserved",
 		},
 		{
-			"nothing is said of a service", "main", standing(goharborv1.StatusCreating, unknown, func(c *goharborv1.HarborClusterCondition) { c.Type = "Other" }),
+			"a condition is missing", "main", harbor(goharborv1.StatusCreating, unknown, func(c *goharborv1.HarborClusterCondition) { c.Type = "Other" }),
 			false, health.ReasonHarborUnknown, "HarborCluster registry/main: condition CacheReady is Unknown: ConditionMissing",
 		},
 		{
 			"changed a moment ago", "main",
-			registries{standing: health.HarborHealth{Status: goharborv1.StatusHealthy, Pending: "generation 2 is not applied yet"}},
+			harborCluster{harbor: health.HarborHealth{Status: goharborv1.StatusHealthy, Pending: "generation 2 is not applied yet"}},
 			false, health.ReasonHarborUnknown, "HarborCluster registry/main: generation 2 is not applied yet",
 		},
-		{"another", "other", registries{}, false, health.ReasonNothingFound, "found no HarborCluster registry/other"},
-		{"not served", "main", registries{err: fmt.Errorf("%w: no", health.ErrNotServed)}, false, health.ReasonKindNotServed, "the cluster does not serve HarborClusters"},
+		{"another name", "other", harborCluster{}, false, health.ReasonNothingFound, "found no HarborCluster registry/other"},
+		{"not served", "main", harborCluster{err: fmt.Errorf("%w: no", health.ErrNotServed)}, false, health.ReasonKindNotServed, "the cluster does not serve HarborClusters"},
 		{
 			"hidden", "main",
-			registries{err: fmt.Errorf("%w: no", health.ErrForbidden)},
+			harborCluster{err: fmt.Errorf("%w: no", health.ErrForbidden)},
 			false, health.ReasonForbidden,
 			"may not read what HarborCluster registry/main is judged by: apply deploy/rbac/harbor.yaml",
 		},

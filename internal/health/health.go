@@ -3,7 +3,7 @@
 //
 // A result counts only if it is newer than the step that it judges. Two rules keep stale status from opening a gate. What a controller reported about
 // an earlier generation of an object does not count. And a Gate counts only results from after the start of the step. A caller may wait on caches,
-// but should confirm with the API server before it opens a gate, because a cache does not tell how stale it is.
+// but should confirm with the API server before it opens a gate, because a cache may be stale.
 package health
 
 import (
@@ -36,7 +36,7 @@ type Objects interface {
 	Node(name string) (*corev1.Node, error)
 	// PodsOn returns the pods that are bound to a node.
 	PodsOn(node string) ([]*corev1.Pod, error)
-	// Fetch sends an HTTP GET to an address, with limits of time and size. The error wraps ErrNotAsked when no request was sent.
+	// Fetch sends an HTTP GET to an address, with limits of time and size. The error wraps ErrNoRequest when no request was sent.
 	Fetch(address string) (Answer, error)
 	// Harbor returns the current health of a HarborCluster, or nil if there is none. The error wraps ErrNotServed or ErrForbidden when the cluster
 	// does not return the objects that decide it.
@@ -85,7 +85,7 @@ type Result struct {
 	Healthy bool
 	// Reason is one of the reasons above; empty when healthy.
 	Reason string
-	// Message says what was observed.
+	// Message is the observation.
 	Message string
 	// Blockers are the objects that are not healthy.
 	Blockers []drydockv1.Blocker
@@ -165,7 +165,7 @@ func watchesOf(check drydockv1.HealthCheck) ([]Watch, error) {
 		return []Watch{watch}, err
 	case check.HarborCluster != nil:
 		return []Watch{{Kind: harborKind, Namespace: check.HarborCluster.Namespace, Name: check.HarborCluster.Name}}, nil
-	case asks(check):
+	case needsRequest(check):
 		return nil, nil
 	}
 	return nil, errNoCheck()
@@ -192,9 +192,9 @@ func All(results ...Result) Result {
 }
 
 // judged returns a result with the blockers; without blockers it is healthy.
-func judged(seen string, blockers []drydockv1.Blocker) Result {
+func judged(healthy string, blockers []drydockv1.Blocker) Result {
 	if len(blockers) == 0 {
-		return Result{Healthy: true, Message: seen}
+		return Result{Healthy: true, Message: healthy}
 	}
 	message := fmt.Sprintf("%s: %s", blockers[0], blockers[0].Message)
 	if others := len(blockers) - 1; others > 0 {
@@ -228,16 +228,16 @@ func selected(objects []Object, selector *metav1.LabelSelector) ([]Object, error
 			return nil, fmt.Errorf("%w: selector: %w", ErrInvalid, err)
 		}
 	}
-	var chosen []Object
+	var selected []Object
 	for _, object := range objects {
 		if picks.Matches(labels.Set(object.GetLabels())) {
-			chosen = append(chosen, object)
+			selected = append(selected, object)
 		}
 	}
-	slices.SortFunc(chosen, func(a, b Object) int {
+	slices.SortFunc(selected, func(a, b Object) int {
 		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 	})
-	return chosen, nil
+	return selected, nil
 }
 
 // typed returns the object as a T, converting it when it is unstructured.

@@ -56,7 +56,7 @@ func EvaluateNodes(names []string, objects Objects) (Result, error) {
 
 // evaluateNodes evaluates a declared check.
 func evaluateNodes(check drydockv1.NodeCheck, node string, objects Objects) (Result, error) {
-	nodes, err := nodesMeant(check, node, objects)
+	nodes, err := selectedNodes(check, node, objects)
 	if err != nil {
 		return Result{}, err
 	}
@@ -70,8 +70,8 @@ func evaluateNodes(check drydockv1.NodeCheck, node string, objects Objects) (Res
 	return judged(fmt.Sprintf("%d nodes are Ready", len(nodes)), judgeNodes(nodes...)), nil
 }
 
-// nodesMeant are the nodes that match the check's selector, or else the node under maintenance, or else every node.
-func nodesMeant(check drydockv1.NodeCheck, name string, objects Objects) ([]*corev1.Node, error) {
+// selectedNodes are the nodes that match the check's selector, or else the node under maintenance, or else every node.
+func selectedNodes(check drydockv1.NodeCheck, name string, objects Objects) ([]*corev1.Node, error) {
 	if check.Selector == nil && name != "" {
 		node, err := objects.Node(name)
 		if err != nil || node == nil {
@@ -100,7 +100,7 @@ func judgeNodes(nodes ...*corev1.Node) []drydockv1.Blocker {
 	return blockers
 }
 
-// judgeNode returns what is wrong with one node, or nil. Nodes report no observed generation: the kubelet need not act on the spec before it is
+// judgeNode returns why one node fails, or nil. Nodes report no observed generation: the kubelet need not act on the spec before it is
 // Ready.
 func judgeNode(node *corev1.Node) *drydockv1.Blocker {
 	for _, c := range node.Status.Conditions {

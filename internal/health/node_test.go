@@ -20,7 +20,7 @@ var (
 	preferNot    = corev1.Taint{Key: "example.com/busy", Effect: corev1.TaintEffectPreferNoSchedule}
 )
 
-// agent is a DaemonSet with a pod on every node, unless options say otherwise.
+// agent is a DaemonSet with a pod on every node, unless options change that.
 func agent(options ...func(*corev1.PodSpec)) *appsv1.DaemonSet {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "agent", UID: "agent-uid"}}
 	for _, option := range options {
@@ -76,17 +76,17 @@ func TestANodeMayReturnWhenItAndItsDaemonSetPodsAreReady(t *testing.T) {
 		name    string
 		objects []health.Object
 		reason  string
-		says    string
+		message string
 	}{
 		{"no node", nil, health.ReasonNodeMissing, "not found: node w1"},
 		{"a node that is not ready", []health.Object{node("w1", corev1.ConditionFalse)}, health.ReasonNodeNotReady, "Node w1: condition Ready is False: KubeletSays: so"},
-		{"a node that nobody hears of", []health.Object{node("w1", corev1.ConditionUnknown)}, health.ReasonNodeNotReady, "Node w1: condition Ready is Unknown: KubeletSays: so"},
+		{"a node whose state is unknown", []health.Object{node("w1", corev1.ConditionUnknown)}, health.ReasonNodeNotReady, "Node w1: condition Ready is Unknown: KubeletSays: so"},
 		{"a new node", []health.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1"}}}, health.ReasonNodeNotReady, "Node w1: the kubelet has not reported whether it is Ready"},
 		{"a node without daemon sets", []health.Object{node("w1", corev1.ConditionTrue)}, "", ""},
 		{"a ready pod", []health.Object{node("w1", corev1.ConditionTrue), agent(), agentPod("agent-1", "w1", corev1.ConditionTrue, "agent-uid")}, "", ""},
 		{"a pod that is not ready", []health.Object{node("w1", corev1.ConditionTrue), agent(), agentPod("agent-1", "w1", corev1.ConditionFalse, "agent-uid")}, health.ReasonDaemonSetPodNotReady, "Pod system/agent-1: pod of DaemonSet agent is not ready: it is Running"},
 		{"a pod that crashes", []health.Object{node("w1", corev1.ConditionTrue), agent(), crashing}, health.ReasonDaemonSetPodNotReady, "Pod system/agent-1: pod of DaemonSet agent is not ready: container main waits: CrashLoopBackOff: back-off 10s"},
-		{"a pod that should be there and is missing", []health.Object{node("w1", corev1.ConditionTrue), agent(), agentPod("agent-2", "w2", corev1.ConditionTrue, "agent-uid")}, health.ReasonDaemonSetPodMissing, "DaemonSet system/agent: has no running pod on node w1"},
+		{"a missing pod", []health.Object{node("w1", corev1.ConditionTrue), agent(), agentPod("agent-2", "w2", corev1.ConditionTrue, "agent-uid")}, health.ReasonDaemonSetPodMissing, "DaemonSet system/agent: has no running pod on node w1"},
 		{"a ready pod of a daemon set of the same name that is gone", []health.Object{node("w1", corev1.ConditionTrue), agent(), agentPod("agent-1", "w1", corev1.ConditionTrue, "former-uid")}, health.ReasonDaemonSetPodMissing, "DaemonSet system/agent: has no running pod on node w1"},
 		{"a ready pod that is terminating", []health.Object{node("w1", corev1.ConditionTrue), agent(), terminating(agentPod("agent-1", "w1", corev1.ConditionTrue, "agent-uid"))}, health.ReasonDaemonSetPodMissing, "DaemonSet system/agent: has no running pod on node w1"},
 		{"a ready pod beside one that is being replaced", []health.Object{node("w1", corev1.ConditionTrue), agent(), agentPod("agent-1", "w1", corev1.ConditionFalse, "agent-uid"), agentPod("agent-2", "w1", corev1.ConditionTrue, "agent-uid")}, "", ""},
@@ -96,11 +96,11 @@ func TestANodeMayReturnWhenItAndItsDaemonSetPodsAreReady(t *testing.T) {
 		{"a daemon set for this node", []health.Object{node("w1", corev1.ConditionTrue), agent(onlyOn("w1"))}, health.ReasonDaemonSetPodMissing, "DaemonSet system/agent: has no running pod on node w1"},
 		{"a daemon set with an affinity against this node", []health.Object{node("w1", corev1.ConditionTrue), agent(notOn("w1"))}, "", ""},
 		{"a daemon set pinned to another node", []health.Object{node("w1", corev1.ConditionTrue), agent(pinned)}, "", ""},
-		{"the cordon keeps no daemon set away", []health.Object{node("w1", corev1.ConditionTrue, cordon), agent()}, health.ReasonDaemonSetPodMissing, "DaemonSet system/agent: has no running pod on node w1"},
-		{"a taint keeps it away", []health.Object{node("w1", corev1.ConditionTrue, controlPlane), agent()}, "", ""},
-		{"a taint that it tolerates does not", []health.Object{node("w1", corev1.ConditionTrue, controlPlane), agent(tolerating)}, health.ReasonDaemonSetPodMissing, "DaemonSet system/agent: has no running pod on node w1"},
-		{"a taint that evicts keeps it away", []health.Object{node("w1", corev1.ConditionTrue, broken), agent()}, "", ""},
-		{"a taint that only advises does not", []health.Object{node("w1", corev1.ConditionTrue, preferNot), agent()}, health.ReasonDaemonSetPodMissing, "DaemonSet system/agent: has no running pod on node w1"},
+		{"the cordon repels no daemon set", []health.Object{node("w1", corev1.ConditionTrue, cordon), agent()}, health.ReasonDaemonSetPodMissing, "DaemonSet system/agent: has no running pod on node w1"},
+		{"a taint repels a daemon set", []health.Object{node("w1", corev1.ConditionTrue, controlPlane), agent()}, "", ""},
+		{"a tolerated taint does not repel a daemon set", []health.Object{node("w1", corev1.ConditionTrue, controlPlane), agent(tolerating)}, health.ReasonDaemonSetPodMissing, "DaemonSet system/agent: has no running pod on node w1"},
+		{"a taint that evicts repels a daemon set", []health.Object{node("w1", corev1.ConditionTrue, broken), agent()}, "", ""},
+		{"a taint PreferNoSchedule does not repel a daemon set", []health.Object{node("w1", corev1.ConditionTrue, preferNot), agent()}, health.ReasonDaemonSetPodMissing, "DaemonSet system/agent: has no running pod on node w1"},
 		{"a pod that runs in spite of a taint must be ready", []health.Object{node("w1", corev1.ConditionTrue, controlPlane), agent(), agentPod("agent-1", "w1", corev1.ConditionFalse, "agent-uid")}, health.ReasonDaemonSetPodNotReady, "Pod system/agent-1: pod of DaemonSet agent is not ready: it is Running"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestANodeMayReturnWhenItAndItsDaemonSetPodsAreReady(t *testing.T) {
 			require.Equal(t, test.reason, result.Reason, result.Message)
 			require.Equal(t, test.reason == "", result.Healthy)
 			if test.reason != "" {
-				require.Equal(t, test.says, result.Message)
+				require.Equal(t, test.message, result.Message)
 			}
 		})
 	}
@@ -130,8 +130,8 @@ func TestANodeCheckSelectsBySelectorThenMaintainedNodeThenAllNodes(t *testing.T)
 		{"every node of a cluster", drydockv1.NodeCheck{}, "", []string{"Node w2", "Node w3"}, health.ReasonNodeNotReady},
 		{"the node under maintenance", drydockv1.NodeCheck{}, "w1", nil, ""},
 		{"the node under maintenance is gone", drydockv1.NodeCheck{}, "w9", nil, health.ReasonNothingFound},
-		{"a selector goes before the node under maintenance", picking("w2"), "w1", []string{"Node w2"}, health.ReasonNodeNotReady},
-		{"a selector that picks nothing", picking("w9"), "", nil, health.ReasonNothingFound},
+		{"a selector overrides the node under maintenance", picking("w2"), "w1", []string{"Node w2"}, health.ReasonNodeNotReady},
+		{"a selector without a match", picking("w9"), "", nil, health.ReasonNothingFound},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			result, err := health.Evaluate(drydockv1.HealthCheck{Name: "nodes", Node: &test.check}, test.node, objects)

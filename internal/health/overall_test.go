@@ -58,7 +58,7 @@ func TestAConditionOfAnOlderGenerationCountsAsUnknown(t *testing.T) {
 	require.Equal(t, goharborv1.StatusHealthy, health.Overall(2, conditions(2, yes, yes, yes, yes)))
 	require.Equal(t, goharborv1.StatusCreating, health.Overall(2, conditions(1, yes, yes, yes, yes)))
 	require.Equal(t, goharborv1.StatusCreating, health.Overall(2, conditions(1, yes, no, yes, yes)), "it may have been repaired since")
-	require.Equal(t, goharborv1.StatusHealthy, health.Overall(2, conditions(0, yes, yes, yes, yes)), "none says which generation it is about")
+	require.Equal(t, goharborv1.StatusHealthy, health.Overall(2, conditions(0, yes, yes, yes, yes)), "conditions without a generation count")
 }
 
 func TestConfigurationReadyDoesNotAffectTheOverallStatus(t *testing.T) {

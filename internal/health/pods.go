@@ -39,7 +39,7 @@ func evaluatePods(check drydockv1.PodCheck, objects Objects) (Result, error) {
 	return judged(fmt.Sprintf("%d pods in namespace %s are ready", found, check.Namespace), blockers), nil
 }
 
-// judgePod returns what is wrong with one pod, or nil. The kubelet reports a generation since Kubernetes 1.34.
+// judgePod returns why one pod fails, or nil. The kubelet reports a generation since Kubernetes 1.34.
 func judgePod(pod *corev1.Pod) *drydockv1.Blocker {
 	if observed := pod.Status.ObservedGeneration; observed != 0 && observed < pod.Generation {
 		return blocking("Pod", pod, *notObserved(pod.Generation, observed))
@@ -51,10 +51,10 @@ func judgePod(pod *corev1.Pod) *drydockv1.Blocker {
 		}
 	}
 	// The kubelet of a failed node leaves its containers' statuses unchanged; only this condition is cleared.
-	takenBack := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+	notReady := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue
 	})
-	if wanted := len(pod.Spec.Containers); ready < wanted || takenBack {
+	if wanted := len(pod.Spec.Containers); ready < wanted || notReady {
 		message, since := whyNotReady(pod)
 		b := blocker("Pod", pod, ReasonPodNotReady, fmt.Sprintf("%d of %d containers are ready: %s", ready, wanted, message), since)
 		return &b

@@ -32,8 +32,8 @@ func TestAPodCheckRequiresAllContainersToBeReady(t *testing.T) {
 	done.Status.Phase = corev1.PodSucceeded
 	unseen.Status.ObservedGeneration = 1
 	gated.Status.Conditions[0].Status = corev1.ConditionFalse
-	unsaid := podOf("unsaid", true)
-	unsaid.Status.Conditions = nil
+	withoutCondition := podOf("unsaid", true)
+	withoutCondition.Status.Conditions = nil
 	failed := podOf("failed", false)
 	failed.Status.Phase, failed.Status.Reason = corev1.PodFailed, "Evicted"
 
@@ -42,25 +42,25 @@ func TestAPodCheckRequiresAllContainersToBeReady(t *testing.T) {
 		pods                  []health.Object
 	}{
 		{name: "all are ready", pods: []health.Object{podOf("a", true), podOf("b", true, true)}},
-		{name: "its containers count, where nothing is said of the pod", pods: []health.Object{unsaid}},
+		{name: "without a Ready condition, its containers count", pods: []health.Object{withoutCondition}},
 		{name: "pods that end or have ended do not count", pods: []health.Object{podOf("a", true), terminating, done}},
 		{
 			name: "one container of several is not ready", pods: []health.Object{podOf("a", true), podOf("b", true, false)},
 			reason: health.ReasonPodNotReady, message: "Pod shop/b: 1 of 2 containers are ready: is not ready: it is Running",
 		},
 		{
-			name: "a readiness gate keeps it from being ready", pods: []health.Object{gated},
+			name: "a readiness gate is not met", pods: []health.Object{gated},
 			reason: health.ReasonPodNotReady, message: "Pod shop/gated: 1 of 1 containers are ready: is not ready: it is Running",
 		},
 		{
-			name: "a pod that failed is in the way until it is removed", pods: []health.Object{podOf("a", true), failed},
+			name: "a failed pod blocks until it is removed", pods: []health.Object{podOf("a", true), failed},
 			reason: health.ReasonPodNotReady, message: "Pod shop/failed: 0 of 1 containers are ready: is not ready: it is Failed: Evicted",
 		},
 		{
-			name: "what the kubelet says of an older generation does not count", pods: []health.Object{unseen},
+			name: "a status about an older generation does not count", pods: []health.Object{unseen},
 			reason: health.ReasonGenerationNotObserved, message: "Pod shop/new: generation 2 is not observed yet: its status is about generation 1",
 		},
-		{name: "none is left", pods: []health.Object{terminating}, reason: health.ReasonNothingFound, message: "found no pod in namespace shop with labels app=web"},
+		{name: "no pod is left", pods: []health.Object{terminating}, reason: health.ReasonNothingFound, message: "found no pod in namespace shop with labels app=web"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			check := drydockv1.HealthCheck{Name: "web", Pods: &drydockv1.PodCheck{

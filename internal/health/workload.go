@@ -44,15 +44,15 @@ func evaluateWorkload(check drydockv1.WorkloadCheck, objects Objects) (Result, e
 		if err != nil {
 			return Result{}, err
 		}
-		meant, err := selected(listed, check.Selector)
+		selected, err := selected(listed, check.Selector)
 		if err != nil {
 			return Result{}, fmt.Errorf("workload: %w", err)
 		}
-		unavailable, err := judgeWorkloads(kind, meant)
+		unavailable, err := judgeWorkloads(kind, selected)
 		if err != nil {
 			return Result{}, err
 		}
-		found += len(meant)
+		found += len(selected)
 		blockers = append(blockers, unavailable...)
 	}
 	if found == 0 {
@@ -68,7 +68,7 @@ func withLabels(selector *metav1.LabelSelector) string {
 	return " with labels " + metav1.FormatLabelSelector(selector)
 }
 
-// unavailable says why a workload is not available.
+// unavailable is why a workload is not available.
 type unavailable struct{ reason, message string }
 
 // judgeWorkloads returns those that are not available.

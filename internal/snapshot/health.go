@@ -64,7 +64,7 @@ func (e Evidence) now() time.Time {
 // Evidence reads the objects of a file, and sends no request.
 func (f *File) Evidence(ctx context.Context) Evidence {
 	return NewEvidence(ctx, f, f.scheme, func(context.Context, string) (health.Answer, error) {
-		return health.Answer{}, fmt.Errorf("%w: a file of objects cannot tell", health.ErrNotAsked)
+		return health.Answer{}, fmt.Errorf("%w: a file of objects cannot tell", health.ErrNoRequest)
 	})
 }
 

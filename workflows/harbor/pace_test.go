@@ -46,7 +46,7 @@ func TestTheStatusShowsTheBlockersOfARemoval(t *testing.T) {
 	report := func(part harbor.Part, kind, name string) {
 		object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: kind}}
 		object.Namespace, object.Name, object.Finalizers = "registry", name, []string{"theirs"}
-		h.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "RemoveHarborPart", Part: string(part), Wait: harbor.Going(object)})
+		h.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "RemoveHarborPart", Part: string(part), Wait: harbor.DeletionWait(object)})
 	}
 	h.RegisterDelayedCallback(func() {
 		require.Equal(t, harbor.ReasonRemoving, waits().Reason)
