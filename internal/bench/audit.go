@@ -11,11 +11,11 @@ import (
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
 
-// observed is what the spoke's API server has seen of one way to maintain nodes.
+// observed are the actions and requests of one method, from the audit log of the spoke.
 type observed struct {
 	actions []fleet.Action
-	// asked are its requests.
-	asked []auditv1.Event
+	// requests are all its requests.
+	requests []auditv1.Event
 }
 
 // Requests are numbers of requests for one node or cluster.
@@ -26,9 +26,9 @@ type Requests struct {
 	ByTarget map[string]float64 `json:"byTarget"`
 }
 
-// seen reads from the audit log what the users did whose names begin so. It is an error if they have not maintained every node in every round, or
-// evicted another number of pods than there were.
-func (s *scene) seen(users string) (observed, error) {
+// observe reads the actions and requests of users with a name prefix from the audit log. It returns an error unless they maintained every node in
+// every round and evicted every pod.
+func (s *scene) observe(users string) (observed, error) {
 	actions, err := fleet.Actions(s.spoke)
 	if err != nil {
 		return observed{}, err
@@ -38,8 +38,8 @@ func (s *scene) seen(users string) (observed, error) {
 		return observed{}, err
 	}
 	found := observed{
-		actions: slices.DeleteFunc(actions, func(d fleet.Action) bool { return !strings.HasPrefix(d.By, users) }),
-		asked:   events,
+		actions:  slices.DeleteFunc(actions, func(d fleet.Action) bool { return !strings.HasPrefix(d.By, users) }),
+		requests: events,
 	}
 	count := fleet.Count(nil, found.actions)
 	for what, wanted := range map[string]int{
@@ -52,7 +52,7 @@ func (s *scene) seen(users string) (observed, error) {
 	return found, nil
 }
 
-// at returns the instants of an action, in order.
+// at returns the times of an action, in order.
 func (o observed) at(what string) []time.Time {
 	var instants []time.Time
 	for _, action := range o.actions {
@@ -64,9 +64,9 @@ func (o observed) at(what string) []time.Time {
 	return instants
 }
 
-// handOvers is how long each slot was free between a node's return and the cordon of the next node. Slots are interchangeable: with five of them, the
-// first return is for the sixth cordon, the second for the seventh. Between rounds no node waits for a slot.
-func (o observed) handOvers(size Size) []time.Duration {
+// slotIdle is how long each slot was free between the return of a node and the cordon of the next node. Slots are interchangeable: with five slots,
+// the first return allows the sixth cordon, the second the seventh. Between rounds no node waits for a slot.
+func (o observed) slotIdle(size Size) []time.Duration {
 	cordons, uncordons := o.at(fleet.ActionCordon), o.at(fleet.ActionUncordon)
 	var gaps []time.Duration
 	for round := range size.Rounds {
@@ -78,7 +78,7 @@ func (o observed) handOvers(size Size) []time.Duration {
 	return gaps
 }
 
-// uncordonAfter is when a node was returned that was released at that time.
+// uncordonAfter returns when a node was uncordoned that was released at that time.
 func (o observed) uncordonAfter(node string, released time.Time) (time.Time, bool) {
 	for _, action := range o.actions {
 		if action.What == fleet.ActionUncordon && action.Object == node && action.At.After(released) {
@@ -88,10 +88,10 @@ func (o observed) uncordonAfter(node string, released time.Time) (time.Time, boo
 	return time.Time{}, false
 }
 
-// requestsOf counts the requests of users with one of these name prefixes, divided by a number. A watch counts at its start, because most never end.
-func requestsOf(events []auditv1.Event, users string, among int) Requests {
+// requestsOf counts the requests of users with a name prefix, per node or cluster. A watch counts at its start, because most never end.
+func requestsOf(events []auditv1.Event, users string, count int) Requests {
 	r := Requests{ByVerb: map[string]float64{}, ByTarget: map[string]float64{}}
-	one := 1 / float64(among)
+	one := 1 / float64(count)
 	for _, event := range events {
 		wanted := auditv1.StageResponseComplete
 		if event.Verb == "watch" {

@@ -19,12 +19,12 @@ import (
 // Report is the result of all measurements, and the machine.
 type Report struct {
 	Machine Machine `json:"machine"`
-	// Results are of rollouts of node maintenances, Policies of rollouts of policies.
+	// Results are the measurements of node maintenance, Policies those of policy rollouts.
 	Results  []Result       `json:"results,omitempty"`
 	Policies []PolicyResult `json:"policies,omitempty"`
-	// Harbors are of Harbor clusters.
+	// Harbors are the measurements of Harbor clusters.
 	Harbors []HarborResult `json:"harbors,omitempty"`
-	// Windows are of maintenance windows.
+	// Windows are the measurements of maintenance windows.
 	Windows []WindowResult `json:"windows,omitempty"`
 	// Pace is measured together with Policies.
 	Pace *Pace `json:"pace,omitempty"`
@@ -34,31 +34,31 @@ type Report struct {
 type Result struct {
 	Size Size `json:"size"`
 
-	// RequestToReady is from the start of a node's maintenance until the node is drained and ready.
+	// RequestToReady is the time from the start of a maintenance until its node is drained and ready.
 	RequestToReady Latency `json:"requestToReady"`
-	// ReleaseToUncordon is from the end of the work on a node until pods can be scheduled on it.
+	// ReleaseToUncordon is the time from the end of the work on a node until its uncordon.
 	ReleaseToUncordon Latency `json:"releaseToUncordon"`
-	// HandOver is from the return of a node to the cordon of the next node for its slot.
-	HandOver Latency `json:"handOver"`
-	// LoopHandOver is the same time of the loop.
-	LoopHandOver Latency `json:"loopHandOver"`
+	// SlotIdle is the time from the return of a node to the cordon of the next node for its slot.
+	SlotIdle Latency `json:"slotIdle"`
+	// LoopSlotIdle is the same for the loop.
+	LoopSlotIdle Latency `json:"loopSlotIdle"`
 
-	// Wall is how long one round took: the median, if there were several.
+	// Wall is the median time of a round.
 	Wall Walls `json:"wall"`
 
-	// Requests are the requests of Drydock's worker to the cluster for one node, by verb and by target; LoopRequests those of the loop.
+	// Requests are the requests of Drydock's worker to the cluster per node; LoopRequests those of the loop.
 	Requests     Requests `json:"requests"`
 	LoopRequests Requests `json:"loopRequests"`
 
-	// Cost is the size of the histories, for one node.
+	// Cost is the size of the histories per node.
 	Cost
 
-	// Worker is Drydock's; Temporal is the server.
+	// Worker is the usage of Drydock's worker, Temporal that of its server.
 	Worker   Usage `json:"worker"`
 	Temporal Usage `json:"temporal"`
 }
 
-// Walls are the wall times of the same maintenance done in three ways.
+// Walls are the wall times of the three methods.
 type Walls struct {
 	Drydock float64 `json:"drydock"`
 	Loop    float64 `json:"loop"`
@@ -111,14 +111,14 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 		return Result{}, err
 	}
 	result := Result{Size: size}
-	ways := []way{{"Drydock", byDrydock}}
+	methods := []method{{"Drydock", byDrydock}}
 	if !size.Alone {
-		ways = append(ways, way{"a loop", byLoop}, way{"kubectl drain", byKubectl})
+		methods = append(methods, method{"a loop", byLoop}, method{"kubectl drain", byKubectl})
 	}
-	for _, way := range ways {
-		fmt.Fprintf(progress, "%s: %s\n", size, way.name)
-		if err := way.run(ctx, s, &result); err != nil {
-			return Result{}, fmt.Errorf("%s: %w", way.name, err)
+	for _, method := range methods {
+		fmt.Fprintf(progress, "%s: %s\n", size, method.name)
+		if err := method.run(ctx, s, &result); err != nil {
+			return Result{}, fmt.Errorf("%s: %w", method.name, err)
 		}
 	}
 	if result.Wall.Loop > 0 {
@@ -127,8 +127,8 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 	return result, nil
 }
 
-// way is one way to maintain all nodes.
-type way struct {
+// method is a method to maintain all nodes.
+type method struct {
 	name string
 	run  func(context.Context, *scene, *Result) error
 }
@@ -141,7 +141,7 @@ func dial(ctx context.Context, f *fleet.Fleet) (client.Client, error) {
 	return temporal.Dial(ctx, options)
 }
 
-// scene is the fleet of a measurement.
+// scene is the environment of a measurement.
 type scene struct {
 	fleet  *fleet.Fleet
 	spoke  *devstack.Cluster
@@ -149,7 +149,7 @@ type scene struct {
 	server client.Client
 }
 
-// rounds runs each round after the cluster has settled, and returns how long they took.
+// rounds runs all rounds, waits for the cleanup after each, and returns how long they took.
 func (s *scene) rounds(ctx context.Context, run func(ctx context.Context, round int) (time.Duration, error)) (took []time.Duration, err error) {
 	for round := range s.size.Rounds {
 		duration, err := run(ctx, round)
@@ -164,7 +164,7 @@ func (s *scene) rounds(ctx context.Context, run func(ctx context.Context, round 
 	return took, nil
 }
 
-// settle waits until a round has left nothing behind and all pods run.
+// settle waits until the cluster is clean and all pods run.
 func (s *scene) settle(ctx context.Context) error {
 	if err := s.fleet.AwaitCleanup(ctx, s.spoke); err != nil {
 		return err

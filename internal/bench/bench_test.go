@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
 
-// soak skips a test that starts fleet after fleet, unless tests soak.
+// soak skips a test that takes minutes, unless SOAK is set.
 func soak(t *testing.T) {
 	t.Helper()
 	if !devstacktest.Soak() {
@@ -20,7 +20,7 @@ func soak(t *testing.T) {
 	}
 }
 
-// How long anything takes is not asserted: that is what `make bench` is for.
+// The test asserts no durations. `make bench` measures them.
 func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	soak(t)
 	size := Size{Nodes: 2, Pods: 1, AtOnce: 1, Rounds: 1}
@@ -36,8 +36,8 @@ func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	result := report.Results[0]
 	require.Equal(t, 2, result.RequestToReady.Count)
 	require.Equal(t, 2, result.ReleaseToUncordon.Count)
-	require.Equal(t, 1, result.HandOver.Count)
-	require.Equal(t, 1, result.LoopHandOver.Count)
+	require.Equal(t, 1, result.SlotIdle.Count)
+	require.Equal(t, 1, result.LoopSlotIdle.Count)
 	for what, measured := range map[string]float64{
 		"request to Ready": result.RequestToReady.P50, "release to uncordon": result.ReleaseToUncordon.P50,
 		"Drydock": result.Wall.Drydock, "the loop": result.Wall.Loop, "kubectl": result.Wall.Kubectl, "ratio": result.Wall.ToLoop,
@@ -49,16 +49,16 @@ func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	}
 
 	rolled := report.Policies[0]
-	require.Equal(t, 1, rolled.HandOver.Count)
+	require.Equal(t, 1, rolled.BetweenBatches.Count)
 	for what, measured := range map[string]float64{
-		"wall": rolled.Wall, "hand-over": rolled.HandOverMax, "writes": rolled.Requests.ByTarget["patch placementrules"], "events": rolled.EventsEach,
+		"wall": rolled.Wall, "between batches": rolled.BetweenBatchesMax, "writes": rolled.Requests.ByTarget["patch placementrules"], "events": rolled.EventsEach,
 		"memory": float64(rolled.Worker.PeakMemoryBytes),
 	} {
 		require.Positive(t, measured, what)
 	}
 
 	for what, measured := range map[string]Latency{
-		"applied": report.Harbors[0].ReadyToApplied, "unhealthy": report.Harbors[0].DownToUnhealthy, "unhealthy together": report.Harbors[0].DownTogether,
+		"applied": report.Harbors[0].ReadyToApplied, "unhealthy": report.Harbors[0].DownToUnhealthy, "unhealthy at the same time": report.Harbors[0].DownTogether,
 	} {
 		require.Equal(t, 2, measured.Count, what)
 		require.Positive(t, measured.P50, what)
@@ -72,14 +72,14 @@ func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	require.Contains(t, table.String(), "2 Harbor clusters, p50 / p99: ")
 }
 
-// Each has a timer of its own, and nobody is forgotten. Those that are defined too late to confirm the opening in time of their own do so at once.
+// Each window notifies its subscribers, even if it is defined too late to confirm its opening in advance.
 func TestAHundredWindowsOpenInTheSameSecond(t *testing.T) {
 	soak(t)
 	result, err := windowsOnFleet(t.Context(), WindowSize{Windows: 100, Maintenances: 2}, 0, os.Stderr)
 	require.NoError(t, err)
-	require.Equal(t, 100, result.Told.Count)
+	require.Equal(t, 100, result.Notified.Count)
 	require.Equal(t, 100, result.Recorded.Count)
-	require.Equal(t, 2, result.Began.Count)
+	require.Equal(t, 2, result.Started.Count)
 	require.Equal(t, 2, result.Cordoned.Count)
 	var table bytes.Buffer
 	Report{Windows: []WindowResult{result}}.Print(&table)
@@ -89,7 +89,7 @@ func TestAHundredWindowsOpenInTheSameSecond(t *testing.T) {
 
 func TestTheStartOfABlockedRolloutIsMeasured(t *testing.T) {
 	devstacktest.NeedServers(t)
-	require.NoError(t, onHub(t.Context(), os.Stderr, stubborn, func(h *hubScene) error {
+	require.NoError(t, onHub(t.Context(), os.Stderr, selective, func(h *hubScene) error {
 		require.NoError(t, h.register(t.Context(), 2))
 		took, err := h.blockerToStart(t.Context(), "blocker", "blocked")
 		require.Positive(t, took)
@@ -127,7 +127,7 @@ func TestTheTimeBetweenBatchesIsFromLastComplianceToFirstEnforcement(t *testing.
 		enforced: map[string]time.Time{"edge-00001": at(0), "edge-00002": at(0), "edge-00003": at(9), "edge-00004": at(8), "edge-00005": at(20)},
 		complied: map[string]time.Time{"edge-00001": at(5), "edge-00002": at(4), "edge-00003": at(12), "edge-00004": at(13), "edge-00005": at(30)},
 	}
-	require.Equal(t, []time.Duration{3 * time.Second, 7 * time.Second}, seen.handOvers(PolicySize{Clusters: 5, Policies: 1, AtOnce: 2}))
+	require.Equal(t, []time.Duration{3 * time.Second, 7 * time.Second}, seen.betweenBatches(PolicySize{Clusters: 5, Policies: 1, AtOnce: 2}))
 }
 
 func TestAQuantileIsAMeasuredTime(t *testing.T) {
@@ -151,7 +151,7 @@ func TestTheFreeTimeOfASlotIsFromReturnToNextCordon(t *testing.T) {
 		{fleet.ActionCordon, 1},
 		{fleet.ActionUncordon, 10},
 		{fleet.ActionUncordon, 12},
-		{fleet.ActionCordon, 13}, // makes use of the return at 10
+		{fleet.ActionCordon, 13}, // for the slot that is free since 10
 		{fleet.ActionUncordon, 20},
 		// The next round.
 		{fleet.ActionCordon, 30},
@@ -163,5 +163,5 @@ func TestTheFreeTimeOfASlotIsFromReturnToNextCordon(t *testing.T) {
 	} {
 		seen.actions = append(seen.actions, fleet.Action{What: action.what, At: began.Add(action.after * time.Second)})
 	}
-	require.Equal(t, []time.Duration{3 * time.Second, 5 * time.Second}, seen.handOvers(Size{Nodes: 3, AtOnce: 2, Rounds: 2}))
+	require.Equal(t, []time.Duration{3 * time.Second, 5 * time.Second}, seen.slotIdle(Size{Nodes: 3, AtOnce: 2, Rounds: 2}))
 }

@@ -23,7 +23,7 @@ import (
 // workerUsers is the prefix of the users of Drydock's worker: the ServiceAccounts of deploy/rbac.
 const workerUsers = "system:serviceaccount:drydock-system:drydock-"
 
-// byDrydock maintains the nodes with rollouts, each started by the command line.
+// byDrydock maintains the nodes with rollouts of the CLI.
 func byDrydock(ctx context.Context, s *scene, result *Result) error {
 	before, err := usageOfBoth(s.fleet)
 	if err != nil {
@@ -45,18 +45,18 @@ func byDrydock(ctx context.Context, s *scene, result *Result) error {
 	if err != nil {
 		return err
 	}
-	seen, err := s.seen(workerUsers)
+	seen, err := s.observe(workerUsers)
 	if err != nil {
 		return err
 	}
 	result.Wall.Drydock = median(took)
-	result.HandOver = latency(seen.handOvers(s.size))
-	result.Requests = requestsOf(seen.asked, workerUsers, s.size.maintenances())
+	result.SlotIdle = latency(seen.slotIdle(s.size))
+	result.Requests = requestsOf(seen.requests, workerUsers, s.size.maintenances())
 	result.Worker, result.Temporal = after[0].since(before[0]), after[1].since(before[1])
 	return result.readHistories(all, seen)
 }
 
-// usageOfBoth is what the worker and Temporal have used.
+// usageOfBoth returns the usage of the worker and of Temporal.
 func usageOfBoth(f *fleet.Fleet) ([2]Usage, error) {
 	worker, err := usageOf(f.Worker.PID())
 	if err != nil {
@@ -96,7 +96,7 @@ func awaitRollout(ctx context.Context, f *fleet.Fleet, server client.Client, nam
 	return readAll(ctx, server, id)
 }
 
-// rollout maintains all worker nodes of the spoke: a drain without limit, and a Job unless they are only drained.
+// rollout maintains all worker nodes of the spoke: a drain without a timeout, then a Job unless the size is DrainOnly.
 func (s *scene) rollout(name string) *ranv1.ClusterGroupUpgrade {
 	cgu := &ranv1.ClusterGroupUpgrade{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},
@@ -118,7 +118,7 @@ func (s *scene) rollout(name string) *ranv1.ClusterGroupUpgrade {
 	return cgu
 }
 
-// jobPod is the pod of the work on a node.
+// jobPod is the pod of the Job on a node.
 func jobPod() corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
@@ -139,11 +139,11 @@ func (r *Result) readHistories(histories []history, seen observed) error {
 			return err
 		}
 		ready = append(ready, at.Sub(h.began()))
-		back, ok := seen.uncordonAfter(node, released)
+		uncordoned, ok := seen.uncordonAfter(node, released)
 		if !ok {
 			return fmt.Errorf("the audit log has no uncordon of %s after %s", node, released)
 		}
-		returned = append(returned, back.Sub(released))
+		returned = append(returned, uncordoned.Sub(released))
 	}
 	if len(ready) != r.Size.maintenances() {
 		return fmt.Errorf("%d nodes were maintained, not %d", len(ready), r.Size.maintenances())

@@ -24,12 +24,13 @@ import (
 	"drydock.dev/drydock/internal/devstack/operators"
 )
 
-// HarborResult is how promptly Harbor clusters react to changes of their services.
+// HarborResult is how fast Harbor clusters react to changes of their services.
 type HarborResult struct {
 	Clusters int `json:"clusters"`
-	// ReadyToApplied is from the last service of a Harbor being ready until Harbor is applied, for all Harbors at once.
+	// ReadyToApplied is the time from the readiness of the last service until Harbor is applied, for all Harbors at the same time.
 	ReadyToApplied Latency `json:"readyToApplied"`
-	// DownToUnhealthy is from the failure of a service until the HarborCluster is unhealthy, one Harbor after the other; DownTogether for all at once.
+	// DownToUnhealthy is the time from the failure of a service until the HarborCluster is unhealthy, one Harbor after the other; DownTogether for
+	// all at the same time.
 	DownToUnhealthy Latency `json:"downToUnhealthy"`
 	DownTogether    Latency `json:"downTogether"`
 }
@@ -46,7 +47,7 @@ func parseHarbors(text string) (int, error) {
 	return clusters, nil
 }
 
-// runHarbors measures Harbor clusters, each number of them on a fleet of its own.
+// runHarbors measures each number of Harbor clusters on its own fleet.
 func (r *Report) runHarbors(ctx context.Context, sizes []int, progress io.Writer) error {
 	for _, clusters := range sizes {
 		fmt.Fprintf(progress, "measuring %d%s\n", clusters, harborsSuffix)
@@ -65,18 +66,18 @@ func harborsOnFleet(ctx context.Context, clusters int, progress io.Writer) (Harb
 		return HarborResult{}, err
 	}
 	result, err := func() (HarborResult, error) {
-		played, err := f.SimulateHarborOperators(ctx, f.Spokes[0])
+		simulated, err := f.SimulateHarborOperators(ctx, f.Spokes[0])
 		if err != nil {
 			return HarborResult{}, err
 		}
-		defer played.Stop()
-		h := harborScene{fleet: f, spoke: f.Spokes[0], operators: played, clusters: clusters}
+		defer simulated.Stop()
+		h := harborScene{fleet: f, spoke: f.Spokes[0], operators: simulated, clusters: clusters}
 		return h.measure(ctx)
 	}()
 	return result, errors.Join(err, f.Stop())
 }
 
-// harborScene is a spoke with Harbor clusters, each called main in a namespace of its own.
+// harborScene is a spoke with Harbor clusters, each called main in its own namespace.
 type harborScene struct {
 	fleet     *fleet.Fleet
 	spoke     *devstack.Cluster
@@ -95,7 +96,7 @@ func (h harborScene) measure(ctx context.Context) (HarborResult, error) {
 		return HarborResult{}, err
 	}
 	ready := time.Now()
-	h.playAll(operators.Postgresql, postgresOf, operators.Behaviour{})
+	h.simulateAll(operators.Postgresql, postgresOf, operators.Behaviour{})
 	if err := h.awaitAll(ctx, goharborv1.StatusHealthy); err != nil {
 		return HarborResult{}, err
 	}
@@ -108,25 +109,25 @@ func (h harborScene) measure(ctx context.Context) (HarborResult, error) {
 		}
 	}
 	tenant := func(string) string { return harborTenant }
-	h.playAll(operators.Tenant, tenant, operators.Behaviour{})
+	h.simulateAll(operators.Tenant, tenant, operators.Behaviour{})
 	if err := h.awaitAll(ctx, goharborv1.StatusHealthy); err != nil {
 		return HarborResult{}, err
 	}
 	together := time.Now()
-	h.playAll(operators.Tenant, tenant, operators.Behaviour{Down: true})
+	h.simulateAll(operators.Tenant, tenant, operators.Behaviour{Down: true})
 	if err := h.awaitAll(ctx, goharborv1.StatusUnhealthy); err != nil {
 		return HarborResult{}, err
 	}
 	return h.read(ready, oneByOne, together)
 }
 
-// bringUp applies the HarborClusters and waits until all their services but the database are ready.
+// bringUp applies the HarborClusters and waits until all their services except the database are ready.
 func (h harborScene) bringUp(ctx context.Context) error {
 	dir, err := os.MkdirTemp(h.fleet.Dir, "harbors")
 	if err != nil {
 		return err
 	}
-	h.playAll(operators.Postgresql, postgresOf, operators.Behaviour{After: -1})
+	h.simulateAll(operators.Postgresql, postgresOf, operators.Behaviour{After: -1})
 	var group errgroup.Group
 	group.SetLimit(4)
 	for i := range h.clusters {
@@ -146,7 +147,7 @@ func (h harborScene) bringUp(ctx context.Context) error {
 		return err
 	}
 	for i := range h.clusters {
-		if err := h.fleet.AwaitHarbor(ctx, h.spoke, harborNamespace(i), "main", "ready but for its database", func(s goharborv1.HarborClusterStatus) bool {
+		if err := h.fleet.AwaitHarbor(ctx, h.spoke, harborNamespace(i), "main", "ready except for its database", func(s goharborv1.HarborClusterStatus) bool {
 			ready := 0
 			for _, condition := range s.Conditions {
 				if condition.Status == metav1.ConditionTrue && condition.Type != goharborv1.DatabaseReady {
@@ -161,7 +162,7 @@ func (h harborScene) bringUp(ctx context.Context) error {
 	return nil
 }
 
-func (h harborScene) playAll(kind operators.Kind, name func(namespace string) string, behaviour operators.Behaviour) {
+func (h harborScene) simulateAll(kind operators.Kind, name func(namespace string) string, behaviour operators.Behaviour) {
 	for i := range h.clusters {
 		h.operators.Simulate(kind, harborNamespace(i), name(harborNamespace(i)), behaviour)
 	}
@@ -180,7 +181,7 @@ func (h harborScene) await(ctx context.Context, i int, status goharborv1.Cluster
 	return h.fleet.AwaitHarbor(ctx, h.spoke, harborNamespace(i), "main", string(status), func(s goharborv1.HarborClusterStatus) bool { return s.Status == status })
 }
 
-// read takes the instants from the audit log.
+// read reads the times from the audit log.
 func (h harborScene) read(ready time.Time, oneByOne []time.Time, together time.Time) (HarborResult, error) {
 	events, err := h.spoke.AuditEvents()
 	if err != nil {
@@ -213,11 +214,11 @@ func (h harborScene) read(ready time.Time, oneByOne []time.Time, together time.T
 	return result, nil
 }
 
-// wrote picks completed writes of a resource.
-func wrote(resource, subresource string, such func(auditv1.Event) bool) func(auditv1.Event) bool {
+// wrote matches completed writes of a resource.
+func wrote(resource, subresource string, matches func(auditv1.Event) bool) func(auditv1.Event) bool {
 	return func(e auditv1.Event) bool {
 		return e.Stage == auditv1.StageResponseComplete && e.ObjectRef.Resource == resource && e.ObjectRef.Subresource == subresource &&
-			e.ResponseStatus != nil && e.ResponseStatus.Code < http.StatusBadRequest && such(e)
+			e.ResponseStatus != nil && e.ResponseStatus.Code < http.StatusBadRequest && matches(e)
 	}
 }
 
@@ -233,11 +234,11 @@ func statusIn(e auditv1.Event) goharborv1.ClusterStatus {
 	return hc.Status.Status
 }
 
-// between is the time from the first event of a namespace since then until the first of the other kind after it.
+// between returns the time from the first event of a namespace since then to the next event of the other kind.
 func between(events []auditv1.Event, namespace string, since time.Time, first, then func(auditv1.Event) bool) (time.Duration, error) {
-	at := func(after time.Time, such func(auditv1.Event) bool) (found time.Time) {
+	at := func(after time.Time, matches func(auditv1.Event) bool) (found time.Time) {
 		for _, e := range events {
-			if e.ObjectRef == nil || e.ObjectRef.Namespace != namespace || !e.StageTimestamp.After(after) || !such(e) {
+			if e.ObjectRef == nil || e.ObjectRef.Namespace != namespace || !e.StageTimestamp.After(after) || !matches(e) {
 				continue
 			}
 			if found.IsZero() || e.StageTimestamp.Time.Before(found) {

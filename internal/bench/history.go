@@ -40,7 +40,7 @@ func (h history) ended() time.Time { return h.events[len(h.events)-1].EventTime.
 
 func (h history) took() time.Duration { return h.ended().Sub(h.began()) }
 
-// firstTimer is when the first timer was started.
+// firstTimer returns when the first timer was started.
 func (h history) firstTimer() (time.Time, bool) {
 	for _, event := range h.events {
 		if event.GetTimerStartedEventAttributes() != nil {
@@ -50,8 +50,8 @@ func (h history) firstTimer() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// maintenance reads the node of a maintenance from its history, and when it was ready and the work was done. Both are
-// times of the server: the work begins and ends with an activity; without work, the node is checked and returned once it is ready.
+// maintenance reads the node of a maintenance from its history, when it was ready, and when its work was done: the times of the activity RunJob or,
+// without a Job, of the health check.
 func (h history) maintenance() (node string, ready, released time.Time, err error) {
 	attributes := h.events[0].GetWorkflowExecutionStartedEventAttributes().SearchAttributes
 	if err := converter.GetDefaultDataConverter().FromPayload(attributes.GetIndexedFields()[temporal.AttributeNode.GetName()], &node); err != nil {
@@ -77,7 +77,7 @@ func (h history) maintenance() (node string, ready, released time.Time, err erro
 	return node, ready, released, nil
 }
 
-// activityOf is the activity that an event schedules; "" for any other event.
+// activityOf returns the activity that an event schedules; "" for any other event.
 func activityOf(event *historypb.HistoryEvent) string {
 	return event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName()
 }

@@ -19,8 +19,8 @@ const (
 	adminGroup  = "system:masters"
 )
 
-// byKubectl drains and uncordons the nodes with what `kubectl drain` and `kubectl uncordon` are made of. It does less than the others: no Job, no
-// marks, no requests to locks.
+// byKubectl drains and uncordons the nodes with the package of `kubectl drain`. It does less than the other methods: no Job, no marks, no maintenance
+// requests.
 func byKubectl(ctx context.Context, s *scene, result *Result) error {
 	config, err := s.spoke.UserConfig(kubectlUser, adminGroup)
 	if err != nil {
@@ -39,7 +39,7 @@ func byKubectl(ctx context.Context, s *scene, result *Result) error {
 		return err
 	}
 	result.Wall.Kubectl = median(took)
-	_, err = s.seen(kubectlUser)
+	_, err = s.observe(kubectlUser)
 	return err
 }
 
@@ -57,7 +57,7 @@ func drainByKubectl(ctx context.Context, kubectl kubernetes.Interface, name stri
 	if err := drain.RunNodeDrain(helper, name); err != nil {
 		return fmt.Errorf("drain %s: %w", name, err)
 	}
-	// It changes the object that it is given.
+	// RunCordonOrUncordon has changed the object.
 	if node, err = kubectl.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 		return err
 	}

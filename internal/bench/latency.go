@@ -19,7 +19,7 @@ func latency(took []time.Duration) Latency {
 
 func median(took []time.Duration) float64 { return quantile(took, 0.50) }
 
-// quantile is the nearest rank: a time that was measured, not one in between. 0 if there is none.
+// quantile returns a measured time by nearest rank; 0 if there is none.
 func quantile(took []time.Duration, q float64) float64 {
 	if len(took) == 0 {
 		return 0

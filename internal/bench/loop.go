@@ -21,12 +21,11 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// loopOwner is the mark that the loop leaves on what it changes.
+// loopOwner is the ownership mark of the loop.
 const loopOwner = "bench/loop"
 
-// byLoop maintains a cluster as a rollout does, with the same writes, the same consistent reads, and the same watches,
-// but in the memory of one process: its state is lost in a crash, and it cannot be observed or stopped. The extra time of a rollout is the price of
-// that.
+// byLoop maintains a cluster with the same writes, consistent reads and watches as a rollout, but in the memory of one process: it loses its state in
+// a crash, and cannot be observed or stopped. The extra time of a rollout is the cost of these features.
 func byLoop(ctx context.Context, s *scene, result *Result) error {
 	config, err := s.spoke.UserConfig(loopUser, adminGroup)
 	if err != nil {
@@ -46,13 +45,13 @@ func byLoop(ctx context.Context, s *scene, result *Result) error {
 	if err != nil {
 		return err
 	}
-	seen, err := s.seen(loopUser)
+	seen, err := s.observe(loopUser)
 	if err != nil {
 		return err
 	}
 	result.Wall.Loop = median(took)
-	result.LoopHandOver = latency(seen.handOvers(s.size))
-	result.LoopRequests = requestsOf(seen.asked, loopUser, s.size.maintenances())
+	result.LoopSlotIdle = latency(seen.slotIdle(s.size))
+	result.LoopRequests = requestsOf(seen.requests, loopUser, s.size.maintenances())
 	return nil
 }
 
@@ -91,35 +90,35 @@ func (l loop) maintain(ctx context.Context, node string, work bool) error {
 	job.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	job.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	var events errgroup.Group
-	tell := func(reason string) func() error {
+	event := func(reason string) func() error {
 		return func() error {
-			events.Go(func() error { return l.tell(ctx, node, reason) })
+			events.Go(func() error { return l.writeEvent(ctx, node, reason) })
 			return nil
 		}
 	}
 	steps := []func() error{
-		tell("Scheduled"),
+		event("Scheduled"),
 		func() error { return l.Client.Create(ctx, request) },
 		func() error { return l.cordon(ctx, node) },
-		tell("Cordon"),
+		event("Cordon"),
 		func() error {
 			return l.mark(ctx, node, on(kube.ConditionMaintenanceInProgress))
 		},
-		tell("Draining"),
+		event("Draining"),
 		func() error { return l.drain(ctx, node) },
-		tell("Drained"),
-		tell("Ready"),
+		event("Drained"),
+		event("Ready"),
 		func() error {
 			if !work {
 				return nil
 			}
-			return errors.Join(tell("JobStarted")(), l.run(ctx, job))
+			return errors.Join(event("JobStarted")(), l.run(ctx, job))
 		},
-		tell("HealthChecks"),
+		event("HealthChecks"),
 		func() error { return l.awaitReady(ctx, node) },
-		tell("CleaningUp"),
+		event("CleaningUp"),
 		func() error { return l.uncordon(ctx, node) },
-		tell("Completed"),
+		event("Completed"),
 		func() error { return l.Client.Delete(ctx, request) },
 		events.Wait,
 	}
@@ -131,8 +130,8 @@ func (l loop) maintain(ctx context.Context, node string, work bool) error {
 	return nil
 }
 
-// tell writes an Event of the node.
-func (l loop) tell(ctx context.Context, node, reason string) error {
+// writeEvent writes an Event of the node.
+func (l loop) writeEvent(ctx context.Context, node, reason string) error {
 	return l.Client.Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: node + "-"},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)},
@@ -168,7 +167,7 @@ func (l loop) uncordon(ctx context.Context, name string) error {
 	return l.setSchedulable(ctx, name, true)
 }
 
-// setSchedulable reads the node from the API server and patches exactly what it has read, until there is no conflict.
+// setSchedulable patches the node with the resource version that it has read, until there is no conflict.
 func (l loop) setSchedulable(ctx context.Context, name string, schedulable bool) error {
 	var unschedulable, owner any = true, loopOwner
 	if schedulable {
@@ -192,7 +191,7 @@ func (l loop) setSchedulable(ctx context.Context, name string, schedulable bool)
 	}
 }
 
-// drain evicts all pods of the node at once, and waits until the API server has none.
+// drain evicts all pods of the node at the same time, and waits until the API server has none.
 func (l loop) drain(ctx context.Context, node string) error {
 	pods, err := l.podsOn(ctx, l.Client, node)
 	if err != nil || len(pods) == 0 {

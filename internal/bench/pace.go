@@ -16,33 +16,33 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Pace is how promptly rollouts continue after their wait has ended.
+// Pace is how fast rollouts continue after a wait.
 type Pace struct {
-	// BlockerToStart is from the success of a rollout until the one that it blocked enforces its first policy.
+	// BlockerToStart is the time from the success of a rollout until the rollout that it blocked enforces its first policy.
 	BlockerToStart Latency `json:"blockerToStart"`
-	// TimeoutLateness is from the timeout of a batch until the first write that withdraws its policies.
+	// TimeoutLateness is the time from the timeout of a batch until the first write that removes its policies.
 	TimeoutLateness Latency `json:"timeoutLateness"`
 }
 
 const (
-	// blockings and lates are the numbers of measurements.
-	blockings, lates = 20, 5
+	// blockedStarts and timeouts are the numbers of measurements.
+	blockedStarts, timeouts = 20, 5
 	// neverPolicy is the name prefix of policies that no cluster ever complies with.
 	neverPolicy = "never"
 )
 
-// stubborn clusters never comply with some policies, and at once with all others.
-func stubborn(_, policy string) time.Duration {
+// selective clusters never comply with some policies, and immediately with all others.
+func selective(_, policy string) time.Duration {
 	if strings.Contains(policy, neverPolicy) {
 		return -1
 	}
 	return 0
 }
 
-// runPace measures how promptly rollouts continue, on its own hub.
+// runPace measures how fast rollouts continue, on its own hub.
 func (r *Report) runPace(ctx context.Context, progress io.Writer) error {
-	fmt.Fprintln(progress, "measuring how promptly rollouts start and time out")
-	return onHub(ctx, progress, stubborn, func(h *hubScene) (err error) {
+	fmt.Fprintln(progress, "measuring how fast rollouts start and time out")
+	return onHub(ctx, progress, selective, func(h *hubScene) (err error) {
 		r.Pace, err = h.pace(ctx)
 		return err
 	})
@@ -54,16 +54,16 @@ func (h *hubScene) pace(ctx context.Context) (*Pace, error) {
 	}
 	var pace Pace
 	var started []time.Duration
-	for i := range blockings {
+	for i := range blockedStarts {
 		took, err := h.blockerToStart(ctx, fmt.Sprintf("blocker-%d", i+1), fmt.Sprintf("blocked-%d", i+1))
 		if err != nil {
 			return nil, err
 		}
 		started = append(started, took)
 	}
-	late := make([]time.Duration, lates)
+	late := make([]time.Duration, timeouts)
 	var group errgroup.Group
-	for i := range lates {
+	for i := range timeouts {
 		group.Go(func() (err error) {
 			late[i], err = h.timeoutLateness(ctx, fmt.Sprintf("%s-%d", neverPolicy, i+1))
 			return err
@@ -74,7 +74,7 @@ func (h *hubScene) pace(ctx context.Context) (*Pace, error) {
 	return &pace, err
 }
 
-// blockerToStart lets one rollout wait for another, which then runs.
+// blockerToStart measures a rollout that waits for another one.
 func (h *hubScene) blockerToStart(ctx context.Context, blocker, blocked string) (time.Duration, error) {
 	if err := h.createPolicies(ctx, []string{blocker, blocked}, []string{clusterName(0), clusterName(1)}, 2); err != nil {
 		return 0, err
@@ -93,9 +93,9 @@ func (h *hubScene) blockerToStart(ctx context.Context, blocker, blocked string) 
 	}); err != nil {
 		return 0, err
 	}
-	var said bytes.Buffer
-	if err := h.fleet.Run(ctx, &said, "upgrade", "enable", blocker, "-n", rolloutNamespace); err != nil {
-		return 0, fmt.Errorf("enable %s: %w: %s", blocker, err, said.String())
+	var output bytes.Buffer
+	if err := h.fleet.Run(ctx, &output, "upgrade", "enable", blocker, "-n", rolloutNamespace); err != nil {
+		return 0, fmt.Errorf("enable %s: %w: %s", blocker, err, output.String())
 	}
 	ended, err := awaitRollout(ctx, h.fleet, h.server, blocker)
 	if err != nil {
@@ -108,7 +108,7 @@ func (h *hubScene) blockerToStart(ctx context.Context, blocker, blocked string) 
 	return h.firstPlacement(blocked, func(p fleet.Placement) bool { return len(p.Clusters) > 0 }, success)
 }
 
-// timeoutLateness lets a batch time out.
+// timeoutLateness measures the timeout of a batch.
 func (h *hubScene) timeoutLateness(ctx context.Context, name string) (time.Duration, error) {
 	if err := h.createPolicies(ctx, []string{name}, []string{clusterName(0)}, 1); err != nil {
 		return 0, err
@@ -134,42 +134,42 @@ func (h *hubScene) timeoutLateness(ctx context.Context, name string) (time.Durat
 	return h.firstPlacement(name, func(p fleet.Placement) bool { return len(p.Clusters) == 0 && p.At.After(over) }, over)
 }
 
-// firstPlacement is how long after an instant a rollout first wrote a matching placement of its policy.
-func (h *hubScene) firstPlacement(rollout string, such func(fleet.Placement) bool, after time.Time) (time.Duration, error) {
+// firstPlacement returns the time from after to the first matching placement that a rollout wrote for its policy.
+func (h *hubScene) firstPlacement(rollout string, matches func(fleet.Placement) bool, after time.Time) (time.Duration, error) {
 	events, err := h.fleet.Hub.AuditEvents()
 	if err != nil {
 		return 0, err
 	}
 	for _, placed := range fleet.Placements(events) {
-		if strings.HasPrefix(placed.Rule, rollout+"-"+rollout+"-") && such(placed) {
+		if strings.HasPrefix(placed.Rule, rollout+"-"+rollout+"-") && matches(placed) {
 			return placed.At.Sub(after), nil
 		}
 	}
-	return 0, fmt.Errorf("the audit log has no such placement of rollout %s", rollout)
+	return 0, fmt.Errorf("the audit log has no matching placement of rollout %s", rollout)
 }
 
-// await follows a rollout until its status is as wanted.
-func (h *hubScene) await(ctx context.Context, name string, wanted func(ranv1.ClusterGroupUpgradeStatus) bool) error {
-	following, stop := context.WithCancel(ctx)
+// await watches a rollout until its status satisfies a condition.
+func (h *hubScene) await(ctx context.Context, name string, matches func(ranv1.ClusterGroupUpgradeStatus) bool) error {
+	watchCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	follow := h.fleet.Command(following, "upgrade", "status", name, "-n", rolloutNamespace, "--watch", "-o", "json")
-	out, err := follow.StdoutPipe()
+	watch := h.fleet.Command(watchCtx, "upgrade", "status", name, "-n", rolloutNamespace, "--watch", "-o", "json")
+	out, err := watch.StdoutPipe()
 	if err != nil {
 		return err
 	}
-	if err := follow.Start(); err != nil {
+	if err := watch.Start(); err != nil {
 		return err
 	}
 	for statuses := json.NewDecoder(out); ; {
 		var seen ranv1.ClusterGroupUpgrade
-		if err = statuses.Decode(&seen); err != nil || wanted(seen.Status) {
+		if err = statuses.Decode(&seen); err != nil || matches(seen.Status) {
 			break
 		}
 	}
 	stop()
-	_ = follow.Wait() // stopped by ctx
+	_ = watch.Wait() // stopped by ctx
 	if err != nil {
-		return fmt.Errorf("follow rollout %s: %w", name, err)
+		return fmt.Errorf("watch rollout %s: %w", name, err)
 	}
 	return nil
 }

@@ -29,18 +29,19 @@ import (
 type PolicyResult struct {
 	Size PolicySize `json:"size"`
 	Wall float64    `json:"wall"`
-	// HandOver is from the compliance of the last cluster of a batch to the first enforcement in the next; HandOverMax is the longest.
-	HandOver    Latency `json:"handOver"`
-	HandOverMax float64 `json:"handOverMax"`
-	// Requests are those of Drydock's worker to the hub for one cluster.
+	// BetweenBatches is the time from the compliance of the last cluster of a batch to the first enforcement in the next batch; BetweenBatchesMax is
+	// the longest.
+	BetweenBatches    Latency `json:"betweenBatches"`
+	BetweenBatchesMax float64 `json:"betweenBatchesMax"`
+	// Requests are the requests of Drydock's worker to the hub per cluster.
 	Requests Requests `json:"requests"`
-	// Cost is the size of the histories, for one cluster.
+	// Cost is the size of the histories per cluster.
 	Cost
 	Worker   Usage `json:"worker"`
 	Temporal Usage `json:"temporal"`
 }
 
-// runPolicies measures the sizes one after the other, each on a hub of its own.
+// runPolicies measures the sizes one after the other, each on its own hub.
 func (r *Report) runPolicies(ctx context.Context, sizes []PolicySize, progress io.Writer) error {
 	for _, size := range sizes {
 		fmt.Fprintf(progress, "measuring %s\n", size)
@@ -70,7 +71,7 @@ func onHub(ctx context.Context, progress io.Writer, takes func(cluster, policy s
 	if err != nil {
 		return err
 	}
-	played, err := propagator.Start(ctx, f.Hub.Config, propagator.Options{Takes: takes})
+	simulated, err := propagator.Start(ctx, f.Hub.Config, propagator.Options{Takes: takes})
 	if err != nil {
 		return errors.Join(err, f.Stop())
 	}
@@ -86,11 +87,11 @@ func onHub(ctx context.Context, progress io.Writer, takes func(cluster, policy s
 		}
 		return measure(&hubScene{fleet: f, hub: hub, server: server})
 	}()
-	played.Stop()
+	simulated.Stop()
 	return errors.Join(err, f.Stop())
 }
 
-// measure rolls policies out to clusters that comply as soon as a policy is enforced on them.
+// measure rolls out policies to clusters that comply as soon as a policy is enforced on them.
 func (h *hubScene) measure(ctx context.Context, size PolicySize) (PolicyResult, error) {
 	if err := h.register(ctx, size.Clusters); err != nil {
 		return PolicyResult{}, err
@@ -123,16 +124,16 @@ func (h *hubScene) measure(ctx context.Context, size PolicySize) (PolicyResult, 
 	if err != nil {
 		return PolicyResult{}, err
 	}
-	gaps := enforcementsOf(events).handOvers(size)
+	gaps := enforcementsOf(events).betweenBatches(size)
 	return PolicyResult{
 		Size: size, Wall: took.Seconds(),
-		HandOver: latency(gaps), HandOverMax: quantile(gaps, 1),
+		BetweenBatches: latency(gaps), BetweenBatchesMax: quantile(gaps, 1),
 		Requests: requestsOf(events, workerUsers, size.Clusters), Cost: costOf(histories, size.Clusters),
 		Worker: after[0].since(before[0]), Temporal: after[1].since(before[1]),
 	}, nil
 }
 
-// policyRollout enforces policies with a copy each.
+// policyRollout enforces policies with copies.
 func policyRollout(name string, policies ...string) *ranv1.ClusterGroupUpgrade {
 	return &ranv1.ClusterGroupUpgrade{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},
@@ -144,13 +145,13 @@ func policyRollout(name string, policies ...string) *ranv1.ClusterGroupUpgrade {
 	}
 }
 
-// benchLabels are those of every ManagedCluster.
+// benchLabels are the labels of every ManagedCluster.
 var benchLabels = map[string]string{"bench": "policies"}
 
-// clusterName sorts as it counts.
+// clusterName returns a name that sorts by number.
 func clusterName(i int) string { return fmt.Sprintf("edge-%05d", i+1) }
 
-// register makes the clusters known to the hub.
+// register creates the ManagedClusters.
 func (h *hubScene) register(ctx context.Context, clusters int) error {
 	var group errgroup.Group
 	group.SetLimit(20)
@@ -167,7 +168,7 @@ func (h *hubScene) register(ctx context.Context, clusters int) error {
 	return group.Wait()
 }
 
-// createPolicies creates inform policies for the named clusters, or all, and waits until each has the compliance of that many clusters.
+// createPolicies creates inform policies for the named clusters, or all, and waits until each has the compliance status of that many clusters.
 func (h *hubScene) createPolicies(ctx context.Context, names, clusters []string, count int) error {
 	for _, name := range names {
 		for _, object := range policyObjects(name, clusters) {
@@ -177,15 +178,15 @@ func (h *hubScene) createPolicies(ctx context.Context, names, clusters []string,
 		}
 	}
 	for _, name := range names {
-		if err := h.awaitStandings(ctx, name, count); err != nil {
+		if err := h.awaitCompliance(ctx, name, count); err != nil {
 			return fmt.Errorf("wait for the compliance of %d clusters with policy %s: %w", count, name, err)
 		}
 	}
 	return nil
 }
 
-// awaitStandings waits until a policy has the compliance of that many clusters.
-func (h *hubScene) awaitStandings(ctx context.Context, name string, count int) error {
+// awaitCompliance waits until a policy has the compliance status of that many clusters.
+func (h *hubScene) awaitCompliance(ctx context.Context, name string, count int) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("policy.open-cluster-management.io/v1")
 	list.SetKind("PolicyList")
@@ -198,8 +199,8 @@ func (h *hubScene) awaitStandings(ctx context.Context, name string, count int) e
 		if !ok {
 			return false, apierrors.FromObject(event.Object)
 		}
-		standings, _, _ := unstructured.NestedSlice(policy.Object, "status", "status")
-		return len(standings) >= count, nil
+		statuses, _, _ := unstructured.NestedSlice(policy.Object, "status", "status")
+		return len(statuses) >= count, nil
 	})
 	return err
 }
@@ -238,7 +239,7 @@ func object(apiVersion, kind, name string) *unstructured.Unstructured {
 	return object
 }
 
-// enforcements are the times of the first enforcement on each cluster, and of its last compliance, from the audit log of the hub.
+// enforcements are the times of the first enforcement on each cluster and of its last compliance, from the audit log of the hub.
 type enforcements struct {
 	enforced, complied map[string]time.Time
 }
@@ -266,8 +267,8 @@ func bodyOf(event auditv1.Event, body any) bool {
 	return event.Stage == auditv1.StageResponseComplete && event.RequestObject != nil && json.Unmarshal(event.RequestObject.Raw, body) == nil
 }
 
-// handOvers are the times between batches. Batches are in the order of names.
-func (e enforcements) handOvers(size PolicySize) []time.Duration {
+// betweenBatches are the times between batches. Batches are in the order of names.
+func (e enforcements) betweenBatches(size PolicySize) []time.Duration {
 	var gaps []time.Duration
 	for next := size.AtOnce; next < size.Clusters; next += size.AtOnce {
 		var last, first time.Time

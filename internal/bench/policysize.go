@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// PolicySize is how many clusters policies are rolled out to, and to how many at once.
+// PolicySize is the size of a policy rollout.
 type PolicySize struct {
 	Clusters int `json:"clusters"`
 	// Policies are enforced on each cluster, one after the other.
@@ -15,24 +15,24 @@ type PolicySize struct {
 	AtOnce int `json:"atOnce"`
 }
 
-// policiesSuffix follows the size of a rollout of policies.
+// policiesSuffix follows the size of a policy rollout.
 const policiesSuffix = "/policies"
 
-// Sizes are those of rollouts that maintain nodes, of rollouts of policies, of Harbor clusters, and of maintenance windows.
+// Sizes are the sizes of all measurements.
 type Sizes struct {
 	Nodes    []Size
 	Policies []PolicySize
-	// Harbors is how many Harbor clusters are kept at once.
+	// Harbors are numbers of Harbor clusters.
 	Harbors []int
 	Windows []WindowSize
-	// Pace: also measure how promptly rollouts of policies continue.
+	// Pace: also measure how fast policy rollouts continue.
 	Pace bool
 }
 
-// paceSize stands for Sizes.Pace.
+// paceSize is the text of Sizes.Pace.
 const paceSize = "pace"
 
-// DefaultSizes are those of `make bench`.
+// DefaultSizes are the sizes of `make bench`.
 func DefaultSizes() Sizes {
 	return Sizes{
 		Nodes: []Size{
@@ -137,7 +137,7 @@ func (s PolicySize) String() string {
 	return fmt.Sprintf("%dx%d@%d%s", s.Clusters, s.Policies, s.AtOnce, policiesSuffix)
 }
 
-// title is the size in words, on two lines.
+// title is the size in a table header, on two lines.
 func (s PolicySize) title() string {
 	return counted(s.Clusters, "cluster") + " x " + several(s.Policies, "policy", "policies") + "\n" + fmt.Sprintf("%d at once", s.AtOnce)
 }

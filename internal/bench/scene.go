@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// namespace is where the pods are.
+	// namespace has the pods.
 	namespace = "bench"
-	// rolloutNamespace exists on the hub: the status of finished rollouts is saved there.
+	// rolloutNamespace is the namespace of rollouts on the hub.
 	rolloutNamespace = "default"
-	// jobNamespace is where deploy/rbac lets the worker run Jobs.
+	// jobNamespace is the namespace in which deploy/rbac lets the worker run Jobs.
 	jobNamespace = "drydock-system"
 	image        = "registry.example.com/work:1.0"
-	// workerLabel is that of the nodes that are maintained; the control-plane node is left alone.
+	// workerLabel is the label of the maintained nodes. The control-plane node is not maintained.
 	workerLabel = "node-role.kubernetes.io/worker"
 )
 

@@ -9,20 +9,19 @@ import (
 // Size is the number of nodes and pods of a measurement.
 type Size struct {
 	Nodes int `json:"nodes"`
-	// Pods is how many pods each node has to drain.
+	// Pods is how many pods each node has.
 	Pods int `json:"pods"`
-	// AtOnce is how many nodes may be under maintenance at once.
+	// AtOnce is how many nodes may be in maintenance at the same time.
 	AtOnce int `json:"atOnce"`
-	// Rounds is how often all nodes are maintained, one round after the other.
+	// Rounds is how often all nodes are maintained.
 	Rounds int `json:"rounds"`
-	// DrainOnly: the nodes are drained and returned; no Job runs on them.
+	// DrainOnly: no Job runs on the nodes.
 	DrainOnly bool `json:"drainOnly,omitempty"`
-	// Alone: the loop and kubectl are not measured for comparison, which would take as long again.
+	// Alone: the loop and kubectl are not measured.
 	Alone bool `json:"alone,omitempty"`
 }
 
-// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", *ROUNDS after it if there is more than one, "/drain" if no Jobs are run, and "/alone" if only
-// Drydock does it.
+// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", then *ROUNDS if there are several, "/drain" for DrainOnly, and "/alone" for Alone.
 func ParseSize(text string) (Size, error) {
 	rest, alone := strings.CutSuffix(text, aloneSuffix)
 	rest, drainOnly := strings.CutSuffix(rest, drainSuffix)
@@ -36,10 +35,10 @@ func ParseSize(text string) (Size, error) {
 	for _, part := range []struct {
 		number *int
 		text   string
-		least  int
+		min    int
 	}{{&size.Nodes, nodes, 1}, {&size.Pods, pods, 0}, {&size.AtOnce, atOnce, 1}, {&size.Rounds, rounds, 1}} {
 		number, err := strconv.Atoi(part.text)
-		if err != nil || number < part.least {
+		if err != nil || number < part.min {
 			return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS, followed by /drain, /alone, /drain/alone or nothing, e.g. 20x10@5", text)
 		}
 		*part.number = number
@@ -69,7 +68,7 @@ const (
 	aloneSuffix = "/alone"
 )
 
-// title is the size in words, on two lines.
+// title is the size in a table header, on two lines.
 func (s Size) title() string {
 	second := fmt.Sprintf("%d at once", s.AtOnce)
 	if s.Rounds > 1 {

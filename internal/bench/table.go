@@ -17,18 +17,18 @@ func (r Report) Print(out io.Writer) {
 	printTable(out, r.Results, func(r Result) string { return r.Size.title() }, r.groups())
 	printTable(out, r.Policies, func(r PolicyResult) string { return r.Size.title() }, r.policyGroups())
 	for _, h := range r.Harbors {
-		fmt.Fprintf(out, "%d Harbor clusters, p50 / p99: last service ready to Harbor applied, all at once: %s; service down to unhealthy, one by one: %s; all at once: %s\n",
+		fmt.Fprintf(out, "%d Harbor clusters, p50 / p99: last service ready to Harbor applied, all at the same time: %s; service down to unhealthy, one by one: %s; all at the same time: %s\n",
 			h.Clusters, h.ReadyToApplied, h.DownToUnhealthy, h.DownTogether)
 	}
 	for _, w := range r.Windows {
-		fmt.Fprintf(out, "%d windows that open in the same second, p50 / p99: opening to notified subscribers: %s; to start of %s that waited: %s; to its cordon: %s; to the window's own record: %s; "+
+		fmt.Fprintf(out, "%d windows that open in the same second, p50 / p99: opening to notified subscribers: %s; to start of %s: %s; to its cordon: %s; to the recorded opening: %s; "+
 			"CPU before the opening: worker %s, Temporal %s; after: worker %s, Temporal %s\n",
-			w.Size.Windows, w.Told, counted(w.Size.Maintenances, "maintenance"), w.Began, w.Cordoned, w.Recorded, seconds(w.WorkerBefore.CPUSeconds), seconds(w.TemporalBefore.CPUSeconds),
+			w.Size.Windows, w.Notified, counted(w.Size.Maintenances, "maintenance"), w.Started, w.Cordoned, w.Recorded, seconds(w.WorkerBefore.CPUSeconds), seconds(w.TemporalBefore.CPUSeconds),
 			seconds(w.Worker.CPUSeconds), seconds(w.Temporal.CPUSeconds))
 	}
 	if r.Pace != nil {
-		fmt.Fprintf(out, "success of a rollout to the first policy of the one that it blocked, p50 / p99 of %d: %s\n", r.Pace.BlockerToStart.Count, r.Pace.BlockerToStart)
-		fmt.Fprintf(out, "end of a batch's time to the first write that withdraws it, p50 / p99 of %d: %s\n", r.Pace.TimeoutLateness.Count, r.Pace.TimeoutLateness)
+		fmt.Fprintf(out, "success of a rollout to the first policy of the rollout that it blocked, p50 / p99 of %d: %s\n", r.Pace.BlockerToStart.Count, r.Pace.BlockerToStart)
+		fmt.Fprintf(out, "timeout of a batch to the first write that removes its policies, p50 / p99 of %d: %s\n", r.Pace.TimeoutLateness.Count, r.Pace.TimeoutLateness)
 	}
 }
 
@@ -72,8 +72,8 @@ func (r Report) policyGroups() [][]line[PolicyResult] {
 	return [][]line[PolicyResult]{
 		{
 			{"wall time", func(r PolicyResult) string { return seconds(r.Wall) }},
-			{"hand-over to the next batch, p50 / p99", func(r PolicyResult) string { return r.HandOver.String() }},
-			{"longest", func(r PolicyResult) string { return seconds(r.HandOverMax) }},
+			{"time between batches, p50 / p99", func(r PolicyResult) string { return r.BetweenBatches.String() }},
+			{"longest", func(r PolicyResult) string { return seconds(r.BetweenBatchesMax) }},
 		},
 		{
 			{"API requests per cluster", func(r PolicyResult) string { return fmt.Sprintf("%.1f", r.Requests.Total) }},
@@ -91,8 +91,8 @@ func (r Report) groups() [][]line[Result] {
 		{
 			{"request to Ready, p50 / p99", func(r Result) string { return r.RequestToReady.String() }},
 			{"release to uncordon, p50 / p99", func(r Result) string { return r.ReleaseToUncordon.String() }},
-			{"hand-over, p50 / p99", func(r Result) string { return r.HandOver.String() }},
-			{"hand-over of the loop, p50 / p99", func(r Result) string { return r.LoopHandOver.String() }},
+			{"slot idle, p50 / p99", func(r Result) string { return r.SlotIdle.String() }},
+			{"slot idle with the loop, p50 / p99", func(r Result) string { return r.LoopSlotIdle.String() }},
 		},
 		{
 			{"wall time", func(r Result) string { return seconds(r.Wall.Drydock) }},
@@ -100,7 +100,7 @@ func (r Report) groups() [][]line[Result] {
 			{"Drydock / loop", func(r Result) string { return unlessNone(r.Wall.ToLoop, "%.2f") }},
 			{"wall time of kubectl drain", func(r Result) string { return unlessNone(r.Wall.Kubectl, "%.2f s") }},
 		},
-		append([]line[Result]{{"API requests per node (the loop's)", func(r Result) string { return beside(r.Requests.Total, r.LoopRequests.Total) }}}, r.verbs()...),
+		append([]line[Result]{{"API requests per node (the loop's)", func(r Result) string { return withLoop(r.Requests.Total, r.LoopRequests.Total) }}}, r.verbs()...),
 		{
 			{"Temporal events per node", func(r Result) string { return fmt.Sprintf("%.1f", r.EventsEach) }},
 			{"activities per node", func(r Result) string { return fmt.Sprintf("%.1f", r.ActivitiesEach) }},
@@ -111,7 +111,7 @@ func (r Report) groups() [][]line[Result] {
 	}
 }
 
-// verbs are the lines of the verbs that were used.
+// verbs returns a line for each used verb.
 func (r Report) verbs() []line[Result] {
 	used := map[string]bool{}
 	for _, result := range r.Results {
@@ -123,14 +123,14 @@ func (r Report) verbs() []line[Result] {
 	}
 	var lines []line[Result]
 	for _, verb := range slices.Sorted(maps.Keys(used)) {
-		lines = append(lines, line[Result]{"  " + verb, func(r Result) string { return beside(r.Requests.ByVerb[verb], r.LoopRequests.ByVerb[verb]) }})
+		lines = append(lines, line[Result]{"  " + verb, func(r Result) string { return withLoop(r.Requests.ByVerb[verb], r.LoopRequests.ByVerb[verb]) }})
 	}
 	return lines
 }
 
-// shared is the whole CPU time, and its part for some of count.
-func (u Usage) shared(among, some int) string {
-	return seconds(u.CPUSeconds) + ", " + seconds(u.CPUSeconds*float64(some)/float64(among))
+// shared returns the whole CPU time, and its share for some of all.
+func (u Usage) shared(all, some int) string {
+	return seconds(u.CPUSeconds) + ", " + seconds(u.CPUSeconds*float64(some)/float64(all))
 }
 
 // String is "p50 / p99"; a dash without a measurement.
@@ -143,7 +143,7 @@ func (l Latency) String() string {
 
 func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
 
-// unlessNone is a dash for what was not measured.
+// unlessNone formats a number; a dash if it was not measured.
 func unlessNone(number float64, format string) string {
 	if number == 0 {
 		return "-"
@@ -151,4 +151,4 @@ func unlessNone(number float64, format string) string {
 	return fmt.Sprintf(format, number)
 }
 
-func beside(ours, theirs float64) string { return fmt.Sprintf("%.1f (%.1f)", ours, theirs) }
+func withLoop(drydock, loop float64) string { return fmt.Sprintf("%.1f (%.1f)", drydock, loop) }

@@ -11,31 +11,31 @@ import (
 
 // Usage is the memory and CPU time that a process has used.
 type Usage struct {
-	// PeakMemoryBytes is the most memory that it ever had (VmHWM).
+	// PeakMemoryBytes is the peak resident memory (VmHWM).
 	PeakMemoryBytes int64 `json:"peakMemoryBytes"`
-	// CPUSeconds in user and system mode.
+	// CPUSeconds is the CPU time in user and system mode.
 	CPUSeconds float64 `json:"cpuSeconds"`
 }
 
-// clockTick is the unit of CPU time in /proc: a hundredth of a second on every Linux that Go runs on.
+// clockTick is the unit of CPU time in /proc, the same on every Linux that Go supports.
 const clockTick = 0.01
 
-// usageOf reads what a process has used since it started.
+// usageOf reads the usage of a process since its start.
 func usageOf(pid int) (Usage, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
-		return Usage{}, fmt.Errorf("read what process %d uses: %w", pid, err)
+		return Usage{}, fmt.Errorf("read the usage of process %d: %w", pid, err)
 	}
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
-		return Usage{}, fmt.Errorf("read what process %d uses: %w", pid, err)
+		return Usage{}, fmt.Errorf("read the usage of process %d: %w", pid, err)
 	}
 	kilobytes, err := strconv.ParseInt(strings.TrimSuffix(field(string(status), "VmHWM"), " kB"), 10, 64)
 	if err != nil {
 		return Usage{}, fmt.Errorf("read the peak memory of process %d: %w", pid, err)
 	}
-	// The second field, the program's name in parentheses, may hold anything; 11 fields after it come utime and stime.
+	// The second field, the program name in parentheses, may contain spaces. utime and stime come 11 fields after it.
 	_, fields, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
 	var ticks int64
 	for _, text := range strings.Fields(fields)[11:13] {
@@ -48,7 +48,7 @@ func usageOf(pid int) (Usage, error) {
 	return Usage{PeakMemoryBytes: kilobytes << 10, CPUSeconds: float64(ticks) * clockTick}, nil
 }
 
-// since is the CPU time used since before, and the peak of all time.
+// since returns the CPU time since before, and the overall peak of memory.
 func (u Usage) since(before Usage) Usage {
 	u.CPUSeconds -= before.CPUSeconds
 	return u
@@ -63,7 +63,7 @@ type Machine struct {
 	Go          string `json:"go"`
 }
 
-// thisMachine describes the machine, as far as it can be read.
+// thisMachine describes the machine.
 func thisMachine() Machine {
 	m := Machine{Processor: "unknown processor", Processors: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -27,26 +27,26 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// WindowResult is how late the effects of windows are that open in the same second.
+// WindowResult is the delay of the effects of windows that open in the same second.
 type WindowResult struct {
 	Size WindowSize `json:"size"`
-	// Told is from the instant until a subscriber knows that its window is open; 0 if it knows before.
-	Told Latency `json:"told"`
-	// Began is from the opening until the maintenances that wait for it start.
-	Began Latency `json:"began"`
-	// Cordoned is from the instant until its node is cordoned.
+	// Notified is the time from the opening until the notification of a subscriber; 0 if it is notified in advance.
+	Notified Latency `json:"notified"`
+	// Started is the time from the opening until the waiting maintenances start.
+	Started Latency `json:"started"`
+	// Cordoned is the time from the opening until their nodes are cordoned.
 	Cordoned Latency `json:"cordoned"`
-	// Recorded is from the instant until a window has recorded its opening.
+	// Recorded is the time from the opening until a window has recorded it.
 	Recorded Latency `json:"recorded"`
-	// WorkerBefore and TemporalBefore are what was used to confirm the openings, until the instant; Worker and Temporal from then on until all of the
-	// above was done.
+	// WorkerBefore and TemporalBefore are the usage before the opening, for its confirmation. Worker and Temporal are the usage from the opening
+	// until the end of the measurement.
 	WorkerBefore   Usage `json:"workerBefore"`
 	TemporalBefore Usage `json:"temporalBefore"`
 	Worker         Usage `json:"worker"`
 	Temporal       Usage `json:"temporal"`
 }
 
-// runWindows measures windows, each size on a fleet of its own.
+// runWindows measures each size of windows on its own fleet.
 func (r *Report) runWindows(ctx context.Context, sizes []WindowSize, progress io.Writer) error {
 	for _, size := range sizes {
 		fmt.Fprintf(progress, "measuring %s\n", size)
@@ -59,7 +59,7 @@ func (r *Report) runWindows(ctx context.Context, sizes []WindowSize, progress io
 	return nil
 }
 
-// confirming is how long before the instant the windows are all defined, so that each confirms its opening in time of its own.
+// confirming is how long before the opening all windows are defined, so that each confirms its opening in advance.
 const confirming = 95 * time.Second
 
 // errTooLate is returned when the windows opened before the setup was complete: the estimate of the setup time was too short.
@@ -71,8 +71,8 @@ func (e errTooLate) Error() string {
 	return fmt.Sprintf("it took %s to define all windows, and they were due to open after %s", e.took.Round(time.Second), e.allowed.Round(time.Second))
 }
 
-// windowsOnFleet measures windows that are all defined some time before they open. If some were defined too late, it repeats the measurement on a new
-// fleet, with twice the time that it took.
+// windowsOnFleet measures windows that are defined in advance. If the setup takes too long, it repeats the measurement on a new fleet and allows
+// twice that time.
 func windowsOnFleet(ctx context.Context, size WindowSize, ahead time.Duration, progress io.Writer) (WindowResult, error) {
 	for allowed := time.Duration(0); ; {
 		result, err := windowsDefinedWithin(ctx, size, allowed, ahead, progress)
@@ -108,7 +108,7 @@ func windowsDefinedWithin(ctx context.Context, size WindowSize, allowed, ahead t
 type windowScene struct {
 	scene
 	windows WindowSize
-	// allowed is the limit of the setup, and ahead how long before the openings it ends.
+	// allowed is the limit of the setup, which ends ahead before the openings.
 	allowed, ahead time.Duration
 	// opens is when all windows open.
 	opens time.Time
@@ -121,7 +121,7 @@ const (
 )
 
 func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
-	if err := errors.Join(s.populate(ctx), s.wakeScheduler(ctx)); err != nil {
+	if err := errors.Join(s.populate(ctx), s.startScheduler(ctx)); err != nil {
 		return WindowResult{}, err
 	}
 	if s.allowed == 0 {
@@ -131,14 +131,14 @@ func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
 		}
 		s.allowed = preparing + time.Duration(s.windows.Maintenances)*startingOne + time.Duration(s.windows.Windows)*took*5/4
 	}
-	begun := time.Now()
-	s.opens = begun.Add(s.allowed + s.ahead).Truncate(time.Second)
+	setupStart := time.Now()
+	s.opens = setupStart.Add(s.allowed + s.ahead).Truncate(time.Second)
 	if err := errors.Join(s.defineAll(ctx, 0, s.windows.Windows, s.opens), s.startMaintenances(ctx)); err != nil {
 		return WindowResult{}, err
 	}
 	left := time.Until(s.opens)
 	if left < 0 {
-		return WindowResult{}, errTooLate{took: time.Since(begun), allowed: s.allowed + s.ahead}
+		return WindowResult{}, errTooLate{took: time.Since(setupStart), allowed: s.allowed + s.ahead}
 	}
 	defined, err := usageOfBoth(s.fleet)
 	if err != nil {
@@ -157,10 +157,10 @@ func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
 		return WindowResult{}, err
 	}
 	result := WindowResult{Size: s.windows, WorkerBefore: opened[0].since(defined[0]), TemporalBefore: opened[1].since(defined[1])}
-	told, err := s.told(ctx, 0, s.windows.Windows, func(standing windows.Snapshot) bool {
-		return windows.Ask([]windows.Snapshot{standing}, s.opens, 0).Allowed
+	notified, err := s.notified(ctx, 0, s.windows.Windows, func(snapshot windows.Snapshot) bool {
+		return windows.Ask([]windows.Snapshot{snapshot}, s.opens, 0).Allowed
 	})
-	result.Told = s.late(told)
+	result.Notified = s.late(notified)
 	if err != nil {
 		return WindowResult{}, err
 	}
@@ -172,14 +172,14 @@ func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
 		return WindowResult{}, err
 	}
 	result.Worker, result.Temporal = done[0].since(opened[0]), done[1].since(opened[1])
-	if result.Began, err = s.began(ctx); err != nil {
+	if result.Started, err = s.started(ctx); err != nil {
 		return WindowResult{}, err
 	}
 	result.Cordoned, err = s.cordoned()
 	return result, err
 }
 
-// late is how long after the opening an event was; 0 if it was before.
+// late returns how long after the opening events were; 0 if they were before it.
 func (s *windowScene) late(moments []time.Time) Latency {
 	var took []time.Duration
 	for _, at := range moments {
@@ -190,14 +190,13 @@ func (s *windowScene) late(moments []time.Time) Latency {
 
 func windowName(i int) string { return fmt.Sprintf("w-%d", i) }
 
-func windowFollower(i int) string { return fmt.Sprintf("follower-%d", i/followedByOne) }
+func windowSubscriber(i int) string { return fmt.Sprintf("subscriber-%d", i/windowsPerSubscriber) }
 
 const (
-	// followedByOne is the number of windows of one subscriber.
-	followedByOne = 50
-	// windowsAtOnce is how many windows are defined together.
+	windowsPerSubscriber = 50
+	// windowsAtOnce is how many windows are defined at the same time.
 	windowsAtOnce = 16
-	// windowsBefore is how many are defined to estimate the setup time.
+	// windowsBefore is how many windows are defined to estimate the setup time.
 	windowsBefore = 3 * windowsAtOnce
 )
 
@@ -220,7 +219,7 @@ func (s *windowScene) defineAll(ctx context.Context, from, to int, opens time.Ti
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	_, err := s.told(ctx, from, to, func(standing windows.Snapshot) bool { return standing.Trouble == "" })
+	_, err := s.notified(ctx, from, to, func(snapshot windows.Snapshot) bool { return snapshot.Trouble == "" })
 	return err
 }
 
@@ -244,54 +243,54 @@ func (s *windowScene) define(ctx context.Context, i int, opens time.Time) error 
 	if err := defined.Get(ctx, nil); err != nil {
 		return err
 	}
-	follower, err := s.server.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: windowFollower(i), TaskQueue: "nobody"}, "Follower")
+	subscriber, err := s.server.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: windowSubscriber(i), TaskQueue: "no-worker"}, "Subscriber")
 	if err != nil {
 		return err
 	}
-	subscription := temporal.Subscription{WorkflowID: follower.GetID(), FirstRunID: follower.GetRunID()}
+	subscription := temporal.Subscription{WorkflowID: subscriber.GetID(), FirstRunID: subscriber.GetRunID()}
 	return s.server.SignalWorkflow(ctx, options.ID, "", temporal.SignalSubscribeWindow, subscription)
 }
 
-// told waits until the subscribers of a range of windows have received the state, and returns when each did.
-func (s *windowScene) told(ctx context.Context, from, to int, awaited func(windows.Snapshot) bool) ([]time.Time, error) {
-	var told []time.Time
+// notified waits until the subscribers of a range of windows have received a matching snapshot of each, and returns the times.
+func (s *windowScene) notified(ctx context.Context, from, to int, matches func(windows.Snapshot) bool) ([]time.Time, error) {
+	var times []time.Time
 	for first := from; first < to; {
-		beyond := min(to, (first/followedByOne+1)*followedByOne)
+		end := min(to, (first/windowsPerSubscriber+1)*windowsPerSubscriber)
 		missing := map[string]bool{}
-		for i := first; i < beyond; i++ {
+		for i := first; i < end; i++ {
 			missing[namespace+"/"+windowName(i)] = true
 		}
-		_, err := s.firstEvent(ctx, windowFollower(first), func(event *historypb.HistoryEvent) (bool, error) {
+		_, err := s.firstEvent(ctx, windowSubscriber(first), func(event *historypb.HistoryEvent) (bool, error) {
 			signal := event.GetWorkflowExecutionSignaledEventAttributes()
 			if signal == nil {
 				return false, nil
 			}
-			var standing windows.Snapshot
-			if err := converter.GetDefaultDataConverter().FromPayloads(signal.Input, &standing); err != nil {
-				return false, fmt.Errorf("read the messages to %s: %w", windowFollower(first), err)
+			var snapshot windows.Snapshot
+			if err := converter.GetDefaultDataConverter().FromPayloads(signal.Input, &snapshot); err != nil {
+				return false, fmt.Errorf("read the notifications of %s: %w", windowSubscriber(first), err)
 			}
-			if missing[standing.Window] && awaited(standing) {
-				delete(missing, standing.Window)
-				told = append(told, event.EventTime.AsTime())
+			if missing[snapshot.Window] && matches(snapshot) {
+				delete(missing, snapshot.Window)
+				times = append(times, event.EventTime.AsTime())
 			}
 			return len(missing) == 0, nil
 		})
 		if err != nil {
 			return nil, err
 		}
-		first = beyond
+		first = end
 	}
-	return told, nil
+	return times, nil
 }
 
 // firstEvent waits for the first event of a workflow that matches, and returns its time.
-func (s *windowScene) firstEvent(ctx context.Context, id string, wanted func(*historypb.HistoryEvent) (bool, error)) (time.Time, error) {
+func (s *windowScene) firstEvent(ctx context.Context, id string, matches func(*historypb.HistoryEvent) (bool, error)) (time.Time, error) {
 	for events := s.server.GetWorkflowHistory(ctx, id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); ; {
 		event, err := events.Next()
 		if err != nil {
 			return time.Time{}, fmt.Errorf("read the history of %s: %w", id, err)
 		}
-		if found, err := wanted(event); found || err != nil {
+		if found, err := matches(event); found || err != nil {
 			return event.EventTime.AsTime(), err
 		}
 	}
@@ -312,9 +311,9 @@ func (s *windowScene) recorded(ctx context.Context) (Latency, error) {
 	return s.late(recorded), nil
 }
 
-// began is when the waiting maintenances started.
-func (s *windowScene) began(ctx context.Context) (Latency, error) {
-	var began []time.Time
+// started returns when the waiting maintenances started.
+func (s *windowScene) started(ctx context.Context) (Latency, error) {
+	var started []time.Time
 	for _, node := range s.nodes() {
 		at, err := s.firstEvent(ctx, temporal.NodeMaintenanceID(s.spoke.Name, namespace, node), func(event *historypb.HistoryEvent) (bool, error) {
 			return event.GetWorkflowTaskCompletedEventAttributes() != nil && event.EventTime.AsTime().After(s.opens), nil
@@ -322,9 +321,9 @@ func (s *windowScene) began(ctx context.Context) (Latency, error) {
 		if err != nil {
 			return Latency{}, err
 		}
-		began = append(began, at)
+		started = append(started, at)
 	}
-	return s.late(began), nil
+	return s.late(started), nil
 }
 
 // startMaintenances starts the waiting maintenances, one for each window.
@@ -338,16 +337,16 @@ func (s *windowScene) startMaintenances(ctx context.Context) error {
 	return nil
 }
 
-// wakeScheduler maintains a node without a window: a scheduler that has just started grants nothing for some seconds.
-func (s *windowScene) wakeScheduler(ctx context.Context) error {
+// startScheduler maintains a node without a window, because a new scheduler grants no slot for some seconds.
+func (s *windowScene) startScheduler(ctx context.Context) error {
 	return errors.Join(s.startMaintenance(ctx, fmt.Sprintf("worker-%d", s.windows.Maintenances+1)), s.awaitCordons(ctx, 1))
 }
 
-func (s *windowScene) startMaintenance(ctx context.Context, node string, waits ...drydockv1.WindowName) error {
+func (s *windowScene) startMaintenance(ctx context.Context, node string, windows ...drydockv1.WindowName) error {
 	file, err := yaml.Marshal(&maintenancev1.NodeMaintenance{
 		TypeMeta:   metav1.TypeMeta{APIVersion: maintenancev1.GroupVersion.String(), Kind: "NodeMaintenance"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: node},
-		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "bench.example.com", NodeName: node, MaintenanceWindows: waits},
+		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "bench.example.com", NodeName: node, MaintenanceWindows: windows},
 	})
 	if err != nil {
 		return err
@@ -375,7 +374,7 @@ func (s *windowScene) awaitCordons(ctx context.Context, count int) error {
 	})
 }
 
-// cordoned reads from the audit log how late the nodes were cordoned. It is an error if one was before its window opened.
+// cordoned reads the delay of the cordons from the audit log. It returns an error if a node was cordoned before its window opened.
 func (s *windowScene) cordoned() (Latency, error) {
 	actions, err := fleet.Actions(s.spoke)
 	if err != nil {

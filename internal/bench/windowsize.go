@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// WindowSize is how many maintenance windows open in the same second, and how many node maintenances wait for that, each for a window of its own.
+// WindowSize is how many maintenance windows open in the same second, and how many node maintenances wait for them, each for its own window.
 type WindowSize struct {
 	Windows      int `json:"windows"`
 	Maintenances int `json:"maintenances"`
