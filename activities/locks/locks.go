@@ -223,7 +223,7 @@ func refuseSkipped(ctx context.Context, cluster *kube.Cluster, node string) erro
 	if err != nil || gate.Open {
 		return activitykit.Explain(cluster, "list workload locks", err)
 	}
-	return temporal.Error(temporal.ErrLockRefused, fmt.Sprintf("node %s is held by %s and annotation %s forbids to ask: remove the annotation or leave the node out",
+	return temporal.Error(temporal.ErrLockRefused, fmt.Sprintf("node %s is held by %s and annotation %s forbids a request: remove the annotation or leave the node out",
 		node, controllers(gate.Holders), lcmv1.AnnotationSkipMaintenance), nil, gate.Blockers()...)
 }
 

@@ -139,7 +139,7 @@ func TestAnExcludedNodeIsNotRequestedAndItsLocksAreRespected(t *testing.T) {
 	activitytest.HeldNode(t, "tf", in.Node)
 	_, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "held by tf and annotation lcm.mirantis.com/skip-maintenance forbids to ask")
+	require.ErrorContains(t, err, "held by tf and annotation lcm.mirantis.com/skip-maintenance forbids a request")
 	require.Empty(t, activitytest.RequestsFor(t, in.Node))
 }
 

@@ -169,7 +169,7 @@ func TestFailuresAreWarningEventsWithAReason(t *testing.T) {
 				_, err := activitytest.Nodes().ReturnNode(t.Context(), node.ReturnNodeInput{NodeRef: ref, KeepCordoned: true, Ended: ended})
 				require.NoError(t, err)
 			},
-			"Warning Failed: the maintenance has failed: JobFailed: exit code 3; left cordoned after the failure, as onFailure asks; return it with kubectl uncordon NODE",
+			"Warning Failed: the maintenance has failed: JobFailed: exit code 3; left cordoned after the failure, as onFailure requires; return it with kubectl uncordon NODE",
 		},
 		{
 			"a node that the sweeper returns",

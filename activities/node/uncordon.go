@@ -160,9 +160,9 @@ func returnChange(node *corev1.Node, in ReturnNodeInput) (marks.Marks, ReturnNod
 		return change, ReturnNodeResult{Note: fmt.Sprintf("left cordoned: annotation %s asks for it; return it with kubectl uncordon %s",
 			kube.AnnotationKeepCordoned, node.Name)}
 	case in.KeepCordoned:
-		return change, ReturnNodeResult{Note: "left cordoned after the failure, as onFailure asks; return it with kubectl uncordon " + node.Name}
+		return change, ReturnNodeResult{Note: "left cordoned after the failure, as onFailure requires; return it with kubectl uncordon " + node.Name}
 	case in.Ended == nil && kube.KeptOnFailure(node):
-		return change, ReturnNodeResult{Note: "left cordoned, as onFailure asks: its workflow was closed and may have failed; " +
+		return change, ReturnNodeResult{Note: "left cordoned, as onFailure requires: its workflow was closed and may have failed; " +
 			"return it with kubectl uncordon " + node.Name}
 	}
 	change.Unschedulable = false

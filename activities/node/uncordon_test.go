@@ -43,7 +43,7 @@ func TestReturningANodeRemovesOnlyOurMarks(t *testing.T) {
 		{
 			name:      "the failed node stays cordoned",
 			meanwhile: func(*corev1.Node) {}, keepCordoned: true, unschedulable: true,
-			want: nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned after the failure, as onFailure asks; return it with kubectl uncordon "},
+			want: nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned after the failure, as onFailure requires; return it with kubectl uncordon "},
 		},
 		{
 			name:      "a person has uncordoned it",
@@ -90,7 +90,7 @@ func TestANodeOfUnknownOutcomeIsMarkedToStayCordoned(t *testing.T) {
 			result, err := activitytest.Nodes().ReturnNode(t.Context(), in)
 			require.NoError(t, err)
 			require.Equal(t, tt.kept, result.LeftCordoned)
-			require.Equal(t, tt.kept, strings.HasPrefix(result.Note, "left cordoned, as onFailure asks: "), result.Note)
+			require.Equal(t, tt.kept, strings.HasPrefix(result.Note, "left cordoned, as onFailure requires: "), result.Note)
 			require.Equal(t, tt.kept, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 			activitytest.RequireNoTrace(t, ref.Node)
 		})

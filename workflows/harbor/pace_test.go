@@ -99,13 +99,13 @@ func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	object := *h.Object
 	var answer *string
-	ask := func() { answer = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: object}) }
+	apply := func() { answer = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: object}) }
 	h.Fail["RemoveHarborFinalizer"] = func(call int) error {
 		if call > 1 {
 			return nil
 		}
 		h.Object = nil
-		h.RegisterDelayedCallback(ask, kit.FirstRetry/2)
+		h.RegisterDelayedCallback(apply, kit.FirstRetry/2)
 		return errors.New("no answer")
 	}
 	h.ChangeAfter(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
@@ -119,7 +119,7 @@ func TestARunThatRemovesAnObjectDoesNotRecreateIt(t *testing.T) {
 	h.Slow[harbor.PartDatabase] = true
 	h.ChangeAfter(time.Minute, func() { h.Object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
 	h.ChangeAfter(2*time.Minute, func() { h.Object = nil })
-	h.RegisterDelayedCallback(ask, 3*time.Minute)
+	h.RegisterDelayedCallback(apply, 3*time.Minute)
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
 	require.Equal(t, harborworkflow.Deleted, workflowtest.RequireResult[harborworkflow.Status](h.World).State)
 	require.Contains(t, *answer, "rejected: cluster c1: HarborCluster registry/main is being deleted; apply it again after the deletion")

@@ -9,13 +9,13 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// LockRefusedPause is the first pause before locks are requested again that were refused at the last moment. It doubles up to LockRefusedPauseLimit.
+// LockRefusedPause is the first pause after a lock refused the cordon, before the locks are requested again. It doubles up to LockRefusedPauseLimit.
 const (
 	LockRefusedPause      = time.Second
 	LockRefusedPauseLimit = time.Minute
 )
 
-// outcome is how a step of an attempt to cordon the node ended.
+// outcome is the result of a step of an attempt to cordon the node.
 type outcome string
 
 const (
@@ -25,13 +25,13 @@ const (
 	outcomeAcquired outcome = "acquired"
 	// outcomeClusterLocked: a lock of the cluster holds it.
 	outcomeClusterLocked outcome = "clusterLocked"
-	// outcomeNodeBusy: a maintenance that the scheduler does not know has the node.
+	// outcomeNodeBusy: the node is under a maintenance that the scheduler does not know.
 	outcomeNodeBusy outcome = "nodeBusy"
-	// outcomeLockRefused: a lock held the node again at the last moment.
+	// outcomeLockRefused: a lock became active again before the cordon.
 	outcomeLockRefused outcome = "lockRefused"
-	// outcomeHeld: the emergency stop, or a window, held the cluster before the step started.
+	// outcomeHeld: the emergency stop or a window held the cluster before the step started.
 	outcomeHeld outcome = "held"
-	// outcomeLockCycle: this maintenance and others wait for each other's locks, and the others go first.
+	// outcomeLockCycle: this maintenance and others wait for each other's locks. The others go first.
 	outcomeLockCycle outcome = "lockCycle"
 	// outcomeWindowClosed: the maintenance window has closed.
 	outcomeWindowClosed outcome = "windowClosed"
@@ -41,7 +41,7 @@ const (
 	outcomeFailed outcome = "failed"
 )
 
-// outcomeOf is the outcome of a step that ended with that error.
+// outcomeOf returns the outcome of a step that ended with that error.
 func (s *State) outcomeOf(err error) outcome {
 	if err == nil {
 		return outcomeNext
@@ -64,7 +64,7 @@ func (s *State) outcomeOf(err error) outcome {
 // step is a step of an attempt to cordon the node. The error is the cause of its outcome.
 type step func(workflow.Context) (outcome, error)
 
-// acquire waits for a slot, unless an earlier run or the rollout has one, and cordons the node. It returns false without an error when a rollout has to
+// acquire waits for a slot, unless an earlier run or the rollout has one, and cordons the node. It returns false without an error if the rollout must
 // request another slot.
 func (m *nodeMaintenance) acquire(ctx workflow.Context) (acquired bool, err error) {
 	last, pause := outcomeNext, LockRefusedPause
@@ -98,7 +98,7 @@ func (m *nodeMaintenance) acquire(ctx workflow.Context) (acquired bool, err erro
 	}
 }
 
-// attemptAfter waits for what ended the last attempt, and tries to cordon the node.
+// attemptAfter waits until the cause of the last outcome has ended, and tries again to cordon the node.
 func (m *nodeMaintenance) attemptAfter(ctx workflow.Context, last outcome, cause error, pause time.Duration) (outcome, error) {
 	ended, err := m.waitAfter(ctx, last, cause, pause)
 	switch {
@@ -110,7 +110,7 @@ func (m *nodeMaintenance) attemptAfter(ctx workflow.Context, last outcome, cause
 	return m.attempt(ctx)
 }
 
-// waitAfter waits for what ended the last attempt.
+// waitAfter waits until the cause of the last outcome has ended.
 func (m *nodeMaintenance) waitAfter(ctx workflow.Context, last outcome, cause error, pause time.Duration) (outcome, error) {
 	switch last {
 	case outcomeClusterLocked:
@@ -130,7 +130,7 @@ func (m *nodeMaintenance) waitAfter(ctx workflow.Context, last outcome, cause er
 	return outcomeNext, nil
 }
 
-// attempt requests the workload locks of the node, and of its cluster, to release it, and cordons the node once those of the node have.
+// attempt requests the workload locks of the node and its cluster, waits until those of the node are inactive, and cordons the node.
 func (m *nodeMaintenance) attempt(ctx workflow.Context) (outcome, error) {
 	steps := []step{m.whileOpen(m.awaitReleaseStep), m.requestNode, m.whileOpen(m.awaitLocks), m.whileOpen(m.awaitReleaseStep), m.cordon}
 	for _, step := range steps {
@@ -146,17 +146,17 @@ func (m *nodeMaintenance) awaitReleaseStep(ctx workflow.Context) (outcome, error
 	return m.state.outcomeOf(err), err
 }
 
-// pauseAfterRefusal pauses before locks are requested again that were refused at the last moment.
+// pauseAfterRefusal pauses after a lock refused the cordon.
 func (m *nodeMaintenance) pauseAfterRefusal(ctx workflow.Context, refused error, pause time.Duration) error {
 	m.waits.refused = temporal.ErrorMessage(refused)
-	timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before looking at the locks of " + m.node.Node + " again"})
+	timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before requesting the locks of " + m.node.Node + " again"})
 	if err := m.awaitGate(ctx, gateRefused, timer.IsReady); err != nil {
 		return err
 	}
 	return timer.Get(ctx, nil)
 }
 
-// unless waits for something until something else comes first, and reports whether it did.
+// unless runs wait until other succeeds, and reports whether other ended it.
 func unless(ctx workflow.Context, name string, wait step, other func(workflow.Context) error) (ended outcome, err error, otherFirst bool) {
 	_ = kit.Within(ctx, func(ctx workflow.Context) error {
 		waiting, stop := workflow.WithCancel(ctx)

@@ -12,14 +12,14 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// awaited is the activity that the workflow waits for; only its observations count.
+// awaited is the activity that the workflow waits for. Observations of other activities are ignored.
 type awaited struct {
 	name string
-	// started: it reported an observation, so it is in progress.
+	// started: the activity has reported an observation, so it is in progress.
 	started Fact
 }
 
-// await runs a waiting activity whose observations become the status.
+// await runs a waiting activity and shows its observations in the status.
 func (m *nodeMaintenance) await(ctx workflow.Context, name, summary string, deadline *time.Time, timedOut string, activity, input, result any) error {
 	return m.awaitWith(ctx, m.retrier(), name, summary, deadline, timedOut, activity, input, result)
 }
@@ -32,7 +32,7 @@ func (m *nodeMaintenance) awaitWith(
 	})
 }
 
-// observing runs an activity of that name, whose observations count until it ends.
+// observing runs an activity of that name and shows its observations until it ends.
 func (m *nodeMaintenance) observing(ctx workflow.Context, name string, run func() error) error {
 	m.awaited = awaited{name: name}
 	err := run()
@@ -41,7 +41,7 @@ func (m *nodeMaintenance) observing(ctx workflow.Context, name string, run func(
 	return err
 }
 
-// observe records what the activity in progress reports. A report of an earlier activity is stale.
+// observe records an observation of the activity in progress. An observation of an earlier activity is stale.
 func (m *nodeMaintenance) observe(ctx workflow.Context, o temporal.Observation) {
 	if o.Activity != m.awaited.name {
 		return
@@ -58,23 +58,23 @@ func (m *nodeMaintenance) observe(ctx workflow.Context, o temporal.Observation) 
 	m.showWait(ctx)
 }
 
-// retrier returns the retrier of this maintenance: its status shows why an activity does not succeed.
+// retrier returns a retrier that shows failures of an activity in the status.
 func (m *nodeMaintenance) retrier() kit.Retrier {
 	return kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, m.report)
 }
 
-// hubRetrier is that of activities that need no worker of the cluster.
+// hubRetrier returns a retrier for activities that any worker with a hub can run.
 func (m *nodeMaintenance) hubRetrier() kit.Retrier {
 	return kit.HubRetrier(m.report)
 }
 
-// quietRetrier is that of activities that the maintenance does not wait for.
+// quietRetrier returns a retrier for activities that the maintenance does not wait for.
 func (m *nodeMaintenance) quietRetrier() kit.Retrier {
 	return kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, nil)
 }
 
-// retrierUntilHeld is that of a step that disrupts: a step that has not started when the cluster is held ends with the error Held. So do attempts within
-// a round.
+// retrierUntilHeld returns a retrier for a disruptive step. If the cluster is held before the step has started, the step ends with the error Held, also
+// within a round of attempts.
 func (m *nodeMaintenance) retrierUntilHeld() kit.Retrier {
 	retrier := m.retrier()
 	retrier.BeforeRound = func() error {
@@ -86,7 +86,7 @@ func (m *nodeMaintenance) retrierUntilHeld() kit.Retrier {
 	return retrier
 }
 
-// report records why an activity does not succeed yet. Without a reason it succeeds now; with only a message, that message is over.
+// report records why an activity is being retried. An empty reason clears the recorded one; with a message, only if the recorded one has that message.
 func (m *nodeMaintenance) report(ctx workflow.Context, reason, message string) {
 	switch {
 	case reason != "":
@@ -97,7 +97,7 @@ func (m *nodeMaintenance) report(ctx workflow.Context, reason, message string) {
 	m.showWait(ctx)
 }
 
-// awaitGate waits at a gate until a condition holds, and shows what for.
+// awaitGate waits at a gate until a condition holds, and shows the wait.
 func (m *nodeMaintenance) awaitGate(ctx workflow.Context, at gate, condition func() bool) error {
 	m.waits.gate = at
 	err := m.followWait(ctx, condition)
@@ -117,7 +117,7 @@ func (m *nodeMaintenance) followWait(ctx workflow.Context, condition func() bool
 	return nil
 }
 
-// currentWait is the wait to show now.
+// currentWait returns the wait to show now.
 func (m *nodeMaintenance) currentWait(ctx workflow.Context) *drydockv1.Wait {
 	now, w := metav1.NewTime(workflow.Now(ctx)), m.waits
 	switch w.gate {
@@ -129,5 +129,5 @@ func (m *nodeMaintenance) currentWait(ctx workflow.Context) *drydockv1.Wait {
 	return m.state.wait(w, now)
 }
 
-// showWait shows what the maintenance waits for now.
+// showWait shows the current wait.
 func (m *nodeMaintenance) showWait(ctx workflow.Context) { m.record.reason.Replace(m.currentWait(ctx)) }

@@ -7,8 +7,8 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// announce shows on the node itself that the maintenance entered a state, and why, where no activity does so that starts with it. Nothing depends on it, and
-// the work does not wait for it: it is tried for one round, and then the future is ready.
+// announce creates an Event on the node when the maintenance enters a state that has no activity of its own. The work does not wait for it. After one
+// round of attempts the future is ready.
 func (m *nodeMaintenance) announce(ctx workflow.Context, state maintenancev1.NodeState, message string) workflow.Future {
 	m.state.Announced++
 	retrier := m.quietRetrier().Once()

@@ -46,13 +46,13 @@ func TestReadinessAndFailuresOfRequestorsAreNodeEvents(t *testing.T) {
 func TestAFailedEventDoesNotDelayTheMaintenance(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	begin := w.Now()
-	w.Fail["AnnounceState"] = workflowtest.Always(errors.New("no worker heard it"))
+	w.Fail["AnnounceState"] = workflowtest.Always(errors.New("no worker answered"))
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalDone, nil)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 	require.NotEmpty(t, w.Inputs["AnnounceState"])
-	require.WithinDuration(t, begin, w.Now(), 3*time.Second, "done is handled at once")
+	require.WithinDuration(t, begin, w.Now(), 3*time.Second, "done is handled immediately")
 }
 
 func TestANodeWithoutARequestorGetsNoReadyEvent(t *testing.T) {
@@ -61,7 +61,7 @@ func TestANodeWithoutARequestorGetsNoReadyEvent(t *testing.T) {
 	in.DoneWhenReady = true
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.NotContains(t, w.Called(), "AnnounceState", "the Events of the Job are enough")
+	require.NotContains(t, w.Called(), "AnnounceState", "the Job has its own Events")
 	require.False(t, w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput).NoWork)
 
 	w, in.Object.Spec.Action = workflowtest.NewWorld(t), nil

@@ -14,15 +14,15 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// cleanUpLimit is how long cleanup is retried before it reports what it could not undo.
+// cleanUpLimit limits the retries of a cleanup.
 const cleanUpLimit = 30 * time.Minute
 
-// cleanUp undoes what was done, in reverse order: the Job, the cordon, the requests to the locks. It reports what could not be undone within the limit. A
-// node whose Job could not be removed stays out of service.
+// cleanUp removes the Job, uncordons the node and withdraws the lock requests, in this order. It notes the steps that fail until the limit. A node whose
+// Job cannot be removed stays out of service.
 func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 	m.enter(ctx, cleanUp)
 	retrier := m.cleanUpRetrier(ctx)
-	// A Job that may be in progress is ended first, however long that takes.
+	// A Job that may be in progress is removed first, even if that takes long.
 	if m.state.Job == JobStarted {
 		if left := m.removeJob(ctx, retrier); left != nil {
 			m.keepNode(ctx, left)
@@ -46,12 +46,12 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 	}
 }
 
-// cleanUpRetrier is that of a whole cleanup: all its steps share one limit.
+// cleanUpRetrier returns a retrier for a whole cleanup. All its steps share one limit.
 func (m *nodeMaintenance) cleanUpRetrier(ctx workflow.Context) kit.Retrier {
 	return m.retrier().Until(workflow.Now(ctx).Add(cleanUpLimit))
 }
 
-// undo retries to undo something, and notes when that was not possible.
+// undo runs a step of the cleanup, and notes its failure.
 func (m *nodeMaintenance) undo(ctx workflow.Context, retrier kit.Retrier, summary string, activity, input, result any) error {
 	err := retrier.Run(ctx, summary, activity, input, result)
 	m.record.log.Info("Cleanup step ended", "step", summary, "error", err)
@@ -61,13 +61,13 @@ func (m *nodeMaintenance) undo(ctx workflow.Context, retrier kit.Retrier, summar
 	return err
 }
 
-// keepNode leaves the node out of service, without its locks: a Job that could not be removed may be in progress. Everything that bears our mark is left to
-// the sweeper, which cleans up in the same order, the Job first.
+// keepNode leaves the node out of service with inactive locks, because a Job that could not be removed may be in progress. The sweeper does the rest of
+// the cleanup in the same order.
 func (m *nodeMaintenance) keepNode(ctx workflow.Context, left error) {
 	message := "the node is kept out of service until its job is gone: " + temporal.ErrorMessage(left)
 	then := " returns it then"
 	if m.keepsOnFailure() {
-		then = " removes its marks then, and leaves it cordoned, as onFailure asks"
+		then = " removes its marks then, and leaves it cordoned, as onFailure requires"
 	}
 	m.record.note(message + "; workflow " + temporal.SweeperID(m.in.Cluster) + then)
 	m.state.Status.LeftCordoned = m.state.Node.Cordoned.Possible() && m.cordons()
@@ -77,7 +77,7 @@ func (m *nodeMaintenance) keepNode(ctx workflow.Context, left error) {
 	_ = m.announce(ctx, maintenancev1.NodeFailed, message).Get(ctx, nil)
 }
 
-// leaveToSweeper leaves the node to the sweeper. The maintenance has failed then, even if its work succeeded: the node is not in service.
+// leaveToSweeper leaves the node to the sweeper. The maintenance fails even if its work succeeded, because the node is not in service.
 func (m *nodeMaintenance) leaveToSweeper(failure *maintenancev1.Failure) {
 	m.record.log.Info("Node left to the sweeper", "reason", failure.Reason, "message", failure.Message)
 	m.state.Status.NotReturned = true
@@ -86,7 +86,7 @@ func (m *nodeMaintenance) leaveToSweeper(failure *maintenancev1.Failure) {
 	}
 }
 
-// withdrawNodeRequest withdraws the request to the locks of the node.
+// withdrawNodeRequest withdraws the lock request for the node.
 func (m *nodeMaintenance) withdrawNodeRequest(ctx workflow.Context, retrier kit.Retrier) (found locks.NodeLocks) {
 	in := locks.NodeLockInput{NodeRef: m.node}
 	m.record.stages.Begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
@@ -98,8 +98,8 @@ func (m *nodeMaintenance) withdrawNodeRequest(ctx workflow.Context, retrier kit.
 	return found
 }
 
-// withdrawClusterRequest withdraws the request to the locks of the cluster, after that to the locks of the node. If that one could not be withdrawn, both
-// are left to the sweeper, which keeps to the order.
+// withdrawClusterRequest withdraws the lock request for the cluster. It must follow that for the node: if that one was not withdrawn, the sweeper
+// withdraws both in order.
 func (m *nodeMaintenance) withdrawClusterRequest(ctx workflow.Context, retrier kit.Retrier) {
 	if !m.state.Locks.Cluster.Request.Possible() || m.state.Locks.Request.Possible() {
 		return
@@ -113,7 +113,7 @@ func (m *nodeMaintenance) withdrawClusterRequest(ctx workflow.Context, retrier k
 	}
 }
 
-// awaitLocksActive waits until the locks of the node hold it again, and reports those that do not in time.
+// awaitLocksActive waits until the locks of the node are active again, and notes those that are not in time.
 func (m *nodeMaintenance) awaitLocksActive(ctx workflow.Context) {
 	deadline := workflow.Now(ctx).Add(locksActiveLimit)
 	in := locks.NodeLockInput{NodeRef: m.node, Deadline: &deadline}
@@ -122,7 +122,7 @@ func (m *nodeMaintenance) awaitLocksActive(ctx workflow.Context) {
 		m.locks.AwaitNodeLocksActive, in, &inactive)
 	m.record.log.Info("Wait for active workload locks ended", "inactive", len(inactive), "error", err)
 	if err != nil && ctx.Err() == nil {
-		m.record.note("could not see whether the locks are active again: " + temporal.ErrorMessage(err))
+		m.record.note("unknown whether the locks are active again: " + temporal.ErrorMessage(err))
 	}
 	for _, lock := range inactive {
 		m.record.note(fmt.Sprintf("%s is not active again: %s", lock, lock.Message))

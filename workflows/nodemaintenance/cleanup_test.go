@@ -44,7 +44,7 @@ func TestANodeIsLeftToTheSweeperIfItsJobCannotBeRemoved(t *testing.T) {
 		require.Equal(t, maintenancev1.NodeFailed, w.Inputs["AnnounceState"][0].(node.AnnounceStateInput).State)
 		require.True(t, status.NotReturned)
 		released := []scheduling.Release{{Number: 1, Unclean: true, LeftOut: cordon}}
-		require.Equal(t, released, w.Scheduler.LastSet().Releases, "the node keeps its mark")
+		require.Equal(t, released, w.Scheduler.LastSet().Releases, "the slot is released as unclean")
 	}
 }
 
@@ -64,7 +64,7 @@ func TestANodeToKeepOnFailureIsMarked(t *testing.T) {
 			if locked {
 				require.Equal(t, keep, w.Inputs["Cordon"][0].(node.CordonInput).KeepOnFailure)
 			}
-			require.Equal(t, keep, strings.HasSuffix(status.Notes[len(status.Notes)-1], "leaves it cordoned, as onFailure asks"), status.Notes)
+			require.Equal(t, keep, strings.HasSuffix(status.Notes[len(status.Notes)-1], "leaves it cordoned, as onFailure requires"), status.Notes)
 		}
 	}
 }
@@ -115,37 +115,36 @@ func TestACancelledWaitLeavesTheQueueBeforeItsCleanup(t *testing.T) {
 
 func TestAFailedCleanupStepIsReportedAndTheOthersStillRun(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
+	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is down"))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned)
-	require.Contains(t, status.Notes, "could not return n1: the API server is on fire")
+	require.Contains(t, status.Notes, "could not return n1: the API server is down")
 	require.Contains(t, w.Called(), "WithdrawNodeMaintenance")
 	require.True(t, status.NotReturned)
 	require.Equal(t, maintenancev1.NodeFailed, status.State, "the maintenance fails although its work is done")
-	failed := "the node could not be returned: the API server is on fire; workflow sweeper/c1 keeps trying"
+	failed := "the node could not be returned: the API server is down; workflow sweeper/c1 keeps trying"
 	require.Equal(t, failed, status.Failure.Message)
 	announced := w.Inputs["AnnounceState"][0].(node.AnnounceStateInput)
 	require.Equal(t, maintenancev1.NodeFailed, announced.State)
 	require.Equal(t, "the maintenance has failed: NodeNotReturned: "+failed, announced.Message)
-	require.True(t, w.Scheduler.LastSet().Releases[0].Unclean, "the node keeps its mark")
+	require.True(t, w.Scheduler.LastSet().Releases[0].Unclean, "the slot is released as unclean")
 }
 
-// The sweeper does not know the result of the maintenance.
 func TestANodeThatCouldNotBeReturnedIsReportedAsCordoned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
+	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is down"))
 	in := workflowtest.FullMaintenance()
 	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
-	require.Equal(t, "the node could not be returned: the API server is on fire; workflow sweeper/c1 keeps trying to remove its marks, "+
-		"and leaves it cordoned, as onFailure asks", workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned).Failure.Message)
+	require.Equal(t, "the node could not be returned: the API server is down; workflow sweeper/c1 keeps trying to remove its marks, "+
+		"and leaves it cordoned, as onFailure requires", workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned).Failure.Message)
 }
 
 func TestAFailedMaintenanceReportsThatItsNodeIsNotReturned(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["Drain"] = workflowtest.Always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 2 pods are left", nil))
-	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
+	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is down"))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
 	require.True(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrDrainTimedOut).NotReturned)

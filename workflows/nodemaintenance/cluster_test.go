@@ -19,13 +19,13 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// clusterLockActiveOnce simulates a cluster lock that is active at the first request only.
+// clusterLockActiveOnce simulates a cluster lock that is active only at the first request.
 func clusterLockActiveOnce(w *workflowtest.World) {
-	asked := 0
+	requests := 0
 	workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
-		asked++
-		locks := locks.NodeLocks{Asked: true, ClusterHeld: asked == 1, ClusterRequestUID: "uid-of-request"}
-		if asked == 1 {
+		requests++
+		locks := locks.NodeLocks{Asked: true, ClusterHeld: requests == 1, ClusterRequestUID: "uid-of-request"}
+		if requests == 1 {
 			return node.AcquireNodeResult{Locks: locks}
 		}
 		locks.Inactive = true
@@ -33,7 +33,7 @@ func clusterLockActiveOnce(w *workflowtest.World) {
 	})
 }
 
-func TestClusterLocksAreReleasedBeforeNodeLocksAndHeldAgainAfterThem(t *testing.T) {
+func TestClusterLocksAreInactiveBeforeNodeLocksAndActiveAfterThem(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	clusterLockActiveOnce(w)
 	workflowtest.Simulate(w, "ReturnNode", func(in node.ReturnNodeInput) any {
@@ -46,7 +46,7 @@ func TestClusterLocksAreReleasedBeforeNodeLocksAndHeldAgainAfterThem(t *testing.
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []string{"AcquireNode", "AwaitClusterLocks", "AcquireNode", "AwaitPodCompletion"}, w.Called()[3:7])
 	require.True(t, w.Inputs["AcquireNode"][0].(node.AcquireNodeInput).WithCluster)
-	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance", "ReturnNode withdrew it")
+	require.NotContains(t, w.Called(), "WithdrawClusterMaintenance", "ReturnNode withdraws it")
 	for _, name := range []drydockv1.Stage{ranv1.StageClusterMaintenanceRequested, ranv1.StageClusterWorkloadLocksInactive, ranv1.StageClusterMaintenanceRemoved} {
 		stage := kit.Stages{Records: &status.Stages}.Stage(name)
 		require.NotNil(t, stage, "%s", name)
@@ -64,10 +64,10 @@ func TestTheClusterRequestIsWithdrawnForAnExcludedNode(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	stages := kit.Stages{Records: &status.Stages}
-	require.Equal(t, "no lock holds the node, and annotation lcm.mirantis.com/skip-maintenance forbids to ask for it",
+	require.Equal(t, "no lock holds the node, and annotation lcm.mirantis.com/skip-maintenance forbids a request",
 		stages.Stage(maintenancev1.StageNodeMaintenanceRequested).Message)
 	require.True(t, stages.Stage(ranv1.StageClusterMaintenanceRequested).Succeeded)
-	require.True(t, stages.Stage(ranv1.StageClusterWorkloadLocksInactive).Succeeded, "no lock had to be waited for")
+	require.True(t, stages.Stage(ranv1.StageClusterWorkloadLocksInactive).Succeeded, "no lock was active")
 	for _, stage := range status.Stages {
 		require.NotContains(t, stage.Message, "no workload locks", "%s", stage.Stage)
 	}
@@ -103,10 +103,10 @@ func TestAMaintenanceOfARolloutDoesNotRequestTheCluster(t *testing.T) {
 // A lock may be created during a rollout, or become active because its request was deleted.
 func TestAMaintenanceOfARolloutRequestsTheClusterIfALockIsActive(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	var asked []bool
+	var requests []bool
 	workflowtest.Simulate(w, "AcquireNode", func(in node.AcquireNodeInput) any {
-		asked = append(asked, in.WithCluster)
-		if len(asked) < 3 {
+		requests = append(requests, in.WithCluster)
+		if len(requests) < 3 {
 			return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: true}}
 		}
 		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true}}
@@ -115,7 +115,7 @@ func TestAMaintenanceOfARolloutRequestsTheClusterIfALockIsActive(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceOfRollout())
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.Equal(t, []bool{false, true, true, true}, asked)
+	require.Equal(t, []bool{false, true, true, true}, requests)
 	require.Equal(t, []string{"AcquireNode", "AcquireNode", "AwaitClusterLocks", "AcquireNode", "AwaitNodeLocks", "Cordon", "AcquireNode", "AwaitNodeLocks", "Cordon"}, w.Called()[:9])
 	require.True(t, w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Requested)
 	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).WithdrawCluster)
@@ -144,7 +144,7 @@ func TestADeletedLockRequestIsCreatedAgain(t *testing.T) {
 	require.True(t, w.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Requested)
 }
 
-// An application may release a node for a drain, but not for a restart.
+// An application may allow a drain but not a restart.
 func TestLockRequestsAnnounceARestartUnlessTheWorkNeedsNone(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

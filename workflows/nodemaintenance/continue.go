@@ -9,21 +9,21 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// restore continues with the state of the run before. A run continues as new before the node is cordoned only: it may wait for thousands of openings of its
-// maintenance window, and then have to request the workload locks again and again.
+// restore restores the state of the previous run. A run continues as new only before the node is cordoned: the wait for openings of its window, and
+// repeated lock requests, may fill the history.
 func (m *nodeMaintenance) restore(s *State) {
 	m.state = s
 	m.holds.Windows.Restore(s.Windows)
 	m.slots.State = s.Slots
 }
 
-// historyLong reports whether the next run is to continue with acquiring the node.
+// historyLong reports whether the history is long enough for another run.
 func historyLong(ctx workflow.Context) bool { return kit.ShouldContinueAsNew(ctx, 0) }
 
-// notCancelled reports whether the next run may continue with acquiring the node.
+// notCancelled reports whether the next run may continue to acquire the node.
 func notCancelled(ctx workflow.Context) bool { return ctx.Err() == nil }
 
-// whileShort waits for workload locks while the history of the run is short: what they report may change for weeks.
+// whileShort runs a wait for workload locks until the history is long: locks may report changes for weeks.
 func whileShort(ctx workflow.Context, wait step) (outcome, error) {
 	ended, err, long := unless(ctx, "while the history is short", wait, func(ctx workflow.Context) error {
 		return workflow.Await(ctx, func() bool { return historyLong(ctx) })
@@ -34,13 +34,13 @@ func whileShort(ctx workflow.Context, wait step) (outcome, error) {
 	return ended, err
 }
 
-// mayRest reports whether the run may end here: its history is long, its window is closed, and the maintenance has nothing that must be cleaned up.
+// mayRest reports whether the run may continue as new during a wait: its history is long, its window is closed, and it has nothing to clean up.
 func (m *nodeMaintenance) mayRest(ctx workflow.Context) bool {
 	return historyLong(ctx) && m.closedWindow() != nil && ctx.Err() == nil &&
 		!m.state.Locks.Request.Possible() && !m.state.Locks.Cluster.Request.Possible() && !m.state.Node.Cordoned.Possible()
 }
 
-// continueAsNew passes the state to a new run. It returns nil when a signal came at the last moment after which the run may not end.
+// continueAsNew passes the state to a new run. It returns nil if a pending signal means that this run must continue.
 func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.Context) bool) error {
 	if err := m.slots.Settle(ctx); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 	return workflow.NewContinueAsNewError(ctx, temporal.NodeMaintenance, in)
 }
 
-// carried is the state for the next run.
+// carried returns the state for the next run.
 func (m *nodeMaintenance) carried() *State {
 	carried := *m.state
 	carried.Held, carried.Windows, carried.Slots = m.holds.State, m.holds.Windows.Carry(), m.slots.State
@@ -64,10 +64,10 @@ func (m *nodeMaintenance) carried() *State {
 	return &carried
 }
 
-// mostCarried is how many of the states of a maintenance, and of its notes, are passed to the next run.
+// mostCarried limits the recorded states, and the notes, that are passed to the next run.
 const mostCarried = 200
 
-// latest keeps the first, and the last ones up to that number.
+// latest returns at most mostCarried elements: the first one and the last ones.
 func latest[T any](all []T) []T {
 	if len(all) <= mostCarried {
 		return all

@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// reactivateLocks simulates locks that become active again before the cordon, that many times. Each refusal has another message.
+// reactivateLocks simulates locks that refuse the cordon that many times, each time with another message.
 func reactivateLocks(w *workflowtest.World, refused int) {
 	w.Locked = true
 	w.Fail["Cordon"] = func(call int) error {
@@ -30,7 +30,7 @@ func reactivateLocks(w *workflowtest.World, refused int) {
 	}
 }
 
-// runAll runs a maintenance in as many runs as it needs. prepare returns when a run is told to continue as new; nil: never.
+// runAll runs a maintenance in as many runs as it needs. prepare returns the condition on which a run continues as new; nil: never.
 func runAll(t *testing.T, in nodemaintenance.Input, prepare func(run int, w *workflowtest.World) (long func() bool)) []*workflowtest.World {
 	t.Helper()
 	var runs []*workflowtest.World
@@ -88,7 +88,7 @@ func TestAMaintenanceContinuesAsNewAfterManyReactivatedLocks(t *testing.T) {
 	}
 }
 
-// An application may report something new every few seconds for weeks.
+// An application may report changes every few seconds for weeks.
 func TestAWaitForLocksContinuesAsNewAfterManyReports(t *testing.T) {
 	for _, wait := range []string{"AwaitNodeLocks", "AwaitClusterLocks"} {
 		t.Run(wait, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestTheLockTimeoutContinuesInTheNextRun(t *testing.T) {
 					return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, ClusterHeld: tt.wait == "AwaitClusterLocks", ClusterRequestUID: "r2"}}
 				})
 				if run == 1 {
-					w.Fail[tt.wait] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "ceph did not let go", nil))
+					w.Fail[tt.wait] = workflowtest.Always(temporal.Error(temporal.ErrLockTimedOut, "ceph did not release node n1", nil))
 					return nil
 				}
 				w.Blocked[tt.wait] = true
@@ -153,7 +153,7 @@ func TestTheLockTimeoutContinuesInTheNextRun(t *testing.T) {
 	}
 }
 
-// A cancelled run undoes what earlier runs did, even if it did nothing itself.
+// A cancelled run also undoes the effects of earlier runs.
 func TestARequestOfAnEarlierRunIsWithdrawn(t *testing.T) {
 	runs := runAll(t, workflowtest.FullMaintenance(), func(run int, w *workflowtest.World) func() bool {
 		reactivateLocks(w, 1000)

@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// requestNode requests the locks of the node to release it. When none holds it, the same activity cordons the node.
+// requestNode requests the workload locks of the node. If none is active, the same activity cordons the node.
 func (m *nodeMaintenance) requestNode(ctx workflow.Context) (outcome, error) {
 	m.enter(ctx, grant)
 	in := node.AcquireNodeInput{
@@ -20,7 +20,7 @@ func (m *nodeMaintenance) requestNode(ctx workflow.Context) (outcome, error) {
 	}
 	m.recordRequest(ctx, in.WithCluster)
 	var found node.AcquireNodeResult
-	err := m.retrierUntilHeld().Run(ctx, "take "+m.node.Node, m.nodes.AcquireNode, in, &found)
+	err := m.retrierUntilHeld().Run(ctx, "acquire "+m.node.Node, m.nodes.AcquireNode, in, &found)
 	m.record.note(found.Warning)
 	m.record.lockProgress(found.LockProgress)
 	m.recordLocks(ctx, in.WithCluster, found.Locks, err)
@@ -44,14 +44,14 @@ func (m *nodeMaintenance) requestNode(ctx workflow.Context) (outcome, error) {
 	return outcomeAcquired, nil
 }
 
-// requestsCluster reports whether the locks of the cluster are requested together with those of the node. A rollout has requested them: when one holds the
-// cluster still, that request may be gone.
+// requestsCluster reports whether the locks of the cluster are requested together with those of the node. In a rollout, the rollout has requested them. If
+// one is still active, that request may have been deleted.
 func (m *nodeMaintenance) requestsCluster() bool {
 	cluster := m.state.Locks.Cluster
 	return m.in.Parent == "" || cluster.Holding == Yes || cluster.Request.Possible()
 }
 
-// recordRequest records, before the request, everything that it may change.
+// recordRequest records, before the request, the effects that it may have.
 func (m *nodeMaintenance) recordRequest(ctx workflow.Context, withCluster bool) {
 	m.state.Node.Marked, m.state.Node.Cordoned, m.state.Locks.Request = Maybe, Maybe, Maybe
 	m.state.Locks.Cluster.Request = No
@@ -62,7 +62,7 @@ func (m *nodeMaintenance) recordRequest(ctx workflow.Context, withCluster bool) 
 	m.record.stages.Begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
 }
 
-// cordon takes the node out of service, once its locks have released it.
+// cordon cordons the node once its locks are inactive.
 func (m *nodeMaintenance) cordon(ctx workflow.Context) (outcome, error) {
 	m.enter(ctx, cordonNode)
 	m.state.Node.Cordoned = Maybe
@@ -83,7 +83,7 @@ func (m *nodeMaintenance) cordon(ctx workflow.Context) (outcome, error) {
 	return m.state.outcomeOf(err), err
 }
 
-// recordCordon records that the node is out of service.
+// recordCordon records the cordon of the node.
 func (m *nodeMaintenance) recordCordon(result node.CordonResult) {
 	m.resetLockClocks()
 	m.state.Node.Marked, m.state.Node.Cordoned, m.state.Node.UID = Yes, Yes, result.NodeUID
@@ -95,7 +95,7 @@ func (m *nodeMaintenance) recordCordon(result node.CordonResult) {
 	m.cordonedUnderWindow()
 }
 
-// recordUncordoned records an attempt that failed. One that failed for good changed nothing; the answer of another may have been lost.
+// recordUncordoned records a failed attempt. After a final error the node is not cordoned. After another error it may be: the reply may have been lost.
 func (m *nodeMaintenance) recordUncordoned(err error) {
 	m.state.Node.Cordoned = No
 	if !temporal.Final(err) || temporal.ErrorType(err) == temporal.ErrHeld {
@@ -103,15 +103,15 @@ func (m *nodeMaintenance) recordUncordoned(err error) {
 	}
 }
 
-// cordons reports whether the node is cordoned, as it is unless the request says otherwise.
+// cordons reports whether the maintenance cordons the node, which is the default.
 func (m *nodeMaintenance) cordons() bool { return m.spec.Cordon == nil || *m.spec.Cordon }
 
-// keepsOnFailure reports whether the node stays out of service when the maintenance has failed.
+// keepsOnFailure reports whether the node stays cordoned if the maintenance fails.
 func (m *nodeMaintenance) keepsOnFailure() bool {
 	return m.spec.OnFailure == maintenancev1.FailureKeepCordoned
 }
 
-// preflight is how pods are to leave the node.
+// preflight returns the settings of the drain and of the wait for pods.
 func (m *nodeMaintenance) preflight() drain.Preflight {
 	return drain.Preflight{Drain: m.spec.DrainSpec, Completion: m.spec.WaitForPodCompletion}
 }

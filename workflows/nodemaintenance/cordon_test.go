@@ -45,7 +45,7 @@ func TestAClusterWithoutLocksGetsNoLockRequest(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.NotContains(t, w.Called(), "AwaitNodeLocks")
 	require.NotContains(t, w.Called(), "AwaitNodeLocksActive")
-	require.NotContains(t, w.Called(), "Cordon", "it was cordoned at once")
+	require.NotContains(t, w.Called(), "Cordon", "AcquireNode cordons it")
 }
 
 func TestANodeWithoutLocksNeedsNoWait(t *testing.T) {
@@ -82,14 +82,14 @@ func TestABusyNodeIsQueuedAgainWithoutLocks(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Locked = true
 	w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil))
-	w.Fail["AwaitNodeFree"] = workflowtest.Once(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)) // time passes
+	w.Fail["AwaitNodeFree"] = workflowtest.Once(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)) // retries advance the clock
 	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	first, second := w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput), w.Inputs["AwaitNodeLocks"][1].(locks.NodeLockInput)
-	require.True(t, second.Deadline.After(*first.Deadline), "the locks have their whole timeout again")
+	require.True(t, second.Deadline.After(*first.Deadline), "the locks have their full timeout again")
 	require.Equal(t, []string{
 		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "AcquireNode", "AwaitNodeLocks", "Cordon",
 		"WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeFree", "AwaitNodeFree", "AcquireNode", "AwaitNodeLocks", "Cordon",
@@ -105,23 +105,23 @@ func TestALockReactivatedBeforeTheCordonIsWaitedForAgain(t *testing.T) {
 		}
 		return nil
 	}
-	said := false
+	reported := false
 	w.When(func() bool {
 		wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
 		return wait != nil && wait.Reason == temporal.ErrLockRefused && wait.Message == "lock ceph-n1 is active"
-	}, func() { said = true })
+	}, func() { reported = true })
 	in := workflowtest.FullMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.True(t, said)
+	require.True(t, reported)
 	require.Len(t, w.Inputs["AwaitNodeLocks"], 5)
-	require.Equal(t, w.Inputs["AwaitNodeLocks"][0], w.Inputs["AwaitNodeLocks"][1], "the deadline stays, however often a lock becomes active")
+	require.Equal(t, w.Inputs["AwaitNodeLocks"][0], w.Inputs["AwaitNodeLocks"][1], "the deadline stays")
 	require.Len(t, w.Inputs["Cordon"], 5)
 	cordon := status.States[slices.Index(workflowtest.States(status), maintenancev1.NodeCordon)]
-	letGo := kit.Stages{Records: &status.Stages}.Stage(maintenancev1.StageNodeWorkloadLocksInactive)
-	require.False(t, letGo.FinishedAt.After(cordon.At.Time), "a completed stage is not changed")
+	released := kit.Stages{Records: &status.Stages}.Stage(maintenancev1.StageNodeWorkloadLocksInactive)
+	require.False(t, released.FinishedAt.After(cordon.At.Time), "a completed stage is not changed")
 }
 
 func TestTheCordonOfAFasterMaintenanceIsNotReported(t *testing.T) {

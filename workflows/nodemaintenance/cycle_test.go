@@ -23,9 +23,9 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// lockCycleError is the error of a wait whose request has to be withdrawn for an older one.
+// lockCycleError is the error of a wait that must yield to an older request.
 func lockCycleError() error {
-	return temporal.Error(temporal.ErrLockCycle, "the maintenances of n1 and n0 wait for each other's workload locks; this one gives way", nil,
+	return temporal.Error(temporal.ErrLockCycle, "the maintenances of n1 and n0 wait for each other's workload locks; this one yields", nil,
 		drydockv1.Blocker{Kind: "NodeMaintenanceRequest", Name: "drydock-n0-1234"})
 }
 
@@ -50,7 +50,7 @@ func TestAYieldingMaintenanceReleasesLocksAndSlotAndQueuesAgain(t *testing.T) {
 	require.Equal(t, []maintenancev1.NodeState{
 		maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon,
 	}, workflowtest.States(status)[:5])
-	require.Equal(t, 2, w.Scheduler.Released(), "the slot was free in the meantime")
+	require.Equal(t, 2, w.Scheduler.Released(), "the slot was released in the meantime")
 	for _, stage := range status.Stages {
 		require.True(t, stage.Succeeded, stage.Stage)
 	}
@@ -71,8 +71,8 @@ func TestACancelledYieldingMaintenanceDoesNotWaitForOthers(t *testing.T) {
 // Cluster locks must stay inactive until the node locks are active.
 func TestACancelDuringTheReturnOfLocksKeepsTheirOrder(t *testing.T) {
 	for name, queuesAgain := range map[string]func(*workflowtest.World){
-		"when it yields": func(w *workflowtest.World) { w.Fail["AwaitNodeLocks"] = workflowtest.Once(lockCycleError()) },
-		"when its window closes before its locks are known": func(w *workflowtest.World) {
+		"it yields": func(w *workflowtest.World) { w.Fail["AwaitNodeLocks"] = workflowtest.Once(lockCycleError()) },
+		"its window closes before its locks are known": func(w *workflowtest.World) {
 			w.Fail["AcquireNode"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil))
 			w.ReceiveWindow(time.Hour, workflowtest.OpensAt(2, w.Now().Add(24*time.Hour)))
 		},
@@ -120,7 +120,7 @@ func TestRepeatedYieldsDoNotExtendTheLockTimeout(t *testing.T) {
 		return nil
 	}
 	w.Fail["AwaitRequestsServed"] = func(call int) error {
-		if call%30 > 0 { // time passes
+		if call%30 > 0 { // retries advance the clock
 			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
 		}
 		return nil
@@ -154,14 +154,14 @@ func TestAYieldingMaintenanceOfARolloutReturnsItsSlotToTheRollout(t *testing.T) 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, maintenancev1.NodePending, status.State)
 	deadline := w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Deadline
-	require.WithinDuration(t, start.Add(time.Minute), *deadline, 10*time.Second, "it has yielded before")
+	require.WithinDuration(t, start.Add(time.Minute), *deadline, 10*time.Second, "the clock includes the earlier wait")
 	require.Equal(t, deadline, w.Inputs["AwaitRequestsServed"][0].(locks.RequestsServedInput).Deadline)
 	require.Equal(t, []string{"AcquireNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "AwaitRequestsServed", "ReturnNode"}, w.Called())
 	require.Equal(t, []any{scheduler.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.Inputs["ReturnSlot"])
 	returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 	require.Equal(t, maintenancev1.NodePending, returned.Ended.State)
 	require.Nil(t, returned.Slot)
-	require.False(t, returned.Withdraw, "it is withdrawn already")
+	require.False(t, returned.Withdraw, "it was withdrawn before")
 }
 
 func TestARolloutRequestsAYieldedNodeAgain(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// drain empties the node. With onDrainTimeout Retry it tries until it succeeds or is cancelled. Further attempts have more time, and report less often,
-// so that a drain that cannot end does not fill the history of its workflow.
+// drain drains the node. With onDrainTimeout Retry it is repeated until it succeeds or is cancelled. Each attempt has more time than the one before and
+// reports less often, so that an endless drain does not fill the history.
 func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	if m.spec.DrainSpec == nil {
 		return nil
@@ -48,7 +48,7 @@ func (m *nodeMaintenance) tryToDrain(ctx workflow.Context, in *drain.Input) erro
 	return err
 }
 
-// observeDrain records what the drain in progress reports.
+// observeDrain records the progress of the drain.
 func (m *nodeMaintenance) observeDrain(status *maintenancev1.DrainStatus) {
 	m.state.Status.Drain, m.state.Drain.Before = status, status
 	m.state.Drain.Reports++
@@ -62,8 +62,8 @@ func (m *nodeMaintenance) logDrain(message string, status *maintenancev1.DrainSt
 	m.record.log.Info(message, append([]any{"attempt", m.state.Drain.Attempt}, more...)...)
 }
 
-// drainTimeout is the limit of an attempt at a drain, in seconds: 300 for the first unless given, then twice that of the one before, up to as long as
-// an attempt at any wait may take.
+// drainTimeout returns the limit of a drain attempt in seconds. The default of the first attempt is 300. Each further attempt has twice the time of the
+// one before, up to the limit of any wait.
 func drainTimeout(spec maintenancev1.DrainSpec, attempt int32) int32 {
 	const longest = int32(kit.UnlimitedWait / time.Second)
 	timeout := int32(300)

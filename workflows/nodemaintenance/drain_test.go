@@ -30,9 +30,9 @@ func TestATimedOutDrainFailsWithItsBlockersAndReturnsTheNode(t *testing.T) {
 	require.NotContains(t, w.Called(), "RunJob")
 	returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
 	require.False(t, returned.KeepCordoned)
-	require.True(t, returned.Withdraw, "its locks become active again")
+	require.True(t, returned.Withdraw, "its lock request is withdrawn")
 	require.Contains(t, w.Called(), "AwaitNodeLocksActive")
-	require.True(t, w.Scheduler.State.Empty(), "its slot is free")
+	require.True(t, w.Scheduler.State.Empty(), "its slot is released")
 }
 
 func TestATimedOutDrainIsRetriedIfConfigured(t *testing.T) {
@@ -95,7 +95,7 @@ func TestEndlessDrainRetriesKeepTheHistorySmall(t *testing.T) {
 	}
 }
 
-func TestATimeoutOfMoreThanADayIsKept(t *testing.T) {
+func TestATimeoutOfMoreThanADayIsAllowed(t *testing.T) {
 	require.Equal(t, int32(200_000), nodemaintenance.DrainTimeout(maintenancev1.DrainSpec{TimeoutSeconds: ptr(int32(200_000))}, 9))
 }
 

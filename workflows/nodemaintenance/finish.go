@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// finish turns the way the work ended into the result of the workflow.
+// finish turns the error of the work into the result of the workflow.
 func (m *nodeMaintenance) finish(ctx workflow.Context, err error) (maintenancev1.NodeMaintenanceStatus, error) {
 	now := m.record.now(ctx)
 	status := &m.state.Status
@@ -33,7 +33,7 @@ func (m *nodeMaintenance) finish(ctx workflow.Context, err error) (maintenancev1
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{*status}})
 }
 
-// endState is the state in which a maintenance ends whose work has ended so.
+// endState returns the final state for the error of the work.
 func (m *nodeMaintenance) endState(err error) maintenancev1.NodeState { return m.state.endState(err) }
 
 func (s *State) endState(err error) maintenancev1.NodeState {
@@ -51,7 +51,7 @@ func (s *State) endState(err error) maintenancev1.NodeState {
 	return maintenancev1.NodeFailed
 }
 
-// end is how the maintenance ends, as it is announced on the node.
+// end returns the end of the maintenance for the Event on the node.
 func (m *nodeMaintenance) end(err error) *node.MaintenanceEnd {
 	failure, by := m.state.Status.Failure, m.state.Return.CancelledBy
 	end := &node.MaintenanceEnd{State: m.endState(err), Message: "the maintenance is completed"}

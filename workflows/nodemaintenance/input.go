@@ -9,33 +9,33 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// Input says which node of which cluster is maintained, and how.
+// Input names a node of a cluster, and its maintenance.
 type Input struct {
 	Cluster string `json:"cluster"`
-	// TaskQueue of the cluster's activities, from a parent; else it is looked up.
+	// TaskQueue of the cluster's activities, from a parent; empty until it is looked up.
 	TaskQueue string `json:"taskQueue,omitempty"`
-	// Object is the request. Its status is not read.
+	// Object is the request. Its status is ignored.
 	Object maintenancev1.NodeMaintenance `json:"object"`
-	// DoneWhenReady: the requestor has no work of its own on the node; it is returned as soon as it is ready.
+	// DoneWhenReady: the requestor has no work on the node, which is returned as soon as it is ready.
 	DoneWhenReady bool `json:"doneWhenReady,omitempty"`
-	// Parent is the id of the ClusterUpgrade that is the requestor and is told of progress; empty: there is none.
+	// Parent is the workflow ID of the ClusterUpgrade that is the requestor and receives progress reports; empty: none.
 	Parent string `json:"parent,omitempty"`
-	// ProgressLimit is the longest that the parent waits to be told of a change.
+	// ProgressLimit is the maximum interval between progress reports to the parent.
 	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
-	// Slot is the parent's for the node; a maintenance that completes returns it. nil: it asks for one itself.
+	// Slot is the parent's slot for the node, which a completed maintenance returns; nil: the maintenance requests its own.
 	Slot *scheduling.HeldSlot `json:"slot,omitempty"`
-	// LockTimeLeft is what an earlier turn of the node has left of lockTimeoutSeconds; nil: the workload locks have all of it.
+	// LockTimeLeft is the rest of lockTimeoutSeconds after an earlier maintenance of the node; nil: the full timeout.
 	LockTimeLeft *maintenancev1.LockTimeLeft `json:"lockTimeLeft,omitempty"`
-	// Held is what the parent knows of the emergency stop. Without a parent it is asked for.
+	// Held is the state of the emergency stop that the parent has. Without a parent, the maintenance subscribes to it.
 	Held emergency.State `json:"held"`
-	// Carried is the state of the run before, if there was one.
+	// Carried is the state of the previous run; nil in the first run.
 	Carried *State `json:"carried,omitempty"`
 
-	// Written is Object as the requestor wrote it, with the fields that it does not have.
+	// Written is Object as the requestor wrote it, including unknown fields.
 	Written json.RawMessage
 }
 
-// UnmarshalJSON keeps also the object as it was written: a field that is misspelled is to be refused, and not dropped.
+// UnmarshalJSON also keeps the object as written, so that a misspelled field is refused, not dropped.
 func (in *Input) UnmarshalJSON(text []byte) error {
 	type plain Input
 	if err := json.Unmarshal(text, (*plain)(in)); err != nil {

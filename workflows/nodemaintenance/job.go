@@ -19,8 +19,8 @@ func (m *nodeMaintenance) jobInput() jobs.RunJobInput {
 	return jobs.RunJobInput{NodeRef: m.node, NodeUID: m.state.Node.UID, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
 }
 
-// runJob does the work with a Job. When it fails, the node stays out of service until a person or the requestor decides; a rollout stops. When the requestor
-// leaves while others need the node, only the Job ends.
+// runJob runs the Job. If it fails, the node stays out of service until a person or the requestor decides; in a rollout, the maintenance fails. If the
+// requestor leaves while others need the node, only the Job ends.
 func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	m.setJob(JobStarted)
 	running, stop := workflow.WithCancel(ctx)
@@ -36,7 +36,7 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 		}
 		return nil
 	case ctx.Err() == nil && running.Err() != nil:
-		// The others get the node when the Job is gone, however long that takes.
+		// The node is ready for the others only after the Job is removed, even if that takes long.
 		return m.removeJob(ctx, m.retrier())
 	case temporal.ErrorType(err) != temporal.ErrJobFailed || m.in.Parent != "":
 		return err
@@ -46,16 +46,16 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	first.Failure = &WorkFailure{Failure: *failure, Report: ": " + message}
 	m.setRequestor(first, maintenancev1.RequestorFailed, message)
 	m.showFailure()
-	// A Job that was deleted, or that has timed out, may still be in progress: no requestor gets the node before it ends.
+	// A deleted or timed-out Job may still run. The node is not ready for a requestor before the Job ends.
 	return m.removeJob(ctx, m.retrier())
 }
 
-// awaitJob runs the Job in the context running, which ends before ctx when only the Job has to end.
+// awaitJob runs the Job. The context running is cancelled if only the Job must end.
 func (m *nodeMaintenance) awaitJob(ctx, running workflow.Context) error {
 	in := new(m.jobInput())
 	return m.whenReleased(running, func() error {
 		return kit.Within(running, func(watching workflow.Context) error {
-			if m.in.Parent == "" { // in a rollout, the time of its batch is over first
+			if m.in.Parent == "" { // in a rollout, the batch times out first
 				workflow.GoNamed(watching, "staleness", m.followStaleness)
 			}
 			in.Deadline, in.Held, in.Closes = kit.DeadlineIn(ctx, in.Job.TimeoutSeconds), nil, m.holds.Closes(m.in.Cluster)
@@ -66,8 +66,8 @@ func (m *nodeMaintenance) awaitJob(ctx, running workflow.Context) error {
 	})
 }
 
-// checkJobHold runs before each further round of attempts at a Job, which may be in progress although no answer came. While the cluster is held the activity
-// follows that Job, and ends it in its time, but creates none. Errors: Held, when it has timed out and no worker could look.
+// checkJobHold runs before each further round of attempts. A Job may be running although no attempt was answered. While the cluster is held, the activity
+// watches that Job and enforces its timeout, but creates none. Errors: Held if the timeout has passed and no worker could check.
 func (m *nodeMaintenance) checkJobHold(ctx workflow.Context, in *jobs.RunJobInput) error {
 	if hold := m.holds.Of(m.in.Cluster); hold != nil && m.awaited.started == No {
 		in.Held = hold
@@ -78,7 +78,7 @@ func (m *nodeMaintenance) checkJobHold(ctx workflow.Context, in *jobs.RunJobInpu
 	return nil
 }
 
-// removeJob ends the Job, if it may be in progress, and waits until it is gone. One that has failed is kept for its logs.
+// removeJob stops the Job if it may be running, and waits until it is removed. A failed Job is kept for its logs.
 func (m *nodeMaintenance) removeJob(ctx workflow.Context, retrier kit.Retrier) error {
 	err := m.observing(ctx, "RemoveJob", func() error {
 		return retrier.Run(ctx, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)

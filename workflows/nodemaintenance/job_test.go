@@ -62,7 +62,7 @@ func TestAManuallyFixedJobFailureCompletes(t *testing.T) {
 	require.Contains(t, w.Called(), "AwaitNodeHealthy")
 }
 
-func TestAFailedJobOfARolloutReturnsTheNodeAtOnce(t *testing.T) {
+func TestAFailedJobOfARolloutReturnsTheNodeImmediately(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["RunJob"] = workflowtest.Always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: exit code 3", nil))
 	in := workflowtest.FullMaintenance()
@@ -138,7 +138,7 @@ func TestOtherRequestorsWaitUntilTheStoppedJobIsGone(t *testing.T) {
 	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.False(t, status.LeftCordoned)
 	require.Len(t, w.Inputs["RemoveJob"], attempts+1)
-	require.Contains(t, w.Called(), "AwaitNodeHealthy", "gpu.example.com worked on the node")
+	require.Contains(t, w.Called(), "AwaitNodeHealthy", "a requestor worked on the node")
 }
 
 // The pods of a deleted or timed-out Job may still run.
@@ -173,7 +173,7 @@ func TestRequestorsWaitUntilAFailedJobIsGone(t *testing.T) {
 	require.Len(t, w.Inputs["RemoveJob"], attempts+1)
 }
 
-func TestTheWaitForARemovedJobIsShownAtOnce(t *testing.T) {
+func TestTheWaitForARemovedJobIsShownImmediately(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Blocked["RunJob"] = true
 	w.Fail["RemoveJob"] = func(call int) error {

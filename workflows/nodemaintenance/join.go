@@ -13,10 +13,10 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// mostRequestors is how many requestors may need a node: spec.requestorID and 64 additional ones.
+// mostRequestors limits the requestors of a node: spec.requestorID and 64 additional ones.
 const mostRequestors = 65
 
-// listenForJoins registers the update by which another requestor joins the maintenance, as one more of its additionalRequestors.
+// listenForJoins registers the update that adds a requestor to the maintenance, like one of its additionalRequestors.
 func (m *nodeMaintenance) listenForJoins(ctx workflow.Context) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateJoin,
 		func(_ workflow.Context, r temporal.SignalRequest) (maintenancev1.NodeMaintenanceStatus, error) {
@@ -24,7 +24,7 @@ func (m *nodeMaintenance) listenForJoins(ctx workflow.Context) error {
 			return m.state.Status, nil
 		},
 		workflow.UpdateHandlerOptions{
-			Description: "Add a requestor: the node is not returned before it is done, too.",
+			Description: "Add a requestor: the node is not returned before it is also done.",
 			Validator:   func(r temporal.SignalRequest) error { return kit.InvalidSpec(m.checkJoin(r.Requestor)) },
 		})
 }
@@ -51,7 +51,7 @@ func (m *nodeMaintenance) checkJoin(id string) error {
 	return nil
 }
 
-// join adds a requestor. One that was done, or had left, needs the node again.
+// join adds a requestor. A requestor that was done or has left needs the node again.
 func (m *nodeMaintenance) join(r temporal.SignalRequest) {
 	known := m.state.requestor(r.Requestor)
 	switch {

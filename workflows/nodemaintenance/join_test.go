@@ -80,8 +80,8 @@ func TestARejectedJoinNamesItsReason(t *testing.T) {
 			if tt.blocked != "" {
 				w.Blocked[tt.blocked] = true
 			}
-			ask := func() { w.RequireUpdateResult(w.Join(tt.requestor), tt.problem) }
-			leave := []func(){ask, w.Signal(temporal.SignalCancel, "")}
+			join := func() { w.RequireUpdateResult(w.Join(tt.requestor), tt.problem) }
+			leave := []func(){join, w.Signal(temporal.SignalCancel, "")}
 			if tt.blocked == "AwaitNodeHealthy" {
 				leave = append([]func(){w.Signal(temporal.SignalDone, "")}, leave...)
 			}

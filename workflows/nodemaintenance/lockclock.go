@@ -9,16 +9,16 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// lockClock measures for how long workload locks have been requested to release a node, against lockTimeoutSeconds. While the maintenance waits for a slot
-// again, they are not requested, and the clock is paused. It starts over only after they released the node.
+// lockClock measures the time of a lock request for lockTimeoutSeconds. While the maintenance waits for another slot there is no request, and the clock is
+// paused. It starts over only after the locks were inactive.
 type lockClock struct {
-	// Left is what was left when it stopped last; nil: it has not run.
+	// Left is the remaining time when the clock stopped last; nil: it has not run.
 	Left *time.Duration `json:"left,omitempty"`
-	// RunsOut is when there is nothing left; nil: it is paused, or there is no limit.
+	// RunsOut is the time of the timeout; nil: the clock is paused, or there is no limit.
 	RunsOut *time.Time `json:"runsOut,omitempty"`
 }
 
-// lockClockOf is a clock that has those seconds left, or has not run if there are none.
+// lockClockOf returns a clock with those remaining seconds; nil: it has not run.
 func lockClockOf(seconds *int32) lockClock {
 	if seconds == nil {
 		return lockClock{}
@@ -26,7 +26,7 @@ func lockClockOf(seconds *int32) lockClock {
 	return lockClock{Left: new(time.Duration(*seconds) * time.Second)}
 }
 
-// run starts or resumes the clock, and returns when it runs out; nil: there is no limit.
+// run starts or resumes the clock, and returns the time of the timeout; nil: there is no limit.
 func (c *lockClock) run(ctx workflow.Context, limitSeconds *int32) *time.Time {
 	switch {
 	case limitSeconds == nil || c.RunsOut != nil:
@@ -44,7 +44,7 @@ func (c *lockClock) stop(ctx workflow.Context) {
 	}
 }
 
-// seconds are those that are left; nil: the clock has not run.
+// seconds returns the remaining seconds; nil: the clock has not run.
 func (c *lockClock) seconds() *int32 {
 	if c.Left == nil {
 		return nil
@@ -52,13 +52,13 @@ func (c *lockClock) seconds() *int32 {
 	return new(int32(*c.Left / time.Second))
 }
 
-// runLockClock starts or resumes one of the clocks, and returns when it runs out.
+// runLockClock starts or resumes one of the clocks, and returns the time of its timeout.
 func (m *nodeMaintenance) runLockClock(ctx workflow.Context, clock *lockClock) *time.Time {
 	m.state.Status.LockTimeLeft = nil
 	return clock.run(ctx, m.spec.LockTimeoutSeconds)
 }
 
-// stopLockClocks stops the clocks until the locks are requested again, and shows the time that is left.
+// stopLockClocks stops the clocks until the locks are requested again, and shows the remaining time.
 func (m *nodeMaintenance) stopLockClocks(ctx workflow.Context) {
 	locks := &m.state.Locks
 	locks.Cluster.Clock.stop(ctx)
@@ -69,7 +69,7 @@ func (m *nodeMaintenance) stopLockClocks(ctx workflow.Context) {
 	}
 }
 
-// resetLockClocks gives locks that are requested again after they released the node their whole time.
+// resetLockClocks resets the clocks once the locks were inactive: a later request has the full timeout.
 func (m *nodeMaintenance) resetLockClocks() {
 	m.state.Locks.Cluster.Clock, m.state.Locks.Clock, m.state.Status.LockTimeLeft = lockClock{}, lockClock{}, nil
 }

@@ -141,7 +141,7 @@ func TestTheLockTimeoutIsPausedWhileAYieldedMaintenanceWaits(t *testing.T) {
 }
 
 func TestTheTimeoutOfInactiveLocksIsPausedDuringAHold(t *testing.T) {
-	// heldAt holds the cluster for a day when an activity is done for the first time.
+	// heldAt holds the cluster for a day when an activity first completes.
 	heldAt := func(w *workflowtest.World, activity string) {
 		w.Fail[activity] = func(attempt int) error {
 			if attempt == 1 {
@@ -158,7 +158,7 @@ func TestTheTimeoutOfInactiveLocksIsPausedDuringAHold(t *testing.T) {
 		start := w.Now()
 		w.Locked = true
 		heldAt(w, "AwaitNodeLocks")
-		w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrLockRefused, "ceph has taken its lock back", nil))
+		w.Fail["Cordon"] = workflowtest.Once(temporal.Error(temporal.ErrLockRefused, "ceph has activated its lock again", nil))
 		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 		workflowtest.RequireResult[workflowtest.NodeStatus](w)
 		require.Len(t, w.Inputs["AwaitNodeLocks"], 2)
@@ -184,7 +184,7 @@ func TestTheTimeoutOfInactiveLocksIsPausedDuringAHold(t *testing.T) {
 	})
 }
 
-// The node gives way, and is returned when the window closes: the locks have never let go of it.
+// The maintenance yields, and is requeued when the window closes. The locks of its node were never inactive.
 func TestARolloutKeepsTheRemainingLockTimeoutOfEachNode(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity, w.Nodes.Workers = 1, []string{"n1"}

@@ -15,10 +15,10 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// locksActiveLimit is how long cleanup waits for the workload locks of the node to be active again before it reports those that are not.
+// locksActiveLimit limits the wait for the workload locks of the node to be active again.
 const locksActiveLimit = 10 * time.Minute
 
-// recordLocks records the answer to a request to the workload locks.
+// recordLocks records the answer to a lock request.
 func (m *nodeMaintenance) recordLocks(ctx workflow.Context, withCluster bool, found locks.NodeLocks, err error) {
 	locks := &m.state.Locks
 	locks.Answer, locks.RequestUID = LocksUnknown, found.RequestUID
@@ -44,7 +44,7 @@ func (m *nodeMaintenance) recordLocks(ctx workflow.Context, withCluster bool, fo
 	}
 }
 
-// recordClusterLocks records that the locks of the cluster were requested together with those of the node, and released it if none holds it.
+// recordClusterLocks records the request for the locks of the cluster, and that they are inactive if none holds the cluster.
 func (m *nodeMaintenance) recordClusterLocks(ctx workflow.Context, err error) {
 	if err == nil && m.state.Locks.Cluster.RequestUID == "" {
 		m.record.stages.End(ctx, ranv1.StageClusterMaintenanceRequested, nil, m.lockNote())
@@ -57,24 +57,24 @@ func (m *nodeMaintenance) recordClusterLocks(ctx workflow.Context, err error) {
 	}
 }
 
-// lockNote is why no lock of the node was requested.
+// lockNote returns the reason why no lock of the node was requested.
 func (m *nodeMaintenance) lockNote() string {
 	switch m.state.Locks.Answer {
 	case LocksSkipped:
-		return "no lock holds the node, and annotation " + lcmv1.AnnotationSkipMaintenance + " forbids to ask for it"
+		return "no lock holds the node, and annotation " + lcmv1.AnnotationSkipMaintenance + " forbids a request"
 	case LocksNone:
 		return "the cluster has no workload locks"
 	}
 	return ""
 }
 
-// awaitLocks waits until the workload locks of the node have released it.
+// awaitLocks waits until the workload locks of the node are inactive.
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) (outcome, error) {
 	in := locks.NodeLockInput{NodeRef: m.node, Deadline: m.runLockClock(ctx, &m.state.Locks.Clock), Requested: true}
 	return m.awaitLockRelease(ctx, maintenancev1.StageNodeWorkloadLocksInactive, "AwaitNodeLocks", m.node.Node, in.Deadline, m.locks.AwaitNodeLocks, in)
 }
 
-// awaitClusterLocks waits until the workload locks of the cluster have released it.
+// awaitClusterLocks waits until the workload locks of the cluster are inactive.
 func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) (outcome, error) {
 	in := locks.ClusterLockInput{
 		Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.runLockClock(ctx, &m.state.Locks.Cluster.Clock), Requested: true,
@@ -82,7 +82,7 @@ func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) (outcome, erro
 	return m.awaitLockRelease(ctx, ranv1.StageClusterWorkloadLocksInactive, "AwaitClusterLocks", m.in.Cluster, in.Deadline, m.locks.AwaitClusterLocks, in)
 }
 
-// awaitLockRelease waits for the workload locks of the node, or for those of the cluster, which is a stage of the maintenance.
+// awaitLockRelease waits for the workload locks of the node or of the cluster, as a stage of the maintenance.
 func (m *nodeMaintenance) awaitLockRelease(
 	ctx workflow.Context, stage drydockv1.Stage, name, of string, deadline *time.Time, activity, in any,
 ) (outcome, error) {
@@ -99,15 +99,15 @@ func (m *nodeMaintenance) awaitLockRelease(
 	return ended, err
 }
 
-// withdrawLockRequests lets the locks hold the node again: those of the node first, which are waited for if they may have released it, and then those of the
-// cluster. The stages of the locks start over.
+// withdrawLockRequests withdraws the lock requests for the node and then for the cluster. In between, it waits for locks that may have been inactive. The
+// stages of the locks start over.
 func (m *nodeMaintenance) withdrawLockRequests(ctx workflow.Context, mayHaveReleased bool) {
 	clean, _ := workflow.NewDisconnectedContext(ctx)
 	retrier := m.cleanUpRetrier(clean)
 	m.withdrawNodeRequest(clean, retrier)
 	if mayHaveReleased {
 		if m.awaitLocksActive(ctx); ctx.Err() != nil {
-			m.state.Locks.Answer = LocksRequested // cleanup waits for them, and continues from there
+			m.state.Locks.Answer = LocksRequested // cleanup waits for the locks
 			return
 		}
 	}
@@ -116,8 +116,8 @@ func (m *nodeMaintenance) withdrawLockRequests(ctx workflow.Context, mayHaveRele
 		ranv1.StageClusterMaintenanceRequested, ranv1.StageClusterWorkloadLocksInactive, ranv1.StageClusterMaintenanceRemoved)
 }
 
-// followLocks records workload locks that hold the node again while it is out of service, until ctx is cancelled. It stops nothing: the application has
-// lost the node already.
+// followLocks records workload locks that become active again while the node is out of service, until ctx is cancelled. The maintenance continues, because
+// the application is already disrupted.
 func (m *nodeMaintenance) followLocks(ctx workflow.Context) {
 	if m.state.Locks.Present == No {
 		return
@@ -133,7 +133,7 @@ func (m *nodeMaintenance) followLocks(ctx workflow.Context) {
 	}
 }
 
-// recordHeldAgain notes each lock once, however often it holds the node again.
+// recordHeldAgain notes each lock the first time that it holds the node again.
 func (m *nodeMaintenance) recordHeldAgain(locks []drydockv1.Blocker) {
 	for _, lock := range locks {
 		if slices.Contains(m.state.Locks.HeldAgain, lock.Name) {

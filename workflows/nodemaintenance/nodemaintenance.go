@@ -1,4 +1,4 @@
-// Package nodemaintenance holds the workflow that takes one node out of service, has it worked on, and returns it to service.
+// Package nodemaintenance holds the workflow that takes one node out of service for work, and returns it to service.
 package nodemaintenance
 
 import (
@@ -40,7 +40,7 @@ type nodeMaintenance struct {
 	record *nodeRecord
 	holds  gates.Holds
 	slots  *slots.Client
-	// waits is what the workflow waits for now, awaited the activity that it waits for.
+	// waits has the current waits. awaited is the activity that the workflow waits for.
 	waits   waits
 	awaited awaited
 	// stopWork cancels the work, and stopJob the Job in progress; nil: there is none.
@@ -82,7 +82,8 @@ func newNodeMaintenance(ctx workflow.Context, in Input) (*nodeMaintenance, error
 		workflow.QueryHandlerOptions{Description: "The status of the maintenance."}))
 }
 
-// run does the work, and cleans up however the work ended. A cancellation affects only the first requestor: others may need the node.
+// run does the work, and cleans up after success, failure and cancellation alike. A cancellation affects only the first requestor, because others may
+// need the node.
 func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenanceStatus, error) {
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	work, stopWork := workflow.WithCancel(listening)
@@ -111,7 +112,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	return status, err
 }
 
-// maintain is the way of a node through its maintenance.
+// maintain runs the steps of the maintenance.
 func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 	if m.state.Status.State == stateNone {
 		if err := m.prepare(ctx); err != nil {

@@ -93,7 +93,7 @@ func TestACancelInAnyStepUndoesTheCompletedSteps(t *testing.T) {
 				require.Equal(t, maintenancev1.NodeCancelled, status.State)
 				called := w.Called()
 				require.Equal(t, tc.undo, called[slices.Index(called, tc.step)+1:])
-				require.True(t, w.Scheduler.State.Empty(), "its slot is free")
+				require.True(t, w.Scheduler.State.Empty(), "its slot is released")
 			})
 		}
 	}
@@ -114,7 +114,7 @@ func TestADeletedNodeEndsItsMaintenance(t *testing.T) {
 
 	require.Equal(t, maintenancev1.NodeGone, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeGone).State)
 	require.True(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).Withdraw)
-	require.True(t, w.Scheduler.State.Empty(), "its slot is free")
+	require.True(t, w.Scheduler.State.Empty(), "its slot is released")
 }
 
 func TestEachStepUsesTheUIDOfTheCordonedNode(t *testing.T) {
@@ -141,11 +141,11 @@ func TestARetriedActivityIsShownInTheStatus(t *testing.T) {
 	}{
 		{
 			name: "refused", err: temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: connection refused", nil),
-			reason: temporal.ErrClusterUnreachable, message: "take n1: cluster c1: connection refused",
+			reason: temporal.ErrClusterUnreachable, message: "acquire n1: cluster c1: connection refused",
 		},
 		{
 			name: "timed out", err: sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil),
-			reason: "TimeoutStartToClose", message: "take n1: every attempt timed out after 10s",
+			reason: "TimeoutStartToClose", message: "acquire n1: every attempt timed out after 10s",
 		},
 	}
 	for _, test := range tests {

@@ -8,8 +8,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// awaitPodCompletion lets the selected pods finish by themselves. When it times out the maintenance continues, even if no worker could look which are
-// left: the drain looks for itself.
+// awaitPodCompletion waits until the selected pods finish. After the timeout the maintenance continues, even if the remaining pods are unknown: the drain
+// lists them itself.
 func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 	if m.spec.WaitForPodCompletion == nil {
 		return nil
@@ -37,7 +37,7 @@ func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 	return err
 }
 
-// lastSeen adds the pods to a message that were observed last.
+// lastSeen returns the end of a message with the last observed pods.
 func lastSeen(pods []string) string {
 	if len(pods) == 0 {
 		return ""

@@ -12,7 +12,7 @@ import (
 )
 
 // prepare checks the request and finds the workers of its cluster, before the workflow changes anything. It wakes the sweeper, which cleans up if this
-// workflow cannot. A rollout has done all that already.
+// workflow is terminated. In a rollout, the parent has done all this.
 func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	m.enter(ctx, begin)
 	if err := m.checkID(ctx); err != nil || m.in.Parent != "" {
@@ -31,7 +31,7 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	return m.plan(ctx)
 }
 
-// checkID refuses a maintenance under an id by which neither the scheduler nor the sweeper would find it.
+// checkID refuses a workflow ID by which the scheduler and the sweeper would not find the maintenance.
 func (m *nodeMaintenance) checkID(ctx workflow.Context) error {
 	want := temporal.NodeMaintenanceID(m.in.Cluster, m.in.Object.Namespace, m.in.Object.Name)
 	if id := workflow.GetInfo(ctx).WorkflowExecution.ID; id != want {

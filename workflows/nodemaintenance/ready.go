@@ -8,7 +8,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// work lets a Job, and then the requestors, work on the node. While the cluster is held no work starts; a node that needs none is returned.
+// work runs the Job, if any, and then waits for the requestors. While the cluster is held no work starts, but a node without work is returned.
 func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	if m.byJob() || !m.in.DoneWhenReady {
 		if err := m.awaitRelease(ctx); err != nil {
@@ -31,7 +31,7 @@ func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	return err
 }
 
-// awaitRequestors waits until no requestor needs the node. While the work of one has failed, the node is held.
+// awaitRequestors waits until no requestor needs the node. If the work of one fails, the node is kept until the failure is cleared.
 func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 	if !m.state.needed() {
 		return ctx.Err()
@@ -39,7 +39,7 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 	m.state.Status.HandedOver = true
 	defer func() { m.state.Status.HandedOver = false }()
 	for m.state.needed() {
-		// The time that a Job took, or that a failure was looked into, does not count for the requestors that work on the node now.
+		// The staleness of the requestors' work excludes the time of a Job or of a failure.
 		m.state.Readiness = node.Readiness{}
 		err := kit.Within(ctx, func(watching workflow.Context) error {
 			workflow.GoNamed(watching, "staleness", m.followStaleness)
@@ -75,7 +75,7 @@ func (m *nodeMaintenance) awaitDoneOrRecovered(ctx workflow.Context) error {
 	return nil
 }
 
-// readyChanged reports whether the state of a ready node has to change.
+// readyChanged reports whether the state of a ready node must change.
 func (m *nodeMaintenance) readyChanged() bool {
 	failed := m.state.Status.State == maintenancev1.NodeRequestorFailed
 	return !m.state.needed() || failed != (m.state.failing() != nil) || m.collects()

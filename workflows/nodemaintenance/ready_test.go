@@ -32,7 +32,7 @@ func TestTheRequestorKeepsTheNodeUntilDone(t *testing.T) {
 	require.False(t, status.HandedOver)
 }
 
-func TestANodeWithoutRequestorWorkIsReturnedAtOnce(t *testing.T) {
+func TestANodeWithoutRequestorWorkIsReturnedImmediately(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	in := workflowtest.RequestorMaintenance()
 	in.DoneWhenReady = true

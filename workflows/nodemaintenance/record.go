@@ -17,8 +17,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// nodeRecord keeps the status of a node maintenance and shows every change of it: in the query, the conditions, the search attributes,
-// the current details of the Web UI and the parent's status.
+// nodeRecord keeps the status of a node maintenance and publishes every change: the query, conditions, search attributes, current details of the Web UI,
+// and the parent's status.
 type nodeRecord struct {
 	ctx        workflow.Context
 	status     *maintenancev1.NodeMaintenanceStatus
@@ -63,7 +63,7 @@ func (m *nodeMaintenance) enter(ctx workflow.Context, t transition) {
 	}
 }
 
-// enter records that a state began.
+// enter records the start of a state.
 func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) {
 	r.log.Info("Node maintenance changed state", "from", string(r.status.State), "to", string(state))
 	r.status.State = state
@@ -73,7 +73,7 @@ func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) 
 	r.show()
 }
 
-// setReady keeps the conditions that requestors read: Ready with the state as its reason, and RequestorFailed.
+// setReady sets the conditions that requestors read: Ready with the state as its reason, and RequestorFailed.
 func (r *nodeRecord) setReady(ctx workflow.Context) {
 	ready, failed := metav1.ConditionFalse, metav1.ConditionFalse
 	switch r.status.State {
@@ -87,7 +87,7 @@ func (r *nodeRecord) setReady(ctx workflow.Context) {
 	rollout.SetCondition(&r.status.Conditions, maintenancev1.ConditionRequestorFailed, failed, reason, "", now)
 }
 
-// failure records the first error that is more than a cancellation.
+// failure records the first error that is not a cancellation.
 func (r *nodeRecord) failure(err error) {
 	if err == nil || r.status.Failure != nil || sdktemporal.IsCanceledError(err) {
 		return
@@ -95,7 +95,7 @@ func (r *nodeRecord) failure(err error) {
 	r.status.Failure = kit.FailureOf(err)
 }
 
-// note keeps a text that a person should know, once: if each time counts, the text has to have the time in it.
+// note records a message for people. It ignores a repeated message, so a message that may repeat must contain the time.
 func (r *nodeRecord) note(text string) {
 	if text != "" && !slices.Contains(r.status.Notes, text) {
 		r.status.Notes = append(r.status.Notes, text)
@@ -103,7 +103,7 @@ func (r *nodeRecord) note(text string) {
 	}
 }
 
-// lockProgress takes over how far applications that hold locks have come, if that was seen.
+// lockProgress records the progress of applications that hold locks.
 func (r *nodeRecord) lockProgress(seen []drydockv1.LockProgress) {
 	if len(seen) > 0 {
 		r.status.LockProgress = seen
@@ -111,7 +111,7 @@ func (r *nodeRecord) lockProgress(seen []drydockv1.LockProgress) {
 	}
 }
 
-// summary is what the parent is told.
+// summary returns the status for the parent.
 func (r *nodeRecord) summary() ranv1.ClusterNodeStatus {
 	s := ranv1.ClusterNodeStatus{
 		Name: r.node.Node, State: r.status.State, Wait: r.status.Wait, Failure: r.status.Failure,
@@ -123,7 +123,7 @@ func (r *nodeRecord) summary() ranv1.ClusterNodeStatus {
 	return s
 }
 
-// show makes the change visible to people and to the parent.
+// show publishes a change.
 func (r *nodeRecord) show() {
 	workflow.SetCurrentDetails(r.ctx, nodeDetails(r.node, r.status))
 	r.progress.Changed = true

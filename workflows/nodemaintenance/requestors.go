@@ -9,17 +9,17 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// Requestor needs a node: the one that requested the maintenance, or an additional one.
+// Requestor is the requestor of the maintenance, or an additional one.
 type Requestor struct {
 	maintenancev1.RequestorStatus
-	// Failure of its work; a requestor that leaves keeps it.
+	// Failure of its work, also after it has left.
 	Failure *WorkFailure `json:"failure,omitempty"`
 }
 
-// WorkFailure is how the work of a requestor failed.
+// WorkFailure is the failure of a requestor's work.
 type WorkFailure struct {
 	maintenancev1.Failure
-	// Report is what the sender of the failure reported, as the end of a sentence.
+	// Report is the message of the sender of the failure, as the end of a sentence.
 	Report string `json:"report,omitempty"`
 }
 
@@ -39,10 +39,10 @@ func reportOf(r temporal.SignalRequest) string {
 	return ", says" + strings.TrimPrefix(kit.ActorSuffix(r), " by")
 }
 
-// first is the requestor that requested the maintenance.
+// first returns the requestor that requested the maintenance.
 func (s *State) first() *Requestor { return s.Requestors[0] }
 
-// requestor returns the requestor of that name; the empty name is that of the first. Nil: the maintenance has none of that name.
+// requestor returns the requestor with that name, or the first one for the empty name; nil: there is none.
 func (s *State) requestor(id string) *Requestor {
 	for _, r := range s.Requestors {
 		if id == "" || r.RequestorID == id {
@@ -52,7 +52,7 @@ func (s *State) requestor(id string) *Requestor {
 	return nil
 }
 
-// requestors are those for which a condition holds.
+// requestors returns the requestors for which a condition holds.
 func (s *State) requestors(holds func(*Requestor) bool) []*Requestor {
 	return slices.DeleteFunc(slices.Clone(s.Requestors), func(r *Requestor) bool { return !holds(r) })
 }
@@ -62,7 +62,7 @@ func (s *State) needed() bool { return slices.ContainsFunc(s.Requestors, needsNo
 
 func needsNode(r *Requestor) bool { return r.State.NeedsNode() }
 
-// failing is a requestor whose work has failed, for which the node is held; nil: there is none.
+// failing returns a requestor whose work has failed and who keeps the node; nil: there is none.
 func (s *State) failing() *Requestor {
 	i := slices.IndexFunc(s.Requestors, func(r *Requestor) bool { return r.State == maintenancev1.RequestorFailed })
 	if i < 0 {
@@ -76,7 +76,7 @@ func (s *State) worked() bool {
 	return slices.ContainsFunc(s.Requestors, func(r *Requestor) bool { return r.State == maintenancev1.RequestorDone })
 }
 
-// firstFailure is the first failure of a requestor that has not recovered; nil: there is none.
+// firstFailure returns the first failure of a requestor that has not recovered; nil: there is none.
 func (s *State) firstFailure() *maintenancev1.Failure {
 	for _, r := range s.Requestors {
 		if r.Failure != nil {
@@ -86,7 +86,7 @@ func (s *State) firstFailure() *maintenancev1.Failure {
 	return nil
 }
 
-// names of requestors, for messages.
+// names joins the names of requestors for a message.
 func names(requestors []*Requestor) string {
 	var texts []string
 	for _, r := range requestors {
@@ -102,7 +102,7 @@ func (m *nodeMaintenance) setRequestor(r *Requestor, state maintenancev1.Request
 	m.showRequestors()
 }
 
-// showRequestors shows the requestors where there are several.
+// showRequestors shows the requestors if there are several.
 func (m *nodeMaintenance) showRequestors() {
 	m.state.Status.Requestors = nil
 	for _, r := range m.state.Requestors {

@@ -34,9 +34,9 @@ func TestANodeIsReturnedWhenAllRequestorsAreDone(t *testing.T) {
 
 func TestASignalOfAnUnknownRequestorIsReported(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.EachMinute(w.Signal(temporal.SignalDone, "who"), w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
+	w.EachMinute(w.Signal(temporal.SignalDone, "unknown"), w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
-	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "done was sent for who, which is no requestor of this maintenance: nothing done")
+	require.Contains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "done was sent for unknown, which is no requestor of this maintenance: nothing done")
 }
 
 func TestAFailedRequestorKeepsTheNodeAfterAnotherIsDone(t *testing.T) {
@@ -86,12 +86,12 @@ func TestACancelAfterDoneIsACompletion(t *testing.T) {
 			require.Equal(t, maintenancev1.NodeCompleted, status.State)
 			require.Contains(t, status.Notes, "cancel was sent for ops.example.com: the node is kept for gpu.example.com")
 			returned := w.Inputs["ReturnNode"][0].(node.ReturnNodeInput)
-			require.Equal(t, maintenancev1.NodeCompleted, returned.Ended.State, "the Event on the node agrees")
+			require.Equal(t, maintenancev1.NodeCompleted, returned.Ended.State, "the Event on the node has the same state")
 		})
 	}
 }
 
-// Its cancel has no effect; the others need the result of the check.
+// The others need the result of the check.
 func TestADoneRequestorDoesNotCancelTheHealthCheckOfTheOthers(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Fail["AwaitNodeHealthy"] = func(call int) error {
@@ -168,28 +168,28 @@ func TestACancelDuringTheReturnAfterDoneIsACompletion(t *testing.T) {
 	require.True(t, cancelled)
 }
 
-// A reason may start like the name of a sender.
+// A reason may start with the word by, like the name of a sender.
 func TestAFailureIsReportedWithItsMessage(t *testing.T) {
-	for _, test := range []struct{ actor, reason, said string }{
+	for _, test := range []struct{ actor, reason, report string }{
 		{"", "", ""},
 		{"", "by mistake", ": by mistake"},
 		{"ann", "", ", says ann"},
 		{"ann", "by mistake", ", says ann: by mistake"},
 		{"by the way", "no firmware", ", says by the way: no firmware"},
 	} {
-		t.Run(test.said, func(t *testing.T) {
+		t.Run(test.report, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			w.EachMinute(func() {
 				w.SignalWorkflow(temporal.SignalFail, temporal.SignalRequest{Actor: test.actor, Reason: test.reason})
 			}, func() {
 				status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
-				require.Equal(t, "the work of ops.example.com failed"+test.said, status.Failure.Message)
-				require.Contains(t, status.Wait.Message, "the work on the node failed"+test.said+"; the node is held")
+				require.Equal(t, "the work of ops.example.com failed"+test.report, status.Failure.Message)
+				require.Contains(t, status.Wait.Message, "the work on the node failed"+test.report+"; the node is held")
 			}, w.Signal(temporal.SignalDone, ""))
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 			workflowtest.RequireResult[workflowtest.NodeStatus](w)
 			announced := w.Inputs["AnnounceState"][1].(node.AnnounceStateInput)
-			require.Equal(t, "the work on the node has failed"+test.said+"; it stays out of service until the failure is cleared (recover), or done or cancel is sent", announced.Message)
+			require.Equal(t, "the work on the node has failed"+test.report+"; it stays out of service until the failure is cleared (recover), or done or cancel is sent", announced.Message)
 		})
 	}
 }

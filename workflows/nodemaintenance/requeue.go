@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// requeueAfter gives up the slot after an attempt with that outcome, and waits for the maintenances that go first.
+// requeueAfter releases the slot after an attempt with that outcome. After a lock cycle, it waits for the maintenances that go first.
 func (m *nodeMaintenance) requeueAfter(ctx workflow.Context, last outcome, cause error) error {
 	if last == outcomeLockCycle {
 		return m.requeueForCycle(ctx, cause)
@@ -17,8 +17,8 @@ func (m *nodeMaintenance) requeueAfter(ctx workflow.Context, last outcome, cause
 	return m.requeueForWindow(ctx)
 }
 
-// requeueForCycle ends a cycle of locks: the locks of the node hold it again, its slot is free for others, and it requests another only after those that go
-// first were served; otherwise it would make the same cycle again.
+// requeueForCycle breaks a lock cycle. It withdraws the lock requests, releases the slot, and waits until the other maintenances in the cycle are served.
+// Otherwise the same cycle could occur again.
 func (m *nodeMaintenance) requeueForCycle(ctx workflow.Context, cycle error) error {
 	m.record.note("queued again: " + temporal.ErrorMessage(cycle))
 	if err := m.requeue(ctx); err != nil {
@@ -28,13 +28,13 @@ func (m *nodeMaintenance) requeueForCycle(ctx workflow.Context, cycle error) err
 	for _, first := range temporal.Blockers(cycle) {
 		in.Requests = append(in.Requests, first.Name)
 	}
-	err := m.await(ctx, "AwaitRequestsServed", "wait for those that go first", in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitRequestsServed, in, nil)
+	err := m.await(ctx, "AwaitRequestsServed", "wait for the maintenances that go first", in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitRequestsServed, in, nil)
 	m.stopLockClocks(ctx)
 	return err
 }
 
-// requeueForWindow gives up what a node has that was not cordoned before its window closed, as far as the workflow knows. In the next opening its locks are
-// requested for the rest of their time.
+// requeueForWindow releases the slot and the locks of a node that was not cordoned before its window closed, as far as the workflow knows. In the next
+// opening, the lock request has the remaining time.
 func (m *nodeMaintenance) requeueForWindow(ctx workflow.Context) error {
 	m.stopLockClocks(ctx)
 	if m.state.Node.Cordoned.Possible() {
@@ -45,7 +45,7 @@ func (m *nodeMaintenance) requeueForWindow(ctx workflow.Context) error {
 	return m.requeue(ctx)
 }
 
-// returnUnconfirmed returns a node that an attempt may have cordoned whose answer was lost. It keeps its slot until it is known to be in service.
+// returnUnconfirmed returns a node that an unanswered attempt may have cordoned. The node keeps its slot until it is in service.
 func (m *nodeMaintenance) returnUnconfirmed(ctx workflow.Context) error {
 	in := node.ReturnNodeInput{NodeRef: m.node, Ended: &node.MaintenanceEnd{
 		State: maintenancev1.NodePending, Message: "the maintenance window has closed; the maintenance waits for a slot again",
@@ -63,7 +63,7 @@ func (m *nodeMaintenance) returnUnconfirmed(ctx workflow.Context) error {
 	return m.plan(ctx)
 }
 
-// requeue lets the locks of the node hold it again, and gives up its slot.
+// requeue withdraws the lock requests and releases the slot.
 func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
 	switch mayHaveReleased := m.state.Locks.mayHaveReleased(); {
 	case m.state.Locks.Request.Possible():
@@ -79,12 +79,12 @@ func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
 		m.state.Return.ParentSlot = SlotRequeued
 		m.returnParentSlot(ctx)
 	} else {
-		m.withdrawSlotRequest()
+		m.cancelSlotRequest()
 	}
 	return ctx.Err()
 }
 
-// awaitNodeFree waits for a maintenance that the scheduler does not know, such as one that ended and left its mark.
+// awaitNodeFree waits for the end of a maintenance that the scheduler does not know, such as one that ended and left its mark.
 func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) (outcome, error) {
 	m.enter(ctx, requeue)
 	in := node.AwaitNodeFreeInput{NodeRef: m.node}

@@ -8,7 +8,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// listen handles the signals of people, of the parent and of our own activities.
+// listen handles signals from people, the parent and activities.
 func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalCancel, "Clean up, and return the node to service.", m.cancelFor)
 	kit.OnSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", m.handleDone)
@@ -31,7 +31,7 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	}
 }
 
-// senderOf finds the requestor that a signal is for, and notes a signal that is for none.
+// senderOf finds the requestor of a signal, and notes a signal of an unknown requestor.
 func (m *nodeMaintenance) senderOf(r temporal.SignalRequest, signal string) *Requestor {
 	of := m.state.requestor(r.Requestor)
 	if of == nil {
@@ -40,7 +40,7 @@ func (m *nodeMaintenance) senderOf(r temporal.SignalRequest, signal string) *Req
 	return of
 }
 
-// received is what a note says of a signal for one of several requestors.
+// received describes a signal for a note. It names the requestor if there are several.
 func (m *nodeMaintenance) received(signal string, of *Requestor, r temporal.SignalRequest) string {
 	if len(m.state.Requestors) == 1 {
 		return signal + " was sent" + kit.ActorSuffix(r)
@@ -48,8 +48,8 @@ func (m *nodeMaintenance) received(signal string, of *Requestor, r temporal.Sign
 	return signal + " was sent for " + of.RequestorID + kit.ActorSuffix(r)
 }
 
-// handleDone records that a requestor has finished. Before the node is ready, the requestor does not need it any longer. Later, and while a Job does the
-// work, the signal changes nothing.
+// handleDone records that a requestor has finished. Before the node is ready, the requestor no longer needs it. While the requestor's Job runs, the signal
+// is ignored.
 func (m *nodeMaintenance) handleDone(r temporal.SignalRequest) {
 	switch of := m.senderOf(r, "done"); {
 	case of == nil || m.state.Return.Begun == Yes || !of.State.NeedsNode():
@@ -95,7 +95,7 @@ func (m *nodeMaintenance) handleRecover(r temporal.SignalRequest) {
 	}
 }
 
-// cancelFor records that a requestor does not want the node any longer.
+// cancelFor records that a requestor no longer needs the node.
 func (m *nodeMaintenance) cancelFor(r temporal.SignalRequest) {
 	switch of := m.senderOf(r, "cancel"); {
 	case of == nil:
@@ -116,7 +116,7 @@ func (m *nodeMaintenance) cancelForAll(r temporal.SignalRequest) {
 	m.leave("cancel", m.state.first(), r)
 }
 
-// leave removes one requestor after a signal. When no other needs the node, the work is cancelled; otherwise only the Job of that requestor ends.
+// leave removes a requestor after a signal. If no other requestor needs the node, the work is cancelled; otherwise only the Job of that requestor ends.
 func (m *nodeMaintenance) leave(signal string, of *Requestor, r temporal.SignalRequest) {
 	if of == m.state.first() && m.state.Return.CancelledBy == nil {
 		m.state.Return.CancelledBy = &r
@@ -133,7 +133,7 @@ func (m *nodeMaintenance) leave(signal string, of *Requestor, r temporal.SignalR
 	m.cancelUnneeded()
 }
 
-// cancelUnneeded cancels the work when no requestor needs the node. A node on which a requestor has worked is checked first.
+// cancelUnneeded cancels the work if no requestor needs the node. A node on which a requestor has worked is checked first.
 func (m *nodeMaintenance) cancelUnneeded() {
 	if !m.state.needed() && !(m.state.Status.HandedOver && m.state.worked()) {
 		m.state.Return.Begun = Yes

@@ -24,11 +24,11 @@ func (m *nodeMaintenance) awaitNode(ctx workflow.Context) error {
 		if m.closedWindow() == nil {
 			return nil
 		}
-		m.withdrawSlotRequest()
+		m.cancelSlotRequest()
 	}
 }
 
-// awaitSlot waits until the scheduler of the cluster grants a slot. A rollout has one already.
+// awaitSlot waits until the scheduler of the cluster grants a slot. The maintenance of a rollout has one already.
 func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	if m.in.Slot != nil {
 		return nil
@@ -49,23 +49,23 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	return nil
 }
 
-// slotTrouble is why the scheduler has granted no slot yet.
+// slotTrouble returns why the scheduler has granted no slot yet.
 func (m *nodeMaintenance) slotTrouble() *drydockv1.Wait { return cmp.Or(m.slots.Trouble, m.slots.Wait) }
 
-// leaveQueue withdraws a request for a slot that was not granted: cleanup may take long, and other requests wait behind it.
+// leaveQueue cancels a slot request that was not granted: cleanup may take long, and other requests wait behind it.
 func (m *nodeMaintenance) leaveQueue() {
 	if m.slots.AnyWaiting() {
-		m.withdrawSlotRequest()
+		m.cancelSlotRequest()
 	}
 }
 
-// withdrawSlotRequest releases the slot, or withdraws the request for it, of a node that was not cordoned.
-func (m *nodeMaintenance) withdrawSlotRequest() {
+// cancelSlotRequest releases the slot, or cancels the slot request, of a node that was not cordoned.
+func (m *nodeMaintenance) cancelSlotRequest() {
 	m.record.log.Info("Slot released")
 	m.slots.Release(m.in.Object.Name, scheduling.Release{})
 }
 
-// releaseSlot releases the slot at the end of a maintenance, or withdraws the request for it. A node that could not be returned still counts as under
+// releaseSlot releases the slot, or cancels the slot request, at the end of a maintenance. A node that could not be returned still counts as under
 // maintenance.
 func (m *nodeMaintenance) releaseSlot(ctx workflow.Context, err error) {
 	switch {
@@ -79,13 +79,13 @@ func (m *nodeMaintenance) releaseSlot(ctx workflow.Context, err error) {
 	}
 }
 
-// returnsParentSlot reports whether the maintenance returns the slot of its parent: when it has completed. Otherwise the parent has to learn of the end
-// before the slot is free, because it may have to stop.
+// returnsParentSlot reports whether the maintenance has completed and so returns the slot of its parent. Otherwise the parent must learn of the end before
+// the slot is free, because it may have to stop.
 func (m *nodeMaintenance) returnsParentSlot(err error) bool {
 	return m.in.Slot != nil && m.endState(err) == maintenancev1.NodeCompleted
 }
 
-// returnParentSlot returns the slot of the parent to the scheduler. It starts a scheduler that does not run, which then asks the parent for its slots.
+// returnParentSlot returns the slot of the parent to the scheduler. If the scheduler is not running, this starts it, and it asks the parent for its slots.
 func (m *nodeMaintenance) returnParentSlot(ctx workflow.Context) {
 	in := scheduler.ReturnSlotInput{Cluster: m.in.Cluster, Return: m.in.Slot.Return(m.state.Status.LeftCordoned)}
 	err := m.hubRetrier().Run(ctx, "return the slot of "+m.node.Node, m.scheduler.ReturnSlot, in, nil)

@@ -54,9 +54,9 @@ func TestTheSlotOfAFailedMaintenanceStaysWithTheParent(t *testing.T) {
 
 func TestTheSlotOfAnUnreturnedNodeStaysWithTheParent(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is on fire"))
+	w.Fail["ReturnNode"] = workflowtest.Always(errors.New("the API server is down"))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceOfRollout())
 
 	require.True(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned).NotReturned)
-	require.Empty(t, w.Inputs["ReturnSlot"], "the parent returns it as unclean")
+	require.Empty(t, w.Inputs["ReturnSlot"], "the parent releases it as unclean")
 }

@@ -10,8 +10,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// followStaleness observes whether the node has been ready, or its Job in progress, for longer than the cluster allows, and whether it stays cordoned, until
-// ctx is cancelled.
+// followStaleness watches until ctx is cancelled whether the maintenance is stale, and whether the node stays cordoned. A maintenance is stale if its node
+// is ready, or its Job runs, for longer than the cluster allows.
 func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 	m.state.Readiness = node.Readiness{}
 	in := node.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx)}
@@ -20,7 +20,7 @@ func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 	}
 	for {
 		var found node.Readiness
-		// A cluster that does not answer makes nothing stale.
+		// While the cluster is unreachable, the maintenance does not become stale.
 		err := m.quietRetrier().Wait(ctx, "until the maintenance of "+m.node.Node+" is stale", nil, "", m.clusters.AwaitStale, in, &found)
 		if err != nil || ctx.Err() != nil {
 			return
@@ -31,7 +31,7 @@ func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 	}
 }
 
-// recordReadiness notes what has changed of the ready node.
+// recordReadiness records a change of the ready node.
 func (m *nodeMaintenance) recordReadiness(ctx workflow.Context, since time.Time, found node.Readiness) {
 	before := m.state.Readiness
 	m.state.Readiness = found
@@ -50,13 +50,13 @@ func (m *nodeMaintenance) recordReadiness(ctx workflow.Context, since time.Time,
 	}
 }
 
-// collects reports whether the cluster ends a stale maintenance.
+// collects reports whether the stale maintenance must end.
 func (m *nodeMaintenance) collects() bool {
 	return m.state.Readiness.Collect && m.state.failing() == nil && m.state.needed()
 }
 
 // collect ends a stale maintenance.
 func (m *nodeMaintenance) collect() {
-	reason := fmt.Sprintf("collected, as garbageCollect asks: the node was ready for more than %d s (maxNodeMaintenanceTimeSeconds)", m.state.Readiness.LimitSeconds)
+	reason := fmt.Sprintf("collected, as garbageCollect requires: the node was ready for more than %d s (maxNodeMaintenanceTimeSeconds)", m.state.Readiness.LimitSeconds)
 	m.cancelForAll(temporal.SignalRequest{Reason: reason})
 }

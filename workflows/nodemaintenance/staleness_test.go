@@ -43,7 +43,7 @@ func TestAStaleMaintenanceIsCollectedIfConfigured(t *testing.T) {
 	w.Staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, twoRequestors())
 	status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
-	require.Contains(t, status.Notes, "cancelled: collected, as garbageCollect asks: the node was ready for more than 3600 s (maxNodeMaintenanceTimeSeconds)")
+	require.Contains(t, status.Notes, "cancelled: collected, as garbageCollect requires: the node was ready for more than 3600 s (maxNodeMaintenanceTimeSeconds)")
 	require.Contains(t, w.Called(), "ReturnNode")
 }
 
@@ -92,10 +92,10 @@ func TestAFailedStaleMaintenanceIsNotCollectedAndCanRecover(t *testing.T) {
 	})
 	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeRequestorFailed), w.Signal(temporal.SignalRecover, ""), func() {
 		w.RequireNodeKept(maintenancev1.NodeReady)()
-		require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason, "it is ready again")
+		require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason, "the node is ready again")
 	}, w.Signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	asked := w.InputsOf("AwaitStale")
-	require.WithinDuration(t, start.Add(2*time.Minute), asked[len(asked)-1].(node.AwaitStaleInput).ReadySince, time.Second)
+	inputs := w.InputsOf("AwaitStale")
+	require.WithinDuration(t, start.Add(2*time.Minute), inputs[len(inputs)-1].(node.AwaitStaleInput).ReadySince, time.Second)
 }

@@ -13,31 +13,31 @@ import (
 	"drydock.dev/drydock/workflows/slots"
 )
 
-// State is what a run knows of its maintenance. A run that continues as new passes it on whole. The named state of the maintenance is Status.State; it
-// changes by the transitions in transitions.go only.
+// State is the state of a run, which passes it to the next one. The named state of the maintenance is Status.State, which changes only by the transitions in
+// transitions.go.
 type State struct {
-	// Status is what queries, objects and the Web UI show.
+	// Status is the status for queries, objects and the Web UI.
 	Status maintenancev1.NodeMaintenanceStatus `json:"status"`
 	Locks  Locks                               `json:"locks,omitzero"`
 	Node   Node                                `json:"node,omitzero"`
-	// Drain is the input of the drain; nil: it has not started. Every attempt continues from what was observed of those before.
+	// Drain is the input of the drain; nil: it has not started. Every attempt continues with the progress of the earlier ones.
 	Drain *drain.Input `json:"drain,omitempty"`
 	Job   JobState     `json:"job,omitempty"`
-	// Requestors need the node. The first is the one that requested the maintenance.
+	// Requestors of the node. The first one requested the maintenance.
 	Requestors []*Requestor `json:"requestors"`
-	// Readiness is what is observed while the node is ready: Ready for too long, or uncordoned.
+	// Readiness is the observation of the ready node: ready for too long, or uncordoned.
 	Readiness node.Readiness `json:"readiness,omitzero"`
 	Return    Return         `json:"return,omitzero"`
-	// Announced counts the states that were announced on the node.
+	// Announced counts the states that were announced as Events on the node.
 	Announced int32 `json:"announced,omitempty"`
 
-	// Held, Windows and Slots are what the parts of the workflow know that subscribe to the emergency stop and to windows, and that request slots.
+	// Held, Windows and Slots are the states of the subscriptions to the emergency stop and to windows, and of the slot requests.
 	Held    emergency.State      `json:"held,omitzero"`
 	Windows gates.CarriedWindows `json:"windows,omitzero"`
 	Slots   slots.ClientState    `json:"slots,omitzero"`
 }
 
-// Fact is what the workflow knows of an effect in the cluster. An effect whose answer was lost may exist, and is undone like one that does.
+// Fact says whether an effect exists in the cluster. After a lost reply it may exist, and cleanup treats it like one that exists.
 type Fact string
 
 // The values of a Fact.
@@ -50,7 +50,7 @@ const (
 // Possible reports whether the effect exists, or may exist.
 func (f Fact) Possible() bool { return f != No }
 
-// factOf is the fact after an answer.
+// factOf returns the fact after a reply.
 func factOf(exists bool) Fact {
 	if exists {
 		return Yes
@@ -58,48 +58,48 @@ func factOf(exists bool) Fact {
 	return No
 }
 
-// Locks is what a maintenance knows of the workload locks that it requests to release the node.
+// Locks is the known state of the workload locks of the node.
 type Locks struct {
 	// Request: our NodeMaintenanceRequest exists. RequestUID is its UID, if known.
 	Request    Fact      `json:"request,omitempty"`
 	RequestUID types.UID `json:"requestUID,omitempty"`
-	// Answer is the answer of the cluster to the last request.
+	// Answer is the answer to the last request.
 	Answer LockAnswer `json:"answer,omitempty"`
-	// Clock measures how long the locks of the node have been requested to release it.
+	// Clock measures the time of the requests.
 	Clock   lockClock    `json:"clock,omitzero"`
 	Cluster ClusterLocks `json:"cluster,omitzero"`
-	// Present: the cordoned node has locks, which have released it. HeldAgain are those that hold it again since.
+	// Present: the cordoned node has inactive locks. HeldAgain are those that have become active again.
 	Present   Fact     `json:"present,omitempty"`
 	HeldAgain []string `json:"heldAgain,omitempty"`
 }
 
-// ClusterLocks is what a maintenance knows of the locks that hold the whole cluster. A rollout requests their release itself, and that of a node only when
-// a lock still holds the cluster.
+// ClusterLocks is the known state of the workload locks of the cluster. In a rollout, the parent requests them, and a maintenance does so only if one is
+// still active.
 type ClusterLocks struct {
 	// Request: our ClusterMaintenanceRequest exists. RequestUID is its UID, if known.
 	Request    Fact      `json:"request,omitempty"`
 	RequestUID types.UID `json:"requestUID,omitempty"`
-	// Holding: a lock held the cluster when its release was requested last.
+	// Holding: a lock held the cluster at the last request.
 	Holding Fact      `json:"holding,omitempty"`
 	Clock   lockClock `json:"clock,omitzero"`
 }
 
-// LockAnswer is the answer of a cluster to a request to its workload locks.
+// LockAnswer is the answer of a cluster to a lock request.
 type LockAnswer string
 
 // The answers of a cluster.
 const (
-	// LocksUnknown: no answer came.
+	// LocksUnknown: the request was not answered.
 	LocksUnknown LockAnswer = ""
 	// LocksNone: the cluster has no workload locks.
 	LocksNone LockAnswer = "None"
-	// LocksRequested: the locks of the node are requested to release it.
+	// LocksRequested: the locks of the node are requested.
 	LocksRequested LockAnswer = "Requested"
 	// LocksSkipped: no lock holds the node, and an annotation forbids the request.
 	LocksSkipped LockAnswer = "Skipped"
 )
 
-// lockAnswerOf is the answer that an activity brought.
+// lockAnswerOf returns the answer in the result of an activity.
 func lockAnswerOf(found locks.NodeLocks) LockAnswer {
 	switch {
 	case found.Skipped:
@@ -110,12 +110,12 @@ func lockAnswerOf(found locks.NodeLocks) LockAnswer {
 	return LocksNone
 }
 
-// mayHaveReleased reports whether locks may have released the node: it has some, or a request may exist whose answer was lost.
+// mayHaveReleased reports whether locks of the node may be inactive because of a request, which may exist after a lost reply.
 func (l Locks) mayHaveReleased() bool {
 	return l.Answer == LocksRequested || l.Request.Possible() && l.Answer == LocksUnknown
 }
 
-// Node is what a maintenance knows of the marks and the cordon on its node.
+// Node is the known state of the marks and the cordon of the node.
 type Node struct {
 	// Marked: the node carries our marks. Cordoned: the node is out of service for this maintenance.
 	Marked   Fact `json:"marked,omitempty"`
@@ -129,25 +129,25 @@ type JobState string
 
 // The states of a Job.
 const (
-	// JobNone: no Job is on the node, or the one that was has been removed.
+	// JobNone: the node has no Job, or no longer has one.
 	JobNone JobState = ""
 	// JobStarted: a Job may exist on the node.
 	JobStarted JobState = "Started"
-	// JobFinished: the Job has done its work.
+	// JobFinished: the Job has succeeded.
 	JobFinished JobState = "Finished"
 )
 
-// Return is what a maintenance knows of the way back of its node.
+// Return is the state of the return of the node to service.
 type Return struct {
-	// Begun: the node is on its way back, even if requestors still need it.
+	// Begun: the return has started, even if requestors still need the node.
 	Begun Fact `json:"begun,omitempty"`
-	// CancelledBy is the request of the first requestor that ended the maintenance early; nil: none did.
+	// CancelledBy is the first cancel request that ended the maintenance; nil: none.
 	CancelledBy *temporal.SignalRequest `json:"cancelledBy,omitempty"`
 	// ParentSlot is the status of the slot of the parent.
 	ParentSlot ParentSlot `json:"parentSlot,omitempty"`
 }
 
-// ParentSlot is the status of the slot that a rollout gave its maintenance.
+// ParentSlot is the status of the slot that the maintenance has from its rollout.
 type ParentSlot string
 
 // The values of a ParentSlot.
@@ -158,7 +158,7 @@ const (
 	SlotRequeued ParentSlot = "Requeued"
 )
 
-// newState is the state before the first run of a maintenance.
+// newState returns the state before the first run of a maintenance.
 func newState(in Input) *State {
 	s := &State{Held: in.Held}
 	if left := in.LockTimeLeft; left != nil {

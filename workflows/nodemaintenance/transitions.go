@@ -13,15 +13,15 @@ type transition string
 const (
 	begin           transition = "begin"           // the request is read
 	grant           transition = "grant"           // the maintenance has a slot: workload locks are requested
-	cordonNode      transition = "cordon"          // the locks have released the node
+	cordonNode      transition = "cordon"          // the locks of the node are inactive
 	requeue         transition = "requeue"         // another maintenance goes first, or the window closed
 	awaitCompletion transition = "awaitCompletion" // selected pods finish by themselves
 	drainNode       transition = "drain"
-	becomeReady     transition = "ready"   // requestors work on the node, or its Job does
+	becomeReady     transition = "ready"   // requestors or a Job work on the node
 	fail            transition = "fail"    // the work of a requestor failed
 	recoverWork     transition = "recover" // the work continues after a failure
-	checkNode       transition = "check"   // no requestor needs the node any longer
-	cleanUp         transition = "cleanUp" // however the work ended
+	checkNode       transition = "check"   // no requestor needs the node
+	cleanUp         transition = "cleanUp" // after success, failure and cancellation
 	complete        transition = "complete"
 	endFailed       transition = "endFailed"
 	endCancelled    transition = "endCancelled"
@@ -32,14 +32,13 @@ const (
 // stateNone is the state before the first transition.
 const stateNone maintenancev1.NodeState = ""
 
-// change is where a transition starts and where it leads.
+// change has the states before a transition and the state after it.
 type change struct {
 	from []maintenancev1.NodeState
 	to   maintenancev1.NodeState
 }
 
-// transitions are all changes of the state of a maintenance. Everything that a maintenance did to its node is undone in CleaningUp, and no path to an end goes
-// past that state.
+// transitions returns all changes of the state of a maintenance. Every path to a final state goes through CleaningUp, which undoes the effects on the node.
 func transitions() map[transition]change {
 	const (
 		pending, scheduled, cordoned = maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon
@@ -50,7 +49,7 @@ func transitions() map[transition]change {
 	from := func(states ...maintenancev1.NodeState) []maintenancev1.NodeState { return states }
 	return map[transition]change{
 		begin:           {from(stateNone), pending},
-		grant:           {from(pending, cordoned), scheduled}, // from Cordon when locks or a hold came first
+		grant:           {from(pending, cordoned), scheduled}, // from Cordon if a lock or a hold prevented the cordon
 		cordonNode:      {from(scheduled), cordoned},
 		requeue:         {from(scheduled, cordoned), pending},
 		awaitCompletion: {from(cordoned), waiting},
@@ -68,8 +67,8 @@ func transitions() map[transition]change {
 	}
 }
 
-// after is the state after a transition. A transition that the table does not have is a mistake in this package: the workflow stops there until a worker
-// with a correction runs, and then resumes.
+// after returns the state after a transition. A transition outside the table is a bug in this package: the workflow stops until a fixed worker runs, and
+// then resumes.
 func after(state maintenancev1.NodeState, t transition) maintenancev1.NodeState {
 	change := transitions()[t]
 	if state != change.to && !slices.Contains(change.from, state) {
@@ -78,7 +77,7 @@ func after(state maintenancev1.NodeState, t transition) maintenancev1.NodeState 
 	return change.to
 }
 
-// ending is the transition that ends a maintenance in that state.
+// ending returns the transition that ends a maintenance in that state.
 func ending(state maintenancev1.NodeState) transition {
 	return map[maintenancev1.NodeState]transition{
 		maintenancev1.NodeCompleted: complete, maintenancev1.NodeFailed: endFailed, maintenancev1.NodeCancelled: endCancelled,

@@ -49,7 +49,7 @@ func TestEveryPathOfAMaintenanceCleansUpBeforeItEnds(t *testing.T) {
 		state, cleaned := stateNone, false
 		for range 100 {
 			taken := rapid.SampledFrom(next(state)).Draw(t, "transition")
-			require.Equal(t, cleaned, isEnding(taken), "%s from %s: a maintenance ends when it has cleaned up, and only then", taken, state)
+			require.Equal(t, cleaned, isEnding(taken), "%s from %s: a maintenance ends after its cleanup", taken, state)
 			state = after(state, taken)
 			if isEnding(taken) {
 				return
@@ -68,7 +68,7 @@ func TestNoStateOfAMaintenanceEndsWithoutCleanup(t *testing.T) {
 		require.Contains(t, reachable(state), maintenancev1.NodeCompleted, "%s can end", state)
 		if state != maintenancev1.NodeCleaningUp {
 			require.Contains(t, next(state), cleanUp, "%s can be cancelled", state)
-			require.False(t, slices.ContainsFunc(reachable(state, cleanUp), maintenancev1.NodeState.Over), "%s has no end but through cleanup", state)
+			require.False(t, slices.ContainsFunc(reachable(state, cleanUp), maintenancev1.NodeState.Over), "%s ends only through cleanup", state)
 		}
 	}
 }

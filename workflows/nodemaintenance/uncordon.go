@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// returnNode returns the node to service: one activity uncordons it, removes our marks and withdraws the requests to its locks.
+// returnNode returns the node to service. One activity uncordons it, removes Drydock's marks and withdraws the lock requests.
 func (m *nodeMaintenance) returnNode(ctx workflow.Context, retrier kit.Retrier, err error, mayHaveReleased bool) locks.NodeLocks {
 	m.beginReturnStages(ctx)
 	var result node.ReturnNodeResult
@@ -25,7 +25,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, retrier kit.Retrier, 
 		m.recordHeldAgain(result.LocksHeld)
 	}
 	m.record.stages.End(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
-	// A node that this maintenance did not cordon is out of service for another reason.
+	// If this maintenance did not cordon the node, the node is out of service for another reason.
 	if m.state.Node.Cordoned.Possible() {
 		m.recordReturn(result, undone)
 	}
@@ -33,7 +33,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, retrier kit.Retrier, 
 	return result.Locks
 }
 
-// returnInput is what the activity has to undo.
+// returnInput returns the input for the activity.
 func (m *nodeMaintenance) returnInput(err error, mayHaveReleased bool) node.ReturnNodeInput {
 	locks := m.state.Locks
 	in := node.ReturnNodeInput{
@@ -59,24 +59,24 @@ func (m *nodeMaintenance) beginReturnStages(ctx workflow.Context) {
 	}
 }
 
-// recordReturn records how a node is left that this maintenance may have cordoned.
+// recordReturn records the result for a node that this maintenance may have cordoned.
 func (m *nodeMaintenance) recordReturn(result node.ReturnNodeResult, undone error) {
 	if undone != nil {
 		m.state.Status.LeftCordoned = m.cordons()
 		message := "the node could not be returned: " + temporal.ErrorMessage(undone) + "; workflow " + temporal.SweeperID(m.in.Cluster) + " keeps trying"
 		if m.keepsOnFailure() {
-			message += " to remove its marks, and leaves it cordoned, as onFailure asks"
+			message += " to remove its marks, and leaves it cordoned, as onFailure requires"
 		}
 		m.leaveToSweeper(&maintenancev1.Failure{Reason: temporal.ErrNodeNotReturned, Message: message})
 		return
 	}
 	m.record.log.Info("Node returned to service", "leftCordoned", result.LeftCordoned)
 	if m.state.Status.LeftCordoned = result.LeftCordoned; result.LeftCordoned && result.Note == "" {
-		m.record.note("left cordoned: our marks had been removed before, by an attempt whose answer was lost, or manually")
+		m.record.note("left cordoned: Drydock's marks were already removed, by an attempt whose reply was lost or manually")
 	}
 }
 
-// recordWithdrawals records which requests to the locks were withdrawn together with the return of the node.
+// recordWithdrawals records the lock requests that were withdrawn together with the return of the node.
 func (m *nodeMaintenance) recordWithdrawals(ctx workflow.Context, result node.ReturnNodeResult, undone error) {
 	if undone == nil && !result.NotWithdrawn {
 		m.record.stages.End(ctx, maintenancev1.StageNodeMaintenanceRemoved, nil, m.lockNote())

@@ -32,10 +32,10 @@ func TestANodeLeftCordonedIsReportedDespiteALostReply(t *testing.T) {
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.True(t, status.LeftCordoned)
-	require.Contains(t, status.Notes, "left cordoned: our marks had been removed before, by an attempt whose answer was lost, or manually")
+	require.Contains(t, status.Notes, "left cordoned: Drydock's marks were already removed, by an attempt whose reply was lost or manually")
 }
 
-func TestAMaintenanceThatOnlyWaitedDoesNotReportTheCordonOfAnother(t *testing.T) {
+func TestAWaitingMaintenanceDoesNotReportTheCordonOfAnother(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.Scheduler.Capacity = 0
 	workflowtest.Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any {
@@ -51,30 +51,30 @@ func TestAMaintenanceThatOnlyWaitedDoesNotReportTheCordonOfAnother(t *testing.T)
 func TestANodeUncordonedManuallyIsReportedAndNotJoinable(t *testing.T) {
 	const noted = "the node was uncordoned manually: pods may come to it; cordon it again (kubectl cordon n1), and undo that cordon later"
 	for name, c := range map[string]struct {
-		seen []node.Readiness
-		open bool
+		seen       []node.Readiness
+		uncordoned bool
 	}{
-		"as long as it is open":     {[]node.Readiness{{Uncordoned: true}}, true},
-		"and not once it is closed": {[]node.Readiness{{Uncordoned: true}, {}}, false},
+		"the node stays uncordoned":  {[]node.Readiness{{Uncordoned: true}}, true},
+		"the node is cordoned again": {[]node.Readiness{{Uncordoned: true}, {}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
-			looks := 0
+			calls := 0
 			workflowtest.SimulateConcurrent(w, "AwaitStale", func(in node.AwaitStaleInput) (any, bool) {
 				require.Equal(t, "n1", in.CordonedNode)
-				if looks++; looks > len(c.seen) {
+				if calls++; calls > len(c.seen) {
 					return nil, false
 				}
-				return c.seen[looks-1], true
+				return c.seen[calls-1], true
 			})
 			w.EachMinute(func() {
 				w.RequireNodeKept(maintenancev1.NodeReady)()
 				wait := workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait
 				require.Equal(t, nodemaintenance.ReasonAwaitingRequestor, wait.Reason, "the requestor keeps the node")
-				require.Equal(t, c.open, strings.Contains(wait.Message, "; the node is no longer cordoned, so pods may come to it"))
+				require.Equal(t, c.uncordoned, strings.Contains(wait.Message, "; the node is no longer cordoned, so pods may come to it"))
 			}, func() {
 				problem := ""
-				if c.open {
+				if c.uncordoned {
 					problem = "kubectl cordon n1"
 				}
 				w.RequireUpdateResult(w.Join("gpu.example.com"), problem)

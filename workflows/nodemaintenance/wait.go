@@ -22,7 +22,7 @@ const (
 	reasonRequestorFailed = "RequestorFailed"
 )
 
-// gate is a place where the workflow itself waits, while no activity does.
+// gate is a wait of the workflow itself, without an activity.
 type gate string
 
 const (
@@ -30,23 +30,23 @@ const (
 	gateWindow     gate = "window"     // until a maintenance window opens
 	gateSlot       gate = "slot"       // until the scheduler grants a slot
 	gateRelease    gate = "release"    // until the emergency stop and windows let the next step start
-	gateRefused    gate = "refused"    // before locks are requested again that were refused
+	gateRefused    gate = "refused"    // before the locks are requested again after a refusal
 	gateRequestors gate = "requestors" // until no requestor needs the node
 )
 
-// waits is everything that a maintenance waits for at one moment. What is nil or empty is not waited for.
+// waits has all current waits of a maintenance. A nil or empty field is no wait.
 type waits struct {
-	// retry is an activity that does not succeed yet, observed what the activity in progress reports.
+	// retry is the wait of an activity that is being retried. observed is the last observation of the activity in progress.
 	retry, observed *drydockv1.Wait
 	gate            gate
-	// window is closed, release what the next step waits for, slot why no slot is granted, refused why locks were refused.
+	// window is the closed window. release is the wait of the next step. slot is why no slot is granted. refused is why locks refused the cordon.
 	window        *drydockv1.Hold
 	release, slot *drydockv1.Wait
 	refused       string
 }
 
-// wait is the one wait that a maintenance shows: what a person may have to repair, what the activity in progress reports, what the workflow itself waits
-// for. It is nil when the maintenance waits for nothing.
+// wait returns the wait that a maintenance shows; nil: it does not wait. A failing activity, which may need a person, comes before an observation, and that
+// before a gate.
 func (s *State) wait(w waits, now metav1.Time) *drydockv1.Wait {
 	switch {
 	case w.retry != nil:
@@ -71,7 +71,7 @@ func (s *State) wait(w waits, now metav1.Time) *drydockv1.Wait {
 	return nil
 }
 
-// slotWait is why the maintenance has no slot. A node that another maintenance has can be shared.
+// slotWait returns why the maintenance has no slot. If the node is under another maintenance, the message says how to share it.
 func slotWait(wait *drydockv1.Wait) *drydockv1.Wait {
 	shown := wait.DeepCopy()
 	if shown != nil && shown.Reason == string(scheduling.NodeBusy) {
@@ -80,7 +80,7 @@ func slotWait(wait *drydockv1.Wait) *drydockv1.Wait {
 	return shown
 }
 
-// requestorWait is which requestors the ready node waits for, and why.
+// requestorWait returns the wait of a ready node for its requestors.
 func (s *State) requestorWait(now metav1.Time) *drydockv1.Wait {
 	if failing := s.failing(); failing != nil {
 		message := "the work on the node failed" + failing.Failure.report() + "; the node is held until the failure is cleared (recover), or done or cancel is sent"
@@ -97,7 +97,7 @@ func (s *State) requestorWait(now metav1.Time) *drydockv1.Wait {
 	return &drydockv1.Wait{Reason: ReasonAwaitingRequestor, Message: message, Since: now}
 }
 
-// sameWait reports whether two waits tell the same, apart from when they began.
+// sameWait reports whether two waits are equal apart from their start times.
 func sameWait(one, other *drydockv1.Wait) bool {
 	if one == nil || other == nil {
 		return one == other

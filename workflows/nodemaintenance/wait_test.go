@@ -38,20 +38,20 @@ func TestAMaintenanceShowsItsMostImportantWait(t *testing.T) {
 		reason, message string
 	}{
 		{"nothing", State{}, waits{}, "", ""},
-		{"trouble before what the activity reported", State{}, waits{retry: waitsFor("NoWorker"), observed: waitsFor("DrainBlocked")}, "NoWorker", "m"},
-		{"what the activity reports before a gate", State{}, waits{observed: waitsFor("DrainBlocked"), gate: gateRequestors}, "DrainBlocked", "m"},
+		{"a failing activity before an observation", State{}, waits{retry: waitsFor("NoWorker"), observed: waitsFor("DrainBlocked")}, "NoWorker", "m"},
+		{"an observation before a gate", State{}, waits{observed: waitsFor("DrainBlocked"), gate: gateRequestors}, "DrainBlocked", "m"},
 		{"a closed window", State{}, waits{gate: gateWindow, window: window}, emergency.ReasonWaitingForWindow, ""},
 		{"a closed window only at its gate", State{}, waits{window: window}, "", ""},
-		{"no window any longer", State{}, waits{gate: gateWindow}, "", ""},
+		{"an open window", State{}, waits{gate: gateWindow}, "", ""},
 		{"a slot", State{}, waits{gate: gateSlot, slot: waitsFor("NodeBudget")}, "NodeBudget", "m"},
 		{"a node that can be shared", State{}, waits{gate: gateSlot, slot: waitsFor(string(scheduling.NodeBusy))}, string(scheduling.NodeBusy), "drydock node join"},
-		{"no answer of the scheduler yet", State{}, waits{gate: gateSlot}, "", ""},
+		{"no reply of the scheduler", State{}, waits{gate: gateSlot}, "", ""},
 		{"a hold", State{}, waits{gate: gateRelease, release: waitsFor(emergency.ReasonHeld)}, emergency.ReasonHeld, "m"},
-		{"locks that refused", State{}, waits{gate: gateRefused, refused: "ceph"}, temporal.ErrLockRefused, "ceph"},
+		{"a refusal by locks", State{}, waits{gate: gateRefused, refused: "ceph"}, temporal.ErrLockRefused, "ceph"},
 		{"requestors", requestors(atWork), waits{gate: gateRequestors}, ReasonAwaitingRequestor, "ops"},
-		{"requestors for too long", stale, waits{gate: gateRequestors}, ReasonStale, "60 s (maxNodeMaintenanceTimeSeconds)"},
+		{"stale requestors", stale, waits{gate: gateRequestors}, ReasonStale, "60 s (maxNodeMaintenanceTimeSeconds)"},
 		{"requestors of an uncordoned node", uncordoned, waits{gate: gateRequestors}, ReasonAwaitingRequestor, "no longer cordoned"},
-		{"the requestor that failed before the others", requestors(atWork, failed), waits{gate: gateRequestors}, reasonRequestorFailed, "recover"},
+		{"a failed requestor before the others", requestors(atWork, failed), waits{gate: gateRequestors}, reasonRequestorFailed, "recover"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			wait := tt.state.wait(tt.waits, metav1.NewTime(time.Unix(1000, 0)))

@@ -10,27 +10,27 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// RequeueAfter is how long a window has to be closed before a node that waits for its locks gives up its slot. Between two windows that follow each other
-// that would be in vain.
+// RequeueAfter is the time between the end of a window and the release of the slot of a node that waits for its locks. The node keeps the slot if another
+// window opens in that time.
 const RequeueAfter = time.Minute
 
-// showHold shows what keeps the maintenance from disrupting anything more.
+// showHold shows the hold that prevents new disruption.
 func (m *nodeMaintenance) showHold() {
 	m.state.Status.Held = m.holds.Of(m.in.Cluster)
 	m.record.show()
 }
 
-// closedWindow is the maintenance window of the maintenance that is closed; nil: none is.
+// closedWindow returns the closed window of the maintenance; nil: a window is open.
 func (m *nodeMaintenance) closedWindow() *drydockv1.Hold {
 	return m.holds.Windows.Hold(m.in.Cluster, 0)
 }
 
-// anyClosedWindow is the closed window, of the maintenance or of its rollout, that keeps the node from being cordoned; nil: none does.
+// anyClosedWindow returns the closed window of the maintenance or of its rollout that prevents the cordon; nil: none.
 func (m *nodeMaintenance) anyClosedWindow() *drydockv1.Hold {
 	return m.holds.ClosedWindow(m.in.Cluster)
 }
 
-// awaitOpening waits until a maintenance window of the maintenance is open. Until then it requests no slot, which others can use.
+// awaitOpening waits until a window of the maintenance is open. Until then it requests no slot, so that others can use it.
 func (m *nodeMaintenance) awaitOpening(ctx workflow.Context) error {
 	for m.closedWindow() != nil {
 		if err := m.awaitGate(ctx, gateWindow, func() bool { return m.closedWindow() == nil || m.mayRest(ctx) }); err != nil {
@@ -45,8 +45,7 @@ func (m *nodeMaintenance) awaitOpening(ctx workflow.Context) error {
 	return nil
 }
 
-// awaitRelease waits before every step that disrupts: while the cluster is held, none starts. Locks that have released the node meanwhile keep the rest
-// of their time.
+// awaitRelease waits until the cluster is not held. It is called before every disruptive step. Meanwhile the lock clocks are stopped.
 func (m *nodeMaintenance) awaitRelease(ctx workflow.Context) error {
 	if m.holds.Of(m.in.Cluster) != nil {
 		m.stopLockClocks(ctx)
@@ -58,7 +57,7 @@ func (m *nodeMaintenance) awaitRelease(ctx workflow.Context) error {
 	return err
 }
 
-// followHolds waits until a notification ends the hold. Time alone does not end it: a window that is due to open counts as closed until it reports.
+// followHolds waits until a notification ends the hold. The start of an opening does not end it: a window counts as closed until it sends a notification.
 func (m *nodeMaintenance) followHolds(ctx workflow.Context) error {
 	for {
 		m.waits.release = m.holds.Wait(m.in.Cluster, m.record.now(ctx))
@@ -72,7 +71,7 @@ func (m *nodeMaintenance) followHolds(ctx workflow.Context) error {
 	}
 }
 
-// whenReleased runs a step that disrupts, and runs it again when the cluster was held before the step started.
+// whenReleased runs a disruptive step, and runs it again if the cluster was held before the step started.
 func (m *nodeMaintenance) whenReleased(ctx workflow.Context, step func() error) error {
 	for {
 		if err := m.awaitRelease(ctx); err != nil {
@@ -84,14 +83,14 @@ func (m *nodeMaintenance) whenReleased(ctx workflow.Context, step func() error) 
 	}
 }
 
-// cordonedUnderWindow records that the node is out of service: from now on a window that closes may let the maintenance finish, or cancel it.
+// cordonedUnderWindow records that the node is out of service. From now on a closing window lets the maintenance finish, or cancels it.
 func (m *nodeMaintenance) cordonedUnderWindow() {
 	m.holds.Begun = true
 	m.showHold()
 	m.cancelWhenClosed()
 }
 
-// cancelWhenClosed cancels a maintenance in progress whose window has closed, if the window asks for that.
+// cancelWhenClosed cancels a maintenance in progress if its window has closed with onOverrun Cancel.
 func (m *nodeMaintenance) cancelWhenClosed() {
 	hold := m.closedWindow()
 	if hold == nil || !m.holds.Begun || m.state.Return.Begun == Yes || hold.OnOverrun != drydockv1.OverrunCancel {
@@ -100,7 +99,7 @@ func (m *nodeMaintenance) cancelWhenClosed() {
 	m.cancelForAll(temporal.SignalRequest{Actor: "window " + hold.Window, Reason: hold.Reason})
 }
 
-// whileOpen returns a step that ends when the window has been closed for a while.
+// whileOpen returns a step that ends when the window has been closed for RequeueAfter.
 func (m *nodeMaintenance) whileOpen(wait step) step {
 	return func(ctx workflow.Context) (outcome, error) {
 		ended, err, closed := unless(ctx, "while the window is open", wait, m.awaitClosed)

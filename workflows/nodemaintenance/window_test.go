@@ -75,9 +75,9 @@ func TestAClosingWindowInEachState(t *testing.T) {
 }
 
 func TestAClosingWindowReturnsTheNodeOfAllRequestors(t *testing.T) {
-	for name, test := range map[string]struct{ handedOver bool }{
-		"while pods end by themselves": {},
-		"who have the node":            {handedOver: true},
+	for name, test := range map[string]struct{ ready bool }{
+		"while pods finish":       {},
+		"while the node is ready": {ready: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
@@ -85,15 +85,15 @@ func TestAClosingWindowReturnsTheNodeOfAllRequestors(t *testing.T) {
 			closed := workflowtest.OpensAt(2, start.Add(24*time.Hour))
 			closed.OnOverrun = drydockv1.OverrunCancel
 			w.Windows = map[string]windows.Snapshot{workflowtest.NightWindow: workflowtest.OpenUntil(1, start.Add(4*time.Hour))}
-			w.Blocked["AwaitPodCompletion"] = !test.handedOver
+			w.Blocked["AwaitPodCompletion"] = !test.ready
 			in := workflowtest.MaintenanceInWindow()
 			in.Object.Spec.Action = nil
 			in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com", "net.example.com"}
 			w.RegisterDelayedCallback(func() {
-				require.Equal(t, test.handedOver, workflowtest.StatusOf[workflowtest.NodeStatus](w).HandedOver)
+				require.Equal(t, test.ready, workflowtest.StatusOf[workflowtest.NodeStatus](w).HandedOver)
 			}, 2*time.Hour)
 			w.ReceiveWindow(4*time.Hour, closed)
-			w.SimulateAfter(5*time.Hour, func() { require.Fail(t, "it waits for the next opening") })
+			w.SimulateAfter(5*time.Hour, func() { require.Fail(t, "the maintenance must be cancelled") })
 			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 
 			status := workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
@@ -152,7 +152,7 @@ func TestAHoldAppliesToANodeWhoseWindowHasClosed(t *testing.T) {
 	w.ReleaseAfter(6*time.Hour, 3)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.MaintenanceInWindow())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.WithinDuration(t, start.Add(6*time.Hour), w.Now(), time.Minute, "the closed window lets it finish after the release")
+	require.WithinDuration(t, start.Add(6*time.Hour), w.Now(), time.Minute, "it finishes after the release")
 }
 
 func TestAnExpiredWindowOverrideDuringTheWork(t *testing.T) {
@@ -198,7 +198,7 @@ func twoWindows(early, late windows.Snapshot) map[string]windows.Snapshot {
 }
 
 func TestWorkContinuesFromOneWindowIntoTheNext(t *testing.T) {
-	for name, opens := range map[string]bool{"that opens a moment later": true, "unless its opening was cancelled": false} {
+	for name, opens := range map[string]bool{"the next window opens": true, "the next opening was cancelled": false} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			start := w.Now()
@@ -229,7 +229,7 @@ func TestWorkContinuesFromOneWindowIntoTheNext(t *testing.T) {
 	}
 }
 
-// The cordon succeeds after the window has closed.
+// The cordon succeeds after the window closed.
 func TestAWindowThatClosesDuringTheCordon(t *testing.T) {
 	readyAfter := map[drydockv1.OverrunAction]time.Duration{
 		drydockv1.OverrunFinish: time.Minute, drydockv1.OverrunPause: 24*time.Hour + time.Minute, drydockv1.OverrunCancel: 0,
@@ -252,7 +252,7 @@ func TestAWindowThatClosesDuringTheCordon(t *testing.T) {
 			if after > 0 {
 				w.RegisterDelayedCallback(func() {
 					require.True(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).HandedOver)
-					require.Nil(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Held, "no hold is left")
+					require.Nil(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Held, "no hold applies")
 					w.SignalWorkflow(temporal.SignalDone, nil)
 				}, after)
 			}
@@ -269,7 +269,7 @@ func TestAWindowThatClosesDuringTheCordon(t *testing.T) {
 	}
 }
 
-// A maintenance may wait through thousands of openings.
+// The wait may include thousands of openings.
 func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
@@ -293,10 +293,10 @@ func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
 	require.WithinDuration(t, start, status.StartedAt.Time, time.Second)
 	require.NotContains(t, second.Called(), "CheckNodeMaintenance")
-	require.NotContains(t, second.Called(), "SubscribeToHolds", "it is subscribed already")
+	require.NotContains(t, second.Called(), "SubscribeToHolds", "the subscription is still valid")
 }
 
-// It withdraws its request, and requests a slot with a higher number in the next opening.
+// It cancels its slot request, and sends one with a higher number in the next opening.
 func TestAMaintenanceThatWaitsForASlotContinuesAsNewWhenItsWindowCloses(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()
@@ -320,7 +320,7 @@ func TestAMaintenanceThatWaitsForASlotContinuesAsNewWhenItsWindowCloses(t *testi
 	require.Equal(t, int64(2), second.Scheduler.Sets[0].Slots[0].Number)
 }
 
-// The cancel arrives while the request of a slot is withdrawn.
+// The cancel arrives during the cancellation of the slot request.
 func TestACancelDuringContinueAsNewInAWindowIsHandled(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	start := w.Now()

@@ -68,10 +68,10 @@ func TestAFailedOnboardingIsReportedAndRetriedOnlyAfterAChange(t *testing.T) {
 
 func TestAClusterWhosePoliciesCannotBeOrderedFails(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	told := false
+	found := false
 	workflowtest.SimulateConcurrent(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) (any, bool) {
-		first := !told
-		told = true
+		first := !found
+		found = true
 		return onboardingactivities.NewClusters{Found: []onboardingactivities.NewCluster{{Name: "c1", Problem: "policy p: no whole number"}}}, first
 	})
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) }, time.Hour)
@@ -108,18 +108,18 @@ func TestARunningRolloutOfANewClusterIsAwaited(t *testing.T) {
 }
 
 func TestAnUnreachableHubIsReportedAndRetried(t *testing.T) {
-	away := true
+	unreachable := true
 	w := workflowtest.NewWorld(t)
 	workflowtest.Simulate(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) any { return onboardingactivities.NewClusters{} })
 	w.Fail["AwaitNewClusters"] = func(int) error {
-		if away {
+		if unreachable {
 			return temporal.Error(temporal.ErrNotFound, "there is no hub", errors.New("x"))
 		}
 		return nil
 	}
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, "there is no hub", workflowtest.StatusOf[onboarding.Status](w).Wait.Message)
-		away = false
+		unreachable = false
 		w.Blocked["AwaitNewClusters"] = true
 	}, 10*time.Second)
 	w.RegisterDelayedCallback(func() {
@@ -133,17 +133,17 @@ func TestAnUnreachableHubIsReportedAndRetried(t *testing.T) {
 // The attempt that reaches the hub again waits without a report. A restarted watch no longer reports the outage.
 func TestTheNextWatchDoesNotReportAnEndedOutage(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	away := true
+	unreachable := true
 	workflowtest.Simulate(w, "AwaitNewClusters", func(onboardingactivities.AwaitNewClustersInput) any { return onboardingactivities.NewClusters{} })
 	w.Fail["AwaitNewClusters"] = func(int) error {
-		if away {
+		if unreachable {
 			return temporal.Error(temporal.ErrClusterUnreachable, "its API server does not answer", nil)
 		}
 		return nil
 	}
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, temporal.ErrClusterUnreachable, workflowtest.StatusOf[onboarding.Status](w).Wait.Reason)
-		away = false
+		unreachable = false
 		w.Blocked["AwaitNewClusters"] = true
 	}, 2*time.Minute)
 	w.RegisterDelayedCallback(func() {

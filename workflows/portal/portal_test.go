@@ -63,13 +63,13 @@ func TestAPortalShowsAnnouncedWindowsAndRemovesDeletedOnes(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	w.UpdateAfter(0, temporal.UpdateApply, portal.ApplyRequest{Components: []sreportalv1.Component{workflowtest.ShopComponent("web")}})
 	start := workflowtest.Noon.Add(time.Hour)
-	tell := func(after time.Duration, a portal.Announcement) {
+	announce := func(after time.Duration, a portal.Announcement) {
 		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnouncement, a) }, after)
 	}
-	tell(time.Second, workflowtest.NightAnnounced(1, start))
+	announce(time.Second, workflowtest.NightAnnounced(1, start))
 	begun := workflowtest.NightAnnounced(2, start)
 	begun.Openings[0].Begun = true
-	tell(time.Hour, begun)
+	announce(time.Hour, begun)
 	w.RegisterDelayedCallback(func() { require.Len(t, workflowtest.StatusOf[portal.View](w.World).Upcoming, 2) }, 30*time.Minute)
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, sreportalv1.StatusDegraded, workflowtest.StatusOf[portal.View](w.World).Status)

@@ -14,10 +14,10 @@ import (
 
 func TestAPortalShowsAWindowThatIsAnnouncedAfterEverythingWasDeleted(t *testing.T) {
 	announced, deleted := workflowtest.SignalWithPayload{Name: temporal.SignalAnnouncement, Payload: workflowtest.NightAnnounced(1, workflowtest.Noon.Add(time.Hour))}, workflowtest.SignalWithPayload{Name: temporal.SignalCancel}
-	for openings, said := range map[int][]workflowtest.SignalWithPayload{2: {deleted, announced}, 0: {announced, deleted}} {
+	for openings, signals := range map[int][]workflowtest.SignalWithPayload{2: {deleted, announced}, 0: {announced, deleted}} {
 		w := workflowtest.NewPortalWorld(t)
 		w.UpdateAfter(0, temporal.UpdateApply, workflowtest.Shop())
-		w.RegisterDelayedCallback(func() { w.SendInOneTask(said...) }, time.Minute)
+		w.RegisterDelayedCallback(func() { w.SendInOneTask(signals...) }, time.Minute)
 		var view portal.View
 		w.RegisterDelayedCallback(func() { view = workflowtest.StatusOf[portal.View](w.World) }, time.Minute+time.Second)
 		w.ExecuteWorkflow(portalworkflow.StatusPortal, portalworkflow.Input{})

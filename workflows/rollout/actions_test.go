@@ -36,10 +36,10 @@ func TestClustersAreLabelledBeforeTheRolloutAndAsTheyComplete(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
 
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
-	require.Equal(t, []string{"c1", "c2", "c3"}, first, "all that are worked on, before any is")
+	require.Equal(t, []string{"c1", "c2", "c3"}, first, "all clusters that start, before the first one")
 	require.Equal(t, first, w.LabelledClusters()["begun"], "once")
-	require.Subset(t, early, []string{"c1", "c4"}, "those that are complete do not wait for the others")
-	require.ElementsMatch(t, []string{"c1", "c3", "c4"}, w.LabelledClusters()["done"], "and not the one that failed")
+	require.Subset(t, early, []string{"c1", "c4"}, "complete clusters do not wait for the others")
+	require.ElementsMatch(t, []string{"c1", "c3", "c4"}, w.LabelledClusters()["done"], "not the failed one")
 }
 
 func TestARolloutWithoutARemediationOnlyRunsItsActions(t *testing.T) {
@@ -65,17 +65,17 @@ func TestARolloutWithoutActionsChangesNoCluster(t *testing.T) {
 
 func TestARolloutEndsAfterItsActions(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
-	away := w.Now().Add(3 * time.Hour)
+	recovers := w.Now().Add(3 * time.Hour)
 	w.Fail["ChangeClusters"] = func(call int) error {
-		if call > 1 && w.Now().Before(away) {
-			return errors.New("the hub is away")
+		if call > 1 && w.Now().Before(recovers) {
+			return errors.New("the hub is unreachable")
 		}
 		return nil
 	}
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
 		require.Equal(t, ranv1.ClusterComplete, status.Clusters[0].State)
-		require.Contains(t, status.Wait.Message, "afterCompletion on c1: the hub is away")
+		require.Contains(t, status.Wait.Message, "afterCompletion on c1: the hub is unreachable")
 	}, 2*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
@@ -87,7 +87,7 @@ func TestACancelledRolloutNotesActionsThatDidNotRun(t *testing.T) {
 	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	w.Fail["ChangeClusters"] = func(call int) error {
 		if call > 1 {
-			return errors.New("the hub is away")
+			return errors.New("the hub is unreachable")
 		}
 		return nil
 	}
@@ -110,14 +110,14 @@ func TestAClusterThatRefusesLabelsDoesNotBlockOthers(t *testing.T) {
 	require.Subset(t, done, []string{"c2", "c3"})
 	require.Equal(t, "ClustersRefused", during.Wait.Reason)
 	require.Equal(t, "afterCompletion: ManagedCluster c1: frozen", during.Wait.Message)
-	again := 0
+	retry := 0
 	for _, in := range w.InputsOf("ChangeClusters")[2:] {
 		if slices.Equal(in.(rollouts.ChangeClustersInput).Clusters, []string{"c1"}) {
-			again++
+			retry++
 		}
 	}
-	require.Greater(t, again, 10, "asked again, alone")
-	require.Less(t, again, 60, "less and less often")
+	require.Greater(t, retry, 10, "it is retried alone")
+	require.Less(t, retry, 60, "the pauses grow")
 }
 
 func TestACancelledRolloutNamesClustersThatRefusedLabels(t *testing.T) {
@@ -126,7 +126,7 @@ func TestACancelledRolloutNamesClustersThatRefusedLabels(t *testing.T) {
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(status), "there was nothing else to cancel")
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(status), "all work was complete")
 	require.Contains(t, status.Notes, "actions.afterCompletion did not run on c1: ManagedCluster c1: frozen")
 }
 
@@ -167,7 +167,7 @@ func TestDueActionsContinueInTheNextRun(t *testing.T) {
 	carried := &rolloutworkflow.PreviousRun{Phase: rolloutworkflow.PhaseBatches, Completed: []string{"c1"}}
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout()), PreviousRun: carried})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, map[string][]string{"done": {"c1"}}, w.LabelledClusters(), "and beforeEnable is not done again")
+	require.Equal(t, map[string][]string{"done": {"c1"}}, w.LabelledClusters(), "beforeEnable does not run again")
 }
 
 func TestManyClustersAreChangedInSeveralActivities(t *testing.T) {
@@ -187,10 +187,10 @@ func TestManyClustersAreChangedInSeveralActivities(t *testing.T) {
 	require.Equal(t, many, w.LabelledClusters()["done"])
 }
 
-// retried does a rollout with actions once more, as it has ended.
-func retried(t *testing.T, over workflowtest.GroupStatus, request rollout.RetryRequest) *workflowtest.World {
+// retried retries an ended rollout with actions.
+func retried(t *testing.T, ended workflowtest.GroupStatus, request rollout.RetryRequest) *workflowtest.World {
 	t.Helper()
-	next, err := rollout.Retry(over, nil, request)
+	next, err := rollout.Retry(ended, nil, request)
 	require.NoError(t, err)
 	w, _ := workflowtest.NewGroupWorld(t)
 	w.LoadedRollout.Object = workflowtest.WithActions(workflowtest.ARollout())
@@ -199,53 +199,53 @@ func retried(t *testing.T, over workflowtest.GroupStatus, request rollout.RetryR
 	return w
 }
 
-// Somebody may have taken a label away since.
+// A person may have removed a label since.
 func TestARetryRunsAfterCompletionOnlyWhereItDidNotRun(t *testing.T) {
-	play := func(t *testing.T, shape func(w *workflowtest.World, clusters *workflowtest.Children)) *workflowtest.World {
+	run := func(t *testing.T, shape func(w *workflowtest.World, clusters *workflowtest.Children)) *workflowtest.World {
 		w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 		w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c4", Reason: rollout.ReasonAlreadyCompliant}}
 		shape(w, clusters)
 		w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(workflowtest.ARollout())})
 		return w
 	}
-	t.Run("one has failed, and one can never have it", func(t *testing.T) {
-		w := play(t, func(w *workflowtest.World, clusters *workflowtest.Children) {
+	t.Run("a failed cluster and a final refusal", func(t *testing.T) {
+		w := run(t, func(w *workflowtest.World, clusters *workflowtest.Children) {
 			clusters.Outcomes["c2"] = workflowtest.ClusterFails
 			w.RefuseChanges(w.Now().Add(300*time.Hour), true, "c3")
 		})
 		require.Subset(t, w.LabelledClusters()["done"], []string{"c1", "c4"})
-		again := retried(t, workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed), rollout.RetryRequest{})
-		require.Nil(t, workflowtest.RequireResult[workflowtest.GroupStatus](again).AfterCompletion.NotDone)
-		require.ElementsMatch(t, []string{"c2", "c3"}, again.LabelledClusters()["done"])
-		require.Equal(t, []string{"c2"}, again.LabelledClusters()["begun"])
+		retry := retried(t, workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed), rollout.RetryRequest{})
+		require.Nil(t, workflowtest.RequireResult[workflowtest.GroupStatus](retry).AfterCompletion.NotDone)
+		require.ElementsMatch(t, []string{"c2", "c3"}, retry.LabelledClusters()["done"])
+		require.Equal(t, []string{"c2"}, retry.LabelledClusters()["begun"])
 	})
-	t.Run("the rollout did not wait for one", func(t *testing.T) {
-		w := play(t, func(w *workflowtest.World, clusters *workflowtest.Children) {
+	t.Run("a cancelled rollout", func(t *testing.T) {
+		w := run(t, func(w *workflowtest.World, clusters *workflowtest.Children) {
 			clusters.Outcomes["c3"] = workflowtest.UntilCancelled
 			w.RefuseChanges(w.Now().Add(300*time.Hour), false, "c1")
 			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 10*time.Minute)
 		})
-		again := retried(t, workflowtest.RequireCancelled[workflowtest.GroupStatus](w), rollout.RetryRequest{Unfinished: true})
-		workflowtest.RequireResult[workflowtest.GroupStatus](again)
-		require.ElementsMatch(t, []string{"c1", "c3"}, again.LabelledClusters()["done"])
+		retry := retried(t, workflowtest.RequireCancelled[workflowtest.GroupStatus](w), rollout.RetryRequest{Unfinished: true})
+		workflowtest.RequireResult[workflowtest.GroupStatus](retry)
+		require.ElementsMatch(t, []string{"c1", "c3"}, retry.LabelledClusters()["done"])
 	})
-	t.Run("it had not come so far, or an earlier program has not said", func(t *testing.T) {
-		w := play(t, func(w *workflowtest.World, _ *workflowtest.Children) {
+	t.Run("a rollout that failed before its actions", func(t *testing.T) {
+		w := run(t, func(w *workflowtest.World, _ *workflowtest.Children) {
 			w.Fail["ChangeClusters"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "no such label", nil))
 		})
 		require.Empty(t, w.LabelledClusters()["done"])
-		again := retried(t, workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrInvalidSpec), rollout.RetryRequest{Unfinished: true})
-		workflowtest.RequireResult[workflowtest.GroupStatus](again)
-		require.ElementsMatch(t, []string{"c1", "c2", "c3", "c4"}, again.LabelledClusters()["done"])
+		retry := retried(t, workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrInvalidSpec), rollout.RetryRequest{Unfinished: true})
+		workflowtest.RequireResult[workflowtest.GroupStatus](retry)
+		require.ElementsMatch(t, []string{"c1", "c2", "c3", "c4"}, retry.LabelledClusters()["done"])
 	})
-	t.Run("one that was complete has vanished since", func(t *testing.T) {
-		over := workflowtest.GroupStatus{
+	t.Run("a complete cluster that was deleted", func(t *testing.T) {
+		ended := workflowtest.GroupStatus{
 			RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterFailed, Batch: 1}},
 			AfterCompletion: &ranv1.AfterCompletionStatus{NotDone: []string{"c1"}},
 			Conditions:      []metav1.Condition{{Type: ranv1.ConditionSucceeded, Reason: ranv1.ReasonFailed}},
 		}
-		again := retried(t, over, rollout.RetryRequest{})
-		workflowtest.RequireResult[workflowtest.GroupStatus](again)
-		require.Equal(t, []string{"c1"}, again.LabelledClusters()["done"], "once, as it completes")
+		retry := retried(t, ended, rollout.RetryRequest{})
+		workflowtest.RequireResult[workflowtest.GroupStatus](retry)
+		require.Equal(t, []string{"c1"}, retry.LabelledClusters()["done"], "once, when it completes")
 	})
 }

@@ -30,10 +30,10 @@ type batch struct {
 	timer        workflow.CancelFunc
 	wake         time.Time
 	rolloutTimer bool
-	// work is the context of active clusters, and withdraw cancels it. stopStarting cancels only the start of more clusters.
-	work                   workflow.Context
-	withdraw, stopStarting workflow.CancelFunc
-	timedOut               bool
+	// work is the context of active clusters, and cancel cancels it. stopStarting cancels only the start of more clusters.
+	work                 workflow.Context
+	cancel, stopStarting workflow.CancelFunc
+	timedOut             bool
 	// changed wakes the loop of run.
 	changed bool
 	// existing are the pending clusters whose ManagedClusters existed at existingAt.
@@ -47,12 +47,12 @@ type batch struct {
 	deletions deletionWatch
 }
 
-// run starts clusters until decide ends the batch, and waits for the running ones. After a timeout or a cancellation it waits until running
-// clusters are withdrawn. Clusters stay pending if the batch timed out, too many clusters failed, or the run must continue as new.
+// run starts clusters until decide ends the batch, and waits for the running ones. After a timeout or a cancellation it waits until cancelled
+// clusters have ended. Clusters stay pending if the batch timed out, too many clusters failed, or the run must continue as new.
 func (b *batch) run(ctx workflow.Context) {
-	work, withdraw := workflow.WithCancel(ctx)
+	work, cancel := workflow.WithCancel(ctx)
 	starting, stopStarting := workflow.WithCancel(work)
-	b.work, b.withdraw, b.stopStarting = work, withdraw, stopStarting
+	b.work, b.cancel, b.stopStarting = work, cancel, stopStarting
 	waiting, _ := workflow.NewDisconnectedContext(ctx)
 	b.group.updateClock(ctx)
 	for {
@@ -61,7 +61,7 @@ func (b *batch) run(ctx workflow.Context) {
 		if stopped || b.timedOut && b.busy() > 0 {
 			b.stopTimer()
 			if b.busy() > 0 {
-				b.group.record.withdrawing(b.timedOut)
+				b.group.record.cancellingClusters(b.timedOut)
 			}
 			b.group.record.setDeadlines(waiting, nil, nil)
 		} else {

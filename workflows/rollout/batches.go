@@ -24,7 +24,7 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 			g.nextBatch = groupEnd
 			continue
 		}
-		g.record.withdrawalEnded(ctx)
+		g.record.clustersCancelled(ctx)
 		end := g.awaitBatchStart(ctx)
 		var err error
 		if end == "" {

@@ -66,7 +66,7 @@ func (b *batch) startTimer(ctx workflow.Context) {
 	})
 }
 
-// awaitTimeout withdraws clusters as they time out, and returns true when the batch times out. Its timer also fires in between: one that fires late
+// awaitTimeout cancels clusters as they time out, and returns true when the batch times out. Its timer also fires in between: one that fires late
 // shows that no worker was running, and that time does not count.
 func (b *batch) awaitTimeout(ctx workflow.Context) bool {
 	g := b.group
@@ -130,14 +130,14 @@ func (b *batch) clusterTimeLeft(cluster *activeCluster, now time.Time) (left tim
 	return limit - (b.group.clock.elapsed(now) - cluster.usedBefore), true
 }
 
-// timeOutClusters withdraws the clusters that have reached clusterTimeout.
+// timeOutClusters cancels the clusters that have reached clusterTimeout.
 func (b *batch) timeOutClusters(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	for _, name := range workflow.DeterministicKeys(b.active) {
 		cluster := b.active[name]
 		if left, limited := b.clusterTimeLeft(cluster, now); limited && left <= 0 {
 			b.group.record.clusterTimedOut(ctx, name)
-			cluster.withdrawTimedOut()
+			cluster.cancelTimedOut()
 		}
 	}
 }
@@ -149,18 +149,18 @@ func (b *batch) stopTimer() {
 	}
 }
 
-// timeOut withdraws the running clusters and starts no others. Soaking clusters keep their places, since later batches wait for them, unless the
+// timeOut cancels the running clusters and starts no others. Soaking clusters keep their places, since later batches wait for them, unless the
 // rollout itself has timed out.
 func (b *batch) timeOut(ctx workflow.Context) {
 	b.changed = true
 	if b.onlySoaks() {
-		b.withdraw()
+		b.cancel()
 		return
 	}
 	b.timedOut = true
 	b.group.record.batchTimedOut(ctx, b.clusters)
 	b.stopStarting()
 	for _, name := range workflow.DeterministicKeys(b.active) {
-		b.active[name].withdrawTimedOut()
+		b.active[name].cancelTimedOut()
 	}
 }

@@ -29,26 +29,26 @@ type activeCluster struct {
 	name string
 	// batch is the number of its batch in the plan, counted from 1.
 	batch int32
-	// ctx is cancelled to withdraw the cluster.
-	ctx      workflow.Context
-	withdraw workflow.CancelFunc
+	// cancel cancels ctx, the context of the work.
+	ctx    workflow.Context
+	cancel workflow.CancelFunc
 	// usedBefore is the elapsed time of the rollout's clock when the cluster was started.
 	usedBefore time.Duration
 	state      rollout.WorkState
 }
 
-// withdrawTimedOut withdraws a cluster that has timed out, or whose batch has.
-func (c *activeCluster) withdrawTimedOut() {
+// cancelTimedOut cancels a cluster that has timed out, or whose batch has.
+func (c *activeCluster) cancelTimedOut() {
 	if c.state.Timed() {
 		c.state = c.state.TimeOut()
-		c.withdraw()
+		c.cancel()
 	}
 }
 
-// withdrawDeleted withdraws a cluster whose ManagedCluster was deleted.
-func (c *activeCluster) withdrawDeleted() {
+// cancelDeleted cancels a cluster whose ManagedCluster was deleted.
+func (c *activeCluster) cancelDeleted() {
 	c.state = c.state.ClusterDeleted()
-	c.withdraw()
+	c.cancel()
 }
 
 // recheckTimedOut checks timed-out clusters again at the end of the rollout. Those that are complete now count as complete.
@@ -62,7 +62,7 @@ func (g *groupUpgrade) recheckTimedOut(ctx workflow.Context) (rollout.End, error
 	case ctx.Err() != nil:
 		return rollout.EndCancelled, nil
 	case err != nil:
-		g.record.note("could not look at timed-out clusters again: " + temporal.ErrorMessage(err))
+		g.record.note("could not check timed-out clusters again: " + temporal.ErrorMessage(err))
 	}
 	if len(g.spec.HealthChecks) > 0 {
 		failures := g.healthOf(ctx, complete)

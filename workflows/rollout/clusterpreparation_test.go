@@ -22,14 +22,14 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// A Job that was only tried, as its cluster did not answer, does not start when the cluster answers again and is held, or the rollout paused.
+// A Job whose attempts failed does not start while the cluster is held or the rollout is paused.
 func TestNoJobStartsOnAHeldOrPausedCluster(t *testing.T) {
-	for name, away := range map[string]struct {
+	for name, outage := range map[string]struct {
 		calls int
 		err   error
 	}{
 		"between rounds": {kit.RoundAttempts, temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)},
-		"in a round":     {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+		"during a round": {1, temporal.Error(temporal.ErrHeld, "cluster c1 is held", nil)},
 	} {
 		for by, test := range workflowtest.Stops {
 			t.Run(by+" "+name, func(t *testing.T) {
@@ -37,17 +37,17 @@ func TestNoJobStartsOnAHeldOrPausedCluster(t *testing.T) {
 				var deadlines []time.Time
 				w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job jobsactivities.ClusterJob) error {
 					deadlines = append(deadlines, job.Deadline)
-					if len(deadlines) == away.calls {
+					if len(deadlines) == outage.calls {
 						test.Stop(w)
 					}
-					if len(deadlines) <= away.calls {
-						return away.err
+					if len(deadlines) <= outage.calls {
+						return outage.err
 					}
 					return nil
 				})
 				start := w.Now()
 				w.RegisterDelayedCallback(func() {
-					require.Len(t, deadlines, away.calls)
+					require.Len(t, deadlines, outage.calls)
 					status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
 					require.Equal(t, map[string]ranv1.PreparationState{"c1": "PreparingToStart"}, status.Precaching.Status)
 					require.Equal(t, test.Reason, status.Wait.Reason)
@@ -57,8 +57,8 @@ func TestNoJobStartsOnAHeldOrPausedCluster(t *testing.T) {
 				object.Spec.PreCaching = true
 				w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
 				require.Equal(t, map[string]ranv1.PreparationState{"c1": "Succeeded"}, workflowtest.RequireResult[workflowtest.GroupStatus](w).Precaching.Status)
-				require.Len(t, deadlines, away.calls+1)
-				require.True(t, deadlines[away.calls].After(start.Add(100*time.Hour+time.Hour)), "it has all its time")
+				require.Len(t, deadlines, outage.calls+1)
+				require.True(t, deadlines[outage.calls].After(start.Add(100*time.Hour+time.Hour)), "it has its full time")
 			})
 		}
 	}
@@ -84,17 +84,17 @@ func TestARunningJobContinuesDuringAHold(t *testing.T) {
 	require.Equal(t, ranv1.PreparationSucceeded, workflowtest.RequireResult[map[string]precache.Progress](w)["c1"].State)
 }
 
-// Somebody deletes a Job that was seen at work, and its cluster is held or its rollout paused: it is made again when that is over.
+// A running Job is deleted while its cluster is held or its rollout is paused. It is created again afterwards.
 func TestADeletedJobIsNotRecreatedDuringAHoldOrPause(t *testing.T) {
 	for name, test := range map[string]struct {
 		calls int
 		err   error
 	}{
-		"an attempt has found it gone":       {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
-		"its cluster does not answer":        {kit.RoundAttempts, temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)},
-		"the workers that look after it end": {kit.RoundAttempts, temporal.Error(temporal.ErrWorkerShutdown, "the worker stops", nil)},
+		"an attempt finds no Job":     {1, temporal.Error(temporal.ErrHeld, "cluster c1 is held", nil)},
+		"the cluster does not answer": {kit.RoundAttempts, temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)},
+		"its workers stop":            {kit.RoundAttempts, temporal.Error(temporal.ErrWorkerShutdown, "the worker stops", nil)},
 	} {
-		for by, kept := range workflowtest.Stops {
+		for by, stop := range workflowtest.Stops {
 			t.Run(by+", "+name, func(t *testing.T) {
 				w := workflowtest.NewWorld(t)
 				var jobs []jobsactivities.ClusterJob
@@ -103,24 +103,24 @@ func TestADeletedJobIsNotRecreatedDuringAHoldOrPause(t *testing.T) {
 					jobs = append(jobs, job)
 					if len(jobs) == 1 {
 						w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: "c1", Wait: &drydockv1.Wait{Reason: jobsactivities.ReasonJobRunning}})
-						kept.Stop(w)
+						stop.Stop(w)
 					}
 					switch {
 					case len(jobs) <= test.calls:
 						return test.err
 					case !released:
-						require.NotEmpty(t, job.Held, "it may be made")
+						require.NotEmpty(t, job.Held, "the attempt must not create the Job")
 						return temporal.Error(temporal.ErrHeld, job.Held, nil)
 					}
 					return nil
 				})
 				w.RegisterDelayedCallback(func() {
 					require.LessOrEqual(t, len(jobs), test.calls+1)
-					standing := workflowtest.StatusOf[map[string]precache.Progress](w)["c1"]
-					require.Equal(t, ranv1.PreparationPreparingToStart, standing.State)
-					require.Equal(t, kept.Reason, standing.Reason)
+					progress := workflowtest.StatusOf[map[string]precache.Progress](w)["c1"]
+					require.Equal(t, ranv1.PreparationPreparingToStart, progress.State)
+					require.Equal(t, stop.Reason, progress.Reason)
 					released = true
-					kept.Resume(w)
+					stop.Resume(w)
 				}, 10*time.Hour)
 				start := w.Now()
 				w.ExecuteWorkflow(rollout.ClusterPreparation, rollout.PreparationInput{
@@ -129,13 +129,13 @@ func TestADeletedJobIsNotRecreatedDuringAHoldOrPause(t *testing.T) {
 				require.Equal(t, ranv1.PreparationSucceeded, workflowtest.RequireResult[map[string]precache.Progress](w)["c1"].State)
 				last := jobs[len(jobs)-1]
 				require.Empty(t, last.Held)
-				require.True(t, last.Deadline.After(start.Add(11*time.Hour)), "it has all its time")
+				require.True(t, last.Deadline.After(start.Add(11*time.Hour)), "it has its full time")
 			})
 		}
 	}
 }
 
-// The first cluster of each part does not answer, and is held by the time it would be tried again: its part stands still, and takes no place of another.
+// The first cluster of each part does not answer, and is then held. Its part waits, and another part may start.
 func TestHeldClustersDoNotBlockThePreparationOfOthers(t *testing.T) {
 	var many []string
 	var held []drydockv1.HoldScope
@@ -160,7 +160,7 @@ func TestHeldClustersDoNotBlockThePreparationOfOthers(t *testing.T) {
 	})
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
-		require.Equal(t, ranv1.PreparationSucceeded, status.Precaching.Status[many[len(many)-1]], "it was in no part at first")
+		require.Equal(t, ranv1.PreparationSucceeded, status.Precaching.Status[many[len(many)-1]], "it was in none of the first parts")
 		require.Equal(t, ranv1.PreparationPreparingToStart, status.Precaching.Status[many[0]])
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
 		released = true

@@ -24,10 +24,10 @@ import (
 // row is a row of the table of conditions.
 type row struct {
 	name string
-	// play brings a rollout of c1 (a canary if asked for) and c2 to it; the row is looked at after a while, or when it is over.
+	// play simulates a rollout of c1 and c2 that reaches the row. The condition is checked after that time; 0: at the end.
 	play  func(w *workflowtest.World, clusters *workflowtest.Children, object *ranv1.ClusterGroupUpgrade)
 	after time.Duration
-	// conditionType, status and reason, and how the message begins: with the words that users of the operator know.
+	// conditionType, status and reason are expected. words is the start of the message, as in the original operator.
 	conditionType string
 	status        metav1.ConditionStatus
 	reason, words string
@@ -35,7 +35,7 @@ type row struct {
 
 func nothing(*workflowtest.World, *workflowtest.Children, *ranv1.ClusterGroupUpgrade) {}
 
-// conditionRows are those that the control of a rollout produces.
+// conditionRows are the conditions that the workflow sets.
 func conditionRows() []row {
 	const progressing, succeeded = ranv1.ConditionProgressing, ranv1.ConditionSucceeded
 	stuck := func(_ *workflowtest.World, c *workflowtest.Children, _ *ranv1.ClusterGroupUpgrade) {
@@ -52,8 +52,8 @@ func conditionRows() []row {
 		{"a cluster is missing", func(w *workflowtest.World, _ *workflowtest.Children, _ *ranv1.ClusterGroupUpgrade) {
 			w.Plan = planWithoutClusters("Unable to select clusters: c9")
 		}, 0, ranv1.ConditionClustersSelected, "False", "ClusterNotFound", "Unable to select clusters: c9"},
-		{"the plan can be carried out", nothing, 0, ranv1.ConditionValidated, "True", "ValidationCompleted", ""},
-		{"at work", stuck, time.Minute, progressing, "True", "InProgress", "Maintaining nodes"},
+		{"the plan is valid", nothing, 0, ranv1.ConditionValidated, "True", "ValidationCompleted", ""},
+		{"running", stuck, time.Minute, progressing, "True", "InProgress", "Maintaining nodes"},
 		{"paused", func(w *workflowtest.World, c *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {
 			stuck(w, c, o)
 			at(time.Minute, w, temporal.SignalPause)
@@ -72,8 +72,8 @@ func conditionRows() []row {
 		}, time.Minute, progressing, "False", "NotEnabled", "Not enabled"},
 		{"a blocker is missing", blockedAs(rollout.Blocking{Missing: blockers}), 2 * time.Minute, progressing, "False", "MissingBlockingCR", "Missing blocking CRs: [base]; "},
 		{"a blocker is not complete", blockedAs(rollout.Blocking{Incomplete: blockers}), 2 * time.Minute, progressing, "False", "IncompleteBlockingCR", "Blocking CRs that are not completed: [base]; "},
-		{"done", nothing, 0, progressing, "False", "Completed", "Node maintenance is complete on all clusters"},
-		{"ran out of time", stuck, 0, progressing, "False", "TimedOut", "Node maintenance took too long; timed out: c1"},
+		{"complete", nothing, 0, progressing, "False", "Completed", "Node maintenance is complete on all clusters"},
+		{"timed out", stuck, 0, progressing, "False", "TimedOut", "Node maintenance took too long; timed out: c1"},
 		{"cancelled", func(w *workflowtest.World, c *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {
 			stuck(w, c, o)
 			at(time.Minute, w, temporal.SignalCancel)
@@ -82,7 +82,7 @@ func conditionRows() []row {
 			failing(w, c, o)
 			w.Plan.ComputedMaxFailures = 1
 		}, 0, progressing, "False", "Aborted", "Aborted because too many clusters failed; failed: c1"},
-		{"with a failure at its end", failing, 0, progressing, "False", "Completed", "Failed on 1 of 2 clusters; failed: c1"},
+		{"completed with a failure", failing, 0, progressing, "False", "Completed", "Failed on 1 of 2 clusters; failed: c1"},
 		{"succeeded", nothing, 0, succeeded, "True", "Completed", "Node maintenance is complete on all clusters"},
 		{"timed out", stuck, 0, succeeded, "False", "TimedOut", "Node maintenance took too long; timed out: c1"},
 		{"timed out on a canary", func(w *workflowtest.World, c *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {
@@ -94,11 +94,11 @@ func conditionRows() []row {
 			o.Spec.BatchTimeoutAction = ranv1.BatchTimeoutAbort
 		}, 0, succeeded, "False", "TimedOut", "Node maintenance took too long on some clusters; timed out: c1"},
 		{"failed", failing, 0, succeeded, "False", "Failed", "Failed on 1 of 2 clusters; failed: c1"},
-		{"cancelled in the end", func(w *workflowtest.World, _ *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {
+		{"cancelled", func(w *workflowtest.World, _ *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {
 			o.Spec.Enable = new(bool)
 			at(time.Minute, w, temporal.SignalCancel)
 		}, 0, succeeded, "False", "Cancelled", "Cancelled; not started: c1, c2"},
-		{"aborted in the end", func(_ *workflowtest.World, _ *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {
+		{"aborted", func(_ *workflowtest.World, _ *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {
 			o.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true, Expiry: 5}
 		}, 0, succeeded, "False", "Aborted", "Aborted because an approval was not given in time; not started: c1, c2"},
 	}
@@ -136,7 +136,7 @@ func TestEveryDocumentedConditionIsReached(t *testing.T) {
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 			if row.after == 0 {
 				status = lastStatus(t, w)
-				require.JSONEq(t, conditionsAndClusters(t, status), conditionsAndClusters(t, workflowtest.StatusOf[workflowtest.GroupStatus](w)), "whoever asks is told the same")
+				require.JSONEq(t, conditionsAndClusters(t, status), conditionsAndClusters(t, workflowtest.StatusOf[workflowtest.GroupStatus](w)), "the query returns the same status")
 			}
 
 			condition := meta.FindStatusCondition(status.Conditions, row.conditionType)
@@ -161,7 +161,7 @@ func conditionsAndClusters(t *testing.T, status workflowtest.GroupStatus) string
 	return string(text)
 }
 
-// lastStatus is what the workflow ended with, in whatever way.
+// lastStatus returns the status in the result or the error of the workflow.
 func lastStatus(t *testing.T, w *workflowtest.World) workflowtest.GroupStatus {
 	t.Helper()
 	var status workflowtest.GroupStatus

@@ -24,13 +24,13 @@ func TestContinueAsNewDoesNotChangeTheResult(t *testing.T) {
 			whole, runs := r.Run(t, false)
 			require.Equal(t, 1, runs)
 			pieces, runs := r.Run(t, true)
-			require.Equal(t, 3, runs, "one for each batch")
+			require.Equal(t, 3, runs, "one run for each batch")
 			require.Equal(t, whole, pieces)
 		})
 	}
 }
 
-// Held, the second run starts no cluster before it is cancelled.
+// The second run is held until it is cancelled.
 func TestARunThatStartsNoClusterCleansUpAfterEarlierRuns(t *testing.T) {
 	for _, r := range workflowtest.AllRemediations() {
 		t.Run(r.Name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestARunThatStartsNoClusterCleansUpAfterEarlierRuns(t *testing.T) {
 	}
 }
 
-// What could not be prepared may have been made in part.
+// A failed preparation may have created some objects.
 func TestARunCleansUpAFailedPreparationOfAnEarlierRun(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c2"})
 	started := metav1.NewTime(w.Now())
@@ -85,5 +85,5 @@ func TestAnEditOfTheTimeoutAppliesToABatchOfAnEarlierRun(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), PreviousRun: carried})
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
 	require.NotNil(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded))
-	require.WithinDuration(t, start.Add(2*time.Hour+90*time.Minute), w.Now(), 5*time.Second, "the last batch has all of the new time: 89 minutes, and one for the withdrawal")
+	require.WithinDuration(t, start.Add(2*time.Hour+90*time.Minute), w.Now(), 5*time.Second, "the last batch has the rest of the new timeout: 89 minutes, and one for its cleanup")
 }

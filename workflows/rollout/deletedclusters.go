@@ -101,7 +101,7 @@ func (b *batch) deletedSummary() string {
 	return fmt.Sprintf("check for deleted clusters of batch %d", b.first)
 }
 
-// failDeleted fails clusters whose ManagedCluster was deleted, even complete ones. It withdraws those that are running.
+// failDeleted fails clusters whose ManagedCluster was deleted, even complete ones. It cancels those that are running.
 func (b *batch) failDeleted(ctx workflow.Context, names []string) {
 	if len(names) == 0 {
 		return
@@ -113,7 +113,7 @@ func (b *batch) failDeleted(ctx workflow.Context, names []string) {
 		if cluster == nil {
 			continue
 		}
-		if cluster.withdrawDeleted(); cluster.state == rollout.WorkEnded {
+		if cluster.cancelDeleted(); cluster.state == rollout.WorkEnded {
 			delete(b.active, name)
 			g.record.batchReached(ctx, b.currentBatch())
 		}

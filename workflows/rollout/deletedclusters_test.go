@@ -16,15 +16,15 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// vanishesAt unregisters a cluster then, and says what its state is right afterwards.
-func vanishesAt(w *workflowtest.World, then time.Duration, cluster string) (seen func() ranv1.ClusterStatus) {
+// deletedAt deletes the ManagedCluster of a cluster at that time. It returns the status of the cluster a second later.
+func deletedAt(w *workflowtest.World, then time.Duration, cluster string) (seen func() ranv1.ClusterStatus) {
 	var at ranv1.ClusterStatus
 	w.RegisterDelayedCallback(func() { w.DeleteCluster(cluster) }, then)
 	w.RegisterDelayedCallback(func() { at = workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w), cluster) }, then+time.Second)
 	return func() ranv1.ClusterStatus { return at }
 }
 
-func TestADeletedRunningClusterFailsAndIsWithdrawn(t *testing.T) {
+func TestADeletedRunningClusterFailsAndIsCancelled(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c1"] = func(ctx workflow.Context) error {
 		_ = workflow.Sleep(ctx, time.Hour)
@@ -33,7 +33,7 @@ func TestADeletedRunningClusterFailsAndIsWithdrawn(t *testing.T) {
 		return ctx.Err()
 	}
 	clusters.Outcomes["c2"] = workflowtest.Takes(2 * time.Minute)
-	seen := vanishesAt(w, time.Minute, "c1")
+	seen := deletedAt(w, time.Minute, "c1")
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
@@ -46,19 +46,19 @@ func TestADeletedRunningClusterFailsAndIsWithdrawn(t *testing.T) {
 	require.Equal(t, 5*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute))
 	require.Equal(t, ranv1.ClusterCounts{Total: 3, Complete: 2, Failed: 1}, status.Counts)
 	require.ElementsMatch(t, []string{"+c1", "+c2"}, clusters.Events[:2])
-	require.Equal(t, []string{"-c2", "-c1", "+c3", "-c3"}, clusters.Events[2:], "its place is free when its nodes are back")
+	require.Equal(t, []string{"-c2", "-c1", "+c3", "-c3"}, clusters.Events[2:], "its place is free when its nodes are returned")
 }
 
 func TestADeletedSoakingOrPendingClusterFails(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"}, []string{"c4"})
 	object := aRollingRollout()
 	object.Spec.RemediationStrategy.SoakSeconds = 600
-	waiting, seen := vanishesAt(w, 4*time.Minute, "c3"), vanishesAt(w, 5*time.Minute, "c1")
+	waiting, seen := deletedAt(w, 4*time.Minute, "c3"), deletedAt(w, 5*time.Minute, "c1")
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	require.Equal(t, ranv1.ReasonClusterVanished, seen().Reason)
-	require.Equal(t, ranv1.ClusterFailed, waiting().State, "it was watched with those at work")
+	require.Equal(t, ranv1.ClusterFailed, waiting().State, "pending clusters are watched, too")
 	require.Equal(t, ranv1.ClusterCounts{Total: 4, Complete: 2, Failed: 2}, status.Counts)
 	require.NotContains(t, clusters.Events, "+c3")
 }
@@ -78,17 +78,17 @@ func TestAFailingWatchIsNotedOnceAndRetried(t *testing.T) {
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	c1 := workflowtest.StatusOfCluster(status, "c1")
 	require.Equal(t, ranv1.ReasonClusterVanished, c1.Reason)
-	require.Equal(t, 25*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute), "not only when its work was over")
+	require.Equal(t, 25*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute), "it fails before its work ends")
 	require.Equal(t, []string{"could not watch for deleted clusters: no such selector"}, status.Notes)
 }
 
 func TestADeletedCanaryEndsTheRollout(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
-	vanishesAt(w, time.Minute, "c1")
+	deletedAt(w, time.Minute, "c1")
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout("c1")})
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
-	require.Equal(t, ranv1.ClusterFailed, workflowtest.ClusterStates(status)["c1"], "it did not wait for the time of its batch")
+	require.Equal(t, ranv1.ClusterFailed, workflowtest.ClusterStates(status)["c1"], "it fails before its batch times out")
 	require.NotContains(t, clusters.Events, "+c2")
 }
 
@@ -101,10 +101,10 @@ func TestARollingRolloutWatchesPendingClustersToo(t *testing.T) {
 	w.Plan = workflowtest.PlanOf(slices.Collect(slices.Chunk(many, 2))...)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: aRollingRollout()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Len(t, w.InputsOf("AwaitDeletedClusters"), 3, "not one for each cluster")
+	require.Len(t, w.InputsOf("AwaitDeletedClusters"), 3, "fewer watches than clusters")
 }
 
-// One worker's word, that no other attempt could change what it says, fails no cluster with which nothing is known to be wrong.
+// A final error of one worker fails no cluster.
 func TestAFailingDeletionCheckFailsNoCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		refusals int
@@ -112,8 +112,8 @@ func TestAFailingDeletionCheckFailsNoCluster(t *testing.T) {
 		states   map[string]ranv1.ClusterState
 		events   int
 	}{
-		"another says it":           {7, ranv1.ReasonCompleted, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete", "c3": "complete"}, 6},
-		"all refuse it to the last": {1000, ranv1.ReasonTimedOut, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "timedout", "c3": "timedout"}, 0},
+		"the check recovers":    {7, ranv1.ReasonCompleted, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete", "c3": "complete"}, 6},
+		"the check never works": {1000, ranv1.ReasonTimedOut, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "timedout", "c3": "timedout"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2", "c3"})
@@ -137,12 +137,12 @@ func TestAFailingDeletionCheckFailsNoCluster(t *testing.T) {
 			}
 			require.Equal(t, test.states, workflowtest.ClusterStates(status))
 			require.Len(t, clusters.Events, test.events)
-			require.Less(t, len(w.InputsOf("DeletedClusters")), 100, "it is asked less and less often")
+			require.Less(t, len(w.InputsOf("DeletedClusters")), 100, "the pauses grow")
 		})
 	}
 }
 
-// c1 leaves room for c3, of which the hub does not say whether it is there still.
+// After c1, c3 could start, but the hub does not answer whether its ManagedCluster exists.
 func TestAnUnavailableHubOnlyStopsTheStartOfClusters(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.Takes(10*time.Minute), workflowtest.UntilCancelled
@@ -169,9 +169,9 @@ func TestAnUnavailableHubOnlyStopsTheStartOfClusters(t *testing.T) {
 
 func TestARunThatEndsDuringAHubOutageLeavesNoTimer(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
-	back := false
+	recovered := false
 	w.Fail["DeletedClusters"] = func(int) error {
-		if back {
+		if recovered {
 			return nil
 		}
 		return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
@@ -181,9 +181,9 @@ func TestARunThatEndsDuringAHubOutageLeavesNoTimer(t *testing.T) {
 	w.SetOnTimerFiredListener(func(id string) { delete(timers, id) })
 	w.SetOnTimerCanceledListener(func(id string) { delete(timers, id) })
 	w.RegisterDelayedCallback(func() {
-		back = true
+		recovered = true
 		w.SetContinueAsNewSuggested(true)
-		w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob"}) // it looks up
+		w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob"}) // the signal wakes the workflow
 	}, 5*time.Minute+7*time.Second)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 	require.NotNil(t, workflowtest.NextRunInput[rolloutworkflow.Input](w))

@@ -14,8 +14,8 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// bare is a rollout as another client of Temporal may start it: what has a default is left out.
-func bare() ranv1.ClusterGroupUpgrade {
+// withoutDefaults is a rollout that another client of Temporal started, without default values.
+func withoutDefaults() ranv1.ClusterGroupUpgrade {
 	object := workflowtest.ARollout()
 	object.Spec.BatchTimeoutAction, object.Spec.RemediationStrategy.Timeout = "", 0
 	return object
@@ -26,15 +26,15 @@ func TestAnOmittedDefaultIsNoChange(t *testing.T) {
 		enabled bool
 		edited  time.Duration
 	}{
-		"not enabled":                       {false, time.Minute},
-		"at work":                           {true, time.Minute},
-		"at work, before the plan was made": {true, time.Second},
+		"not enabled":                    {false, time.Minute},
+		"enabled":                        {true, time.Minute},
+		"enabled, without a plan so far": {true, time.Second},
 	} {
 		for _, whole := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 				clusters.Outcomes["c1"] = workflowtest.Takes(2 * time.Hour)
-				object := bare()
+				object := withoutDefaults()
 				object.Spec.Enable = &moment.enabled
 				w.SimulateDefaults()
 				planned := w.Now().Add(2 * time.Second)
@@ -63,19 +63,19 @@ func TestAnOmittedDefaultIsNoChange(t *testing.T) {
 				last := kept[len(kept)-1].(rollouts.SaveRolloutInput).Object.Spec
 				require.Equal(t, int32(300), last.RemediationStrategy.Timeout)
 				require.Equal(t, ranv1.BatchTimeoutContinue, last.BatchTimeoutAction)
-				require.True(t, *last.NodeMaintenance.ControlPlaneFirst, "the work on nodes has its defaults")
+				require.True(t, *last.NodeMaintenance.ControlPlaneFirst, "the node maintenance has its defaults")
 			})
 		}
 	}
 }
 
-// The plan that is being made is that of the spec before.
+// The plan in progress is for the spec before the edit.
 func TestAPlanDoesNotOverwriteAnEditDuringPlanning(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
-	object := bare()
+	object := withoutDefaults()
 	object.Spec.Enable = new(bool)
 	w.SimulateDefaults()
-	edit := bare().Spec
+	edit := withoutDefaults().Spec
 	edit.Enable, edit.Clusters = new(bool), []string{"c1", "c2"}
 	var edited *workflowtest.UpdateResult
 	w.Fail["PlanRollout"] = func(call int) error {
@@ -96,11 +96,11 @@ func TestAPlanDoesNotOverwriteAnEditDuringPlanning(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 }
 
-// Whoever has asked hears why it cannot be, and not hours later that it was.
+// The edit is refused with the reason. It is not applied hours later.
 func TestAnEditDuringFailingPlanningIsRefusedWithTheReason(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.SimulateDefaults()
-	edit := bare().Spec
+	edit := withoutDefaults().Spec
 	edit.RemediationStrategy.Timeout = 99
 	start := w.Now()
 	w.Fail["PlanRollout"] = func(int) error {
@@ -114,7 +114,7 @@ func TestAnEditDuringFailingPlanningIsRefusedWithTheReason(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		require.ErrorContains(t, edited.Err, "the rollout is being planned, and its spec cannot be changed until then: try again (ClusterUnreachable: ")
 	}, 31*time.Minute)
-	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: bare()})
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: withoutDefaults()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	for _, planned := range w.InputsOf("PlanRollout") {
 		require.Zero(t, planned.(ranv1.ClusterGroupUpgrade).Spec.RemediationStrategy.Timeout)

@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// stop is one way in which a rollout is kept from starting clusters for a while.
+// stop temporarily prevents the start of clusters.
 type stop struct {
 	name, reason string
 	begin, end   func(w *workflowtest.World)
@@ -60,7 +60,7 @@ func everyStop() []stop {
 	}
 }
 
-// gatedInWindows is a rollout with health checks, and a window that is open for days.
+// gatedInWindows returns a rollout with health checks and a window that is open for days.
 func gatedInWindows(w *workflowtest.World) rolloutworkflow.Input {
 	open := workflowtest.OpenUntil(1, w.Now().Add(72*time.Hour))
 	open.Schedule.Openings[0].Start = w.Now().Add(-time.Hour)
@@ -70,22 +70,22 @@ func gatedInWindows(w *workflowtest.World) rolloutworkflow.Input {
 	return in
 }
 
-// requireStopped requires that nothing is begun, and that the rollout says why.
+// requireStopped requires that no cluster has started, and that the status shows the reason.
 func requireStopped(w *workflowtest.World, clusters *workflowtest.Children, reason string) {
 	w.T.Helper()
 	require.Empty(w.T, clusters.Events)
 	status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
 	require.NotNil(w.T, status.Wait)
 	require.Equal(w.T, reason, status.Wait.Reason)
-	require.Nil(w.T, status.Status.CurrentBatchDeadline, "the clock stands still")
+	require.Nil(w.T, status.Status.CurrentBatchDeadline, "the clock is paused")
 	require.Nil(w.T, status.Status.Deadline)
 }
 
-// requireLookedAgain requires that the last look before the first cluster was not before then.
-func requireLookedAgain(w *workflowtest.World, first int, then time.Time) {
+// requireCheckedAfter requires that a health check ran after that time.
+func requireCheckedAfter(w *workflowtest.World, first int, then time.Time) {
 	w.T.Helper()
-	looks := w.InputsOf("AwaitClusterHealthy")
-	require.False(w.T, looks[first].(health.AwaitClusterHealthyInput).Since.Before(then), "%d", first)
+	checks := w.InputsOf("AwaitClusterHealthy")
+	require.False(w.T, checks[first].(health.AwaitClusterHealthyInput).Since.Before(then), "%d", first)
 }
 
 func TestTheHealthGateRunsWhenAClusterMayStart(t *testing.T) {
@@ -100,7 +100,7 @@ func TestTheHealthGateRunsWhenAClusterMayStart(t *testing.T) {
 			}
 			w.RegisterDelayedCallback(func() {
 				requireStopped(w, clusters, stop.reason)
-				require.Empty(t, looksAt(w))
+				require.Empty(t, checkedClusters(w))
 			}, 13*time.Hour)
 			w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
 			if stop.name == "a hold of the clusters" {
@@ -108,17 +108,17 @@ func TestTheHealthGateRunsWhenAClusterMayStart(t *testing.T) {
 			}
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, in)
 			require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
-			require.Len(t, looksAt(w), 4)
-			requireLookedAgain(w, 0, start.Add(14*time.Hour))
+			require.Len(t, checkedClusters(w), 4)
+			requireCheckedAfter(w, 0, start.Add(14*time.Hour))
 		})
 	}
 }
 
-// What is seen while nothing may be started counts for nothing, be it good or bad.
+// The result of an interrupted check is ignored, whether it passed or failed.
 func TestInterruptedHealthChecksAreRepeated(t *testing.T) {
 	for _, stop := range everyStop() {
-		for name, seen := range map[string]error{"that fail": unhealthyRegistry("c1"), "that hold": nil} {
-			t.Run(stop.name+" while checks are made "+name, func(t *testing.T) {
+		for name, seen := range map[string]error{"failing checks": unhealthyRegistry("c1"), "passing checks": nil} {
+			t.Run(stop.name+" during "+name, func(t *testing.T) {
 				w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 				in := gatedInWindows(w)
 				start := w.Now()
@@ -133,8 +133,8 @@ func TestInterruptedHealthChecksAreRepeated(t *testing.T) {
 				w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
 				w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, in)
 				require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
-				require.Len(t, looksAt(w), 3, "once in vain, before it, and after it")
-				requireLookedAgain(w, 1, start.Add(14*time.Hour))
+				require.Len(t, checkedClusters(w), 3, "the interrupted check, the repeated check, and the check after the work")
+				requireCheckedAfter(w, 1, start.Add(14*time.Hour))
 			})
 		}
 	}
@@ -147,8 +147,8 @@ func TestAPauseOrHoldAfterTheHealthGateRepeatsTheChecks(t *testing.T) {
 			in := gatedInWindows(w)
 			start := w.Now()
 			w.Fail["DeletedClusters"] = func(call int) error {
-				if call == 1 { // the batch has begun, its cluster has not
-					require.Len(t, looksAt(w), 1)
+				if call == 1 { // the batch has started, but its cluster has not
+					require.Len(t, checkedClusters(w), 1)
 					stop.begin(w)
 				}
 				return nil
@@ -157,16 +157,16 @@ func TestAPauseOrHoldAfterTheHealthGateRepeatsTheChecks(t *testing.T) {
 			w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, in)
 			require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
-			require.Len(t, looksAt(w), 3)
-			requireLookedAgain(w, 1, start.Add(14*time.Hour))
+			require.Len(t, checkedClusters(w), 3)
+			requireCheckedAfter(w, 1, start.Add(14*time.Hour))
 		})
 	}
 }
 
-// The approval is given at once, and holds for an hour.
+// The approval is valid for an hour.
 func TestAnExpiredApprovalIsRequiredAgainBeforeTheFirstCluster(t *testing.T) {
 	for _, stop := range everyStop() {
-		for when, activity := range map[string]string{"while checks are made": "AwaitClusterHealthy", "after them": "DeletedClusters"} {
+		for when, activity := range map[string]string{"during the checks": "AwaitClusterHealthy", "after the checks": "DeletedClusters"} {
 			for _, point := range []ranv1.Approvals{{BeforeCanaries: true, Expiry: 60}, {BeforeEachBatch: true, Expiry: 60}} {
 				t.Run(stop.name+" "+when, func(t *testing.T) {
 					w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
@@ -196,7 +196,7 @@ func TestAnExpiredApprovalIsRequiredAgainBeforeTheFirstCluster(t *testing.T) {
 	}
 }
 
-// The checks take longer than an approval lasts, also in a run that goes on with them.
+// The checks take longer than an approval is valid, also if another run continues them.
 func TestAnApprovalDoesNotExpireDuringHealthChecks(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		var batch []string
@@ -239,25 +239,25 @@ func TestAnApprovalDoesNotExpireDuringHealthChecks(t *testing.T) {
 	}
 }
 
-// The first batch is over without a cluster that was started: what the checks have seen for it is no approval of the second.
+// No cluster of the first batch was started. Its approval and its checks do not count for the second batch.
 func TestABatchWithoutStartedClustersNeedsItsApprovalAgain(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	object := withHealthChecks(workflowtest.ARollout())
 	object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
-	w.Vanished = []string{"c1"}
+	w.DeletedClusters = []string{"c1"}
 	w.RegisterDelayedCallback(func() { w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Minute)
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
 		require.NotNil(t, status.Wait)
 		require.Equal(t, ranv1.ReasonWaitingForApproval, status.Wait.Reason)
 		require.Empty(t, clusters.Events)
-		require.ElementsMatch(t, []string{"c1", "c2"}, looksAt(w))
+		require.ElementsMatch(t, []string{"c1", "c2"}, checkedClusters(w))
 		w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 	}, time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 	require.ErrorContains(t, w.GetWorkflowError(), "failed: c1")
 	require.Equal(t, []string{"+c2", "-c2"}, clusters.Events)
-	require.ElementsMatch(t, []string{"c1", "c2", "c2", "c2"}, looksAt(w), "what was seen an hour ago counts no more: before it starts, and afterwards")
+	require.ElementsMatch(t, []string{"c1", "c2", "c2", "c2"}, checkedClusters(w), "c2 is checked again before and after its work")
 }
 
 func TestANewRunOfAHeldRolloutRepeatsTheHealthChecks(t *testing.T) {
@@ -273,19 +273,19 @@ func TestANewRunOfAHeldRolloutRepeatsTheHealthChecks(t *testing.T) {
 	next := workflowtest.NextRunInput[rolloutworkflow.Input](w)
 	require.NotNil(t, next)
 	require.NotNil(t, next.PreviousRun.StartedBatch)
-	require.Zero(t, next.PreviousRun.HealthyClusters, "what was seen counts no more")
+	require.Zero(t, next.PreviousRun.HealthyClusters, "the checks are outdated")
 	require.Empty(t, clusters.Events)
 
 	second, again := workflowtest.NewGroupWorld(t, []string{"c1"})
 	start := second.Now()
 	second.RegisterDelayedCallback(func() {
 		requireStopped(second, again, emergency.ReasonHeld)
-		require.Empty(t, looksAt(second))
+		require.Empty(t, checkedClusters(second))
 	}, 13*time.Hour)
 	second.ReceiveHolds(14*time.Hour, workflowtest.HeldState(3))
 	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *next)
 	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](second).Counts.Complete)
-	requireLookedAgain(second, 0, start.Add(14*time.Hour))
+	requireCheckedAfter(second, 0, start.Add(14*time.Hour))
 }
 
 func TestTheHealthGateIsNotRepeatedAfterTheFirstCluster(t *testing.T) {
@@ -298,43 +298,43 @@ func TestTheHealthGateIsNotRepeatedAfterTheFirstCluster(t *testing.T) {
 			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 5*time.Minute)
 		}
 		w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: withHealthChecks(workflowtest.ARollout())})
-		looks := len(looksAt(w))
+		checks := len(checkedClusters(w))
 		if again {
 			next := workflowtest.NextRunInput[rolloutworkflow.Input](w)
 			require.NotNil(t, next)
 			w, _ = workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 			w.ReceiveHolds(14*time.Hour, workflowtest.HeldState(3))
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *next)
-			looks += len(looksAt(w))
+			checks += len(checkedClusters(w))
 		}
 		require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
-		require.Equal(t, 4, looks)
+		require.Equal(t, 4, checks)
 	}
 }
 
-// A rollout starts nothing while nobody can say which clusters have vanished.
+// During a hub outage no cluster starts, because deleted clusters are unknown.
 func TestHealthChecksAreRepeatedAfterALongHubOutage(t *testing.T) {
 	for name, test := range map[string]struct {
-		away  time.Duration
-		looks []string
+		outage time.Duration
+		checks []string
 	}{
-		"for ten minutes": {10 * time.Minute, []string{"c1", "c1", "c1"}},
-		"for a moment":    {10 * time.Second, []string{"c1", "c1"}},
+		"ten minutes": {10 * time.Minute, []string{"c1", "c1", "c1"}},
+		"ten seconds": {10 * time.Second, []string{"c1", "c1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
-			back := w.Now().Add(test.away)
+			recovers := w.Now().Add(test.outage)
 			w.Fail["DeletedClusters"] = func(int) error {
-				if w.Now().Before(back) {
+				if w.Now().Before(recovers) {
 					return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
 				}
 				return nil
 			}
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: withHealthChecks(workflowtest.ARollout())})
 			require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
-			require.Equal(t, test.looks, looksAt(w), "the last when it is done")
-			if len(test.looks) == 3 {
-				requireLookedAgain(w, 1, back)
+			require.Equal(t, test.checks, checkedClusters(w), "the last check follows the work")
+			if len(test.checks) == 3 {
+				requireCheckedAfter(w, 1, recovers)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func progressMessage(s workflowtest.GroupStatus) string {
 	return meta.FindStatusCondition(s.Conditions, ranv1.ConditionProgressing).Message
 }
 
-// approved is a rollout after whose canary c1 somebody has to approve.
+// approvedRollout needs an approval after its canary c1.
 func approvedRollout() ranv1.ClusterGroupUpgrade {
 	object := workflowtest.ARollout("c1")
 	object.Spec.Approvals = &ranv1.Approvals{AfterCanaries: true, SeparateDuties: true}
@@ -61,7 +61,7 @@ func TestARolloutWaitsForAnApprovalAndRecordsIt(t *testing.T) {
 	require.True(t, workflowtest.AwaitsApproval(waiting))
 	require.Contains(t, waiting.Wait.Message, "an approver must approve afterCanaries (batch 2)")
 	require.Equal(t, "WaitingForApproval; Maintaining nodes", progressMessage(waiting))
-	require.Nil(t, waiting.Status.Estimate, "when somebody approves is unknown")
+	require.Nil(t, waiting.Status.Estimate, "the time of the approval is unknown")
 	require.Nil(t, waiting.Status.CurrentBatchDeadline)
 	require.Len(t, status.Approvals, 1)
 	require.Equal(t, "CHG-7", status.Approvals[0].Comment)
@@ -152,10 +152,10 @@ func TestAnEditBeforeEnablePlansAgain(t *testing.T) {
 	require.Equal(t, []string{"spec.clusters", "spec.remediationStrategy.timeout"}, edited.Result.(rolloutworkflow.EditAnswer).Changed)
 	require.Equal(t, [][]string{{"c2"}}, planned.RemediationPlan)
 	require.Equal(t, ranv1.ReasonNotEnabled, planned.Wait.Reason)
-	require.Equal(t, []string{"+c2", "-c2"}, clusters.Events, "the second edit has enabled it")
+	require.Equal(t, []string{"+c2", "-c2"}, clusters.Events, "the second edit enables it")
 	require.Equal(t, int32(1), status.Counts.Total)
-	kept := w.Inputs["SaveRollout"]
-	require.Equal(t, []string{"c2"}, kept[len(kept)-1].(rollouts.SaveRolloutInput).Object.Spec.Clusters)
+	saved := w.Inputs["SaveRollout"]
+	require.Equal(t, []string{"c2"}, saved[len(saved)-1].(rollouts.SaveRolloutInput).Object.Spec.Clusters)
 }
 
 func TestAnInvalidEditChangesNothing(t *testing.T) {
@@ -177,7 +177,7 @@ func TestAnInvalidEditChangesNothing(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 	require.Error(t, unable.Rejected)
 	require.ErrorContains(t, invalid.Err, "spec.clusterSelector[0]: bad")
-	require.Len(t, w.Inputs["PlanRollout"], 1, "it was not planned anew")
+	require.Len(t, w.Inputs["PlanRollout"], 1, "it is not planned again")
 }
 
 func TestAfterEnableOnlyTimeoutsCanBeEdited(t *testing.T) {
@@ -205,11 +205,11 @@ func TestAfterEnableOnlyTimeoutsCanBeEdited(t *testing.T) {
 	require.ErrorContains(t, refusedOther.Err, "spec.clusters: cannot be changed once the rollout is enabled")
 	require.ErrorContains(t, refusedShort.Err, "10m0s have been used already")
 	require.NoError(t, granted.Err)
-	require.NotContains(t, clusters.Events, "+c2", "it aborts now")
+	require.NotContains(t, clusters.Events, "+c2", "it aborts")
 	require.WithinDuration(t, start.Add(51*time.Minute), w.Now(), 5*time.Second)
 }
 
-// blockedRollout is blocked by base.
+// blockedRollout is blocked by rollout base.
 func blockedRollout() ranv1.ClusterGroupUpgrade {
 	object := workflowtest.ARollout()
 	object.Spec.BlockingCRs = []ranv1.BlockingCR{{Namespace: "ops", Name: "base"}}
@@ -238,7 +238,7 @@ func TestABlockedRolloutNamesItsBlockersAndUsesNoTime(t *testing.T) {
 	workflowtest.RequireCondition(t, blocked, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonMissingBlockingCR)
 	require.Equal(t, "Missing blocking CRs: [base]; waiting for ops/base", progressMessage(blocked))
 	require.Equal(t, []drydockv1.Blocker{{Kind: "ClusterGroupUpgrade", Namespace: "ops", Name: "base", Reason: "Missing"}}, blocked.Wait.Blockers)
-	require.Equal(t, ranv1.ReasonMissingBlockingCR, resumed.Wait.Reason, "said again after the pause")
+	require.Equal(t, ranv1.ReasonMissingBlockingCR, resumed.Wait.Reason, "the wait is shown again after the pause")
 	require.Nil(t, blocked.Status.StartedAt)
 	workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonCancelled)
 }
@@ -248,9 +248,9 @@ func TestARolloutStartsAfterItsBlockersSucceeded(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: blockedRollout()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Equal(t, []string{"+c1", "-c1"}, clusters.Events)
-	asked := w.Inputs["AwaitBlockers"][0].(ranv1.ClusterGroupUpgrade)
-	require.Equal(t, "june", asked.Name, "of whom it must know whether they wait for it")
-	require.Equal(t, blockedRollout().Spec.BlockingCRs, asked.Spec.BlockingCRs)
+	input := w.Inputs["AwaitBlockers"][0].(ranv1.ClusterGroupUpgrade)
+	require.Equal(t, "june", input.Name, "the activity detects cycles through it")
+	require.Equal(t, blockedRollout().Spec.BlockingCRs, input.Spec.BlockingCRs)
 }
 
 func TestACycleFoundLaterFailsTheRolloutAndIsSaved(t *testing.T) {
@@ -258,9 +258,9 @@ func TestACycleFoundLaterFailsTheRolloutAndIsSaved(t *testing.T) {
 	w.Fail["AwaitBlockers"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "these rollouts wait for each other", nil))
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: blockedRollout()})
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w, temporal.ErrInvalidSpec)
-	kept := w.Inputs["SaveRollout"]
-	require.Len(t, kept, 2)
-	workflowtest.RequireCondition(t, kept[1].(rollouts.SaveRolloutInput).Object.Status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed)
+	saved := w.Inputs["SaveRollout"]
+	require.Len(t, saved, 2)
+	workflowtest.RequireCondition(t, saved[1].(rollouts.SaveRolloutInput).Object.Status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed)
 }
 
 func TestARetryRunsFailedClustersWithTheSavedPlan(t *testing.T) {
@@ -288,13 +288,13 @@ func TestARetryRunsFailedClustersWithTheSavedPlan(t *testing.T) {
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
 	require.Equal(t, []string{"+c2", "-c2", "+c5", "-c5"}, clusters.Events)
 	require.Equal(t, over.RemediationPlan, status.RemediationPlan)
-	require.Equal(t, map[string][]string{"begun": {"c2", "c5"}, "done": {"c5"}}, w.LabelledClusters(), "those that are complete are not touched")
+	require.Equal(t, map[string][]string{"begun": {"c2", "c5"}, "done": {"c5"}}, w.LabelledClusters(), "complete clusters are not changed")
 	require.Equal(t, ranv1.ClusterCounts{Total: 5, Complete: 4, TimedOut: 1}, status.Counts)
 	require.NotContains(t, w.Called(), "PlanRollout", "the plan is pinned")
-	require.WithinDuration(t, start.Add(32*time.Minute), w.Now(), 5*time.Second, "half of the time is c2's: batches that are done have no share")
-	kept := w.Inputs["SaveRollout"]
-	require.Len(t, kept, 1, "what can be retried is not written over before the end")
-	require.Equal(t, workflowtest.WithActions(workflowtest.ARollout("c1")).Spec, kept[0].(rollouts.SaveRolloutInput).Object.Spec)
+	require.WithinDuration(t, start.Add(32*time.Minute), w.Now(), 5*time.Second, "c2 has half of the time: complete batches have no share")
+	saved := w.Inputs["SaveRollout"]
+	require.Len(t, saved, 1, "the saved rollout is overwritten only at the end")
+	require.Equal(t, workflowtest.WithActions(workflowtest.ARollout("c1")).Spec, saved[0].(rollouts.SaveRolloutInput).Object.Spec)
 }
 
 func TestARetryWithoutFailedClustersEndsWithTheReason(t *testing.T) {
@@ -305,7 +305,7 @@ func TestARetryWithoutFailedClustersEndsWithTheReason(t *testing.T) {
 	require.Empty(t, w.Inputs["SaveRollout"])
 }
 
-// What the hub keeps of the run before is what others wait for, and what can be retried.
+// Other rollouts wait for the saved status, and a retry reads it.
 func TestARolloutWithoutAPlanKeepsTheSavedStatusOfTheLastOne(t *testing.T) {
 	retry := rolloutworkflow.Input{Object: workflowtest.ARollout(), StartedBy: "ann", Retry: &rollout.RetryRequest{Actor: "ann"}}
 	start := rolloutworkflow.Input{Object: workflowtest.ARollout(), StartedBy: "ann"}
@@ -316,37 +316,37 @@ func TestARolloutWithoutAPlanKeepsTheSavedStatusOfTheLastOne(t *testing.T) {
 		name string
 		in   rolloutworkflow.Input
 		play func(*workflowtest.World)
-		// kept: its end is kept on the hub.
-		kept bool
+		// saved: the end is saved on the hub.
+		saved bool
 	}{
 		{"a retry that is cancelled while the hub does not answer", retry, func(w *workflowtest.World) {
-			w.Fail["LoadRollout"] = workflowtest.Always(errors.New("the hub is away"))
+			w.Fail["LoadRollout"] = workflowtest.Always(errors.New("the hub is unreachable"))
 			cancelled(w)
 		}, false},
-		{"a retry whose starter is not known, where duties are separate", rolloutworkflow.Input{Object: workflowtest.ARollout(), Retry: &rollout.RetryRequest{}}, func(w *workflowtest.World) {
+		{"a retry by an unknown person with separate duties", rolloutworkflow.Input{Object: workflowtest.ARollout(), Retry: &rollout.RetryRequest{}}, func(w *workflowtest.World) {
 			w.LoadedRollout = rollouts.LoadedRollout{Object: approvedRollout()}
 		}, false},
 		{"a cluster that does not exist", start, func(w *workflowtest.World) { w.Plan = planWithoutClusters("cluster c9 not found") }, false},
 		{"a start that is cancelled while the hub does not answer", start, func(w *workflowtest.World) {
-			w.Fail["PlanRollout"] = workflowtest.Always(errors.New("the hub is away"))
+			w.Fail["PlanRollout"] = workflowtest.Always(errors.New("the hub is unreachable"))
 			cancelled(w)
 		}, false},
-		{"a plan that was made known is kept with its end", rolloutworkflow.Input{Object: workflowtest.PlannedOnly()}, func(w *workflowtest.World) {
+		{"a registered plan is saved with its end", rolloutworkflow.Input{Object: workflowtest.PlannedOnly()}, func(w *workflowtest.World) {
 			w.Plan.Precaching = &ranv1.PrecachingSpec{}
 			cancelled(w)
 		}, true},
-		{"also if nobody knows whether it was", rolloutworkflow.Input{Object: workflowtest.PlannedOnly()}, func(w *workflowtest.World) {
+		{"a plan that may be registered is saved with its end", rolloutworkflow.Input{Object: workflowtest.PlannedOnly()}, func(w *workflowtest.World) {
 			w.Plan.Precaching = &ranv1.PrecachingSpec{}
-			back := w.Now().Add(time.Hour / 2)
+			recovers := w.Now().Add(time.Hour / 2)
 			w.Fail["SaveRollout"] = func(int) error {
-				if w.Now().Before(back) {
-					return errors.New("the answer was lost")
+				if w.Now().Before(recovers) {
+					return errors.New("the reply was lost")
 				}
 				return nil
 			}
 			cancelled(w)
 		}, true},
-		{"a retry that has its plan is kept with its end", retry, func(w *workflowtest.World) {
+		{"a retry with a loaded plan is saved with its end", retry, func(w *workflowtest.World) {
 			w.LoadedRollout = rollouts.LoadedRollout{Object: prepared(workflowtest.ARollout())}
 			w.LoadedRollout.Object.Status = workflowtest.GroupStatus{
 				RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterPending, Batch: 1}},
@@ -362,14 +362,14 @@ func TestARolloutWithoutAPlanKeepsTheSavedStatusOfTheLastOne(t *testing.T) {
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, tt.in)
 			require.Error(t, w.GetWorkflowError())
 			require.Empty(t, clusters.EventsInOrder())
-			require.Equal(t, tt.kept, slices.ContainsFunc(w.InputsOf("SaveRollout"), func(in any) bool {
+			require.Equal(t, tt.saved, slices.ContainsFunc(w.InputsOf("SaveRollout"), func(in any) bool {
 				return in.(rollouts.SaveRolloutInput).Object.Status.Status.CompletedAt != nil
 			}))
 		})
 	}
 }
 
-// slowRemediator takes its time to settle.
+// slowRemediator needs a minute to settle.
 type slowRemediator struct{ policy.Remediator }
 
 func (slowRemediator) Settle(ctx workflow.Context) { _ = workflow.Sleep(ctx, time.Minute) }

@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// withHealthChecks lets a rollout go on only where the registry is well, for which it waits for a minute.
+// withHealthChecks adds a check of the registry with a timeout of a minute.
 func withHealthChecks(object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
 	object.Spec.HealthChecks = []drydockv1.HealthCheck{{
 		Name: "registry", TimeoutSeconds: new(int32(60)), HarborCluster: &drydockv1.HarborClusterCheck{Namespace: "registry", Name: "main"},
@@ -30,8 +30,8 @@ func unhealthyRegistry(cluster string) error {
 		drydockv1.Blocker{Kind: "HarborCluster", Namespace: "registry", Name: "main"})
 }
 
-// looksAt are the clusters whose health was looked at, in order.
-func looksAt(w *workflowtest.World) []string {
+// checkedClusters returns the clusters whose health was checked, in order.
+func checkedClusters(w *workflowtest.World) []string {
 	var clusters []string
 	for _, in := range w.InputsOf("AwaitClusterHealthy") {
 		clusters = append(clusters, in.(health.AwaitClusterHealthyInput).Cluster)
@@ -48,15 +48,15 @@ func TestClustersAreCheckedBeforeTheRolloutAndAfterTheirWork(t *testing.T) {
 			for _, cluster := range status.Clusters {
 				require.Equal(t, ranv1.ClusterComplete, cluster.State)
 			}
-			looks := looksAt(w.World)
-			require.Len(t, looks, 6)
-			require.ElementsMatch(t, []string{"c1", "c2", "c3"}, looks[:3], "before the first batch")
-			require.Equal(t, "c1", looks[3])
-			require.ElementsMatch(t, []string{"c2", "c3"}, looks[4:])
+			checks := checkedClusters(w.World)
+			require.Len(t, checks, 6)
+			require.ElementsMatch(t, []string{"c1", "c2", "c3"}, checks[:3], "before the first batch")
+			require.Equal(t, "c1", checks[3])
+			require.ElementsMatch(t, []string{"c2", "c3"}, checks[4:])
 			first := w.InputsOf("AwaitClusterHealthy")[0].(health.AwaitClusterHealthyInput)
 			last := w.InputsOf("AwaitClusterHealthy")[5].(health.AwaitClusterHealthyInput)
 			require.Equal(t, withHealthChecks(remediation.Object()).Spec.HealthChecks, first.Checks)
-			require.True(t, last.Since.After(first.Since), "what was seen before the work was done does not count")
+			require.True(t, last.Since.After(first.Since), "observations from before the work do not count")
 		})
 	}
 }
@@ -80,7 +80,7 @@ func TestAnUnhealthyClusterFailsTheRolloutBeforeItStarts(t *testing.T) {
 func TestAClusterThatIsUnhealthyAfterTheWorkHasFailed(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.Fail["AwaitClusterHealthy"] = func(call int) error {
-		if call > 2 && slices.Contains(looksAt(w)[2:call], "c1") && looksAt(w)[call-1] == "c1" {
+		if call > 2 && slices.Contains(checkedClusters(w)[2:call], "c1") && checkedClusters(w)[call-1] == "c1" {
 			return unhealthyRegistry("c1")
 		}
 		return nil
@@ -128,7 +128,7 @@ func TestAHealthGateShowsItsWaitAndStopsOnCancel(t *testing.T) {
 	}, 20*time.Second)
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: withHealthChecks(workflowtest.ARollout())})
 	status := workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
-	require.Equal(t, ranv1.ClusterCancelled, workflowtest.ClusterStates(status)["c1"], "nobody knows whether it is well")
+	require.Equal(t, ranv1.ClusterCancelled, workflowtest.ClusterStates(status)["c1"], "its health is unknown")
 }
 
 func TestTheHealthGateContinuesAsNew(t *testing.T) {
@@ -152,7 +152,7 @@ func TestTheHealthGateContinuesAsNew(t *testing.T) {
 	second, _ := workflowtest.NewGroupWorld(t, batch)
 	second.ExecuteWorkflow(rollout.ClusterGroupUpgrade, *next)
 	workflowtest.RequireResult[workflowtest.GroupStatus](second)
-	require.Len(t, looksAt(second), 10+60)
+	require.Len(t, checkedClusters(second), 10+60)
 }
 
 func TestHealthChecksAfterTheWorkAreLimitedInNumber(t *testing.T) {
@@ -171,8 +171,8 @@ func TestHealthChecksAfterTheWorkAreLimitedInNumber(t *testing.T) {
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	since := map[string]time.Time{}
 	first, later := time.Time{}, 0
-	for _, look := range w.InputsOf("AwaitClusterHealthy")[len(batch):] {
-		in := look.(health.AwaitClusterHealthyInput)
+	for _, check := range w.InputsOf("AwaitClusterHealthy")[len(batch):] {
+		in := check.(health.AwaitClusterHealthyInput)
 		if first.IsZero() {
 			first = in.Since
 		}
@@ -182,5 +182,5 @@ func TestHealthChecksAfterTheWorkAreLimitedInNumber(t *testing.T) {
 		since[in.Cluster] = in.Since
 	}
 	require.Len(t, since, len(batch))
-	require.Equal(t, 10, later, "they were let in when others were done, and have their time from then on")
+	require.Equal(t, 10, later, "each check has its full timeout from its start")
 }

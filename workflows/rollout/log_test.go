@@ -12,10 +12,10 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// logLines is a logger that keeps what it is given, with the values of its keys.
+// logLines is a logger that records messages with some of their keys.
 type logLines []string
 
-func (l *logLines) keep(message string, keyvals ...any) {
+func (l *logLines) record(message string, keyvals ...any) {
 	line := message
 	for i := 0; i+1 < len(keyvals); i += 2 {
 		if key := keyvals[i].(string); key == "cluster" || key == "phase" || key == "state" || key == "batch" {
@@ -25,10 +25,10 @@ func (l *logLines) keep(message string, keyvals ...any) {
 	*l = append(*l, line)
 }
 
-func (l *logLines) Debug(message string, keyvals ...any) { l.keep(message, keyvals...) }
-func (l *logLines) Info(message string, keyvals ...any)  { l.keep(message, keyvals...) }
-func (l *logLines) Warn(message string, keyvals ...any)  { l.keep(message, keyvals...) }
-func (l *logLines) Error(message string, keyvals ...any) { l.keep(message, keyvals...) }
+func (l *logLines) Debug(message string, keyvals ...any) { l.record(message, keyvals...) }
+func (l *logLines) Info(message string, keyvals ...any)  { l.record(message, keyvals...) }
+func (l *logLines) Warn(message string, keyvals ...any)  { l.record(message, keyvals...) }
+func (l *logLines) Error(message string, keyvals ...any) { l.record(message, keyvals...) }
 
 func TestARolloutCanBeFollowedFromTheLog(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})

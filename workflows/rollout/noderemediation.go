@@ -87,7 +87,7 @@ func (g *groupUpgrade) forwardPause(ctx workflow.Context, child workflow.ChildWo
 	}
 }
 
-// FindComplete implements Remediator. It finds none: timed-out clusters were withdrawn.
+// FindComplete implements Remediator. It finds none: timed-out clusters were cancelled.
 func (nodeRemediator) FindComplete(workflow.Context, []string) ([]string, error) { return nil, nil }
 
 // MaxConcurrency implements Remediator: each cluster has a child workflow.

@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// aRollingRollout keeps two clusters at work after its canaries.
+// aRollingRollout runs two clusters at a time after its canaries.
 func aRollingRollout(canaries ...string) ranv1.ClusterGroupUpgrade {
 	object := workflowtest.ARollout(canaries...)
 	object.Spec.RemediationStrategy.Rollout = ranv1.Rolling
@@ -49,13 +49,13 @@ func TestARollingRolloutUsesItsConcurrency(t *testing.T) {
 	clusters.Outcomes["c2"] = workflowtest.Takes(10 * time.Minute)
 	w.When(func() bool { return workflowtest.StatusOf[workflowtest.GroupStatus](w).Counts.Complete == 4 }, func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w).Status
-		require.Equal(t, int32(2), status.CurrentBatch, "c2 is not over yet")
-		require.Equal(t, status.Deadline, status.CurrentBatchDeadline, "all that is left of the time is there for all that is left")
+		require.Equal(t, int32(2), status.CurrentBatch, "c2 is still running")
+		require.Equal(t, status.Deadline, status.CurrentBatchDeadline, "the remaining clusters share the remaining time")
 	})
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: aRollingRollout("c1")})
 
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, []string{"+c1", "-c1"}, clusters.Events[:2], "the canary is alone")
+	require.Equal(t, []string{"+c1", "-c1"}, clusters.Events[:2], "the canary runs alone")
 	require.Equal(t, 2, clusters.MostRunning)
 	require.Equal(t, "-c2", clusters.Events[len(clusters.Events)-1], "the others do not wait for it: %v", clusters.Events)
 	require.Equal(t, int32(4), status.Status.CurrentBatch)
@@ -86,7 +86,7 @@ func TestClustersAreLookedUpTogether(t *testing.T) {
 	require.Len(t, w.InputsOf("DeletedClusters"), 2, "before they start, and at the end of the batch")
 }
 
-func TestATimedOutRollingRolloutWithdrawsRunningClusters(t *testing.T) {
+func TestATimedOutRollingRolloutCancelsRunningClusters(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.UntilCancelled, workflowtest.UntilCancelled
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: aRollingRollout()})
@@ -109,7 +109,7 @@ func TestARollingRolloutContinuesAsNew(t *testing.T) {
 	require.Equal(t, []string{"+c2", "-c2", "+c3", "-c3"}, clusters.Events)
 }
 
-func TestClusterTimeoutWithdrawsOnlyThatCluster(t *testing.T) {
+func TestClusterTimeoutCancelsOnlyThatCluster(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2", "c3"})
 	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.UntilCancelled, workflowtest.Takes(15*time.Minute)
 	object := workflowtest.ARollout()
@@ -121,7 +121,7 @@ func TestClusterTimeoutWithdrawsOnlyThatCluster(t *testing.T) {
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterTimedOut, "c2": ranv1.ClusterTimedOut, "c3": ranv1.ClusterComplete}, workflowtest.ClusterStates(status))
 	require.Equal(t, "ClusterTimedOut", status.Clusters[0].Reason)
-	require.WithinDuration(t, start.Add(11*time.Minute), w.Now(), time.Second, "ten minutes, and one for the withdrawal")
+	require.WithinDuration(t, start.Add(11*time.Minute), w.Now(), time.Second, "ten minutes, and one for the cleanup")
 }
 
 func TestClusterTimeoutStartsWithTheCluster(t *testing.T) {
@@ -173,34 +173,34 @@ func TestTheNextBatchWaitsUntilTheClustersHaveSoaked(t *testing.T) {
 
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterSoaking, "c2": ranv1.ClusterSoaking, "c3": ranv1.ClusterPending}, workflowtest.ClusterStates(soaking))
 	require.Equal(t, ranv1.ReasonSoaking, soaking.Wait.Reason)
-	require.Nil(t, soaking.Status.CurrentBatchDeadline, "nothing is at work that could run out of time")
+	require.Nil(t, soaking.Status.CurrentBatchDeadline, "no running cluster can time out")
 	require.Equal(t, "Soaking; Maintaining nodes", meta.FindStatusCondition(soaking.Conditions, ranv1.ConditionProgressing).Message)
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Empty(t, status.Clusters[0].Reason)
 	require.WithinDuration(t, start.Add(13*time.Minute), startTimes(status)["c3"], 2*time.Second)
-	require.WithinDuration(t, start.Add(14*time.Minute), w.Now(), 2*time.Second, "nobody waits for the last batch to soak")
+	require.WithinDuration(t, start.Add(14*time.Minute), w.Now(), 2*time.Second, "the last batch does not soak")
 }
 
-// When the time of the batch is over, c1 has been complete for five minutes.
+// When the batch times out, c1 has been complete for five minutes.
 func TestATimedOutBatchStillSoaks(t *testing.T) {
 	lateComplete := func(ctx workflow.Context) error {
 		_ = workflow.Sleep(ctx, 1000*time.Hour)
-		return nil // though it was withdrawn
+		return nil // although it was cancelled
 	}
 	for _, tt := range []struct {
 		name   string
 		c2     func(workflow.Context) error
 		change func(*ranv1.ClusterGroupUpgradeSpec)
 		want   ranv1.ClusterState
-		// next is when the next batch starts; 0: it does not. end is when the rollout is over.
+		// next is when the next batch starts; 0: never. end is when the rollout ends.
 		next, end time.Duration
 	}{
-		{"what is complete", workflowtest.UntilCancelled, nil, ranv1.ClusterTimedOut, 35 * time.Minute, 36 * time.Minute},
-		{"what completes in that moment", lateComplete, nil, ranv1.ClusterComplete, 40 * time.Minute, 41 * time.Minute},
-		{"but not when no other follows", workflowtest.UntilCancelled, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		{"a complete cluster", workflowtest.UntilCancelled, nil, ranv1.ClusterTimedOut, 35 * time.Minute, 36 * time.Minute},
+		{"a cluster that completes at the timeout", lateComplete, nil, ranv1.ClusterComplete, 40 * time.Minute, 41 * time.Minute},
+		{"not with Abort", workflowtest.UntilCancelled, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.BatchTimeoutAction = ranv1.BatchTimeoutAbort
 		}, ranv1.ClusterTimedOut, 0, 31 * time.Minute},
-		{"also if others would not follow had it not completed", lateComplete, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		{"with Abort, if all clusters complete", lateComplete, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.BatchTimeoutAction = ranv1.BatchTimeoutAbort
 		}, ranv1.ClusterComplete, 40 * time.Minute, 41 * time.Minute},
 	} {
@@ -244,12 +244,12 @@ func TestARolloutTimesOutDuringASoak(t *testing.T) {
 	start := w.Now()
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w).Status
-		require.Nil(t, status.CurrentBatchDeadline, "nothing is at work that could run out of time")
+		require.Nil(t, status.CurrentBatchDeadline, "no running cluster can time out")
 		require.WithinDuration(t, start.Add(10*time.Minute), status.Deadline.Time, 5*time.Second)
 	}, 3*time.Minute)
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
-	require.WithinDuration(t, start.Add(10*time.Minute), w.Now(), 5*time.Second, "and nobody is asked to approve what has no time")
+	require.WithinDuration(t, start.Add(10*time.Minute), w.Now(), 5*time.Second, "without a wait for the approval")
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterPending}, workflowtest.ClusterStates(status))
 	require.NotContains(t, clusters.Events, "+c2")
 }
@@ -283,7 +283,7 @@ func TestNoClusterStartsAtMaxFailures(t *testing.T) {
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonAborted)
-	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.EventsInOrder(), "no more are at work than may fail")
+	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.EventsInOrder(), "no more clusters run than may fail")
 	workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonAborted)
 	require.Equal(t, "Aborted because too many clusters failed; failed: c1, c2; not started: c3, c4, c5", meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message)
 }
@@ -335,7 +335,7 @@ func TestFailuresNeverExceedTheLimit(t *testing.T) {
 		require.Zero(r, clusters.Running)
 		require.Zero(r, status.Counts.Running)
 		if status.Counts.Pending > 0 {
-			require.Equal(r, most, int(status.Counts.Failed+status.Counts.TimedOut), "only failures keep a cluster from its turn: %v", clusters.Events)
+			require.Equal(r, most, int(status.Counts.Failed+status.Counts.TimedOut), "only failures prevent the start of a cluster: %v", clusters.Events)
 		}
 	})
 }
@@ -352,18 +352,18 @@ func TestTimedOutClustersAreCheckedAgainAtTheEnd(t *testing.T) {
 	})
 	w.ExecuteWorkflow("late", rollout.Input{Object: workflowtest.ARollout()})
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, []string{"c1"}, late.asked)
+	require.Equal(t, []string{"c1"}, late.checked)
 	require.Equal(t, int32(2), status.Counts.Complete)
 	require.True(t, slices.Contains(clusters.Events, "+c2"))
 }
 
-// lateRemediator finds clusters complete after their time.
+// lateRemediator finds timed-out clusters that are complete.
 type lateRemediator struct {
 	policy.Remediator
-	complete, asked []string
+	complete, checked []string
 }
 
 func (l *lateRemediator) FindComplete(_ workflow.Context, clusters []string) ([]string, error) {
-	l.asked = clusters
+	l.checked = clusters
 	return l.complete, nil
 }

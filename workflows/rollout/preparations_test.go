@@ -53,7 +53,7 @@ func TestClustersArePrecachedAndBackedUpBeforeTheFirstBatch(t *testing.T) {
 
 func TestClustersThatCannotBePreparedFail(t *testing.T) {
 	failures := map[string]error{
-		"precaching c1": jobFailed("no room"), "backup c3": jobFailed("no room either"), "backup c4": temporal.Error(temporal.ErrJobTimedOut, "too slow", nil),
+		"precaching c1": jobFailed("disk full"), "backup c3": jobFailed("backup disk full"), "backup c4": temporal.Error(temporal.ErrJobTimedOut, "too slow", nil),
 	}
 	w, clusters := workflowtest.NewPreparedWorld(t, failures, []string{"c1"}, []string{"c2", "c3"}, []string{"c4", "c5"})
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: prepared(workflowtest.WithActions(workflowtest.ARollout("c1")))})
@@ -63,14 +63,14 @@ func TestClustersThatCannotBePreparedFail(t *testing.T) {
 	require.Equal(t, "Precaching failed for 1 clusters; failed: c1", messageOf(status, ranv1.ConditionPrecachingSucceeded))
 	workflowtest.RequireCondition(t, status, ranv1.ConditionBackupSucceeded, metav1.ConditionTrue, ranv1.ReasonPartiallyDone)
 	require.Equal(t, "Backup failed for 2 clusters; failed: c3, c4", messageOf(status, ranv1.ConditionBackupSucceeded))
-	require.Equal(t, []string{"c2", "c3", "c4", "c5"}, w.JobsOf(precache.Backup), "what has left is not backed up")
+	require.Equal(t, []string{"c2", "c3", "c4", "c5"}, w.JobsOf(precache.Backup), "failed clusters are not backed up")
 	require.Equal(t, [][]string{{"c2"}, {"c5"}}, status.RemediationPlan)
 	require.Equal(t, []string{"+c2", "-c2", "+c5", "-c5"}, clusters.EventsInOrder())
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "failed", "c2": "complete", "c3": "failed", "c4": "failed", "c5": "complete"}, workflowtest.ClusterStates(status))
 	for _, c := range status.Clusters {
 		switch c.Name {
 		case "c1":
-			require.Equal(t, "UnrecoverableError: precaching: no room", c.Reason+": "+c.Message)
+			require.Equal(t, "UnrecoverableError: precaching: disk full", c.Reason+": "+c.Message)
 		case "c4":
 			require.Equal(t, "BackupTimeout: backup: too slow", c.Reason+": "+c.Message)
 		case "c5":
@@ -94,7 +94,7 @@ func TestARolloutFailsIfNoClusterIsPrepared(t *testing.T) {
 }
 
 func TestPrecachingRunsOnceBeforeEnable(t *testing.T) {
-	w, _ := workflowtest.NewPreparedWorld(t, map[string]error{"precaching c2": jobFailed("no room")}, []string{"c1", "c2"})
+	w, _ := workflowtest.NewPreparedWorld(t, map[string]error{"precaching c2": jobFailed("disk full")}, []string{"c1", "c2"})
 	object := prepared(workflowtest.ARollout())
 	object.Spec.Enable = new(bool)
 	w.RegisterDelayedCallback(func() {
@@ -146,7 +146,7 @@ func TestPrecachingShowsTheWaitsOfClusters(t *testing.T) {
 	}, time.Minute)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: prepared(workflowtest.ARollout())})
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
-	require.Len(t, w.InputsOf("RemoveClusterJob"), 2, "Jobs that were at work are stopped")
+	require.Len(t, w.InputsOf("RemoveClusterJob"), 2, "running Jobs are stopped")
 }
 
 func TestAnInvalidPrecachingSpecEndsTheRollout(t *testing.T) {
@@ -172,7 +172,7 @@ func TestClusterPreparationsAreLimitedInNumber(t *testing.T) {
 	}, 30*time.Second)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
-	require.Len(t, w.InputsOf("RemoveClusterJob"), rolloutworkflow.MaxPreparations*rolloutworkflow.ClustersPerPreparation, "only those that had begun")
+	require.Len(t, w.InputsOf("RemoveClusterJob"), rolloutworkflow.MaxPreparations*rolloutworkflow.ClustersPerPreparation, "only started Jobs")
 }
 
 func TestAPreparationReportsTheStateOfEachJob(t *testing.T) {
@@ -204,17 +204,17 @@ func TestAPreparationReportsTheStateOfEachJob(t *testing.T) {
 
 func TestAPreparationContinuesAfterAnOutageOfTheCluster(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Fail["RemoveClusterJob"] = workflowtest.Always(errors.New("away"))
+	w.Fail["RemoveClusterJob"] = workflowtest.Always(errors.New("unreachable"))
 	w.ExecuteWorkflow(rolloutworkflow.ClusterPreparation, rolloutworkflow.PreparationInput{
 		Work: precache.Work{Kind: precache.Precaching, Timeout: time.Hour}, Clusters: []rolloutworkflow.ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
 	})
-	require.Equal(t, ranv1.PreparationSucceeded, workflowtest.RequireResult[map[string]precache.Progress](w)["c1"].State, "a Job that cannot be removed goes by itself")
+	require.Equal(t, ranv1.PreparationSucceeded, workflowtest.RequireResult[map[string]precache.Progress](w)["c1"].State, "the TTL removes the Job")
 }
 
 func TestSkippedClustersGetAfterCompletionIfNoneIsPrepared(t *testing.T) {
 	for _, kind := range []precache.Kind{precache.Precaching, precache.Backup} {
 		t.Run(string(kind), func(t *testing.T) {
-			w, clusters := workflowtest.NewPreparedWorld(t, map[string]error{string(kind) + " c1": jobFailed("no room")}, []string{"c1"})
+			w, clusters := workflowtest.NewPreparedWorld(t, map[string]error{string(kind) + " c1": jobFailed("disk full")}, []string{"c1"})
 			w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c2", Reason: rollout.ReasonAlreadyCompliant}}
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.WithActions(prepared(workflowtest.ARollout()))})
 			workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)

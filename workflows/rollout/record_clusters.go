@@ -14,7 +14,7 @@ import (
 
 // The methods below record the states of clusters.
 
-// batchTimedOut records the current step of each running cluster when the batch times out, before the cluster is withdrawn.
+// batchTimedOut records the current step of each running cluster when the batch times out, before the cluster is cancelled.
 func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		if c := r.cluster(name); rollout.Working(c) && c.Reason != ReasonClusterTimedOut {
@@ -24,7 +24,7 @@ func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
 	r.show()
 }
 
-// clusterTimedOut records the current step of a cluster when it times out, before it is withdrawn.
+// clusterTimedOut records the current step of a cluster when it times out, before it is cancelled.
 func (r *groupRecord) clusterTimedOut(ctx workflow.Context, name string) {
 	r.timedOut(ctx, r.cluster(name), ReasonClusterTimedOut, "the cluster timed out")
 	r.show()
@@ -36,10 +36,10 @@ func (r *groupRecord) timedOut(ctx workflow.Context, c *ranv1.ClusterStatus, rea
 		message += "; at that moment: " + doing
 	}
 	c.Reason, c.Message, c.Since = reason, message, r.now(ctx)
-	r.log.Info("Cluster is withdrawn", "cluster", c.Name, "batch", c.Batch, "reason", reason, "message", message)
+	r.log.Info("Cluster is cancelled", "cluster", c.Name, "batch", c.Batch, "reason", reason, "message", message)
 }
 
-// Reasons of a cluster that is withdrawn because it, or its batch, timed out.
+// Reasons of a cluster that is cancelled because it, or its batch, timed out.
 const (
 	reasonBatchTimedOut   = "BatchTimedOut"
 	ReasonClusterTimedOut = "ClusterTimedOut"
@@ -142,7 +142,7 @@ func (r *groupRecord) clustersDeleted(ctx workflow.Context, names []string) {
 		c := r.cluster(name)
 		if c.State != ranv1.ClusterFailed {
 			c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterVanished, policy.MessageClusterDeleted, r.now(ctx)
-			r.log.Info("Cluster vanished", "cluster", name, "batch", c.Batch)
+			r.log.Info("Cluster deleted", "cluster", name, "batch", c.Batch)
 		}
 	}
 	r.show()

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/workflows/kit/kittest"
 )
 
-// To show a rollout of thousands takes a while, and a goroutine of a workflow that does not pause for a second is taken for a deadlock.
+// Showing thousands of clusters is slow, and the SDK reports a deadlock after a second.
 func TestChangesOfManyClustersAreShownOnce(t *testing.T) {
 	const clusters, together = 30, 20
 	shown := kittest.Run(t, func(ctx workflow.Context) ([]int32, error) {
@@ -24,7 +24,7 @@ func TestChangesOfManyClustersAreShownOnce(t *testing.T) {
 		}
 		record := newGroupRecord(ctx, &status, "fleet/june", rollout.ManagedPolicies)
 		record.completed = func(...string) {}
-		var shown []int32 // how many have failed, after each
+		var shown []int32 // the shown failures after each change
 		record.showOnce(func() {
 			for i := range together {
 				record.clusterEnded(ctx, ranv1.ClusterStatus{Name: status.Clusters[i].Name, State: ranv1.ClusterFailed, Reason: "Unbound", Batch: 1})

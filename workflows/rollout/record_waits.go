@@ -114,20 +114,20 @@ func (r *groupRecord) cancelling(who temporal.SignalRequest) {
 	r.show()
 }
 
-// withdrawing records that the rollout waits for running clusters to be withdrawn.
-func (r *groupRecord) withdrawing(timedOut bool) {
+// cancellingClusters records that the rollout waits until cancelled clusters have ended.
+func (r *groupRecord) cancellingClusters(timedOut bool) {
 	reason := rollout.ReasonCancelling
 	if timedOut {
 		reason = rollout.ReasonWithdrawingTimedOut
 	}
 	if r.waits.Withdrawal != reason {
 		r.waits.Withdrawal = reason
-		r.log.Info("Running clusters are withdrawn", "reason", reason)
+		r.log.Info("Running clusters are cancelled", "reason", reason)
 	}
 }
 
-// withdrawalEnded records that all withdrawn clusters have ended, and the next batch is due. A cancelled rollout keeps the reason until its end.
-func (r *groupRecord) withdrawalEnded(ctx workflow.Context) {
+// clustersCancelled records that all cancelled clusters have ended, and the next batch is due. A cancelled rollout keeps the reason until its end.
+func (r *groupRecord) clustersCancelled(ctx workflow.Context) {
 	if ctx.Err() == nil && r.waits.Withdrawal != "" {
 		r.waits.Withdrawal = ""
 		r.show()

@@ -21,16 +21,16 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// eachBatchApproved is a rollout of which somebody has to approve each batch; who asks first approves the first.
+// eachBatchApproved requires an approval of each batch, and approves the first one.
 func eachBatchApproved(w *workflowtest.World, object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
 	object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
 	workflowtest.SendUpdateWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 	return object
 }
 
-// c1 has its time until half an hour is over, and returns its nodes for a minute.
+// c1 times out after half an hour, and needs a minute to return its nodes.
 func TestTheStatusShowsTheWaitAfterATimedOutBatch(t *testing.T) {
-	for name, stands := range map[string]struct {
+	for name, test := range map[string]struct {
 		reason, Progress string
 		during           func(*workflowtest.World)
 	}{
@@ -45,12 +45,12 @@ func TestTheStatusShowsTheWaitAfterATimedOutBatch(t *testing.T) {
 			object := eachBatchApproved(w, workflowtest.ARollout())
 			w.RegisterDelayedCallback(func() {
 				require.Equal(t, "WithdrawingTimedOut", workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
-				stands.during(w)
+				test.during(w)
 			}, 30*time.Minute+30*time.Second)
 			w.RegisterDelayedCallback(func() {
 				status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
-				require.Equal(t, stands.reason, status.Wait.Reason, status.Wait.Message)
-				require.Equal(t, stands.Progress, progressMessage(status))
+				require.Equal(t, test.reason, status.Wait.Reason, status.Wait.Message)
+				require.Equal(t, test.Progress, progressMessage(status))
 				w.SignalWorkflow(temporal.SignalCancel, nil)
 			}, time.Hour)
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
@@ -59,7 +59,6 @@ func TestTheStatusShowsTheWaitAfterATimedOutBatch(t *testing.T) {
 	}
 }
 
-// Nobody has cancelled a rollout whose time ends while a cluster soaks.
 func TestARolloutThatTimesOutDuringASoakIsNotShownAsCancelling(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	object := workflowtest.ARollout()
@@ -77,10 +76,10 @@ func TestARolloutThatTimesOutDuringASoakIsNotShownAsCancelling(t *testing.T) {
 	require.NotContains(t, reasons, "Cancelling")
 }
 
-// afterCompletion on c1 does not succeed for a while, while the rollout waits for somebody.
+// afterCompletion on c1 fails for a time, during another wait of the rollout.
 func TestTheWaitIsShownAgainWhenAnActivityRecovers(t *testing.T) {
 	for name, fails := range map[string]func(*workflowtest.World){
-		"from errors": func(w *workflowtest.World) {
+		"after errors": func(w *workflowtest.World) {
 			w.Fail["ChangeClusters"] = func(call int) error {
 				if call > 1 && call <= 1+kit.RoundAttempts {
 					return errors.New("the hub does not answer")
@@ -88,7 +87,7 @@ func TestTheWaitIsShownAgainWhenAnActivityRecovers(t *testing.T) {
 				return nil
 			}
 		},
-		"from refusals": func(w *workflowtest.World) {
+		"after refusals": func(w *workflowtest.World) {
 			workflowtest.Simulate(w, "ChangeClusters", func(in rollouts.ChangeClustersInput) any {
 				if len(w.InputsOf("ChangeClusters")) == 2 {
 					return []rollouts.RefusedChange{{Cluster: "c1", Message: "c1 refuses"}}
@@ -126,7 +125,7 @@ func TestTheWaitIsShownAgainWhenAnActivityRecovers(t *testing.T) {
 	}
 }
 
-// The hub recovers while c2 returns its nodes for a minute.
+// The hub recovers while c2 returns its nodes.
 func TestACancellationIsShownAgainWhenAnActivityRecovers(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"})
 	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
@@ -148,7 +147,7 @@ func TestACancellationIsShownAgainWhenAnActivityRecovers(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 }
 
-// While c1 soaks the hub cannot be watched, and when it has nothing is watched any more.
+// The watch of the hub fails while c1 soaks, and ends with the soak.
 func TestAPauseIsShownAfterARetryEnds(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
 	w.Soaks[1] = time.Hour
@@ -172,7 +171,6 @@ func TestAPauseIsShownAfterARetryEnds(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
 }
 
-// Whoever pauses and resumes meanwhile, the rollout says what it waits for.
 func TestAPauseWhileHoldsAreUnknownAlwaysShowsAReason(t *testing.T) {
 	for name, object := range map[string]ranv1.ClusterGroupUpgrade{"before the first batch": workflowtest.ARollout(), "before clusters are precached": prepared(workflowtest.ARollout())} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +201,7 @@ func TestAPauseWhileHoldsAreUnknownAlwaysShowsAReason(t *testing.T) {
 	}
 }
 
-// c1 refuses what afterCompletion asks for, which is what the rollout waits for last when its run ends.
+// c1 refuses afterCompletion, so the run ends with another wait.
 func TestAPauseIsPassedToTheNextRun(t *testing.T) {
 	first, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c2"] = workflowtest.Takes(20 * time.Minute)

@@ -46,7 +46,7 @@ func TestAnEditCanStopPrecaching(t *testing.T) {
 	require.Len(t, clusters.EventsInOrder(), 4)
 }
 
-// The Jobs that are at work while what is to be pulled is another take their time to stop, and say something meanwhile.
+// The running Jobs of the former spec stop slowly, and still report progress.
 func TestAnotherPrecachingSpecStartsNewJobs(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1", "c2"})
 	w.Blocked["RunClusterJob"] = true
@@ -68,11 +68,11 @@ func TestAnotherPrecachingSpecStartsNewJobs(t *testing.T) {
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 
 	jobs := w.PrecachingJobs()
-	require.Len(t, jobs, 4, "each cluster begins anew while the Job before is being stopped")
+	require.Len(t, jobs, 4, "each cluster has a new Job while the former one stops")
 	for i, job := range jobs {
 		before := i < 2
 		require.Equal(t, map[bool]string{true: "35", false: "50"}[before], job.Work.Spec.SpaceRequired)
-		require.Equal(t, before, job.Preparation == jobs[0].Preparation, "Jobs are named after it")
+		require.Equal(t, before, job.Preparation == jobs[0].Preparation, "the preparation is part of the name of a Job")
 	}
 }
 
@@ -107,7 +107,7 @@ func TestAPlanWithoutPrecachingHasNoPrecachingCondition(t *testing.T) {
 }
 
 func TestClustersRemovedByAnEditDoNotCount(t *testing.T) {
-	w, _ := workflowtest.NewPreparedWorld(t, map[string]error{"precaching c2": jobFailed("no room")}, []string{"c1", "c2"})
+	w, _ := workflowtest.NewPreparedWorld(t, map[string]error{"precaching c2": jobFailed("disk full")}, []string{"c1", "c2"})
 	w.RegisterDelayedCallback(func() {
 		w.Plan.RemediationPlan = [][]string{{"c1"}}
 		w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c2"}}
@@ -149,7 +149,7 @@ func TestEnableDuringPrecachingPlansAgain(t *testing.T) {
 	require.Equal(t, [][]string{{"c1"}, {"c2"}}, status.RemediationPlan)
 	require.Equal(t, []string{"+c1", "-c1", "+c2", "-c2"}, clusters.EventsInOrder())
 	require.Len(t, w.InputsOf("PlanRollout"), 2)
-	require.Nil(t, meta.FindStatusCondition(enabled.Conditions, ranv1.ConditionProgressing), "it does not say that it is not enabled")
+	require.Nil(t, meta.FindStatusCondition(enabled.Conditions, ranv1.ConditionProgressing), "the condition NotEnabled is removed")
 	require.Equal(t, "Precaching", enabled.Wait.Reason)
 }
 
@@ -173,7 +173,7 @@ func TestAHeldClusterIsNotPrepared(t *testing.T) {
 			var held workflowtest.GroupStatus
 			w.RegisterDelayedCallback(func() {
 				held = workflowtest.StatusOf[workflowtest.GroupStatus](w)
-				require.Equal(t, []string{"c1"}, w.JobsOf(kind), "the other goes on")
+				require.Equal(t, []string{"c1"}, w.JobsOf(kind), "the other cluster continues")
 				w.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 3})
 			}, 10*time.Hour)
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
@@ -224,7 +224,7 @@ func TestAPausedRolloutStartsNoBackup(t *testing.T) {
 	})
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, time.Minute)
 	w.RegisterDelayedCallback(func() {
-		require.EqualValues(t, rolloutworkflow.MaxPreparations*rolloutworkflow.ClustersPerPreparation, begun.Load(), "those at work finish")
+		require.EqualValues(t, rolloutworkflow.MaxPreparations*rolloutworkflow.ClustersPerPreparation, begun.Load(), "running backups finish")
 		require.Equal(t, "Paused", workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
 		w.SignalWorkflow(temporal.SignalResume, nil)
 	}, time.Hour)

@@ -137,8 +137,8 @@ func (g *groupUpgrade) retrier() kit.Retrier {
 }
 
 func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
-	work, withdraw := workflow.WithCancel(ctx)
-	g.cancel = withdraw
+	work, cancel := workflow.WithCancel(ctx)
+	g.cancel = cancel
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	g.registerSignals(listening)
 	g.holds.Subscribe(work, "")

@@ -48,7 +48,7 @@ func TestTheFinalStatusIsSavedOnTheHub(t *testing.T) {
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Len(t, w.Inputs["SaveRollout"], 2)
 	begun := w.Inputs["SaveRollout"][0].(rollouts.SaveRolloutInput)
-	require.Nil(t, meta.FindStatusCondition(begun.Object.Status.Conditions, ranv1.ConditionSucceeded), "others are to know that it has not succeeded yet")
+	require.Nil(t, meta.FindStatusCondition(begun.Object.Status.Conditions, ranv1.ConditionSucceeded), "other rollouts must not see a success")
 	kept := w.Inputs["SaveRollout"][1].(rollouts.SaveRolloutInput)
 	require.Equal(t, status, kept.Object.Status)
 	require.Equal(t, workflowtest.ARollout().Spec, kept.Object.Spec)
@@ -88,7 +88,7 @@ func TestARolloutThatIsNotEnabledWaitsWithItsPlan(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, [][]string{{"c1", "c2"}}, status.RemediationPlan, "the plan is made anew when it is enabled")
+	require.Equal(t, [][]string{{"c1", "c2"}}, status.RemediationPlan, "it is planned again when it is enabled")
 	require.Len(t, clusters.Events, 4)
 }
 
@@ -122,7 +122,7 @@ func TestAnInvalidPlanEndsAnEnabledRollout(t *testing.T) {
 	require.Empty(t, clusters.Events)
 }
 
-func TestContinueWithdrawsTimedOutClustersBeforeTheNextBatch(t *testing.T) {
+func TestContinueCancelsTimedOutClustersBeforeTheNextBatch(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"})
 	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	start := w.Now()
@@ -135,7 +135,7 @@ func TestContinueWithdrawsTimedOutClustersBeforeTheNextBatch(t *testing.T) {
 	}, workflowtest.ClusterStates(status))
 	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonTimedOut)
 	require.WithinDuration(t, start.Add(32*time.Minute), w.Now(), 5*time.Second,
-		"the batch has half of the hour, the withdrawal takes a minute, the next batch another; then it ends")
+		"half an hour for the batch, a minute for its cleanup, and a minute for the next batch")
 }
 
 func TestAbortEndsTheRolloutWhenABatchTimesOut(t *testing.T) {
@@ -161,13 +161,13 @@ func TestATimedOutCanaryEndsTheRolloutEvenWithContinue(t *testing.T) {
 
 func TestADeletedClusterFailsAndIsNotStarted(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	w.Vanished = []string{"c2"}
+	w.DeletedClusters = []string{"c2"}
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	require.Equal(t, []string{"+c1", "-c1", "+c3", "-c3"}, clusters.EventsInOrder())
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterFailed, "c3": ranv1.ClusterComplete}, workflowtest.ClusterStates(status))
-	require.Equal(t, "ClusterVanished", status.Clusters[0].Reason, "what failed comes first")
+	require.Equal(t, "ClusterVanished", status.Clusters[0].Reason, "failed clusters come first")
 }
 
 func TestAClusterThatIsDeletedWhileItRunsFails(t *testing.T) {
@@ -214,7 +214,7 @@ func TestEachBatchGetsAnEqualShareOfTheRemainingTime(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
-	// 60 minutes for 3; one minute of withdrawal is charged; 39 minutes for 2; again a minute; the last gets all that is left.
+	// 3 batches share 60 minutes. After 20 minutes and a minute of cleanup, 2 share 39. After another minute of cleanup, the last has the rest.
 	require.Equal(t, []time.Duration{20 * time.Minute, 40*time.Minute + 30*time.Second, 60 * time.Minute}, deadlines)
 }
 
@@ -227,7 +227,7 @@ func TestAPausedRolloutStartsNoClusterAndUsesNoTime(t *testing.T) {
 		require.Equal(t, "Paused", status.Wait.Reason)
 		require.Contains(t, status.Wait.Message, "by ann: lunch")
 		require.Nil(t, status.Status.CurrentBatchDeadline)
-		require.Equal(t, []string{"+c1", "-c1"}, clusters.EventsInOrder(), "what was at work has finished")
+		require.Equal(t, []string{"+c1", "-c1"}, clusters.EventsInOrder(), "running clusters finish")
 		w.SignalWorkflow(temporal.SignalResume, nil)
 	}, 50*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
@@ -246,7 +246,7 @@ func TestABatchHasItsRemainingTimeAfterAPause(t *testing.T) {
 	require.WithinDuration(t, start.Add(10*time.Hour+40*time.Minute+time.Minute), w.Now(), 5*time.Second)
 }
 
-func TestAPauseDuringAWithdrawalUsesNoTime(t *testing.T) {
+func TestAPauseDuringACleanupUsesNoTime(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 30*time.Minute+30*time.Second)
@@ -257,11 +257,11 @@ func TestAPauseDuringAWithdrawalUsesNoTime(t *testing.T) {
 
 func TestPauseAndResumeReachRunningClustersInOrder(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-	var heard []string
+	var received []string
 	clusters.Outcomes["c1"] = func(ctx workflow.Context) error {
 		for _, signal := range []string{temporal.SignalPause, temporal.SignalResume} {
 			workflow.GetSignalChannel(ctx, signal).Receive(ctx, nil)
-			heard = append(heard, signal)
+			received = append(received, signal)
 		}
 		return nil
 	}
@@ -269,7 +269,7 @@ func TestPauseAndResumeReachRunningClustersInOrder(t *testing.T) {
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Minute)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, []string{temporal.SignalPause, temporal.SignalResume}, heard)
+	require.Equal(t, []string{temporal.SignalPause, temporal.SignalResume}, received)
 }
 
 func TestResumeBeforeEnableShowsTheWaitForEnable(t *testing.T) {
@@ -331,10 +331,10 @@ func TestALargeBatchContinuesAsNew(t *testing.T) {
 	start := second.Now()
 	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), PreviousRun: carried})
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterTimedOut}, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](second, ranv1.ReasonTimedOut)))
-	require.WithinDuration(t, start.Add(10*time.Minute), second.Now(), 5*time.Second, "9 minutes of the batch's ten are left, and one for the withdrawal")
+	require.WithinDuration(t, start.Add(10*time.Minute), second.Now(), 5*time.Second, "the batch has 9 more minutes, and one for its cleanup")
 }
 
-func TestCancelWithdrawsRunningClustersAndStartsNoOthers(t *testing.T) {
+func TestCancelCancelsRunningClustersAndStartsNoOthers(t *testing.T) {
 	for _, by := range []string{"signal", "Temporal"} {
 		t.Run(by, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
@@ -411,7 +411,7 @@ func TestALongRolloutContinuesAsNewBetweenBatches(t *testing.T) {
 	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout(), PreviousRun: carried})
 	require.Equal(t, []string{"+c2", "-c2"}, again.EventsInOrder())
 	require.Equal(t, ranv1.ClusterTimedOut, workflowtest.ClusterStates(workflowtest.RequireFailure[workflowtest.GroupStatus](second, ranv1.ReasonTimedOut))["c2"])
-	require.WithinDuration(t, start.Add(11*time.Minute), second.Now(), 5*time.Second, "only what is left of the timeout")
+	require.WithinDuration(t, start.Add(11*time.Minute), second.Now(), 5*time.Second, "only the rest of the timeout")
 	require.NotContains(t, second.Called(), "PlanRollout", "the plan is frozen")
 }
 

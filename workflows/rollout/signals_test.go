@@ -12,11 +12,11 @@ import (
 )
 
 func TestCancelTogetherWithEnableCancels(t *testing.T) {
-	for _, said := range [][]string{{temporal.SignalEnable, temporal.SignalCancel}, {temporal.SignalCancel, temporal.SignalEnable}} {
+	for _, signals := range [][]string{{temporal.SignalEnable, temporal.SignalCancel}, {temporal.SignalCancel, temporal.SignalEnable}} {
 		w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 		object := workflowtest.ARollout()
 		object.Spec.Enable = new(bool)
-		w.RegisterDelayedCallback(func() { w.SignalInOneTask(said...) }, time.Minute)
+		w.RegisterDelayedCallback(func() { w.SignalInOneTask(signals...) }, time.Minute)
 		w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
 		workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 		require.Empty(t, clusters.Events)

@@ -17,13 +17,13 @@ import (
 	"drydock.dev/drydock/workflows/gates"
 )
 
-// refusedFrom is how many bytes the server refuses for good.
+// refusedFrom is the size in bytes from which the server refuses a payload.
 const refusedFrom = 2 << 20
 
-// largest is a rollout of 10,000 clusters that are listed by name, each with a worker of its own, precached and backed up, with some policies of ten and in some windows of 16. Their names are as long as the API
-// allows and have nothing in common, and so have their messages: nothing is longer.
+// largest returns the state of the largest supported rollout: 10,000 clusters, listed by name, each with its own worker, precaching, backup and policies. The
+// names have the maximum length, and names and messages are random, so that they do not compress.
 func largest(states ...ranv1.ClusterState) (*groupUpgrade, Input) {
-	const clusters, atOnce = 10_000, 500
+	const clusters, batchSize = 10_000, 500
 	random := rand.New(rand.NewSource(1))
 	text := func(length int) string {
 		letters := make([]byte, length)
@@ -39,11 +39,11 @@ func largest(states ...ranv1.ClusterState) (*groupUpgrade, Input) {
 	for i := range clusters {
 		began, ended := metav1.NewTime(at.Add(time.Duration(i)*time.Second)), metav1.NewTime(at.Add(time.Duration(2*i)*time.Second))
 		c := ranv1.ClusterStatus{
-			Name: text(63), Batch: int32(i/atOnce + 1), State: states[random.Intn(len(states))], Reason: "DrainTimedOut", Message: text(1000),
+			Name: text(63), Batch: int32(i/batchSize + 1), State: states[random.Intn(len(states))], Reason: "DrainTimedOut", Message: text(1000),
 			StartedAt: &began, Since: &ended, CompletedAt: &ended, CurrentPolicy: &ranv1.PolicyStatus{Name: "kernel", Status: "NonCompliant"},
 			Nodes: ranv1.NodeCounts{Total: 12, Done: 5, Failed: 1, Evicted: int32(random.Intn(300))},
 		}
-		if i%atOnce == 0 {
+		if i%batchSize == 0 {
 			g.status.RemediationPlan = append(g.status.RemediationPlan, nil)
 		}
 		g.status.RemediationPlan[c.Batch-1] = append(g.status.RemediationPlan[c.Batch-1], c.Name)
@@ -58,7 +58,7 @@ func largest(states ...ranv1.ClusterState) (*groupUpgrade, Input) {
 	return g, in
 }
 
-// requireFits requires that the server takes a value, and that it arrives.
+// requireFits requires that the server accepts a value, and returns it decoded.
 func requireFits[Value any](t *testing.T, value Value) (arrived Value) {
 	t.Helper()
 	payloads, err := temporal.DataConverter().ToPayloads(value)
@@ -70,7 +70,7 @@ func requireFits[Value any](t *testing.T, value Value) (arrived Value) {
 }
 
 func TestTenThousandClustersFitIntoTheInputOfTheNextRun(t *testing.T) {
-	g, in := largest(ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterPending) // of those that are complete, less is handed on
+	g, in := largest(ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterPending) // complete clusters need less
 	in.PreviousRun = g.stateForNextRun(time.Now())
 	in.PreviousRun.Windows = largestWindows(len(g.spec.Clusters))
 	carried := requireFits(t, in).PreviousRun
@@ -84,7 +84,7 @@ func TestTenThousandClustersFitIntoTheInputOfTheNextRun(t *testing.T) {
 	for i, c := range status.Clusters {
 		before := g.status.Clusters[i]
 		require.Equal(t, before.State, c.State)
-		require.Contains(t, before.Message, c.Message[:10], "of messages the beginning is left")
+		require.Contains(t, before.Message, c.Message[:10], "messages are cut at the end")
 	}
 }
 
@@ -119,9 +119,7 @@ func TestTenThousandClustersFitIntoTheFinalResult(t *testing.T) {
 	require.Greater(t, len(kept.Clusters), 50)
 }
 
-// A rollout that cannot go on may have as many clusters as one that is over.
-
-// largestWindows are 16 windows, some of which are for each cluster.
+// largestWindows returns 16 windows, each of which selects some of the clusters.
 func largestWindows(clusters int) gates.CarriedWindows {
 	random := rand.New(rand.NewSource(2))
 	var carried gates.CarriedWindows

@@ -14,9 +14,9 @@ func (g *groupUpgrade) soak() time.Duration {
 	return time.Duration(g.spec.RemediationStrategy.SoakSeconds) * time.Second
 }
 
-// soak keeps the place of a complete cluster while it soaks, even if the cluster completed during its withdrawal.
+// soak keeps the place of a complete cluster while it soaks, even if the cluster completed after it was cancelled.
 func (b *batch) soak(cluster *activeCluster, duration time.Duration) {
-	cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
+	cluster.ctx, cluster.cancel = workflow.WithCancel(b.work)
 	b.active[cluster.name] = cluster
 	b.group.record.clusterSoaks(cluster.ctx, cluster.name, workflow.Now(cluster.ctx).Add(duration))
 	workflow.GoNamed(cluster.ctx, "soak "+cluster.name, func(ctx workflow.Context) {
@@ -43,7 +43,7 @@ func (b *batch) onlySoaks() bool {
 func (b *batch) endSoak(ctx workflow.Context) {
 	for _, name := range b.clusters {
 		if cluster := b.active[name]; cluster != nil && cluster.state == rollout.WorkSoaking {
-			cluster.withdraw() // stops its timer
+			cluster.cancel() // stops its timer
 			b.endClusterSoak(ctx, cluster)
 		}
 	}

@@ -23,7 +23,7 @@ func (b *batch) startClusters(ctx workflow.Context) {
 		var clusters []*activeCluster
 		for _, name := range next {
 			cluster := &activeCluster{name: name, batch: b.group.record.cluster(name).Batch, usedBefore: charged, state: rollout.WorkRunning}
-			cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
+			cluster.ctx, cluster.cancel = workflow.WithCancel(b.work)
 			b.active[name] = cluster
 			clusters = append(clusters, cluster)
 		}

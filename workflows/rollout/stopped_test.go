@@ -15,12 +15,12 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// pausesAndHolds are the stops that come without a window.
+// pausesAndHolds are stops without a window.
 func pausesAndHolds() []stop {
 	return []stop{everyStop()[0], everyStop()[1]}
 }
 
-// The clock stands still: the time that was edited counts from when it goes on.
+// The clock is paused. The edited timeout applies when it resumes.
 func TestTimeoutsCanBeEditedDuringAPauseOrHold(t *testing.T) {
 	for _, stop := range pausesAndHolds() {
 		t.Run(stop.name, func(t *testing.T) {
@@ -29,11 +29,11 @@ func TestTimeoutsCanBeEditedDuringAPauseOrHold(t *testing.T) {
 			start := w.Now()
 			longer, short := workflowtest.ARollout().Spec, workflowtest.ARollout().Spec
 			longer.RemediationStrategy.Timeout, short.RemediationStrategy.Timeout = 100, 5
-			var tooShort, granted *workflowtest.UpdateResult
+			var tooShort, accepted *workflowtest.UpdateResult
 			w.RegisterDelayedCallback(func() { stop.begin(w) }, 10*time.Minute)
 			w.RegisterDelayedCallback(func() {
 				tooShort = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Spec: short})
-				granted = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer})
+				accepted = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer})
 			}, time.Hour)
 			w.RegisterDelayedCallback(func() { require.Nil(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Status.CurrentBatchDeadline) }, 90*time.Minute)
 			w.RegisterDelayedCallback(func() { stop.end(w) }, 2*time.Hour)
@@ -43,7 +43,7 @@ func TestTimeoutsCanBeEditedDuringAPauseOrHold(t *testing.T) {
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 			status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
 			require.ErrorContains(t, tooShort.Err, "10m0s have been used already")
-			require.NoError(t, granted.Err)
+			require.NoError(t, accepted.Err)
 			require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterTimedOut, "c2": ranv1.ClusterComplete}, workflowtest.ClusterStates(status))
 		})
 	}
@@ -53,9 +53,9 @@ func TestABatchApprovedDuringAPauseOrHoldStartsAfterIt(t *testing.T) {
 	for _, stop := range pausesAndHolds() {
 		t.Run(stop.name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-			var granted *workflowtest.UpdateResult
+			var accepted *workflowtest.UpdateResult
 			w.RegisterDelayedCallback(func() { stop.begin(w) }, 10*time.Minute)
-			w.RegisterDelayedCallback(func() { granted = w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Hour)
+			w.RegisterDelayedCallback(func() { accepted = w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Hour)
 			w.RegisterDelayedCallback(func() {
 				require.NotContains(t, clusters.Events, "+c2")
 				require.Equal(t, stop.reason, workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
@@ -63,7 +63,7 @@ func TestABatchApprovedDuringAPauseOrHoldStartsAfterIt(t *testing.T) {
 			}, 20*time.Hour)
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: approvedRollout(), StartedBy: "ann"})
 			require.Len(t, workflowtest.RequireResult[workflowtest.GroupStatus](w).Approvals, 1)
-			require.NoError(t, granted.Err)
+			require.NoError(t, accepted.Err)
 			require.Equal(t, []string{"+c1", "-c1", "+c2", "-c2"}, clusters.Events)
 		})
 	}
@@ -98,12 +98,12 @@ func TestAnApprovalThatExpiresDuringAPauseOrHoldIsRequiredAgain(t *testing.T) {
 func TestAPausedOrHeldRetryStartsNoCluster(t *testing.T) {
 	for _, stop := range pausesAndHolds() {
 		t.Run(stop.name, func(t *testing.T) {
-			over := workflowtest.GroupStatus{
+			ended := workflowtest.GroupStatus{
 				RemediationPlan: [][]string{{"c1"}, {"c2"}},
 				Conditions:      append(workflowtest.PlanOf().Conditions, metav1.Condition{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: ranv1.ReasonTimedOut}),
 				Clusters:        []ranv1.ClusterStatus{{Name: "c1", Batch: 1, State: ranv1.ClusterComplete}, {Name: "c2", Batch: 2, State: ranv1.ClusterTimedOut}},
 			}
-			next, err := rollout.Retry(over, nil, rollout.RetryRequest{})
+			next, err := rollout.Retry(ended, nil, rollout.RetryRequest{})
 			require.NoError(t, err)
 			w, clusters := workflowtest.NewGroupWorld(t)
 			w.LoadedRollout = rollouts.LoadedRollout{Object: workflowtest.ARollout()}

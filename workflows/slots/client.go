@@ -143,7 +143,7 @@ func (c *Client) Request(name, node string, since time.Time) {
 	c.unsent = true
 }
 
-// Release releases a slot, or withdraws the request for it. left describes the state of the node.
+// Release releases a slot, or cancels the slot request. left describes the state of the node.
 func (c *Client) Release(name string, left scheduling.Release) {
 	slot := c.find(name)
 	if slot == nil {

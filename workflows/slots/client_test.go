@@ -58,7 +58,7 @@ func TestEverySetListsAllRequestsAndSlots(t *testing.T) {
 	)
 }
 
-func TestAGrantForAWithdrawnRequestIsReleased(t *testing.T) {
+func TestAGrantForACancelledRequestIsReleased(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.RegisterDelayedCallback(func() {
 		require.True(t, w.Scheduler.State.Empty())
@@ -72,7 +72,7 @@ func TestAGrantForAWithdrawnRequestIsReleased(t *testing.T) {
 			require.False(t, c.AnyWaiting())
 			c.Release("a", scheduling.Release{})
 		},
-		func(*slots.Client) { require.True(t, w.Scheduler.State.Empty(), "the slot is free") },
+		func(*slots.Client) { require.True(t, w.Scheduler.State.Empty(), "the slot is released") },
 	)
 }
 
@@ -142,8 +142,8 @@ func TestASchedulerThatMayHaveMissedAReturnGetsTheSet(t *testing.T) {
 		func(c *slots.Client) { requestFor(c, "a") },
 		func(*slots.Client) { w.RestartScheduler(2) },
 		func(c *slots.Client) {
-			require.False(t, w.Scheduler.State.Empty(), "the set has listed the slot")
-			c.MarkReturned("a") // to the scheduler before
+			require.False(t, w.Scheduler.State.Empty(), "the set lists the slot")
+			c.MarkReturned("a") // to the previous scheduler
 		},
 		func(*slots.Client) { require.True(t, w.Scheduler.State.Empty()) },
 	)
@@ -158,5 +158,5 @@ func TestAWaitingOwnerResendsItsRequestsWithBackoff(t *testing.T) {
 		steps = append(steps, func(*slots.Client) { sent = append(sent, len(w.Scheduler.Sets)) })
 	}
 	owning(w, steps...)
-	require.Equal(t, []int{2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6}, sent, "after every minute: after 30 s, 90 s, 210 s, 450 s, 930 s")
+	require.Equal(t, []int{2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6}, sent, "each minute; resent after 30 s, 90 s, 210 s, 450 s, 930 s")
 }

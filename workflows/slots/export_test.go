@@ -4,5 +4,5 @@ package slots
 
 const (
 	CheckOwnersEvery = checkOwnersEvery
-	SendAtOnce       = maxSignals
+	MaxSignals       = maxSignals
 )

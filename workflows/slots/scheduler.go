@@ -134,7 +134,7 @@ func (s *maintenanceScheduler) receive() {
 // run decides after each change until it continues as new.
 func (s *maintenanceScheduler) run(ctx workflow.Context) error {
 	workflow.GoNamed(ctx, "find closed owners", s.findClosedOwners)
-	workflow.GoNamed(ctx, "find nodes that are gone", s.findMissingNodes)
+	workflow.GoNamed(ctx, "find missing nodes", s.findMissingNodes)
 	if !s.resync.complete {
 		workflow.GoNamed(ctx, "resync", s.runResync)
 	}
@@ -184,7 +184,7 @@ func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
 	return outcome.Again
 }
 
-// standstill returns why the scheduler may grant nothing at all; nil: it may. While anything is unknown, it grants nothing.
+// standstill returns why the scheduler may grant no slot; nil: it may. While anything is unknown, it grants nothing.
 func (s *maintenanceScheduler) standstill() *drydockv1.Wait {
 	if !s.holds.Known() {
 		return &drydockv1.Wait{Reason: emergency.ReasonUnknown, Message: "waiting for the state of the emergency stop (workflow " + temporal.EmergencyStopID + ") " + s.holds.Trouble}

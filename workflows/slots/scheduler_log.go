@@ -8,11 +8,11 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// slotLog logs what happens to each request and slot, by comparing the state of the scheduler with the state it saw before.
+// slotLog logs the changes of each request and slot, by comparing the state of the scheduler with the previous one.
 type slotLog struct {
 	log  log.Logger
 	last []loggedSlot
-	// reason is why nothing is granted at all; empty: slots are granted.
+	// reason is why no slot is granted; empty: slots are granted.
 	reason string
 }
 
@@ -24,12 +24,12 @@ type loggedSlot struct {
 	status scheduling.SlotStatus
 }
 
-// newSlotLog starts from what the run before has logged.
+// newSlotLog starts with the logged state of the previous run.
 func newSlotLog(ctx workflow.Context, cluster string, carried *scheduling.SlotState) *slotLog {
 	return &slotLog{log: log.With(workflow.GetLogger(ctx), "cluster", cluster), last: loggedSlots(carried)}
 }
 
-// slots logs which requests and slots have changed, in the order of the requests.
+// slots logs changed requests and slots, in the order of the requests.
 func (l *slotLog) slots(state *scheduling.SlotState) {
 	type key struct {
 		owner  scheduling.SlotOwner
@@ -76,7 +76,7 @@ func (l *slotLog) standstill(wait *drydockv1.Wait) {
 	}
 }
 
-// changeMessage is what the log says of a change; empty: nothing that people need to know.
+// changeMessage returns the log message for a change; empty: it is not logged.
 func changeMessage(before, after scheduling.SlotStatus) string {
 	held := before == scheduling.SlotGranted || before == scheduling.SlotEnding
 	freed := after == scheduling.SlotReturned || after == scheduling.SlotOver
@@ -96,7 +96,7 @@ func changeMessage(before, after scheduling.SlotStatus) string {
 	case before == "" && after == scheduling.SlotWaiting:
 		return "Slot requested"
 	case before != "" && freed:
-		return "Slot request withdrawn"
+		return "Slot request cancelled"
 	}
 	return ""
 }

@@ -28,6 +28,6 @@ func TestTheSchedulerLogsEachRequestAndSlot(t *testing.T) {
 		"Slot requested cluster=c1 node=c owner=july",
 		"Slot released cluster=c1 node=a owner=june",
 		"Slot granted cluster=c1 node=b owner=june",
-		"Slot request withdrawn cluster=c1 node=c owner=july",
+		"Slot request cancelled cluster=c1 node=c owner=july",
 	}, w.Log.Lines("cluster", "node", "owner", "reason"))
 }

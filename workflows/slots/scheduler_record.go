@@ -16,7 +16,7 @@ type SchedulerStatus struct {
 	Cluster string `json:"cluster"`
 	// Watching: the scheduler watches the nodes of the cluster. It does so while there are requests or slots.
 	Watching bool `json:"watching"`
-	// Wait is why the scheduler grants nothing at all; nil: it grants slots within the budgets.
+	// Wait is why the scheduler grants no slot; nil: it grants slots within the budgets.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
 	// AvailableSlots is the number of further nodes that may be under maintenance. CanBecomeUnavailable is the number of further nodes that may become
 	// unavailable; nil: no limit.

@@ -45,7 +45,7 @@ func (r *resync) answeredBy(owner scheduling.SlotOwner) {
 	}
 }
 
-// standstill returns why the scheduler may grant nothing yet; nil: the resync is complete.
+// standstill returns why the scheduler may grant no slot yet; nil: the resync is complete.
 func (r *resync) standstill() *drydockv1.Wait {
 	if r.complete {
 		return nil

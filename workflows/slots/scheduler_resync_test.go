@@ -36,7 +36,7 @@ func TestANewSchedulerGrantsNothingBeforeItsResyncIsComplete(t *testing.T) {
 		},
 		func() {
 			require.Empty(t, w.Grants(), "august has not answered")
-			w.Owners = []string{"july"} // it has closed
+			w.Owners = []string{"july"} // august has closed
 		},
 		func() {},
 		func() {
@@ -85,7 +85,7 @@ func TestAResyncContinuesInTheNextRun(t *testing.T) {
 
 func TestTheNumberOfMessagesInProgressIsLimited(t *testing.T) {
 	w := workflowtest.NewSchedulerWorldWithoutResponses(t)
-	const many = 3*slots.SendAtOnce + 1
+	const many = 3*slots.MaxSignals + 1
 	underWay, most := 0, 0
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalSlotResponse, mock.Anything).After(time.Second).Return(
 		func(_, _, _, _ string, _ any) error {
@@ -115,7 +115,7 @@ func TestTheNumberOfMessagesInProgressIsLimited(t *testing.T) {
 		require.Equal(t, []int64{1}, r.Sent.Granted)
 	}
 	require.Greater(t, most, 1)
-	require.LessOrEqual(t, most, 2*slots.SendAtOnce)
+	require.LessOrEqual(t, most, 2*slots.MaxSignals)
 }
 
 func TestTheNextRunListsTheNodesAgain(t *testing.T) {
@@ -128,7 +128,7 @@ func TestTheNextRunListsTheNodesAgain(t *testing.T) {
 		func() { require.Equal(t, []string{"june a"}, w.Grants()) },
 	)
 	carried := w.Carried()
-	require.Empty(t, carried.Slots.Nodes, "a message stays under 256 KiB, however many there are")
+	require.Empty(t, carried.Slots.Nodes, "many nodes would not fit into a message")
 	require.False(t, carried.Slots.AllListed)
 	require.Len(t, carried.Slots.Requesters[0].Slots, 2)
 
@@ -137,7 +137,7 @@ func TestTheNextRunListsTheNodesAgain(t *testing.T) {
 		func() { next.ShowNodes(scheduling.NodeUpdate{Last: true}) },
 		func() {
 			wait := workflowtest.StatusOf[slots.SchedulerStatus](next.World).Wait
-			require.Equal(t, scheduling.ReasonNodesUnknown, wait.Reason, "what the watch of the run before shows last is not all")
+			require.Equal(t, scheduling.ReasonNodesUnknown, wait.Reason, "an update of the former watch is not the complete list")
 			next.ShowAllNodes()
 			next.RequestsOf("june").Version = 1
 			next.RequestsOf("june").Slots = []scheduling.Slot{granted(workflowtest.SlotFor("a", 1)), workflowtest.SlotFor("b", 2)}

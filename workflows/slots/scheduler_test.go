@@ -36,13 +36,13 @@ func TestAReleasedSlotGoesToTheNextRequestAndTheNextRunKnowsIt(t *testing.T) {
 			w.Request("july", workflowtest.SlotFor("c", 3))
 		},
 		func() { w.Release("june", 1) },
-		func() { require.Equal(t, []string{"june a", "june b"}, w.Grants(), "the older goes first") },
+		func() { require.Equal(t, []string{"june a", "june b"}, w.Grants(), "the older request first") },
 		func() {
 			status := workflowtest.StatusOf[slots.SchedulerStatus](w.World)
 			require.Len(t, status.Queue, 2)
 			require.Equal(t, 1, status.Queue[1].Rank)
 			require.Equal(t, scheduling.NoSlot, status.Queue[1].Reason)
-			require.Zero(t, status.AvailableSlots, "the one that there is has been granted")
+			require.Zero(t, status.AvailableSlots, "the only slot is granted")
 		},
 	)
 	carried := w.Carried()
@@ -73,7 +73,7 @@ func TestASchedulerGrantsByTheDefaultsWhenTheConfigurationIsDeleted(t *testing.T
 		},
 		func() {
 			status := workflowtest.StatusOf[slots.SchedulerStatus](w.World)
-			require.Len(t, status.Queue, 2, "who had a slot keeps it")
+			require.Len(t, status.Queue, 2, "granted slots stay granted")
 			require.Contains(t, status.Queue[1].Message, "maxParallelOperations allows 1 of 3 nodes under maintenance at once (b for june)")
 			require.Len(t, w.Grants(), 2)
 		},
@@ -165,7 +165,7 @@ func TestARequestForAMissingNodeEndsAndOneForANewNodeWaits(t *testing.T) {
 			require.Empty(t, w.Grants(), "its budgets are not known")
 			require.Equal(t, []string{"gone"}, gone())
 			require.Equal(t, scheduling.NodeNotFound, workflowtest.StatusOf[slots.SchedulerStatus](w.World).Queue[0].Reason)
-			w.Unwatched = nil // it was deleted before it was ever shown
+			w.Unwatched = nil // it was deleted before the watch listed it
 		},
 		func() { require.Equal(t, []string{"gone", "new"}, gone()); w.Release("june", 1); w.Release("june", 2) },
 	)
@@ -173,11 +173,11 @@ func TestARequestForAMissingNodeEndsAndOneForANewNodeWaits(t *testing.T) {
 }
 
 func TestTheSlotOfAClosedOwnerIsKeptUntilItsLastWriteIsListed(t *testing.T) {
-	const toBeSeen = 3 * time.Second // marks are shown a second later than they are made
-	require.GreaterOrEqual(t, scheduling.UncleanPause, sweeper.LateWriteLimit+toBeSeen)
+	const listDelay = 3 * time.Second // marks are listed a second after they are written
+	require.GreaterOrEqual(t, scheduling.UncleanPause, sweeper.LateWriteLimit+listDelay)
 }
 
-func TestAnOwnerThatAResponseDoesNotReachIsCheckedWithoutDelay(t *testing.T) {
+func TestAnOwnerWithALostResponseIsCheckedWithoutDelay(t *testing.T) {
 	w := workflowtest.NewSchedulerWorldWithoutResponses(t)
 	w.ResponsesFail(func(scheduling.SlotResponse) bool { return true })
 	var checked int
@@ -223,7 +223,7 @@ func TestALostResponseIsResentUnlessTheOwnerIsClosed(t *testing.T) {
 		)
 		w.Carried()
 		if closed {
-			require.LessOrEqual(t, tried, 2, "the grant and then the node that is gone")
+			require.LessOrEqual(t, tried, 2, "the grant, and then the missing node")
 		}
 	}
 }

@@ -12,10 +12,10 @@ import (
 )
 
 func TestASweeperThatIsWokenAfterItsCancellationContinues(t *testing.T) {
-	for _, said := range [][]string{{temporal.SignalWake, temporal.SignalCancel}, {temporal.SignalCancel, temporal.SignalWake}} {
+	for _, signals := range [][]string{{temporal.SignalWake, temporal.SignalCancel}, {temporal.SignalCancel, temporal.SignalWake}} {
 		w := workflowtest.NewSweeperWorld(t)
-		w.When(func() bool { return len(w.Scans()) == 1 }, func() { w.SignalInOneTask(said...) })
+		w.When(func() bool { return len(w.Scans()) == 1 }, func() { w.SignalInOneTask(signals...) })
 		w.ExecuteWorkflow(sweeper.Sweeper, sweeper.Input{Cluster: "c1"})
-		require.Equal(t, said[1] == temporal.SignalWake, workflow.IsContinueAsNewError(w.GetWorkflowError()), "%v", w.GetWorkflowError())
+		require.Equal(t, signals[1] == temporal.SignalWake, workflow.IsContinueAsNewError(w.GetWorkflowError()), "%v", w.GetWorkflowError())
 	}
 }

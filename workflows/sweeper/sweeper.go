@@ -1,4 +1,4 @@
-// Package sweeper holds the workflow that cleans up what closed workflows left in a cluster.
+// Package sweeper holds the workflow that cleans up after closed workflows in a cluster.
 package sweeper
 
 import (
@@ -85,7 +85,7 @@ func newSweeper(ctx workflow.Context, in Input) (*sweeper, error) {
 	s.record = newRecord(ctx, &s.status, in)
 	return s, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (Status, error) { return s.status, nil },
-		workflow.QueryHandlerOptions{Description: "What closed workflows left in the cluster, and the result of the cleanup."})
+		workflow.QueryHandlerOptions{Description: "Objects that closed workflows left in the cluster, and the result of their cleanup."})
 }
 
 func (s *sweeper) run(ctx workflow.Context) (Status, error) {
@@ -148,8 +148,8 @@ func (s *sweeper) sweep(ctx workflow.Context) error {
 }
 
 // locate finds the task queue of the cluster, which may have changed during a rest, and retries until giveUpAt. A cluster that was served before may
-// be moving to another worker: locate asks again for a day, and whenever the sweeper is woken. The name of a cluster that was never served is a
-// mistake.
+// be moving to another worker: locate asks again for a day, and whenever the sweeper is woken. The name of a cluster that was never served is
+// probably wrong.
 func (s *sweeper) locate(ctx workflow.Context, giveUpAt time.Time) error {
 	if s.taskQueue != "" {
 		return nil

@@ -133,7 +133,7 @@ func TestAMarkOfAnUnknownOwnerIsReportedAndNotRemoved(t *testing.T) {
 	w := workflowtest.NewSweeperWorld(t, sweeperactivities.Orphans{Unknown: unknown}, sweeperactivities.Orphans{})
 	w.RunUntil(3, workflowtest.Whenever, func(status sweeper.Status) {
 		require.Len(t, status.Findings, 1)
-		require.Equal(t, sweeper.FindingGone, status.Findings[0].State, "a person removed the mark")
+		require.Equal(t, sweeper.FindingGone, status.Findings[0].State, "the mark was removed manually")
 		require.Empty(t, status.Findings[0].Ended)
 	})
 	require.Empty(t, w.Scans()[0].Unknown)

@@ -35,7 +35,7 @@ func TestManyDueNotificationsAreSentInSeveralRuns(t *testing.T) {
 	require.Equal(t, []time.Time{first.AddDate(0, 0, 19), first.AddDate(0, 0, 39), first.AddDate(0, 0, 59), first.AddDate(0, 0, 79), first.AddDate(0, 0, 89)}, last)
 }
 
-func TestALeadThatIsTooLongIsRejectedAndDoesNotBreakARunningWindow(t *testing.T) {
+func TestATooLongLeadIsRejectedAndDoesNotBreakARunningWindow(t *testing.T) {
 	long := workflowtest.DefineNight()
 	long.Object.Spec.Notify[0].Leads = []drydockv1.Duration{"99999h"}
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
@@ -48,12 +48,12 @@ func TestALeadThatIsTooLongIsRejectedAndDoesNotBreakARunningWindow(t *testing.T)
 	next.Carried.State.Window.Spec.Notify = long.Object.Spec.Notify
 	later := workflowtest.NewWindowWorld(t, workflowtest.Noon.Add(14*time.Hour))
 	later.Subscribe(0)
-	var stands windows.Status
+	var status windows.Status
 	later.UpdateAfter(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
-	later.RegisterDelayedCallback(func() { stands = workflowtest.StatusOf[windows.Status](later.World) }, time.Hour)
+	later.RegisterDelayedCallback(func() { status = workflowtest.StatusOf[windows.Status](later.World) }, time.Hour)
 	later.RegisterDelayedCallback(func() { later.SetContinueAsNewSuggested(true) }, time.Hour+time.Minute)
 	later.NextRun(next)
 	require.Empty(t, later.Refusals)
-	require.Equal(t, windows.PhaseOver, stands.Phase)
-	require.Empty(t, stands.Trouble, "its calendar is read")
+	require.Equal(t, windows.PhaseOver, status.Phase)
+	require.Empty(t, status.Trouble, "its calendar is readable")
 }

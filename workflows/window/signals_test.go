@@ -13,29 +13,29 @@ import (
 )
 
 func TestAWindowKeepsItsSubscribersWhenSignalsArriveTogether(t *testing.T) {
-	follow := func(run string) workflowtest.SignalWithPayload {
+	subscribe := func(run string) workflowtest.SignalWithPayload {
 		return workflowtest.SignalWithPayload{Name: temporal.SignalSubscribeWindow, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
 	}
-	leave := func(run string) workflowtest.SignalWithPayload {
+	unsubscribe := func(run string) workflowtest.SignalWithPayload {
 		return workflowtest.SignalWithPayload{Name: temporal.SignalUnsubscribeWindow, Payload: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: run}}
 	}
 	for _, tt := range []struct {
-		name string
-		said []workflowtest.SignalWithPayload
-		want []string
+		name    string
+		signals []workflowtest.SignalWithPayload
+		want    []string
 	}{
-		{"one that leaves", []workflowtest.SignalWithPayload{follow("1"), leave("1")}, nil},
-		{"one that leaves, and the next of its id", []workflowtest.SignalWithPayload{leave("1"), follow("2")}, []string{"cgu/ops/june"}},
-		{"one that comes back", []workflowtest.SignalWithPayload{follow("1"), leave("1"), follow("1")}, []string{"cgu/ops/june"}},
+		{"unsubscribed", []workflowtest.SignalWithPayload{subscribe("1"), unsubscribe("1")}, nil},
+		{"unsubscribed, and another run subscribed", []workflowtest.SignalWithPayload{unsubscribe("1"), subscribe("2")}, []string{"cgu/ops/june"}},
+		{"subscribed again", []workflowtest.SignalWithPayload{subscribe("1"), unsubscribe("1"), subscribe("1")}, []string{"cgu/ops/june"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 			w.UpdateAfter(0, temporal.UpdateDefine, workflowtest.DefineNight())
-			w.RegisterDelayedCallback(func() { w.SendInOneTask(tt.said...) }, time.Minute)
-			var followers []string
-			w.RegisterDelayedCallback(func() { followers = workflowtest.StatusOf[windows.Status](w.World).Subscribers }, 2*time.Minute)
+			w.RegisterDelayedCallback(func() { w.SendInOneTask(tt.signals...) }, time.Minute)
+			var subscribers []string
+			w.RegisterDelayedCallback(func() { subscribers = workflowtest.StatusOf[windows.Status](w.World).Subscribers }, 2*time.Minute)
 			w.NextRun(window.Input{})
-			require.Equal(t, tt.want, followers)
+			require.Equal(t, tt.want, subscribers)
 		})
 	}
 }
@@ -46,7 +46,7 @@ func TestAWindowThatIsCancelledDuringAnEditStaysCancelled(t *testing.T) {
 	w.UpdateAfter(time.Minute, temporal.UpdateEdit, workflowtest.DefineNight())
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Minute)
 	w.ExecuteWorkflow(window.MaintenanceWindow, window.Input{})
-	require.NoError(t, w.GetWorkflowError(), "it opens no more")
+	require.NoError(t, w.GetWorkflowError(), "it has no further opening")
 	require.Len(t, w.Refusals, 1)
 	require.Contains(t, w.Refusals[0], "the window was cancelled during the update; repeat the update to define it again")
 }

@@ -59,7 +59,7 @@ func TestAWindowNotifiesSubscribersAndReceiversAndContinuesAsNewAfterAnOpening(t
 
 func TestAWindowCatchesUpInSeveralRuns(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
-	w.UpdateAfter(0, temporal.UpdateDefine, unnoticed())
+	w.UpdateAfter(0, temporal.UpdateDefine, withoutReceivers())
 	next := w.NextRun(window.Input{})
 
 	back := workflowtest.Noon.AddDate(0, 2, 0)
@@ -73,15 +73,15 @@ func TestAWindowCatchesUpInSeveralRuns(t *testing.T) {
 	require.Greater(t, runs, 5)
 }
 
-// unnoticed is a window without receivers, which records its openings a little later.
-func unnoticed() windows.DefineRequest {
+// withoutReceivers is a window without receivers, which records its openings later.
+func withoutReceivers() windows.DefineRequest {
 	d := workflowtest.DefineNight()
 	d.Object.Spec.Notify = nil
 	return d
 }
 
 func TestSubscribersAreNotifiedBeforeAnOpeningStarts(t *testing.T) {
-	for name, request := range map[string]windows.DefineRequest{"with receivers": workflowtest.DefineNight(), "when nobody else is": unnoticed()} {
+	for name, request := range map[string]windows.DefineRequest{"with receivers": workflowtest.DefineNight(), "without receivers": withoutReceivers()} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 			w.Subscribe(0)
@@ -112,10 +112,10 @@ func TestSubscribersAreNotifiedBeforeAnOpeningStarts(t *testing.T) {
 // The window has not recorded the start of the opening yet.
 func TestAnOpeningIsCurrentFromItsStart(t *testing.T) {
 	justOpen := 10*time.Hour + time.Millisecond
-	t.Run("and can be ended", func(t *testing.T) {
+	t.Run("it can be ended", func(t *testing.T) {
 		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 		w.Subscribe(0)
-		w.UpdateAfter(0, temporal.UpdateDefine, unnoticed())
+		w.UpdateAfter(0, temporal.UpdateDefine, withoutReceivers())
 		w.UpdateAfter(justOpen, temporal.UpdateEnd, windows.EndRequest{})
 		next := w.NextRun(window.Input{})
 		require.Empty(t, w.Refusals)
@@ -127,11 +127,11 @@ func TestAnOpeningIsCurrentFromItsStart(t *testing.T) {
 		}
 		require.Equal(t, []windows.EventKind{windows.EventDefined, windows.EventStarted, windows.EventCut, windows.EventEnded}, kinds)
 	})
-	t.Run("and keeps its end when the window is edited", func(t *testing.T) {
+	t.Run("it keeps its end when the window is edited", func(t *testing.T) {
 		w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 		w.Subscribe(0)
-		w.UpdateAfter(0, temporal.UpdateDefine, unnoticed())
-		edited := unnoticed()
+		w.UpdateAfter(0, temporal.UpdateDefine, withoutReceivers())
+		edited := withoutReceivers()
 		edited.Object.Spec.Recurrence = "FREQ=DAILY;BYHOUR=3"
 		w.UpdateAfter(justOpen, temporal.UpdateEdit, edited)
 		w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.Notified[len(w.Notified)-1:], w.Now(), 0).Allowed) }, 13*time.Hour)
@@ -149,7 +149,7 @@ func TestADeadReceiverDelaysNothing(t *testing.T) {
 	last := next.Carried.State.Events[len(next.Carried.State.Events)-1]
 	require.Equal(t, windows.EventEnded, last.Kind)
 	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), last.At, 2*time.Second)
-	require.Greater(t, len(w.Sent()), 4, "each is retried")
+	require.Greater(t, len(w.Sent()), 4, "each notification is retried")
 }
 
 func TestANotificationIsRetried(t *testing.T) {
@@ -175,13 +175,13 @@ func TestInvalidUpdatesOfAWindowAreRejected(t *testing.T) {
 		request any
 		says    string
 	}{
-		"to define it twice":              {temporal.UpdateDefine, workflowtest.DefineNight(), "exists already"},
-		"to define another":               {temporal.UpdateDefine, other, "is window prod/day, but this workflow is window prod/night"},
-		"to give it an unreadable zone":   {temporal.UpdateEdit, broken, "spec.timeZone"},
-		"to end what is closed":           {temporal.UpdateEnd, windows.EndRequest{}, "is not open"},
-		"to extend to before the end":     {temporal.UpdateExtend, windows.ExtendRequest{End: workflowtest.Noon.Add(11 * time.Hour)}, "end: "},
-		"to cancel what is past":          {temporal.UpdateCancel, windows.CancelRequest{Start: workflowtest.Noon.Add(-time.Hour)}, "is in the past"},
-		"an override that says no reason": {temporal.UpdateOverride, windows.OverrideRequest{Request: windows.Request{Actor: "ann"}, Until: workflowtest.Noon.Add(time.Hour)}, "reason: "},
+		"define twice":              {temporal.UpdateDefine, workflowtest.DefineNight(), "exists already"},
+		"define another window":     {temporal.UpdateDefine, other, "is window prod/day, but this workflow is window prod/night"},
+		"edit to an unknown zone":   {temporal.UpdateEdit, broken, "spec.timeZone"},
+		"end a closed window":       {temporal.UpdateEnd, windows.EndRequest{}, "is not open"},
+		"extend to an earlier end":  {temporal.UpdateExtend, windows.ExtendRequest{End: workflowtest.Noon.Add(11 * time.Hour)}, "end: "},
+		"cancel a past opening":     {temporal.UpdateCancel, windows.CancelRequest{Start: workflowtest.Noon.Add(-time.Hour)}, "is in the past"},
+		"override without a reason": {temporal.UpdateOverride, windows.OverrideRequest{Request: windows.Request{Actor: "ann"}, Until: workflowtest.Noon.Add(time.Hour)}, "reason: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
@@ -223,7 +223,7 @@ func TestAWindowWithoutSubscribersAndOpeningsEnds(t *testing.T) {
 	require.WithinDuration(t, workflowtest.Noon.Add(time.Hour+kit.UnusedTime), w.Now(), 2*time.Second, "a window with a subscriber waits for its definition")
 }
 
-// Exclusions matter only to subscribers, and it has none.
+// Exclusions matter only to subscribers, and this window has none.
 func TestAWindowWithoutOpeningsDoesNotWaitForItsExclusions(t *testing.T) {
 	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
 	frozen := workflowtest.DefineNight()

@@ -55,9 +55,9 @@ func (w *World) register() {
 	Simulate(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
 	Simulate(w, "PlanRollout", func(any) any { return w.Plan })
 	Simulate(w, "DeletedClusters", func(names []string) any {
-		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.Vanished, name) })
+		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.DeletedClusters, name) })
 	})
-	w.RegisterActivityWithOptions(w.awaitVanished, activity.RegisterOptions{Name: "AwaitDeletedClusters"})
+	w.RegisterActivityWithOptions(w.awaitDeletedClusters, activity.RegisterOptions{Name: "AwaitDeletedClusters"})
 	w.RegisterActivityWithOptions(func(_ context.Context, job jobs.ClusterJob) error {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()

@@ -33,7 +33,7 @@ type remediationCase struct {
 	Object func() ranv1.ClusterGroupUpgrade
 	// World simulates the hub as the previous run left it; before is nil for the first run.
 	World func(t *testing.T, before *PolicyWorld, batches ...[]string) *PolicyWorld
-	// SameCalls are activities that are called equally often, however many runs there are.
+	// SameCalls are activities whose number of calls does not depend on the number of runs.
 	SameCalls []string
 }
 

@@ -23,7 +23,7 @@ import (
 	harborworkflow "drydock.dev/drydock/workflows/harbor"
 )
 
-// HarborWorld simulates a cluster with a HarborCluster. Applied objects exist at once, and are ready unless NotReady says otherwise.
+// HarborWorld simulates a cluster with a HarborCluster. Applied objects exist immediately, and are ready unless NotReady says otherwise.
 type HarborWorld struct {
 	*World
 	// Object is the HarborCluster; nil: it does not exist.
@@ -53,7 +53,7 @@ type HarborWorld struct {
 	waitInput harboractivities.AwaitDueInput
 }
 
-// NewHarborWorld returns a world with a HarborCluster, of which nothing is applied yet.
+// NewHarborWorld returns a world with a HarborCluster and no applied part.
 func NewHarborWorld(t *testing.T) *HarborWorld {
 	h := &HarborWorld{
 		World: NewWorld(t), Object: exampleHarborCluster(t), Applied: map[harbor.Part]bool{}, NotReady: map[harbor.Part]bool{}, Edits: map[harbor.Part]string{},
@@ -124,7 +124,7 @@ func exampleHarborCluster(t *testing.T) *goharborv1.HarborCluster {
 func (h *HarborWorld) applyPart(ctx context.Context, in harboractivities.ApplyPartInput) (harbor.Applied, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	require.Equal(h.T, Count(h.Started, in.Part), Count(h.Finished, in.Part), "%s is applied twice at once", in.Part)
+	require.Equal(h.T, Count(h.Started, in.Part), Count(h.Finished, in.Part), "%s is applied twice in parallel", in.Part)
 	h.Started = append(h.Started, in.Part)
 	h.Times[in.Part] = append(h.Times[in.Part], h.Now())
 	end := func() (harbor.Applied, error) {
@@ -171,18 +171,18 @@ func (h *HarborWorld) awaitDue(ctx context.Context, in harboractivities.AwaitDue
 		return look, nil
 	}
 	h.waitToken, h.waitInput = activity.GetInfo(ctx).TaskToken, in
-	h.scheduleLook(look)
+	h.scheduleEvaluation(look)
 	return look, activity.ErrResultPending
 }
 
-// scheduleLook evaluates the cluster again when something becomes due by time.
-func (h *HarborWorld) scheduleLook(look harbor.Plan) {
+// scheduleEvaluation evaluates the cluster again when a time makes an action due.
+func (h *HarborWorld) scheduleEvaluation(look harbor.Plan) {
 	if again := look.Again(); again != nil {
 		h.SimulateAfter(again.Sub(h.Now()), func() { h.Change(func() {}) })
 	}
 }
 
-// look evaluates the simulated cluster.
+// evaluate evaluates the simulated cluster.
 func (h *HarborWorld) look(in harboractivities.AwaitDueInput) harbor.Plan {
 	if h.Object == nil {
 		return harbor.PlanFor(nil, harbor.Seen{}, in.UID, in.Known, h.Now())
@@ -258,7 +258,7 @@ func (h *HarborWorld) Change(change func()) {
 	if look.Due() {
 		h.waitToken = nil
 	} else {
-		h.scheduleLook(look)
+		h.scheduleEvaluation(look)
 	}
 	h.Mu.Unlock()
 	if look.Due() && token != nil {

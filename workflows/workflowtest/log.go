@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Log records what workflows log, one line a message: the text, then key=value of each key, in the order in which the workflow gives them.
+// Log records the log of workflows, one line for each message: the text, then key=value pairs in the order of the workflow.
 type Log struct {
 	mu      sync.Mutex
 	entries []logEntry
@@ -19,7 +19,7 @@ type logEntry struct {
 	keyvals []any
 }
 
-// Lines returns the messages so far, each with those of its keys that are named. Messages of the SDK are left out.
+// Lines returns the messages so far with the named keys, without messages of the SDK.
 func (l *Log) Lines(keys ...string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,7 +31,7 @@ type PolicyWorld struct {
 	// Enforced are the clusters of each policy, or manifest work, now. MostEnforced is the highest number of them so far.
 	Enforced     map[int][]string
 	MostEnforced int
-	// Waits are the activities that wait for changes. MostWaits is the highest number that the workflow waited for at once.
+	// Waits are the activities that wait for changes. MostWaits is the highest number of concurrent ones.
 	Waits     []ComplianceWait
 	MostWaits int
 	// Refusals are the reasons why clusters get no manifest work. Undeletable clusters keep theirs.
@@ -136,7 +136,7 @@ func (w *PolicyWorld) changedClusters(in policiesactivities.AwaitComplianceInput
 	var news []policies.ClusterCompliance
 	for _, known := range in.Clusters {
 		now := policies.ComplianceStatus(w.Compliance[known.Cluster])
-		if slices.Contains(w.Vanished, known.Cluster) {
+		if slices.Contains(w.DeletedClusters, known.Cluster) {
 			news = append(news, policies.ClusterCompliance{Cluster: known.Cluster, Status: now, ClusterDeleted: true})
 		} else if policies.Changed(known.Status, now, known.Policy) {
 			news = append(news, policies.ClusterCompliance{Cluster: known.Cluster, Status: now})
@@ -172,9 +172,9 @@ func (w *PolicyWorld) Comply(cluster string, policy int, now policies.Compliance
 	})
 }
 
-// Vanish deletes the ManagedCluster of a cluster.
-func (w *PolicyWorld) Vanish(cluster string) {
-	w.change(func() { w.World.Vanished = append(w.World.Vanished, cluster) })
+// DeleteManagedCluster deletes the ManagedCluster of a cluster.
+func (w *PolicyWorld) DeleteManagedCluster(cluster string) {
+	w.change(func() { w.World.DeletedClusters = append(w.World.DeletedClusters, cluster) })
 }
 
 // change runs a change, and completes the activities that wait for it.

@@ -23,7 +23,7 @@ var ErrGone = errors.New("workflow not found")
 type simulatedScheduler struct {
 	State     scheduling.SlotState
 	startedAt time.Time
-	// Capacity is how many nodes may be in maintenance at once.
+	// Capacity is the maximum number of nodes in maintenance.
 	Capacity int
 	// Missing are nodes that do not exist.
 	Missing []string

@@ -45,10 +45,10 @@ type World struct {
 	Nodes rollout.NodePlan
 	// LoadedRollout is the saved state of a rollout that is retried.
 	LoadedRollout rollouts.LoadedRollout
-	// Vanished are clusters whose ManagedCluster was deleted.
-	Vanished []string
-	// vanishedWaits are the calls of AwaitVanished that wait.
-	vanishedWaits []vanishedWait
+	// DeletedClusters are clusters whose ManagedCluster was deleted.
+	DeletedClusters []string
+	// deletionWaits are the calls of AwaitDeletedClusters that wait.
+	deletionWaits []deletionWait
 	// Scheduler is the simulated scheduler of the cluster.
 	Scheduler simulatedScheduler
 	// Staleness are the results of AwaitStale, in order.

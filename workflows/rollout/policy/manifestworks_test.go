@@ -23,14 +23,14 @@ import (
 )
 
 func TestAClusterGetsWorksInOrder(t *testing.T) {
-	w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w, events := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
 	w.RunWorks()
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
 	require.Equal(t, "All manifestworks rolled out successfully on all clusters", status.Conditions[len(status.Conditions)-1].Message)
 	require.Equal(t, []string{
 		"+os c1", "-os c1", "+firmware c1", "-firmware c1", "+os c2", "-os c2", "+firmware c2", "-firmware c2",
-	}, *story)
+	}, *events)
 	require.Equal(t, map[string]string{"june-os": "safe-os", "june-firmware": "safe-firmware"}, status.SafeResourceNames)
 	for i, in := range w.InputsOf("PlaceManifestWorks") {
 		require.Equal(t, []string{"1", "2"}, in.(manifestworks.PlaceWorksInput).Rollout.Pins, "call %d", i)
@@ -39,18 +39,18 @@ func TestAClusterGetsWorksInOrder(t *testing.T) {
 }
 
 func TestATimedOutWorkIsDeletedAndReported(t *testing.T) {
-	w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
+	w, events := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
 	w.RunWorks()
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, workflowtest.ClusterStates(status))
 	late := workflowtest.StatusOfCluster(status, "c1")
 	require.Equal(t, &ranv1.ManifestWorkStatus{Name: "os"}, late.CurrentManifestWork)
-	require.Less(t, slices.Index(*story, "-os c1"), slices.Index(*story, "+os c2"), "taken back before the next batch")
+	require.Less(t, slices.Index(*events, "-os c1"), slices.Index(*events, "+os c2"), "it is deleted before the next batch")
 }
 
-// The agent of a cluster that is offline does not let go of the work that an earlier run has deleted.
+// The agent of an offline cluster keeps the finalizer of a work that an earlier run deleted.
 func TestARefusedWorkShowsTheReasonAndDoesNotStopOthers(t *testing.T) {
-	w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
+	w, events := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
 	offline := remediation.RefusedPlacement{Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}
 	w.Refusals = map[string]remediation.RefusedPlacement{
 		"c1": offline, "c4": offline,
@@ -71,11 +71,11 @@ func TestARefusedWorkShowsTheReasonAndDoesNotStopOthers(t *testing.T) {
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "failed", "c3": "complete", "c4": "complete", "c5": "complete"}, workflowtest.ClusterStates(status))
 	require.Contains(t, workflowtest.StatusOfCluster(status, "c1").Message, "ManifestWork c1/safe-os is still being deleted")
 	require.Equal(t, ranv1.ReasonClusterVanished, workflowtest.StatusOfCluster(status, "c2").Reason)
-	require.NotContains(t, *story, "-os c1", "it was never there")
-	require.Less(t, len(w.InputsOf("PlaceManifestWorks")), 70, "the hub is asked less and less often")
+	require.NotContains(t, *events, "-os c1", "it was never created")
+	require.Less(t, len(w.InputsOf("PlaceManifestWorks")), 70, "the pauses grow")
 }
 
-// The work of c1 was refused, and is just being asked for again when the time of the cluster is over: the answer comes after that, and the work was there never.
+// The work of c1 was refused. The cluster times out during the next attempt.
 func TestATimedOutClusterKeepsTheReasonOfItsRefusedWork(t *testing.T) {
 	w, _ := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"})
 	w.Refusals = map[string]remediation.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}}
@@ -98,7 +98,7 @@ func TestATimedOutClusterKeepsTheReasonOfItsRefusedWork(t *testing.T) {
 }
 
 func TestADeletedWorkIsRecreatedAndReported(t *testing.T) {
-	w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
+	w, events := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
 	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Unknown) }, 2*time.Minute)
 	var during workflowtest.GroupStatus
 	w.RegisterDelayedCallback(func() { during = workflowtest.StatusOf[workflowtest.GroupStatus](w.World) }, 3*time.Minute)
@@ -106,7 +106,7 @@ func TestADeletedWorkIsRecreatedAndReported(t *testing.T) {
 	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.Compliant) }, 6*time.Minute)
 	w.RunWorks()
 	require.Contains(t, workflowtest.StatusOfCluster(during, "c1").Message, "its item was deleted, and is placed again")
-	require.Equal(t, []string{"+os c1", "+os c1", "-os c1"}, (*story)[:3])
+	require.Equal(t, []string{"+os c1", "+os c1", "-os c1"}, (*events)[:3])
 	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 }
 
@@ -140,23 +140,23 @@ func TestARefusedDeletionDoesNotBlockTheEndOfTheRollout(t *testing.T) {
 }
 
 func TestARefusedDeletionDoesNotBlockTheNextBatch(t *testing.T) {
-	w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
+	w, events := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
 	w.Undeletable = []string{"c1"}
 	w.RunWorks()
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, workflowtest.ClusterStates(status))
-	require.Contains(t, *story, "+os c2")
-	require.Empty(t, status.Notes, "at last it was removed")
+	require.Contains(t, *events, "+os c2")
+	require.Empty(t, status.Notes, "it was removed later")
 }
 
 func TestWorksStayOnCompleteClustersOnRequest(t *testing.T) {
 	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}
-	w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w, events := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
 	w.RunWorks(keep)
 	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-	require.Equal(t, []string{"+os c1", "-os c1", "+firmware c1", "+os c2", "-os c2", "+firmware c2"}, *story)
+	require.Equal(t, []string{"+os c1", "-os c1", "+firmware c1", "+os c2", "-os c2", "+firmware c2"}, *events)
 	require.Empty(t, w.InputsOf("CleanUpManifestWorks"))
 }
 
@@ -164,32 +164,32 @@ func TestCompleteClustersKeepTheirWorksOnRequest(t *testing.T) {
 	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}
-	w, story := workflowtest.NewManifestWorkWorld(t, []string{"c2"}, []string{"c3", "c1"}, []string{"c2"})
+	w, events := workflowtest.NewManifestWorkWorld(t, []string{"c2"}, []string{"c3", "c1"}, []string{"c2"})
 	w.RunWorks(keep)
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
-	require.NotContains(t, *story, "-firmware c1")
-	withdrawn := w.InputsOf("CleanUpManifestWorks")
-	require.Len(t, withdrawn, 1)
-	require.Equal(t, []string{"c1", "c3"}, withdrawn[0].(manifestworks.CleanUpWorksInput).Keep)
+	require.NotContains(t, *events, "-firmware c1")
+	cleanups := w.InputsOf("CleanUpManifestWorks")
+	require.Len(t, cleanups, 1)
+	require.Equal(t, []string{"c1", "c3"}, cleanups[0].(manifestworks.CleanUpWorksInput).Keep)
 
 	w, _ = workflowtest.NewManifestWorkWorld(t, []string{"c2"}, []string{"c1"}, []string{"c2"})
 	w.RunWorks()
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
-	require.Empty(t, w.InputsOf("CleanUpManifestWorks")[0].(manifestworks.CleanUpWorksInput).Keep, "nobody has asked for that")
+	require.Empty(t, w.InputsOf("CleanUpManifestWorks")[0].(manifestworks.CleanUpWorksInput).Keep, "the spec does not request it")
 }
 
-// The last work of c1 was made by an attempt of which nobody has heard when the rollout is paused: c1 is complete, and keeps it.
+// An unanswered attempt has created the last work of c1 when the rollout is paused. c1 completes, and keeps the work.
 func TestAWorkThatMayExistStaysOnItsClusterOnRequest(t *testing.T) {
 	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}
-	w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w, events := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
 	w.Fail["PlaceManifestWorks"] = func(call int) error {
 		for _, placed := range w.InputsOf("PlaceManifestWorks")[call-1].(manifestworks.PlaceWorksInput).Desired {
 			if placed.Item == 1 && slices.Equal(placed.Clusters, []string{"c1"}) {
 				workflowtest.Stops["paused"].Stop(w.World)
 				w.CreateWork("c1", 1)
-				return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+				return temporal.Error(temporal.ErrHeld, "cluster c1 is held", nil)
 			}
 		}
 		return nil
@@ -200,14 +200,14 @@ func TestAWorkThatMayExistStaysOnItsClusterOnRequest(t *testing.T) {
 	w.RegisterDelayedCallback(func() { workflowtest.Stops["paused"].Resume(w.World) }, 11*time.Hour)
 	w.RunWorks(keep)
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Counts.Complete)
-	require.NotContains(t, *story, "-firmware c1")
-	require.Equal(t, "+firmware c2", (*story)[len(*story)-1])
+	require.NotContains(t, *events, "-firmware c1")
+	require.Equal(t, "+firmware c2", (*events)[len(*events)-1])
 }
 
-// Many works are told in parts: what was told before the rollout is paused is not told again, and its clusters do not wait for it.
-func TestWorksReportedBeforeAHoldOrPauseAreNotReportedAgain(t *testing.T) {
+// One activity places the works of some clusters. Works that it placed before the pause are not placed again.
+func TestWorksPlacedBeforeAHoldOrPauseAreNotPlacedAgain(t *testing.T) {
 	for by, test := range map[string]struct {
-		stop, goOn func(w *workflowtest.World, number int64)
+		stop, resume func(w *workflowtest.World, number int64)
 	}{
 		"held": {
 			func(w *workflowtest.World, number int64) {
@@ -227,12 +227,12 @@ func TestWorksReportedBeforeAHoldOrPauseAreNotReportedAgain(t *testing.T) {
 			for i := range 2 * policy.ClustersPerPlacement {
 				clusters = append(clusters, fmt.Sprintf("c%d", i))
 			}
-			w, story := workflowtest.NewManifestWorkWorld(t, clusters, clusters)
+			w, events := workflowtest.NewManifestWorkWorld(t, clusters, clusters)
 			stopped := false
 			w.Fail["PlaceManifestWorks"] = func(call int) error {
-				if call == 1 { // so that most are told together afterwards
+				if call == 1 { // so that later calls place several works
 					test.stop(w.World, 2)
-					return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+					return temporal.Error(temporal.ErrHeld, "cluster c1 is held", nil)
 				}
 				if desired := w.InputsOf("PlaceManifestWorks")[call-1].(manifestworks.PlaceWorksInput).Desired; !stopped && len(desired[0].Clusters) == policy.ClustersPerPlacement {
 					stopped = true
@@ -241,28 +241,28 @@ func TestWorksReportedBeforeAHoldOrPauseAreNotReportedAgain(t *testing.T) {
 				return nil
 			}
 			w.RegisterDelayedCallback(func() {
-				require.Empty(t, *story)
-				test.goOn(w.World, 3)
+				require.Empty(t, *events)
+				test.resume(w.World, 3)
 			}, 2*time.Minute)
 			w.RegisterDelayedCallback(func() {
-				require.True(t, stopped, "the part was not told")
+				require.True(t, stopped, "no full part was placed")
 				waiting := 0
 				for _, cluster := range workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters {
 					if strings.Contains(cluster.Message, "it may not begin") {
-						require.NotContains(t, *story, "+os "+cluster.Name)
+						require.NotContains(t, *events, "+os "+cluster.Name)
 						waiting++
 					}
 				}
-				require.Positive(t, waiting, "there was no part left")
-				test.goOn(w.World, 5)
+				require.Positive(t, waiting, "no cluster waits")
+				test.resume(w.World, 5)
 			}, 5*time.Minute)
 			w.RunWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) {
 				spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(len(clusters))
 			})
-			told := slices.DeleteFunc(*story, func(what string) bool { return !strings.HasPrefix(what, "+os ") })
-			slices.Sort(told)
-			require.Len(t, told, len(clusters))
-			require.Len(t, slices.Compact(told), len(clusters), "some were told twice")
+			placed := slices.DeleteFunc(*events, func(what string) bool { return !strings.HasPrefix(what, "+os ") })
+			slices.Sort(placed)
+			require.Len(t, placed, len(clusters))
+			require.Len(t, slices.Compact(placed), len(clusters), "a work was placed twice")
 		})
 	}
 }

@@ -38,7 +38,7 @@ func TestACancelledPolicyRolloutShowsItsCleanup(t *testing.T) {
 			w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
 			w.Fail[tt.slow] = func(call int) error {
 				if call == tt.call {
-					return errors.New("the hub is away for a moment")
+					return errors.New("the hub is briefly unreachable")
 				}
 				return nil
 			}
@@ -66,16 +66,16 @@ func TestAPausedClusterStartsNoFurtherPolicy(t *testing.T) {
 	require.Equal(t, 11*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
 }
 
-// The batch was running before the stop: its policies could only not be prepared.
+// The batch started before the stop, but the preparation of its policies failed.
 func TestAPausedOrHeldRolloutStartsNoPolicy(t *testing.T) {
 	signal := func(name string, what any) func(*workflowtest.PolicyWorld) {
 		return func(w *workflowtest.PolicyWorld) { w.SignalWorkflow(name, what) }
 	}
 	all := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll}}}
 	tests := []struct {
-		name       string
-		stop, goOn func(*workflowtest.PolicyWorld)
-		reason     string
+		name         string
+		stop, resume func(*workflowtest.PolicyWorld)
+		reason       string
 	}{
 		{"paused", signal(temporal.SignalPause, temporal.SignalRequest{}), signal(temporal.SignalResume, temporal.SignalRequest{}), "Paused"},
 		{"held", signal(temporal.SignalHeld, all), signal(temporal.SignalHeld, emergency.State{Number: 3}), "Held"},
@@ -87,7 +87,7 @@ func TestAPausedOrHeldRolloutStartsNoPolicy(t *testing.T) {
 			back := w.Now().Add(5 * time.Minute)
 			w.Fail["PreparePolicies"] = func(int) error {
 				if w.Now().Before(back) {
-					return errors.New("the hub is away")
+					return errors.New("the hub is unreachable")
 				}
 				return nil
 			}
@@ -97,7 +97,7 @@ func TestAPausedOrHeldRolloutStartsNoPolicy(t *testing.T) {
 			w.RegisterDelayedCallback(func() {
 				stopped, placed = workflowtest.StatusOf[workflowtest.GroupStatus](w.World), len(w.InputsOf("PlacePolicies"))
 			}, 9*time.Minute)
-			w.RegisterDelayedCallback(func() { test.goOn(w) }, 10*time.Minute)
+			w.RegisterDelayedCallback(func() { test.resume(w) }, 10*time.Minute)
 			w.Run()
 			require.Zero(t, placed, "nothing is enforced")
 			first, second := workflowtest.StatusOfCluster(stopped, "c1"), workflowtest.StatusOfCluster(stopped, "c2")

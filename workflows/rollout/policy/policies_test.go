@@ -43,25 +43,25 @@ func TestPoliciesAreEnforcedInOrderOnEachClusterAndBatchAfterBatch(t *testing.T)
 	require.Equal(t, 6*time.Minute, took("c2"))
 	require.Equal(t, 8*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
 
-	var story [][]policies.DesiredPlacement
+	var events [][]policies.DesiredPlacement
 	for _, in := range w.InputsOf("PlacePolicies") {
-		story = append(story, in.(policiesactivities.PlacePoliciesInput).Desired)
+		events = append(events, in.(policiesactivities.PlacePoliciesInput).Desired)
 	}
-	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, story[0])
-	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}}, {Item: 1, Clusters: []string{"c1"}}}, story[1])
+	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, events[0])
+	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}}, {Item: 1, Clusters: []string{"c1"}}}, events[1])
 	require.Equal(t, 2, w.MostEnforced)
 	require.Len(t, w.InputsOf("CleanUpPolicies"), 1)
 	require.Len(t, w.InputsOf("PreparePolicies"), 1)
 }
 
-// The activities of a worker are not without number: those that watch must leave some to those that enforce.
+// A worker runs a limited number of activities, and watches must leave capacity for other activities.
 func TestARollingRolloutWatchesManyClustersWithFewActivities(t *testing.T) {
 	var clusters []string
 	for i := range 260 {
 		clusters = append(clusters, fmt.Sprintf("c%03d", i))
 	}
 	w := workflowtest.NewPolicyWorld(t, clusters[:130], clusters[130:])
-	w.ComplyAfter = func(cluster string, _ int) time.Duration { // one after the other, so that others come one after the other
+	w.ComplyAfter = func(cluster string, _ int) time.Duration { // one by one, so that other clusters start one by one
 		return time.Minute + time.Duration(slices.Index(clusters, cluster)%130)*time.Second
 	}
 	w.Plan.ComputedMaxConcurrency = 130
@@ -87,7 +87,7 @@ func TestARecreatedPlacementIsNotedOnce(t *testing.T) {
 	require.Equal(t, []string{"PlacementBinding ops/safe-kernel had been deleted, and was created again"}, workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes)
 }
 
-// The hub finds that one has changed when a second batch comes to it, and the other at the end. The second batch has a run of its own.
+// One change is found when the second batch starts, in another run, and the other change at the end.
 func TestAPolicyChangedDuringTheRolloutIsNotedOnce(t *testing.T) {
 	for enforcement, means := range map[ranv1.PolicyEnforcement]string{
 		ranv1.EnforceCopy:     "clusters still get the copy of that one, and must comply with what it says now",
@@ -129,7 +129,7 @@ func TestAPolicyChangedDuringTheRolloutIsNotedOnce(t *testing.T) {
 	}
 }
 
-// One that knows the hub comes later.
+// Later, a worker with a hub runs.
 func TestAWorkerWithoutAHubFailsNoCluster(t *testing.T) {
 	none := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
 	t.Cleanup(none.Close)
@@ -148,10 +148,10 @@ func TestAWorkerWithoutAHubFailsNoCluster(t *testing.T) {
 			w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
 			w.Soaks[0] = 10 * time.Minute
 			var first time.Time
-			said := false
+			reported := false
 			w.Fail[activity] = func(call int) error {
 				if activity == "SaveRollout" && call == 1 {
-					return nil // nothing waits for the rollout to be known on the hub
+					return nil // the rollout does not wait for its registration on the hub
 				}
 				if first.IsZero() {
 					first = w.Now()
@@ -159,7 +159,7 @@ func TestAWorkerWithoutAHubFailsNoCluster(t *testing.T) {
 						status := workflowtest.StatusOf[workflowtest.GroupStatus](w.World)
 						require.NotNil(t, status.Wait)
 						require.Equal(t, "NoHub: "+summary+": "+temporal.ErrorMessage(noHub), status.Wait.Reason+": "+status.Wait.Message)
-						said = true
+						reported = true
 					}, time.Minute)
 				}
 				if w.Now().Before(first.Add(2 * time.Minute)) {
@@ -169,7 +169,7 @@ func TestAWorkerWithoutAHubFailsNoCluster(t *testing.T) {
 			}
 			w.Run()
 			status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-			require.True(t, said)
+			require.True(t, reported)
 			require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(status))
 			require.Empty(t, status.Notes)
 			w.RequireNothingEnforced()
@@ -193,9 +193,9 @@ func TestAnUnboundClusterFailsAndTheOthersContinue(t *testing.T) {
 	w.RequireNothingEnforced()
 }
 
-// Somebody deletes a policy, or unbinds it, before the turn of a cluster has come that it was bound to when it was planned.
+// A policy that was bound to the cluster in the plan is deleted or unbound before the cluster starts.
 func TestAClusterThatLosesALaterPolicyFails(t *testing.T) {
-	play := func(notBound map[int][]int, pieces bool) workflowtest.GroupStatus {
+	run := func(notBound map[int][]int, pieces bool) workflowtest.GroupStatus {
 		w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
 		w.Plan.NotBound = notBound
 		w.RegisterDelayedCallback(func() {
@@ -216,22 +216,22 @@ func TestAClusterThatLosesALaterPolicyFails(t *testing.T) {
 		return workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
 	}
 	for _, pieces := range []bool{false, true} {
-		lost := play(nil, pieces)
+		lost := run(nil, pieces)
 		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed"}, workflowtest.ClusterStates(lost))
 		require.Equal(t, "policy policies/network is no longer bound to the cluster: its compliance is unknown", workflowtest.StatusOfCluster(lost, "c2").Message)
-		never := play(map[int][]int{1: {1}}, pieces)
-		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(never), "it never was")
+		never := run(map[int][]int{1: {1}}, pieces)
+		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, workflowtest.ClusterStates(never), "it was not bound in the plan")
 	}
 }
 
 func TestADeletedClusterOfAPolicyRolloutFails(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
-	w.RegisterDelayedCallback(func() { w.Vanish("c2") }, 30*time.Second)
+	w.RegisterDelayedCallback(func() { w.DeleteManagedCluster("c2") }, 30*time.Second)
 	w.Run()
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed"}, workflowtest.ClusterStates(status))
 	require.Equal(t, ranv1.ReasonClusterVanished, workflowtest.StatusOfCluster(status, "c2").Reason)
-	require.Equal(t, 2*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute), "nobody waits for it")
+	require.Equal(t, 2*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute), "the rollout does not wait for it")
 }
 
 func TestPoliciesThatCannotBePreparedFailTheClustersWithTheReason(t *testing.T) {
@@ -244,7 +244,7 @@ func TestPoliciesThatCannotBePreparedFailTheClustersWithTheReason(t *testing.T) 
 		require.Equal(t, temporal.ErrNotFound, c.Reason)
 		require.Equal(t, "policy policies/kernel does not exist on the hub", c.Message)
 	}
-	require.Len(t, w.InputsOf("CleanUpPolicies"), 1, "some may have been made")
+	require.Len(t, w.InputsOf("CleanUpPolicies"), 1, "some objects may exist")
 	require.Empty(t, w.InputsOf("PlacePolicies"))
 }
 
@@ -274,7 +274,7 @@ func TestObjectsAreKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
 	w.Run(keep)
 	notes := workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes
 	require.Len(t, notes, 1)
-	require.Contains(t, notes[0], "policy policies/network has been changed, or deleted, since the rollout began with its generation 3", "as where nothing is kept")
+	require.Contains(t, notes[0], "policy policies/network has been changed, or deleted, since the rollout began with its generation 3", "the same note as without kept objects")
 	require.Empty(t, w.InputsOf("CleanUpPolicies"))
 	w.RequireNothingEnforced()
 

@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// A rollout decides when work on a cluster starts and when it is withdrawn. Its remediator does the work.
+// A rollout decides when work on a cluster starts and when it is cancelled. Its remediator does the work.
 
 // Remediator remediates the clusters of a rollout. Each kind of remediation has one.
 type Remediator interface {
@@ -43,7 +43,7 @@ type ClusterWork struct {
 	Cluster string
 	// Batch is the number of its batch in the plan, counted from 1.
 	Batch int32
-	// Ctx is cancelled to withdraw the cluster. Its work then ends in the state Cancelled, unless it was complete already.
+	// Ctx is cancelled to cancel the work. It then ends in the state Cancelled, unless it was complete already.
 	Ctx workflow.Context
 	// Ended must be called once, after the work has ended and is cleaned up.
 	Ended func(ctx workflow.Context, result ranv1.ClusterStatus)

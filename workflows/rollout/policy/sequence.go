@@ -109,7 +109,7 @@ func (s *sequence) Start(clusters []*ClusterWork) {
 	for i, cluster := range clusters {
 		m := &member{ClusterWork: cluster, state: memberWaiting, progress: policies.NewProgress(s.items.PlannedBindings(s.rollout.Cluster(cluster.Cluster)))}
 		s.members[cluster.Cluster], members[i] = m, m
-		workflow.GoNamed(cluster.Ctx, "withdraw "+cluster.Cluster, func(ctx workflow.Context) { s.awaitWithdrawal(ctx, m) })
+		workflow.GoNamed(cluster.Ctx, "cancel "+cluster.Cluster, func(ctx workflow.Context) { s.awaitCancel(ctx, m) })
 	}
 	for len(members) > 0 {
 		group := s.groupWithCapacity(serving)

@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/workflows/kit/kittest"
 )
 
-// removable items are only removed.
+// removable is a set of items that supports only their removal.
 type removable struct {
 	items
 	removed func()
@@ -25,7 +25,7 @@ func (r removable) CleanUp(workflow.Context, kit.Retrier) error {
 
 func (removable) Count() int { return 1 }
 
-// simpleRollout is a rollout of which only the status and the hub are needed.
+// simpleRollout is a rollout with only a status and a retrier.
 type simpleRollout struct {
 	Rollout
 	status *ranv1.ClusterGroupUpgradeStatus
@@ -37,7 +37,7 @@ func (r simpleRollout) Retrier() kit.Retrier {
 	return kit.HubRetrier(nil)
 }
 
-// A rollout is cancelled while a worker prepares it, who does not hear of that: what was removed meanwhile would be made again, and stay.
+// A rollout is cancelled during an attempt to prepare it, which continues. It would create removed objects again.
 func TestNothingIsRemovedDuringTheAttemptToCreateIt(t *testing.T) {
 	for name, end := range map[string]func(s *sequence, ctx workflow.Context){
 		"at the end":          func(s *sequence, ctx workflow.Context) { s.CleanUp(ctx, false) },

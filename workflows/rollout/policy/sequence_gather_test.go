@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// Each of a hundred clusters complies at a time of its own with each of the policies: that is no reason to be late with the last of them.
+// A hundred clusters comply at different times. The last ones must not be reported late.
 func TestExpectedChangesAreReportedSoon(t *testing.T) {
 	var clusters []string
 	takes := map[string]time.Duration{}
@@ -31,11 +31,11 @@ func TestExpectedChangesAreReportedSoon(t *testing.T) {
 	require.Equal(t, policies.GatherPeriod(policy.ClustersPerWatch, 0, 0), slices.Max(gathers))
 }
 
-// The server ends a run that is too long, and with it the rollout, with all that is enforced by then.
+// The server terminates a run whose history is too long, and the rollout would end without a cleanup.
 func TestChangesAreGatheredLongerInALongHistory(t *testing.T) {
 	for name, use := range map[string]func(w *workflowtest.PolicyWorld){
-		"by its events": func(w *workflowtest.PolicyWorld) { w.SetCurrentHistoryLength(kit.MaxEvents / 2) },
-		"by its size":   func(w *workflowtest.PolicyWorld) { w.SetCurrentHistorySize(kit.MaxBytes / 2) },
+		"many events":  func(w *workflowtest.PolicyWorld) { w.SetCurrentHistoryLength(kit.MaxEvents / 2) },
+		"a large size": func(w *workflowtest.PolicyWorld) { w.SetCurrentHistorySize(kit.MaxBytes / 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewPolicyWorld(t, []string{"c1"})

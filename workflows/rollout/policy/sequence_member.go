@@ -28,14 +28,14 @@ type member struct {
 // memberState is the state of a cluster in a sequence.
 type memberState string
 
-// A cluster is waiting, then active, and ends. A cluster that is cancelled while active is withdrawn before it ends.
+// A cluster is waiting, then active, and ends. If it is cancelled while active, its item is removed before it ends.
 const (
 	// memberWaiting: the first item has not started. The cluster has no item.
 	memberWaiting memberState = "waiting"
 	// memberActive: the target is the current item.
 	memberActive memberState = "active"
-	// memberWithdrawing: the target is no item. The work ends when that is observed.
-	memberWithdrawing memberState = "withdrawing"
+	// memberCancelling: the target is no item. The work ends when that is observed.
+	memberCancelling memberState = "cancelling"
 	// memberEnded: the work has ended. The target is no item, unless the cluster keeps its last one.
 	memberEnded memberState = "ended"
 )
@@ -84,16 +84,16 @@ func (s *sequence) replaceDeletedItem(ctx workflow.Context, m *member) {
 	s.requestPlacement(m, true)
 }
 
-// awaitWithdrawal withdraws a cluster if its context is cancelled before its work has ended.
-func (s *sequence) awaitWithdrawal(ctx workflow.Context, m *member) {
+// awaitCancel cancels the work on a cluster if its context is cancelled before the work has ended.
+func (s *sequence) awaitCancel(ctx workflow.Context, m *member) {
 	ended := func() bool { return m.state == memberEnded }
 	if workflow.Await(ctx, ended) == nil || ended() {
 		return
 	}
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
-	s.log(ctx, m, m.progress.Policy, "Cluster withdrawn")
+	s.log(ctx, m, m.progress.Policy, "Cluster cancelled")
 	if m.state == memberActive {
-		m.state = memberWithdrawing
+		m.state = memberCancelling
 		s.requestPlacement(m, true)
 		s.awaitRemoved(ctx, m)
 	}

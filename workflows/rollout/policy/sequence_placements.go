@@ -240,7 +240,7 @@ func (s *sequence) retryRefused(ctx workflow.Context, refused bool) {
 	})
 }
 
-// awaitRemoved waits until a withdrawn cluster has no item, at most for HubLimit after the first such wait: a refusing hub must not keep the rollout
+// awaitRemoved waits until a cancelled cluster has no item, at most for HubLimit after the first such wait: a refusing hub must not keep the rollout
 // from continuing or ending. The removal is still retried while the rollout continues.
 func (s *sequence) awaitRemoved(ctx workflow.Context, m *member) {
 	removed := func() bool { return m.state == memberEnded || s.members[m.Cluster] != m || s.failure != nil }

@@ -21,42 +21,42 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// The hub did not answer when the first item was to be put on the clusters: what was only tried has not begun.
+// The attempts to place the first item failed, so it has not started.
 func TestNothingIsPlacedOnAHeldOrPausedClusterAfterAnOutageOfTheHub(t *testing.T) {
-	for name, away := range map[string]struct {
+	for name, outage := range map[string]struct {
 		calls int
 		err   error
 	}{
 		"between rounds": {kit.RoundAttempts, errors.New("503")},
-		"in a round":     {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+		"during a round": {1, temporal.Error(temporal.ErrHeld, "cluster c1 is held", nil)},
 	} {
 		for by, test := range workflowtest.Stops {
 			for _, items := range []string{"policies", "works"} {
 				t.Run(items+" "+by+" "+name, func(t *testing.T) {
-					w, place, story := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}), "PlacePolicies", new([]string)
+					w, place, events := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"}), "PlacePolicies", new([]string)
 					run := func() { w.Run() }
 					if items == "works" {
-						w, story = workflowtest.NewManifestWorkWorld(t, nil, []string{"c1", "c2"})
+						w, events = workflowtest.NewManifestWorkWorld(t, nil, []string{"c1", "c2"})
 						place, run = "PlaceManifestWorks", func() { w.RunWorks() }
 					}
 					w.Fail[place] = func(call int) error {
-						if call == away.calls {
+						if call == outage.calls {
 							test.Stop(w.World)
 						}
-						if call <= away.calls {
-							return away.err
+						if call <= outage.calls {
+							return outage.err
 						}
 						return nil
 					}
 					w.RegisterDelayedCallback(func() {
 						require.NotContains(t, slices.Concat(w.Enforced[0], w.Enforced[1]), "c1")
-						require.NotContains(t, *story, "+os c1")
+						require.NotContains(t, *events, "+os c1")
 						status := workflowtest.StatusOf[workflowtest.GroupStatus](w.World)
 						waiting := workflowtest.StatusOfCluster(status, "c1")
 						require.Equal(t, test.Reason, waiting.Reason)
 						require.Contains(t, waiting.Message, "it may not begin")
 						if by == "held" {
-							require.Equal(t, ranv1.ClusterComplete, workflowtest.StatusOfCluster(status, "c2").State, "it goes on")
+							require.Equal(t, ranv1.ClusterComplete, workflowtest.StatusOfCluster(status, "c2").State, "it continues")
 						}
 					}, 99*time.Hour)
 					w.RegisterDelayedCallback(func() { test.Resume(w.World) }, 100*time.Hour)
@@ -71,18 +71,18 @@ func TestNothingIsPlacedOnAHeldOrPausedClusterAfterAnOutageOfTheHub(t *testing.T
 func TestARefusedWorkIsNotCreatedWhileItsClusterIsHeld(t *testing.T) {
 	for by, test := range workflowtest.Stops {
 		t.Run(by, func(t *testing.T) {
-			w, story := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"})
+			w, events := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"})
 			w.Refusals = map[string]remediation.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "namespace c1 of the hub is being deleted"}}
 			w.RegisterDelayedCallback(func() { test.Stop(w.World) }, 3*time.Minute)
 			w.RegisterDelayedCallback(func() { delete(w.Refusals, "c1") }, 5*time.Minute)
 			w.RegisterDelayedCallback(func() {
-				require.Empty(t, *story)
+				require.Empty(t, *events)
 				require.Equal(t, test.Reason, workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1").Reason)
 			}, 99*time.Hour)
 			w.RegisterDelayedCallback(func() { test.Resume(w.World) }, 100*time.Hour)
 			w.RunWorks()
 			workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
-			require.Equal(t, "+os c1", (*story)[0])
+			require.Equal(t, "+os c1", (*events)[0])
 		})
 	}
 }
@@ -90,18 +90,18 @@ func TestARefusedWorkIsNotCreatedWhileItsClusterIsHeld(t *testing.T) {
 func TestADeletedWorkIsNotRecreatedDuringAHold(t *testing.T) {
 	for by, test := range workflowtest.Stops {
 		t.Run(by, func(t *testing.T) {
-			w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
+			w, events := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
 			w.RegisterDelayedCallback(func() { test.Stop(w.World) }, time.Minute)
 			w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Unknown) }, 2*time.Minute)
 			w.RegisterDelayedCallback(func() {
-				require.Equal(t, []string{"+os c1"}, *story)
+				require.Equal(t, []string{"+os c1"}, *events)
 				waiting := workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1")
 				require.Equal(t, test.Reason, waiting.Reason)
 				require.NotContains(t, waiting.Message, "placed again")
 			}, 99*time.Hour)
 			w.RegisterDelayedCallback(func() { test.Resume(w.World) }, 100*time.Hour)
 			w.RegisterDelayedCallback(func() {
-				require.Equal(t, []string{"+os c1", "+os c1"}, *story)
+				require.Equal(t, []string{"+os c1", "+os c1"}, *events)
 				require.Contains(t, workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1").Message, "placed again")
 			}, 100*time.Hour+time.Minute)
 			w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 100*time.Hour+2*time.Minute)
@@ -112,18 +112,18 @@ func TestADeletedWorkIsNotRecreatedDuringAHold(t *testing.T) {
 	}
 }
 
-// An attempt of which nobody has heard may have made the work.
+// An unanswered attempt may have created the work.
 func TestAWorkThatMayExistIsDeletedWhenItsClusterLeaves(t *testing.T) {
-	for name, stays := range map[string][]string{"at once": nil, "also when the hub refuses that first": {"c1"}} {
+	for name, refusals := range map[string][]string{"the hub deletes it": nil, "the hub first refuses": {"c1"}} {
 		t.Run(name, func(t *testing.T) {
-			w, story := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
-			w.Undeletable = stays
+			w, events := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"})
+			w.Undeletable = refusals
 			w.Fail["PlaceManifestWorks"] = func(call int) error {
 				switch call {
 				case 1:
 					w.CreateWork("c1", 0)
 					workflowtest.Stops["held"].Stop(w.World)
-					return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+					return temporal.Error(temporal.ErrHeld, "cluster c1 is held", nil)
 				case 4:
 					w.Undeletable = nil
 				}
@@ -132,9 +132,9 @@ func TestAWorkThatMayExistIsDeletedWhenItsClusterLeaves(t *testing.T) {
 			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 			w.RunWorks()
 			workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
-			require.Equal(t, []string{"+os c1", "-os c1"}, *story)
+			require.Equal(t, []string{"+os c1", "-os c1"}, *events)
 			placed := w.InputsOf("PlaceManifestWorks")
-			require.Equal(t, []policies.DesiredPlacement{{Item: 0, Held: []string{"c1"}}}, placed[1].(manifestworks.PlaceWorksInput).Desired, "what may be there is looked for")
+			require.Equal(t, []policies.DesiredPlacement{{Item: 0, Held: []string{"c1"}}}, placed[1].(manifestworks.PlaceWorksInput).Desired, "the workflow checks whether the work exists")
 			for _, later := range placed[2:] {
 				require.Equal(t, []policies.DesiredPlacement{{Item: policies.NoItem, Clusters: []string{"c1"}}}, later.(manifestworks.PlaceWorksInput).Desired)
 			}
@@ -160,7 +160,7 @@ func TestPlacementsGetTheEndOfTheWindow(t *testing.T) {
 		workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 		placed := w.InputsOf("PlacePolicies")
 		require.WithinDuration(t, cutoff, *placed[0].(policiesactivities.PlacePoliciesInput).Closes, time.Second)
-		require.Nil(t, placed[len(placed)-1].(policiesactivities.PlacePoliciesInput).Closes, "it only takes off")
+		require.Nil(t, placed[len(placed)-1].(policiesactivities.PlacePoliciesInput).Closes, "the call only removes items")
 	})
 	t.Run("works", func(t *testing.T) {
 		w, _ := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1"})
@@ -171,7 +171,7 @@ func TestPlacementsGetTheEndOfTheWindow(t *testing.T) {
 	})
 }
 
-// The second item cannot be put on c1, nor on any cluster, while c2 has the first; the second batch waits for its approval.
+// The second item cannot be placed on any cluster. c2 still has the first one, and the second batch waits for its approval.
 func TestAFailedSequenceIsRemovedFromItsClusters(t *testing.T) {
 	gone := temporal.Error(temporal.ErrInvalidSpec, "it has been changed since the rollout began", nil)
 	failed := func(w *workflowtest.PolicyWorld) {
@@ -209,7 +209,7 @@ func TestAFailedSequenceIsRemovedFromItsClusters(t *testing.T) {
 		workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
 	})
 	t.Run("works", func(t *testing.T) {
-		w, story := workflowtest.NewManifestWorkWorld(t, []string{"c2"}, []string{"c1", "c2"}, []string{"c3"})
+		w, events := workflowtest.NewManifestWorkWorld(t, []string{"c2"}, []string{"c1", "c2"}, []string{"c3"})
 		w.Fail["PlaceManifestWorks"] = func(call int) error {
 			for _, placed := range w.InputsOf("PlaceManifestWorks")[call-1].(manifestworks.PlaceWorksInput).Desired {
 				if placed.Item == 1 && len(placed.Clusters) > 0 {
@@ -219,9 +219,9 @@ func TestAFailedSequenceIsRemovedFromItsClusters(t *testing.T) {
 			return nil
 		}
 		w.RegisterDelayedCallback(func() {
-			require.Contains(t, *story, "-os c1")
-			require.Contains(t, *story, "-os c2")
-			require.NotContains(t, *story, "+firmware c1")
+			require.Contains(t, *events, "-os c1")
+			require.Contains(t, *events, "-os c2")
+			require.NotContains(t, *events, "+firmware c1")
 			failed(w)
 		}, 10*time.Hour)
 		w.RunWorks(approved(w))

@@ -32,7 +32,7 @@ func TestAPolicySoaksAndARelapseRestartsTheClock(t *testing.T) {
 	w.RequireNothingEnforced()
 }
 
-// lateCancel delivers no cancellation to the watches on clusters, as on a server, where it takes a while. The test environment ends them at once.
+// lateCancel delivers no cancellation to the watches on clusters. On a server it arrives late; the test environment delivers it immediately.
 type lateCancel struct {
 	interceptor.WorkerInterceptorBase
 }
@@ -64,14 +64,14 @@ func (o *lateCancelOutbound) ExecuteActivity(ctx workflow.Context, name string, 
 	return o.Next.ExecuteActivity(ctx, name, args...)
 }
 
-// The soak of c2 ends after 11 minutes, and c1 is watched anew while the watch before gathers changes still.
+// The soak of c2 ends after 11 minutes. The watch restarts for c1 while the former watch still gathers changes.
 func TestARelapseSeenByAnEndingWatchRestartsTheSoak(t *testing.T) {
 	for name, test := range map[string]struct {
 		relapsed time.Duration
 		takes    time.Duration
 	}{
-		"while it soaks":                   {13 * time.Minute, 24 * time.Minute},
-		"with a policy whose turn is over": {16*time.Minute + 30*time.Second, 17 * time.Minute},
+		"during the soak":      {13 * time.Minute, 24 * time.Minute},
+		"of an earlier policy": {16*time.Minute + 30*time.Second, 17 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
@@ -90,7 +90,7 @@ func TestARelapseSeenByAnEndingWatchRestartsTheSoak(t *testing.T) {
 				before = w.Waits[len(w.Waits)-1]
 			}, 10*time.Minute)
 			w.RegisterDelayedCallback(func() {
-				require.Greater(t, w.LastWaitID(), before.ID, "another watches by now")
+				require.Greater(t, w.LastWaitID(), before.ID, "another watch has started")
 				require.NoError(t, w.CompleteActivity(before.Token, []policies.ClusterCompliance{{Cluster: "c1", Status: "CN", Relapsed: true}}, nil))
 			}, test.relapsed)
 			w.Run()
@@ -113,14 +113,14 @@ func TestAClusterThatSoaksWithAPolicyCanTimeOut(t *testing.T) {
 	require.Contains(t, late.Message, "at that moment: policy kernel: Soaking: must stay so until")
 }
 
-// What the watch has shown may be behind.
+// The watch may lag behind.
 func TestComplianceIsCheckedAgainAtTheEndOfASoak(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
 	w.Soaks[0] = 10 * time.Minute
 	w.RegisterDelayedCallback(func() {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
-		w.Compliance["c1"][0] = byte(policies.NonCompliant) // and nobody is told
+		w.Compliance["c1"][0] = byte(policies.NonCompliant) // without a report by the watch
 	}, 5*time.Minute)
 	w.RegisterDelayedCallback(func() { w.Comply("c1", 0, policies.Compliant) }, 20*time.Minute)
 	w.Run()

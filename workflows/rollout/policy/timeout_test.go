@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
-// However the batches end, what has complied meanwhile is complete.
+// A timed-out cluster that complied later counts as complete, however the batches end.
 func TestALateCompliantClusterIsCompleteInARolloutThatStopsEarly(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
 	w.ComplyAfter = func(cluster string, policy int) time.Duration { return -1 }
@@ -42,7 +42,7 @@ func TestATimedOutClusterIsCleanedUpBeforeTheNextBatch(t *testing.T) {
 	late := status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == "c2" })]
 	require.Equal(t, &ranv1.PolicyStatus{Name: "network", Status: "NonCompliant"}, late.CurrentPolicy)
 	require.Contains(t, late.Message, "policy network: NonCompliant")
-	require.Equal(t, 2, w.MostEnforced, "the next batch starts when it is withdrawn")
+	require.Equal(t, 2, w.MostEnforced, "the next batch starts after its cleanup")
 	w.RequireNothingEnforced()
 }
 

@@ -7,17 +7,17 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// vanishedWait is a call of AwaitVanished that waits until one of its clusters is deleted.
-type vanishedWait struct {
+// deletionWait is a call of AwaitDeletedClusters that waits until one of its clusters is deleted.
+type deletionWait struct {
 	token    []byte
 	clusters []string
 }
 
-func (v vanishedWait) of(vanished []string) []string {
-	return slices.DeleteFunc(slices.Clone(v.clusters), func(name string) bool { return !slices.Contains(vanished, name) })
+func (v deletionWait) of(deleted []string) []string {
+	return slices.DeleteFunc(slices.Clone(v.clusters), func(name string) bool { return !slices.Contains(deleted, name) })
 }
 
-func (w *World) awaitVanished(ctx context.Context, clusters []string) ([]string, error) {
+func (w *World) awaitDeletedClusters(ctx context.Context, clusters []string) ([]string, error) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	w.Inputs["AwaitDeletedClusters"] = append(w.Inputs["AwaitDeletedClusters"], clusters)
@@ -26,11 +26,11 @@ func (w *World) awaitVanished(ctx context.Context, clusters []string) ([]string,
 			return nil, err
 		}
 	}
-	wait := vanishedWait{token: activity.GetInfo(ctx).TaskToken, clusters: clusters}
-	if found := wait.of(w.Vanished); len(found) > 0 {
+	wait := deletionWait{token: activity.GetInfo(ctx).TaskToken, clusters: clusters}
+	if found := wait.of(w.DeletedClusters); len(found) > 0 {
 		return found, nil
 	}
-	w.vanishedWaits = append(w.vanishedWaits, wait)
+	w.deletionWaits = append(w.deletionWaits, wait)
 	return nil, activity.ErrResultPending
 }
 
@@ -38,22 +38,22 @@ func (w *World) awaitVanished(ctx context.Context, clusters []string) ([]string,
 func (w *World) DeleteClusterSilently(cluster string) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	w.Vanished = append(w.Vanished, cluster)
+	w.DeletedClusters = append(w.DeletedClusters, cluster)
 }
 
-// DeleteCluster deletes the ManagedCluster of a cluster, and completes the calls of AwaitVanished that wait for it.
+// DeleteCluster deletes the ManagedCluster of a cluster, and completes the calls of AwaitDeletedClusters that wait for it.
 func (w *World) DeleteCluster(cluster string) {
 	w.Mu.Lock()
-	w.Vanished = append(w.Vanished, cluster)
-	waiting := w.vanishedWaits
-	w.vanishedWaits = nil
+	w.DeletedClusters = append(w.DeletedClusters, cluster)
+	waiting := w.deletionWaits
+	w.deletionWaits = nil
 	w.Mu.Unlock()
 	for _, wait := range waiting {
 		if found := wait.of([]string{cluster}); len(found) > 0 {
 			_ = w.CompleteActivity(wait.token, found, nil) // it may have been cancelled
 		} else {
 			w.Mu.Lock()
-			w.vanishedWaits = append(w.vanishedWaits, wait)
+			w.deletionWaits = append(w.deletionWaits, wait)
 			w.Mu.Unlock()
 		}
 	}
