@@ -19,15 +19,14 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-// TestAClusterRefusesWhatFilesAreRefusedFor shows that there is one rule set: what the schema can express is refused offline if, and only
-// if, a cluster refuses it, and both name the same fields.
-func TestAClusterRefusesWhatFilesAreRefusedFor(t *testing.T) {
+// The schema's rules are the same offline and in a cluster: both refuse the same objects and name the same fields.
+func TestAClusterAndTheOfflineCheckRefuseTheSameObjects(t *testing.T) {
 	stack := devstacktest.Start(t, devstack.Options{Clusters: []devstack.ClusterOptions{{
 		Name: "hub", CRDs: []string{"deploy/crds"}, ControlPlaneOnly: true,
 	}}})
 	cluster := newDryRun(t, stack.Cluster("hub").Config)
 
-	t.Run("a good rollout", func(t *testing.T) {
+	t.Run("a valid rollout", func(t *testing.T) {
 		objects, err := manifest.Parse("f", []byte(goodRollout))
 		require.NoError(t, err)
 		require.NoError(t, cluster.create(t.Context(), objects[0]))
@@ -35,11 +34,11 @@ func TestAClusterRefusesWhatFilesAreRefusedFor(t *testing.T) {
 	for _, test := range invalidCases() {
 		objects, err := manifest.Parse("f", []byte(test.text))
 		if err != nil || objects[0].GroupVersionKind().Group == "" {
-			continue // Not an object of ours, so there is nothing that a cluster could judge.
+			continue // It is not a kind of Drydock's, so a cluster cannot check it.
 		}
 		t.Run(test.name, func(t *testing.T) {
 			err := cluster.create(t.Context(), objects[0])
-			if test.onlyHere {
+			if test.onlyOffline {
 				require.NoError(t, err)
 				return
 			}
@@ -66,7 +65,7 @@ func TestAClusterRefusesWhatFilesAreRefusedFor(t *testing.T) {
 	})
 }
 
-// fieldsNamedByCluster are the fields that a cluster names: those of the lines, if it is not said otherwise.
+// fieldsNamedByCluster returns the fields that a cluster names: by default those of the lines.
 func (c invalidCase) fieldsNamedByCluster() []string {
 	fields := c.cluster
 	for _, line := range c.lines {
@@ -78,8 +77,8 @@ func (c invalidCase) fieldsNamedByCluster() []string {
 	return slices.Compact(fields)
 }
 
-// fieldsNamedIn are the fields that a cluster names when it refuses an object. It has three ways to name one: as the cause of a refusal;
-// at the end of the cause, when a number does not fit; and when a field is unknown, which it tells before anything else.
+// fieldsNamedIn returns the fields that a cluster names when it refuses an object. It names a field as the cause of a refusal;
+// at the end of the cause, if a number does not fit; or as an unknown field, which it reports first.
 func fieldsNamedIn(t *testing.T, err error) []string {
 	require.Error(t, err)
 	var fields []string
@@ -95,7 +94,7 @@ func fieldsNamedIn(t *testing.T, err error) []string {
 			switch {
 			case misfit:
 				fields = append(fields, strings.Trim(atEnd, `"`))
-			case cause.Field != "<nil>": // it says so of rules that it could not check after other faults
+			case cause.Field != "<nil>": // a rule that it did not check because of other problems
 				fields = append(fields, cause.Field)
 			}
 		}

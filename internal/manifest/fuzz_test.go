@@ -8,8 +8,8 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-// FuzzDecode feeds anything at all to the reader. It must refuse with an Invalid that says something, or return objects that it takes
-// again as they are: defaults are set once, and nothing that it accepts is invalid afterwards.
+// FuzzDecode decodes random text. The result is an Invalid with a message, or objects that decode again unchanged: defaults are set once, and no
+// accepted object becomes invalid.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{goodRollout, goodWindows, "", "--- {}\n...\n", "{", "[", "&a [*a]", "a: &a [*a, *a]", "\x00", "kind: List\napiVersion: v1\nitems: [1]"} {
 		f.Add([]byte(seed))

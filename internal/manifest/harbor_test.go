@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-// harborCluster is a good HarborCluster, after changes to its text.
+// harborCluster reads a valid HarborCluster after changes to its text.
 func harborCluster(t *testing.T, oldnew ...string) ([]goharborv1.HarborCluster, error) {
 	t.Helper()
 	text, err := os.ReadFile("../harbor/testdata/incluster.yaml")
@@ -32,10 +32,10 @@ func TestAHarborClusterHasTheDefaultsOfItsCRD(t *testing.T) {
 	require.Equal(t, "15", spec.Database.Spec.Zalando.Version)
 	require.EqualValues(t, 1, *spec.Cache.Spec.RedisFailover.Server.Replicas)
 	require.Equal(t, "1Gi", spec.Cache.Spec.RedisFailover.Server.Storage)
-	require.JSONEq(t, `{"storage": {}}`, string(spec.Trivy.Raw), "what only Harbor reads is kept as it is")
+	require.JSONEq(t, `{"storage": {}}`, string(spec.Trivy.Raw), "Harbor's own settings stay unchanged")
 }
 
-func TestAHarborClusterThatIsWrongIsNamedWithItsPath(t *testing.T) {
+func TestAnInvalidHarborClusterIsReportedWithItsPath(t *testing.T) {
 	for _, test := range []struct {
 		name, line string
 		oldnew     []string
@@ -43,12 +43,12 @@ func TestAHarborClusterThatIsWrongIsNamedWithItsPath(t *testing.T) {
 		{"a kind without its settings", "spec.cache: Invalid value: spec.redis must be set for kind Redis", []string{"kind: RedisFailover", "kind: Redis"}},
 		{"a database of another kind", "spec.database: Invalid value: spec.postgresql must be set for kind PostgreSQL", []string{"kind: Zlando/PostgreSQL", "kind: PostgreSQL"}},
 		{"storage of another kind", "spec.storage: Invalid value: spec.s3 must be set for kind S3", []string{"kind: MinIO", "kind: S3"}},
-		{"a kind that there is not", `spec.storage.kind: Unsupported value: "Tape"`, []string{"kind: MinIO", "kind: Tape"}},
+		{"an unknown kind", `spec.storage.kind: Unsupported value: "Tape"`, []string{"kind: MinIO", "kind: Tape"}},
 		{"too few volumes", "spec.storage.spec.minIO: Invalid value: replicas * volumesPerServer must be 4 or more", []string{"volumesPerServer: 2", "volumesPerServer: 1"}},
-		{"a size that is none", `spec.database.spec.zlandoPostgreSql.storage: Invalid value: "much"`, []string{"storage: 10Gi\n        storageClass", "storage: much\n        storageClass"}},
-		{"no time at all", "spec.progressDeadlineSeconds: Invalid value: 0", []string{"version: 2.5.0", "version: 2.5.0\n  progressDeadlineSeconds: 0"}},
-		{"a policy that there is not", `spec.deletionPolicy: Unsupported value: "Burn"`, []string{"version: 2.5.0", "version: 2.5.0\n  deletionPolicy: Burn"}},
-		{"a version that is none", `spec.version: Invalid value: "new"`, []string{"version: 2.5.0", "version: new"}},
+		{"an invalid size", `spec.database.spec.zlandoPostgreSql.storage: Invalid value: "much"`, []string{"storage: 10Gi\n        storageClass", "storage: much\n        storageClass"}},
+		{"a deadline of zero", "spec.progressDeadlineSeconds: Invalid value: 0", []string{"version: 2.5.0", "version: 2.5.0\n  progressDeadlineSeconds: 0"}},
+		{"an unknown policy", `spec.deletionPolicy: Unsupported value: "Burn"`, []string{"version: 2.5.0", "version: 2.5.0\n  deletionPolicy: Burn"}},
+		{"an invalid version", `spec.version: Invalid value: "new"`, []string{"version: 2.5.0", "version: new"}},
 		{"a misspelt field", "spec.cache.spec.redisFailover.sentinels: unknown field", []string{"sentinel:", "sentinels:"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"drydock.dev/drydock/internal/health"
 )
 
-// healthChecksKey is where health checks are in the objects that have some.
+// healthChecksKey is the field of an object that has health checks.
 const healthChecksKey = "healthChecks"
 
 // LoadHealthChecks reads health checks from a file, or from stdin if the path is "-": a list of them, or the field healthChecks with such a
-// list, as it is written in a NodeMaintenance. An error is an Invalid unless the file could not be read.
+// list, as in a NodeMaintenance. An error is an Invalid unless the file could not be read.
 func LoadHealthChecks(path string, stdin io.Reader) ([]drydockv1.HealthCheck, error) {
 	text, err := read(path, stdin)
 	if err != nil {
@@ -43,7 +43,7 @@ func LoadHealthChecks(path string, stdin io.Reader) ([]drydockv1.HealthCheck, er
 	return completeHealthChecks(fileName(path), checks)
 }
 
-// completeHealthChecks holds checks to the rules that they are held to within an object, by making one of them.
+// completeHealthChecks applies the rules for checks within an object, by putting them into one.
 func completeHealthChecks(file string, checks []any) ([]drydockv1.HealthCheck, error) {
 	kinds, err := allKinds()
 	if err != nil {

@@ -31,19 +31,19 @@ func TestHealthChecksAreReadWithTheirDefaults(t *testing.T) {
 	}
 }
 
-func TestHealthChecksThatAreWrongAreNamed(t *testing.T) {
+func TestInvalidHealthChecksAreReported(t *testing.T) {
 	const shape = "stdin: must be a list of health checks, or hold one in the field healthChecks and nothing else"
 	for _, test := range []struct {
 		name, text string
 		lines      []string
 	}{
-		{name: "nothing", text: "", lines: []string{"stdin: must be one document with a list of health checks"}},
+		{name: "an empty file", text: "", lines: []string{"stdin: must be one document with a list of health checks"}},
 		{name: "two documents", text: oneCheck + "\n---\n" + oneCheck, lines: []string{"stdin: must be one document with a list of health checks"}},
 		{name: "an empty list", text: "healthChecks: []", lines: []string{shape}},
-		{name: "another field beside", text: "healthChecks:\n" + oneCheck + "\ncolour: blue", lines: []string{shape}},
+		{name: "another field beside the list", text: "healthChecks:\n" + oneCheck + "\ncolour: blue", lines: []string{shape}},
 		{name: "an object", text: "{name: page}", lines: []string{shape}},
 		{
-			name: "a check of nothing, and one of two things", text: "[{name: a}, {name: b, node: {}, http: {url: 'http://x'}}]",
+			name: "a check without a target, and one with two targets", text: "[{name: a}, {name: b, node: {}, http: {url: 'http://x'}}]",
 			lines: []string{
 				"stdin: healthChecks[0]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set",
 				"stdin: healthChecks[1]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set",
@@ -55,7 +55,7 @@ func TestHealthChecksThatAreWrongAreNamed(t *testing.T) {
 		{name: "an expression that does not compile", text: "[{name: a, cel: {apiVersion: v1, kind: Pod, name: p, expression: 'status ='}}]", lines: []string{
 			`stdin: healthChecks[0].cel.expression: Invalid value: "status =": invalid check: cel.expression: ERROR: <input>:1:8: Syntax error`,
 		}},
-		{name: "an expectation that compares nothing", text: "[{name: a, prometheus: {url: 'http://x', query: up, expected: up}}]", lines: []string{
+		{name: "an expectation without a comparison", text: "[{name: a, prometheus: {url: 'http://x', query: up, expected: up}}]", lines: []string{
 			`stdin: healthChecks[0].prometheus.expected: Invalid value: "up": should match`,
 		}},
 		{name: "an address of another scheme", text: "[{name: a, http: {url: 'file:///etc/passwd'}}]", lines: []string{

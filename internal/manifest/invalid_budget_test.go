@@ -34,7 +34,7 @@ func invalidBudgets() []invalidCase {
 			},
 		},
 		{
-			name: "limits that are texts", text: budgets("maxParallelOperations: '5'\nmaxUnavailable: 5 %"),
+			name: "limits that are strings", text: budgets("maxParallelOperations: '5'\nmaxUnavailable: 5 %"),
 			lines: []string{
 				config + `maxParallelOperations: Invalid value: "5": ` + limitRule,
 				config + `maxUnavailable: Invalid value: "5 %": ` + limitRule,
@@ -60,7 +60,7 @@ func invalidBudgets() []invalidCase {
 			lines: []string{config + "maxParallelOperations: must be of type integer or string, not array"},
 		},
 		{
-			name: "times of less than nothing", text: budgets("maxNodeMaintenanceTimeSeconds: -1\nagingSeconds: -1"),
+			name: "negative times", text: budgets("maxNodeMaintenanceTimeSeconds: -1\nagingSeconds: -1"),
 			lines: []string{
 				config + "agingSeconds: Invalid value: -1: should be greater than or equal to 0",
 				config + "maxNodeMaintenanceTimeSeconds: Invalid value: -1: should be greater than or equal to 0",
@@ -79,7 +79,7 @@ func invalidBudgets() []invalidCase {
 			lines: []string{config + "maxUnavailble: unknown field; did you mean maxUnavailable?"},
 		},
 		{
-			name: "the collection of what is never stale", text: budgets("garbageCollect: true"),
+			name: "garbage collection without a maximum time", text: budgets("garbageCollect: true"),
 			lines: []string{config + "garbageCollect: Invalid value: needs maxNodeMaintenanceTimeSeconds, which says when a request is stale"},
 		},
 		{
@@ -94,7 +94,7 @@ func invalidBudgets() []invalidCase {
 			lines: []string{config + `budgets[1]: Duplicate value: {"name":"gpu"}`},
 		},
 		{
-			name: "a budget whose name no reason could show", text: budgets("budgets: [{name: GPU nodes, maxUnavailable: 1}]"),
+			name: "a budget name that is not a valid label", text: budgets("budgets: [{name: GPU nodes, maxUnavailable: 1}]"),
 			lines: []string{config + `budgets[0].name: Invalid value: "GPU nodes": ` + budgetNameRule},
 		},
 		{
@@ -106,26 +106,26 @@ func invalidBudgets() []invalidCase {
 			}, cluster: []string{"spec.budgets[0].maxParallelZones"},
 		},
 		{
-			name: "less than no zones", text: budgets("budgets: [{name: zones, topologyKey: zone, maxParallelZones: -1}]"),
+			name: "a negative number of zones", text: budgets("budgets: [{name: zones, topologyKey: zone, maxParallelZones: -1}]"),
 			lines: []string{config + "budgets[0].maxParallelZones: Invalid value: -1: should be greater than or equal to 0"},
 		},
 		{
-			name: "zones of nothing", text: budgets("budgets: [{name: zones, maxParallelZones: 1}]"),
+			name: "zones without a topology key", text: budgets("budgets: [{name: zones, maxParallelZones: 1}]"),
 			lines: []string{config + "budgets[0].maxParallelZones: Invalid value: needs topologyKey, which says what a zone is"},
 		},
 		{
-			name: "a topology key that no label can have", text: budgets("budgets: [{name: zones, topologyKey: topology.kubernetes.io/, maxUnavailable: 1}, {name: racks, topologyKey: '', maxUnavailable: 1}]"),
+			name: "an invalid topology key", text: budgets("budgets: [{name: zones, topologyKey: topology.kubernetes.io/, maxUnavailable: 1}, {name: racks, topologyKey: '', maxUnavailable: 1}]"),
 			lines: []string{
 				config + `budgets[0].topologyKey: Invalid value: "topology.kubernetes.io/": ` + topologyKeyRule,
 				config + `budgets[1].topologyKey: Invalid value: "": ` + topologyKeyRule,
 			},
 		},
 		{
-			name: "a budget whose node selector has an operator that there is not", text: selecting("matchExpressions: [{key: gpu, operator: Has}]"),
+			name: "a node selector with an unknown operator", text: selecting("matchExpressions: [{key: gpu, operator: Has}]"),
 			lines: []string{selector + `matchExpressions[0].operator: Unsupported value: "Has": supported values: "In", "NotIn", "Exists", "DoesNotExist"`},
 		},
 		{
-			name: "node selectors with values where none belong, and with none where they do",
+			name: "node selectors with wrong or missing values",
 			text: selecting("matchExpressions: [{key: gpu, operator: In}, {key: gpu, operator: NotIn, values: []}, {key: gpu, operator: Exists, values: [a]}, {key: gpu, operator: DoesNotExist, values: [a]}]"),
 			lines: []string{
 				selector + "matchExpressions[0].values: Invalid value: must be given for the operators In and NotIn",
@@ -135,7 +135,7 @@ func invalidBudgets() []invalidCase {
 			},
 		},
 		{
-			name: "node selectors with keys and values that no label can have",
+			name: "node selectors with invalid keys and values",
 			text: selecting("matchLabels: {gpu: a b, '-gpu': a}, matchExpressions: [{key: gpu/, operator: Exists}, {key: gpu, operator: In, values: [a, -b]}]"),
 			lines: []string{
 				selector + `matchExpressions[0].key: Invalid value: "gpu/": ` + topologyKeyRule,
@@ -146,7 +146,7 @@ func invalidBudgets() []invalidCase {
 		},
 		{
 			name: "a budget that can never cover a node", text: selecting("matchLabels: {gpu: a}, matchExpressions: [{key: gpu, operator: NotIn, values: [a]}]"),
-			lines: []string{config + `budgets[0].nodeSelector: Invalid value: "gpu=a,gpu notin (a)": can never match: its requirements for label gpu contradict each other`}, onlyHere: true,
+			lines: []string{config + `budgets[0].nodeSelector: Invalid value: "gpu=a,gpu notin (a)": can never match: its requirements for label gpu contradict each other`}, onlyOffline: true,
 		},
 	}
 }

@@ -2,7 +2,7 @@ package manifest_test
 
 import "strings"
 
-// request is a NodeMaintenance with what is required, and fields added to its spec.
+// request is a NodeMaintenance with the required fields, and these fields added to its spec.
 func request(fields string) string {
 	return `
 apiVersion: maintenance.nvidia.com/v1alpha1
@@ -14,14 +14,14 @@ spec:
 ` + indented(fields)
 }
 
-// job is a request whose work is a Job with that spec.
+// job is a request with a Job that has this spec.
 func job(spec string) string { return jobTemplate("{spec: " + spec + "}") }
 
 func jobTemplate(template string) string {
 	return request("action: {type: job, job: {namespace: maintenance, template: " + template + "}}")
 }
 
-// jobPod is a request whose work is a Job with a container, and these fields in its pod.
+// jobPod is a request with a Job that has a container, and these fields in its pod.
 func jobPod(fields string) string {
 	return job("{template: {spec: {containers: [{name: a, image: b}], " + fields + "}}}")
 }
@@ -38,13 +38,13 @@ func invalidMaintenances() []invalidCase {
 	const nm = "f: NodeMaintenance r: spec."
 	const template = nm + "action.job.template."
 	return []invalidCase{
-		// Who asks, and for which node.
+		// Requestor and node.
 		{
 			name: "no requestor and no node", text: "{apiVersion: maintenance.nvidia.com/v1alpha1, kind: NodeMaintenance, metadata: {name: r}, spec: {}}",
 			lines: []string{nm + "nodeName: Required value", nm + "requestorID: Required value"},
 		},
 		{
-			name: "a requestor that is no DNS name", text: strings.Replace(request(""), "me.example.com", "Me", 1),
+			name: "a requestor that is not a DNS name", text: strings.Replace(request(""), "me.example.com", "Me", 1),
 			lines: []string{nm + `requestorID: Invalid value: "Me": ` + requestorRule},
 		},
 		{
@@ -68,7 +68,7 @@ func invalidMaintenances() []invalidCase {
 			lines: []string{nm + `nodeName: Invalid value: "": should be at least 1 chars long`},
 		},
 		{
-			name: "a node name that no node can have", text: strings.Replace(request(""), "nodeName: n1", "nodeName: node/n1", 1),
+			name: "an invalid node name", text: strings.Replace(request(""), "nodeName: n1", "nodeName: node/n1", 1),
 			lines: []string{nm + `nodeName: Invalid value: "node/n1": ` + nodeNameRule},
 		},
 		{
@@ -80,7 +80,7 @@ func invalidMaintenances() []invalidCase {
 			lines: []string{nm + `additionalRequestors[1]: Duplicate value: "ab"`}, cluster: []string{"spec.additionalRequestors[1]"},
 		},
 		{
-			name: "additional requestors that are no DNS names", text: request("additionalRequestors: [ab, A_B, a]"),
+			name: "additional requestors that are not DNS names", text: request("additionalRequestors: [ab, A_B, a]"),
 			lines: []string{
 				nm + `additionalRequestors[1]: Invalid value: "A_B": ` + requestorRule,
 				nm + `additionalRequestors[2]: Invalid value: "a": should be at least 2 chars long`,
@@ -91,7 +91,7 @@ func invalidMaintenances() []invalidCase {
 			lines: []string{nm + `additionalRequestors: Invalid value: must not repeat requestorID`},
 		},
 		{
-			name: "no additional requestor but text", text: request("additionalRequestors: ab"),
+			name: "additional requestors that are not a list", text: request("additionalRequestors: ab"),
 			lines: []string{nm + "additionalRequestors: must be of type array, not string"},
 		},
 
@@ -101,7 +101,7 @@ func invalidMaintenances() []invalidCase {
 			lines: []string{nm + "cordon: must be of type boolean, not string"},
 		},
 		{
-			name: "a wait without a limit cannot be negative", text: request("waitForPodCompletion: {timeoutSeconds: -5}"),
+			name: "a wait with a negative limit", text: request("waitForPodCompletion: {timeoutSeconds: -5}"),
 			lines: []string{nm + "waitForPodCompletion.timeoutSeconds: Invalid value: -5: should be greater than or equal to 0"},
 		},
 		{
@@ -125,15 +125,15 @@ func invalidMaintenances() []invalidCase {
 			lines: []string{nm + `drainSpec.podSelector: Invalid value: "app=web,": found '', expected: identifier after ','`},
 		},
 		{
-			name: "a selector of a label that cannot be", text: request("drainSpec: {podSelector: 'app=-web'}"),
+			name: "a selector with an invalid label value", text: request("drainSpec: {podSelector: 'app=-web'}"),
 			lines: []string{nm + `drainSpec.podSelector: Invalid value: "app=-web": unable to parse requirement: values[0][app]: Invalid value: "-web": ` + labelValueRule},
 		},
 		{
 			name: "a selector with a number that is too large", text: request("drainSpec: {podSelector: 'generation>99999999999999999999'}"),
-			lines: []string{nm + `drainSpec.podSelector: Invalid value: "generation>99999999999999999999": unable to parse requirement: values[0]: Invalid value: "99999999999999999999": for 'Gt', 'Lt' operators, the value must be an integer`}, onlyHere: true,
+			lines: []string{nm + `drainSpec.podSelector: Invalid value: "generation>99999999999999999999": unable to parse requirement: values[0]: Invalid value: "99999999999999999999": for 'Gt', 'Lt' operators, the value must be an integer`}, onlyOffline: true,
 		},
 		{
-			name: "selectors that can never pick a pod", onlyHere: true, text: request(`
+			name: "selectors that can never match a pod", onlyOffline: true, text: request(`
 waitForPodCompletion: {podSelector: 'job,!job'}
 drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (front),tier notin (front,back)', order: 1}]}
 `),
@@ -144,11 +144,11 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 			},
 		},
 		{
-			name: "a drain that is not described", text: request("drainSpec: true"),
+			name: "a drain that is not an object", text: request("drainSpec: true"),
 			lines: []string{nm + "drainSpec: must be of type object, not boolean"},
 		},
 		{
-			name: "a drain of less than no time", text: request("drainSpec: {timeoutSeconds: -1, skipWaitForDeleteSeconds: -1}"),
+			name: "a drain with negative times", text: request("drainSpec: {timeoutSeconds: -1, skipWaitForDeleteSeconds: -1}"),
 			lines: []string{
 				nm + "drainSpec.skipWaitForDeleteSeconds: Invalid value: -1: should be greater than or equal to 0",
 				nm + "drainSpec.timeoutSeconds: Invalid value: -1: should be greater than or equal to 0",
@@ -190,7 +190,7 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 			lines: []string{nm + "drainSpec.podEvictionFilters[0].byResourceNameRegex: Invalid value: \"*gpu*\": error parsing regexp: missing argument to repetition operator: `*`"},
 		},
 		{
-			name: "a regular expression with what RE2 has not", text: request(`drainSpec: {podEvictionFilters: [{byResourceNameRegex: "(?!cpu)"}]}`),
+			name: "a regular expression that RE2 does not support", text: request(`drainSpec: {podEvictionFilters: [{byResourceNameRegex: "(?!cpu)"}]}`),
 			lines: []string{nm + "drainSpec.podEvictionFilters[0].byResourceNameRegex: Invalid value: \"(?!cpu)\": error parsing regexp: invalid or unsupported Perl syntax: `(?!`"},
 		},
 		{
@@ -202,24 +202,24 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 			lines: []string{nm + `drainSpec.podOrder[0].podSelector: Invalid value: "app in web": unable to parse requirement: found 'web' expected: '('`},
 		},
 
-		// What follows a failure, and limits.
+		// Failure actions and time limits.
 		{
-			name: "words that are not in the lists", text: request("onDrainTimeout: retry\nonFailure: Keep"),
+			name: "unsupported values", text: request("onDrainTimeout: retry\nonFailure: Keep"),
 			lines: []string{
 				nm + `onDrainTimeout: Unsupported value: "retry": supported values: "Fail", "Retry"`,
 				nm + `onFailure: Unsupported value: "Keep": supported values: "Uncordon", "KeepCordoned"`,
 			},
 		},
 		{
-			name: "nothing to retry", text: request("onDrainTimeout: Retry"),
+			name: "a retry without a drain", text: request("onDrainTimeout: Retry"),
 			lines: []string{nm + `onDrainTimeout: Forbidden: there is no drain to retry: set drainSpec, {} drains with the defaults`},
 		},
 		{
-			name: "nothing to keep", text: request("cordon: false\nonFailure: KeepCordoned"),
+			name: "a node to keep cordoned that is not cordoned", text: request("cordon: false\nonFailure: KeepCordoned"),
 			lines: []string{nm + `onFailure: Forbidden: a node that is not cordoned cannot be kept so: set cordon to true, or onFailure to Uncordon`},
 		},
 		{
-			name: "limits that are none", text: request("lockTimeoutSeconds: 0\nhealthTimeoutSeconds: -1"),
+			name: "limits that are too small", text: request("lockTimeoutSeconds: 0\nhealthTimeoutSeconds: -1"),
 			lines: []string{
 				nm + "healthTimeoutSeconds: Invalid value: -1: should be greater than or equal to 0",
 				nm + "lockTimeoutSeconds: Invalid value: 0: should be greater than or equal to 1",
@@ -232,7 +232,7 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 
 		// Health checks.
 		{
-			name: "a health check that checks nothing", text: request("healthChecks: [{name: h}]"),
+			name: "an empty health check", text: request("healthChecks: [{name: h}]"),
 			lines: []string{nm + "healthChecks[0]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set"},
 		},
 		{
@@ -240,33 +240,33 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 			lines: []string{nm + `healthChecks[1]: Duplicate value: {"name":"h"}`, nm + "healthChecks[2].name: Required value"},
 		},
 		{
-			name: "a health check of an object and of a selector", text: request("healthChecks: [{name: h, condition: {apiVersion: v1, kind: Node, type: Ready, name: n1, selector: {}}}]"),
+			name: "a health check with a name and a selector", text: request("healthChecks: [{name: h, condition: {apiVersion: v1, kind: Node, type: Ready, name: n1, selector: {}}}]"),
 			lines: []string{nm + "healthChecks[0].condition: Invalid value: exactly one of name and selector must be set"},
 		},
 		{
-			name: "a health check of a kind and a status that do not exist", text: request("healthChecks: [{name: h, condition: {apiVersion: v1, kind: Node, type: Ready, name: n1, status: 'Yes'}}, {name: w, workload: {namespace: shop, kinds: [Pod]}}]"),
+			name: "health checks with an unknown status and an unknown kind", text: request("healthChecks: [{name: h, condition: {apiVersion: v1, kind: Node, type: Ready, name: n1, status: 'Yes'}}, {name: w, workload: {namespace: shop, kinds: [Pod]}}]"),
 			lines: []string{
 				nm + `healthChecks[0].condition.status: Unsupported value: "Yes": supported values: "True", "False", "Unknown"`,
 				nm + `healthChecks[1].workload.kinds[0]: Unsupported value: "Pod": supported values: "Deployment", "StatefulSet", "DaemonSet"`,
 			},
 		},
 		{
-			name: "a health check of an API that cannot be", text: request("healthChecks: [{name: h, condition: {apiVersion: a/b/c, kind: Node, type: Ready, name: n1}}]"),
-			lines: []string{nm + `healthChecks[0].condition.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c`}, onlyHere: true,
+			name: "a health check with an invalid API version", text: request("healthChecks: [{name: h, condition: {apiVersion: a/b/c, kind: Node, type: Ready, name: n1}}]"),
+			lines: []string{nm + `healthChecks[0].condition.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c`}, onlyOffline: true,
 		},
 		{
-			name: "selectors of health checks", text: request("healthChecks: [{name: h, node: {selector: {matchLabels: {a: '-'}}}}, {name: w, workload: {namespace: shop, selector: {matchLabels: {b: '-'}}}}]"),
+			name: "health checks with invalid selectors", text: request("healthChecks: [{name: h, node: {selector: {matchLabels: {a: '-'}}}}, {name: w, workload: {namespace: shop, selector: {matchLabels: {b: '-'}}}}]"),
 			lines: []string{
 				nm + `healthChecks[0].node.selector.matchLabels: Invalid value: "-": ` + labelValueRule,
 				nm + `healthChecks[1].workload.selector.matchLabels: Invalid value: "-": ` + labelValueRule,
-			}, onlyHere: true,
+			}, onlyOffline: true,
 		},
 		{
-			name: "a health check of workloads that can never be", text: request("healthChecks: [{name: w, workload: {namespace: shop, selector: {matchLabels: {b: c}, matchExpressions: [{key: b, operator: DoesNotExist}]}}}]"),
-			lines: []string{nm + `healthChecks[0].workload.selector: Invalid value: "b=c,!b": can never match: its requirements for label b contradict each other`}, onlyHere: true,
+			name: "a health check whose selector can never match", text: request("healthChecks: [{name: w, workload: {namespace: shop, selector: {matchLabels: {b: c}, matchExpressions: [{key: b, operator: DoesNotExist}]}}}]"),
+			lines: []string{nm + `healthChecks[0].workload.selector: Invalid value: "b=c,!b": can never match: its requirements for label b contradict each other`}, onlyOffline: true,
 		},
 
-		// The Job that does the work.
+		// The Job.
 		{
 			name: "an action that does not exist", text: request("action: {type: reboot}"),
 			lines: []string{nm + `action.type: Unsupported value: "reboot": supported values: "none", "job"`},
@@ -287,7 +287,7 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 			},
 		},
 		{
-			name: "a namespace that cannot be", text: strings.Replace(jobPod(""), "namespace: maintenance", "namespace: Drydock.System", 1),
+			name: "an invalid namespace", text: strings.Replace(jobPod(""), "namespace: maintenance", "namespace: Drydock.System", 1),
 			lines: []string{nm + `action.job.namespace: Invalid value: "Drydock.System": ` + namespaceRule},
 		},
 		{
@@ -295,18 +295,18 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 			lines: []string{nm + "action.job.template: must be of type object, not string"},
 		},
 		{
-			name: "a Job that says who and where it is", text: jobTemplate("{metadata: {name: j, namespace: shop}, spec: {template: {spec: {containers: [{name: a, image: b}]}}}}"),
+			name: "a Job with a name and a namespace", text: jobTemplate("{metadata: {name: j, namespace: shop}, spec: {template: {spec: {containers: [{name: a, image: b}]}}}}"),
 			lines: []string{
 				template + "metadata.name: Forbidden: the Job is named after its maintenance",
 				template + "metadata.namespace: Forbidden: action.job.namespace says where the Job runs",
-			}, onlyHere: true,
+			}, onlyOffline: true,
 		},
 		{
 			name: "a Job with misspelled fields", text: job("{backoffLimt: 1, template: {spec: {containers: [{name: a, image: b, comand: [x]}]}}}"),
 			lines: []string{
 				template + "spec.backoffLimt: unknown field",
 				template + "spec.template.spec.containers[0].comand: unknown field",
-			}, onlyHere: true,
+			}, onlyOffline: true,
 		},
 		{
 			name: "a Job with values of the wrong type", text: job("{backoffLimit: two, template: {spec: {containers: [{name: a, image: 1, env: {}}]}}}"),
@@ -314,7 +314,7 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 				template + "spec.backoffLimit: must be of type integer, not string",
 				template + "spec.template.spec.containers.env: must be of type array, not object",
 				template + "spec.template.spec.containers.image: must be of type string, not number",
-			}, onlyHere: true,
+			}, onlyOffline: true,
 		},
 		{
 			name: "a Job that would run elsewhere", text: jobPod("nodeName: n2, nodeSelector: {a: b}, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}"),
@@ -322,7 +322,7 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 				template + "spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution: Forbidden: the Job always runs on the node under maintenance",
 				template + "spec.template.spec.nodeName: Forbidden: the Job runs on the node under maintenance",
 				template + "spec.template.spec.nodeSelector: Forbidden: the Job always runs on the node under maintenance",
-			}, onlyHere: true,
+			}, onlyOffline: true,
 		},
 		{
 			name: "a Job that would never run", text: job("{suspend: true, parallelism: 0, template: {spec: {schedulingGates: [{name: g}], containers: [{name: a, image: b}]}}}"),
@@ -330,7 +330,7 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 				template + "spec.parallelism: Invalid value: 0: must be at least 1: the Job would never run",
 				template + "spec.suspend: Invalid value: true: the Job would never run",
 				template + "spec.template.spec.schedulingGates: Forbidden: no controller removes them, so the Job would never run",
-			}, onlyHere: true,
+			}, onlyOffline: true,
 		},
 		{
 			name: "a Job that would end before it has run", text: job("{completions: 0, activeDeadlineSeconds: 0, backoffLimit: -1, ttlSecondsAfterFinished: -1, selector: {}, template: {spec: {containers: [{name: a, image: b}]}}}"),
@@ -340,14 +340,14 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 				template + "spec.completions: Invalid value: 0: must be at least 1: the Job would be complete before it has run",
 				template + "spec.selector: Forbidden: the cluster picks the Job's pods",
 				template + "spec.ttlSecondsAfterFinished: Invalid value: -1: must be at least 0",
-			}, onlyHere: true,
+			}, onlyOffline: true,
 		},
 		{
 			name: "a Job that is always restarted", text: jobPod("restartPolicy: Always"),
-			lines: []string{template + `spec.template.spec.restartPolicy: Invalid value: "Always": must be Never, which is the default, or OnFailure`}, onlyHere: true,
+			lines: []string{template + `spec.template.spec.restartPolicy: Invalid value: "Always": must be Never, which is the default, or OnFailure`}, onlyOffline: true,
 		},
 		{
-			name: "a Job whose containers cannot be", text: job("{template: {spec: {initContainers: [{name: a, image: b}], containers: [{}, {name: a, image: b}, {name: A_B, image: b, volumeMounts: [{name: host, mountPath: /host}]}]}}}"),
+			name: "a Job with invalid containers", text: job("{template: {spec: {initContainers: [{name: a, image: b}], containers: [{}, {name: a, image: b}, {name: A_B, image: b, volumeMounts: [{name: host, mountPath: /host}]}]}}}"),
 			lines: []string{
 				template + "spec.template.spec.containers[0].image: Required value",
 				template + "spec.template.spec.containers[0].name: Required value",
@@ -355,22 +355,22 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 				template + `spec.template.spec.containers[2].name: Invalid value: "A_B": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', ` +
 					`and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`,
 				template + `spec.template.spec.containers[2].volumeMounts[0].name: Not found: "host"`,
-			}, onlyHere: true,
+			}, onlyOffline: true,
 		},
 		{
 			name: "a Job without containers", text: job("{template: {spec: {restartPolicy: Never}}}"),
-			lines: []string{template + "spec.template.spec.containers: Required value: a Job needs a container"}, onlyHere: true,
+			lines: []string{template + "spec.template.spec.containers: Required value: a Job needs a container"}, onlyOffline: true,
 		},
 		{
-			name: "a Job that asks for no quantity", text: job("{template: {spec: {containers: [{name: a, image: b, resources: {requests: {cpu: much}, limits: {memory: 1GB}}}]}}}"),
+			name: "a Job with invalid quantities", text: job("{template: {spec: {containers: [{name: a, image: b, resources: {requests: {cpu: much}, limits: {memory: 1GB}}}]}}}"),
 			lines: []string{
 				template + `spec.template.spec.containers[0].resources.limits[memory]: Invalid value: "1GB": must be a quantity, e.g. 500m or 2Gi`,
 				template + `spec.template.spec.containers[0].resources.requests[cpu]: Invalid value: "much": must be a quantity, e.g. 500m or 2Gi`,
-			}, onlyHere: true,
+			}, onlyOffline: true,
 		},
 
 		{
-			name: "several faults in one request", text: strings.Replace(request(`
+			name: "several problems in one request", text: strings.Replace(request(`
 cordoned: true
 drainSpec: {podSelector: 'a in (', podEvictionFilters: [{byResourceNameRegex: '['}]}
 action: {type: job, job: {namespace: Nowhere, template: {spec: {}}}}

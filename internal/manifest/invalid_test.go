@@ -15,18 +15,18 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-// invalidCase is a file that must be refused, and every line that is said about it.
+// invalidCase is a file that must be refused, and every line of the error.
 type invalidCase struct {
 	name, text string
 	lines      []string
-	// onlyHere: no schema can express the rule, so a cluster accepts the object.
-	onlyHere bool
-	// cluster are the fields that a cluster names, if they are not those that the lines name: it stops at an unknown field, then at a wrong
-	// shape, and judges one object at a time.
+	// onlyOffline: no schema can express the rule, so a cluster accepts the object.
+	onlyOffline bool
+	// cluster are the fields that a cluster names, if they differ from those of the lines: it stops at an unknown field, then at a wrong
+	// type, and checks one object at a time.
 	cluster []string
 }
 
-// rollout is a ClusterGroupUpgrade with a good selection and strategy, and fields added to its spec.
+// rollout is a ClusterGroupUpgrade with a valid selection and strategy, and these fields added to its spec.
 func rollout(fields string) string {
 	return `
 apiVersion: ran.openshift.io/v1alpha1
@@ -58,15 +58,15 @@ func invalidFiles() []invalidCase {
 			lines: []string{"f: document 1, items[0]: apiVersion: must be set: this is not a Kubernetes object"},
 		},
 		{
-			name: "a key that is given twice", text: rollout("clusters: [c2]"),
+			name: "a duplicate key", text: rollout("clusters: [c2]"),
 			lines: []string{`f: document 1: yaml: unmarshal errors: line 9: key "clusters" already set in map`},
 		},
 		{
-			name: "a key that is given twice in JSON", text: `{"apiVersion": "v1", "kind": "Node", "kind": "Pod"}`,
+			name: "a duplicate key in JSON", text: `{"apiVersion": "v1", "kind": "Node", "kind": "Pod"}`,
 			lines: []string{`f: document 1: duplicate field "kind"`},
 		},
 		{
-			name: "a kind that is not ours", text: "{apiVersion: v1, kind: Pod, metadata: {name: p}}",
+			name: "an unknown kind", text: "{apiVersion: v1, kind: Pod, metadata: {name: p}}",
 			lines: []string{"f: Pod p: kind Pod of v1 is not one that Drydock reads; it reads " + strings.Join(kindsOfCRDs(), ", ")},
 		},
 		{
@@ -77,13 +77,13 @@ func invalidFiles() []invalidCase {
 apiVersion: lcm.mirantis.com/v1alpha1
 kind: ClusterMaintenanceRequest
 metadata: {name: r, namespace: prod}
-`, lines: []string{"f: ClusterMaintenanceRequest prod/r: metadata.namespace: Forbidden: not allowed on this type"}, onlyHere: true},
+`, lines: []string{"f: ClusterMaintenanceRequest prod/r: metadata.namespace: Forbidden: not allowed on this type"}, onlyOffline: true},
 		{
 			name: "an unknown field in the metadata", text: strings.Replace(rollout(""), "name: r", "name: r, label: {a: b}", 1),
 			lines: []string{cgu + "metadata.label: unknown field"},
 		},
 		{
-			name: "a misspelled field is named, and so is the one that is missing", text: strings.Replace(rollout(""), "maxConcurrency", "maxConcurency", 1),
+			name: "a misspelled field, and the one that is missing", text: strings.Replace(rollout(""), "maxConcurrency", "maxConcurency", 1),
 			lines:   []string{cgu + "spec.remediationStrategy.maxConcurency: unknown field; did you mean maxConcurrency?", cgu + "spec.remediationStrategy.maxConcurrency: Required value"},
 			cluster: []string{"spec.remediationStrategy.maxConcurency"},
 		},
@@ -92,10 +92,10 @@ metadata: {name: r, namespace: prod}
 			lines: []string{cgu + "spec: Required value"},
 		},
 		{
-			name: "text where a list is wanted", text: strings.Replace(rollout(""), "[c1]", "c1", 1),
+			name: "text instead of a list", text: strings.Replace(rollout(""), "[c1]", "c1", 1),
 			lines: []string{cgu + "spec.clusters: must be of type array, not string"},
 		},
-		{name: "text where a fact is wanted", text: rollout("enable: maybe"), lines: []string{cgu + "spec.enable: must be of type boolean, not string"}},
+		{name: "text instead of a boolean", text: rollout("enable: maybe"), lines: []string{cgu + "spec.enable: must be of type boolean, not string"}},
 		{
 			name: "a concurrency of zero", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 0", 1),
 			lines: []string{cgu + "spec.remediationStrategy.maxConcurrency: Invalid value: 0: must be a number of at least 1 or a percentage from 1% to 100%"},
@@ -105,11 +105,11 @@ metadata: {name: r, namespace: prod}
 			lines: []string{cgu + `spec.remediationStrategy.maxConcurrency: Invalid value: "101%": must be a number of at least 1 or a percentage from 1% to 100%`},
 		},
 		{
-			name: "a percentage that is no whole number", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 12.5%", 1),
+			name: "a percentage with a fraction", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 12.5%", 1),
 			lines: []string{cgu + `spec.remediationStrategy.maxConcurrency: Invalid value: "12.5%": must be a number of at least 1 or a percentage from 1% to 100%`},
 		},
 		{
-			name: "a concurrency beyond all numbers", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 3000000000", 1),
+			name: "a concurrency that is too large", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 3000000000", 1),
 			lines: []string{cgu + "spec.remediationStrategy.maxConcurrency: Invalid value: 3000000000: must be at most 2147483647"},
 		},
 		{
@@ -117,7 +117,7 @@ metadata: {name: r, namespace: prod}
 			lines: []string{cgu + "spec.nodeMaintenance.onDrainTimeout: Forbidden: there is no drain to retry: set drainSpec, {} drains with the defaults"},
 		},
 		{
-			name: "a timeout of no time", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 1, timeout: 0", 1),
+			name: "a timeout of zero", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 1, timeout: 0", 1),
 			lines: []string{cgu + "spec.remediationStrategy.timeout: Invalid value: 0: should be greater than or equal to 1"},
 		},
 		{
@@ -125,7 +125,7 @@ metadata: {name: r, namespace: prod}
 			lines: []string{cgu + "spec.remediationStrategy.timeout: must be a whole number from -2147483648 to 2147483647"},
 		},
 		{
-			name: "a word that is not in the list", text: rollout("batchTimeoutAction: Stop"),
+			name: "an unsupported value", text: rollout("batchTimeoutAction: Stop"),
 			lines: []string{cgu + `spec.batchTimeoutAction: Unsupported value: "Stop": supported values: "Continue", "Abort"`},
 		},
 		{
@@ -145,7 +145,7 @@ metadata: {name: r, namespace: prod}
 			lines: []string{cgu + `spec.manifestWorkTemplates[0]: Invalid value: "": should be at least 1 chars long`},
 		},
 		{
-			name: "nothing to select from", text: strings.Replace(rollout(""), "clusters: [c1]", "clusters: []", 1),
+			name: "no cluster selection", text: strings.Replace(rollout(""), "clusters: [c1]", "clusters: []", 1),
 			lines: []string{cgu + "spec: Invalid value: nothing to select clusters from: set clusters, clusterLabelSelectors or clusterSelector"},
 		},
 		{
@@ -154,10 +154,10 @@ metadata: {name: r, namespace: prod}
 		},
 		{
 			name: "a manifest work template twice", text: rollout("manifestWorkTemplates: [a, b, a]"),
-			lines: []string{cgu + `spec.manifestWorkTemplates[2]: Duplicate value: "a"`}, onlyHere: true,
+			lines: []string{cgu + `spec.manifestWorkTemplates[2]: Duplicate value: "a"`}, onlyOffline: true,
 		},
 		{
-			name: "a broken rule is told beside a wrong type elsewhere", text: strings.Replace(rollout("enable: maybe"), "maxConcurrency: 1", "maxConcurrency: none", 1),
+			name: "a broken rule and a wrong type are reported together", text: strings.Replace(rollout("enable: maybe"), "maxConcurrency: 1", "maxConcurrency: none", 1),
 			lines: []string{
 				cgu + "spec.enable: must be of type boolean, not string",
 				cgu + `spec.remediationStrategy.maxConcurrency: Invalid value: "none": must be a number of at least 1 or a percentage from 1% to 100%`,
@@ -165,20 +165,20 @@ metadata: {name: r, namespace: prod}
 		},
 		{
 			name: "a label selector with an operator that does not exist", text: rollout("clusterLabelSelectors: [{matchExpressions: [{key: a, operator: Is, values: [b]}]}]"),
-			lines: []string{cgu + `spec.clusterLabelSelectors[0].matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`}, onlyHere: true,
+			lines: []string{cgu + `spec.clusterLabelSelectors[0].matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`}, onlyOffline: true,
 		},
 		{
 			name: "an old selector that is not key=value", text: rollout("clusterSelector: [a=b, a=b=c]"),
 			lines: []string{cgu + `spec.clusterSelector[1]: Invalid value: "a=b=c": must be key=value, or key for that label with an empty value: ` +
 				`values[0][a]: Invalid value: "b=c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', ` +
-				`and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`}, onlyHere: true,
+				`and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`}, onlyOffline: true,
 		},
 		{
 			name: "a node selector without values", text: rollout("nodeMaintenance: {nodeSelector: {matchExpressions: [{key: a, operator: In}]}}"),
-			lines: []string{cgu + "spec.nodeMaintenance.nodeSelector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"}, onlyHere: true,
+			lines: []string{cgu + "spec.nodeMaintenance.nodeSelector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"}, onlyOffline: true,
 		},
 		{
-			name: "everything that is wrong at once", text: rollout(`
+			name: "several problems in one object", text: rollout(`
 enabled: true
 nodeMaintenance:
   drainSpec: {timeoutSeconds: -1, podEvictionFilters: [{byResourceNameRegex: "("}]}
@@ -192,7 +192,7 @@ nodeMaintenance:
 			}, cluster: []string{"spec.enabled"},
 		},
 		{
-			name: "what is wrong in several documents", text: rollout("enabled: true") + "---" + request("cordoned: true"),
+			name: "problems in several documents", text: rollout("enabled: true") + "---" + request("cordoned: true"),
 			lines: []string{cgu + "spec.enabled: unknown field; did you mean enable?", nm + "spec.cordoned: unknown field; did you mean cordon?"}, cluster: []string{"spec.enabled"},
 		},
 
@@ -208,14 +208,14 @@ spec:
 `, lines: []string{
 			`f: WorkloadLockPolicy tf: spec.nodePodSelector.matchLabels: Invalid value: "-": ` + labelValueRule,
 			`f: WorkloadLockPolicy tf: spec.nodeSelector.matchLabels: Invalid value: "-": ` + labelValueRule,
-		}, onlyHere: true},
+		}, onlyOffline: true},
 	}
 }
 
 const labelValueRule = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with " +
 	"an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 
-// kindsOfCRDs are the kinds that there are CRDs for, as messages name them.
+// kindsOfCRDs returns the kinds that have CRDs, as in messages.
 func kindsOfCRDs() []string {
 	files, err := fs.Glob(crds.Files, "*.yaml")
 	if err != nil {
@@ -239,10 +239,10 @@ func kindsOfCRDs() []string {
 	return kinds
 }
 
-func TestWhatIsWrongIsNamedWithItsPath(t *testing.T) {
+func TestEveryProblemIsReportedWithItsPath(t *testing.T) {
 	for _, test := range invalidCases() {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel() // the rules are shared by all
+			t.Parallel() // the cases share the compiled rules
 			_, err := manifest.Decode("f", []byte(test.text))
 			require.Error(t, err)
 			require.IsType(t, manifest.Invalid{}, err)

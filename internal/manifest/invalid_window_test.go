@@ -65,7 +65,7 @@ spec:
 
 const nightly = "recurrence: FREQ=DAILY;BYHOUR=22\n"
 
-// announced is a Maintenance with what is required, and these times.
+// announced is a Maintenance with the required fields, and these times.
 func announced(times string) string {
 	return `
 apiVersion: sreportal.io/v1alpha1
@@ -86,23 +86,23 @@ func invalidWindows() []invalidCase {
 			lines: []string{w + "spec.timeZone: Required value"},
 		},
 		{
-			name: "a window in a zone that there is not", text: strings.Replace(window(nightly+"duration: 4h"), "Europe/Berlin", "Europe/Bonn", 1),
-			lines: []string{w + `spec.timeZone: Invalid value: "Europe/Bonn": must be the IANA name of a time zone, e.g. Europe/Berlin or UTC`}, onlyHere: true,
+			name: "a window with an unknown time zone", text: strings.Replace(window(nightly+"duration: 4h"), "Europe/Berlin", "Europe/Bonn", 1),
+			lines: []string{w + `spec.timeZone: Invalid value: "Europe/Bonn": must be the IANA name of a time zone, e.g. Europe/Berlin or UTC`}, onlyOffline: true,
 		},
 		{
-			name: "a window in the zone of the process", text: strings.Replace(window(nightly+"duration: 4h"), "Europe/Berlin", "Local", 1),
-			lines: []string{w + `spec.timeZone: Invalid value: "Local": must be the IANA name of a time zone, e.g. Europe/Berlin or UTC`}, onlyHere: true,
+			name: "a window in the local time zone", text: strings.Replace(window(nightly+"duration: 4h"), "Europe/Berlin", "Local", 1),
+			lines: []string{w + `spec.timeZone: Invalid value: "Local": must be the IANA name of a time zone, e.g. Europe/Berlin or UTC`}, onlyOffline: true,
 		},
 		{
 			name: "a window without times", text: window("cutoff: 1h"),
 			lines: []string{w + "spec: Invalid value: either recurrence, or scheduledStart and scheduledEnd, must be set"},
 		},
 		{
-			name: "a window of a recurrence without a length", text: window(nightly),
+			name: "a recurrence without a duration", text: window(nightly),
 			lines: []string{w + "spec: Invalid value: a recurrence, and nothing else, has either duration or endTime"},
 		},
 		{
-			name: "a window of two lengths", text: window(nightly + "duration: 4h\nendTime: '02:00'"),
+			name: "a window with duration and endTime", text: window(nightly + "duration: 4h\nendTime: '02:00'"),
 			lines: []string{w + "spec: Invalid value: a recurrence, and nothing else, has either duration or endTime"},
 		},
 		{
@@ -110,7 +110,7 @@ func invalidWindows() []invalidCase {
 			lines: []string{w + "spec.scheduledEnd: Invalid value: must be after scheduledStart"},
 		},
 		{
-			name: "lengths of time that are none", text: window(nightly + "duration: 4 hours\ncutoff: ''\nnotify: [{url: 'https://a', leads: [1d]}]"),
+			name: "invalid durations", text: window(nightly + "duration: 4 hours\ncutoff: ''\nnotify: [{url: 'https://a', leads: [1d]}]"),
 			lines: []string{
 				w + `spec.cutoff: Invalid value: "": should be at least 2 chars long`,
 				w + `spec.duration: Invalid value: "4 hours": ` + durationRule,
@@ -118,19 +118,19 @@ func invalidWindows() []invalidCase {
 			},
 		},
 		{
-			name: "a time of day that there is not", text: window(nightly + "endTime: '24:00'"),
+			name: "an invalid time of day", text: window(nightly + "endTime: '24:00'"),
 			lines: []string{w + `spec.endTime: Invalid value: "24:00": should match '^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$'`},
 		},
 		{
-			name: "a recurrence that cannot be meant", text: window("recurrence: FREQ=SECONDLY\nduration: 4h"),
-			lines: []string{w + `spec.recurrence: Invalid value: "FREQ=SECONDLY": RRULE: FREQ=SECONDLY: a window opens hourly at most; give the minutes in BYMINUTE`}, onlyHere: true,
+			name: "a recurrence that is too frequent", text: window("recurrence: FREQ=SECONDLY\nduration: 4h"),
+			lines: []string{w + `spec.recurrence: Invalid value: "FREQ=SECONDLY": RRULE: FREQ=SECONDLY: a window opens hourly at most; give the minutes in BYMINUTE`}, onlyOffline: true,
 		},
 		{
-			name: "a duration of no time, and a cutoff that leaves none", text: window("recurrence: FREQ=DAILY;BYHOUR=22\nduration: 0s\nexclusions: [{name: e, recurrence: FREQ=DAILY;BYHOUR=22, duration: 9000h}]"),
+			name: "durations that are zero or too long", text: window("recurrence: FREQ=DAILY;BYHOUR=22\nduration: 0s\nexclusions: [{name: e, recurrence: FREQ=DAILY;BYHOUR=22, duration: 9000h}]"),
 			lines: []string{
 				w + `spec.duration: Invalid value: "0s": must be more than 0s and at most 8784h0m0s`,
 				w + `spec.exclusions[0].duration: Invalid value: "9000h": must be more than 0s and at most 8784h0m0s`,
-			}, onlyHere: true,
+			}, onlyOffline: true,
 		},
 		{
 			name: "a calendar that ends before it begins", text: window(nightly + "duration: 4h\nnotBefore: 2026-11-20T22:00:00Z\nnotAfter: 2026-11-20T22:00:00Z"),
@@ -148,11 +148,11 @@ func invalidWindows() []invalidCase {
 			cluster: []string{"spec.exclusions[1]", "spec.exclusions[2].effect", "spec.exclusions[2].name"},
 		},
 		{
-			name: "a selector of a window that picks nothing", text: window(nightly + "duration: 4h\nselector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}"),
-			lines: []string{w + `spec.selector: Invalid value: "a,!a": can never match: its requirements for label a contradict each other`}, onlyHere: true,
+			name: "a window selector that can never match", text: window(nightly + "duration: 4h\nselector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}"),
+			lines: []string{w + `spec.selector: Invalid value: "a,!a": can never match: its requirements for label a contradict each other`}, onlyOffline: true,
 		},
 		{
-			name: "a webhook that is no address", text: window(nightly + "duration: 4h\nnotify: [{url: 'ftp://a'}]"),
+			name: "a webhook with an invalid URL", text: window(nightly + "duration: 4h\nnotify: [{url: 'ftp://a'}]"),
 			lines: []string{w + `spec.notify[0].url: Invalid value: "ftp://a": should match '^https?://.+'`},
 		},
 		{
@@ -164,26 +164,26 @@ func invalidWindows() []invalidCase {
 			lines: []string{m + "spec.scheduledEnd: Required value"},
 		},
 		{
-			name: "a maintenance to the fraction of a second", text: announced("scheduledStart: 2026-03-28T02:00:00.5Z\nscheduledEnd: 2026-03-28T03:00:00Z"),
-			lines: []string{m + `spec.scheduledStart: Invalid value: "2026-03-28T02:00:00.5Z": must be a whole second`}, onlyHere: true,
+			name: "a maintenance with fractions of a second", text: announced("scheduledStart: 2026-03-28T02:00:00.5Z\nscheduledEnd: 2026-03-28T03:00:00Z"),
+			lines: []string{m + `spec.scheduledStart: Invalid value: "2026-03-28T02:00:00.5Z": must be a whole second`}, onlyOffline: true,
 		},
 		{
-			name: "a maintenance at no time", text: announced("scheduledStart: tomorrow\nscheduledEnd: 2026-03-28T03:00:00Z\naffectedStatus: unknown"),
+			name: "a maintenance with invalid times", text: announced("scheduledStart: tomorrow\nscheduledEnd: 2026-03-28T03:00:00Z\naffectedStatus: unknown"),
 			lines: []string{
 				m + `spec.affectedStatus: Unsupported value: "unknown": supported values: "maintenance", "degraded", "partial_outage", "major_outage"`,
 				m + `spec.scheduledStart: must be of type date-time, not tomorrow`,
 			},
 		},
 		{
-			name: "objects of portals that there cannot be", text: window(nightly+"duration: 4h\nportalRef: a/b") + "---" +
+			name: "invalid names of portals", text: window(nightly+"duration: 4h\nportalRef: a/b") + "---" +
 				strings.Replace(announced("scheduledStart: 2026-03-28T02:00:00Z\nscheduledEnd: 2026-03-28T03:00:00Z"), "portalRef: main", "portalRef: Main", 1),
 			lines: []string{
 				w + `spec.portalRef: Invalid value: "a/b": is not the name of a portal: lower-case letters, digits, '-' and '.'`,
 				m + `spec.portalRef: Invalid value: "Main": is not the name of a portal: lower-case letters, digits, '-' and '.'`,
-			}, onlyHere: true,
+			}, onlyOffline: true,
 		},
 		{
-			name: "a component without a name, somewhere on the disk", text: `
+			name: "a component with an empty name and a file link", text: `
 apiVersion: sreportal.io/v1alpha1
 kind: Component
 metadata: {name: c}
@@ -198,7 +198,7 @@ spec: {displayName: "", group: g, portalRef: main, link: "file:///etc", status: 
 	}
 }
 
-func TestATimeThatOnlyTheSchemaAcceptsIsNamedWithItsPath(t *testing.T) {
+func TestATimeThatOnlyTheSchemaAcceptsIsReportedWithItsPath(t *testing.T) {
 	_, err := manifest.Decode("f", []byte(announced("scheduledStart: 2026-03-28t02:30:00z\nscheduledEnd: 2026-03-29T03:00:00Z")))
 	require.EqualError(t, err, `f: Maintenance m: spec.scheduledStart: "2026-03-28t02:30:00z" is not a time such as 2026-11-20T22:00:00Z`)
 }

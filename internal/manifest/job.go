@@ -13,8 +13,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// validateJobTemplates reads the template of an action's Job strictly. The CRD leaves it open, because its schema is Kubernetes' own and
-// larger than everything else; a cluster would refuse the Job only when the node is already drained.
+// validateJobTemplates reads the template of an action's Job strictly. The CRD leaves it open, because its schema is that of Kubernetes and
+// very large; a cluster would refuse the Job only after the node is drained.
 func validateJobTemplates(object map[string]any) []Problem {
 	var problems []Problem
 	for _, path := range [][]string{
@@ -33,7 +33,7 @@ func validateJobTemplates(object map[string]any) []Problem {
 	return problems
 }
 
-// validateJobTemplate returns what is wrong with a template. The decoder stops at the first value of a wrong type, so it continues without
+// validateJobTemplate returns the problems of a template. The decoder stops at the first value of a wrong type, so it continues without
 // that field until it finds no more.
 func validateJobTemplate(template map[string]any) []Problem {
 	problems := removeBadQuantities(template)
@@ -55,7 +55,7 @@ func validateJobTemplate(template map[string]any) []Problem {
 			problems = append(problems, strictProblem(err))
 		}
 		if len(problems) > 0 {
-			return problems // what was removed, or has no name, would be missed
+			return problems // a removed or unnamed field would be reported as missing
 		}
 		for _, err := range validateJob(job) {
 			problems = append(problems, problemOf(err))
@@ -84,7 +84,7 @@ func remove(value any, path []string) bool {
 	return false
 }
 
-// removeBadQuantities removes the resources of containers that are no quantities: the decoder would not say which.
+// removeBadQuantities removes invalid quantities of containers, because the decoder does not name them.
 func removeBadQuantities(template map[string]any) []Problem {
 	var problems []Problem
 	for _, list := range []string{"initContainers", "containers"} {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateJob checks what a cluster would refuse of a Job's template when the node is already drained, and what would keep the Job from
-// working on the node: one that never runs, runs elsewhere, or is complete before it has run. Paths are those within the template.
+// validateJob finds problems that a cluster would report only after the node is drained, and Jobs that would not work on the node: one that never
+// runs, runs elsewhere, or is complete before it has run. Paths are those within the template.
 func validateJob(template batchv1.JobTemplateSpec) field.ErrorList {
 	spec := field.NewPath("spec")
 	return slices.Concat(

@@ -45,11 +45,11 @@ type kind struct {
 // kinds holds the kinds that users write.
 type kinds struct {
 	scheme *runtime.Scheme
-	// rules are those of each kind. They are compiled when the first object of it is seen.
+	// rules are compiled for a kind with its first object.
 	rules map[schema.GroupVersionKind]func() (*kind, error)
 }
 
-// allKinds reads the kinds once in a process: their CRDs are part of the program. They may be used by many at once.
+// allKinds reads the kinds once in a process: their CRDs are part of the program. They are safe for concurrent use.
 var allKinds = sync.OnceValues(readKinds)
 
 func readKinds() (*kinds, error) {
@@ -80,7 +80,7 @@ func readKinds() (*kinds, error) {
 	return k, nil
 }
 
-// find returns the rules of a kind, or an error that names the kinds there are.
+// find returns the rules of a kind, or an error that names the known kinds.
 func (k *kinds) find(gvk schema.GroupVersionKind) (*kind, error) {
 	if rules, known := k.rules[gvk]; known {
 		return rules()
@@ -134,11 +134,11 @@ func (k *kind) prune(object map[string]any) []string {
 	return unknown
 }
 
-// setDefaults fills in what was left out.
+// setDefaults sets the defaults of absent fields.
 func (k *kind) setDefaults(object map[string]any) { defaulting.Default(object, k.structural) }
 
-// validate holds the object to the schema, and to the CEL rules. The API server does not run the rules on an object with the wrong
-// shape; here they run, so that everything wrong is told at once, but of what they say only broken rules count then.
+// validate checks the object against the schema and the CEL rules. The API server does not run the rules on an object with wrong
+// types. Here they run, so that all problems are reported together, but then only broken rules count.
 func (k *kind) validate(object map[string]any) (shape, rules field.ErrorList) {
 	shape = validation.ValidateCustomResource(nil, object, k.schema)
 	shape = append(shape, listtype.ValidateListSetsAndMaps(nil, k.structural, object)...)
@@ -152,7 +152,7 @@ func (k *kind) validate(object map[string]any) (shape, rules field.ErrorList) {
 	return shape, rules
 }
 
-// broken returns those of the rules' complaints that say that a rule is broken, and not that it could not be judged.
+// broken returns the errors of rules that are broken, without those of rules that could not be evaluated.
 func (k *kind) broken(rules field.ErrorList) field.ErrorList {
 	return slices.DeleteFunc(rules, func(err *field.Error) bool { return !k.ruleMessages[err.Detail] })
 }

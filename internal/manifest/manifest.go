@@ -26,7 +26,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Stdin is the path that stands for standard input.
+// Stdin is the path of standard input.
 const Stdin = "-"
 
 // Load reads the objects of one kind from a file, or from stdin if the path is "-". Any other kind in it is refused. An error is an
@@ -64,7 +64,7 @@ func LoadOne[T client.Object](path string, stdin io.Reader) (T, error) {
 	return objects[0], nil
 }
 
-// kindOf is the kind that a type parameter stands for; empty: objects of any kind will do.
+// kindOf is the kind of a type parameter; empty: any kind.
 func kindOf[T client.Object]() string {
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
 		return t.Elem().Name()
@@ -72,13 +72,13 @@ func kindOf[T client.Object]() string {
 	return ""
 }
 
-// typeName is the kind that a Go type stands for.
+// typeName is the kind of a Go type.
 func typeName(object any) string {
 	name := fmt.Sprintf("%T", object)
 	return name[strings.LastIndex(name, ".")+1:]
 }
 
-// fileName is what messages call the file.
+// fileName is the name of the file in messages.
 func fileName(path string) string {
 	if path == Stdin {
 		return "stdin"
@@ -97,11 +97,11 @@ func read(path string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Decode reads the objects in a text, sets defaults and validates them. An error is an Invalid with everything that is wrong; file is
-// only named in it.
+// Decode reads the objects in a text, sets defaults and validates them. An error is an Invalid with all problems; file is
+// its name in messages.
 func Decode(file string, text []byte) ([]client.Object, error) { return decode(file, text, "") }
 
-// decode reads the objects in a text. If a kind is given, they must be of it: what is wrong with the others does not matter then.
+// decode reads the objects in a text. If a kind is given, all must be of that kind, and problems of other objects do not matter.
 func decode(file string, text []byte, wanted string) ([]client.Object, error) {
 	parsed, err := Parse(file, text)
 	invalid, unreadable := errors.AsType[Invalid](err)
@@ -133,8 +133,8 @@ func decode(file string, text []byte, wanted string) ([]client.Object, error) {
 	return objects, nil
 }
 
-// Complete sets defaults on an object that was made in code, e.g. from flags, and validates it. An error is an Invalid with everything
-// that is wrong.
+// Complete sets defaults on an object that was made in code, e.g. from flags, and validates it. An error is an Invalid with all
+// problems.
 func Complete(object client.Object) error {
 	kinds, err := allKinds()
 	if err != nil {
@@ -203,8 +203,8 @@ func (k *kinds) complete(object *unstructured.Unstructured) (client.Object, []Pr
 	return typed.(client.Object), problems
 }
 
-// Convert fills in a Go type from the fields of an object, as far as they have the right types, and returns the first that has not.
-// Fields that the type does not have are passed over.
+// Convert fills in a Go type from the fields of an object that have the right type, and returns the first one with a wrong type.
+// It ignores fields that the type does not have.
 func Convert(fields map[string]any, typed any) *Problem {
 	text, err := json.Marshal(fields)
 	if err != nil {
@@ -223,7 +223,7 @@ func Convert(fields map[string]any, typed any) *Problem {
 	return nil
 }
 
-// wrongKey returns the key of a map, as labels are, whose value has the wrong type, which the error does not say; empty: it is no map.
+// wrongKey returns the key of a map, e.g. of labels, whose value has the wrong type; the error does not name it. Empty: it is not a map.
 func wrongKey(fields map[string]any, wrong *json.UnmarshalTypeError) string {
 	found, _, err := unstructured.NestedFieldNoCopy(fields, strings.Split(wrong.Field, ".")...)
 	at, isMap := found.(map[string]any)
@@ -239,7 +239,7 @@ func wrongKey(fields map[string]any, wrong *json.UnmarshalTypeError) string {
 	return ""
 }
 
-// fieldOf returns the path of a field with that text, which an error about a time does not say; empty: there is none.
+// fieldOf returns the path of a field with that text, because an error about a time does not name it; empty: there is none.
 func fieldOf(text string, value any, path string) string {
 	switch value := value.(type) {
 	case string:

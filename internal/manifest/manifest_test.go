@@ -96,7 +96,7 @@ func TestLoadReadsAFileOrStandardInput(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestLoadRefusesWhatItWasNotAskedFor(t *testing.T) {
+func TestLoadRefusesOtherKinds(t *testing.T) {
 	load := func(text string) error {
 		_, err := manifest.LoadOne[*maintenancev1.NodeMaintenance](manifest.Stdin, strings.NewReader(text))
 		return err
@@ -111,7 +111,7 @@ func TestLoadRefusesWhatItWasNotAskedFor(t *testing.T) {
 	require.EqualError(t, err, "stdin: holds 2 objects; give one")
 }
 
-func TestCompleteHoldsObjectsMadeInCodeToTheSameRules(t *testing.T) {
+func TestCompleteAppliesTheSameRulesToObjectsMadeInCode(t *testing.T) {
 	request := &maintenancev1.NodeMaintenance{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1"},
 		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "me.example.com", NodeName: "n1", DrainSpec: &maintenancev1.DrainSpec{}},

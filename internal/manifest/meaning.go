@@ -17,8 +17,8 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// validateMeaning checks what no schema can express: selectors, regular expressions and recurrences. A selector that cannot be read must never end
-// in "nothing selected, all is done".
+// validateMeaning checks the rules that no schema can express: selectors, regular expressions and recurrences. An invalid selector must never
+// count as one that selects nothing.
 func validateMeaning(object runtime.Object) field.ErrorList {
 	spec := field.NewPath("spec")
 	switch object := object.(type) {
@@ -40,7 +40,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 	case *maintenancev1.MaintenanceOperatorConfig:
 		var invalid field.ErrorList
 		for i, budget := range object.Spec.Budgets {
-			invalid = append(invalid, validatePicks(metav1.FormatLabelSelector(budget.NodeSelector.LabelSelector()), spec.Child("budgets").Index(i).Child("nodeSelector"))...)
+			invalid = append(invalid, validateMatches(metav1.FormatLabelSelector(budget.NodeSelector.LabelSelector()), spec.Child("budgets").Index(i).Child("nodeSelector"))...)
 		}
 		return invalid
 	case *drydockv1.WorkloadLockPolicy:
@@ -58,7 +58,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 	return nil
 }
 
-// validatePortal checks the name of a portal, where there is one.
+// validatePortal checks the name of a portal, if there is one.
 func validatePortal(name string, path *field.Path) field.ErrorList {
 	if name == "" || portal.CheckName(name) == nil {
 		return nil
@@ -66,7 +66,7 @@ func validatePortal(name string, path *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, name, "is not the name of a portal: lower-case letters, digits, '-' and '.'")}
 }
 
-// validateRemediation checks what no schema can express of the work on nodes that a rollout does; path is that of its field.
+// validateRemediation checks the rules that no schema can express for a rollout's nodeMaintenance; path is that of its field.
 func validateRemediation(remediation *ranv1.NodeMaintenanceRemediation, path *field.Path) field.ErrorList {
 	invalid := validateSelector(remediation.NodeSelector, path.Child("nodeSelector"))
 	return append(invalid, validateNodeWork(remediation.WaitForPodCompletion, remediation.DrainSpec, remediation.HealthChecks, path)...)
@@ -80,20 +80,20 @@ func validateNodeWork(
 	if wait != nil {
 		path := path.Child("waitForPodCompletion")
 		invalid = append(invalid, drain.CheckCompletion(*wait, path)...)
-		invalid = append(invalid, validatePicks(wait.PodSelector, path.Child("podSelector"))...)
+		invalid = append(invalid, validateMatches(wait.PodSelector, path.Child("podSelector"))...)
 	}
 	if drained != nil {
 		path := path.Child("drainSpec")
 		invalid = append(invalid, drain.CheckFilters(*drained, path)...)
-		invalid = append(invalid, validatePicks(drained.PodSelector, path.Child("podSelector"))...)
+		invalid = append(invalid, validateMatches(drained.PodSelector, path.Child("podSelector"))...)
 		for i, entry := range drained.PodOrder {
-			invalid = append(invalid, validatePicks(entry.PodSelector, path.Child("podOrder").Index(i).Child("podSelector"))...)
+			invalid = append(invalid, validateMatches(entry.PodSelector, path.Child("podOrder").Index(i).Child("podSelector"))...)
 		}
 	}
 	return append(invalid, validateHealthChecks(checks, path.Child("healthChecks"))...)
 }
 
-// validateHealthChecks checks what no schema can express of health checks; path is that of their list.
+// validateHealthChecks checks the rules that no schema can express for health checks; path is that of their list.
 func validateHealthChecks(checks []drydockv1.HealthCheck, path *field.Path) field.ErrorList {
 	var invalid field.ErrorList
 	for i, check := range checks {

@@ -9,8 +9,8 @@ import (
 	rollouts "drydock.dev/drydock/internal/rollout"
 )
 
-// An edit is completed before it is compared with what was started.
-func TestARolloutThatOnboardsLeavesOutNothingThatHasADefault(t *testing.T) {
+// An edit gets its defaults before it is compared with the running rollout.
+func TestTheRolloutOfAnOnboardingHasAllDefaults(t *testing.T) {
 	for _, managed := range [][]string{nil, {"a"}} {
 		started := rollouts.OnboardingRollout("spoke-1", managed)
 		edited := *started.DeepCopy()

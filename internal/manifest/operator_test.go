@@ -10,8 +10,8 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-// operatorsRollout is an object of the operator whose kind this is, as a hub prints it: with what its client writes for fields that are not set, its
-// finalizer and its status, some of whose fields have other types than ours.
+// operatorsRollout is an object of the operator whose kind this is, as a hub prints it: with its client's values for unset fields, its finalizer,
+// and its status, some of whose fields have other types than ours.
 const operatorsRollout = `
 apiVersion: v1
 kind: List
@@ -56,7 +56,7 @@ items:
     status: {currentBatchRemediationProgress: {site-4: {state: InProgress, policyIndex: 0}}}
 `
 
-func TestWhatAHubKeepsForTheOperatorIsReadAsItIs(t *testing.T) {
+func TestAnObjectOfTheOperatorIsReadUnchanged(t *testing.T) {
 	objects, err := manifest.Decode("cgus.yaml", []byte(operatorsRollout))
 	require.NoError(t, err)
 	require.Len(t, objects, 1)

@@ -18,12 +18,12 @@ type Problem struct {
 	File string
 	// Object names the object, e.g. "ClusterGroupUpgrade prod/os-update", or "document 2" when it has no name.
 	Object string
-	// Field is the path to the field; empty when the whole object is meant.
+	// Field is the path to the field; empty for the whole object.
 	Field string
-	// Message is what was found and what is allowed.
+	// Message states the problem and the allowed values.
 	Message string
 
-	// wrongType: the value is of another type than the field.
+	// wrongType: the value has another type than the field.
 	wrongType bool
 }
 
@@ -41,7 +41,7 @@ func (p Problem) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Invalid lists all problems of an input. Nothing may be started with it.
+// Invalid lists all problems of an input, which must not be used.
 type Invalid []Problem
 
 // Error prints one line a problem.
@@ -63,20 +63,20 @@ func (i Invalid) orNil() error {
 
 // clearest joins the problems from several validators. For each field it keeps those of the first validator, which has the best messages. It
 // drops problems within a value of the wrong type.
-func clearest(judges ...[]Problem) []Problem {
-	var told []Problem
-	for _, judge := range judges {
-		before := told
-		for _, problem := range judge {
+func clearest(validators ...[]Problem) []Problem {
+	var reported []Problem
+	for _, found := range validators {
+		before := reported
+		for _, problem := range found {
 			known := slices.ContainsFunc(before, func(earlier Problem) bool {
 				return earlier.Field == problem.Field || earlier.wrongType && beneath(problem.Field, earlier.Field)
 			})
 			if !known {
-				told = append(told, problem)
+				reported = append(reported, problem)
 			}
 		}
 	}
-	return told
+	return reported
 }
 
 // beneath reports whether a field is part of another.
@@ -85,8 +85,8 @@ func beneath(path, parent string) bool {
 	return found && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
 }
 
-// wrongTypes are the problems with values that are of another type than their fields, one a field: of a field that may be of two types
-// each type is complained of, too.
+// wrongTypes are the values of another type than their fields, one problem a field: for a field that allows two types, the
+// validator also reports each type.
 func wrongTypes(errs field.ErrorList) []Problem {
 	wrong := slices.DeleteFunc(problemsOf(errs), func(problem Problem) bool { return !problem.wrongType })
 	slices.SortStableFunc(wrong, func(a, b Problem) int {
@@ -104,7 +104,7 @@ func problemsOf(errs field.ErrorList) []Problem {
 	return problems
 }
 
-// problemOf turns a field error into a problem. The validators repeat the path within the message, and the type they found; once is
+// problemOf turns a field error into a problem. The validators repeat the path and the type within the message; once is
 // enough.
 func problemOf(err *field.Error) Problem {
 	if err.Field == "<nil>" {
@@ -121,7 +121,7 @@ func problemOf(err *field.Error) Problem {
 // wordsOfTypes replaces the type names of the validators by plain ones.
 var wordsOfTypes = strings.NewReplacer("int32", "integer", "int64", "integer", "float64", "number", "integer,string", "integer or string")
 
-// problemWithin reads the path from a message. The validators give it nowhere else for a number that does not fit its field, and for a
+// problemWithin reads the path from a message. The validators state it nowhere else for a number that does not fit its field, and for a
 // value that none of several schemas allows.
 func problemWithin(detail string) Problem {
 	if path, message, found := strings.Cut(strings.TrimPrefix(detail, `"`), `" `); found {
@@ -135,12 +135,12 @@ func problemWithin(detail string) Problem {
 	return Problem{Field: path, Message: message}
 }
 
-// wrongType says what was found and what is wanted, in the words of a file.
+// wrongType names the expected and the actual type, in the words of a file.
 func wrongType(err *json.UnmarshalTypeError) string {
 	return fmt.Sprintf("must be of type %s, not %s", typeWord(err.Type), err.Value)
 }
 
-// typeWord is what a person calls a Go type in a file.
+// typeWord is the name of a Go type in a file.
 func typeWord(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:

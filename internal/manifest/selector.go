@@ -14,40 +14,40 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateSelector refuses a selector that cannot be read, and one that can never pick anything.
+// validateSelector refuses an invalid selector, and one that can never match.
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	invalid := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 	if len(invalid) > 0 || selector == nil {
 		return invalid
 	}
-	return validatePicks(metav1.FormatLabelSelector(selector), path)
+	return validateMatches(metav1.FormatLabelSelector(selector), path)
 }
 
-// validatePicks refuses a selector that can never pick anything: a drain of nothing would end in "the node is ready". One that cannot be
-// read is refused elsewhere.
-func validatePicks(selector string, path *field.Path) field.ErrorList {
+// validateMatches refuses a selector that can never match: a drain without pods would report the node as ready. An invalid selector is
+// refused elsewhere.
+func validateMatches(selector string, path *field.Path) field.ErrorList {
 	requirements, err := labels.ParseToRequirements(selector)
 	if err != nil {
 		return nil
 	}
-	asked := map[string]labels.Requirements{}
+	byKey := map[string]labels.Requirements{}
 	for _, requirement := range requirements {
-		asked[requirement.Key()] = append(asked[requirement.Key()], requirement)
+		byKey[requirement.Key()] = append(byKey[requirement.Key()], requirement)
 	}
 	var invalid field.ErrorList
-	for _, key := range slices.Sorted(maps.Keys(asked)) {
-		if !satisfiable(key, asked[key]) {
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		if !satisfiable(key, byKey[key]) {
 			invalid = append(invalid, field.Invalid(path, selector, fmt.Sprintf("can never match: its requirements for label %s contradict each other", key)))
 		}
 	}
 	return invalid
 }
 
-// satisfiable reports whether an object can meet all that is asked of one label, by trying what objects can be told apart by: those
-// without the label, with a value that is named, with a number next to one that is named, and with any other value.
-func satisfiable(key string, asked labels.Requirements) bool {
+// satisfiable reports whether an object can meet all requirements for one label. It tries every distinct case: an object
+// without the label, with a named value, with a number next to a named one, and with any other value.
+func satisfiable(key string, requirements labels.Requirements) bool {
 	named := map[string]bool{}
-	for _, requirement := range asked {
+	for _, requirement := range requirements {
 		for _, value := range requirement.ValuesUnsorted() {
 			named[value] = true
 		}
@@ -64,11 +64,11 @@ func satisfiable(key string, asked labels.Requirements) bool {
 		}
 	}
 	return slices.ContainsFunc(objects, func(object labels.Set) bool {
-		return !slices.ContainsFunc(asked, func(requirement labels.Requirement) bool { return !requirement.Matches(object) })
+		return !slices.ContainsFunc(requirements, func(requirement labels.Requirement) bool { return !requirement.Matches(object) })
 	})
 }
 
-// number is a label with that number, in a form that hardly a selector names: comparisons read it as a number, all others as a text.
+// number is a label with that number, in a form that selectors do not use: comparisons read it as a number, other operators as text.
 func number(key string, n uint64) labels.Set {
 	digits := strconv.FormatUint(n, 10)
 	return labels.Set{key: strings.Repeat("0", validation.LabelValueMaxLength-len(digits)) + digits}

@@ -12,7 +12,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// selectorText draws texts that are selectors often enough, and otherwise nearly are.
+// selectorText draws texts that are valid selectors, or nearly.
 func selectorText() *rapid.Generator[string] {
 	token := rapid.SampledFrom([]string{
 		"a", "B", "x.y/a", "x..y/a", "X/a", "x/", "/a", "a.b", "a_", "-a", "é", "in", "notin", "(", ")", ",", "=", "==", "!=", "!", "<", ">", "5", "007", " ", " ", "\t",
@@ -32,24 +32,24 @@ func TestTheRuleForSelectorsIsTheirGrammar(t *testing.T) {
 			"requestorID": "me.example.com", "nodeName": "n1", "drainSpec": map[string]any{"podSelector": selector},
 		}})
 		_, err := labels.Parse(selector)
-		blank := selector != "" && strings.TrimSpace(selector) == "" // is read as every pod, which is not what it says
+		blank := selector != "" && strings.TrimSpace(selector) == "" // it would select every pod
 		require.Equal(t, err == nil && !blank, len(rules) == 0, "%q: %v, %v", selector, err, rules)
 	})
 }
 
-func TestSelectorsThatCanNeverPickAnythingAreRefused(t *testing.T) {
+func TestSelectorsThatCanNeverMatchAreRefused(t *testing.T) {
 	for selector, possible := range map[string]bool{
 		"": true, "a": true, "!a": true, "a=b": true, "a!=b": true, "a,a=b": true, "a in (b,c),a!=b": true, "a notin (b),!a": true, "a=,a": true,
 		"a>1,a<3": true, "a>1,a<3,a notin (2)": true /* 02 */, "a in (1,2,x),a>1": true, "a<1": true, "a>1,a!=2": true,
 		"a,!a": false, "a=b,a=c": false, "a=b,!a": false, "a=b,a!=b": false, "a in (b,c),a notin (c,b)": false, "a=,!a": false,
 		"a>1,a<2": false, "a<0": false, "a>1,!a": false, "a in (1,x),a>1": false, "a=b,c,!c": false, "a>9223372036854775807": false,
 	} {
-		require.Equal(t, possible, len(validatePicks(selector, field.NewPath("s"))) == 0, selector)
+		require.Equal(t, possible, len(validateMatches(selector, field.NewPath("s"))) == 0, selector)
 	}
 }
 
-// TestASelectorThatPicksSomethingIsNotRefused draws selectors around an object that they must pick.
-func TestASelectorThatPicksSomethingIsNotRefused(t *testing.T) {
+// The selectors are drawn around an object that they must match.
+func TestASelectorThatMatchesSomethingIsNotRefused(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		object := rapid.MapOf(rapid.SampledFrom([]string{"a", "b"}), rapid.SampledFrom([]string{"", "x", "y", "0", "1", "2", "3"})).Draw(t, "object")
 		var parts []string
@@ -62,6 +62,6 @@ func TestASelectorThatPicksSomethingIsNotRefused(t *testing.T) {
 				parts = append(parts, part)
 			}
 		}
-		require.Empty(t, validatePicks(strings.Join(parts, ","), field.NewPath("s")))
+		require.Empty(t, validateMatches(strings.Join(parts, ","), field.NewPath("s")))
 	})
 }

@@ -8,21 +8,21 @@ import (
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-// unknownFields removes the fields that the schema does not have, and names the one that was probably meant.
+// unknownFields removes the fields that the schema does not have, and suggests the closest known one.
 func (k *kind) unknownFields(object map[string]any) []Problem {
 	var problems []Problem
 	for _, path := range k.prune(object) {
 		message := "unknown field"
-		if meant := k.meant(path); meant != "" {
-			message += "; did you mean " + meant + "?"
+		if closest := k.closest(path); closest != "" {
+			message += "; did you mean " + closest + "?"
 		}
 		problems = append(problems, Problem{Field: path, Message: message})
 	}
 	return problems
 }
 
-// meant returns the known field closest to the misspelled one at path; empty if none is close.
-func (k *kind) meant(path string) string {
+// closest returns the known field closest to the misspelled one at path; empty if none is close.
+func (k *kind) closest(path string) string {
 	steps := strings.Split(path, ".")
 	parent := k.structural
 	for _, step := range steps[:len(steps)-1] {
@@ -54,7 +54,7 @@ func nearest(written string, parent *structuralschema.Structural) string {
 	return closest
 }
 
-// edits returns how many letters must be added, removed or replaced to come from one word to another (Levenshtein's distance).
+// edits returns how many letters must be added, removed or replaced to turn one word into another (Levenshtein distance).
 func edits(from, to string) int {
 	previous := make([]int, len(to)+1)
 	for j := range previous {

@@ -29,7 +29,7 @@ func (s *Server) handleAPI(mux *http.ServeMux) {
 	})
 }
 
-// streamKey is where a request keeps its stream.
+// streamKey is the context key of a request's stream.
 type streamKey struct{}
 
 // api answers from the view.
@@ -101,26 +101,26 @@ func (a *api) Watch(ctx context.Context, _ *connect.Request[statusv1.WatchReques
 		return connect.NewError(connect.CodeInternal, errors.New("the stream was not opened"))
 	}
 	opened.read()
-	var told *View
+	var sent *View
 	var at time.Time
 	for number := int64(0); ; {
-		view, more := a.server.next(ctx, number, beat)
+		view, more := a.server.next(ctx, number, heartbeatInterval)
 		if !more {
 			return ctx.Err()
 		}
 		number = view.Number
-		message := changedSince(told, view, a.ui())
-		if message == nil && time.Since(at) >= beat {
+		message := changedSince(sent, view, a.ui())
+		if message == nil && time.Since(at) >= heartbeatInterval {
 			message = &statusv1.WatchResponse{Freshness: freshnessOf(view)} // shows that the stream is alive
 		}
 		if message != nil {
-			opened.hurry()
+			opened.extendWriteDeadline()
 			if err := out.Send(message); err != nil {
 				return err
 			}
-			told, at = view, time.Now()
+			sent, at = view, time.Now()
 		}
-		if observe.Pause(ctx, together) != nil {
+		if observe.Pause(ctx, batchDelay) != nil {
 			return ctx.Err()
 		}
 	}
@@ -133,25 +133,25 @@ func changedSince(last, now *View, ui webUI) *statusv1.WatchResponse {
 		last = &View{revisions: revisions{-1, -1, -1}}
 	}
 	message := &statusv1.WatchResponse{Freshness: freshnessOf(now)}
-	news := first || (last.Trouble == nil) != (now.Trouble == nil)
+	changed := first || (last.Trouble == nil) != (now.Trouble == nil)
 	if last.revisions.portal != now.revisions.portal {
 		components := listComponents(now, &statusv1.ListComponentsRequest{})
 		message.Components = &statusv1.ComponentList{Status: components.GetStatus(), Components: components.GetComponents()}
 		maintenances := listMaintenances(now, &statusv1.ListMaintenancesRequest{})
 		message.Maintenances = &statusv1.MaintenanceList{Maintenances: maintenances.GetMaintenances(), Problems: maintenances.GetProblems()}
-		news = true
+		changed = true
 	}
 	if last.revisions.upgrades != now.revisions.upgrades && !now.PortalOnly {
 		upgrades := listUpgrades(now, &statusv1.ListUpgradesRequest{}, ui)
 		message.Upgrades = &statusv1.UpgradeList{Upgrades: upgrades.GetUpgrades(), More: upgrades.GetMore()}
-		news = true
+		changed = true
 	}
 	if last.revisions.nodes != now.revisions.nodes && !now.PortalOnly {
 		nodes := listNodes(now, &statusv1.ListNodesRequest{}, ui)
 		message.Nodes = &statusv1.NodeList{Nodes: nodes.GetNodes(), More: nodes.GetMore()}
-		news = true
+		changed = true
 	}
-	if !news {
+	if !changed {
 		return nil
 	}
 	return message

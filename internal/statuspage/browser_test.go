@@ -19,22 +19,22 @@ func TestPagesInABrowser(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
 	b.width(t, 1200)
-	t.Run("changes are shown at once, and nothing jumps", b.showsChanges)
-	t.Run("what has the focus keeps it, whatever comes before it", b.keepsFocus)
-	t.Run("everything is reached by keyboard", b.keyboard)
-	t.Run("a rollout and its nodes are reached by clicking", b.clicks)
-	t.Run("nothing jumps when things are not known any more", b.staysInPlace)
-	t.Run("who cannot see the page hears how a node stands", b.saysStates)
-	t.Run("what should have happened is not said to be to come", b.saysWhatIsLate)
-	t.Run("a page that nobody sees keeps no connection", b.hides)
+	t.Run("changes appear without a reload or a layout shift", b.showsChanges)
+	t.Run("the focused element keeps the focus when elements are added before it", b.keepsFocus)
+	t.Run("everything is reachable by keyboard", b.keyboard)
+	t.Run("clicks lead to a rollout and its nodes", b.clicks)
+	t.Run("a stale page does not shift its layout", b.staysInPlace)
+	t.Run("the state of a node is announced to screen readers", b.announcesStates)
+	t.Run("times that have passed are shown as late", b.reportsLateTimes)
+	t.Run("a hidden page has no connection", b.closesHiddenPage)
 	t.Run("tones differ by more than their colours", b.tones)
 	t.Run("every page fits a phone and can be read in light and dark", b.fits)
 	t.Run("the page is complete without scripts", b.withoutScripts)
 	b.mu.Lock()
-	require.Empty(t, b.complaints)
+	require.Empty(t, b.problems)
 	b.mu.Unlock()
-	t.Run("a page shows that what it is about has come or gone", b.comesAndGoes)
-	t.Run("a page that has lost its server says so", b.losesServer)
+	t.Run("a page reloads when its subject appears or disappears", b.reloadsWhenSubjectChanges)
+	t.Run("a page without its server says so", b.losesServer)
 }
 
 const topOfComponents = `Math.round(document.getElementById("h-components").getBoundingClientRect().top + scrollY)`
@@ -42,44 +42,44 @@ const topOfComponents = `Math.round(document.getElementById("h-components").getB
 func (b *browser) showsChanges(t *testing.T) {
 	b.open(t, "/")
 	b.picture(t, "overview-light")
-	require.Equal(t, "Maintenance in progress · main", ask[string](t, b, "document.title"))
+	require.Equal(t, "Maintenance in progress · main", eval[string](t, b, "document.title"))
 	b.do(t, chromedp.Focus(chromedp.CSS(`a[href="/upgrades/prod/november"]`)))
-	ask[bool](t, b, "window.same = true")
-	top := ask[int](t, b, topOfComponents)
+	eval[bool](t, b, "window.same = true")
+	top := eval[int](t, b, topOfComponents)
 
-	next := func() View { // one that has been shown is changed no more: the server reads it
+	next := func() View { // a published view must not change, because the server reads it
 		view := fleet()
 		view.Upgrades[0].Status.Percentage = 77
 		view.Portal.Components[0].Status = sreportalv1.StatusDegraded
 		return view
 	}
 	b.server.show(next())
-	b.becomes(t, `document.querySelector("progress").value`, 77.0)
-	require.Contains(t, ask[string](t, b, "document.querySelector('.components').innerText"), "Degraded")
-	require.True(t, ask[bool](t, b, "window.same"), "it was not loaded anew")
-	require.Equal(t, "/upgrades/prod/november", ask[string](t, b, "document.activeElement.getAttribute('href')"), "what has the focus keeps it")
-	require.Equal(t, top, ask[int](t, b, topOfComponents))
-	require.Empty(t, ask[string](t, b, "document.getElementById('announcer').textContent"), "not every change is said aloud")
+	b.waitFor(t, `document.querySelector("progress").value`, 77.0)
+	require.Contains(t, eval[string](t, b, "document.querySelector('.components').innerText"), "Degraded")
+	require.True(t, eval[bool](t, b, "window.same"), "the page was not reloaded")
+	require.Equal(t, "/upgrades/prod/november", eval[string](t, b, "document.activeElement.getAttribute('href')"), "the link keeps the focus")
+	require.Equal(t, top, eval[int](t, b, topOfComponents))
+	require.Empty(t, eval[string](t, b, "document.getElementById('announcer').textContent"), "not every change is announced")
 
 	worse := next()
 	worse.Portal.Status = sreportalv1.StatusMajorOutage
 	b.server.show(worse)
-	b.becomes(t, "document.getElementById('announcer').textContent", "Major outage")
-	require.Equal(t, "polite", ask[string](t, b, "document.getElementById('announcer').getAttribute('aria-live')"))
+	b.waitFor(t, "document.getElementById('announcer').textContent", "Major outage")
+	require.Equal(t, "polite", eval[string](t, b, "document.getElementById('announcer').getAttribute('aria-live')"))
 
 	worse.Trouble = &Trouble{Message: "Temporal does not answer", Since: noon}
 	b.server.show(worse)
-	b.becomes(t, "document.querySelector('h1').textContent", "Last known: Major outage")
-	require.Contains(t, ask[string](t, b, "document.querySelector('#s-notice').innerText"), "Temporal does not answer since")
+	b.waitFor(t, "document.querySelector('h1').textContent", "Last known: Major outage")
+	require.Contains(t, eval[string](t, b, "document.querySelector('#s-notice').innerText"), "Temporal does not answer since")
 	b.picture(t, "overview-stale")
 	b.server.show(fleet())
-	b.becomes(t, "document.querySelector('#s-notice').innerText", "")
+	b.waitFor(t, "document.querySelector('#s-notice').innerText", "")
 }
 
 func (b *browser) keepsFocus(t *testing.T) {
 	b.open(t, "/")
 	b.do(t, chromedp.Focus(chromedp.CSS(`a[href="/nodes/spoke-2/worker-3"]`)))
-	ask[bool](t, b, "!!(window.focused = document.activeElement)")
+	eval[bool](t, b, "!!(window.focused = document.activeElement)")
 	for _, names := range [][]string{
 		{"worker-4", "worker-3"},
 		{"worker-3", "worker-4"},
@@ -95,9 +95,9 @@ func (b *browser) keepsFocus(t *testing.T) {
 			view.Nodes = append(view.Nodes, n)
 		}
 		b.server.show(view)
-		b.becomes(t, "[...document.querySelectorAll('.nodes > li > a')].map((a) => a.textContent).join()", strings.Join(names, ","))
-		require.True(t, ask[bool](t, b, "document.activeElement === window.focused"), "%v: the focus is where it was", names)
-		require.Equal(t, "worker-3", ask[string](t, b, "document.activeElement.textContent"))
+		b.waitFor(t, "[...document.querySelectorAll('.nodes > li > a')].map((a) => a.textContent).join()", strings.Join(names, ","))
+		require.True(t, eval[bool](t, b, "document.activeElement === window.focused"), "%v: the focus stays", names)
+		require.Equal(t, "worker-3", eval[string](t, b, "document.activeElement.textContent"))
 	}
 }
 
@@ -105,13 +105,13 @@ func (b *browser) keyboard(t *testing.T) {
 	b.open(t, "/")
 	const focused = "document.activeElement.textContent.trim()"
 	b.do(t, chromedp.KeyEvent(kb.Tab))
-	require.Equal(t, "Skip to content", ask[string](t, b, focused))
-	require.GreaterOrEqual(t, ask[float64](t, b, "document.activeElement.getBoundingClientRect().top"), 0.0, "it can be seen")
+	require.Equal(t, "Skip to content", eval[string](t, b, focused))
+	require.GreaterOrEqual(t, eval[float64](t, b, "document.activeElement.getBoundingClientRect().top"), 0.0, "the link is visible")
 	var reached []string
 	for range 7 {
 		b.do(t, chromedp.KeyEvent(kb.Tab))
-		reached = append(reached, ask[string](t, b, focused))
-		require.NotEqual(t, "none", ask[string](t, b, "getComputedStyle(document.activeElement).outlineStyle"), "the focus can be seen")
+		reached = append(reached, eval[string](t, b, focused))
+		require.NotEqual(t, "none", eval[string](t, b, "getComputedStyle(document.activeElement).outlineStyle"), "the focus is visible")
 	}
 	require.Equal(t, []string{"main", "API", "Registry", "Build farm", "prod/november", "prod/october", "worker-3"}, reached)
 }
@@ -119,13 +119,13 @@ func (b *browser) keyboard(t *testing.T) {
 func (b *browser) clicks(t *testing.T) {
 	b.open(t, "/")
 	b.do(t, chromedp.Click(chromedp.CSS(`a[href="/upgrades/prod/november"]`)), chromedp.WaitVisible(chromedp.CSS("#h-batches")))
-	require.Contains(t, ask[string](t, b, "document.querySelector('main').innerText"), "Batch 2")
+	require.Contains(t, eval[string](t, b, "document.querySelector('main').innerText"), "Batch 2")
 	b.do(t, chromedp.Click(chromedp.CSS(`.clusters a[href="/nodes/spoke-2/worker-3"]`)), chromedp.WaitVisible(chromedp.CSS(".timeline")))
-	require.Equal(t, "Draining", ask[string](t, b, "document.querySelector('[aria-current=step] .state').textContent"))
+	require.Equal(t, "Draining", eval[string](t, b, "document.querySelector('[aria-current=step] .state').textContent"))
 	b.do(t, chromedp.Click(chromedp.CSS("nav a")), chromedp.WaitVisible(chromedp.CSS("#h-components")))
 }
 
-// places are where everything is in the window.
+// places returns the position of every element in the window.
 const places = `JSON.stringify([...document.querySelectorAll("header, main *, footer p")].map((e) => e.getBoundingClientRect()).map(({ left, top }) => [Math.round(left), Math.round(top)]))`
 
 func (b *browser) staysInPlace(t *testing.T) {
@@ -133,52 +133,52 @@ func (b *browser) staysInPlace(t *testing.T) {
 	for _, width := range []int64{1200, 360} {
 		b.width(t, width)
 		b.open(t, "/")
-		before := ask[string](t, b, places)
+		before := eval[string](t, b, places)
 		stale := fleet()
 		stale.Trouble = &Trouble{Message: "Temporal does not answer", Since: noon}
 		b.server.show(stale)
-		b.becomes(t, "document.querySelector('h1').textContent", "Last known: Maintenance in progress")
-		b.becomes(t, "!!document.querySelector('#s-notice .notice')", true)
-		require.Equal(t, before, ask[string](t, b, places))
-		require.True(t, ask[bool](t, b, "document.querySelector('#s-notice .notice').getBoundingClientRect().bottom <= innerHeight"), "the notice is in sight")
+		b.waitFor(t, "document.querySelector('h1').textContent", "Last known: Maintenance in progress")
+		b.waitFor(t, "!!document.querySelector('#s-notice .notice')", true)
+		require.Equal(t, before, eval[string](t, b, places))
+		require.True(t, eval[bool](t, b, "document.querySelector('#s-notice .notice').getBoundingClientRect().bottom <= innerHeight"), "the notice is visible")
 		b.server.show(fleet())
-		b.becomes(t, "!!document.querySelector('#s-notice .notice')", false)
+		b.waitFor(t, "!!document.querySelector('#s-notice .notice')", false)
 	}
 }
 
-func (b *browser) saysStates(t *testing.T) {
+func (b *browser) announcesStates(t *testing.T) {
 	b.open(t, "/nodes/spoke-2/worker-3")
 	next := fleet()
 	next.Nodes[0].Status.State = maintenancev1.NodeScheduled
 	b.server.show(next)
-	b.becomes(t, "document.getElementById('announcer').textContent", "Scheduled.")
+	b.waitFor(t, "document.getElementById('announcer').textContent", "Scheduled.")
 	b.server.show(fleet())
 }
 
-func (b *browser) hides(t *testing.T) {
+func (b *browser) closesHiddenPage(t *testing.T) {
 	b.open(t, "/")
-	kept := func(n int) {
+	requireStreams := func(n int) {
 		t.Helper()
 		require.Eventually(t, func() bool { return len(b.server.streams) == n }, patience, tick)
 	}
 	see := func(state string) {
-		ask[bool](t, b, `Object.defineProperty(document, "visibilityState", { value: "`+state+`", configurable: true }) && document.dispatchEvent(new Event("visibilitychange"))`)
+		eval[bool](t, b, `Object.defineProperty(document, "visibilityState", { value: "`+state+`", configurable: true }) && document.dispatchEvent(new Event("visibilitychange"))`)
 	}
-	kept(1)
+	requireStreams(1)
 	see("hidden")
-	kept(0)
+	requireStreams(0)
 	next := fleet()
 	next.Upgrades[0].Status.Percentage = 55
 	b.server.show(next)
 	see("visible")
-	b.becomes(t, "document.querySelector('progress').value", 55.0)
-	kept(1)
+	b.waitFor(t, "document.querySelector('progress').value", 55.0)
+	requireStreams(1)
 	b.server.show(fleet())
 }
 
 func (b *browser) tones(t *testing.T) {
 	b.open(t, "/")
-	looks := ask[[]string](t, b, `["good", "work", "warn", "bad", "worst", "none", "blank"].map((tone) => {
+	styles := eval[[]string](t, b, `["good", "work", "warn", "bad", "worst", "none", "blank"].map((tone) => {
 	  const run = document.createElement("span");
 	  run.className = "run " + tone;
 	  document.querySelector(".days").append(run);
@@ -186,23 +186,23 @@ func (b *browser) tones(t *testing.T) {
 	  run.remove();
 	  return (backgroundImage.match(/[\d.]+%/) || [backgroundColor])[0];
 	})`)
-	for i, look := range looks {
-		require.NotContains(t, looks[:i], look)
+	for i, style := range styles {
+		require.NotContains(t, styles[:i], style)
 	}
-	require.Equal(t, []string{"85%", "70%", "55%", "40%", "10%"}, looks[1:6], "the worse, the lower")
+	require.Equal(t, []string{"85%", "70%", "55%", "40%", "10%"}, styles[1:6], "a worse status has a lower bar")
 }
 
-func (b *browser) comesAndGoes(t *testing.T) {
+func (b *browser) reloadsWhenSubjectChanges(t *testing.T) {
 	b.open(t, "/nodes/spoke-2/worker-3")
 	forgotten := fleet()
 	forgotten.Nodes = nil
 	b.server.show(forgotten)
-	b.becomes(t, "document.querySelector('h1').textContent", "Page not found")
+	b.waitFor(t, "document.querySelector('h1').textContent", "Page not found")
 	b.server.show(fleet())
-	b.becomes(t, "document.querySelector('[aria-current=step] .state')?.textContent", "Draining")
+	b.waitFor(t, "document.querySelector('[aria-current=step] .state')?.textContent", "Draining")
 }
 
-// contrasts are the texts of a page that are too close to their background, by the rule of WCAG AA.
+// contrasts returns the texts of a page that do not have the contrast of WCAG AA.
 const contrasts = `(() => {
   const parse = (c) => (c.match(/[\d.]+/g) || []).map(Number);
   const linear = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
@@ -218,7 +218,7 @@ const contrasts = `(() => {
   return bad;
 })()`
 
-// structure is what a screen reader would stumble over.
+// structure returns the problems of a page for screen readers.
 const structure = `(() => {
   const bad = [];
   for (const landmark of ["header", "main", "footer"]) if (document.querySelectorAll(landmark).length !== 1) bad.push("not one " + landmark);
@@ -235,7 +235,7 @@ const structure = `(() => {
   return bad;
 })()`
 
-// brokenNames are those that have more than one line.
+// brokenNames returns the names that are longer than one line.
 const brokenNames = `[...document.querySelectorAll(".line > h1, .clusters h4, .now a")].filter((e) => {
 	const range = document.createRange();
 	range.selectNodeContents(e.lastChild);
@@ -254,43 +254,43 @@ func (b *browser) fits(t *testing.T) {
 	defer b.server.show(fleet())
 	for path, name := range map[string]string{"/": "overview", "/upgrades/prod/november": "upgrade", "/nodes/spoke-2/worker-3": "node"} {
 		b.open(t, path)
-		require.Empty(t, ask[[]string](t, b, structure), path)
+		require.Empty(t, eval[[]string](t, b, structure), path)
 		for _, scheme := range []string{"light", "dark"} {
 			b.scheme(t, scheme)
 			for _, width := range []int64{1200, 360} {
 				b.width(t, width)
-				require.LessOrEqual(t, ask[int](t, b, "document.documentElement.scrollWidth"), int(width), "%s: nothing is beyond the edge", path)
-				require.Empty(t, ask[[]string](t, b, contrasts), "%s in %s", path, scheme)
-				require.Empty(t, ask[[]string](t, b, brokenNames), "%s at %d", path, width)
+				require.LessOrEqual(t, eval[int](t, b, "document.documentElement.scrollWidth"), int(width), "%s: no horizontal scrolling", path)
+				require.Empty(t, eval[[]string](t, b, contrasts), "%s in %s", path, scheme)
+				require.Empty(t, eval[[]string](t, b, brokenNames), "%s at %d", path, width)
 				b.picture(t, strings.Join([]string{name, scheme, map[int64]string{1200: "wide", 360: "phone"}[width]}, "-"))
 			}
 		}
-		dark := ask[string](t, b, "getComputedStyle(document.body).backgroundColor")
+		dark := eval[string](t, b, "getComputedStyle(document.body).backgroundColor")
 		b.scheme(t, "light")
-		require.NotEqual(t, dark, ask[string](t, b, "getComputedStyle(document.body).backgroundColor"))
+		require.NotEqual(t, dark, eval[string](t, b, "getComputedStyle(document.body).backgroundColor"))
 		b.width(t, 1200)
 	}
 }
 
-// Nobody has told the page for hours how things are.
-func (b *browser) saysWhatIsLate(t *testing.T) {
+// The page has had no update for hours.
+func (b *browser) reportsLateTimes(t *testing.T) {
 	late, soon := time.Now().Add(-150*time.Minute), time.Now().Add(150*time.Minute)
 	view := fleet()
 	view.Portal.InProgress[0].End, view.Portal.Upcoming[0].Start = late, late
 	b.server.show(view)
 	defer b.server.show(fleet())
 	b.open(t, "/")
-	const said = "[...document.querySelectorAll('.when .soft')].map((e) => e.textContent).join()"
-	b.becomes(t, said, "(should have ended 2 hours ago),(should have started 2 hours ago)")
+	const texts = "[...document.querySelectorAll('.when .soft')].map((e) => e.textContent).join()"
+	b.waitFor(t, texts, "(should have ended 2 hours ago),(should have started 2 hours ago)")
 	view = fleet()
 	view.Portal.InProgress[0].End, view.Portal.Upcoming[0].Start = soon, soon
 	b.server.show(view)
-	b.becomes(t, said, "(ends in 2 hours),(starts in 2 hours)")
+	b.waitFor(t, texts, "(ends in 2 hours),(starts in 2 hours)")
 }
 
 func (b *browser) withoutScripts(t *testing.T) {
 	b = b.tab(t)
-	order(t, b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	send(t, b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	b.do(t, chromedp.Navigate(b.web.URL), chromedp.WaitReady(chromedp.CSS("h1")))
 	text := answer(t, b, chromedp.TextContent(chromedp.CSS("main")))
 	for _, wanted := range []string{"Maintenance in progress", "Database upgrade", "21 Nov 2026, 13:00 UTC", "Registry", "prod/november", "42%"} {
@@ -302,7 +302,7 @@ func (b *browser) withoutScripts(t *testing.T) {
 	b.server.show(next)
 	defer b.server.show(fleet())
 	require.NotContains(t, answer(t, b, chromedp.TextContent(chromedp.CSS("main"))), "66%")
-	require.Contains(t, answer(t, b, chromedp.InnerHTML(chromedp.CSS("head"))), `http-equiv="refresh"`, "it loads itself anew")
+	require.Contains(t, answer(t, b, chromedp.InnerHTML(chromedp.CSS("head"))), `http-equiv="refresh"`, "it reloads itself")
 	b.do(t, chromedp.Reload(), chromedp.WaitReady(chromedp.CSS("h1")))
 	require.Contains(t, answer(t, b, chromedp.TextContent(chromedp.CSS("main"))), "66%")
 }
@@ -310,12 +310,12 @@ func (b *browser) withoutScripts(t *testing.T) {
 func (b *browser) losesServer(t *testing.T) {
 	b.width(t, 360)
 	b.open(t, "/")
-	require.True(t, ask[bool](t, b, "document.getElementById('cut').hidden"))
-	before := ask[string](t, b, places)
+	require.True(t, eval[bool](t, b, "document.getElementById('cut').hidden"))
+	before := eval[string](t, b, places)
 	b.server.endStreams()
 	b.web.Close()
-	b.becomes(t, "document.getElementById('cut').hidden", false)
-	require.Equal(t, before, ask[string](t, b, places), "nothing jumps")
-	require.Contains(t, ask[string](t, b, "document.getElementById('announcer').textContent"), "Connection to the server lost.")
+	b.waitFor(t, "document.getElementById('cut').hidden", false)
+	require.Equal(t, before, eval[string](t, b, places), "the layout does not shift")
+	require.Contains(t, eval[string](t, b, "document.getElementById('announcer').textContent"), "Connection to the server lost.")
 	b.picture(t, "overview-cut")
 }

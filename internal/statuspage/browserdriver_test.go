@@ -18,15 +18,15 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
-// browser is Debian's chromium, looking at a server.
+// browser is Debian's chromium with a page of a server.
 type browser struct {
 	ctx    context.Context
 	server *Server
 	web    *httptest.Server
 
 	mu sync.Mutex
-	// complaints are errors of scripts, and what a policy refused.
-	complaints []string
+	// problems are errors of scripts, and violations of the content security policy.
+	problems []string
 }
 
 func newBrowser(t *testing.T) *browser {
@@ -43,7 +43,7 @@ func newBrowser(t *testing.T) *browser {
 	t.Cleanup(leave)
 	b := &browser{ctx: ctx}
 	b.server, b.web = shown(t, fleet())
-	// The browser lives as long as the context of the first action, which must have no end by time.
+	// The browser lives as long as the context of its first action, so that has no deadline.
 	require.NoError(t, chromedp.Do(ctx, chromedp.EmulateViewport(1200, 800)))
 	console := chromedp.Console(ctx)
 	go func() {
@@ -52,14 +52,14 @@ func newBrowser(t *testing.T) *browser {
 				return
 			}
 			b.mu.Lock()
-			b.complaints = append(b.complaints, string(message.Type)+": "+message.Text)
+			b.problems = append(b.problems, string(message.Type)+": "+message.Text)
 			b.mu.Unlock()
 		}
 	}()
 	return b
 }
 
-// do does things in the browser, one after the other.
+// do runs actions in the browser, one after the other.
 func (b *browser) do(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
@@ -67,7 +67,7 @@ func (b *browser) do(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
 	require.NoError(t, chromedp.Do(ctx, actions...))
 }
 
-// answer does one thing in the browser that has an answer.
+// answer runs one action in the browser and returns its result.
 func answer[T any](t *testing.T, b *browser, action chromedp.Action[T]) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
@@ -77,8 +77,8 @@ func answer[T any](t *testing.T, b *browser, action chromedp.Action[T]) T {
 	return value
 }
 
-// order gives the browser a command of its protocol.
-func order[P, R any](t *testing.T, b *browser, command cdp.Command[P, R], parameters P) {
+// send sends the browser a command of its protocol.
+func send[P, R any](t *testing.T, b *browser, command cdp.Command[P, R], parameters P) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
 	defer cancel()
@@ -86,21 +86,21 @@ func order[P, R any](t *testing.T, b *browser, command cdp.Command[P, R], parame
 	require.NoError(t, err)
 }
 
-// open loads a page and waits until it is kept up to date.
+// open loads a page and waits until its script runs.
 func (b *browser) open(t *testing.T, path string) {
 	t.Helper()
 	b.do(t, chromedp.Navigate(b.web.URL+path), chromedp.WaitVisible(chromedp.CSS("h1")))
-	b.becomes(t, `document.querySelector(".section time[data-as=moment]").textContent.includes("UTC")`, false)
+	b.waitFor(t, `document.querySelector(".section time[data-as=moment]").textContent.includes("UTC")`, false)
 }
 
-// ask evaluates an expression in the page.
-func ask[T any](t *testing.T, b *browser, expression string) T {
+// eval evaluates an expression in the page.
+func eval[T any](t *testing.T, b *browser, expression string) T {
 	t.Helper()
 	return answer(t, b, chromedp.Evaluate[T](expression))
 }
 
-// becomes waits until an expression has a value.
-func (b *browser) becomes(t *testing.T, expression string, value any) {
+// waitFor waits until an expression has a value.
+func (b *browser) waitFor(t *testing.T, expression string, value any) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -110,7 +110,7 @@ func (b *browser) becomes(t *testing.T, expression string, value any) {
 	}, 2*patience, 5*tick, "%s is not %v", expression, value)
 }
 
-// picture keeps what the browser shows, for who wants to look at it: STATUSPAGE_PICTURES names a directory.
+// picture saves a screenshot in the directory STATUSPAGE_PICTURES, if that is set.
 func (b *browser) picture(t *testing.T, name string) {
 	t.Helper()
 	directory := os.Getenv("STATUSPAGE_PICTURES")
@@ -128,10 +128,10 @@ func (b *browser) width(t *testing.T, pixels int64) {
 
 func (b *browser) scheme(t *testing.T, scheme string) {
 	t.Helper()
-	order(t, b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	send(t, b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
-// tab is another tab of the browser.
+// tab opens another tab of the browser.
 func (b *browser) tab(t *testing.T) *browser {
 	t.Helper()
 	ctx, leave := chromedp.NewContext(b.ctx)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// forOwnNames answers only requests that name a host of this server. A page of another site may have let its own name lead to a loopback address
-// (DNS rebinding): its browser takes the two for one site then, and would let it read what only this machine can.
+// forOwnNames answers only requests that name a host of this server. A page of another site may resolve its own name to a loopback address
+// (DNS rebinding). Its browser then treats both as one site, and would let it read data that only this machine may read.
 func forOwnNames(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)

@@ -17,7 +17,7 @@ func TestAPageIsRenderedOnceForEachView(t *testing.T) {
 		status, _, _ := get(t, web.URL+path)
 		require.Equal(t, http.StatusOK, status, path)
 	}
-	require.Len(t, s.pages.rendered, 1, "however it is escaped")
+	require.Len(t, s.pages.rendered, 1, "the escaped path is the same page")
 
 	old, _ := s.reader.View()
 	next := fleet()
@@ -25,7 +25,7 @@ func TestAPageIsRenderedOnceForEachView(t *testing.T) {
 	s.show(next)
 	made, err := s.pages.page("/upgrades/prod/november", old)
 	require.NoError(t, err)
-	require.Contains(t, made.Sections[1].HTML, "50%", "who has waited does not get what is of before")
+	require.Contains(t, made.Sections[1].HTML, "50%", "a request that waited gets the newer view")
 }
 
 func BenchmarkOverview(b *testing.B) {
@@ -57,7 +57,7 @@ func TestTwoHundredComponentsAreAnsweredWithinASecond(t *testing.T) {
 	require.NoError(t, err)
 	handler, status := s.Handler(), 0
 	for _, path := range []string{"/", "/drydock.v1.StatusService/ListComponents?encoding=json&message=%7B%7D", "/drydock.v1.StatusService/ListMaintenances?encoding=json&message=%7B%7D"} {
-		// A machine that has other things to do is given some tries; each has a view of which nothing is made yet.
+		// A busy machine gets several tries, each with a view that is not rendered yet.
 		require.Eventually(t, func() bool {
 			s.show(large(200))
 			begun, answer := time.Now(), httptest.NewRecorder()

@@ -52,22 +52,22 @@ func (t mcpTools) view() *View {
 	return view
 }
 
-// nothingAsked is the input of a tool that has none.
-type nothingAsked struct{}
+// noInput is the input of a tool that has none.
+type noInput struct{}
 
-type componentsAsked struct {
+type componentsInput struct {
 	Group string `json:"group,omitempty" jsonschema:"only the components of this group"`
 }
 
-func (t mcpTools) listComponents(in componentsAsked) (map[string]any, error) {
+func (t mcpTools) listComponents(in componentsInput) (map[string]any, error) {
 	return asJSON(listComponents(t.view(), &statusv1.ListComponentsRequest{Group: in.Group}))
 }
 
-type maintenancesAsked struct {
+type maintenancesInput struct {
 	Phase string `json:"phase,omitempty" jsonschema:"upcoming, in_progress or completed; absent: all"`
 }
 
-func (t mcpTools) listMaintenances(in maintenancesAsked) (map[string]any, error) {
+func (t mcpTools) listMaintenances(in maintenancesInput) (map[string]any, error) {
 	phase, known := phaseMessages[sreportalv1.MaintenancePhase(in.Phase)]
 	if !known && in.Phase != "" {
 		return nil, fmt.Errorf("phase %q is not one of %s, %s, %s", in.Phase, sreportalv1.PhaseUpcoming, sreportalv1.PhaseInProgress, sreportalv1.PhaseCompleted)
@@ -75,11 +75,11 @@ func (t mcpTools) listMaintenances(in maintenancesAsked) (map[string]any, error)
 	return asJSON(listMaintenances(t.view(), &statusv1.ListMaintenancesRequest{Phase: phase}))
 }
 
-type upgradesAsked struct {
+type upgradesInput struct {
 	RunningOnly bool `json:"runningOnly,omitempty" jsonschema:"leave out those that have ended"`
 }
 
-func (t mcpTools) listUpgrades(in upgradesAsked) (map[string]any, error) {
+func (t mcpTools) listUpgrades(in upgradesInput) (map[string]any, error) {
 	return asJSON(listUpgrades(t.view(), &statusv1.ListUpgradesRequest{RunningOnly: in.RunningOnly}, t.server.pages.ui))
 }
 
@@ -113,7 +113,7 @@ type impairedComponent struct {
 	Status sreportalv1.ServiceStatus `json:"status"`
 }
 
-// freshness tells whether an answer is current.
+// freshness reports whether an answer is current.
 type freshness struct {
 	AsOf    time.Time `json:"asOf" jsonschema:"when the answer was last current"`
 	Stale   bool      `json:"stale" jsonschema:"the answer may be outdated"`
@@ -124,7 +124,7 @@ func newFreshness(v *View) freshness {
 	return freshness{AsOf: v.AsOf, Stale: v.Trouble != nil, Trouble: troubleText(v.Trouble)}
 }
 
-func (t mcpTools) platformStatus(nothingAsked) (platformStatus, error) {
+func (t mcpTools) platformStatus(noInput) (platformStatus, error) {
 	v := t.view()
 	status := platformStatus{
 		Headline: headline(v), Status: v.status(), Freshness: newFreshness(v),
@@ -152,7 +152,7 @@ func (t mcpTools) platformStatus(nothingAsked) (platformStatus, error) {
 	return status, nil
 }
 
-type waitAsked struct {
+type waitInput struct {
 	Upgrade string `json:"upgrade,omitempty" jsonschema:"only this rollout, as namespace/name"`
 	Cluster string `json:"cluster,omitempty" jsonschema:"only nodes of this cluster"`
 	Node    string `json:"node,omitempty" jsonschema:"only this node"`
@@ -177,7 +177,7 @@ type explainedWait struct {
 	URL      string     `json:"url,omitempty" jsonschema:"its workflow in Temporal's Web UI"`
 }
 
-func (t mcpTools) explainWait(in waitAsked) (explanation, error) {
+func (t mcpTools) explainWait(in waitInput) (explanation, error) {
 	v, ui := t.view(), t.server.pages.ui
 	answer := explanation{Waits: []explainedWait{}, Freshness: newFreshness(v)}
 	named := in.Upgrade != "" || in.Cluster != "" || in.Node != ""

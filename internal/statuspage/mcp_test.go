@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// agentAt is an agent that uses the tools of a server.
+// agentAt connects an MCP client to a server.
 func agentAt(t *testing.T, address string) *mcp.ClientSession {
 	t.Helper()
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: address + "/mcp"}, nil)
@@ -39,7 +39,7 @@ func (s *stage) testMCP(t *testing.T) {
 		require.NoError(t, err)
 		return result, string(text)
 	}
-	for tool, says := range map[string]string{
+	for tool, texts := range map[string]string{
 		"list_components":     "Build farm",
 		"list_maintenances":   "Database upgrade",
 		"get_platform_status": "Major outage",
@@ -47,7 +47,7 @@ func (s *stage) testMCP(t *testing.T) {
 	} {
 		result, text := call(tool, map[string]any{})
 		require.False(t, result.IsError, text)
-		require.Contains(t, text, says)
+		require.Contains(t, text, texts)
 	}
 	_, text := call("explain_wait", map[string]any{"cluster": "spoke-2"})
 	require.Contains(t, text, "budget shop/web allows 0 of 3")
@@ -62,16 +62,16 @@ func (s *stage) testMCP(t *testing.T) {
 func TestTheMCPServerReportsUnreadWorkflows(t *testing.T) {
 	s, web := shown(t, unreadFleet())
 	_, _, body := get(t, web.URL)
-	require.Contains(t, body, `<span>Cannot read its status since <time datetime="2026-11-21T12:00:00Z" data-as="moment">`, "people are, too")
-	status, err := mcpTools{s}.platformStatus(nothingAsked{})
+	require.Contains(t, body, `<span>Cannot read its status since <time datetime="2026-11-21T12:00:00Z" data-as="moment">`, "the page reports it too")
+	status, err := mcpTools{s}.platformStatus(noInput{})
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"rollout prod/november: not read yet", "node worker-3 of cluster spoke-2: Cannot read its status since 2026-11-21T12:00:00Z", "7 more rollouts", "8 more nodes",
 	}, status.Unread)
-	all, err := mcpTools{s}.explainWait(waitAsked{})
+	all, err := mcpTools{s}.explainWait(waitInput{})
 	require.NoError(t, err)
 	require.Equal(t, status.Unread, all.Unread)
-	one, err := mcpTools{s}.explainWait(waitAsked{Upgrade: "prod/november"})
+	one, err := mcpTools{s}.explainWait(waitInput{Upgrade: "prod/november"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"rollout prod/november: not read yet"}, one.Unread)
 }

@@ -15,7 +15,7 @@ import (
 
 // Conversions of the view to API messages.
 
-// statusMessages are the statuses as the API has them; one that is not among them is unspecified.
+// statusMessages are the statuses of the API; any other status is unspecified.
 var statusMessages = map[sreportalv1.ServiceStatus]statusv1.ServiceStatus{
 	sreportalv1.StatusOperational:   statusv1.ServiceStatus_SERVICE_STATUS_OPERATIONAL,
 	sreportalv1.StatusUnknown:       statusv1.ServiceStatus_SERVICE_STATUS_UNKNOWN,
@@ -33,7 +33,7 @@ func heldText(hold *drydockv1.Hold) string {
 	return hold.String()
 }
 
-// phaseMessages are the phases as the API has them.
+// phaseMessages are the phases of the API.
 var phaseMessages = map[sreportalv1.MaintenancePhase]statusv1.MaintenancePhase{
 	sreportalv1.PhaseUpcoming:   statusv1.MaintenancePhase_MAINTENANCE_PHASE_UPCOMING,
 	sreportalv1.PhaseInProgress: statusv1.MaintenancePhase_MAINTENANCE_PHASE_IN_PROGRESS,

@@ -210,7 +210,7 @@ func newUpgrade(u Upgrade, ui webUI) upgradeModel {
 	return model
 }
 
-// batchModel is a batch of a rollout, or what was skipped.
+// batchModel is a batch of a rollout, or its skipped clusters.
 type batchModel struct {
 	Name     string
 	Current  bool

@@ -27,8 +27,8 @@ var (
 	errUnread = errors.New("nothing has been read yet")
 )
 
-// nowhere is a path without a page.
-const nowhere = ""
+// noPath is a path without a page.
+const noPath = ""
 
 // section is a part of a page that is updated separately.
 type section struct {
@@ -48,7 +48,7 @@ type page struct {
 	Sections []section
 }
 
-// consistsOf reports whether a page has the sections that a client has, as they are or not.
+// consistsOf reports whether a page has the same sections as a client, changed or not.
 func (p page) consistsOf(had map[string]string) bool {
 	for _, section := range p.Sections {
 		if _, has := had[section.ID]; !has {
@@ -58,7 +58,7 @@ func (p page) consistsOf(had map[string]string) bool {
 	return len(had) == len(p.Sections)
 }
 
-// pages renders pages, each once for each view, however many clients look at it.
+// pages renders each page once for each view, for all clients.
 type pages struct {
 	templates *template.Template
 	portal    string
@@ -111,7 +111,7 @@ func (p *pages) page(path string, v *View) (page, error) {
 	return made, err
 }
 
-// part is a section before it is rendered: its template, and what that shows.
+// part is a section before it is rendered: its template and model.
 type part struct {
 	id, template string
 	model        any
@@ -143,7 +143,7 @@ func (p *pages) render(path string, v *View) (page, error) {
 	return made, nil
 }
 
-// parts are what the page of a path consists of.
+// parts returns the title and the sections of the page of a path.
 func (p *pages) parts(path string, v *View) (title string, parts []part, err error) {
 	segments, err := segmentsOf(path)
 	if err != nil {
@@ -176,7 +176,7 @@ func (p *pages) parts(path string, v *View) (title string, parts []part, err err
 	return "", nil, errNoPage
 }
 
-// notKnown is the error for something that is not in a view.
+// notKnown is the error for a subject that is not in a view.
 func notKnown(v *View) error {
 	if v.AsOf.IsZero() && !v.PortalOnly {
 		return errUnread

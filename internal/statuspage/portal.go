@@ -78,9 +78,9 @@ func visible(shown portal.View) portal.View {
 	return shown
 }
 
-// keepAsking checks at intervals that Temporal and the workers answer, since a long poll cannot tell an idle server from a dead one. It also
+// checkPeriodically checks at intervals that Temporal and the workers answer, since a long poll cannot tell an idle server from a dead one. It also
 // reads what changes in a portal with time alone.
-func (r *Reader) keepAsking(ctx context.Context) {
+func (r *Reader) checkPeriodically(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
@@ -88,9 +88,9 @@ func (r *Reader) keepAsking(ctx context.Context) {
 	}
 	for {
 		began := time.Now()
-		err := r.ask(ctx)
+		err := r.checkWorkers(ctx)
 		if err != nil && observe.Pause(ctx, listPause) == nil {
-			err = r.ask(ctx) // a workflow does not answer for a moment while it continues as new
+			err = r.checkWorkers(ctx) // a workflow does not answer while it continues as new
 		}
 		if ctx.Err() != nil {
 			return
@@ -102,8 +102,8 @@ func (r *Reader) keepAsking(ctx context.Context) {
 	}
 }
 
-// ask queries the portal or the emergency stop. If neither exists, there is nothing to query.
-func (r *Reader) ask(ctx context.Context) error {
+// checkWorkers queries the portal or the emergency stop. If neither exists, there is nothing to query.
+func (r *Reader) checkWorkers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, observe.AnswerTimeout)
 	defer cancel()
 	open, err := temporal.Open(ctx, r.temporal, temporal.StatusPortalID(r.portal))
@@ -138,7 +138,7 @@ func (r *Reader) note(at time.Time, err error) {
 		})
 		if before.Trouble != nil && !before.AsOf.IsZero() {
 			r.log.Info("the view is current again")
-			tell(r.recovered)
+			signal(r.recovered)
 		}
 		return
 	}
@@ -156,7 +156,7 @@ func (r *Reader) note(at time.Time, err error) {
 	})
 }
 
-// troubleOf describes what does not answer. The details go only to the log, because the page may be public.
+// troubleOf names the part that does not answer. The details go only to the log, because the page may be public.
 func (r *Reader) troubleOf(err error) string {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
 	defer cancel()

@@ -23,26 +23,26 @@ const (
 )
 
 const (
-	// askedAtOnce limits concurrent status queries.
-	askedAtOnce = 8
+	// maxQueries limits concurrent status queries.
+	maxQueries = 8
 	// listPause is the minimum time between two lists. listAgain is the delay of a second list after a change, since visibility lags.
-	listPause = 500 * time.Millisecond
-	listAgain = 2 * time.Second
-	// listAnyway is the maximum time between two lists.
-	listAnyway = 30 * time.Second
+	listPause   = 500 * time.Millisecond
+	relistDelay = 2 * time.Second
+	// maxListInterval is the maximum time between two lists.
+	maxListInterval = 30 * time.Second
 	// retryPause is the first pause after a failure. The pause grows up to retryAtMost, so that failing queries do not crowd out others.
-	retryPause  = 2 * time.Second
-	retryAtMost = time.Minute
+	retryPause    = 2 * time.Second
+	maxRetryPause = time.Minute
 )
 
 // Reader reads the view for all clients. It follows the portal and running workflows by long poll.
 type Reader struct {
-	temporal client.Client
-	portal   string
-	log      *slog.Logger
-	asking   chan struct{}
-	// news signals that there may be new workflows. recovered signals that Temporal answers again, so that all may have changed.
-	news, recovered chan struct{}
+	temporal   client.Client
+	portal     string
+	log        *slog.Logger
+	querySlots chan struct{}
+	// newWork signals that there may be new workflows. recovered signals that Temporal answers again, so that any status may have changed.
+	newWork, recovered chan struct{}
 	// listed is closed after the first list.
 	listed   chan struct{}
 	once     sync.Once
@@ -64,7 +64,7 @@ type Reader struct {
 func NewReader(server client.Client, portalName string, portalOnly bool, log *slog.Logger) *Reader {
 	r := &Reader{
 		temporal: server, portal: portalName, log: log,
-		asking: make(chan struct{}, askedAtOnce), news: make(chan struct{}, 1), recovered: make(chan struct{}, 1), listed: make(chan struct{}),
+		querySlots: make(chan struct{}, maxQueries), newWork: make(chan struct{}, 1), recovered: make(chan struct{}, 1), listed: make(chan struct{}),
 		portalLock: make(chan struct{}, 1),
 		view:       &View{Number: 1, PortalOnly: portalOnly, Trouble: &Trouble{Message: "Nothing has been read yet", Since: time.Now()}},
 		changed:    make(chan struct{}),
@@ -87,7 +87,7 @@ func NewReader(server client.Client, portalName string, portalOnly bool, log *sl
 	return r
 }
 
-// View returns what is known, and a channel that is closed when there is something newer.
+// View returns the current view, and a channel that is closed when there is a newer one.
 func (r *Reader) View() (*View, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *Reader) View() (*View, <-chan struct{}) {
 // Run reads until ctx is done.
 func (r *Reader) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	parts := []func(context.Context){r.keepAsking, r.followPortal}
+	parts := []func(context.Context){r.checkPeriodically, r.followPortal}
 	if view, _ := r.View(); view.PortalOnly {
 		close(r.listed) // there is nothing to wait for
 	} else {
@@ -123,8 +123,8 @@ func (r *Reader) publish(change func(*View) bool) {
 	r.changed = make(chan struct{})
 }
 
-// tell sends a signal without blocking; one pending signal is enough.
-func tell(about chan<- struct{}) {
+// signal sends a signal without blocking; one pending signal is enough.
+func signal(about chan<- struct{}) {
 	select {
 	case about <- struct{}{}:
 	default:
@@ -134,15 +134,15 @@ func tell(about chan<- struct{}) {
 // followHolds follows the emergency stop, which every new rollout and maintenance subscribes to.
 func (r *Reader) followHolds(ctx context.Context) {
 	r.keepFollowing(ctx, temporal.EmergencyStopID, func(bool) {}, func(context.Context) error {
-		tell(r.news)
+		signal(r.newWork)
 		return nil
 	})
 }
 
 // keepFollowing follows an entity workflow across restarts, and reports whether it exists.
-func (r *Reader) keepFollowing(ctx context.Context, id string, present func(bool), look func(context.Context) error) {
+func (r *Reader) keepFollowing(ctx context.Context, id string, present func(bool), read func(context.Context) error) {
 	for {
-		if err := r.followEntity(ctx, id, present, look); err != nil && ctx.Err() == nil {
+		if err := r.followEntity(ctx, id, present, read); err != nil && ctx.Err() == nil {
 			r.log.Debug("cannot follow", "workflow", id, "error", err)
 		}
 		if observe.Pause(ctx, retryPause) != nil {
@@ -151,7 +151,7 @@ func (r *Reader) keepFollowing(ctx context.Context, id string, present func(bool
 	}
 }
 
-func (r *Reader) followEntity(ctx context.Context, id string, present func(bool), look func(context.Context) error) error {
+func (r *Reader) followEntity(ctx context.Context, id string, present func(bool), read func(context.Context) error) error {
 	open, err := temporal.Open(ctx, r.temporal, id)
 	if err != nil {
 		return err
@@ -163,29 +163,29 @@ func (r *Reader) followEntity(ctx context.Context, id string, present func(bool)
 	if err != nil {
 		return err
 	}
-	follower := observe.Follower{Server: r.temporal, WorkflowID: id, Look: func(ctx context.Context, _ string) error { return look(ctx) }}
+	follower := observe.Follower{Server: r.temporal, WorkflowID: id, Look: func(ctx context.Context, _ string) error { return read(ctx) }}
 	return follower.Follow(ctx, execution.WorkflowExecution.RunID)
 }
 
-// discover lists workflows after news and at intervals, and follows new ones. After an outage it also reads the status of followed ones again.
+// discover lists workflows on a signal and at intervals, and follows new ones. After an outage it also reads the status of followed ones again.
 func (r *Reader) discover(ctx context.Context) {
 	defer r.nodes.wait()
 	defer r.upgrades.wait()
-	again := r.listAll(ctx)
+	next := r.listAll(ctx)
 	for observe.Pause(ctx, listPause) == nil {
-		due := time.NewTimer(again)
+		due := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.recovered:
-			r.upgrades.lookAgain(ctx)
-			r.nodes.lookAgain(ctx)
-			again = r.listAll(ctx)
-		case <-r.news:
+			r.upgrades.refresh(ctx)
+			r.nodes.refresh(ctx)
+			next = r.listAll(ctx)
+		case <-r.newWork:
 			r.listAll(ctx)
-			again = listAgain
+			next = relistDelay
 		case <-due.C:
-			again = r.listAll(ctx)
+			next = r.listAll(ctx)
 		}
 		due.Stop()
 	}
@@ -195,7 +195,7 @@ func (r *Reader) discover(ctx context.Context) {
 func (r *Reader) listAll(ctx context.Context) time.Duration {
 	err := errors.Join(r.upgrades.list(ctx), r.nodes.list(ctx))
 	if ctx.Err() != nil {
-		return listAnyway
+		return maxListInterval
 	}
 	r.mu.Lock()
 	before := r.listTrouble
@@ -203,10 +203,10 @@ func (r *Reader) listAll(ctx context.Context) time.Duration {
 	r.mu.Unlock()
 	r.once.Do(func() { close(r.listed) })
 	if err == nil {
-		return listAnyway
+		return maxListInterval
 	}
 	if before == nil {
 		r.log.Warn("cannot list workflows", "error", err)
 	}
-	return listAgain
+	return relistDelay
 }

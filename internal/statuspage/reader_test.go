@@ -20,24 +20,24 @@ import (
 	"drydock.dev/drydock/internal/portal"
 )
 
-// scripted is a Temporal server that answers as it is told: it has no workflow, unless the fields say otherwise.
-type scripted struct {
+// fakeServer is a Temporal server whose answers a test sets. By default it has no workflow.
+type fakeServer struct {
 	client.Client
-	// query answers the nth query, list and describe every such call.
+	// query answers the nth query; list and describe answer every such call.
 	query    func(n int64) (converter.EncodedValue, error)
 	list     func() error
 	describe func() (*workflowpb.WorkflowExecutionInfo, error)
 
-	// events are those of every history, as they come; nil: it has none, and nothing ever comes.
+	// events are the events of every history; nil: a history never has one.
 	events chan *historypb.HistoryEvent
 
 	queries, described atomic.Int64
 }
 
-// HasNext and Next make it a history, too.
-func (s *scripted) HasNext() bool { return true }
+// HasNext and Next implement client.HistoryEventIterator.
+func (s *fakeServer) HasNext() bool { return true }
 
-func (s *scripted) Next() (*historypb.HistoryEvent, error) {
+func (s *fakeServer) Next() (*historypb.HistoryEvent, error) {
 	event, more := <-s.events
 	if !more {
 		return nil, context.Canceled
@@ -45,17 +45,17 @@ func (s *scripted) Next() (*historypb.HistoryEvent, error) {
 	return event, nil
 }
 
-func (s *scripted) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+func (s *fakeServer) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {
 	return s
 }
 
-func (s *scripted) DescribeWorkflow(context.Context, string, string) (*client.WorkflowExecutionDescription, error) {
+func (s *fakeServer) DescribeWorkflow(context.Context, string, string) (*client.WorkflowExecutionDescription, error) {
 	described := &client.WorkflowExecutionDescription{}
 	described.WorkflowExecution.RunID = "run-1"
 	return described, nil
 }
 
-func (s *scripted) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+func (s *fakeServer) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
 	n := s.queries.Add(1)
 	if s.query == nil {
 		return nil, serviceerror.NewNotFound("no such workflow")
@@ -63,14 +63,14 @@ func (s *scripted) QueryWorkflow(context.Context, string, string, string, ...any
 	return s.query(n)
 }
 
-func (s *scripted) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (s *fakeServer) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	if s.list == nil {
 		return &workflowservice.ListWorkflowExecutionsResponse{}, nil
 	}
 	return &workflowservice.ListWorkflowExecutionsResponse{}, s.list()
 }
 
-func (s *scripted) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (s *fakeServer) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	s.described.Add(1)
 	if s.describe == nil {
 		return nil, serviceerror.NewNotFound("no such workflow")
@@ -79,11 +79,11 @@ func (s *scripted) DescribeWorkflowExecution(context.Context, string, string) (*
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info}, err
 }
 
-func (s *scripted) CheckHealth(context.Context, *client.CheckHealthRequest) (*client.CheckHealthResponse, error) {
+func (s *fakeServer) CheckHealth(context.Context, *client.CheckHealthRequest) (*client.CheckHealthResponse, error) {
 	return &client.CheckHealthResponse{}, nil
 }
 
-// answerOf is what a query answers.
+// answerOf is the answer of a query.
 type answerOf struct{ value any }
 
 func (answerOf) HasValue() bool { return true }
@@ -113,9 +113,9 @@ func TestAFailedListMakesTheViewStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails atomic.Bool
 		fails.Store(true)
-		r := NewReader(&scripted{list: func() error {
+		r := NewReader(&fakeServer{list: func() error {
 			if fails.Load() {
-				return serviceerror.NewUnavailable("visibility is away")
+				return serviceerror.NewUnavailable("visibility is down")
 			}
 			return nil
 		}}, "main", false, discard())
@@ -133,17 +133,17 @@ func TestAFailedListMakesTheViewStale(t *testing.T) {
 		was := view.AsOf
 
 		fails.Store(true)
-		time.Sleep(listAnyway + 2*askInterval)
+		time.Sleep(maxListInterval + 2*askInterval)
 		view, _ = r.View()
 		require.NotNil(t, view.Trouble)
-		require.Less(t, view.AsOf.Sub(was), listAnyway+askInterval, "what is not known is of no later time")
+		require.Less(t, view.AsOf.Sub(was), maxListInterval+askInterval, "a stale view keeps its time")
 	})
 }
 
 func TestOneLostAnswerDoesNotMakeTheViewStale(t *testing.T) {
-	server := &scripted{query: func(n int64) (converter.EncodedValue, error) {
+	server := &fakeServer{query: func(n int64) (converter.EncodedValue, error) {
 		if n == 1 {
-			return nil, serviceerror.NewWorkflowNotReady("it is being continued")
+			return nil, serviceerror.NewWorkflowNotReady("it continues as new")
 		}
 		return nil, nil
 	}}
@@ -151,14 +151,14 @@ func TestOneLostAnswerDoesNotMakeTheViewStale(t *testing.T) {
 	close(r.listed)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go r.keepAsking(ctx)
+	go r.checkPeriodically(ctx)
 	require.Nil(t, r.next(t).Trouble)
 }
 
 func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
-		r := NewReader(&scripted{query: func(n int64) (converter.EncodedValue, error) {
+		r := NewReader(&fakeServer{query: func(n int64) (converter.EncodedValue, error) {
 			if n == 1 {
 				<-answer
 			}
@@ -167,7 +167,7 @@ func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 		read := func() chan error {
 			done := make(chan error, 1)
 			go func() { done <- r.readPortal(t.Context()) }()
-			synctest.Wait() // it has come as far as it comes
+			synctest.Wait() // the older read is blocked
 			return done
 		}
 		first, second := read(), read()
@@ -182,7 +182,7 @@ func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
 func TestAChangeOfThePortalIsReadWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var number atomic.Int64
-		server := &scripted{
+		server := &fakeServer{
 			query: func(int64) (converter.EncodedValue, error) { return answerOf{portal.View{Number: number.Load()}}, nil },
 			describe: func() (*workflowpb.WorkflowExecutionInfo, error) {
 				return recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), nil
@@ -193,10 +193,10 @@ func TestAChangeOfThePortalIsReadWithinASecond(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		go r.Run(ctx)
 		for i := range int64(50) {
-			time.Sleep(time.Duration(i) * 37 * time.Millisecond) // at any moment, also right after another change
+			time.Sleep(time.Duration(i) * 37 * time.Millisecond) // at various times after the previous change
 			number.Store(i + 1)
 			server.events <- &historypb.HistoryEvent{}
-			time.Sleep(time.Second - 2*together)
+			time.Sleep(time.Second - 2*batchDelay)
 			view, _ := r.View()
 			require.EqualValues(t, i+1, view.Portal.Number)
 		}
@@ -208,22 +208,22 @@ func TestAChangeOfThePortalIsReadWithinASecond(t *testing.T) {
 
 func TestAFailingWorkflowIsReadWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &scripted{describe: func() (*workflowpb.WorkflowExecutionInfo, error) { return nil, serviceerror.NewUnavailable("no") }}
+		server := &fakeServer{describe: func() (*workflowpb.WorkflowExecutionInfo, error) { return nil, serviceerror.NewUnavailable("no") }}
 		r := knowing(server, november())
 		go r.upgrades.follow(t.Context(), "cgu/prod/november")
 		time.Sleep(10 * time.Minute)
-		asked := server.described.Load()
-		require.InDelta(t, 14, asked, 2)
+		described := server.described.Load()
+		require.InDelta(t, 14, described, 2)
 
 		time.Sleep(time.Second)
-		r.upgrades.lookAgain(t.Context())
+		r.upgrades.refresh(t.Context())
 		synctest.Wait()
-		require.Equal(t, asked+1, server.described.Load(), "the view is current again")
+		require.Equal(t, described+1, server.described.Load(), "the view is current again")
 	})
 }
 
 func TestRunningWorkflowsAreReadAgainAfterAnOutage(t *testing.T) {
-	server := &scripted{
+	server := &fakeServer{
 		query: func(int64) (converter.EncodedValue, error) { return answerOf{november().Status}, nil },
 		describe: func() (*workflowpb.WorkflowExecutionInfo, error) {
 			return recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), nil
@@ -233,9 +233,9 @@ func TestRunningWorkflowsAreReadAgainAfterAnOutage(t *testing.T) {
 	stale.Status.Percentage = 1
 	r := knowing(server, stale, over)
 	r.upgrades.following = map[string]bool{stale.WorkflowID: true, over.WorkflowID: true}
-	r.upgrades.lookAgain(t.Context())
+	r.upgrades.refresh(t.Context())
 	r.upgrades.wait()
 	view, _ := r.View()
 	require.EqualValues(t, 42, view.Upgrades[0].Status.Percentage)
-	require.EqualValues(t, 1, server.queries.Load(), "what is over does not change")
+	require.EqualValues(t, 1, server.queries.Load(), "an ended workflow is not read again")
 }

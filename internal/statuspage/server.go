@@ -57,7 +57,7 @@ type Server struct {
 	once    sync.Once
 }
 
-// New returns a server that reads what it serves while Serve runs.
+// New returns a server, which reads its view while Serve runs.
 func New(options Options) (*Server, error) {
 	if options.Streams == 0 {
 		options.Streams = DefaultStreams
@@ -129,7 +129,7 @@ func (s *Server) Handler() http.Handler {
 	return secured(forOwnNames(s.options.Hosts, http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, bodyBytes))))
 }
 
-// secured sets the headers that tell browsers to load nothing else, to be shown in no frame, and to guess nothing.
+// secured sets headers that forbid other resources, frames and content sniffing.
 func secured(next http.Handler) http.Handler {
 	policy := strings.Join([]string{
 		"default-src 'none'", "style-src 'self'", "script-src 'self'", "img-src 'self'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
@@ -168,7 +168,7 @@ func (s *Server) openStream(w http.ResponseWriter) (stream, error) {
 		return stream{}, errFull
 	}
 	opened := stream{s, http.NewResponseController(w)}
-	opened.hurry()
+	opened.extendWriteDeadline()
 	return opened, nil
 }
 
@@ -180,11 +180,13 @@ func (s stream) read() {
 	_ = s.controller.SetReadDeadline(time.Time{})
 }
 
-// hurry sets the deadline of the next write, so that a client that does not read loses its stream. It is renewed before each write, because
+// extendWriteDeadline sets the deadline of the next write, so that a client that does not read loses its stream. It is renewed before each write, because
 // HTTP/2 ends a stream at the deadline even if nothing is written.
-func (s stream) hurry() { _ = s.controller.SetWriteDeadline(time.Now().Add(2*beat + requestTimeout)) }
+func (s stream) extendWriteDeadline() {
+	_ = s.controller.SetWriteDeadline(time.Now().Add(2*heartbeatInterval + requestTimeout))
+}
 
-// next waits for a newer view, at most for a beat, and collects several changes. It returns false if the stream has ended.
+// next waits for a newer view, for atMost, and collects several changes. It returns false if the stream has ended.
 func (s *Server) next(ctx context.Context, after int64, atMost time.Duration) (*View, bool) {
 	over := time.NewTimer(atMost)
 	defer over.Stop()

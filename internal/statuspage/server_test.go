@@ -26,27 +26,27 @@ import (
 	portalworkflow "drydock.dev/drydock/workflows/portal"
 )
 
-// Signals to played workflows: to stand so, to end so, and to go on in a new run.
+// Signals to simulated workflows: set the status, end with a status, and continue as new.
 const (
-	signalStand = "stand"
-	signalEnd   = "end"
-	signalTurn  = "turn"
+	signalSetStatus     = "setStatus"
+	signalEnd           = "end"
+	signalContinueAsNew = "continueAsNew"
 )
 
 func TestTheServerOnARealTemporalServer(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	t.Run("says that nothing is declared, and that this is so now", s.testEmpty)
-	t.Run("shows what a portal shows, to people and to programs", s.testPortal)
-	t.Run("tells who watches of a change, and of nothing else", s.testWatch)
-	t.Run("finds rollouts and nodes, and follows them to their ends", s.testWork)
-	t.Run("follows what goes on in a new run", s.testTurns)
-	t.Run("shows nothing but the portal where nothing else is wanted", s.testPortalOnly)
+	t.Run("reports a portal without components, and that this is current", s.testEmpty)
+	t.Run("shows the portal on the page and in the API", s.testPortal)
+	t.Run("sends watchers only changes", s.testWatch)
+	t.Run("finds rollouts and nodes, and follows them until they end", s.testWork)
+	t.Run("follows workflows that continue as new", s.testContinueAsNew)
+	t.Run("shows only the portal with PortalOnly", s.testPortalOnly)
 	t.Run("explains waits to agents", s.testMCP)
-	t.Run("lets only the bearer of the token announce a maintenance", s.testWrites)
-	t.Run("asks Temporal no more often for many clients than for one", s.testCalls)
-	t.Run("shows what it knew as stale while Temporal is away", s.testAway)
-	t.Run("shows what it knew as stale while no worker answers", s.testStale)
+	t.Run("requires the token to announce a maintenance", s.testWrites)
+	t.Run("sends Temporal no more requests for many clients than for one", s.testCalls)
+	t.Run("shows its last state as stale while Temporal is down", s.testAway)
+	t.Run("shows its last state as stale while no worker answers", s.testStale)
 }
 
 func (s *stage) components() (*connect.Response[statusv1.ListComponentsResponse], error) {
@@ -62,10 +62,10 @@ func (s *stage) testEmpty(t *testing.T) {
 }
 
 func (s *stage) testPortal(t *testing.T) {
-	s.stand(t, temporal.StatusPortalID("main"), typePlayedPortal, ofPortal())
-	s.stand(t, temporal.StatusPortalID("other"), typePlayedPortal, large(10).Portal)
+	s.setStatus(t, temporal.StatusPortalID("main"), typeSimulatedPortal, ofPortal())
+	s.setStatus(t, temporal.StatusPortalID("other"), typeSimulatedPortal, large(10).Portal)
 	answer := eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool { return len(a.GetComponents()) > 0 })
-	require.Len(t, answer.GetComponents(), 3, "only its own")
+	require.Len(t, answer.GetComponents(), 3, "only components of this portal")
 	require.Equal(t, statusv1.ServiceStatus_SERVICE_STATUS_MAINTENANCE, answer.GetStatus())
 	require.Len(t, answer.GetComponents()[0].GetDays(), 30)
 
@@ -73,7 +73,7 @@ func (s *stage) testPortal(t *testing.T) {
 	require.Contains(t, body, "Database upgrade")
 	require.NotContains(t, body, "component-001")
 
-	// As anybody calls it: plain HTTP and JSON.
+	// Plain HTTP and JSON.
 	plain, err := http.Post(s.url+"/drydock.v1.StatusService/ListMaintenances", "application/json", strings.NewReader(`{"phase":"MAINTENANCE_PHASE_UPCOMING"}`))
 	require.NoError(t, err)
 	defer plain.Body.Close()
@@ -84,7 +84,7 @@ func (s *stage) testPortal(t *testing.T) {
 	require.Len(t, listed.Maintenances, 1)
 	require.Equal(t, "prod/saturday-night", listed.Maintenances[0].Window)
 
-	// As gRPC calls it.
+	// gRPC.
 	h2 := &http.Transport{Protocols: new(http.Protocols)}
 	h2.Protocols.SetUnencryptedHTTP2(true)
 	overGRPC := statusv1connect.NewStatusServiceClient(&http.Client{Transport: h2}, s.url, connect.WithGRPC())
@@ -100,15 +100,15 @@ func (s *stage) testWatch(t *testing.T) {
 	defer watching.Close()
 	require.True(t, watching.Receive())
 	require.Len(t, watching.Msg().GetComponents().GetComponents(), 3)
-	require.NotNil(t, watching.Msg().GetUpgrades(), "the first has all")
+	require.NotNil(t, watching.Msg().GetUpgrades(), "the first message has all")
 
 	worse := ofPortal()
 	worse.Number, worse.Status = 2, sreportalv1.StatusMajorOutage
 	worse.Components[0].Status = sreportalv1.StatusMajorOutage
-	s.stand(t, temporal.StatusPortalID("main"), typePlayedPortal, worse)
+	s.setStatus(t, temporal.StatusPortalID("main"), typeSimulatedPortal, worse)
 	for watching.Msg().GetComponents().GetStatus() != statusv1.ServiceStatus_SERVICE_STATUS_MAJOR_OUTAGE {
 		require.True(t, watching.Receive(), "the stream ended before the change: %v", watching.Err())
-		require.Nil(t, watching.Msg().GetUpgrades(), "nothing of them has changed")
+		require.Nil(t, watching.Msg().GetUpgrades(), "the rollouts have not changed")
 	}
 }
 
@@ -118,8 +118,8 @@ func (s *stage) upgrade() (*connect.Response[statusv1.GetUpgradeResponse], error
 
 func (s *stage) testWork(t *testing.T) {
 	id, status := temporal.ClusterGroupUpgradeID("prod", "november"), november().Status
-	s.stand(t, id, temporal.ClusterGroupUpgrade, status)
-	s.stand(t, temporal.NodeMaintenanceID("spoke-2", "prod", "worker-3"), temporal.NodeMaintenance, worker3().Status)
+	s.setStatus(t, id, temporal.ClusterGroupUpgrade, status)
+	s.setStatus(t, temporal.NodeMaintenanceID("spoke-2", "prod", "worker-3"), temporal.NodeMaintenance, worker3().Status)
 	s.disrupt(t)
 	found := eventually(t, s.upgrade, func(a *statusv1.GetUpgradeResponse) bool { return a.GetUpgrade().GetBatch() == 2 })
 	require.True(t, found.GetUpgrade().GetRunning())
@@ -134,7 +134,7 @@ func (s *stage) testWork(t *testing.T) {
 	require.Equal(t, "Draining", node.GetNodes()[0].GetState())
 
 	status.Percentage = 77
-	s.stand(t, id, temporal.ClusterGroupUpgrade, status)
+	s.setStatus(t, id, temporal.ClusterGroupUpgrade, status)
 	eventually(t, s.upgrade, func(a *statusv1.GetUpgradeResponse) bool { return a.GetUpgrade().GetPercentage() == 77 })
 
 	require.NoError(t, s.temporal.SignalWorkflow(t.Context(), temporal.ClusterGroupUpgradeID("prod", "november"), "", signalEnd, october().Status))
@@ -142,46 +142,46 @@ func (s *stage) testWork(t *testing.T) {
 	require.Equal(t, "Completed", over.GetUpgrade().GetState())
 	require.NotNil(t, over.GetUpgrade().GetEndedAt())
 
-	// One that is started anew under its name runs again.
-	s.stand(t, id, temporal.ClusterGroupUpgrade, status)
+	// A rollout that is started again with its name is running.
+	s.setStatus(t, id, temporal.ClusterGroupUpgrade, status)
 	s.disrupt(t)
 	eventually(t, s.upgrade, func(a *statusv1.GetUpgradeResponse) bool {
 		return a.GetUpgrade().GetRunning() && a.GetUpgrade().GetPercentage() == 77
 	})
 }
 
-// turn lets a played workflow go on in a new run, and returns when it does.
-func (s *stage) turn(t *testing.T, id string) {
+// continueAsNew makes a simulated workflow continue as new, and returns when it has.
+func (s *stage) continueAsNew(t *testing.T, id string) {
 	t.Helper()
 	before, err := s.temporal.DescribeWorkflow(t.Context(), id, "")
 	require.NoError(t, err)
-	require.NoError(t, s.temporal.SignalWorkflow(t.Context(), id, "", signalTurn, nil))
+	require.NoError(t, s.temporal.SignalWorkflow(t.Context(), id, "", signalContinueAsNew, nil))
 	require.Eventually(t, func() bool {
 		now, err := s.temporal.DescribeWorkflow(t.Context(), id, "")
 		return err == nil && now.WorkflowExecution.RunID != before.WorkflowExecution.RunID
 	}, patience, tick)
 }
 
-func (s *stage) testTurns(t *testing.T) {
+func (s *stage) testContinueAsNew(t *testing.T) {
 	rollout, shows := temporal.ClusterGroupUpgradeID("prod", "november"), temporal.StatusPortalID("main")
 	before, err := s.upgrade()
 	require.NoError(t, err)
 	for _, id := range []string{rollout, shows} {
-		s.turn(t, id)
+		s.continueAsNew(t, id)
 	}
-	// Each says something in the new run only.
+	// The new status is set only in the new run.
 	status := november().Status
 	status.Percentage = 88
-	s.stand(t, rollout, temporal.ClusterGroupUpgrade, status)
+	s.setStatus(t, rollout, temporal.ClusterGroupUpgrade, status)
 	after := eventually(t, s.upgrade, func(a *statusv1.GetUpgradeResponse) bool { return a.GetUpgrade().GetPercentage() == 88 })
 	require.NotEqual(t, before.Msg.GetUpgrade().GetRunId(), after.GetUpgrade().GetRunId())
 	require.True(t, after.GetUpgrade().GetRunning())
 	next := ofPortal()
 	next.Status, next.Components[0].Status = sreportalv1.StatusMajorOutage, sreportalv1.StatusMajorOutage
-	next.Components[2].Description = "Builds what the others run"
-	s.stand(t, shows, typePlayedPortal, next)
+	next.Components[2].Description = "Builds the other components"
+	s.setStatus(t, shows, typeSimulatedPortal, next)
 	eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool {
-		return len(a.GetComponents()) == 3 && a.GetComponents()[2].GetDescription() == "Builds what the others run"
+		return len(a.GetComponents()) == 3 && a.GetComponents()[2].GetDescription() == "Builds the other components"
 	})
 }
 
@@ -215,14 +215,14 @@ func (s *stage) testPortalOnly(t *testing.T) {
 
 	session := agentAt(t, address)
 	require.ElementsMatch(t, []string{"list_components", "list_maintenances", "get_platform_status"}, toolsOf(t, session))
-	told, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_platform_status", Arguments: map[string]any{}})
+	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_platform_status", Arguments: map[string]any{}})
 	require.NoError(t, err)
-	text, err := json.Marshal(told.StructuredContent)
+	text, err := json.Marshal(result.StructuredContent)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"unread":["rollouts and nodes: this server does not show them"]`)
 }
 
-// testWrites has a portal as it is, with its real workflow.
+// testWrites uses the real workflow of a portal.
 func (s *stage) testWrites(t *testing.T) {
 	options := temporal.StatusPortalOptions("real")
 	_, err := s.temporal.UpdateWithStartWorkflow(t.Context(), client.UpdateWithStartWorkflowOptions{
@@ -285,7 +285,7 @@ func (s *stage) testWrites(t *testing.T) {
 	require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
 	require.ErrorContains(t, err, "the portal has no maintenance old-disks")
 
-	// A portal that does not run yet begins with what is announced of it.
+	// A portal that does not run yet starts with the announced maintenance.
 	_, api = s.serve(t, "fresh")
 	require.Equal(t, connect.CodeFailedPrecondition, connect.CodeOf(cancel("new-disks")))
 	require.NoError(t, create("Bearer "+token, asIs))
@@ -295,7 +295,7 @@ func (s *stage) testWrites(t *testing.T) {
 
 	closed, _ := shown(t, fleet())
 	closed.options.Token = ""
-	require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(closed.authorize(http.Header{"Authorization": {"Bearer "}})), "without a token nobody may")
+	require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(closed.authorize(http.Header{"Authorization": {"Bearer "}})), "a server without a token is read-only")
 }
 
 func (s *stage) testCalls(t *testing.T) {
@@ -307,7 +307,7 @@ func (s *stage) testCalls(t *testing.T) {
 		_, err := s.components()
 		require.NoError(t, err)
 	}
-	// What the reader does by itself goes on meanwhile: it asks whether all answers every few seconds, and makes its lists.
+	// The reader's own requests continue meanwhile: its periodic checks and lists.
 	rounds := 2 + int64(time.Since(begun)/askInterval)
 	require.Less(t, s.calls.Load()-before, 20*rounds, "200 requests")
 }
@@ -319,25 +319,25 @@ func (s *stage) testAway(t *testing.T) {
 	answer := eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool { return a.GetFreshness().GetStale() })
 	require.Equal(t, "Temporal does not answer", answer.GetFreshness().GetTrouble())
 	since, asOf := answer.GetFreshness().GetStaleSince().AsTime(), answer.GetFreshness().GetAsOf().AsTime()
-	require.False(t, since.Before(asOf), "it was true until then")
+	require.False(t, since.Before(asOf), "the state was current until then")
 	require.Equal(t, len(before.Msg.GetComponents()), len(answer.GetComponents()), "what was known is shown")
 	code, _, body := get(t, s.url)
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, body, `Temporal does not answer since <time datetime="`+since.Format(time.RFC3339)+`"`)
 	require.Contains(t, body, `What you see is how things were at <time datetime="`+asOf.Format(time.RFC3339)+`"`)
 	later := eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool { return a.GetFreshness().GetStale() })
-	require.Equal(t, since, later.GetFreshness().GetStaleSince().AsTime(), "it has been so since then")
+	require.Equal(t, since, later.GetFreshness().GetStaleSince().AsTime(), "the start of the outage stays")
 
 	require.NoError(t, s.process.Start(t.Context()))
 	eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool { return !a.GetFreshness().GetStale() })
-	// What changes is heard of again.
+	// Changes arrive again.
 	status := november().Status
 	status.Percentage = 93
-	s.stand(t, temporal.ClusterGroupUpgradeID("prod", "november"), temporal.ClusterGroupUpgrade, status)
+	s.setStatus(t, temporal.ClusterGroupUpgradeID("prod", "november"), temporal.ClusterGroupUpgrade, status)
 	eventually(t, s.upgrade, func(a *statusv1.GetUpgradeResponse) bool { return a.GetUpgrade().GetPercentage() == 93 })
 	worst := ofPortal()
 	worst.Status = sreportalv1.StatusPartialOutage
-	s.stand(t, temporal.StatusPortalID("main"), typePlayedPortal, worst)
+	s.setStatus(t, temporal.StatusPortalID("main"), typeSimulatedPortal, worst)
 	eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool {
 		return a.GetStatus() == statusv1.ServiceStatus_SERVICE_STATUS_PARTIAL_OUTAGE
 	})
@@ -345,7 +345,7 @@ func (s *stage) testAway(t *testing.T) {
 
 func (s *stage) testStale(t *testing.T) {
 	s.worker.Stop()
-	// Whoever asks while the worker stops may be answered by it that it does.
+	// The stopping worker may still answer.
 	answer := eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool {
 		return a.GetFreshness().GetTrouble() == "No Drydock worker answers"
 	})
@@ -356,7 +356,7 @@ func (s *stage) testStale(t *testing.T) {
 	require.Contains(t, body, "No Drydock worker answers since")
 	require.Contains(t, body, "Last known: ")
 
-	// The server itself finds out, and says it in words of its own.
+	// The server may notice it first, with its own message.
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), observe.AnswerTimeout)
 		defer cancel()

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// together is how long a change waits for others before clients are updated.
-	together = 200 * time.Millisecond
-	// beat is the interval of keep-alive messages.
-	beat = 15 * time.Second
+	// batchDelay is how long a change waits for others before clients are updated.
+	batchDelay = 200 * time.Millisecond
+	// heartbeatInterval is the interval of keep-alive messages.
+	heartbeatInterval = 15 * time.Second
 )
 
 // assets are the files of the page, by the paths under which they never change.
@@ -51,13 +51,13 @@ func (s *Server) handlePages(mux *http.ServeMux) {
 	mux.HandleFunc("GET /assets/", s.serveAsset)
 	mux.HandleFunc("GET /events", s.serveEvents)
 	mux.HandleFunc("HEAD /events", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Allow", http.MethodGet) // it would never end
+		w.Header().Set("Allow", http.MethodGet) // a stream never ends
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, nowhere) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, noPath) })
 }
 
-// contentTypes of assets. The machine may know others, and a browser runs no script of a type that is none.
+// contentTypes of assets. The machine's own table may differ, and a browser runs no script with a wrong type.
 var contentTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
@@ -105,10 +105,10 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, made page) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(made.Status)
-	_, _ = w.Write(html.Bytes()) // the client may have gone
+	_, _ = w.Write(html.Bytes()) // the client may have disconnected
 }
 
-// serveEvents keeps a page up to date: it sends the sections that the page does not have as they are.
+// serveEvents keeps a page up to date: it sends the sections that differ from those of the page.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	at, has := r.URL.Query().Get("page"), sectionsHad(r.URL.Query().Get("have"))
 	opened, err := s.openStream(w)
@@ -120,11 +120,11 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	defer opened.close()
 	opened.read()
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // a proxy must pass on each event at once
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not buffer events
 	events := eventWriter{w, opened}
 	number, title := int64(0), ""
 	for {
-		view, ok := s.next(r.Context(), number, beat)
+		view, ok := s.next(r.Context(), number, heartbeatInterval)
 		if !ok {
 			return
 		}
@@ -142,10 +142,10 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		}
 		// The subject of the page has appeared or disappeared, or the server is new: the client must reload.
 		if len(has) > 0 && !made.consistsOf(has) {
-			_ = events.send("reload", struct{}{}) // the client may have gone
+			_ = events.send("reload", struct{}{}) // the client may have disconnected
 			return
 		}
-		if events.sendChanged(made, has, &title) != nil || observe.Pause(r.Context(), together) != nil {
+		if events.sendChanged(made, has, &title) != nil || observe.Pause(r.Context(), batchDelay) != nil {
 			return
 		}
 	}
@@ -193,7 +193,7 @@ func (e eventWriter) send(event string, data any) error {
 	if err != nil {
 		return err
 	}
-	e.stream.hurry()
+	e.stream.extendWriteDeadline()
 	if _, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", event, text); err != nil {
 		return err
 	}

@@ -28,9 +28,9 @@ func TestPagesShowTheCurrentState(t *testing.T) {
 	_, web := shown(t, fleet())
 	tests := []struct {
 		name, path string
-		says       []string
+		texts      []string
 	}{
-		{"the overview has all of it", "/", []string{
+		{"the overview shows everything", "/", []string{
 			"Maintenance in progress", "Database upgrade", "because of Database upgrade", "Upcoming maintenance", "Saturday night", "Past maintenance", "New switches",
 			`aria-label="Last 30 days, by the worst of each: not known on 5 days, operational on 23 days, partial outage on 1 day (11 Nov), under maintenance on 1 day (21 Nov)."`,
 			`href="/upgrades/prod/november"`, "Batch 2 of 3", "1 of 3 clusters complete, 1 running, 1 pending", `value="42"`, "BatchInProgress", "prod/october",
@@ -48,7 +48,7 @@ func TestPagesShowTheCurrentState(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			status, _, body := get(t, web.URL+test.path)
 			require.Equal(t, http.StatusOK, status)
-			for _, text := range test.says {
+			for _, text := range test.texts {
 				require.Contains(t, body, text)
 			}
 			require.Equal(t, 1, strings.Count(body, "<h1"), "one headline")
@@ -84,7 +84,7 @@ func TestARolloutLinksItsOwnNodes(t *testing.T) {
 	_, web := shown(t, view)
 	_, _, body := get(t, web.URL+"/upgrades/prod/november")
 	require.Contains(t, body, `href="/nodes/spoke-2/worker-3"`)
-	require.NotContains(t, body, `href="/nodes/spoke-2/worker-1"`, "it is somebody else's")
+	require.NotContains(t, body, `href="/nodes/spoke-2/worker-1"`, "it belongs to another requestor")
 }
 
 func TestANodeThatWaitsForASlotIsNotUnderMaintenance(t *testing.T) {
@@ -101,7 +101,7 @@ func TestANodeThatWaitsForASlotIsNotUnderMaintenance(t *testing.T) {
 	require.Contains(t, body, "1 node under maintenance · 1 node waiting for maintenance</p>")
 	status, err := mcpTools{s}.platformStatus(nothingAsked{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"spoke-2/worker-3"}, status.Nodes, "whoever else has asked for it")
+	require.Equal(t, []string{"spoke-2/worker-3"}, status.Nodes, "additional requestors do not count")
 	require.Equal(t, []string{"spoke-2/worker-1"}, status.NodesWaiting)
 }
 
@@ -153,14 +153,14 @@ func TestContentTypesOfAssetsDoNotDependOnTheMachine(t *testing.T) {
 	}
 }
 
-// styleOf is where a page has its style sheet.
+// styleOf returns the path of a page's style sheet.
 func styleOf(body string) string {
 	_, rest, _ := strings.Cut(body, `rel="stylesheet" href="`)
 	path, _, _ := strings.Cut(rest, `"`)
 	return path
 }
 
-func TestAStalePageSaysSo(t *testing.T) {
+func TestAStalePageShowsTheOutage(t *testing.T) {
 	view := fleet()
 	view.Trouble = &Trouble{Message: "Temporal does not answer", Since: noon.Add(time.Minute)}
 	_, web := shown(t, view)
@@ -172,7 +172,7 @@ func TestAStalePageSaysSo(t *testing.T) {
 	require.Contains(t, answer, `"stale":true`)
 }
 
-// unreadFleet is a view with what Temporal has listed, and nobody has read yet or can read now.
+// unreadFleet is a view with listed workflows whose status has not been read, or cannot be read now.
 func unreadFleet() View {
 	view := fleet()
 	upgrade, node := &view.Upgrades[0], &view.Nodes[0]
@@ -197,7 +197,7 @@ func TestUnreadWorkflowsAreNotShownAsKnown(t *testing.T) {
 
 	_, _, answer := get(t, web.URL+`/drydock.v1.StatusService/ListUpgrades?encoding=json&message=%7B%7D`)
 	require.Contains(t, answer, `"more":7`)
-	require.Equal(t, 1, strings.Count(answer, `"known":true`), "the one that is over")
+	require.Equal(t, 1, strings.Count(answer, `"known":true`), "only the ended one")
 	_, _, answer = get(t, web.URL+`/drydock.v1.StatusService/ListNodes?encoding=json&message=%7B%7D`)
 	require.Contains(t, answer, `"more":8`)
 }
@@ -218,7 +218,7 @@ func TestProblemsOfAPortalAreShown(t *testing.T) {
 	status, err := mcpTools{s}.platformStatus(nothingAsked{})
 	require.NoError(t, err)
 	require.Equal(t, []string{problem}, status.Problems)
-	require.Equal(t, []string{problem}, changedSince(nil, &view, webUI{}).GetMaintenances().GetProblems(), "who watches is told, too")
+	require.Equal(t, []string{problem}, changedSince(nil, &view, webUI{}).GetMaintenances().GetProblems(), "watchers receive it too")
 
 	_, web = shown(t, fleet())
 	_, _, body = get(t, web.URL)
@@ -243,12 +243,12 @@ func TestAnUnreadSubjectIsNotReportedAsMissing(t *testing.T) {
 	require.NotEmpty(t, header.Get("Retry-After"))
 	require.Contains(t, body, "Nothing has been read yet")
 	status, _, _ = get(t, web.URL+"/nowhere")
-	require.Equal(t, http.StatusNotFound, status, "that is known")
+	require.Equal(t, http.StatusNotFound, status, "the path is invalid")
 	status, _, body = get(t, web.URL)
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, body, `<h1 id="headline" data-announce>Not read yet</h1>`)
 	require.Contains(t, body, "Nothing is known yet.")
-	require.NotContains(t, body, "Nothing is declared", "that is not known")
+	require.NotContains(t, body, "Nothing is declared", "the portal is unread")
 	status, _, body = get(t, web.URL+`/drydock.v1.StatusService/GetUpgrade?encoding=json&message=%7B%22namespace%22%3A%22prod%22%2C%22name%22%3A%22november%22%7D`)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, body, `"unavailable"`)
@@ -262,7 +262,7 @@ func TestAConnectionWithoutARequestIsClosed(t *testing.T) {
 	web.Start()
 	t.Cleanup(web.Close)
 
-	// One that is read lives longer than a request may take.
+	// A complete request may have a stream that lives longer than the limit.
 	_, got := events(t, web.URL+"/events?page=/")
 	await(t, got, `"id":"asof"`)
 	watching, err := statusv1connect.NewStatusServiceClient(http.DefaultClient, web.URL).Watch(t.Context(), connect.NewRequest(&statusv1.WatchRequest{}))
@@ -276,8 +276,8 @@ func TestAConnectionWithoutARequestIsClosed(t *testing.T) {
 	fmt.Fprintf(silent, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/connect+json\r\nContent-Length: 7\r\n\r\n", statusv1connect.StatusServiceWatchProcedure)
 	require.NoError(t, silent.SetReadDeadline(time.Now().Add(patience)))
 	_, err = io.ReadAll(silent)
-	require.NoError(t, err, "the server ends it")
-	require.Eventually(t, func() bool { return len(s.streams) == 2 }, patience, tick, "the two that are read")
+	require.NoError(t, err, "the server closes it")
+	require.Eventually(t, func() bool { return len(s.streams) == 2 }, patience, tick, "the two complete requests")
 
 	next := fleet()
 	next.Upgrades[0].Status.Percentage = 50
@@ -290,7 +290,7 @@ func TestAConnectionWithoutARequestIsClosed(t *testing.T) {
 func TestAPanicIsLogged(t *testing.T) {
 	s, _ := shown(t, fleet())
 	s.pages = nil
-	s.reader = NewReader(nobody(t), "main", false, s.options.Log)
+	s.reader = NewReader(unreachable(t), "main", false, s.options.Log)
 	output := make(chan string, 10)
 	s.options.Log = slog.New(slog.NewTextHandler(writer(func(line []byte) (int, error) {
 		output <- string(line)
@@ -308,7 +308,7 @@ func TestAPanicIsLogged(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// writer is a function that takes what is written.
+// writer is an io.Writer that calls a function.
 type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }

@@ -27,39 +27,39 @@ import (
 	portalworkflow "drydock.dev/drydock/workflows/portal"
 )
 
-// played is a workflow that stands as it is told, and answers so: it takes the place of one of Drydock's.
-func played[S any](ctx workflow.Context, status S) (S, error) {
+// simulated is a workflow in place of one of Drydock's, with a status that a test sets.
+func simulated[S any](ctx workflow.Context, status S) (S, error) {
 	if err := workflow.SetQueryHandler(ctx, temporal.QueryStatus, func() (S, error) { return status, nil }); err != nil {
 		return status, err
 	}
-	var over, turned bool
-	for !over && !turned {
-		said := workflow.NewSelector(ctx)
-		said.AddReceive(workflow.GetSignalChannel(ctx, signalStand), func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, &status) })
-		said.AddReceive(workflow.GetSignalChannel(ctx, signalEnd), func(c workflow.ReceiveChannel, _ bool) {
+	var over, continued bool
+	for !over && !continued {
+		selector := workflow.NewSelector(ctx)
+		selector.AddReceive(workflow.GetSignalChannel(ctx, signalSetStatus), func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, &status) })
+		selector.AddReceive(workflow.GetSignalChannel(ctx, signalEnd), func(c workflow.ReceiveChannel, _ bool) {
 			c.Receive(ctx, &status)
 			over = true
 		})
-		said.AddReceive(workflow.GetSignalChannel(ctx, signalTurn), func(c workflow.ReceiveChannel, _ bool) {
+		selector.AddReceive(workflow.GetSignalChannel(ctx, signalContinueAsNew), func(c workflow.ReceiveChannel, _ bool) {
 			c.Receive(ctx, nil)
-			turned = true
+			continued = true
 		})
-		said.Select(ctx)
+		selector.Select(ctx)
 	}
-	if turned {
+	if continued {
 		return status, workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, status)
 	}
 	return status, nil
 }
 
-const typePlayedPortal = "PlayedPortal"
+const typeSimulatedPortal = "SimulatedPortal"
 
-// stage is a real Temporal server, a worker with played workflows, and the server of the status page.
+// stage is a real Temporal server, a worker with simulated workflows, and the server of the status page.
 type stage struct {
 	process  *devstack.Process
 	temporal client.Client
 	worker   worker.Worker
-	// reading is the connection of the status page, calls what was asked by it.
+	// reading is the connection of the status page; calls counts its requests.
 	reading   client.Client
 	calls     *atomic.Int64
 	namespace string
@@ -121,33 +121,33 @@ func (s *stage) serveWith(t *testing.T, options Options) (address string, api st
 
 func (s *stage) startWorker(t *testing.T) {
 	s.worker = worker.New(s.temporal, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}})
-	for name, play := range map[string]any{
-		typePlayedPortal:             played[portal.View],
+	for name, definition := range map[string]any{
+		typeSimulatedPortal:          simulated[portal.View],
 		temporal.StatusPortal:        portalworkflow.StatusPortal,
-		temporal.ClusterGroupUpgrade: played[ranv1.ClusterGroupUpgradeStatus],
-		temporal.NodeMaintenance:     played[maintenancev1.NodeMaintenanceStatus],
-		temporal.EmergencyStop:       played[struct{}],
+		temporal.ClusterGroupUpgrade: simulated[ranv1.ClusterGroupUpgradeStatus],
+		temporal.NodeMaintenance:     simulated[maintenancev1.NodeMaintenanceStatus],
+		temporal.EmergencyStop:       simulated[struct{}],
 	} {
-		s.worker.RegisterWorkflowWithOptions(play, workflow.RegisterOptions{Name: name})
+		s.worker.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: name})
 	}
 	s.worker.RegisterActivity(&portals.Activities{Temporal: s.temporal})
 	require.NoError(t, s.worker.Start())
 }
 
-// stand starts a played workflow, if it does not run, and tells it how to stand.
-func (s *stage) stand(t *testing.T, id, name string, status any) {
+// setStatus starts a simulated workflow if it does not run, and sets its status.
+func (s *stage) setStatus(t *testing.T, id, name string, status any) {
 	t.Helper()
-	_, err := s.temporal.SignalWithStartWorkflow(t.Context(), id, signalStand, status, client.StartWorkflowOptions{ID: id, TaskQueue: temporal.TaskQueue}, name)
+	_, err := s.temporal.SignalWithStartWorkflow(t.Context(), id, signalSetStatus, status, client.StartWorkflowOptions{ID: id, TaskQueue: temporal.TaskQueue}, name)
 	require.NoError(t, err)
 }
 
-// disrupt asks the emergency stop, as all do that are about to disrupt something.
+// disrupt signals the emergency stop, as every workflow does before a disruption.
 func (s *stage) disrupt(t *testing.T) {
 	t.Helper()
-	s.stand(t, temporal.EmergencyStopID, temporal.EmergencyStop, struct{}{})
+	s.setStatus(t, temporal.EmergencyStopID, temporal.EmergencyStop, struct{}{})
 }
 
-// eventually waits until an answer of the API is as wanted.
+// eventually waits for an answer of the API that is as wanted.
 func eventually[T any](t *testing.T, ask func() (*connect.Response[T], error), wanted func(*T) bool) *T {
 	t.Helper()
 	var last *T

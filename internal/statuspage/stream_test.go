@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// events reads server-sent events as they come: "event data".
+// events reads server-sent events, each as "event data".
 func events(t *testing.T, address string) (*http.Response, <-chan string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -42,7 +42,7 @@ func events(t *testing.T, address string) (*http.Response, <-chan string) {
 	return answer, got
 }
 
-// await returns the next event that has a text.
+// await returns the next event that contains a text.
 func await(t *testing.T, got <-chan string, text string) string {
 	t.Helper()
 	for over := time.After(patience); ; {
@@ -67,11 +67,11 @@ func TestAnOpenPageReceivesOnlyChanges(t *testing.T) {
 	next.Upgrades[0].Status.Percentage = 50
 	s.show(next)
 	first := await(t, got, "section")
-	require.Contains(t, first, `"id":"upgrades"`, "nothing else has changed")
+	require.Contains(t, first, `"id":"upgrades"`, "only this section has changed")
 	require.Contains(t, first, `50%`)
 }
 
-// eventsOf is where a page that is open hears of changes.
+// eventsOf returns the address of the event stream of an open page.
 func eventsOf(t *testing.T, s *Server, path string) string {
 	t.Helper()
 	view, _ := s.reader.View()
@@ -96,10 +96,10 @@ func TestAPageReloadsWhenItsSubjectAppearsOrDisappears(t *testing.T) {
 		from, to   func() View
 		wasAnswers int
 	}{
-		{"it is forgotten", fleet, without, http.StatusOK},
+		{"it is removed", fleet, without, http.StatusOK},
 		{"it is started", without, fleet, http.StatusNotFound},
 		{"it is read", unread, fleet, http.StatusServiceUnavailable},
-		{"it is read that there is none", unread, without, http.StatusServiceUnavailable},
+		{"the first read does not find it", unread, without, http.StatusServiceUnavailable},
 	}
 	for _, test := range tests {
 		for _, path := range []string{"/upgrades/prod/november", "/nodes/spoke-2/worker-3"} {
@@ -111,36 +111,36 @@ func TestAPageReloadsWhenItsSubjectAppearsOrDisappears(t *testing.T) {
 				s.show(test.to())
 				await(t, got, "reload")
 				_, more := <-got
-				require.False(t, more, "there is no more to say to that page")
+				require.False(t, more, "the stream ends after the reload")
 			})
 		}
 	}
 }
 
-// narrow counts what a connection has taken, and lets the operating system keep as little of it as it can for who does not read.
-type narrow struct {
+// narrowConn counts the written bytes, and has the smallest possible send buffer.
+type narrowConn struct {
 	net.Conn
-	taken atomic.Int64
+	written atomic.Int64
 }
 
-func (n *narrow) Write(p []byte) (int, error) {
+func (n *narrowConn) Write(p []byte) (int, error) {
 	written, err := n.Conn.Write(p)
-	n.taken.Add(int64(written))
+	n.written.Add(int64(written))
 	return written, err
 }
 
-// narrowed accepts connections that are narrow, and passes them on.
-type narrowed struct {
+// narrowListener accepts narrow connections.
+type narrowListener struct {
 	net.Listener
-	accepted chan *narrow
+	accepted chan *narrowConn
 }
 
-func (l narrowed) Accept() (net.Conn, error) {
+func (l narrowListener) Accept() (net.Conn, error) {
 	connection, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	made := &narrow{Conn: connection}
+	made := &narrowConn{Conn: connection}
 	err = connection.(*net.TCPConn).SetWriteBuffer(1)
 	l.accepted <- made
 	return made, err
@@ -149,7 +149,7 @@ func (l narrowed) Accept() (net.Conn, error) {
 func TestASlowReaderDelaysNoOther(t *testing.T) {
 	s, _ := shown(t, large(200))
 	web := httptest.NewUnstartedServer(s.Handler())
-	listener := narrowed{web.Listener, make(chan *narrow, 2)}
+	listener := narrowListener{web.Listener, make(chan *narrowConn, 2)}
 	web.Listener = listener
 	web.Start()
 	t.Cleanup(web.Close)
@@ -163,7 +163,7 @@ func TestASlowReaderDelaysNoOther(t *testing.T) {
 	defer asleep.Close()
 	fmt.Fprintf(asleep, "GET /events?page=/ HTTP/1.1\r\nHost: %s\r\n\r\n", host)
 	full := <-listener.accepted
-	require.Eventually(t, func() bool { return full.taken.Load() > 0 }, patience, tick, "it is being told")
+	require.Eventually(t, func() bool { return full.written.Load() > 0 }, patience, tick, "the server writes to it")
 
 	_, got := events(t, "http://"+host+"/events?page=/")
 	first := await(t, got, `"id":"components"`)
@@ -174,7 +174,7 @@ func TestASlowReaderDelaysNoOther(t *testing.T) {
 		s.show(next)
 		await(t, got, next.AsOf.Format("2 Jan 2006, 15:04"))
 	}
-	require.Less(t, full.taken.Load(), int64(len(first)), "it does not get even the first that it does not read")
+	require.Less(t, full.written.Load(), int64(len(first)), "the client does not read the whole first message")
 }
 
 func TestTheNumberOfOpenStreamsIsLimited(t *testing.T) {
@@ -187,7 +187,7 @@ func TestTheNumberOfOpenStreamsIsLimited(t *testing.T) {
 	require.NotEmpty(t, header.Get("Retry-After"))
 	require.Contains(t, body, "retry later")
 	_ = answer.Body.Close()
-	require.Eventually(t, func() bool { return len(s.streams) == 0 }, patience, tick, "the place of who has left is free")
+	require.Eventually(t, func() bool { return len(s.streams) == 0 }, patience, tick, "a closed stream frees its slot")
 }
 
 func TestAServerThatStopsEndsItsStreams(t *testing.T) {
@@ -195,7 +195,7 @@ func TestAServerThatStopsEndsItsStreams(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s.reader = NewReader(nobody(t), "main", false, s.options.Log)
+	s.reader = NewReader(unreachable(t), "main", false, s.options.Log)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, listener) }()
 	_, got := events(t, "http://"+listener.Addr().String()+"/events?page=/")
@@ -207,7 +207,7 @@ func TestAServerThatStopsEndsItsStreams(t *testing.T) {
 	case <-time.After(patience):
 		require.Fail(t, "the server does not end")
 	}
-	for range got { // the stream ends, too
+	for range got { // the stream ends too
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 type View struct {
 	// Number grows with every view.
 	Number int64
-	// Portal is what the portal shows; nil while it has no components or maintenances.
+	// Portal is the state of the portal; nil while it has no components or maintenances.
 	Portal *portal.View
 	// PortalOnly means that rollouts and nodes, which belong to no portal, are not read.
 	PortalOnly bool
@@ -32,14 +32,14 @@ type View struct {
 	AsOf time.Time
 	// Trouble is why the view may be stale; nil if it is current.
 	Trouble *Trouble
-	// revisions tell whether a part is that of an earlier view.
+	// revisions identify parts that are unchanged since an earlier view.
 	revisions revisions
 }
 
 // revisions count the changes of the parts of a view.
 type revisions struct{ portal, upgrades, nodes int64 }
 
-// Trouble describes what does not answer, and since when.
+// Trouble names the part that does not answer, and since when.
 type Trouble struct {
 	Message string
 	Since   time.Time
@@ -170,7 +170,7 @@ func (v *View) maintenances(phase sreportalv1.MaintenancePhase) []portal.Mainten
 	return slices.Concat(v.Portal.InProgress, v.Portal.Upcoming, v.Portal.Completed)
 }
 
-// problems of the portal: what it cannot show, and why.
+// problems of the portal: objects that it cannot show, and why.
 func (v *View) problems() []string {
 	if v.Portal == nil {
 		return nil

@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// patience is how long anything may take on a busy machine.
+	// patience limits each wait on a busy machine.
 	patience = time.Minute
-	// tick is how often a condition is looked at.
+	// tick is how often a condition is checked.
 	tick = 20 * time.Millisecond
 )
 
-// token is the one of servers that take changes.
+// token is the token of servers that accept changes.
 const token = "0123456789abcdef"
 
-// shown is a server that has read a view, without a Temporal behind it.
+// shown returns a server with this view, without a Temporal server.
 func shown(t testing.TB, view View) (*Server, *httptest.Server) {
 	t.Helper()
 	s, err := New(Options{Namespace: "default", Portal: "main", WebUI: "http://127.0.0.1:8233", Token: token, Log: discard()})
@@ -47,7 +47,7 @@ func shown(t testing.TB, view View) (*Server, *httptest.Server) {
 	return s, web
 }
 
-// show makes a view the one of the server, as if it had been read just now.
+// show sets the view of the server, as if it had just been read.
 func (s *Server) show(view View) {
 	s.reader.publish(func(v *View) bool {
 		number, revisions := v.Number, v.revisions
@@ -58,10 +58,10 @@ func (s *Server) show(view View) {
 	})
 }
 
-// noon is when the views are from.
+// noon is the time of the views.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// fleet is a view with something of everything.
+// fleet is a view with a portal, rollouts and nodes.
 func fleet() View {
 	return View{Portal: ofPortal(), Upgrades: []Upgrade{november(), october()}, Nodes: []Node{worker3()}, AsOf: noon}
 }
@@ -89,7 +89,7 @@ func ofPortal() *portal.View {
 	}
 }
 
-// component is one with thirty days: the first five not known, a bad one ten days ago.
+// component has thirty days: the first five unknown, and a bad one ten days ago.
 func component(name, display, group string, status sreportalv1.ServiceStatus, because ...string) portal.ComponentView {
 	c := portal.ComponentView{
 		Name: name, DisplayName: display, Description: "What " + display + " is for", Group: group, Link: "https://example.com/" + name,
@@ -134,7 +134,7 @@ func november() Upgrade {
 	}
 }
 
-// october is a rollout that is over.
+// october is a rollout that has ended.
 func october() Upgrade {
 	ended := noon.Add(-72 * time.Hour)
 	return Upgrade{
@@ -175,7 +175,7 @@ func worker3() Node {
 	}
 }
 
-// large is a view with so many components, and half as many maintenances to come.
+// large is a view with this many components, and half as many upcoming maintenances.
 func large(components int) View {
 	view := View{AsOf: noon, Portal: &portal.View{Name: "main", Number: 1, Status: sreportalv1.StatusOperational, AsOf: noon}}
 	for i := range components {
@@ -192,7 +192,7 @@ func large(components int) View {
 	return view
 }
 
-// get returns what a server answers.
+// get returns the response of a server.
 func get(t testing.TB, address string) (status int, header http.Header, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -207,8 +207,8 @@ func get(t testing.TB, address string) (status int, header http.Header, body str
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// nobody is a client of a Temporal server that is not there.
-func nobody(t *testing.T) client.Client {
+// unreachable is a client of a Temporal server that does not exist.
+func unreachable(t *testing.T) client.Client {
 	t.Helper()
 	server, err := client.NewLazyClient(client.Options{HostPort: "127.0.0.1:1", Logger: log.NewStructuredLogger(discard())})
 	require.NoError(t, err)

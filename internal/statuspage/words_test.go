@@ -56,7 +56,7 @@ func TestTheHeadlineShowsTheWorstStatus(t *testing.T) {
 	}
 	view := fleet()
 	view.Trouble = &Trouble{Message: "Temporal does not answer"}
-	require.Equal(t, "Last known: Maintenance in progress", headline(&view), "wherever it is shown: the title of the page and MCP, too")
+	require.Equal(t, "Last known: Maintenance in progress", headline(&view), "the page's title and MCP use the same headline")
 	require.Equal(t, "No components yet", headline(&View{AsOf: noon}))
 	require.Equal(t, "Not read yet", headline(&View{}))
 }
@@ -68,14 +68,14 @@ func TestAHeldRolloutShowsItsHoldAndItsEnd(t *testing.T) {
 	require.Equal(t, "every cluster is held since 2026-11-21 12:00:00Z by ann: outage", upgradeMessage(upgrade, webUI{}).GetHeld())
 
 	upgrade.Status.Held = &drydockv1.Hold{Window: "prod/night", Reason: "window prod/night opens at 22:00"}
-	require.Equal(t, pill{"warn", "Waits for a window"}, newUpgrade(upgrade, webUI{}).Pill, "nobody has stopped anything")
+	require.Equal(t, pill{"warn", "Waits for a window"}, newUpgrade(upgrade, webUI{}).Pill, "a window is not an emergency stop")
 	require.Equal(t, "window prod/night opens at 22:00", upgradeMessage(upgrade, webUI{}).GetHeld())
 
 	require.Empty(t, nodeMessage(node, webUI{}).GetHeld())
 	node.Status.Held = &drydockv1.Hold{Scope: drydockv1.HoldCluster("spoke-1"), Since: metav1.NewTime(noon)}
 	require.Equal(t, "cluster spoke-1 is held since 2026-11-21 12:00:00Z", nodeMessage(node, webUI{}).GetHeld())
 	node.CompletedAt = new(noon)
-	require.Empty(t, nodeMessage(node, webUI{}).GetHeld(), "nothing of it is held any more")
+	require.Empty(t, nodeMessage(node, webUI{}).GetHeld(), "an ended maintenance is not held")
 }
 
 func TestAGroupHasTheStatusOfItsWorstComponent(t *testing.T) {

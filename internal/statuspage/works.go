@@ -31,9 +31,9 @@ type kind[S any] struct {
 	request  []any
 	// keep is the number of ended workflows to keep.
 	keep int
-	// startsOthers means that progress of one may start other workflows.
+	// startsOthers means that such a workflow may start others.
 	startsOthers bool
-	// show sets them in a view, with the number of running ones left out.
+	// show sets the works of a view, with the number of running ones left out.
 	show func(v *View, all []Work[S], more int)
 
 	// works by workflow id, and the number of running ones left out; guarded by the reader's lock.
@@ -42,9 +42,9 @@ type kind[S any] struct {
 	// following has the ids of followed workflows; guarded by mu.
 	mu        sync.Mutex
 	following map[string]bool
-	// again is closed to retry failed ones at once; nil if none has failed.
-	again   chan struct{}
-	running sync.WaitGroup
+	// retryNow is closed to retry failed reads immediately; nil: none has failed.
+	retryNow chan struct{}
+	running  sync.WaitGroup
 }
 
 // change changes one workflow. It ignores one that is no longer kept.
@@ -97,14 +97,14 @@ func (k *kind[S]) list(ctx context.Context) error {
 		return err
 	}
 	k.reader.publish(func(v *View) bool {
-		news := k.merge(rows) || more != k.more
-		if k.more = more; news {
+		changed := k.merge(rows) || more != k.more
+		if k.more = more; changed {
 			k.show(v, k.sorted(), k.more)
 		}
-		return news
+		return changed
 	})
 	for _, row := range rows {
-		k.attend(ctx, row)
+		k.startFollowing(ctx, row)
 	}
 	return nil
 }
@@ -139,38 +139,38 @@ func (k *kind[S]) rows(ctx context.Context) (rows []observe.Row, more int, err e
 }
 
 // merge merges listed rows, and reports whether they changed anything. Visibility lags, so it ignores rows of followed workflows.
-func (k *kind[S]) merge(rows []observe.Row) (news bool) {
+func (k *kind[S]) merge(rows []observe.Row) (changed bool) {
 	found := map[string]bool{}
 	for _, row := range rows {
 		found[row.WorkflowID] = true
 		work, known := k.works[row.WorkflowID]
-		if k.attended(row.WorkflowID) || known && !work.outdatedBy(row) {
+		if k.isFollowed(row.WorkflowID) || known && !work.outdatedBy(row) {
 			continue
 		}
 		if row.StartedAt.After(work.StartedAt) {
 			work = Work[S]{}
 		}
 		work.Row = row
-		k.works[row.WorkflowID], news = work, true
+		k.works[row.WorkflowID], changed = work, true
 	}
 	for id, work := range k.works {
-		if !found[id] && work.Running() && !k.attended(id) {
+		if !found[id] && work.Running() && !k.isFollowed(id) {
 			delete(k.works, id)
-			news = true
+			changed = true
 		}
 	}
-	return news
+	return changed
 }
 
-// attended reports whether a workflow is followed.
-func (k *kind[S]) attended(id string) bool {
+// isFollowed reports whether a workflow is followed.
+func (k *kind[S]) isFollowed(id string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.following[id]
 }
 
-// attend follows a workflow, or reads its last status, unless it is followed or settled.
-func (k *kind[S]) attend(ctx context.Context, row observe.Row) {
+// startFollowing follows a workflow, or reads its last status, unless it is followed or settled.
+func (k *kind[S]) startFollowing(ctx context.Context, row observe.Row) {
 	k.reader.mu.Lock()
 	work := k.works[row.WorkflowID]
 	k.reader.mu.Unlock()
@@ -207,7 +207,7 @@ func (k *kind[S]) follow(ctx context.Context, id string) {
 		}
 		k.change(id, func(w *Work[S]) {
 			if w.Trouble != nil {
-				pause = min(2*pause, retryAtMost)
+				pause = min(2*pause, maxRetryPause)
 				return
 			}
 			k.reader.log.Warn("cannot read the status", "workflow", id, "error", err)
@@ -222,10 +222,10 @@ func (k *kind[S]) follow(ctx context.Context, id string) {
 // waitToRetry waits until the next retry. It returns false if ctx is done.
 func (k *kind[S]) waitToRetry(ctx context.Context, pause time.Duration) bool {
 	k.mu.Lock()
-	if k.again == nil {
-		k.again = make(chan struct{})
+	if k.retryNow == nil {
+		k.retryNow = make(chan struct{})
 	}
-	again := k.again
+	retryNow := k.retryNow
 	k.mu.Unlock()
 	over := time.NewTimer(pause)
 	defer over.Stop()
@@ -233,29 +233,29 @@ func (k *kind[S]) waitToRetry(ctx context.Context, pause time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	case <-over.C:
-	case <-again:
+	case <-retryNow:
 	}
 	return true
 }
 
-// lookAgain reads all running workflows again after an outage, and retries failed ones at once.
-func (k *kind[S]) lookAgain(ctx context.Context) {
+// refresh reads all running workflows again after an outage, and retries failed reads immediately.
+func (k *kind[S]) refresh(ctx context.Context) {
 	k.mu.Lock()
-	if k.again != nil {
-		close(k.again)
-		k.again = nil
+	if k.retryNow != nil {
+		close(k.retryNow)
+		k.retryNow = nil
 	}
 	k.mu.Unlock()
 	k.reader.mu.Lock()
 	works := slices.Collect(maps.Values(k.works))
 	k.reader.mu.Unlock()
 	for _, work := range works {
-		if !work.Running() || work.Trouble != nil || !k.attended(work.WorkflowID) {
+		if !work.Running() || work.Trouble != nil || !k.isFollowed(work.WorkflowID) {
 			continue
 		}
 		k.running.Go(func() {
-			if err := k.look(ctx, work.WorkflowID, work.RunID); err != nil && ctx.Err() == nil {
-				k.reader.log.Debug("cannot look again", "workflow", work.WorkflowID, "error", err)
+			if err := k.read(ctx, work.WorkflowID, work.RunID); err != nil && ctx.Err() == nil {
+				k.reader.log.Debug("cannot refresh the status", "workflow", work.WorkflowID, "error", err)
 			}
 		})
 	}
@@ -276,28 +276,28 @@ func (k *kind[S]) followToEnd(ctx context.Context, id string) error {
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return k.end(ctx, row, info.GetStatus())
 	}
-	follower := observe.Follower{Server: k.reader.temporal, WorkflowID: id, Look: func(ctx context.Context, runID string) error { return k.look(ctx, id, runID) }}
+	follower := observe.Follower{Server: k.reader.temporal, WorkflowID: id, Look: func(ctx context.Context, runID string) error { return k.read(ctx, id, runID) }}
 	if err := follower.Follow(ctx, row.RunID); err != nil {
 		return err
 	}
 	return k.followToEnd(ctx, id)
 }
 
-// look reads the status of a workflow.
-func (k *kind[S]) look(ctx context.Context, id, runID string) error {
+// read reads the status of a workflow.
+func (k *kind[S]) read(ctx context.Context, id, runID string) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case k.reader.asking <- struct{}{}:
+	case k.reader.querySlots <- struct{}{}:
 	}
-	defer func() { <-k.reader.asking }()
+	defer func() { <-k.reader.querySlots }()
 	var status S
 	if err := observe.Status(ctx, k.reader.temporal, id, runID, &status, k.request...); err != nil {
 		return err
 	}
 	k.change(id, func(w *Work[S]) { w.RunID, w.Status, w.Known, w.Trouble = runID, status, true, nil })
 	if k.startsOthers {
-		tell(k.reader.news)
+		signal(k.reader.newWork)
 	}
 	return nil
 }
@@ -305,26 +305,26 @@ func (k *kind[S]) look(ctx context.Context, id, runID string) error {
 // end reads the last status of an ended workflow. One that was cut off or failed without a status keeps the last status that was read.
 func (k *kind[S]) end(ctx context.Context, row observe.Row, as enumspb.WorkflowExecutionStatus) error {
 	var status S
-	left := as != enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED && as != enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT
-	if left {
+	hasStatus := as != enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED && as != enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT
+	if hasStatus {
 		err := observe.LastStatus(ctx, k.reader.temporal, row.WorkflowID, row.RunID, &status)
-		if passing(err) {
+		if isTemporalError(err) {
 			return err
 		}
-		if left = err == nil; !left {
-			k.reader.log.Warn("the workflow has left no status", "workflow", row.WorkflowID, "error", err)
+		if hasStatus = err == nil; !hasStatus {
+			k.reader.log.Warn("the workflow ended without a status", "workflow", row.WorkflowID, "error", err)
 		}
 	}
 	k.change(row.WorkflowID, func(w *Work[S]) {
-		if w.Trouble, w.settled, w.noStatus = nil, true, !left; left {
+		if w.Trouble, w.settled, w.noStatus = nil, true, !hasStatus; hasStatus {
 			w.Status, w.Known = status, true
 		}
 	})
 	return nil
 }
 
-// passing reports whether an error comes from Temporal, so that a retry may succeed, and not from the workflow.
-func passing(err error) bool {
+// isTemporalError reports whether an error comes from Temporal, so that a retry may succeed, and not from the workflow.
+func isTemporalError(err error) bool {
 	_, ofTemporal := errors.AsType[serviceerror.ServiceError](err)
 	return ofTemporal || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

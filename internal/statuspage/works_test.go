@@ -20,19 +20,19 @@ import (
 	"drydock.dev/drydock/internal/observe"
 )
 
-// records is a Temporal server that knows one workflow by what is recorded of it.
-type records struct {
+// recordedServer is a Temporal server with one recorded workflow.
+type recordedServer struct {
 	client.Client
 	info *workflowpb.WorkflowExecutionInfo
 	// end is how the workflow ended.
 	end error
 }
 
-func (s *records) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (s *recordedServer) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: s.info}, nil
 }
 
-func (s *records) GetWorkflow(context.Context, string, string) client.WorkflowRun {
+func (s *recordedServer) GetWorkflow(context.Context, string, string) client.WorkflowRun {
 	return recordedRun{err: s.end}
 }
 
@@ -43,18 +43,18 @@ type recordedRun struct {
 
 func (r recordedRun) Get(context.Context, any) error { return r.err }
 
-func (s *records) ListWorkflow(_ context.Context, in *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (s *recordedServer) ListWorkflow(_ context.Context, in *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	if strings.Contains(in.GetQuery(), "!= 'Running'") {
 		return &workflowservice.ListWorkflowExecutionsResponse{}, nil
 	}
 	return &workflowservice.ListWorkflowExecutionsResponse{Executions: slices.Repeat([]*workflowpb.WorkflowExecutionInfo{s.info}, listed)}, nil
 }
 
-func (s *records) CountWorkflow(context.Context, *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+func (s *recordedServer) CountWorkflow(context.Context, *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error) {
 	return &workflowservice.CountWorkflowExecutionsResponse{Count: listed + 5}, nil
 }
 
-// recorded is a rollout that began so long after noon.
+// recorded is a rollout that began this long after noon.
 func recorded(after time.Duration, chain string, status enumspb.WorkflowExecutionStatus) *workflowpb.WorkflowExecutionInfo {
 	info := &workflowpb.WorkflowExecutionInfo{
 		Execution: &commonpb.WorkflowExecution{WorkflowId: "cgu/prod/november", RunId: chain}, FirstRunId: chain,
@@ -66,8 +66,8 @@ func recorded(after time.Duration, chain string, status enumspb.WorkflowExecutio
 	return info
 }
 
-// knowing is a reader that knows rollouts.
-func knowing(server client.Client, upgrades ...Upgrade) *Reader {
+// readerWith returns a reader with these rollouts.
+func readerWith(server client.Client, upgrades ...Upgrade) *Reader {
 	r := NewReader(server, "main", false, discard())
 	for _, u := range upgrades {
 		r.upgrades.works[u.WorkflowID] = u
@@ -76,17 +76,17 @@ func knowing(server client.Client, upgrades ...Upgrade) *Reader {
 }
 
 func TestARolloutClosedWithoutAStatusIsFinished(t *testing.T) {
-	r := knowing(&records{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED), end: errors.New("it panicked")}, november())
-	require.NoError(t, r.upgrades.followToEnd(t.Context(), "cgu/prod/november"), "there is nothing to try again")
+	r := readerWith(&recordedServer{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED), end: errors.New("it panicked")}, november())
+	require.NoError(t, r.upgrades.followToEnd(t.Context(), "cgu/prod/november"), "there is nothing to retry")
 	view, _ := r.View()
 	require.False(t, view.Upgrades[0].Running())
 	state, _ := verdict(view.Upgrades[0])
 	require.Equal(t, "Failed", state)
-	require.EqualValues(t, 42, view.Upgrades[0].Status.Percentage, "what was seen last is all there is")
+	require.EqualValues(t, 42, view.Upgrades[0].Status.Percentage, "the last status stays")
 }
 
 func TestAFinishedRolloutIsReadLaterIfItsStatusIsUnavailable(t *testing.T) {
-	r := knowing(&records{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED), end: serviceerror.NewUnavailable("no")}, november())
+	r := readerWith(&recordedServer{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED), end: serviceerror.NewUnavailable("no")}, november())
 	require.Error(t, r.upgrades.followToEnd(t.Context(), "cgu/prod/november"))
 	view, _ := r.View()
 	require.False(t, view.Upgrades[0].Running())
@@ -99,7 +99,7 @@ func TestARestartedRolloutHasNoStateOfThePreviousRun(t *testing.T) {
 	u.Status.Percentage, u.Known = 42, true
 	continued := recorded(time.Hour, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 	u.update(observe.NewRow(continued), continued.GetFirstRunId())
-	require.True(t, u.Known, "the same one, continued")
+	require.True(t, u.Known, "the same rollout, continued as new")
 	anew := recorded(2*time.Hour, "run-2", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 	u.update(observe.NewRow(anew), anew.GetFirstRunId())
 	require.False(t, u.Known)
@@ -107,17 +107,17 @@ func TestARestartedRolloutHasNoStateOfThePreviousRun(t *testing.T) {
 
 	ended := october()
 	ended.update(observe.NewRow(anew), "")
-	require.False(t, ended.Known, "what was over runs again")
+	require.False(t, ended.Known, "a new rollout with the name has no status yet")
 }
 
 func TestALateAnswerDoesNotRestoreARemovedWorkflow(t *testing.T) {
-	r := knowing(nil)
+	r := readerWith(nil)
 	r.upgrades.change("cgu/prod/november", func(u *Upgrade) { u.Known = true })
 	require.Empty(t, r.upgrades.works)
 }
 
 func TestAnUnchangedStatusIsNotPublished(t *testing.T) {
-	r := knowing(nil, november())
+	r := readerWith(nil, november())
 	before, _ := r.View()
 	r.upgrades.change("cgu/prod/november", func(u *Upgrade) { u.Known = true })
 	after, _ := r.View()
@@ -125,7 +125,7 @@ func TestAnUnchangedStatusIsNotPublished(t *testing.T) {
 }
 
 func TestOmittedEntriesAreCounted(t *testing.T) {
-	r := knowing(&records{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED)})
+	r := readerWith(&recordedServer{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED)})
 	require.NoError(t, r.upgrades.list(t.Context()))
 	r.upgrades.wait()
 	view, _ := r.View()
@@ -149,17 +149,17 @@ func TestTruncatedListsShowTheirCount(t *testing.T) {
 		row      observe.Row
 		outdated bool
 	}{
-		{"one that has been read runs on", read, phased, false},
-		{"one that has been read is over", read, over, true},
-		{"one that has not been read gets on", unread, phased, true},
-		{"one that has not been read is as before", unread, running, false},
-		{"one that is over is said to run: the list lags behind", settled, running, false},
-		{"one that is over runs again", settled, later, true},
-		{"an earlier run is over", Upgrade{Row: later}, over, false},
+		{"a read workflow continues", read, phased, false},
+		{"a read workflow ends", read, over, true},
+		{"an unread workflow changes", unread, phased, true},
+		{"an unread workflow is unchanged", unread, running, false},
+		{"the list lags behind: an ended workflow is listed as running", settled, running, false},
+		{"an ended workflow is started again", settled, later, true},
+		{"an earlier run ended", Upgrade{Row: later}, over, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			require.Equal(t, test.outdated, test.known.outdatedBy(test.row))
-			r := knowing(nil, test.known)
+			r := readerWith(nil, test.known)
 			require.Equal(t, test.outdated, r.upgrades.merge([]observe.Row{test.row}))
 		})
 	}

@@ -27,8 +27,8 @@ import (
 // writeTimeout limits a change of the portal.
 const writeTimeout = 10 * time.Second
 
-// someone is the default actor of a change.
-const someone = "status page API"
+// defaultActor is the actor of a change without one.
+const defaultActor = "status page API"
 
 // authorize refuses requests without the token.
 func (s *Server) authorize(header http.Header) error {
@@ -36,8 +36,8 @@ func (s *Server) authorize(header http.Header) error {
 		return connect.NewError(connect.CodePermissionDenied, errors.New("this server is read-only: start it with --token-file to allow changes"))
 	}
 	scheme, token, _ := strings.Cut(header.Get("Authorization"), " ")
-	given, wanted := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.options.Token))
-	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(given[:], wanted[:]) != 1 {
+	got, wanted := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.options.Token))
+	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], wanted[:]) != 1 {
 		return connect.NewError(connect.CodeUnauthenticated, errors.New("the token is missing or wrong: send it as Authorization: Bearer TOKEN"))
 	}
 	return nil
@@ -63,7 +63,7 @@ func (a *api) CreateMaintenance(ctx context.Context, in *connect.Request[statusv
 	if err := manifest.Complete(maintenance); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	request := portal.ApplyRequest{Request: portal.Request{Actor: cmp.Or(in.Msg.GetActor(), someone)}, Maintenances: []sreportalv1.Maintenance{*maintenance}}
+	request := portal.ApplyRequest{Request: portal.Request{Actor: cmp.Or(in.Msg.GetActor(), defaultActor)}, Maintenances: []sreportalv1.Maintenance{*maintenance}}
 	if err := a.server.change(ctx, a.server.applying, temporal.UpdateApply, request); err != nil {
 		return nil, err
 	}
@@ -89,15 +89,15 @@ func (a *api) CancelMaintenance(ctx context.Context, in *connect.Request[statusv
 	if in.Msg.GetName() == "" {
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("name: must be set"))
 	}
-	request := portal.CancelRequest{Request: portal.Request{Actor: cmp.Or(in.Msg.GetActor(), someone), Reason: in.Msg.GetReason()}, Maintenance: in.Msg.GetName()}
+	request := portal.CancelRequest{Request: portal.Request{Actor: cmp.Or(in.Msg.GetActor(), defaultActor), Reason: in.Msg.GetReason()}, Maintenance: in.Msg.GetName()}
 	if err := a.server.change(ctx, a.server.options.Temporal.UpdateWorkflow, temporal.UpdateCancelMaintenance, request); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&statusv1.CancelMaintenanceResponse{}), nil
 }
 
-// asking sends an update to a workflow.
-type asking func(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error)
+// updateFunc sends an update to a workflow.
+type updateFunc func(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error)
 
 // applying sends an update to the portal, and starts it if it is not running.
 func (s *Server) applying(ctx context.Context, update client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
@@ -109,10 +109,10 @@ func (s *Server) applying(ctx context.Context, update client.UpdateWorkflowOptio
 }
 
 // change sends an update to the portal and waits for the answer.
-func (s *Server) change(ctx context.Context, ask asking, update string, request any) error {
+func (s *Server) change(ctx context.Context, send updateFunc, update string, request any) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	handle, err := ask(ctx, client.UpdateWorkflowOptions{
+	handle, err := send(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: temporal.StatusPortalID(s.options.Portal), UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {

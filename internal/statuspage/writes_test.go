@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// withoutPortal is a Temporal server on which no portal runs. It notes with which options one was started.
+// withoutPortal is a Temporal server without a portal. It records the options of a start.
 type withoutPortal struct {
 	client.Client
 	started client.StartWorkflowOptions
@@ -31,13 +31,13 @@ func (s *withoutPortal) NewWithStartWorkflowOperation(options client.StartWorkfl
 }
 
 func (*withoutPortal) UpdateWithStartWorkflow(context.Context, client.UpdateWithStartWorkflowOptions) (client.WorkflowUpdateHandle, error) {
-	return taken{}, nil
+	return acceptedUpdate{}, nil
 }
 
-// taken is a change that was taken.
-type taken struct{ client.WorkflowUpdateHandle }
+// acceptedUpdate is an update that was accepted.
+type acceptedUpdate struct{ client.WorkflowUpdateHandle }
 
-func (taken) Get(context.Context, any) error { return nil }
+func (acceptedUpdate) Get(context.Context, any) error { return nil }
 
 func TestAMaintenanceRestartsAClosedPortal(t *testing.T) {
 	s, _ := shown(t, fleet())
