@@ -209,7 +209,7 @@ func TestAChangeOfThePortalIsReadWithinASecond(t *testing.T) {
 func TestAFailingWorkflowIsReadWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &fakeServer{describe: func() (*workflowpb.WorkflowExecutionInfo, error) { return nil, serviceerror.NewUnavailable("no") }}
-		r := knowing(server, november())
+		r := readerWith(server, november())
 		go r.upgrades.follow(t.Context(), "cgu/prod/november")
 		time.Sleep(10 * time.Minute)
 		described := server.described.Load()
@@ -231,7 +231,7 @@ func TestRunningWorkflowsAreReadAgainAfterAnOutage(t *testing.T) {
 	}
 	stale, over := november(), october()
 	stale.Status.Percentage = 1
-	r := knowing(server, stale, over)
+	r := readerWith(server, stale, over)
 	r.upgrades.following = map[string]bool{stale.WorkflowID: true, over.WorkflowID: true}
 	r.upgrades.refresh(t.Context())
 	r.upgrades.wait()
