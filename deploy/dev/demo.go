@@ -57,7 +57,7 @@ func demo(ctx context.Context, keep bool, out, progress io.Writer) error {
 // showRollout puts workloads on the spokes, shows the rollout, and summarizes it from the audit logs.
 func showRollout(ctx context.Context, f *fleet.Fleet, out io.Writer) error {
 	fmt.Fprintln(out, "Putting workloads, budgets and a vRouter with a veto on every spoke.")
-	if err := f.FurnishAll(ctx); err != nil {
+	if err := f.DeployDemoEverywhere(ctx); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Temporal Web UI: %s\n\n", f.Temporal.UIAddress)

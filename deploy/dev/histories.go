@@ -79,7 +79,7 @@ func recordHistories(ctx context.Context, version string, progress io.Writer) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Stop()) }()
-	if err := f.FurnishAll(ctx); err != nil {
+	if err := f.DeployDemoEverywhere(ctx); err != nil {
 		return err
 	}
 	server, err := client.DialContext(ctx, client.Options{HostPort: f.Temporal.Address, Namespace: f.Temporal.Namespace})

@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -109,27 +107,11 @@ func (s *testFleet) prepare(ctx context.Context) error {
 		return err
 	}
 	var group errgroup.Group
-	group.Go(func() error { return s.deployDemo(ctx) })
+	group.Go(func() error { return s.DeployDemo(ctx, s.Spokes[0]) })
 	for _, spoke := range s.Spokes[1:] {
 		group.Go(func() error { return spoke.Apply(ctx, "internal/chaos/testdata/shop.yaml") })
 	}
 	return group.Wait()
-}
-
-// deployDemo deploys the demo's workloads on spoke-1, and starts a lock controller for its vRouter.
-func (s *testFleet) deployDemo(ctx context.Context) error {
-	spoke := s.Spokes[0]
-	if err := spoke.Apply(ctx, "deploy/dev/manifests/spoke.yaml"); err != nil {
-		return err
-	}
-	if err := s.AwaitWorkloads(ctx, spoke); err != nil {
-		return err
-	}
-	policy := filepath.Join("..", "..", "docs", "examples", "workload-lock-policy.yaml")
-	if err := s.Run(ctx, io.Discard, "lock", "controller", "start", "--cluster", spoke.Name, "-f", policy); err != nil {
-		return err
-	}
-	return s.AwaitLocks(ctx, spoke, workers)
 }
 
 func showWorkerLog(f *fleet.Fleet) {

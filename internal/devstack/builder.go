@@ -22,7 +22,7 @@ type builder struct {
 	out     io.Writer
 }
 
-// begin returns the existing programs, and builds the others in the background, one after the other.
+// begin finds the existing programs, and builds the others in the background, one after the other.
 func (b builder) begin(ctx context.Context, wanted []program) (*Programs, error) {
 	found, missing, err := b.find(ctx, wanted)
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *Programs) resolve(found map[string]string) {
 	}
 }
 
-// fail ends all waits for unbuilt programs with err; nil: no wait is left.
+// fail ends all waits for unbuilt programs with err.
 func (p *Programs) fail(missing []program, err error) {
 	for _, program := range missing {
 		server := p.servers[program.name]
@@ -64,7 +64,7 @@ func (p *Programs) fail(missing []program, err error) {
 	}
 }
 
-// buildAll builds the missing programs, unless another process does, and resolves each when it is built.
+// buildAll builds the programs that are still missing once no other process builds, and resolves each.
 func (b builder) buildAll(ctx context.Context, missing []program, p *Programs) error {
 	unlock, err := b.lock()
 	if err != nil {
@@ -119,8 +119,8 @@ func (b builder) built(p program, stamp string) bool {
 	if _, err := os.Stat(b.path(p)); err != nil {
 		return false
 	}
-	kept, err := os.ReadFile(b.stampFile(p))
-	return err == nil && string(kept) == stamp
+	saved, err := os.ReadFile(b.stampFile(p))
+	return err == nil && string(saved) == stamp
 }
 
 // version is the program's pinned release, such as v1.36.3.
@@ -129,7 +129,7 @@ func (b builder) version(ctx context.Context, p program) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// compilerFlags are those of `make build`, so that packages which Drydock and the servers have in common are compiled once.
+// compilerFlags are the flags of `make build`, so that packages of both Drydock and the servers are compiled once.
 var compilerFlags = []string{"-trimpath", "-gcflags=all=-dwarf=false"}
 
 func (b builder) build(ctx context.Context, p program) error {
@@ -179,10 +179,10 @@ func (b builder) goCommand(ctx context.Context, p program, args ...string) (stri
 	return stdout.String(), nil
 }
 
-// lock holds bin against other processes that build. The kernel frees it when the holder ends.
+// lock keeps other processes from building. The kernel releases the lock when this process ends.
 func (b builder) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(b.bin, 0o755); err != nil {
-		return nil, fmt.Errorf("make the directory of the local stack's programs: %w", err)
+		return nil, fmt.Errorf("create the directory of the local stack's programs: %w", err)
 	}
 	file, err := os.OpenFile(filepath.Join(b.bin, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -20,12 +20,11 @@ import (
 type ClusterOptions struct {
 	// Name is unique in the stack and a DNS label.
 	Name string
-	// CRDs are files or directories of CustomResourceDefinitions to install, relative to the repository's root.
+	// CRDs are files or directories of CustomResourceDefinitions, relative to the root of the repository.
 	CRDs []string
-	// Nodes are created, and ready when Start returns.
+	// Nodes are ready when Start returns.
 	Nodes []Node
-	// ControlPlaneOnly omits the controllers, the scheduler and KWOK: the cluster only stores objects. That is enough
-	// for a hub.
+	// ControlPlaneOnly omits the controllers, the scheduler and KWOK. The cluster only stores objects, which is enough for a hub.
 	ControlPlaneOnly bool
 }
 
@@ -35,15 +34,15 @@ type Cluster struct {
 	// Config and Client act as an administrator (user kubernetes-admin), without a rate limit.
 	Config *rest.Config
 	Client kubernetes.Interface
-	// KubeconfigFile is the administrator's kubeconfig; its one context has the cluster's name.
+	// KubeconfigFile is the kubeconfig of the administrator. Its only context has the name of the cluster.
 	KubeconfigFile string
-	// AuditLogFile has the requests to the API server, one JSON event (audit.k8s.io/v1) a line.
+	// AuditLogFile has the requests to the API server, one JSON event (audit.k8s.io/v1) per line.
 	AuditLogFile string
 	// ContainerLogFile is the log that the simulated kubelet serves for every container, in the format of the container runtime interface
 	// ("TIME stdout F line"); a test may write to it.
 	ContainerLogFile string
 
-	// The cluster's servers. The last three are nil in a cluster that is ControlPlaneOnly.
+	// The servers of the cluster. The last three are nil if it is ControlPlaneOnly.
 	Etcd              *Process
 	APIServer         *Process
 	ControllerManager *Process
@@ -179,7 +178,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	return work.Wait()
 }
 
-// crdsServed is how long the API server may take to serve new CRDs. On a busy machine that is much longer than usual.
+// crdsServed is how long the API server may take to serve new CRDs. It is long enough for a busy machine.
 const crdsServed = 2 * time.Minute
 
 // InstallCRDs installs the CRDs of YAML files or directories, relative to the root of the repository, and waits until they are served.

@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
-// parentVariable makes this test binary the parent of a stack, for a test that ends it.
+// parentVariable makes this test binary the parent process of a stack.
 const parentVariable = "DEVSTACK_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 const parentIsUp = "up"
 
-// beParent starts a stack, says how far it is, and waits to be ended. It handles no signal.
+// beParent starts a stack, prints its progress, and waits for a signal, which it does not handle.
 func beParent() {
 	stack, err := devstack.Start(context.Background(), devstack.Options{
 		Clusters: []devstack.ClusterOptions{hub()},
@@ -49,38 +49,38 @@ func TestNothingOutlivesTheParent(t *testing.T) {
 	devstacktest.NeedServers(t)
 	tests := []struct {
 		name   string
-		after  string // what the parent says before the signal
+		after  string // the output of the parent before the signal
 		signal syscall.Signal
 	}{
-		{"that is interrupted", parentIsUp, syscall.SIGINT},
-		{"that is terminated", parentIsUp, syscall.SIGTERM},
-		{"that is killed", parentIsUp, syscall.SIGKILL},
-		{"that is killed while it starts the stack", "starting cluster hub", syscall.SIGKILL},
+		{"an interrupted parent", parentIsUp, syscall.SIGINT},
+		{"a terminated parent", parentIsUp, syscall.SIGTERM},
+		{"a killed parent", parentIsUp, syscall.SIGKILL},
+		{"a parent that is killed while it starts the stack", "starting cluster hub", syscall.SIGKILL},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir())
-			parent, says, family := startParent(t)
-			awaitLine(t, says, test.after)
+			parent, output, descendants := startParent(t)
+			awaitLine(t, output, test.after)
 
 			require.NoError(t, parent.Process.Signal(test.signal))
 
 			require.ErrorContains(t, parent.Wait(), test.signal.String())
-			require.NoError(t, family.SetReadDeadline(time.Now().Add(waitTimeout)))
-			_, err := io.ReadAll(family)
+			require.NoError(t, descendants.SetReadDeadline(time.Now().Add(waitTimeout)))
+			_, err := io.ReadAll(descendants)
 			require.NoError(t, err, "a process of the stack is left")
 			requireNoFilesLeft(t)
 		})
 	}
 }
 
-// startParent runs a parent. It returns what the parent says, and a pipe that ends with the last of its descendants:
-// each inherits the other end.
-func startParent(t *testing.T) (parent *exec.Cmd, says *bufio.Scanner, family *os.File) {
+// startParent runs a parent. It returns the output of the parent, and a pipe that closes when its last descendant exits: each descendant inherits the
+// other end.
+func startParent(t *testing.T) (parent *exec.Cmd, output *bufio.Scanner, descendants *os.File) {
 	t.Helper()
-	family, inherited, err := os.Pipe()
+	descendants, inherited, err := os.Pipe()
 	require.NoError(t, err)
-	t.Cleanup(func() { family.Close() })
+	t.Cleanup(func() { descendants.Close() })
 	parent = exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentVariable+"=1")
 	parent.Stderr = os.Stderr
@@ -89,22 +89,22 @@ func startParent(t *testing.T) (parent *exec.Cmd, says *bufio.Scanner, family *o
 	require.NoError(t, err)
 	require.NoError(t, parent.Start())
 	require.NoError(t, inherited.Close())
-	return parent, bufio.NewScanner(stdout), family
+	return parent, bufio.NewScanner(stdout), descendants
 }
 
-func awaitLine(t *testing.T, says *bufio.Scanner, want string) {
+func awaitLine(t *testing.T, output *bufio.Scanner, want string) {
 	t.Helper()
-	var said []string
-	for says.Scan() {
-		if says.Text() == want {
+	var lines []string
+	for output.Scan() {
+		if output.Text() == want {
 			return
 		}
-		said = append(said, says.Text())
+		lines = append(lines, output.Text())
 	}
-	require.Failf(t, "the parent did not start", "it said %q", said)
+	require.Failf(t, "the parent did not start", "its output: %q", lines)
 }
 
-// requireNoFilesLeft holds when the directory for temporary files is empty.
+// requireNoFilesLeft requires an empty directory for temporary files.
 func requireNoFilesLeft(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(os.TempDir())

@@ -2,7 +2,7 @@ package devstack
 
 import "syscall"
 
-// Crash ends the server as a bug would: nobody asked for it.
+// Crash kills the server without a request to stop, as a bug does.
 func (p *Process) Crash() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

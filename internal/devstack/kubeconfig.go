@@ -11,11 +11,11 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// tokenSeconds is how long a ServiceAccount's token lives: longer than any stack.
+// tokenSeconds is the lifetime of a ServiceAccount token, longer than that of any stack.
 const tokenSeconds = 24 * 60 * 60
 
-// UserConfig returns the access of a user with a client certificate. RBAC limits the user, except members of
-// system:masters. There is no client-side rate limit unless QPS is set.
+// UserConfig returns the config of a user with a client certificate. RBAC applies, except to members of system:masters. There is no client-side rate
+// limit.
 func (c *Cluster) UserConfig(name string, groups ...string) (*rest.Config, error) {
 	certPEM, keyPEM, err := c.authority.user(name, groups...)
 	if err != nil {
@@ -26,8 +26,7 @@ func (c *Cluster) UserConfig(name string, groups ...string) (*rest.Config, error
 	return config, nil
 }
 
-// ServiceAccountConfig returns the access of an existing ServiceAccount, with a new token, so that a worker runs with
-// exactly its shipped RBAC.
+// ServiceAccountConfig returns the config of an existing ServiceAccount with a new token, so that a worker runs with exactly its shipped RBAC.
 func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	seconds := int64(tokenSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
@@ -40,7 +39,7 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 	return config, nil
 }
 
-// anonymous is the address of the API server, without a user.
+// anonymous is a config without a user.
 func (c *Cluster) anonymous() *rest.Config {
 	return &rest.Config{
 		Host:            c.url,
@@ -49,7 +48,7 @@ func (c *Cluster) anonymous() *rest.Config {
 	}
 }
 
-// WriteKubeconfig writes a kubeconfig whose one context has the given name.
+// WriteKubeconfig writes a kubeconfig with one context of that name.
 func WriteKubeconfig(path, context string, config *rest.Config) error {
 	file := clientcmdapi.NewConfig()
 	file.CurrentContext = context

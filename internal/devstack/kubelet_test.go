@@ -25,10 +25,10 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
-// waitTimeout bounds what takes milliseconds on an idle machine.
+// waitTimeout is long enough for a busy machine.
 const waitTimeout = 30 * time.Second
 
-// forever is longer than any test: what it delays happens only once the annotation is taken away.
+// forever is longer than any test: the delayed action happens only when the test removes the annotation.
 const forever = "1000h"
 
 func TestACluster(t *testing.T) {
@@ -40,13 +40,13 @@ func TestACluster(t *testing.T) {
 		test func(*testing.T, *devstack.Cluster)
 	}{
 		{"runs a pod on a worker and evicts it", runsAPodAndEvictsIt},
-		{"keeps a pod from being ready as long as it is told", keepsAPodFromBeingReady},
-		{"keeps a deleted pod as long as it is told", keepsADeletedPod},
+		{"delays the readiness of a pod", delaysReadiness},
+		{"delays the termination of a pod", delaysTermination},
 		{"completes a Job", completesAJob},
-		{"fails a Job whose pod exits with another code than 0", failsAJob},
-		{"takes a node down and up again, and leaves its other conditions alone", takesANodeDownAndUp},
+		{"fails a Job whose pod exits with a code other than 0", failsAJob},
+		{"makes a node not ready and ready again, and keeps its other conditions", togglesNodeReadiness},
 		{"applies objects from files", appliesObjectsFromFiles},
-		{"lets a ServiceAccount do what RBAC says, and the audit log tells", letsAServiceAccountDoWhatRBACSays},
+		{"applies RBAC to a ServiceAccount, and logs its requests", appliesRBAC},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.test(t, cluster) })
@@ -57,7 +57,7 @@ func runsAPodAndEvictsIt(t *testing.T, cluster *devstack.Cluster) {
 	namespace := devstacktest.Namespace(t, cluster)
 	createPod(t, cluster, namespace, nil)
 	running := awaitPod(t, cluster, namespace, "", ready)
-	require.Equal(t, "worker-1", running.Spec.NodeName, "control planes take no workload")
+	require.Equal(t, "worker-1", running.Spec.NodeName, "the control-plane node runs no workload")
 
 	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: podName, Namespace: namespace}}
 	require.NoError(t, cluster.Client.CoreV1().Pods(namespace).EvictV1(t.Context(), eviction))
@@ -65,7 +65,7 @@ func runsAPodAndEvictsIt(t *testing.T, cluster *devstack.Cluster) {
 	awaitPod(t, cluster, namespace, running.ResourceVersion, gone)
 }
 
-func keepsAPodFromBeingReady(t *testing.T, cluster *devstack.Cluster) {
+func delaysReadiness(t *testing.T, cluster *devstack.Cluster) {
 	namespace := devstacktest.Namespace(t, cluster)
 	createPod(t, cluster, namespace, map[string]string{devstack.AnnotationReadyAfter: forever})
 	scheduled := awaitPod(t, cluster, namespace, "", func(event watch.Event) bool {
@@ -78,18 +78,18 @@ func keepsAPodFromBeingReady(t *testing.T, cluster *devstack.Cluster) {
 	awaitPod(t, cluster, namespace, "", ready)
 }
 
-func keepsADeletedPod(t *testing.T, cluster *devstack.Cluster) {
+func delaysTermination(t *testing.T, cluster *devstack.Cluster) {
 	namespace := devstacktest.Namespace(t, cluster)
 	createPod(t, cluster, namespace, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	awaitPod(t, cluster, namespace, "", ready)
 	require.NoError(t, cluster.Client.CoreV1().Pods(namespace).Delete(t.Context(), podName, metav1.DeleteOptions{}))
-	leaving, err := cluster.Client.CoreV1().Pods(namespace).Get(t.Context(), podName, metav1.GetOptions{})
+	terminating, err := cluster.Client.CoreV1().Pods(namespace).Get(t.Context(), podName, metav1.GetOptions{})
 	require.NoError(t, err)
-	require.NotNil(t, leaving.DeletionTimestamp)
+	require.NotNil(t, terminating.DeletionTimestamp)
 
 	unannotatePod(t, cluster, namespace, devstack.AnnotationLeaveAfter)
 
-	awaitPod(t, cluster, namespace, leaving.ResourceVersion, gone)
+	awaitPod(t, cluster, namespace, terminating.ResourceVersion, gone)
 }
 
 func completesAJob(t *testing.T, cluster *devstack.Cluster) {
@@ -102,7 +102,7 @@ func failsAJob(t *testing.T, cluster *devstack.Cluster) {
 	require.Equal(t, batchv1.JobFailed, condition)
 }
 
-// runJob returns how a Job ended.
+// runJob runs a Job and returns its final condition.
 func runJob(t *testing.T, cluster *devstack.Cluster, annotations map[string]string) batchv1.JobConditionType {
 	t.Helper()
 	jobs := cluster.Client.BatchV1().Jobs(devstacktest.Namespace(t, cluster))
@@ -125,7 +125,7 @@ func runJob(t *testing.T, cluster *devstack.Cluster, annotations map[string]stri
 	return end
 }
 
-func takesANodeDownAndUp(t *testing.T, cluster *devstack.Cluster) {
+func togglesNodeReadiness(t *testing.T, cluster *devstack.Cluster) {
 	nodes := cluster.Client.CoreV1().Nodes()
 	mark := `{"status":{"conditions":[{"type":"Example","status":"True"}]}}`
 	_, err := nodes.PatchStatus(t.Context(), "worker-1", []byte(mark))
@@ -165,7 +165,7 @@ func appliesObjectsFromFiles(t *testing.T, cluster *devstack.Cluster) {
 	require.ErrorContains(t, err, "apply "+broken+" to cluster spoke: Nonsense /settings")
 }
 
-func letsAServiceAccountDoWhatRBACSays(t *testing.T, cluster *devstack.Cluster) {
+func appliesRBAC(t *testing.T, cluster *devstack.Cluster) {
 	namespace := devstacktest.Namespace(t, cluster)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
 	_, err := cluster.Client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
@@ -183,7 +183,7 @@ func letsAServiceAccountDoWhatRBACSays(t *testing.T, cluster *devstack.Cluster) 
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 
-	require.Eventually(t, func() bool { // the API server learns of a binding an instant later
+	require.Eventually(t, func() bool { // the API server applies a binding with a delay
 		_, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil
 	}, waitTimeout, 20*time.Millisecond)
@@ -266,8 +266,8 @@ type watcher interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// await returns the object of the first event after a resource version that the condition holds for. Without a version
-// it begins with the object as it is.
+// await returns the object of the first event after a resource version that satisfies the condition. Without a version it starts with the current
+// object.
 func await(t *testing.T, objects watcher, name, after string, condition func(watch.Event) bool) any {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)

@@ -18,23 +18,22 @@ import (
 
 // Annotations that control the simulated kubelets and containers of KWOK. Durations are in Go's format ("1.5s").
 const (
-	// AnnotationReadyAfter, on a pod: how long it takes from being scheduled to being ready. Default: at once.
+	// AnnotationReadyAfter, on a pod: the time between its scheduling and its readiness. Default: none.
 	AnnotationReadyAfter = "devstack.drydock.dev/ready-after"
-	// AnnotationLeaveAfter, on a pod: how long it takes from being deleted to being gone. Default: at once.
+	// AnnotationLeaveAfter, on a pod: the time that its termination takes. Default: none.
 	AnnotationLeaveAfter = "devstack.drydock.dev/leave-after"
-	// AnnotationCompleteAfter, on the pod of a Job: how long it runs before it ends. Default: at once.
+	// AnnotationCompleteAfter, on the pod of a Job: how long it runs. Default: no time.
 	AnnotationCompleteAfter = "devstack.drydock.dev/complete-after"
-	// AnnotationExitCode, on the pod of a Job: the exit code of its containers. Other than "0", the pod fails.
+	// AnnotationExitCode, on the pod of a Job: the exit code of its containers. The pod fails unless it is "0".
 	AnnotationExitCode = "devstack.drydock.dev/exit-code"
-	// AnnotationNotReady, on a node: the node is not ready, with the value as its condition's message, until the
-	// annotation is removed.
+	// AnnotationNotReady, on a node: the node is not ready until the annotation is removed. The value is the message of its condition.
 	AnnotationNotReady = "devstack.drydock.dev/not-ready"
 )
 
 const (
 	labelControlPlane = "node-role.kubernetes.io/control-plane"
 	labelWorker       = "node-role.kubernetes.io/worker"
-	// nodesTimeout is how long nodes may take to be ready, and nodeTimeout how much longer for each of them.
+	// nodesTimeout is how long nodes may take to become ready, plus nodeTimeout for each of them.
 	nodesTimeout = time.Minute
 	nodeTimeout  = 100 * time.Millisecond
 )
@@ -61,7 +60,7 @@ func Nodes(controlPlanes, workers int) []Node {
 	return nodes
 }
 
-// AddNodes creates nodes and waits until all are ready, without the taint that keeps pods off new nodes.
+// AddNodes creates nodes and waits until all are ready and pods can be scheduled on them.
 func (c *Cluster) AddNodes(ctx context.Context, nodes ...Node) error {
 	if c.Kwok == nil {
 		return fmt.Errorf("add nodes to cluster %s: it is ControlPlaneOnly, so they would never become ready", c.Name)

@@ -19,8 +19,7 @@ import (
 // fieldOwner is the field manager of Apply.
 const fieldOwner = "devstack"
 
-// Apply applies the objects of YAML files, or of the *.yaml files of directories, in order. Paths are relative to the
-// root of the repository.
+// Apply applies the objects of YAML files or directories in order. Paths are relative to the root of the repository.
 func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
 	writer, err := client.New(c.Config, client.Options{})
 	if err != nil {
@@ -40,7 +39,7 @@ func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
 	return nil
 }
 
-// yamlFiles is the file itself, or the YAML files of a directory in the order of their names.
+// yamlFiles returns the file, or the YAML files of a directory in the order of their names.
 func yamlFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -75,8 +74,8 @@ func applyFile(ctx context.Context, writer client.Client, path string) error {
 	}
 }
 
-// AuditEvents returns the requests to the API server so far, in the order of their answers. The policy in
-// config/audit-policy.yaml omits some. The event of a request may follow its answer after a moment.
+// AuditEvents returns the requests to the API server so far, in the order of their answers, except those that config/audit-policy.yaml omits. An
+// event may be logged shortly after the answer.
 func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
 	file, err := os.Open(c.AuditLogFile)
 	if err != nil {
@@ -95,7 +94,7 @@ func (c *Cluster) AuditEvents() ([]auditv1.Event, error) {
 		var event auditv1.Event
 		err = json.Unmarshal(line, &event)
 		if cut, ok := errors.AsType[*json.SyntaxError](err); ok && cut.Offset >= int64(len(line)) {
-			continue // cut off when the API server was killed, before it answered
+			continue // the API server was killed while it wrote the event
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the audit log of cluster %s: event %d of %d bytes, %q: %w", c.Name, len(events)+1, len(line), line[:min(len(line), 300)], err)

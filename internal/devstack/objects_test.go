@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 )
 
-func TestARecordThatAKilledAPIServerCutOffIsSkipped(t *testing.T) {
+func TestAnIncompleteAuditEventOfAKilledAPIServerIsSkipped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	text := `{"verb":"get"}` + "\n" + `{"verb":"upd` + "\n" + `{"verb":"list"}` + "\n" + `{"verb":`
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

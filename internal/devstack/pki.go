@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// authority is a cluster's certificate authority: it signs the API server's certificate and those of its users.
+// authority is the certificate authority of a cluster. It signs the certificates of the API server and of users.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -31,7 +31,7 @@ func newAuthority(cluster string) (*authority, error) {
 	}
 	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "drydock devstack " + cluster}, key)
 	if err != nil {
-		return nil, fmt.Errorf("make the certificate authority of %s: %w", cluster, err)
+		return nil, fmt.Errorf("create the certificate authority of %s: %w", cluster, err)
 	}
 	return &authority{cert: ca, key: key}, nil
 }
@@ -46,7 +46,7 @@ func (a *authority) server() (certPEM, keyPEM []byte, err error) {
 	})
 }
 
-// user issues a client certificate. Kubernetes takes the name from it, and the groups.
+// user issues a client certificate with the name and groups of a user.
 func (a *authority) user(name string, groups ...string) (certPEM, keyPEM []byte, err error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, Organization: groups},
@@ -84,12 +84,12 @@ func encodeCertificate(der []byte) []byte {
 func newKey() (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("generate a key: %w", err)
 	}
 	return key, nil
 }
 
-// The files of a cluster's pki directory, as its servers read them.
+// The PKI files of a cluster.
 const (
 	caFile                = "ca.crt"
 	serverCertFile        = "server.crt"
@@ -106,7 +106,7 @@ func (a *authority) write(dir string) error {
 	}
 	serviceAccountKey, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
-		return fmt.Errorf("make the key of ServiceAccount tokens: %w", err)
+		return fmt.Errorf("generate the key of ServiceAccount tokens: %w", err)
 	}
 	files := map[string][]byte{
 		caFile:                a.pem(),

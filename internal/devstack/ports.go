@@ -8,16 +8,15 @@ import (
 	"strconv"
 )
 
-// Ports come from below the range that the kernel hands to outgoing connections (32768 and up on Linux, 49152 on
-// macOS), so that none is taken between choosing it and listening, or while a server is down for a restart.
+// Ports are below the range of outgoing connections (32768 and up on Linux, 49152 on macOS), so that the kernel does not use one before a server
+// listens on it or while the server restarts.
 const (
 	firstPort = 20000
 	lastPort  = 29999
 )
 
-// ports are the loopback ports of one stack. Each is reserved against other stacks of this machine, in any process, by
-// holding the UDP port of the same number: none of the servers uses UDP, nothing is left on disk, and the kernel ends
-// the reservation with the process.
+// ports are the loopback ports of one stack. Holding the UDP port with the same number reserves a port against other stacks of this machine: no
+// server uses UDP, nothing is left on disk, and the kernel ends the reservation with the process.
 type ports struct {
 	held []net.PacketConn
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// startTimeout is long because tests start several stacks at once on two cores.
+	// startTimeout is long because tests start several stacks at the same time on two cores.
 	startTimeout = 90 * time.Second
 	// stopGrace is the time between SIGTERM and SIGKILL.
 	stopGrace = 10 * time.Second
@@ -22,21 +22,21 @@ const (
 	readyInterval = 25 * time.Millisecond
 )
 
-// Process is one server of a stack. It may be stopped or killed and started again: it keeps its ports, its data and
-// its log file. If it exits on its own, the whole stack ends with an error that quotes its log.
+// Process is one server of a stack. It may be stopped or killed and started again, and keeps its ports, data and log file. If it exits unexpectedly,
+// the whole stack ends with an error that quotes its log.
 type Process struct {
-	// Name is the part of the stack and the server, such as "spoke-1/kube-apiserver".
+	// Name is the cluster and the server, such as "spoke-1/kube-apiserver".
 	Name string
-	// LogFile collects what the server writes to its standard output and error, over all its starts.
+	// LogFile has the standard output and error of all runs of the server.
 	LogFile string
 
-	path  func(context.Context) (string, error) // waits for the executable
-	args  []string
-	env   []string // in addition to the environment of this program
-	nice  int      // how far it yields to others when all cores are busy, from 0 to 19
-	group *group
-	ready func(context.Context) error // one check: nil when the server is ready
-	died  func(error)
+	path   func(context.Context) (string, error) // waits for the executable
+	args   []string
+	env    []string // in addition to the environment of this program
+	nice   int      // nice value, 0 to 19
+	group  *group
+	ready  func(context.Context) error // one check: nil when the server is ready
+	exited func(error)                 // reports an unexpected exit
 
 	mu  sync.Mutex
 	run *run
@@ -47,7 +47,7 @@ type run struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once err is set
 	err    error
-	asked  bool // whether an exit was requested
+	asked  bool // whether the exit was requested
 	up     bool // whether it was ready
 }
 
@@ -99,14 +99,14 @@ func (p *Process) reap(r *run) {
 	err := r.cmd.Wait()
 	p.mu.Lock()
 	r.err = err
-	unasked := r.up && !r.asked
+	unexpected := r.up && !r.asked
 	if p.run == r {
 		p.run = nil
 	}
 	p.mu.Unlock()
 	close(r.exited)
-	if unasked {
-		p.died(p.failure("died", r))
+	if unexpected {
+		p.exited(p.failure("exited unexpectedly", r))
 	}
 }
 
@@ -114,15 +114,15 @@ func (p *Process) awaitReady(ctx context.Context, r *run) error {
 	ticker := time.NewTicker(readyInterval)
 	defer ticker.Stop()
 	for {
-		notYet := p.ready(ctx)
-		if notYet == nil && p.markUp(r) {
+		readyErr := p.ready(ctx)
+		if readyErr == nil && p.markUp(r) {
 			return nil
 		}
 		select {
 		case <-r.exited:
 			return p.failure("exited before it was ready", r)
 		case <-ctx.Done():
-			return fmt.Errorf("start %s: %w; it is not ready: %w%s", p.Name, context.Cause(ctx), notYet, p.logTail())
+			return fmt.Errorf("start %s: %w; it is not ready: %w%s", p.Name, context.Cause(ctx), readyErr, p.logTail())
 		case <-ticker.C:
 		}
 	}
@@ -136,8 +136,7 @@ func (p *Process) markUp(r *run) bool {
 	return r.up
 }
 
-// Stop ends the server with SIGTERM, after a few seconds with SIGKILL, and waits for its exit. It is no error if the
-// server does not run.
+// Stop ends the server with SIGTERM, after stopGrace with SIGKILL, and waits for its exit. It does nothing if the server does not run.
 func (p *Process) Stop() error {
 	r, err := p.signal(syscall.SIGTERM)
 	if r == nil || err != nil {
@@ -151,7 +150,7 @@ func (p *Process) Stop() error {
 	}
 }
 
-// Kill ends the server with SIGKILL, like a crash, and waits for its exit. It is no error if the server does not run.
+// Kill ends the server with SIGKILL, like a crash, and waits for its exit. It does nothing if the server does not run.
 func (p *Process) Kill() error {
 	r, err := p.signal(syscall.SIGKILL)
 	if r != nil && err == nil {
@@ -160,7 +159,7 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// Freeze suspends the server with SIGSTOP: its connections stay open without an answer. Kill still ends it.
+// Freeze suspends the server with SIGSTOP. Its connections stay open. Kill still ends it.
 func (p *Process) Freeze() error { return p.suspend(syscall.SIGSTOP) }
 
 // Thaw resumes a frozen server with SIGCONT.
@@ -192,7 +191,7 @@ func (p *Process) signal(sig syscall.Signal) (*run, error) {
 	return p.run, nil
 }
 
-// PID is the process id of the current run; 0 when it does not run.
+// PID is the process ID of the current run; 0 if the server does not run.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,7 +209,7 @@ func (p *Process) failure(what string, r *run) error {
 	return fmt.Errorf("%s %s (%s)%s", p.Name, what, status, p.logTail())
 }
 
-// logTail is the end of the log, for an error.
+// logTail returns the last lines of the log for an error.
 func (p *Process) logTail() string {
 	content, err := os.ReadFile(p.LogFile)
 	if err != nil {
@@ -219,7 +218,7 @@ func (p *Process) logTail() string {
 	if len(content) == 0 {
 		return "; its log is empty"
 	}
-	return fmt.Sprintf("; the end of %s:\n%s", p.LogFile, lastLines(string(content), 15))
+	return fmt.Sprintf("; the last lines of %s:\n%s", p.LogFile, lastLines(string(content), 15))
 }
 
 // lastLines are the last n lines of text, indented.

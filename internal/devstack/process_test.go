@@ -22,12 +22,12 @@ func TestAProcessThatExitsBeforeItIsReadyIsReportedWithItsLog(t *testing.T) {
 	require.ErrorContains(t, err, "cannot open the database")
 }
 
-func TestAProcessThatDoesNotGetReadyIsReportedWithWhatIsMissing(t *testing.T) {
+func TestAProcessThatDoesNotBecomeReadyIsReportedWithTheReason(t *testing.T) {
 	p, _ := shellProcess(t, `echo waiting for etcd; exec sleep 1000`)
-	ctx, giveUp := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	p.ready = func(ctx context.Context) error {
 		if log, _ := os.ReadFile(p.LogFile); len(log) > 0 {
-			giveUp()
+			cancel()
 		}
 		return neverReady(ctx)
 	}
@@ -36,20 +36,20 @@ func TestAProcessThatDoesNotGetReadyIsReportedWithWhatIsMissing(t *testing.T) {
 
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "start hub/server")
-	require.ErrorContains(t, err, "nobody answers")
+	require.ErrorContains(t, err, "connection refused")
 	require.ErrorContains(t, err, "waiting for etcd")
 }
 
 func TestAProcessThatExitsUnexpectedlyIsReportedWithItsLog(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	require.NoError(t, syscall.Mkfifo(gate, 0o600))
-	p, deaths := shellProcess(t, `read -r _ < `+gate+`; echo "panic: nil map"; exit 2`)
+	p, exits := shellProcess(t, `read -r _ < `+gate+`; echo "panic: nil map"; exit 2`)
 	require.NoError(t, p.Start(t.Context()))
 
 	require.NoError(t, os.WriteFile(gate, []byte("go\n"), 0o600))
 
-	err := <-deaths
-	require.ErrorContains(t, err, "hub/server died (exit status 2)")
+	err := <-exits
+	require.ErrorContains(t, err, "hub/server exited unexpectedly (exit status 2)")
 	require.ErrorContains(t, err, "panic: nil map")
 }
 
@@ -63,14 +63,14 @@ func TestAProcessMayBeStoppedAndStartedAgain(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			p, deaths := shellProcess(t, `echo started; exec sleep 1000`)
+			p, exits := shellProcess(t, `echo started; exec sleep 1000`)
 			for range 2 {
 				require.NoError(t, p.Start(t.Context()))
 				require.ErrorContains(t, p.Start(t.Context()), "it is running")
 				require.NoError(t, test.stop(p))
 			}
-			require.NoError(t, test.stop(p), "stopping what does not run is no error")
-			require.Empty(t, deaths, "an end that was asked for is no death")
+			require.NoError(t, test.stop(p), "stopping a stopped process is no error")
+			require.Empty(t, exits, "a requested exit is not reported")
 		})
 	}
 }
@@ -79,15 +79,15 @@ func TestAProcessMayBeFrozen(t *testing.T) {
 	gate, answer := filepath.Join(t.TempDir(), "gate"), filepath.Join(t.TempDir(), "answer")
 	require.NoError(t, syscall.Mkfifo(gate, 0o600))
 	require.NoError(t, syscall.Mkfifo(answer, 0o600))
-	p, deaths := shellProcess(t, `exec 3<>`+gate+`; while read -r line <&3; do echo "$line" > `+answer+`; done`)
+	p, exits := shellProcess(t, `exec 3<>`+gate+`; while read -r line <&3; do echo "$line" > `+answer+`; done`)
 	require.ErrorContains(t, p.Freeze(), "it does not run")
 	require.NoError(t, p.Start(t.Context()))
 	answered := make(chan string, 1)
 	ask := func(question string) {
 		require.NoError(t, os.WriteFile(gate, []byte(question+"\n"), 0o600))
 		go func() {
-			said, _ := os.ReadFile(answer)
-			answered <- string(said)
+			content, _ := os.ReadFile(answer)
+			answered <- string(content)
 		}()
 	}
 	ask("awake")
@@ -101,18 +101,18 @@ func TestAProcessMayBeFrozen(t *testing.T) {
 
 	require.NoError(t, p.Freeze())
 	require.NoError(t, p.Kill())
-	require.Empty(t, deaths)
+	require.Empty(t, exits)
 }
 
-func neverReady(context.Context) error { return errors.New("nobody answers") }
+func neverReady(context.Context) error { return errors.New("connection refused") }
 
-// shellProcess is a process that runs a script and is ready at once, and the errors of its unasked deaths.
+// shellProcess returns a process that runs a script and is ready immediately, and a channel of its unexpected exits.
 func shellProcess(t *testing.T, script string) (*Process, <-chan error) {
 	t.Helper()
 	group, err := newGroup("")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, group.end()) })
-	deaths := make(chan error, 1)
+	exits := make(chan error, 1)
 	return &Process{
 		Name:    "hub/server",
 		LogFile: filepath.Join(t.TempDir(), "server.log"),
@@ -120,6 +120,6 @@ func shellProcess(t *testing.T, script string) (*Process, <-chan error) {
 		args:    []string{"-c", script},
 		group:   group,
 		ready:   func(context.Context) error { return nil },
-		died:    func(err error) { deaths <- err },
-	}, deaths
+		exited:  func(err error) { exits <- err },
+	}, exits
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Program is a program of the caller in a stack: it ends with the stack, and its exit ends the stack.
+// Program is a program of the caller in a stack. It ends with the stack, and its exit ends the stack.
 type Program struct {
 	// Name is the name of the program; its log is Name.log in the stack's directory.
 	Name string
@@ -16,7 +16,7 @@ type Program struct {
 	ReadyURL string
 }
 
-// Add adds a program. It runs after Process.Start.
+// Add adds a program without starting it.
 func (s *Stack) Add(program Program) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,10 +29,10 @@ func (s *Stack) Add(program Program) (*Process, error) {
 	return process, nil
 }
 
-// TakePort reserves a free loopback port while the stack runs.
+// TakePort reserves a free loopback port until the stack ends.
 func (s *Stack) TakePort() (int, error) { return s.ports.take() }
 
-// installedAt returns the path of an executable that is built already.
+// installedAt returns the path of an existing executable.
 func installedAt(path string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return path, nil }
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// program is one server of the local stack. A module under deploy/devstack pins it and everything it is built from.
+// program is one server of the local stack. A module under deploy/devstack pins it and its dependencies.
 type program struct {
 	name    string
 	module  string // directory under deploy/devstack
@@ -20,7 +20,7 @@ type program struct {
 	release string // the module whose version is the program's release
 }
 
-// programs are the servers in the order in which a stack needs and builds them.
+// programs are the servers in build order.
 var programs = []program{
 	{"etcd", "kubernetes", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"},
 	{"kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes"},
@@ -30,23 +30,23 @@ var programs = []program{
 	{"temporal", "temporal", "github.com/temporalio/cli/cmd/temporal", "go.temporal.io/server"},
 }
 
-// Programs are the servers of a stack. Those that are missing are built in the background.
+// Programs are the servers of a stack. Missing ones are built in the background.
 type Programs struct {
 	servers map[string]*server
 	cancel  context.CancelFunc
 	ended   chan struct{} // closed when all builds have ended
 }
 
-// server is one program that is found or being built.
+// server is a program that is found or built.
 type server struct {
 	ready chan struct{} // closed when path or err is set
 	path  string
 	err   error
 }
 
-// EnsurePrograms builds all servers of the stack that are missing, or were built from other pins, into bin/devstack.
-// It uses installed programs (in $KUBEBUILDER_ASSETS or on PATH) of the pinned minor version instead. A first build
-// takes minutes, so it writes progress to out. If several processes call it, one builds and the others wait.
+// EnsurePrograms builds all servers of the stack that are missing or were built from other pins, into bin/devstack. It prefers installed programs (in
+// $KUBEBUILDER_ASSETS or on PATH) of the pinned minor version. The first build takes minutes; out gets the progress. If several processes call it,
+// one builds and the others wait.
 func EnsurePrograms(ctx context.Context, out io.Writer) error {
 	p, err := beginPrograms(ctx, out, programs)
 	if err != nil {
@@ -95,8 +95,7 @@ func (p *Programs) stop() {
 	<-p.ended
 }
 
-// RepositoryRoot is the nearest directory, from the working directory upwards, that holds deploy/devstack. Tests run
-// in their package's directory, the commands anywhere in the repository.
+// RepositoryRoot is the nearest directory, from the working directory upwards, that contains deploy/devstack.
 func RepositoryRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -143,26 +142,26 @@ func (b builder) installed(ctx context.Context, p program) (string, bool) {
 		candidates = append(candidates, path)
 	}
 	for _, path := range candidates {
-		says, err := exec.CommandContext(ctx, path, "--version").Output()
+		output, err := exec.CommandContext(ctx, path, "--version").Output()
 		if err != nil {
 			continue
 		}
 		version, err := b.version(ctx, p)
-		if err == nil && sameMinor(string(says), version) {
+		if err == nil && sameMinor(string(output), version) {
 			return path, true
 		}
 	}
 	return "", false
 }
 
-// sameMinor reports whether the output of a program's --version names a release of version's minor.
-func sameMinor(says, version string) bool {
+// sameMinor reports whether the output of --version has a release with the same minor version.
+func sameMinor(output, version string) bool {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) != 3 {
 		return false
 	}
 	release := regexp.MustCompile(`(^|[^0-9.])` + regexp.QuoteMeta(parts[0]+"."+parts[1]+"."))
-	return release.MatchString(says)
+	return release.MatchString(output)
 }
 
 // programsOf returns the servers of a stack with these options.

@@ -16,49 +16,49 @@ import (
 func TestSameMinor(t *testing.T) {
 	tests := []struct {
 		name    string
-		says    string
+		output  string
 		version string
 		want    bool
 	}{
-		{"the pinned release fits", "Kubernetes v1.36.3", "v1.36.3", true},
-		{"another patch of its minor fits", "Kubernetes v1.36.0", "v1.36.3", true},
-		{"another minor does not", "Kubernetes v1.35.3", "v1.36.3", false},
-		{"a longer number with the same digits does not", "Kubernetes v11.36.3", "v1.36.3", false},
-		{"a version without v fits", "etcd Version: 3.6.8\nGit SHA: none", "v3.6.5", true},
-		{"the right one of several versions counts", "temporal version 1.5.1 (Server 1.29.1, UI 2.42.1)", "v1.29.1", true},
-		{"an answer without a version does not fit", "unknown", "v1.36.3", false},
+		{"the pinned release", "Kubernetes v1.36.3", "v1.36.3", true},
+		{"another patch release", "Kubernetes v1.36.0", "v1.36.3", true},
+		{"another minor version", "Kubernetes v1.35.3", "v1.36.3", false},
+		{"a longer major version", "Kubernetes v11.36.3", "v1.36.3", false},
+		{"a version without v", "etcd Version: 3.6.8\nGit SHA: none", "v3.6.5", true},
+		{"one of several versions", "temporal version 1.5.1 (Server 1.29.1, UI 2.42.1)", "v1.29.1", true},
+		{"an output without a version", "unknown", "v1.36.3", false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, test.want, sameMinor(test.says, test.version))
+			require.Equal(t, test.want, sameMinor(test.output, test.version))
 		})
 	}
 }
 
 func TestProgramsAreBuiltOnceForTheSamePins(t *testing.T) {
-	shop, server := newBuilder(t, "1.0.0")
+	b, server := newBuilder(t, "1.0.0")
 
 	var builders sync.WaitGroup
 	for range 3 {
 		builders.Go(func() {
-			_, err := shop.ensure(t.Context(), []program{server})
+			_, err := b.ensure(t.Context(), []program{server})
 			require.NoError(t, err)
 		})
 	}
 	builders.Wait()
-	require.Equal(t, 1, strings.Count(shop.said(), "building"), "the others wait for the first and use what it built")
+	require.Equal(t, 1, strings.Count(b.output(), "building"), "the other builders use the program of the first")
 
-	found, err := shop.ensure(t.Context(), []program{server})
+	found, err := b.ensure(t.Context(), []program{server})
 	require.NoError(t, err)
 	require.Equal(t, "server v1.0.0", runProgram(t, found["server"]))
-	require.Equal(t, 1, strings.Count(shop.said(), "building"))
+	require.Equal(t, 1, strings.Count(b.output(), "building"))
 }
 
 func TestProgramsAreUsableInBuildOrder(t *testing.T) {
-	shop, first := newBuilder(t, "1.0.0")
+	b, first := newBuilder(t, "1.0.0")
 	broken := program{name: "broken", module: "pins", pkg: "example.com/none", release: "example.com/server"}
 
-	programs, err := shop.begin(t.Context(), []program{first, broken})
+	programs, err := b.begin(t.Context(), []program{first, broken})
 	require.NoError(t, err)
 	t.Cleanup(programs.stop)
 
@@ -75,7 +75,7 @@ func TestAStackBuildsOnlyTheServersThatItRuns(t *testing.T) {
 		options Options
 		want    []string
 	}{
-		{"Temporal alone", Options{Temporal: &TemporalOptions{}}, []string{"temporal"}},
+		{"only Temporal", Options{Temporal: &TemporalOptions{}}, []string{"temporal"}},
 		{"a hub", Options{Clusters: []ClusterOptions{{Name: "hub", ControlPlaneOnly: true}}}, []string{"etcd", "kube-apiserver"}},
 		{
 			"a whole cluster",
@@ -95,12 +95,12 @@ func TestAStackBuildsOnlyTheServersThatItRuns(t *testing.T) {
 }
 
 func TestProgramsAreBuiltAgainForOtherPins(t *testing.T) {
-	shop, server := newBuilder(t, "1.0.0")
-	_, err := shop.ensure(t.Context(), []program{server})
+	b, server := newBuilder(t, "1.0.0")
+	_, err := b.ensure(t.Context(), []program{server})
 	require.NoError(t, err)
 
-	writePins(t, shop.modules, "1.1.0")
-	found, err := shop.ensure(t.Context(), []program{server})
+	writePins(t, b.modules, "1.1.0")
+	found, err := b.ensure(t.Context(), []program{server})
 
 	require.NoError(t, err)
 	require.Equal(t, "server v1.1.0", runProgram(t, found["server"]))
@@ -109,7 +109,7 @@ func TestProgramsAreBuiltAgainForOtherPins(t *testing.T) {
 func TestAnInstalledProgramOfThePinnedMinorIsUsed(t *testing.T) {
 	tests := []struct {
 		name   string
-		says   string
+		output string
 		builds int
 	}{
 		{"same minor: no build", "server v1.0.7", 0},
@@ -117,40 +117,40 @@ func TestAnInstalledProgramOfThePinnedMinorIsUsed(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			shop, server := newBuilder(t, "1.0.0")
+			b, server := newBuilder(t, "1.0.0")
 			assets := t.TempDir()
-			script := "#!/bin/sh\necho " + test.says + "\n"
+			script := "#!/bin/sh\necho " + test.output + "\n"
 			require.NoError(t, os.WriteFile(filepath.Join(assets, "server"), []byte(script), 0o755))
 			t.Setenv("KUBEBUILDER_ASSETS", assets)
 
-			found, err := shop.ensure(t.Context(), []program{server})
+			found, err := b.ensure(t.Context(), []program{server})
 
 			require.NoError(t, err)
-			require.Equal(t, test.builds, strings.Count(shop.said(), "building"))
+			require.Equal(t, test.builds, strings.Count(b.output(), "building"))
 			require.Equal(t, test.builds == 0, found["server"] == filepath.Join(assets, "server"))
 		})
 	}
 }
 
 func TestAProgramThatDoesNotCompileIsReportedWithTheCompilerOutput(t *testing.T) {
-	shop, server := newBuilder(t, "1.0.0")
-	source := filepath.Join(shop.modules, "pins", "server", "main.go")
+	b, server := newBuilder(t, "1.0.0")
+	source := filepath.Join(b.modules, "pins", "server", "main.go")
 	require.NoError(t, os.WriteFile(source, []byte("package main\n\nfunc main() { undefined() }\n"), 0o644))
 
-	_, err := shop.ensure(t.Context(), []program{server})
+	_, err := b.ensure(t.Context(), []program{server})
 
 	require.ErrorContains(t, err, "build server for the local stack")
 	require.ErrorContains(t, err, "undefined: undefined")
 }
 
-// testBuilder remembers what it said.
+// testBuilder records its output.
 type testBuilder struct {
 	builder
 	mu    *sync.Mutex
 	lines *strings.Builder
 }
 
-// ensure returns where programs are, once all are built.
+// ensure builds the programs and returns their paths.
 func (w testBuilder) ensure(ctx context.Context, wanted []program) (map[string]string, error) {
 	programs, err := w.begin(ctx, wanted)
 	if err != nil {
@@ -166,7 +166,7 @@ func (w testBuilder) ensure(ctx context.Context, wanted []program) (map[string]s
 	return paths, nil
 }
 
-func (w testBuilder) said() string {
+func (w testBuilder) output() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lines.String()
@@ -178,14 +178,14 @@ func (w testBuilder) Write(p []byte) (int, error) {
 	return w.lines.Write(p)
 }
 
-// newBuilder has one module, which pins a small server.
+// newBuilder returns a builder with one module that pins a small server.
 func newBuilder(t *testing.T, version string) (testBuilder, program) {
 	t.Helper()
 	t.Setenv("KUBEBUILDER_ASSETS", "")
-	shop := testBuilder{mu: &sync.Mutex{}, lines: &strings.Builder{}}
-	shop.modules, shop.bin, shop.out = t.TempDir(), filepath.Join(t.TempDir(), "bin"), shop
-	writePins(t, shop.modules, version)
-	return shop, program{name: "server", module: "pins", pkg: "example.com/server", release: "example.com/server"}
+	b := testBuilder{mu: &sync.Mutex{}, lines: &strings.Builder{}}
+	b.modules, b.bin, b.out = t.TempDir(), filepath.Join(t.TempDir(), "bin"), b
+	writePins(t, b.modules, version)
+	return b, program{name: "server", module: "pins", pkg: "example.com/server", release: "example.com/server"}
 }
 
 func writePins(t *testing.T, modules, version string) {

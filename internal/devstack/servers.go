@@ -19,7 +19,7 @@ func (c *Cluster) etcdArgs(port int) []string {
 		"--listen-client-urls=" + url,
 		"--advertise-client-urls=" + url,
 		"--listen-peer-urls=http://127.0.0.1:0", // no peers
-		"--unsafe-no-fsync",                     // the data need not survive a power failure
+		"--unsafe-no-fsync",                     // the data may be lost in a power failure
 		"--log-level=warn",
 	}
 }
@@ -44,7 +44,7 @@ func (c *Cluster) apiServerArgs(port, etcdPort int) []string {
 		"--profiling=false",
 		"--audit-policy-file=" + c.file(auditPolicyFile),
 		"--audit-log-path=" + c.AuditLogFile,
-		"--audit-log-maxsize=4096", // megabytes before a rotation that tests would have to follow
+		"--audit-log-maxsize=4096", // megabytes, so that the log is never rotated
 	}
 }
 
@@ -53,7 +53,7 @@ func (c *Cluster) apiServerReady(ctx context.Context) error {
 	return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
 }
 
-// controllers are the controllers that rollouts depend on. Others would only cost memory.
+// controllers are the controllers that rollouts depend on. Omitting the others saves memory.
 var controllers = []string{
 	"clusterrole-aggregation-controller",
 	"daemonset-controller",

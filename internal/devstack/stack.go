@@ -18,16 +18,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Options say what a stack is made of.
+// Options configure a stack.
 type Options struct {
-	// Dir keeps logs, kubeconfigs and data, and is left in place by Stop. It must be empty or not exist. Without it
-	// they are in a temporary directory that goes with the stack.
+	// Dir gets logs, kubeconfigs and data, and Stop keeps it. It must be empty or not exist. Default: a temporary directory that Stop removes.
 	Dir string
-	// Clusters are the Kubernetes clusters; any number.
+	// Clusters are the Kubernetes clusters.
 	Clusters []ClusterOptions
 	// Temporal is the Temporal server; nil runs none.
 	Temporal *TemporalOptions
-	// Output gets one line for each long step; nil: no output.
+	// Output gets a line for each long step; nil: no output.
 	Output io.Writer
 }
 
@@ -106,7 +105,7 @@ func (s *Stack) openDir(named string) error {
 	if named == "" {
 		dir, err := os.MkdirTemp("", "drydock-devstack-")
 		if err != nil {
-			return fmt.Errorf("make a directory for the local stack: %w", err)
+			return fmt.Errorf("create a directory for the local stack: %w", err)
 		}
 		s.Dir = dir
 		if s.group, err = newGroup(dir); err != nil {
@@ -126,7 +125,7 @@ func (s *Stack) openDir(named string) error {
 		return fmt.Errorf("directory of the local stack: %w", err)
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("directory %s is not empty: name a new one, a stack starts afresh", dir)
+		return fmt.Errorf("directory %s is not empty: use a new or empty directory", dir)
 	}
 	s.Dir = dir
 	s.group, err = newGroup("")
@@ -164,7 +163,7 @@ func (s *Stack) start(ctx context.Context, options Options) error {
 	return s.started()
 }
 
-// started completes the start. It fails if a part has exited while others were still starting.
+// started completes the start. It fails if a server has exited while others were starting.
 func (s *Stack) started() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +174,7 @@ func (s *Stack) started() error {
 // clusterNice is the nice value of the servers of a cluster, which have their own machines in a real fleet.
 const clusterNice = 10
 
-// process creates a server of a part of the stack: of a cluster, or of the stack itself (empty).
+// process creates a server of a cluster, or of the stack itself if part is empty.
 func (s *Stack) process(part, name string, args []string, ready func(context.Context) error) *Process {
 	nice := 0
 	if part != "" {
@@ -190,7 +189,7 @@ func (s *Stack) process(part, name string, args []string, ready func(context.Con
 		nice:    nice,
 		group:   s.group,
 		ready:   ready,
-		died:    s.fail,
+		exited:  s.fail,
 	}
 }
 
@@ -207,7 +206,7 @@ func (s *Stack) Cluster(name string) *Cluster {
 // Clusters returns all clusters, in the order of Options.
 func (s *Stack) Clusters() []*Cluster { return s.clusters }
 
-// Done is closed when the stack has ended and all its processes have exited.
+// Done is closed when all processes of the stack have exited.
 func (s *Stack) Done() <-chan struct{} { return s.done }
 
 // Err is nil while the stack runs and after Stop. If a server has exited, the error has its name and the end of its log.
@@ -228,7 +227,7 @@ func (s *Stack) Stop() error {
 	return s.err
 }
 
-// fail ends the stack, or its start, because a server has exited.
+// fail ends the stack or its start after a server has exited.
 func (s *Stack) fail(err error) {
 	s.note(err)
 	s.mu.Lock()
@@ -241,7 +240,7 @@ func (s *Stack) fail(err error) {
 	go s.Stop()
 }
 
-// note records the first reason for the end of the stack. Later failures are mostly its consequences.
+// note records the first failure of the stack. Later failures are mostly its consequences.
 func (s *Stack) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +249,7 @@ func (s *Stack) note(err error) {
 	}
 }
 
-// end kills all processes: a stack leaves no data, so their order does not matter.
+// end kills all processes.
 func (s *Stack) end() {
 	s.mu.Lock()
 	errs := []error{s.reason}

@@ -20,11 +20,11 @@ func TestAServerThatExitsStopsTheStackAndIsReportedWithItsLog(t *testing.T) {
 	require.NoError(t, stack.Cluster("hub").Etcd.Crash())
 
 	<-stack.Done()
-	require.ErrorContains(t, stack.Err(), "hub/etcd died (signal: killed)")
+	require.ErrorContains(t, stack.Err(), "hub/etcd exited unexpectedly (signal: killed)")
 	require.ErrorContains(t, stack.Err(), "hub/etcd.log")
 	require.Equal(t, stack.Err(), stack.Stop())
 	_, err = stack.Cluster("hub").Client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
-	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the API server ended as well")
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the API server has stopped, too")
 	requireNoFilesLeft(t)
 }
 
@@ -51,7 +51,7 @@ func TestANamedDirectoryIsKept(t *testing.T) {
 	require.FileExists(t, stack.Cluster("hub").APIServer.LogFile)
 
 	_, err = devstack.Start(t.Context(), devstack.Options{Dir: dir})
-	require.ErrorContains(t, err, "is not empty: name a new one")
+	require.ErrorContains(t, err, "is not empty: use a new or empty directory")
 }
 
 func TestInvalidOptionsAreRefused(t *testing.T) {
@@ -60,10 +60,10 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		clusters []devstack.ClusterOptions
 		want     string
 	}{
-		{"a name that is no DNS label", []devstack.ClusterOptions{{Name: "Spoke 1"}}, `cluster name "Spoke 1"`},
-		{"a name used twice", []devstack.ClusterOptions{hub(), hub()}, `cluster name "hub" is used twice`},
+		{"a name is not a DNS label", []devstack.ClusterOptions{{Name: "Spoke 1"}}, `cluster name "Spoke 1"`},
+		{"a name is used twice", []devstack.ClusterOptions{hub(), hub()}, `cluster name "hub" is used twice`},
 		{
-			"nodes without anybody to make them ready",
+			"a cluster without controllers has nodes",
 			[]devstack.ClusterOptions{{Name: "hub", ControlPlaneOnly: true, Nodes: devstack.Nodes(1, 0)}},
 			"cluster hub is ControlPlaneOnly",
 		},
@@ -93,7 +93,7 @@ func TestServersKeepTheirDataOverARestart(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// hub is the cheapest cluster.
+// hub is the smallest cluster.
 func hub() devstack.ClusterOptions {
 	return devstack.ClusterOptions{Name: "hub", ControlPlaneOnly: true}
 }

@@ -13,13 +13,12 @@ import (
 
 // TemporalOptions configure the Temporal server.
 type TemporalOptions struct {
-	// DynamicConfig are further settings of the server, such as
-	// "limit.historyCount.suggestContinueAsNew": "50". Values are JSON.
+	// DynamicConfig are settings of the server with JSON values, such as "limit.historyCount.suggestContinueAsNew": "50".
 	DynamicConfig map[string]string
-	// Database is the file of the workflows, relative to the stack's directory. Without it the workflows are in memory,
-	// which is twice as fast, and lost when the server stops.
+	// Database is the SQLite file, relative to the directory of the stack. By default workflows are in memory, which is twice as fast, and are lost
+	// when the server stops.
 	Database string
-	// WebUI serves Temporal's Web UI on a port of its own.
+	// WebUI serves the Temporal Web UI on its own port.
 	WebUI bool
 }
 
@@ -27,11 +26,11 @@ type TemporalOptions struct {
 type Temporal struct {
 	// Address is host:port of the gRPC front end.
 	Address string
-	// UIAddress is the URL of the Web UI; empty without one.
+	// UIAddress is the URL of the Web UI, if any.
 	UIAddress string
 	// Namespace is the only namespace.
 	Namespace string
-	// Process may be stopped and started. Workflows survive that only with a Database.
+	// Process may be stopped and started again. Workflows are kept only with a Database.
 	Process *Process
 }
 
@@ -39,10 +38,10 @@ const temporalNamespace = "default"
 
 // temporalDynamicConfig tunes the server for one worker on one machine; docs/design-records/performance-findings.md has the effect of each setting.
 var temporalDynamicConfig = map[string]string{
-	// By default the server reads its task queues 20 times a second, which adds 50 ms to every step of a workflow.
+	// By default the server polls its task queues 20 times a second, which adds 50 ms to each step of a workflow.
 	"history.transferProcessorMaxPollRPS": "5000",
 	"history.timerProcessorMaxPollRPS":    "5000",
-	// A worker gets its own activities with the response to its workflow task, without the task queue.
+	// A worker gets its activities with the response to its workflow task, without the task queue.
 	"system.enableActivityEagerExecution": "true",
 	// The default of four partitions is for thousands of tasks a second; tasks and pollers in different partitions have to be matched.
 	"matching.numTaskqueueReadPartitions":  "1",
@@ -84,7 +83,7 @@ func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
 	return t, nil
 }
 
-// serving requests the namespace, which a starting server creates last.
+// serving requests the namespace, which the server creates last.
 func (t *Temporal) serving(ctx context.Context) error {
 	c, err := client.DialContext(ctx, client.Options{HostPort: t.Address, Namespace: t.Namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	if err != nil {

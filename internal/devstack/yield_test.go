@@ -22,7 +22,7 @@ func TestTheServersOfAClusterHaveALowerPriority(t *testing.T) {
 	}
 }
 
-// priority of a process, as the kernel counts: the more, the sooner it gets a core.
+// priority returns the priority of a process. The kernel counts from 1 to 40, and 40 is the highest.
 func priority(t *testing.T, process *devstack.Process) int {
 	priority, err := syscall.Getpriority(syscall.PRIO_PROCESS, process.PID())
 	require.NoError(t, err)

@@ -37,7 +37,7 @@ func (s *harborSpoke) start(t *testing.T, server temporalclient.Client, namespac
 			return err
 		}
 	}
-	object, err := fleet.HarborCluster{Namespace: namespace, Elsewhere: true}.Object()
+	object, err := fleet.HarborCluster{Namespace: namespace, External: true}.Object()
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func run(m *testing.M) (code int) {
 		}
 	}()
 	theFleet = f
-	if err := f.FurnishAll(ctx); err != nil {
+	if err := f.DeployDemoEverywhere(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

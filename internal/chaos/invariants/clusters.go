@@ -292,7 +292,7 @@ func (c Cluster) answerLost(d fleet.Action) bool {
 
 func (r *replay) startJob() {
 	d := r.now
-	if !d.ByDrydock() || d.InVain {
+	if !d.ByDrydock() || d.NotScheduled {
 		return
 	}
 	r.requireOutOfService("job "+d.Object+" on", d.Node)

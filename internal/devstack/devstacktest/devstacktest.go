@@ -17,7 +17,7 @@ import (
 // soakVariable lets tests run at their full length, as `make chaos` does.
 const soakVariable = "SOAK"
 
-// Soak reports whether tests that can work on much, or for long, should: with SOAK=1.
+// Soak reports whether tests run at their full length: with SOAK=1.
 func Soak() bool { return os.Getenv(soakVariable) != "" }
 
 // NeedServers skips a test that needs the servers of the local stack with -short, which `make test-fast` sets.
@@ -37,8 +37,8 @@ func MainNeedsServers() {
 	}
 }
 
-// Start starts a stack for one test (or benchmark) and its subtests, and stops it afterwards. A part that died
-// meanwhile fails the test, with the end of its log.
+// Start starts a stack for a test or benchmark and its subtests, and stops it afterwards. If a server exits during the test, the test fails with the
+// last lines of its log.
 func Start(t testing.TB, options devstack.Options) *devstack.Stack {
 	t.Helper()
 	NeedServers(t)
@@ -51,7 +51,7 @@ func Start(t testing.TB, options devstack.Options) *devstack.Stack {
 	return stack
 }
 
-// Namespace creates a namespace of its own for a test and returns its name.
+// Namespace creates a namespace for a test and returns its name.
 func Namespace(t testing.TB, cluster *devstack.Cluster) string {
 	t.Helper()
 	namespace, err := cluster.Client.CoreV1().Namespaces().Create(t.Context(),

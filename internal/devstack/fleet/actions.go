@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// The actions on a cluster are read from the audit log of its API server, never from Drydock's own status.
+// Actions are read from the audit log of an API server, never from the status of Drydock.
 
 // Action is one write to a cluster that the API server accepted.
 type Action struct {
@@ -29,12 +29,12 @@ type Action struct {
 	Object string
 	// Node of the action, if the request has one; for an eviction, the node of the pod.
 	Node string
-	// UID of the pod that an eviction required; empty: it evicted any pod of that name.
+	// UID is the precondition of an eviction; empty: any pod with that name.
 	UID types.UID
-	// Owner is the ownership mark that the request set; empty: none, or it removed one.
+	// Owner is the ownership mark that the request set; empty: it set none.
 	Owner string
-	// InVain: no pod of the created Job was scheduled.
-	InVain bool
+	// NotScheduled: no pod of the created Job was scheduled.
+	NotScheduled bool
 	// By is the user.
 	By string
 	// Received is when the API server got the request, and At when it answered.
@@ -46,7 +46,7 @@ const (
 	ActionCordon              = "cordon"
 	ActionUncordon            = "uncordon"
 	ActionMark                = "mark"   // of a node whose cordon is not touched
-	ActionUnmark              = "unmark" // as above
+	ActionUnmark              = "unmark" // of such a node
 	ActionNodeGone            = "node deleted"
 	ActionEviction            = "eviction"
 	ActionRequestCluster      = "request cluster maintenance"
@@ -69,13 +69,13 @@ const (
 	ActionForeign = "foreign"
 )
 
-// drydockAccounts is the prefix of the names of Drydock's users.
+// drydockAccounts is the prefix of the ServiceAccounts of Drydock.
 const drydockAccounts = "system:serviceaccount:" + accountNamespace + ":"
 
-// ByDrydock reports whether Drydock's worker did it.
+// ByDrydock reports whether the worker of Drydock sent the request.
 func (d Action) ByDrydock() bool { return strings.HasPrefix(d.By, drydockAccounts) }
 
-// ByLockController reports whether Drydock's worker did it as the lock controller of an application.
+// ByLockController reports whether the worker of Drydock sent the request as a lock controller.
 func (d Action) ByLockController() bool { return d.By == drydockAccounts+lockControllerAccount }
 
 // Actions returns the actions on a cluster so far, in the order of their answers.
@@ -93,7 +93,7 @@ func ActionsOf(events []auditv1.Event) []Action {
 	scheduled := map[types.UID]string{}
 	jobs := map[string]int{} // the last action that created the Job of that name
 	for _, event := range events {
-		if !took(event) {
+		if !succeeded(event) {
 			continue
 		}
 		r := request{event}
@@ -101,17 +101,17 @@ func ActionsOf(events []auditv1.Event) []Action {
 			var binding corev1.Binding
 			r.read(&binding)
 			scheduled[binding.UID] = binding.Target.Name
-			if made, ok := jobs[jobOfPod(objectOf(event))]; ok {
-				actions[made].InVain = false
+			if i, ok := jobs[jobOfPod(objectOf(event))]; ok {
+				actions[i].NotScheduled = false
 			}
 		}
 		action := Action{Object: objectOf(event), By: event.User.Username, Received: event.RequestReceivedTimestamp.Time, At: event.StageTimestamp.Time}
-		r.tell(&action)
+		r.describe(&action)
 		if action.What == ActionEviction {
 			action.Node = scheduled[action.UID]
 		}
 		if action.What == ActionJob {
-			action.InVain, jobs[action.Object] = true, len(actions)
+			action.NotScheduled, jobs[action.Object] = true, len(actions)
 		}
 		if action.What != "" {
 			actions = append(actions, action)
@@ -120,9 +120,9 @@ func ActionsOf(events []auditv1.Event) []Action {
 	return actions
 }
 
-// took reports whether a request had an effect. A withdrawal whose client disconnected counts, although the API server logs a timeout: no client
+// succeeded reports whether a request had an effect. A withdrawal whose client disconnected counts, although the API server logs a timeout: no client
 // repeats a completed withdrawal.
-func took(event auditv1.Event) bool {
+func succeeded(event auditv1.Event) bool {
 	if event.ObjectRef == nil || event.Stage != auditv1.StageResponseComplete || event.ResponseStatus == nil || strings.Contains(event.RequestURI, "dryRun=") {
 		return false
 	}
@@ -138,7 +138,7 @@ func (r request) is(what string) bool {
 	return r.ObjectRef.Resource+"/"+r.ObjectRef.Subresource+" "+r.Verb == what || r.ObjectRef.Subresource == "" && r.ObjectRef.Resource+" "+r.Verb == what
 }
 
-// withdraws reports whether it deletes a request to the holders of locks.
+// withdraws reports whether it deletes a maintenance request.
 func (r request) withdraws() bool {
 	return r.is("clustermaintenancerequests delete") || r.is("nodemaintenancerequests delete")
 }
@@ -150,8 +150,8 @@ func (r request) read(value any) {
 	}
 }
 
-// tell fills in the action of the request; nothing if it is irrelevant.
-func (r request) tell(action *Action) {
+// describe sets the fields of the action; action.What stays empty if the request is not relevant.
+func (r request) describe(action *Action) {
 	switch {
 	case r.is("pods/eviction create"):
 		action.What, action.UID = ActionEviction, r.evicted()
@@ -168,7 +168,7 @@ func (r request) tell(action *Action) {
 		case r.prepares():
 			action.What = ActionPreparation
 		case job.Labels[harbor.LabelCluster] != "":
-			action.What = "" // it creates the bucket of a Harbor, and is not node work
+			action.What = "" // the Job creates the bucket of a Harbor
 		}
 	case r.is("clustermaintenancerequests create"):
 		action.What = ActionRequestCluster
@@ -252,7 +252,7 @@ func (r request) lockState() lcmv1.LockState {
 // prepares reports whether a request concerns the Jobs that precache or back up clusters, or their inputs.
 func (r request) prepares() bool { return strings.HasPrefix(r.ObjectRef.Namespace, "openshift-talo-") }
 
-// pinnedTo is the node that a Job's pods must run on.
+// pinnedTo is the node on which the pods of a Job must run.
 func pinnedTo(job *batchv1.Job) string {
 	affinity := job.Spec.Template.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -282,7 +282,7 @@ func objectOf(event auditv1.Event) string {
 	return name
 }
 
-// nameOfNew is the name of a created object, which is not in the path.
+// nameOfNew reads the name of a created object from the body.
 func nameOfNew(event auditv1.Event) string {
 	var object metav1.PartialObjectMetadata
 	request{event}.read(&object)

@@ -17,10 +17,10 @@ func TestOnlyRequestsWithAnEffectAreActions(t *testing.T) {
 		want                 string
 	}{
 		{"a withdrawal", "delete", "nodemaintenancerequests", http.StatusOK, ActionWithdrawNode},
-		{"a withdrawal whose asker was cut off", "delete", "nodemaintenancerequests", http.StatusGatewayTimeout, ActionWithdrawNode},
-		{"the like of the cluster's", "delete", "clustermaintenancerequests", http.StatusGatewayTimeout, ActionWithdrawCluster},
-		{"a withdrawal that was refused", "delete", "nodemaintenancerequests", http.StatusConflict, ""},
-		{"any other request whose asker was cut off", "delete", "nodes", http.StatusGatewayTimeout, ""},
+		{"a withdrawal whose client disconnected", "delete", "nodemaintenancerequests", http.StatusGatewayTimeout, ActionWithdrawNode},
+		{"a withdrawal for a cluster whose client disconnected", "delete", "clustermaintenancerequests", http.StatusGatewayTimeout, ActionWithdrawCluster},
+		{"a refused withdrawal", "delete", "nodemaintenancerequests", http.StatusConflict, ""},
+		{"another request whose client disconnected", "delete", "nodes", http.StatusGatewayTimeout, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			actions := ActionsOf([]auditv1.Event{{
@@ -41,13 +41,13 @@ func TestOnlyRequestsWithAnEffectAreActions(t *testing.T) {
 func TestObjectsOfAHarborAreKnownAndItsJobIsNotNodeWork(t *testing.T) {
 	for _, tt := range []struct{ name, verb, group, resource, subresource, body, want string }{
 		{"a service", "patch", "acid.zalan.do", "postgresqls", "", "", ""},
-		{"a service that is not written so", "update", "acid.zalan.do", "postgresqls", "", "", ActionForeign},
-		{"a password", "create", "", "secrets", "", "", ""},
-		{"claims", "deletecollection", "", "persistentvolumeclaims", "", "", ""},
+		{"an update of a service", "update", "acid.zalan.do", "postgresqls", "", "", ActionForeign},
+		{"the Secret of a password", "create", "", "secrets", "", "", ""},
+		{"a collection of claims", "deletecollection", "", "persistentvolumeclaims", "", "", ""},
 		{"one claim", "delete", "", "persistentvolumeclaims", "", "", ActionForeign},
-		{"a status", "update", "goharbor.io", "harborclusters", "status", "", ""},
+		{"the status of a HarborCluster", "update", "goharbor.io", "harborclusters", "status", "", ""},
 		{"the status of a service", "update", "acid.zalan.do", "postgresqls", "status", "", ActionForeign},
-		{"the Job that makes the bucket", "create", "batch", "jobs", "", `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"main"}}}`, ""},
+		{"the Job that creates the bucket", "create", "batch", "jobs", "", `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"main"}}}`, ""},
 		{"a Job on a node", "create", "batch", "jobs", "", `{}`, ActionJob},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

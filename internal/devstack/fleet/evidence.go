@@ -17,8 +17,8 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// Leftovers returns what Drydock has left in a cluster that is no longer under maintenance: cordons, annotations, labels, conditions,
-// requests, held Jobs, and locks that are not active.
+// Leftovers returns the changes of Drydock that a cluster must not have after its maintenance: cordons, annotations, labels, conditions, requests,
+// Jobs with a finalizer, and locks that are not active.
 func Leftovers(ctx context.Context, reader client.Reader) ([]string, error) {
 	var left []string
 	var nodes corev1.NodeList

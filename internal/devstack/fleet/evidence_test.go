@@ -16,20 +16,20 @@ func TestDrydocksMarksOnANodeAreLeftovers(t *testing.T) {
 		node corev1.Node
 		left []string
 	}{
-		{"a node as Kubernetes makes it", corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelHostname: "n1"}}}, nil},
-		{"cordoned", corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, []string{"node n1 is cordoned"}},
+		{"a new node", corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelHostname: "n1"}}}, nil},
+		{"a cordoned node", corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, []string{"node n1 is cordoned"}},
 		{
-			"an annotation of ours",
+			"an annotation of Drydock",
 			corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kube.AnnotationOwner: "x"}}},
 			[]string{"node n1 has annotation drydock.dev/owner"},
 		},
 		{
-			"a label of ours",
+			"a label of Drydock",
 			corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{kube.LabelMaintenance: "x"}}},
 			[]string{"node n1 has label drydock.dev/maintenance"},
 		},
 		{
-			"a condition of ours",
+			"a condition of Drydock",
 			corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: kube.NodeConditions()[0]}}}},
 			[]string{"node n1 has condition " + string(kube.NodeConditions()[0])},
 		},

@@ -31,7 +31,7 @@ const (
 	rbacDir       = "deploy/rbac"
 )
 
-// EnvironmentLabel is the label that every ManagedCluster of a fleet has, with the value Environment.
+// Every ManagedCluster of a fleet has the label EnvironmentLabel with the value Environment.
 const (
 	EnvironmentLabel = "environment"
 	Environment      = "demo"
@@ -39,19 +39,19 @@ const (
 
 // Options configure a fleet.
 type Options struct {
-	// Spokes is how many clusters the hub manages: spoke-1, spoke-2 and so on.
+	// Spokes is the number of clusters that the hub manages: spoke-1, spoke-2 and so on.
 	Spokes int
-	// Workers is how many worker nodes a spoke has, beside its control-plane node.
+	// Workers is the number of worker nodes of a spoke, in addition to its control-plane node.
 	Workers int
 	// Temporal configures the Temporal server.
 	Temporal devstack.TemporalOptions
-	// Proxies puts a proxy between the workers and each cluster, for tests of faults.
+	// Proxies puts a fault proxy between the workers and each cluster.
 	Proxies bool
 	// Output gets progress messages.
 	Output io.Writer
 }
 
-// Fleet is a running fleet. The embedded stack's Stop ends all of it.
+// Fleet is a running fleet. Stop of the embedded stack ends all of it.
 type Fleet struct {
 	*devstack.Stack
 	Hub    *devstack.Cluster
@@ -155,7 +155,7 @@ func (f *Fleet) startProxies() error {
 // Proxy returns the proxy between the workers and a cluster; nil without Options.Proxies. It ends with the program that started the fleet.
 func (f *Fleet) Proxy(cluster *devstack.Cluster) *faultproxy.Proxy { return f.proxies[cluster.Name] }
 
-// watchAll opens every cluster for watches as its administrator.
+// watchAll prepares watches of all clusters as their administrator.
 func (f *Fleet) watchAll() {
 	configs := map[string]*rest.Config{}
 	for _, cluster := range f.Clusters() {
@@ -194,7 +194,7 @@ const (
 	lockControllerAccount = "drydock-lock-controller"
 )
 
-// startWorker writes a clusters file with the workers' own ServiceAccounts and starts the first of them.
+// startWorker writes a clusters file with the ServiceAccounts of the workers, and starts the first worker.
 func (f *Fleet) startWorker(ctx context.Context) error {
 	hub, err := f.access(ctx, f.Hub, hubAccount)
 	if err != nil {
@@ -226,7 +226,7 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 	return f.Worker.Start(ctx)
 }
 
-// AddWorker prepares another worker. It does not run yet.
+// AddWorker adds another worker without starting it.
 func (f *Fleet) AddWorker() (*devstack.Process, error) {
 	port, err := f.TakePort()
 	if err != nil {
@@ -243,7 +243,7 @@ func (f *Fleet) AddWorker() (*devstack.Process, error) {
 	})
 }
 
-// access writes a kubeconfig of a ServiceAccount.
+// access writes the kubeconfig of a ServiceAccount.
 func (f *Fleet) access(ctx context.Context, cluster *devstack.Cluster, account string) (*kube.KubeconfigContext, error) {
 	config, err := cluster.ServiceAccountConfig(ctx, accountNamespace, account)
 	if err != nil {
@@ -256,7 +256,7 @@ func (f *Fleet) access(ctx context.Context, cluster *devstack.Cluster, account s
 	return &kube.KubeconfigContext{Kubeconfig: path, Context: cluster.Name}, devstack.WriteKubeconfig(path, cluster.Name, config)
 }
 
-// Command returns a drydock command for this fleet, as its administrator would run it on the hub.
+// Command returns a drydock command of the administrator of the hub.
 func (f *Fleet) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(f.bin, "drydock"), args...)
 	cmd.Env = append(os.Environ(), "TEMPORAL_ADDRESS="+f.Temporal.Address, "KUBECONFIG="+f.Hub.KubeconfigFile)
@@ -266,10 +266,10 @@ func (f *Fleet) Command(ctx context.Context, args ...string) *exec.Cmd {
 // Run runs a drydock command. An error contains its standard error.
 func (f *Fleet) Run(ctx context.Context, out io.Writer, args ...string) error {
 	cmd := f.Command(ctx, args...)
-	var complaint strings.Builder
-	cmd.Stdout, cmd.Stderr = out, &complaint
+	var stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = out, &stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("drydock %s: %w: %s", args[0], err, complaint.String())
+		return fmt.Errorf("drydock %s: %w: %s", args[0], err, stderr.String())
 	}
 	return nil
 }

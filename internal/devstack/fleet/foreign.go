@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// ours are the resources that Drydock writes: requests, Jobs, locks, evictions, and of nodes its own marks, cordon and conditions.
+// ours are the writes of Drydock, except those to nodes.
 var ours = []string{
 	"pods/eviction create", "jobs create", "jobs patch", "jobs delete",
 	"clustermaintenancerequests create", "clustermaintenancerequests delete", "nodemaintenancerequests create", "nodemaintenancerequests delete",
@@ -17,8 +17,8 @@ var ours = []string{
 	"nodeworkloadlocks create", "nodeworkloadlocks patch", "nodeworkloadlocks delete", "nodeworkloadlocks/status patch",
 }
 
-// registries are the resources that Drydock writes for HarborClusters, as in deploy/rbac/harbor.yaml. They are bound only in namespaces with
-// HarborClusters, so writes elsewhere are refused.
+// registries are the writes of Drydock for HarborClusters, as in deploy/rbac/harbor.yaml. The role is bound only in namespaces with HarborClusters,
+// so the API server refuses these writes elsewhere.
 var registries = []string{
 	"harborclusters patch", "harborclusters delete", "harborclusters/status update", "harbors patch", "harbors delete", "postgresqls patch", "postgresqls delete",
 	"redisfailovers patch", "redisfailovers delete", "tenants patch", "tenants delete", "ingresses patch", "ingresses delete",

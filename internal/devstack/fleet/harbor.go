@@ -21,7 +21,7 @@ var harborCRDs = []string{
 	"acid.zalan.do_postgresqls.yaml", "databases.spotahome.com_redisfailovers.yaml", "minio.min.io_tenants.yaml", "goharbor.io_harbors.yaml",
 }
 
-// SimulateHarborOperators prepares a spoke for HarborClusters and runs the simulated operators that Harbor needs, until they are stopped.
+// SimulateHarborOperators prepares a spoke for HarborClusters, and runs the simulated operators that Harbor needs until Stop.
 func (f *Fleet) SimulateHarborOperators(ctx context.Context, spoke *devstack.Cluster) (*operators.Operators, error) {
 	var crds []string
 	for _, crd := range harborCRDs {
@@ -48,16 +48,16 @@ func (f *Fleet) AddHarborNamespace(ctx context.Context, spoke *devstack.Cluster,
 }
 
 // AwaitHarbor waits until the status of a HarborCluster satisfies a condition. The error contains the last status.
-func (f *Fleet) AwaitHarbor(ctx context.Context, spoke *devstack.Cluster, namespace, name, what string, wanted func(goharborv1.HarborClusterStatus) bool) error {
+func (f *Fleet) AwaitHarbor(ctx context.Context, spoke *devstack.Cluster, namespace, name, what string, matches func(goharborv1.HarborClusterStatus) bool) error {
 	var hc, seen goharborv1.HarborCluster
 	hc.Namespace, hc.Name = namespace, name
 	what = fmt.Sprintf("HarborCluster %s/%s is %s", namespace, name, what)
 	err := f.Await(ctx, spoke, what, []client.Object{&hc}, func(ctx context.Context, reader client.Reader) (bool, error) {
 		err := reader.Get(ctx, client.ObjectKeyFromObject(&hc), &seen)
-		return err == nil && wanted(seen.Status), client.IgnoreNotFound(err)
+		return err == nil && matches(seen.Status), client.IgnoreNotFound(err)
 	})
 	if err != nil {
-		return fmt.Errorf("%w; it is %+v", err, seen.Status)
+		return fmt.Errorf("%w; its status is %+v", err, seen.Status)
 	}
 	return nil
 }

@@ -10,14 +10,14 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
-// HarborCluster describes a HarborCluster main, with its database in the cluster.
+// HarborCluster describes a HarborCluster named main with a database in the cluster.
 type HarborCluster struct {
 	Namespace string
-	// Elsewhere: cache and storage are external; the Secret of the storage is s3.
-	Elsewhere bool
+	// External: cache and storage are external. The Secret of the storage is s3.
+	External bool
 	// Redirected: clients are redirected to the storage in the cluster, which has an Ingress.
 	Redirected bool
-	// DeletionPolicy is Retain when it is empty.
+	// DeletionPolicy defaults to Retain.
 	DeletionPolicy goharborv1.DeletionPolicy
 }
 
@@ -42,7 +42,7 @@ func (h HarborCluster) Manifest() []byte {
 	if h.Redirected {
 		storage = "{kind: MinIO, spec: {redirect: {enable: true, expose: {ingress: {host: minio.example.com}}}, minIO: {replicas: 4, volumesPerServer: 1}}}"
 	}
-	if h.Elsewhere {
+	if h.External {
 		cache, storage = "{kind: Redis, spec: {redis: {host: redis.example.com}}}", "{kind: S3, spec: {s3: {region: eu-1, bucket: images, accesskey: key, secretkeyRef: s3}}}"
 	}
 	return fmt.Appendf(nil, harborClusterManifest, h.Namespace, cache, storage, cmp.Or(h.DeletionPolicy, goharborv1.RetainData))

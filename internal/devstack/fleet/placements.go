@@ -7,9 +7,9 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// Placement is a write of Drydock to a PlacementRule of the hub, from the audit log: from then on a policy is enforced on exactly these clusters.
+// Placement is a write of Drydock to a PlacementRule of the hub, from the audit log. A policy is then enforced on exactly these clusters.
 type Placement struct {
-	// Rule is named <rollout>-<policy>-placement, with a hash.
+	// Rule is <rollout>-<policy>-placement with a hash.
 	Rule     string
 	Clusters []string
 	At       time.Time
@@ -19,7 +19,7 @@ type Placement struct {
 func Placements(events []auditv1.Event) []Placement {
 	var placements []Placement
 	for _, event := range events {
-		if !took(event) || !strings.HasPrefix(event.User.Username, drydockAccounts) {
+		if !succeeded(event) || !strings.HasPrefix(event.User.Username, drydockAccounts) {
 			continue
 		}
 		r := request{event}

@@ -19,13 +19,12 @@ import (
 // disruption budget for two minutes.
 const waitLimit = 5 * time.Minute
 
-// Watch opens a cluster as its administrator, with informers to wait on.
+// Watch returns a cluster with the access of its administrator and informers.
 func (f *Fleet) Watch(ctx context.Context, cluster *devstack.Cluster) (*kube.Cluster, error) {
 	return f.watched.Cluster(ctx, cluster.Name)
 }
 
-// Await waits until check returns true, and calls it whenever an object of one of the kinds changes. The error after the timeout
-// contains what.
+// Await waits until check returns true. It calls check when an object of one of the kinds changes. The error after the timeout contains what.
 func (f *Fleet) Await(ctx context.Context, cluster *devstack.Cluster, what string, kinds []client.Object, check func(context.Context, client.Reader) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
@@ -83,13 +82,13 @@ func (f *Fleet) AwaitLocks(ctx context.Context, cluster *devstack.Cluster, count
 	})
 }
 
-// AwaitCleanup waits until Drydock has left nothing behind in the cluster. The error lists what remains.
+// AwaitCleanup waits until the cluster has no Leftovers. The error lists them.
 func (f *Fleet) AwaitCleanup(ctx context.Context, cluster *devstack.Cluster) error {
 	kinds := []client.Object{
 		&corev1.Node{}, &lcmv1.ClusterMaintenanceRequest{}, &lcmv1.NodeMaintenanceRequest{}, &lcmv1.ClusterWorkloadLock{}, &lcmv1.NodeWorkloadLock{}, &batchv1.Job{},
 	}
 	var left []string
-	err := f.Await(ctx, cluster, "nothing is left behind", kinds, func(ctx context.Context, reader client.Reader) (bool, error) {
+	err := f.Await(ctx, cluster, "the cleanup is complete", kinds, func(ctx context.Context, reader client.Reader) (bool, error) {
 		var err error
 		left, err = Leftovers(ctx, reader)
 		return len(left) == 0, err

@@ -23,7 +23,7 @@ import (
 // Kind is a kind of object whose operator is simulated.
 type Kind string
 
-// The kinds, by their own names: a test double shares no code with what it tests.
+// The kinds have their own names here, because a simulation must not share code with the code under test.
 const (
 	Postgresql    Kind = "postgresql"
 	RedisFailover Kind = "RedisFailover"
@@ -41,7 +41,7 @@ var kinds = map[Kind]schema.GroupVersionKind{
 	BucketJob:     batchv1.SchemeGroupVersion.WithKind("Job"),
 }
 
-// Behaviour is how the simulated operator treats one object. With the zero value the object is ready at once.
+// Behaviour is the simulated behaviour for one object. With the zero value the object is ready immediately.
 type Behaviour struct {
 	// After is how long the object takes to become ready; if negative, it never does.
 	After time.Duration
@@ -49,17 +49,17 @@ type Behaviour struct {
 	Fails bool
 	// Down: the object is not ready, and its operator is repairing it.
 	Down bool
-	// Absent: no operator acts on it.
+	// Absent: no operator reconciles the object.
 	Absent bool
-	// Flaps is how long the object stays ready and then not ready, in turn; 0: it does not flap.
+	// Flaps is how long the object is ready and not ready in turn; 0: it does not flap.
 	Flaps time.Duration
 }
 
-// Options say how the operators behave.
+// Options configure the operators.
 type Options struct {
-	// Behaves returns the behaviour for an object; nil: every object is ready at once.
+	// Behaves returns the behaviour for an object; nil: every object is ready immediately.
 	Behaves func(kind Kind, namespace, name string) Behaviour
-	// Controllers: the cluster has its own controllers for StatefulSets, Deployments and Jobs. Redis cannot go Down then.
+	// Controllers: the cluster has its own controllers for StatefulSets, Deployments and Jobs. Redis cannot be Down then.
 	Controllers bool
 }
 
@@ -73,9 +73,9 @@ type Operators struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// told is the behaviour that Simulate set.
-	told map[item]Behaviour
-	// seen is when an object was first seen, by UID.
+	// behaviours are those that Simulate has set.
+	behaviours map[item]Behaviour
+	// seen is when each object was first seen, by UID.
 	seen    map[string]time.Time
 	failure error
 }
@@ -102,7 +102,7 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Operator
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	o := &Operators{
-		options: options, objects: objects, client: writer, stop: stop, told: map[item]Behaviour{}, seen: map[string]time.Time{},
+		options: options, objects: objects, client: writer, stop: stop, behaviours: map[item]Behaviour{}, seen: map[string]time.Time{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[item](50*time.Millisecond, time.Second)),
 	}
 	o.running.Go(func() { _ = objects.Start(running) })
@@ -115,26 +115,26 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Operator
 			return nil, err
 		}
 	}
-	for range workersOfAll {
+	for range workers {
 		o.running.Go(func() { o.work(running) })
 	}
 	return o, nil
 }
 
-// workersOfAll is how many objects are worked on at the same time.
-const workersOfAll = 8
+// workers is how many objects are reconciled at the same time.
+const workers = 8
 
-// watch queues every object of the kind, and again whenever it changes.
+// watch queues every object of the kind when it is found or changes.
 func (o *Operators) watch(ctx context.Context, kind Kind) error {
 	informer, err := o.objects.GetInformer(ctx, objectOf(kind))
 	if err != nil {
 		return err
 	}
 	add := func(event any) {
-		if missed, is := event.(toolscache.DeletedFinalStateUnknown); is {
+		if missed, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
 			event = missed.Obj
 		}
-		if object, is := event.(client.Object); is {
+		if object, ok := event.(client.Object); ok {
 			o.queue.Add(item{kind, object.GetNamespace(), object.GetName()})
 		}
 	}
@@ -150,7 +150,7 @@ func objectOf(kind Kind) *unstructured.Unstructured {
 	return object
 }
 
-// Stop ends the simulation. The objects that it made stay.
+// Stop ends the simulation. Created objects stay.
 func (o *Operators) Stop() {
 	o.stop()
 	o.queue.ShutDown()
@@ -168,7 +168,7 @@ func (o *Operators) Err() error {
 func (o *Operators) Simulate(kind Kind, namespace, name string, behaviour Behaviour) {
 	simulated := item{kind, namespace, name}
 	o.mu.Lock()
-	o.told[simulated] = behaviour
+	o.behaviours[simulated] = behaviour
 	o.mu.Unlock()
 	o.queue.Add(simulated)
 }
@@ -176,8 +176,8 @@ func (o *Operators) Simulate(kind Kind, namespace, name string, behaviour Behavi
 func (o *Operators) behaviourOf(simulated item) Behaviour {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if told, is := o.told[simulated]; is {
-		return told
+	if behaviour, ok := o.behaviours[simulated]; ok {
+		return behaviour
 	}
 	if o.options.Behaves == nil {
 		return Behaviour{}
@@ -188,8 +188,8 @@ func (o *Operators) behaviourOf(simulated item) Behaviour {
 // work handles queued objects until the queue is shut down.
 func (o *Operators) work(ctx context.Context) {
 	for {
-		simulated, over := o.queue.Get()
-		if over {
+		simulated, shutdown := o.queue.Get()
+		if shutdown {
 			return
 		}
 		again, err := o.reconcile(ctx, simulated)
@@ -211,7 +211,7 @@ func (o *Operators) work(ctx context.Context) {
 	}
 }
 
-// reconcile does for an object what its operator would do. It returns when to do so again without a change; 0: never.
+// reconcile simulates the operator of an object. It returns when to reconcile again without a change; 0: never.
 func (o *Operators) reconcile(ctx context.Context, simulated item) (again time.Duration, err error) {
 	object := objectOf(simulated.kind)
 	err = o.client.Get(ctx, client.ObjectKey{Namespace: simulated.namespace, Name: simulated.name}, object)
@@ -240,14 +240,14 @@ func (o *Operators) reconcile(ctx context.Context, simulated item) (again time.D
 	return again, err
 }
 
-// stage is how far an object has come.
+// stage is the state of an object.
 type stage int
 
 const (
 	creating stage = iota
 	ready
 	failed
-	// down: it was ready, and its operator is restoring it.
+	// down: the object was ready, and its operator is restoring it.
 	down
 )
 
@@ -272,8 +272,8 @@ func (o *Operators) stageOf(simulated item, object client.Object) (stage, time.D
 		return creating, behaviour.After - age
 	case behaviour.Flaps > 0:
 		flap := age - behaviour.After
-		turn, next := flap/behaviour.Flaps, behaviour.Flaps-flap%behaviour.Flaps
-		if turn%2 == 1 {
+		phase, next := flap/behaviour.Flaps, behaviour.Flaps-flap%behaviour.Flaps
+		if phase%2 == 1 {
 			return down, next
 		}
 		return ready, next

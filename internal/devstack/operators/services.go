@@ -26,7 +26,7 @@ func (o *Operators) simulatePostgresql(ctx context.Context, object *unstructured
 	case now == ready:
 		name := "harbor." + object.GetName() + ".credentials.postgresql.acid.zalan.do"
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: name}, Data: map[string][]byte{
-			"username": []byte("harbor"), "password": []byte("made-by-the-operator"),
+			"username": []byte("harbor"), "password": []byte("from-the-operator"),
 		}}
 		if err := o.create(ctx, secret); err != nil {
 			return err
@@ -39,7 +39,7 @@ func (o *Operators) simulatePostgresql(ctx context.Context, object *unstructured
 	case now == down:
 		status = "Updating"
 	}
-	return o.say(ctx, object, map[string]any{"PostgresClusterStatus": status})
+	return o.writeStatus(ctx, object, map[string]any{"PostgresClusterStatus": status})
 }
 
 func (o *Operators) simulateRedis(ctx context.Context, object *unstructured.Unstructured, now stage) error {
@@ -71,7 +71,7 @@ func (o *Operators) simulateRedis(ctx context.Context, object *unstructured.Unst
 	return o.serve(ctx, set, deployment, servers, serving, sentinels)
 }
 
-// redisLabels are those by which the operator selects the pods of a part; claims bear them too, and no label of its own.
+// redisLabels are the labels of the pods and claims of a part. Claims have no others.
 func redisLabels(object *unstructured.Unstructured, part string) map[string]string {
 	return map[string]string{"app.kubernetes.io/name": object.GetName(), "app.kubernetes.io/component": part, "app.kubernetes.io/part-of": "redis-failover"}
 }
@@ -104,11 +104,11 @@ func (o *Operators) serve(ctx context.Context, set *appsv1.StatefulSet, deployme
 	if err := o.client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil {
 		return err
 	}
-	told := deployment.Status
+	old := deployment.Status
 	deployment.Status = appsv1.DeploymentStatus{
 		ObservedGeneration: deployment.Generation, Replicas: sentinels, UpdatedReplicas: sentinels, ReadyReplicas: sentinels, AvailableReplicas: sentinels,
 	}
-	if equality.Semantic.DeepEqual(told, deployment.Status) {
+	if equality.Semantic.DeepEqual(old, deployment.Status) {
 		return nil
 	}
 	return o.client.Status().Update(ctx, deployment)
@@ -144,7 +144,7 @@ func (o *Operators) simulateTenant(ctx context.Context, object *unstructured.Uns
 	case down:
 		available = servers - 1
 	}
-	return o.say(ctx, object, map[string]any{"currentState": current, "availableReplicas": available, "pools": states})
+	return o.writeStatus(ctx, object, map[string]any{"currentState": current, "availableReplicas": available, "pools": states})
 }
 
 func (o *Operators) simulateHarbor(ctx context.Context, object *unstructured.Unstructured, now stage) error {
@@ -157,7 +157,7 @@ func (o *Operators) simulateHarbor(ctx context.Context, object *unstructured.Uns
 		return map[string]any{"type": kind, "status": string(status), "reason": reason, "message": message}
 	}
 	conditions := []any{condition("Failed", now == failed, "ComponentsNotReady", "core does not start"), condition("InProgress", now == creating || now == down, "dependencyStatus", "waiting for core")}
-	return o.say(ctx, object, map[string]any{"observedGeneration": generation, "conditions": conditions})
+	return o.writeStatus(ctx, object, map[string]any{"observedGeneration": generation, "conditions": conditions})
 }
 
 // simulateJob simulates the Job controller.
@@ -178,14 +178,14 @@ func (o *Operators) simulateJob(ctx context.Context, object *unstructured.Unstru
 	}
 	for _, end := range ends {
 		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
-			Type: end, Status: corev1.ConditionTrue, Reason: "Played", LastTransitionTime: at, LastProbeTime: at,
+			Type: end, Status: corev1.ConditionTrue, Reason: "Simulated", LastTransitionTime: at, LastProbeTime: at,
 		})
 	}
 	return o.client.Status().Update(ctx, job)
 }
 
-// say writes the status of an object if it differs.
-func (o *Operators) say(ctx context.Context, object *unstructured.Unstructured, status map[string]any) error {
+// writeStatus writes the status of an object if it differs.
+func (o *Operators) writeStatus(ctx context.Context, object *unstructured.Unstructured, status map[string]any) error {
 	before, _, _ := unstructured.NestedMap(object.Object, "status")
 	if equality.Semantic.DeepEqual(before, status) {
 		return nil
@@ -202,7 +202,7 @@ func (o *Operators) create(ctx context.Context, object client.Object) error {
 	return err
 }
 
-// claim makes the claim of an object's first replica, with the labels that its StatefulSet selects pods by.
+// claim creates the claim of the first replica of an object, with the labels by which its StatefulSet selects pods.
 func (o *Operators) claim(ctx context.Context, object client.Object, name string, labels map[string]string) error {
 	return o.create(ctx, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: name, Labels: labels},
@@ -213,19 +213,19 @@ func (o *Operators) claim(ctx context.Context, object client.Object, name string
 	})
 }
 
-// cleanUp removes what an operator made for an object that is gone. As with the real ones, the claims stay.
+// cleanUp deletes the objects that an operator created for a deleted object. Claims stay, as with the real operators.
 func (o *Operators) cleanUp(ctx context.Context, simulated item) error {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: simulated.namespace, Name: name}
 	}
-	var made []client.Object
+	var created []client.Object
 	switch simulated.kind {
 	case Postgresql:
-		made = []client.Object{&corev1.Secret{ObjectMeta: meta("harbor." + simulated.name + ".credentials.postgresql.acid.zalan.do")}}
+		created = []client.Object{&corev1.Secret{ObjectMeta: meta("harbor." + simulated.name + ".credentials.postgresql.acid.zalan.do")}}
 	case RedisFailover:
-		made = []client.Object{&appsv1.StatefulSet{ObjectMeta: meta("rfr-" + simulated.name)}, &appsv1.Deployment{ObjectMeta: meta("rfs-" + simulated.name)}}
+		created = []client.Object{&appsv1.StatefulSet{ObjectMeta: meta("rfr-" + simulated.name)}, &appsv1.Deployment{ObjectMeta: meta("rfs-" + simulated.name)}}
 	}
-	for _, object := range made {
+	for _, object := range created {
 		if err := client.IgnoreNotFound(o.client.Delete(ctx, object)); err != nil {
 			return err
 		}

@@ -7,11 +7,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// dependency is the compliance with another policy, by the name of its replica, that a policy waits for.
+// dependency is the required compliance with another policy, by the name of its replica.
 type dependency struct{ policy, compliance string }
 
-// needsOf returns the dependencies of a policy and its templates. Their namespace defaults to that of the policy.
-func needsOf(policy *unstructured.Unstructured) []dependency {
+// dependenciesOf returns the dependencies of a policy and its templates. Their namespace defaults to that of the policy.
+func dependenciesOf(policy *unstructured.Unstructured) []dependency {
 	listed, _, _ := unstructured.NestedSlice(policy.Object, "spec", "dependencies")
 	templates, _, _ := unstructured.NestedSlice(policy.Object, "spec", "policy-templates")
 	for _, template := range templates {
@@ -34,16 +34,16 @@ func needsOf(policy *unstructured.Unstructured) []dependency {
 	return needs
 }
 
-// standing returns the compliance of a cluster with a replica; it is pending until its dependencies hold. A replica that depends on itself
-// stays pending. asked are the replicas on the path of dependencies. The caller holds the lock.
-func (p *Propagator) standing(key client.ObjectKey, asked []string) string {
+// complianceOf returns the compliance of a cluster with a replica. It is pending until the dependencies are satisfied; a replica that depends on
+// itself stays pending. path are the replicas on the path of dependencies. The caller holds the lock.
+func (p *Propagator) complianceOf(key client.ObjectKey, path []string) string {
 	r, bound := p.replicas[key]
 	if !bound {
 		return ""
 	}
-	asked = append(slices.Clone(asked), key.Name)
+	path = append(slices.Clone(path), key.Name)
 	for _, need := range r.needs {
-		if slices.Contains(asked, need.policy) || p.standing(client.ObjectKey{Namespace: key.Namespace, Name: need.policy}, asked) != need.compliance {
+		if slices.Contains(path, need.policy) || p.complianceOf(client.ObjectKey{Namespace: key.Namespace, Name: need.policy}, path) != need.compliance {
 			return pending
 		}
 	}

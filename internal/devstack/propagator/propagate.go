@@ -28,7 +28,7 @@ type replica struct {
 	root     client.ObjectKey
 	enforces bool
 	content  string
-	// needs must hold on the cluster before the policy is evaluated there.
+	// needs are the dependencies of the policy.
 	needs []dependency
 	// status is the last written status.
 	status string
@@ -53,7 +53,7 @@ func (p *Propagator) propagate(ctx context.Context) error {
 	var writes errgroup.Group
 	writes.SetLimit(writesAtOnce)
 	for key, r := range known {
-		if _, stays := wanted[key]; !stays {
+		if _, required := wanted[key]; !required {
 			writes.Go(func() error { return p.remove(ctx, key, r) })
 		}
 	}
@@ -65,7 +65,7 @@ func (p *Propagator) propagate(ctx context.Context) error {
 	if err := writes.Wait(); err != nil {
 		return err
 	}
-	return p.judge(ctx, roots)
+	return p.evaluate(ctx, roots)
 }
 
 // roots are the policies that users and rollouts write.
@@ -90,7 +90,7 @@ func (p *Propagator) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 	return list.Items, err
 }
 
-// wanted returns the required replicas: those of bindings without a filter first, because others may override them.
+// wanted returns the required replicas. Bindings without a filter come first, because restricted ones may override them.
 func (p *Propagator) wanted(ctx context.Context, roots map[client.ObjectKey]*unstructured.Unstructured) (map[client.ObjectKey]replica, error) {
 	bindings, err := p.list(ctx, bindingKind)
 	if err != nil {
@@ -132,7 +132,7 @@ func bind(wanted map[client.ObjectKey]replica, binding *unstructured.Unstructure
 				continue
 			}
 			wanted[at] = replica{
-				root: key, content: contentOf(root), needs: needsOf(root),
+				root: key, content: contentOf(root), needs: dependenciesOf(root),
 				enforces: before.enforces || strings.EqualFold(action, "enforce") || strings.EqualFold(override, "enforce"),
 			}
 		}
@@ -158,7 +158,7 @@ func (p *Propagator) placed(ctx context.Context) (map[string][]string, error) {
 		for i := range placements {
 			key := kind.Kind + "/" + client.ObjectKeyFromObject(&placements[i]).String()
 			for j := range clusters {
-				if clusters[j].GetDeletionTimestamp() == nil && picks(&placements[i], &clusters[j]) && sees(&placements[i], &clusters[j], setBindings) {
+				if clusters[j].GetDeletionTimestamp() == nil && selects(&placements[i], &clusters[j]) && maySelect(&placements[i], &clusters[j], setBindings) {
 					placed[key] = append(placed[key], clusters[j].GetName())
 				}
 			}
@@ -167,8 +167,8 @@ func (p *Propagator) placed(ctx context.Context) (map[string][]string, error) {
 	return placed, nil
 }
 
-// picks reports whether a rule or placement selects a cluster. An empty one selects every cluster.
-func picks(placement, cluster *unstructured.Unstructured) bool {
+// selects reports whether a rule or placement selects a cluster. An empty one selects every cluster.
+func selects(placement, cluster *unstructured.Unstructured) bool {
 	for _, field := range []string{"clusterReplicas", "numberOfClusters"} {
 		if number, set, _ := unstructured.NestedInt64(placement.Object, "spec", field); set && number == 0 {
 			return false
@@ -191,8 +191,8 @@ func picks(placement, cluster *unstructured.Unstructured) bool {
 	return true
 }
 
-// sees reports whether a placement may select a cluster: its cluster set is bound to the namespace. A rule may select every cluster.
-func sees(placement, cluster *unstructured.Unstructured, setBindings []unstructured.Unstructured) bool {
+// maySelect reports whether a placement may select a cluster: the cluster set must be bound to the namespace. A rule may select every cluster.
+func maySelect(placement, cluster *unstructured.Unstructured, setBindings []unstructured.Unstructured) bool {
 	return placement.GetKind() == ruleKind.Kind || slices.ContainsFunc(setBindings, func(binding unstructured.Unstructured) bool {
 		set, _, _ := unstructured.NestedString(binding.Object, "spec", "clusterSet")
 		return binding.GetNamespace() == placement.GetNamespace() && (set == "global" || set == cluster.GetLabels()["cluster.open-cluster-management.io/clusterset"])
@@ -239,7 +239,7 @@ func (p *Propagator) write(ctx context.Context, key client.ObjectKey, r replica,
 	before := p.replicas[key]
 	r.status = before.status
 	p.replicas[key] = r
-	p.note(key, before.enforces, r.enforces)
+	p.recordEnforcement(key, before.enforces, r.enforces)
 	return nil
 }
 
@@ -254,11 +254,11 @@ func (p *Propagator) remove(ctx context.Context, key client.ObjectKey, r replica
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.replicas, key)
-	p.note(key, r.enforces, false)
+	p.recordEnforcement(key, r.enforces, false)
 	return nil
 }
 
-func (p *Propagator) note(key client.ObjectKey, before, now bool) {
+func (p *Propagator) recordEnforcement(key client.ObjectKey, before, now bool) {
 	if before != now {
 		p.enforced = append(p.enforced, Enforcement{Cluster: key.Namespace, Policy: key.Name, Began: now, At: time.Now()})
 	}

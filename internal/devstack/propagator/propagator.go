@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The kinds that it reads and writes. They are declared here because a simulation must not share code with the code under test.
+// The kinds are declared here because a simulation must not share code with the code under test.
 var (
 	policyKind     = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
 	bindingKind    = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "PlacementBinding"}
@@ -30,8 +30,7 @@ var (
 
 // Options configure the simulated clusters.
 type Options struct {
-	// Takes is how long a cluster takes to comply with a policy that is enforced on it; if negative, it never complies. The policy is named
-	// <namespace>.<name>. Nil: at once.
+	// Takes is how long a cluster takes to comply with an enforced policy, <namespace>.<name>; if negative, it never complies. Nil: no time.
 	Takes func(cluster, policy string) time.Duration
 }
 
@@ -47,9 +46,9 @@ type Propagator struct {
 	mu sync.Mutex
 	// complies has the contents of policies that each cluster complies with.
 	complies map[string]map[string]bool
-	// underWay are the contents that a cluster will comply with later.
-	underWay map[string]map[string]bool
-	replicas map[client.ObjectKey]replica
+	// inProgress has the contents that each cluster will comply with after Options.Takes.
+	inProgress map[string]map[string]bool
+	replicas   map[client.ObjectKey]replica
 	// statuses are the last written statuses of policies.
 	statuses   map[client.ObjectKey]string
 	namespaces map[string]bool
@@ -81,7 +80,7 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Propagat
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p := &Propagator{
 		options: options, objects: objects, client: writer, dirty: make(chan struct{}, 1), stop: stop,
-		complies: map[string]map[string]bool{}, underWay: map[string]map[string]bool{}, replicas: map[client.ObjectKey]replica{},
+		complies: map[string]map[string]bool{}, inProgress: map[string]map[string]bool{}, replicas: map[client.ObjectKey]replica{},
 		statuses: map[client.ObjectKey]string{}, namespaces: map[string]bool{},
 	}
 	p.running.Go(func() { _ = objects.Start(running) })
@@ -103,21 +102,21 @@ func (p *Propagator) watch(ctx context.Context, kind schema.GroupVersionKind) er
 		return err
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { p.look() },
-		UpdateFunc: func(any, any) { p.look() },
-		DeleteFunc: func(any) { p.look() },
+		AddFunc:    func(any) { p.trigger() },
+		UpdateFunc: func(any, any) { p.trigger() },
+		DeleteFunc: func(any) { p.trigger() },
 	})
 	return err
 }
 
-func (p *Propagator) look() {
+func (p *Propagator) trigger() {
 	select {
 	case p.dirty <- struct{}{}:
 	default:
 	}
 }
 
-// Stop ends the simulation. The objects that it made stay.
+// Stop ends the simulation. Created objects stay.
 func (p *Propagator) Stop() {
 	p.stop()
 	p.running.Wait()
@@ -139,7 +138,7 @@ func (p *Propagator) run(ctx context.Context) {
 		}
 		err := p.propagate(ctx)
 		if err != nil && !errors.Is(err, context.Canceled) {
-			time.AfterFunc(100*time.Millisecond, p.look)
+			time.AfterFunc(100*time.Millisecond, p.trigger)
 		}
 		p.mu.Lock()
 		p.failure = err
@@ -157,7 +156,7 @@ func (p *Propagator) Drift(ctx context.Context, cluster, namespace, policy strin
 	p.mu.Lock()
 	delete(p.complies[cluster], contentOf(found))
 	p.mu.Unlock()
-	p.look()
+	p.trigger()
 	return nil
 }
 

@@ -13,47 +13,47 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// judge applies enforced replicas, and writes the compliance of the clusters.
-func (p *Propagator) judge(ctx context.Context, roots map[client.ObjectKey]*unstructured.Unstructured) error {
+// evaluate applies enforced replicas, and writes the compliance of the clusters.
+func (p *Propagator) evaluate(ctx context.Context, roots map[client.ObjectKey]*unstructured.Unstructured) error {
 	p.mu.Lock()
-	changed := map[client.ObjectKey]string{}
-	standings := map[client.ObjectKey][]any{}
-	for took := true; took; { // a replica may depend on one that has just taken effect
-		took = false
+	updates := map[client.ObjectKey]string{}
+	statuses := map[client.ObjectKey][]any{}
+	for changed := true; changed; { // a replica may depend on one that has just become compliant
+		changed = false
 		for key, r := range p.replicas {
-			if r.enforces && p.standing(key, nil) == other {
-				took = p.enforce(key, r.content) || took
+			if r.enforces && p.complianceOf(key, nil) == other {
+				changed = p.enforce(key, r.content) || changed
 			}
 		}
 	}
 	for key, r := range p.replicas {
-		status := p.standing(key, nil)
+		status := p.complianceOf(key, nil)
 		if status != r.status {
-			changed[key] = status
+			updates[key] = status
 		}
-		standings[r.root] = append(standings[r.root], map[string]any{"clustername": key.Namespace, "clusternamespace": key.Namespace, "compliant": status})
+		statuses[r.root] = append(statuses[r.root], map[string]any{"clustername": key.Namespace, "clusternamespace": key.Namespace, "compliant": status})
 	}
 	p.mu.Unlock()
 	var writes errgroup.Group
 	writes.SetLimit(writesAtOnce)
-	for key, status := range changed {
-		writes.Go(func() error { return p.say(ctx, key, status) })
+	for key, status := range updates {
+		writes.Go(func() error { return p.writeStatus(ctx, key, status) })
 	}
 	if err := writes.Wait(); err != nil {
 		return err
 	}
 	for key := range roots {
-		if err := p.sum(ctx, key, standings[key]); err != nil {
+		if err := p.writeSummary(ctx, key, statuses[key]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// enforce makes the cluster comply after Options.Takes, and reports whether it complies at once. The caller holds the lock.
+// enforce makes the cluster comply after Options.Takes, and reports whether it complies immediately. The caller holds the lock.
 func (p *Propagator) enforce(key client.ObjectKey, content string) bool {
 	cluster := key.Namespace
-	if p.complies[cluster][content] || p.underWay[cluster][content] {
+	if p.complies[cluster][content] || p.inProgress[cluster][content] {
 		return false
 	}
 	takes := p.options.Takes(cluster, key.Name)
@@ -63,33 +63,33 @@ func (p *Propagator) enforce(key client.ObjectKey, content string) bool {
 	if p.complies[cluster] == nil {
 		p.complies[cluster] = map[string]bool{}
 	}
-	if p.underWay[cluster] == nil {
-		p.underWay[cluster] = map[string]bool{}
+	if p.inProgress[cluster] == nil {
+		p.inProgress[cluster] = map[string]bool{}
 	}
 	if takes == 0 {
 		p.complies[cluster][content] = true
 		return true
 	}
-	p.underWay[cluster][content] = true
+	p.inProgress[cluster][content] = true
 	time.AfterFunc(takes, func() {
 		p.mu.Lock()
-		delete(p.underWay[cluster], content)
-		// A cluster that was unbound meanwhile keeps its state.
+		delete(p.inProgress[cluster], content)
+		// A cluster that was unbound in the meantime keeps its state.
 		enforced := false
 		for at, r := range p.replicas {
-			enforced = enforced || at.Namespace == cluster && r.content == content && r.enforces && p.standing(at, nil) != pending
+			enforced = enforced || at.Namespace == cluster && r.content == content && r.enforces && p.complianceOf(at, nil) != pending
 		}
 		if enforced {
 			p.complies[cluster][content] = true
 		}
 		p.mu.Unlock()
-		p.look()
+		p.trigger()
 	})
 	return false
 }
 
-// say writes the status of a replica policy.
-func (p *Propagator) say(ctx context.Context, key client.ObjectKey, status string) error {
+// writeStatus writes the status of a replica.
+func (p *Propagator) writeStatus(ctx context.Context, key client.ObjectKey, status string) error {
 	if err := p.patchStatus(ctx, key, map[string]any{"compliant": status}); err != nil {
 		return err
 	}
@@ -102,16 +102,16 @@ func (p *Propagator) say(ctx context.Context, key client.ObjectKey, status strin
 	return nil
 }
 
-// sum writes the status of a policy: the compliance of each of its clusters.
-func (p *Propagator) sum(ctx context.Context, key client.ObjectKey, standings []any) error {
-	slices.SortFunc(standings, func(a, b any) int {
+// writeSummary writes the status of a policy: the compliance of each of its clusters.
+func (p *Propagator) writeSummary(ctx context.Context, key client.ObjectKey, statuses []any) error {
+	slices.SortFunc(statuses, func(a, b any) int {
 		return strings.Compare(a.(map[string]any)["clustername"].(string), b.(map[string]any)["clustername"].(string))
 	})
-	text, err := json.Marshal(standings)
+	text, err := json.Marshal(statuses)
 	if err != nil || p.statuses[key] == string(text) {
 		return err
 	}
-	if err := p.patchStatus(ctx, key, map[string]any{"status": standings}); err != nil {
+	if err := p.patchStatus(ctx, key, map[string]any{"status": statuses}); err != nil {
 		return err
 	}
 	p.statuses[key] = string(text)

@@ -15,9 +15,9 @@ const (
 	lockPolicy = "docs/examples/workload-lock-policy.yaml"
 )
 
-// Furnish puts the demo's workloads on a spoke (Deployments behind budgets, and a vRouter on every worker) and starts a controller for the
-// locks of the vRouter. It returns when all pods run and all locks are active.
-func (f *Fleet) Furnish(ctx context.Context, spoke *devstack.Cluster) error {
+// DeployDemo deploys the workloads of the demo on a spoke (Deployments with budgets, and a vRouter on every worker), and starts a lock controller for
+// the vRouter. It returns when all pods run and all locks are active.
+func (f *Fleet) DeployDemo(ctx context.Context, spoke *devstack.Cluster) error {
 	if err := spoke.Apply(ctx, workloads); err != nil {
 		return err
 	}
@@ -31,11 +31,11 @@ func (f *Fleet) Furnish(ctx context.Context, spoke *devstack.Cluster) error {
 	return f.AwaitLocks(ctx, spoke, f.options.Workers)
 }
 
-// FurnishAll calls Furnish for every spoke.
-func (f *Fleet) FurnishAll(ctx context.Context) error {
+// DeployDemoEverywhere calls DeployDemo for every spoke.
+func (f *Fleet) DeployDemoEverywhere(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, spoke := range f.Spokes {
-		group.Go(func() error { return f.Furnish(ctx, spoke) })
+		group.Go(func() error { return f.DeployDemo(ctx, spoke) })
 	}
 	return group.Wait()
 }
