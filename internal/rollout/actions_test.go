@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// apply is what the API server makes of a change.
+// apply applies a change as the API server does.
 func apply(change map[string]*string, to map[string]string) map[string]string {
 	after := maps.Clone(to)
 	for key, value := range change {
@@ -32,12 +32,12 @@ func TestActionsChangeLabelsAndAnnotationsOfACluster(t *testing.T) {
 		before ranv1.BeforeEnable
 		want   map[string]string
 	}{
-		{"nothing asked for changes nothing", ranv1.BeforeEnable{}, before},
-		{"a label is added, with an empty value too", ranv1.BeforeEnable{AddClusterLabels: map[string]string{"new": ""}}, map[string]string{"kept": "1", "old": "1", "new": ""}},
-		{"one that is there gets the value", ranv1.BeforeEnable{AddClusterLabels: map[string]string{"old": "2"}}, map[string]string{"kept": "1", "old": "2"}},
+		{"without actions nothing changes", ranv1.BeforeEnable{}, before},
+		{"a label is added, even with an empty value", ranv1.BeforeEnable{AddClusterLabels: map[string]string{"new": ""}}, map[string]string{"kept": "1", "old": "1", "new": ""}},
+		{"an existing label gets the value", ranv1.BeforeEnable{AddClusterLabels: map[string]string{"old": "2"}}, map[string]string{"kept": "1", "old": "2"}},
 		{"a label is removed", ranv1.BeforeEnable{RemoveClusterLabels: []string{"old", "absent"}}, map[string]string{"kept": "1"}},
-		{"in the older form the key counts, not the value", ranv1.BeforeEnable{DeleteClusterLabels: map[string]string{"old": "other"}}, map[string]string{"kept": "1"}},
-		{"what is added and removed is removed", ranv1.BeforeEnable{AddClusterLabels: map[string]string{"old": "2"}, RemoveClusterLabels: []string{"old"}}, map[string]string{"kept": "1"}},
+		{"deleteClusterLabels ignores the value", ranv1.BeforeEnable{DeleteClusterLabels: map[string]string{"old": "other"}}, map[string]string{"kept": "1"}},
+		{"a label that is added and removed is removed", ranv1.BeforeEnable{AddClusterLabels: map[string]string{"old": "2"}, RemoveClusterLabels: []string{"old"}}, map[string]string{"kept": "1"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestActionsChangeLabelsAndAnnotationsOfACluster(t *testing.T) {
 	require.True(t, rollout.ChangeAfter(&ranv1.Actions{AfterCompletion: &ranv1.AfterCompletion{DeleteObjects: new(true)}}).Empty())
 }
 
-func TestAChangeMadeTwiceIsMadeOnce(t *testing.T) {
+func TestAChangeIsIdempotent(t *testing.T) {
 	marks := rapid.MapOf(rapid.SampledFrom([]string{"a", "b", "c", "d"}), rapid.SampledFrom([]string{"", "1", "2"}))
 	rapid.Check(t, func(t *rapid.T) {
 		change := rollout.ChangeAfter(&ranv1.Actions{AfterCompletion: &ranv1.AfterCompletion{
@@ -96,6 +96,6 @@ func TestBeforeEnableAppliesToClustersThatNeedWork(t *testing.T) {
 		{Name: "c4", State: ranv1.ClusterFailed},
 		{Name: "c5", State: ranv1.ClusterSkipped},
 	}
-	require.Equal(t, []string{"c1", "c3"}, rollout.ClustersToChange(rollout.NodeMaintenance, clusters), "what is done already is not begun once more")
-	require.Equal(t, []string{"c5"}, rollout.ClustersToChange(rollout.Nothing, clusters[4:]), "a rollout that does nothing else is there for that")
+	require.Equal(t, []string{"c1", "c3"}, rollout.ClustersToChange(rollout.NodeMaintenance, clusters), "complete clusters are not changed")
+	require.Equal(t, []string{"c5"}, rollout.ClustersToChange(rollout.Nothing, clusters[4:]), "a rollout without remediation changes all clusters")
 }

@@ -19,7 +19,7 @@ func TestWhereAnApprovalIsNeeded(t *testing.T) {
 		canaries  []string
 		want      []ranv1.ApprovalPoint
 	}{
-		{"nowhere unless asked for", nil, []string{"a", "b"}, []ranv1.ApprovalPoint{none, none, none, none}},
+		{"nowhere by default", nil, []string{"a", "b"}, []ranv1.ApprovalPoint{none, none, none, none}},
 		{"before the canaries", &ranv1.Approvals{BeforeCanaries: true}, []string{"a", "b"}, []ranv1.ApprovalPoint{ranv1.BeforeCanaries, none, none, none}},
 		{"after the last canary", &ranv1.Approvals{AfterCanaries: true}, []string{"a", "b"}, []ranv1.ApprovalPoint{none, none, ranv1.AfterCanaries, none}},
 		{"before each batch", &ranv1.Approvals{BeforeEachBatch: true}, nil, []ranv1.ApprovalPoint{ranv1.BeforeEachBatch, ranv1.BeforeEachBatch, ranv1.BeforeEachBatch, ranv1.BeforeEachBatch}},
@@ -28,7 +28,7 @@ func TestWhereAnApprovalIsNeeded(t *testing.T) {
 			[]string{"a", "b"},
 			[]ranv1.ApprovalPoint{ranv1.BeforeCanaries, ranv1.BeforeEachBatch, ranv1.AfterCanaries, ranv1.BeforeEachBatch},
 		},
-		{"canaries that need no work let nothing go unapproved", &ranv1.Approvals{AfterCanaries: true}, []string{"x"}, []ranv1.ApprovalPoint{ranv1.AfterCanaries, none, none, none}},
+		{"canaries that need no work do not remove the approval", &ranv1.Approvals{AfterCanaries: true}, []string{"x"}, []ranv1.ApprovalPoint{ranv1.AfterCanaries, none, none, none}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestASkippedBatchDoesNotSkipItsApproval(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		approvals *ranv1.Approvals
-		// todo are the batches in which something is left to do, counted from 0.
+		// todo are the batches that still have work, counted from 0.
 		todo []int
 		want []ranv1.ApprovalPoint
 	}{
@@ -57,9 +57,9 @@ func TestASkippedBatchDoesNotSkipItsApproval(t *testing.T) {
 		{"the canaries are done", after, []int{2, 3}, []ranv1.ApprovalPoint{ranv1.AfterCanaries, none}},
 		{"the last canary is done", after, []int{0, 3}, []ranv1.ApprovalPoint{none, ranv1.AfterCanaries}},
 		{"only a canary is left", after, []int{1}, []ranv1.ApprovalPoint{none}},
-		{"what was asked for before the canaries", &ranv1.Approvals{BeforeCanaries: true}, []int{2, 3}, []ranv1.ApprovalPoint{ranv1.BeforeCanaries, none}},
-		{"before and after canaries that are done, once", both, []int{2, 3}, []ranv1.ApprovalPoint{ranv1.AfterCanaries, none}},
-		{"before and after the second canary", both, []int{1, 3}, []ranv1.ApprovalPoint{ranv1.BeforeCanaries, ranv1.AfterCanaries}},
+		{"the approval before the canaries, if the canaries are done", &ranv1.Approvals{BeforeCanaries: true}, []int{2, 3}, []ranv1.ApprovalPoint{ranv1.BeforeCanaries, none}},
+		{"one approval if the canaries are done", both, []int{2, 3}, []ranv1.ApprovalPoint{ranv1.AfterCanaries, none}},
+		{"approvals before and after the second canary", both, []int{1, 3}, []ranv1.ApprovalPoint{ranv1.BeforeCanaries, ranv1.AfterCanaries}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []ranv1.ApprovalPoint
@@ -83,13 +83,13 @@ func TestAnInvalidApprovalIsRefusedWithTheReason(t *testing.T) {
 		request   rollout.ApprovalRequest
 		want      string
 	}{
-		{"by anyone", &ranv1.Approvals{AfterCanaries: true}, awaited, rollout.ApprovalRequest{Actor: "ann"}, ""},
-		{"by somebody else", separate, awaited, rollout.ApprovalRequest{Actor: "bob", Batch: 2}, ""},
+		{"by any person", &ranv1.Approvals{AfterCanaries: true}, awaited, rollout.ApprovalRequest{Actor: "ann"}, ""},
+		{"by another person", separate, awaited, rollout.ApprovalRequest{Actor: "bob", Batch: 2}, ""},
 		{"by the starter", separate, awaited, rollout.ApprovalRequest{Actor: "ann"}, "actor: ann has started, edited, enabled or retried the rollout"},
-		{"by nobody", &ranv1.Approvals{}, awaited, rollout.ApprovalRequest{}, "actor: required to approve afterCanaries (batch 2)"},
+		{"without an actor", &ranv1.Approvals{}, awaited, rollout.ApprovalRequest{}, "actor: required to approve afterCanaries (batch 2)"},
 		{"of another batch", separate, awaited, rollout.ApprovalRequest{Actor: "bob", Batch: 3}, "waits for the approval of batch 2, not 3"},
-		{"of nothing", separate, nil, rollout.ApprovalRequest{Actor: "bob"}, "does not wait for an approval: BatchInProgress"},
-		{"where none is asked for", nil, nil, rollout.ApprovalRequest{Actor: "bob"}, "does not wait for an approval"},
+		{"without a pending approval", separate, nil, rollout.ApprovalRequest{Actor: "bob"}, "does not wait for an approval: BatchInProgress"},
+		{"without approvals in the spec", nil, nil, rollout.ApprovalRequest{Actor: "bob"}, "does not wait for an approval"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -107,5 +107,5 @@ func TestAnApprovalHoldsUntilItExpires(t *testing.T) {
 	hour := &ranv1.Approvals{Expiry: 60}
 	require.True(t, rollout.ApprovalHolds(hour, noon, noon.Add(59*time.Minute)))
 	require.False(t, rollout.ApprovalHolds(hour, noon, noon.Add(time.Hour)))
-	require.True(t, rollout.ApprovalHolds(&ranv1.Approvals{}, noon, noon.Add(1000*time.Hour)), "without an expiry, for ever")
+	require.True(t, rollout.ApprovalHolds(&ranv1.Approvals{}, noon, noon.Add(1000*time.Hour)), "without an expiry it is always valid")
 }

@@ -17,18 +17,18 @@ func TestTheNextStepOfABatch(t *testing.T) {
 		state    rollout.BatchState
 		decision rollout.BatchDecision
 	}{
-		{"starts as many as wait", rollout.BatchState{Budget: open, Pending: 2}, rollout.BatchDecision{Step: rollout.BatchStart, Start: 2}},
-		{"starts as many as the window lets in", rollout.BatchState{Budget: open, Pending: 9}, rollout.BatchDecision{Step: rollout.BatchStart, Start: 3}},
-		{"waits while the window is full", rollout.BatchState{Budget: full, Pending: 1, Busy: 3}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchFull}},
+		{"starts all pending clusters", rollout.BatchState{Budget: open, Pending: 2}, rollout.BatchDecision{Step: rollout.BatchStart, Start: 2}},
+		{"starts as many as the budget allows", rollout.BatchState{Budget: open, Pending: 9}, rollout.BatchDecision{Step: rollout.BatchStart, Start: 3}},
+		{"waits while the budget is used up", rollout.BatchState{Budget: full, Pending: 1, Busy: 3}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchFull}},
 		{
 			"waits while all at work may fail",
 			rollout.BatchState{Budget: rollout.StartBudget{Size: 3, Running: 1, MaxFailures: 1}, Pending: 1, Busy: 1},
 			rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchCautious},
 		},
-		{"ends when all are over", rollout.BatchState{Budget: open}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchAllStarted}},
-		{"waits while one soaks for others", rollout.BatchState{Budget: open, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchAllStarted}},
+		{"ends when all clusters have ended", rollout.BatchState{Budget: open}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchAllStarted}},
+		{"waits while a cluster soaks and others wait for it", rollout.BatchState{Budget: open, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchAllStarted}},
 		{"waits while it is paused", rollout.BatchState{Budget: open, Pending: 1, Paused: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchPaused}},
-		{"a pause ends no batch that is over", rollout.BatchState{Budget: open, Paused: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchAllStarted}},
+		{"a paused batch ends when all clusters have ended", rollout.BatchState{Budget: open, Paused: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchAllStarted}},
 		{
 			"too many failures end it, also while one soaks",
 			rollout.BatchState{Budget: rollout.StartBudget{Size: 3, MaxFailures: 1, Failed: 1}, Pending: 1, SoakCounts: true},
@@ -39,13 +39,13 @@ func TestTheNextStepOfABatch(t *testing.T) {
 			rollout.BatchState{Budget: rollout.StartBudget{Size: 3, MaxFailures: 1, Failed: 1}, SoakCounts: true},
 			rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchAllStarted},
 		},
-		{"a timeout waits for what is withdrawn", rollout.BatchState{Budget: open, Pending: 1, Busy: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchTimedOut}},
-		{"a timeout waits for what soaks", rollout.BatchState{Budget: open, Pending: 1, TimedOut: true, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchTimedOut}},
-		{"a timeout ends it then", rollout.BatchState{Budget: open, Pending: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchTimedOut}},
-		{"a cancellation does not wait for what soaks", rollout.BatchState{Budget: open, Cancelled: true, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchCancelled}},
-		{"health that is out of date is checked again", rollout.BatchState{Budget: open, Pending: 1, HealthUnknown: true, HistoryLong: true}, rollout.BatchDecision{Step: rollout.BatchRecheck, Reason: rollout.BatchHealthUnknown}},
+		{"a timeout waits for clusters that are withdrawn", rollout.BatchState{Budget: open, Pending: 1, Busy: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchTimedOut}},
+		{"a timeout waits for clusters that soak", rollout.BatchState{Budget: open, Pending: 1, TimedOut: true, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchTimedOut}},
+		{"a timeout ends a batch without running clusters", rollout.BatchState{Budget: open, Pending: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchTimedOut}},
+		{"a cancellation does not wait for clusters that soak", rollout.BatchState{Budget: open, Cancelled: true, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchCancelled}},
+		{"outdated health is checked again", rollout.BatchState{Budget: open, Pending: 1, HealthUnknown: true, HistoryLong: true}, rollout.BatchDecision{Step: rollout.BatchRecheck, Reason: rollout.BatchHealthUnknown}},
 		{"a long history continues as new", rollout.BatchState{Budget: open, Pending: 1, HistoryLong: true, Paused: true}, rollout.BatchDecision{Step: rollout.BatchNewRun, Reason: rollout.BatchHistoryLong}},
-		{"a long history waits for clusters at work", rollout.BatchState{Budget: open, Pending: 1, HistoryLong: true, Busy: 1}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchHistoryLong}},
+		{"a long history waits for running clusters", rollout.BatchState{Budget: open, Pending: 1, HistoryLong: true, Busy: 1}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchHistoryLong}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.decision, test.state.Decide()) })
@@ -73,9 +73,9 @@ func TestABatchNeverExceedsItsLimitsNorWaitsWithoutReason(t *testing.T) {
 			require.LessOrEqual(t, decision.Start, min(b.Pending, b.Budget.Free()))
 			require.False(t, b.Cancelled || b.TimedOut || b.Paused || b.HealthUnknown || b.HistoryLong)
 		case rollout.BatchWait:
-			require.True(t, b.Busy > 0 || soaking > 0 || b.Paused, "nothing would end the wait")
+			require.True(t, b.Busy > 0 || soaking > 0 || b.Paused, "the wait would never end")
 		default:
-			require.Zero(t, b.Busy, "clusters are at work")
+			require.Zero(t, b.Busy, "clusters are running")
 			require.False(t, b.SoakCounts && !b.Cancelled && decision.Reason != rollout.BatchTooManyFailures, "clusters soak for others")
 		}
 	})

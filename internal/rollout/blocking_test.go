@@ -20,7 +20,7 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ops", Name: name}
 }
 
-// blockedBy is a rollout of namespace ops that others block. Over is the status of its condition Succeeded; "" while it runs.
+// blockedBy is a rollout of namespace ops that others block. over is the status of its condition Succeeded; "" while it runs.
 func blockedBy(name string, over metav1.ConditionStatus, blockers ...string) *ranv1.ClusterGroupUpgrade {
 	cgu := &ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name}}
 	for _, blocker := range blockers {
@@ -45,7 +45,7 @@ func known(list ...*ranv1.ClusterGroupUpgrade) rollouts {
 	return all
 }
 
-func TestARolloutIsBlockedUntilAllThatBlockItHaveSucceeded(t *testing.T) {
+func TestARolloutIsBlockedUntilAllItsBlockersHaveSucceeded(t *testing.T) {
 	tests := []struct {
 		name    string
 		cgu     *ranv1.ClusterGroupUpgrade
@@ -55,9 +55,9 @@ func TestARolloutIsBlockedUntilAllThatBlockItHaveSucceeded(t *testing.T) {
 	}{
 		{"nothing blocks it", blockedBy("a", ""), nil, "", ""},
 		{"all have succeeded", blockedBy("a", "", "b", "c"), known(blockedBy("b", "True"), blockedBy("c", "True")), "", ""},
-		{"one runs", blockedBy("a", "", "b", "c"), known(blockedBy("b", "True"), blockedBy("c", "")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [c]; waiting for ops/c"},
+		{"one is running", blockedBy("a", "", "b", "c"), known(blockedBy("b", "True"), blockedBy("c", "")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [c]; waiting for ops/c"},
 		{"one has failed", blockedBy("a", "", "b"), known(blockedBy("b", "False")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [b]; waiting for ops/b"},
-		{"what is missing is said first", blockedBy("a", "", "b", "c", "d"), known(blockedBy("b", "")), "MissingBlockingCR", "Missing blocking CRs: [c d]; waiting for ops/c, ops/d, ops/b"},
+		{"missing rollouts are reported first", blockedBy("a", "", "b", "c", "d"), known(blockedBy("b", "")), "MissingBlockingCR", "Missing blocking CRs: [c d]; waiting for ops/c, ops/d, ops/b"},
 		{
 			"one of those that wait for each other has begun, and waits no more", blockedBy("a", "", "b"), known(begun(blockedBy("b", "", "c")), blockedBy("c", "", "b")), "IncompleteBlockingCR",
 			"Blocking CRs that are not completed: [b]; waiting for ops/b",
@@ -67,9 +67,9 @@ func TestARolloutIsBlockedUntilAllThatBlockItHaveSucceeded(t *testing.T) {
 			"Blocking CRs that are not completed: [x b]; waiting for ops/x, ops/b; that never ends: these rollouts wait for each other: ops/c -> ops/d -> ops/c" +
 				"; take one out of the blockingCRs of another",
 		},
-		{"others would, but one is over", blockedBy("a", "", "b"), known(blockedBy("b", "", "c"), blockedBy("c", "False", "b")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [b]; waiting for ops/b"},
-		{"others meet without a cycle", blockedBy("a", "", "b", "c"), known(blockedBy("b", "", "d"), blockedBy("c", "", "d"), blockedBy("d", "")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [b c]; waiting for ops/b, ops/c"},
-		{"what is named twice is said once", blockedBy("a", "", "b", "b"), nil, "MissingBlockingCR", "Missing blocking CRs: [b]; waiting for ops/b"},
+		{"a cycle of others is broken by one that has ended", blockedBy("a", "", "b"), known(blockedBy("b", "", "c"), blockedBy("c", "False", "b")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [b]; waiting for ops/b"},
+		{"others wait for the same rollout, without a cycle", blockedBy("a", "", "b", "c"), known(blockedBy("b", "", "d"), blockedBy("c", "", "d"), blockedBy("d", "")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [b c]; waiting for ops/b, ops/c"},
+		{"a duplicate is reported once", blockedBy("a", "", "b", "b"), nil, "MissingBlockingCR", "Missing blocking CRs: [b]; waiting for ops/b"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -92,10 +92,10 @@ func TestRolloutsThatWaitForEachOtherAreNamedInOrder(t *testing.T) {
 		known rollouts
 		want  []types.NamespacedName
 	}{
-		{"for itself", blockedBy("a", "", "a"), nil, []types.NamespacedName{named("a"), named("a")}},
-		{"over others", blockedBy("a", "", "x", "b"), known(blockedBy("x", ""), blockedBy("b", "", "c"), blockedBy("c", "", "x", "a")), []types.NamespacedName{named("a"), named("b"), named("c"), named("a")}},
-		{"one that is over waits for nothing", blockedBy("a", "", "b"), known(blockedBy("b", "False", "a")), nil},
-		{"a cycle of others is theirs, and only said", blockedBy("a", "", "b"), known(blockedBy("b", "", "c"), blockedBy("c", "", "b")), nil},
+		{"a rollout waits for itself", blockedBy("a", "", "a"), nil, []types.NamespacedName{named("a"), named("a")}},
+		{"a cycle through other rollouts", blockedBy("a", "", "x", "b"), known(blockedBy("x", ""), blockedBy("b", "", "c"), blockedBy("c", "", "x", "a")), []types.NamespacedName{named("a"), named("b"), named("c"), named("a")}},
+		{"an ended rollout waits for none", blockedBy("a", "", "b"), known(blockedBy("b", "False", "a")), nil},
+		{"a cycle of others does not make the rollout invalid", blockedBy("a", "", "b"), known(blockedBy("b", "", "c"), blockedBy("c", "", "b")), nil},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestRolloutsThatWaitForEachOtherAreNamedInOrder(t *testing.T) {
 	}
 }
 
-// In whatever way rollouts block each other: if each that lies on a cycle is refused, the others can all succeed, one after the other.
+// However rollouts block each other: if each rollout in a cycle is refused, all others can succeed, one after the other.
 func TestWithoutACycleEveryRolloutStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e"}
@@ -118,7 +118,7 @@ func TestWithoutACycleEveryRolloutStarts(t *testing.T) {
 		}
 		for _, name := range names {
 			if rollout.Blocked(all[named(name)], all).Cycle != nil {
-				all[named(name)].Spec.BlockingCRs = nil // taken out, as the message says
+				all[named(name)].Spec.BlockingCRs = nil // the user removes them, as the message says
 			}
 		}
 		for range names {

@@ -20,11 +20,11 @@ func TestAClusterShowsTheWaitWithTheHighestPriority(t *testing.T) {
 		{"nothing", rollout.ClusterWaits{}, ""},
 		{"a slot", rollout.ClusterWaits{Slots: waitsFor("NodeBudget")}, "NodeBudget"},
 		{"a hold when nothing is in progress", rollout.ClusterWaits{Idle: "no node is started", Hold: hold, Paused: true, Slots: waitsFor("NodeBudget")}, emergency.ReasonHeld},
-		{"no hold while nodes are at work", rollout.ClusterWaits{Hold: hold, Slots: waitsFor("NodeBudget")}, "NodeBudget"},
+		{"no hold while nodes are under maintenance", rollout.ClusterWaits{Hold: hold, Slots: waitsFor("NodeBudget")}, "NodeBudget"},
 		{"a pause when nothing is in progress", rollout.ClusterWaits{Idle: "no node is started", Paused: true}, "Paused"},
-		{"locks that are asked again later", rollout.ClusterWaits{Refused: waitsFor("LockRefused"), Slots: waitsFor("NodeBudget")}, "LockRefused"},
-		{"what the step in progress sees", rollout.ClusterWaits{Observed: waitsFor("Unhealthy"), Refused: waitsFor("LockRefused")}, "Unhealthy"},
-		{"trouble before all", rollout.ClusterWaits{Retry: waitsFor("NoWorker"), Observed: waitsFor("Unhealthy"), Idle: "x", Hold: hold}, "NoWorker"},
+		{"locks that are requested again later", rollout.ClusterWaits{Refused: waitsFor("LockRefused"), Slots: waitsFor("NodeBudget")}, "LockRefused"},
+		{"the wait of the step in progress", rollout.ClusterWaits{Observed: waitsFor("Unhealthy"), Refused: waitsFor("LockRefused")}, "Unhealthy"},
+		{"a failing activity before all others", rollout.ClusterWaits{Retry: waitsFor("NoWorker"), Observed: waitsFor("Unhealthy"), Idle: "x", Hold: hold}, "NoWorker"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -2,7 +2,7 @@ package rollout
 
 import ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 
-// WorkState is the state of the work on one cluster, from its start until its place is free.
+// WorkState is the state of the work on one cluster, from its start until its slot is free.
 type WorkState string
 
 // The states of the work on a cluster.
@@ -11,13 +11,13 @@ const (
 	WorkRunning WorkState = "Running"
 	// WorkChecking: the remediator is done, and the health checks of the rollout run.
 	WorkChecking WorkState = "Checking"
-	// WorkSoaking: the cluster is complete, and keeps its place while it soaks.
+	// WorkSoaking: the cluster is complete, and keeps its slot while it soaks.
 	WorkSoaking WorkState = "Soaking"
 	// WorkTimedOut: the work is being withdrawn because it timed out.
 	WorkTimedOut WorkState = "TimedOut"
 	// WorkClusterDeleted: the work is being withdrawn because the ManagedCluster was deleted. The cluster has failed.
 	WorkClusterDeleted WorkState = "Vanished"
-	// WorkEnded: the place is free.
+	// WorkEnded: the slot is free.
 	WorkEnded WorkState = "Ended"
 )
 

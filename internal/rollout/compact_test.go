@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// drawRunning draws the status of a rollout that runs: some clusters may have left its plan, others were skipped.
+// drawRunning draws the status of a running rollout. Some clusters may have been removed from its plan, others skipped.
 func drawRunning(t *rapid.T) ranv1.ClusterGroupUpgradeStatus {
 	var status ranv1.ClusterGroupUpgradeStatus
 	for i, size := range rapid.SliceOfN(rapid.IntRange(1, 4), 0, 6).Draw(t, "sizes of batches") {
@@ -49,7 +49,7 @@ func TestExpandRestoresACompactStatus(t *testing.T) {
 		require.JSONEq(t, string(before), string(after))
 		again, err := json.Marshal(whole)
 		require.NoError(t, err)
-		require.JSONEq(t, string(before), string(again), "the status itself stays as it is")
+		require.JSONEq(t, string(before), string(again), "the status itself is unchanged")
 	})
 }
 
@@ -66,7 +66,7 @@ func TestExpandRestoresNotBound(t *testing.T) {
 	})
 }
 
-// A plan in another order than the clusters does not follow from them.
+// A plan in another order than the clusters cannot be restored from them.
 func TestAPlanThatClustersDoNotDetermineIsNotCompacted(t *testing.T) {
 	status := ended(ranv1.ClusterComplete, ranv1.ClusterPending)
 	slices.Reverse(status.RemediationPlan)
@@ -91,7 +91,7 @@ func TestAnAnswerIsLimitedToItsSize(t *testing.T) {
 			seen += len(answer.Clusters)
 			part.Cursor = answer.NextCursor
 		}
-		require.Equal(t, 10_000, seen, "and the next has the others")
+		require.Equal(t, 10_000, seen, "the second part has the others")
 	}
 }
 

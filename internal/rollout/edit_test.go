@@ -26,12 +26,12 @@ func TestWhichFieldsCanBeEditedInWhichState(t *testing.T) {
 		refusal string
 	}{
 		{"nothing", rolloutOf(1, clusters), true, 0, nil, ""},
-		{"anything while it is not enabled", rolloutOf(2, []string{"c3"}, canaries("c3")), false, 0, []string{"spec.clusters", "spec.remediationStrategy.canaries", "spec.remediationStrategy.maxConcurrency"}, ""},
-		{"how long it may take", rolloutOf(1, clusters, timeout(90), abort), true, time.Hour, []string{"spec.batchTimeoutAction", "spec.remediationStrategy.timeout"}, ""},
-		{"that it is enabled, which it is", rolloutOf(1, clusters, enabled), true, 0, nil, ""},
-		{"an empty list is none", rolloutOf(1, clusters, canaries([]string{}...)), true, 0, nil, ""},
-		{"what is done, and to whom", rolloutOf(2, []string{"c1"}, timeout(90)), true, 0, nil, "spec.clusters, spec.remediationStrategy.maxConcurrency: cannot be changed once the rollout is enabled (only spec.batchTimeoutAction and spec.remediationStrategy.timeout can)"},
-		{"to less time than is used", rolloutOf(1, clusters, timeout(60)), true, time.Hour, nil, "spec.remediationStrategy.timeout: 1h0m0s have been used already"},
+		{"any field before it is enabled", rolloutOf(2, []string{"c3"}, canaries("c3")), false, 0, []string{"spec.clusters", "spec.remediationStrategy.canaries", "spec.remediationStrategy.maxConcurrency"}, ""},
+		{"the timeout and its action", rolloutOf(1, clusters, timeout(90), abort), true, time.Hour, []string{"spec.batchTimeoutAction", "spec.remediationStrategy.timeout"}, ""},
+		{"enable, which is already set", rolloutOf(1, clusters, enabled), true, 0, nil, ""},
+		{"an empty list equals an absent one", rolloutOf(1, clusters, canaries([]string{}...)), true, 0, nil, ""},
+		{"the clusters and the strategy", rolloutOf(2, []string{"c1"}, timeout(90)), true, 0, nil, "spec.clusters, spec.remediationStrategy.maxConcurrency: cannot be changed once the rollout is enabled (only spec.batchTimeoutAction and spec.remediationStrategy.timeout can)"},
+		{"a timeout shorter than the used time", rolloutOf(1, clusters, timeout(60)), true, time.Hour, nil, "spec.remediationStrategy.timeout: 1h0m0s have been used already"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -38,7 +38,7 @@ type Cluster struct {
 // Template is a manifest work template as a plan uses it.
 type Template struct {
 	types.NamespacedName
-	// Invalid says what is wrong with its annotations; empty: nothing.
+	// Invalid is the problem of its annotations; empty: none.
 	Invalid string
 }
 
@@ -49,13 +49,13 @@ type Policy struct {
 	Enforces bool
 	// ReadsStatus: its templates read the status of objects. Such a policy guards the order of the others.
 	ReadsStatus bool
-	// Invalid says what is wrong with its templates or annotations; empty: nothing.
+	// Invalid is the problem of its templates or annotations; empty: none.
 	Invalid string
 	// ReadsNamespace: its hub templates read objects of its namespace. A copy in another namespace cannot.
 	ReadsNamespace bool
 	// DependsOn are the policies that a cluster must comply with before this one is evaluated.
 	DependsOn []types.NamespacedName
-	// Releases of the platform that its templates ask for.
+	// Releases of the platform that its templates request.
 	Releases []Release
 	// Compliant has an entry for each cluster that the policy is bound to: whether the cluster is Compliant.
 	Compliant map[string]bool

@@ -22,7 +22,7 @@ func TestReadPolicy(t *testing.T) {
 		want       rollout.Policy
 	}{
 		{
-			name: "a cluster is bound by an entry, and compliant only if the entry says so",
+			name: "a cluster with an entry is bound, and compliant only if the entry is Compliant",
 			text: "spec:" + templates + `
 status:
   status:
@@ -33,7 +33,7 @@ status:
 			want: rollout.Policy{Compliant: compliance{"c1": true, "c2": false, "c3": false, "c4": false}},
 		},
 		{
-			name: "a cluster with several entries is compliant only by all of them",
+			name: "a cluster with several entries is compliant only if all are Compliant",
 			text: "spec:" + templates + `
 status:
   status:
@@ -46,7 +46,7 @@ status:
 			want: rollout.Policy{Compliant: compliance{"c1": false, "c2": false, "c3": true}},
 		},
 		{
-			name: "what is null is not there",
+			name: "null equals absent",
 			text: "spec: {remediationAction: null, dependencies: null, policy-templates: null}\nstatus: {status: null}",
 			want: rollout.Policy{Compliant: compliance{}},
 		},
@@ -57,7 +57,7 @@ status:
 		},
 		{name: "the policy's own action enforces", text: "spec:\n  remediationAction: Enforce" + templates, want: rollout.Policy{Enforces: true, Compliant: compliance{}}},
 		{
-			name: "the policy's own action wins over those of its templates",
+			name: "the policy's own action overrides those of its templates",
 			text: "spec: {remediationAction: inform, policy-templates: [{objectDefinition: {spec: {remediationAction: enforce}}}]}",
 			want: rollout.Policy{Compliant: compliance{}},
 		},
@@ -72,32 +72,32 @@ status:
 			want: rollout.Policy{Compliant: compliance{}},
 		},
 		{
-			name: "a template that looks at the status of an object",
+			name: "a template that reads the status of an object",
 			text: "spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates: [{objectDefinition: {status: {phase: Ready}}}]}}}]}",
 			want: rollout.Policy{ReadsStatus: true, Compliant: compliance{}},
 		},
 		{
-			name: "a template in text that looks at a status",
+			name: "a raw template that reads a status",
 			text: "spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates-raw: 'status: {phase: Ready}'}}}]}",
 			want: rollout.Policy{ReadsStatus: true, Compliant: compliance{}},
 		},
 		{
-			name: "a template in JSON that looks at a status",
+			name: "a JSON template that reads a status",
 			text: `spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates-raw: '[{"objectDefinition": {"status" : {"phase": "Ready"}}}]'}}}]}`,
 			want: rollout.Policy{ReadsStatus: true, Compliant: compliance{}},
 		},
 		{
-			name: "a template in text with quoted keys that looks at a status",
+			name: "a raw template with quoted keys that reads a status",
 			text: `spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates-raw: "'status': {phase: Ready}"}}}]}`,
 			want: rollout.Policy{ReadsStatus: true, Compliant: compliance{}},
 		},
 		{
-			name: "a template in text that names a status only",
+			name: "a raw template that only mentions the word status",
 			text: `spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates-raw: "data: {is: status, of: all}"}}}]}`,
 			want: rollout.Policy{Compliant: compliance{}},
 		},
 		{
-			name: "a template in text beside objects that are null",
+			name: "a raw template beside objects that are null",
 			text: "spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates: null, object-templates-raw: 'data: {}'}}}]}",
 			want: rollout.Policy{Compliant: compliance{}},
 		},
@@ -117,7 +117,7 @@ status:
 			want: rollout.Policy{Invalid: "spec.policy-templates[0]: objectDefinition.spec.object-templates is missing", Compliant: compliance{}},
 		},
 		{
-			name: "a configuration policy whose objects are no list",
+			name: "a configuration policy whose objects are not a list",
 			text: "spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates: {}}}}]}",
 			want: rollout.Policy{Invalid: "spec.policy-templates[0]: objectDefinition.spec.object-templates: must be a list", Compliant: compliance{}},
 		},

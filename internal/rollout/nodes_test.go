@@ -26,10 +26,10 @@ func labelledNode(name string, labels ...string) corev1.Node {
 
 func TestPlanNodes(t *testing.T) {
 	const controlPlane, master = "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"
-	asked := labelledNode("w4", "pool=a")
-	asked.Annotations = map[string]string{"lcm.mirantis.com/skip-maintenance": "true"}
+	annotated := labelledNode("w4", "pool=a")
+	annotated.Annotations = map[string]string{"lcm.mirantis.com/skip-maintenance": "true"}
 	nodes := []corev1.Node{
-		labelledNode("w3", "pool=b"), labelledNode("cp2", master), labelledNode("w1", "pool=a"), labelledNode("cp1", controlPlane), labelledNode("w2", "pool=a"), asked,
+		labelledNode("w3", "pool=b"), labelledNode("cp2", master), labelledNode("w1", "pool=a"), labelledNode("cp1", controlPlane), labelledNode("w2", "pool=a"), annotated,
 	}
 	skipsItself := rollout.SkippedNode{Name: "w4", Reason: rollout.ReasonSkipMaintenance}
 	tests := []struct {
@@ -38,16 +38,16 @@ func TestPlanNodes(t *testing.T) {
 		want rollout.NodePlan
 	}{
 		{
-			name: "the control plane is apart, and each part is in order of name",
+			name: "control-plane nodes and workers are separate, each sorted by name",
 			want: rollout.NodePlan{ControlPlane: []string{"cp1", "cp2"}, Workers: []string{"w1", "w2", "w3"}, Skipped: []rollout.SkippedNode{skipsItself}},
 		},
 		{
-			name: "control-plane nodes are like any other when they need not be first",
+			name: "control-plane nodes count as workers if they need not be first",
 			spec: ranv1.NodeMaintenanceRemediation{ControlPlaneFirst: new(false)},
 			want: rollout.NodePlan{ControlPlane: []string{}, Workers: []string{"cp1", "cp2", "w1", "w2", "w3"}, Skipped: []rollout.SkippedNode{skipsItself}},
 		},
 		{
-			name: "nodes that are named, and nodes that are not picked, are skipped, each with its reason",
+			name: "nodes that are excluded or not selected are skipped with a reason",
 			spec: ranv1.NodeMaintenanceRemediation{SkipNodes: []string{"w1", "elsewhere"}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}},
 			want: rollout.NodePlan{ControlPlane: []string{}, Workers: []string{"w2"}, Skipped: []rollout.SkippedNode{
 				{Name: "cp1", Reason: rollout.ReasonNodeSelector},

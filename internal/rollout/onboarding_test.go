@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// replica of a policy in a cluster's namespace; an empty wave is none.
+// replica of a policy in a cluster's namespace; with an empty wave it has none.
 func replica(root, wave, action string) unstructured.Unstructured {
 	object := unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"remediationAction": action}}}
 	object.SetNamespace("spoke-1")
@@ -67,7 +67,7 @@ func TestAnAvailableClusterThatIsNotOnboardedIsSelected(t *testing.T) {
 		return object
 	}
 	require.True(t, rollout.ToOnboard(cluster("True", nil)))
-	require.True(t, rollout.ToOnboard(cluster("True", map[string]string{"ztp-running": ""})), "somebody else has left it so")
+	require.True(t, rollout.ToOnboard(cluster("True", map[string]string{"ztp-running": ""})), "another program set the label")
 	require.False(t, rollout.ToOnboard(cluster("True", map[string]string{"ztp-done": ""})))
 	require.False(t, rollout.ToOnboard(cluster("False", nil)))
 	require.False(t, rollout.ToOnboard(cluster("Unknown", nil)))
@@ -80,7 +80,7 @@ func TestAnOnboardingRolloutIsValid(t *testing.T) {
 	plan := rollout.NewPlan(&empty, rollout.Inventory{Clusters: []rollout.Cluster{{Name: "spoke-1"}}}, noon)
 	require.True(t, plan.Valid())
 	require.Empty(t, plan.RemediationPlan)
-	require.Equal(t, "spoke-1", plan.Skipped[0].Cluster, "it is only labelled")
+	require.Equal(t, "spoke-1", plan.Skipped[0].Cluster, "the cluster is only labelled")
 	require.Empty(t, rollout.CheckActions(&empty.Spec.Actions, nil))
 	full := rollout.OnboardingRollout("spoke-1", []string{"a", "b"})
 	require.Equal(t, rollout.ManagedPolicies, rollout.RemediationOf(&full))

@@ -44,7 +44,7 @@ type Result struct {
 // Outcome returns the result of a rollout that has ended. It succeeded only if every cluster is complete or skipped. If they are, it succeeded even
 // if a timeout fired.
 func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) Result {
-	left := unfinished(clusters)
+	unfinishedClusters := unfinished(clusters)
 	result := Result{Succeeded: metav1.ConditionFalse}
 	switch {
 	case end == EndCancelled:
@@ -53,7 +53,7 @@ func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) R
 		result.Reason, result.Message = ranv1.ReasonAborted, "Aborted because too many clusters failed"
 	case end == EndNotApproved:
 		result.Reason, result.Message = ranv1.ReasonAborted, "Aborted because an approval was not given in time"
-	case len(left) == 0:
+	case len(unfinishedClusters) == 0:
 		result = Result{Succeeded: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted, Message: remediation.completed()}
 		if len(clusters) == 0 {
 			result.Message += "; no cluster was selected"
@@ -68,9 +68,9 @@ func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) R
 	case end == EndTimedOut || anyIn(clusters, ranv1.ClusterTimedOut):
 		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.timedOut()
 	default:
-		result.Reason, result.Message = ranv1.ReasonFailed, fmt.Sprintf("Failed on %d of %d clusters", len(left), len(clusters))
+		result.Reason, result.Message = ranv1.ReasonFailed, fmt.Sprintf("Failed on %d of %d clusters", len(unfinishedClusters), len(clusters))
 	}
-	result.Message += describe(left)
+	result.Message += describe(unfinishedClusters)
 	return result
 }
 
@@ -79,18 +79,18 @@ func anyIn(clusters []ranv1.ClusterStatus, state ranv1.ClusterState) bool {
 }
 
 func unfinished(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
-	var left []ranv1.ClusterStatus
+	var unfinishedClusters []ranv1.ClusterStatus
 	for _, cluster := range clusters {
 		if cluster.State != ranv1.ClusterComplete && cluster.State != ranv1.ClusterSkipped {
-			left = append(left, cluster)
+			unfinishedClusters = append(unfinishedClusters, cluster)
 		}
 	}
-	return left
+	return unfinishedClusters
 }
 
 // describe lists the clusters by state, e.g. "; failed: c1; timed out: c2, c3". It names at most 20 per state, since the status has them all.
 func describe(clusters []ranv1.ClusterStatus) string {
-	const most = 20
+	const maxNames = 20
 	var text string
 	for _, group := range []struct {
 		title  string
@@ -111,9 +111,9 @@ func describe(clusters []ranv1.ClusterStatus) string {
 		if len(names) == 0 {
 			continue
 		}
-		text += "; " + group.title + ": " + strings.Join(names[:min(len(names), most)], ", ")
-		if len(names) > most {
-			text += fmt.Sprintf(" and %d more", len(names)-most)
+		text += "; " + group.title + ": " + strings.Join(names[:min(len(names), maxNames)], ", ")
+		if len(names) > maxNames {
+			text += fmt.Sprintf(" and %d more", len(names)-maxNames)
 		}
 	}
 	return text

@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
 
-// rolloutOf rolls node maintenance over clusters, unless changes say otherwise.
+// rolloutOf is a rollout of node maintenance over clusters, after these changes.
 func rolloutOf(concurrency any, clusters []string, changes ...func(*ranv1.ClusterGroupUpgradeSpec)) *ranv1.ClusterGroupUpgrade {
 	cgu := &ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "os-update"}}
 	cgu.Spec.Clusters = clusters
@@ -56,7 +56,7 @@ func managing(policies ...string) func(*ranv1.ClusterGroupUpgradeSpec) {
 	}
 }
 
-// fleet is c1 to c6, of which c1 and c4 are in zone a, c5 has an empty label old.
+// fleet is c1 to c6; c1 and c4 are in zone a, and c5 has an empty label old.
 func fleet() []rollout.Cluster {
 	return []rollout.Cluster{
 		{Name: "c6"},
@@ -75,12 +75,12 @@ func TestPlanOfClusters(t *testing.T) {
 		concurrency int32
 		batches     [][]string
 	}{
-		{"clusters go in the order they are listed, in chunks", rolloutOf(2, []string{"c3", "c1", "c2"}), 2, [][]string{{"c3", "c1"}, {"c2"}}},
-		{"a cluster that is listed twice is taken once", rolloutOf(5, []string{"c1", "c2", "c1"}), 2, [][]string{{"c1", "c2"}}},
-		{"what selectors pick comes after, by name, each once", rolloutOf(9, []string{"c4"}, labelled(map[string]string{"zone": "b"}, map[string]string{"zone": "a"}), oldSelectors("zone=a")), 3, [][]string{{"c4", "c1", "c3"}}},
-		{"an old selector of a key alone is that label with an empty value", rolloutOf(9, nil, oldSelectors("old")), 1, [][]string{{"c5"}}},
-		{"an empty selector picks every cluster", rolloutOf(9, nil, labelled(nil)), 6, [][]string{{"c1", "c2", "c3", "c4", "c5", "c6"}}},
-		{"a selector that picks nothing is an empty rollout", rolloutOf(2, nil, labelled(map[string]string{"zone": "z"})), 0, [][]string{}},
+		{"listed clusters keep their order, in batches", rolloutOf(2, []string{"c3", "c1", "c2"}), 2, [][]string{{"c3", "c1"}, {"c2"}}},
+		{"a duplicate cluster counts once", rolloutOf(5, []string{"c1", "c2", "c1"}), 2, [][]string{{"c1", "c2"}}},
+		{"selected clusters follow by name, each once", rolloutOf(9, []string{"c4"}, labelled(map[string]string{"zone": "b"}, map[string]string{"zone": "a"}), oldSelectors("zone=a")), 3, [][]string{{"c4", "c1", "c3"}}},
+		{"an old selector with only a key matches an empty value", rolloutOf(9, nil, oldSelectors("old")), 1, [][]string{{"c5"}}},
+		{"an empty selector matches every cluster", rolloutOf(9, nil, labelled(nil)), 6, [][]string{{"c1", "c2", "c3", "c4", "c5", "c6"}}},
+		{"a selector without a match is an empty rollout", rolloutOf(2, nil, labelled(map[string]string{"zone": "z"})), 0, [][]string{}},
 		{"canaries go first, each alone, in their order, once", rolloutOf(2, []string{"c1", "c2", "c3", "c4", "c5"}, canaries("c4", "c2", "c4")), 2, [][]string{{"c4"}, {"c2"}, {"c1", "c3"}, {"c5"}}},
 		{"a percentage rounds down", rolloutOf("50%", []string{"c1", "c2", "c3", "c4", "c5"}), 2, [][]string{{"c1", "c2"}, {"c3", "c4"}, {"c5"}}},
 		{"a percentage is at least one cluster", rolloutOf("1%", []string{"c1", "c2"}), 1, [][]string{{"c1"}, {"c2"}}},
@@ -115,7 +115,7 @@ func TestAnInvalidSelectionReportsAllErrors(t *testing.T) {
 			"missing clusters and canaries together", "Unable to select clusters: cluster c9 is not a ManagedCluster; canary cluster c3 is not in the list of clusters",
 			rolloutOf(1, []string{"c9"}, canaries("c9", "c3")),
 		},
-		{"nothing to select from", "Unable to select clusters: nothing to select from: set spec.clusters, spec.clusterLabelSelectors or spec.clusterSelector", rolloutOf(1, nil)},
+		{"no cluster selection", "Unable to select clusters: nothing to select from: set spec.clusters, spec.clusterLabelSelectors or spec.clusterSelector", rolloutOf(1, nil)},
 		{
 			"a selector that cannot be read", `Unable to select clusters: spec.clusterLabelSelectors[0].matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`,
 			rolloutOf(1, nil, func(spec *ranv1.ClusterGroupUpgradeSpec) {
@@ -137,7 +137,7 @@ func TestAnInvalidSelectionReportsAllErrors(t *testing.T) {
 	}
 }
 
-// compliance of clusters with a policy: those listed are bound to it.
+// compliance of clusters with a policy; listed clusters are bound to it.
 type compliance = map[string]bool
 
 func policy(name string, clusters compliance, changes ...func(*rollout.Policy)) rollout.Policy {
@@ -179,7 +179,7 @@ func TestPlanOfPolicies(t *testing.T) {
 			},
 		},
 		{
-			name:     "clusters that need no work take no place in a chunk",
+			name:     "clusters that need no work are in no batch",
 			cgu:      rolloutOf(2, []string{"c1", "c2", "c3", "c4"}, managing("p1"), canaries("c2", "c4")),
 			policies: []rollout.Policy{policy("p1", compliance{"c1": false, "c2": true, "c4": false})},
 			want: plan{
@@ -208,7 +208,7 @@ func TestPlanOfPolicies(t *testing.T) {
 			},
 		},
 		{
-			name:     "a policy whose templates look at status stays",
+			name:     "a policy whose templates read status stays",
 			cgu:      rolloutOf(1, []string{"c1"}, managing("p1")),
 			policies: []rollout.Policy{policy("p1", compliance{"c1": true}, readsStatus)},
 			want: plan{
@@ -217,7 +217,7 @@ func TestPlanOfPolicies(t *testing.T) {
 			},
 		},
 		{
-			name:     "a policy that already enforces is left out, and named",
+			name:     "a policy that already enforces is left out, with a message",
 			cgu:      rolloutOf(1, []string{"c1"}, managing("p1", "p2")),
 			policies: []rollout.Policy{policy("p1", compliance{"c1": false}, enforces), policy("p2", compliance{"c1": false})},
 			want: plan{
@@ -226,7 +226,7 @@ func TestPlanOfPolicies(t *testing.T) {
 			},
 		},
 		{
-			name:     "a policy of the same name that is bound to no selected cluster is another's",
+			name:     "a policy of the same name that is bound to no selected cluster is ignored",
 			cgu:      rolloutOf(1, []string{"c1"}, managing("p1")),
 			policies: []rollout.Policy{policy("p1", compliance{"c1": false}), policy("p1", compliance{"c2": false}, elsewhere)},
 			want: plan{
@@ -282,7 +282,7 @@ func TestAnInvalidChoiceOfPoliciesReportsAllErrors(t *testing.T) {
 			policies: []rollout.Policy{policy("p1", compliance{"c1": false}, broken)},
 		},
 		{
-			name: "a name that several policies have", reason: "AmbiguousManagedPoliciesNames",
+			name: "an ambiguous name", reason: "AmbiguousManagedPoliciesNames",
 			message:  `Managed policy name should be unique, but was found in multiple namespaces: {"p1":["default","elsewhere"]}; Missing managed policies: [p2]`,
 			policies: []rollout.Policy{policy("p1", compliance{"c1": false}, elsewhere), policy("p1", compliance{"c1": true})},
 		},
@@ -311,7 +311,7 @@ func TestManifestWorkTemplatesMustExistInTheRolloutsNamespaceAndBeReadable(t *te
 	require.Equal(t, []string{"Missing manifest templates: [b]"}, plan.Problems())
 	require.Equal(t, "NotAllManifestTemplatesExist", plan.Conditions[1].Reason)
 
-	inventory.ManifestWorkTemplates[0].Invalid = "what it expects is no list"
+	inventory.ManifestWorkTemplates[0].Invalid = "the expectation is not a list"
 	plan = rollout.NewPlan(cgu, inventory, noon)
 	require.Equal(t, []string{"Missing manifest templates: [b]; Invalid manifest templates: [a]; manifest template prod/a: what it expects is no list"}, plan.Problems())
 	inventory.ManifestWorkTemplates[0].Invalid = ""
@@ -376,8 +376,8 @@ func TestAPlanWarnsOfMissingClusterSetBindings(t *testing.T) {
 	}{
 		{"no set is bound", map[string][]string{"default": {}}, "; namespace default needs ManagedClusterSetBinding factory (spec.clusterSet: factory)" +
 			"; namespace default needs ManagedClusterSetBinding global (spec.clusterSet: global) for placements there to pick ManagedClusters [c1 c2 c3]"},
-		{"some are", map[string][]string{"default": {"global-not", "factory"}}, "; namespace default needs ManagedClusterSetBinding global (spec.clusterSet: global) for placements there to pick ManagedClusters [c2]"},
-		{"that of all is", map[string][]string{"default": {"global"}}, ""},
+		{"some sets are bound", map[string][]string{"default": {"global-not", "factory"}}, "; namespace default needs ManagedClusterSetBinding global (spec.clusterSet: global) for placements there to pick ManagedClusters [c2]"},
+		{"the global set is bound", map[string][]string{"default": {"global"}}, ""},
 		{"the hub does not have such bindings", nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -422,10 +422,10 @@ func TestDependenciesOnLaterPoliciesAreRefused(t *testing.T) {
 		policies []rollout.Policy
 		message  string
 	}{
-		{"on one before is fine", []rollout.Policy{policy("p1", work), policy("p2", work, dependsOn("p1"))}, ""},
-		{"on one that is not of the rollout is not for the rollout to judge", []rollout.Policy{policy("p1", work, dependsOn("p9")), policy("p2", work)}, ""},
-		{"on one that needs no work any more is fine", []rollout.Policy{policy("p1", work, dependsOn("p2")), policy("p2", compliance{"c1": true})}, ""},
-		{"on one after", []rollout.Policy{policy("p1", work, dependsOn("p2")), policy("p2", work)}, "Managed Policy p1 depends on p2, which is to be remediated later"},
+		{"on an earlier policy", []rollout.Policy{policy("p1", work), policy("p2", work, dependsOn("p1"))}, ""},
+		{"on a policy outside of the rollout", []rollout.Policy{policy("p1", work, dependsOn("p9")), policy("p2", work)}, ""},
+		{"on a policy that needs no work", []rollout.Policy{policy("p1", work, dependsOn("p2")), policy("p2", compliance{"c1": true})}, ""},
+		{"on a later policy", []rollout.Policy{policy("p1", work, dependsOn("p2")), policy("p2", work)}, "Managed Policy p1 depends on p2, which is to be remediated later"},
 		{
 			"on each other and on itself",
 			[]rollout.Policy{policy("p1", work, dependsOn("p2", "p1")), policy("p2", work, dependsOn("p1"))},
@@ -473,5 +473,5 @@ func TestAPlanInACycleOfRolloutsIsInvalid(t *testing.T) {
 	require.Empty(t, plan.RemediationPlan)
 
 	inventory.Rollouts = known(blockedBy("b", "True", "a"))
-	require.True(t, rollout.NewPlan(cgu, inventory, noon).Valid(), "one that is over waits for nothing")
+	require.True(t, rollout.NewPlan(cgu, inventory, noon).Valid(), "an ended rollout waits for none")
 }

@@ -84,10 +84,10 @@ func templated(text string) bool { return strings.Contains(text, "{{") }
 // platformProblems returns why the policies do not determine one release of the platform. The rules are those of TALM, which looks up the image;
 // Drydock does not check that it exists.
 func platformProblems(forUpgrade []Policy) []string {
-	var problems, asking, missing []string
+	var problems, requesting, missing []string
 	for _, policy := range forUpgrade {
 		if len(policy.Releases) > 0 {
-			asking = append(asking, policy.String())
+			requesting = append(requesting, policy.String())
 		}
 		for _, release := range policy.Releases {
 			for _, invalid := range release.Invalid {
@@ -97,23 +97,23 @@ func platformProblems(forUpgrade []Policy) []string {
 	}
 	understood := len(problems) == 0
 	for _, name := range []ReleaseField{ReleaseUpstream, ReleaseChannel, ReleaseVersion, ReleaseImage} {
-		asked, differ := requestedValues(forUpgrade, name)
+		requested, differ := requestedValues(forUpgrade, name)
 		if differ {
-			problems = append(problems, fmt.Sprintf("platform image defined more than once with conflicting %s values: %s", name, strings.Join(asked, ", ")))
+			problems = append(problems, fmt.Sprintf("platform image defined more than once with conflicting %s values: %s", name, strings.Join(requested, ", ")))
 		}
-		if len(asked) == 0 {
+		if len(requested) == 0 {
 			missing = append(missing, string(name))
 		}
 	}
-	if understood && len(asking) > 0 && len(missing) > 1 && slices.Contains(missing, string(ReleaseImage)) {
+	if understood && len(requesting) > 0 && len(missing) > 1 && slices.Contains(missing, string(ReleaseImage)) {
 		problems = append(problems, fmt.Sprintf("policy with ClusterVersion must have upstream, channel, and version when image is not provided: %s without %s",
-			strings.Join(asking, ", "), strings.Join(missing[:len(missing)-1], ", ")))
+			strings.Join(requesting, ", "), strings.Join(missing[:len(missing)-1], ", ")))
 	}
 	return problems
 }
 
 // requestedValues lists the values of a field in all policies. differ reports whether they conflict; templates are not compared.
-func requestedValues(forUpgrade []Policy, name ReleaseField) (asked []string, differ bool) {
+func requestedValues(forUpgrade []Policy, name ReleaseField) (requested []string, differ bool) {
 	var before string
 	for _, policy := range forUpgrade {
 		for _, release := range policy.Releases {
@@ -121,7 +121,7 @@ func requestedValues(forUpgrade []Policy, name ReleaseField) (asked []string, di
 			if value == "" {
 				continue
 			}
-			asked = append(asked, fmt.Sprintf("%s in policy %s", value, policy))
+			requested = append(requested, fmt.Sprintf("%s in policy %s", value, policy))
 			if templated(value) {
 				continue
 			}
@@ -129,5 +129,5 @@ func requestedValues(forUpgrade []Policy, name ReleaseField) (asked []string, di
 			before = value
 		}
 	}
-	return asked, differ
+	return requested, differ
 }

@@ -9,8 +9,8 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// asking is a policy of one template, whose object is a ClusterVersion with that spec.
-func asking(t *testing.T, name, spec string) rollout.Policy {
+// requesting is a policy with one template: a ClusterVersion with that spec.
+func requesting(t *testing.T, name, spec string) rollout.Policy {
 	return templating(t, name, "object-templates: [{complianceType: musthave, objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, spec: "+spec+"}}]")
 }
 
@@ -28,7 +28,7 @@ func TestPoliciesMustDetermineOneRelease(t *testing.T) {
 		graph = "{upstream: 'https://updates.example.com/graph', channel: stable-4.18, desiredUpdate: {version: 4.18.3}}"
 		image = "{desiredUpdate: {image: 'registry.example.com/release:4.18.3'}}"
 	)
-	asks := func(name, spec string) rollout.Policy { return asking(t, name, spec) }
+	requests := func(name, spec string) rollout.Policy { return requesting(t, name, spec) }
 	const more = "platform image defined more than once with conflicting "
 	const incomplete = "policy with ClusterVersion must have upstream, channel, and version when image is not provided: "
 	tests := []struct {
@@ -36,35 +36,35 @@ func TestPoliciesMustDetermineOneRelease(t *testing.T) {
 		policies []rollout.Policy
 		message  string
 	}{
-		{"what it is looked up by will do", []rollout.Policy{asks("p1", graph)}, ""},
-		{"an image will do", []rollout.Policy{asks("p1", image)}, ""},
-		{"the same twice, and in parts", []rollout.Policy{asks("p1", graph), asks("p2", "{channel: stable-4.18, desiredUpdate: {force: true}}")}, ""},
-		{"an image of one, the version of another", []rollout.Policy{asks("p1", image), asks("p2", "{desiredUpdate: {version: 4.18.3}}")}, ""},
+		{"upstream, channel and version are enough", []rollout.Policy{requests("p1", graph)}, ""},
+		{"an image is enough", []rollout.Policy{requests("p1", image)}, ""},
+		{"the same values twice, in parts", []rollout.Policy{requests("p1", graph), requests("p2", "{channel: stable-4.18, desiredUpdate: {force: true}}")}, ""},
+		{"an image in one policy, the version in another", []rollout.Policy{requests("p1", image), requests("p2", "{desiredUpdate: {version: 4.18.3}}")}, ""},
 		{
 			"two versions",
-			[]rollout.Policy{asks("p1", graph), asks("p2", "{desiredUpdate: {version: 4.18.4}}")},
+			[]rollout.Policy{requests("p1", graph), requests("p2", "{desiredUpdate: {version: 4.18.4}}")},
 			more + "version values: 4.18.3 in policy default/p1, 4.18.4 in policy default/p2",
 		},
 		{
 			"everything that differs is named",
-			[]rollout.Policy{asks("p1", image), asks("p2", "{channel: a, desiredUpdate: {image: 'registry.example.com/release:4.18.4'}}"), asks("p3", "{channel: b}")},
+			[]rollout.Policy{requests("p1", image), requests("p2", "{channel: a, desiredUpdate: {image: 'registry.example.com/release:4.18.4'}}"), requests("p3", "{channel: b}")},
 			more + "channel values: a in policy default/p2, b in policy default/p3; " +
 				more + "image values: registry.example.com/release:4.18.3 in policy default/p1, registry.example.com/release:4.18.4 in policy default/p2",
 		},
 		{
 			"nothing to look it up by",
-			[]rollout.Policy{asks("p1", "{channel: stable-4.18}"), asks("p2", "{desiredUpdate: {version: 4.18.3}}")},
+			[]rollout.Policy{requests("p1", "{channel: stable-4.18}"), requests("p2", "{desiredUpdate: {version: 4.18.3}}")},
 			incomplete + "default/p1, default/p2 without upstream",
 		},
-		{"an empty field is not set", []rollout.Policy{asks("p1", "{upstream: '', desiredUpdate: {image: ''}}")}, incomplete + "default/p1 without upstream, channel, version"},
+		{"an empty field is not set", []rollout.Policy{requests("p1", "{upstream: '', desiredUpdate: {image: ''}}")}, incomplete + "default/p1 without upstream, channel, version"},
 		{
 			"no image has that name",
-			[]rollout.Policy{asks("p1", "{desiredUpdate: {image: no image}}")},
+			[]rollout.Policy{requests("p1", "{desiredUpdate: {image: no image}}")},
 			`invalid ClusterVersion in policy default/p1: spec.desiredUpdate.image: Invalid value: "no image": must be the name of an image, such as registry.example.com/release:4.18.3 or one with a digest`,
 		},
 		{
 			"fields of the wrong type",
-			[]rollout.Policy{asks("p1", "{channel: 4.18, desiredUpdate: 4.18.3}")},
+			[]rollout.Policy{requests("p1", "{channel: 4.18, desiredUpdate: 4.18.3}")},
 			"invalid ClusterVersion in policy default/p1: spec.channel must be a string; " +
 				"invalid ClusterVersion in policy default/p1: spec.desiredUpdate.version must be a string; " +
 				"invalid ClusterVersion in policy default/p1: spec.desiredUpdate.image must be a string",
@@ -72,14 +72,14 @@ func TestPoliciesMustDetermineOneRelease(t *testing.T) {
 		{
 			"templates are not known to differ, nor to be no image",
 			[]rollout.Policy{
-				asks("p1", "{channel: '{{hub .ManagedClusterName hub}}', desiredUpdate: {image: '{{ fromConfigMap \"a\" \"b\" \"image\" }}'}}"),
-				asks("p2", "{channel: stable-4.18}"), asks("p3", image),
+				requests("p1", "{channel: '{{hub .ManagedClusterName hub}}', desiredUpdate: {image: '{{ fromConfigMap \"a\" \"b\" \"image\" }}'}}"),
+				requests("p2", "{channel: stable-4.18}"), requests("p3", image),
 			},
 			"",
 		},
 		{
 			"a template in between hides no difference",
-			[]rollout.Policy{asks("p1", graph), asks("p2", "{channel: '{{hub .ManagedClusterName hub}}'}"), asks("p3", "{channel: fast-4.18}")},
+			[]rollout.Policy{requests("p1", graph), requests("p2", "{channel: '{{hub .ManagedClusterName hub}}'}"), requests("p3", "{channel: fast-4.18}")},
 			more + "channel values: stable-4.18 in policy default/p1, {{hub .ManagedClusterName hub}} in policy default/p2, fast-4.18 in policy default/p3",
 		},
 		{
@@ -87,10 +87,10 @@ func TestPoliciesMustDetermineOneRelease(t *testing.T) {
 			[]rollout.Policy{templating(t, "p1", "object-templates-raw: '[{objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, spec: {channel: a}}}]'")},
 			incomplete + "default/p1 without upstream, version",
 		},
-		{"text that is filled in later is not", []rollout.Policy{templating(t, "p1", "object-templates-raw: '{{ range }}[{objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, spec: {channel: a}}}]'")}, ""},
-		{"text that is no list is for others to judge", []rollout.Policy{templating(t, "p1", "object-templates-raw: ': : :'")}, ""},
-		{"without a spec it only looks", []rollout.Policy{templating(t, "p1", "object-templates: [{objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, status: {}}}]")}, ""},
-		{"what must not be is not asked for", []rollout.Policy{templating(t, "p1", "object-templates: [{complianceType: MustNotHave, objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, spec: {channel: a}}}]")}, ""},
+		{"raw text with templates is ignored", []rollout.Policy{templating(t, "p1", "object-templates-raw: '{{ range }}[{objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, spec: {channel: a}}}]'")}, ""},
+		{"invalid raw text is ignored", []rollout.Policy{templating(t, "p1", "object-templates-raw: ': : :'")}, ""},
+		{"a ClusterVersion without a spec only reads", []rollout.Policy{templating(t, "p1", "object-templates: [{objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, status: {}}}]")}, ""},
+		{"MustNotHave requests no release", []rollout.Policy{templating(t, "p1", "object-templates: [{complianceType: MustNotHave, objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, spec: {channel: a}}}]")}, ""},
 		{"another kind of that name", []rollout.Policy{templating(t, "p1", "object-templates: [{objectDefinition: {apiVersion: apps.example.com/v1, kind: ClusterVersion, spec: {channel: a}}}]")}, ""},
 	}
 	for _, test := range tests {
@@ -106,7 +106,7 @@ func TestPoliciesMustDetermineOneRelease(t *testing.T) {
 	}
 }
 
-// withAll has three policies, p1 to p3; those that are not given need work and ask for nothing.
+// withAll has three policies, p1 to p3. Those that are not given need work and request no release.
 func withAll(given []rollout.Policy) rollout.Inventory {
 	inventory := rollout.Inventory{Clusters: fleet(), Policies: given}
 	for _, name := range []string{"p1", "p2", "p3"}[len(given):] {
@@ -116,21 +116,21 @@ func withAll(given []rollout.Policy) rollout.Inventory {
 }
 
 func TestOnlyReleasesOfEnforcedPoliciesCount(t *testing.T) {
-	older, newer := asking(t, "p1", "{desiredUpdate: {image: 'release:1'}}"), asking(t, "p2", "{desiredUpdate: {image: 'release:2'}}")
+	older, newer := requesting(t, "p1", "{desiredUpdate: {image: 'release:1'}}"), requesting(t, "p2", "{desiredUpdate: {image: 'release:2'}}")
 	cgu := rolloutOf(1, []string{"c1"}, managing("p1", "p2"))
 	planned := func(policies ...rollout.Policy) rollout.Plan {
 		return rollout.NewPlan(cgu, rollout.Inventory{Clusters: fleet(), Policies: policies}, noon)
 	}
 	done := older
 	done.Compliant = compliance{"c1": true}
-	require.True(t, planned(done, newer).Valid(), "that one is left out: every cluster complies")
+	require.True(t, planned(done, newer).Valid(), "a policy that every cluster complies with is left out")
 	done = older
 	done.Enforces = true
-	require.True(t, planned(done, newer).Valid(), "that one is left out: it enforces already")
+	require.True(t, planned(done, newer).Valid(), "a policy that enforces already is left out")
 
 	plan := planned(older)
-	require.Equal(t, ranv1.ReasonNotAllManagedPoliciesExist, plan.Conditions[1].Reason, "what is missing is said first")
-	missing := asking(t, "p1", "{channel: a}")
+	require.Equal(t, ranv1.ReasonNotAllManagedPoliciesExist, plan.Conditions[1].Reason, "missing policies are reported first")
+	missing := requesting(t, "p1", "{channel: a}")
 	require.Equal(t, []string{"Missing managed policies: [p2]; policy with ClusterVersion must have upstream, channel, and version when image is not provided: " +
 		"default/p1 without upstream, version"}, planned(missing).Problems(), "and the rest with it")
 }

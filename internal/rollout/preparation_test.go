@@ -27,7 +27,7 @@ func TestAPlanListsThePrecachedImagesOrTheError(t *testing.T) {
 		message string
 	}{
 		{"without precaching there is no such condition", func(*ranv1.ClusterGroupUpgradeSpec) {}, nil, "", ""},
-		{"a configuration that says it all", named, config, "PrecacheSpecIsWellFormed", "Precaching spec is valid and consistent"},
+		{"a complete configuration", named, config, "PrecacheSpecIsWellFormed", "Precaching spec is valid and consistent"},
 		{
 			"no configuration named", func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching = true }, nil, "PrecacheSpecIncomplete",
 			"Precaching spec is incomplete: spec.preCachingConfigRef.name: Required value: the configuration of preCaching",
@@ -75,7 +75,7 @@ func TestThePreCachingConfigDefaultsToTheNamespaceOfTheRollout(t *testing.T) {
 	require.Equal(t, "shared/telco", name.String())
 	cgu.Spec.PreCaching = false
 	_, named = rollout.PreCachingConfigOf(cgu)
-	require.False(t, named, "it is not read when nothing is pulled")
+	require.False(t, named, "without precaching it is not read")
 }
 
 func TestRemovingClustersKeepsTheOrderOfThePlan(t *testing.T) {
@@ -85,20 +85,20 @@ func TestRemovingClustersKeepsTheOrderOfThePlan(t *testing.T) {
 		for batch := range slices.Chunk(names, rapid.IntRange(1, 3).Draw(t, "size")) {
 			plan = append(plan, batch)
 		}
-		left := slices.DeleteFunc(slices.Clone(names), func(string) bool { return rapid.Bool().Draw(t, "left") })
+		removed := slices.DeleteFunc(slices.Clone(names), func(string) bool { return rapid.Bool().Draw(t, "left") })
 		status := &ranv1.ClusterGroupUpgradeStatus{RemediationPlan: plan}
 		for i, name := range names {
 			status.Clusters = append(status.Clusters, ranv1.ClusterStatus{Name: name, State: ranv1.ClusterPending, Batch: int32(i + 1)})
 		}
 		status.Clusters = append(status.Clusters, ranv1.ClusterStatus{Name: "-", State: ranv1.ClusterSkipped})
-		rollout.RemoveFromPlan(status, left)
+		rollout.RemoveFromPlan(status, removed)
 		rest := slices.Concat(status.RemediationPlan...)
-		require.ElementsMatch(t, names, slices.Concat(left, rest))
+		require.ElementsMatch(t, names, slices.Concat(removed, rest))
 		require.True(t, slices.IsSortedFunc(rest, func(a, b string) int { return slices.Index(names, a) - slices.Index(names, b) }))
-		require.ElementsMatch(t, names, slices.Concat(plan...), "the plan that was given is not touched")
+		require.ElementsMatch(t, names, slices.Concat(plan...), "the given plan is unchanged")
 		for i, cluster := range status.Clusters {
 			if i >= len(rest) {
-				require.Zero(t, cluster.Batch, "who is in no batch stands behind")
+				require.Zero(t, cluster.Batch, "clusters without a batch come last")
 				continue
 			}
 			require.Equal(t, rest[i], cluster.Name)
@@ -123,7 +123,7 @@ func TestRejoiningClustersGoToTheEndOfThePlan(t *testing.T) {
 	next, err := rollout.Retry(over, nil, rollout.RetryRequest{})
 	require.NoError(t, err)
 	require.Equal(t, [][]string{{"c1"}, {"c2", "c3"}, {"c4"}}, next.RemediationPlan)
-	require.Equal(t, over.Backup, next.Backup, "what was done is known")
+	require.Equal(t, over.Backup, next.Backup, "the previous backup is kept")
 	var batches []int32
 	for _, cluster := range next.Clusters {
 		batches = append(batches, cluster.Batch)
@@ -133,7 +133,7 @@ func TestRejoiningClustersGoToTheEndOfThePlan(t *testing.T) {
 
 	over.RemediationPlan, over.Clusters, over.Counts.Failed = nil, over.Clusters[1:3], 2
 	next, err = rollout.Retry(over, nil, rollout.RetryRequest{})
-	require.NoError(t, err, "none could be prepared")
+	require.NoError(t, err, "no cluster could be prepared")
 	require.Equal(t, [][]string{{"c2", "c3"}}, next.RemediationPlan)
 }
 

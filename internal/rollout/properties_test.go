@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// drawn is a rollout that can be planned: every cluster it names exists, every canary is selected.
+// drawn is a valid rollout: every named cluster exists, every canary is selected.
 type drawn struct {
 	cgu       *ranv1.ClusterGroupUpgrade
 	inventory rollout.Inventory
@@ -79,7 +79,7 @@ func (d *drawn) drawPolicies(t *rapid.T) {
 	managing(names...)(&d.cgu.Spec)
 }
 
-// needsWork is the rule in its own words: some policy is bound to the cluster and not compliant; anything but policies always is work.
+// needsWork restates the rule: a policy is bound to the cluster and not compliant; without policies there is always work.
 func (d drawn) needsWork(cluster string) bool {
 	if d.cgu.Spec.NodeMaintenance != nil {
 		return true

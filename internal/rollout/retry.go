@@ -11,9 +11,9 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// RetryRequest is the retry of a rollout that has ended.
+// RetryRequest requests the retry of a rollout that has ended.
 type RetryRequest struct {
-	// Actor is the person who asks for the retry, and Reason says why.
+	// Actor is the person who requests the retry, and Reason is why.
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Unfinished: retry also cancelled and not started clusters, not only failed and timed-out ones.
@@ -61,7 +61,7 @@ func Retry(ended ranv1.ClusterGroupUpgradeStatus, canaries []string, request Ret
 			next.Conditions = append(next.Conditions, condition)
 		}
 	}
-	taken, left := 0, 0
+	retried, skipped := 0, 0
 	for _, cluster := range clusters {
 		if request.includes(cluster.State) {
 			planned := cluster.CurrentPolicy
@@ -69,20 +69,20 @@ func Retry(ended ranv1.ClusterGroupUpgradeStatus, canaries []string, request Ret
 			if planned != nil { // this policy must still be bound when the cluster starts
 				cluster.CurrentPolicy = &ranv1.PolicyStatus{Name: planned.Name}
 			}
-			taken++
+			retried++
 		} else if cluster.State != ranv1.ClusterComplete && cluster.State != ranv1.ClusterSkipped {
 			cluster = ranv1.ClusterStatus{
 				Name: cluster.Name, Batch: cluster.Batch, State: ranv1.ClusterCancelled, Reason: reasonNotRetried,
 				Message: "cancelled or not started; the retry is only for failed and timed-out clusters",
 			}
-			left++
+			skipped++
 		}
 		next.Clusters = append(next.Clusters, cluster)
 	}
 	switch {
-	case taken == 0 && left > 0:
-		return ended, fmt.Errorf("no cluster failed or timed out; cancelled or not started: %d, retry those with --unfinished", left)
-	case taken == 0:
+	case retried == 0 && skipped > 0:
+		return ended, fmt.Errorf("no cluster failed or timed out; cancelled or not started: %d, retry those with --unfinished", skipped)
+	case retried == 0:
 		return ended, errors.New("every cluster is complete: there is nothing to retry")
 	}
 	addToPlan(&next, canaries)
@@ -140,8 +140,8 @@ const listedLimit = 128 << 10
 
 // Shorten limits the clusters that a status lists, and prefers failed ones. For the others it records only the states: a status with 10,000 clusters
 // must fit into one object on the hub.
-func Shorten(status ranv1.ClusterGroupUpgradeStatus, most int) ranv1.ClusterGroupUpgradeStatus {
-	short, _ := page(status, Part{Limit: most}, listedLimit) // the only possible error is an invalid cursor
+func Shorten(status ranv1.ClusterGroupUpgradeStatus, limit int) ranv1.ClusterGroupUpgradeStatus {
+	short, _ := page(status, Part{Limit: limit}, listedLimit) // the only possible error is an invalid cursor
 	short.RemediationPlan, short.Status.Batches = status.RemediationPlan, 0
 	if len(short.Clusters) < len(status.Clusters) {
 		short.Outcomes, short.LeftPlan = outcomes(status.Clusters), leftPlan(status.Clusters)

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// ended is the status of a rollout that is over, one cluster a batch.
+// ended is the status of a rollout that has ended, with one cluster a batch.
 func ended(states ...ranv1.ClusterState) ranv1.ClusterGroupUpgradeStatus {
 	status := ranv1.ClusterGroupUpgradeStatus{ComputedMaxConcurrency: 1, Conditions: []metav1.Condition{
 		{Type: ranv1.ConditionClustersSelected, Status: "True"},
@@ -44,7 +44,7 @@ func TestARetryRepeatsFailedClustersWithTheSamePlan(t *testing.T) {
 		want       []ranv1.ClusterState
 	}{
 		{"failed and timed out", false, []ranv1.ClusterState{"complete", "pending", "pending", "cancelled", "cancelled", "skipped"}},
-		{"whatever is not finished", true, []ranv1.ClusterState{"complete", "pending", "pending", "pending", "pending", "skipped"}},
+		{"all unfinished clusters", true, []ranv1.ClusterState{"complete", "pending", "pending", "pending", "pending", "skipped"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			next, err := rollout.Retry(over, nil, rollout.RetryRequest{Unfinished: tt.unfinished})
@@ -54,12 +54,12 @@ func TestARetryRepeatsFailedClustersWithTheSamePlan(t *testing.T) {
 			for _, cluster := range next.Clusters {
 				states = append(states, cluster.State)
 				if cluster.State == ranv1.ClusterPending {
-					require.Empty(t, cluster.Reason, "it begins anew")
+					require.Empty(t, cluster.Reason, "the retry starts without a reason")
 					require.Nil(t, cluster.StartedAt)
 				}
 			}
 			require.Equal(t, tt.want, states)
-			require.Len(t, next.Conditions, 2, "it is planned, and has not begun")
+			require.Len(t, next.Conditions, 2, "it is planned but not started")
 		})
 	}
 }
@@ -72,7 +72,7 @@ func TestARetryKeepsThePlanAndResetsProgress(t *testing.T) {
 	var over ranv1.ClusterGroupUpgradeStatus
 	fields := reflect.ValueOf(&over).Elem()
 	for i := range fields.NumField() {
-		fill(fields.Field(i))
+		setNonZero(fields.Field(i))
 	}
 	given := ended(ranv1.ClusterFailed)
 	over.Conditions, over.Clusters, over.RemediationPlan, over.Outcomes = given.Conditions, given.Clusters, given.RemediationPlan, nil
@@ -85,8 +85,8 @@ func TestARetryKeepsThePlanAndResetsProgress(t *testing.T) {
 	}
 }
 
-// fill gives a value something that is not nothing.
-func fill(v reflect.Value) {
+// setNonZero sets a value to something other than its zero value.
+func setNonZero(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -96,7 +96,7 @@ func fill(v reflect.Value) {
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(reflect.Zero(v.Type().Key()), reflect.Zero(v.Type().Elem()))
 	case reflect.Struct:
-		fill(v.Field(0))
+		setNonZero(v.Field(0))
 	case reflect.String:
 		v.SetString("given")
 	case reflect.Bool:
@@ -110,8 +110,8 @@ func TestARetryWithoutWorkIsRefusedWithTheReason(t *testing.T) {
 	running := ended(ranv1.ClusterFailed)
 	running.Conditions = running.Conditions[:3]
 	unplanned := ended()
-	unkept := ended(ranv1.ClusterFailed)
-	unkept.Notes = []string{rollout.NotSaved + ": the hub is down"}
+	unsaved := ended(ranv1.ClusterFailed)
+	unsaved.Notes = []string{rollout.NotSaved + ": the hub is down"}
 	cut := ended(ranv1.ClusterFailed, ranv1.ClusterFailed)
 	cut.Clusters = cut.Clusters[:1]
 	for _, tt := range []struct {
@@ -119,12 +119,12 @@ func TestARetryWithoutWorkIsRefusedWithTheReason(t *testing.T) {
 		status ranv1.ClusterGroupUpgradeStatus
 		want   string
 	}{
-		{"it has no end", running, "the status of its last run is not saved"},
-		{"the hub does not know of it", unkept, "the status of its last run is not saved on the hub"},
+		{"it has not ended", running, "the status of its last run is not saved"},
+		{"its status is not saved on the hub", unsaved, "the status of its last run is not saved on the hub"},
 		{"it had no plan", unplanned, "had no valid plan"},
-		{"all is done", ended(ranv1.ClusterComplete, ranv1.ClusterSkipped), "every cluster is complete"},
+		{"every cluster is complete", ended(ranv1.ClusterComplete, ranv1.ClusterSkipped), "every cluster is complete"},
 		{"it was cancelled before anything failed", ended(ranv1.ClusterComplete, ranv1.ClusterPending), "cancelled or not started: 1, retry those with --unfinished"},
-		{"not all is known", cut, "the status of cluster c1 is not saved"},
+		{"the state of a cluster is not saved", cut, "the status of cluster c1 is not saved"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := rollout.Retry(tt.status, nil, rollout.RetryRequest{})
@@ -150,17 +150,17 @@ func TestAShortenedStatusKeepsTheStatesOfAllClusters(t *testing.T) {
 		short := rollout.Shorten(over, rapid.IntRange(1, len(over.Clusters)).Draw(t, "listed"))
 		again, err := rollout.Retry(short, nil, rollout.RetryRequest{})
 		require.NoError(t, err)
-		need := func(states []string) []string { // a skipped one that is not listed is not missed
+		comparable := func(states []string) []string { // an unlisted skipped cluster may be missing
 			return slices.DeleteFunc(states, func(state string) bool { return state == "skipped/0: skipped" })
 		}
-		require.Equal(t, need(statesOf(whole.Clusters)), need(statesOf(again.Clusters)))
+		require.Equal(t, comparable(statesOf(whole.Clusters)), comparable(statesOf(again.Clusters)))
 		require.Equal(t, whole.RemediationPlan, again.RemediationPlan)
 		require.Equal(t, over.Precaching, again.Precaching, "nothing is precached twice")
 		require.Equal(t, over.Backup, again.Backup)
 	})
 }
 
-// drawPreparation draws how clusters were prepared; of some nothing was asked.
+// drawPreparation draws the preparation states of clusters; some have none.
 func drawPreparation(t *rapid.T, clusters []ranv1.ClusterStatus) map[string]ranv1.PreparationState {
 	states := map[string]ranv1.PreparationState{}
 	for _, cluster := range clusters {
@@ -172,7 +172,7 @@ func drawPreparation(t *rapid.T, clusters []ranv1.ClusterStatus) map[string]ranv
 	return states
 }
 
-// An object of the hub has room for 1 MiB, and a payload of Temporal for 2 MB.
+// An object on the hub may have 1 MiB, and a payload in Temporal 2 MB.
 func TestTheSavedStatusOfTenThousandClustersFitsIntoAnObject(t *testing.T) {
 	whole := ended(slices.Repeat([]ranv1.ClusterState{ranv1.ClusterFailed}, 10_000)...)
 	whole.Precaching = &ranv1.PrecachingStatus{Status: map[string]ranv1.PreparationState{}}
@@ -189,7 +189,7 @@ func TestTheSavedStatusOfTenThousandClustersFitsIntoAnObject(t *testing.T) {
 		require.NoError(t, err)
 		return len(text)
 	}
-	require.LessOrEqual(t, size(left), size(whole), "who has left the plan needs no more room than in it")
+	require.LessOrEqual(t, size(left), size(whole), "a removed cluster needs no more space than one in the plan")
 	require.Less(t, size(left), 300_000)
 }
 

@@ -20,13 +20,13 @@ func TestARunningClusterCountsAsAPossibleFailure(t *testing.T) {
 		exhausted bool
 	}{
 		{"without a limit only the size counts", rollout.StartBudget{Size: 5, Running: 2, Failed: 100}, 3, false, false},
-		{"no more start than may fail", rollout.StartBudget{Size: 5, MaxFailures: 2}, 2, false, false},
-		{"those at work could all fail", rollout.StartBudget{Size: 5, Running: 2, MaxFailures: 2}, 0, true, false},
-		{"a failure is gone for good", rollout.StartBudget{Size: 5, MaxFailures: 2, Failed: 1}, 1, false, false},
-		{"the last one that may fail is at work", rollout.StartBudget{Size: 5, Running: 1, MaxFailures: 2, Failed: 1}, 0, true, false},
-		{"out of failures nothing starts", rollout.StartBudget{Size: 5, MaxFailures: 2, Failed: 2}, 0, false, true},
-		{"a full window is not cautious", rollout.StartBudget{Size: 2, Running: 2, MaxFailures: 9}, 0, false, false},
-		{"a window that was made smaller closes", rollout.StartBudget{Size: 1, Running: 2}, 0, false, false},
+		{"no more clusters start than may fail", rollout.StartBudget{Size: 5, MaxFailures: 2}, 2, false, false},
+		{"all running clusters could fail", rollout.StartBudget{Size: 5, Running: 2, MaxFailures: 2}, 0, true, false},
+		{"a failure uses up the budget", rollout.StartBudget{Size: 5, MaxFailures: 2, Failed: 1}, 1, false, false},
+		{"the last cluster that may fail is running", rollout.StartBudget{Size: 5, Running: 1, MaxFailures: 2, Failed: 1}, 0, true, false},
+		{"at the limit of failures no cluster starts", rollout.StartBudget{Size: 5, MaxFailures: 2, Failed: 2}, 0, false, true},
+		{"a full budget is not cautious", rollout.StartBudget{Size: 2, Running: 2, MaxFailures: 9}, 0, false, false},
+		{"a reduced budget starts no cluster", rollout.StartBudget{Size: 1, Running: 2}, 0, false, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -37,15 +37,15 @@ func TestARunningClusterCountsAsAPossibleFailure(t *testing.T) {
 	}
 }
 
-// Whatever fails when, and however many at the same moment: never more fail than may, never more are at work than may, and only failures
-// keep a cluster from its turn.
+// However clusters fail: no more fail than MaxFailures, no more run than Size, and only failures
+// keep a cluster from starting.
 func TestMaxFailuresIsNeverExceededAndNoClusterWaitsWithoutReason(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := rollout.StartBudget{Size: rapid.IntRange(1, 6).Draw(t, "size"), MaxFailures: rapid.IntRange(0, 5).Draw(t, "max failures")}
 		pending := rapid.IntRange(0, 30).Draw(t, "clusters")
 		for pending+w.Running > 0 && !w.Exhausted() {
 			start := min(w.Free(), pending)
-			require.False(t, start == 0 && w.Running == 0, "nothing is at work, and nothing starts: %+v", w)
+			require.False(t, start == 0 && w.Running == 0, "no cluster is running, and none starts: %+v", w)
 			pending, w.Running = pending-start, w.Running+start
 			require.LessOrEqual(t, w.Running, w.Size)
 			for range rapid.IntRange(1, w.Running).Draw(t, "end together") {
@@ -59,7 +59,7 @@ func TestMaxFailuresIsNeverExceededAndNoClusterWaitsWithoutReason(t *testing.T) 
 			}
 		}
 		if w.Exhausted() {
-			require.Zero(t, w.Running, "whoever is at work could fail as well")
+			require.Zero(t, w.Running, "every running cluster could fail as well")
 		}
 	})
 }
@@ -81,17 +81,17 @@ func TestEveryBatchRunsOnceInOrder(t *testing.T) {
 		strategy := d.cgu.Spec.RemediationStrategy
 		strategy.Rollout = rapid.SampledFrom([]ranv1.RolloutMode{"", ranv1.Batched, ranv1.Rolling}).Draw(t, "rollout")
 		plan := rollout.NewPlan(d.cgu, d.inventory, noon).RemediationPlan
-		var taken [][]string
+		var started [][]string
 		for next := 0; next < len(plan); {
 			last := rollout.BatchGroupEnd(plan, strategy, next)
 			require.Greater(t, last, next)
 			if slices.ContainsFunc(plan[next], func(c string) bool { return slices.Contains(strategy.Canaries, c) }) {
 				require.Equal(t, next+1, last, "a canary is alone")
 			}
-			taken = append(taken, plan[next:last]...)
+			started = append(started, plan[next:last]...)
 			next = last
 		}
-		require.Equal(t, len(plan), len(taken))
-		require.Equal(t, slices.Concat(plan...), slices.Concat(taken...))
+		require.Equal(t, len(plan), len(started))
+		require.Equal(t, slices.Concat(plan...), slices.Concat(started...))
 	})
 }

@@ -133,17 +133,17 @@ func page(status ranv1.ClusterGroupUpgradeStatus, part Part, limit int) (ranv1.C
 	}
 	whole := len(status.Clusters)
 	places := part.places(status.Clusters, after)
-	most := fitting(status.Clusters, places, limit)
+	count := fitting(status.Clusters, places, limit)
 	if part.Limit > 0 {
-		most = min(most, part.Limit)
+		count = min(count, part.Limit)
 	}
-	if part.Filter == "" && part.Cursor == "" && part.Limit <= 0 && most == whole {
+	if part.Filter == "" && part.Cursor == "" && part.Limit <= 0 && count == whole {
 		return status, nil
 	}
 	status.NextCursor = ""
-	if len(places) > most {
-		places = places[:most]
-		status.NextCursor = places[most-1].String()
+	if len(places) > count {
+		places = places[:count]
+		status.NextCursor = places[count-1].String()
 	}
 	clusters := make([]ranv1.ClusterStatus, len(places))
 	for i, p := range places {

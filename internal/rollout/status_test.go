@@ -41,9 +41,9 @@ func TestOutcome(t *testing.T) {
 		succeeded       metav1.ConditionStatus
 		reason, message string
 	}{
-		{"every cluster complete or in no need of work", rollout.NodeMaintenance, rollout.EndFinished, clusters(complete, skipped), "True", "Completed", "Node maintenance is complete on all clusters"},
+		{"every cluster complete or skipped", rollout.NodeMaintenance, rollout.EndFinished, clusters(complete, skipped), "True", "Completed", "Node maintenance is complete on all clusters"},
 		{"no clusters at all", rollout.ManagedPolicies, rollout.EndFinished, nil, "True", "Completed", "All clusters are compliant with all the managed policies; no cluster was selected"},
-		{"a timeout that fires when all is done", rollout.ManifestWorks, rollout.EndTimedOut, clusters(complete), "True", "Completed", "All manifestworks rolled out successfully on all clusters"},
+		{"a timeout after every cluster is complete", rollout.ManifestWorks, rollout.EndTimedOut, clusters(complete), "True", "Completed", "All manifestworks rolled out successfully on all clusters"},
 		{"a cluster that failed", rollout.NodeMaintenance, rollout.EndFinished, clusters(complete, failed), "False", "Failed", "Failed on 1 of 2 clusters; failed: c2"},
 		{"a cluster that timed out, and one that failed", rollout.NodeMaintenance, rollout.EndFinished, clusters(timedOut, failed, complete), "False", "TimedOut", "Node maintenance took too long; failed: c2; timed out: c1"},
 		{"the overall timeout", rollout.ManagedPolicies, rollout.EndTimedOut, clusters(complete, timedOut, pending, pending), "False", "TimedOut", "Policy remediation took too long; timed out: c2; not started: c3, c4"},
@@ -51,7 +51,7 @@ func TestOutcome(t *testing.T) {
 		{"a canary that failed", rollout.NodeMaintenance, rollout.EndCanaryFailed, clusters(failed, pending), "False", "Failed", "Failed on a canary cluster; failed: c1; not started: c2"},
 		{"a batch that timed out and aborts", rollout.ManifestWorks, rollout.EndBatchTimedOut, clusters(timedOut, complete), "False", "TimedOut", "Manifestwork rollout took too long on some clusters; timed out: c1"},
 		{"cancelled", rollout.NodeMaintenance, rollout.EndCancelled, clusters(complete, cancelled, pending), "False", "Cancelled", "Cancelled; cancelled: c2; not started: c3"},
-		{"cancelled before there was anything to do", rollout.NodeMaintenance, rollout.EndCancelled, nil, "False", "Cancelled", "Cancelled"},
+		{"cancelled before it had clusters", rollout.NodeMaintenance, rollout.EndCancelled, nil, "False", "Cancelled", "Cancelled"},
 		{"aborted", rollout.NodeMaintenance, rollout.EndAborted, clusters(failed, running), "False", "Aborted", "Aborted because too many clusters failed; failed: c1; unfinished: c2"},
 	}
 	for _, test := range tests {
@@ -91,7 +91,7 @@ func TestCountAndPercentage(t *testing.T) {
 	require.Equal(t, ranv1.ClusterCounts{Total: 8, Pending: 1, Running: 2, Complete: 1, Failed: 1, TimedOut: 1, Cancelled: 1, Skipped: 1}, rollout.Count(all))
 	require.EqualValues(t, 14, rollout.Percentage(all), "one of the seven clusters of the plan is complete")
 	all[1].Nodes, all[4].Nodes = ranv1.NodeCounts{Total: 4, Done: 3}, ranv1.NodeCounts{Total: 2, Done: 1, Failed: 1}
-	require.EqualValues(t, 32, rollout.Percentage(all), "and the nodes that are done in the others count, 1/2 and 3/4 of a cluster")
+	require.EqualValues(t, 32, rollout.Percentage(all), "finished nodes of the others count as 1/2 and 3/4 of a cluster")
 	require.EqualValues(t, 100, rollout.Percentage(nil))
 	require.EqualValues(t, 0, rollout.Percentage(clusters(ranv1.ClusterPending, ranv1.ClusterSkipped)))
 }
@@ -128,7 +128,7 @@ func TestAPagedStatusStartsWithTheMostImportantClusters(t *testing.T) {
 	first, err := rollout.Page(status, rollout.Part{Limit: 4})
 	require.NoError(t, err)
 	require.Equal(t, []string{"c3", "c6", "c5", "c2"}, clusterNames(first))
-	require.EqualValues(t, 6, first.Counts.Total, "counts stay those of the whole")
+	require.EqualValues(t, 6, first.Counts.Total, "the counts are those of all clusters")
 	require.NotEmpty(t, first.NextCursor)
 
 	second, err := rollout.Page(status, rollout.Part{Limit: 4, Cursor: first.NextCursor})
@@ -166,7 +166,7 @@ func TestEveryUnchangedClusterIsOnExactlyOnePage(t *testing.T) {
 				seen[name]++
 			}
 			cursor = page.NextCursor
-			// Between two reads a cluster moves on.
+			// Between two reads the state of a cluster changes.
 			i := rapid.IntRange(0, len(status.Clusters)-1).Draw(t, "moves")
 			status.Clusters[i].State = rapid.SampledFrom(states).Draw(t, "to")
 			moved[status.Clusters[i].Name] = true

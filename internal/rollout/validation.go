@@ -28,12 +28,12 @@ func CheckStrategy(spec *ranv1.ClusterGroupUpgradeSpec) field.ErrorList {
 	}
 	if approvals := spec.Approvals; approvals != nil {
 		path := field.NewPath("spec", "approvals")
-		for _, asked := range []struct {
-			asked bool
-			name  string
+		for _, approval := range []struct {
+			set  bool
+			name string
 		}{{approvals.BeforeCanaries, "beforeCanaries"}, {approvals.AfterCanaries, "afterCanaries"}} {
-			if asked.asked && len(strategy.Canaries) == 0 {
-				invalid = append(invalid, field.Invalid(path.Child(asked.name), true, "there are no canaries (spec.remediationStrategy.canaries)"))
+			if approval.set && len(strategy.Canaries) == 0 {
+				invalid = append(invalid, field.Invalid(path.Child(approval.name), true, "there are no canaries (spec.remediationStrategy.canaries)"))
 			}
 		}
 		if approvals.BeforeEachBatch && strategy.Rollout == ranv1.Rolling {

@@ -23,7 +23,7 @@ const (
 type Waits struct {
 	// Retry is an activity that failed and is retried.
 	Retry *drydockv1.Wait
-	// Withdrawal is the reason why running clusters are withdrawn. CancelledBy says who cancelled the rollout, and why.
+	// Withdrawal is the reason why running clusters are withdrawn. CancelledBy is who cancelled the rollout, and why.
 	Withdrawal, CancelledBy string
 	// Pause waits for a resume, and Approval for an approval.
 	Pause, Approval *drydockv1.Wait
@@ -36,7 +36,7 @@ type Waits struct {
 }
 
 // Current returns the wait that a rollout shows: the one with the highest priority, or nil. The priority is: a failing activity, a withdrawal, a
-// request or task of a person, the phases before the first batch, the batch. idleReason says why the rollout starts no clusters at the moment; "": it
+// request or task of a person, the phases before the first batch, the batch. idleReason is why the rollout starts no clusters now; "": it
 // may start some.
 func (w Waits) Current(remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) (wait *drydockv1.Wait, idleReason string) {
 	batch := batchInProgress(status)

@@ -20,7 +20,7 @@ func waitsFor(reason string) *drydockv1.Wait {
 	return &drydockv1.Wait{Reason: reason, Message: reason, Since: waitNow}
 }
 
-// inBatch is a rollout in its second of three batches.
+// inBatch is a rollout in the second of three batches.
 func inBatch(states ...ranv1.ClusterState) *ranv1.ClusterGroupUpgradeStatus {
 	status := &ranv1.ClusterGroupUpgradeStatus{RemediationPlan: make([][]string, 3)}
 	status.Status.StartedAt, status.Status.CurrentBatchStartedAt, status.Status.CurrentBatch = &waitNow, &waitNow, 2
@@ -55,15 +55,15 @@ func TestARolloutShowsTheWaitWithTheHighestPriority(t *testing.T) {
 		lead    string
 	}{
 		{"the clusters of a batch", rollout.Waits{}, inBatch(ranv1.ClusterRunning, ranv1.ClusterPending), ranv1.ReasonBatchInProgress, "batch 2 of 3: clusters running: 1", ""},
-		{"how many may fail", rollout.Waits{}, blocked, ranv1.ReasonBatchInProgress, "batch 2 of 3: clusters running: 1; failed: 0 of at most 2", ""},
-		{"nothing when all clusters are over", rollout.Waits{}, inBatch(ranv1.ClusterComplete, ranv1.ClusterFailed), "", "", ""},
+		{"the limit of failures", rollout.Waits{}, blocked, ranv1.ReasonBatchInProgress, "batch 2 of 3: clusters running: 1; failed: 0 of at most 2", ""},
+		{"nothing when all clusters have ended", rollout.Waits{}, inBatch(ranv1.ClusterComplete, ranv1.ClusterFailed), "", "", ""},
 		{"nothing before it starts", rollout.Waits{}, &ranv1.ClusterGroupUpgradeStatus{}, "", "", ""},
 		{"clusters that soak", rollout.Waits{}, inBatch(ranv1.ClusterSoaking, ranv1.ClusterPending), ranv1.ReasonSoaking, "batch 2 of 3: clusters that soak before others start: 1", ranv1.ReasonSoaking},
 		{"a hold before the batch", rollout.Waits{Health: waitsFor("Health")}, held, emergency.ReasonHeld, "", emergency.ReasonHeld},
 		{"no hold before remediation starts", rollout.Waits{Before: waitsFor("NotEnabled")}, planned, "NotEnabled", "NotEnabled", emergency.ReasonHeld},
 		{"an approval before a hold", rollout.Waits{Approval: waitsFor(ranv1.ReasonWaitingForApproval)}, held, ranv1.ReasonWaitingForApproval, "", emergency.ReasonHeld},
 		{"a pause before an approval", rollout.Waits{Pause: waitsFor("Paused"), Approval: waitsFor("A"), Unknown: waitsFor("U")}, paused, "Paused", "", "Paused"},
-		{"what is unknown before what comes first", rollout.Waits{Unknown: waitsFor("U"), Before: waitsFor("B")}, planned, "U", "", emergency.ReasonHeld},
+		{"an unknown hold before the phases before the batch", rollout.Waits{Unknown: waitsFor("U"), Before: waitsFor("B")}, planned, "U", "", emergency.ReasonHeld},
 		{
 			"a withdrawal before a pause",
 			rollout.Waits{Withdrawal: rollout.ReasonWithdrawingTimedOut, Pause: waitsFor("Paused")},
@@ -73,8 +73,8 @@ func TestARolloutShowsTheWaitWithTheHighestPriority(t *testing.T) {
 		{"the cleanup after a withdrawal", rollout.Waits{Withdrawal: rollout.ReasonCancelling}, inBatch(ranv1.ClusterCancelled), rollout.ReasonCancelling, "batch 2 of 3: cleaning up", ""},
 		{"who cancelled a rollout before its first batch", rollout.Waits{Withdrawal: rollout.ReasonCancelling, CancelledBy: " by ann"}, &ranv1.ClusterGroupUpgradeStatus{}, rollout.ReasonCancelling, "cancelled by ann; cleaning up", ""},
 		{"no withdrawal of clusters that soak", rollout.Waits{Withdrawal: rollout.ReasonCancelling}, inBatch(ranv1.ClusterSoaking), ranv1.ReasonSoaking, "", ranv1.ReasonSoaking},
-		{"trouble before all", rollout.Waits{Retry: waitsFor("NoHub"), Withdrawal: "W", Pause: waitsFor("P")}, inBatch(ranv1.ClusterRunning), "NoHub", "", ""},
-		{"trouble also after the end", rollout.Waits{Retry: waitsFor("NoHub")}, ended, "NoHub", "", ""},
+		{"a failing activity before all others", rollout.Waits{Retry: waitsFor("NoHub"), Withdrawal: "W", Pause: waitsFor("P")}, inBatch(ranv1.ClusterRunning), "NoHub", "", ""},
+		{"a failing activity even after the end", rollout.Waits{Retry: waitsFor("NoHub")}, ended, "NoHub", "", ""},
 		{"nothing else after the end", rollout.Waits{Approval: waitsFor("A"), Withdrawal: "W"}, ended, "", "", ranv1.ReasonWaitingForApproval},
 	}
 	for _, test := range tests {
