@@ -51,7 +51,7 @@ func (a *allowance) add(holder string) {
 	a.holders, a.cachedNames, a.cachedMessage = append(a.holders, holder), "", ""
 }
 
-// left returns how many more there may be; nil: no limit.
+// left returns how many more are allowed; nil: no limit.
 func (a *allowance) left() *int {
 	if a.limit == nil {
 		return nil

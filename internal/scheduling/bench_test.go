@@ -14,10 +14,10 @@ import (
 
 // A workflow schedules after every change, so a decision may take a few milliseconds.
 func BenchmarkSchedule(b *testing.B) {
-	for _, size := range []struct{ nodes, asks int }{{1000, 1000}, {5000, 2000}} {
+	for _, size := range []struct{ nodes, requests int }{{1000, 1000}, {5000, 2000}} {
 		for _, budgets := range []int{0, 3} {
-			b.Run(fmt.Sprintf("%d nodes, %d requests, %d budgets", size.nodes, size.asks, budgets), func(b *testing.B) {
-				in := largeInput(size.nodes, size.asks, budgets)
+			b.Run(fmt.Sprintf("%d nodes, %d requests, %d budgets", size.nodes, size.requests, budgets), func(b *testing.B) {
+				in := largeInput(size.nodes, size.requests, budgets)
 				var decision scheduling.Decision
 				b.ReportAllocs()
 				for b.Loop() {
@@ -35,12 +35,12 @@ func BenchmarkSchedule(b *testing.B) {
 }
 
 // largeInput returns a busy cluster of three zones, two pools and ten requestors: 50 nodes are under maintenance, and 1 of 20 is down.
-func largeInput(nodes, asks, budgets int) scheduling.Input {
-	const atWork = 50
-	in := scheduling.Input{Config: limits(2*atWork, "10%"), Now: noon}
+func largeInput(nodes, requests, budgets int) scheduling.Input {
+	const inProgress = 50
+	in := scheduling.Input{Config: limits(2*inProgress, "10%"), Now: noon}
 	in.Config.AgingSeconds = 600
 	in.Config.Budgets = []maintenancev1.Budget{
-		{Name: "zones", TopologyKey: "topology.kubernetes.io/zone", MaxParallelOperations: new(intstr.FromInt32(atWork)), MaxParallelZones: new(int32(3))},
+		{Name: "zones", TopologyKey: "topology.kubernetes.io/zone", MaxParallelOperations: new(intstr.FromInt32(inProgress)), MaxParallelZones: new(int32(3))},
 		{Name: "gpu", NodeSelector: &maintenancev1.BudgetSelector{MatchLabels: map[string]maintenancev1.LabelValue{"pool": "gpu"}}, MaxUnavailable: new(intstr.FromString("5%"))},
 		{Name: "hosts", TopologyKey: "kubernetes.io/hostname", MaxParallelOperations: new(intstr.FromInt32(1))},
 	}[:budgets]
@@ -53,12 +53,12 @@ func largeInput(nodes, asks, budgets int) scheduling.Input {
 		n.Spec.Unschedulable = i%20 == 0
 		in.Nodes = append(in.Nodes, scheduling.NodeOf(&n, keys))
 	}
-	for i := range asks {
+	for i := range requests {
 		in.Requests = append(in.Requests, scheduling.SlotRequest{
 			Request: scheduling.Request{
 				Namespace: "default", Name: fmt.Sprintf("request-%05d", i), Node: fmt.Sprintf("node-%05d.example.com", i%nodes), Requestor: fmt.Sprintf("r%d.example.com", i%10),
 			},
-			Since: noon.Add(-time.Duration(i) * time.Second), Granted: i < atWork,
+			Since: noon.Add(-time.Duration(i) * time.Second), Granted: i < inProgress,
 		})
 	}
 	return in

@@ -31,8 +31,8 @@ func twoZones() []corev1.Node {
 	}
 }
 
-// asking returns requests for nodes with the names of the nodes, oldest first.
-func asking(nodes ...string) []maintenancev1.NodeMaintenance {
+// requestsFor returns a request for each node, with the name of the node, oldest first.
+func requestsFor(nodes ...string) []maintenancev1.NodeMaintenance {
 	var requests []maintenancev1.NodeMaintenance
 	for i, node := range nodes {
 		requests = append(requests, pending(node, "x.example.com", node, time.Duration(len(nodes)-i)*time.Second))
@@ -61,9 +61,9 @@ func TestBudgets(t *testing.T) {
 		waiting map[string]string
 	}{
 		{
-			name:     "a budget limits the nodes that its selector picks, and no others",
+			name:     "a budget limits only the nodes that its selector matches",
 			nodes:    twoZones(),
-			requests: asking("a1", "b1", "a3", "b3"),
+			requests: requestsFor("a1", "b1", "a3", "b3"),
 			budgets:  []maintenancev1.Budget{{Name: "b", NodeSelector: having("pool", "gpu"), MaxParallelOperations: count(1)}},
 			granted:  []string{"a1", "a3", "b3"},
 			waiting:  map[string]string{"b1": "budget b: maxParallelOperations allows 1 of 4 nodes under maintenance at once (a1 for x.example.com)"},
@@ -71,15 +71,15 @@ func TestBudgets(t *testing.T) {
 		{
 			name:     "nodes under maintenance count in their budget",
 			nodes:    twoZones(),
-			requests: append(asking("a1", "a3"), working("b1")),
+			requests: append(requestsFor("a1", "a3"), working("b1")),
 			budgets:  []maintenancev1.Budget{{Name: "b", NodeSelector: having("pool", "gpu"), MaxParallelOperations: count(1)}},
 			granted:  []string{"a3"},
 			waiting:  map[string]string{"a1": "budget b: maxParallelOperations allows 1 of 4 nodes under maintenance at once (b1 for w.example.com)"},
 		},
 		{
-			name:     "unavailable nodes count in their budget, once, and a target that is one costs nothing",
+			name:     "unavailable nodes count once, and an unavailable target costs nothing",
 			nodes:    []corev1.Node{zoned("a1", "gpu", "a", notReady), zoned("a2", "gpu", "a", cordoned), zoned("a3", "gpu", "a"), zoned("a4", "gpu", "a")},
-			requests: append(asking("a2", "a3", "a4"), working("a1")),
+			requests: append(requestsFor("a2", "a3", "a4"), working("a1")),
 			budgets:  []maintenancev1.Budget{{Name: "b", MaxUnavailable: count(3)}},
 			granted:  []string{"a2", "a3"},
 			waiting:  map[string]string{"a4": "budget b: maxUnavailable allows 3 of 4 nodes to be unavailable (a1 for w.example.com, a2 and 1 more)"},
@@ -87,7 +87,7 @@ func TestBudgets(t *testing.T) {
 		{
 			name:     "with a topology key each zone is limited by itself",
 			nodes:    twoZones(),
-			requests: asking("a1", "a2", "b1", "b2"),
+			requests: requestsFor("a1", "a2", "b1", "b2"),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelOperations: count(1)}},
 			granted:  []string{"a1", "b1"},
 			waiting: map[string]string{
@@ -96,9 +96,9 @@ func TestBudgets(t *testing.T) {
 			},
 		},
 		{
-			name:     "percentages are those of the zone's nodes that the budget covers: of operations they round up, of unavailable nodes down",
+			name:     "percentages refer to the covered nodes of the zone; operations round up, unavailable nodes down",
 			nodes:    append(twoZones(), zoned("a4", "gpu", "a")),
-			requests: asking("a1", "a2", "a4", "b1", "b2"),
+			requests: requestsFor("a1", "a2", "a4", "b1", "b2"),
 			budgets: []maintenancev1.Budget{{
 				Name: "b", NodeSelector: having("pool", "gpu"), TopologyKey: "zone", MaxParallelOperations: percent("40%"), MaxUnavailable: percent("99%"),
 			}},
@@ -111,14 +111,14 @@ func TestBudgets(t *testing.T) {
 		{
 			name:     "an unavailability that rounds down to zero allows none",
 			nodes:    twoZones(),
-			requests: asking("a1"),
+			requests: requestsFor("a1"),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxUnavailable: percent("33%")}},
 			waiting:  map[string]string{"a1": "budget b, zone a: maxUnavailable allows 0 of 3 nodes to be unavailable"},
 		},
 		{
-			name:     "one zone at a time: a zone that is begun goes on, another waits",
+			name:     "one zone at a time: a busy zone continues, another waits",
 			nodes:    twoZones(),
-			requests: append(asking("a1", "b1", "b2", "b3", "a2"), working("b1")),
+			requests: append(requestsFor("a1", "b1", "b2", "b3", "a2"), working("b1")),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(1))}},
 			granted:  []string{"b2", "b3"},
 			waiting: map[string]string{
@@ -127,23 +127,23 @@ func TestBudgets(t *testing.T) {
 			},
 		},
 		{
-			name:     "a zone whose nodes are only down is not under maintenance",
+			name:     "a zone with unavailable nodes only is not under maintenance",
 			nodes:    append(twoZones(), zoned("b4", "gpu", "b", notReady)),
-			requests: asking("a1"),
+			requests: requestsFor("a1"),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(1))}},
 			granted:  []string{"a1"},
 		},
 		{
-			name:     "no zones at a time means none",
+			name:     "a limit of zero zones allows none",
 			nodes:    twoZones(),
-			requests: asking("a1"),
+			requests: requestsFor("a1"),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(0))}},
 			waiting:  map[string]string{"a1": "budget b, zone a: maxParallelZones allows 0 zones under maintenance at once"},
 		},
 		{
-			name:     "a limit below the zones under maintenance keeps back those, too",
+			name:     "a limit below the number of busy zones holds back busy zones too",
 			nodes:    twoZones(),
-			requests: append(asking("a2", "b2"), working("a1"), working("b1")),
+			requests: append(requestsFor("a2", "b2"), working("a1"), working("b1")),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(1))}},
 			waiting: map[string]string{
 				"a2": "budget b, zone a: maxParallelZones allows 1 zone under maintenance at once: zone a (a1 for w.example.com) and 1 more",
@@ -151,27 +151,27 @@ func TestBudgets(t *testing.T) {
 			},
 		},
 		{
-			name:     "no zones at a time means none, also where one is begun",
+			name:     "a limit of zero zones also stops a busy zone",
 			nodes:    twoZones(),
-			requests: append(asking("a2"), working("a1")),
+			requests: append(requestsFor("a2"), working("a1")),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(0))}},
 			waiting: map[string]string{
 				"a2": "budget b, zone a: maxParallelZones allows 0 zones under maintenance at once: zone a (a1 for w.example.com)",
 			},
 		},
 		{
-			name:     "more zones under maintenance than allowed are named by the first and counted",
+			name:     "the message names the first busy zone and counts the others",
 			nodes:    []corev1.Node{zoned("b1", "gpu", "b"), zoned("a1", "gpu", "a"), zoned("a2", "gpu", "a"), zoned("c1", "gpu", "c")},
-			requests: append(asking("c1"), working("b1"), working("a2"), working("a1")),
+			requests: append(requestsFor("c1"), working("b1"), working("a2"), working("a1")),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(1))}},
 			waiting: map[string]string{
 				"c1": "budget b, zone c: maxParallelZones allows 1 zone under maintenance at once: zone a (a1 for w.example.com, a2 for w.example.com) and 1 more",
 			},
 		},
 		{
-			name:     "nodes without the topology label are a zone of their own",
+			name:     "nodes without the topology label form one zone",
 			nodes:    []corev1.Node{zoned("a1", "gpu", "a"), zoned("u1", "gpu", ""), zoned("u2", "gpu", "")},
-			requests: asking("u1", "u2", "a1"),
+			requests: requestsFor("u1", "u2", "a1"),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(1)), MaxParallelOperations: count(1)}},
 			granted:  []string{"u1"},
 			waiting: map[string]string{
@@ -180,9 +180,9 @@ func TestBudgets(t *testing.T) {
 			},
 		},
 		{
-			name:     "a node is held to every budget that covers it, and what one refuses costs the other nothing",
+			name:     "a node must fit into every budget that covers it, and a refusal uses no other budget",
 			nodes:    twoZones(),
-			requests: asking("a1", "a2", "b1"),
+			requests: requestsFor("a1", "a2", "b1"),
 			budgets: []maintenancev1.Budget{
 				{Name: "gpus", NodeSelector: having("pool", "gpu"), MaxParallelOperations: count(2)},
 				{Name: "b", TopologyKey: "zone", MaxParallelOperations: count(1)},
@@ -191,16 +191,16 @@ func TestBudgets(t *testing.T) {
 			waiting: map[string]string{"a2": "budget b, zone a: maxParallelOperations allows 1 of 3 nodes under maintenance at once (a1 for x.example.com)"},
 		},
 		{
-			name:     "of several budgets that refuse a node, the first by name is the reason",
+			name:     "the first budget by name that refuses a node is the reason",
 			nodes:    twoZones(),
-			requests: asking("a1"),
+			requests: requestsFor("a1"),
 			budgets:  []maintenancev1.Budget{{Name: "z", MaxUnavailable: count(0)}, {Name: "b", MaxUnavailable: count(0)}, {Name: "c", MaxUnavailable: count(0)}},
 			waiting:  map[string]string{"a1": "budget b: maxUnavailable allows 0 of 6 nodes to be unavailable"},
 		},
 		{
-			name:     "a selector that cannot be read may mean any node, so none may go",
+			name:     "an invalid selector may match any node, so none may start",
 			nodes:    twoZones(),
-			requests: asking("a1"),
+			requests: requestsFor("a1"),
 			budgets: []maintenancev1.Budget{{Name: "b", MaxUnavailable: count(5), NodeSelector: &maintenancev1.BudgetSelector{
 				MatchExpressions: []maintenancev1.LabelDemand{{Key: "pool", Operator: "Is"}},
 			}}},
@@ -209,7 +209,7 @@ func TestBudgets(t *testing.T) {
 		{
 			name:     "a limit that is neither a number nor a percentage allows nothing",
 			nodes:    twoZones(),
-			requests: asking("a1"),
+			requests: requestsFor("a1"),
 			budgets:  []maintenancev1.Budget{{Name: "b", MaxParallelOperations: percent("some")}},
 			waiting: map[string]string{
 				"a1": `budget b: maxParallelOperations is "some", so nothing may start: it must be a number of at least 0 or a percentage from 0% to 100%`,
@@ -218,7 +218,7 @@ func TestBudgets(t *testing.T) {
 		{
 			name:     "a negative number of nodes allows nothing",
 			nodes:    twoZones(),
-			requests: asking("a1"),
+			requests: requestsFor("a1"),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxUnavailable: count(-2)}},
 			waiting: map[string]string{
 				"a1": "budget b, zone a: maxUnavailable is -2, so nothing may start: it must be a number of at least 0 or a percentage from 0% to 100%",
@@ -227,7 +227,7 @@ func TestBudgets(t *testing.T) {
 		{
 			name:     "a negative number of zones allows nothing",
 			nodes:    twoZones(),
-			requests: asking("a1"),
+			requests: requestsFor("a1"),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(-1))}},
 			waiting:  map[string]string{"a1": "budget b, zone a: maxParallelZones is -1, so nothing may start: it must be a number of at least 0"},
 		},
@@ -260,7 +260,7 @@ func TestTheErrorOfSeveralInvalidLabelsIsDeterministic(t *testing.T) {
 		MatchLabels: map[string]maintenancev1.LabelValue{"pool": "not a value", "arch": "nor this", "zone": "nor that"},
 	}}}
 	for range 20 {
-		require.Contains(t, schedule(twoZones(), asking("a1"), config).Waiting[0].Message, `nothing may start: values[0][arch]: Invalid value: "nor this"`)
+		require.Contains(t, schedule(twoZones(), requestsFor("a1"), config).Waiting[0].Message, `nothing may start: values[0][arch]: Invalid value: "nor this"`)
 	}
 }
 
@@ -276,12 +276,12 @@ func TestAging(t *testing.T) {
 		aging  int32
 		ranked []string
 	}{
-		{name: "without it the requestor at work goes first for as long as it likes", ranked: []string{"busy-2", "busy-1", "idle-1", "idle-2", "idle-3"}},
+		{name: "without aging a busy requestor always goes first", ranked: []string{"busy-2", "busy-1", "idle-1", "idle-2", "idle-3"}},
 		{
-			name: "those that have waited for longer go first, the oldest before all; at the very second nobody does", aging: 600,
+			name: "requests that have waited for longer go first, the oldest before all", aging: 600,
 			ranked: []string{"idle-1", "busy-2", "busy-1", "idle-2", "idle-3"},
 		},
-		{name: "when all have waited too long only their age counts", aging: 30, ranked: []string{"idle-1", "busy-2", "idle-2", "busy-1", "idle-3"}},
+		{name: "if all have waited too long, only their age counts", aging: 30, ranked: []string{"idle-1", "busy-2", "idle-2", "busy-1", "idle-3"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

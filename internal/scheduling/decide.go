@@ -10,7 +10,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Reasons why nothing is granted at all.
+// Reasons of a standstill: nothing is granted.
 const (
 	// ReasonNodesUnknown: the nodes of the cluster are not listed yet.
 	ReasonNodesUnknown = "NodesUnknown"
@@ -107,12 +107,12 @@ func (s *SlotState) decision(now time.Time, standstill *drydockv1.Wait) Decision
 	decision := Schedule(in)
 	for i := range decision.Waiting {
 		w := &decision.Waiting[i]
-		seen := s.node(w.Node)
+		observed := s.node(w.Node)
 		switch {
 		case standstill != nil:
 			w.Reason, w.Message = Reason(standstill.Reason), standstill.Message
-		case w.Reason == NodeBusy && seen != nil && s.markCounts(*seen):
-			w.Message = fmt.Sprintf("node %s is under maintenance by %s; it is next after the node is returned", w.Node, seen.Maintenance)
+		case w.Reason == NodeBusy && observed != nil && s.markCounts(*observed):
+			w.Message = fmt.Sprintf("node %s is under maintenance by %s; it is next after the node is returned", w.Node, observed.Maintenance)
 		}
 	}
 	return decision
@@ -121,10 +121,10 @@ func (s *SlotState) decision(now time.Time, standstill *drydockv1.Wait) Decision
 // input returns the input of a decision. A counting mark is a granted request.
 func (s *SlotState) input(now time.Time) Input {
 	in := Input{Nodes: make([]Node, 0, len(s.Nodes)), Config: s.Config, Now: now}
-	for _, seen := range s.Nodes {
-		in.Nodes = append(in.Nodes, seen.Node)
-		if s.markCounts(seen) {
-			in.Requests = append(in.Requests, SlotRequest{Request: Request{Node: seen.Name, Name: seen.Maintenance}, Granted: true})
+	for _, observed := range s.Nodes {
+		in.Nodes = append(in.Nodes, observed.Node)
+		if s.markCounts(observed) {
+			in.Requests = append(in.Requests, SlotRequest{Request: Request{Node: observed.Name, Name: observed.Maintenance}, Granted: true})
 		}
 	}
 	for _, r := range s.Requesters {
@@ -138,13 +138,13 @@ func (s *SlotState) input(now time.Time) Input {
 }
 
 // markCounts reports whether a node has the mark of a maintenance without a slot: for example of a terminated one, until the sweeper removes the mark.
-func (s *SlotState) markCounts(seen ObservedNode) bool {
-	if seen.Maintenance == "" {
+func (s *SlotState) markCounts(observed ObservedNode) bool {
+	if observed.Maintenance == "" {
 		return false
 	}
 	for _, r := range s.Requesters {
 		if slices.ContainsFunc(r.Slots, func(e SlotEntry) bool {
-			return e.counts() && e.Node == seen.Name || e.Status == SlotReturned && e.Maintenance == seen.Maintenance
+			return e.counts() && e.Node == observed.Name || e.Status == SlotReturned && e.Maintenance == observed.Maintenance
 		}) {
 			return false
 		}

@@ -96,7 +96,7 @@ func drawBudget(t *rapid.T, name string) maintenancev1.Budget {
 	return budget
 }
 
-// holding are the nodes with a request in progress.
+// holding returns the nodes with a request in progress.
 func (c cluster) holding() []string {
 	var names []string
 	for _, request := range c.Requests {
@@ -128,7 +128,7 @@ func (c cluster) exceeded(nodes ...string) []limitKey {
 	limits, before, after, alone := c.limits(), c.counts(c.holding()), c.counts(slices.Concat(c.holding(), nodes)), c.counts(nodes)
 	var keys []limitKey
 	for key, count := range after {
-		more := count > before[key] || key.of == "zones" && alone[key] > 0 // a zone too many does not go on either
+		more := count > before[key] || key.of == "zones" && alone[key] > 0 // a zone above the limit does not continue either
 		if limit, limited := limits[key]; limited && count > limit && more {
 			keys = append(keys, key)
 		}
@@ -180,7 +180,7 @@ func (c cluster) limits() map[limitKey]int {
 func (c cluster) counts(underMaintenance []string) map[limitKey]int {
 	counts, zones := map[limitKey]int{}, map[limitKey]bool{}
 	for _, name := range underMaintenance {
-		if !slices.ContainsFunc(c.Nodes, func(n corev1.Node) bool { return n.Name == name }) { // no zone, no budget: only the cluster's own limits
+		if !slices.ContainsFunc(c.Nodes, func(n corev1.Node) bool { return n.Name == name }) { // a missing node counts only against the limits of the cluster
 			counts[limitKey{}.named(scheduling.NoSlot)]++
 			counts[limitKey{}.named(scheduling.MaxUnavailable)]++
 		}
@@ -210,7 +210,7 @@ func (k limitKey) named(of scheduling.Reason) limitKey {
 	return k
 }
 
-// numberOf evaluates a number or a percentage: rest is 99 to round up, 0 to round down.
+// numberOf evaluates a number or a percentage; rest is 99 to round up, 0 to round down.
 func numberOf(value intstr.IntOrString, of, rest int) int {
 	if value.Type == intstr.Int {
 		return value.IntValue()

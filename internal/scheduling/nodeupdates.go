@@ -16,11 +16,11 @@ func (s *SlotState) Update(update NodeUpdate) {
 	case update.First:
 		s.Watch, s.AllListed, s.Nodes = update.Watch, false, nil
 	}
-	for _, seen := range update.Nodes {
-		if i, known := s.find(seen.Name); known {
-			s.Nodes[i] = seen
+	for _, observed := range update.Nodes {
+		if i, known := s.find(observed.Name); known {
+			s.Nodes[i] = observed
 		} else {
-			s.Nodes = slices.Insert(s.Nodes, i, seen)
+			s.Nodes = slices.Insert(s.Nodes, i, observed)
 		}
 	}
 	for _, name := range update.Gone {

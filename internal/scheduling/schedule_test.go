@@ -86,7 +86,7 @@ func TestSchedule(t *testing.T) {
 		waiting              map[string]scheduling.Reason
 	}{
 		{
-			name:  "slots limit what starts when the unavailability budget is larger",
+			name:  "slots limit the starts if the unavailability budget is larger",
 			nodes: nodes(10, 0), config: limits(2, 5), slots: 2, canBecomeUnavailable: 5,
 			requests: []maintenancev1.NodeMaintenance{
 				pending("r0", a, "n0", 5), pending("r1", a, "n1", 4), pending("r2", a, "n2", 3), pending("r3", a, "n3", 2), pending("r4", a, "n4", 1),
@@ -95,40 +95,40 @@ func TestSchedule(t *testing.T) {
 			waiting: map[string]scheduling.Reason{"r2": scheduling.NoSlot, "r3": scheduling.NoSlot, "r4": scheduling.NoSlot},
 		},
 		{
-			name:  "nodes that are down already use up the unavailability budget",
+			name:  "unavailable nodes use up the unavailability budget",
 			nodes: nodes(10, 2), config: limits(5, 3), slots: 5, canBecomeUnavailable: 1,
 			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 3), pending("r1", a, "n1", 2), pending("r2", a, "n2", 1)},
 			granted:  []string{"r0"},
 			waiting:  map[string]scheduling.Reason{"r1": scheduling.MaxUnavailable, "r2": scheduling.MaxUnavailable},
 		},
 		{
-			name:  "a target that is unavailable already costs no unavailability",
+			name:  "an unavailable target uses no unavailability",
 			nodes: nodes(6, 2), config: limits(3, 3), slots: 3, canBecomeUnavailable: 1,
 			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 3), pending("r4", a, "n4", 2), pending("r5", a, "n5", 1)},
 			granted:  []string{"r0", "r4", "r5"},
 		},
 		{
-			name:  "a request that does not fit leaves its slot to the next that does",
+			name:  "a request that does not fit does not block the next one",
 			nodes: nodes(3, 1), config: limits(1, 1), slots: 1, canBecomeUnavailable: 0,
 			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 9), pending("r2", a, "n2", 1)},
 			granted:  []string{"r2"},
 			waiting:  map[string]scheduling.Reason{"r0": scheduling.MaxUnavailable},
 		},
 		{
-			name:  "without a configuration one node at a time and no limit on unavailability",
+			name:  "without a configuration one node at a time, and any number unavailable",
 			nodes: nodes(5, 3), slots: 1,
 			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 2), pending("r1", a, "n1", 1)},
 			granted:  []string{"r0"},
 			waiting:  map[string]scheduling.Reason{"r1": scheduling.NoSlot},
 		},
 		{
-			name:  "zero parallel operations means none",
+			name:  "zero parallel operations allows none",
 			nodes: nodes(2, 0), config: limits(0, nil), slots: 0,
 			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 1)},
 			waiting:  map[string]scheduling.Reason{"r0": scheduling.NoSlot},
 		},
 		{
-			name:  "zero unavailable means that only unavailable nodes may be worked on",
+			name:  "zero unavailable nodes allows only unavailable targets",
 			nodes: nodes(3, 1), config: limits(2, 0), slots: 2, canBecomeUnavailable: 0,
 			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 2), pending("r2", a, "n2", 1)},
 			granted:  []string{"r2"},
@@ -142,7 +142,7 @@ func TestSchedule(t *testing.T) {
 			waiting:  map[string]scheduling.Reason{"r2": scheduling.MaxUnavailable},
 		},
 		{
-			name:  "a node that is both down and under maintenance counts once",
+			name:  "a node that is unavailable and under maintenance counts once",
 			nodes: nodes(4, 1), config: limits(2, 2), slots: 1, canBecomeUnavailable: 1,
 			requests: []maintenancev1.NodeMaintenance{
 				request("w3", a, "n3", 9, maintenancev1.NodeDraining), pending("r0", a, "n0", 1),
@@ -150,14 +150,14 @@ func TestSchedule(t *testing.T) {
 			granted: []string{"r0"},
 		},
 		{
-			name:  "nodes that are not Ready, or do not say so, are unavailable",
+			name:  "nodes without a true Ready condition are unavailable",
 			nodes: []corev1.Node{node("up"), node("lost", notReady), node("new", silent), node("off", cordoned)}, config: limits(4, 4),
 			slots: 4, canBecomeUnavailable: 1,
 			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "lost", 1), pending("r1", a, "new", 1), pending("r2", a, "off", 1), pending("r3", a, "up", 1)},
 			granted:  []string{"r0", "r1", "r2", "r3"},
 		},
 		{
-			name:  "more under maintenance than allowed leaves no slot, not a negative number of them",
+			name:  "with more nodes under maintenance than allowed there are 0 free slots",
 			nodes: nodes(4, 0), config: limits(1, 1), slots: 0, canBecomeUnavailable: 0,
 			requests: []maintenancev1.NodeMaintenance{
 				request("w0", a, "n0", 9, maintenancev1.NodeReady), request("w1", b, "n1", 9, maintenancev1.NodeScheduled), pending("r2", a, "n2", 1),
@@ -174,7 +174,7 @@ func TestSchedule(t *testing.T) {
 			waiting: map[string]scheduling.Reason{"r0": scheduling.NodeBusy},
 		},
 		{
-			name:  "a requestor that is at work goes before one that is not",
+			name:  "a busy requestor goes before an idle one",
 			nodes: nodes(4, 0), config: limits(2, nil), slots: 1,
 			requests: []maintenancev1.NodeMaintenance{
 				request("w0", a, "n0", 9, maintenancev1.NodeReady), pending("r1", b, "n1", 8), pending("r2", a, "n2", 1), pending("r3", a, "n3", 1),
@@ -197,21 +197,21 @@ func TestSchedule(t *testing.T) {
 			waiting:  map[string]scheduling.Reason{"r0": scheduling.NoSlot},
 		},
 		{
-			name:  "of two requests for a node only the higher ranked is considered",
+			name:  "only the higher ranked of two requests for a node is considered",
 			nodes: nodes(2, 0), config: limits(2, nil), slots: 2,
 			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 9), pending("r1", b, "n0", 5), pending("r2", b, "n1", 5)},
 			granted:  []string{"r0", "r2"},
 			waiting:  map[string]scheduling.Reason{"r1": scheduling.LowerRank},
 		},
 		{
-			name:  "a request for a node that does not exist costs nothing",
+			name:  "a request for a missing node uses no slot",
 			nodes: nodes(1, 0), slots: 1,
 			requests: []maintenancev1.NodeMaintenance{pending("r9", a, "n9", 9), pending("r0", a, "n0", 1)},
 			granted:  []string{"r0"},
 			waiting:  map[string]scheduling.Reason{"r9": scheduling.NodeNotFound},
 		},
 		{
-			name:  "a node that is gone holds its slot, for it may be back before its maintenance ends",
+			name:  "a missing node keeps its slot, because it may return before its maintenance ends",
 			nodes: nodes(1, 0), slots: 0,
 			requests: []maintenancev1.NodeMaintenance{
 				request("w9", a, "n9", 9, maintenancev1.NodeDraining), pending("r9", b, "n9", 1), pending("r0", b, "n0", 1),
@@ -219,25 +219,25 @@ func TestSchedule(t *testing.T) {
 			waiting: map[string]scheduling.Reason{"r0": scheduling.NoSlot, "r9": scheduling.NodeBusy},
 		},
 		{
-			name:  "a request without a condition is pending, and one that is over holds nothing",
+			name:  "a request without a condition is pending, and an ended one holds no slot",
 			nodes: nodes(2, 0), slots: 1,
 			requests: []maintenancev1.NodeMaintenance{request("w1", b, "n1", 9, maintenancev1.NodeFailed), request("r0", a, "n0", 1, "")},
 			granted:  []string{"r0"},
 		},
 		{
-			name:  "a state that is not known may disrupt the node, so it holds its slot",
+			name:  "an unknown state holds its slot, because the node may be disrupted",
 			nodes: nodes(2, 0), slots: 0,
 			requests: []maintenancev1.NodeMaintenance{request("w1", b, "n1", 9, "Rebooting"), pending("r0", a, "n0", 1)},
 			waiting:  map[string]scheduling.Reason{"r0": scheduling.NoSlot},
 		},
 		{
-			name:  "a pending request that is being deleted is gone at once",
+			name:  "a pending request that is being deleted does not wait",
 			nodes: nodes(1, 0), slots: 1,
 			requests: []maintenancev1.NodeMaintenance{deleted(pending("r0", a, "n0", 9)), pending("r1", a, "n0", 1)},
 			granted:  []string{"r1"},
 		},
 		{
-			name:  "a limit that cannot be read allows nothing",
+			name:  "an invalid limit allows nothing",
 			nodes: nodes(1, 0), config: limits("many", nil), slots: 0,
 			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 1)},
 			waiting:  map[string]scheduling.Reason{"r0": scheduling.NoSlot},
@@ -290,7 +290,7 @@ func TestMessagesNameTheHoldersOfSlots(t *testing.T) {
 	require.Equal(t, "node n0 is under maintenance for a.example.com (default/w0)", schedule(nodes(1, 0), []maintenancev1.NodeMaintenance{
 		request("w1", "a.example.com", "n0", 9, maintenancev1.NodeReady), request("w0", "a.example.com", "n0", 9, maintenancev1.NodeReady),
 		request("w2", "a.example.com", "n0", 9, maintenancev1.NodeReady), pending("r0", "b.example.com", "n0", 5),
-	}, limits(2, 1)).Waiting[0].Message, "the first by name, of several")
+	}, limits(2, 1)).Waiting[0].Message, "the first request by name")
 	require.Equal(t, "maxUnavailable allows 1 of 4 nodes to be unavailable (n0 for a.example.com, n3)", decision.Waiting[1].Message)
 }
 

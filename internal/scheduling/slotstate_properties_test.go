@@ -58,38 +58,38 @@ func newSlotWorld(t *rapid.T) *slotWorld {
 	for _, name := range []string{"june", "july"} {
 		w.start(owner(name))
 	}
-	w.watchAgain()
+	w.relist()
 	return w
 }
 
-func (w *slotWorld) start(who scheduling.SlotOwner) {
-	w.running = append(w.running, who)
-	w.sets[who], w.held[who], w.returned[who] = emptySet(who), map[string]scheduling.Slot{}, map[string]scheduling.Slot{}
+func (w *slotWorld) start(owner scheduling.SlotOwner) {
+	w.running = append(w.running, owner)
+	w.sets[owner], w.held[owner], w.returned[owner] = emptySet(owner), map[string]scheduling.Slot{}, map[string]scheduling.Slot{}
 }
 
-func (w *slotWorld) seen(node string) scheduling.ObservedNode {
+func (w *slotWorld) observed(node string) scheduling.ObservedNode {
 	return scheduling.ObservedNode{Node: scheduling.Node{Name: node, Unavailable: w.down[node]}, Maintenance: w.marked[node]}
 }
 
-// watchAgain lists all nodes in a new watch.
-func (w *slotWorld) watchAgain() {
+// relist lists all nodes in a new watch.
+func (w *slotWorld) relist() {
 	w.watch, w.blind = w.watch.Add(time.Second), false
 	config := parallelOperations(w.parallel)
 	config.MaxUnavailable = new(intstr.FromInt(w.unavailable))
 	w.state.Update(scheduling.NodeUpdate{Watch: w.watch, First: true, Config: config})
 	for _, node := range w.nodes {
 		if !w.gone[node] {
-			w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.ObservedNode{w.seen(node)}})
+			w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.ObservedNode{w.observed(node)}})
 		}
 	}
 	w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Last: true})
 }
 
-// show reports the current state of a node.
+// show reports the current state of a node to the scheduler.
 func (w *slotWorld) show(node string) {
 	update := scheduling.NodeUpdate{Watch: w.watch, Gone: []string{node}}
 	if !w.gone[node] {
-		update = scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.ObservedNode{w.seen(node)}}
+		update = scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.ObservedNode{w.observed(node)}}
 	}
 	w.state.Update(update)
 }
@@ -99,13 +99,13 @@ func (w *slotWorld) out(t *rapid.T) map[string]bool {
 	out := map[string]bool{}
 	for _, slots := range w.held {
 		for node := range slots {
-			require.False(t, out[node], "one maintenance a node: %s", node)
+			require.False(t, out[node], "%s has two maintenances", node)
 			out[node] = true
 		}
 	}
 	for node, ending := range w.ending {
 		if ending.until.After(w.now) {
-			require.False(t, out[node] && w.marked[node] == "", "%s is granted while the last write of the maintenance before may come", node)
+			require.False(t, out[node] && w.marked[node] == "", "%s is granted while the last write of its earlier maintenance may arrive", node)
 			out[node] = true
 		}
 	}
@@ -123,14 +123,14 @@ func listed(set *scheduling.SlotRequests, number int64) *scheduling.Slot {
 	return nil
 }
 
-func (w *slotWorld) unlist(who scheduling.SlotOwner, number int64) {
-	w.sets[who].Slots = slices.DeleteFunc(w.sets[who].Slots, func(s scheduling.Slot) bool { return s.Number == number })
+func (w *slotWorld) unlist(owner scheduling.SlotOwner, number int64) {
+	w.sets[owner].Slots = slices.DeleteFunc(w.sets[owner].Slots, func(s scheduling.Slot) bool { return s.Number == number })
 }
 
 // send sends the set of an owner, once or twice, perhaps after an older one.
-func (w *slotWorld) send(t *rapid.T, who scheduling.SlotOwner, releases ...scheduling.Release) {
-	w.sets[who].Version++
-	set := *w.sets[who]
+func (w *slotWorld) send(t *rapid.T, owner scheduling.SlotOwner, releases ...scheduling.Release) {
+	w.sets[owner].Version++
+	set := *w.sets[owner]
 	set.Slots, set.Releases = slices.Clone(set.Slots), releases
 	for range rapid.IntRange(1, 2).Draw(t, "times") {
 		w.state.Receive(set, w.now)
@@ -164,49 +164,49 @@ func (w *slotWorld) checkGrants(t *rapid.T) {
 			}
 			slot := listed(w.sets[r.Owner], e.Number)
 			require.NotNil(t, slot, "%s gets a slot that it does not request: %d", r.Owner, e.Number)
-			require.False(t, w.gone[e.Node] || w.blind, "%s is granted and no watch shows it", e.Node)
+			require.False(t, w.gone[e.Node] || w.blind, "%s is granted, but no watch has listed it", e.Node)
 			out := w.out(t)
-			require.False(t, out[e.Node], "%s is granted and is out of service", e.Node)
+			require.False(t, out[e.Node], "%s is granted, but it is out of service", e.Node)
 			require.Less(t, len(out), w.parallel, "before %s is granted", e.Node)
 			w.held[r.Owner][e.Node] = *slot
 			maps.Copy(out, w.down)
-			require.True(t, w.down[e.Node] || len(out) <= w.unavailable, "with %s unavailable are %v", e.Node, out)
+			require.True(t, w.down[e.Node] || len(out) <= w.unavailable, "with %s, these are unavailable: %v", e.Node, out)
 		}
 	}
 }
 
 func (w *slotWorld) receive(t *rapid.T, response scheduling.SlotResponse) {
-	who := response.Owner
+	owner := response.Owner
 	for _, number := range response.Granted {
-		if slot := listed(w.sets[who], number); slot != nil {
+		if slot := listed(w.sets[owner], number); slot != nil {
 			slot.Granted = true
 		}
 	}
 	for _, number := range response.NodesGone {
-		w.unlist(who, number)
+		w.unlist(owner, number)
 	}
 	if len(response.NodesGone) > 0 {
-		w.send(t, who)
+		w.send(t, owner)
 	}
 }
 
 // known reports whether the owner of a slot knows of the grant.
-func (w *slotWorld) known(who scheduling.SlotOwner, slot scheduling.Slot) bool {
-	listed := listed(w.sets[who], slot.Number)
+func (w *slotWorld) known(owner scheduling.SlotOwner, slot scheduling.Slot) bool {
+	listed := listed(w.sets[owner], slot.Number)
 	return listed != nil && listed.Granted
 }
 
-// one draws a slot in use; there may be none.
-func (w *slotWorld) one(t *rapid.T) (who scheduling.SlotOwner, slot scheduling.Slot, any bool) {
+// one draws a slot in use, if there is one.
+func (w *slotWorld) one(t *rapid.T) (owner scheduling.SlotOwner, slot scheduling.Slot, any bool) {
 	type holding struct {
-		who  scheduling.SlotOwner
-		slot scheduling.Slot
+		owner scheduling.SlotOwner
+		slot  scheduling.Slot
 	}
 	var all []holding
-	for _, who := range slices.Concat(w.running, w.closed) {
-		for _, node := range slices.Sorted(maps.Keys(w.held[who])) {
-			if w.known(who, w.held[who][node]) {
-				all = append(all, holding{who, w.held[who][node]})
+	for _, owner := range slices.Concat(w.running, w.closed) {
+		for _, node := range slices.Sorted(maps.Keys(w.held[owner])) {
+			if w.known(owner, w.held[owner][node]) {
+				all = append(all, holding{owner, w.held[owner][node]})
 			}
 		}
 	}
@@ -214,55 +214,55 @@ func (w *slotWorld) one(t *rapid.T) (who scheduling.SlotOwner, slot scheduling.S
 		return
 	}
 	drawn := rapid.SampledFrom(all).Draw(t, "slot")
-	return drawn.who, drawn.slot, true
+	return drawn.owner, drawn.slot, true
 }
 
 // endUnclean records that a maintenance has ended without returning its node.
-func (w *slotWorld) endUnclean(who scheduling.SlotOwner, slot scheduling.Slot) {
-	delete(w.held[who], slot.Node)
-	w.ending[slot.Node] = ending{w.sets[who].Maintenances + slot.Name, w.now.Add(scheduling.UncleanPause)}
+func (w *slotWorld) endUnclean(owner scheduling.SlotOwner, slot scheduling.Slot) {
+	delete(w.held[owner], slot.Node)
+	w.ending[slot.Node] = ending{w.sets[owner].Maintenances + slot.Name, w.now.Add(scheduling.UncleanPause)}
 }
 
 func (w *slotWorld) request(t *rapid.T) {
-	who, node := rapid.SampledFrom(w.running).Draw(t, "who"), rapid.SampledFrom(w.nodes).Draw(t, "node")
-	if slices.ContainsFunc(w.sets[who].Slots, func(s scheduling.Slot) bool { return s.Node == node }) {
+	owner, node := rapid.SampledFrom(w.running).Draw(t, "who"), rapid.SampledFrom(w.nodes).Draw(t, "node")
+	if slices.ContainsFunc(w.sets[owner].Slots, func(s scheduling.Slot) bool { return s.Node == node }) {
 		return
 	}
 	w.number++
 	requested := slot(node, w.number)
-	requested.Name += rapid.SampledFrom([]string{"", fmt.Sprint("-", w.number)}).Draw(t, "a name of its own")
-	w.sets[who].Slots = append(w.sets[who].Slots, requested)
-	w.send(t, who)
+	requested.Name += rapid.SampledFrom([]string{"", fmt.Sprint("-", w.number)}).Draw(t, "unique name")
+	w.sets[owner].Slots = append(w.sets[owner].Slots, requested)
+	w.send(t, owner)
 }
 
 func (w *slotWorld) withdraw(t *rapid.T) {
-	who := rapid.SampledFrom(w.running).Draw(t, "who")
-	waiting := slices.DeleteFunc(slices.Clone(w.sets[who].Slots), func(s scheduling.Slot) bool { return s.Granted })
+	owner := rapid.SampledFrom(w.running).Draw(t, "who")
+	waiting := slices.DeleteFunc(slices.Clone(w.sets[owner].Slots), func(s scheduling.Slot) bool { return s.Granted })
 	if len(waiting) > 0 {
 		withdrawn := rapid.SampledFrom(waiting).Draw(t, "request")
-		w.unlist(who, withdrawn.Number)
-		delete(w.held[who], withdrawn.Node) // a grant that has not arrived
-		w.send(t, who)
+		w.unlist(owner, withdrawn.Number)
+		delete(w.held[owner], withdrawn.Node) // a grant that has not arrived
+		w.send(t, owner)
 	}
 }
 
 func (w *slotWorld) returnNode(t *rapid.T) {
-	who, slot, any := w.one(t)
+	owner, slot, any := w.one(t)
 	if !any {
 		return
 	}
-	delete(w.held[who], slot.Node)
+	delete(w.held[owner], slot.Node)
 	leftOut := rapid.Bool().Draw(t, "left out")
 	if leftOut && !w.gone[slot.Node] {
 		w.down[slot.Node] = true
 	}
-	if slices.Contains(w.closed, who) || rapid.Bool().Draw(t, "the maintenance returns the slot") {
-		w.returned[who][slot.Node] = slot
-		w.state.Return(scheduling.HeldSlot{Owner: who, Number: slot.Number}.Return(leftOut), w.now)
+	if slices.Contains(w.closed, owner) || rapid.Bool().Draw(t, "the maintenance returns the slot") {
+		w.returned[owner][slot.Node] = slot
+		w.state.Return(scheduling.HeldSlot{Owner: owner, Number: slot.Number}.Return(leftOut), w.now)
 		w.decide(t)
 	} else {
-		w.unlist(who, slot.Number)
-		w.send(t, who, scheduling.Release{Number: slot.Number, LeftOut: leftOut})
+		w.unlist(owner, slot.Number)
+		w.send(t, owner, scheduling.Release{Number: slot.Number, LeftOut: leftOut})
 	}
 	if !w.blind {
 		w.show(slot.Node)
@@ -270,43 +270,43 @@ func (w *slotWorld) returnNode(t *rapid.T) {
 }
 
 // learn lets an owner learn which of its slots were returned.
-func (w *slotWorld) learn(t *rapid.T, who scheduling.SlotOwner) {
-	for _, slot := range w.returned[who] {
-		w.unlist(who, slot.Number)
+func (w *slotWorld) learn(t *rapid.T, owner scheduling.SlotOwner) {
+	for _, slot := range w.returned[owner] {
+		w.unlist(owner, slot.Number)
 	}
-	clear(w.returned[who])
-	w.send(t, who)
+	clear(w.returned[owner])
+	w.send(t, owner)
 }
 
 func (w *slotWorld) leaveUnclean(t *rapid.T) {
-	who, slot, any := w.one(t)
-	if !any || slices.Contains(w.closed, who) {
+	owner, slot, any := w.one(t)
+	if !any || slices.Contains(w.closed, owner) {
 		return
 	}
-	w.endUnclean(who, slot)
-	if !w.gone[slot.Node] && !w.blind && rapid.Bool().Draw(t, "its mark is seen") {
+	w.endUnclean(owner, slot)
+	if !w.gone[slot.Node] && !w.blind && rapid.Bool().Draw(t, "its mark is listed") {
 		w.marked[slot.Node] = w.ending[slot.Node].maintenance
 		w.show(slot.Node)
 	}
-	w.unlist(who, slot.Number)
-	w.send(t, who, scheduling.Release{Number: slot.Number, Unclean: true, LeftOut: rapid.Bool().Draw(t, "left out")})
+	w.unlist(owner, slot.Number)
+	w.send(t, owner, scheduling.Release{Number: slot.Number, Unclean: true, LeftOut: rapid.Bool().Draw(t, "left out")})
 }
 
 // closeOwner closes the workflow of an owner, and starts another one with its id. Its maintenances continue or end.
 func (w *slotWorld) closeOwner(t *rapid.T) {
-	who := rapid.SampledFrom(slices.Concat(w.running, w.closed)).Draw(t, "who")
-	if i := slices.Index(w.running, who); i >= 0 {
+	owner := rapid.SampledFrom(slices.Concat(w.running, w.closed)).Draw(t, "who")
+	if i := slices.Index(w.running, owner); i >= 0 {
 		w.number++
-		w.running, w.closed = slices.Delete(w.running, i, i+1), append(w.closed, who)
-		w.start(scheduling.SlotOwner{WorkflowID: who.WorkflowID, FirstRunID: fmt.Sprint("run-", w.number)})
+		w.running, w.closed = slices.Delete(w.running, i, i+1), append(w.closed, owner)
+		w.start(scheduling.SlotOwner{WorkflowID: owner.WorkflowID, FirstRunID: fmt.Sprint("run-", w.number)})
 	}
-	closed := scheduling.Holder{SlotOwner: who}
-	for _, node := range slices.Sorted(maps.Keys(w.held[who])) {
-		slot := w.held[who][node]
-		if w.known(who, slot) && rapid.Bool().Draw(t, "goes on") {
-			closed.Maintenances = append(closed.Maintenances, w.sets[who].Maintenances+slot.Name)
+	closed := scheduling.Holder{SlotOwner: owner}
+	for _, node := range slices.Sorted(maps.Keys(w.held[owner])) {
+		slot := w.held[owner][node]
+		if w.known(owner, slot) && rapid.Bool().Draw(t, "continues") {
+			closed.Maintenances = append(closed.Maintenances, w.sets[owner].Maintenances+slot.Name)
 		} else {
-			w.endUnclean(who, slot)
+			w.endUnclean(owner, slot)
 		}
 	}
 	for range rapid.IntRange(1, 2).Draw(t, "times") {
@@ -335,31 +335,31 @@ func (w *slotWorld) changeNode(t *rapid.T) {
 
 // heldByClosed: a scheduler that has started since may know the node only by its mark.
 func (w *slotWorld) heldByClosed(node string) bool {
-	return slices.ContainsFunc(w.closed, func(who scheduling.SlotOwner) bool { return w.held[who][node].Number > 0 })
+	return slices.ContainsFunc(w.closed, func(owner scheduling.SlotOwner) bool { return w.held[owner][node].Number > 0 })
 }
 
 // terminateScheduler starts a scheduler without state, which gets the sets of all owners. By then the last writes have happened, and the nodes of maintenances without
 // an owner have their marks.
 func (w *slotWorld) terminateScheduler(t *rapid.T) {
 	w.now = w.now.Add(scheduling.UncleanPause)
-	for _, who := range w.closed {
-		for node, slot := range w.held[who] {
+	for _, owner := range w.closed {
+		for node, slot := range w.held[owner] {
 			if w.gone[node] {
 				return
 			}
-			w.marked[node] = w.sets[who].Maintenances + slot.Name
+			w.marked[node] = w.sets[owner].Maintenances + slot.Name
 		}
 	}
 	w.state, w.lateSets = scheduling.SlotState{}, nil
-	for _, who := range w.running {
-		maps.DeleteFunc(w.held[who], func(_ string, slot scheduling.Slot) bool { return !w.known(who, slot) })
-		w.sets[who].Version++
-		w.state.Receive(*w.sets[who], w.now)
+	for _, owner := range w.running {
+		maps.DeleteFunc(w.held[owner], func(_ string, slot scheduling.Slot) bool { return !w.known(owner, slot) })
+		w.sets[owner].Version++
+		w.state.Receive(*w.sets[owner], w.now)
 	}
-	w.watchAgain()
+	w.relist()
 	w.decide(t)
-	for _, who := range w.running {
-		w.learn(t, who) // an owner sends its set when it learns of a return to another scheduler
+	for _, owner := range w.running {
+		w.learn(t, owner) // an owner sends its set when it learns of a return to another scheduler
 	}
 }
 
@@ -382,7 +382,7 @@ func (w *slotWorld) actions() map[string]func(*rapid.T) {
 			}
 			late := rapid.SampledFrom(w.lateSets).Draw(t, "set")
 			known := slices.ContainsFunc(w.state.Requesters, func(r scheduling.Requester) bool { return r.Owner == late.Owner && !r.Closed })
-			if known { // of an owner that the scheduler has forgotten, the set is taken, and answered by the owner with its latest one
+			if known { // the scheduler accepts a late set of a forgotten owner, which answers with its latest one
 				w.state.Receive(late, w.now)
 				w.decide(t)
 			}
@@ -421,7 +421,7 @@ func (w *slotWorld) actions() map[string]func(*rapid.T) {
 			w.decide(t)
 		},
 		"watch again": func(t *rapid.T) {
-			w.watchAgain()
+			w.relist()
 			w.decide(t)
 		},
 	}
@@ -434,33 +434,33 @@ func TestNoSlotIsLostAndNoneIsGrantedTwice(t *testing.T) {
 
 		// When all nodes are available and every slot is returned, every request is granted.
 		w.reliable = true
-		for _, who := range w.closed {
-			for _, slot := range w.held[who] {
-				w.state.Return(scheduling.HeldSlot{Owner: who, Number: slot.Number}.Return(false), w.now)
+		for _, owner := range w.closed {
+			for _, slot := range w.held[owner] {
+				w.state.Return(scheduling.HeldSlot{Owner: owner, Number: slot.Number}.Return(false), w.now)
 			}
-			clear(w.held[who])
+			clear(w.held[owner])
 		}
 		clear(w.gone)
 		clear(w.down)
 		clear(w.marked)
 		for range 3 * len(w.nodes) {
 			w.now = w.now.Add(time.Minute)
-			w.watchAgain()
+			w.relist()
 			w.decide(t)
-			for _, who := range w.running {
-				for _, node := range slices.Sorted(maps.Keys(w.held[who])) {
-					w.state.Return(scheduling.HeldSlot{Owner: who, Number: w.held[who][node].Number}.Return(false), w.now)
-					w.returned[who][node] = w.held[who][node]
-					delete(w.held[who], node)
+			for _, owner := range w.running {
+				for _, node := range slices.Sorted(maps.Keys(w.held[owner])) {
+					w.state.Return(scheduling.HeldSlot{Owner: owner, Number: w.held[owner][node].Number}.Return(false), w.now)
+					w.returned[owner][node] = w.held[owner][node]
+					delete(w.held[owner], node)
 				}
 			}
-			for _, who := range w.running {
-				w.learn(t, who)
+			for _, owner := range w.running {
+				w.learn(t, owner)
 			}
 		}
-		for _, who := range w.running {
-			w.learn(t, who)
-			require.Empty(t, w.sets[who].Slots, "every request of %s was granted", who)
+		for _, owner := range w.running {
+			w.learn(t, owner)
+			require.Empty(t, w.sets[owner].Slots, "every request of %s was granted", owner)
 		}
 		require.True(t, w.state.Empty())
 	})

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// schedulerOf is a SlotState with owners that handle its responses. It sends their sets and records the responses.
+// schedulerOf is a SlotState with its owners: it sends their sets and records the responses.
 type schedulerOf struct {
 	state scheduling.SlotState
 	now   time.Time
@@ -29,7 +29,7 @@ func newScheduler(parallel int, nodes ...string) *schedulerOf {
 	d := &schedulerOf{now: noon, sets: map[string]*scheduling.SlotRequests{}}
 	update := scheduling.NodeUpdate{Watch: noon, First: true, Last: true, Config: parallelOperations(parallel)}
 	for _, name := range nodes {
-		update.Nodes = append(update.Nodes, seen(name))
+		update.Nodes = append(update.Nodes, observed(name))
 	}
 	d.state.Update(update)
 	return d
@@ -39,7 +39,7 @@ func parallelOperations(number int) *maintenancev1.MaintenanceOperatorConfigSpec
 	return &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(number))}
 }
 
-func seen(name string) scheduling.ObservedNode {
+func observed(name string) scheduling.ObservedNode {
 	return scheduling.ObservedNode{Node: scheduling.Node{Name: name}}
 }
 
@@ -90,7 +90,7 @@ func (d *schedulerOf) release(who string, releases ...scheduling.Release) []stri
 	return d.send(who)
 }
 
-// returnSlot returns a slot of an owner that does not know it yet.
+// returnSlot returns a slot before its owner knows.
 func (d *schedulerOf) returnSlot(who string, number int64) []string {
 	d.state.Return(scheduling.HeldSlot{Owner: owner(who), Number: number}.Return(false), d.now)
 	return d.decide()
@@ -167,26 +167,26 @@ func TestOtherChangesOfAWaitAreReportedPeriodically(t *testing.T) {
 	d.request("august", slot("c", 3))
 	d.later()
 	d.sent = nil
-	told := d.now
+	reported := d.now
 
 	require.Equal(t, []string{"july: on-b"}, d.release("june", returned(1)))
-	require.Equal(t, told.Add(time.Minute), d.again, "the reason is the same, but not who has the slot")
+	require.Equal(t, reported.Add(time.Minute), d.again, "the reason is the same, but another node has the slot")
 	require.Equal(t, []string{"august:; NoSlot"}, d.later())
 	require.Contains(t, d.sent[1].Wait.Message, "(b for a.example.com)")
 	require.Zero(t, d.again)
 	require.Empty(t, d.decide())
 
-	another := scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("e")}}
+	another := scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("e")}}
 	d.now = noon.Add(5 * time.Hour)
 	d.state.Update(another)
-	require.Equal(t, []string{"august:; NoSlot"}, d.decide(), "it is one of 5 nodes now")
-	told = d.now
+	require.Equal(t, []string{"august:; NoSlot"}, d.decide(), "the message has the new number of nodes")
+	reported = d.now
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"e"}})
 	require.Empty(t, d.decide())
-	require.WithinDuration(t, told.Add(30*time.Minute), d.again, time.Second, "who waits for hours is told less often")
+	require.WithinDuration(t, reported.Add(30*time.Minute), d.again, time.Second, "a long wait is reported less often")
 	d.state.Update(another)
 	require.Empty(t, d.decide())
-	require.Zero(t, d.again, "it is as it was told")
+	require.Zero(t, d.again, "the last report is current")
 	d.now = noon.Add(1000 * time.Hour)
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"e"}})
 	require.Len(t, d.decide(), 1)
@@ -207,7 +207,7 @@ func TestTheWaitOfSeveralRequestsNamesAllReasons(t *testing.T) {
 
 func TestANodeHeldOnlyByAMarkIsReportedWithIt(t *testing.T) {
 	d := newScheduler(1, "a", "b")
-	marked := seen("a")
+	marked := observed("a")
 	marked.Maintenance = "node/c/default/over"
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 	d.request("june", slot("b", 1))
@@ -220,7 +220,7 @@ func TestALostGrantIsSentAgain(t *testing.T) {
 	require.Equal(t, []string{"june: on-a"}, d.request("june", slot("a", 1)))
 	d.setOf("june").Slots[0].Granted = false
 	require.Equal(t, []string{"june: on-a"}, d.send("june"))
-	require.Empty(t, d.send("june"), "now it knows")
+	require.Empty(t, d.send("june"), "the owner knows the grant")
 	require.Len(t, d.state.Queue(d.now, nil), 1)
 }
 
@@ -269,20 +269,20 @@ func TestNothingIsGrantedBeforeAllNodesAreListed(t *testing.T) {
 	d := &schedulerOf{now: noon, sets: map[string]*scheduling.SlotRequests{}}
 	require.Empty(t, d.request("june", slot("a", 1)))
 	require.Equal(t, []string{"june:; NodesUnknown"}, d.later())
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, First: true, Nodes: []scheduling.ObservedNode{seen("a")}, Config: parallelOperations(1)})
-	require.Empty(t, d.decide(), "half of the nodes")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Last: true, Nodes: []scheduling.ObservedNode{seen("b")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, First: true, Nodes: []scheduling.ObservedNode{observed("a")}, Config: parallelOperations(1)})
+	require.Empty(t, d.decide(), "only half of the nodes are listed")
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Last: true, Nodes: []scheduling.ObservedNode{observed("b")}})
 	require.Equal(t, []string{"june: on-a"}, d.decide())
 }
 
 func TestUpdatesOfAnEarlierWatchAreIgnored(t *testing.T) {
 	d := newScheduler(1, "a")
-	down := seen("a")
+	down := observed("a")
 	down.Unavailable = true
 	d.state.Update(scheduling.NodeUpdate{Watch: noon.Add(-time.Second), Nodes: []scheduling.ObservedNode{down}})
 	require.False(t, d.state.Nodes[0].Unavailable)
 	d.state.Update(scheduling.NodeUpdate{Watch: noon.Add(time.Second), Nodes: []scheduling.ObservedNode{down}})
-	require.False(t, d.state.Nodes[0].Unavailable, "a later one begins with all nodes")
+	require.False(t, d.state.Nodes[0].Unavailable, "a later watch starts with a full list")
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{down}, Gone: []string{"zebra"}})
 	require.True(t, d.state.Nodes[0].Unavailable)
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"a"}})
@@ -302,10 +302,10 @@ func TestTheOwnerLearnsThatItsNodeIsGoneUntilItDropsTheRequest(t *testing.T) {
 	d := newScheduler(2, "a", "b")
 	require.Equal(t, []string{"june: on-a; NodeNotFound"}, d.request("june", slot("a", 1), slot("gone", 2), slot("new", 3)))
 	require.Equal(t, []string{"gone", "new"}, d.state.Decide(d.now, nil).Missing())
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("new")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("new")}})
 	d.state.NodesGone([]string{"a", "gone", "new"})
 	d.sent = nil
-	require.Equal(t, []string{"june: on-new"}, d.decide(), "the watch has shown it meanwhile")
+	require.Equal(t, []string{"june: on-new"}, d.decide(), "the watch has listed the node")
 	require.Equal(t, []int64{2}, d.sent[0].NodesGone)
 	require.Equal(t, []string{"june:"}, d.send("june"), "its set still has the request")
 	require.Empty(t, d.release("june", returned(2)))
@@ -314,7 +314,7 @@ func TestTheOwnerLearnsThatItsNodeIsGoneUntilItDropsTheRequest(t *testing.T) {
 	d.state.NodesGone([]string{"gone"})
 	require.Equal(t, []string{"july:"}, d.decide())
 	d.release("july", returned(1))
-	require.Len(t, d.state.Requesters, 1, "july has nothing left to wait for")
+	require.Len(t, d.state.Requesters, 1, "july has no request left")
 }
 
 func TestALostResponseIsSentAgain(t *testing.T) {
@@ -336,7 +336,7 @@ func TestALostResponseIsSentAgain(t *testing.T) {
 	d.state.Undelivered(lost, d.now.Add(time.Hour))
 	require.Empty(t, d.decide(), "a later response has arrived")
 	require.Zero(t, d.again)
-	d.state.Undelivered(scheduling.SlotResponse{Owner: owner("nobody")}, retryAt)
+	d.state.Undelivered(scheduling.SlotResponse{Owner: owner("unknown")}, retryAt)
 	require.Len(t, d.state.Requesters, 1)
 }
 
@@ -345,35 +345,35 @@ func TestARecreatedNodeIsGrantedWithinTheLimits(t *testing.T) {
 	d.request("june", slot("a", 1))
 	d.request("july", slot("b", 1))
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"a", "b"}})
-	require.Empty(t, d.decide(), "nothing is granted for a node that nobody sees")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("b")}})
-	require.Empty(t, d.decide(), "june has the slot until it gives it back: a may be back, too")
+	require.Empty(t, d.decide(), "a deleted node gets no grant")
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("b")}})
+	require.Empty(t, d.decide(), "june keeps the slot, because a may return")
 	require.Equal(t, []string{"july: on-b"}, d.release("june", returned(1)))
 }
 
 func TestANodeWithTheMarkOfAMaintenanceWithoutASlotHoldsOne(t *testing.T) {
 	d := newScheduler(1, "a", "b")
-	marked := seen("a")
+	marked := observed("a")
 	marked.Maintenance = "node/c/default/of-yesterday"
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 	require.Empty(t, d.request("june", slot("a", 1), slot("b", 2)))
 	d.later()
 	require.Equal(t, "NodeBusy", d.sent[0].Wait.Blockers[0].Reason)
 	require.Contains(t, d.sent[0].Wait.Message, "under maintenance by node/c/default/of-yesterday")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("a")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("a")}})
 	require.Equal(t, []string{"june: on-a; NoSlot"}, d.decide())
 }
 
 func TestTheMarkOfAReturnedNodeDoesNotDelayTheNextGrant(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	d.request("june", slot("a", 1), slot("b", 2))
-	marked := seen("a")
+	marked := observed("a")
 	marked.Maintenance = maintenanceOn("a")
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 	require.Equal(t, []string{"june: on-b"}, d.release("june", returned(1)))
 	d.now = d.now.Add(time.Minute)
 	d.release("june", returned(2))
-	require.Empty(t, d.request("june", slot("b", 3)), "half a minute later it is the mark of a maintenance that could not return its node")
+	require.Empty(t, d.request("june", slot("b", 3)), "half a minute later, the mark counts")
 }
 
 func TestAReturnedSlotIsNotRestoredByAStaleSet(t *testing.T) {
@@ -384,12 +384,12 @@ func TestAReturnedSlotIsNotRestoredByAStaleSet(t *testing.T) {
 		d.now = d.now.Add(pause)
 		d.decide()
 		d.send("june")
-		require.Equal(t, []string{"on-b"}, names(d.state.Slots()), "however long the maintenance goes on after the return")
+		require.Equal(t, []string{"on-b"}, names(d.state.Slots()), "however long the maintenance continues after the return")
 	}
 	d.release("june", returned(1))
 	d.now = d.now.Add(time.Hour)
 	d.decide()
-	require.Len(t, d.state.Requesters[0].Slots, 1, "the owner knows")
+	require.Len(t, d.state.Requesters[0].Slots, 1, "the owner knows of the return")
 }
 
 func names(served []scheduling.QueueEntry) (names []string) {
@@ -404,11 +404,11 @@ func TestTheSlotOfAnUnreturnedNodeIsKeptUntilItsMarksAreListed(t *testing.T) {
 	d.request("june", slot("a", 1), slot("b", 2))
 	require.Empty(t, d.release("june", unclean(1)))
 	require.Equal(t, noon.Add(scheduling.UncleanPause), d.again)
-	marked := seen("a")
+	marked := observed("a")
 	marked.Maintenance = maintenanceOn("a")
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 	require.Empty(t, d.later(), "the mark holds the node")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("a")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("a")}})
 	require.Equal(t, []string{"june: on-b"}, d.decide())
 }
 
@@ -416,7 +416,7 @@ func TestANodeThatCouldNotBeReturnedAlwaysCounts(t *testing.T) {
 	for _, leftOut := range []bool{true, false} {
 		d := newScheduler(1, "a", "b")
 		d.request("june", slot("a", 1), slot("b", 2))
-		marked := seen("a")
+		marked := observed("a")
 		marked.Maintenance = maintenanceOn("a")
 		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 		kept := scheduling.Release{Number: 1, Unclean: true, LeftOut: leftOut}
@@ -426,7 +426,7 @@ func TestANodeThatCouldNotBeReturnedAlwaysCounts(t *testing.T) {
 			d.decide()
 			require.Equal(t, 1, d.state.Queue(d.now, nil)[len(d.state.Slots())].Rank, "b waits at %s", d.now)
 		}
-		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen("a")}})
+		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("a")}})
 		require.Equal(t, []string{"june: on-b"}, d.decide())
 	}
 }
@@ -436,7 +436,7 @@ func TestARepeatedMaintenanceWaitsForTheEndOfTheEarlierOne(t *testing.T) {
 	d.request("june", slot("a", 1))
 	d.release("june", unclean(1))
 	require.Empty(t, d.request("june", slot("a", 2)))
-	require.Empty(t, d.request("july", slot("b", 1)), "june's first may still cordon its node")
+	require.Empty(t, d.request("july", slot("b", 1)), "june's first maintenance may still cordon its node")
 	d.now = noon.Add(scheduling.UncleanPause)
 	require.Contains(t, d.decide(), "july: on-b")
 }
@@ -447,7 +447,7 @@ func TestTheMarkOfANewMaintenanceCountsAfterAReturnUnderTheSameName(t *testing.T
 	d.release("june", returned(1))
 	d.request("june", slot("a", 2))
 	d.state.OwnerClosed(scheduling.Holder{SlotOwner: owner("june")}, d.now)
-	marked := seen("a")
+	marked := observed("a")
 	marked.Maintenance = maintenanceOn("a")
 	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
 	d.now = noon.Add(scheduling.UncleanPause)
@@ -492,13 +492,13 @@ func TestAClosedOwnerLosesItsRequestsAndTheSlotsWithoutAMaintenance(t *testing.T
 func TestManyResponsesAreSentInSeveralPasses(t *testing.T) {
 	d := newScheduler(300)
 	for i := range 250 {
-		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{seen(fmt.Sprintf("n%03d", i))}})
+		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed(fmt.Sprintf("n%03d", i))}})
 		set := d.setOf(fmt.Sprint(i))
 		set.Slots = []scheduling.Slot{slot(fmt.Sprintf("n%03d", i), 1)}
 		d.state.Receive(*set, d.now)
 	}
 	require.Len(t, d.decide(), 100)
-	require.Equal(t, d.now, d.again, "at once")
+	require.Equal(t, d.now, d.again, "the next pass is due immediately")
 	require.Len(t, d.later(), 100)
 	require.Len(t, d.later(), 50)
 	require.Zero(t, d.again)

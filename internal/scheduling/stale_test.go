@@ -24,7 +24,7 @@ func TestAMaintenanceIsStaleWhenItHasBeenReadyForLongerThanItsClusterAllows(t *t
 		{"no limit", maintenancev1.MaintenanceOperatorConfigSpec{}, 1000 * time.Hour, scheduling.Staleness{}, time.Time{}},
 		{"within the limit", hour, time.Hour - 1, scheduling.Staleness{}, noon.Add(time.Hour)},
 		{"at the limit", hour, time.Hour, scheduling.Staleness{Stale: true, LimitSeconds: 3600}, time.Time{}},
-		{"collected only when that is asked for", collecting, time.Hour, scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, time.Time{}},
+		{"with garbage collection", collecting, time.Hour, scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, time.Time{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, again := scheduling.StalenessOf(tc.config, noon, noon.Add(tc.after))

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Question asks whether work may start.
+// Question is the input of Allows.
 type Question struct {
 	// Now is the time at which the work would start.
 	Now time.Time
@@ -60,7 +60,7 @@ const (
 )
 
 // Allows answers whether work may start now. It may start if a window is open, no exclusion applies, the cutoff has not passed, and the work fits before
-// the end. At the end itself nothing starts. Without windows, all work may start. If windows exist and none selects the cluster, no work may start.
+// the end. At the end itself no work starts. Without windows, all work may start. If windows exist and none selects the cluster, no work may start.
 // Allows returns ErrInvalidRange and ErrTooMany.
 func Allows(windows []*Window, q Question) (Verdict, error) {
 	if err := checkYear(q.Now); err != nil {
@@ -74,17 +74,17 @@ func Allows(windows []*Window, q Question) (Verdict, error) {
 		return Verdict{Reason: ReasonNoWindow}, nil
 	}
 	var verdict Verdict
-	for look := minRange; ; look *= 2 {
-		until := q.Now.Add(look)
+	for lookahead := minRange; ; lookahead *= 2 {
+		until := q.Now.Add(lookahead)
 		schedules, err := schedulesOf(selected, q.Now, until)
-		if errors.Is(err, ErrTooMany) && look > minRange {
+		if errors.Is(err, ErrTooMany) && lookahead > minRange {
 			return verdict, nil // of a shorter range without too many occurrences
 		}
 		if err != nil {
 			return Verdict{}, err
 		}
 		further, settled := q.answer(schedules, until)
-		if settled || look > maxRange {
+		if settled || lookahead > maxRange {
 			return further, nil
 		}
 		verdict = further

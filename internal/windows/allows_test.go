@@ -47,35 +47,35 @@ func TestWorkStartsOnlyWhenTheWindowsAllowIt(t *testing.T) {
 		{"not from the cutoff on", specs{night()}, "2026-12-02T01:30:00Z", 0, `{"allowed": false, "reason": "Cutoff", "until": null, "nextOpen": "2026-12-02T22:00:00Z"}`},
 		{"not at the end", specs{night()}, "2026-12-02T02:00:00Z", 0, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": "2026-12-02T22:00:00Z"}`},
 		{"not at the end even without a cutoff", specs{spec("UTC", "FREQ=DAILY;BYHOUR=22", "4h")}, "2026-12-02T02:00:00Z", 0, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": "2026-12-02T22:00:00Z"}`},
-		{"what just fits", specs{night()}, "2026-12-02T00:00:00Z", 2 * hour, `{"allowed": true, "reason": "Open", "until": "2026-12-02T02:00:00Z", "nextOpen": null}`},
-		{"not what takes longer", specs{night()}, "2026-12-02T00:00:00.000000001Z", 2 * hour, `{"allowed": false, "reason": "DoesNotFit", "until": null, "nextOpen": "2026-12-02T22:00:00Z"}`},
-		{"never what fits into no opening", specs{night()}, "2026-12-02T00:00:00Z", 4*hour + 1, `{"allowed": false, "reason": "DoesNotFit", "until": null, "nextOpen": null}`},
+		{"work that just fits", specs{night()}, "2026-12-02T00:00:00Z", 2 * hour, `{"allowed": true, "reason": "Open", "until": "2026-12-02T02:00:00Z", "nextOpen": null}`},
+		{"not work that takes longer", specs{night()}, "2026-12-02T00:00:00.000000001Z", 2 * hour, `{"allowed": false, "reason": "DoesNotFit", "until": null, "nextOpen": "2026-12-02T22:00:00Z"}`},
+		{"never work that fits into no opening", specs{night()}, "2026-12-02T00:00:00Z", 4*hour + 1, `{"allowed": false, "reason": "DoesNotFit", "until": null, "nextOpen": null}`},
 		{"not after the last opening", with(func(s *drydockv1.MaintenanceWindowSpec) { s.NotAfter = at("2026-12-01T00:00:00Z") }), "2026-12-02T23:00:00Z", 0, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": null}`},
-		{"the opening years ahead is found", specs{spec("UTC", "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29;BYHOUR=1", "2h")}, "2026-12-02T23:00:00Z", 0, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": "2028-02-29T01:00:00Z"}`},
+		{"an opening years ahead is found", specs{spec("UTC", "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29;BYHOUR=1", "2h")}, "2026-12-02T23:00:00Z", 0, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": "2028-02-29T01:00:00Z"}`},
 
 		{"not in an exclusion", frozen(drydockv1.ExclusionTrim), "2026-12-01T23:00:00Z", 0, `{"allowed": false, "reason": "Excluded", "until": null, "nextOpen": "2026-12-02T00:00:00Z"}`},
 		{"until an exclusion", frozen(drydockv1.ExclusionTrim), "2026-12-01T22:15:00Z", 0, `{"allowed": true, "reason": "Open", "until": "2026-12-01T23:00:00Z", "nextOpen": null}`},
-		{"with the cutoff before it", frozen(drydockv1.ExclusionTrim), "2026-12-01T22:30:00Z", 0, `{"allowed": false, "reason": "Cutoff", "until": null, "nextOpen": "2026-12-02T00:00:00Z"}`},
-		{"what does not fit before it waits for a part that is long enough", frozen(drydockv1.ExclusionTrim), "2026-12-01T22:15:00Z", 3 * hour, `{"allowed": false, "reason": "DoesNotFit", "until": null, "nextOpen": "2026-12-02T22:00:00Z"}`},
-		{"not in an opening that it drops", frozen(drydockv1.ExclusionDrop), "2026-12-01T22:15:00Z", 0, `{"allowed": false, "reason": "Excluded", "until": null, "nextOpen": "2026-12-02T22:00:00Z"}`},
-		{"an exclusion while nothing would be open says nothing", with(func(s *drydockv1.MaintenanceWindowSpec) {
+		{"not after the cutoff before an exclusion", frozen(drydockv1.ExclusionTrim), "2026-12-01T22:30:00Z", 0, `{"allowed": false, "reason": "Cutoff", "until": null, "nextOpen": "2026-12-02T00:00:00Z"}`},
+		{"work that does not fit before an exclusion waits for a long enough opening", frozen(drydockv1.ExclusionTrim), "2026-12-01T22:15:00Z", 3 * hour, `{"allowed": false, "reason": "DoesNotFit", "until": null, "nextOpen": "2026-12-02T22:00:00Z"}`},
+		{"not in an opening that an exclusion drops", frozen(drydockv1.ExclusionDrop), "2026-12-01T22:15:00Z", 0, `{"allowed": false, "reason": "Excluded", "until": null, "nextOpen": "2026-12-02T22:00:00Z"}`},
+		{"an exclusion while no window would be open is not the reason", with(func(s *drydockv1.MaintenanceWindowSpec) {
 			s.Exclusions = []drydockv1.WindowExclusion{excluding("freeze", drydockv1.ExclusionDrop, once("2026-12-01T10:00:00Z", "2026-12-01T12:00:00Z"))}
 		}), "2026-12-01T11:00:00Z", 0, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": "2026-12-01T22:00:00Z"}`},
 
-		{"windows one after the other are open together", specs{night(), early}, "2026-12-01T21:30:00Z", 4 * hour, `{"allowed": true, "reason": "Open", "until": "2026-12-02T02:00:00Z", "nextOpen": null}`},
-		{"with the cutoff of the last", specs{early, night()}, "2026-12-02T01:45:00Z", 0, `{"allowed": false, "reason": "Cutoff", "until": null, "nextOpen": "2026-12-02T18:00:00Z"}`},
-		{"an exclusion of one is for all", append(frozen(drydockv1.ExclusionTrim), spec("UTC", "FREQ=DAILY;BYHOUR=20", "8h")), "2026-12-01T23:30:00Z", 0, `{"allowed": false, "reason": "Excluded", "until": null, "nextOpen": "2026-12-02T00:00:00Z"}`},
-		{"what is always open has no end in sight", specs{spec("UTC", "FREQ=DAILY;BYHOUR=0", "24h")}, "2026-12-01T23:30:00Z", 200 * hour, `{"allowed": true, "reason": "Open", "until": null, "nextOpen": null}`},
-		{"what opens every five minutes for years is answered", specs{spec("UTC", "FREQ=HOURLY;BYMINUTE=0,5,10,15,20,25,30,35,40,45,50,55", "4m")}, "2026-12-01T23:34:30Z", 5 * time.Minute, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": null}`},
-		{"anything without windows", nil, "2026-12-01T23:30:00Z", 200 * hour, `{"allowed": true, "reason": "Open", "until": null, "nextOpen": null}`},
+		{"adjacent windows count as one opening", specs{night(), early}, "2026-12-01T21:30:00Z", 4 * hour, `{"allowed": true, "reason": "Open", "until": "2026-12-02T02:00:00Z", "nextOpen": null}`},
+		{"adjacent windows have the cutoff of the last one", specs{early, night()}, "2026-12-02T01:45:00Z", 0, `{"allowed": false, "reason": "Cutoff", "until": null, "nextOpen": "2026-12-02T18:00:00Z"}`},
+		{"an exclusion of one window applies to all", append(frozen(drydockv1.ExclusionTrim), spec("UTC", "FREQ=DAILY;BYHOUR=20", "8h")), "2026-12-01T23:30:00Z", 0, `{"allowed": false, "reason": "Excluded", "until": null, "nextOpen": "2026-12-02T00:00:00Z"}`},
+		{"a window that is always open has no known end", specs{spec("UTC", "FREQ=DAILY;BYHOUR=0", "24h")}, "2026-12-01T23:30:00Z", 200 * hour, `{"allowed": true, "reason": "Open", "until": null, "nextOpen": null}`},
+		{"a window that opens every five minutes has a verdict", specs{spec("UTC", "FREQ=HOURLY;BYMINUTE=0,5,10,15,20,25,30,35,40,45,50,55", "4m")}, "2026-12-01T23:34:30Z", 5 * time.Minute, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": null}`},
+		{"any work without windows", nil, "2026-12-01T23:30:00Z", 200 * hour, `{"allowed": true, "reason": "Open", "until": null, "nextOpen": null}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			var asked []*windows.Window
+			var parsed []*windows.Window
 			for _, s := range test.windows {
-				asked = append(asked, window(t, "w", s))
+				parsed = append(parsed, window(t, "w", s))
 			}
-			verdict, err := windows.Allows(asked, windows.Question{Now: moment(test.now), Need: test.need})
+			verdict, err := windows.Allows(parsed, windows.Question{Now: moment(test.now), Need: test.need})
 			require.NoError(t, err)
 			text, err := json.Marshal(verdict)
 			require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestTheVerdictNamesTheWindowThatIsOpenOrOpensNext(t *testing.T) {
 func TestAWindowAppliesOnlyToClustersThatItSelects(t *testing.T) {
 	s := night()
 	s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
-	asked := []*windows.Window{window(t, "w", s)}
+	parsed := []*windows.Window{window(t, "w", s)}
 	for name, test := range map[string]struct {
 		cluster labels.Labels
 		reason  windows.Reason
@@ -112,7 +112,7 @@ func TestAWindowAppliesOnlyToClustersThatItSelects(t *testing.T) {
 		"none in particular": {nil, windows.ReasonOpen},
 	} {
 		t.Run(name, func(t *testing.T) {
-			verdict, err := windows.Allows(asked, windows.Question{Now: moment("2026-12-01T23:00:00Z"), Cluster: test.cluster})
+			verdict, err := windows.Allows(parsed, windows.Question{Now: moment("2026-12-01T23:00:00Z"), Cluster: test.cluster})
 			require.NoError(t, err)
 			require.Equal(t, test.reason, verdict.Reason)
 			require.Equal(t, test.reason == windows.ReasonOpen, verdict.Allowed)
@@ -125,18 +125,18 @@ func TestATimeOutsideOfTheSupportedYearsIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, windows.ErrInvalidRange)
 }
 
-// TestVerdictsAgreeWithPreviews compares two independent computations.
+// Verdicts and previews are computed independently.
 func TestVerdictsAgreeWithPreviews(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		specs := []drydockv1.MaintenanceWindowSpec{someSpec(t), someSpec(t)}
-		var asked []*windows.Window
+		var parsed []*windows.Window
 		for _, s := range specs {
 			s.Cutoff, s.Exclusions = "", nil
-			asked = append(asked, window(t, "w", s))
+			parsed = append(parsed, window(t, "w", s))
 		}
 		now := someMoment(t, "now")
 		openAt := func(at time.Time) bool {
-			for _, w := range asked {
+			for _, w := range parsed {
 				found, err := w.Preview(at.Add(-40*hour), at.Add(time.Nanosecond))
 				require.NoError(t, err)
 				for _, o := range found.Occurrences {
@@ -147,7 +147,7 @@ func TestVerdictsAgreeWithPreviews(t *testing.T) {
 			}
 			return false
 		}
-		verdict, err := windows.Allows(asked, windows.Question{Now: now})
+		verdict, err := windows.Allows(parsed, windows.Question{Now: now})
 		require.NoError(t, err)
 		require.Equal(t, openAt(now), verdict.Allowed)
 		switch {
@@ -162,12 +162,12 @@ func TestVerdictsAgreeWithPreviews(t *testing.T) {
 	})
 }
 
-// Work that may start now may not start once the windows close, and the other way round.
+// At Until or NextOpen the verdict changes, and not before.
 func TestAVerdictHoldsUntilItsNextChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		asked := []*windows.Window{window(t, "a", someSpec(t)), window(t, "b", someSpec(t))}
+		parsed := []*windows.Window{window(t, "a", someSpec(t)), window(t, "b", someSpec(t))}
 		q := windows.Question{Now: someMoment(t, "now"), Need: rapid.SampledFrom([]time.Duration{0, time.Minute, 2 * hour}).Draw(t, "need")}
-		verdict, err := windows.Allows(asked, q)
+		verdict, err := windows.Allows(parsed, q)
 		require.NoError(t, err)
 		require.Equal(t, verdict.Reason == windows.ReasonOpen, verdict.Allowed)
 		switch {
@@ -179,7 +179,7 @@ func TestAVerdictHoldsUntilItsNextChange(t *testing.T) {
 		default:
 			return
 		}
-		then, err := windows.Allows(asked, q)
+		then, err := windows.Allows(parsed, q)
 		require.NoError(t, err)
 		require.NotEqual(t, verdict.Allowed, then.Allowed)
 	})

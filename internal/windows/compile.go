@@ -82,8 +82,8 @@ func (r *reader) window(spec *drydockv1.MaintenanceWindowSpec, path *field.Path)
 	w.notBefore = r.instant(spec.NotBefore, path.Child("notBefore"))
 	w.notAfter = r.instant(spec.NotAfter, path.Child("notAfter"))
 	w.cutoff = r.duration(spec.Cutoff, path.Child("cutoff"))
-	if most := w.calendar.maxLength(); w.cutoff > 0 && most > 0 && w.cutoff >= most {
-		r.refuse(path.Child("cutoff"), string(spec.Cutoff), fmt.Errorf("must be shorter than an opening, which lasts %s: nothing could ever start", most))
+	if longest := w.calendar.maxLength(); w.cutoff > 0 && longest > 0 && w.cutoff >= longest {
+		r.refuse(path.Child("cutoff"), string(spec.Cutoff), fmt.Errorf("must be shorter than an opening, which lasts %s: nothing could ever start", longest))
 	}
 	if spec.Selector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(spec.Selector)

@@ -35,7 +35,7 @@ func (d *driven) lastSnapshot(until string) (windows.Snapshot, time.Time) {
 func TestSubscribersReceiveTheConfirmationBeforeTheStart(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	start := at("2026-12-01T22:00:00Z").UTC()
-	require.False(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, start, 0).Allowed, "it may be terminated until then")
+	require.False(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, start, 0).Allowed, "the window workflow may be terminated before the start")
 	_, ahead := snapshotOf(d).Opens(d.now)
 	require.False(t, ahead)
 
@@ -66,7 +66,7 @@ func TestAConfirmedOpeningIsRecordedSomeTimeAfterItsStart(t *testing.T) {
 			d.pass(next)
 		}
 		last := d.events[len(d.events)-1]
-		require.Equal(t, start, last.At, "that is when it began")
+		require.Equal(t, start, last.At, "the event has the time of the start")
 		require.NotContains(t, last.Message, "late")
 		return d.now.Sub(start)
 	}
@@ -79,7 +79,7 @@ func TestAConfirmedOpeningIsRecordedSomeTimeAfterItsStart(t *testing.T) {
 		short.Duration, short.Cutoff = "10s", ""
 		require.Less(t, record(fmt.Sprintf("w-%d", i), short), time.Second/2, "an opening of seconds is recorded sooner")
 	}
-	require.Len(t, seen, 50, "each at a time of its own")
+	require.Len(t, seen, 50, "the delays are spread")
 	notified := night()
 	notified.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{"1h"}}}
 	require.Zero(t, record("night", notified), "a receiver is notified without delay")
@@ -97,7 +97,7 @@ func TestAnOutageDoesNotMissAConfirmedOpening(t *testing.T) {
 	require.Equal(t, windows.PhaseCutoff, d.Phase(d.now))
 	snapshots := []windows.Snapshot{snapshotOf(d)}
 	closure := windows.Closure(snapshots, windows.Ask(snapshots, d.now, 0), d.now)
-	require.Equal(t, drydockv1.OverrunFinish, closure.OnOverrun, "work that has started has time until the window closes")
+	require.Equal(t, drydockv1.OverrunFinish, closure.OnOverrun, "running work may continue until the window closes")
 	d.walk("2026-12-02T02:00:00Z")
 	require.Equal(t, windows.EventEnded, d.happened[2])
 
@@ -124,7 +124,7 @@ func TestChangesAfterTheConfirmationReachSubscribers(t *testing.T) {
 	later.Recurrence = "FREQ=DAILY;BYHOUR=23"
 	d.define(later)
 	d.passTo("2026-12-01T21:59:46Z")
-	require.False(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, start.Add(2*time.Hour), 0).Allowed, "moved, and not confirmed again")
+	require.False(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, start.Add(2*time.Hour), 0).Allowed, "the moved opening is not confirmed")
 
 	d = confirm()
 	require.NoError(t, d.CheckExtend(windows.ExtendRequest{End: at("2026-12-02T03:00:00Z").Time}, d.now))
@@ -132,7 +132,7 @@ func TestChangesAfterTheConfirmationReachSubscribers(t *testing.T) {
 	require.True(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, at("2026-12-02T02:15:00Z").Time, 0).Allowed, "extended")
 }
 
-// Between its start and the moment at which it is recorded, the opening is the current one.
+// From its start until it is recorded, a confirmed opening is the current one.
 func TestAChangeAppliesToAConfirmedOpeningThatIsNotRecordedYet(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.passTo("2026-12-01T21:59:45Z")
@@ -143,11 +143,11 @@ func TestAChangeAppliesToAConfirmedOpeningThatIsNotRecordedYet(t *testing.T) {
 	require.NoError(t, d.At(now).CheckEnd(windows.EndRequest{}, now))
 	after, err := json.Marshal(d.State)
 	require.NoError(t, err)
-	require.Equal(t, string(before), string(after), "to ask changes nothing")
+	require.Equal(t, string(before), string(after), "checks do not change the state")
 }
 
 // The last state that subscribers received gives the same answer as the calendar, at every moment until the next state.
-func TestAConfirmedOpeningAllowsWhatItsCalendarAllows(t *testing.T) {
+func TestAConfirmedOpeningGivesTheVerdictOfItsCalendar(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := night()
 		s.Cutoff = rapid.SampledFrom([]drydockv1.Duration{"", "10s"}).Draw(t, "cutoff")
@@ -184,7 +184,7 @@ func TestAConfirmedOpeningAllowsWhatItsCalendarAllows(t *testing.T) {
 func TestTheStatusShowsAConfirmedOpeningAsOpenFromItsStart(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	start := at("2026-12-01T22:00:00Z").UTC()
-	require.Equal(t, windows.PhaseClosed, d.Status("ops/night", d.now).At(start).Phase, "it is not known yet whether it takes place")
+	require.Equal(t, windows.PhaseClosed, d.Status("ops/night", d.now).At(start).Phase, "the opening is not confirmed")
 	d.lastSnapshot("2026-12-01T21:59:59Z")
 	status := d.Status("ops/night", d.now)
 	require.Equal(t, windows.PhaseClosed, status.At(start.Add(-1)).Phase)

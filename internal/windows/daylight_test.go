@@ -27,12 +27,12 @@ func TestStartsAndEndsAtDaylightSavingTimeChanges(t *testing.T) {
 			want: []string{"2026-03-29 03:30 +0200 1h0m0s (02:30:00 does not exist that day: 03:30:00)"},
 		},
 		{
-			name: "or by the offset after it", zone: "Europe/Berlin", day: "2026-03-29", gap: drydockv1.GapEarlier,
+			name: "with GapEarlier, by the offset after the gap", zone: "Europe/Berlin", day: "2026-03-29", gap: drydockv1.GapEarlier,
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", length: "1h",
 			want: []string{"2026-03-29 01:30 +0100 1h0m0s (02:30:00 does not exist that day: 01:30:00)"},
 		},
 		{
-			name: "or it is dropped", zone: "Europe/Berlin", day: "2026-03-29", gap: drydockv1.GapDrop,
+			name: "with GapDrop, it is dropped", zone: "Europe/Berlin", day: "2026-03-29", gap: drydockv1.GapDrop,
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", length: "1h",
 			want: []string{}, dropped: []windows.Dropped{{Start: moment("2026-03-29T01:30:00Z"), Reason: windows.DropInGap}},
 		},
@@ -42,27 +42,27 @@ func TestStartsAndEndsAtDaylightSavingTimeChanges(t *testing.T) {
 			want: []string{"2026-03-29 03:00 +0200 1h0m0s (02:00:00 does not exist that day: 03:00:00)"},
 		},
 		{
-			name: "the first moment after it is not", zone: "Europe/Berlin", day: "2026-03-29",
+			name: "the first moment after a gap is not skipped", zone: "Europe/Berlin", day: "2026-03-29",
 			recurrence: "FREQ=DAILY;BYHOUR=3", length: "1h",
 			want: []string{"2026-03-29 03:00 +0200 1h0m0s"},
 		},
 		{
-			name: "a start that comes twice is the first", zone: "Europe/Berlin", day: "2026-10-25",
+			name: "a start that occurs twice is the first", zone: "Europe/Berlin", day: "2026-10-25",
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", length: "1h",
 			want: []string{"2026-10-25 02:30 +0200 1h0m0s (02:30:00 occurs twice that day: the first)"},
 		},
 		{
-			name: "or the second", zone: "Europe/Berlin", day: "2026-10-25", repeat: drydockv1.RepeatSecond,
+			name: "with RepeatSecond, it is the second", zone: "Europe/Berlin", day: "2026-10-25", repeat: drydockv1.RepeatSecond,
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", length: "1h",
 			want: []string{"2026-10-25 02:30 +0100 1h0m0s (02:30:00 occurs twice that day: the second)"},
 		},
 		{
-			name: "the time that clocks are put back to comes twice", zone: "Europe/Berlin", day: "2026-10-25",
+			name: "the first repeated time occurs twice", zone: "Europe/Berlin", day: "2026-10-25",
 			recurrence: "FREQ=DAILY;BYHOUR=2", length: "1h",
 			want: []string{"2026-10-25 02:00 +0200 1h0m0s (02:00:00 occurs twice that day: the first)"},
 		},
 		{
-			name: "the time that they are put back from does not", zone: "Europe/Berlin", day: "2026-10-25",
+			name: "the time after the repeated hour occurs once", zone: "Europe/Berlin", day: "2026-10-25",
 			recurrence: "FREQ=DAILY;BYHOUR=3", length: "1h",
 			want: []string{"2026-10-25 03:00 +0100 1h0m0s"},
 		},
@@ -72,7 +72,7 @@ func TestStartsAndEndsAtDaylightSavingTimeChanges(t *testing.T) {
 			want: []string{"2026-10-04 02:45 +1100 1h0m0s (02:15:00 does not exist that day: 02:45:00)"},
 		},
 		{
-			name: "half an hour comes twice", zone: "Australia/Lord_Howe", day: "2026-04-05", repeat: drydockv1.RepeatSecond,
+			name: "half an hour occurs twice", zone: "Australia/Lord_Howe", day: "2026-04-05", repeat: drydockv1.RepeatSecond,
 			recurrence: "FREQ=DAILY;BYHOUR=1;BYMINUTE=45", length: "1h",
 			want: []string{"2026-04-05 01:45 +1030 1h0m0s (01:45:00 occurs twice that day: the second)"},
 		},
@@ -82,12 +82,12 @@ func TestStartsAndEndsAtDaylightSavingTimeChanges(t *testing.T) {
 			want: []string{"2026-04-24 01:00 +0300 1h0m0s (00:00:00 does not exist that day: 01:00:00)"},
 		},
 		{
-			name: "a whole day is skipped, and of two openings at once there is one", zone: "Pacific/Apia", day: "2011-12-31",
+			name: "a whole day is skipped, and two equal openings become one", zone: "Pacific/Apia", day: "2011-12-31",
 			recurrence: "FREQ=DAILY;BYHOUR=10", length: "1h",
 			want: []string{"2011-12-31 10:00 +1400 1h0m0s"},
 		},
 		{
-			name: "an hour that is skipped is one opening less", zone: "Europe/Berlin", day: "2026-03-29",
+			name: "a skipped hour has no opening", zone: "Europe/Berlin", day: "2026-03-29",
 			recurrence: "FREQ=HOURLY;BYHOUR=1,2,3", length: "30m",
 			want: []string{"2026-03-29 01:00 +0100 30m0s", "2026-03-29 03:00 +0200 30m0s"},
 		},
@@ -98,12 +98,12 @@ func TestStartsAndEndsAtDaylightSavingTimeChanges(t *testing.T) {
 			want: []string{"2026-03-29 00:00 +0100 4h0m0s"},
 		},
 		{
-			name: "an end by the clock is an hour less where one is skipped", zone: "Europe/Berlin", day: "2026-03-29",
+			name: "an opening until a time of day is an hour shorter if an hour is skipped", zone: "Europe/Berlin", day: "2026-03-29",
 			recurrence: "FREQ=DAILY;BYHOUR=0", length: "04:00",
 			want: []string{"2026-03-29 00:00 +0100 3h0m0s"},
 		},
 		{
-			name: "and an hour more where one comes twice", zone: "Europe/Berlin", day: "2026-10-25",
+			name: "an opening until a time of day is an hour longer if an hour is repeated", zone: "Europe/Berlin", day: "2026-10-25",
 			recurrence: "FREQ=DAILY;BYHOUR=0", length: "04:00",
 			want: []string{"2026-10-25 00:00 +0200 5h0m0s"},
 		},
@@ -113,12 +113,12 @@ func TestStartsAndEndsAtDaylightSavingTimeChanges(t *testing.T) {
 			want: []string{"2026-03-29 01:00 +0100 1h30m0s"},
 		},
 		{
-			name: "an end that comes twice is the first", zone: "Europe/Berlin", day: "2026-10-25",
+			name: "an end that occurs twice is the first", zone: "Europe/Berlin", day: "2026-10-25",
 			recurrence: "FREQ=DAILY;BYHOUR=1", length: "02:30",
 			want: []string{"2026-10-25 01:00 +0200 1h30m0s"},
 		},
 		{
-			name: "unless only the second lies after the start", zone: "Europe/Berlin", day: "2026-10-25", repeat: drydockv1.RepeatSecond,
+			name: "unless only the second is after the start", zone: "Europe/Berlin", day: "2026-10-25", repeat: drydockv1.RepeatSecond,
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=15", length: "02:45",
 			want: []string{"2026-10-25 02:15 +0100 30m0s (02:15:00 occurs twice that day: the second)"},
 		},
@@ -128,12 +128,12 @@ func TestStartsAndEndsAtDaylightSavingTimeChanges(t *testing.T) {
 			want: []string{"2026-06-01 22:00 +0200 24h0m0s"},
 		},
 		{
-			name: "an opening that a gap leaves no length is dropped", zone: "Europe/Berlin", day: "2026-03-29",
+			name: "an opening without length because of a gap is dropped", zone: "Europe/Berlin", day: "2026-03-29",
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30", length: "03:30",
 			want: []string{}, dropped: []windows.Dropped{{Start: moment("2026-03-29T01:30:00Z"), Reason: windows.DropZeroLength}},
 		},
 		{
-			name: "and so is one that would end before it starts", zone: "Europe/Berlin", day: "2026-03-29",
+			name: "an opening that would end before it starts is dropped", zone: "Europe/Berlin", day: "2026-03-29",
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30;BYSECOND=0", length: "03:00:00",
 			want: []string{}, dropped: []windows.Dropped{{Start: moment("2026-03-29T01:30:00Z"), Reason: windows.DropZeroLength}},
 		},

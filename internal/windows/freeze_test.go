@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// frozen is the night with a freeze.
+// frozen is the window night with an exclusion.
 func frozen(start, end string) drydockv1.MaintenanceWindowSpec {
 	s := night()
 	s.Exclusions = []drydockv1.WindowExclusion{excluding("freeze", drydockv1.ExclusionDrop, once(start, end))}
@@ -38,7 +38,7 @@ func TestAFreezeOverTheCurrentOpeningClosesIt(t *testing.T) {
 	require.Equal(t, at("2026-12-02T00:00:00Z").UTC(), next.UTC())
 	d.passTo("2026-12-02T00:00:00Z")
 	require.True(t, d.ExclusionChanged(d.now), "subscribers receive it")
-	require.Equal(t, windows.PhaseOpen, d.Phase(d.now), "it keeps its end")
+	require.Equal(t, windows.PhaseOpen, d.Phase(d.now), "the opening keeps its end")
 	require.Nil(t, d.Status("prod/night", d.now).ExcludedUntil)
 	require.True(t, d.ask().Allowed)
 	d.walk("2026-12-02T12:00:00Z")
@@ -60,7 +60,7 @@ func TestAnEndedOpeningReopensAfterATrimButNotAfterADrop(t *testing.T) {
 		require.Equal(t, at(opens).UTC(), d.Upcoming()[0].Start.UTC(), effect)
 		if effect == drydockv1.ExclusionTrim {
 			d.Cancel(windows.CancelRequest{}, d.now)
-			require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Upcoming()[0].Start.UTC(), "unless that is cancelled, too")
+			require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Upcoming()[0].Start.UTC(), "the rest of the opening is cancelled too")
 		}
 	}
 }
@@ -115,7 +115,7 @@ func TestTheFreezeOfACancelledWindowIsKnownFarAhead(t *testing.T) {
 	}
 	require.Equal(t, at("2026-12-06T22:00:00Z").UTC(), *askAt("2026-12-01T23:00:00Z", 0).NextOpen)
 	closing := askAt("2026-12-07T01:00:00Z", 2*hour)
-	require.Equal(t, windows.ReasonDoesNotFit, closing.Reason, "its calendar hides no opening of the others")
+	require.Equal(t, windows.ReasonDoesNotFit, closing.Reason, "its calendar does not hide openings of other windows")
 	require.Equal(t, at("2026-12-13T22:00:00Z").UTC(), *closing.NextOpen)
 	require.True(t, askAt("2026-12-13T23:00:00Z", 0).Allowed)
 	frozen := askAt("2026-12-20T23:00:00Z", 0)
@@ -123,7 +123,7 @@ func TestTheFreezeOfACancelledWindowIsKnownFarAhead(t *testing.T) {
 	require.Equal(t, at("2026-12-28T00:00:00Z").UTC(), *frozen.NextOpen)
 }
 
-// manyTimesFrozen is the night with an exclusion of an hour in each, of which subscribers receive a hundred at once.
+// manyTimesFrozen is the window night with an hour's exclusion every night. Subscribers receive a hundred exclusions at a time.
 func manyTimesFrozen() drydockv1.MaintenanceWindowSpec {
 	s := night()
 	s.Exclusions = []drydockv1.WindowExclusion{excluding("backup", drydockv1.ExclusionTrim, recurring("FREQ=DAILY;BYHOUR=23", "1h"))}
@@ -189,7 +189,7 @@ func TestACancelledOpeningIsClosedNotExcluded(t *testing.T) {
 			require.Equal(t, windows.ReasonClosed, d.ask().Reason)
 		})
 	}
-	t.Run("but the part that an exclusion covers is", func(t *testing.T) {
+	t.Run("the part that an exclusion covers is excluded", func(t *testing.T) {
 		s := frozen("2026-12-02T00:00:00Z", "2026-12-02T01:00:00Z")
 		s.Exclusions[0].Effect = drydockv1.ExclusionTrim
 		d := drive(t, s, "2026-12-01T12:00:00Z")

@@ -66,7 +66,7 @@ func (c *clocks) resolve(clock time.Time) moments {
 }
 
 // stretchAt returns the stretch from a moment to the next offset change, or to some moment after last. The bounds that the standard library returns
-// may lie where no offset changes: at the turn of a year, and on the last day of a leap year even in the past.
+// may be where no offset changes: at the turn of a year, and on the last day of a leap year even in the past.
 func stretchAt(t, last time.Time, zone *time.Location) stretchOfOffset {
 	_, seconds := t.In(zone).Zone()
 	s := stretchOfOffset{from: t, to: t, offset: time.Duration(seconds) * time.Second}

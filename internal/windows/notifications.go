@@ -28,11 +28,11 @@ func (w *Window) maxWithin(lead time.Duration) int {
 		dates = append(dates, date.clock(c.zone))
 	}
 	slices.SortFunc(dates, time.Time.Compare)
-	most, rule := maxWithin(slices.Values(dates), lead), c.recurrence.rule
+	count, rule := maxWithin(slices.Values(dates), lead), c.recurrence.rule
 	if rule == nil {
-		return most
+		return count
 	}
-	if everyDay := most + rule.perDay*int(lead/(24*time.Hour)+1); everyDay <= maxNotified {
+	if everyDay := count + rule.perDay*int(lead/(24*time.Hour)+1); everyDay <= maxNotified {
 		return everyDay
 	}
 	from := rule.option.Dtstart
@@ -46,25 +46,25 @@ func (w *Window) maxWithin(lead time.Duration) int {
 	if until := rule.until; until != nil {
 		to = earlier(to, until.clock(c.zone).Add(time.Second))
 	}
-	return most + maxWithin(rule.clocks(from, to), lead)
+	return count + maxWithin(rule.clocks(from, to), lead)
 }
 
 // maxWithin returns the largest number of the sorted starts within a lead.
 func maxWithin(starts iter.Seq[time.Time], lead time.Duration) int {
 	var within []time.Time
-	most, looked := 0, 0
+	count, checked := 0, 0
 	for start := range starts {
 		first := slices.IndexFunc(within, func(before time.Time) bool { return start.Sub(before) < lead })
 		if first < 0 {
 			first = len(within)
 		}
 		within = append(within[first:], start)
-		most = max(most, len(within))
-		if looked++; most > maxNotified || looked == maxOccurrences {
+		count = max(count, len(within))
+		if checked++; count > maxNotified || checked == maxOccurrences {
 			break
 		}
 	}
-	return most
+	return count
 }
 
 // addLater adds later openings whose notifications are due before the calendar is read again. If there are too many, it adds none, and their
@@ -73,12 +73,12 @@ func (w *Window) addLater(o Schedule, from time.Time) Schedule {
 	if w.longestLead == 0 || o.Last {
 		return o
 	}
-	for look := o.Until.Sub(from); look >= minCalendarRange; look /= 2 {
-		seen, err := w.schedule(o.Until, from.Add(w.longestLead+look))
+	for lookahead := o.Until.Sub(from); lookahead >= minCalendarRange; lookahead /= 2 {
+		found, err := w.schedule(o.Until, from.Add(w.longestLead+lookahead))
 		if err != nil {
 			continue
 		}
-		further := slices.DeleteFunc(seen.Openings, func(opening Opening) bool { return opening.Start.Before(o.Until) })
+		further := slices.DeleteFunc(found.Openings, func(opening Opening) bool { return opening.Start.Before(o.Until) })
 		due := 0 // the number of openings within the lead
 		for due < len(further) && further[due].Start.Before(from.Add(w.longestLead)) {
 			due++
@@ -86,7 +86,7 @@ func (w *Window) addLater(o Schedule, from time.Time) Schedule {
 		if due > maxNotified {
 			return o
 		}
-		if o.Again = from.Add(look); len(further) > due+maxOpenings {
+		if o.Again = from.Add(lookahead); len(further) > due+maxOpenings {
 			o.Again = further[due+maxOpenings].Start.Add(-w.longestLead)
 			further = further[:due+maxOpenings]
 		}

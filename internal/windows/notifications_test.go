@@ -19,7 +19,7 @@ func withNotifications(s drydockv1.MaintenanceWindowSpec, leads ...drydockv1.Dur
 	return s
 }
 
-// Subscribers receive eight days ahead and fifty openings; notifications may be due earlier.
+// Subscribers receive eight days and fifty openings ahead; notifications may be due earlier.
 func TestNotificationsAreInTimeHoweverFarAheadTheOpeningIs(t *testing.T) {
 	hourly := spec("UTC", "FREQ=HOURLY;BYMINUTE=0", "30m")
 	for name, tt := range map[string]struct {
@@ -104,8 +104,8 @@ func TestAnOpeningCanBeCancelledAfterAnEarlyNotification(t *testing.T) {
 	require.Equal(t, at("2026-12-21T22:00:00Z").UTC(), d.events[len(d.events)-1].Opening.Start.UTC())
 }
 
-// The night is extended into the next one, or over it, and then shortened.
-func TestAnOpeningThatTakesPlaceAfterAllIsNotified(t *testing.T) {
+// One opening is extended into the next one, or beyond it, and then shortened.
+func TestAnOpeningThatIsRestoredIsNotified(t *testing.T) {
 	for name, tt := range map[string]struct {
 		order func(d *driven)
 		at    string
@@ -114,17 +114,17 @@ func TestAnOpeningThatTakesPlaceAfterAllIsNotified(t *testing.T) {
 		"because the one before is cancelled":                   {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-02T21:00:00Z"},
 		"because the one before is cancelled and did not start": {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-01T21:00:00Z"},
 	} {
-		for extended, until := range map[string]string{"over it": "2026-12-03T02:00:00Z", "into it": "2026-12-02T23:00:00Z"} {
+		for extended, until := range map[string]string{"beyond it": "2026-12-03T02:00:00Z", "into it": "2026-12-02T23:00:00Z"} {
 			t.Run(name+", extended "+extended, func(t *testing.T) {
 				d := drive(t, withNotifications(night(), "60h"), "2026-12-01T12:00:00Z")
 				d.Extend(windows.ExtendRequest{End: at(until).Time}, d.now)
 				d.walk(tt.at)
-				require.NotContains(t, upcoming(d), at("2026-12-02T22:00:00Z").UTC(), "as it is extended")
-				require.Contains(t, upcoming(d), at("2026-12-03T22:00:00Z").UTC(), "the next but one")
+				require.NotContains(t, upcoming(d), at("2026-12-02T22:00:00Z").UTC(), "the extended opening covers it")
+				require.Contains(t, upcoming(d), at("2026-12-03T22:00:00Z").UTC(), "the opening after it")
 				d.events = nil
 				tt.order(d)
 				d.walk(tt.at)
-				require.Equal(t, []time.Time{at("2026-12-02T22:00:00Z").UTC()}, upcoming(d), "once, and of no other")
+				require.Equal(t, []time.Time{at("2026-12-02T22:00:00Z").UTC()}, upcoming(d), "exactly one notification, of this opening")
 			})
 		}
 	}
@@ -151,7 +151,7 @@ func TestALeadWithTooManyNotificationsIsRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spec    drydockv1.MaintenanceWindowSpec
 		allowed drydockv1.Duration
-		refused drydockv1.Duration // empty: none is
+		refused drydockv1.Duration // empty: none is refused
 	}{
 		"every five minutes":                 {often, "83h", "84h"},
 		"every night":                        {night(), "24000h", "24001h"},
@@ -181,7 +181,7 @@ func TestALeadWithTooManyNotificationsIsRefused(t *testing.T) {
 	}
 }
 
-// yearly are that many dates, a year apart.
+// yearly returns this many dates, a year apart.
 func yearly(count int) string {
 	var dates []string
 	for year := range count {

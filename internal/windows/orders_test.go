@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// overridden is the night that a person opened at noon for two hours.
+// overridden is the window night with an emergency override at noon for two hours.
 func overridden(t *testing.T) *driven {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.SetOverride(windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: at("2026-12-01T14:00:00Z").Time}, d.now)
@@ -56,7 +56,7 @@ func TestTheEndOfAnOverrideNamesThePersonWhoEndedIt(t *testing.T) {
 	require.Equal(t, "the emergency override has expired", expired.events[0].Message)
 }
 
-// An edit in between makes the opening take place again.
+// An edit in between restores the opening.
 func TestCancellingAnOpeningTwiceNotifiesTwice(t *testing.T) {
 	s := night()
 	s.Notify = []drydockv1.WindowNotification{{URL: "https://a"}}

@@ -69,7 +69,7 @@ func TestThePhaseChangesAtTheNextTransitionAndNotBefore(t *testing.T) {
 		phase, err := windows.ComputePhase(now, start, end)
 		require.NoError(t, err)
 		next, changes := windows.NextTransition(now, start, end)
-		require.Equal(t, phase != sreportalv1.PhaseCompleted, changes, "completed exactly when there is no next transition")
+		require.Equal(t, phase != sreportalv1.PhaseCompleted, changes, "only a completed maintenance has no next transition")
 		if !changes {
 			return
 		}
@@ -88,6 +88,6 @@ func TestThePhaseChangesAtTheNextTransitionAndNotBefore(t *testing.T) {
 		require.GreaterOrEqual(t, *state.RequeueAfterSeconds, int64(1))
 		woken := time.Unix(now.Unix()+*state.RequeueAfterSeconds, int64(now.Nanosecond()))
 		require.False(t, woken.Before(next), "whole seconds reach the transition")
-		require.True(t, woken.Add(-time.Second).Before(next), "and no more than needed")
+		require.True(t, woken.Add(-time.Second).Before(next), "one second less does not")
 	})
 }

@@ -142,7 +142,7 @@ func appendPoints(points []point, values string) ([]point, error) {
 	return points, nil
 }
 
-// Windows are limited to these years. Beyond them, time zones mean little, and times may not fit their encodings.
+// Windows are limited to these years. Beyond them, time zones are unknown, and times may not fit their encodings.
 const (
 	firstYear = 1970
 	lastYear  = 9000

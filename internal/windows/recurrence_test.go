@@ -26,7 +26,7 @@ func TestRecurrences(t *testing.T) {
 			want: []string{"2026-11-07 22:00", "2026-11-21 22:00", "2026-12-05 22:00", "2026-12-19 22:00"},
 		},
 		{
-			name: "weeks begin on the day that WKST says", recurrence: "DTSTART:20261103T090000\nRRULE:FREQ=WEEKLY;INTERVAL=2;BYDAY=TU,SU;WKST=SU",
+			name: "weeks begin on the day of WKST", recurrence: "DTSTART:20261103T090000\nRRULE:FREQ=WEEKLY;INTERVAL=2;BYDAY=TU,SU;WKST=SU",
 			from: "2026-11-01T00:00:00Z", to: "2026-12-01T00:00:00Z",
 			want: []string{"2026-11-03 09:00", "2026-11-15 09:00", "2026-11-17 09:00", "2026-11-29 09:00"},
 		},
@@ -81,7 +81,7 @@ func TestRecurrences(t *testing.T) {
 			want: []string{"2026-11-20 22:00", "2026-11-21 22:00"},
 		},
 		{
-			name:       "dates that are added and excepted, in local time and in UTC",
+			name:       "added and excepted dates, in local time and in UTC",
 			recurrence: "RRULE:FREQ=WEEKLY;BYDAY=SA;BYHOUR=22\r\nRDATE;TZID=Europe/Berlin:20261125T010000,20261126T010000Z\r\nEXDATE:20261128T220000\r\nEXDATE;VALUE=DATE-TIME:20261205T210000Z",
 			from:       "2026-11-20T00:00:00Z", to: "2026-12-13T00:00:00Z",
 			want: []string{"2026-11-21 22:00", "2026-11-25 01:00", "2026-11-26 02:00", "2026-12-12 22:00"},
@@ -117,7 +117,7 @@ func TestRecurrences(t *testing.T) {
 			want: []string{"2026-01-05 01:00", "2026-01-12 01:00", "2026-01-19 01:00", "2026-01-26 01:00"},
 		},
 		{
-			name: "the days of a list that come first and last in a month", recurrence: "FREQ=MONTHLY;BYDAY=SU,1TU,-1TH;BYSETPOS=1,-1;BYHOUR=1",
+			name: "the first and the last day of a list in a month", recurrence: "FREQ=MONTHLY;BYDAY=SU,1TU,-1TH;BYSETPOS=1,-1;BYHOUR=1",
 			from: "2026-01-01T00:00:00Z", to: "2026-03-01T00:00:00Z",
 			want: []string{"2026-01-04 01:00", "2026-01-29 01:00", "2026-02-01 01:00", "2026-02-26 01:00"},
 		},

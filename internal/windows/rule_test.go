@@ -33,7 +33,7 @@ func someRule(t *rapid.T) (text string, start time.Time) {
 	}
 	switch freq {
 	case "MONTHLY", "YEARLY":
-		// Not mixed: of a mixed list, the library returns only the days that match both.
+		// Plain and numbered days are not mixed, because the library then returns only the days that match both.
 		part("BYDAY", rapid.SampledFrom([][]string{{"MO", "SA"}, {"1SU", "-1FR", "5WE"}}).Draw(t, "days")...)
 	default:
 		part("BYDAY", "MO", "WE", "SA", "SU")
@@ -134,7 +134,7 @@ func FuzzRecurrence(f *testing.F) {
 			return
 		}
 		require.LessOrEqual(t, len(once), maxOccurrences)
-		require.Empty(t, dropped, "an hour is never nothing")
+		require.Empty(t, dropped, "an occurrence of an hour is never dropped")
 		for i := range once {
 			require.True(t, i == 0 || once[i-1].Start.Before(once[i].Start))
 		}

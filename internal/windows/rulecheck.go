@@ -34,30 +34,30 @@ func (p parts) has(names ...string) bool {
 // parseRule parses the value of an RRULE. anchor is its start; nil: it has none. The rrule library accepts rules that RFC 5545 forbids, misreads some rules,
 // and loops forever on rules that never occur. parseRule refuses those.
 func parseRule(text string, anchor *time.Time) (*rule, error) {
-	given, err := splitRule(text)
+	parsed, err := splitRule(text)
 	if err != nil {
 		return nil, err
 	}
-	if err := given.check(); err != nil {
+	if err := parsed.check(); err != nil {
 		return nil, err
 	}
-	if err := given.checkComplete(anchor); err != nil {
+	if err := parsed.checkComplete(anchor); err != nil {
 		return nil, err
 	}
 	r := &rule{}
-	if text := given["UNTIL"]; text != "" {
+	if text := parsed["UNTIL"]; text != "" {
 		until, err := parsePoint(text)
 		if err != nil {
 			return nil, fmt.Errorf("UNTIL: %w", err)
 		}
 		r.until = &until
 	}
-	option, err := rrule.StrToROption(given.except("UNTIL"))
+	option, err := rrule.StrToROption(parsed.except("UNTIL"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
 	r.option = *option
-	if err := r.checkNumbers(given); err != nil {
+	if err := r.checkNumbers(parsed); err != nil {
 		return nil, err
 	}
 	r.complete(anchor)
@@ -70,7 +70,7 @@ var ruleParts = []string{
 }
 
 func splitRule(text string) (parts, error) {
-	given := parts{}
+	parsed := parts{}
 	for part := range strings.SplitSeq(text, ";") {
 		name, value, _ := strings.Cut(part, "=")
 		switch {
@@ -78,12 +78,12 @@ func splitRule(text string) (parts, error) {
 			return nil, fmt.Errorf("%q is not one of %s", name, strings.Join(ruleParts, ", "))
 		case value == "":
 			return nil, fmt.Errorf("%s has no value", name)
-		case given.has(name):
+		case parsed.has(name):
 			return nil, fmt.Errorf("%s is given twice", name)
 		}
-		given[name] = value
+		parsed[name] = value
 	}
-	return given, given.checkIntegers()
+	return parsed, parsed.checkIntegers()
 }
 
 // checkIntegers refuses invalid numbers.
@@ -171,20 +171,20 @@ func (p parts) checkComplete(anchor *time.Time) error {
 }
 
 // checkNumbers refuses numbers that the library misreads or fails on.
-func (r *rule) checkNumbers(given parts) error {
+func (r *rule) checkNumbers(parsed parts) error {
 	withinMonth := r.option.Freq == rrule.MONTHLY || len(r.option.Bymonth) > 0
 	for _, day := range r.option.Byweekday {
 		if withinMonth && (day.N() > maxWeeksOfMonth || day.N() < -maxWeeksOfMonth) {
-			return fmt.Errorf("BYDAY=%s: no month has more than five of a day", given["BYDAY"])
+			return fmt.Errorf("BYDAY=%s: no month has more than five of a day", parsed["BYDAY"])
 		}
 	}
 	switch {
-	case given.has("INTERVAL") && (r.option.Interval < 1 || r.option.Interval > maxInterval):
-		return fmt.Errorf("INTERVAL=%s: must be from 1 to %d", given["INTERVAL"], maxInterval)
+	case parsed.has("INTERVAL") && (r.option.Interval < 1 || r.option.Interval > maxInterval):
+		return fmt.Errorf("INTERVAL=%s: must be from 1 to %d", parsed["INTERVAL"], maxInterval)
 	case r.option.Freq == rrule.HOURLY && 24%max(r.option.Interval, 1) != 0:
-		return fmt.Errorf("INTERVAL=%s: with FREQ=HOURLY it must divide the 24 hours of a day", given["INTERVAL"])
-	case given.has("COUNT") && (r.option.Count < 1 || r.option.Count > maxCount):
-		return fmt.Errorf("COUNT=%s: must be from 1 to %d", given["COUNT"], maxCount)
+		return fmt.Errorf("INTERVAL=%s: with FREQ=HOURLY it must divide the 24 hours of a day", parsed["INTERVAL"])
+	case parsed.has("COUNT") && (r.option.Count < 1 || r.option.Count > maxCount):
+		return fmt.Errorf("COUNT=%s: must be from 1 to %d", parsed["COUNT"], maxCount)
 	}
 	// The library checks the ranges of the other numbers. With this frequency it does nothing else.
 	ranges := r.option
@@ -259,9 +259,9 @@ func (r *rule) completeNumbers() {
 	if !slices.ContainsFunc(o.Byweekday, func(day rrule.Weekday) bool { return day.N() != 0 }) {
 		return
 	}
-	most := maxWeeks
+	weeks := maxWeeks
 	if o.Freq == rrule.MONTHLY || len(o.Bymonth) > 0 {
-		most = maxWeeksOfMonth
+		weeks = maxWeeksOfMonth
 	}
 	var days []rrule.Weekday
 	for _, day := range o.Byweekday {
@@ -269,7 +269,7 @@ func (r *rule) completeNumbers() {
 			days = append(days, day)
 			continue
 		}
-		for n := 1; n <= most; n++ {
+		for n := 1; n <= weeks; n++ {
 			days = append(days, day.Nth(n))
 		}
 	}

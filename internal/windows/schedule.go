@@ -67,39 +67,39 @@ func (w *Window) Schedule(from time.Time) (Schedule, error) {
 	if err := checkYear(from); err != nil {
 		return Schedule{}, fmt.Errorf("%w: %s: %w", ErrInvalidRange, instant(from), err)
 	}
-	var seen Schedule
-	for look := minSchedule; ; look *= 2 {
-		further, err := w.schedule(from, from.Add(look))
-		if errors.Is(err, ErrTooMany) && look > minSchedule {
+	var found Schedule
+	for lookahead := minSchedule; ; lookahead *= 2 {
+		further, err := w.schedule(from, from.Add(lookahead))
+		if errors.Is(err, ErrTooMany) && lookahead > minSchedule {
 			break
 		}
 		if err != nil {
 			return Schedule{}, err
 		}
-		seen = further
-		if seen.Last = look > maxRange; seen.Last || len(seen.Openings) >= minOpenings {
+		found = further
+		if found.Last = lookahead > maxRange; found.Last || len(found.Openings) >= minOpenings {
 			break
 		}
 	}
-	return w.addLater(seen.short(), from), nil
+	return w.addLater(found.short(), from), nil
 }
 
 // schedule returns all openings and exclusions in a range.
 func (w *Window) schedule(from, until time.Time) (Schedule, error) {
-	seen, err := w.expand(from, until)
+	found, err := w.expand(from, until)
 	if err != nil {
 		return Schedule{}, err
 	}
 	schedule := Schedule{Name: w.name, Until: until}
-	for _, o := range seen.open {
+	for _, o := range found.open {
 		if overlap(o, from, until) {
 			schedule.Openings = append(schedule.Openings, Opening{Start: o.Start, End: o.End, Cutoff: w.cutoff})
 		}
 	}
-	for _, o := range seen.scheduled {
+	for _, o := range found.scheduled {
 		schedule.Scheduled = append(schedule.Scheduled, Span{o.Start, o.End})
 	}
-	for _, occurrences := range seen.excluded {
+	for _, occurrences := range found.excluded {
 		for _, o := range occurrences {
 			schedule.Excluded = append(schedule.Excluded, Span{o.Start, o.End})
 		}

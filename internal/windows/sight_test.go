@@ -10,25 +10,25 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// fortnight is open for two weeks.
+// fortnight is a window that is open for two weeks.
 func fortnight(cutoff drydockv1.Duration) drydockv1.MaintenanceWindowSpec {
 	s := spec("UTC", "DTSTART:20261201T120000\nRRULE:FREQ=WEEKLY;INTERVAL=4", "336h")
 	s.Cutoff = cutoff
 	return s
 }
 
-// often is open for a minute every ten minutes: subscribers receive eight hours of it.
+// often is a window that opens for a minute every ten minutes: subscribers receive eight hours of it.
 func often() drydockv1.MaintenanceWindowSpec {
 	return spec("UTC", "FREQ=HOURLY;BYMINUTE=0,10,20,30,40,50", "1m")
 }
 
 // After an outage, subscribers decide by the last state that they received: nothing starts after its known range.
-func TestALongOpeningAllowsWorkUntilTheEndOfWhatIsKnown(t *testing.T) {
+func TestALongOpeningAllowsWorkUntilTheEndOfTheKnownRange(t *testing.T) {
 	noon := at("2026-12-01T12:00:00Z").Time
 	mayBegin := func(t *testing.T, snapshots []windows.Snapshot, now, known time.Time) {
 		verdict := windows.Ask(snapshots, now, 0)
 		require.True(t, verdict.Allowed, "%+v", verdict)
-		require.Nil(t, verdict.Until, "when it closes is not known")
+		require.Nil(t, verdict.Until, "the end is not known")
 		require.NotNil(t, verdict.LastStart)
 		require.Equal(t, known.UTC(), *verdict.LastStart)
 		require.Equal(t, known.UTC(), *verdict.Ends)
@@ -38,10 +38,10 @@ func TestALongOpeningAllowsWorkUntilTheEndOfWhatIsKnown(t *testing.T) {
 		snapshots, known := snapshotsAt(t, "2026-12-01T12:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=0", "24h"))
 		mayBegin(t, snapshots, noon, known)
 	})
-	t.Run("in an opening that is longer than another window is known", func(t *testing.T) {
+	t.Run("in an opening that is longer than the known range of another window", func(t *testing.T) {
 		snapshots, known := snapshotsAt(t, "2026-12-01T12:00:00Z", often(), fortnight("1h"))
 		mayBegin(t, snapshots, noon, known)
-		mayBegin(t, snapshots, known.Add(-time.Second), known) // less is left than the cutoff, which is not near
+		mayBegin(t, snapshots, known.Add(-time.Second), known) // the rest of the known range is shorter than the cutoff
 	})
 }
 
@@ -66,7 +66,7 @@ func snapshotsAt(t *testing.T, now string, specs ...drydockv1.MaintenanceWindowS
 	return snapshots, snapshots[0].Schedule.Until
 }
 
-// A window that opens often lists less time ahead than one that opens seldom.
+// A window that opens often has a shorter known range than one that opens rarely.
 func TestLongWorkWaitsForTheWindowThatFitsHoweverFarAhead(t *testing.T) {
 	for name, often := range map[string]drydockv1.MaintenanceWindowSpec{
 		"daily":             spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"),

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// driven is the state of a window whose calendar is read when necessary.
+// driven is the state of a window that a test advances; it reads the calendar when needed.
 type driven struct {
 	*windows.State
 	t      require.TestingT
@@ -60,7 +60,7 @@ func (d *driven) pass(now time.Time) {
 		if !stale {
 			return
 		}
-		require.True(d.t, from.After(d.Read), "the calendar is read without end from %s on", from)
+		require.True(d.t, from.After(d.Read), "the calendar is read in a loop from %s on", from)
 		d.SetSchedule(from, d.schedule(d.Window, from))
 	}
 }
@@ -107,7 +107,7 @@ func TestAnOutageOverTheStartDelaysOrMissesTheOpening(t *testing.T) {
 			require.Equal(t, tt.happened, d.happened)
 			require.Contains(t, d.events[0].Message, tt.message)
 			d.passTo(tt.back)
-			require.Equal(t, tt.happened, d.happened, "it is said once")
+			require.Equal(t, tt.happened, d.happened, "each event is reported once")
 		})
 	}
 }
@@ -134,7 +134,7 @@ func TestAMissedOpeningDoesNotMakeTheCalendarReadInALoop(t *testing.T) {
 			tt.before(d)
 			d.passTo("2026-12-02T01:45:00Z")
 			d.walk("2026-12-02T02:00:00Z")
-			require.NotEmpty(t, d.Upcoming(), "it is read again when the opening is over")
+			require.NotEmpty(t, d.Upcoming(), "the calendar is read again when the opening has ended")
 		})
 	}
 }
@@ -145,7 +145,7 @@ func TestAnOpeningBeforeTheDefinitionIsNotMissed(t *testing.T) {
 	require.Empty(t, d.happened)
 	early := drive(t, night(), "2026-12-02T01:00:00Z")
 	early.passTo("2026-12-02T01:00:00Z")
-	require.Equal(t, []windows.EventKind{windows.EventStarted}, early.happened, "it is in time to open")
+	require.Equal(t, []windows.EventKind{windows.EventStarted}, early.happened, "the opening was defined before its start")
 	require.NotContains(t, early.events[0].Message, "late")
 }
 
@@ -267,7 +267,7 @@ func TestWorkStaysBetweenTwoAdjacentWindows(t *testing.T) {
 		now := first.now.Add(after)
 		snapshots := []windows.Snapshot{snapshotOf(first), snapshotOf(second)}
 		hold := windows.Closure(snapshots, windows.Ask(snapshots, now, 0), now)
-		require.NotNil(t, hold, "nothing new starts")
+		require.NotNil(t, hold, "no new work starts")
 		require.Equal(t, action, hold.OnOverrun, after)
 	}
 	alone := []windows.Snapshot{snapshotOf(first)}
@@ -326,7 +326,7 @@ func TestACancelledWindowIsOver(t *testing.T) {
 	_, changes := d.Next(d.now)
 	require.False(t, changes)
 	require.ErrorContains(t, d.CheckCancel(windows.CancelRequest{All: true}, d.now), "no more openings")
-	require.NoError(t, d.CheckDefine(windows.DefineRequest{Object: d.object}, d.now), "it may be defined anew")
+	require.NoError(t, d.CheckDefine(windows.DefineRequest{Object: d.object}, d.now), "it may be defined again")
 	d.define(night())
 	d.walk("2026-12-01T22:00:00Z")
 	require.Equal(t, windows.PhaseOpen, d.Phase(d.now))
@@ -364,7 +364,7 @@ func TestAnOverrideIgnoresExclusionsAndExpires(t *testing.T) {
 	require.NoError(t, d.CheckOverride(request, d.now))
 	d.SetOverride(request, d.now)
 	require.True(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, d.now, 0).Allowed)
-	require.Equal(t, "ann", d.Events[len(d.Events)-1].By, "it is recorded")
+	require.Equal(t, "ann", d.Events[len(d.Events)-1].By, "the event names the person")
 	require.False(t, windows.Ask([]windows.Snapshot{snapshotOf(d)}, request.Until, 0).Allowed, "its expiry needs no update of subscribers")
 	d.walk("2026-12-01T13:00:00Z")
 	require.Equal(t, []windows.EventKind{windows.EventOverrideEnded}, d.happened)
@@ -384,12 +384,12 @@ func TestEveryNotificationHasItsOwnID(t *testing.T) {
 			seen[notice.ID] = true
 		}
 	}
-	// Two leads of one receiver, and start, cutoff and end for both, of three openings; the lead of the fourth.
+	// For three openings: two leads of one receiver, and start, cutoff and end for both. For the fourth: a lead.
 	require.Len(t, seen, 3*(2+2*3)+1)
 }
 
 // The state that subscribers receive and the calendar give the same answer, at every moment.
-func TestTheStateOfAWindowAllowsWhatItsCalendarAllows(t *testing.T) {
+func TestTheStateOfAWindowGivesTheVerdictOfItsCalendar(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := night()
 		s.TimeZone = rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Australia/Lord_Howe"}).Draw(t, "zone")
@@ -427,7 +427,7 @@ func TestAWindowOfUnknownStateIsClosed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		snapshots []windows.Snapshot
 		reason    windows.Reason
-		says      string
+		trouble   string
 	}{
 		"a window that has not answered":   {[]windows.Snapshot{good, silent}, windows.ReasonUnknown, "window prod/other has not reported its state yet"},
 		"an undefined window":              {[]windows.Snapshot{good, undefined}, windows.ReasonUnknown, "window prod/other counts as closed: the window is not defined"},
@@ -438,7 +438,7 @@ func TestAWindowOfUnknownStateIsClosed(t *testing.T) {
 			verdict := windows.Ask(tt.snapshots, d.now, 0)
 			require.False(t, verdict.Allowed)
 			require.Equal(t, tt.reason, verdict.Reason)
-			require.Contains(t, windows.Explain(tt.snapshots, verdict), tt.says)
+			require.Contains(t, windows.Explain(tt.snapshots, verdict), tt.trouble)
 		})
 	}
 	require.True(t, windows.Ask([]windows.Snapshot{good}, d.now, 0).Allowed)

@@ -53,12 +53,12 @@ func (w *Window) Preview(from, to time.Time) (Preview, error) {
 	if err := errors.Join(checkYear(from), checkYear(to)); err != nil {
 		return Preview{}, fmt.Errorf("%w: %w", ErrInvalidRange, err)
 	}
-	seen, err := w.expand(from, to)
+	expanded, err := w.expand(from, to)
 	if err != nil {
 		return Preview{}, err
 	}
-	preview := Preview{Occurrences: []Occurrence{}, Dropped: append([]Dropped{}, seen.dropped...)}
-	for _, o := range seen.open {
+	preview := Preview{Occurrences: []Occurrence{}, Dropped: append([]Dropped{}, expanded.dropped...)}
+	for _, o := range expanded.open {
 		if !o.Start.Before(from) && o.Start.Before(to) {
 			preview.Occurrences = append(preview.Occurrences, o)
 		}
@@ -83,9 +83,9 @@ func (w *Window) expand(from, to time.Time) (occurrences, error) {
 	if err != nil {
 		return occurrences{}, fmt.Errorf("window %s: %w", w.name, err)
 	}
-	seen := occurrences{scheduled: w.bounded(scheduled), dropped: dropped}
+	expanded := occurrences{scheduled: w.bounded(scheduled), dropped: dropped}
 	first, last := from, to
-	for _, o := range seen.scheduled {
+	for _, o := range expanded.scheduled {
 		if o.Start.Before(first) {
 			first = o.Start
 		}
@@ -98,16 +98,16 @@ func (w *Window) expand(from, to time.Time) (occurrences, error) {
 		if err != nil {
 			return occurrences{}, fmt.Errorf("exclusion %s of window %s: %w", e.name, w.name, err)
 		}
-		seen.excluded = append(seen.excluded, excluded)
+		expanded.excluded = append(expanded.excluded, excluded)
 	}
-	for _, o := range seen.scheduled {
-		left, by := w.exclude(o, seen.excluded)
+	for _, o := range expanded.scheduled {
+		left, by := w.exclude(o, expanded.excluded)
 		if len(left) == 0 && !o.Start.Before(from) && o.Start.Before(to) {
-			seen.dropped = append(seen.dropped, Dropped{Start: o.Start, Reason: DropExcluded, Note: by})
+			expanded.dropped = append(expanded.dropped, Dropped{Start: o.Start, Reason: DropExcluded, Note: by})
 		}
-		seen.open = append(seen.open, left...)
+		expanded.open = append(expanded.open, left...)
 	}
-	return seen, nil
+	return expanded, nil
 }
 
 // bounded cuts occurrences at notBefore and notAfter.
@@ -157,20 +157,20 @@ func touching(ordered []Occurrence, other Occurrence) []Occurrence {
 }
 
 // subtract removes the time of one occurrence from others.
-func subtract(from []Occurrence, taken Occurrence, note string) []Occurrence {
+func subtract(from []Occurrence, removed Occurrence, note string) []Occurrence {
 	var left []Occurrence
 	for _, o := range from {
-		if !overlap(o, taken.Start, taken.End) {
+		if !overlap(o, removed.Start, removed.End) {
 			left = append(left, o)
 			continue
 		}
-		if o.Start.Before(taken.Start) {
+		if o.Start.Before(removed.Start) {
 			before := o
-			before.End, before.Note = taken.Start, joinNotes(o.Note, note)
+			before.End, before.Note = removed.Start, joinNotes(o.Note, note)
 			left = append(left, before)
 		}
-		if taken.End.Before(o.End) {
-			left = append(left, startingAt(o, taken.End, note))
+		if removed.End.Before(o.End) {
+			left = append(left, startingAt(o, removed.End, note))
 		}
 	}
 	return left

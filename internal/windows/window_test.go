@@ -36,7 +36,7 @@ func TestOccurrences(t *testing.T) {
 		dropped []windows.Dropped
 	}{
 		{
-			name: "are those that start in the range, its end not included", change: func(s *drydockv1.MaintenanceWindowSpec) {
+			name: "start in the range, which excludes its end", change: func(s *drydockv1.MaintenanceWindowSpec) {
 				s.WindowTimes = recurring("FREQ=DAILY;BYHOUR=0;BYDAY=TU,SA", "48h")
 			},
 			want: []string{"2026-12-01 00:00 +0000 48h0m0s"},
@@ -57,7 +57,7 @@ func TestOccurrences(t *testing.T) {
 			},
 		},
 		{
-			name: "lie within the calendar", change: func(s *drydockv1.MaintenanceWindowSpec) {
+			name: "are within the calendar", change: func(s *drydockv1.MaintenanceWindowSpec) {
 				s.NotBefore, s.NotAfter = at("2026-12-02T01:00:00Z"), at("2026-12-03T23:00:00Z")
 			},
 			want: []string{
@@ -76,7 +76,7 @@ func TestOccurrences(t *testing.T) {
 			},
 		},
 		{
-			name: "are not when it only touches them", change: func(s *drydockv1.MaintenanceWindowSpec) {
+			name: "are not dropped when an exclusion only touches them", change: func(s *drydockv1.MaintenanceWindowSpec) {
 				s.WindowTimes = once("2026-12-02T22:00:00Z", "2026-12-03T02:00:00Z")
 				s.Exclusions = []drydockv1.WindowExclusion{
 					excluding("before", drydockv1.ExclusionDrop, once("2026-12-02T02:00:00Z", "2026-12-02T22:00:00Z")),
@@ -86,7 +86,7 @@ func TestOccurrences(t *testing.T) {
 			want: []string{"2026-12-02 22:00 +0000 4h0m0s"},
 		},
 		{
-			name: "are trimmed when the exclusion says so", change: func(s *drydockv1.MaintenanceWindowSpec) {
+			name: "are trimmed with ExclusionTrim", change: func(s *drydockv1.MaintenanceWindowSpec) {
 				s.WindowTimes = recurring("RDATE:20261201T220000,20261202T220000,20261203T220000", "4h")
 				s.Exclusions = []drydockv1.WindowExclusion{
 					excluding("backup", drydockv1.ExclusionTrim, recurring("FREQ=DAILY;BYHOUR=23", "1h")),

@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// recurring are the times of a recurrence that is open for that long, or until that time of day.
+// recurring are the times of a recurrence with a duration, or with an end by time of day.
 func recurring(recurrence, length string) drydockv1.WindowTimes {
 	times := drydockv1.WindowTimes{Recurrence: recurrence, OnGap: drydockv1.GapLater, OnRepeat: drydockv1.RepeatFirst}
 	if len(length) > 2 && length[2] == ':' {
