@@ -17,18 +17,18 @@ func newBenchCommand() *cobra.Command {
 	var jsonFile string
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure what rollouts cost, beside a plain loop and kubectl drain",
-		Long: `Measure what rollouts cost, beside a plain loop and kubectl drain that do the same to the same nodes.
+		Short: "Measure rollouts, and compare them with a plain loop and kubectl drain",
+		Long: `Measure rollouts, and compare them with a plain loop and kubectl drain on the same nodes.
 
-Every size is measured on a fleet of its own: one cluster whose nodes KWOK plays, and a Temporal server in memory. Policies are rolled out on a hub whose
-clusters are simulated: they comply as soon as a policy is enforced on them.`,
+Every size is measured on its own fleet: one cluster whose nodes KWOK simulates, and a Temporal server in memory. Policies are rolled out on a hub with
+simulated clusters, which comply as soon as a policy is enforced on them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runBench(cmd.Context(), sizes, jsonFile, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringSliceVar(&sizes, "sizes", bench.DefaultSizes().Strings(),
-		"sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS, with /drain without jobs, with /alone without the loop and kubectl for comparison; or as CLUSTERSxPOLICIES@ATONCE/policies; as CLUSTERS/harbors; as WINDOWSxMAINTENANCES/windows; pace: how promptly rollouts of policies continue")
+		"sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS, with /drain without jobs, with /alone without the loop and kubectl for comparison; or as CLUSTERSxPOLICIES@ATONCE/policies; as CLUSTERS/harbors; as WINDOWSxMAINTENANCES/windows; pace: how fast policy rollouts continue")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to this file, as JSON")
 	return cmd
 }

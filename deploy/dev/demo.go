@@ -28,15 +28,15 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch a rollout over three clusters: a canary, then a batch of two",
-		Long: "Starts the local stack with a hub, three spokes of four nodes and Drydock's worker, puts workloads on the spokes, and\n" +
+		Long: "Starts the local stack with a hub, three spokes of four nodes and Drydock's worker, deploys workloads on the spokes, and\n" +
 			"starts the rollout of " + demoRollout + ".\n" +
-			"It exits 0 only if every node was maintained and everything is as it was before.",
+			"It exits 0 only if every node was maintained and the cleanup is complete.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo(cmd.Context(), keep, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().BoolVar(&keep, "keep", false, "keep the stack up afterwards, until Ctrl-C")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the stack running afterwards, until Ctrl-C")
 	return cmd
 }
 
@@ -54,9 +54,9 @@ func demo(ctx context.Context, keep bool, out, progress io.Writer) error {
 	return errors.Join(err, f.Stop())
 }
 
-// showRollout puts workloads on the spokes, shows the rollout, and summarizes it from the audit logs.
+// showRollout deploys workloads on the spokes, shows the rollout, and summarizes it from the audit logs.
 func showRollout(ctx context.Context, f *fleet.Fleet, out io.Writer) error {
-	fmt.Fprintln(out, "Putting workloads, budgets and a vRouter with a veto on every spoke.")
+	fmt.Fprintln(out, "Deploying workloads, budgets and a vRouter with workload locks on every spoke.")
 	if err := f.DeployDemoEverywhere(ctx); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func show(ctx context.Context, f *fleet.Fleet, out io.Writer, args ...string) er
 	fmt.Fprintln(out)
 	cmd := f.Command(ctx, args...)
 	cmd.Stdout, cmd.Stderr, cmd.Stdin = os.Stdout, os.Stderr, os.Stdin
-	// Ctrl-C reaches the command by itself; it gets a moment to leave the terminal in order.
+	// The command receives Ctrl-C itself. Give it time to restore the terminal.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * time.Second
 	if err := cmd.Run(); err != nil {
@@ -90,7 +90,7 @@ func show(ctx context.Context, f *fleet.Fleet, out io.Writer, args ...string) er
 	return nil
 }
 
-// summarize reads from the API servers what was done. It fails if a node was not maintained or if anything of Drydock is left.
+// summarize reads the actions from the audit logs. It fails if a node was not maintained or the cleanup is not complete.
 func summarize(ctx context.Context, f *fleet.Fleet, out io.Writer, took time.Duration) error {
 	var total map[string]int
 	maintained := 0
@@ -116,9 +116,9 @@ func summarize(ctx context.Context, f *fleet.Fleet, out io.Writer, took time.Dur
 	return nil
 }
 
-// explore keeps the fleet up until Ctrl-C.
+// explore keeps the fleet running until Ctrl-C.
 func explore(ctx context.Context, f *fleet.Fleet, out io.Writer) {
-	fmt.Fprintln(out, "\nThe stack stays up. To look around:")
+	fmt.Fprintln(out, "\nThe stack keeps running. Its addresses:")
 	describe(out, f.Stack)
 	fmt.Fprintln(out, "\nCtrl-C stops it.")
 	select {

@@ -26,26 +26,26 @@ const (
 	historiesCorpus    = "workflows/testdata/histories"
 )
 
-// The scenarios whose histories are kept, and what happens in each once its rollout has started.
+// historyScenarios are the scenarios whose histories are recorded.
 var historyScenarios = []historyScenario{
-	{name: "whole-rollout", run: (*recorder).follow},
-	{name: "plan-only", run: (*recorder).leaveAtThePlan},
-	{name: "cancelled", heldUp: true, run: (*recorder).cancelInADrain},
-	{name: "timed-out-continue", heldUp: true, run: (*recorder).follow},
-	{name: "timed-out-abort", heldUp: true, run: (*recorder).follow},
-	{name: "killed-and-resumed", heldUp: true, run: (*recorder).killInADrain},
-	{name: "node-failed", run: (*recorder).follow},
-	{name: "policies", simulate: (*recorder).simulatePolicies, run: (*recorder).follow},
-	{name: "manifest-works", simulate: (*recorder).simulateAgents, run: (*recorder).follow},
-	{name: "windows", heldUp: true, run: (*recorder).passThroughWindow},
-	{name: "prepared", simulate: (*recorder).configurePrecaching, run: (*recorder).follow},
+	{name: "whole-rollout", run: (*recorder).awaitEnd},
+	{name: "plan-only", run: (*recorder).cancelPlan},
+	{name: "cancelled", slowPod: true, run: (*recorder).cancelDrain},
+	{name: "timed-out-continue", slowPod: true, run: (*recorder).awaitEnd},
+	{name: "timed-out-abort", slowPod: true, run: (*recorder).awaitEnd},
+	{name: "killed-and-resumed", slowPod: true, run: (*recorder).killDuringDrain},
+	{name: "node-failed", run: (*recorder).awaitEnd},
+	{name: "policies", simulate: (*recorder).simulatePolicies, run: (*recorder).awaitEnd},
+	{name: "manifest-works", simulate: (*recorder).simulateAgents, run: (*recorder).awaitEnd},
+	{name: "windows", slowPod: true, run: (*recorder).useWindow},
+	{name: "prepared", simulate: (*recorder).configurePrecaching, run: (*recorder).awaitEnd},
 }
 
 type historyScenario struct {
 	name string
-	// heldUp: a pod on the first spoke does not leave when it is evicted.
-	heldUp bool
-	// simulate runs simulations of the other actors on the hub until it is stopped; nil: there are none.
+	// slowPod: a pod on the first spoke does not terminate when it is evicted.
+	slowPod bool
+	// simulate starts the simulations that the scenario needs on the hub.
 	simulate func(*recorder, context.Context) (stop func(), err error)
 	run      func(*recorder, context.Context, string) error
 }
@@ -53,9 +53,9 @@ type historyScenario struct {
 func newHistoriesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "histories VERSION",
-		Short: "Record the workflow histories that later versions must still be able to replay",
-		Long: "Runs the scenarios of " + historiesManifests + " on the local stack and keeps the histories of their workflows in\n" +
-			historiesCorpus + "/VERSION. They are never changed afterwards: workflows that run in production look like this.",
+		Short: "Record the workflow histories that later versions must be able to replay",
+		Long: "Runs the scenarios of " + historiesManifests + " on the local stack and saves the histories of their workflows in\n" +
+			historiesCorpus + "/VERSION. They are never changed afterwards, because workflows in production have such histories.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return recordHistories(cmd.Context(), args[0], cmd.ErrOrStderr())
@@ -63,16 +63,16 @@ func newHistoriesCommand() *cobra.Command {
 	}
 }
 
-// historiesVersion is what a released version is called.
+// historiesVersion matches released versions.
 var historiesVersion = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 
 func recordHistories(ctx context.Context, version string, progress io.Writer) (err error) {
 	dir := filepath.Join(historiesCorpus, version)
 	if !historiesVersion.MatchString(version) {
-		return fmt.Errorf("version %q: histories are kept of released versions: make histories VERSION=v1.2.3", version)
+		return fmt.Errorf("version %q is not a released version; use make histories VERSION=v1.2.3", version)
 	}
 	if _, err := os.Stat(dir); err == nil {
-		return fmt.Errorf("%s exists: what a version has done is not recorded twice", dir)
+		return fmt.Errorf("%s exists: the histories of a version are recorded only once", dir)
 	}
 	f, err := fleet.Start(ctx, fleet.Options{Spokes: historiesSpokes, Workers: historiesWorkers, Output: progress})
 	if err != nil {
@@ -95,34 +95,34 @@ func recordHistories(ctx context.Context, version string, progress io.Writer) (e
 		}
 	}
 	fmt.Fprintln(progress, "recording onboarding")
-	if err := r.keepOnboarding(ctx); err != nil {
+	if err := r.recordOnboarding(ctx); err != nil {
 		return fmt.Errorf("onboarding: %w", err)
 	}
 	fmt.Fprintln(progress, "recording harbor")
-	if err := r.keepHarbor(ctx); err != nil {
+	if err := r.recordHarbor(ctx); err != nil {
 		return fmt.Errorf("harbor: %w", err)
 	}
-	if err := r.keepEntities(ctx); err != nil {
+	if err := r.recordEntities(ctx); err != nil {
 		return fmt.Errorf("entities: %w", err)
 	}
 	fmt.Fprintln(progress, "recording portals")
-	if err := r.keepPortals(ctx); err != nil {
+	if err := r.recordPortals(ctx); err != nil {
 		return fmt.Errorf("portals: %w", err)
 	}
 	return nil
 }
 
-// recorder runs scenarios and keeps the histories of their workflows.
+// recorder runs scenarios and saves the histories of their workflows.
 type recorder struct {
 	*fleet.Fleet
 	server client.Client
 	dir    string
 }
 
-// record runs one scenario from the start of its rollout to the end, and saves its histories.
+// record runs one scenario and saves its histories.
 func (r *recorder) record(ctx context.Context, scenario historyScenario) error {
-	if scenario.heldUp {
-		if err := createHoldout(ctx, r.Spokes[0]); err != nil {
+	if scenario.slowPod {
+		if err := createSlowPod(ctx, r.Spokes[0]); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func (r *recorder) record(ctx context.Context, scenario historyScenario) error {
 	if err := scenario.run(r, ctx, scenario.name); err != nil {
 		return err
 	}
-	if err := removeHoldout(ctx, r.Fleet, r.Spokes[0]); err != nil {
+	if err := removeSlowPod(ctx, r.Fleet, r.Spokes[0]); err != nil {
 		return err
 	}
 	for _, spoke := range r.Spokes {
@@ -148,43 +148,43 @@ func (r *recorder) record(ctx context.Context, scenario historyScenario) error {
 			return err
 		}
 	}
-	return r.keep(ctx, scenario.name, temporal.ClusterGroupUpgradeID("default", scenario.name))
+	return r.save(ctx, scenario.name, temporal.ClusterGroupUpgradeID("default", scenario.name))
 }
 
-// keep saves the histories of workflows and of their children.
-func (r *recorder) keep(ctx context.Context, name string, workflowIDs ...string) error {
+// save saves the histories of workflows and their children.
+func (r *recorder) save(ctx context.Context, name string, workflowIDs ...string) error {
 	var runs []history.Run
 	for _, id := range workflowIDs {
-		its, err := history.Read(ctx, r.server, id)
+		read, err := history.Read(ctx, r.server, id)
 		if err != nil {
 			return err
 		}
-		runs = append(runs, its...)
+		runs = append(runs, read...)
 	}
 	return history.Save(filepath.Join(r.dir, name+history.Suffix), runs)
 }
 
-// keepEntities saves the histories so far of the workflows that never end.
-func (r *recorder) keepEntities(ctx context.Context) error {
+// recordEntities saves the histories so far of workflows that never end.
+func (r *recorder) recordEntities(ctx context.Context) error {
 	spoke := r.Spokes[0].Name
-	for _, command := range [][]string{{"hold", "--cluster", spoke, "--reason", "a drill"}, {"release", "--cluster", spoke}} {
+	for _, command := range [][]string{{"hold", "--cluster", spoke, "--reason", "a test"}, {"release", "--cluster", spoke}} {
 		if err := r.Run(ctx, io.Discard, command...); err != nil {
 			return err
 		}
 	}
-	return r.keep(ctx, "entities", temporal.WorkloadLockControllerID(spoke, "vrouter"), temporal.SweeperID(spoke),
+	return r.save(ctx, "entities", temporal.WorkloadLockControllerID(spoke, "vrouter"), temporal.SweeperID(spoke),
 		temporal.MaintenanceSchedulerID(spoke), temporal.EmergencyStopID)
 }
 
-// follow waits for the end of the rollout, in any state.
-func (r *recorder) follow(ctx context.Context, name string) error {
+// awaitEnd waits for the end of the rollout, with any result.
+func (r *recorder) awaitEnd(ctx context.Context, name string) error {
 	run := r.server.GetWorkflow(ctx, temporal.ClusterGroupUpgradeID("default", name), "")
-	_ = run.Get(ctx, nil) // how it ends is in its history
+	_ = run.Get(ctx, nil) // the history has the result
 	return ctx.Err()
 }
 
-// leaveAtThePlan cancels a rollout that is only planned, once it is.
-func (r *recorder) leaveAtThePlan(ctx context.Context, name string) error {
+// cancelPlan cancels a rollout when it is planned.
+func (r *recorder) cancelPlan(ctx context.Context, name string) error {
 	events := r.server.GetWorkflowHistory(ctx, temporal.ClusterGroupUpgradeID("default", name), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for planned := false; !planned; {
 		event, err := events.Next()
@@ -193,24 +193,24 @@ func (r *recorder) leaveAtThePlan(ctx context.Context, name string) error {
 		}
 		planned = event.GetActivityTaskCompletedEventAttributes() != nil
 	}
-	return errors.Join(r.Run(ctx, io.Discard, "upgrade", "cancel", name), r.follow(ctx, name))
+	return errors.Join(r.Run(ctx, io.Discard, "upgrade", "cancel", name), r.awaitEnd(ctx, name))
 }
 
-// cancelInADrain cancels while a pod is terminating.
-func (r *recorder) cancelInADrain(ctx context.Context, name string) error {
-	if err := awaitHoldoutEvicted(ctx, r.Fleet, r.Spokes[0]); err != nil {
+// cancelDrain cancels a rollout while a pod is terminating.
+func (r *recorder) cancelDrain(ctx context.Context, name string) error {
+	if err := awaitSlowPodEvicted(ctx, r.Fleet, r.Spokes[0]); err != nil {
 		return err
 	}
-	return errors.Join(r.Run(ctx, io.Discard, "upgrade", "cancel", name), r.follow(ctx, name))
+	return errors.Join(r.Run(ctx, io.Discard, "upgrade", "cancel", name), r.awaitEnd(ctx, name))
 }
 
-// killInADrain kills the worker while a pod is terminating, and starts it again.
-func (r *recorder) killInADrain(ctx context.Context, name string) error {
-	if err := awaitHoldoutEvicted(ctx, r.Fleet, r.Spokes[0]); err != nil {
+// killDuringDrain kills the worker while a pod is terminating, and starts it again.
+func (r *recorder) killDuringDrain(ctx context.Context, name string) error {
+	if err := awaitSlowPodEvicted(ctx, r.Fleet, r.Spokes[0]); err != nil {
 		return err
 	}
 	if err := r.Worker.Kill(); err != nil {
 		return err
 	}
-	return errors.Join(r.Worker.Start(ctx), releaseHoldout(ctx, r.Spokes[0]), r.follow(ctx, name))
+	return errors.Join(r.Worker.Start(ctx), releaseSlowPod(ctx, r.Spokes[0]), r.awaitEnd(ctx, name))
 }

@@ -11,8 +11,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// keepHarbor creates a Harbor with a service that is slow, fails and recovers, deletes the Harbor, and records the history.
-func (r *recorder) keepHarbor(ctx context.Context) error {
+// recordHarbor creates a Harbor with a service that is slow, fails and recovers, deletes the Harbor, and saves the history.
+func (r *recorder) recordHarbor(ctx context.Context) error {
 	const namespace, tenant = "registry", "minio-main"
 	spoke := r.Spokes[0]
 	simulated, err := r.SimulateHarborOperators(ctx, spoke)
@@ -43,6 +43,6 @@ func (r *recorder) keepHarbor(ctx context.Context) error {
 	}
 	return errors.Join(
 		r.Run(ctx, io.Discard, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait"),
-		r.keep(ctx, "harbor", temporal.HarborClusterID(spoke.Name, namespace, "main")),
+		r.save(ctx, "harbor", temporal.HarborClusterID(spoke.Name, namespace, "main")),
 	)
 }

@@ -21,19 +21,19 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Kinds of the hub that others act on.
+// Kinds on the hub.
 var (
 	managedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 	policyKind         = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
 	workListKind       = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1", Kind: "ManifestWorkList"}
 )
 
-// hubObjects is where the objects are that a scenario needs on the hub.
+// hubObjects is the file of the objects that a scenario needs on the hub.
 func hubObjects(scenario string) string {
 	return filepath.Join(historiesManifests, "hub", scenario+".yaml")
 }
 
-// simulatePolicies runs the simulated policy propagator, and returns when the hub has the compliance of every spoke.
+// simulatePolicies runs the simulated policy propagator, and returns when the policies have the compliance status of every spoke.
 func (r *recorder) simulatePolicies(ctx context.Context) (stop func(), err error) {
 	simulated, err := propagator.Start(ctx, r.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration { return 300 * time.Millisecond }})
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *recorder) simulatePolicies(ctx context.Context) (stop func(), err error
 	}
 	err = r.Hub.Apply(ctx, hubObjects("policies"))
 	for _, name := range []string{"kernel", "network"} {
-		err = errors.Join(err, r.awaitStandings(ctx, name))
+		err = errors.Join(err, r.awaitCompliance(ctx, name))
 	}
 	if err != nil {
 		simulated.Stop()
@@ -50,8 +50,8 @@ func (r *recorder) simulatePolicies(ctx context.Context) (stop func(), err error
 	return simulated.Stop, nil
 }
 
-// awaitStandings asks for the policy itself: the fleet's watch has only replicas.
-func (r *recorder) awaitStandings(ctx context.Context, name string) error {
+// awaitCompliance waits until a policy has the compliance status of every spoke. It reads from the API server, because the watch of the fleet has only replicas.
+func (r *recorder) awaitCompliance(ctx context.Context, name string) error {
 	hub, err := client.New(r.Hub.Config, client.Options{})
 	if err != nil {
 		return err
@@ -60,8 +60,8 @@ func (r *recorder) awaitStandings(ctx context.Context, name string) error {
 	policy.SetGroupVersionKind(policyKind)
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		err := hub.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, policy)
-		standings, _, _ := unstructured.NestedSlice(policy.Object, "status", "status")
-		return len(standings) == len(r.Spokes), client.IgnoreNotFound(err)
+		statuses, _, _ := unstructured.NestedSlice(policy.Object, "status", "status")
+		return len(statuses) == len(r.Spokes), client.IgnoreNotFound(err)
 	})
 	if err != nil {
 		return fmt.Errorf("policy %s has no compliance status for every spoke: %w", name, err)
@@ -69,10 +69,10 @@ func (r *recorder) awaitStandings(ctx context.Context, name string) error {
 	return nil
 }
 
-// appliedWork is the status that an agent writes for an applied work.
+// appliedWork is the status of an applied ManifestWork.
 const appliedWork = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"}]}}`
 
-// simulateAgents simulates the agents of the spokes, which apply works at once.
+// simulateAgents simulates the agents of the spokes, which apply ManifestWorks immediately.
 func (r *recorder) simulateAgents(ctx context.Context) (stop func(), err error) {
 	if err := r.Hub.Apply(ctx, hubObjects("manifest-works")); err != nil {
 		return nil, err
@@ -87,28 +87,28 @@ func (r *recorder) simulateAgents(ctx context.Context) (stop func(), err error) 
 	if err != nil {
 		return nil, err
 	}
-	var playing sync.WaitGroup
-	playing.Go(func() {
+	var running sync.WaitGroup
+	running.Go(func() {
 		for event := range works.ResultChan() {
 			if work, ok := event.Object.(*unstructured.Unstructured); ok && event.Type == watch.Added {
-				// A rollout that cannot be cancelled times out, which the recording shows.
+				// If the patch fails, the rollout times out, which the recording shows.
 				_ = hub.Status().Patch(ctx, work, client.RawPatch(types.MergePatchType, []byte(appliedWork)))
 			}
 		}
 	})
 	return func() {
 		works.Stop()
-		playing.Wait()
+		running.Wait()
 	}, nil
 }
 
-// configurePrecaching configures what is pulled; the spokes pull it.
+// configurePrecaching configures the images to precache.
 func (r *recorder) configurePrecaching(ctx context.Context) (stop func(), err error) {
 	return func() {}, r.Hub.Apply(ctx, filepath.Join("docs", "examples", "precaching-config.yaml"))
 }
 
-// keepOnboarding onboards a new cluster without policies, ends the onboarding, and keeps what happened.
-func (r *recorder) keepOnboarding(ctx context.Context) error {
+// recordOnboarding onboards a new cluster without policies, stops the onboarding, and saves its history.
+func (r *recorder) recordOnboarding(ctx context.Context) error {
 	const name = "new-1"
 	hub, err := client.New(r.Hub.Config, client.Options{})
 	if err != nil {
@@ -133,8 +133,8 @@ func (r *recorder) keepOnboarding(ctx context.Context) error {
 	if err := r.Run(ctx, io.Discard, "onboarding", "stop"); err != nil {
 		return err
 	}
-	_ = r.server.GetWorkflow(ctx, temporal.OnboardingID, "").Get(ctx, nil) // how it ends is in its history
-	return errors.Join(ctx.Err(), r.keep(ctx, "onboarding", temporal.OnboardingID), hub.Delete(ctx, cluster))
+	_ = r.server.GetWorkflow(ctx, temporal.OnboardingID, "").Get(ctx, nil) // the history has the result
+	return errors.Join(ctx.Err(), r.save(ctx, "onboarding", temporal.OnboardingID), hub.Delete(ctx, cluster))
 }
 
 func (r *recorder) awaitOnboarded(ctx context.Context, name string) error {

@@ -17,12 +17,12 @@ import (
 
 const (
 	recordedPortal = "main"
-	// movedTo is the portal to which a component moves.
-	movedTo = "other"
+	// otherPortal is the portal to which a component moves.
+	otherPortal = "other"
 )
 
-// shownOnPortal is a component of a portal, and a maintenance of it and of what there is not, in progress for an hour.
-func shownOnPortal(name string) []byte {
+// portalObjects are a component, and a maintenance in progress of this component and of one that does not exist.
+func portalObjects(name string) []byte {
 	from := time.Now().Truncate(time.Second).UTC()
 	return fmt.Appendf(nil, `
 apiVersion: sreportal.io/v1alpha1
@@ -47,8 +47,8 @@ spec: {timeZone: UTC, recurrence: "RDATE:%s", duration: 1h, title: Nightly, port
 `, time.Now().Add(3*time.Second).UTC().Format("20060102T150405Z"), recordedPortal)
 }
 
-// keepPortals lets a portal show what is applied and a window that opens, has what it shows moved to another, and keeps the histories of both.
-func (r *recorder) keepPortals(ctx context.Context) error {
+// recordPortals shows a component, a maintenance and a window on a portal, moves the component to another portal, and saves the histories of both.
+func (r *recorder) recordPortals(ctx context.Context) error {
 	window := filepath.Join(r.Dir, "shown.yaml")
 	if err := os.WriteFile(window, windowOnPortal(), 0o600); err != nil {
 		return err
@@ -60,48 +60,48 @@ func (r *recorder) keepPortals(ctx context.Context) error {
 		return err
 	}
 	for _, args := range [][]string{
-		{"portal", "cancel", recordedPortal, "switches", "--reason", "a drill"},
+		{"portal", "cancel", recordedPortal, "switches", "--reason", "a test"},
 		{"window", "cancel", "shown", "--all"},
 	} {
 		if err := r.Run(ctx, io.Discard, args...); err != nil {
 			return err
 		}
 	}
-	if err := r.applyToPortal(ctx, movedTo); err != nil {
+	if err := r.applyToPortal(ctx, otherPortal); err != nil {
 		return err
 	}
-	if err := r.Run(ctx, io.Discard, "portal", "delete", movedTo, "--all"); err != nil {
+	if err := r.Run(ctx, io.Discard, "portal", "delete", otherPortal, "--all"); err != nil {
 		return err
 	}
-	shown, moved := temporal.StatusPortalID(recordedPortal), temporal.StatusPortalID(movedTo)
-	if err := r.server.GetWorkflow(ctx, moved, "").Get(ctx, nil); err != nil { // it ends when there is nothing left to show
+	shown, moved := temporal.StatusPortalID(recordedPortal), temporal.StatusPortalID(otherPortal)
+	if err := r.server.GetWorkflow(ctx, moved, "").Get(ctx, nil); err != nil { // an empty portal ends
 		return err
 	}
-	// What is over is shown for days.
+	// This portal shows completed maintenances for days, so terminate it.
 	if err := r.server.TerminateWorkflow(ctx, shown, "", "recorded"); err != nil {
 		return err
 	}
-	return r.keep(ctx, "portals", shown, moved)
+	return r.save(ctx, "portals", shown, moved)
 }
 
 func (r *recorder) applyToPortal(ctx context.Context, name string) error {
 	file := filepath.Join(r.Dir, "portal-"+name+".yaml")
-	if err := os.WriteFile(file, shownOnPortal(name), 0o600); err != nil {
+	if err := os.WriteFile(file, portalObjects(name), 0o600); err != nil {
 		return err
 	}
 	return r.Run(ctx, io.Discard, "portal", "apply", "-f", file)
 }
 
-// awaitPortal waits until a portal shows what is wanted.
-func (r *recorder) awaitPortal(ctx context.Context, name string, wanted func(portal.View) bool) error {
-	reached := errors.New("it does")
+// awaitPortal waits until the view of a portal satisfies a condition.
+func (r *recorder) awaitPortal(ctx context.Context, name string, matches func(portal.View) bool) error {
+	reached := errors.New("the view matches")
 	id := temporal.StatusPortalID(name)
 	follower := observe.Follower{Server: r.server, WorkflowID: id, Look: func(ctx context.Context, runID string) error {
 		var shown portal.View
 		if err := observe.Status(ctx, r.server, id, runID, &shown); err != nil {
 			return err
 		}
-		if wanted(shown) {
+		if matches(shown) {
 			return reached
 		}
 		return nil
@@ -111,7 +111,7 @@ func (r *recorder) awaitPortal(ctx context.Context, name string, wanted func(por
 		return err
 	}
 	if err := follower.Follow(ctx, execution.WorkflowExecution.RunID); !errors.Is(err, reached) {
-		return fmt.Errorf("portal %s does not show what is wanted: %w", name, cmp.Or(err, errors.New("it has ended")))
+		return fmt.Errorf("portal %s does not reach the expected view: %w", name, cmp.Or(err, errors.New("it has ended")))
 	}
 	return nil
 }

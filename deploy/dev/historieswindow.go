@@ -15,12 +15,12 @@ import (
 
 const (
 	recordedWindow = "night"
-	// secondOpening is how long after its definition a window opens again: until then a pod of the first opening must be terminating.
+	// secondOpening is the time from the definition of a window to its second opening. A pod must be terminating before that.
 	secondOpening = 40 * time.Second
 )
 
-// windowOverTwoOpenings is a window that opens at once, and again after secondOpening. Its notifications have no receiver.
-func windowOverTwoOpenings() []byte {
+// windowWithTwoOpenings is a window that opens immediately, and again after secondOpening. Its notifications have no receiver.
+func windowWithTwoOpenings() []byte {
 	var starts []string
 	for _, after := range []time.Duration{0, secondOpening} {
 		starts = append(starts, time.Now().Add(after).UTC().Format("20060102T150405Z"))
@@ -37,32 +37,32 @@ spec:
 `, recordedWindow, strings.Join(starts, ","))
 }
 
-// passThroughWindow lets a rollout wait for a window, start in one opening and end in the next. It sends each kind of request to the window once, and
-// saves the window's history with that of the rollout.
-func (r *recorder) passThroughWindow(ctx context.Context, name string) error {
+// useWindow lets a rollout wait for a window, start in one opening and end in the next. It sends each kind of request to the window once, and saves
+// the history of the window, too.
+func (r *recorder) useWindow(ctx context.Context, name string) error {
 	file := filepath.Join(r.Dir, "window.yaml")
-	if err := os.WriteFile(file, windowOverTwoOpenings(), 0o600); err != nil {
+	if err := os.WriteFile(file, windowWithTwoOpenings(), 0o600); err != nil {
 		return err
 	}
-	order := func(args ...string) error {
+	window := func(args ...string) error {
 		return r.Run(ctx, io.Discard, append([]string{"window"}, args...)...)
 	}
-	if err := errors.Join(order("create", "-f", file), awaitHoldoutEvicted(ctx, r.Fleet, r.Spokes[0]), order("end", recordedWindow, "--reason", "a drill")); err != nil {
+	if err := errors.Join(window("create", "-f", file), awaitSlowPodEvicted(ctx, r.Fleet, r.Spokes[0]), window("end", recordedWindow, "--reason", "a test")); err != nil {
 		return err
 	}
-	if err := errors.Join(releaseHoldout(ctx, r.Spokes[0]), r.follow(ctx, name)); err != nil {
+	if err := errors.Join(releaseSlowPod(ctx, r.Spokes[0]), r.awaitEnd(ctx, name)); err != nil {
 		return err
 	}
 	later := time.Now().Add(3 * time.Hour).UTC().Format(time.RFC3339)
 	for _, args := range [][]string{
 		{"extend", recordedWindow, "--until", later},
-		{"override", recordedWindow, "--for", "1h", "--reason", "a drill"},
+		{"override", recordedWindow, "--for", "1h", "--reason", "a test"},
 		{"edit", "-f", file},
 		{"cancel", recordedWindow, "--all"},
 	} {
-		if err := order(args...); err != nil {
+		if err := window(args...); err != nil {
 			return err
 		}
 	}
-	return r.keep(ctx, "maintenance-window", temporal.MaintenanceWindowID("default", recordedWindow))
+	return r.save(ctx, "maintenance-window", temporal.MaintenanceWindowID("default", recordedWindow))
 }

@@ -1,4 +1,4 @@
-// Command dev runs the local stack: the real servers that tests, demo and benchmarks work on.
+// Command dev runs the local stack: the real servers for tests, the demo and benchmarks.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The logs of client libraries are of no use to the viewer; errors are returned by their calls.
+	// Discard the logs of client libraries. Their calls return errors.
 	ctrllog.SetLogger(logr.Discard())
 	root := &cobra.Command{
 		Use:           "dev",

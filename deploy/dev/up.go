@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// crdDir holds the kinds that users write; every cluster of the stack knows them.
+	// crdDir has the CRDs of every cluster of the stack.
 	crdDir = "deploy/crds"
-	// hubCRDDir holds stand-ins for the kinds of other projects that a hub has, such as ManagedCluster.
+	// hubCRDDir has the CRDs of other projects on a hub, such as ManagedCluster, in a form for tests.
 	hubCRDDir = "deploy/crds/testing"
 )
 
@@ -47,12 +47,12 @@ func up(ctx context.Context, dir string, out, progress io.Writer) error {
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(progress, "stopping")
-	case <-stack.Done(): // a part exited: Stop names it
+	case <-stack.Done(): // a server has exited: Stop names it
 	}
 	return stack.Stop()
 }
 
-// hubAndSpokes is one hub, and three spokes with a control plane node and three workers each.
+// hubAndSpokes is one hub, and three spokes with a control-plane node and three workers each.
 func hubAndSpokes(dir string, progress io.Writer) devstack.Options {
 	options := devstack.Options{
 		Dir:      dir,

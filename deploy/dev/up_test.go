@@ -22,7 +22,7 @@ func TestUpPrintsTheAddressesAndStopsCleanly(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	says, out := io.Pipe()
+	output, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
 		ended <- up(ctx, "", out, os.Stderr)
@@ -31,7 +31,7 @@ func TestUpPrintsTheAddressesAndStopsCleanly(t *testing.T) {
 
 	kubeconfig, all := regexp.MustCompile(`cluster (\S+) +export KUBECONFIG=(\S+)`), regexp.MustCompile(`all, as contexts +export KUBECONFIG=(\S+)`)
 	nodes, byContext := map[string]int{}, map[string]int{}
-	for lines := bufio.NewScanner(says); lines.Scan(); {
+	for lines := bufio.NewScanner(output); lines.Scan(); {
 		if lines.Text() == "Ctrl-C stops it." {
 			interrupt()
 		}
