@@ -28,7 +28,7 @@ type Requests struct {
 
 // observe reads the actions and requests of users with a name prefix from the audit log. It returns an error unless they maintained every node in
 // every round and evicted every pod.
-func (s *scene) observe(users string) (observed, error) {
+func (s *measurement) observe(users string) (observed, error) {
 	actions, err := fleet.Actions(s.spoke)
 	if err != nil {
 		return observed{}, err

@@ -106,7 +106,7 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 		return Result{}, err
 	}
 	defer server.Close()
-	s := &scene{fleet: f, spoke: f.Spokes[0], size: size, server: server}
+	s := &measurement{fleet: f, spoke: f.Spokes[0], size: size, server: server}
 	if err := s.populate(ctx); err != nil {
 		return Result{}, err
 	}
@@ -130,7 +130,7 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 // method is a method to maintain all nodes.
 type method struct {
 	name string
-	run  func(context.Context, *scene, *Result) error
+	run  func(context.Context, *measurement, *Result) error
 }
 
 func dial(ctx context.Context, f *fleet.Fleet) (client.Client, error) {
@@ -141,8 +141,8 @@ func dial(ctx context.Context, f *fleet.Fleet) (client.Client, error) {
 	return temporal.Dial(ctx, options)
 }
 
-// scene is the environment of a measurement.
-type scene struct {
+// measurement is a size that is measured on a fleet.
+type measurement struct {
 	fleet  *fleet.Fleet
 	spoke  *devstack.Cluster
 	size   Size
@@ -150,7 +150,7 @@ type scene struct {
 }
 
 // rounds runs all rounds, waits for the cleanup after each, and returns how long they took.
-func (s *scene) rounds(ctx context.Context, run func(ctx context.Context, round int) (time.Duration, error)) (took []time.Duration, err error) {
+func (s *measurement) rounds(ctx context.Context, run func(ctx context.Context, round int) (time.Duration, error)) (took []time.Duration, err error) {
 	for round := range s.size.Rounds {
 		duration, err := run(ctx, round)
 		if err != nil {
@@ -165,7 +165,7 @@ func (s *scene) rounds(ctx context.Context, run func(ctx context.Context, round 
 }
 
 // settle waits until the cluster is clean and all pods run.
-func (s *scene) settle(ctx context.Context) error {
+func (s *measurement) settle(ctx context.Context) error {
 	if err := s.fleet.AwaitCleanup(ctx, s.spoke); err != nil {
 		return err
 	}

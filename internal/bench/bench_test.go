@@ -89,7 +89,7 @@ func TestAHundredWindowsOpenInTheSameSecond(t *testing.T) {
 
 func TestTheStartOfABlockedRolloutIsMeasured(t *testing.T) {
 	devstacktest.NeedServers(t)
-	require.NoError(t, onHub(t.Context(), os.Stderr, selective, func(h *hubScene) error {
+	require.NoError(t, onHub(t.Context(), os.Stderr, selective, func(h *simulatedHub) error {
 		require.NoError(t, h.register(t.Context(), 2))
 		took, err := h.blockerToStart(t.Context(), "blocker", "blocked")
 		require.Positive(t, took)

@@ -24,7 +24,7 @@ import (
 const workerUsers = "system:serviceaccount:drydock-system:drydock-"
 
 // byDrydock maintains the nodes with rollouts of the CLI.
-func byDrydock(ctx context.Context, s *scene, result *Result) error {
+func byDrydock(ctx context.Context, s *measurement, result *Result) error {
 	before, err := usageOfBoth(s.fleet)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func awaitRollout(ctx context.Context, f *fleet.Fleet, server client.Client, nam
 }
 
 // rollout maintains all worker nodes of the spoke: a drain without a timeout, then a Job unless the size is DrainOnly.
-func (s *scene) rollout(name string) *ranv1.ClusterGroupUpgrade {
+func (s *measurement) rollout(name string) *ranv1.ClusterGroupUpgrade {
 	cgu := &ranv1.ClusterGroupUpgrade{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: rolloutNamespace, Name: name},

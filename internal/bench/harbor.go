@@ -71,14 +71,14 @@ func harborsOnFleet(ctx context.Context, clusters int, progress io.Writer) (Harb
 			return HarborResult{}, err
 		}
 		defer simulated.Stop()
-		h := harborScene{fleet: f, spoke: f.Spokes[0], operators: simulated, clusters: clusters}
+		h := harborMeasurement{fleet: f, spoke: f.Spokes[0], operators: simulated, clusters: clusters}
 		return h.measure(ctx)
 	}()
 	return result, errors.Join(err, f.Stop())
 }
 
-// harborScene is a spoke with Harbor clusters, each called main in its own namespace.
-type harborScene struct {
+// harborMeasurement is a spoke with Harbor clusters, each called main in its own namespace.
+type harborMeasurement struct {
 	fleet     *fleet.Fleet
 	spoke     *devstack.Cluster
 	operators *operators.Operators
@@ -91,7 +91,7 @@ func postgresOf(namespace string) string { return "postgresql-" + namespace + "-
 
 const harborTenant = "minio-main"
 
-func (h harborScene) measure(ctx context.Context) (HarborResult, error) {
+func (h harborMeasurement) measure(ctx context.Context) (HarborResult, error) {
 	if err := h.bringUp(ctx); err != nil {
 		return HarborResult{}, err
 	}
@@ -122,7 +122,7 @@ func (h harborScene) measure(ctx context.Context) (HarborResult, error) {
 }
 
 // bringUp applies the HarborClusters and waits until all their services except the database are ready.
-func (h harborScene) bringUp(ctx context.Context) error {
+func (h harborMeasurement) bringUp(ctx context.Context) error {
 	dir, err := os.MkdirTemp(h.fleet.Dir, "harbors")
 	if err != nil {
 		return err
@@ -162,13 +162,13 @@ func (h harborScene) bringUp(ctx context.Context) error {
 	return nil
 }
 
-func (h harborScene) simulateAll(kind operators.Kind, name func(namespace string) string, behaviour operators.Behaviour) {
+func (h harborMeasurement) simulateAll(kind operators.Kind, name func(namespace string) string, behaviour operators.Behaviour) {
 	for i := range h.clusters {
 		h.operators.Simulate(kind, harborNamespace(i), name(harborNamespace(i)), behaviour)
 	}
 }
 
-func (h harborScene) awaitAll(ctx context.Context, status goharborv1.ClusterStatus) error {
+func (h harborMeasurement) awaitAll(ctx context.Context, status goharborv1.ClusterStatus) error {
 	for i := range h.clusters {
 		if err := h.await(ctx, i, status); err != nil {
 			return err
@@ -177,12 +177,12 @@ func (h harborScene) awaitAll(ctx context.Context, status goharborv1.ClusterStat
 	return nil
 }
 
-func (h harborScene) await(ctx context.Context, i int, status goharborv1.ClusterStatus) error {
+func (h harborMeasurement) await(ctx context.Context, i int, status goharborv1.ClusterStatus) error {
 	return h.fleet.AwaitHarbor(ctx, h.spoke, harborNamespace(i), "main", string(status), func(s goharborv1.HarborClusterStatus) bool { return s.Status == status })
 }
 
 // read reads the times from the audit log.
-func (h harborScene) read(ready time.Time, oneByOne []time.Time, together time.Time) (HarborResult, error) {
+func (h harborMeasurement) read(ready time.Time, oneByOne []time.Time, together time.Time) (HarborResult, error) {
 	events, err := h.spoke.AuditEvents()
 	if err != nil {
 		return HarborResult{}, err

@@ -21,7 +21,7 @@ const (
 
 // byKubectl drains and uncordons the nodes with the package of `kubectl drain`. It does less than the other methods: no Job, no marks, no maintenance
 // requests.
-func byKubectl(ctx context.Context, s *scene, result *Result) error {
+func byKubectl(ctx context.Context, s *measurement, result *Result) error {
 	config, err := s.spoke.UserConfig(kubectlUser, adminGroup)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func drainByKubectl(ctx context.Context, kubectl kubernetes.Interface, name stri
 }
 
 // eachNode maintains all nodes, as many at once as the budget allows.
-func (s *scene) eachNode(ctx context.Context, maintain func(ctx context.Context, node string) error) error {
+func (s *measurement) eachNode(ctx context.Context, maintain func(ctx context.Context, node string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(s.size.AtOnce)
 	for _, node := range s.nodes() {

@@ -26,7 +26,7 @@ const loopOwner = "bench/loop"
 
 // byLoop maintains a cluster with the same writes, consistent reads and watches as a rollout, but in the memory of one process: it loses its state in
 // a crash, and cannot be observed or stopped. The extra time of a rollout is the cost of these features.
-func byLoop(ctx context.Context, s *scene, result *Result) error {
+func byLoop(ctx context.Context, s *measurement, result *Result) error {
 	config, err := s.spoke.UserConfig(loopUser, adminGroup)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func byLoop(ctx context.Context, s *scene, result *Result) error {
 type loop struct{ *kube.Cluster }
 
 // rollOut requests the workload locks of the cluster, and maintains the nodes.
-func (l loop) rollOut(ctx context.Context, s *scene) error {
+func (l loop) rollOut(ctx context.Context, s *measurement) error {
 	request := &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: "loop"}, Spec: lcmv1.ClusterMaintenanceRequestSpec{Scope: lcmv1.ScopeOS}}
 	if err := l.Client.Create(ctx, request); err != nil {
 		return err

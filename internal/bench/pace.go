@@ -42,13 +42,13 @@ func selective(_, policy string) time.Duration {
 // runPace measures how fast rollouts continue, on its own hub.
 func (r *Report) runPace(ctx context.Context, progress io.Writer) error {
 	fmt.Fprintln(progress, "measuring how fast rollouts start and time out")
-	return onHub(ctx, progress, selective, func(h *hubScene) (err error) {
+	return onHub(ctx, progress, selective, func(h *simulatedHub) (err error) {
 		r.Pace, err = h.pace(ctx)
 		return err
 	})
 }
 
-func (h *hubScene) pace(ctx context.Context) (*Pace, error) {
+func (h *simulatedHub) pace(ctx context.Context) (*Pace, error) {
 	if err := h.register(ctx, 2); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (h *hubScene) pace(ctx context.Context) (*Pace, error) {
 }
 
 // blockerToStart measures a rollout that waits for another one.
-func (h *hubScene) blockerToStart(ctx context.Context, blocker, blocked string) (time.Duration, error) {
+func (h *simulatedHub) blockerToStart(ctx context.Context, blocker, blocked string) (time.Duration, error) {
 	if err := h.createPolicies(ctx, []string{blocker, blocked}, []string{clusterName(0), clusterName(1)}, 2); err != nil {
 		return 0, err
 	}
@@ -109,7 +109,7 @@ func (h *hubScene) blockerToStart(ctx context.Context, blocker, blocked string) 
 }
 
 // timeoutLateness measures the timeout of a batch.
-func (h *hubScene) timeoutLateness(ctx context.Context, name string) (time.Duration, error) {
+func (h *simulatedHub) timeoutLateness(ctx context.Context, name string) (time.Duration, error) {
 	if err := h.createPolicies(ctx, []string{name}, []string{clusterName(0)}, 1); err != nil {
 		return 0, err
 	}
@@ -135,7 +135,7 @@ func (h *hubScene) timeoutLateness(ctx context.Context, name string) (time.Durat
 }
 
 // firstPlacement returns the time from after to the first matching placement that a rollout wrote for its policy.
-func (h *hubScene) firstPlacement(rollout string, matches func(fleet.Placement) bool, after time.Time) (time.Duration, error) {
+func (h *simulatedHub) firstPlacement(rollout string, matches func(fleet.Placement) bool, after time.Time) (time.Duration, error) {
 	events, err := h.fleet.Hub.AuditEvents()
 	if err != nil {
 		return 0, err
@@ -149,7 +149,7 @@ func (h *hubScene) firstPlacement(rollout string, matches func(fleet.Placement) 
 }
 
 // await watches a rollout until its status satisfies a condition.
-func (h *hubScene) await(ctx context.Context, name string, matches func(ranv1.ClusterGroupUpgradeStatus) bool) error {
+func (h *simulatedHub) await(ctx context.Context, name string, matches func(ranv1.ClusterGroupUpgradeStatus) bool) error {
 	watchCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	watch := h.fleet.Command(watchCtx, "upgrade", "status", name, "-n", rolloutNamespace, "--watch", "-o", "json")

@@ -46,7 +46,7 @@ func (r *Report) runPolicies(ctx context.Context, sizes []PolicySize, progress i
 	for _, size := range sizes {
 		fmt.Fprintf(progress, "measuring %s\n", size)
 		var result PolicyResult
-		err := onHub(ctx, progress, nil, func(h *hubScene) (err error) {
+		err := onHub(ctx, progress, nil, func(h *simulatedHub) (err error) {
 			result, err = h.measure(ctx, size)
 			return err
 		})
@@ -58,15 +58,15 @@ func (r *Report) runPolicies(ctx context.Context, sizes []PolicySize, progress i
 	return nil
 }
 
-// hubScene is a hub with simulated clusters.
-type hubScene struct {
+// simulatedHub is a hub with simulated clusters.
+type simulatedHub struct {
 	fleet  *fleet.Fleet
 	hub    kubeclient.WithWatch
 	server client.Client
 }
 
 // onHub starts a hub while measure runs. takes is how long a cluster takes to comply; nil: no time.
-func onHub(ctx context.Context, progress io.Writer, takes func(cluster, policy string) time.Duration, measure func(*hubScene) error) error {
+func onHub(ctx context.Context, progress io.Writer, takes func(cluster, policy string) time.Duration, measure func(*simulatedHub) error) error {
 	f, err := fleet.Start(ctx, fleet.Options{Temporal: devstack.TemporalOptions{}, Output: progress})
 	if err != nil {
 		return err
@@ -85,14 +85,14 @@ func onHub(ctx context.Context, progress io.Writer, takes func(cluster, policy s
 		if err != nil {
 			return err
 		}
-		return measure(&hubScene{fleet: f, hub: hub, server: server})
+		return measure(&simulatedHub{fleet: f, hub: hub, server: server})
 	}()
 	simulated.Stop()
 	return errors.Join(err, f.Stop())
 }
 
 // measure rolls out policies to clusters that comply as soon as a policy is enforced on them.
-func (h *hubScene) measure(ctx context.Context, size PolicySize) (PolicyResult, error) {
+func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResult, error) {
 	if err := h.register(ctx, size.Clusters); err != nil {
 		return PolicyResult{}, err
 	}
@@ -152,7 +152,7 @@ var benchLabels = map[string]string{"bench": "policies"}
 func clusterName(i int) string { return fmt.Sprintf("edge-%05d", i+1) }
 
 // register creates the ManagedClusters.
-func (h *hubScene) register(ctx context.Context, clusters int) error {
+func (h *simulatedHub) register(ctx context.Context, clusters int) error {
 	var group errgroup.Group
 	group.SetLimit(20)
 	for i := range clusters {
@@ -169,7 +169,7 @@ func (h *hubScene) register(ctx context.Context, clusters int) error {
 }
 
 // createPolicies creates inform policies for the named clusters, or all, and waits until each has the compliance status of that many clusters.
-func (h *hubScene) createPolicies(ctx context.Context, names, clusters []string, count int) error {
+func (h *simulatedHub) createPolicies(ctx context.Context, names, clusters []string, count int) error {
 	for _, name := range names {
 		for _, object := range policyObjects(name, clusters) {
 			if err := h.hub.Create(ctx, object); err != nil {
@@ -186,7 +186,7 @@ func (h *hubScene) createPolicies(ctx context.Context, names, clusters []string,
 }
 
 // awaitCompliance waits until a policy has the compliance status of that many clusters.
-func (h *hubScene) awaitCompliance(ctx context.Context, name string, count int) error {
+func (h *simulatedHub) awaitCompliance(ctx context.Context, name string, count int) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("policy.open-cluster-management.io/v1")
 	list.SetKind("PolicyList")

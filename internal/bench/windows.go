@@ -98,15 +98,15 @@ func windowsDefinedWithin(ctx context.Context, size WindowSize, allowed, ahead t
 		}
 		defer server.Close()
 		nodes := Size{Nodes: size.Maintenances, AtOnce: size.Maintenances + 1, Rounds: 1}
-		s := &windowScene{scene: scene{fleet: f, spoke: f.Spokes[0], size: nodes, server: server}, windows: size, allowed: allowed, ahead: ahead}
+		s := &windowMeasurement{measurement: measurement{fleet: f, spoke: f.Spokes[0], size: nodes, server: server}, windows: size, allowed: allowed, ahead: ahead}
 		return s.measure(ctx)
 	}()
 	return result, errors.Join(err, f.Stop())
 }
 
-// windowScene is a spoke whose nodes wait for windows.
-type windowScene struct {
-	scene
+// windowMeasurement is a spoke whose nodes wait for windows.
+type windowMeasurement struct {
+	measurement
 	windows WindowSize
 	// allowed is the limit of the setup, which ends ahead before the openings.
 	allowed, ahead time.Duration
@@ -120,7 +120,7 @@ const (
 	preparing   = 5 * time.Second
 )
 
-func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
+func (s *windowMeasurement) measure(ctx context.Context) (WindowResult, error) {
 	if err := errors.Join(s.populate(ctx), s.startScheduler(ctx)); err != nil {
 		return WindowResult{}, err
 	}
@@ -180,7 +180,7 @@ func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
 }
 
 // late returns how long after the opening events were; 0 if they were before it.
-func (s *windowScene) late(moments []time.Time) Latency {
+func (s *windowMeasurement) late(moments []time.Time) Latency {
 	var took []time.Duration
 	for _, at := range moments {
 		took = append(took, max(0, at.Sub(s.opens)))
@@ -201,7 +201,7 @@ const (
 )
 
 // defineSome defines windows that open tomorrow, and returns the time that each took.
-func (s *windowScene) defineSome(ctx context.Context) (time.Duration, error) {
+func (s *windowMeasurement) defineSome(ctx context.Context) (time.Duration, error) {
 	took, err := timed(func() error {
 		return s.defineAll(ctx, s.windows.Windows, s.windows.Windows+windowsBefore, time.Now().AddDate(0, 0, 1))
 	})
@@ -210,7 +210,7 @@ func (s *windowScene) defineSome(ctx context.Context) (time.Duration, error) {
 
 // defineAll defines a range of windows, and subscribes workflows without a worker to them: their histories contain the updates
 // that they receive.
-func (s *windowScene) defineAll(ctx context.Context, from, to int, opens time.Time) error {
+func (s *windowMeasurement) defineAll(ctx context.Context, from, to int, opens time.Time) error {
 	var group errgroup.Group
 	group.SetLimit(windowsAtOnce)
 	for i := from; i < to; i++ {
@@ -223,7 +223,7 @@ func (s *windowScene) defineAll(ctx context.Context, from, to int, opens time.Ti
 	return err
 }
 
-func (s *windowScene) define(ctx context.Context, i int, opens time.Time) error {
+func (s *windowMeasurement) define(ctx context.Context, i int, opens time.Time) error {
 	object := drydockv1.MaintenanceWindow{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: windowName(i)},
 		Spec: drydockv1.MaintenanceWindowSpec{TimeZone: "UTC", WindowTimes: drydockv1.WindowTimes{
@@ -252,7 +252,7 @@ func (s *windowScene) define(ctx context.Context, i int, opens time.Time) error 
 }
 
 // notified waits until the subscribers of a range of windows have received a matching snapshot of each, and returns the times.
-func (s *windowScene) notified(ctx context.Context, from, to int, matches func(windows.Snapshot) bool) ([]time.Time, error) {
+func (s *windowMeasurement) notified(ctx context.Context, from, to int, matches func(windows.Snapshot) bool) ([]time.Time, error) {
 	var times []time.Time
 	for first := from; first < to; {
 		end := min(to, (first/windowsPerSubscriber+1)*windowsPerSubscriber)
@@ -284,7 +284,7 @@ func (s *windowScene) notified(ctx context.Context, from, to int, matches func(w
 }
 
 // firstEvent waits for the first event of a workflow that matches, and returns its time.
-func (s *windowScene) firstEvent(ctx context.Context, id string, matches func(*historypb.HistoryEvent) (bool, error)) (time.Time, error) {
+func (s *windowMeasurement) firstEvent(ctx context.Context, id string, matches func(*historypb.HistoryEvent) (bool, error)) (time.Time, error) {
 	for events := s.server.GetWorkflowHistory(ctx, id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); ; {
 		event, err := events.Next()
 		if err != nil {
@@ -297,7 +297,7 @@ func (s *windowScene) firstEvent(ctx context.Context, id string, matches func(*h
 }
 
 // recorded waits until all windows have recorded their opening.
-func (s *windowScene) recorded(ctx context.Context) (Latency, error) {
+func (s *windowMeasurement) recorded(ctx context.Context) (Latency, error) {
 	var recorded []time.Time
 	for i := range s.windows.Windows {
 		at, err := s.firstEvent(ctx, temporal.MaintenanceWindowPrefix+namespace+"/"+windowName(i), func(event *historypb.HistoryEvent) (bool, error) {
@@ -312,7 +312,7 @@ func (s *windowScene) recorded(ctx context.Context) (Latency, error) {
 }
 
 // started returns when the waiting maintenances started.
-func (s *windowScene) started(ctx context.Context) (Latency, error) {
+func (s *windowMeasurement) started(ctx context.Context) (Latency, error) {
 	var started []time.Time
 	for _, node := range s.nodes() {
 		at, err := s.firstEvent(ctx, temporal.NodeMaintenanceID(s.spoke.Name, namespace, node), func(event *historypb.HistoryEvent) (bool, error) {
@@ -327,7 +327,7 @@ func (s *windowScene) started(ctx context.Context) (Latency, error) {
 }
 
 // startMaintenances starts the waiting maintenances, one for each window.
-func (s *windowScene) startMaintenances(ctx context.Context) error {
+func (s *windowMeasurement) startMaintenances(ctx context.Context) error {
 	for i, node := range s.nodes() {
 		window := drydockv1.WindowName(windowName(i * s.windows.Windows / s.windows.Maintenances))
 		if err := s.startMaintenance(ctx, node, window); err != nil {
@@ -338,11 +338,11 @@ func (s *windowScene) startMaintenances(ctx context.Context) error {
 }
 
 // startScheduler maintains a node without a window, because a new scheduler grants no slot for some seconds.
-func (s *windowScene) startScheduler(ctx context.Context) error {
+func (s *windowMeasurement) startScheduler(ctx context.Context) error {
 	return errors.Join(s.startMaintenance(ctx, fmt.Sprintf("worker-%d", s.windows.Maintenances+1)), s.awaitCordons(ctx, 1))
 }
 
-func (s *windowScene) startMaintenance(ctx context.Context, node string, windows ...drydockv1.WindowName) error {
+func (s *windowMeasurement) startMaintenance(ctx context.Context, node string, windows ...drydockv1.WindowName) error {
 	file, err := yaml.Marshal(&maintenancev1.NodeMaintenance{
 		TypeMeta:   metav1.TypeMeta{APIVersion: maintenancev1.GroupVersion.String(), Kind: "NodeMaintenance"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: node},
@@ -360,7 +360,7 @@ func (s *windowScene) startMaintenance(ctx context.Context, node string, windows
 }
 
 // awaitCordons waits until that many nodes are cordoned. They stay cordoned, because the work on them never ends.
-func (s *windowScene) awaitCordons(ctx context.Context, count int) error {
+func (s *windowMeasurement) awaitCordons(ctx context.Context, count int) error {
 	return s.fleet.Await(ctx, s.spoke, counted(count, "node")+" cordoned", []k8sclient.Object{&corev1.Node{}}, func(ctx context.Context, reader k8sclient.Reader) (bool, error) {
 		var nodes corev1.NodeList
 		err := reader.List(ctx, &nodes)
@@ -375,7 +375,7 @@ func (s *windowScene) awaitCordons(ctx context.Context, count int) error {
 }
 
 // cordoned reads the delay of the cordons from the audit log. It returns an error if a node was cordoned before its window opened.
-func (s *windowScene) cordoned() (Latency, error) {
+func (s *windowMeasurement) cordoned() (Latency, error) {
 	actions, err := fleet.Actions(s.spoke)
 	if err != nil {
 		return Latency{}, err

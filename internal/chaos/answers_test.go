@@ -54,7 +54,7 @@ func (l *lostAnswers) of(cluster *devstack.Cluster) []invariants.Interval {
 }
 
 // inject adds a rule that may cut connections.
-func (s *scene) inject(cluster *devstack.Cluster, rule faultproxy.Rule) *faultproxy.Injection {
+func (s *scenarioRun) inject(cluster *devstack.Cluster, rule faultproxy.Rule) *faultproxy.Injection {
 	injection := s.Proxy(cluster).Inject(rule)
 	s.answers.follow(cluster, injection)
 	return injection

@@ -36,7 +36,7 @@ func writes(oneIn int, fault faultproxy.Fault) faultproxy.Rule {
 }
 
 // apiServerRestartsDuringDrain: the pod terminates after the restart.
-func apiServerRestartsDuringDrain(t *testing.T, s *scene) {
+func apiServerRestartsDuringDrain(t *testing.T, s *scenarioRun) {
 	at := s.targets(t, 1)[0]
 	arrived := draining().reach(t, s, at)
 	require.NoError(t, at.spoke.APIServer.Kill())
@@ -45,7 +45,7 @@ func apiServerRestartsDuringDrain(t *testing.T, s *scene) {
 }
 
 // apiServerDownDuringDrain: the status shows the outage, and the maintenance continues after it.
-func apiServerDownDuringDrain(t *testing.T, s *scene) {
+func apiServerDownDuringDrain(t *testing.T, s *scenarioRun) {
 	at := s.targets(t, 1)[0]
 	arrived := draining().reach(t, s, at)
 	require.NoError(t, at.spoke.APIServer.Stop())
@@ -54,7 +54,7 @@ func apiServerDownDuringDrain(t *testing.T, s *scene) {
 	arrived.unblock()
 }
 
-func hubDownDuringPlanning(t *testing.T, s *scene) {
+func hubDownDuringPlanning(t *testing.T, s *scenarioRun) {
 	require.NoError(t, s.Hub.APIServer.Stop())
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:], nodes: []string{"worker-1"}, maxConcurrency: 1}, nil)
 	s.awaitScheduled(t, w.workflow, "PlanRollout")
@@ -62,7 +62,7 @@ func hubDownDuringPlanning(t *testing.T, s *scene) {
 }
 
 // hubDownDuringBatch: running clusters continue.
-func hubDownDuringBatch(t *testing.T, s *scene) {
+func hubDownDuringBatch(t *testing.T, s *scenarioRun) {
 	at := target{s.Spokes[1], "worker-1"}
 	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:], nodes: []string{at.node}, maxConcurrency: 1}, nil)
@@ -74,8 +74,8 @@ func hubDownDuringBatch(t *testing.T, s *scene) {
 }
 
 // withFault is a scenario in which a fault affects a whole rollout over all spokes.
-func withFault(rule faultproxy.Rule) func(*testing.T, *scene) {
-	return func(t *testing.T, s *scene) {
+func withFault(rule faultproxy.Rule) func(*testing.T, *scenarioRun) {
+	return func(t *testing.T, s *scenarioRun) {
 		var injections []*faultproxy.Injection
 		for _, cluster := range s.Clusters() {
 			injections = append(injections, s.inject(cluster, rule))

@@ -17,10 +17,10 @@ import (
 type state struct {
 	// workflow is the type of the workflow, state the name of the state, and moment the step within it.
 	workflow, state, moment string
-	// activity is the pending activity of the workflow or of a child, as scene.pending names it; empty: none is pending.
+	// activity is the pending activity of the workflow or of a child, as scenarioRun.pending names it; empty: none is pending.
 	activity string
 	// reach starts work and returns when the work is in the state and stays there.
-	reach func(*testing.T, *scene, target) reached
+	reach func(*testing.T, *scenarioRun, target) reached
 }
 
 // reached is work that is in a state.
@@ -58,7 +58,7 @@ var (
 )
 
 // crashWorker brings work into all states at the same time, each on its own node, then ends the worker and starts another.
-func (s *scene) crashWorker(t *testing.T, how end, targets []target, states ...state) {
+func (s *scenarioRun) crashWorker(t *testing.T, how end, targets []target, states ...state) {
 	t.Helper()
 	arrived := s.reachAll(t, targets, states...)
 	for _, at := range arrived {

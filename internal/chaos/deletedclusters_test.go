@@ -27,7 +27,7 @@ func deletedClusters() []scenario {
 }
 
 // clusterDeletedBeforeItsBatch: a cluster of the second batch is deleted during the first. Drydock does not touch it.
-func clusterDeletedBeforeItsBatch(t *testing.T, s *scene) {
+func clusterDeletedBeforeItsBatch(t *testing.T, s *scenarioRun) {
 	at, deleted := target{s.Spokes[1], "worker-1"}, s.Spokes[2]
 	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: []*devstack.Cluster{at.spoke, deleted}, nodes: []string{at.node}, maxConcurrency: 1}, nil)
@@ -41,7 +41,7 @@ func clusterDeletedBeforeItsBatch(t *testing.T, s *scene) {
 }
 
 // clusterDeletedDuringItsWork: the cluster fails although its drain is blocked, and its node returns to service.
-func clusterDeletedDuringItsWork(t *testing.T, s *scene) {
+func clusterDeletedDuringItsWork(t *testing.T, s *scenarioRun) {
 	at := target{s.Spokes[1], "worker-1"}
 	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.smallRollout(t, at, nil, at.node)
@@ -54,7 +54,7 @@ func clusterDeletedDuringItsWork(t *testing.T, s *scene) {
 }
 
 // clusterDeletedBeforeEnable: the rollout is planned again when it is enabled. With an invalid plan it waits and changes nothing.
-func clusterDeletedBeforeEnable(t *testing.T, s *scene) {
+func clusterDeletedBeforeEnable(t *testing.T, s *scenarioRun) {
 	at := target{s.Spokes[1], "worker-1"}
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:3], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) })
 	w.end = cancelled
@@ -76,7 +76,7 @@ func clusterDeletedBeforeEnable(t *testing.T, s *scene) {
 }
 
 // unregister deletes the ManagedCluster of a cluster. The returned function creates it again.
-func (s *scene) unregister(t *testing.T, spoke *devstack.Cluster) (register func()) {
+func (s *scenarioRun) unregister(t *testing.T, spoke *devstack.Cluster) (register func()) {
 	t.Helper()
 	hub, err := dynamic.NewForConfig(s.Hub.Config)
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ func emergencyStops() []scenario {
 }
 
 // heldDuringCordonRetries: Drydock does not send the cordon again before the release.
-func heldDuringCordonRetries(t *testing.T, s *scene) {
+func heldDuringCordonRetries(t *testing.T, s *scenarioRun) {
 	at := s.targets(t, 1)[0]
 	refused := s.inject(at.spoke, faultproxy.Rule{
 		Match: faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node}, Fault: faultproxy.Refuse(apierrors.NewServiceUnavailable("injected fault")),
@@ -51,7 +51,7 @@ func heldDuringCordonRetries(t *testing.T, s *scene) {
 }
 
 // emergencyStopTerminated: the hold applies to a maintenance that starts after the termination, and the release reaches one that started before.
-func emergencyStopTerminated(t *testing.T, s *scene) {
+func emergencyStopTerminated(t *testing.T, s *scenarioRun) {
 	free := s.targets(t, workers*(spokes-1))
 	free = slices.DeleteFunc(free, func(p target) bool { return p.spoke != s.Spokes[1] })
 	at, spec := free[0].spoke, maintenancev1.NodeMaintenanceSpec{Action: job(nil)}
@@ -74,7 +74,7 @@ func emergencyStopTerminated(t *testing.T, s *scene) {
 }
 
 // awaitHeld waits until a workflow has received the hold of its cluster.
-func (s *scene) awaitHeld(t *testing.T, w *work, cluster string) {
+func (s *scenarioRun) awaitHeld(t *testing.T, w *work, cluster string) {
 	t.Helper()
 	s.awaitEvent(t, w.workflow, "it receives the hold of "+cluster, func(event *historypb.HistoryEvent) bool {
 		signal := event.GetWorkflowExecutionSignaledEventAttributes()

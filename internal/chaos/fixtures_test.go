@@ -31,7 +31,7 @@ const (
 )
 
 // barePod creates a pod without a controller on a node, so that no other node gets a replacement after its eviction.
-func (s *scene) barePod(t *testing.T, at target, annotations map[string]string) string {
+func (s *scenarioRun) barePod(t *testing.T, at target, annotations map[string]string) string {
 	t.Helper()
 	name := s.name + "-" + at.node
 	pod := &corev1.Pod{
@@ -93,7 +93,7 @@ func removePod(t *testing.T, at target, name string) {
 }
 
 // setReady makes a node ready or not ready.
-func (s *scene) setReady(t *testing.T, at target, ready bool) {
+func (s *scenarioRun) setReady(t *testing.T, at target, ready bool) {
 	t.Helper()
 	message := `"injected fault"`
 	if ready {
@@ -105,7 +105,7 @@ func (s *scene) setReady(t *testing.T, at target, ready bool) {
 }
 
 // lock creates a lock of a node for an application of the scenario. The returned function deletes it.
-func (s *scene) lock(t *testing.T, at target, state lcmv1.LockState) (unlock func()) {
+func (s *scenarioRun) lock(t *testing.T, at target, state lcmv1.LockState) (unlock func()) {
 	t.Helper()
 	lock := &lcmv1.NodeWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name + "-" + at.node, Labels: map[string]string{fixtureLabel: s.name}},
@@ -116,7 +116,7 @@ func (s *scene) lock(t *testing.T, at target, state lcmv1.LockState) (unlock fun
 }
 
 // lockCluster is lock for a whole cluster.
-func (s *scene) lockCluster(t *testing.T, spoke *devstack.Cluster) (unlock func()) {
+func (s *scenarioRun) lockCluster(t *testing.T, spoke *devstack.Cluster) (unlock func()) {
 	t.Helper()
 	lock := &lcmv1.ClusterWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name, Labels: map[string]string{fixtureLabel: s.name}},
@@ -126,7 +126,7 @@ func (s *scene) lockCluster(t *testing.T, spoke *devstack.Cluster) (unlock func(
 }
 
 // createWithStatus creates an object and its status, and returns the function that deletes it.
-func (s *scene) createWithStatus(t *testing.T, spoke *devstack.Cluster, object client.Object, setStatus func()) (remove func()) {
+func (s *scenarioRun) createWithStatus(t *testing.T, spoke *devstack.Cluster, object client.Object, setStatus func()) (remove func()) {
 	t.Helper()
 	watched, err := s.Watch(t.Context(), spoke)
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func (s *scene) createWithStatus(t *testing.T, spoke *devstack.Cluster, object c
 }
 
 // clear removes the objects of scenarios from a spoke.
-func (s *scene) clear(t *testing.T, spoke *devstack.Cluster) {
+func (s *scenarioRun) clear(t *testing.T, spoke *devstack.Cluster) {
 	ctx := context.Background()
 	watched, err := s.Watch(ctx, spoke)
 	require.NoError(t, err)

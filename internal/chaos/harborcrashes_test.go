@@ -40,7 +40,7 @@ type harborCrash struct {
 }
 
 // locate sets the namespace of the HarborCluster.
-func (p *harborCrash) locate(s *scene, spoke *devstack.Cluster, i int) {
+func (p *harborCrash) locate(s *scenarioRun, spoke *devstack.Cluster, i int) {
 	p.namespace = fmt.Sprintf("%s-harbor-%d", s.name, i)
 	p.workflow = temporal.HarborClusterID(spoke.Name, p.namespace, "main")
 }
@@ -50,7 +50,7 @@ func (p *harborCrash) String() string {
 }
 
 // stop stops the request in the proxy.
-func (p *harborCrash) stop(s *scene, spoke *devstack.Cluster) {
+func (p *harborCrash) stop(s *scenarioRun, spoke *devstack.Cluster) {
 	match := p.request
 	match.Namespace = p.namespace
 	p.injection = s.Proxy(spoke).Inject(faultproxy.Rule{Match: match, Fault: faultproxy.Stop()})
@@ -62,7 +62,7 @@ func requestTo(verb, resource, name string) faultproxy.Match {
 }
 
 // harborSpoke returns a spoke without other work, with the operators that Harbor needs.
-func (s *scene) harborSpoke(t *testing.T) (*devstack.Cluster, client.Client) {
+func (s *scenarioRun) harborSpoke(t *testing.T) (*devstack.Cluster, client.Client) {
 	t.Helper()
 	spoke := s.Spokes[1]
 	operators, err := s.SimulateHarborOperators(t.Context(), spoke)
@@ -76,12 +76,12 @@ func (s *scene) harborSpoke(t *testing.T) (*devstack.Cluster, client.Client) {
 }
 
 // awaitHealthy waits until the HarborCluster is healthy.
-func (p *harborCrash) awaitHealthy(ctx context.Context, s *scene, spoke *devstack.Cluster) error {
+func (p *harborCrash) awaitHealthy(ctx context.Context, s *scenarioRun, spoke *devstack.Cluster) error {
 	return s.AwaitHarbor(ctx, spoke, p.namespace, "main", "healthy", func(status goharborv1.HarborClusterStatus) bool { return status.Status == goharborv1.StatusHealthy })
 }
 
 // crashAt kills the worker when all requests are stopped, and starts another.
-func (s *scene) crashAt(t *testing.T, spoke *devstack.Cluster, targets []*harborCrash) {
+func (s *scenarioRun) crashAt(t *testing.T, spoke *devstack.Cluster, targets []*harborCrash) {
 	t.Helper()
 	for _, p := range targets {
 		awaitStopped(t, p.injection)
@@ -122,7 +122,7 @@ func settledEvents(t *testing.T, spoke *devstack.Cluster) []auditv1.Event {
 }
 
 // removeNamespaces removes remaining data and pods, which would affect the next scenario. The local stack does not delete claims.
-func (s *scene) removeNamespaces(t *testing.T, spoke *devstack.Cluster, api client.Client, targets []*harborCrash) {
+func (s *scenarioRun) removeNamespaces(t *testing.T, spoke *devstack.Cluster, api client.Client, targets []*harborCrash) {
 	t.Helper()
 	for _, p := range targets {
 		require.NoError(t, api.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}))

@@ -19,7 +19,7 @@ import (
 )
 
 // harborCreations returns a HarborCluster for each request that creates a Harbor.
-func harborCreations(s *scene, spoke *devstack.Cluster) []*harborCrash {
+func harborCreations(s *scenarioRun, spoke *devstack.Cluster) []*harborCrash {
 	var all []*harborCrash
 	for _, answered := range []bool{false, true} {
 		for _, request := range []faultproxy.Match{
@@ -36,7 +36,7 @@ func harborCreations(s *scene, spoke *devstack.Cluster) []*harborCrash {
 }
 
 // harborCreationCrashes: each object is created exactly once.
-func harborCreationCrashes(t *testing.T, s *scene) {
+func harborCreationCrashes(t *testing.T, s *scenarioRun) {
 	spoke, api := s.harborSpoke(t)
 	all := harborCreations(s, spoke)
 	for _, p := range all {
@@ -65,7 +65,7 @@ func harborCreationCrashes(t *testing.T, s *scene) {
 }
 
 // start creates the HarborCluster, and starts its workflow.
-func (p *harborCrash) start(t *testing.T, s *scene, spoke *devstack.Cluster, api client.Client) {
+func (p *harborCrash) start(t *testing.T, s *scenarioRun, spoke *devstack.Cluster, api client.Client) {
 	t.Helper()
 	object, err := fleet.HarborCluster{Namespace: p.namespace, Redirected: true, DeletionPolicy: goharborv1.DeleteData}.Object()
 	require.NoError(t, err)

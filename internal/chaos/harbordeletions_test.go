@@ -44,7 +44,7 @@ func (d *harborDeletion) String() string {
 }
 
 // harborDeletions returns a deletion for each request, without and with its execution, and deletions that wait for a finalizer.
-func harborDeletions(s *scene, spoke *devstack.Cluster) []*harborDeletion {
+func harborDeletions(s *scenarioRun, spoke *devstack.Cluster) []*harborDeletion {
 	always := []faultproxy.Match{
 		requestTo("delete", "harbors", "main-harbor"), requestTo("delete", "secrets", "main-database-password"), requestTo("delete", "jobs", "minio-main"),
 		requestTo("delete", "ingresses", "minio-main"), requestTo("patch", "harborclusters", "main"),
@@ -72,7 +72,7 @@ func harborDeletions(s *scene, spoke *devstack.Cluster) []*harborDeletion {
 }
 
 // harborDeletionCrashes: each object is deleted exactly once, except retained data.
-func harborDeletionCrashes(t *testing.T, s *scene) {
+func harborDeletionCrashes(t *testing.T, s *scenarioRun) {
 	spoke, api := s.harborSpoke(t)
 	all := harborDeletions(s, spoke)
 	s.bringUp(t, spoke, all)
@@ -103,7 +103,7 @@ func harborDeletionCrashes(t *testing.T, s *scene) {
 }
 
 // bringUp creates the Harbors and waits until they are healthy.
-func (s *scene) bringUp(t *testing.T, spoke *devstack.Cluster, all []*harborDeletion) {
+func (s *scenarioRun) bringUp(t *testing.T, spoke *devstack.Cluster, all []*harborDeletion) {
 	t.Helper()
 	dir := t.TempDir()
 	var group errgroup.Group
@@ -128,7 +128,7 @@ func (s *scene) bringUp(t *testing.T, spoke *devstack.Cluster, all []*harborDele
 }
 
 // begin deletes the HarborCluster as a user does, and blocks the removal at its request or held object.
-func (d *harborDeletion) begin(t *testing.T, s *scene, spoke *devstack.Cluster, api client.Client) {
+func (d *harborDeletion) begin(t *testing.T, s *scenarioRun, spoke *devstack.Cluster, api client.Client) {
 	t.Helper()
 	d.data = d.dataLeft(t, api)
 	require.Len(t, d.data, 3)

@@ -17,7 +17,7 @@ type registration struct {
 }
 
 // registrations returns those fields of all ManagedClusters of the hub, by name.
-func (s *scene) registrations(t *testing.T) map[string]registration {
+func (s *scenarioRun) registrations(t *testing.T) map[string]registration {
 	t.Helper()
 	registrations := map[string]registration{}
 	for _, cluster := range s.managedClusters(t.Context(), t) {
@@ -26,7 +26,7 @@ func (s *scene) registrations(t *testing.T) map[string]registration {
 	return registrations
 }
 
-func (s *scene) managedClusters(ctx context.Context, t *testing.T) []metav1.PartialObjectMetadata {
+func (s *scenarioRun) managedClusters(ctx context.Context, t *testing.T) []metav1.PartialObjectMetadata {
 	t.Helper()
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedClusterList"})
@@ -38,7 +38,7 @@ func (s *scene) managedClusters(ctx context.Context, t *testing.T) []metav1.Part
 
 // requireHubRestored requires that ManagedClusters have their former labels and annotations. Only a rollout that did not complete leaves its labels,
 // which no sweeper removes.
-func (s *scene) requireHubRestored(t *testing.T) {
+func (s *scenarioRun) requireHubRestored(t *testing.T) {
 	t.Helper()
 	if slices.ContainsFunc(s.works, func(w *work) bool { return w.labels && w.end != ended }) {
 		s.unlabel(t)
@@ -47,7 +47,7 @@ func (s *scene) requireHubRestored(t *testing.T) {
 }
 
 // unlabel removes the label of scenarios from all ManagedClusters.
-func (s *scene) unlabel(t *testing.T) {
+func (s *scenarioRun) unlabel(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
 	hub, err := s.Watch(ctx, s.Hub)

@@ -20,7 +20,7 @@ import (
 
 // enforcing: a policy is enforced on a cluster that does not comply yet.
 func enforcing() state {
-	return groupState("InProgress, policies enforced", "AwaitCompliance", func(t *testing.T, s *scene, at target) reached {
+	return groupState("InProgress, policies enforced", "AwaitCompliance", func(t *testing.T, s *scenarioRun, at target) reached {
 		var compliant atomic.Bool
 		s.createOnHub(t, "testdata/policy.yaml", at)
 		hub, err := propagator.Start(t.Context(), s.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration {
@@ -46,7 +46,7 @@ func enforcing() state {
 }
 
 // awaitComplianceStatus waits until a policy has the compliance status of its cluster.
-func (s *scene) awaitComplianceStatus(t *testing.T, policy string) {
+func (s *scenarioRun) awaitComplianceStatus(t *testing.T, policy string) {
 	t.Helper()
 	found := &unstructured.Unstructured{}
 	found.SetAPIVersion("policy.open-cluster-management.io/v1")
@@ -62,7 +62,7 @@ func (s *scene) awaitComplianceStatus(t *testing.T, policy string) {
 
 // creatingWorks: a ManifestWork is created for a cluster whose agent has not applied it yet.
 func creatingWorks() state {
-	return groupState("InProgress, manifest works created", "AwaitManifestWorks", func(t *testing.T, s *scene, at target) reached {
+	return groupState("InProgress, manifest works created", "AwaitManifestWorks", func(t *testing.T, s *scenarioRun, at target) reached {
 		s.createOnHub(t, "testdata/work.yaml", at)
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.NodeMaintenance, spec.ManifestWorkTemplates = nil, []string{s.name + "-motd"}
@@ -76,7 +76,7 @@ func creatingWorks() state {
 const applied = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"}]}}`
 
 // applyWorks sets the status of the ManifestWorks of a cluster, as its agent does.
-func (s *scene) applyWorks(t *testing.T, at target) {
+func (s *scenarioRun) applyWorks(t *testing.T, at target) {
 	t.Helper()
 	works := s.onHub(t, "work.open-cluster-management.io/v1/ManifestWork", client.InNamespace(at.spoke.Name))
 	hub, err := s.Watch(context.Background(), s.Hub)
@@ -96,13 +96,13 @@ func hubKinds() []string {
 
 // createOnHub creates the objects of a file, with the name of the scenario and for the cluster of the node. Its cleanup deletes all objects of these
 // kinds, including those that a terminated rollout left.
-func (s *scene) createOnHub(t *testing.T, file string, at target) {
+func (s *scenarioRun) createOnHub(t *testing.T, file string, at target) {
 	t.Helper()
 	hub, err := s.Watch(t.Context(), s.Hub)
 	require.NoError(t, err)
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
-	for _, document := range strings.Split(strings.NewReplacer("SCENE", s.name, "CLUSTER", at.spoke.Name).Replace(string(content)), "\n---\n") {
+	for _, document := range strings.Split(strings.NewReplacer("SCENARIO", s.name, "CLUSTER", at.spoke.Name).Replace(string(content)), "\n---\n") {
 		object := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
 		require.NoError(t, client.IgnoreAlreadyExists(hub.Client.Create(t.Context(), object)), document)
@@ -117,7 +117,7 @@ func (s *scene) createOnHub(t *testing.T, file string, at target) {
 }
 
 // onHub lists the objects of a kind, given as <group>/<version>/<kind>.
-func (s *scene) onHub(t *testing.T, kind string, options ...client.ListOption) []unstructured.Unstructured {
+func (s *scenarioRun) onHub(t *testing.T, kind string, options ...client.ListOption) []unstructured.Unstructured {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
 	i := strings.LastIndex(kind, "/")

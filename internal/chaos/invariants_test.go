@@ -34,7 +34,7 @@ import (
 const controlPlane = "control-plane-1"
 
 // requireInvariants checks the invariants after a scenario.
-func requireInvariants(t *testing.T, s *scene) {
+func requireInvariants(t *testing.T, s *scenarioRun) {
 	t.Helper()
 	var clusters []invariants.Cluster
 	var violations []string
@@ -53,7 +53,7 @@ func requireInvariants(t *testing.T, s *scene) {
 }
 
 // observedCluster returns the actions on a spoke, with the limits and expected results of the scenario.
-func (s *scene) observedCluster(t *testing.T, spoke *devstack.Cluster) invariants.Cluster {
+func (s *scenarioRun) observedCluster(t *testing.T, spoke *devstack.Cluster) invariants.Cluster {
 	t.Helper()
 	cluster := invariants.Cluster{
 		Name: spoke.Name, Actions: settledActions(t, spoke), Since: s.began, ControlPlane: []string{controlPlane}, AnswersLost: s.answers.of(spoke),

@@ -20,12 +20,12 @@ import (
 // nodeWaits are the states of NodeMaintenance that last until the cluster changes or the requestor sends a signal.
 func nodeWaits() []state {
 	return []state{
-		nodeWait(maintenancev1.NodeScheduled, "AwaitNodeLocks", func(t *testing.T, s *scene, at target) reached {
+		nodeWait(maintenancev1.NodeScheduled, "AwaitNodeLocks", func(t *testing.T, s *scenarioRun, at target) reached {
 			unlock := s.lock(t, at, lcmv1.LockActive)
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 			return reached{workflow: w.workflow, unblock: unlock}
 		}),
-		nodeWait(maintenancev1.NodeWaitForPodCompletion, "AwaitPodCompletion", func(t *testing.T, s *scene, at target) reached {
+		nodeWait(maintenancev1.NodeWaitForPodCompletion, "AwaitPodCompletion", func(t *testing.T, s *scenarioRun, at target) reached {
 			pod := s.barePod(t, at, nil)
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{
 				WaitForPodCompletion: &maintenancev1.WaitForPodCompletionSpec{PodSelector: fixtureLabel}, Action: job(nil),
@@ -36,7 +36,7 @@ func nodeWaits() []state {
 		jobRunning(),
 		awaitingRequestor(maintenancev1.NodeReady, temporal.SignalDone),
 		awaitingRequestor(maintenancev1.NodeRequestorFailed, temporal.SignalRecover, temporal.SignalDone),
-		nodeWait(maintenancev1.NodeHealthChecks, "AwaitNodeHealthy", func(t *testing.T, s *scene, at target) reached {
+		nodeWait(maintenancev1.NodeHealthChecks, "AwaitNodeHealthy", func(t *testing.T, s *scenarioRun, at target) reached {
 			pod := s.barePod(t, at, map[string]string{devstack.AnnotationReadyAfter: forever})
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil), HealthChecks: []drydockv1.HealthCheck{{
 				Name:      "the pod is ready",
@@ -46,7 +46,7 @@ func nodeWaits() []state {
 				unannotate(t, at.spoke, podNamespace, devstack.AnnotationReadyAfter, metav1.ListOptions{LabelSelector: fixtureLabel + "=" + pod})
 			}}
 		}),
-		nodeWait(maintenancev1.NodeCleaningUp, "AwaitNodeLocksActive", func(t *testing.T, s *scene, at target) reached {
+		nodeWait(maintenancev1.NodeCleaningUp, "AwaitNodeLocksActive", func(t *testing.T, s *scenarioRun, at target) reached {
 			unlock := s.lock(t, at, lcmv1.LockInactive)
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 			return reached{workflow: w.workflow, unblock: unlock}
@@ -55,10 +55,10 @@ func nodeWaits() []state {
 }
 
 // nodeWait is a state in which an activity has reported that it waits.
-func nodeWait(in maintenancev1.NodeState, activity string, reach func(*testing.T, *scene, target) reached) state {
+func nodeWait(in maintenancev1.NodeState, activity string, reach func(*testing.T, *scenarioRun, target) reached) state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(in), activity: activity,
-		reach: func(t *testing.T, s *scene, at target) reached {
+		reach: func(t *testing.T, s *scenarioRun, at target) reached {
 			r := reach(t, s, at)
 			s.awaitWaiting(t, r.workflow, activity)
 			return r
@@ -68,7 +68,7 @@ func nodeWait(in maintenancev1.NodeState, activity string, reach func(*testing.T
 
 // draining: a pod terminates slowly.
 func draining() state {
-	return nodeWait(maintenancev1.NodeDraining, "Drain", func(t *testing.T, s *scene, at target) reached {
+	return nodeWait(maintenancev1.NodeDraining, "Drain", func(t *testing.T, s *scenarioRun, at target) reached {
 		pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
 		return reached{workflow: w.workflow, unblock: func() { endTermination(t, at, pod) }}
@@ -77,7 +77,7 @@ func draining() state {
 
 // jobRunning: the Job runs.
 func jobRunning() state {
-	s := nodeWait(maintenancev1.NodeReady, "RunJob", func(t *testing.T, s *scene, at target) reached {
+	s := nodeWait(maintenancev1.NodeReady, "RunJob", func(t *testing.T, s *scenarioRun, at target) reached {
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(map[string]string{devstack.AnnotationCompleteAfter: forever})})
 		return reached{workflow: w.workflow, unblock: func() { completeJob(t, at) }}
 	})
@@ -89,7 +89,7 @@ func jobRunning() state {
 func awaitingRequestor(in maintenancev1.NodeState, signals ...string) state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(in), moment: "the requestor working", activity: "AwaitStale",
-		reach: func(t *testing.T, s *scene, at target) reached {
+		reach: func(t *testing.T, s *scenarioRun, at target) reached {
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
 			s.awaitScheduled(t, w.workflow, "AwaitStale")
 			if in == maintenancev1.NodeRequestorFailed {
@@ -111,7 +111,7 @@ type request struct {
 	what     string
 	activity string
 	// match selects the request for a node.
-	match func(s *scene, at target) faultproxy.Match
+	match func(s *scenarioRun, at target) faultproxy.Match
 	// cancel: it is sent only when the maintenance is cancelled while its Job runs.
 	cancel bool
 	// locked: a lock of the node is released first.
@@ -122,13 +122,13 @@ type request struct {
 
 // nodeRequests are the writes of a NodeMaintenance, in order.
 func nodeRequests() []request {
-	ofNode := func(verb, resource, body string) func(*scene, target) faultproxy.Match {
-		return func(_ *scene, at target) faultproxy.Match {
+	ofNode := func(verb, resource, body string) func(*scenarioRun, target) faultproxy.Match {
+		return func(_ *scenarioRun, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{verb}, Resource: resource, Name: at.node, Body: body}
 		}
 	}
-	ofMaintenance := func(verb, resource string) func(*scene, target) faultproxy.Match {
-		return func(s *scene, at target) faultproxy.Match {
+	ofMaintenance := func(verb, resource string) func(*scenarioRun, target) faultproxy.Match {
+		return func(s *scenarioRun, at target) faultproxy.Match {
 			m := faultproxy.Match{Verbs: []string{verb}, Resource: resource, Name: s.name + "-" + at.spoke.Name + "-" + at.node + "*"}
 			if verb == "create" {
 				m.Name, m.Body = "", s.name+"-"+at.spoke.Name+"-"+at.node
@@ -138,12 +138,12 @@ func nodeRequests() []request {
 	}
 	return []request{
 		{in: maintenancev1.NodePending, what: "its mark as planned", activity: "PlanMaintenance", match: ofNode("patch", "nodes/status", "MaintenancePlanned")},
-		{in: maintenancev1.NodeScheduled, what: "the request to its locks", activity: "AcquireNode", match: func(_ *scene, at target) faultproxy.Match {
+		{in: maintenancev1.NodeScheduled, what: "the request to its locks", activity: "AcquireNode", match: func(_ *scenarioRun, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "nodemaintenancerequests", Body: at.node}
 		}},
 		{in: maintenancev1.NodeScheduled, what: "the cordon", activity: "AcquireNode", match: ofNode("patch", "nodes", `"unschedulable":true`)},
 		{in: maintenancev1.NodeCordon, what: "the cordon after a lock", activity: "Cordon", match: ofNode("patch", "nodes", `"unschedulable":true`), locked: true},
-		{in: maintenancev1.NodeDraining, what: "an eviction", activity: "Drain", match: func(s *scene, at target) faultproxy.Match {
+		{in: maintenancev1.NodeDraining, what: "an eviction", activity: "Drain", match: func(s *scenarioRun, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "pods/eviction", Name: s.name + "-" + at.node}
 		}, slow: true},
 		{in: maintenancev1.NodeReady, what: "the creation of the job", activity: "RunJob", match: ofMaintenance("create", "jobs")},
@@ -154,7 +154,7 @@ func nodeRequests() []request {
 			match: ofNode("patch", "nodes/status", `{"$patch":"delete","type":"MaintenanceInProgress"}`),
 		},
 		{in: maintenancev1.NodeCleaningUp, what: "the uncordon", activity: "ReturnNode", match: ofNode("patch", "nodes", `"unschedulable":null`)},
-		{in: maintenancev1.NodeCleaningUp, what: "the withdrawal of the request", activity: "ReturnNode", match: func(_ *scene, at target) faultproxy.Match {
+		{in: maintenancev1.NodeCleaningUp, what: "the withdrawal of the request", activity: "ReturnNode", match: func(_ *scenarioRun, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"delete"}, Resource: "nodemaintenancerequests", Name: "drydock-" + at.node + "-*"}
 		}},
 	}
@@ -170,7 +170,7 @@ func nodeRequest(what string) request {
 func (r request) lost() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(r.in), moment: "request lost: " + r.what, activity: r.activity,
-		reach: func(t *testing.T, s *scene, at target) reached {
+		reach: func(t *testing.T, s *scenarioRun, at target) reached {
 			injection := stopRequest(s, at, r.match(s, at))
 			arrived := r.reach(t, s, at)
 			awaitStopped(t, injection)
@@ -184,7 +184,7 @@ func (r request) lost() state {
 func (r request) unanswered() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(r.in), moment: "answer lost: " + r.what, activity: r.activity,
-		reach: func(t *testing.T, s *scene, at target) reached {
+		reach: func(t *testing.T, s *scenarioRun, at target) reached {
 			injection := stopRequest(s, at, r.match(s, at))
 			arrived := r.reach(t, s, at)
 			arrived.beforeCrash = s.forwardBeforeCrash(t, at, injection)
@@ -202,7 +202,7 @@ func lockRelease(answered bool) state {
 	}
 	return state{
 		workflow: temporal.WorkloadLockController, state: "Running", moment: moment, activity: "ApplyWorkloadLocks",
-		reach: func(t *testing.T, s *scene, at target) reached {
+		reach: func(t *testing.T, s *scenarioRun, at target) reached {
 			injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodeworkloadlocks/status", Name: "vrouter-" + at.node, Body: `"inactive"`})
 			s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 			arrived := reached{workflow: temporal.WorkloadLockControllerID(at.spoke.Name, "vrouter")}
@@ -217,12 +217,12 @@ func lockRelease(answered bool) state {
 }
 
 // stopRequest stops every request that matches.
-func stopRequest(s *scene, at target, match faultproxy.Match) *faultproxy.Injection {
+func stopRequest(s *scenarioRun, at target, match faultproxy.Match) *faultproxy.Injection {
 	return s.Proxy(at.spoke).Inject(faultproxy.Rule{Match: match, Fault: faultproxy.Stop()})
 }
 
 // forwardBeforeCrash waits for a stopped request, and returns a function that forwards it immediately before the crash.
-func (s *scene) forwardBeforeCrash(t *testing.T, at target, injection *faultproxy.Injection) func() {
+func (s *scenarioRun) forwardBeforeCrash(t *testing.T, at target, injection *faultproxy.Injection) func() {
 	t.Helper()
 	stopped := awaitStopped(t, injection)
 	return func() {
@@ -237,7 +237,7 @@ func (s *scene) forwardBeforeCrash(t *testing.T, at target, injection *faultprox
 }
 
 // reach starts the maintenance that sends the request.
-func (r request) reach(t *testing.T, s *scene, at target) reached {
+func (r request) reach(t *testing.T, s *scenarioRun, at target) reached {
 	t.Helper()
 	spec := maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)}
 	switch {
@@ -263,20 +263,20 @@ func (r request) reach(t *testing.T, s *scene, at target) reached {
 }
 
 // signal sends a signal as a user does.
-func (s *scene) signal(t *testing.T, workflow, signal string) {
+func (s *scenarioRun) signal(t *testing.T, workflow, signal string) {
 	t.Helper()
 	require.NoError(t, s.temporal.SignalWorkflow(t.Context(), workflow, "", signal, temporal.SignalRequest{Actor: "ann", Reason: s.name}))
 }
 
 // signalIfRunning sends a signal unless the workflow was terminated.
-func (s *scene) signalIfRunning(t *testing.T, workflow, signal string) {
+func (s *scenarioRun) signalIfRunning(t *testing.T, workflow, signal string) {
 	t.Helper()
 	if s.isRunning(t, workflow) {
 		s.signal(t, workflow, signal)
 	}
 }
 
-func (s *scene) isRunning(t *testing.T, workflow string) bool {
+func (s *scenarioRun) isRunning(t *testing.T, workflow string) bool {
 	t.Helper()
 	description, err := s.temporal.DescribeWorkflowExecution(t.Context(), workflow, "")
 	require.NoError(t, err)

@@ -43,7 +43,7 @@ func objects() []scenario {
 }
 
 // blockedDrain starts a maintenance whose drain is blocked.
-func (s *scene) blockedDrain(t *testing.T) (at target, w *work, unblock func()) {
+func (s *scenarioRun) blockedDrain(t *testing.T) (at target, w *work, unblock func()) {
 	t.Helper()
 	at = s.targets(t, 1)[0]
 	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
@@ -53,7 +53,7 @@ func (s *scene) blockedDrain(t *testing.T) (at target, w *work, unblock func()) 
 }
 
 // nodeDeleted: the maintenance ends.
-func nodeDeleted(t *testing.T, s *scene) {
+func nodeDeleted(t *testing.T, s *scenarioRun) {
 	at, w, _ := s.blockedDrain(t)
 	w.end = temporal.ErrNodeGone
 	s.deleteNode(t, at)
@@ -62,7 +62,7 @@ func nodeDeleted(t *testing.T, s *scene) {
 }
 
 // nodeOfRolloutDeleted: a deleted node does not fail its cluster.
-func nodeOfRolloutDeleted(t *testing.T, s *scene) {
+func nodeOfRolloutDeleted(t *testing.T, s *scenarioRun) {
 	at := target{s.Spokes[1], "worker-1"}
 	s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:], nodes: []string{controlPlane, at.node, "worker-2"}, maxConcurrency: 1}, nil)
@@ -73,13 +73,13 @@ func nodeOfRolloutDeleted(t *testing.T, s *scene) {
 	s.restoreNode(t, at)
 }
 
-func (s *scene) deleteNode(t *testing.T, at target) {
+func (s *scenarioRun) deleteNode(t *testing.T, at target) {
 	t.Helper()
 	require.NoError(t, at.spoke.Client.CoreV1().Nodes().Delete(t.Context(), at.node, metav1.DeleteOptions{}))
 }
 
 // restoreNode creates a deleted node again, without its former pods.
-func (s *scene) restoreNode(t *testing.T, at target) {
+func (s *scenarioRun) restoreNode(t *testing.T, at target) {
 	t.Helper()
 	pods := at.spoke.Client.CoreV1().Pods(podNamespace)
 	require.NoError(t, pods.DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{FieldSelector: "spec.nodeName=" + at.node}))
@@ -87,7 +87,7 @@ func (s *scene) restoreNode(t *testing.T, at target) {
 }
 
 // nodeNotReady: the drain waits for the pods, whose state is unknown, and continues when the node is ready.
-func nodeNotReady(t *testing.T, s *scene) {
+func nodeNotReady(t *testing.T, s *scenarioRun) {
 	at, w, unblock := s.blockedDrain(t)
 	s.setReady(t, at, false)
 	s.awaitNode(t, at, "is not ready", func(node *corev1.Node) bool { return !ready(node) })
@@ -97,7 +97,7 @@ func nodeNotReady(t *testing.T, s *scene) {
 }
 
 // nodeNotReadyAfterwards: a node returns to service only when it is healthy.
-func nodeNotReadyAfterwards(t *testing.T, s *scene) {
+func nodeNotReadyAfterwards(t *testing.T, s *scenarioRun) {
 	at := s.targets(t, 1)[0]
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(map[string]string{devstack.AnnotationCompleteAfter: forever})})
 	s.awaitWaiting(t, w.workflow, "RunJob")
@@ -109,7 +109,7 @@ func nodeNotReadyAfterwards(t *testing.T, s *scene) {
 }
 
 // budgetDeleted: a refused eviction is retried immediately.
-func budgetDeleted(t *testing.T, s *scene) {
+func budgetDeleted(t *testing.T, s *scenarioRun) {
 	at := s.targets(t, 1)[0]
 	pod := s.barePod(t, at, nil)
 	budgets := at.spoke.Client.PolicyV1().PodDisruptionBudgets(podNamespace)
@@ -124,7 +124,7 @@ func budgetDeleted(t *testing.T, s *scene) {
 }
 
 // jobDeleted: Drydock does not run the Job again. The node stays cordoned until the requestor sends a signal.
-func jobDeleted(t *testing.T, s *scene) {
+func jobDeleted(t *testing.T, s *scenarioRun) {
 	at := s.targets(t, 1)[0]
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(map[string]string{devstack.AnnotationCompleteAfter: forever})})
 	s.awaitWaiting(t, w.workflow, "RunJob")
@@ -135,7 +135,7 @@ func jobDeleted(t *testing.T, s *scene) {
 }
 
 // jobOfRolloutDeleted: the cluster fails, and its other nodes are not touched.
-func jobOfRolloutDeleted(t *testing.T, s *scene) {
+func jobOfRolloutDeleted(t *testing.T, s *scenarioRun) {
 	at := target{s.Spokes[1], "worker-1"}
 	w := s.rollOut(t, shape{clusters: []*devstack.Cluster{at.spoke}, nodes: []string{at.node, "worker-2"}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.NodeMaintenance.Action = job(map[string]string{devstack.AnnotationCompleteAfter: forever})
@@ -149,7 +149,7 @@ func jobOfRolloutDeleted(t *testing.T, s *scene) {
 	}
 }
 
-func (s *scene) deleteJobs(t *testing.T, at target) {
+func (s *scenarioRun) deleteJobs(t *testing.T, at target) {
 	t.Helper()
 	err := at.spoke.Client.BatchV1().Jobs(jobNamespace).DeleteCollection(t.Context(),
 		metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}, metav1.ListOptions{LabelSelector: fixtureLabel})
@@ -157,7 +157,7 @@ func (s *scene) deleteJobs(t *testing.T, at target) {
 }
 
 // cordonedBefore: the cordon of the other user stays.
-func cordonedBefore(t *testing.T, s *scene) {
+func cordonedBefore(t *testing.T, s *scenarioRun) {
 	at := s.targets(t, 1)[0]
 	unlock := s.lock(t, at, lcmv1.LockActive)
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
@@ -168,14 +168,14 @@ func cordonedBefore(t *testing.T, s *scene) {
 }
 
 // cordonedAfter: the second cordon changes nothing, so the node is uncordoned.
-func cordonedAfter(t *testing.T, s *scene) {
+func cordonedAfter(t *testing.T, s *scenarioRun) {
 	at, _, unblock := s.blockedDrain(t)
 	s.cordon(t, at, true)
 	unblock()
 }
 
 // uncordoned: the node is not cordoned again, and the drain waits for a decision although no pod is left.
-func uncordoned(t *testing.T, s *scene) {
+func uncordoned(t *testing.T, s *scenarioRun) {
 	at, w, unblock := s.blockedDrain(t)
 	s.cordon(t, at, false)
 	s.awaitReason(t, w.workflow, string(drain.ReasonUncordoned))
@@ -185,7 +185,7 @@ func uncordoned(t *testing.T, s *scene) {
 }
 
 // cordonedManually: the second cordon is not Drydock's.
-func cordonedManually(t *testing.T, s *scene) {
+func cordonedManually(t *testing.T, s *scenarioRun) {
 	at, w, unblock := s.blockedDrain(t)
 	s.cordon(t, at, false)
 	s.cordon(t, at, true)
@@ -193,7 +193,7 @@ func cordonedManually(t *testing.T, s *scene) {
 	s.requireCordonLeft(t, at, w)
 }
 
-func keptCordoned(t *testing.T, s *scene) {
+func keptCordoned(t *testing.T, s *scenarioRun) {
 	at, w, unblock := s.blockedDrain(t)
 	s.annotate(t, at, kube.AnnotationKeepCordoned, `"true"`)
 	unblock()
@@ -202,7 +202,7 @@ func keptCordoned(t *testing.T, s *scene) {
 }
 
 // markRemoved: without its mark, Drydock leaves the node as it is.
-func markRemoved(t *testing.T, s *scene) {
+func markRemoved(t *testing.T, s *scenarioRun) {
 	at, w, unblock := s.blockedDrain(t)
 	w.end = temporal.ErrNodeBusy
 	s.annotate(t, at, kube.AnnotationOwner, "null")
@@ -212,7 +212,7 @@ func markRemoved(t *testing.T, s *scene) {
 }
 
 // requireCordonLeft waits for the end of work that leaves its node cordoned, and uncordons the node.
-func (s *scene) requireCordonLeft(t *testing.T, at target, w *work) {
+func (s *scenarioRun) requireCordonLeft(t *testing.T, at target, w *work) {
 	t.Helper()
 	s.requireEnd(t, w)
 	s.requireNode(t, at, "is left cordoned", func(node *corev1.Node) bool { return node.Spec.Unschedulable })
@@ -220,7 +220,7 @@ func (s *scene) requireCordonLeft(t *testing.T, at target, w *work) {
 }
 
 // cordon cordons or uncordons a node as a user of kubectl.
-func (s *scene) cordon(t *testing.T, at target, unschedulable bool) {
+func (s *scenarioRun) cordon(t *testing.T, at target, unschedulable bool) {
 	t.Helper()
 	value := "true"
 	if !unschedulable {
@@ -229,25 +229,25 @@ func (s *scene) cordon(t *testing.T, at target, unschedulable bool) {
 	s.patchNode(t, at, fmt.Sprintf(`{"spec":{"unschedulable":%s}}`, value))
 }
 
-func (s *scene) annotate(t *testing.T, at target, annotation, value string) {
+func (s *scenarioRun) annotate(t *testing.T, at target, annotation, value string) {
 	t.Helper()
 	s.patchNode(t, at, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, annotation, value))
 }
 
-func (s *scene) patchNode(t *testing.T, at target, patch string) {
+func (s *scenarioRun) patchNode(t *testing.T, at target, patch string) {
 	t.Helper()
 	_, err := at.spoke.Client.CoreV1().Nodes().Patch(context.Background(), at.node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl"})
 	require.NoError(t, err)
 }
 
-func (s *scene) requireNode(t *testing.T, at target, what string, matches func(*corev1.Node) bool) {
+func (s *scenarioRun) requireNode(t *testing.T, at target, what string, matches func(*corev1.Node) bool) {
 	t.Helper()
 	node, err := at.spoke.Client.CoreV1().Nodes().Get(t.Context(), at.node, metav1.GetOptions{})
 	require.NoError(t, err)
 	require.True(t, matches(node), "%s %s", at, what)
 }
 
-func (s *scene) awaitNode(t *testing.T, at target, what string, matches func(*corev1.Node) bool) {
+func (s *scenarioRun) awaitNode(t *testing.T, at target, what string, matches func(*corev1.Node) bool) {
 	t.Helper()
 	require.NoError(t, s.Await(t.Context(), at.spoke, at.node+" "+what, []client.Object{&corev1.Node{}},
 		func(ctx context.Context, reader client.Reader) (bool, error) {

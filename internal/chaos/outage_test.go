@@ -22,8 +22,8 @@ func outages() []scenario {
 }
 
 // temporalDownDuringDrain: pods terminate while Temporal is down, so that workers cannot report it.
-func temporalDownDuringDrain(end func(*devstack.Process) error) func(*testing.T, *scene) {
-	return func(t *testing.T, s *scene) {
+func temporalDownDuringDrain(end func(*devstack.Process) error) func(*testing.T, *scenarioRun) {
+	return func(t *testing.T, s *scenarioRun) {
 		at := s.targets(t, 1)[0]
 		r := draining().reach(t, s, at)
 		require.NoError(t, end(s.Temporal.Process))
@@ -33,7 +33,7 @@ func temporalDownDuringDrain(end func(*devstack.Process) error) func(*testing.T,
 }
 
 // temporalDownDuringBatch: one of two clusters drains, and another batch follows.
-func temporalDownDuringBatch(t *testing.T, s *scene) {
+func temporalDownDuringBatch(t *testing.T, s *scenarioRun) {
 	at := target{s.Spokes[1], "worker-1"}
 	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: []*devstack.Cluster{s.Spokes[1], s.Spokes[2], s.Spokes[0]}, nodes: []string{controlPlane, "worker-1", "worker-2"}, maxConcurrency: 2}, nil)
@@ -47,7 +47,7 @@ func temporalDownDuringBatch(t *testing.T, s *scene) {
 func oneMinute(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.Timeout = 1 }
 
 // stopWorkerPastTimeout stops the worker until the one-minute timeout of a rollout has passed, with a margin for the clock of its history.
-func (s *scene) stopWorkerPastTimeout(t *testing.T, w *work, meanwhile func()) {
+func (s *scenarioRun) stopWorkerPastTimeout(t *testing.T, w *work, meanwhile func()) {
 	t.Helper()
 	require.NoError(t, s.Worker.Stop())
 	meanwhile()
@@ -56,7 +56,7 @@ func (s *scene) stopWorkerPastTimeout(t *testing.T, w *work, meanwhile func()) {
 	require.NoError(t, s.Worker.Start(t.Context()))
 }
 
-func workersDownWhileAClusterFinishes(t *testing.T, s *scene) {
+func workersDownWhileAClusterFinishes(t *testing.T, s *scenarioRun) {
 	at := target{s.Spokes[1], "worker-1"}
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:2], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		oneMinute(spec)
@@ -67,7 +67,7 @@ func workersDownWhileAClusterFinishes(t *testing.T, s *scene) {
 }
 
 // workersDownWithWorkLeft: when a worker runs again, a drain, a Job and the maintenance of another node remain.
-func workersDownWithWorkLeft(t *testing.T, s *scene) {
+func workersDownWithWorkLeft(t *testing.T, s *scenarioRun) {
 	at := target{s.Spokes[1], "worker-1"}
 	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:2], nodes: []string{at.node, "worker-2"}, maxConcurrency: 1}, oneMinute)

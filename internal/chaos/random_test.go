@@ -33,7 +33,7 @@ func random(seed uint64) scenario {
 // randomFault is a fault that is injected into a rollout and repaired. The rollout must end as without it.
 type randomFault struct {
 	name string
-	do   func(*testing.T, *scene, *work)
+	do   func(*testing.T, *scenarioRun, *work)
 }
 
 func randomFaults() []randomFault {
@@ -48,12 +48,12 @@ func randomFaults() []randomFault {
 		{name: "answers to writes are lost", do: faultyWrites(faultproxy.LoseAnswer())},
 		{name: "writes are refused with 500", do: faultyWrites(faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded)))},
 		{name: "writes are refused with 429", do: faultyWrites(faultproxy.Refuse(apierrors.NewTooManyRequestsError("injected fault")))},
-		{name: "pause and resume are repeated", do: func(t *testing.T, s *scene, w *work) {
+		{name: "pause and resume are repeated", do: func(t *testing.T, s *scenarioRun, w *work) {
 			for _, signal := range []string{temporal.SignalPause, temporal.SignalPause, temporal.SignalResume, temporal.SignalResume} {
 				_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", signal, nil) // it may be closed
 			}
 		}},
-		{name: "it is cancelled", do: func(t *testing.T, s *scene, w *work) {
+		{name: "it is cancelled", do: func(t *testing.T, s *scenarioRun, w *work) {
 			_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", temporal.SignalCancel, nil)
 		}},
 	}
@@ -65,18 +65,18 @@ type server struct {
 	answersLost []*devstack.Cluster
 }
 
-func theWorker(s *scene) server   { return server{s.Worker, s.Spokes} }
-func theTemporal(s *scene) server { return server{s.Temporal.Process, nil} }
-func theHub(s *scene) server      { return server{s.Hub.APIServer, nil} }
+func theWorker(s *scenarioRun) server   { return server{s.Worker, s.Spokes} }
+func theTemporal(s *scenarioRun) server { return server{s.Temporal.Process, nil} }
+func theHub(s *scenarioRun) server      { return server{s.Hub.APIServer, nil} }
 
-func randomAPIServer(s *scene) server {
+func randomAPIServer(s *scenarioRun) server {
 	spoke := s.Spokes[s.rand.IntN(len(s.Spokes))]
 	return server{spoke.APIServer, []*devstack.Cluster{spoke}}
 }
 
 // restart stops a server and starts it again.
-func restart(end func(*devstack.Process) error, which func(*scene) server) func(*testing.T, *scene, *work) {
-	return func(t *testing.T, s *scene, _ *work) {
+func restart(end func(*devstack.Process) error, which func(*scenarioRun) server) func(*testing.T, *scenarioRun, *work) {
+	return func(t *testing.T, s *scenarioRun, _ *work) {
 		server, began := which(s), time.Now()
 		require.NoError(t, end(server.Process))
 		require.NoError(t, server.Start(t.Context()))
@@ -85,8 +85,8 @@ func restart(end func(*devstack.Process) error, which func(*scene) server) func(
 }
 
 // faultyWrites applies a fault to some of the writes to all spokes, a few times each.
-func faultyWrites(fault faultproxy.Fault) func(*testing.T, *scene, *work) {
-	return func(_ *testing.T, s *scene, _ *work) {
+func faultyWrites(fault faultproxy.Fault) func(*testing.T, *scenarioRun, *work) {
+	return func(_ *testing.T, s *scenarioRun, _ *work) {
 		for _, spoke := range s.Spokes {
 			s.inject(spoke, faultproxy.Rule{
 				Match: faultproxy.Match{Verbs: faultproxy.Writes()}, Fault: fault, OneIn: 1 + s.rand.IntN(3), Times: 1 + s.rand.IntN(5),
@@ -96,7 +96,7 @@ func faultyWrites(fault faultproxy.Fault) func(*testing.T, *scene, *work) {
 }
 
 // faultsAtRandomMoments injects one to three faults, each at a random event in a history of the rollout, a cluster or a node.
-func faultsAtRandomMoments(t *testing.T, s *scene) {
+func faultsAtRandomMoments(t *testing.T, s *scenarioRun) {
 	of := s.randomShape()
 	for _, cluster := range of.clusters {
 		s.allow(t, cluster, s.rand.IntN(3))
@@ -121,7 +121,7 @@ func faultsAtRandomMoments(t *testing.T, s *scene) {
 }
 
 // allow sets how many nodes of a cluster may be in maintenance at once; 0 is the default.
-func (s *scene) allow(t *testing.T, spoke *devstack.Cluster, atOnce int) {
+func (s *scenarioRun) allow(t *testing.T, spoke *devstack.Cluster, atOnce int) {
 	t.Helper()
 	if atOnce == 0 {
 		return
@@ -137,10 +137,10 @@ func (s *scene) allow(t *testing.T, spoke *devstack.Cluster, atOnce int) {
 	t.Cleanup(func() { require.NoError(t, watched.Client.Delete(context.Background(), config)) })
 }
 
-func (s *scene) randomOf(values ...string) string { return values[s.rand.IntN(len(values))] }
+func (s *scenarioRun) randomOf(values ...string) string { return values[s.rand.IntN(len(values))] }
 
 // randomPodBehaviour returns annotations of a pod that blocks a drain; nil: no pod.
-func (s *scene) randomPodBehaviour() map[string]string {
+func (s *scenarioRun) randomPodBehaviour() map[string]string {
 	if s.rand.IntN(2) == 0 {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (s *scene) randomPodBehaviour() map[string]string {
 }
 
 // randomShape returns one to three clusters in any order, with one to three of their nodes.
-func (s *scene) randomShape() shape {
+func (s *scenarioRun) randomShape() shape {
 	clusters, nodes := slices.Clone(s.Spokes), allNodes()
 	s.rand.Shuffle(len(clusters), func(i, j int) { clusters[i], clusters[j] = clusters[j], clusters[i] })
 	clusters = clusters[:1+s.rand.IntN(len(clusters))]
@@ -160,7 +160,7 @@ func (s *scene) randomShape() shape {
 }
 
 // randomEvent returns an event in the history of the rollout, a cluster or a node.
-func (s *scene) randomEvent(t *testing.T, w *work, of shape) (workflow string, event int64) {
+func (s *scenarioRun) randomEvent(t *testing.T, w *work, of shape) (workflow string, event int64) {
 	t.Helper()
 	at := target{of.clusters[s.rand.IntN(len(of.clusters))], of.nodes[s.rand.IntN(len(of.nodes))]}
 	workflow = []string{w.workflow, w.ofCluster(at.spoke), w.ofNode(at)}[s.rand.IntN(3)]
@@ -168,7 +168,7 @@ func (s *scene) randomEvent(t *testing.T, w *work, of shape) (workflow string, e
 }
 
 // awaitMoment waits until a history has an event with that ID, or the workflow or the rollout ends.
-func (s *scene) awaitMoment(t *testing.T, workflow string, moment int64) {
+func (s *scenarioRun) awaitMoment(t *testing.T, workflow string, moment int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
@@ -186,7 +186,7 @@ func (s *scene) awaitMoment(t *testing.T, workflow string, moment int64) {
 }
 
 // awaitStart waits until a child of the rollout has started, or ctx is done.
-func (s *scene) awaitStart(ctx context.Context, workflow string) {
+func (s *scenarioRun) awaitStart(ctx context.Context, workflow string) {
 	for _, parent := range parentsOf(s.works[0].workflow, workflow) {
 		started := false
 		for events := s.temporal.GetWorkflowHistory(ctx, parent.id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext() && !started; {
@@ -214,7 +214,7 @@ func parentsOf(rollout, workflow string) []parent {
 }
 
 // mayBeCancelled accepts both results, because a cancel may arrive after the end of the rollout.
-func (s *scene) mayBeCancelled(t *testing.T, w *work) {
+func (s *scenarioRun) mayBeCancelled(t *testing.T, w *work) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()

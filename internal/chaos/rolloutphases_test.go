@@ -14,7 +14,7 @@ import (
 
 // waitingForApproval: the rollout waits for its approval.
 func waitingForApproval() state {
-	return groupState("WaitingForApproval", "", func(t *testing.T, s *scene, at target) reached {
+	return groupState("WaitingForApproval", "", func(t *testing.T, s *scenarioRun, at target) reached {
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true} }, at.node)
 		s.awaitReason(t, w.workflow, ranv1.ReasonWaitingForApproval)
 		return reached{workflow: w.workflow, unblock: func() {
@@ -27,7 +27,7 @@ func waitingForApproval() state {
 
 // blocked: another rollout, which does not exist yet, must succeed first.
 func blocked() state {
-	return groupState("blocked", "AwaitBlockers", func(t *testing.T, s *scene, at target) reached {
+	return groupState("blocked", "AwaitBlockers", func(t *testing.T, s *scenarioRun, at target) reached {
 		blocker := shape{name: "-blocker", clusters: []*devstack.Cluster{at.spoke}, nodes: []string{"worker-3"}, maxConcurrency: 1}
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.BlockingCRs = []ranv1.BlockingCR{{Namespace: namespace, Name: s.name + blocker.name}}
@@ -39,7 +39,7 @@ func blocked() state {
 
 // preparing is a state in which a Job for precaching or a backup is about to be created.
 func preparing(name string, change func(*ranv1.ClusterGroupUpgradeSpec)) state {
-	return groupState(name, "ClusterPreparation: RunClusterJob", func(t *testing.T, s *scene, at target) reached {
+	return groupState(name, "ClusterPreparation: RunClusterJob", func(t *testing.T, s *scenarioRun, at target) reached {
 		require.NoError(t, s.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
 		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"create"}, Resource: "jobs"})
 		w := s.smallRollout(t, at, change, at.node)
@@ -60,7 +60,7 @@ func backingUp() state {
 
 // soaking: the first cluster soaks before the second one starts.
 func soaking() state {
-	return groupState("soaking", "AwaitDeletedClusters", func(t *testing.T, s *scene, at target) reached {
+	return groupState("soaking", "AwaitDeletedClusters", func(t *testing.T, s *scenarioRun, at target) reached {
 		w := s.rollOut(t, shape{clusters: s.Spokes[1:3], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.RemediationStrategy.SoakSeconds = soakSeconds
 		})

@@ -27,7 +27,7 @@ type shape struct {
 
 // rollOut starts a rollout that drains every node of its shape and runs a Job there. change may change its spec. It succeeds unless the
 // caller sets another end.
-func (s *scene) rollOut(t *testing.T, of shape, change func(*ranv1.ClusterGroupUpgradeSpec)) *work {
+func (s *scenarioRun) rollOut(t *testing.T, of shape, change func(*ranv1.ClusterGroupUpgradeSpec)) *work {
 	t.Helper()
 	w := &work{
 		name: s.name + of.name, workflow: temporal.ClusterGroupUpgradeID(namespace, s.name+of.name),
@@ -75,21 +75,21 @@ func (w *work) ofCluster(spoke *devstack.Cluster) string {
 }
 
 // awaitCluster waits until the rollout has started the upgrade of a cluster, and returns its ID.
-func (s *scene) awaitCluster(t *testing.T, w *work, spoke *devstack.Cluster) string {
+func (s *scenarioRun) awaitCluster(t *testing.T, w *work, spoke *devstack.Cluster) string {
 	t.Helper()
 	s.awaitChild(t, w.workflow, w.ofCluster(spoke))
 	return w.ofCluster(spoke)
 }
 
 // awaitMaintenance waits until the rollout has started the maintenance of a node, and returns its ID.
-func (s *scene) awaitMaintenance(t *testing.T, w *work, at target) string {
+func (s *scenarioRun) awaitMaintenance(t *testing.T, w *work, at target) string {
 	t.Helper()
 	s.awaitChild(t, s.awaitCluster(t, w, at.spoke), w.ofNode(at))
 	return w.ofNode(at)
 }
 
 // startEvent returns the first event of a workflow.
-func (s *scene) startEvent(t *testing.T, workflow string) *historypb.HistoryEvent {
+func (s *scenarioRun) startEvent(t *testing.T, workflow string) *historypb.HistoryEvent {
 	t.Helper()
 	event := s.awaitEvent(t, workflow, "it starts", func(*historypb.HistoryEvent) bool { return true })
 	require.NotNil(t, event.GetWorkflowExecutionStartedEventAttributes())

@@ -17,13 +17,13 @@ import (
 )
 
 // smallRollout starts a rollout on nodes of one spoke, one after the other.
-func (s *scene) smallRollout(t *testing.T, at target, change func(*ranv1.ClusterGroupUpgradeSpec), nodes ...string) *work {
+func (s *scenarioRun) smallRollout(t *testing.T, at target, change func(*ranv1.ClusterGroupUpgradeSpec), nodes ...string) *work {
 	t.Helper()
 	return s.rollOut(t, shape{name: "-" + at.spoke.Name, clusters: []*devstack.Cluster{at.spoke}, nodes: nodes, maxConcurrency: 1}, change)
 }
 
 // slowDrain starts a rollout, and waits until a pod blocks the drain of its first node.
-func (s *scene) slowDrain(t *testing.T, at target, nodes ...string) (w *work, unblock func()) {
+func (s *scenarioRun) slowDrain(t *testing.T, at target, nodes ...string) (w *work, unblock func()) {
 	t.Helper()
 	slow := target{at.spoke, nodes[0]}
 	pod := s.barePod(t, slow, map[string]string{devstack.AnnotationLeaveAfter: forever})
@@ -32,14 +32,14 @@ func (s *scene) slowDrain(t *testing.T, at target, nodes ...string) (w *work, un
 	return w, func() { endTermination(t, slow, pod) }
 }
 
-func clusterState(step ranv1.ClusterStep, moment, activity string, reach func(*testing.T, *scene, target) reached) state {
+func clusterState(step ranv1.ClusterStep, moment, activity string, reach func(*testing.T, *scenarioRun, target) reached) state {
 	return state{workflow: temporal.ClusterUpgrade, state: string(step), moment: moment, activity: activity, reach: reach}
 }
 
 // inspecting: a restarted worker connects to the cluster and has no answer yet. It restarts the worker, so no other state may be reached at the same
 // time.
 func inspecting() state {
-	return clusterState(ranv1.StepInspect, "", "InspectCluster", func(t *testing.T, s *scene, at target) reached {
+	return clusterState(ranv1.StepInspect, "", "InspectCluster", func(t *testing.T, s *scenarioRun, at target) reached {
 		stopRequest(s, at, faultproxy.Match{Verbs: []string{"get"}, Resource: "namespaces", Name: "kube-system"})
 		s.restartWorker(t)
 		w := s.smallRollout(t, at, nil, at.node)
@@ -51,7 +51,7 @@ func inspecting() state {
 // planning: a restarted worker cannot list the ManagedClusters. It restarts the worker, so no other state may be reached at the same time. The
 // requests are refused, not stopped, because a cache never cancels a stopped watch.
 func planning() state {
-	return groupState("planning", "PlanRollout", func(t *testing.T, s *scene, at target) reached {
+	return groupState("planning", "PlanRollout", func(t *testing.T, s *scenarioRun, at target) reached {
 		injection := s.Proxy(s.Hub).Inject(faultproxy.Rule{
 			Match: faultproxy.Match{Verbs: []string{"list", "watch"}, Resource: "managedclusters"},
 			Fault: faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded)),
@@ -65,14 +65,14 @@ func planning() state {
 }
 
 // restartWorker restarts the worker, which loses its caches.
-func (s *scene) restartWorker(t *testing.T) {
+func (s *scenarioRun) restartWorker(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Worker.Stop())
 	require.NoError(t, s.Worker.Start(t.Context()))
 }
 
 func clusterLocks() state {
-	return clusterState(ranv1.StepClusterLocks, "", "AwaitClusterLocks", func(t *testing.T, s *scene, at target) reached {
+	return clusterState(ranv1.StepClusterLocks, "", "AwaitClusterLocks", func(t *testing.T, s *scenarioRun, at target) reached {
 		unlock := s.lockCluster(t, at.spoke)
 		w := s.smallRollout(t, at, nil, at.node)
 		s.awaitWaiting(t, s.awaitCluster(t, w, at.spoke), "AwaitClusterLocks")
@@ -81,14 +81,14 @@ func clusterLocks() state {
 }
 
 func controlPlaneNodes() state {
-	return clusterState(ranv1.StepControlPlane, "a node running", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at target) reached {
+	return clusterState(ranv1.StepControlPlane, "a node running", "NodeMaintenance: Drain", func(t *testing.T, s *scenarioRun, at target) reached {
 		w, unblock := s.slowDrain(t, at, controlPlane, at.node)
 		return reached{workflow: w.ofCluster(at.spoke), unblock: unblock}
 	})
 }
 
 func workerNodes() state {
-	return clusterState(ranv1.StepWorkers, "one node running, one waiting for a slot", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at target) reached {
+	return clusterState(ranv1.StepWorkers, "one node running, one waiting for a slot", "NodeMaintenance: Drain", func(t *testing.T, s *scenarioRun, at target) reached {
 		w, unblock := s.slowDrain(t, at, at.node, "worker-2")
 		s.awaitEvent(t, w.ofCluster(at.spoke), "a node waits for a slot", func(event *history.HistoryEvent) bool {
 			return event.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == temporal.SignalSlotResponse
@@ -99,7 +99,7 @@ func workerNodes() state {
 
 // clusterHealth: a maintained node is not healthy when the maintenance of the last one ends.
 func clusterHealth() state {
-	return clusterState(ranv1.StepHealthChecks, "", "AwaitClusterHealthy", func(t *testing.T, s *scene, at target) reached {
+	return clusterState(ranv1.StepHealthChecks, "", "AwaitClusterHealthy", func(t *testing.T, s *scenarioRun, at target) reached {
 		last := target{at.spoke, "worker-2"}
 		pod := s.barePod(t, last, map[string]string{devstack.AnnotationLeaveAfter: forever})
 		w := s.smallRollout(t, at, nil, at.node, last.node)
@@ -120,7 +120,7 @@ func clusterRequest(verb string, answerOnly bool) state {
 	if answerOnly {
 		moment = "answer lost" + moment[len("request lost"):]
 	}
-	return clusterState(step, moment, activity, func(t *testing.T, s *scene, at target) reached {
+	return clusterState(step, moment, activity, func(t *testing.T, s *scenarioRun, at target) reached {
 		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{verb}, Resource: "clustermaintenancerequests"})
 		w := s.smallRollout(t, at, nil, at.node)
 		arrived := reached{workflow: w.ofCluster(at.spoke)}
@@ -134,12 +134,12 @@ func clusterRequest(verb string, answerOnly bool) state {
 	})
 }
 
-func groupState(name, activity string, reach func(*testing.T, *scene, target) reached) state {
+func groupState(name, activity string, reach func(*testing.T, *scenarioRun, target) reached) state {
 	return state{workflow: temporal.ClusterGroupUpgrade, state: name, activity: activity, reach: reach}
 }
 
 func notEnabled() state {
-	return groupState("NotEnabled", "", func(t *testing.T, s *scene, at target) reached {
+	return groupState("NotEnabled", "", func(t *testing.T, s *scenarioRun, at target) reached {
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node)
 		s.awaitCompleted(t, w.workflow, "PlanRollout")
 		return reached{workflow: w.workflow, unblock: func() { s.signalIfRunning(t, w.workflow, temporal.SignalEnable) }}
@@ -152,7 +152,7 @@ func inBatch(canary bool) state {
 	if canary {
 		name = "InProgress, the canary's batch"
 	}
-	return groupState(name, "ClusterUpgrade: NodeMaintenance: Drain", func(t *testing.T, s *scene, at target) reached {
+	return groupState(name, "ClusterUpgrade: NodeMaintenance: Drain", func(t *testing.T, s *scenarioRun, at target) reached {
 		slow := target{s.Spokes[2], at.node}
 		if canary {
 			slow.spoke = s.Spokes[1]
@@ -168,7 +168,7 @@ func inBatch(canary bool) state {
 
 // paused: running work has ended, and nothing new starts.
 func paused() state {
-	return groupState("Paused", "AwaitDeletedClusters", func(t *testing.T, s *scene, at target) reached {
+	return groupState("Paused", "AwaitDeletedClusters", func(t *testing.T, s *scenarioRun, at target) reached {
 		w, unblock := s.slowDrain(t, at, at.node, "worker-2")
 		s.signal(t, w.workflow, temporal.SignalPause)
 		s.awaitEvent(t, w.ofCluster(at.spoke), "it is paused", func(event *history.HistoryEvent) bool {
@@ -196,7 +196,7 @@ func changing(before bool) state {
 	if !before {
 		name, body = afterCompletion, `"`+fixtureLabel+`":null`
 	}
-	return groupState(name, "ChangeClusters", func(t *testing.T, s *scene, at target) reached {
+	return groupState(name, "ChangeClusters", func(t *testing.T, s *scenarioRun, at target) reached {
 		injection := stopRequest(s, target{spoke: s.Hub}, faultproxy.Match{Verbs: []string{"patch"}, Resource: "managedclusters", Name: at.spoke.Name, Body: body})
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.Actions.BeforeEnable = &ranv1.BeforeEnable{AddClusterLabels: map[string]string{fixtureLabel: "running"}}
@@ -209,8 +209,8 @@ func changing(before bool) state {
 }
 
 // cleaningUp is a state in which a node is about to be returned, because the rollout was cancelled or has timed out.
-func cleaningUp(name, end string, change func(*ranv1.ClusterGroupUpgradeSpec), stop func(*testing.T, *scene, *work)) state {
-	return groupState(name, "ClusterUpgrade: NodeMaintenance: ReturnNode", func(t *testing.T, s *scene, at target) reached {
+func cleaningUp(name, end string, change func(*ranv1.ClusterGroupUpgradeSpec), stop func(*testing.T, *scenarioRun, *work)) state {
+	return groupState(name, "ClusterUpgrade: NodeMaintenance: ReturnNode", func(t *testing.T, s *scenarioRun, at target) reached {
 		pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node, Body: `"unschedulable":null`})
 		w := s.smallRollout(t, at, change, at.node)
@@ -223,9 +223,9 @@ func cleaningUp(name, end string, change func(*ranv1.ClusterGroupUpgradeSpec), s
 }
 
 func cancelling() state {
-	return cleaningUp("cancelling", cancelled, nil, func(t *testing.T, s *scene, w *work) { s.signal(t, w.workflow, temporal.SignalCancel) })
+	return cleaningUp("cancelling", cancelled, nil, func(t *testing.T, s *scenarioRun, w *work) { s.signal(t, w.workflow, temporal.SignalCancel) })
 }
 
 func timedOut() state {
-	return cleaningUp("cleaning up after a timeout", ranv1.ReasonTimedOut, oneMinute, func(*testing.T, *scene, *work) {})
+	return cleaningUp("cleaning up after a timeout", ranv1.ReasonTimedOut, oneMinute, func(*testing.T, *scenarioRun, *work) {})
 }

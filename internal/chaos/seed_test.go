@@ -62,7 +62,7 @@ func parseNumber(t *testing.T, variable string) int64 {
 // runScenario runs a scenario and checks it. name is the prefix of its objects.
 func runScenario(t *testing.T, scenario scenario, name string, seed uint64) {
 	t.Helper()
-	s := newScene(t, name, seed)
+	s := startScenario(t, name, seed)
 	scenario.run(t, s)
 	s.finish(t)
 }

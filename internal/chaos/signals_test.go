@@ -34,7 +34,7 @@ func signals() []scenario {
 }
 
 // repeatedRequestorSignals: signals that do not apply to the state have no effect.
-func repeatedRequestorSignals(t *testing.T, s *scene) {
+func repeatedRequestorSignals(t *testing.T, s *scenarioRun) {
 	at := s.targets(t, 1)[0]
 	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
@@ -53,7 +53,7 @@ func repeatedRequestorSignals(t *testing.T, s *scene) {
 }
 
 // doneBeforeReady: the node returns to service.
-func doneBeforeReady(t *testing.T, s *scene) {
+func doneBeforeReady(t *testing.T, s *scenarioRun) {
 	at, w, unblock := s.blockedDrain(t)
 	w.end = cancelled
 	s.signalAll(t, w.workflow, temporal.SignalDone, temporal.SignalDone)
@@ -63,7 +63,7 @@ func doneBeforeReady(t *testing.T, s *scene) {
 }
 
 // repeatedRolloutSignals: the last of pause and resume applies, and enable applies once.
-func repeatedRolloutSignals(t *testing.T, s *scene) {
+func repeatedRolloutSignals(t *testing.T, s *scenarioRun) {
 	at := target{s.Spokes[1], "worker-1"}
 	pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 	w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node, "worker-2")
@@ -81,7 +81,7 @@ func repeatedRolloutSignals(t *testing.T, s *scene) {
 	}
 }
 
-func (s *scene) signalAll(t *testing.T, workflow string, signals ...string) {
+func (s *scenarioRun) signalAll(t *testing.T, workflow string, signals ...string) {
 	t.Helper()
 	for _, signal := range signals {
 		s.signal(t, workflow, signal)
@@ -89,7 +89,7 @@ func (s *scene) signalAll(t *testing.T, workflow string, signals ...string) {
 }
 
 // requireSignalsRefused requires that a closed workflow accepts no signals.
-func (s *scene) requireSignalsRefused(t *testing.T, workflow string, signals ...string) {
+func (s *scenarioRun) requireSignalsRefused(t *testing.T, workflow string, signals ...string) {
 	t.Helper()
 	for _, signal := range signals {
 		err := s.temporal.SignalWorkflow(t.Context(), workflow, "", signal, nil)
@@ -99,7 +99,7 @@ func (s *scene) requireSignalsRefused(t *testing.T, workflow string, signals ...
 }
 
 // requireRefused requires that a command about a closed workflow fails with an error of one line.
-func (s *scene) requireRefused(t *testing.T, args ...string) {
+func (s *scenarioRun) requireRefused(t *testing.T, args ...string) {
 	t.Helper()
 	var stderr bytes.Buffer
 	cmd := s.Command(t.Context(), args...)
@@ -111,7 +111,7 @@ func (s *scene) requireRefused(t *testing.T, args ...string) {
 }
 
 // requireNothingDone requires that this scenario changed nothing on a spoke.
-func (s *scene) requireNothingDone(t *testing.T, spoke *devstack.Cluster) {
+func (s *scenarioRun) requireNothingDone(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
 	for _, action := range settledActions(t, spoke) {
 		require.False(t, action.ByDrydock() && action.At.After(s.began), "%s of %s", action.What, action.Object)
@@ -119,7 +119,7 @@ func (s *scene) requireNothingDone(t *testing.T, spoke *devstack.Cluster) {
 }
 
 // cancelMaintenances: a cancelled maintenance ends although it is blocked. One that is already cleaning up ends when its locks are active.
-func cancelMaintenances(t *testing.T, s *scene) {
+func cancelMaintenances(t *testing.T, s *scenarioRun) {
 	states := nodeWaits()
 	at := s.targets(t, len(states))
 	end := func(st state, _ *work) string {
@@ -136,7 +136,7 @@ func cancelMaintenances(t *testing.T, s *scene) {
 // cancelRollouts is a scenario in which rollouts, or their clusters, are cancelled in the states of a moment. A rollout with only a
 // cancelled cluster has failed.
 func cancelRollouts(m moment) scenario {
-	return scenario{name: "work is cancelled while " + m.when, run: func(t *testing.T, s *scene) {
+	return scenario{name: "work is cancelled while " + m.when, run: func(t *testing.T, s *scenarioRun) {
 		s.cancelIn(t, s.oneNodePerSpoke(), func(st state, w *work) string {
 			switch {
 			case st.state == string(ranv1.StepCleaningUp), st.state == afterCompletion:
@@ -151,7 +151,7 @@ func cancelRollouts(m moment) scenario {
 
 // cancelIn brings work into all states at the same time and cancels its workflows. Stopped requests are released; other blocks stay until the work
 // has ended.
-func (s *scene) cancelIn(t *testing.T, targets []target, end func(state, *work) string, states ...state) {
+func (s *scenarioRun) cancelIn(t *testing.T, targets []target, end func(state, *work) string, states ...state) {
 	t.Helper()
 	arrived := make([]reached, len(states))
 	var reaching sync.WaitGroup
@@ -177,7 +177,7 @@ func (s *scene) cancelIn(t *testing.T, targets []target, end func(state, *work) 
 }
 
 // workOf returns the work of a workflow.
-func (s *scene) workOf(t *testing.T, workflow string) *work {
+func (s *scenarioRun) workOf(t *testing.T, workflow string) *work {
 	t.Helper()
 	i := slices.IndexFunc(s.works, func(w *work) bool { return workflow == w.workflow || strings.HasPrefix(workflow, w.workflow+"/") })
 	require.GreaterOrEqual(t, i, 0, workflow)
@@ -185,7 +185,7 @@ func (s *scene) workOf(t *testing.T, workflow string) *work {
 }
 
 // cancel cancels a workflow in one of several ways: with a signal, with Temporal's cancellation, twice, or with the CLI.
-func (s *scene) cancel(t *testing.T, way int, workflow string) {
+func (s *scenarioRun) cancel(t *testing.T, way int, workflow string) {
 	t.Helper()
 	command := commandAbout("cancel", workflow)
 	switch {

@@ -31,20 +31,20 @@ func slots() []scenario {
 		{name: "the scheduler is terminated while slots are requested", short: true, run: schedulerTerminated},
 		{name: "the scheduler is terminated while a rollout is running", run: schedulerOfRolloutTerminated},
 		{name: "the owner of the only slot is terminated", run: slotOwnerTerminated},
-		{name: "work is cancelled while it waits for others", run: waitingWorkEnds(cancelled, (*scene).cancel)},
-		{name: "work is terminated while it waits for others", run: waitingWorkEnds(terminated, func(s *scene, t *testing.T, _ int, waiter string) {
+		{name: "work is cancelled while it waits for others", run: waitingWorkEnds(cancelled, (*scenarioRun).cancel)},
+		{name: "work is terminated while it waits for others", run: waitingWorkEnds(terminated, func(s *scenarioRun, t *testing.T, _ int, waiter string) {
 			require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), waiter, "", s.name))
 		})},
 	}
 }
 
-func schedulerState(name, moment string, reach func(*testing.T, *scene, target) reached) state {
+func schedulerState(name, moment string, reach func(*testing.T, *scenarioRun, target) reached) state {
 	return state{workflow: temporal.MaintenanceScheduler, state: name, moment: moment, activity: "WatchNodes", reach: reach}
 }
 
 // slotTaken: one maintenance has the only slot of the cluster, and another waits for it.
 func slotTaken() state {
-	return schedulerState("granting", "one slot granted, one requested", func(t *testing.T, s *scene, at target) reached {
+	return schedulerState("granting", "one slot granted, one requested", func(t *testing.T, s *scenarioRun, at target) reached {
 		_, unblock := s.startSlotWaiter(t, at)
 		return reached{workflow: temporal.MaintenanceSchedulerID(at.spoke.Name), unblock: unblock}
 	})
@@ -54,7 +54,7 @@ func slotTaken() state {
 func waitsForSlot() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodePending), moment: "waiting for its slot",
-		reach: func(t *testing.T, s *scene, at target) reached {
+		reach: func(t *testing.T, s *scenarioRun, at target) reached {
 			waiting, unblock := s.startSlotWaiter(t, at)
 			return reached{workflow: waiting.workflow, unblock: unblock}
 		},
@@ -62,7 +62,7 @@ func waitsForSlot() state {
 }
 
 // startSlotWaiter starts a maintenance that waits for the slot of another one, whose drain is blocked until unblock is called.
-func (s *scene) startSlotWaiter(t *testing.T, at target) (waiting *work, unblock func()) {
+func (s *scenarioRun) startSlotWaiter(t *testing.T, at target) (waiting *work, unblock func()) {
 	t.Helper()
 	first := draining().reach(t, s, at)
 	waiting = s.maintain(t, target{at.spoke, "worker-2"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
@@ -74,7 +74,7 @@ func (s *scene) startSlotWaiter(t *testing.T, at target) (waiting *work, unblock
 }
 
 // awaitQueue waits until the queue of a scheduler satisfies a condition, and no resync is pending.
-func (s *scene) awaitQueue(t *testing.T, spoke *devstack.Cluster, matches func([]scheduling.QueueEntry) bool) {
+func (s *scenarioRun) awaitQueue(t *testing.T, spoke *devstack.Cluster, matches func([]scheduling.QueueEntry) bool) {
 	t.Helper()
 	status := awaitStatus(t, s, temporal.MaintenanceSchedulerID(spoke.Name), "has that queue", func(status slotsworkflow.SchedulerStatus) bool {
 		return status.Wait == nil && matches(status.Queue)
@@ -88,7 +88,7 @@ func (s *scene) awaitQueue(t *testing.T, spoke *devstack.Cluster, matches func([
 }
 
 // requireNoSlots waits until the scheduler of a spoke has no slots and no requests. A terminated scheduler without a successor has none.
-func (s *scene) requireNoSlots(t *testing.T, spoke *devstack.Cluster) {
+func (s *scenarioRun) requireNoSlots(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
 	scheduler := temporal.MaintenanceSchedulerID(spoke.Name)
 	if !s.wasStarted(t, scheduler) || !s.isRunning(t, scheduler) {
@@ -101,7 +101,7 @@ func (s *scene) requireNoSlots(t *testing.T, spoke *devstack.Cluster) {
 
 // heldCluster: nothing is granted during a hold.
 func heldCluster() state {
-	return schedulerState("held", "one slot requested", func(t *testing.T, s *scene, at target) reached {
+	return schedulerState("held", "one slot requested", func(t *testing.T, s *scenarioRun, at target) reached {
 		release := s.hold(t, at.spoke)
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 		s.awaitReason(t, w.workflow, emergency.ReasonHeld)
@@ -111,7 +111,7 @@ func heldCluster() state {
 
 // heldRollout: a rollout does not start a held cluster.
 func heldRollout() state {
-	return groupState("InProgress, its cluster held", "", func(t *testing.T, s *scene, at target) reached {
+	return groupState("InProgress, its cluster held", "", func(t *testing.T, s *scenarioRun, at target) reached {
 		release := s.hold(t, at.spoke)
 		w := s.smallRollout(t, at, nil, at.node)
 		s.awaitReason(t, w.workflow, emergency.ReasonHeld)
@@ -120,7 +120,7 @@ func heldRollout() state {
 }
 
 // hold holds a cluster until release is called.
-func (s *scene) hold(t *testing.T, cluster *devstack.Cluster) (release func()) {
+func (s *scenarioRun) hold(t *testing.T, cluster *devstack.Cluster) (release func()) {
 	t.Helper()
 	s.drydock(t, "hold", "--cluster", cluster.Name, "--reason", s.name)
 	t.Cleanup(func() { _ = s.Command(context.Background(), "release", "--cluster", cluster.Name).Run() }) // the cluster may be released already
@@ -129,7 +129,7 @@ func (s *scene) hold(t *testing.T, cluster *devstack.Cluster) (release func()) {
 
 // resyncing: a restarted scheduler waits for the answer of a stuck maintenance, which may have a slot.
 func resyncing() state {
-	return schedulerState("resync", "one owner does not answer", func(t *testing.T, s *scene, at target) reached {
+	return schedulerState("resync", "one owner does not answer", func(t *testing.T, s *scenarioRun, at target) reached {
 		_, unblock := s.startSlotWaiter(t, at)
 		stuck := s.startStuckMaintenance(t, at.spoke)
 		scheduler := temporal.MaintenanceSchedulerID(at.spoke.Name)
@@ -146,7 +146,7 @@ func resyncing() state {
 }
 
 // startStuckMaintenance starts a maintenance that no worker executes, and returns its ID.
-func (s *scene) startStuckMaintenance(t *testing.T, spoke *devstack.Cluster) (id string) {
+func (s *scenarioRun) startStuckMaintenance(t *testing.T, spoke *devstack.Cluster) (id string) {
 	t.Helper()
 	id = temporal.NodeMaintenanceID(spoke.Name, namespace, s.name+"-stuck")
 	_, err := s.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: "no-worker"}, temporal.NodeMaintenance)
@@ -163,7 +163,7 @@ func (s *scene) startStuckMaintenance(t *testing.T, spoke *devstack.Cluster) (id
 func waitsForNode() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodePending), moment: "waiting for the node of another maintenance",
-		reach: func(t *testing.T, s *scene, at target) reached {
+		reach: func(t *testing.T, s *scenarioRun, at target) reached {
 			owner := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
 			owner.maintainedAgain = true
 			s.awaitPhase(t, owner.workflow, string(maintenancev1.NodeReady))
@@ -176,7 +176,7 @@ func waitsForNode() state {
 
 // rolloutWaitsForNode: a rollout waits for a node that another maintenance drains.
 func rolloutWaitsForNode() state {
-	return clusterState(ranv1.StepWorkers, "waiting for the node of another maintenance", "", func(t *testing.T, s *scene, at target) reached {
+	return clusterState(ranv1.StepWorkers, "waiting for the node of another maintenance", "", func(t *testing.T, s *scenarioRun, at target) reached {
 		pod := s.barePod(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 		owner := s.maintainFor(t, at, "owner.example.com", maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
 		owner.maintainedAgain = true
@@ -192,7 +192,7 @@ func rolloutWaitsForNode() state {
 }
 
 // schedulerTerminated: the next scheduler does not grant a slot twice, and serves all requests.
-func schedulerTerminated(t *testing.T, s *scene) {
+func schedulerTerminated(t *testing.T, s *scenarioRun) {
 	at := target{s.Spokes[1], "worker-1"}
 	waiting, unblock := s.startSlotWaiter(t, at)
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(at.spoke.Name), "", s.name))
@@ -208,7 +208,7 @@ func hasWaiter(queue []scheduling.QueueEntry, w *work) bool {
 }
 
 // schedulerOfRolloutTerminated: the rollout sends its slots to the next scheduler.
-func schedulerOfRolloutTerminated(t *testing.T, s *scene) {
+func schedulerOfRolloutTerminated(t *testing.T, s *scenarioRun) {
 	at := target{s.Spokes[1], "worker-1"}
 	w, unblock := s.slowDrain(t, at, at.node, "worker-2")
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(at.spoke.Name), "", s.name))
@@ -220,7 +220,7 @@ func schedulerOfRolloutTerminated(t *testing.T, s *scene) {
 }
 
 // slotOwnerTerminated: the scheduler frees the slot when the sweeper has returned the node.
-func slotOwnerTerminated(t *testing.T, s *scene) {
+func slotOwnerTerminated(t *testing.T, s *scenarioRun) {
 	_, unblock := s.startSlotWaiter(t, target{s.Spokes[1], "worker-1"})
 	owner := s.works[0]
 	owner.end, owner.terminated = terminated, true
@@ -229,8 +229,8 @@ func slotOwnerTerminated(t *testing.T, s *scene) {
 }
 
 // waitingWorkEnds is a scenario in which waiting work is cancelled or terminated. The work that it waits for continues.
-func waitingWorkEnds(end string, stop func(s *scene, t *testing.T, i int, waiter string)) func(*testing.T, *scene) {
-	return func(t *testing.T, s *scene) {
+func waitingWorkEnds(end string, stop func(s *scenarioRun, t *testing.T, i int, waiter string)) func(*testing.T, *scenarioRun) {
+	return func(t *testing.T, s *scenarioRun) {
 		arrived := s.reachAll(t, s.oneNodePerSpoke(), waitsForSlot(), waitsForNode(), heldRollout())
 		for i, at := range arrived {
 			w := s.workOf(t, at.workflow)

@@ -33,7 +33,7 @@ func terminations() []scenario {
 func sweeping() state {
 	return state{
 		workflow: temporal.Sweeper, state: string(sweeper.CleaningUp), activity: "ReturnNode",
-		reach: func(t *testing.T, s *scene, at target) reached {
+		reach: func(t *testing.T, s *scenarioRun, at target) reached {
 			drain := draining().reach(t, s, at)
 			injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node, Body: `"unschedulable":null`})
 			w := s.workOf(t, drain.workflow)
@@ -46,19 +46,19 @@ func sweeping() state {
 }
 
 // terminateOnNodes terminates maintenances of single nodes in those states.
-func terminateOnNodes(states ...state) func(*testing.T, *scene) {
-	return func(t *testing.T, s *scene) { s.terminate(t, s.targets(t, len(states)), states...) }
+func terminateOnNodes(states ...state) func(*testing.T, *scenarioRun) {
+	return func(t *testing.T, s *scenarioRun) { s.terminate(t, s.targets(t, len(states)), states...) }
 }
 
 // terminateOnSpokes terminates rollouts, or the upgrades of their clusters, in those states, each on its own spoke.
-func terminateOnSpokes(states ...state) func(*testing.T, *scene) {
-	return func(t *testing.T, s *scene) {
+func terminateOnSpokes(states ...state) func(*testing.T, *scenarioRun) {
+	return func(t *testing.T, s *scenarioRun) {
 		s.terminate(t, s.oneNodePerSpoke(), states...)
 	}
 }
 
 // terminate brings work into all states at the same time and terminates its workflows. Stopped requests arrive after the termination.
-func (s *scene) terminate(t *testing.T, targets []target, states ...state) {
+func (s *scenarioRun) terminate(t *testing.T, targets []target, states ...state) {
 	t.Helper()
 	arrived := s.reachAll(t, targets, states...)
 	for i, at := range arrived {
@@ -81,7 +81,7 @@ func (s *scene) terminate(t *testing.T, targets []target, states ...state) {
 }
 
 // reachAll brings work into all states, each on its own node.
-func (s *scene) reachAll(t *testing.T, targets []target, states ...state) []reached {
+func (s *scenarioRun) reachAll(t *testing.T, targets []target, states ...state) []reached {
 	t.Helper()
 	require.LessOrEqual(t, len(states), len(targets), "one node for each state")
 	arrived := make([]reached, len(states))

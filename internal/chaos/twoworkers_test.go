@@ -27,36 +27,36 @@ func twoWorkers() []scenario {
 		{name: "a worker freezes while a Job runs", run: freezesIn(jobRunning())},
 		{name: "a worker freezes while it watches nodes for the scheduler", run: freezesIn(slotTaken())},
 		{name: "a worker freezes while it requests a slot", run: freezesDuringSlotRequest},
-		{name: "a worker freezes while requests for nodes are in flight", run: func(t *testing.T, s *scene) {
+		{name: "a worker freezes while requests for nodes are in flight", run: func(t *testing.T, s *scenarioRun) {
 			targets := s.targets(t, len(ofNodes))
 			s.freezeAt(t, targets, func(release func()) { s.requireUnchanged(t, targets, release) }, ofNodes...)
 		}},
-		{name: "a worker freezes while requests for clusters are in flight", run: func(t *testing.T, s *scene) {
+		{name: "a worker freezes while requests for clusters are in flight", run: func(t *testing.T, s *scenarioRun) {
 			s.freezeAt(t, s.oneNodePerSpoke(), releaseNow, clusterRequest("create", false), clusterRequest("delete", false), changing(true))
 		}},
-		{name: "a worker freezes while the last requests for clusters are in flight", run: func(t *testing.T, s *scene) {
+		{name: "a worker freezes while the last requests for clusters are in flight", run: func(t *testing.T, s *scenarioRun) {
 			s.freezeAt(t, s.oneNodePerSpoke(), releaseNow, returningFirst(), changing(false))
 		}},
 	}
 }
 
 // shared: each node is maintained once, whichever worker runs the activities.
-func shared(t *testing.T, s *scene) {
+func shared(t *testing.T, s *scenarioRun) {
 	s.withSecondWorker(t)
 	s.rollOut(t, shape{clusters: s.Spokes, nodes: []string{controlPlane, "worker-1"}, maxConcurrency: 3}, nil)
 	s.requireEnd(t, s.works[0])
 }
 
 // withSecondWorker starts another worker for the test.
-func (s *scene) withSecondWorker(t *testing.T) {
+func (s *scenarioRun) withSecondWorker(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.second.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, s.second.Stop()) })
 }
 
 // freezesIn is a scenario in which a worker freezes in a state for longer than its heartbeat timeout, and resumes when another has finished the work.
-func freezesIn(in state) func(*testing.T, *scene) {
-	return func(t *testing.T, s *scene) {
+func freezesIn(in state) func(*testing.T, *scenarioRun) {
+	return func(t *testing.T, s *scenarioRun) {
 		arrived := in.reach(t, s, s.oneNodePerSpoke()[0])
 		require.NoError(t, s.Worker.Freeze())
 		s.startSecondWorker(t)
@@ -67,7 +67,7 @@ func freezesIn(in state) func(*testing.T, *scene) {
 }
 
 // freezesDuringSlotRequest: a worker freezes while it requests a slot, and its request reaches the scheduler after all work has ended.
-func freezesDuringSlotRequest(t *testing.T, s *scene) {
+func freezesDuringSlotRequest(t *testing.T, s *scenarioRun) {
 	for _, at := range s.targets(t, workers*(spokes-1)) {
 		injection := stopRequest(s, at, nodeRequest("its mark as planned").match(s, at))
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
@@ -90,7 +90,7 @@ func freezesDuringSlotRequest(t *testing.T, s *scene) {
 
 // returningFirst: the first node of a rollout is about to be returned.
 func returningFirst() state {
-	return clusterState(ranv1.StepWorkers, "a node about to be returned", "NodeMaintenance: ReturnNode", func(t *testing.T, s *scene, at target) reached {
+	return clusterState(ranv1.StepWorkers, "a node about to be returned", "NodeMaintenance: ReturnNode", func(t *testing.T, s *scenarioRun, at target) reached {
 		injection := stopUncordon(s, at)
 		w := s.smallRollout(t, at, nil, at.node, "worker-2")
 		awaitStopped(t, injection)
@@ -99,7 +99,7 @@ func returningFirst() state {
 }
 
 // freezeAt freezes a worker while its requests are stopped. releaseLate releases them after another worker has finished.
-func (s *scene) freezeAt(t *testing.T, targets []target, releaseLate func(release func()), states ...state) {
+func (s *scenarioRun) freezeAt(t *testing.T, targets []target, releaseLate func(release func()), states ...state) {
 	t.Helper()
 	arrived := s.reachAll(t, targets, states...)
 	pending := s.freezeWith(t, arrived)
@@ -126,7 +126,7 @@ func (s *scene) freezeAt(t *testing.T, targets []target, releaseLate func(releas
 func releaseNow(release func()) { release() }
 
 // requireUnchanged releases requests while another requestor has all nodes, and requires that they change nothing.
-func (s *scene) requireUnchanged(t *testing.T, targets []target, release func()) {
+func (s *scenarioRun) requireUnchanged(t *testing.T, targets []target, release func()) {
 	t.Helper()
 	var next []*work
 	for _, w := range s.works {
@@ -148,7 +148,7 @@ func (s *scene) requireUnchanged(t *testing.T, targets []target, release func())
 }
 
 // ours returns the fields of nodes that Drydock may change, by node.
-func (s *scene) ours(t *testing.T, targets []target) map[string]corev1.Node {
+func (s *scenarioRun) ours(t *testing.T, targets []target) map[string]corev1.Node {
 	t.Helper()
 	nodes := map[string]corev1.Node{}
 	for _, at := range targets {
@@ -166,7 +166,7 @@ func (s *scene) ours(t *testing.T, targets []target) map[string]corev1.Node {
 }
 
 // freezeWith freezes the worker while all requests are stopped in the proxies. A request whose client gives up is sent again.
-func (s *scene) freezeWith(t *testing.T, arrived []reached) (pending []*faultproxy.Stopped) {
+func (s *scenarioRun) freezeWith(t *testing.T, arrived []reached) (pending []*faultproxy.Stopped) {
 	t.Helper()
 	for {
 		for _, at := range arrived {
@@ -189,13 +189,13 @@ func (s *scene) freezeWith(t *testing.T, arrived []reached) (pending []*faultpro
 }
 
 // startSecondWorker starts another worker, which continues without the frozen one.
-func (s *scene) startSecondWorker(t *testing.T) {
+func (s *scenarioRun) startSecondWorker(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { _ = s.Worker.Thaw() }) // it may be running
 	s.withSecondWorker(t)
 }
 
-func (s *scene) requireEnds(t *testing.T) {
+func (s *scenarioRun) requireEnds(t *testing.T) {
 	t.Helper()
 	for _, w := range s.works {
 		s.requireEnd(t, w)
@@ -203,7 +203,7 @@ func (s *scene) requireEnds(t *testing.T) {
 }
 
 // thaw resumes the frozen worker, and requires that it still works.
-func (s *scene) thaw(t *testing.T) {
+func (s *scenarioRun) thaw(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Worker.Thaw())
 	require.NoError(t, s.second.Stop())

@@ -22,7 +22,7 @@ import (
 const waitLimit = 5 * time.Minute
 
 // awaitEvent follows the history of a workflow until an event matches.
-func (s *scene) awaitEvent(t *testing.T, workflow, what string, matches func(*history.HistoryEvent) bool) *history.HistoryEvent {
+func (s *scenarioRun) awaitEvent(t *testing.T, workflow, what string, matches func(*history.HistoryEvent) bool) *history.HistoryEvent {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
@@ -38,7 +38,7 @@ func (s *scene) awaitEvent(t *testing.T, workflow, what string, matches func(*hi
 }
 
 // awaitWaiting waits until an activity has reported what it waits for.
-func (s *scene) awaitWaiting(t *testing.T, workflow, activity string) {
+func (s *scenarioRun) awaitWaiting(t *testing.T, workflow, activity string) {
 	t.Helper()
 	s.awaitEvent(t, workflow, activity+" waits", func(event *history.HistoryEvent) bool {
 		signal := event.GetWorkflowExecutionSignaledEventAttributes()
@@ -52,7 +52,7 @@ func (s *scene) awaitWaiting(t *testing.T, workflow, activity string) {
 }
 
 // awaitPhase waits until the search attribute of a workflow has had each of the phases, in order.
-func (s *scene) awaitPhase(t *testing.T, workflow string, phases ...string) {
+func (s *scenarioRun) awaitPhase(t *testing.T, workflow string, phases ...string) {
 	t.Helper()
 	s.awaitEvent(t, workflow, fmt.Sprintf("it was %q", phases), func(event *history.HistoryEvent) bool {
 		if attributeOf(event, temporal.AttributePhase) == phases[0] {
@@ -63,7 +63,7 @@ func (s *scene) awaitPhase(t *testing.T, workflow string, phases ...string) {
 }
 
 // awaitReason waits until the search attribute of a workflow has that reason.
-func (s *scene) awaitReason(t *testing.T, workflow, reason string) {
+func (s *scenarioRun) awaitReason(t *testing.T, workflow, reason string) {
 	t.Helper()
 	s.awaitEvent(t, workflow, "it waits because of "+reason, func(event *history.HistoryEvent) bool {
 		return attributeOf(event, temporal.AttributeReason) == reason
@@ -80,7 +80,7 @@ func attributeOf(event *history.HistoryEvent, key sdktemporal.SearchAttributeKey
 }
 
 // awaitStatus waits until the status of a workflow satisfies a condition, and returns it.
-func awaitStatus[S any](t *testing.T, s *scene, workflow, what string, matches func(S) bool) (status S) {
+func awaitStatus[S any](t *testing.T, s *scenarioRun, workflow, what string, matches func(S) bool) (status S) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		status = *new(S)
@@ -91,7 +91,7 @@ func awaitStatus[S any](t *testing.T, s *scene, workflow, what string, matches f
 }
 
 // awaitScheduled waits until a workflow has scheduled an activity.
-func (s *scene) awaitScheduled(t *testing.T, workflow, activity string) {
+func (s *scenarioRun) awaitScheduled(t *testing.T, workflow, activity string) {
 	t.Helper()
 	s.awaitEvent(t, workflow, activity+" is scheduled", func(event *history.HistoryEvent) bool {
 		return event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == activity
@@ -99,7 +99,7 @@ func (s *scene) awaitScheduled(t *testing.T, workflow, activity string) {
 }
 
 // awaitCompleted waits until an activity has succeeded, and the next workflow task is completed.
-func (s *scene) awaitCompleted(t *testing.T, workflow, activity string) {
+func (s *scenarioRun) awaitCompleted(t *testing.T, workflow, activity string) {
 	t.Helper()
 	var scheduled int64
 	completed := false
@@ -115,7 +115,7 @@ func (s *scene) awaitCompleted(t *testing.T, workflow, activity string) {
 }
 
 // awaitChild waits until a workflow has started that child.
-func (s *scene) awaitChild(t *testing.T, workflow, child string) {
+func (s *scenarioRun) awaitChild(t *testing.T, workflow, child string) {
 	t.Helper()
 	s.awaitEvent(t, workflow, child+" is started", func(event *history.HistoryEvent) bool {
 		return event.GetChildWorkflowExecutionStartedEventAttributes().GetWorkflowExecution().GetWorkflowId() == child
@@ -142,7 +142,7 @@ func awaitStopped(t *testing.T, injection *faultproxy.Injection) *faultproxy.Sto
 }
 
 // pending returns the pending activities of a workflow, and those of its pending children after a colon.
-func (s *scene) pending(t *testing.T, workflow string) []string {
+func (s *scenarioRun) pending(t *testing.T, workflow string) []string {
 	t.Helper()
 	description, err := s.temporal.DescribeWorkflowExecution(t.Context(), workflow, "")
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func (s *scene) pending(t *testing.T, workflow string) []string {
 }
 
 // awaitPending waits until an activity is pending, and returns all pending activities.
-func (s *scene) awaitPending(t *testing.T, workflow, activity string) []string {
+func (s *scenarioRun) awaitPending(t *testing.T, workflow, activity string) []string {
 	t.Helper()
 	if activity == "" {
 		return s.pending(t, workflow)
@@ -173,7 +173,7 @@ func (s *scene) awaitPending(t *testing.T, workflow, activity string) []string {
 }
 
 // requireEnd waits for the end of work, and requires its result.
-func (s *scene) requireEnd(t *testing.T, w *work) {
+func (s *scenarioRun) requireEnd(t *testing.T, w *work) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()

@@ -18,14 +18,14 @@ func workerCrashes() []scenario {
 		lost, unanswered = append(lost, r.lost()), append(unanswered, r.unanswered())
 	}
 	// One crash in different kinds of states.
-	few := crashScenario("the worker is killed in five states", killed, func(s *scene, t *testing.T) []target { return append(s.targets(t, 4), s.lockedNode()) },
+	few := crashScenario("the worker is killed in five states", killed, func(s *scenarioRun, t *testing.T) []target { return append(s.targets(t, 4), s.lockedNode()) },
 		draining(), jobRunning(), nodeRequest("the cordon").unanswered(), nodeRequest("the uncordon").lost(), lockRelease(false))
 	few.short = true
 	crashes := []scenario{few}
 	for _, how := range []end{killed, stopped} {
 		for _, answered := range []bool{false, true} {
 			release := lockRelease(answered)
-			crashes = append(crashes, crashScenario("the worker "+how.what+" during "+release.moment, how, func(s *scene, _ *testing.T) []target { return []target{s.lockedNode()} }, release))
+			crashes = append(crashes, crashScenario("the worker "+how.what+" during "+release.moment, how, func(s *scenarioRun, _ *testing.T) []target { return []target{s.lockedNode()} }, release))
 		}
 		crashes = append(crashes,
 			crashOnNodes("the worker "+how.what+" while maintenances wait", how, nodeWaits()...),
@@ -69,17 +69,17 @@ func rolloutMoments() []moment {
 
 // crashOnNodes is a scenario in which a worker ends while maintenances of single nodes are in those states.
 func crashOnNodes(name string, how end, states ...state) scenario {
-	return crashScenario(name, how, func(s *scene, t *testing.T) []target { return s.targets(t, len(states)) }, states...)
+	return crashScenario(name, how, func(s *scenarioRun, t *testing.T) []target { return s.targets(t, len(states)) }, states...)
 }
 
 // crashOnSpokes is a scenario in which a worker ends while rollouts are in those states, each on its own spoke.
 func crashOnSpokes(name string, how end, states ...state) scenario {
-	return crashScenario(name, how, func(s *scene, _ *testing.T) []target { return s.oneNodePerSpoke() }, states...)
+	return crashScenario(name, how, func(s *scenarioRun, _ *testing.T) []target { return s.oneNodePerSpoke() }, states...)
 }
 
 // crashScenario is a scenario in which a worker ends while work is in those states, each on one of the nodes.
-func crashScenario(name string, how end, targets func(*scene, *testing.T) []target, states ...state) scenario {
-	scenario := scenario{name: name, run: func(t *testing.T, s *scene) { s.crashWorker(t, how, targets(s, t), states...) }}
+func crashScenario(name string, how end, targets func(*scenarioRun, *testing.T) []target, states ...state) scenario {
+	scenario := scenario{name: name, run: func(t *testing.T, s *scenarioRun) { s.crashWorker(t, how, targets(s, t), states...) }}
 	for _, state := range states {
 		scenario.crashes = append(scenario.crashes, crashPoint{state, how})
 	}

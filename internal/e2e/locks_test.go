@@ -149,7 +149,7 @@ func breakLockCycle(t *testing.T) {
 	require.NoError(t, pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.nodeName=worker-1"}))
 	delayStorage(t, spoke, "worker-1")
 	w := recordLocks(t, spoke)
-	older, younger := site{spoke, "worker-1"}, site{spoke, "worker-2"}
+	older, younger := target{spoke, "worker-1"}, target{spoke, "worker-2"}
 	startMaintenance(t, older, maintenancev1.NodeMaintenanceSpec{})
 	awaitReleased(t, spoke, router, older.node)
 	startMaintenance(t, younger, maintenancev1.NodeMaintenanceSpec{})
@@ -162,7 +162,7 @@ func breakLockCycle(t *testing.T) {
 	completeStorage(t, spoke, older.node)
 	awaitNodeState(t, older.workflowID(), maintenancev1.NodeReady)
 	awaitRequested(t, spoke, younger.node, true)
-	for _, at := range []site{older, younger} {
+	for _, at := range []target{older, younger} {
 		awaitDone(t, at.name(), spoke)
 		succeeds(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch")
 	}
@@ -176,7 +176,7 @@ func breakLockCycle(t *testing.T) {
 }
 
 // requireLocksShown checks the lock commands: storage holds the requested node, because its pod is not ready.
-func requireLocksShown(t *testing.T, spoke *devstack.Cluster, requested site) {
+func requireLocksShown(t *testing.T, spoke *devstack.Cluster, requested target) {
 	t.Helper()
 	lock := func(args ...string) answer {
 		return drydock(t, append(append([]string{"lock"}, args...), "--kubeconfig", spoke.KubeconfigFile)...)

@@ -61,7 +61,7 @@ func TestManyRequestorsShareTheBudgetsOfAClusterDespiteFaults(t *testing.T) {
 func TestARestartedSchedulerResyncsSlotsBeforeItGrants(t *testing.T) {
 	reserve(t, "spoke-5")
 	spoke := theFleet.Cluster("spoke-5")
-	first, second := site{spoke, "worker-1"}, site{spoke, "worker-2"}
+	first, second := target{spoke, "worker-1"}, target{spoke, "worker-2"}
 	lockNode(t, first)
 	startMaintenance(t, first, maintenancev1.NodeMaintenanceSpec{})
 	awaitReason("WorkloadLocksHeld")(t, first)
@@ -80,7 +80,7 @@ func TestARestartedSchedulerResyncsSlotsBeforeItGrants(t *testing.T) {
 	require.Regexp(t, second.name()+` .* waits +NoSlot: maxParallelOperations allows 1 of \d nodes under maintenance at once \(worker-1 for `, decision)
 
 	unlock(t, spoke)
-	for _, at := range []site{first, second} {
+	for _, at := range []target{first, second} {
 		awaitDone(t, at.name(), spoke)
 		succeeds(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch")
 	}
@@ -91,7 +91,7 @@ func TestARestartedSchedulerResyncsSlotsBeforeItGrants(t *testing.T) {
 func TestATerminatedSchedulerIsRestartedWithoutARequest(t *testing.T) {
 	reserve(t, "spoke-5")
 	spoke := theFleet.Cluster("spoke-5")
-	at := site{spoke, "worker-1"}
+	at := target{spoke, "worker-1"}
 	startMaintenance(t, at, maintenancev1.NodeMaintenanceSpec{})
 	awaitNodeState(t, at.workflowID(), maintenancev1.NodeReady)
 	terminate(t, temporal.MaintenanceSchedulerID(spoke.Name))

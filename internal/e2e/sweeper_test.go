@@ -34,25 +34,25 @@ const (
 	longer       = "1000h"
 )
 
-// site is a node on which a maintenance is terminated.
-type site struct {
+// target is the node of a maintenance.
+type target struct {
 	*devstack.Cluster
 	node string
 }
 
-func (s site) name() string { return "held-" + s.Name + "-" + s.node }
+func (s target) name() string { return "held-" + s.Name + "-" + s.node }
 
-func (s site) workflowID() string { return temporal.NodeMaintenanceID(s.Name, "default", s.name()) }
+func (s target) workflowID() string { return temporal.NodeMaintenanceID(s.Name, "default", s.name()) }
 
 // heldMaintenance is a maintenance that stays in a state.
 type heldMaintenance struct {
 	state maintenancev1.NodeState
-	at    site
+	at    target
 	spec  maintenancev1.NodeMaintenanceSpec
 	// prepare creates the objects that block the maintenance. arrive waits until the state has set all its marks.
-	prepare, arrive func(*testing.T, site)
+	prepare, arrive func(*testing.T, target)
 	// after unblocks the cleanup once the workflow is terminated.
-	after func(*testing.T, site)
+	after func(*testing.T, target)
 }
 
 func heldMaintenances() []heldMaintenance {
@@ -62,46 +62,48 @@ func heldMaintenances() []heldMaintenance {
 	return []heldMaintenance{
 		// Before the other worker of its cluster, because the vRouter releases one node at a time.
 		{
-			state: maintenancev1.NodeWaitForPodCompletion, at: site{spoke1, "worker-1"},
+			state: maintenancev1.NodeWaitForPodCompletion, at: target{spoke1, "worker-1"},
 			spec:    maintenancev1.NodeMaintenanceSpec{WaitForPodCompletion: &maintenancev1.WaitForPodCompletionSpec{PodSelector: testLabel}},
-			prepare: func(t *testing.T, at site) { barePod(t, at, nil) },
+			prepare: func(t *testing.T, at target) { barePod(t, at, nil) },
 		},
 		{
 			// A maintenance with a Job cannot join the one that owns the node.
-			state: maintenancev1.NodePending, at: site{spoke1, controlPlane},
+			state: maintenancev1.NodePending, at: target{spoke1, controlPlane},
 			spec:    maintenancev1.NodeMaintenanceSpec{Action: jobAction(endless)},
 			prepare: occupy, arrive: awaitPlanned, after: stillOccupied,
 		},
 		{
-			state: maintenancev1.NodeScheduled, at: site{spoke1, "worker-2"},
+			state: maintenancev1.NodeScheduled, at: target{spoke1, "worker-2"},
 			prepare: lockNode, arrive: awaitReason("WorkloadLocksHeld"),
 		},
 		{
-			state: maintenancev1.NodeCordon, at: site{spoke4, "worker-1"},
+			state: maintenancev1.NodeCordon, at: target{spoke4, "worker-1"},
 			prepare: lockNode, arrive: refuseCordon,
 		},
 		{
-			state: maintenancev1.NodeDraining, at: site{spoke2, "worker-1"},
+			state: maintenancev1.NodeDraining, at: target{spoke2, "worker-1"},
 			spec:    maintenancev1.NodeMaintenanceSpec{DrainSpec: &maintenancev1.DrainSpec{Force: true, PodSelector: testLabel}},
-			prepare: func(t *testing.T, at site) { barePod(t, at, slow) }, arrive: awaitReason("Terminating"),
+			prepare: func(t *testing.T, at target) { barePod(t, at, slow) }, arrive: awaitReason("Terminating"),
 		},
 		{
-			state: maintenancev1.NodeReady, at: site{spoke2, controlPlane},
+			state: maintenancev1.NodeReady, at: target{spoke2, controlPlane},
 			spec: maintenancev1.NodeMaintenanceSpec{Action: jobAction(endless)}, arrive: awaitReason("JobRunning"),
 		},
 		{
-			state: maintenancev1.NodeRequestorFailed, at: site{spoke4, controlPlane}, arrive: signalFailed,
+			state: maintenancev1.NodeRequestorFailed, at: target{spoke4, controlPlane}, arrive: signalFailed,
 		},
 		{
-			state: maintenancev1.NodeHealthChecks, at: site{spoke3, controlPlane},
+			state: maintenancev1.NodeHealthChecks, at: target{spoke3, controlPlane},
 			spec: maintenancev1.NodeMaintenanceSpec{HealthChecks: []drydockv1.HealthCheck{{
 				Name: "the pod is ready", Condition: &drydockv1.ConditionCheck{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "bare-pod-" + controlPlane, Type: "Ready"},
 			}}},
-			prepare: func(t *testing.T, at site) { barePod(t, at, map[string]string{devstack.AnnotationReadyAfter: longer}) },
-			arrive:  signalDone,
+			prepare: func(t *testing.T, at target) {
+				barePod(t, at, map[string]string{devstack.AnnotationReadyAfter: longer})
+			},
+			arrive: signalDone,
 		},
 		{
-			state: maintenancev1.NodeCleaningUp, at: site{spoke3, "worker-1"},
+			state: maintenancev1.NodeCleaningUp, at: target{spoke3, "worker-1"},
 			spec: maintenancev1.NodeMaintenanceSpec{Action: jobAction(map[string]string{
 				devstack.AnnotationCompleteAfter: longer, devstack.AnnotationLeaveAfter: longer,
 			})},
@@ -113,7 +115,7 @@ func heldMaintenances() []heldMaintenance {
 
 func TestTheSweeperCleansUpAMaintenanceTerminatedInAnyState(t *testing.T) {
 	reserve(t, "spoke-1", "spoke-2", "spoke-3", "spoke-4")
-	foreign := site{theFleet.Cluster("spoke-2"), "worker-2"}
+	foreign := target{theFleet.Cluster("spoke-2"), "worker-2"}
 	mark(t, foreign, "node/spoke-2/default/theirs/01a1f8f8-e90e-79c1-91aa-26fe2c78668f") // an owner of a Drydock in another Temporal namespace
 	spokes := theFleet.Spokes[:4]
 	for _, spoke := range spokes {
@@ -157,7 +159,7 @@ func TestTheSweeperCleansUpAMaintenanceTerminatedInAnyState(t *testing.T) {
 
 // requireReportedAndNotTouched requires that the sweeper reports a node whose owner Temporal does not know, and does not change it. Then it removes
 // the mark, as a user does.
-func requireReportedAndNotTouched(t *testing.T, at site) {
+func requireReportedAndNotTouched(t *testing.T, at target) {
 	t.Helper()
 	finding := func(state sweeper.FindingState) {
 		ask(t, temporal.SweeperID(at.Name), func(s sweeper.Status) bool {
@@ -177,7 +179,7 @@ func requireReportedAndNotTouched(t *testing.T, at site) {
 }
 
 // mark sets the owner of a node; an empty owner removes the mark.
-func mark(t *testing.T, at site, owner string) {
+func mark(t *testing.T, at target, owner string) {
 	t.Helper()
 	value := "null"
 	if owner != "" {
@@ -236,7 +238,7 @@ func TestTheSweeperCleansUpARolloutTerminatedInAnyPhase(t *testing.T) {
 				held.prepare(t, held.spoke)
 			}
 			if held.podOn != "" {
-				barePod(t, site{held.spoke, held.podOn}, map[string]string{devstack.AnnotationLeaveAfter: longer})
+				barePod(t, target{held.spoke, held.podOn}, map[string]string{devstack.AnnotationLeaveAfter: longer})
 			}
 			startRollout(t, drainingRollout(held))
 			if held.podOn != "" {

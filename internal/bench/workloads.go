@@ -27,7 +27,7 @@ const (
 )
 
 // populate sets the budget, and creates pods on every node. An evicted pod waits for the return of its node, so every round evicts the same number.
-func (s *scene) populate(ctx context.Context) error {
+func (s *measurement) populate(ctx context.Context) error {
 	spoke, err := s.fleet.Watch(ctx, s.spoke)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (s *scene) populate(ctx context.Context) error {
 }
 
 // nodes are the names of the maintained nodes.
-func (s *scene) nodes() []string {
+func (s *measurement) nodes() []string {
 	var names []string
 	for i := range s.size.Nodes {
 		names = append(names, fmt.Sprintf("worker-%d", i+1))

@@ -43,7 +43,7 @@ func terminate(t *testing.T, workflowID string) {
 }
 
 // startMaintenance starts the maintenance of a node. Without an action in its spec, a requestor works on the node.
-func startMaintenance(t *testing.T, at site, spec maintenancev1.NodeMaintenanceSpec) {
+func startMaintenance(t *testing.T, at target, spec maintenancev1.NodeMaintenanceSpec) {
 	t.Helper()
 	spec.NodeName, spec.RequestorID = at.node, "ann.example.com"
 	object := maintenancev1.NodeMaintenance{
@@ -78,8 +78,8 @@ func awaitNodeState(t *testing.T, workflowID string, state maintenancev1.NodeSta
 	ask(t, workflowID, func(s maintenancev1.NodeMaintenanceStatus) bool { return s.State == state })
 }
 
-func awaitReason(reason string) func(*testing.T, site) {
-	return func(t *testing.T, at site) {
+func awaitReason(reason string) func(*testing.T, target) {
+	return func(t *testing.T, at target) {
 		t.Helper()
 		ask(t, at.workflowID(), func(s maintenancev1.NodeMaintenanceStatus) bool { return s.Wait != nil && s.Wait.Reason == reason })
 	}
@@ -98,7 +98,7 @@ func awaitCleanedUp(t *testing.T, spoke *devstack.Cluster, workflowID string, ma
 }
 
 // marksOf returns the objects with the mark of a maintenance, as the sweeper names them.
-func marksOf(t *testing.T, at site) []string {
+func marksOf(t *testing.T, at target) []string {
 	t.Helper()
 	ours := func(owner string) bool {
 		workflow, _ := kube.OwnerWorkflow(owner)
@@ -140,7 +140,7 @@ func marksOf(t *testing.T, at site) []string {
 }
 
 // barePod runs a pod without a controller on a node, and deletes it after the test.
-func barePod(t *testing.T, at site, annotations map[string]string) {
+func barePod(t *testing.T, at target, annotations map[string]string) {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "bare-pod-" + at.node, Namespace: "shop", Labels: map[string]string{testLabel: "bare-pod", "app": "bare-pod"}, Annotations: annotations},
@@ -160,7 +160,7 @@ func barePod(t *testing.T, at site, annotations map[string]string) {
 }
 
 // lockNode creates a lock of another application for a node, until the end of the test.
-func lockNode(t *testing.T, at site) {
+func lockNode(t *testing.T, at target) {
 	t.Helper()
 	putLock(t, at.Cluster, &lcmv1.NodeWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{Name: testLabel + "-" + at.node, Labels: map[string]string{testLabel: ""}},
@@ -202,13 +202,13 @@ func putLock(t *testing.T, spoke *devstack.Cluster, lock kubeclient.Object) {
 }
 
 // occupy starts another maintenance of the node.
-func occupy(t *testing.T, at site) {
+func occupy(t *testing.T, at target) {
 	t.Helper()
 	succeeds(t, "node", "maintain", at.node, "--cluster", at.Name, "--name", "first", "--drain=false", "--wait")
 }
 
 // stillOccupied requires that the other maintenance keeps the node after the cleanup, and ends it.
-func stillOccupied(t *testing.T, at site) {
+func stillOccupied(t *testing.T, at target) {
 	t.Helper()
 	awaitCleanedUp(t, at.Cluster, at.workflowID(), 1)
 	require.Equal(t, temporal.NodeMaintenanceID(at.Name, "default", "first"), ownerOf(node(t, at.Cluster, at.node)))
@@ -220,26 +220,26 @@ func ownerOf(node *corev1.Node) string {
 	return workflow
 }
 
-func awaitPlanned(t *testing.T, at site) {
+func awaitPlanned(t *testing.T, at target) {
 	t.Helper()
 	require.NoError(t, theFleet.Await(t.Context(), at.Cluster, at.node+" has the mark of the waiting maintenance", []kubeclient.Object{&corev1.Node{}},
 		func(context.Context, kubeclient.Reader) (bool, error) { return len(marksOf(t, at)) > 0, nil }))
 }
 
-func signalDone(t *testing.T, at site) {
+func signalDone(t *testing.T, at target) {
 	t.Helper()
 	awaitNodeState(t, at.workflowID(), maintenancev1.NodeReady)
 	awaitDone(t, at.name(), at.Cluster)
 }
 
-func signalFailed(t *testing.T, at site) {
+func signalFailed(t *testing.T, at target) {
 	t.Helper()
 	awaitNodeState(t, at.workflowID(), maintenancev1.NodeReady)
 	succeeds(t, "node", "fail", at.name(), "--cluster", at.Name)
 }
 
 // refuseCordon releases the lock of the node when an admission policy refuses its cordon.
-func refuseCordon(t *testing.T, at site) {
+func refuseCordon(t *testing.T, at target) {
 	t.Helper()
 	awaitReason("WorkloadLocksHeld")(t, at)
 	meta := metav1.ObjectMeta{Name: "no-cordon"}
@@ -275,14 +275,14 @@ func refuseCordon(t *testing.T, at site) {
 }
 
 // cancelWhileTheJobRuns cancels the maintenance. The pod of the Job terminates slowly, and the cleanup waits for it.
-func cancelWhileTheJobRuns(t *testing.T, at site) {
+func cancelWhileTheJobRuns(t *testing.T, at target) {
 	t.Helper()
 	awaitReason("JobRunning")(t, at)
 	succeeds(t, "node", "cancel", at.name(), "--cluster", at.Name)
 }
 
 // endJobTermination lets the pod of the Job terminate when the sweeper waits for it.
-func endJobTermination(t *testing.T, at site) {
+func endJobTermination(t *testing.T, at target) {
 	t.Helper()
 	ask(t, temporal.SweeperID(at.Name), func(s sweeper.Status) bool {
 		return slices.ContainsFunc(s.Findings, func(f sweeper.Finding) bool {

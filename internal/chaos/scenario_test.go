@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ type scenario struct {
 	name string
 	// short scenarios are part of every test run.
 	short bool
-	run   func(*testing.T, *scene)
+	run   func(*testing.T, *scenarioRun)
 	// crashes are the states in which the scenario ends a worker.
 	crashes []crashPoint
 }
@@ -35,8 +36,13 @@ type crashPoint struct {
 	end
 }
 
-// scene is a running scenario.
-type scene struct {
+// scenarios are all scenarios.
+func scenarios() []scenario {
+	return slices.Concat(workerCrashes(), slots(), twoWorkers(), apiServers(), outages(), objects(), deletedClusters(), signals(), terminations(), emergencyStops(), harborCrashes())
+}
+
+// scenarioRun is a running scenario.
+type scenarioRun struct {
 	*testFleet
 	// name is the prefix of the names of all objects of the scenario.
 	name string
@@ -76,17 +82,17 @@ type work struct {
 	labels bool
 }
 
-// newScene starts a scenario on the shared fleet.
-func newScene(t *testing.T, name string, seed uint64) *scene {
+// startScenario starts a scenario on the shared fleet.
+func startScenario(t *testing.T, name string, seed uint64) *scenarioRun {
 	t.Helper()
-	s := &scene{testFleet: useFleet(t), name: name, rand: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), allowed: map[string]int{}}
+	s := &scenarioRun{testFleet: useFleet(t), name: name, rand: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), allowed: map[string]int{}}
 	t.Cleanup(func() { s.repair(t) })
 	s.registered = s.registrations(t)
 	return s
 }
 
 // finish waits for the end of all work, and checks it.
-func (s *scene) finish(t *testing.T) {
+func (s *scenarioRun) finish(t *testing.T) {
 	t.Helper()
 	s.requireEnds(t)
 	for _, spoke := range s.Spokes {
@@ -100,7 +106,7 @@ func (s *scene) finish(t *testing.T) {
 }
 
 // repair restores the fleet, so that a failed scenario does not fail the next ones.
-func (s *scene) repair(t *testing.T) {
+func (s *scenarioRun) repair(t *testing.T) {
 	ctx := context.Background()
 	for _, cluster := range s.Clusters() {
 		s.Proxy(cluster).RemoveAll()
@@ -131,7 +137,7 @@ func (s *scene) repair(t *testing.T) {
 const commandLimit = time.Minute
 
 // drydock runs a drydock command that must succeed.
-func (s *scene) drydock(t *testing.T, args ...string) string {
+func (s *scenarioRun) drydock(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
@@ -143,7 +149,7 @@ func (s *scene) drydock(t *testing.T, args ...string) string {
 }
 
 // maintain starts the maintenance of a node from a manifest. With a nil spec.Action the test is the requestor that works on the node.
-func (s *scene) maintain(t *testing.T, at target, spec maintenancev1.NodeMaintenanceSpec) *work {
+func (s *scenarioRun) maintain(t *testing.T, at target, spec maintenancev1.NodeMaintenanceSpec) *work {
 	t.Helper()
 	return s.maintainFor(t, at, requestor, spec)
 }
@@ -152,7 +158,7 @@ func (s *scene) maintain(t *testing.T, at target, spec maintenancev1.NodeMainten
 const requestor = "chaos.example.com"
 
 // maintainFor is maintain for another requestor.
-func (s *scene) maintainFor(t *testing.T, at target, requestorID string, spec maintenancev1.NodeMaintenanceSpec) *work {
+func (s *scenarioRun) maintainFor(t *testing.T, at target, requestorID string, spec maintenancev1.NodeMaintenanceSpec) *work {
 	t.Helper()
 	spec.RequestorID, spec.NodeName = requestorID, at.node
 	name := s.name + "-" + at.spoke.Name + "-" + at.node
@@ -168,7 +174,7 @@ func (s *scene) maintainFor(t *testing.T, at target, requestorID string, spec ma
 	return w
 }
 
-func (s *scene) started(w *work) {
+func (s *scenarioRun) started(w *work) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.works = append(s.works, w)
@@ -178,7 +184,7 @@ func (s *scene) started(w *work) {
 const namespace = "default"
 
 // manifest writes an object to a file and returns its path.
-func (s *scene) manifest(t *testing.T, apiVersion, kind, name string, spec any) string {
+func (s *scenarioRun) manifest(t *testing.T, apiVersion, kind, name string, spec any) string {
 	t.Helper()
 	content, err := yaml.Marshal(map[string]any{
 		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace}, "spec": spec,
@@ -198,7 +204,7 @@ type target struct {
 func (p target) String() string { return p.spoke.Name + "/" + p.node }
 
 // targets returns random worker nodes of the spokes without the demo.
-func (s *scene) targets(t *testing.T, count int) []target {
+func (s *scenarioRun) targets(t *testing.T, count int) []target {
 	t.Helper()
 	var free []target
 	for node := range workers {
@@ -217,9 +223,9 @@ func (s *scene) targets(t *testing.T, count int) []target {
 }
 
 // lockedNode returns a node with a lock of the vRouter.
-func (s *scene) lockedNode() target { return target{s.Spokes[0], "worker-1"} }
+func (s *scenarioRun) lockedNode() target { return target{s.Spokes[0], "worker-1"} }
 
 // oneNodePerSpoke returns a node of each spoke. The one with the workloads of the demo comes last.
-func (s *scene) oneNodePerSpoke() []target {
+func (s *scenarioRun) oneNodePerSpoke() []target {
 	return []target{{s.Spokes[1], "worker-1"}, {s.Spokes[2], "worker-1"}, {s.Spokes[0], "worker-1"}}
 }

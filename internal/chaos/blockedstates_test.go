@@ -14,7 +14,7 @@ import (
 
 // clusterLocksForNode: the maintenance of a single node waits for the locks of the whole cluster.
 func clusterLocksForNode() state {
-	return nodeWait(maintenancev1.NodeScheduled, "AwaitClusterLocks", func(t *testing.T, s *scene, at target) reached {
+	return nodeWait(maintenancev1.NodeScheduled, "AwaitClusterLocks", func(t *testing.T, s *scenarioRun, at target) reached {
 		unlock := s.lockCluster(t, at.spoke)
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 		return reached{workflow: w.workflow, unblock: unlock}
@@ -26,7 +26,7 @@ const foreignOwner = "node/elsewhere/default/theirs/01a1f8f8-e90e-79c1-91aa-26fe
 
 // nodeBusy: a maintenance that the scheduler does not know marks the node just before the cordon.
 func nodeBusy() state {
-	return nodeWait(maintenancev1.NodePending, "AwaitNodeFree", func(t *testing.T, s *scene, at target) reached {
+	return nodeWait(maintenancev1.NodePending, "AwaitNodeFree", func(t *testing.T, s *scenarioRun, at target) reached {
 		injection := stopRequest(s, at, nodeRequest("the request to its locks").match(s, at))
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 		stopped := awaitStopped(t, injection)
@@ -38,14 +38,14 @@ func nodeBusy() state {
 }
 
 // stopUncordon stops the requests that uncordon a node.
-func stopUncordon(s *scene, at target) *faultproxy.Injection {
+func stopUncordon(s *scenarioRun, at target) *faultproxy.Injection {
 	return stopRequest(s, at, nodeRequest("the uncordon").match(s, at))
 }
 
 // leftToSweeper: the maintenance of a rollout's only node was terminated, and the rollout keeps its request for the cluster until the sweeper has
 // returned the node.
 func leftToSweeper() state {
-	return clusterState(ranv1.StepCleaningUp, "waiting for the sweeper to return its node", "AwaitNodeFree", func(t *testing.T, s *scene, at target) reached {
+	return clusterState(ranv1.StepCleaningUp, "waiting for the sweeper to return its node", "AwaitNodeFree", func(t *testing.T, s *scenarioRun, at target) reached {
 		w, unblock := s.slowDrain(t, at, at.node)
 		w.end, w.terminated = ranv1.ReasonFailed, true
 		stopUncordon(s, at)
@@ -59,7 +59,7 @@ func leftToSweeper() state {
 func ownerTerminated() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodePending), moment: "the owner of its node was terminated",
-		reach: func(t *testing.T, s *scene, at target) reached {
+		reach: func(t *testing.T, s *scenarioRun, at target) reached {
 			arrived := waitsForNode().reach(t, s, at)
 			owner := s.workOf(t, temporal.NodeMaintenanceID(at.spoke.Name, namespace, s.name+"-"+at.spoke.Name+"-"+at.node))
 			owner.end, owner.terminated = terminated, true
