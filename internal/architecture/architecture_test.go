@@ -1,4 +1,4 @@
-// Package architecture holds the tree to its own layout: what stands at the top, which package may import which, and what pure means.
+// Package architecture tests the layout of the tree: the top level, the imports between packages, and the purity of packages.
 package architecture
 
 import (
@@ -22,7 +22,7 @@ const (
 	root   = "../.."
 )
 
-// goPackage is what `go list -json` says of a package. Deps are all packages it depends on, near or far; tests do not count.
+// goPackage is a package in `go list -json`. Deps are its direct and indirect dependencies, without those of tests.
 type goPackage struct {
 	ImportPath string
 	Dir        string
@@ -40,7 +40,7 @@ func name(importPath string) string {
 	return within
 }
 
-// within reports whether a package is one of those, or lies below one of them.
+// within reports whether a package is one of these trees, or below one of them.
 func within(name string, trees ...string) bool {
 	return slices.ContainsFunc(trees, func(tree string) bool { return name == tree || strings.HasPrefix(name, tree+"/") })
 }
@@ -68,7 +68,7 @@ func TestTheTopLevelHasOnlyWhatTheLayoutNames(t *testing.T) {
 	require.NoError(t, err)
 	var found []string
 	for _, entry := range entries {
-		// bin is what make builds; it is not under version control.
+		// bin is the output of make, and not under version control.
 		if !strings.HasPrefix(entry.Name(), ".") && entry.Name() != "bin" {
 			found = append(found, entry.Name())
 		}
@@ -92,8 +92,8 @@ func TestImports(t *testing.T) {
 	t.Run("pure packages read no clock and start nothing", func(t *testing.T) { purePackagesReadNoClock(t, all) })
 }
 
-// importsRunOneWay: starter, worker -> workflows -> activities -> drain, kube -> pure decisions -> API types. Whatever stands in no layer
-// serves them, and may not depend on the first three.
+// importsRunOneWay: starter, worker -> workflows -> activities -> drain, kube -> pure decisions -> API types. Packages in no layer
+// are shared, and may not depend on the first three.
 func importsRunOneWay(t *testing.T, all []goPackage) {
 	layers := [][]string{
 		{"starter", "worker"},
@@ -122,7 +122,7 @@ func requireNoDependency(t *testing.T, p goPackage, forbidden []string) {
 	}
 }
 
-// programsDoNotReachTheLocalStack: what is for tests and for trying out is not shipped.
+// programsDoNotReachTheLocalStack: the local stack is for tests and trials only.
 func programsDoNotReachTheLocalStack(t *testing.T, all []goPackage) {
 	for _, p := range all {
 		if within(name(p.ImportPath), "starter", "worker") {
@@ -131,7 +131,7 @@ func programsDoNotReachTheLocalStack(t *testing.T, all []goPackage) {
 	}
 }
 
-// programsEmbedTimeZones: an image may have none, and windows must open there, too.
+// programsEmbedTimeZones: an image may have no time zones, and windows must open there too.
 func programsEmbedTimeZones(t *testing.T, all []goPackage) {
 	for _, p := range all {
 		if within(name(p.ImportPath), "starter", "worker") && !slices.Contains(p.Imports, "time/tzdata") {
@@ -140,7 +140,7 @@ func programsEmbedTimeZones(t *testing.T, all []goPackage) {
 	}
 }
 
-// workflowImports lists, for each package of a workflow, the packages of other workflows that it may import: those of its children, and what they share.
+// workflowImports lists, for each package of a workflow, the packages of other workflows that it may import: those of its children, and shared ones.
 // All may import workflows/kit, which imports none of them.
 var workflowImports = map[string][]string{
 	"kit":             {},
@@ -233,7 +233,7 @@ func purePackagesImportOnlyPurePackages(t *testing.T, all []goPackage) {
 		for _, imported := range p.Imports {
 			domain, _, _ := strings.Cut(imported, "/")
 			standard := !strings.Contains(domain, ".")
-			// Writing an address asks nobody.
+			// net/url only parses addresses.
 			if within(imported, impure...) && imported != "net/url" || !standard && !within(name(imported), ours...) && !within(imported, libraries...) {
 				t.Errorf("%s imports %s", name(p.ImportPath), imported)
 			}

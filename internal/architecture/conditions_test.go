@@ -22,8 +22,7 @@ const (
 	statusChapter = "docs/reference/rollout-status.md"
 )
 
-// TestTheDocumentationNamesEveryConditionOfARollout holds the table of conditions to the code: every type and reason that there is a constant for stands in
-// it, and nothing else.
+// The documentation has a table of conditions with exactly the types and reasons of the code's constants.
 func TestTheDocumentationNamesEveryConditionOfARollout(t *testing.T) {
 	types, reasons := stringConstants(t, statusTypes, "Condition types"), stringConstants(t, statusTypes, "Condition reasons")
 	documentedTypes, documentedReasons := documentedConditions(t)
@@ -31,8 +30,7 @@ func TestTheDocumentationNamesEveryConditionOfARollout(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Values(reasons)), documentedReasons, "reasons")
 }
 
-// TestConditionsOfRolloutsHaveNoReasonOfTheirOwn keeps reasons where the test above sees them: whoever sets a condition names a constant of the API, or
-// passes on what was given.
+// Every reason of a condition is a constant of the API or a passed value, so that the test above covers it.
 func TestConditionsOfRolloutsHaveNoReasonOfTheirOwn(t *testing.T) {
 	known := stringConstants(t, statusTypes, "Condition reasons")
 	found := 0
@@ -54,10 +52,10 @@ func TestConditionsOfRolloutsHaveNoReasonOfTheirOwn(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, found, 10, "conditions are set somewhere")
+	require.Greater(t, found, 10, "no code that sets conditions was found")
 }
 
-// conditionReasons are the expressions of a file that say the reason of a condition: arguments of what sets one, and fields of verdicts and results.
+// conditionReasons returns the expressions of a file that are reasons of conditions: arguments of setters, and fields of verdicts and results.
 func conditionReasons(file *ast.File) []ast.Expr {
 	var reasons []ast.Expr
 	ast.Inspect(file, func(node ast.Node) bool {

@@ -19,11 +19,11 @@ var (
 	fence   = regexp.MustCompile("(?ms)^```.*?^```")
 	// inline is code within a line, such as a pattern that looks like a link.
 	inline = regexp.MustCompile("`[^`\n]*`")
-	// punctuation is what the anchor of a chapter does not have of its heading.
+	// punctuation is removed from a heading in its anchor.
 	punctuation = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// TestLinksInTheDocumentationLeadSomewhere follows those that stay within the tree, to files and to chapters.
+// It checks links within the tree, to files and to chapters.
 func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
 	paths := pages(t)
 	anchors := map[string]map[string]bool{}
@@ -68,7 +68,7 @@ func pages(t *testing.T) []string {
 	return found
 }
 
-// TestTheIndexListsEveryPage keeps pages from being lost: docs/README.md links to each page itself, or to the README of its directory.
+// docs/README.md links to each page, or to the README of its directory.
 func TestTheIndexListsEveryPage(t *testing.T) {
 	docs := filepath.Join(root, "docs")
 	index, err := os.ReadFile(filepath.Join(docs, "README.md"))
@@ -86,22 +86,22 @@ func TestTheIndexListsEveryPage(t *testing.T) {
 	}
 }
 
-// TestPagesAreShort keeps the pages that people write at a length that they also read.
+// The limit applies to pages that people write, not to generated ones.
 func TestPagesAreShort(t *testing.T) {
-	const most = 200
+	const limit = 200
 	for _, path := range pages(t) {
 		if filepath.Dir(filepath.Dir(path)) == filepath.Join(root, "docs", "reference") {
 			continue // generated: of the CLI and of the API
 		}
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		if lines := strings.Count(string(text), "\n"); lines > most {
-			t.Errorf("%s has %d lines, at most %d", path, lines, most)
+		if lines := strings.Count(string(text), "\n"); lines > limit {
+			t.Errorf("%s has %d lines, at most %d", path, lines, limit)
 		}
 	}
 }
 
-// TestPagesThatTheSourceNamesExist checks the paths of pages in Go files, examples and manifests.
+// It checks the paths of pages in Go files, examples and manifests.
 func TestPagesThatTheSourceNamesExist(t *testing.T) {
 	page := regexp.MustCompile(`\bdocs/[\w/-]+\.md\b`)
 	seen := 0
@@ -123,7 +123,7 @@ func TestPagesThatTheSourceNamesExist(t *testing.T) {
 	require.NotZero(t, seen)
 }
 
-// anchorsIn are the chapters of a document, as links name them.
+// anchorsIn returns the anchors of the chapters of a document.
 func anchorsIn(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -13,8 +13,8 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// TestEveryFieldIsExplained requires each field of the specs and statuses of rollouts and node maintenances in a reference page of its kind. The generated reference of
-// the API has all of them, but does not say how they work together.
+// It requires each field of the specs and statuses of rollouts and node maintenances in a reference page of its kind. The generated reference of
+// the API has all of them, but does not explain how they work together.
 func TestEveryFieldIsExplained(t *testing.T) {
 	for _, kind := range []struct {
 		value any
@@ -56,7 +56,7 @@ func fieldsOf(of reflect.Type, seen map[reflect.Type]bool) (names []string) {
 	return names
 }
 
-// TestTroubleshootingHasEveryWaitOfARollout requires each reason why a rollout waits in the page where people look reasons up.
+// The troubleshooting page must explain each reason why a rollout waits.
 func TestTroubleshootingHasEveryWaitOfARollout(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs/how-to/troubleshoot.md"))
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 )
 
 // updateTour rewrites the code tours where functions have moved: go test ./internal/architecture -run CodeTour -update.
-var updateTour = flag.Bool("update", false, "lead the rows of the code tours to the files that declare their functions now")
+var updateTour = flag.Bool("update", false, "update the files of functions that have moved in the code tours")
 
 var (
 	// tourRow is a row of a code tour: a step, its file, and functions or types that the file declares.
@@ -110,7 +110,7 @@ func declares(source string, names []string) bool {
 	})
 }
 
-// declaring finds the files that may take the place of a file: those that declare all names, or have its name where a row names nothing else.
+// declaring finds candidates for a file: files that declare all names, or files with the same name if the row has no names.
 func declaring(sources map[string]string, file string, names []string) (found []string) {
 	for path, source := range sources {
 		sameKind := strings.HasSuffix(path, "_test.go") == strings.HasSuffix(file, "_test.go")

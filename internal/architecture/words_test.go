@@ -24,7 +24,7 @@ type wordRule struct {
 	message string
 }
 
-// TestGoFilesSpeakPlainly holds comments and messages in Go files to the style that Vale holds the documentation to.
+// Comments and messages in Go files follow the rules that Vale applies to the documentation.
 func TestGoFilesSpeakPlainly(t *testing.T) {
 	rules := wordRules(t)
 	require.Greater(t, len(rules), 30)
@@ -49,7 +49,7 @@ func TestGoFilesSpeakPlainly(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTheStyleFindsWhatItForbids makes sure that a pattern that matches nothing cannot pass as clean prose.
+// A rule that matches nothing would pass every text.
 func TestTheStyleFindsWhatItForbids(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "riddle.go")
 	text := "package riddle\n\n// Whoever reads this knows it.\nconst message = \"the node is handed over\"\n\nconst name = \"anew\" // a name is no message\n"

@@ -11,26 +11,26 @@ import (
 )
 
 const (
-	// mostHolds limits the scopes that are held at the same time: each change goes to every rollout.
-	mostHolds = 200
-	// longest is the longest name or reason, in bytes.
-	longest = 1000
+	// maxHolds limits the scopes that are held at the same time: each change goes to every rollout.
+	maxHolds = 200
+	// maxText is the longest name or reason, in bytes.
+	maxText = 1000
 )
 
-// CheckHold returns what is wrong with a request to hold, or nil. The error names every invalid field.
+// CheckHold returns the problems of a request to hold, or nil. The error names every invalid field.
 func (s State) CheckHold(r Request) error {
 	problems := check(r)
-	if after, _ := s.Hold(r, time.Time{}); len(problems) == 0 && len(after.Holds) > mostHolds {
-		problems = append(problems, fmt.Errorf("clusters: %d would be held by name, more than %d: hold all instead", len(after.Holds), mostHolds))
+	if after, _ := s.Hold(r, time.Time{}); len(problems) == 0 && len(after.Holds) > maxHolds {
+		problems = append(problems, fmt.Errorf("clusters: %d would be held by name, more than %d: hold all instead", len(after.Holds), maxHolds))
 	}
-	return together(problems)
+	return joined(problems)
 }
 
-// CheckRelease returns what is wrong with a request to release, or nil. Releasing what is not held is an error, because it is always a mistake.
+// CheckRelease returns the problems of a request to release, or nil. Releasing a scope that is not held is an error.
 func (s State) CheckRelease(r Request) error {
 	problems := check(r)
 	if len(problems) > 0 {
-		return together(problems)
+		return joined(problems)
 	}
 	if r.All && s.All() == nil {
 		problems = append(problems, errors.New("all: not every cluster is held; "+s.instead()))
@@ -40,10 +40,10 @@ func (s State) CheckRelease(r Request) error {
 			problems = append(problems, fmt.Errorf("clusters[%d]: %s is not held by its name; %s", i, cluster, s.instead()))
 		}
 	}
-	return together(problems)
+	return joined(problems)
 }
 
-// instead returns what could be released.
+// instead lists the scopes that could be released.
 func (s State) instead() string {
 	if len(s.Holds) == 0 {
 		return "nothing is held"
@@ -59,10 +59,10 @@ func (s State) instead() string {
 	return "held is " + strings.Join(commands, ", ")
 }
 
-// Check returns what is wrong with a request, regardless of the holds, or nil.
-func (r Request) Check() error { return together(check(r)) }
+// Check returns the problems of a request, regardless of the holds, or nil.
+func (r Request) Check() error { return joined(check(r)) }
 
-// check returns what is wrong with a request, regardless of the holds.
+// check returns the problems of a request, regardless of the holds.
 func check(r Request) []error {
 	var problems []error
 	switch {
@@ -73,20 +73,20 @@ func check(r Request) []error {
 	}
 	for i, cluster := range r.Clusters {
 		switch {
-		case cluster == "" || strings.TrimSpace(cluster) != cluster || len(cluster) > longest:
+		case cluster == "" || strings.TrimSpace(cluster) != cluster || len(cluster) > maxText:
 			problems = append(problems, fmt.Errorf("clusters[%d]: %q is not a name of a cluster", i, cluster))
 		case slices.Contains(r.Clusters[:i], cluster):
 			problems = append(problems, fmt.Errorf("clusters[%d]: %s is named twice", i, cluster))
 		}
 	}
-	if len(r.Reason) > longest {
-		problems = append(problems, fmt.Errorf("reason: has %d bytes, more than %d", len(r.Reason), longest))
+	if len(r.Reason) > maxText {
+		problems = append(problems, fmt.Errorf("reason: has %d bytes, more than %d", len(r.Reason), maxText))
 	}
 	return problems
 }
 
-// together returns one error of one line; nil without problems.
-func together(problems []error) error {
+// joined joins errors into one line; nil without problems.
+func joined(problems []error) error {
 	if len(problems) == 0 {
 		return nil
 	}

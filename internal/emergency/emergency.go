@@ -13,7 +13,7 @@ import (
 
 // State is the set of holds. It is a value: every change returns the next one.
 type State struct {
-	// Number grows with every change, which tells the later of two states. 0 is no state: the holds are unknown.
+	// Number grows with every change, so the later of two states has the higher one. 0 is no state: the holds are unknown.
 	Number int64 `json:"number"`
 	// Holds, that of every cluster first, then by name. A rollout appends the closed maintenance windows of its clusters.
 	Holds []drydockv1.Hold `json:"holds,omitempty"`
@@ -21,12 +21,12 @@ type State struct {
 	Closes *Closing `json:"closes,omitempty"`
 }
 
-// Closing is a hold that begins when maintenance windows close. It is sent in advance, so that its receiver does not take the windows for open after
+// Closing is a hold that begins when maintenance windows close. It is sent in advance, so that its receiver does not treat the windows as open after
 // an outage.
 type Closing struct {
 	At   time.Time      `json:"at"`
 	Hold drydockv1.Hold `json:"hold"`
-	// StopsAt is when running steps stop, too; zero: the windows let them finish.
+	// StopsAt is when running steps stop too; zero: they may finish.
 	StopsAt time.Time `json:"stopsAt,omitzero"`
 }
 

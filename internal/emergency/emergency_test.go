@@ -30,7 +30,7 @@ func held(requests ...Request) State {
 	return state
 }
 
-// A window may let finish what is at work; the emergency stop does not.
+// A window may let running work finish; the emergency stop does not.
 func TestAHoldOfAPersonComesBeforeClosedWindows(t *testing.T) {
 	window := drydockv1.Hold{Scope: drydockv1.HoldAll, Window: "ops/night"}
 	state := held(named("c1"))
@@ -40,7 +40,7 @@ func TestAHoldOfAPersonComesBeforeClosedWindows(t *testing.T) {
 	about := state.ForCluster("c1")
 	require.Equal(t, &window, about.Closed("c1"))
 	require.Nil(t, held(named("c1"), all).Closed("c1"))
-	require.Nil(t, held(named("c1")).Of(""), "it is not every cluster")
+	require.Nil(t, held(named("c1")).Of(""), "not every cluster is held")
 }
 
 func TestAnAnnouncedClosingOfWindowsAppliesFromItsStart(t *testing.T) {
@@ -49,12 +49,12 @@ func TestAnAnnouncedClosingOfWindowsAppliesFromItsStart(t *testing.T) {
 	stops := State{Number: 2, Closes: &Closing{At: noon, Hold: window, StopsAt: noon.Add(time.Hour)}}
 	for _, state := range []State{finishes, stops} {
 		require.Nil(t, state.At(noon.Add(-1)).Of("c1"))
-		require.True(t, state.At(noon).Of("c1").LetsFinish(), "nothing new begins, and what is at work has time")
+		require.True(t, state.At(noon).Of("c1").LetsFinish(), "no work starts, and running work may finish")
 		require.True(t, state.At(noon.Add(time.Hour-1)).Of("c1").LetsFinish())
 	}
 	require.True(t, finishes.At(noon.Add(time.Hour)).Of("c1").LetsFinish())
 	stops.Holds = []drydockv1.Hold{window}
-	require.True(t, stops.At(noon).Of("c1").LetsFinish(), "the cutoff was told")
+	require.True(t, stops.At(noon).Of("c1").LetsFinish(), "the cutoff was announced")
 	require.False(t, stops.At(noon.Add(time.Hour)).Of("c1").LetsFinish())
 	require.False(t, stops.Same(finishes))
 }
@@ -102,7 +102,7 @@ func TestAStateCanBeLimitedToOneCluster(t *testing.T) {
 
 func TestAnInvalidRequestIsRefusedWithItsField(t *testing.T) {
 	var many []string
-	for i := range mostHolds + 1 {
+	for i := range maxHolds + 1 {
 		many = append(many, fmt.Sprintf("c%d", i))
 	}
 	for _, tt := range []struct {
@@ -110,10 +110,10 @@ func TestAnInvalidRequestIsRefusedWithItsField(t *testing.T) {
 		state   State
 		check   func(State, Request) error
 		request Request
-		says    string
+		message string
 	}{
-		{"holding nothing", State{}, State.CheckHold, Request{}, "clusters: name at least one, or set all"},
-		{"releasing nothing", held(all), State.CheckRelease, Request{}, "clusters: name at least one, or set all"},
+		{"a hold without clusters", State{}, State.CheckHold, Request{}, "clusters: name at least one, or set all"},
+		{"a release without clusters", held(all), State.CheckRelease, Request{}, "clusters: name at least one, or set all"},
 		{
 			"all and some",
 			State{},
@@ -123,7 +123,7 @@ func TestAnInvalidRequestIsRefusedWithItsField(t *testing.T) {
 		},
 		{"an empty name", State{}, State.CheckHold, named("c1", ""), `clusters[1]: "" is not a name of a cluster`},
 		{"a name twice", State{}, State.CheckHold, named("c1", "c1"), `clusters[1]: c1 is named twice`},
-		{"a novel", State{}, State.CheckHold, Request{All: true, Reason: strings.Repeat("x", 1001)}, "reason: has 1001 bytes, more than 1000"},
+		{"a reason that is too long", State{}, State.CheckHold, Request{All: true, Reason: strings.Repeat("x", 1001)}, "reason: has 1001 bytes, more than 1000"},
 		{
 			"two mistakes at once",
 			State{},
@@ -159,7 +159,7 @@ func TestAnInvalidRequestIsRefusedWithItsField(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			require.EqualError(t, tt.check(tt.state, tt.request), tt.says)
+			require.EqualError(t, tt.check(tt.state, tt.request), tt.message)
 		})
 	}
 }
@@ -171,7 +171,7 @@ func TestTheMessageOfAHoldNamesActorReasonStartAndReleaseCommand(t *testing.T) {
 		Message(*held(all).All()))
 }
 
-// Whatever is asked, in whatever order: a request that passes its check is carried out to the letter, and nothing else changes.
+// For any requests in any order: a request that passes its check changes exactly its scopes.
 func TestHoldsAndReleasesDoNotInterfere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state, expected := State{Number: 1}, map[drydockv1.HoldScope]bool{}

@@ -13,13 +13,13 @@ const unknownActor = "drydock"
 // emergency stop may have been terminated, and its subscribers must accept this state.
 func Initial(now time.Time) State { return State{Number: now.UnixMilli()} }
 
-// HoldUnknown holds every cluster, because the saved holds are unknown. A person who knows better may release it.
+// HoldUnknown holds every cluster, because the saved holds are unknown. A person who knows the holds may release it.
 func (s State) HoldUnknown(why string, now time.Time) State {
 	next, _ := s.Hold(Request{All: true, Actor: unknownActor, Reason: "the saved holds are unknown: " + why}, now)
 	return next
 }
 
-// Load adds the saved holds to the current ones, and ends the hold of Doubt.
+// Load adds the saved holds to the current ones, and ends the hold of HoldUnknown.
 func (s State) Load(before State) State {
 	next := State{Number: max(s.Number, before.Number) + 1, Holds: s.Holds}
 	if all := s.All(); all != nil && all.By == unknownActor {

@@ -15,9 +15,9 @@ func TestARestartedEmergencyStopHasAHigherNumber(t *testing.T) {
 }
 
 func TestEveryClusterIsHeldWhileTheSavedHoldsAreUnknown(t *testing.T) {
-	state := Initial(noon).HoldUnknown("the hub is silent", noon)
-	require.Equal(t, "every cluster is held since 2026-11-20 12:00:00Z by drydock: the saved holds are unknown: the hub is silent", state.Of("c1").String())
-	require.NoError(t, state.CheckRelease(all), "whoever knows better releases it")
+	state := Initial(noon).HoldUnknown("the hub does not answer", noon)
+	require.Equal(t, "every cluster is held since 2026-11-20 12:00:00Z by drydock: the saved holds are unknown: the hub does not answer", state.Of("c1").String())
+	require.NoError(t, state.CheckRelease(all), "a person may release it")
 }
 
 func TestSavedHoldsAreAddedToCurrentOnes(t *testing.T) {
@@ -28,11 +28,11 @@ func TestSavedHoldsAreAddedToCurrentOnes(t *testing.T) {
 		holds         []drydockv1.HoldScope
 		why           string // of c1
 	}{
-		{"nothing at all", Initial(noon), State{}, []drydockv1.HoldScope{}, ""},
-		{"only what was before", Initial(noon), held(named("c2", "c1")), []drydockv1.HoldScope{"cluster/c1", "cluster/c2"}, "flood"},
-		{"the doubt ends", Initial(noon).HoldUnknown("silence", noon), held(named("c1")), []drydockv1.HoldScope{"cluster/c1"}, "flood"},
+		{"no holds", Initial(noon), State{}, []drydockv1.HoldScope{}, ""},
+		{"only saved holds", Initial(noon), held(named("c2", "c1")), []drydockv1.HoldScope{"cluster/c1", "cluster/c2"}, "flood"},
+		{"the hold for unknown holds ends", Initial(noon).HoldUnknown("no answer", noon), held(named("c1")), []drydockv1.HoldScope{"cluster/c1"}, "flood"},
 		{"a person's hold of everything stays", held(all), held(named("c1")), []drydockv1.HoldScope{"all", "cluster/c1"}, ""},
-		{"what was said last counts", held(bob), held(named("c1")), []drydockv1.HoldScope{"cluster/c1"}, "fire"},
+		{"the current hold overrides the saved one", held(bob), held(named("c1")), []drydockv1.HoldScope{"cluster/c1"}, "fire"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			state := tt.since.Load(tt.before)

@@ -24,7 +24,7 @@ func Reason(h drydockv1.Hold) string {
 	return ReasonHeld
 }
 
-// Message explains a hold: who holds what, since when and why, and what ends it.
+// Message explains a hold: its actor, scope, start and reason, and how it ends.
 func Message(h drydockv1.Hold) string {
 	if h.Window != "" {
 		return h.String() + map[drydockv1.OverrunAction]string{

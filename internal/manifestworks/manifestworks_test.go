@@ -45,24 +45,24 @@ func TestAWorkIsCompliantWhenAppliedAvailableAndWithExpectedFeedback(t *testing.
 		name, text string
 		want       policies.Compliance
 	}{
-		{"nothing said yet", "metadata: {generation: 1}", policies.Pending},
+		{"no status yet", "metadata: {generation: 1}", policies.Pending},
 		{"applied, not available", "status: {conditions: [{type: Applied, status: \"True\"}, {type: Available, status: \"False\"}]}", policies.Pending},
 		{"applied and available", "metadata: {generation: 2}\nstatus:" + done, policies.Compliant},
-		{"applied and available is what was wanted before", "metadata: {generation: 3}\nstatus:" + done, policies.Pending},
-		{"nothing fed back", expecting + "status:" + done, policies.NonCompliant},
-		{"fed back as expected", feedback("1", "True", "{type: String, string: \"True\"}"), policies.Compliant},
-		{"fed back as something else", feedback("1", "True", "{type: String, string: \"False\"}"), policies.NonCompliant},
-		{"fed back for another manifest", feedback("2", "True", "{type: String, string: \"True\"}"), policies.NonCompliant},
-		{"fed back a while ago", feedback("1", "False", "{type: String, string: \"True\"}"), policies.NonCompliant},
-		{"a truth is not the word", feedback("1", "True", "{type: Boolean, boolean: true}"), policies.NonCompliant},
-		{"expectations that cannot be read are not met", "metadata: {generation: 2, annotations: {openshift-cluster-group-upgrades/expectedValues: x}}\nstatus:" + done, policies.NonCompliant},
+		{"applied and available for an older generation", "metadata: {generation: 3}\nstatus:" + done, policies.Pending},
+		{"no feedback", expecting + "status:" + done, policies.NonCompliant},
+		{"the expected feedback", feedback("1", "True", "{type: String, string: \"True\"}"), policies.Compliant},
+		{"another feedback value", feedback("1", "True", "{type: String, string: \"False\"}"), policies.NonCompliant},
+		{"feedback for another manifest", feedback("2", "True", "{type: String, string: \"True\"}"), policies.NonCompliant},
+		{"outdated feedback", feedback("1", "False", "{type: String, string: \"True\"}"), policies.NonCompliant},
+		{"a boolean is not the string", feedback("1", "True", "{type: Boolean, boolean: true}"), policies.NonCompliant},
+		{"invalid expectations are not met", "metadata: {generation: 2, annotations: {openshift-cluster-group-upgrades/expectedValues: x}}\nstatus:" + done, policies.NonCompliant},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			work := parse(t, test.text)
 			require.Equal(t, test.want, manifestworks.ComplianceOf(work))
 			work.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
-			require.Equal(t, policies.Unknown, manifestworks.ComplianceOf(work), "being deleted, it says nothing")
+			require.Equal(t, policies.Unknown, manifestworks.ComplianceOf(work), "a work that is being deleted has unknown compliance")
 		})
 	}
 	require.Equal(t, policies.Unknown, manifestworks.ComplianceOf(nil))
@@ -90,13 +90,13 @@ func TestAWorkHasTheManifestsOfItsTemplate(t *testing.T) {
 	require.Equal(t, manifestworks.WorkName(rollout, "os"), work.GetName())
 	require.Equal(t, map[string]any{"workload": map[string]any{"manifests": []any{map[string]any{"kind": "ConfigMap"}}}}, work.Object["spec"])
 	require.Equal(t, map[string]string{manifestworks.AnnotationExpectedValues: "[]"}, work.GetAnnotations())
-	require.NotEqual(t, manifestworks.WorkName(rollout, "os"), manifestworks.WorkName(types.NamespacedName{Namespace: "elsewhere", Name: "june"}, "os"), "clusters' namespaces are shared")
+	require.NotEqual(t, manifestworks.WorkName(rollout, "os"), manifestworks.WorkName(types.NamespacedName{Namespace: "elsewhere", Name: "june"}, "os"), "rollouts share the namespaces of clusters")
 
 	_, err = manifestworks.Work(rollout, parse(t, "metadata: {name: os}"), "c1")
 	require.ErrorContains(t, err, "spec.manifestWorkTemplate is missing")
 }
 
-// An annotation does not count in a generation: clusters that come later would be held to something else than those before.
+// An annotation does not change the generation, so without the pin later clusters would have other expectations than earlier ones.
 func TestAPinChangesWithTheSpecAndTheExpectedValues(t *testing.T) {
 	template := &unstructured.Unstructured{Object: map[string]any{}}
 	template.SetUID("8d2a")
@@ -115,5 +115,5 @@ func TestAPinChangesWithTheSpecAndTheExpectedValues(t *testing.T) {
 		pins = append(pins, manifestworks.Pin(template))
 	}
 	template.SetAnnotations(map[string]string{manifestworks.AnnotationExpectedValues: `[{"manifestIndex":0,"name":"done","value":"True"}]`, "note": "seen"})
-	require.Equal(t, pins[len(pins)-1], manifestworks.Pin(template), "other annotations say nothing about it")
+	require.Equal(t, pins[len(pins)-1], manifestworks.Pin(template), "other annotations do not change the pin")
 }

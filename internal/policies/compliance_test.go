@@ -27,8 +27,8 @@ func TestAReplicaHasTheComplianceOfItsCluster(t *testing.T) {
 		{"compliant", replica(map[string]any{"compliant": "Compliant"}), policies.Compliant},
 		{"not compliant", replica(map[string]any{"compliant": "NonCompliant"}), policies.NonCompliant},
 		{"pending", replica(map[string]any{"compliant": "Pending"}), policies.Pending},
-		{"a word of a later version is not taken for compliance", replica(map[string]any{"compliant": "Perhaps"}), policies.Unknown},
-		{"nothing said yet", replica(nil), policies.Unknown},
+		{"a value of a later version is not compliance", replica(map[string]any{"compliant": "Perhaps"}), policies.Unknown},
+		{"no compliance yet", replica(nil), policies.Unknown},
 		{"no replica", nil, policies.Unbound},
 		{"a replica that is being deleted", deleted, policies.Unbound},
 	}
@@ -39,7 +39,7 @@ func TestAReplicaHasTheComplianceOfItsCluster(t *testing.T) {
 				return
 			}
 			trimmed := policies.Trim(test.replica)
-			require.Equal(t, test.want, policies.ComplianceOf(trimmed), "trimmed, it says the same")
+			require.Equal(t, test.want, policies.ComplianceOf(trimmed), "the trimmed replica has the same compliance")
 			require.NotContains(t, trimmed.Object, "spec")
 			require.Empty(t, trimmed.GetLabels())
 		})
@@ -53,13 +53,13 @@ func TestOnlyRelevantComplianceChangesAreReported(t *testing.T) {
 		policy     int
 		want       bool
 	}{
-		{"nothing was known", "", "NN", 0, true},
-		{"nothing has changed", "NN", "NN", 0, false},
-		{"the policy has", "NN", "CN", 0, true},
-		{"one before has", "CN", "NN", 1, false},
-		{"one after has", "NN", "NC", 0, false},
-		{"one after was unbound", "NN", "N-", 0, true},
-		{"one after was bound", "N-", "NN", 0, false},
+		{"a first status", "", "NN", 0, true},
+		{"no change", "NN", "NN", 0, false},
+		{"the current policy changed", "NN", "CN", 0, true},
+		{"an earlier policy changed", "CN", "NN", 1, false},
+		{"a later policy changed", "NN", "NC", 0, false},
+		{"a later policy was unbound", "NN", "N-", 0, true},
+		{"a later policy was bound", "N-", "NN", 0, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -74,14 +74,14 @@ func TestAClusterIsCompleteWhenCompliantWithAllBoundPolicies(t *testing.T) {
 		status policies.ComplianceStatus
 		want   bool
 	}{
-		{"with all", "CCC", true},
-		{"one at the end is not bound", "CC-", true},
-		{"one in the middle is not bound", "C-C", true},
-		{"one does not comply", "CNC", false},
-		{"one has not said yet", "CU-", false},
-		{"one is pending", "P", false},
-		{"none is bound", "---", false},
-		{"nothing is known", "", false},
+		{"all are compliant", "CCC", true},
+		{"the last policy is not bound", "CC-", true},
+		{"a policy in the middle is not bound", "C-C", true},
+		{"a policy is not compliant", "CNC", false},
+		{"the compliance with a policy is unknown", "CU-", false},
+		{"a policy is pending", "P", false},
+		{"no policy is bound", "---", false},
+		{"no status", "", false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, test.status.Complete()) })
@@ -94,9 +94,9 @@ func TestMoreReportsAreGatheredForLonger(t *testing.T) {
 	require.Equal(t, "20ms", policies.GatherPeriod(10, -500, 0).String())
 	require.Equal(t, "20ms", policies.GatherPeriod(10, 49, 0).String())
 	require.Equal(t, "40ms", policies.GatherPeriod(10, 50, 0).String())
-	require.Equal(t, "1m0s", policies.GatherPeriod(10, 100000, 0).String(), "never longer")
+	require.Equal(t, "1m0s", policies.GatherPeriod(10, 100000, 0).String(), "at most a minute")
 	require.Equal(t, "20ms", policies.GatherPeriod(10, 0, 0.06).String())
 	require.Equal(t, "40ms", policies.GatherPeriod(10, 0, 0.07).String())
 	require.Equal(t, "5.12s", policies.GatherPeriod(10, 0, 0.5).String())
-	require.Equal(t, "10m0s", policies.GatherPeriod(10, 0, 1.1).String(), "never longer, or what a cluster does next would be seen too late")
+	require.Equal(t, "10m0s", policies.GatherPeriod(10, 0, 1.1).String(), "at most ten minutes, so that changes are not reported too late")
 }

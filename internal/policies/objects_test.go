@@ -39,7 +39,7 @@ func TestNamesFitAreUniqueAndDeterministic(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, names, again)
 		require.Equal(t, namespace, names.Namespace)
-		require.Empty(t, validation.IsValidLabelValue(policies.Ref{Namespace: namespace, Name: names.Copy}.Replica()), "the replicas bear it as a label")
+		require.Empty(t, validation.IsValidLabelValue(policies.Ref{Namespace: namespace, Name: names.Copy}.Replica()), "the replicas have it as a label")
 		require.Empty(t, validation.IsDNS1123Label(names.Placement))
 
 		other, err := policies.NamesFor(types.NamespacedName{Namespace: namespace, Name: rollout.Name + "-" + policy.Name}, policy, ranv1.EnforceCopy)
@@ -55,7 +55,7 @@ func TestATooLongNamespaceIsRefusedUnlessPoliciesAreOverridden(t *testing.T) {
 	require.ErrorContains(t, err, "is too long for copies of policies")
 	names, err := policies.NamesFor(rollout, aName, ranv1.EnforceOverride)
 	require.NoError(t, err)
-	require.Equal(t, "policies", names.Namespace, "what overrides a policy stands beside it")
+	require.Equal(t, "policies", names.Namespace, "the objects of an override are in the namespace of the policy")
 }
 
 func TestACopyEnforcesThePolicyUnderItsOwnNames(t *testing.T) {
@@ -78,13 +78,13 @@ status: {compliant: NonCompliant}`)
 	before := policy.DeepCopy()
 	made, err := policies.Copy(june, policy, "june-kernel-12345678")
 	require.NoError(t, err)
-	require.Equal(t, before, policy, "the policy is not changed")
+	require.Equal(t, before, policy, "the policy is unchanged")
 
 	require.Equal(t, policies.Policies, made.GroupVersionKind())
 	require.Equal(t, "ops", made.GetNamespace())
 	require.Equal(t, map[string]string{
 		policies.LabelManagedBy: "drydock", policies.LabelRollout: "june", policies.LabelRolloutNamespace: "ops", policies.LabelCopyOf: "kernel",
-	}, made.GetLabels(), "labels by which other programs know their own objects are not copied")
+	}, made.GetLabels(), "labels of other programs are not copied")
 	require.Equal(t, map[string]string{"policy.open-cluster-management.io/standards": "NIST"}, made.GetAnnotations())
 	require.NotContains(t, made.Object, "status")
 	spec := made.Object["spec"].(map[string]any)
@@ -97,8 +97,8 @@ status: {compliant: NonCompliant}`)
 	require.Equal(t, before.Object["spec"], made.Object["spec"], "nothing else differs")
 }
 
-// The hub looks for a dependency without a namespace in that of whoever has it.
-func TestACopyDependsOnWhatThePolicyDependsOn(t *testing.T) {
+// The hub looks up a dependency without a namespace in the namespace of the dependent policy.
+func TestACopyHasTheDependenciesOfThePolicy(t *testing.T) {
 	policy := parse(t, `
 metadata: {namespace: policies, name: kernel}
 spec:
@@ -113,7 +113,7 @@ spec:
 	before := policy.DeepCopy()
 	made, err := policies.Copy(june, policy, "june-kernel-12345678")
 	require.NoError(t, err)
-	require.Equal(t, before, policy, "the policy is not changed")
+	require.Equal(t, before, policy, "the policy is unchanged")
 	spec := made.Object["spec"].(map[string]any)
 	require.Equal(t, []any{
 		map[string]any{"kind": "Policy", "name": "base", "namespace": "policies", "compliance": "Compliant"},

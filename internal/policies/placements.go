@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// NoItem is the item of a cluster that is to have none.
+// NoItem is the item of a cluster without one.
 const NoItem = -1
 
 // Target is the desired item of one cluster.
@@ -17,15 +17,15 @@ type Target struct {
 	Held bool
 }
 
-// DesiredPlacement is on which clusters one item is to be. The names are sorted.
+// DesiredPlacement has the desired clusters of one item. The names are sorted.
 type DesiredPlacement struct {
 	Item     int      `json:"item"`
 	Clusters []string `json:"clusters,omitempty"`
-	// Held are clusters on which nothing new may begin now: the item stays on those that have it, and is not placed on the others.
+	// Held are clusters on which no item may start now: the item stays on those that have it, and is not placed on the others.
 	Held []string `json:"held,omitempty"`
 }
 
-// Desired groups targets by item. Nowhere comes first, and items without clusters are left out.
+// Desired groups targets by item. NoItem comes first, and items without clusters are left out.
 func Desired(targets []Target) []DesiredPlacement {
 	targets = slices.SortedFunc(slices.Values(targets), func(a, b Target) int {
 		return cmp.Or(cmp.Compare(a.Item, b.Item), cmp.Compare(a.Cluster, b.Cluster))
@@ -45,15 +45,15 @@ func Desired(targets []Target) []DesiredPlacement {
 	return desired
 }
 
-// PlacementChange is how the clusters of one item must change. The names are sorted.
+// PlacementChange is the change of the clusters of one item. The names are sorted.
 type PlacementChange struct {
 	Item int
-	// Clusters are all that the item is to be on.
+	// Clusters are all desired clusters of the item.
 	Clusters       []string
 	Added, Removed []string
 }
 
-// Changes compares the desired placements of all items with the observed clusters of each. A cluster that desired does not name is to be nowhere.
+// Changes compares the desired placements of all items with the observed clusters of each. A cluster that desired does not name gets no item.
 // Items that only lose clusters come first, so that the number of running clusters never exceeds the limit. Waiting are the held clusters that do not
 // have their item.
 func Changes(desired []DesiredPlacement, observed [][]string) (changes []PlacementChange, waiting []string) {

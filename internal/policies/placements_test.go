@@ -41,8 +41,8 @@ func TestOnlyTheDifferenceBetweenDesiredAndObservedChanges(t *testing.T) {
 			[]policies.PlacementChange{{Item: 1, Clusters: []string{"c1", "c2"}, Added: []string{"c1", "c2"}}},
 			nil,
 		},
-		{"all is as it should be", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}}, [][]string{{"c1"}, nil}, nil, nil},
-		{"in another order, too", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, [][]string{{"c2", "c1"}}, nil, nil},
+		{"nothing differs", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}}, [][]string{{"c1"}, nil}, nil, nil},
+		{"only the order differs", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, [][]string{{"c2", "c1"}}, nil, nil},
 		{
 			"a cluster that goes on is removed before it is added",
 			[]policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}},
@@ -56,7 +56,7 @@ func TestOnlyTheDifferenceBetweenDesiredAndObservedChanges(t *testing.T) {
 			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}, {Item: 1, Removed: []string{"c2"}}},
 			nil,
 		},
-		{"a held cluster keeps what it has, and gets nothing new", []policies.DesiredPlacement{{Item: 0, Held: []string{"c1", "c2"}}}, [][]string{{"c1"}}, nil, []string{"c2"}},
+		{"a held cluster keeps its item, and gets no new one", []policies.DesiredPlacement{{Item: 0, Held: []string{"c1", "c2"}}}, [][]string{{"c1"}}, nil, []string{"c2"}},
 		{
 			"a held cluster loses what it should not have",
 			[]policies.DesiredPlacement{{Item: 1, Held: []string{"c1"}}},
@@ -87,7 +87,7 @@ func TestOnlyTheDifferenceBetweenDesiredAndObservedChanges(t *testing.T) {
 	}
 }
 
-// Whatever is observed: after the changes each cluster has its item and no other, a held one has nothing new, and nothing more is to be changed.
+// For any observation: after the changes each cluster has only its item, a held one has no new item, and nothing is left to change.
 func TestChangesMakeTheObservedPlacementsTheDesiredOnes(t *testing.T) {
 	const items = 3
 	names := []string{"c1", "c2", "c3", "c4", "c5"}

@@ -37,14 +37,14 @@ type Step struct {
 // The first policy is the first one that is bound to the cluster, and that the cluster does not comply with. All later bound policies follow in
 // order, and a policy that the cluster complies with already takes only its soak. The cluster fails if no policy is bound to it, or if a policy that
 // it has not passed is unbound: its compliance is unknown.
-func (p Progress) Next(seen ClusterCompliance, soaks []time.Duration, now time.Time, mayBegin bool) (Progress, Step) {
+func (p Progress) Next(observed ClusterCompliance, soaks []time.Duration, now time.Time, mayBegin bool) (Progress, Step) {
 	p.Bound = slices.Clone(p.Bound)
 	first := p.Policy
 	if !p.Begun {
 		first = 0
 	}
 	for policy := first; policy < len(soaks); policy++ {
-		bound := seen.Status.Of(policy) != Unbound
+		bound := observed.Status.Of(policy) != Unbound
 		if p.Bound[policy] && !bound {
 			p.Policy = policy
 			return p, Step{State: ranv1.ClusterFailed}
@@ -52,12 +52,12 @@ func (p Progress) Next(seen ClusterCompliance, soaks []time.Duration, now time.T
 		p.Bound[policy] = bound
 	}
 	if !p.Begun {
-		return p.begin(seen.Status, soaks, now, mayBegin)
+		return p.begin(observed.Status, soaks, now, mayBegin)
 	}
-	if seen.Relapsed {
+	if observed.Relapsed {
 		p.CompliantSince = nil
 	}
-	return p.advance(seen.Status, soaks, now, mayBegin)
+	return p.advance(observed.Status, soaks, now, mayBegin)
 }
 
 // begin finds the first policy. A policy that may not start is not enforced, and another may be the first one by then.

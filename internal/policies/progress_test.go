@@ -13,8 +13,8 @@ import (
 
 var noon = time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
 
-// look is one look at a cluster, so many seconds after noon, and what must come of it.
-type look struct {
+// observation is an observation of a cluster, at seconds after noon, with the expected step.
+type observation struct {
 	at       int
 	status   policies.ComplianceStatus
 	relapsed bool
@@ -28,50 +28,50 @@ type look struct {
 func TestPoliciesOfAClusterFollowEachOther(t *testing.T) {
 	none, ten := []time.Duration{0, 0, 0}, []time.Duration{10 * time.Second, 0, 10 * time.Second}
 	tests := []struct {
-		name    string
-		soaks   []time.Duration
-		planned int
-		looks   []look
+		name         string
+		soaks        []time.Duration
+		planned      int
+		observations []observation
 	}{
-		{"each in progress", none, 0, []look{
+		{"one policy after the other", none, 0, []observation{
 			{status: "NNN", state: "running", policy: 0},
 			{status: "CNN", state: "running", policy: 1},
 			{status: "CCN", state: "running", policy: 2},
 			{status: "CCC", state: "complete", policy: 2},
 		}},
-		{"it begins with the first that it does not comply with", none, 1, []look{{status: "CNN", state: "running", policy: 1}}},
-		{"one that it complies with when its progress comes is passed over", none, 0, []look{
+		{"the first policy is the first that is not compliant", none, 1, []observation{{status: "CNN", state: "running", policy: 1}}},
+		{"a policy that is already compliant is skipped", none, 0, []observation{
 			{status: "NCN", state: "running", policy: 0},
 			{status: "CCN", state: "running", policy: 2},
 		}},
-		{"one that is not bound has no progress", none, 0, []look{
+		{"a policy that is not bound is skipped", none, 0, []observation{
 			{status: "N-N", state: "running", policy: 0},
 			{status: "C-N", state: "running", policy: 2},
 			{status: "C-C", state: "complete", policy: 2},
 		}},
-		{"one that is bound later has its progress", none, 0, []look{
+		{"a policy that is bound later is enforced", none, 0, []observation{
 			{status: "N-C", state: "running", policy: 0},
 			{status: "NNC", state: "running", policy: 0},
 			{status: "CNC", state: "running", policy: 1},
 		}},
-		{"neither pending nor unknown is compliant", none, 0, []look{
+		{"neither pending nor unknown is compliant", none, 0, []observation{
 			{status: "PUU", state: "running", policy: 0},
 			{status: "UUU", state: "running", policy: 0},
 			{status: "CPU", state: "running", policy: 1},
 		}},
-		{"a cluster that complies with all by then is complete", none, 0, []look{{status: "CCC", state: "complete"}}},
-		{"a cluster to which none is bound has failed", none, -1, []look{{status: "---", state: "failed"}}},
-		{"a cluster that was planned for one that is not bound any more has failed", none, 1, []look{{status: "C-C", state: "failed", policy: 1}}},
-		{"one that is unbound in its progress fails the cluster", none, 0, []look{
+		{"a cluster that complies with all policies is complete", none, 0, []observation{{status: "CCC", state: "complete"}}},
+		{"a cluster without bound policies fails", none, -1, []observation{{status: "---", state: "failed"}}},
+		{"a cluster whose planned policy was unbound fails", none, 1, []observation{{status: "C-C", state: "failed", policy: 1}}},
+		{"the cluster fails if its current policy is unbound", none, 0, []observation{
 			{status: "NNN", state: "running"}, {status: "-NN", state: "failed"},
 		}},
-		{"one that is unbound before its progress fails the cluster", none, 0, []look{
+		{"the cluster fails if a later policy is unbound", none, 0, []observation{
 			{status: "NNN", state: "running"}, {status: "NN-", state: "failed", policy: 2},
 		}},
-		{"one that is unbound after its progress does not", none, 0, []look{
+		{"the cluster continues if an earlier policy is unbound", none, 0, []observation{
 			{status: "NNN", state: "running"}, {status: "CNN", state: "running", policy: 1}, {status: "-CN", state: "running", policy: 2},
 		}},
-		{"it soaks, and a relapse restarts the clock", ten, 0, []look{
+		{"a relapse restarts the soak", ten, 0, []observation{
 			{at: 0, status: "NNN", state: "running"},
 			{at: 1, status: "CNN", state: "soaking", until: 11},
 			{at: 10, status: "CNN", state: "soaking", until: 11},
@@ -79,17 +79,17 @@ func TestPoliciesOfAClusterFollowEachOther(t *testing.T) {
 			{at: 12, status: "CNN", state: "soaking", until: 22},
 			{at: 22, status: "CNN", state: "running", policy: 1},
 		}},
-		{"a relapse that is over when it is told restarts the clock, too", ten, 0, []look{
+		{"a relapse between two reports restarts the soak", ten, 0, []observation{
 			{at: 1, status: "NNN", state: "running"},
 			{at: 2, status: "CNN", state: "soaking", until: 12},
 			{at: 12, status: "CNN", relapsed: true, state: "soaking", until: 22},
 		}},
-		{"the last one soaks as well", ten, 2, []look{
+		{"the last policy soaks as well", ten, 2, []observation{
 			{at: 0, status: "CCN", state: "running", policy: 2},
 			{at: 5, status: "CCC", state: "soaking", policy: 2, until: 15},
 			{at: 15, status: "CCC", state: "complete", policy: 2},
 		}},
-		{"paused, none begins, and what is at work goes on", ten, 0, []look{
+		{"a pause starts no policy, and the current one continues", ten, 0, []observation{
 			{at: 0, status: "NNC", state: "running"},
 			{at: 1, status: "CNC", paused: true, state: "soaking", until: 11},
 			{at: 11, status: "CNC", paused: true, state: "running", waits: true},
@@ -97,17 +97,17 @@ func TestPoliciesOfAClusterFollowEachOther(t *testing.T) {
 			{at: 30, status: "CCC", state: "soaking", policy: 2, until: 40},
 			{at: 40, status: "CCC", paused: true, state: "complete", policy: 2},
 		}},
-		{"paused, not even the first begins", none, 0, []look{
+		{"a pause does not start the first policy", none, 0, []observation{
 			{status: "NNN", paused: true, state: "running", waits: true},
 			{status: "CNN", paused: true, state: "running", policy: 1, waits: true},
 			{status: "NNN", paused: true, state: "running", waits: true},
 			{status: "CNN", state: "running", policy: 1},
 		}},
-		{"paused, one that is unbound before it began fails the cluster", none, 0, []look{
+		{"during a pause the cluster fails if its policy is unbound", none, 0, []observation{
 			{status: "CNN", paused: true, state: "running", policy: 1, waits: true},
 			{status: "-NN", paused: true, state: "failed"},
 		}},
-		{"paused, a cluster that needs none is complete", none, 0, []look{{status: "CCC", paused: true, state: "complete"}}},
+		{"during a pause a compliant cluster is complete", none, 0, []observation{{status: "CCC", paused: true, state: "complete"}}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -116,15 +116,15 @@ func TestPoliciesOfAClusterFollowEachOther(t *testing.T) {
 				bound[test.planned] = true
 			}
 			progress := policies.NewProgress(bound)
-			for i, look := range test.looks {
+			for i, observation := range test.observations {
 				var step policies.Step
-				seen := policies.ClusterCompliance{Status: look.status, Relapsed: look.relapsed}
-				progress, step = progress.Next(seen, test.soaks, noon.Add(time.Duration(look.at)*time.Second), !look.paused)
-				require.Equal(t, look.state, step.State, "look %d", i)
-				require.Equal(t, look.policy, progress.Policy, "look %d", i)
-				require.Equal(t, look.waits, step.Waiting, "look %d", i)
-				if look.until > 0 {
-					require.Equal(t, noon.Add(time.Duration(look.until)*time.Second), *step.Until, "look %d", i)
+				seen := policies.ClusterCompliance{Status: observation.status, Relapsed: observation.relapsed}
+				progress, step = progress.Next(seen, test.soaks, noon.Add(time.Duration(observation.at)*time.Second), !observation.paused)
+				require.Equal(t, observation.state, step.State, "look %d", i)
+				require.Equal(t, observation.policy, progress.Policy, "look %d", i)
+				require.Equal(t, observation.waits, step.Waiting, "look %d", i)
+				if observation.until > 0 {
+					require.Equal(t, noon.Add(time.Duration(observation.until)*time.Second), *step.Until, "look %d", i)
 				}
 			}
 		})
@@ -134,11 +134,11 @@ func TestPoliciesOfAClusterFollowEachOther(t *testing.T) {
 func TestAClusterThatLosesAPolicyBeforeItsFirstReportFails(t *testing.T) {
 	progress, step := policies.NewProgress([]bool{false, true, true}).Next(policies.ClusterCompliance{Status: "-N-"}, make([]time.Duration, 3), noon, true)
 	require.Equal(t, ranv1.ClusterFailed, step.State)
-	require.Equal(t, 2, progress.Policy, "the one that is not bound any more; the first never was")
+	require.Equal(t, 2, progress.Policy, "the unbound policy; the first one was never bound")
 }
 
-// Whatever is seen: a cluster is complete only after each policy that is bound to it was seen to be Compliant since it was last seen not to be, in
-// order, for as long as it had to soak; no policy is gone back to.
+// For any observations: a cluster is complete only after it was Compliant with each bound policy, in order, without a break and for the whole soak.
+// It never returns to an earlier policy.
 func TestACompleteClusterWasCompliantWithEachPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const count = 3
@@ -148,9 +148,9 @@ func TestACompleteClusterWasCompliantWithEachPolicy(t *testing.T) {
 		}
 		progress := policies.NewProgress(make([]bool, count))
 		now, before := noon, 0
-		// since is when each was first seen to be Compliant without a break.
+		// since is when each policy became Compliant.
 		since := make([]*time.Time, count)
-		for range rapid.IntRange(1, 20).Draw(t, "looks") {
+		for range rapid.IntRange(1, 20).Draw(t, "observations") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "pause")) * time.Second)
 			status := policies.ComplianceStatus(rapid.StringMatching(`[CNPU]{3}`).Draw(t, "status"))
 			at := now
@@ -178,11 +178,11 @@ func TestACompleteClusterWasCompliantWithEachPolicy(t *testing.T) {
 				require.NotNil(t, since[last])
 				return
 			case ranv1.ClusterSoaking:
-				require.NotNil(t, since[progress.Policy], "only who complies soaks")
+				require.NotNil(t, since[progress.Policy], "only a compliant cluster soaks")
 				require.True(t, step.Until.After(now))
 				require.False(t, step.Until.Before(since[progress.Policy].Add(soaks[progress.Policy])))
 			case ranv1.ClusterRunning:
-				require.True(t, step.Waiting || since[progress.Policy] == nil, "who complies goes on, or waits for his progress")
+				require.True(t, step.Waiting || since[progress.Policy] == nil, "a compliant cluster continues, or waits")
 			default:
 				t.Fatalf("state %s", step.State)
 			}

@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// Announcement is what a window sends to the portal that shows its openings.
+// Announcement is the message of a window to the portal that shows its openings.
 type Announcement struct {
 	// Window is the name of the window, as namespace/name.
 	Window string `json:"window"`
@@ -30,7 +30,7 @@ type Announcement struct {
 // Inquiry requests an announcement of a window.
 type Inquiry struct {
 	Portal string `json:"portal"`
-	// Shown: the portal shows openings of the window, and needs an answer also if it should not.
+	// Shown: the portal shows openings of the window, and needs an answer even if it should not.
 	Shown bool `json:"shown,omitempty"`
 }
 
@@ -43,8 +43,8 @@ type RefusedWindow struct {
 	Until time.Time `json:"until"`
 }
 
-// openingsAnnounced is how many upcoming openings a window announces.
-const openingsAnnounced = 3
+// announcedOpenings is how many upcoming openings a window announces.
+const announcedOpenings = 3
 
 // Shows returns the portal that shows a window; empty: none. A window without a title, or with an invalid name of a portal, is not shown.
 func Shows(window *windows.State) string {
@@ -70,7 +70,7 @@ func Announce(window *windows.State, name string, number int64, now time.Time) A
 		a.Openings = append(a.Openings, *window.Running)
 	}
 	ahead := window.Upcoming()
-	a.Openings = append(a.Openings, ahead[:min(len(ahead), openingsAnnounced)]...)
+	a.Openings = append(a.Openings, ahead[:min(len(ahead), announcedOpenings)]...)
 	return a
 }
 
@@ -102,20 +102,20 @@ func (p *Portal) Receive(a Announcement, now time.Time) bool {
 func (p *Portal) admit(a Announcement) bool {
 	a.Bytes = lengthOf(append(slices.Clone(a.Components), a.Window, a.Window, a.Title, a.Description)...)
 	if err := p.checkCapacity(ApplyRequest{}, a); err != nil {
-		if len(p.Refused) < refusedKept {
+		if len(p.Refused) < maxRefused {
 			p.Refused = append(p.Refused, RefusedWindow{Window: a.Window, Why: err.Error(), Bytes: a.Bytes, Until: a.Openings[len(a.Openings)-1].End})
 		}
 		return false
 	}
 	for _, opening := range a.Openings {
-		p.removePast(a.Window, opening.Start) // it was extended at the last moment
+		p.removePast(a.Window, opening.Start) // its end was extended after it had passed
 	}
 	p.Windows = append(p.Windows, a)
 	slices.SortFunc(p.Windows, func(a, b Announcement) int { return strings.Compare(a.Window, b.Window) })
 	return true
 }
 
-// end moves openings that had started, and that the window no longer has, to the past ones.
+// end moves started openings that the window no longer has to the past ones.
 func (p *Portal) end(before, after Announcement, now time.Time) {
 	for _, opening := range before.Openings {
 		goesOn := slices.ContainsFunc(after.Openings, func(o windows.Opening) bool { return o.Begun && o.Start.Equal(opening.Start) })
@@ -132,8 +132,8 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// refusedKept limits the windows that are remembered but not shown.
-const refusedKept = 20
+// maxRefused limits the refused windows that are remembered.
+const maxRefused = 20
 
 // reconsider requests announcements of windows for which there is capacity now.
 func (p *Portal) reconsider() {

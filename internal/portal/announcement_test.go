@@ -14,17 +14,17 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// nightOf is what a window tells that opens at start for four hours, and again on the next three days.
+// nightOf is the announcement of a window that opens at start for four hours, and again on the next three days.
 func nightOf(window string, number int64, start time.Time) Announcement {
 	a := Announcement{Window: window, Number: number, Portal: "main", Title: "Nightly", Components: []string{"db"}, AffectedStatus: sreportalv1.StatusDegraded}
-	for i := range openingsAnnounced + 1 {
+	for i := range announcedOpenings + 1 {
 		opens := start.AddDate(0, 0, i)
 		a.Openings = append(a.Openings, windows.Opening{Start: opens, End: opens.Add(4 * time.Hour)})
 	}
 	return a
 }
 
-// begun is the same once the first opening has begun.
+// hasBegun returns the announcement after the start of the first opening.
 func (a Announcement) hasBegun() Announcement {
 	a.Number++
 	a.Openings = append([]windows.Opening{}, a.Openings...)
@@ -32,7 +32,7 @@ func (a Announcement) hasBegun() Announcement {
 	return a
 }
 
-// ended is the same once the first opening is over.
+// hasEnded returns the announcement after the end of the first opening.
 func (a Announcement) hasEnded() Announcement {
 	a.Number++
 	a.Openings = a.Openings[1:]
@@ -51,7 +51,7 @@ func TestAnOpeningOfAWindowIsUpcomingThenInProgressThenCompleted(t *testing.T) {
 	}, v.Upcoming[0])
 
 	require.Equal(t, sreportalv1.StatusOperational, p.at(after(time.Hour-1)).Status)
-	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(time.Hour)).Status, "it is taken to begin in time")
+	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(time.Hour)).Status, "the opening counts as started on time")
 	require.True(t, p.Receive(night.hasBegun(), after(time.Hour+time.Millisecond)))
 	v = p.at(after(2 * time.Hour))
 	require.Equal(t, sreportalv1.StatusDegraded, v.component("db").Status)
@@ -60,7 +60,7 @@ func TestAnOpeningOfAWindowIsUpcomingThenInProgressThenCompleted(t *testing.T) {
 	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(5*time.Hour-1)).Status)
 
 	v = p.at(after(5 * time.Hour))
-	require.Equal(t, sreportalv1.StatusOperational, v.Status, "the end does not belong to it, and it need not be told")
+	require.Equal(t, sreportalv1.StatusOperational, v.Status, "an opening excludes its end, and needs no announcement of it")
 	require.Equal(t, []string{"prod/night/20261121T130000Z"}, names(v.Completed))
 	require.True(t, p.Receive(night.hasBegun().hasEnded(), after(5*time.Hour+time.Millisecond)))
 	v = p.at(after(5*time.Hour + time.Second))
@@ -75,7 +75,7 @@ func TestAnOpeningThatChangesWhileItIsShown(t *testing.T) {
 	moved := begun
 	moved.Number, moved.Portal = 9, "other"
 	for name, tt := range map[string]struct {
-		told      Announcement
+		announced Announcement
 		at, shown time.Time
 		status    sreportalv1.ServiceStatus
 		completed int
@@ -91,7 +91,7 @@ func TestAnOpeningThatChangesWhileItIsShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPortal(t)
 			p.Receive(begun, after(time.Hour))
-			p.Receive(tt.told, tt.at)
+			p.Receive(tt.announced, tt.at)
 			v := p.at(tt.shown)
 			require.Equal(t, tt.status, v.component("db").Status)
 			require.Len(t, v.Completed, tt.completed)
@@ -103,7 +103,7 @@ func TestAnOpeningThatChangesWhileItIsShown(t *testing.T) {
 	}
 }
 
-func TestAnOverdueWindowIsAskedAndThenRemoved(t *testing.T) {
+func TestAnOverdueWindowIsQueriedAndThenRemoved(t *testing.T) {
 	p := newPortal(t)
 	p.Receive(nightOf("prod/night", 1, after(time.Hour)), noon)
 	require.Empty(t, p.Overdue(after(time.Hour+overdue-1)))
@@ -120,25 +120,25 @@ func TestAnOverdueWindowIsAskedAndThenRemoved(t *testing.T) {
 	require.Empty(t, p.at(next).Upcoming)
 }
 
-// Neither the window nor the portal was at work.
+// During the start, neither the window nor the portal ran.
 func TestAnOpeningWithoutAnnouncedStartNeverTookPlace(t *testing.T) {
 	p := newPortal(t)
 	p.Receive(nightOf("prod/night", 1, after(time.Hour)), noon)
 	v := p.at(after(3 * time.Hour))
-	require.Equal(t, int64(3*3600), v.component("db").Days[daysKept-1].StatusSeconds[sreportalv1.StatusOperational])
+	require.Equal(t, int64(3*3600), v.component("db").Days[historyDays-1].StatusSeconds[sreportalv1.StatusOperational])
 	require.Equal(t, []string{"prod/night"}, p.Overdue(after(3*time.Hour)))
 	late := nightOf("prod/night", 2, after(time.Hour)).hasBegun()
 	p.Receive(late, after(3*time.Hour))
-	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(4*time.Hour)).Status, "it was opened late")
+	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(4*time.Hour)).Status, "it has opened late")
 }
 
-// It was seen to start, and then nobody was there to hear of it, or of its window.
+// The portal observed the start, and was then down, as was the window.
 func TestAnOutageJustAfterAStartDoesNotCountAsMaintenance(t *testing.T) {
 	p := newPortal(t)
 	p.Receive(nightOf("prod/night", 1, after(time.Hour)), noon)
 	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(time.Hour)).Status)
 	v := p.at(after(9 * time.Hour))
-	require.Equal(t, int64(60), v.component("db").Days[daysKept-1].StatusSeconds[sreportalv1.StatusDegraded])
+	require.Equal(t, int64(60), v.component("db").Days[historyDays-1].StatusSeconds[sreportalv1.StatusDegraded])
 	require.Equal(t, after(time.Hour+overdue), v.component("db").Since)
 	require.Len(t, v.Upcoming, 3)
 	require.Equal(t, []string{"prod/night"}, p.Overdue(after(9*time.Hour)))
@@ -153,20 +153,20 @@ func TestAShortUnconfirmedOpeningLeavesNoTrace(t *testing.T) {
 	for _, moment := range []time.Time{after(time.Hour), night.Openings[0].End, after(time.Hour + overdue)} {
 		next, _ := p.Next(p.Counted)
 		require.Equal(t, moment, next)
-		require.Empty(t, p.at(next).Completed, "it may not have taken place")
+		require.Empty(t, p.at(next).Completed, "an unconfirmed opening does not count")
 	}
 	require.Equal(t, []string{"prod/night"}, p.Overdue(after(time.Hour+overdue)))
 	require.Empty(t, p.Windows)
 
 	p.Receive(night.hasBegun(), after(time.Hour+2*overdue))
-	require.Len(t, p.at(after(time.Hour+2*overdue)).Completed, 1, "it is told late that it has")
+	require.Len(t, p.at(after(time.Hour+2*overdue)).Completed, 1, "a late announcement confirms the opening")
 }
 
 func TestACancelledOpeningLeavesNoTrace(t *testing.T) {
 	p := newPortal(t)
 	night := nightOf("prod/night", 1, after(time.Hour))
 	p.Receive(night, noon)
-	p.Receive(night.hasEnded(), after(time.Hour+time.Millisecond)) // missed, or cancelled in the last moment
+	p.Receive(night.hasEnded(), after(time.Hour+time.Millisecond)) // missed, or cancelled at its start
 	v := p.at(after(time.Hour + time.Second))
 	require.Equal(t, sreportalv1.StatusOperational, v.Status)
 	require.Empty(t, append(v.Completed, v.InProgress...))
@@ -187,23 +187,23 @@ func TestADeletedWindowIsShownUntilItsOpeningEnds(t *testing.T) {
 func TestAWindowBeyondTheCapacityIsRefusedWithAProblem(t *testing.T) {
 	p := newPortal(t)
 	large := nightOf("prod/night", 1, after(time.Hour))
-	large.Description = string(make([]byte, textsMost/4))
+	large.Description = string(make([]byte, maxTexts/4))
 	require.True(t, p.Receive(large, noon))
 	require.Contains(t, p.at(noon).Problems[0], "window prod/night is not shown: the texts of portal main")
 	require.Empty(t, p.Windows)
 	require.True(t, p.Receive(nightOf("prod/night", 2, after(time.Hour)), noon))
 	require.Empty(t, p.at(noon).Problems)
-	require.False(t, p.Receive(Announcement{Window: "prod/other", Number: 1, Portal: "other"}, noon), "it is of no concern here")
+	require.False(t, p.Receive(Announcement{Window: "prod/other", Number: 1, Portal: "other"}, noon), "the window belongs to another portal")
 }
 
 // Past openings use only the capacity that upcoming ones leave.
 func TestAFreedCapacityAdmitsARefusedWindow(t *testing.T) {
 	p := newPortal(t)
 	wide := component("wide", sreportalv1.StatusOperational)
-	wide.Spec.Description = strings.Repeat("d", textsMost*3/4)
+	wide.Spec.Description = strings.Repeat("d", maxTexts*3/4)
 	apply(t, p, noon, ApplyRequest{Components: []sreportalv1.Component{wide}})
 	large := nightOf("prod/night", 1, after(time.Hour))
-	large.Description = strings.Repeat("d", textsMost/2)
+	large.Description = strings.Repeat("d", maxTexts/2)
 	p.Receive(large, noon)
 	require.Len(t, p.at(noon).Problems, 1)
 	require.Empty(t, p.Overdue(noon))
@@ -219,7 +219,7 @@ func TestAFreedCapacityAdmitsARefusedWindow(t *testing.T) {
 func TestASilentRefusedWindowIsForgotten(t *testing.T) {
 	p := &Portal{Name: "main"}
 	large := nightOf("prod/night", 1, after(time.Hour))
-	large.Description = strings.Repeat("d", textsMost)
+	large.Description = strings.Repeat("d", maxTexts)
 	p.Receive(large, noon)
 	over := large.Openings[len(large.Openings)-1].End
 	p.Advance(over.Add(-1))
@@ -232,24 +232,24 @@ func TestASilentRefusedWindowIsForgotten(t *testing.T) {
 
 func TestPastOpeningsGiveWayToNewOnes(t *testing.T) {
 	p := newPortal(t)
-	tell := func(a Announcement, at time.Time) {
+	announce := func(a Announcement, at time.Time) {
 		a.Description = strings.Repeat("d", 10<<10)
 		p.Receive(a, at)
 	}
 	for day := range 25 {
 		for i, window := range []string{"prod/early", "prod/late"} {
 			night := nightOf(window, int64(3*day+1), after(time.Duration(24*day+6*i+1)*time.Hour))
-			tell(night, night.Openings[0].Start)
-			tell(night.hasBegun(), night.Openings[0].Start)
-			tell(night.hasBegun().hasEnded(), night.Openings[0].End)
+			announce(night, night.Openings[0].Start)
+			announce(night.hasBegun(), night.Openings[0].Start)
+			announce(night.hasBegun().hasEnded(), night.Openings[0].End)
 		}
 	}
 	require.Len(t, p.Windows, 2)
 	require.Empty(t, p.Refused)
-	kept := len(p.Past)
-	require.Greater(t, kept, pastKept/2)
-	require.Less(t, kept, pastKept, "as many as the capacity allows")
-	require.Equal(t, p.Counted, p.Past[kept-1].End, "the last")
+	past := len(p.Past)
+	require.Greater(t, past, maxPast/2)
+	require.Less(t, past, maxPast, "as many as the capacity allows")
+	require.Equal(t, p.Counted, p.Past[past-1].End, "the latest one stays")
 	apply(t, p, p.Counted, ApplyRequest{Components: []sreportalv1.Component{component("db", sreportalv1.StatusMajorOutage)}})
 }
 
@@ -262,23 +262,23 @@ func TestLittleCapacityShowsFewerOpenings(t *testing.T) {
 		r.Components = append(r.Components, component(listed[i], sreportalv1.StatusOperational))
 	}
 	apply(t, p, noon, r)
-	tell := func(number int64, length int) {
+	announce := func(number int64, length int) {
 		for i := range 100 {
 			a := nightOf(fmt.Sprintf("prod/night-%d", i), number, after(time.Hour))
 			a.Components = listed[:length]
 			p.Receive(a, noon)
 		}
 	}
-	tell(1, len(listed))
+	announce(1, len(listed))
 	require.Empty(t, p.Refused)
 	require.Len(t, p.Windows, 100)
 	v := p.at(noon)
 	require.Greater(t, len(v.Upcoming), 100)
 	require.Less(t, len(v.Upcoming), 200)
-	require.Equal(t, after(time.Hour), v.Upcoming[99].Start, "every window has its next")
-	require.Equal(t, after(25*time.Hour), v.Upcoming[len(v.Upcoming)-1].Start, "then the nearest follow")
-	tell(2, 1)
-	require.Len(t, p.at(noon).Upcoming, 100*(1+openingsAnnounced), "once there is capacity, they are announced again")
+	require.Equal(t, after(time.Hour), v.Upcoming[99].Start, "every window shows its next opening")
+	require.Equal(t, after(25*time.Hour), v.Upcoming[len(v.Upcoming)-1].Start, "further openings follow by start")
+	announce(2, 1)
+	require.Len(t, p.at(noon).Upcoming, 100*(1+announcedOpenings), "with free capacity, all are announced again")
 }
 
 func TestAnExcludedOpeningIsAnnouncedWhenTheExclusionEnds(t *testing.T) {
@@ -298,10 +298,10 @@ func TestAnExcludedOpeningIsAnnouncedWhenTheExclusionEnds(t *testing.T) {
 	require.Equal(t, sreportalv1.StatusOperational, v.Status)
 	require.Empty(t, v.InProgress)
 	state.Override = &windows.Override{Since: after(90 * time.Minute), Until: after(100 * time.Minute)}
-	require.Equal(t, []string{"prod/night/20261121T133000Z"}, names(hear(3, after(90*time.Minute)).InProgress), "an emergency is not excluded")
+	require.Equal(t, []string{"prod/night/20261121T133000Z"}, names(hear(3, after(90*time.Minute)).InProgress), "an emergency override is not excluded")
 	v = hear(4, after(2*time.Hour))
 	require.Equal(t, []string{"prod/night/20261121T120000Z"}, names(v.InProgress))
-	require.Len(t, v.Completed, 1, "the emergency")
+	require.Len(t, v.Completed, 1, "the emergency override")
 }
 
 func TestAWindowAnnouncesItsOpeningsOnlyWithATitle(t *testing.T) {
@@ -323,13 +323,13 @@ func TestAWindowAnnouncesItsOpeningsOnlyWithATitle(t *testing.T) {
 	define()
 	a := Announce(&state, "prod/night", 3, noon)
 	require.Equal(t, "main", a.Portal)
-	require.Len(t, a.Openings, openingsAnnounced)
+	require.Len(t, a.Openings, announcedOpenings)
 
 	state.Advance(after(time.Hour))
 	state.SetOverride(windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: after(3 * time.Hour)}, after(2*time.Hour))
 	a = Announce(&state, "prod/night", 4, after(2*time.Hour))
-	require.Len(t, a.Openings, 2+openingsAnnounced)
-	require.Equal(t, windows.Opening{Start: after(2 * time.Hour), End: after(3 * time.Hour), Begun: true}, a.Openings[0], "an emergency is announced, too")
+	require.Len(t, a.Openings, 2+announcedOpenings)
+	require.Equal(t, windows.Opening{Start: after(2 * time.Hour), End: after(3 * time.Hour), Begun: true}, a.Openings[0], "an emergency override is announced too")
 	require.True(t, a.Openings[1].Begun)
 
 	state.Cancel(windows.CancelRequest{All: true}, after(150*time.Minute))

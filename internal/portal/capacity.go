@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// textsMost is the largest size of all texts of components, maintenances and windows, in bytes. A portal passes them, with the history of its
+// maxTexts is the largest size of all texts of components, maintenances and windows, in bytes. A portal passes them, with the history of its
 // components, from run to run of its workflow, and its view is one answer: the server's limit is 2 MiB.
-const textsMost = 480 << 10
+const maxTexts = 480 << 10
 
-// checkCapacity returns why the capacity is exhausted, or nil.
+// checkCapacity returns why the objects exceed the capacity, or nil.
 func (p *Portal) checkCapacity(r ApplyRequest, more ...Announcement) error {
 	trial := Portal{
 		Name: p.Name, Components: slices.Clone(p.Components), Maintenances: slices.Clone(p.Maintenances),
@@ -28,20 +28,20 @@ func (p *Portal) checkCapacity(r ApplyRequest, more ...Announcement) error {
 
 func (p *Portal) checkSize() error {
 	for _, kind := range []struct {
-		name       string
-		have, most int
+		name        string
+		have, limit int
 	}{
-		{"components", len(p.Components), componentsMost},
-		{"maintenances", len(p.Maintenances), maintenancesMost},
-		{"windows", len(p.Windows), windowsMost},
+		{"components", len(p.Components), maxComponents},
+		{"maintenances", len(p.Maintenances), maxMaintenances},
+		{"windows", len(p.Windows), maxWindows},
 	} {
-		if kind.have > kind.most {
-			return fmt.Errorf("portal %s would have %d %s, and can have %d: delete some, or use another portal", p.Name, kind.have, kind.name, kind.most)
+		if kind.have > kind.limit {
+			return fmt.Errorf("portal %s would have %d %s, and can have %d: delete some, or use another portal", p.Name, kind.have, kind.name, kind.limit)
 		}
 	}
-	if total := p.length(); total > textsMost {
+	if total := p.length(); total > maxTexts {
 		return fmt.Errorf("the texts of portal %s would have %d bytes, more than %d: shorten descriptions, or use another portal",
-			p.Name, total, textsMost)
+			p.Name, total, maxTexts)
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (p *Portal) length() int {
 
 // fit leaves out openings beyond the capacity: first past ones, the oldest first, then those furthest ahead. Their windows announce them again later.
 func (p *Portal) fit() {
-	free := textsMost - p.length()
+	free := maxTexts - p.length()
 	for _, past := range p.Past {
 		free -= past.Bytes
 	}
@@ -94,8 +94,8 @@ func (a Announcement) last() time.Time { return a.Openings[len(a.Openings)-1].St
 
 // lengthOf is the size of an object with these texts, as JSON.
 func lengthOf(texts ...string) int {
-	const besides = 250 // times, statuses, and the names of the fields
-	total := besides
+	const overhead = 250 // times, statuses, and the names of the fields
+	total := overhead
 	for _, text := range texts {
 		total += len(`"",`)
 		for _, r := range text {

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// componentsMost, maintenancesMost and windowsMost are the limits of a portal; windows count if they have an opening.
-	componentsMost   = 220
-	maintenancesMost = 200
-	windowsMost      = 200
-	// longestReason is the longest name or reason, in bytes.
-	longestReason = 1000
+	// maxComponents, maintenancesMost and windowsMost are the limits of a portal; windows count if they have an opening.
+	maxComponents   = 220
+	maxMaintenances = 200
+	maxWindows      = 200
+	// maxText is the longest name or reason, in bytes.
+	maxText = 1000
 )
 
 // CheckName returns why a portal cannot have a name, or nil.
@@ -31,15 +31,15 @@ func CheckName(name string) error {
 
 func (r Request) check() error {
 	switch {
-	case len(r.Actor) > longestReason:
-		return fmt.Errorf("actor: has %d bytes, more than %d", len(r.Actor), longestReason)
-	case len(r.Reason) > longestReason:
-		return fmt.Errorf("reason: has %d bytes, more than %d", len(r.Reason), longestReason)
+	case len(r.Actor) > maxText:
+		return fmt.Errorf("actor: has %d bytes, more than %d", len(r.Actor), maxText)
+	case len(r.Reason) > maxText:
+		return fmt.Errorf("reason: has %d bytes, more than %d", len(r.Reason), maxText)
 	}
 	return nil
 }
 
-// CheckApply returns everything that is wrong with objects, or nil. It repeats the checks of the schema, because it is the last check before the
+// CheckApply returns all problems of objects, or nil. It repeats the checks of the schema, because it is the last check before the
 // page.
 func (p *Portal) CheckApply(r ApplyRequest) error {
 	if len(r.Components)+len(r.Maintenances) == 0 {
@@ -62,7 +62,7 @@ func (p *Portal) CheckApply(r ApplyRequest) error {
 	return p.checkCapacity(r)
 }
 
-// checkObject returns what is wrong with one object.
+// checkObject returns the problem of one object, or nil.
 func (p *Portal) checkObject(names map[string]bool, kind, namespace, name, portalRef string, problem error) error {
 	object := kind + " " + namespace + "/" + name
 	key := kind + "/" + name
@@ -103,7 +103,7 @@ func (p *Portal) checkComponent(c sreportalv1.Component) error {
 func (p *Portal) checkMaintenance(m sreportalv1.Maintenance) error {
 	i := slices.IndexFunc(p.Maintenances, func(known Maintenance) bool { return known.Name == m.Name })
 	affected := m.Spec.AffectedStatus
-	gives := []sreportalv1.ServiceStatus{
+	allowed := []sreportalv1.ServiceStatus{
 		"", sreportalv1.StatusMaintenance, sreportalv1.StatusDegraded, sreportalv1.StatusPartialOutage, sreportalv1.StatusMajorOutage,
 	}
 	switch {
@@ -111,7 +111,7 @@ func (p *Portal) checkMaintenance(m sreportalv1.Maintenance) error {
 		return fmt.Errorf("metadata.namespace: the portal has a maintenance %s of namespace %s: give this one another name", m.Name, p.Maintenances[i].Namespace)
 	case m.Spec.Title == "":
 		return errors.New("spec.title: must be set")
-	case !slices.Contains(gives, affected):
+	case !slices.Contains(allowed, affected):
 		return fmt.Errorf("spec.affectedStatus: %q is not a status that a maintenance can have", affected)
 	}
 	if _, err := windows.ComputePhase(m.Spec.ScheduledStart.Time, m.Spec.ScheduledStart.Time, m.Spec.ScheduledEnd.Time); err != nil {

@@ -6,8 +6,8 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// daysKept is how many days of history a component has, including today.
-const daysKept = 30
+// historyDays is how many days of history a component has, including today.
+const historyDays = 30
 
 // History is how long a component had each status, per day.
 type History []PastDay
@@ -26,7 +26,7 @@ func midnight(t time.Time) time.Time { return t.UTC().Truncate(24*time.Hour).Add
 
 // Add adds a time with one status, and removes days that are too old.
 func (h History) Add(status sreportalv1.ServiceStatus, from, to time.Time) History {
-	oldest := midnight(to).AddDate(0, 0, -daysKept)
+	oldest := midnight(to).AddDate(0, 0, -historyDays)
 	if from.Before(oldest) {
 		from = oldest
 	}
@@ -54,9 +54,9 @@ func (h History) since(oldest string) History {
 
 // lastDates are the dates of the last thirty days up to now, oldest first.
 func lastDates(now time.Time) []string {
-	dates := make([]string, daysKept)
+	dates := make([]string, historyDays)
 	for i := range dates {
-		dates[i] = dateOf(now.AddDate(0, 0, i+1-daysKept))
+		dates[i] = dateOf(now.AddDate(0, 0, i+1-historyDays))
 	}
 	return dates
 }

@@ -46,18 +46,18 @@ func latest(all, more []Object) []Object {
 }
 
 // Without removes what was sent already, except objects that were applied since.
-func (m Move) Without(told Move) Move {
-	return Move{To: m.To, Components: unsent(m.Components, told.Components), Maintenances: unsent(m.Maintenances, told.Maintenances)}
+func (m Move) Without(sent Move) Move {
+	return Move{To: m.To, Components: unsent(m.Components, sent.Components), Maintenances: unsent(m.Maintenances, sent.Maintenances)}
 }
 
-func unsent(all, told []Object) []Object {
+func unsent(all, sent []Object) []Object {
 	return slices.DeleteFunc(slices.Clone(all), func(o Object) bool {
-		return slices.ContainsFunc(told, func(t Object) bool { return t.is(o) && !o.At.After(t.At) })
+		return slices.ContainsFunc(sent, func(t Object) bool { return t.is(o) && !o.At.After(t.At) })
 	})
 }
 
-// Yield removes what another portal shows now, unless it was applied here since, and reports whether there was anything.
-func (p *Portal) Yield(m Move, now time.Time) bool {
+// RemoveMoved removes objects that another portal shows now, unless it was applied here since, and reports whether there was anything.
+func (p *Portal) RemoveMoved(m Move, now time.Time) bool {
 	if m.To == p.Name {
 		return false
 	}

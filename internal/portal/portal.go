@@ -70,9 +70,9 @@ type PastOpening struct {
 }
 
 const (
-	// keptFor is how long past maintenances and openings are kept, and pastKept how many of each kind.
-	keptFor  = daysKept * 24 * time.Hour
-	pastKept = 50
+	// retention is how long past maintenances and openings are kept, and pastKept how many of each kind.
+	retention = historyDays * 24 * time.Hour
+	maxPast   = 50
 	// overdue is how long after its planned start an opening is shown without its window's announcement of the start.
 	overdue = time.Minute
 )
@@ -85,16 +85,16 @@ func (p *Portal) Empty() bool {
 // occasion is a time at which components are maintained: a maintenance or an opening.
 type occasion struct {
 	MaintenanceView
-	// over is the first moment after it; begun: its window has announced the start.
+	// over is the first moment after it. begun: its window has announced the start.
 	over  time.Time
 	begun bool
-	// invalid says why it has no phase.
+	// invalid is why it has no phase.
 	invalid string
 }
 
 // occasions are all maintenances and openings, with their phases at that moment.
 func (p *Portal) occasions(at time.Time) []occasion {
-	all := make([]occasion, 0, len(p.Maintenances)+len(p.Windows)*(2+openingsAnnounced)+len(p.Past))
+	all := make([]occasion, 0, len(p.Maintenances)+len(p.Windows)*(2+announcedOpenings)+len(p.Past))
 	for _, m := range p.Maintenances {
 		all = append(all, m.occasion(at))
 	}
@@ -170,7 +170,7 @@ func openingName(window string, start time.Time) string {
 	return window + "/" + start.UTC().Format("20060102T150405Z")
 }
 
-// Next returns the next moment at which something changes without a request; false: none.
+// Next returns the next moment at which the view changes without a request; false: none.
 func (p *Portal) Next(after time.Time) (time.Time, bool) {
 	var next time.Time
 	at := func(t time.Time) {
@@ -184,7 +184,7 @@ func (p *Portal) Next(after time.Time) (time.Time, bool) {
 			at(o.over)
 		}
 		if o.Window != "" && !o.begun {
-			at(o.Start.Add(overdue)) // however short it is
+			at(o.Start.Add(overdue)) // even if it is short
 		}
 	}
 	for _, refused := range p.Refused {
@@ -196,7 +196,7 @@ func (p *Portal) Next(after time.Time) (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-// Advance lets time pass, and reports whether anything shown has changed. Changes during an outage get their own times.
+// Advance advances the state to now, and reports whether the view has changed. Changes during an outage get their own times.
 func (p *Portal) Advance(now time.Time) bool {
 	if p.Counted.IsZero() {
 		p.Counted = now
@@ -243,7 +243,7 @@ func (p *Portal) dropOverdue(now time.Time) bool {
 	return dropped
 }
 
-// changed recomputes what is shown, after more than time has changed.
+// changed recomputes the view after a request or an announcement.
 func (p *Portal) changed(now time.Time) {
 	p.settle(now)
 	p.renumber(now)
@@ -263,20 +263,20 @@ func (p *Portal) count(until time.Time) {
 	}
 }
 
-// settle recomputes what is shown from that moment on.
+// settle recomputes the view from that moment on.
 func (p *Portal) settle(at time.Time) {
 	p.retire(at)
-	given := map[string][]sreportalv1.ServiceStatus{}
+	statuses := map[string][]sreportalv1.ServiceStatus{}
 	for _, o := range p.occasions(at) {
 		if o.Phase == sreportalv1.PhaseInProgress {
 			for _, component := range o.Components {
-				given[component] = append(given[component], o.AffectedStatus)
+				statuses[component] = append(statuses[component], o.AffectedStatus)
 			}
 		}
 	}
 	for i := range p.Components {
 		c := &p.Components[i]
-		if status := Computed(c.Spec.Status, given[c.Name]...); status != c.Status {
+		if status := Computed(c.Spec.Status, statuses[c.Name]...); status != c.Status {
 			c.Status, c.Since = status, at
 		}
 	}
@@ -295,8 +295,8 @@ func (p *Portal) retire(at time.Time) {
 	}
 	p.Windows = slices.DeleteFunc(p.Windows, func(a Announcement) bool { return len(a.Openings) == 0 })
 	slices.SortStableFunc(p.Past, func(a, b PastOpening) int { return a.End.Compare(b.End) })
-	p.Past = p.Past[max(0, len(p.Past)-pastKept):]
-	p.Past = slices.DeleteFunc(p.Past, func(o PastOpening) bool { return !at.Before(o.End.Add(keptFor)) })
+	p.Past = p.Past[max(0, len(p.Past)-maxPast):]
+	p.Past = slices.DeleteFunc(p.Past, func(o PastOpening) bool { return !at.Before(o.End.Add(retention)) })
 	p.forgetMaintenances(at)
 	p.Refused = slices.DeleteFunc(p.Refused, func(r RefusedWindow) bool { return !at.Before(r.Until) })
 	p.fit()
@@ -316,7 +316,7 @@ func (p *Portal) forgetMaintenances(at time.Time) {
 	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
 	p.Maintenances = slices.DeleteFunc(p.Maintenances, func(m Maintenance) bool {
 		end, ended := over[m.Name]
-		return ended && (!at.Before(end.Add(keptFor)) || len(ends) > pastKept && end.Before(ends[pastKept-1]))
+		return ended && (!at.Before(end.Add(retention)) || len(ends) > maxPast && end.Before(ends[maxPast-1]))
 	})
 }
 

@@ -28,11 +28,11 @@ func component(name string, status sreportalv1.ServiceStatus) sreportalv1.Compon
 	}
 }
 
-func maintenance(name string, start, end time.Time, gives sreportalv1.ServiceStatus, components ...string) sreportalv1.Maintenance {
+func maintenance(name string, start, end time.Time, affected sreportalv1.ServiceStatus, components ...string) sreportalv1.Maintenance {
 	return sreportalv1.Maintenance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name},
 		Spec: sreportalv1.MaintenanceSpec{
-			Title: "New " + name, PortalRef: "main", Components: components, AffectedStatus: gives,
+			Title: "New " + name, PortalRef: "main", Components: components, AffectedStatus: affected,
 			ScheduledStart: metav1.NewTime(start), ScheduledEnd: metav1.NewTime(end),
 		},
 	}
@@ -60,7 +60,7 @@ func applyOne(t *testing.T, p *Portal, at time.Time, m sreportalv1.Maintenance) 
 	return apply(t, p, at, ApplyRequest{Maintenances: []sreportalv1.Maintenance{m}})
 }
 
-// at lets time pass and looks.
+// at advances the portal, and returns its view.
 func (p *Portal) at(now time.Time) View {
 	p.Advance(now)
 	return p.View()
@@ -98,8 +98,8 @@ func TestAMaintenanceReplacesTheDeclaredStatusFromItsStartToItsEndToTheNanosecon
 		t.Run(name, func(t *testing.T) {
 			v := newPortal(t, maintenance("db", start, end, "", "db")).at(tt.at)
 			require.Equal(t, tt.status, v.component("db").Status)
-			require.Equal(t, sreportalv1.StatusOperational, v.component("web").Status, "it is not listed")
-			require.Equal(t, tt.status, v.Status, "a portal is as its worst component")
+			require.Equal(t, sreportalv1.StatusOperational, v.component("web").Status, "the maintenance does not list it")
+			require.Equal(t, tt.status, v.Status, "the portal has the status of its worst component")
 			lists := map[string][]MaintenanceView{"upcoming": v.Upcoming, "in progress": v.InProgress, "completed": v.Completed}
 			for phase, list := range lists {
 				require.Len(t, list, map[bool]int{true: 1}[phase == tt.phase], phase)
@@ -122,7 +122,7 @@ func TestNothingChangesBetweenTheMomentsThatNextReturns(t *testing.T) {
 	}
 }
 
-func TestOfSeveralMaintenancesTheWorstCountsAndAllAreNamed(t *testing.T) {
+func TestTheWorstOfSeveralMaintenancesCountsAndAllAreNamed(t *testing.T) {
 	p := newPortal(t,
 		maintenance("slow", after(0), after(3*time.Hour), sreportalv1.StatusDegraded, "db", "db"),
 		maintenance("dark", after(time.Hour), after(2*time.Hour), sreportalv1.StatusMajorOutage, "db", "web"),
@@ -131,18 +131,18 @@ func TestOfSeveralMaintenancesTheWorstCountsAndAllAreNamed(t *testing.T) {
 	require.Equal(t, sreportalv1.StatusMajorOutage, v.component("db").Status)
 	require.Equal(t, []string{"dark", "slow"}, v.component("db").Because)
 	require.Equal(t, after(time.Hour), v.component("db").Since)
-	require.Equal(t, []string{"dark", "slow"}, names(v.InProgress), "by their end")
+	require.Equal(t, []string{"dark", "slow"}, names(v.InProgress), "sorted by end")
 	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(150*time.Minute)).component("db").Status)
 }
 
-func TestOfVeryManyMaintenancesTheWorstAreNamed(t *testing.T) {
+func TestOnlyTheWorstOfManyMaintenancesAreNamed(t *testing.T) {
 	var all []sreportalv1.Maintenance
 	for i := range 12 {
 		all = append(all, maintenance(fmt.Sprintf("m%02d", i), noon, after(time.Hour), "", "db"))
 	}
 	all = append(all, maintenance("outage", noon, after(time.Hour), sreportalv1.StatusMajorOutage, "db", "db"))
 	db := newPortal(t, all...).at(noon).component("db")
-	require.Len(t, db.Because, becauseMost)
+	require.Len(t, db.Because, maxBecause)
 	require.Equal(t, "m00, m01, m02, m03, m04, m05, m06, m07, m08, outage and 3 more", db.BecauseOf())
 	require.Empty(t, ComponentView{}.BecauseOf())
 }
@@ -167,13 +167,13 @@ func TestChangesDuringAnOutageGetTheirOwnTimes(t *testing.T) {
 	v := p.at(noon.AddDate(0, 0, 2))
 	require.Equal(t, after(3*time.Hour+1), v.component("db").Since)
 	require.Equal(t, []string{"db"}, names(v.Completed))
-	day := v.component("db").Days[daysKept-3]
+	day := v.component("db").Days[historyDays-3]
 	require.Equal(t, Day{
 		Date: "2026-11-21", Worst: sreportalv1.StatusMaintenance, KnownSeconds: 12 * 3600,
 		StatusSeconds: map[sreportalv1.ServiceStatus]int64{sreportalv1.StatusMaintenance: 2 * 3600, sreportalv1.StatusOperational: 10 * 3600},
 	}, day)
-	require.Equal(t, Day{Date: "2026-11-20"}, v.component("db").Days[daysKept-4], "nothing is known of it")
-	require.Equal(t, "2026-11-23", v.component("db").Days[daysKept-1].Date)
+	require.Equal(t, Day{Date: "2026-11-20"}, v.component("db").Days[historyDays-4], "the day is unknown")
+	require.Equal(t, "2026-11-23", v.component("db").Days[historyDays-1].Date)
 }
 
 func TestAnInvalidScheduleClearsThePhase(t *testing.T) {
@@ -184,7 +184,7 @@ func TestAnInvalidScheduleClearsThePhase(t *testing.T) {
 	require.ErrorIs(t, err, windows.ErrInvalidSchedule)
 	require.ErrorContains(t, err, "Maintenance prod/db: spec.scheduledEnd")
 
-	p.Apply(ApplyRequest{Maintenances: []sreportalv1.Maintenance{broken}}, after(2*time.Minute)) // as if it had not been asked
+	p.Apply(ApplyRequest{Maintenances: []sreportalv1.Maintenance{broken}}, after(2*time.Minute)) // without CheckApply
 	v := p.at(after(3 * time.Minute))
 	require.Equal(t, sreportalv1.StatusOperational, v.component("db").Status)
 	require.Empty(t, append(append(v.InProgress, v.Upcoming...), v.Completed...))
@@ -198,7 +198,7 @@ func TestAMaintenanceOfAnUnknownComponentIsShownWithAWarning(t *testing.T) {
 	require.Equal(t, []string{"switch"}, p.at(noon).InProgress[0].Unknown)
 	apply(t, p, after(time.Minute), ApplyRequest{Components: []sreportalv1.Component{component("switch", "")}})
 	v := p.at(after(time.Minute))
-	require.Equal(t, sreportalv1.StatusMaintenance, v.component("switch").Status, "once it is there, it is maintained")
+	require.Equal(t, sreportalv1.StatusMaintenance, v.component("switch").Status, "the new component is under maintenance")
 	require.Equal(t, sreportalv1.StatusUnknown, v.component("switch").Declared)
 	require.Empty(t, v.InProgress[0].Unknown)
 }
@@ -228,7 +228,7 @@ func TestACancelledMaintenanceEndsNowOrDoesNotTakePlace(t *testing.T) {
 	require.Contains(t, answer.Warnings[0], "was cancelled, and stays so")
 	coming.Spec.ScheduledEnd = metav1.NewTime(after(4 * time.Hour))
 	require.Empty(t, applyOne(t, p, after(150*time.Minute), coming).Warnings)
-	require.Equal(t, sreportalv1.StatusMaintenance, p.at(after(150*time.Minute)).component("web").Status, "it has another time now")
+	require.Equal(t, sreportalv1.StatusMaintenance, p.at(after(150*time.Minute)).component("web").Status, "a new time revokes the cancellation")
 }
 
 func TestAnInvalidObjectIsRefusedWithItsField(t *testing.T) {
@@ -238,12 +238,12 @@ func TestAnInvalidObjectIsRefusedWithItsField(t *testing.T) {
 		return ApplyRequest{Components: []sreportalv1.Component{c}}
 	}
 	long := component("api", "")
-	long.Spec.Description = strings.Repeat("x", textsMost)
+	long.Spec.Description = strings.Repeat("x", maxTexts)
 	var many []sreportalv1.Component
-	for i := range componentsMost + 1 {
+	for i := range maxComponents + 1 {
 		many = append(many, component("c"+strings.Repeat("i", i%50)+string(rune('a'+i/50)), ""))
 	}
-	for says, r := range map[string]ApplyRequest{
+	for message, r := range map[string]ApplyRequest{
 		"components, maintenances: there are none": {},
 		`spec.portalRef: is "other"`:               object(func(c *sreportalv1.Component) { c.Spec.PortalRef = "other" }),
 		"metadata.name":                            object(func(c *sreportalv1.Component) { c.Name = "a/b" }),
@@ -258,13 +258,13 @@ func TestAnInvalidObjectIsRefusedWithItsField(t *testing.T) {
 		"spec.affectedStatus":                         {Maintenances: []sreportalv1.Maintenance{maintenance("m", noon, after(1), sreportalv1.StatusOperational)}},
 		"bytes, more than":                            {Components: []sreportalv1.Component{long}},
 		"would have 223 components, and can have":     {Components: many},
-		"reason: has":                                 {Request: Request{Reason: strings.Repeat("x", longestReason+1)}, Components: []sreportalv1.Component{component("api", "")}},
+		"reason: has":                                 {Request: Request{Reason: strings.Repeat("x", maxText+1)}, Components: []sreportalv1.Component{component("api", "")}},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(message, func(t *testing.T) {
 			p := newPortal(t)
 			before, err := json.Marshal(p)
 			require.NoError(t, err)
-			require.ErrorContains(t, p.CheckApply(r), says)
+			require.ErrorContains(t, p.CheckApply(r), message)
 			untouched, err := json.Marshal(p)
 			require.NoError(t, err)
 			require.JSONEq(t, string(before), string(untouched))
@@ -287,7 +287,7 @@ func TestAMissingObjectCannotBeDeletedOrCancelled(t *testing.T) {
 	p.Delete(DeleteRequest{All: true}, noon)
 	require.True(t, p.Empty())
 	_, changes := p.Next(noon)
-	require.False(t, changes, "nothing is to come")
+	require.False(t, changes, "no change is due")
 }
 
 func TestApplyingTwiceChangesNothing(t *testing.T) {
@@ -306,9 +306,9 @@ func TestAMovedComponentIsRemovedUnlessItReturned(t *testing.T) {
 		return Move{To: "other", Components: []Object{{"prod", "db", at}, {"test", "web", at}}, Maintenances: []Object{{"prod", "m", at}}}
 	}
 	move, back := moved(after(time.Minute)), moved(noon.Add(-time.Minute))
-	require.False(t, p.Yield(back, after(time.Minute)), "it was applied here since")
-	require.False(t, p.Yield(Move{To: "main", Components: move.Components}, after(time.Minute)))
-	require.True(t, p.Yield(move, after(time.Minute)))
+	require.False(t, p.RemoveMoved(back, after(time.Minute)), "it was applied here later")
+	require.False(t, p.RemoveMoved(Move{To: "main", Components: move.Components}, after(time.Minute)))
+	require.True(t, p.RemoveMoved(move, after(time.Minute)))
 	v := p.View()
 	require.Equal(t, "web", v.Components[0].Name)
 	require.Len(t, v.Components, 1)
@@ -325,7 +325,7 @@ func TestAMoveKeepsTheLatestEntryOfEachObject(t *testing.T) {
 	}, both)
 	require.Equal(t, noon, first.Components[0].At)
 	require.Equal(t, both, second.And(both).And(first).sorted())
-	require.Equal(t, second, both.Without(first), "what was applied since is not told yet")
+	require.Equal(t, second, both.Without(first), "a later entry is not sent yet")
 	require.True(t, both.Without(both).Empty())
 	require.False(t, second.Without(first).Empty())
 	require.True(t, Move{}.Empty())
@@ -338,15 +338,15 @@ func (m Move) sorted() Move {
 
 func TestOldMaintenancesAreForgotten(t *testing.T) {
 	var all []sreportalv1.Maintenance
-	for i := range pastKept + 10 {
+	for i := range maxPast + 10 {
 		start := after(-time.Duration(i+2) * time.Hour)
 		all = append(all, maintenance("m"+string(rune('a'+i/10))+string(rune('a'+i%10)), start, start.Add(time.Hour), "", "db"))
 	}
 	p := newPortal(t, all...)
 	v := p.at(noon)
-	require.Len(t, v.Completed, pastKept)
+	require.Len(t, v.Completed, maxPast)
 	require.Equal(t, "maa", v.Completed[0].Name, "the last that ended")
-	later := noon.Add(keptFor + 24*time.Hour)
+	later := noon.Add(retention + 24*time.Hour)
 	require.Empty(t, p.at(later).Completed)
 	answer := applyOne(t, p, later, all[0])
 	require.Contains(t, answer.Warnings[0], "ended too long ago")
@@ -355,7 +355,7 @@ func TestOldMaintenancesAreForgotten(t *testing.T) {
 func TestTheSizeOfATextIsItsSizeAsJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.SampledFrom([]rune("a<>&\"\\\n\t\b\f\x01\u2028\x7fä")), 0, 20, -1)).Draw(t, "text")
-		text = strings.ReplaceAll(text, "\ufffd", "") // it is taken for what is no character, which has more
+		text = strings.ReplaceAll(text, "\ufffd", "") // JSON escapes it when it stands for invalid UTF-8
 		encoded, err := json.Marshal(text)
 		require.NoError(t, err)
 		require.Equal(t, len(encoded)+len(","), lengthOf(text)-lengthOf())
@@ -363,25 +363,25 @@ func TestTheSizeOfATextIsItsSizeAsJSON(t *testing.T) {
 	require.Equal(t, len(`"\ufffd",`), lengthOf("\xff")-lengthOf())
 }
 
-// 200 components and 100 windows are asked for; this is the most that is let in, with thirty days of trouble each.
+// The portal admits as many of 200 components and 100 windows as fit, each with thirty days of outages.
 func TestTheLargestPortalFitsIntoAPayload(t *testing.T) {
 	p := &Portal{Name: "main"}
 	var r ApplyRequest
-	for i := range componentsMost {
+	for i := range maxComponents {
 		c := component("component-"+string(rune('a'+i/26))+string(rune('a'+i%26)), sreportalv1.StatusOperational)
 		c.Spec.Description = strings.Repeat("d", 600)
 		r.Components = append(r.Components, c)
 	}
 	apply(t, p, noon, r)
-	for i := range windowsMost {
+	for i := range maxWindows {
 		a := nightOf("prod/night-"+string(rune('a'+i/26))+string(rune('a'+i%26)), 1, after(24*time.Hour*40))
 		a.Description = strings.Repeat("d", 1000)
 		p.Receive(a, noon)
 	}
-	require.Len(t, p.Windows, windowsMost)
-	require.Greater(t, p.length(), textsMost*3/4, "it is about full")
+	require.Len(t, p.Windows, maxWindows)
+	require.Greater(t, p.length(), maxTexts*3/4, "the portal is almost full")
 	now := noon
-	for range daysKept + 1 {
+	for range historyDays + 1 {
 		for _, status := range statuses() {
 			for i := range p.Components {
 				p.Components[i].Status = status

@@ -29,19 +29,19 @@ func TestTheWorstStatusIsCorrect(t *testing.T) {
 		require.Equal(t, of[0], Computed(of[0]))
 	})
 	require.Equal(t, sreportalv1.StatusUnknown, Worst())
-	require.Equal(t, sreportalv1.StatusUnknown, Worst("fine", sreportalv1.StatusOperational), "what is no status is not known to be well")
+	require.Equal(t, sreportalv1.StatusUnknown, Worst("fine", sreportalv1.StatusOperational), "an invalid status counts as unknown")
 }
 
 func anyMaintenance(t *rapid.T, name string) sreportalv1.Maintenance {
 	start := after(time.Duration(rapid.IntRange(-72, 240).Draw(t, "start")) * 30 * time.Minute)
 	end := start.Add(time.Duration(rapid.IntRange(1, 100).Draw(t, "length")) * 30 * time.Minute)
-	gives := rapid.SampledFrom([]sreportalv1.ServiceStatus{"", sreportalv1.StatusDegraded, sreportalv1.StatusPartialOutage, sreportalv1.StatusMajorOutage}).Draw(t, "gives")
+	affected := rapid.SampledFrom([]sreportalv1.ServiceStatus{"", sreportalv1.StatusDegraded, sreportalv1.StatusPartialOutage, sreportalv1.StatusMajorOutage}).Draw(t, "gives")
 	components := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"web", "db", "disk"}), rapid.ID).Draw(t, "components")
-	return maintenance(name, start, end, gives, components...)
+	return maintenance(name, start, end, affected, components...)
 }
 
-// Whatever happens: looking now and then changes nothing, the history is of the time since a component is known, and what is shown is what the
-// maintenances in progress give.
+// For any events: extra views change nothing, the history covers the time since a component exists, and the shown status is that of the maintenances
+// in progress.
 func TestTheViewDependsOnlyOnDeclarationsAndTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r ApplyRequest
@@ -73,7 +73,7 @@ func TestTheViewDependsOnlyOnDeclarationsAndTime(t *testing.T) {
 			often.Advance(later)
 			passed := often.View()
 			passed.Number = 0
-			require.Equal(t, passed, carried, "a view is carried on until something changes")
+			require.Equal(t, passed, carried, "At extends a view until the next change")
 		}
 	})
 }
@@ -81,14 +81,14 @@ func TestTheViewDependsOnlyOnDeclarationsAndTime(t *testing.T) {
 func requireSound(t require.TestingT, p *Portal, now time.Time) {
 	v := p.View()
 	for _, c := range v.Components {
-		var gives []sreportalv1.ServiceStatus
+		var affected []sreportalv1.ServiceStatus
 		for _, m := range v.InProgress {
 			if slices.Contains(m.Components, c.Name) {
-				gives = append(gives, m.AffectedStatus)
+				affected = append(affected, m.AffectedStatus)
 			}
 		}
-		require.Equal(t, Computed(c.Declared, gives...), c.Status)
-		require.Equal(t, len(gives) > 0, len(c.Because) > 0)
+		require.Equal(t, Computed(c.Declared, affected...), c.Status)
+		require.Equal(t, len(affected) > 0, len(c.Because) > 0)
 		require.False(t, c.Since.After(now))
 		var known int64
 		for _, day := range c.Days {
@@ -96,16 +96,16 @@ func requireSound(t require.TestingT, p *Portal, now time.Time) {
 			for _, seconds := range day.StatusSeconds {
 				sum += seconds
 			}
-			require.Equal(t, day.KnownSeconds, sum, "the parts of a day sum to what is known of it")
+			require.Equal(t, day.KnownSeconds, sum, "the statuses of a day add up to its known time")
 			require.LessOrEqual(t, sum, int64(86400))
 			known += sum
 		}
-		require.Len(t, c.Days, daysKept)
-		oldest := midnight(now).AddDate(0, 0, -daysKept)
+		require.Len(t, c.Days, historyDays)
+		oldest := midnight(now).AddDate(0, 0, -historyDays)
 		if oldest.Before(noon) {
 			oldest = noon
 		}
-		require.InDelta(t, now.Sub(oldest).Seconds(), known, float64(daysKept)/2, "the days sum to the time known")
+		require.InDelta(t, now.Sub(oldest).Seconds(), known, float64(historyDays)/2, "the days add up to the known time")
 	}
 	total := len(v.InProgress) + len(v.Upcoming) + len(v.Completed)
 	require.Len(t, p.Maintenances, total, "each maintenance has one phase")

@@ -38,7 +38,7 @@ type CancelRequest struct {
 	Maintenance string `json:"maintenance"`
 }
 
-// Answer is what a portal answers to a request.
+// Answer is the answer of a portal to a request.
 type Answer struct {
 	Portal string `json:"portal"`
 	// Number and Status are those of its view then.
@@ -46,7 +46,7 @@ type Answer struct {
 	Status sreportalv1.ServiceStatus `json:"status"`
 	// Changes are the results by object, e.g. "component web added".
 	Changes []string `json:"changes,omitempty"`
-	// Warnings are what the author may not expect.
+	// Warnings are effects that the author may not expect.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -55,20 +55,20 @@ func (p *Portal) Apply(r ApplyRequest, now time.Time) (Answer, Move) {
 	p.Advance(now)
 	added := Move{To: p.Name}
 	var changes, warnings []string
-	say := func(kind, name, what string) { changes = append(changes, kind+" "+name+" "+what) }
+	report := func(kind, name, result string) { changes = append(changes, kind+" "+name+" "+result) }
 	for _, object := range r.Components {
-		what := p.applyComponent(object, now)
-		if what == "added" {
+		result := p.applyComponent(object, now)
+		if result == "added" {
 			added.Components = append(added.Components, Object{object.Namespace, object.Name, now})
 		}
-		say("component", object.Name, what)
+		report("component", object.Name, result)
 	}
 	for _, object := range r.Maintenances {
-		what := p.applyMaintenance(object, now)
-		if what == "added" {
+		result := p.applyMaintenance(object, now)
+		if result == "added" {
 			added.Maintenances = append(added.Maintenances, Object{object.Namespace, object.Name, now})
 		}
-		say("maintenance", object.Name, what)
+		report("maintenance", object.Name, result)
 	}
 	changed := slices.DeleteFunc(slices.Clone(changes), func(change string) bool { return strings.HasSuffix(change, unchanged) })
 	if len(changed) > 0 {
@@ -131,21 +131,21 @@ func sameMaintenance(a, b sreportalv1.MaintenanceSpec) bool {
 		a.ScheduledStart.Equal(&b.ScheduledStart) && a.ScheduledEnd.Equal(&b.ScheduledEnd) && slices.Equal(a.Components, b.Components)
 }
 
-// warnings are what the author of a maintenance may not expect.
+// warnings returns effects that the author of a maintenance may not expect.
 func (p *Portal) warnings(name string, now time.Time) []string {
 	i := slices.IndexFunc(p.Maintenances, func(m Maintenance) bool { return m.Name == name })
 	if i < 0 {
 		return []string{fmt.Sprintf("maintenance %s ended too long ago to be shown", name)}
 	}
-	var said []string
+	var warnings []string
 	m := p.Maintenances[i]
 	if m.Cancelled != nil {
-		said = append(said, fmt.Sprintf("maintenance %s was cancelled, and stays so: give it another time, or delete it first", name))
+		warnings = append(warnings, fmt.Sprintf("maintenance %s was cancelled, and stays so: give it another time, or delete it first", name))
 	}
 	if unknown := p.unknown(m.Spec.Components); len(unknown) > 0 && m.occasion(now).Phase != sreportalv1.PhaseCompleted {
-		said = append(said, fmt.Sprintf("maintenance %s: spec.components: the portal does not have %s yet", name, listed(unknown)))
+		warnings = append(warnings, fmt.Sprintf("maintenance %s: spec.components: the portal does not have %s yet", name, listed(unknown)))
 	}
-	return said
+	return warnings
 }
 
 // unknown are the names without a component.
@@ -228,12 +228,12 @@ func (p *Portal) CheckCancel(r CancelRequest, now time.Time) error {
 func (p *Portal) Cancel(r CancelRequest, now time.Time) Answer {
 	p.Advance(now)
 	m, _ := p.maintenance(r.Maintenance)
-	what := "cancelled, and does not take place"
+	result := "cancelled, and does not take place"
 	if m.occasion(now).Phase == sreportalv1.PhaseInProgress {
-		what = "cancelled, and ends now"
+		result = "cancelled, and ends now"
 	}
 	m.Cancelled = &now
-	changes := []string{"maintenance " + m.Name + " " + what}
+	changes := []string{"maintenance " + m.Name + " " + result}
 	p.record(r.Request, listed(changes), now)
 	p.changed(now)
 	return p.answer(changes)
@@ -244,19 +244,19 @@ func (p *Portal) answer(changes []string) Answer {
 	return Answer{Portal: p.Name, Number: p.Number, Status: p.status(), Changes: changes}
 }
 
-// maxEvents is how many events a portal remembers.
-const eventsKept = 20
+// maxEvents limits the events that a portal keeps.
+const maxEvents = 20
 
 func (p *Portal) record(r Request, message string, now time.Time) {
 	p.Events = append(p.Events, Event{At: now, By: r.Actor, Reason: r.Reason, Message: message})
-	p.Events = slices.Clone(p.Events[max(0, len(p.Events)-eventsKept):])
+	p.Events = slices.Clone(p.Events[max(0, len(p.Events)-maxEvents):])
 }
 
 // listed names the first ten.
 func listed(names []string) string {
-	const most = 10
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	const limit = 10
+	if len(names) > limit {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
 	}
 	return strings.Join(names, ", ")
 }

@@ -12,7 +12,7 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// View is what a portal shows at a moment: the answer to the status query of the workflow.
+// View is the content of a portal at a moment: the answer to the status query of the workflow.
 type View struct {
 	Name string `json:"name"`
 	// Number grows with every visible change.
@@ -86,7 +86,7 @@ type MaintenanceView struct {
 // Event is a request of a person.
 type Event struct {
 	At time.Time `json:"at"`
-	// By and Reason are who asked for it, and why.
+	// By is who requested it, and Reason why.
 	By      string `json:"by,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
@@ -156,16 +156,16 @@ func (p *Portal) Overview() View {
 	return v
 }
 
-// becauseMost is how many maintenances are named for a component.
-const becauseMost = 10
+// maxBecause limits the maintenances that are named for a component.
+const maxBecause = 10
 
 // causes are the first maintenances, of very many those with the worst status, and how many more there are.
 func causes(of []MaintenanceView) (names []string, more int) {
 	slices.SortFunc(of, func(a, b MaintenanceView) int {
 		return cmp.Or(slices.Index(statuses(), known(a.AffectedStatus))-slices.Index(statuses(), known(b.AffectedStatus)), strings.Compare(a.Name, b.Name))
 	})
-	of = slices.CompactFunc(of, func(a, b MaintenanceView) bool { return a.Name == b.Name }) // it may list a component twice
-	for _, m := range of[:min(len(of), becauseMost)] {
+	of = slices.CompactFunc(of, func(a, b MaintenanceView) bool { return a.Name == b.Name }) // a maintenance may list a component twice
+	for _, m := range of[:min(len(of), maxBecause)] {
 		names = append(names, m.Name)
 	}
 	slices.Sort(names)

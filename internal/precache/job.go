@@ -58,7 +58,7 @@ func (k Kind) JobName() string {
 // jobTTL is how long a failed Job is kept, so that its log can be read.
 const jobTTL = 24 * time.Hour
 
-// managementWorkload puts the pods on the cores that a partitioned node keeps for its own management, where there are such.
+// managementWorkload puts the pods on the management cores of a partitioned node.
 const managementWorkload = "target.workload.openshift.io/management"
 
 // Job returns the Job of that name. Its configuration is in the ConfigMap of the same name. It ends and expires by itself.

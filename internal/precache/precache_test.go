@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/precache"
 )
 
-// config is one as users have it, from the documentation of the operator whose kind it is.
+// config is the example in the documentation of the operator.
 const config = `
 overrides:
   platformImage: quay.example.com/openshift-release-dev/ocp-release@sha256:3d5800990dee7cd4727d3fe238a97e2d2976d3808fc925ada29c559a47e2e1ef
@@ -65,12 +65,12 @@ func TestEveryInvalidFieldIsReported(t *testing.T) {
 		change func(*ranv1.PreCachingConfigSpec)
 		want   []string
 	}{
-		{"additional images alone are something to pull", func(s *ranv1.PreCachingConfigSpec) { s.Overrides = ranv1.PlatformPreCachingSpec{} }, nil},
-		{"the image of the job may be left to the worker", func(s *ranv1.PreCachingConfigSpec) { s.Overrides.PreCacheImage = "" }, nil},
-		{"nothing to pull", func(s *ranv1.PreCachingConfigSpec) { *s = ranv1.PreCachingConfigSpec{} }, []string{"spec.overrides: Required value: nothing to pull"}},
+		{"additional images alone are enough", func(s *ranv1.PreCachingConfigSpec) { s.Overrides = ranv1.PlatformPreCachingSpec{} }, nil},
+		{"the image of the Job may be missing", func(s *ranv1.PreCachingConfigSpec) { s.Overrides.PreCacheImage = "" }, nil},
+		{"no content", func(s *ranv1.PreCachingConfigSpec) { *s = ranv1.PreCachingConfigSpec{} }, []string{"spec.overrides: Required value: nothing to pull"}},
 		{"catalogs without packages", func(s *ranv1.PreCachingConfigSpec) { s.Overrides.OperatorsPackagesAndChannels = nil }, []string{"spec.overrides.operatorsPackagesAndChannels: Required"}},
 		{"packages without catalogs", func(s *ranv1.PreCachingConfigSpec) { s.Overrides.OperatorsIndexes = nil }, []string{"spec.overrides.operatorsIndexes: Required"}},
-		{"everything at once", func(s *ranv1.PreCachingConfigSpec) {
+		{"several invalid fields", func(s *ranv1.PreCachingConfigSpec) {
 			s.Overrides.PlatformImage, s.Overrides.PreCacheImage = "no image", "Upper/Case"
 			s.Overrides.OperatorsIndexes[0] = ""
 			s.Overrides.OperatorsPackagesAndChannels = []string{"ok:1", "nochannel", ":c", "p:", "a:b:c", "a b:c"}
@@ -93,12 +93,12 @@ func TestEveryInvalidFieldIsReported(t *testing.T) {
 }
 
 func TestSpaceIsRoundedUpToWholeGiB(t *testing.T) {
-	for given, want := range map[string]string{
+	for size, want := range map[string]string{
 		"": "35", "35 GiB": "35", "35GiB": "35", "40 GB": "38", "45 GB": "42", "1.5 TiB": "1536", "1": "1", "36g": "34", "512 MiB": "1", " 10 Gi ": "10", "1 PiB": "1048576", "1073741825": "2",
 	} {
-		spec, problems := specOf(t, func(s *ranv1.PreCachingConfigSpec) { s.SpaceRequired = given })
-		require.Empty(t, problems, given)
-		require.Equal(t, want, spec.SpaceRequired, given)
+		spec, problems := specOf(t, func(s *ranv1.PreCachingConfigSpec) { s.SpaceRequired = size })
+		require.Empty(t, problems, size)
+		require.Equal(t, want, spec.SpaceRequired, size)
 	}
 	for _, bad := range []string{"0", "0 GiB", "-1 GiB", "35 XiB", "GiB", "3,5 GiB", "35  GiB GiB"} {
 		_, problems := specOf(t, func(s *ranv1.PreCachingConfigSpec) { s.SpaceRequired = bad })
@@ -147,10 +147,10 @@ func TestTheConditionSummarizesAllClusters(t *testing.T) {
 		states                  states
 		status, reason, message string
 	}{
-		{"nothing to do", precache.Precaching, nil, "True", "PrecachingCompleted", "Precaching is completed for all clusters"},
-		{"not begun", precache.Precaching, states{"a": "NotStarted", "b": "NotStarted"}, "False", "InProgress", "Precaching is not completed"},
-		{"at work", precache.Precaching, states{"a": "Active", "b": "NotStarted", "c": "Succeeded"}, "False", "InProgress", "Precaching is in progress for 2 clusters"},
-		{"at work with a failure", precache.Backup, states{"a": "Starting", "b": "UnrecoverableError"}, "False", "InProgress", "Backup is in progress for 1 clusters; failed: b"},
+		{"no clusters", precache.Precaching, nil, "True", "PrecachingCompleted", "Precaching is completed for all clusters"},
+		{"not started", precache.Precaching, states{"a": "NotStarted", "b": "NotStarted"}, "False", "InProgress", "Precaching is not completed"},
+		{"in progress", precache.Precaching, states{"a": "Active", "b": "NotStarted", "c": "Succeeded"}, "False", "InProgress", "Precaching is in progress for 2 clusters"},
+		{"in progress with a failure", precache.Backup, states{"a": "Starting", "b": "UnrecoverableError"}, "False", "InProgress", "Backup is in progress for 1 clusters; failed: b"},
 		{"done", precache.Backup, states{"a": "Succeeded"}, "True", "BackupCompleted", "Backup is completed for all clusters"},
 		{"some failed", precache.Backup, states{"a": "Succeeded", "c": "BackupTimeout", "b": "UnrecoverableError"}, "True", "PartiallyDone", "Backup failed for 2 clusters; failed: b, c"},
 		{"all failed", precache.Precaching, states{"a": "PrecacheTimeout"}, "False", "Failed", "Precaching failed for all clusters; failed: a"},

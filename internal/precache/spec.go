@@ -13,7 +13,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// DefaultSpaceRequired is the disk space that precaching needs on a cluster unless the configuration says otherwise.
+// DefaultSpaceRequired is the disk space that precaching needs on a cluster by default.
 const DefaultSpaceRequired = "35 GiB"
 
 // SpecOf returns the content that a configuration pulls. Errors name every invalid field. The image of the Job may be missing: workers have a

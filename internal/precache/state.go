@@ -99,9 +99,9 @@ func Failed(states map[string]ranv1.PreparationState) []string {
 
 // joinNames names at most 20 clusters, since the status has them all.
 func joinNames(names []string) string {
-	const most = 20
-	if len(names) <= most {
+	const limit = 20
+	if len(names) <= limit {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
 }

@@ -1,5 +1,5 @@
-// Package snapshot reads the objects that a decision needs, from a live cluster or from a file of objects as kubectl prints them. Both
-// are a client.Reader, so that offline and live decisions are the same.
+// Package snapshot reads the objects that a decision needs, from a live cluster or from a file of objects as printed by kubectl. Both
+// are a client.Reader, so offline and live decisions are the same.
 package snapshot
 
 import (
@@ -33,7 +33,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// File holds the objects of a cluster, read from a file. It answers like an API server that serves all kinds and has only these objects.
+// File has the objects of a cluster, read from a file. It answers like an API server that serves all kinds and has only these objects.
 type File struct {
 	scheme  *runtime.Scheme
 	objects map[schema.GroupVersionKind][]*unstructured.Unstructured
@@ -150,7 +150,7 @@ func refusePolicy(object *unstructured.Unstructured) []manifest.Problem {
 		return nil
 	}
 	if _, err := rollout.ReadPolicy(object); err != nil {
-		return []manifest.Problem{{Message: errors.Unwrap(err).Error()}} // without its name
+		return []manifest.Problem{{Message: errors.Unwrap(err).Error()}} // without the name
 	}
 	return nil
 }

@@ -180,8 +180,8 @@ func TestAnUntrustworthyFileIsRefused(t *testing.T) {
 			"a budget for nodes that it does not say", operatorConfig("budgets: [{name: db, maxUnavailable: 1, nodeSelector: {role: db}}]"),
 			"cluster.yaml: MaintenanceOperatorConfig.maintenance.nvidia.com drydock/default: spec.budgets[0].nodeSelector.role: unknown field",
 		},
-		{"what is no object", "just text", "cluster.yaml: document 1: is not a Kubernetes object"},
-		{"a compressed file that is cut", "\x1f\x8b\x08", "cluster.yaml: decompress: unexpected EOF"},
+		{"a text that is not an object", "just text", "cluster.yaml: document 1: is not a Kubernetes object"},
+		{"a truncated compressed file", "\x1f\x8b\x08", "cluster.yaml: decompress: unexpected EOF"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -197,7 +197,7 @@ func operatorConfig(fields string) string {
 	return "{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: drydock, name: default}, spec: {" + fields + "}}"
 }
 
-// operatorConfigRefused is why such a configuration is refused that is given to decide with.
+// operatorConfigRefused returns the error for a configuration with these fields.
 func operatorConfigRefused(t *testing.T, fields string) string {
 	_, err := manifest.Decode("f", []byte(operatorConfig(fields)))
 	invalid, _ := errors.AsType[manifest.Invalid](err)

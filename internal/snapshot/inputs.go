@@ -28,11 +28,11 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// managedClusters are what a plan selects from.
+// managedClusters is the kind that a plan selects from.
 var managedClusters = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 
-// Inventory reads what the plan of a rollout depends on, from the hub. Only what this rollout needs is read. A cluster that does not
-// serve ManagedClusters is not a hub, and an error.
+// Inventory reads the input of a rollout's plan from the hub, and only the objects that this rollout needs. A cluster that does not
+// serve ManagedClusters is not a hub: an error.
 func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (rollout.Inventory, error) {
 	var inventory rollout.Inventory
 	clusters := metadataList(managedClusters)
@@ -88,8 +88,8 @@ func preCachingConfig(ctx context.Context, reader client.Reader, cgu *ranv1.Clus
 	return &config.Spec, nil
 }
 
-// policiesAtOnce is how many policies are read at the same time.
-const policiesAtOnce = 16
+// maxConcurrentReads limits the policies that are read at the same time.
+const maxConcurrentReads = 16
 
 // rootPolicies reads the root policies with these names, in all namespaces. It reads no other policies in full, because their status grows with
 // the fleet, and no replicas in the clusters' namespaces.
@@ -105,7 +105,7 @@ func rootPolicies(ctx context.Context, reader client.Reader, names []string) ([]
 	named := slices.DeleteFunc(list.Items, func(root metav1.PartialObjectMetadata) bool { return !slices.Contains(names, root.Name) })
 	read := make([]*rollout.Policy, len(named))
 	reads, reading := errgroup.WithContext(ctx)
-	reads.SetLimit(policiesAtOnce)
+	reads.SetLimit(maxConcurrentReads)
 	for i := range named {
 		reads.Go(func() (err error) {
 			read[i], err = rootPolicy(reading, reader, client.ObjectKeyFromObject(&named[i]))

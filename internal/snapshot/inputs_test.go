@@ -40,7 +40,7 @@ spec:
   remediationStrategy: {maxConcurrency: 1}
 `
 
-// decisions are all that Drydock decides from objects, as it prints them.
+// decisions returns all decisions from the objects, as Drydock prints them.
 func decisions(t *testing.T, reader client.Reader) map[string]string {
 	t.Helper()
 	objects, err := manifest.Decode("rollout", []byte(policyRollout))
@@ -93,7 +93,7 @@ func TestAClusterHasOneConfiguration(t *testing.T) {
 	require.EqualError(t, err, "2 MaintenanceOperatorConfigs found (a/default, b/default): delete all but one")
 }
 
-// TestAFileOfLiveObjectsGivesTheDecisionsOfTheLiveCluster reads one cluster in every way there is.
+// The same cluster is read from its API server, from a cache and from files.
 func TestAFileOfLiveObjectsGivesTheDecisionsOfTheLiveCluster(t *testing.T) {
 	stack := devstacktest.Start(t, devstack.Options{Clusters: []devstack.ClusterOptions{{
 		Name: "hub", CRDs: []string{"deploy/crds", "deploy/crds/testing"}, ControlPlaneOnly: true,
@@ -116,7 +116,7 @@ func TestAFileOfLiveObjectsGivesTheDecisionsOfTheLiveCluster(t *testing.T) {
 
 	original, err := snapshot.Open("testdata/cluster.yaml", nil)
 	require.NoError(t, err)
-	require.Equal(t, live, decisions(t, original), "from the file that the cluster was made of")
+	require.Equal(t, live, decisions(t, original), "from the file that the cluster was created from")
 }
 
 // create creates the objects of the test file, with their status, in a cluster whose controllers do not run.
@@ -125,7 +125,7 @@ func create(t *testing.T, c client.Client) {
 	require.NoError(t, err)
 	objects, err := manifest.Parse("cluster.yaml", text)
 	require.NoError(t, err)
-	// Pods are admitted only with the account that the controllers would have made.
+	// Pods need the service account that a controller would create.
 	require.NoError(t, c.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}))
 	for _, object := range objects {
 		status, hasStatus := object.Object["status"]
@@ -137,7 +137,7 @@ func create(t *testing.T, c client.Client) {
 	}
 }
 
-// dump prints the objects of a cluster as kubectl prints several kinds at once.
+// dump prints the objects of a cluster as kubectl prints several kinds.
 func dump(t *testing.T, c client.Client) []byte {
 	all := &unstructured.UnstructuredList{}
 	all.SetAPIVersion("v1")
@@ -175,17 +175,17 @@ func TestARetryReadsItsBindingsFromThePolicies(t *testing.T) {
 	status.ManagedPoliciesForUpgrade = append(status.ManagedPoliciesForUpgrade, "gone")
 	notBound, err = snapshot.NotBound(t.Context(), file, status, []string{"c1"})
 	require.NoError(t, err)
-	require.Empty(t, notBound, "a policy that is gone is not one that the cluster never had")
+	require.Empty(t, notBound, "a deleted policy does not count as unbound")
 }
 
-// readWhole notes which policies were read with all that is in them.
-type readWhole struct {
+// recordingReader records the policies that were read in full.
+type recordingReader struct {
 	client.Reader
 	mu       sync.Mutex
 	policies []string
 }
 
-func (r *readWhole) note(object *unstructured.Unstructured) {
+func (r *recordingReader) record(object *unstructured.Unstructured) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if object.GetKind() == "Policy" {
@@ -193,19 +193,19 @@ func (r *readWhole) note(object *unstructured.Unstructured) {
 	}
 }
 
-func (r *readWhole) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (r *recordingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	err := r.Reader.Get(ctx, key, object, options...)
 	if whole, is := object.(*unstructured.Unstructured); is && err == nil {
-		r.note(whole)
+		r.record(whole)
 	}
 	return err
 }
 
-func (r *readWhole) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (r *recordingReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	err := r.Reader.List(ctx, list, options...)
 	if whole, is := list.(*unstructured.UnstructuredList); is {
 		for i := range whole.Items {
-			r.note(&whole.Items[i])
+			r.record(&whole.Items[i])
 		}
 	}
 	return err
@@ -220,10 +220,10 @@ func TestAPlanReadsOnlyTheMetadataOfUnnamedPolicies(t *testing.T) {
 	require.NoError(t, err)
 	objects, err := manifest.Decode("rollout", []byte(policyRollout))
 	require.NoError(t, err)
-	reader := &readWhole{Reader: file}
+	reader := &recordingReader{Reader: file}
 	inventory, err := snapshot.Inventory(t.Context(), reader, objects[0].(*ranv1.ClusterGroupUpgrade))
 	require.NoError(t, err)
-	require.Len(t, inventory.Policies, 2, "in whatever namespace")
+	require.Len(t, inventory.Policies, 2, "from all namespaces")
 	require.ElementsMatch(t, []string{"fleet/p1", "other/p1"}, reader.policies)
 }
 

@@ -19,10 +19,10 @@ import (
 // Rollouts reads the rollouts that block a rollout, and their blockers in turn, from ConfigMaps on the hub or as objects.
 func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
 	return rollout.GatherBlockers(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
-		var kept corev1.ConfigMap
-		err := reader.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: rollout.SavedName(name.Name)}, &kept)
+		var saved corev1.ConfigMap
+		err := reader.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: rollout.SavedName(name.Name)}, &saved)
 		if err == nil {
-			return SavedRollout(&kept, name)
+			return SavedRollout(&saved, name)
 		}
 		if !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("read rollout %s: %w", name, err)
@@ -40,10 +40,10 @@ func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroup
 }
 
 // SavedRollout reads a saved rollout from its ConfigMap; nil if the ConfigMap belongs to another rollout, whose shortened name is the same.
-func SavedRollout(kept *corev1.ConfigMap, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
-	where := "ConfigMap " + kept.Namespace + "/" + kept.Name
-	content := kept.BinaryData[rollout.SavedCompressedKey]
-	if text, found := kept.Data[rollout.SavedKey]; found {
+func SavedRollout(saved *corev1.ConfigMap, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
+	where := "ConfigMap " + saved.Namespace + "/" + saved.Name
+	content := saved.BinaryData[rollout.SavedCompressedKey]
+	if text, found := saved.Data[rollout.SavedKey]; found {
 		content = []byte(text)
 	} else if content == nil {
 		return nil, errors.New(where + " is not Drydock's: it has no " + rollout.SavedKey)

@@ -149,7 +149,7 @@ func (s *statusPortal) listen(ctx workflow.Context) error {
 		s.change(func(now time.Time) { p.Receive(a, now) })
 	})
 	kit.OnSignal(ctx, temporal.SignalMoved, "Remove components or maintenances that another portal shows now.", func(m portal.Move) {
-		s.change(func(now time.Time) { p.Yield(m, now) })
+		s.change(func(now time.Time) { p.RemoveMoved(m, now) })
 	})
 	kit.OnSignal(ctx, temporal.SignalCancel, "Delete everything. The portal then ends.", func(r temporal.SignalRequest) {
 		s.change(func(now time.Time) {
