@@ -1,5 +1,5 @@
 // Package chaos injects faults while Drydock runs: workers crash, freeze and overlap, servers stop, requests and answers are lost. Rollouts
-// and maintenances must end correctly all the same, and must not violate the invariants, which are checked against the audit logs of API
+// and maintenances must end correctly in spite of this, and must not violate the invariants, which are checked against the audit logs of API
 // servers and the histories of Temporal.
 package chaos
 

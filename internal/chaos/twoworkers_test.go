@@ -40,7 +40,7 @@ func twoWorkers() []scenario {
 	}
 }
 
-// shared: each node is maintained once, whichever worker runs the activities.
+// shared: each node is maintained once, although both workers run activities.
 func shared(t *testing.T, s *scenarioRun) {
 	s.withSecondWorker(t)
 	s.rollOut(t, shape{clusters: s.Spokes, nodes: []string{controlPlane, "worker-1"}, maxConcurrency: 3}, nil)

@@ -88,7 +88,7 @@ func (s *Stack) newCluster(options ClusterOptions) (*Cluster, error) {
 	for _, path := range options.CRDs {
 		c.crds = append(c.crds, c.inRepository(path))
 	}
-	port, err := s.ports.takeMany(5)
+	port, err := s.ports.reserveMany(5)
 	if err != nil {
 		return nil, fmt.Errorf("prepare cluster %s: %w", c.Name, err)
 	}

@@ -21,8 +21,8 @@ type ports struct {
 	held []net.PacketConn
 }
 
-// take reserves a free TCP port.
-func (p *ports) take() (int, error) {
+// reserve reserves a free TCP port.
+func (p *ports) reserve() (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
 		reservation, err := net.ListenPacket("udp", loopback(port))
@@ -41,16 +41,16 @@ func (p *ports) take() (int, error) {
 	return 0, fmt.Errorf("no free port between %d and %d on the loopback interface", firstPort, lastPort)
 }
 
-// takeMany reserves n free TCP ports.
-func (p *ports) takeMany(n int) ([]int, error) {
-	taken := make([]int, n)
-	for i := range taken {
+// reserveMany reserves n free TCP ports.
+func (p *ports) reserveMany(n int) ([]int, error) {
+	reserved := make([]int, n)
+	for i := range reserved {
 		var err error
-		if taken[i], err = p.take(); err != nil {
+		if reserved[i], err = p.reserve(); err != nil {
 			return nil, err
 		}
 	}
-	return taken, nil
+	return reserved, nil
 }
 
 func (p *ports) release() error {

@@ -29,8 +29,8 @@ func (s *Stack) Add(program Program) (*Process, error) {
 	return process, nil
 }
 
-// TakePort reserves a free loopback port until the stack ends.
-func (s *Stack) TakePort() (int, error) { return s.ports.take() }
+// ReservePort reserves a free loopback port until the stack ends.
+func (s *Stack) ReservePort() (int, error) { return s.ports.reserve() }
 
 // installedAt returns the path of an existing executable.
 func installedAt(path string) func(context.Context) (string, error) {

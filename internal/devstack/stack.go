@@ -45,9 +45,9 @@ type Stack struct {
 	group    *group
 	output   io.Writer
 
-	mu      sync.Mutex
-	abandon context.CancelFunc // cancels the start; nil when the stack runs
-	reason  error              // why the stack ends, if something failed
+	mu          sync.Mutex
+	cancelStart context.CancelFunc // cancels the start; nil when the stack runs
+	reason      error              // why the stack ends, if something failed
 
 	ending sync.Once
 	done   chan struct{}
@@ -141,8 +141,8 @@ func (s *Stack) start(ctx context.Context, options Options) error {
 		}
 		s.clusters = append(s.clusters, c)
 	}
-	ctx, s.abandon = context.WithCancel(ctx)
-	defer s.abandon()
+	ctx, s.cancelStart = context.WithCancel(ctx)
+	defer s.cancelStart()
 	parts, ctx := errgroup.WithContext(ctx)
 	if options.Temporal != nil {
 		temporal, err := s.newTemporal(*options.Temporal)
@@ -167,7 +167,7 @@ func (s *Stack) start(ctx context.Context, options Options) error {
 func (s *Stack) started() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.abandon = nil
+	s.cancelStart = nil
 	return s.reason
 }
 
@@ -231,10 +231,10 @@ func (s *Stack) Stop() error {
 func (s *Stack) fail(err error) {
 	s.note(err)
 	s.mu.Lock()
-	abandon := s.abandon
+	cancelStart := s.cancelStart
 	s.mu.Unlock()
-	if abandon != nil {
-		abandon() // Start stops the started servers
+	if cancelStart != nil {
+		cancelStart() // Start stops the started servers
 		return
 	}
 	go s.Stop()

@@ -50,7 +50,7 @@ var temporalDynamicConfig = map[string]string{
 
 // newTemporal prepares the server. Nothing runs yet.
 func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
-	port, err := s.ports.takeMany(4)
+	port, err := s.ports.reserveMany(4)
 	if err != nil {
 		return nil, fmt.Errorf("prepare Temporal: %w", err)
 	}

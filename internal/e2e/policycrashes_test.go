@@ -162,7 +162,7 @@ func policiesOnHub() *unstructured.UnstructuredList {
 }
 
 // requireEnforcedOnceEach requires that a rollout has enforced each policy once on each cluster, on at most concurrency clusters at the same time,
-// and enforces none any more. It reads the audit log of the hub and the enforcements of the propagator.
+// and enforces none at the end. It reads the audit log of the hub and the enforcements of the propagator.
 func requireEnforcedOnceEach(t *testing.T, hub *propagator.Propagator, rollout string, concurrency int, clusters []string, policies ...string) {
 	t.Helper()
 	wanted, placed, enforced := map[string]int{}, map[string]int{}, map[string]int{}

@@ -107,14 +107,14 @@ func (c *checker) recordEnd(event *historypb.HistoryEvent) {
 	}
 }
 
-// checkEnd requires that the run closed by itself and that no operation is open, except those of mayBeOpen.
+// checkEnd requires that the run closed without a termination and that no operation is open, except those of mayBeOpen.
 func (c *checker) checkEnd() {
 	last := c.run.Events[len(c.run.Events)-1]
 	switch last.EventType {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
 		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
 	default:
-		c.violated(last, "the run is not closed by itself: its last event is %s", last.EventType)
+		c.violated(last, "the run did not close: its last event is %s", last.EventType)
 		return
 	}
 	for _, id := range sorted(c.open) {

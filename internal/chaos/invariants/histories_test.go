@@ -133,10 +133,10 @@ func TestViolationsInHistoriesAreFound(t *testing.T) {
 		run  history.Run
 		want string
 	}{
-		{"a running workflow", historyOf(started()), "event 1: the run is not closed by itself: its last event is WorkflowExecutionStarted"},
+		{"a running workflow", historyOf(started()), "event 1: the run did not close: its last event is WorkflowExecutionStarted"},
 		{
 			"a terminated workflow", historyOf(started(), &event{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED}),
-			"the run is not closed by itself: its last event is WorkflowExecutionTerminated",
+			"the run did not close: its last event is WorkflowExecutionTerminated",
 		},
 		{"an activity without an end", historyOf(started(), activity("ReturnNode"), completed()), "activity ReturnNode of event 2 was started and has no end"},
 		{"a child without an end", historyOf(started(), child("c1"), completed()), "child c1 of event 2 was started and has no end"},

@@ -228,7 +228,7 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 
 // AddWorker adds another worker without starting it.
 func (f *Fleet) AddWorker() (*devstack.Process, error) {
-	port, err := f.TakePort()
+	port, err := f.ReservePort()
 	if err != nil {
 		return nil, err
 	}
