@@ -115,7 +115,7 @@ func TestAnInvalidRequestIsRefusedWithItsField(t *testing.T) {
 		{"a hold without clusters", State{}, State.CheckHold, Request{}, "clusters: name at least one, or set all"},
 		{"a release without clusters", held(all), State.CheckRelease, Request{}, "clusters: name at least one, or set all"},
 		{
-			"all and some",
+			"all clusters and named ones",
 			State{},
 			State.CheckHold,
 			Request{All: true, Clusters: []string{"c1"}},
@@ -125,35 +125,35 @@ func TestAnInvalidRequestIsRefusedWithItsField(t *testing.T) {
 		{"a name twice", State{}, State.CheckHold, named("c1", "c1"), `clusters[1]: c1 is named twice`},
 		{"a reason that is too long", State{}, State.CheckHold, Request{All: true, Reason: strings.Repeat("x", 1001)}, "reason: has 1001 bytes, more than 1000"},
 		{
-			"two mistakes at once",
+			"two problems",
 			State{},
 			State.CheckHold,
 			Request{Clusters: []string{" c1", "c2", "c2"}},
 			`clusters[0]: " c1" is not a name of a cluster; clusters[2]: c2 is named twice`,
 		},
 		{
-			"too many by name",
+			"too many named clusters",
 			State{},
 			State.CheckHold,
 			Request{Clusters: many},
 			"clusters: 201 would be held by name, more than 200: hold all instead",
 		},
 		{
-			"releasing when nothing is held",
+			"a release without holds",
 			State{},
 			State.CheckRelease, named("c1"),
 			"clusters[0]: c1 is not held by its name; nothing is held",
 		},
 		{
-			"releasing another cluster", held(named("c1")), State.CheckRelease, named("c2"),
+			"a release of another cluster", held(named("c1")), State.CheckRelease, named("c2"),
 			"clusters[0]: c2 is not held by its name; held is cluster c1 (`drydock release --cluster c1`)",
 		},
 		{
-			"releasing one of all", held(all), State.CheckRelease, named("c2"),
+			"a release of one cluster while all are held", held(all), State.CheckRelease, named("c2"),
 			"clusters[0]: c2 is not held by its name; held is every cluster (`drydock release --all`)",
 		},
 		{
-			"releasing all while some are held", held(named("c1", "c2", "c3", "c4", "c5")), State.CheckRelease, all,
+			"a release of all while some are held", held(named("c1", "c2", "c3", "c4", "c5")), State.CheckRelease, all,
 			"all: not every cluster is held; held is cluster c1 (`drydock release --cluster c1`), " +
 				"cluster c2 (`drydock release --cluster c2`), cluster c3 (`drydock release --cluster c3`), 2 more",
 		},

@@ -232,7 +232,7 @@ func TestAFailedPartIsRetriedWithBackoff(t *testing.T) {
 	}
 	k.hc.Spec.Storage.Spec.MinIO.VolumesPerServer = 8
 	due, _ := k.due()
-	require.Equal(t, "the spec has changed", due[harbor.PartStorage], "at once")
+	require.Equal(t, "the spec has changed", due[harbor.PartStorage], "a new spec is applied immediately")
 
 	k.seen.Failures = map[goharborv1.ConditionType]harbor.Failure{goharborv1.StorageReady: {Reason: harbor.ReasonCRDMissing}}
 	due, after := k.due()

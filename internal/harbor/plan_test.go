@@ -107,7 +107,7 @@ func TestARecreatedObjectStartsWithoutARecord(t *testing.T) {
 	require.True(t, plan.Doubtful(), "the cache may have the previous object")
 	require.Len(t, plan.Parts, 3, "nothing was applied for it")
 	require.Equal(t, harbor.ConditionOf(before, goharborv1.CacheReady).FirstReadyTime, harbor.ConditionOf(plan.Status, goharborv1.CacheReady).FirstReadyTime,
-		"but what its status remembers")
+		"only the history in its status counts")
 
 	first := harbor.PlanFor(w.hc, w.seen, "", harbor.Known{}, w.now)
 	require.False(t, first.Doubtful(), "there is no record")

@@ -153,7 +153,7 @@ func scopeOf(object client.Object) scope {
 	return wanted
 }
 
-// has reports whether the scope of an object lies within this one.
+// has reports whether the scope of an object is within this one.
 func (s scope) has(found scope) bool {
 	return (s.namespace == "" || s.namespace == found.namespace) && (s.name == "" || s.name == found.name) && (s.node == "" || s.node == found.node)
 }

@@ -42,7 +42,7 @@ func TestAPodThatMissesItsDeadlineWhileItsNodeIsRequestedFailsTheLock(t *testing
 	w.later(10*time.Minute - time.Second)
 	require.True(t, w.decide().Settled(), "a second before the deadline")
 	w.later(time.Second)
-	require.True(t, of(w.decide(), "n1").Grave(), "the change must be written at once")
+	require.True(t, of(w.decide(), "n1").Grave(), "a stale decision must not write it")
 	decision = w.settle()
 	require.Equal(t, failed, of(decision, "n1").To)
 	require.Equal(t, locks.PodDeadlinePassed, of(decision, "n1").Reason)

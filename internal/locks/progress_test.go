@@ -152,7 +152,7 @@ func TestProgressCountsTheNodesReleasedDuringTheMaintenance(t *testing.T) {
 			want: locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", Updated: 1, Total: 4},
 		},
 		{
-			name: "several are inactive at once", nodes: names,
+			name: "several nodes are inactive together", nodes: names,
 			setup: func(w *world) {
 				w.policy.MaxInactiveNodes = ptr.To[int32](2)
 				w.requestCluster()
@@ -278,7 +278,7 @@ func TestANodeCountsForEveryMaintenanceDuringWhichItWasReleased(t *testing.T) {
 	w.withdraw("n1")
 	w.settle()
 	w.snapshot.ClusterRequests = w.snapshot.ClusterRequests[1:]
-	require.Equal(t, int32(50), w.progress().Percentage, "n1 was released during the second maintenance, too")
+	require.Equal(t, int32(50), w.progress().Percentage, "n1 was also released during the second maintenance")
 	w.request("n2")
 	w.settle()
 	require.Equal(t, string(second), w.lock("n2").Annotations[lcmv1.AnnotationUpdatedFor])

@@ -117,7 +117,7 @@ func TestARequestThatFindsALockInactiveKeepsItUntilWithdrawn(t *testing.T) {
 					out[r.Spec.NodeName] = true
 				}
 			}
-			require.LessOrEqual(t, len(out), int(*w.policy.MaxInactiveNodes), "out of service at once: %v", out)
+			require.LessOrEqual(t, len(out), int(*w.policy.MaxInactiveNodes), "out of service together: %v", out)
 		}
 	})
 }

@@ -83,7 +83,7 @@ func invalidBudgets() []invalidCase {
 			lines: []string{config + "garbageCollect: Invalid value: needs maxNodeMaintenanceTimeSeconds, which says when a request is stale"},
 		},
 		{
-			name: "a budget without a name, and one that limits nothing", text: budgets("budgets: [{maxUnavailable: 1}, {name: gpu}]"),
+			name: "a budget without a name, and one without limits", text: budgets("budgets: [{maxUnavailable: 1}, {name: gpu}]"),
 			lines: []string{
 				config + "budgets[0].name: Required value",
 				config + "budgets[1]: Invalid value: limits nothing: set maxUnavailable, maxParallelOperations or maxParallelZones",

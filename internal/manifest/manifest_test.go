@@ -103,7 +103,7 @@ func TestLoadRefusesOtherKinds(t *testing.T) {
 	}
 	require.EqualError(t, load(goodRollout), "stdin: ClusterGroupUpgrade prod/os-update: is not a NodeMaintenance")
 	require.EqualError(t, load(strings.Replace(goodRollout, "spec:", "spec:\n  colour: red", 1)), "stdin: ClusterGroupUpgrade prod/os-update: is not a NodeMaintenance",
-		"what is wrong with it does not matter")
+		"problems of other kinds do not matter")
 	require.EqualError(t, load(""), "stdin: holds no objects")
 	require.EqualError(t, load("{apiVersion: maintenance.nvidia.com/v1, kind: NodeMaintenance, metadata: {name: r}}"),
 		"stdin: NodeMaintenance r: kind NodeMaintenance is read as maintenance.nvidia.com/v1alpha1, not as maintenance.nvidia.com/v1")

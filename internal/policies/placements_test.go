@@ -35,7 +35,7 @@ func TestOnlyTheDifferenceBetweenDesiredAndObservedChanges(t *testing.T) {
 		waiting  []string
 	}{
 		{
-			"nothing is there",
+			"no cluster is placed",
 			[]policies.DesiredPlacement{{Item: 1, Clusters: []string{"c1", "c2"}}},
 			[][]string{nil, nil},
 			[]policies.PlacementChange{{Item: 1, Clusters: []string{"c1", "c2"}, Added: []string{"c1", "c2"}}},
@@ -44,28 +44,28 @@ func TestOnlyTheDifferenceBetweenDesiredAndObservedChanges(t *testing.T) {
 		{"nothing differs", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}}, [][]string{{"c1"}, nil}, nil, nil},
 		{"only the order differs", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, [][]string{{"c2", "c1"}}, nil, nil},
 		{
-			"a cluster that goes on is removed before it is added",
+			"a cluster that continues is removed from one item before it is added to the next",
 			[]policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}},
 			[][]string{nil, {"c1", "c2"}},
 			[]policies.PlacementChange{{Item: 1, Removed: []string{"c1", "c2"}}, {Item: 0, Clusters: []string{"c1"}, Added: []string{"c1"}}},
 			nil,
 		},
 		{
-			"nothing is desired", nil,
+			"no placement is desired", nil,
 			[][]string{{"c1"}, {"c2"}},
 			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}, {Item: 1, Removed: []string{"c2"}}},
 			nil,
 		},
 		{"a held cluster keeps its item, and gets no new one", []policies.DesiredPlacement{{Item: 0, Held: []string{"c1", "c2"}}}, [][]string{{"c1"}}, nil, []string{"c2"}},
 		{
-			"a held cluster loses what it should not have",
+			"a held cluster loses the wrong item",
 			[]policies.DesiredPlacement{{Item: 1, Held: []string{"c1"}}},
 			[][]string{{"c1"}, nil},
 			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}},
 			[]string{"c1"},
 		},
 		{
-			"a change of others does not touch a held cluster",
+			"a change of other clusters does not affect a held one",
 			[]policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}, Held: []string{"c1", "c3"}}},
 			[][]string{{"c1"}},
 			[]policies.PlacementChange{{Item: 0, Clusters: []string{"c1", "c2"}, Added: []string{"c2"}}},

@@ -146,7 +146,7 @@ func (p *Portal) reconsider() {
 	})
 }
 
-// Overdue lets time pass, and returns the windows to ask, each once: those that should have announced their start and have not, and those for which
+// Overdue advances the state, and returns the windows to query, each once: those that should have announced their start and have not, and those for which
 // there is capacity now.
 func (p *Portal) Overdue(now time.Time) []string {
 	p.Advance(now)

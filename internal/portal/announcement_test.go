@@ -81,12 +81,12 @@ func TestAnOpeningThatChangesWhileItIsShown(t *testing.T) {
 		completed int
 		cut       bool
 	}{
-		"it is extended":                        {extended, after(2 * time.Hour), after(330 * time.Minute), sreportalv1.StatusDegraded, 0, false},
-		"it is extended in the last moment":     {extended, after(5*time.Hour + time.Millisecond), after(330 * time.Minute), sreportalv1.StatusDegraded, 0, false},
-		"it is ended early, or cancelled":       {begun.hasEnded(), after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusOperational, 1, true},
-		"another portal shows it":               {moved, after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusOperational, 0, false},
-		"it is told again what is known":        {begun, after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusDegraded, 0, false},
-		"it is told late that it has not begun": {nightOf("prod/night", 1, after(time.Hour)), after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusDegraded, 0, false},
+		"it is extended":                                 {extended, after(2 * time.Hour), after(330 * time.Minute), sreportalv1.StatusDegraded, 0, false},
+		"it is extended just after its end":              {extended, after(5*time.Hour + time.Millisecond), after(330 * time.Minute), sreportalv1.StatusDegraded, 0, false},
+		"it is ended early, or cancelled":                {begun.hasEnded(), after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusOperational, 1, true},
+		"another portal shows it":                        {moved, after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusOperational, 0, false},
+		"a repeated announcement changes nothing":        {begun, after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusDegraded, 0, false},
+		"a late announcement says that it has not begun": {nightOf("prod/night", 1, after(time.Hour)), after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusDegraded, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPortal(t)

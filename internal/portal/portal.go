@@ -21,7 +21,7 @@ type Portal struct {
 	Windows []Announcement `json:"windows,omitempty"`
 	// Past are past openings of windows, in the order of their ends.
 	Past []PastOpening `json:"past,omitempty"`
-	// Refused are windows that are not shown; Silent are those to ask: see Overdue.
+	// Refused are windows that are not shown; Silent are windows to query: see Overdue.
 	Refused []RefusedWindow `json:"refused,omitempty"`
 	Silent  []string        `json:"silent,omitempty"`
 	// Events are the latest requests of people.

@@ -10,7 +10,7 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// Request has who asks for a change of a portal, and why.
+// Request has the actor and the reason of a change of a portal.
 type Request struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`

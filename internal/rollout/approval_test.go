@@ -24,7 +24,7 @@ func TestWhereAnApprovalIsNeeded(t *testing.T) {
 		{"after the last canary", &ranv1.Approvals{AfterCanaries: true}, []string{"a", "b"}, []ranv1.ApprovalPoint{none, none, ranv1.AfterCanaries, none}},
 		{"before each batch", &ranv1.Approvals{BeforeEachBatch: true}, nil, []ranv1.ApprovalPoint{ranv1.BeforeEachBatch, ranv1.BeforeEachBatch, ranv1.BeforeEachBatch, ranv1.BeforeEachBatch}},
 		{
-			"once where several stand at the same place", &ranv1.Approvals{BeforeCanaries: true, AfterCanaries: true, BeforeEachBatch: true},
+			"several approvals before the same batch are one", &ranv1.Approvals{BeforeCanaries: true, AfterCanaries: true, BeforeEachBatch: true},
 			[]string{"a", "b"},
 			[]ranv1.ApprovalPoint{ranv1.BeforeCanaries, ranv1.BeforeEachBatch, ranv1.AfterCanaries, ranv1.BeforeEachBatch},
 		},

@@ -21,7 +21,7 @@ func TestTheNextStepOfABatch(t *testing.T) {
 		{"starts as many as the budget allows", rollout.BatchState{Budget: open, Pending: 9}, rollout.BatchDecision{Step: rollout.BatchStart, Start: 3}},
 		{"waits while the budget is used up", rollout.BatchState{Budget: full, Pending: 1, Busy: 3}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchFull}},
 		{
-			"waits while all at work may fail",
+			"waits while the running clusters could reach the limit of failures",
 			rollout.BatchState{Budget: rollout.StartBudget{Size: 3, Running: 1, MaxFailures: 1}, Pending: 1, Busy: 1},
 			rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchCautious},
 		},
@@ -30,12 +30,12 @@ func TestTheNextStepOfABatch(t *testing.T) {
 		{"waits while it is paused", rollout.BatchState{Budget: open, Pending: 1, Paused: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchPaused}},
 		{"a paused batch ends when all clusters have ended", rollout.BatchState{Budget: open, Paused: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchAllStarted}},
 		{
-			"too many failures end it, also while one soaks",
+			"too many failures end it, even while a cluster soaks",
 			rollout.BatchState{Budget: rollout.StartBudget{Size: 3, MaxFailures: 1, Failed: 1}, Pending: 1, SoakCounts: true},
 			rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchTooManyFailures},
 		},
 		{
-			"too many failures do not matter when none waits",
+			"too many failures do not matter without pending clusters",
 			rollout.BatchState{Budget: rollout.StartBudget{Size: 3, MaxFailures: 1, Failed: 1}, SoakCounts: true},
 			rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchAllStarted},
 		},

@@ -59,11 +59,11 @@ func TestARolloutIsBlockedUntilAllItsBlockersHaveSucceeded(t *testing.T) {
 		{"one has failed", blockedBy("a", "", "b"), known(blockedBy("b", "False")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [b]; waiting for ops/b"},
 		{"missing rollouts are reported first", blockedBy("a", "", "b", "c", "d"), known(blockedBy("b", "")), "MissingBlockingCR", "Missing blocking CRs: [c d]; waiting for ops/c, ops/d, ops/b"},
 		{
-			"one of those that wait for each other has begun, and waits no more", blockedBy("a", "", "b"), known(begun(blockedBy("b", "", "c")), blockedBy("c", "", "b")), "IncompleteBlockingCR",
+			"a cycle of others is broken by one that has started", blockedBy("a", "", "b"), known(begun(blockedBy("b", "", "c")), blockedBy("c", "", "b")), "IncompleteBlockingCR",
 			"Blocking CRs that are not completed: [b]; waiting for ops/b",
 		},
 		{
-			"others wait for each other", blockedBy("a", "", "x", "b"), known(blockedBy("x", ""), blockedBy("b", "", "x", "c"), blockedBy("c", "", "d"), blockedBy("d", "", "x", "c")), "IncompleteBlockingCR",
+			"a cycle of others is reported", blockedBy("a", "", "x", "b"), known(blockedBy("x", ""), blockedBy("b", "", "x", "c"), blockedBy("c", "", "d"), blockedBy("d", "", "x", "c")), "IncompleteBlockingCR",
 			"Blocking CRs that are not completed: [x b]; waiting for ops/x, ops/b; that never ends: these rollouts wait for each other: ops/c -> ops/d -> ops/c" +
 				"; take one out of the blockingCRs of another",
 		},

@@ -104,11 +104,11 @@ func TestAnInvalidSelectionReportsAllErrors(t *testing.T) {
 		cgu           *ranv1.ClusterGroupUpgrade
 	}{
 		{
-			"all clusters that are missing", "Unable to select clusters: cluster c8 is not a ManagedCluster; cluster c9 is not a ManagedCluster",
+			"missing clusters", "Unable to select clusters: cluster c8 is not a ManagedCluster; cluster c9 is not a ManagedCluster",
 			rolloutOf(1, []string{"c8", "c1", "c9", "c8"}),
 		},
 		{
-			"all canaries that are not selected", "Unable to select clusters: canary cluster c3 is not in the list of clusters; canary cluster c4 is not in the list of clusters",
+			"canaries that are not selected", "Unable to select clusters: canary cluster c3 is not in the list of clusters; canary cluster c4 is not in the list of clusters",
 			rolloutOf(1, []string{"c1"}, canaries("c3", "c1", "c4", "c3")),
 		},
 		{
@@ -117,7 +117,7 @@ func TestAnInvalidSelectionReportsAllErrors(t *testing.T) {
 		},
 		{"no cluster selection", "Unable to select clusters: nothing to select from: set spec.clusters, spec.clusterLabelSelectors or spec.clusterSelector", rolloutOf(1, nil)},
 		{
-			"a selector that cannot be read", `Unable to select clusters: spec.clusterLabelSelectors[0].matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`,
+			"an invalid selector", `Unable to select clusters: spec.clusterLabelSelectors[0].matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`,
 			rolloutOf(1, nil, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 				spec.ClusterLabelSelectors = []metav1.LabelSelector{{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}}
 			}),
@@ -427,7 +427,7 @@ func TestDependenciesOnLaterPoliciesAreRefused(t *testing.T) {
 		{"on a policy that needs no work", []rollout.Policy{policy("p1", work, dependsOn("p2")), policy("p2", compliance{"c1": true})}, ""},
 		{"on a later policy", []rollout.Policy{policy("p1", work, dependsOn("p2")), policy("p2", work)}, "Managed Policy p1 depends on p2, which is to be remediated later"},
 		{
-			"on each other and on itself",
+			"on a later policy and on itself",
 			[]rollout.Policy{policy("p1", work, dependsOn("p2", "p1")), policy("p2", work, dependsOn("p1"))},
 			"Managed Policy p1 depends on p2, which is to be remediated later; Managed Policy p1 depends on itself",
 		},

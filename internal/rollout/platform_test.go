@@ -46,19 +46,19 @@ func TestPoliciesMustDetermineOneRelease(t *testing.T) {
 			more + "version values: 4.18.3 in policy default/p1, 4.18.4 in policy default/p2",
 		},
 		{
-			"everything that differs is named",
+			"all conflicting values are reported",
 			[]rollout.Policy{requests("p1", image), requests("p2", "{channel: a, desiredUpdate: {image: 'registry.example.com/release:4.18.4'}}"), requests("p3", "{channel: b}")},
 			more + "channel values: a in policy default/p2, b in policy default/p3; " +
 				more + "image values: registry.example.com/release:4.18.3 in policy default/p1, registry.example.com/release:4.18.4 in policy default/p2",
 		},
 		{
-			"nothing to look it up by",
+			"channel and version without upstream",
 			[]rollout.Policy{requests("p1", "{channel: stable-4.18}"), requests("p2", "{desiredUpdate: {version: 4.18.3}}")},
 			incomplete + "default/p1, default/p2 without upstream",
 		},
 		{"an empty field is not set", []rollout.Policy{requests("p1", "{upstream: '', desiredUpdate: {image: ''}}")}, incomplete + "default/p1 without upstream, channel, version"},
 		{
-			"no image has that name",
+			"an invalid image name",
 			[]rollout.Policy{requests("p1", "{desiredUpdate: {image: no image}}")},
 			`invalid ClusterVersion in policy default/p1: spec.desiredUpdate.image: Invalid value: "no image": must be the name of an image, such as registry.example.com/release:4.18.3 or one with a digest`,
 		},
@@ -70,7 +70,7 @@ func TestPoliciesMustDetermineOneRelease(t *testing.T) {
 				"invalid ClusterVersion in policy default/p1: spec.desiredUpdate.image must be a string",
 		},
 		{
-			"templates are not known to differ, nor to be no image",
+			"templates are not compared, and count as an image",
 			[]rollout.Policy{
 				requests("p1", "{channel: '{{hub .ManagedClusterName hub}}', desiredUpdate: {image: '{{ fromConfigMap \"a\" \"b\" \"image\" }}'}}"),
 				requests("p2", "{channel: stable-4.18}"), requests("p3", image),
@@ -78,12 +78,12 @@ func TestPoliciesMustDetermineOneRelease(t *testing.T) {
 			"",
 		},
 		{
-			"a template in between hides no difference",
+			"a template between two values hides no conflict",
 			[]rollout.Policy{requests("p1", graph), requests("p2", "{channel: '{{hub .ManagedClusterName hub}}'}"), requests("p3", "{channel: fast-4.18}")},
 			more + "channel values: stable-4.18 in policy default/p1, {{hub .ManagedClusterName hub}} in policy default/p2, fast-4.18 in policy default/p3",
 		},
 		{
-			"text is read, too",
+			"raw text is read",
 			[]rollout.Policy{templating(t, "p1", "object-templates-raw: '[{objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, spec: {channel: a}}}]'")},
 			incomplete + "default/p1 without upstream, version",
 		},
@@ -132,5 +132,5 @@ func TestOnlyReleasesOfEnforcedPoliciesCount(t *testing.T) {
 	require.Equal(t, ranv1.ReasonNotAllManagedPoliciesExist, plan.Conditions[1].Reason, "missing policies are reported first")
 	missing := requesting(t, "p1", "{channel: a}")
 	require.Equal(t, []string{"Missing managed policies: [p2]; policy with ClusterVersion must have upstream, channel, and version when image is not provided: " +
-		"default/p1 without upstream, version"}, planned(missing).Problems(), "and the rest with it")
+		"default/p1 without upstream, version"}, planned(missing).Problems(), "missing fields are reported too")
 }

@@ -29,15 +29,15 @@ func TestAPlanListsThePrecachedImagesOrTheError(t *testing.T) {
 		{"without precaching there is no such condition", func(*ranv1.ClusterGroupUpgradeSpec) {}, nil, "", ""},
 		{"a complete configuration", named, config, "PrecacheSpecIsWellFormed", "Precaching spec is valid and consistent"},
 		{
-			"no configuration named", func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching = true }, nil, "PrecacheSpecIncomplete",
+			"no configuration reference", func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching = true }, nil, "PrecacheSpecIncomplete",
 			"Precaching spec is incomplete: spec.preCachingConfigRef.name: Required value: the configuration of preCaching",
 		},
 		{
-			"one that does not exist", named, nil, "PrecacheSpecIncomplete",
+			"a missing configuration", named, nil, "PrecacheSpecIncomplete",
 			`Precaching spec is incomplete: failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io "telco" not found; namespace: prod`,
 		},
 		{
-			"one that is wrong", named, &ranv1.PreCachingConfigSpec{SpaceRequired: "x", AdditionalImages: []string{"A B"}}, "PrecacheSpecIncomplete",
+			"an invalid configuration", named, &ranv1.PreCachingConfigSpec{SpaceRequired: "x", AdditionalImages: []string{"A B"}}, "PrecacheSpecIncomplete",
 			`Precaching spec is incomplete: PreCachingConfig prod/telco: spec.spaceRequired: Invalid value: "x": must be a size such as 40 GiB or 45 GB; ` +
 				`spec.additionalImages[0]: Invalid value: "A B": must be the name of an image, such as registry.example.com/release:4.18.3 or one with a digest`,
 		},
@@ -147,7 +147,7 @@ func TestRejoiningCanariesGoFirstInBatchesOfOne(t *testing.T) {
 		want     [][]string
 	}{
 		{
-			"the first of them",
+			"only the first canary rejoins",
 			[][]string{{"c2"}, {"a", "b"}},
 			[]ranv1.ClusterStatus{
 				{Name: "c2", Batch: 1, State: complete}, {Name: "a", Batch: 2, State: failed}, {Name: "b", Batch: 2, State: complete}, {Name: "c1", State: failed},
@@ -155,7 +155,7 @@ func TestRejoiningCanariesGoFirstInBatchesOfOne(t *testing.T) {
 			[][]string{{"c1"}, {"c2"}, {"a", "b"}},
 		},
 		{
-			"with others",
+			"canaries and others rejoin",
 			[][]string{{"c1"}, {"a"}},
 			[]ranv1.ClusterStatus{
 				{Name: "c1", Batch: 1, State: complete},
@@ -169,7 +169,7 @@ func TestRejoiningCanariesGoFirstInBatchesOfOne(t *testing.T) {
 			[][]string{{"c1"}, {"c2"}, {"c3"}, {"a"}, {"x", "y"}, {"z"}},
 		},
 		{
-			"all of them", nil,
+			"all clusters rejoin", nil,
 			[]ranv1.ClusterStatus{{Name: "c1", State: failed}, {Name: "c2", State: failed}, {Name: "a", State: failed}},
 			[][]string{{"c1"}, {"c2"}, {"a"}},
 		},

@@ -136,7 +136,7 @@ func TestAnUntrustworthyFileIsRefused(t *testing.T) {
 			"cluster.yaml: Pod shop/web-1: appears twice",
 		},
 		{
-			"a version that no decision reads, so that it would be overlooked",
+			"a version that no decision reads",
 			"{apiVersion: policy/v1beta1, kind: PodDisruptionBudget, metadata: {namespace: shop, name: web}}",
 			"cluster.yaml: PodDisruptionBudget.policy shop/web: version v1beta1 is not one that is read; it is read as policy/v1",
 		},
@@ -145,21 +145,21 @@ func TestAnUntrustworthyFileIsRefused(t *testing.T) {
 			"cluster.yaml: Node n1: spec.unschedulable: must be of type boolean, not string",
 		},
 		{
-			"a version of a kind without a Go type that no decision reads",
+			"a version of an untyped kind that no decision reads",
 			"{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: ManagedCluster, metadata: {name: c1}}",
 			"cluster.yaml: ManagedCluster.cluster.open-cluster-management.io c1: version v1alpha1 is not one that is read; it is read as cluster.open-cluster-management.io/v1",
 		},
 		{
-			"a version of somebody else's kind that no decision reads", "{apiVersion: minio.min.io/v1, kind: Tenant, metadata: {namespace: h, name: t}}",
+			"a version of another operator's kind that no decision reads", "{apiVersion: minio.min.io/v1, kind: Tenant, metadata: {namespace: h, name: t}}",
 			"cluster.yaml: Tenant.minio.min.io h/t: version v1 is not one that is read; it is read as minio.min.io/v2",
 		},
 		{
-			"a label that is no text, of a kind without a Go type",
+			"a label of an untyped kind that is not a string",
 			"{apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, metadata: {name: c1, labels: {env: prod, size: 5}}}",
 			"cluster.yaml: ManagedCluster.cluster.open-cluster-management.io c1: metadata.labels[size]: must be of type string, not number",
 		},
 		{
-			"a label that is no text", "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {x: true}}}",
+			"a label that is not a string", "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {x: true}}}",
 			"cluster.yaml: Node n1: metadata.labels[x]: must be of type string, not bool",
 		},
 		{"an object without a name", "{apiVersion: v1, kind: Node}", "cluster.yaml: Node: metadata.name: must be set"},
@@ -169,15 +169,15 @@ func TestAnUntrustworthyFileIsRefused(t *testing.T) {
 			"cluster.yaml: Policy.policy.open-cluster-management.io d/p: status.status: must be a list",
 		},
 		{
-			"limits that are none", operatorConfig("maxParallelOperations: 'x%'"),
+			"an invalid limit", operatorConfig("maxParallelOperations: 'x%'"),
 			"cluster.yaml: MaintenanceOperatorConfig.maintenance.nvidia.com drydock/default: spec.maxParallelOperations: " + operatorConfigRefused(t, "maxParallelOperations: 'x%'"),
 		},
 		{
-			"a limit below nothing", operatorConfig("maxUnavailable: -1"),
+			"a negative limit", operatorConfig("maxUnavailable: -1"),
 			"cluster.yaml: MaintenanceOperatorConfig.maintenance.nvidia.com drydock/default: spec.maxUnavailable: " + operatorConfigRefused(t, "maxUnavailable: -1"),
 		},
 		{
-			"a budget for nodes that it does not say", operatorConfig("budgets: [{name: db, maxUnavailable: 1, nodeSelector: {role: db}}]"),
+			"a budget with an invalid node selector", operatorConfig("budgets: [{name: db, maxUnavailable: 1, nodeSelector: {role: db}}]"),
 			"cluster.yaml: MaintenanceOperatorConfig.maintenance.nvidia.com drydock/default: spec.budgets[0].nodeSelector.role: unknown field",
 		},
 		{"a text that is not an object", "just text", "cluster.yaml: document 1: is not a Kubernetes object"},
@@ -208,9 +208,9 @@ func operatorConfigRefused(t *testing.T, fields string) string {
 func TestUnusedObjectsAreIgnored(t *testing.T) {
 	for name, text := range map[string]string{
 		"a replica of a policy": "{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: c1, name: d.p, labels: {policy.open-cluster-management.io/root-policy: d.p}}, status: 7}",
-		"a kind of somebody":    "{apiVersion: example.com/v1, kind: Gadget, spec: 7}",
+		"an unknown kind":       "{apiVersion: example.com/v1, kind: Gadget, spec: 7}",
 		"a null":                "{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: d, name: p}, spec: {dependencies: null, policy-templates: null}, status: {status: null}}",
-		"a configuration as a cluster keeps it": `
+		"a configuration as stored in a cluster": `
 apiVersion: maintenance.nvidia.com/v1alpha1
 kind: MaintenanceOperatorConfig
 metadata:

@@ -34,7 +34,7 @@ func TestPagesInABrowser(t *testing.T) {
 	require.Empty(t, b.problems)
 	b.mu.Unlock()
 	t.Run("a page reloads when its subject appears or disappears", b.reloadsWhenSubjectChanges)
-	t.Run("a page without its server says so", b.losesServer)
+	t.Run("a page without its server shows that", b.losesServer)
 }
 
 const topOfComponents = `Math.round(document.getElementById("h-components").getBoundingClientRect().top + scrollY)`

@@ -100,13 +100,13 @@ func TestARestartedRolloutHasNoStateOfThePreviousRun(t *testing.T) {
 	continued := recorded(time.Hour, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 	u.update(observe.NewRow(continued), continued.GetFirstRunId())
 	require.True(t, u.Known, "the same rollout, continued as new")
-	anew := recorded(2*time.Hour, "run-2", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-	u.update(observe.NewRow(anew), anew.GetFirstRunId())
+	restarted := recorded(2*time.Hour, "run-2", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	u.update(observe.NewRow(restarted), restarted.GetFirstRunId())
 	require.False(t, u.Known)
 	require.Zero(t, u.Status.Percentage)
 
 	ended := october()
-	ended.update(observe.NewRow(anew), "")
+	ended.update(observe.NewRow(restarted), "")
 	require.False(t, ended.Known, "a new rollout with the name has no status yet")
 }
 

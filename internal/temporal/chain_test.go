@@ -14,11 +14,11 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// chained waits for a signal: "go on" continues as new, "end" completes.
+// chained waits for a signal: "continue" continues as new, "end" completes.
 func chained(ctx workflow.Context) error {
 	var order string
 	workflow.GetSignalChannel(ctx, "order").Receive(ctx, &order)
-	if order == "go on" {
+	if order == "continue" {
 		return workflow.NewContinueAsNewError(ctx, chained)
 	}
 	return nil
@@ -47,7 +47,7 @@ func describesChains(t *testing.T, c client.Client) {
 	// continued returns the first run of a workflow that has continued as new.
 	continued := func(t *testing.T, id string) string {
 		first := start(t, id).GetRunID()
-		order(t, id, "go on")
+		order(t, id, "continue")
 		require.Eventually(t, func() bool {
 			current, err := c.DescribeWorkflow(t.Context(), id, "")
 			return err == nil && current.WorkflowExecution.RunID != first

@@ -106,10 +106,10 @@ func TestAWindowAppliesOnlyToClustersThatItSelects(t *testing.T) {
 		cluster labels.Labels
 		reason  windows.Reason
 	}{
-		"one of them":        {labels.Set{"env": "prod", "site": "a"}, windows.ReasonOpen},
-		"another":            {labels.Set{"env": "lab"}, windows.ReasonNoWindow},
-		"one without labels": {labels.Set{}, windows.ReasonNoWindow},
-		"none in particular": {nil, windows.ReasonOpen},
+		"a selected cluster":       {labels.Set{"env": "prod", "site": "a"}, windows.ReasonOpen},
+		"another":                  {labels.Set{"env": "lab"}, windows.ReasonNoWindow},
+		"a cluster without labels": {labels.Set{}, windows.ReasonNoWindow},
+		"no cluster":               {nil, windows.ReasonOpen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdict, err := windows.Allows(parsed, windows.Question{Now: moment("2026-12-01T23:00:00Z"), Cluster: test.cluster})

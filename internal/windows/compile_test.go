@@ -46,12 +46,12 @@ func TestTheCutoffMustBeShorterThanEveryOpening(t *testing.T) {
 		cutoff drydockv1.Duration
 		valid  bool
 	}{
-		"shorter than the duration":    {recurring("FREQ=DAILY;BYHOUR=22", "4h"), "3h59m59s", true},
-		"as long as the duration":      {recurring("FREQ=DAILY;BYHOUR=22", "4h"), "4h", false},
-		"shorter than the one opening": {once("2026-12-01T00:00:00Z", "2026-12-01T01:00:00Z"), "59m", true},
-		"longer than the one opening":  {once("2026-12-01T00:00:00Z", "2026-12-01T01:00:00Z"), "61m", false},
-		"less than a day by the clock": {recurring("FREQ=DAILY;BYHOUR=22", "21:00"), "22h", true},
-		"a day by the clock":           {recurring("FREQ=DAILY;BYHOUR=22", "21:00"), "24h", false},
+		"shorter than the duration":     {recurring("FREQ=DAILY;BYHOUR=22", "4h"), "3h59m59s", true},
+		"as long as the duration":       {recurring("FREQ=DAILY;BYHOUR=22", "4h"), "4h", false},
+		"shorter than the one opening":  {once("2026-12-01T00:00:00Z", "2026-12-01T01:00:00Z"), "59m", true},
+		"longer than the one opening":   {once("2026-12-01T00:00:00Z", "2026-12-01T01:00:00Z"), "61m", false},
+		"less than a day by local time": {recurring("FREQ=DAILY;BYHOUR=22", "21:00"), "22h", true},
+		"a day by local time":           {recurring("FREQ=DAILY;BYHOUR=22", "21:00"), "24h", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := drydockv1.MaintenanceWindowSpec{TimeZone: "UTC", WindowTimes: test.times, Cutoff: test.cutoff}
@@ -75,15 +75,15 @@ func TestAWindowThatItsSchemaRefusesIsRefused(t *testing.T) {
 	long := once("2026-12-01T00:00:00Z", "2026-12-01T01:00:00Z")
 	long.Duration = "2h"
 	for name, s := range map[string]drydockv1.MaintenanceWindowSpec{
-		"without times":              {TimeZone: "UTC"},
-		"without a zone":             {WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "4h")},
-		"without a length":           {TimeZone: "UTC", WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "")},
-		"with two lengths":           {TimeZone: "UTC", WindowTimes: both},
-		"once and again":             {TimeZone: "UTC", WindowTimes: mixed},
-		"once and with a duration":   {TimeZone: "UTC", WindowTimes: long},
-		"that ends before it starts": {TimeZone: "UTC", WindowTimes: once("2026-12-01T01:00:00Z", "2026-12-01T01:00:00Z")},
-		"of no length of time":       {TimeZone: "UTC", WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "soon")},
-		"until no time of day":       {TimeZone: "UTC", WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "25:00")},
+		"without times":                        {TimeZone: "UTC"},
+		"without a zone":                       {WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "4h")},
+		"without a length":                     {TimeZone: "UTC", WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "")},
+		"with two lengths":                     {TimeZone: "UTC", WindowTimes: both},
+		"with a recurrence and one occurrence": {TimeZone: "UTC", WindowTimes: mixed},
+		"with one occurrence and a duration":   {TimeZone: "UTC", WindowTimes: long},
+		"that ends before it starts":           {TimeZone: "UTC", WindowTimes: once("2026-12-01T01:00:00Z", "2026-12-01T01:00:00Z")},
+		"with an invalid duration":             {TimeZone: "UTC", WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "soon")},
+		"with an invalid time of day":          {TimeZone: "UTC", WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "25:00")},
 		"with an invalid selector": {
 			TimeZone: "UTC", WindowTimes: recurring("FREQ=DAILY;BYHOUR=22", "4h"), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "-"}},
 		},

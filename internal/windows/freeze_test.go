@@ -67,8 +67,8 @@ func TestAnEndedOpeningReopensAfterATrimButNotAfterADrop(t *testing.T) {
 
 func TestTheFreezeOfAWindowWithoutOpeningsAppliesToOtherWindows(t *testing.T) {
 	for name, over := range map[string]func(d *driven){
-		"as its last opening is over": func(*driven) {},
-		"as a person cancelled it":    func(d *driven) { d.Cancel(windows.CancelRequest{All: true}, d.now) },
+		"because its last opening has ended": func(*driven) {},
+		"because a person cancelled it":      func(d *driven) { d.Cancel(windows.CancelRequest{All: true}, d.now) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ending := frozen("2026-12-02T20:00:00Z", "2026-12-03T00:00:00Z")
@@ -137,8 +137,8 @@ func TestEveryFreezeOfAWindowWithoutOpeningsIsReported(t *testing.T) {
 		spec drydockv1.MaintenanceWindowSpec
 		over func(d *driven)
 	}{
-		"as its last opening is over": {ending, func(*driven) {}},
-		"as a person cancelled it":    {manyTimesFrozen(), func(d *driven) { d.Cancel(windows.CancelRequest{All: true}, d.now) }},
+		"because its last opening has ended": {ending, func(*driven) {}},
+		"because a person cancelled it":      {manyTimesFrozen(), func(d *driven) { d.Cancel(windows.CancelRequest{All: true}, d.now) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, second := drive(t, tt.spec, "2026-12-01T12:00:00Z"), drive(t, night(), "2026-12-01T12:00:00Z")
@@ -163,9 +163,9 @@ func TestAFreezeClosesAnOpeningThatWasForcedIntoAnotherExclusion(t *testing.T) {
 		until string
 		phase windows.Phase
 	}{
-		"but not by the exclusion that it was forced into": {"2026-12-02T06:00:00Z", windows.PhaseOpen},
-		"nor when less is excluded than before":            {"2026-12-02T04:30:00Z", windows.PhaseOpen},
-		"when more is excluded":                            {"2026-12-02T07:00:00Z", windows.PhaseExcluded},
+		"the exclusion that it was forced into does not close it": {"2026-12-02T06:00:00Z", windows.PhaseOpen},
+		"a smaller exclusion does not close it":                   {"2026-12-02T04:30:00Z", windows.PhaseOpen},
+		"a larger exclusion closes it":                            {"2026-12-02T07:00:00Z", windows.PhaseExcluded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := drive(t, frozen("2026-12-02T03:00:00Z", "2026-12-02T06:00:00Z"), "2026-12-01T12:00:00Z")

@@ -110,9 +110,9 @@ func TestAnOpeningThatIsRestoredIsNotified(t *testing.T) {
 		order func(d *driven)
 		at    string
 	}{
-		"because the one before is ended":                       {func(d *driven) { d.End(windows.EndRequest{}, d.now) }, "2026-12-02T21:00:00Z"},
-		"because the one before is cancelled":                   {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-02T21:00:00Z"},
-		"because the one before is cancelled and did not start": {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-01T21:00:00Z"},
+		"because the previous opening is ended":                      {func(d *driven) { d.End(windows.EndRequest{}, d.now) }, "2026-12-02T21:00:00Z"},
+		"because the previous opening is cancelled":                  {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-02T21:00:00Z"},
+		"because the previous opening is cancelled before its start": {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-01T21:00:00Z"},
 	} {
 		for extended, until := range map[string]string{"beyond it": "2026-12-03T02:00:00Z", "into it": "2026-12-02T23:00:00Z"} {
 			t.Run(name+", extended "+extended, func(t *testing.T) {
@@ -158,8 +158,8 @@ func TestALeadWithTooManyNotificationsIsRefused(t *testing.T) {
 		"once a week":                        {spec("UTC", "FREQ=WEEKLY;BYDAY=SA;BYHOUR=22", "4h"), "168000h", "168001h"},
 		"every five minutes on Saturdays":    {spec("UTC", "FREQ=DAILY;BYDAY=SA;BYHOUR=*;"+everyFiveMinutes, "5m"), "500h", "600h"},
 		"every five minutes of three days":   {spec("UTC", "FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=24,25,26;BYHOUR=*;"+everyFiveMinutes, "5m"), "8000h", "9000h"},
-		"often until a day":                  {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";UNTIL=20261203T000000Z", "5m"), "99999h", ""},
-		"often between two days":             {bounded(often, "2026-12-01T00:00:00Z", "2026-12-03T00:00:00Z"), "99999h", ""},
+		"often until a date":                 {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";UNTIL=20261203T000000Z", "5m"), "99999h", ""},
+		"often between two dates":            {bounded(often, "2026-12-01T00:00:00Z", "2026-12-03T00:00:00Z"), "99999h", ""},
 		"at the limit":                       {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";COUNT=1000", "5m"), "99999h", ""},
 		"above the limit":                    {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";COUNT=1000\nRDATE:20200101T000000", "5m"), "83h", "99999h"},
 		"on dates far apart, and every hour": {spec("UTC", "FREQ=HOURLY;BYMINUTE=0\nRDATE:"+yearly(300), "30m"), "998h", "1000h"},

@@ -36,9 +36,9 @@ func TestCancellingAWindowEndsItsEmergencyOverride(t *testing.T) {
 func TestTheEndOfAnOverrideNamesThePersonWhoEndedIt(t *testing.T) {
 	by := windows.Request{Actor: "bob", Reason: "patched"}
 	for name, order := range map[string]func(d *driven){
-		"by closing the window":            func(d *driven) { d.End(windows.EndRequest{Request: by}, d.now) },
-		"by closing the window later":      func(d *driven) { d.End(windows.EndRequest{Request: by, End: at("2026-12-01T13:00:00Z").Time}, d.now) },
-		"by cancelling the window for all": func(d *driven) { d.Cancel(windows.CancelRequest{Request: by, All: true}, d.now) },
+		"by closing the window":       func(d *driven) { d.End(windows.EndRequest{Request: by}, d.now) },
+		"by closing the window later": func(d *driven) { d.End(windows.EndRequest{Request: by, End: at("2026-12-01T13:00:00Z").Time}, d.now) },
+		"by cancelling all openings":  func(d *driven) { d.Cancel(windows.CancelRequest{Request: by, All: true}, d.now) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := overridden(t)

@@ -97,8 +97,8 @@ func TestAnOutageOverTheStartDelaysOrMissesTheOpening(t *testing.T) {
 		happened []windows.EventKind
 		message  string
 	}{
-		"that is over before the cutoff":  {"2026-12-02T01:00:00Z", []windows.EventKind{windows.EventStarted}, "opened 3h0m0s late"},
-		"that is over after the cutoff":   {"2026-12-02T01:30:00Z", []windows.EventKind{windows.EventMissed}, "missed"},
+		"that ends before the cutoff":     {"2026-12-02T01:00:00Z", []windows.EventKind{windows.EventStarted}, "opened 3h0m0s late"},
+		"that ends after the cutoff":      {"2026-12-02T01:30:00Z", []windows.EventKind{windows.EventMissed}, "missed"},
 		"that lasts over two occurrences": {"2026-12-03T03:00:00Z", []windows.EventKind{windows.EventMissed, windows.EventMissed}, "missed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestAMissedOpeningDoesNotMakeTheCalendarReadInALoop(t *testing.T) {
 		before  func(*driven)
 	}{
 		"when notifications are due for openings that are not known yet": {early, "2026-12-01T12:00:00Z", func(*driven) {}},
-		"when it was defined that late":                                  {early, "2026-12-02T01:40:00Z", func(*driven) {}},
+		"when the window is defined after the cutoff":                    {early, "2026-12-02T01:40:00Z", func(*driven) {}},
 		"when all others are cancelled":                                  {night(), "2026-12-01T12:00:00Z", cancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -279,8 +279,8 @@ func TestCancellingAnOpeningAnnouncesTheOneAfterIt(t *testing.T) {
 		start     string
 		announced []string
 	}{
-		"the next":          {"2026-12-01T22:00:00Z", []string{"2026-12-01T22:00:00Z", "2026-12-02T22:00:00Z"}},
-		"one that is later": {"2026-12-02T22:00:00Z", []string{"2026-12-01T22:00:00Z"}},
+		"the next":    {"2026-12-01T22:00:00Z", []string{"2026-12-01T22:00:00Z", "2026-12-02T22:00:00Z"}},
+		"a later one": {"2026-12-02T22:00:00Z", []string{"2026-12-01T22:00:00Z"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := night()
@@ -429,7 +429,7 @@ func TestAWindowOfUnknownStateIsClosed(t *testing.T) {
 		reason    windows.Reason
 		trouble   string
 	}{
-		"a window that has not answered":   {[]windows.Snapshot{good, silent}, windows.ReasonUnknown, "window prod/other has not reported its state yet"},
+		"a window without an update":       {[]windows.Snapshot{good, silent}, windows.ReasonUnknown, "window prod/other has not reported its state yet"},
 		"an undefined window":              {[]windows.Snapshot{good, undefined}, windows.ReasonUnknown, "window prod/other counts as closed: the window is not defined"},
 		"an opening that was not reported": {[]windows.Snapshot{unopened}, windows.ReasonClosed, "window prod/night is closed; it opens 2026-12-02 22:00:00Z"},
 		"a cluster that no window selects": {nil, windows.ReasonNoWindow, "none of the maintenance windows selects the cluster"},
