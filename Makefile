@@ -11,7 +11,7 @@ BENCH ?=
 # SIZES of those rollouts, such as 20x10@5,100x10@50: nodes x pods on each @ nodes at once. BENCH_JSON is a file for the numbers.
 SIZES ?=
 BENCH_JSON ?=
-# MINUTES is how long chaos goes on; SEED is the random scenario that it plays instead.
+# MINUTES is how long chaos runs; SEED is the random scenario that it runs instead.
 MINUTES ?= 20
 SEED ?=
 # PKG are the packages that test runs instead of all.

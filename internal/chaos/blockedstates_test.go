@@ -27,7 +27,7 @@ const foreignOwner = "node/elsewhere/default/theirs/01a1f8f8-e90e-79c1-91aa-26fe
 // nodeBusy: a maintenance that the scheduler does not know marks the node just before the cordon.
 func nodeBusy() state {
 	return nodeWait(maintenancev1.NodePending, "AwaitNodeFree", func(t *testing.T, s *scenarioRun, at target) reached {
-		injection := stopRequest(s, at, nodeRequest("the request to its locks").match(s, at))
+		injection := stopRequest(s, at, nodeRequest("the maintenance request").match(s, at))
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 		stopped := awaitStopped(t, injection)
 		s.annotate(t, at, kube.AnnotationOwner, `"`+foreignOwner+`"`)

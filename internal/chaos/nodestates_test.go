@@ -116,7 +116,7 @@ type request struct {
 	cancel bool
 	// locked: a lock of the node is released first.
 	locked bool
-	// slow: the pod does not terminate, because the lost answer matters only until it has.
+	// slow: the pod terminates slowly. A lost answer has no effect after the termination.
 	slow bool
 }
 
@@ -137,12 +137,12 @@ func nodeRequests() []request {
 		}
 	}
 	return []request{
-		{in: maintenancev1.NodePending, what: "its mark as planned", activity: "PlanMaintenance", match: ofNode("patch", "nodes/status", "MaintenancePlanned")},
-		{in: maintenancev1.NodeScheduled, what: "the request to its locks", activity: "AcquireNode", match: func(_ *scenarioRun, at target) faultproxy.Match {
+		{in: maintenancev1.NodePending, what: "the planned condition", activity: "PlanMaintenance", match: ofNode("patch", "nodes/status", "MaintenancePlanned")},
+		{in: maintenancev1.NodeScheduled, what: "the maintenance request", activity: "AcquireNode", match: func(_ *scenarioRun, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "nodemaintenancerequests", Body: at.node}
 		}},
 		{in: maintenancev1.NodeScheduled, what: "the cordon", activity: "AcquireNode", match: ofNode("patch", "nodes", `"unschedulable":true`)},
-		{in: maintenancev1.NodeCordon, what: "the cordon after a lock", activity: "Cordon", match: ofNode("patch", "nodes", `"unschedulable":true`), locked: true},
+		{in: maintenancev1.NodeCordon, what: "the cordon after the release of a lock", activity: "Cordon", match: ofNode("patch", "nodes", `"unschedulable":true`), locked: true},
 		{in: maintenancev1.NodeDraining, what: "an eviction", activity: "Drain", match: func(s *scenarioRun, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "pods/eviction", Name: s.name + "-" + at.node}
 		}, slow: true},
@@ -150,7 +150,7 @@ func nodeRequests() []request {
 		{in: maintenancev1.NodeCleaningUp, what: "the deletion of a running job", activity: "RemoveJob", match: ofMaintenance("delete", "jobs"), cancel: true},
 		{in: maintenancev1.NodeCleaningUp, what: "the release of the job", activity: "ReturnNode", match: ofMaintenance("patch", "jobs")},
 		{
-			in: maintenancev1.NodeCleaningUp, what: "the removal of its conditions", activity: "ReturnNode",
+			in: maintenancev1.NodeCleaningUp, what: "the removal of the conditions", activity: "ReturnNode",
 			match: ofNode("patch", "nodes/status", `{"$patch":"delete","type":"MaintenanceInProgress"}`),
 		},
 		{in: maintenancev1.NodeCleaningUp, what: "the uncordon", activity: "ReturnNode", match: ofNode("patch", "nodes", `"unschedulable":null`)},

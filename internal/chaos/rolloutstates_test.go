@@ -113,7 +113,7 @@ func clusterHealth() state {
 
 // clusterRequest is a state in which the maintenance request of a cluster is created or withdrawn. The write is lost, or only its answer.
 func clusterRequest(verb string, answerOnly bool) state {
-	step, moment, activity := ranv1.StepClusterLocks, "request lost: the request to its locks", "RequestClusterMaintenance"
+	step, moment, activity := ranv1.StepClusterLocks, "request lost: the maintenance request", "RequestClusterMaintenance"
 	if verb == "delete" {
 		step, moment, activity = ranv1.StepCleaningUp, "request lost: the withdrawal of the request", "WithdrawClusterMaintenance"
 	}

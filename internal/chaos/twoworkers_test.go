@@ -69,7 +69,7 @@ func freezesIn(in state) func(*testing.T, *scenarioRun) {
 // freezesDuringSlotRequest: a worker freezes while it requests a slot, and its request reaches the scheduler after all work has ended.
 func freezesDuringSlotRequest(t *testing.T, s *scenarioRun) {
 	for _, at := range s.targets(t, workers*(spokes-1)) {
-		injection := stopRequest(s, at, nodeRequest("its mark as planned").match(s, at))
+		injection := stopRequest(s, at, nodeRequest("the planned condition").match(s, at))
 		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
 		stopped := awaitStopped(t, injection)
 		injection.Remove()

@@ -28,7 +28,7 @@ func needPart(t *testing.T, of part) {
 	}
 }
 
-// alone makes a test run alone.
+// alone marks a test that runs alone on its fleet.
 func alone(t *testing.T) {
 	t.Helper()
 	needPart(t, partAlone)
@@ -40,7 +40,7 @@ const (
 	edges     = "the ManagedClusters edge-N"
 )
 
-// shared makes a test run in parallel. It changes only its own objects, or its subtests reserve spokes.
+// shared marks a test that runs in parallel. It changes only its own objects, or its subtests reserve spokes.
 func shared(t *testing.T) {
 	t.Helper()
 	needPart(t, partShared)
@@ -57,7 +57,7 @@ var reservations = struct {
 
 func init() { reservations.changed = sync.NewCond(&reservations) }
 
-// reserve makes a test run in parallel, and waits until no other test holds any of the names. A waiting test holds none of them. Tests with more
+// reserve marks a test that runs in parallel, and waits until no other test holds any of the names. A waiting test holds none of them. Tests with more
 // names go first, because smaller ones fit in more easily.
 func reserve(t *testing.T, names ...string) {
 	t.Helper()
