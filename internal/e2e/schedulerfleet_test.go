@@ -55,7 +55,7 @@ const (
 	lastingFailure = 30 * time.Second
 )
 
-// arena is a fleet of one cluster with thirty nodes in three zones, whose workflows continue as new all the time.
+// schedulerFleet is a fleet of one cluster with thirty nodes in three zones. Its workflows continue as new after 60 events.
 type schedulerFleet struct {
 	*fleet.Fleet
 	spoke    *devstack.Cluster
@@ -161,9 +161,10 @@ func (a *schedulerFleet) setReady(t *testing.T, node string, ready bool) {
 	a.patch(t, node, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, devstack.AnnotationNotReady, value))
 }
 
-// broken nodes are NotReady, and always count as unavailable. Faults do not affect the node of the endless request.
+// endlessNode is the node of the endless request. Faults do not affect it.
 const endlessNode = "worker-3"
 
+// broken nodes are NotReady, and always count as unavailable.
 func broken() []string { return []string{"worker-1", "worker-2"} }
 
 func (a *schedulerFleet) breakNodes(t *testing.T) {
