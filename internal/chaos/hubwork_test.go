@@ -94,8 +94,8 @@ func hubKinds() []string {
 	}
 }
 
-// createOnHub creates the objects of a file, with the name of the scenario and for the cluster of the node. Its cleanup deletes all objects of these
-// kinds, including those that a terminated rollout left.
+// createOnHub creates the objects of a file, with the name of the scenario and for the cluster of the node. The cleanup deletes all objects of
+// hubKinds, including those that a terminated rollout left.
 func (s *scenarioRun) createOnHub(t *testing.T, file string, at target) {
 	t.Helper()
 	hub, err := s.Watch(t.Context(), s.Hub)
