@@ -63,7 +63,7 @@ func packages(t *testing.T) []goPackage {
 	return found
 }
 
-func TestTheTopLevelHasOnlyWhatTheLayoutNames(t *testing.T) {
+func TestTheTopLevelMatchesTheLayout(t *testing.T) {
 	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
 	var found []string

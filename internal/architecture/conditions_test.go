@@ -31,7 +31,7 @@ func TestTheDocumentationNamesEveryConditionOfARollout(t *testing.T) {
 }
 
 // Every reason of a condition is a constant of the API or a passed value, so that the test above covers it.
-func TestConditionsOfRolloutsHaveNoReasonOfTheirOwn(t *testing.T) {
+func TestConditionsOfRolloutsHaveDocumentedReasons(t *testing.T) {
 	known := stringConstants(t, statusTypes, "Condition reasons")
 	found := 0
 	for _, tree := range []string{"internal/rollout", "internal/precache", "activities", "workflows"} {

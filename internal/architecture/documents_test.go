@@ -24,7 +24,7 @@ var (
 )
 
 // It checks links within the tree, to files and to chapters.
-func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
+func TestLinksInTheDocumentationAreValid(t *testing.T) {
 	paths := pages(t)
 	anchors := map[string]map[string]bool{}
 	for _, path := range paths {

@@ -25,7 +25,7 @@ type wordRule struct {
 }
 
 // Comments and messages in Go files follow the rules that Vale applies to the documentation.
-func TestGoFilesSpeakPlainly(t *testing.T) {
+func TestGoFilesFollowTheProseStyle(t *testing.T) {
 	rules := wordRules(t)
 	require.Greater(t, len(rules), 30)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -50,7 +50,7 @@ func TestGoFilesSpeakPlainly(t *testing.T) {
 }
 
 // A rule that matches nothing would pass every text.
-func TestTheStyleFindsWhatItForbids(t *testing.T) {
+func TestTheProseStyleFindsForbiddenWords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "riddle.go")
 	text := "package riddle\n\n// Whoever reads this knows it.\nconst message = \"the node is handed over\"\n\nconst name = \"anew\" // a name is no message\n"
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

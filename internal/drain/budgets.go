@@ -166,8 +166,8 @@ func (b budget) never() bool {
 func demandsAll(spec policyv1.PodDisruptionBudgetSpec) bool {
 	const pods = 100
 	if spec.MaxUnavailable != nil {
-		most, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxUnavailable, pods, true)
-		return err == nil && most == 0
+		maxUnavailable, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxUnavailable, pods, true)
+		return err == nil && maxUnavailable == 0
 	}
 	if spec.MinAvailable != nil && spec.MinAvailable.Type == intstr.String {
 		least, err := intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, pods, true)

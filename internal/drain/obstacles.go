@@ -61,7 +61,7 @@ func (o obstacle) blocker() drydockv1.Blocker {
 }
 
 // obstacleOf returns why a pod is still there.
-func obstacleOf(decision Decision, asked *request, node *corev1.Node) obstacle {
+func obstacleOf(decision Decision, known *request, node *corev1.Node) obstacle {
 	o := obstacle{decision: decision, reason: decision.Reason, message: decision.Message}
 	switch {
 	case decision.Refused():
@@ -73,11 +73,11 @@ func obstacleOf(decision Decision, asked *request, node *corev1.Node) obstacle {
 		o.reason, o.message = decision.held, returnsMessage(decision.pod, node)
 	case decision.held == ReasonPodOrder:
 		o.reason, o.message = decision.held, decision.orderMessage()
-	case decision.Reason == ReasonDisruptionBudget && (asked == nil || asked.refusal != nil && asked.refusal.byBudget):
-	case asked == nil, asked.refusal == nil, asked.refusal.gone:
+	case decision.Reason == ReasonDisruptionBudget && (known == nil || known.refusal != nil && known.refusal.byBudget):
+	case known == nil, known.refusal == nil, known.refusal.gone:
 		o.reason, o.message = ReasonEvicting, "its eviction is requested"
 	default:
-		o.reason, o.message = asked.refusal.reason, asked.refusal.message
+		o.reason, o.message = known.refusal.reason, known.refusal.message
 	}
 	return o
 }

@@ -56,7 +56,7 @@ func newProgress(attempt int32, before *maintenancev1.DrainStatus) *progress {
 }
 
 // observe updates the progress with one pass over the node.
-func (p *progress) observe(node *corev1.Node, preview Preview, asked *requests, now time.Time) {
+func (p *progress) observe(node *corev1.Node, preview Preview, requests *requests, now time.Time) {
 	remaining := preview.remaining()
 	if p.leftBefore < 0 {
 		p.leftBefore = max(0, int(p.before.PodsToEvict)-len(remaining))
@@ -66,7 +66,7 @@ func (p *progress) observe(node *corev1.Node, preview Preview, asked *requests, 
 	waits := make(map[types.UID]waitStart, len(remaining))
 	for _, decision := range remaining {
 		p.seen[decision.pod.UID] = true
-		o := obstacleOf(decision, asked.byPod[decision.pod.UID], node).in(p.deadlocks)
+		o := obstacleOf(decision, requests.byPod[decision.pod.UID], node).in(p.deadlocks)
 		o.since = p.waitingSince(o, now)
 		waits[decision.pod.UID] = waitStart{o.reason, o.since}
 		p.obstacles = append(p.obstacles, o)

@@ -36,7 +36,7 @@ type refusal struct {
 
 // classify interprets an error of an eviction.
 func classify(err error) refusal {
-	r := refusal{message: err.Error(), delay: askedDelay(err)}
+	r := refusal{message: err.Error(), delay: requestedDelay(err)}
 	budgetCause, byBudget := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
@@ -60,7 +60,7 @@ func classify(err error) refusal {
 	return r
 }
 
-func askedDelay(err error) time.Duration {
+func requestedDelay(err error) time.Duration {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok {
 		return 0

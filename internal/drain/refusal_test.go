@@ -141,7 +141,7 @@ func TestOtherRefusalsAreRetriedAfterTheRequestedDelay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld([]corev1.Pod{webPod("web"), webPod("other")})
 				w.refuse = func(eviction *policyv1.Eviction) error {
-					if eviction.Name == "web" && len(w.asked) <= len(c.again) {
+					if eviction.Name == "web" && len(w.requests) <= len(c.again) {
 						return c.evictionResult
 					}
 					return nil

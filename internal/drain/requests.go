@@ -21,8 +21,8 @@ const (
 // so that a stale cache cannot make it look new.
 type requests struct {
 	byPod map[types.UID]*request
-	// budgetAsked is when each budget was last tried, by the key of its pods.
-	budgetAsked map[string]time.Time
+	// budgetTried is when each budget was last tried, by the key of its pods.
+	budgetTried map[string]time.Time
 	// returns is, for each pod, how many pods of its controller were evicted before it, one after the other. returnedBefore are the pods, as
 	// namespace/name, that an earlier run knew to return.
 	returns        map[types.UID]int
@@ -34,10 +34,10 @@ type request struct {
 	inFlight, accepted bool
 	// controller of the pod, which may replace it; empty: none, or the pod had ended.
 	controller types.UID
-	// asked is when the eviction was requested, and version the state of the pod and its budgets then.
-	asked   time.Time
-	version string
-	key     string
+	// requested is when the eviction was requested, and version the state of the pod and its budgets then.
+	requested time.Time
+	version   string
+	key       string
 	// refusal is the last answer, if it was a refusal.
 	refusal  *refusal
 	refusals int
@@ -47,7 +47,7 @@ type request struct {
 // newRequests continues from the progress of an earlier run of the same attempt. A new attempt evicts again the pods that returned in the one before.
 func newRequests(attempt int32, before *maintenancev1.DrainStatus) *requests {
 	r := &requests{
-		byPod: map[types.UID]*request{}, budgetAsked: map[string]time.Time{}, returns: map[types.UID]int{}, returnedBefore: map[string]bool{},
+		byPod: map[types.UID]*request{}, budgetTried: map[string]time.Time{}, returns: map[types.UID]int{}, returnedBefore: map[string]bool{},
 	}
 	if before != nil && before.Attempt == attempt {
 		for _, pod := range before.Blocked {
@@ -64,12 +64,12 @@ func newRequests(attempt int32, before *maintenancev1.DrainStatus) *requests {
 func (r *requests) due(remaining []Decision, now time.Time) (evict []Decision, next time.Time) {
 	parked := map[string][]Decision{}
 	for _, decision := range remaining {
-		known, asked := r.byPod[decision.pod.UID]
+		known, requested := r.byPod[decision.pod.UID]
 		switch {
 		case decision.Refused() || decision.held != "" || !decision.pod.DeletionTimestamp.IsZero():
-		case !asked && decision.budget.key != "":
+		case !requested && decision.budget.key != "":
 			parked[decision.budget.key] = append(parked[decision.budget.key], decision)
-		case !asked:
+		case !requested:
 			evict = append(evict, decision)
 		case known.inFlight || known.accepted:
 		case known.refusal.byBudget:
@@ -84,7 +84,7 @@ func (r *requests) due(remaining []Decision, now time.Time) (evict []Decision, n
 		released := r.release(key, pods, now)
 		evict = append(evict, released...)
 		if len(released) == 0 && !r.busy(key) {
-			next = earliest(next, r.budgetAsked[key].Add(budgetInterval))
+			next = earliest(next, r.budgetTried[key].Add(budgetInterval))
 		}
 	}
 	slices.SortFunc(evict, func(a, b Decision) int { return cmp.Compare(a.key(), b.key()) })
@@ -96,12 +96,12 @@ func (r *requests) due(remaining []Decision, now time.Time) (evict []Decision, n
 // of others.
 func (r *requests) release(key string, parked []Decision, now time.Time) (released []Decision) {
 	slices.SortFunc(parked, func(a, b Decision) int {
-		return cmp.Or(r.lastAsked(a).Compare(r.lastAsked(b)), cmp.Compare(a.key(), b.key()))
+		return cmp.Or(r.lastRequested(a).Compare(r.lastRequested(b)), cmp.Compare(a.key(), b.key()))
 	})
 	spent := r.inFlight(key)
 	for _, decision := range parked {
-		known, asked := r.byPod[decision.pod.UID]
-		changed := !asked || decision.budget.version != known.version
+		known, requested := r.byPod[decision.pod.UID]
+		changed := !requested || decision.budget.version != known.version
 		if !changed || decision.Reason != "" || decision.budget.counted && spent >= decision.budget.allowed {
 			continue
 		}
@@ -110,16 +110,16 @@ func (r *requests) release(key string, parked []Decision, now time.Time) (releas
 		}
 		released = append(released, decision)
 	}
-	if len(released) == 0 && !r.busy(key) && !now.Before(r.budgetAsked[key].Add(budgetInterval)) {
+	if len(released) == 0 && !r.busy(key) && !now.Before(r.budgetTried[key].Add(budgetInterval)) {
 		released = parked[:1]
 	}
 	return released
 }
 
-// lastAsked is when the eviction of a pod was last requested; zero: never.
-func (r *requests) lastAsked(decision Decision) time.Time {
-	if known, asked := r.byPod[decision.pod.UID]; asked {
-		return known.asked
+// lastRequested is when the eviction of a pod was last requested; zero: never.
+func (r *requests) lastRequested(decision Decision) time.Time {
+	if known, requested := r.byPod[decision.pod.UID]; requested {
+		return known.requested
 	}
 	return time.Time{}
 }
@@ -145,10 +145,10 @@ func (r *requests) sent(decision Decision, now time.Time) {
 	if decision.Reason != ReasonFinished {
 		known.controller = controllerOf(decision.pod)
 	}
-	known.inFlight, known.asked, known.version = true, now, decision.budget.version
+	known.inFlight, known.requested, known.version = true, now, decision.budget.version
 	// A pod whose budget is not visible waits alone.
 	known.key = cmp.Or(decision.budget.key, string(decision.pod.UID))
-	r.budgetAsked[known.key] = now
+	r.budgetTried[known.key] = now
 }
 
 // unknownResult reports whether the eviction of a pod was requested with an unknown result.

@@ -87,7 +87,7 @@ func TestEveryPodHasAtMostOneRequestAndNoneIsForgotten(t *testing.T) {
 					require.False(t, accepted[uid], "%s is leaving", decision.key())
 					require.True(t, decision.pod.DeletionTimestamp.IsZero())
 					require.Empty(t, decision.held, "the order has not reached %s", decision.key())
-					if known, asked := requests.byPod[uid]; decision.budget.key != "" && (!asked || known.refusal.byBudget) {
+					if known, requested := requests.byPod[uid]; decision.budget.key != "" && (!requested || known.refusal.byBudget) {
 						ofBudget++
 					}
 				}
@@ -97,10 +97,10 @@ func TestEveryPodHasAtMostOneRequestAndNoneIsForgotten(t *testing.T) {
 					inFlight[decision.pod.UID] = true
 				}
 				for uid, decision := range decisions {
-					known, asked := requests.byPod[uid]
-					require.True(t, asked || decision.held != "" || decision.budget.key != "", "the eviction of %s was requested at its first pass", decision.key())
+					known, requested := requests.byPod[uid]
+					require.True(t, requested || decision.held != "" || decision.budget.key != "", "the eviction of %s was requested at its first pass", decision.key())
 					waits := !inFlight[uid] && !accepted[uid] && decision.held == ""
-					parked := decision.budget.key != "" && (!asked || known.refusal != nil && known.refusal.byBudget)
+					parked := decision.budget.key != "" && (!requested || known.refusal != nil && known.refusal.byBudget)
 					if waits && !(parked && requests.busy(decision.budget.key)) {
 						require.False(t, next.IsZero(), "%s has a next check", decision.key())
 					}

@@ -136,7 +136,7 @@ func TestPodsOfOneControllerThatAreSeenLateAllLeave(t *testing.T) {
 	})
 }
 
-func TestAnEndedPodIsRemovedHoweverOftenAnotherArrives(t *testing.T) {
+func TestEveryEndedPodOfAControllerIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("job", finished, tolerant)})
 		w.change(cordonedNode(true))

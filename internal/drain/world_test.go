@@ -31,9 +31,9 @@ type world struct {
 	// replace, if not nil, simulates the controller of an evicted pod, except for pods that leaves selects.
 	replace func(s *Snapshot, evicted corev1.Pod)
 	leaves  func(pod corev1.Pod) bool
-	// asked are the names of the pods whose eviction was requested, with the time since the world began.
-	asked []evictionRequest
-	began time.Time
+	// requests are the names of the pods whose eviction was requested, with the time since the world began.
+	requests []evictionRequest
+	began    time.Time
 }
 
 type evictionRequest struct {
@@ -81,14 +81,14 @@ func (w *world) remove(pod string) {
 func (w *world) evictionRequests() []evictionRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.asked)
+	return slices.Clone(w.requests)
 }
 
 // Evict is the eviction API.
 func (w *world) Evict(_ context.Context, eviction *policyv1.Eviction) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked = append(w.asked, evictionRequest{eviction.Name, time.Since(w.began)})
+	w.requests = append(w.requests, evictionRequest{eviction.Name, time.Since(w.began)})
 	if w.refuse != nil {
 		if err := w.refuse(eviction); err != nil {
 			return err
@@ -175,24 +175,24 @@ func (w *world) Get(_ context.Context, key client.ObjectKey, object client.Objec
 func (w *world) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	asked := (&client.ListOptions{}).ApplyOptions(options)
+	listOptions := (&client.ListOptions{}).ApplyOptions(options)
 	switch list := list.(type) {
 	case *corev1.PodList:
 		for _, pod := range w.snapshot.Pods {
-			if asked.FieldSelector == nil || asked.FieldSelector.Matches(fields.Set{nodeNameField: pod.Spec.NodeName}) {
+			if listOptions.FieldSelector == nil || listOptions.FieldSelector.Matches(fields.Set{nodeNameField: pod.Spec.NodeName}) {
 				list.Items = append(list.Items, pod)
 			}
 		}
-		list.Items = inNamespace(asked.Namespace, list.Items, func(p corev1.Pod) string { return p.Namespace })
+		list.Items = inNamespace(listOptions.Namespace, list.Items, func(p corev1.Pod) string { return p.Namespace })
 		list.Items = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
-			return asked.LabelSelector != nil && !asked.LabelSelector.Matches(labels.Set(p.Labels))
+			return listOptions.LabelSelector != nil && !listOptions.LabelSelector.Matches(labels.Set(p.Labels))
 		})
 	case *corev1.NodeList:
 		list.Items = append([]corev1.Node{*w.snapshot.Node}, w.others...)
 	case *policyv1.PodDisruptionBudgetList:
-		list.Items = inNamespace(asked.Namespace, w.snapshot.Budgets, func(b policyv1.PodDisruptionBudget) string { return b.Namespace })
+		list.Items = inNamespace(listOptions.Namespace, w.snapshot.Budgets, func(b policyv1.PodDisruptionBudget) string { return b.Namespace })
 	case *appsv1.DaemonSetList:
-		list.Items = inNamespace(asked.Namespace, w.snapshot.DaemonSets, func(d appsv1.DaemonSet) string { return d.Namespace })
+		list.Items = inNamespace(listOptions.Namespace, w.snapshot.DaemonSets, func(d appsv1.DaemonSet) string { return d.Namespace })
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestAStableCheckStartsAgainAfterAFailure(t *testing.T) {
 	require.Equal(t, inactive, w.pass(2*time.Second, true).To)
 }
 
-func TestHealthSeenForAnEarlierRequestDoesNotCount(t *testing.T) {
+func TestHealthDuringAnEarlierRequestDoesNotCount(t *testing.T) {
 	w := newStableWorld(t)
 	w.requestCluster()
 	w.pass(0, true)

@@ -121,7 +121,7 @@ func TestAnOverdueWindowIsQueriedAndThenRemoved(t *testing.T) {
 }
 
 // During the start, neither the window nor the portal ran.
-func TestAnOpeningWithoutAnnouncedStartNeverTookPlace(t *testing.T) {
+func TestAnOpeningWithoutAnnouncedStartDoesNotCount(t *testing.T) {
 	p := newPortal(t)
 	p.Receive(nightOf("prod/night", 1, after(time.Hour)), noon)
 	v := p.at(after(3 * time.Hour))

@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-func TestWhichFieldsCanBeEditedInWhichState(t *testing.T) {
+func TestOnlyTimeoutsCanBeEditedInAnEnabledRollout(t *testing.T) {
 	timeout := func(minutes int32) func(*ranv1.ClusterGroupUpgradeSpec) {
 		return func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.Timeout = minutes }
 	}

@@ -150,7 +150,7 @@ func TestCanariesComeFirstInBatchesOfOne(t *testing.T) {
 	})
 }
 
-func TestEveryClusterOfAPolicyPlanKnowsWhereToStart(t *testing.T) {
+func TestEveryClusterOfAPolicyPlanHasAFirstPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawRollout(t)
 		plan := rollout.NewPlan(d.cgu, d.inventory, noon)

@@ -72,7 +72,7 @@ func TestAFileAnswersLikeAnAPIServer(t *testing.T) {
 	require.Empty(t, nodes.Items)
 }
 
-func TestAFileGivesObjectsInEveryForm(t *testing.T) {
+func TestAFileReturnsTypedAndUntypedObjects(t *testing.T) {
 	file, err := snapshot.Parse("cluster.yaml", []byte(pods))
 	require.NoError(t, err)
 	podKind := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}

@@ -56,7 +56,7 @@ func TestAnAttemptKnowsTheServersTimeWhenTheWorkersClockIsSet(t *testing.T) {
 	}
 }
 
-func TestTheLeaseOfAFrozenAttemptIsOverForGood(t *testing.T) {
+func TestTheLeaseOfAFrozenAttemptIsNotRenewed(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	held := newLease(activity.Info{StartedTime: time.Now(), StartToCloseTimeout: time.Hour, HeartbeatTimeout: 20 * time.Second}, &delays{}, cancel)
 	require.NoError(t, held.check(true))

@@ -20,7 +20,7 @@ func withNotifications(s drydockv1.MaintenanceWindowSpec, leads ...drydockv1.Dur
 }
 
 // Subscribers receive eight days and fifty openings ahead; notifications may be due earlier.
-func TestNotificationsAreInTimeHoweverFarAheadTheOpeningIs(t *testing.T) {
+func TestNotificationsOfDistantOpeningsAreInTime(t *testing.T) {
 	hourly := spec("UTC", "FREQ=HOURLY;BYMINUTE=0", "30m")
 	for name, tt := range map[string]struct {
 		spec drydockv1.MaintenanceWindowSpec

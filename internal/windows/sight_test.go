@@ -67,7 +67,7 @@ func snapshotsAt(t *testing.T, now string, specs ...drydockv1.MaintenanceWindowS
 }
 
 // A window that opens often has a shorter known range than one that opens rarely.
-func TestLongWorkWaitsForTheWindowThatFitsHoweverFarAhead(t *testing.T) {
+func TestLongWorkWaitsForADistantWindowThatFits(t *testing.T) {
 	for name, often := range map[string]drydockv1.MaintenanceWindowSpec{
 		"daily":             spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"),
 		"every ten minutes": often(),
