@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// cli holds what all commands share.
+// cli has the state that all commands share.
 type cli struct {
 	genericiooptions.IOStreams
 	connection temporal.Connection

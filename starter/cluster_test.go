@@ -34,14 +34,14 @@ func TestCommandsOnARealCluster(t *testing.T) {
 	t.Run("doctor reports missing CRDs with the fix", doctorNamesMissingCRDs)
 	t.Run("setup keeps a foreign CRD, and reports its missing fields", func(t *testing.T) { setupKeepsForeignCRD(t, objects) })
 	t.Run("setup installs the other CRDs, and updates its own", func(t *testing.T) { setupInstalls(t, objects) })
-	t.Run("doctor accepts them", doctorContentWithCluster)
-	t.Run("doctor reports original operators that still run", func(t *testing.T) { doctorNamesOperators(t, objects) })
+	t.Run("doctor accepts the CRDs", doctorContentWithCluster)
+	t.Run("doctor reports running original operators", func(t *testing.T) { doctorNamesOperators(t, objects) })
 	t.Run("a plan from the live hub equals that from a file of its objects", func(t *testing.T) { plansAlike(t, objects) })
 	t.Run("a schedule from the live cluster equals that from a file of its objects", func(t *testing.T) { schedulesAlike(t, objects) })
 	t.Run("lock commands on the live cluster equal those on a file of its objects", func(t *testing.T) { locksAlike(t, hub.Config) })
-	t.Run("health checks are evaluated on the live cluster and on endpoints", judgesLiveHealth)
+	t.Run("health checks are evaluated on the live cluster and on endpoints", checksLiveHealth)
 	t.Run("a live HarborCluster is evaluated as one in a file", func(t *testing.T) { harborsAlike(t, hub.Config) })
-	t.Run("a run that is only saved on the hub is listed", func(t *testing.T) { listsTheKeptRun(t, hub.Config) })
+	t.Run("a run that only the hub has saved is listed", func(t *testing.T) { listsTheSavedRun(t, hub.Config) })
 	t.Run("a window that is stored on the hub can be read from its printed YAML", func(t *testing.T) { readsAStoredWindow(t, objects) })
 	t.Run("contexts are completed, and an unknown one is an error", namesContexts)
 }
@@ -94,7 +94,7 @@ func setupKeepsForeignCRD(t *testing.T, objects dynamic.Interface) {
 	steps := parsed[[]setupStep](t, "setup", "--spoke-context", "hub")
 	i = slices.IndexFunc(steps, func(s setupStep) bool { return s.What == "CRD "+lockCRD })
 	require.Equal(t, setupStep{
-		Where: "spoke hub", What: "CRD " + lockCRD, Result: "kept", Note: "someone else created it, and it lacks these fields: status.release",
+		Where: "spoke hub", What: "CRD " + lockCRD, Result: "kept", Note: "another client created it, and it lacks these fields: status.release",
 	}, steps[i])
 	require.Equal(t, before.GetGeneration(), crdNamed(t, objects, lockCRD).GetGeneration())
 }
@@ -112,7 +112,7 @@ func setupInstalls(t *testing.T, objects dynamic.Interface) {
 	require.Regexp(t, `(?m)^hub hub +CRD `+cgus+` +added$`, table)
 	require.True(t, established(crdNamed(t, objects, cgus)), "setup waits until the cluster serves it")
 
-	// An older version of ours lacked a short name.
+	// An older version of the CRD lacked a short name.
 	older := crdNamed(t, objects, cgus)
 	require.NoError(t, unstructured.SetNestedStringSlice(older.Object, nil, "spec", "names", "shortNames"))
 	older.SetManagedFields(nil)
@@ -138,7 +138,7 @@ func doctorContentWithCluster(t *testing.T) {
 	for _, check := range []string{"hub hub: CRDs", "spoke hub: CRDs", "hub hub: managed clusters"} {
 		require.Regexp(t, `(?m)^ok +`+check, got.stdout)
 	}
-	require.Contains(t, got.stdout, lockCRD+": someone else created it, and it lacks these fields: status.release")
+	require.Contains(t, got.stdout, lockCRD+": another client created it, and it lacks these fields: status.release")
 }
 
 func doctorNamesOperators(t *testing.T, objects dynamic.Interface) {
@@ -213,5 +213,5 @@ func namesContexts(t *testing.T) {
 	got = drydock(t, "setup", "--hub-context", "hub", "--spoke-context", "nowhere")
 	require.Equal(t, exitUsage, got.status)
 	require.Contains(t, got.stderr, `error: kubeconfig has no context "nowhere"; it has hub`)
-	require.Empty(t, got.stdout, "nothing is set up for an unknown context")
+	require.Empty(t, got.stdout, "setup changes nothing for an unknown context")
 }

@@ -25,14 +25,14 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// annotationCreatedBy marks the CRDs that setup created, and may therefore replace. A CRD without it belongs to someone else, usually to
-// the operator that the kind comes from.
+// annotationCreatedBy marks the CRDs that setup created and may replace. A CRD without it belongs to another owner, usually the original operator of
+// the kind.
 const (
 	annotationCreatedBy = "drydock.dev/created-by"
 	createdBySetup      = "drydock-setup"
 )
 
-// site is what a cluster is used for.
+// site is the use of a cluster.
 type site string
 
 const (
@@ -88,7 +88,7 @@ type crdState string
 
 const (
 	crdMissing crdState = "missing"
-	// crdOurs: setup created it. crdForeign: someone else did.
+	// crdOurs: setup created it. crdForeign: another client did.
 	crdOurs    crdState = "ours"
 	crdForeign crdState = "foreign"
 )

@@ -46,7 +46,7 @@ func (c cutOff) GetWorkflowHistory(context.Context, string, string, bool, enumsp
 	}}}
 }
 
-// closeEvent is the end of a history.
+// closeEvent is the last event of a history.
 type closeEvent []*historypb.HistoryEvent
 
 func (e *closeEvent) HasNext() bool { return len(*e) > 0 }
@@ -69,13 +69,13 @@ func TestATerminatedWorkflowIsNotShownAsRunning(t *testing.T) {
 		verb func(*cli, context.Context, *server, subject) error
 	}{
 		{"a rollout", rollout, longRollout(3), (*cli).showRollout},
-		{"a rollout that is watched", rollout, longRollout(3), (*cli).watchRollout},
+		{"a watched rollout", rollout, longRollout(3), (*cli).watchRollout},
 		{"a maintenance", node, ready, (*cli).showMaintenance},
-		{"a maintenance whose state is waited for", node, ready, func(c *cli, ctx context.Context, s *server, of subject) error {
+		{"a maintenance with an awaited state", node, ready, func(c *cli, ctx context.Context, s *server, of subject) error {
 			return c.awaitState(ctx, s, of, maintenancev1.NodeReady)
 		}},
 		{"a Harbor", harbor, healthy, (*cli).showHarbor},
-		{"a Harbor that is to become healthy", harbor, healthy, func(c *cli, ctx context.Context, s *server, of subject) error {
+		{"a Harbor with an awaited state", harbor, healthy, func(c *cli, ctx context.Context, s *server, of subject) error {
 			return c.awaitHarbor(ctx, s, of, 0)
 		}},
 		{"a window", windowSubject("prod", "night"), windows.Status{Phase: windows.PhaseOpen}, (*cli).showWindow},

@@ -62,12 +62,12 @@ func TestADecisionTimesOutOnAnUnresponsiveCluster(t *testing.T) {
 
 	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--kubeconfig", access, "--timeout", "100ms")
 	require.Equal(t, exitFailed, got.status)
-	require.Contains(t, got.stderr, "exceeded", "not a refusal")
+	require.Contains(t, got.stderr, "exceeded", "a timeout, not a refusal")
 }
 
 func TestAnErrorNamesTheClusterThatIsNotAHub(t *testing.T) {
 	isolate(t)
-	serves := http.NewServeMux() // the kinds of no group, as an API server without CRDs has none of theirs
+	serves := http.NewServeMux() // an API server without CRDs serves only the core group
 	for path, answer := range map[string]string{"/api": `{"kind": "APIVersions", "versions": ["v1"]}`, "/apis": `{"kind": "APIGroupList", "apiVersion": "v1", "groups": []}`} {
 		serves.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -98,13 +98,13 @@ BATCH   CLUSTER   NOTE
 `, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects)))
 }
 
-func TestAPlanWithoutClustersSaysSo(t *testing.T) {
+func TestAPlanWithoutClustersReportsIt(t *testing.T) {
 	isolate(t)
-	nobody := strings.NewReplacer("env: prod", "env: prd", "    canaries: [spoke-2]\n", "").Replace(selectingRollout)
+	noClusters := strings.NewReplacer("env: prod", "env: prd", "    canaries: [spoke-2]\n", "").Replace(selectingRollout)
 	require.Equal(t, `rollout prod/november: 0 clusters in 0 batches, at most 0 at once
 no cluster is selected, so the rollout would do nothing and end as Completed; see spec.clusters, spec.clusterLabelSelectors and spec.clusterSelector
-`, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", nobody), "--snapshot", file(t, "hub.yaml", hubObjects)))
-	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", nobody), "--snapshot", file(t, "hub.yaml", hubObjects))
+`, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", noClusters), "--snapshot", file(t, "hub.yaml", hubObjects)))
+	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", noClusters), "--snapshot", file(t, "hub.yaml", hubObjects))
 	require.Equal(t, "All selected clusters are valid; none is selected", plan.Conditions[0].Message)
 }
 
@@ -151,11 +151,11 @@ func TestUnreadableObjectsInAFileAreInvalidInput(t *testing.T) {
 		args             []string
 		objects, problem string
 	}{
-		"a rollout that is kept without its content": {
+		"a saved rollout without content": {
 			[]string{"upgrade", "plan", "-f", blocked},
 			hubObjects + "\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {namespace: prod, name: drydock-october}, data: {some: text}}", "ConfigMap prod/drydock-october is not Drydock's",
 		},
-		"a policy whose clusters are no list": {
+		"a policy with invalid clusters": {
 			[]string{"upgrade", "plan", "-f", blocked},
 			hubObjects + "\n---\n{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: prod, name: p}, status: {status: {}}}", "prod/p: status.status: must be a list",
 		},
@@ -164,7 +164,7 @@ func TestUnreadableObjectsInAFileAreInvalidInput(t *testing.T) {
 			"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}}\n---\n" +
 				"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: b, name: default}}", "2 MaintenanceOperatorConfigs found (a/default, b/default)",
 		},
-		"a configuration that says nothing": {
+		"an empty configuration": {
 			[]string{"node", "schedule"},
 			"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}, spec: {maxUnavailable: 50 %}}", "a/default: spec.maxUnavailable: ",
 		},
@@ -201,7 +201,7 @@ status: {status: [{clustername: spoke-1, clusternamespace: spoke-1, compliant: N
 	require.Empty(t, got.stderr)
 }
 
-func TestADecisionWithoutSnapshotAndKubeconfigSaysWhatItNeeds(t *testing.T) {
+func TestADecisionWithoutSnapshotAndKubeconfigNamesTheFlags(t *testing.T) {
 	isolate(t)
 	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout))
 	require.Equal(t, outcome{
@@ -271,7 +271,7 @@ func TestADrainPreviewFromAFile(t *testing.T) {
 	require.Equal(t, "shop/bare\nshop/web-1\n", succeeds(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-f", forced, "-o", "name"))
 }
 
-// withoutMessages removes texts for people.
+// withoutMessages removes messages.
 func withoutMessages(t *testing.T, text string) string {
 	t.Helper()
 	var preview drain.Preview

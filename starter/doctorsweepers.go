@@ -17,15 +17,15 @@ import (
 const (
 	// askedSweepers is the number of sweepers to query, the newest first.
 	askedSweepers = 100
-	// askedAtOnce limits concurrent queries, which a single worker may have to answer.
-	askedAtOnce = 8
+	// parallelQueries limits concurrent queries, which a single worker may have to answer.
+	parallelQueries = 8
 	// sweepersTimeout limits all of these queries together.
 	sweepersTimeout = 3 * checkTimeout
 	// namedMarks is the number of marks that a finding names.
 	namedMarks = 5
 )
 
-// examineSweepers reports for each cluster what closed workflows left behind and the result of its cleanup.
+// examineSweepers reports for each cluster the leftovers of closed workflows and the result of their cleanup.
 func (s *server) examineSweepers(ctx context.Context) []finding {
 	ctx, cancel := context.WithTimeout(ctx, sweepersTimeout)
 	defer cancel()
@@ -40,7 +40,7 @@ func (s *server) examineSweepers(ctx context.Context) []finding {
 	asked := rows[:min(len(rows), askedSweepers)]
 	findings := make([]finding, len(asked))
 	var group errgroup.Group
-	group.SetLimit(askedAtOnce)
+	group.SetLimit(parallelQueries)
 	for i, row := range asked {
 		group.Go(func() error {
 			findings[i] = s.examineSweeper(ctx, row)

@@ -74,7 +74,7 @@ func TestDoctorReportsTheLeftoversOfClosedWorkflowsPerCluster(t *testing.T) {
 	require.Contains(t, sweeperFinding("sweeper c1", sweeper.Status{Findings: many, MoreUnknownOwners: 3}).Detail, "; and 5 more, unknown to Temporal")
 }
 
-// awaitOrphans finds what the test wants found, and nothing else.
+// awaitOrphans returns the orphans of the test.
 func (s *stage) awaitOrphans(ctx context.Context, _ sweeperactivities.AwaitOrphansInput) (sweeperactivities.Orphans, error) {
 	beat := time.NewTicker(50 * time.Millisecond)
 	defer beat.Stop()
@@ -90,8 +90,8 @@ func (s *stage) awaitOrphans(ctx context.Context, _ sweeperactivities.AwaitOrpha
 	}
 }
 
-// sweeps has the sweeper find something. It was started when a node was maintained.
-func (s *stage) sweeps(t *testing.T) {
+// cleansUp makes the sweeper find an orphan. An earlier maintenance has started the sweeper.
+func (s *stage) cleansUp(t *testing.T) {
 	s.orphans <- sweeperactivities.Orphans{Orphans: []sweeperactivities.Orphan{{
 		Mark:  sweeperactivities.Mark{Kind: sweeperactivities.MarkNode, Name: "worker-9", Node: "worker-9", Owner: "node/spoke-1/default/gone/run"},
 		Ended: "Terminated at 2026-11-20T12:00:00Z by ann: wrong node",

@@ -54,7 +54,7 @@ var (
 	words = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
 )
 
-// wordsOf are the arguments of a command line.
+// wordsOf returns the arguments of a command line.
 func wordsOf(line string) []string {
 	found := words.FindAllString(endOfCommand.ReplaceAllString(line, ""), -1)
 	for i := range found {

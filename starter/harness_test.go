@@ -21,7 +21,7 @@ type outcome struct {
 	stdout, stderr string
 }
 
-// drydock runs a command line as a user does.
+// drydock runs a command line like a user.
 func drydock(t *testing.T, args ...string) outcome {
 	t.Helper()
 	return drydockWith(t, "", args...)
@@ -52,8 +52,8 @@ func parsed[T any](t *testing.T, args ...string) T {
 	return object
 }
 
-// becomes runs a command line with -o json until its output satisfies a condition. It ignores failures, such as timeouts of a busy worker.
-func becomes[T any](t *testing.T, wanted func(T) bool, args ...string) T {
+// awaitOutput runs a command line with -o json until its output satisfies a condition. It ignores failures, such as timeouts of a busy worker.
+func awaitOutput[T any](t *testing.T, wanted func(T) bool, args ...string) T {
 	t.Helper()
 	var object T
 	require.Eventually(t, func() bool {

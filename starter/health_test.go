@@ -114,7 +114,7 @@ spec:
 
 func TestEndpointChecksAreUnknownWithASnapshot(t *testing.T) {
 	isolate(t)
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("was asked") }))
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the endpoint received a request") }))
 	t.Cleanup(server.Close)
 	checks := file(t, "checks.yaml", `[{name: page, http: {url: "`+server.URL+`"}}]`)
 	got := drydock(t, "health", "check", "-f", checks, "--snapshot", file(t, "objects.yaml", shopObjects))
@@ -131,7 +131,7 @@ func TestInvalidHealthChecksAreInvalidInput(t *testing.T) {
 	require.Equal(t, exitUsage, drydock(t, "health", "check").status)
 }
 
-func judgesLiveHealth(t *testing.T) {
+func checksLiveHealth(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
 	checks := file(t, "checks.yaml", `

@@ -47,14 +47,14 @@ func TestRunsOfOneChainAreListedOnce(t *testing.T) {
 func TestARunWithAHubObjectIsListedOnce(t *testing.T) {
 	known, kept := []rolloutRun{{RunID: "b"}, {RunID: "c"}}, rolloutRun{RunID: "a"}
 	require.Equal(t, []rolloutRun{{RunID: "a"}, {RunID: "b"}, {RunID: "c"}}, withKept(known, &kept, 3))
-	require.Equal(t, known, withKept(known, &kept, 2), "it is the oldest")
+	require.Equal(t, known, withKept(known, &kept, 2), "the saved run is the oldest")
 	require.Equal(t, known, withKept(known, &rolloutRun{RunID: "c"}, 0))
 	require.Equal(t, known, withKept(known, nil, 0))
 }
 
-// listsRuns depends on the steps before: rollout changed has failed and was retried.
+// listsRuns uses rollout changed of an earlier step, which failed and was retried.
 func (s *stage) listsRuns(t *testing.T) {
-	runs := becomes(t, func(h rolloutHistory) bool { return len(h.Runs) == 2 }, "upgrade", "history", "prod/changed").Runs
+	runs := awaitOutput(t, func(h rolloutHistory) bool { return len(h.Runs) == 2 }, "upgrade", "history", "prod/changed").Runs
 	first, retry := runs[0], runs[1]
 	require.Equal(t, ranv1.ReasonFailed, first.Outcome)
 	require.Equal(t, "Failed on 1 of 2 clusters; failed: spoke-2", first.Message)
@@ -75,7 +75,7 @@ func (s *stage) listsRuns(t *testing.T) {
 	require.Regexp(t, `(?m)^`+retry.RunID+` .* Completed +2/2 +0 +`+actor()+`, retry +`, table)
 
 	startRollout(t, "ended")
-	reaches(t, "ended", clustersAtWork)
+	reaches(t, "ended", clustersRunning)
 	atWork := parsed[rolloutHistory](t, "upgrade", "history", "prod/ended").Runs
 	require.Len(t, atWork, 1)
 	require.Nil(t, atWork[0].EndedAt)
@@ -85,7 +85,7 @@ func (s *stage) listsRuns(t *testing.T) {
 	require.Len(t, terminated, 1)
 	require.Equal(t, "Terminated", terminated[0].Outcome)
 	require.Regexp(t, `^terminated by .+: wrong fleet$`, terminated[0].Message)
-	require.Equal(t, int32(1), terminated[0].Clusters.Running, "as a worker answers")
+	require.Equal(t, int32(1), terminated[0].Clusters.Running, "a worker answers the query")
 	for _, watch := range []string{"--watch=false", "--watch"} {
 		got := drydock(t, "upgrade", "status", "prod/ended", watch)
 		require.Equal(t, exitFailed, got.status, got.stdout)
@@ -94,12 +94,12 @@ func (s *stage) listsRuns(t *testing.T) {
 
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: temporal has no run of rollout prod/unheard: `drydock upgrade list` lists the rollouts it retains, and --hub-context shows the run saved on the hub\n",
-	}, drydock(t, "upgrade", "history", "prod/unheard"))
+		stderr: "error: temporal has no run of rollout prod/unknown: `drydock upgrade list` lists the rollouts it retains, and --hub-context shows the run saved on the hub\n",
+	}, drydock(t, "upgrade", "history", "prod/unknown"))
 }
 
-// listsTheKeptRun: Temporal has deleted the run.
-func listsTheKeptRun(t *testing.T, hub *rest.Config) {
+// listsTheSavedRun: Temporal has deleted the run.
+func listsTheSavedRun(t *testing.T, hub *rest.Config) {
 	kept := `
 metadata: {name: july, namespace: default}
 status:

@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// showHolds is the command that shows what is held.
+// showHolds is the command that shows the holds.
 const showHolds = "drydock hold status"
 
 // emergencyStop names the workflow of the emergency stop.
@@ -228,7 +228,7 @@ func newHoldStatus(c *cli) *cobra.Command {
 	return cmd
 }
 
-// holdStatus is the output of -o json: what is held.
+// holdStatus is the output of -o json: the holds.
 type holdStatus struct {
 	Holds []drydockv1.Hold `json:"holds"`
 	// Subscribers is the number of rollouts and node maintenances that are notified of changes.

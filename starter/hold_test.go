@@ -20,12 +20,12 @@ import (
 
 func TestHoldAndReleaseReportMissingArguments(t *testing.T) {
 	isolate(t)
-	t.Setenv(clusterVariable, "spoke-1") // an emergency stop never guesses
+	t.Setenv(clusterVariable, "spoke-1") // hold ignores the variable
 	for _, verb := range []string{"hold", "release"} {
 		for _, tt := range []struct {
-			name string
-			args []string
-			says string
+			name    string
+			args    []string
+			message string
 		}{
 			{"nothing", nil, "no cluster: set --cluster or --all"},
 			{"both", []string{"--all", "--cluster", "c1"}, "--cluster contradicts --all: set one of the two"},
@@ -34,7 +34,7 @@ func TestHoldAndReleaseReportMissingArguments(t *testing.T) {
 			{"an operand", []string{"c1"}, `unexpected argument "c1"`},
 		} {
 			t.Run(verb+" "+tt.name, func(t *testing.T) {
-				require.Equal(t, outcome{status: exitUsage, stderr: "error: " + tt.says + " (see drydock " + verb + " --help)\n"},
+				require.Equal(t, outcome{status: exitUsage, stderr: "error: " + tt.message + " (see drydock " + verb + " --help)\n"},
 					drydock(t, append([]string{verb}, tt.args...)...))
 			})
 		}
@@ -44,33 +44,33 @@ func TestHoldAndReleaseReportMissingArguments(t *testing.T) {
 func TestAHoldIsShownBesideOtherWaits(t *testing.T) {
 	since := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	hold := &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood", Since: since}
-	const said = "held: every cluster is held since 2026-11-20 12:00:00Z by ann: flood (`drydock release --all`)"
+	const line = "held: every cluster is held since 2026-11-20 12:00:00Z by ann: flood (`drydock release --all`)"
 	wait := func(reason string) *drydockv1.Wait {
 		return &drydockv1.Wait{Reason: reason, Message: "why", Since: since}
 	}
 
 	paused := rolloutStatus{Status: ranv1.ClusterGroupUpgradeStatus{Paused: true, Held: hold, Wait: wait("Paused"), Counts: ranv1.ClusterCounts{Total: 1}}}
-	require.Contains(t, paused.frame(since.Time, frameStyle{}), "waiting: Paused: why\n"+said+"\n")
+	require.Contains(t, paused.frame(since.Time, frameStyle{}), "waiting: Paused: why\n"+line+"\n")
 	require.Contains(t, paused.headline(since.Time, frameStyle{}), "(paused) (held)")
-	require.Contains(t, paused.wholeLine().text, "; paused; "+said)
+	require.Contains(t, paused.wholeLine().text, "; paused; "+line)
 
 	held := rolloutStatus{Status: ranv1.ClusterGroupUpgradeStatus{Held: hold, Wait: wait(emergency.ReasonHeld), Counts: ranv1.ClusterCounts{Total: 1, Running: 1}}}
 	require.Contains(t, held.frame(since.Time, frameStyle{}), "waiting: Held: why\n")
-	require.NotContains(t, held.frame(since.Time, frameStyle{}), said, "it is not shown twice")
+	require.NotContains(t, held.frame(since.Time, frameStyle{}), line, "it is not shown twice")
 
 	atWork := ranv1.ClusterStatus{Name: "spoke-1", State: ranv1.ClusterRunning, Step: "worker-1: Draining", Held: hold}
 	require.Equal(t, "worker-1: Draining; held by ann: flood", nowText(atWork, since.Time))
 	require.Equal(t, "spoke-1: running; worker-1: Draining; held by ann: flood", clusterLine(atWork))
 
 	draining := maintenanceStatus{Status: maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeDraining, Held: hold, Wait: wait("DisruptionBudget")}}
-	require.Contains(t, draining.frame(since.Time, frameStyle{}), "waiting: DisruptionBudget: why\n"+said)
-	require.Contains(t, draining.line(), "DisruptionBudget: why; "+said)
+	require.Contains(t, draining.frame(since.Time, frameStyle{}), "waiting: DisruptionBudget: why\n"+line)
+	require.Contains(t, draining.line(), "DisruptionBudget: why; "+line)
 }
 
 // heldIs waits until the status of holds satisfies a condition. The emergency stop may not answer while it continues as new.
 func heldIs(t *testing.T, wanted func(holdStatus) bool) holdStatus {
 	t.Helper()
-	return becomes(t, wanted, "hold", "status")
+	return awaitOutput(t, wanted, "hold", "status")
 }
 
 // only reports whether exactly these scopes are held.
@@ -112,7 +112,7 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 
 	t.Setenv(clusterVariable, "spoke-2")
 	succeeds(t, "node", "maintain", "worker-2", "--requestor", "kim.example.com")
-	becomes(t, func(s maintenanceStatus) bool {
+	awaitOutput(t, func(s maintenanceStatus) bool {
 		return s.Status.State == maintenancev1.NodePending && s.Status.Held != nil && s.Status.Wait != nil && s.Status.Wait.Reason == emergency.ReasonHeld
 	}, "node", "status", "worker-2-kim.example.com")
 	require.Contains(t, succeeds(t, "node", "status", "worker-2-kim.example.com"), "waiting: Held")
@@ -134,12 +134,12 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 		return status.Held != nil && status.Held.Scope.Cluster() != ""
 	}).Status.Held.Scope.Cluster(), "the canary is held by its name, too")
 	succeeds(t, "release", "--cluster", "spoke-1")
-	reaches(t, "flooded", clustersAtWork)
+	reaches(t, "flooded", clustersRunning)
 }
 
-// insist repeats a command until it is answered, as users do when a busy worker does not answer in time. A hold is saved even then. A repeated
-// release may find that the first one succeeded.
-func insist(t *testing.T, verb, cluster string) {
+// retryUntilAnswered repeats a command until a busy worker answers in time. An unanswered hold is still saved. A repeated release may find that the first
+// one succeeded.
+func retryUntilAnswered(t *testing.T, verb, cluster string) {
 	for range 10 {
 		got := drydock(t, verb, "--cluster", cluster)
 		if got.status == exitDone || strings.Contains(got.stderr, cluster+" is not held by its name") {
@@ -150,7 +150,7 @@ func insist(t *testing.T, verb, cluster string) {
 			return
 		}
 	}
-	t.Errorf("%s %s: nobody has answered", verb, cluster)
+	t.Errorf("%s %s: no answer", verb, cluster)
 }
 
 // holdsUnderLoad holds and releases concurrently while the emergency stop continues as new every forty events: no request is lost,
@@ -163,8 +163,8 @@ func (s *stage) holdsUnderLoad(t *testing.T) {
 		people.Go(func() {
 			cluster := fmt.Sprintf("hall-%d", person)
 			for range 5 {
-				insist(t, "hold", cluster)
-				insist(t, "release", cluster)
+				retryUntilAnswered(t, "hold", cluster)
+				retryUntilAnswered(t, "release", cluster)
 			}
 		})
 	}
@@ -172,14 +172,14 @@ func (s *stage) holdsUnderLoad(t *testing.T) {
 	heldIs(t, only())
 	last, err := s.client.DescribeWorkflow(t.Context(), temporal.EmergencyStopID, "")
 	require.NoError(t, err)
-	require.NotEqual(t, first.WorkflowExecution.RunID, last.WorkflowExecution.RunID, "it has continued as new")
+	require.NotEqual(t, first.WorkflowExecution.RunID, last.WorkflowExecution.RunID, "the emergency stop continued as new")
 
-	require.Equal(t, exitDone, drydock(t, "hold", "--cluster", "spoke-1", "--reason", "the last word").status)
+	require.Equal(t, exitDone, drydock(t, "hold", "--cluster", "spoke-1", "--reason", "the last request").status)
 	reaches(t, "flooded", func(status ranv1.ClusterGroupUpgradeStatus) bool {
-		return status.Held != nil && status.Held.Reason == "the last word"
+		return status.Held != nil && status.Held.Reason == "the last request"
 	})
-	followers := heldIs(t, only("cluster/spoke-1")).Subscribers
+	subscribers := heldIs(t, only("cluster/spoke-1")).Subscribers
 	succeeds(t, "upgrade", "cancel", "prod/flooded")
-	heldIs(t, func(s holdStatus) bool { return s.Subscribers == followers-1 }) // a closed rollout unsubscribes
+	heldIs(t, func(s holdStatus) bool { return s.Subscribers == subscribers-1 }) // a closed rollout unsubscribes
 	succeeds(t, "release", "--cluster", "spoke-1")
 }

@@ -39,7 +39,7 @@ func (r *refusals) count() grpc.DialOption {
 
 // The server refuses updates while the emergency stop continues as new. The SDK doubles its pause after each refusal: after four, a user has
 // waited for 6 s. No refusal may reach the SDK, and no update may be executed twice.
-func TestAHoldDuringContinueAsNewIsAnsweredAtOnce(t *testing.T) {
+func TestAHoldDuringContinueAsNewIsAnsweredImmediately(t *testing.T) {
 	s := newStage(t)
 	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}})
 	s.worker.RegisterWorkflowWithOptions(emergencystop.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
@@ -84,7 +84,7 @@ func TestAHoldDuringContinueAsNewIsAnsweredAtOnce(t *testing.T) {
 		})
 	}
 	holding.Wait()
-	require.GreaterOrEqual(t, byServer.Load(), int64(enough), "the server has refused too few of %d to prove anything", changes.Load())
+	require.GreaterOrEqual(t, byServer.Load(), int64(enough), "the server has refused too few of %d requests", changes.Load())
 	require.Zero(t, bySDK.Load(), "of %d refusals", byServer.Load())
 	after := state()
 	require.Equal(t, before.Holds, after.Holds)

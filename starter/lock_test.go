@@ -22,7 +22,7 @@ spec:
   nodePodSelector: {matchLabels: {app: vrouter}}
 `
 
-func (s *stage) keepsLocks(t *testing.T) {
+func (s *stage) operatesLocks(t *testing.T) {
 	t.Setenv(clusterVariable, "spoke-1")
 	policy := file(t, "policy.yaml", lockPolicy)
 	require.Equal(t, "lock controller vrouter in cluster spoke-1 started; see `drydock lock controller status vrouter --cluster spoke-1`\n",
@@ -32,7 +32,7 @@ func (s *stage) keepsLocks(t *testing.T) {
 		stderr: "error: lock controller vrouter in cluster spoke-1 is already running: see `drydock lock controller status vrouter --cluster spoke-1`\n",
 	}, drydock(t, "lock", "controller", "start", "-f", policy))
 
-	becomes(t, func(s lockControllerStatus) bool { return s.Status.Locks != nil }, "lock", "controller", "status", "vrouter")
+	awaitOutput(t, func(s lockControllerStatus) bool { return s.Status.Locks != nil }, "lock", "controller", "status", "vrouter")
 	table := succeeds(t, "lock", "controller", "status", "locks/spoke-1/vrouter")
 	require.Contains(t, table, "locks of vrouter in cluster spoke-1   Running\n")
 	require.Contains(t, table, `
@@ -43,7 +43,7 @@ node worker-1   inactive   PodReady
 `)
 
 	require.Contains(t, succeeds(t, "lock", "controller", "cancel", "vrouter"), "lock controller vrouter in cluster spoke-1 stops")
-	becomes(t, func(s lockControllerStatus) bool { return s.Status.State == locksworkflow.Cancelled }, "lock", "controller", "status", "vrouter")
+	awaitOutput(t, func(s lockControllerStatus) bool { return s.Status.State == locksworkflow.Cancelled }, "lock", "controller", "status", "vrouter")
 }
 
 func TestTheStatusOfALockControllerShowsProgress(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-// lockObjects are a cluster under maintenance: vrouter has released node n1 and is asked for n2, which ceph holds as well.
+// lockObjects are a cluster under maintenance: vrouter has released node n1. The next request is for n2, which vrouter and ceph hold.
 const lockObjects = `
 apiVersion: v1
 kind: Node
@@ -132,19 +132,19 @@ func TestLocksAreEvaluatedByTheNamedPolicy(t *testing.T) {
 	require.Contains(t, succeeds(t, "lock", "evaluate", "--snapshot", objects, "-f", policy), "vrouter: 1 out of 3")
 	require.Contains(t, succeeds(t, "lock", "evaluate", "--snapshot", both, "--controller", "ceph"), "\nceph: ")
 	later := succeeds(t, "lock", "evaluate", "--snapshot", objects, "-f", sick)
-	require.Contains(t, later, "cluster   inactive", "a released lock stays inactive, whatever the health")
+	require.Contains(t, later, "cluster   inactive", "a released lock stays inactive, regardless of the health")
 
 	for _, test := range []struct {
 		name   string
 		args   []string
 		stderr string
 	}{
-		{"no policy is asked for", []string{"--snapshot", objects}, "no WorkloadLockPolicy found: give its file with -f"},
-		{"nor guessed", []string{"--snapshot", both}, "several WorkloadLockPolicies found, for ceph, vrouter: select one with --controller"},
-		{"an unknown application is named", []string{"--snapshot", both, "--controller", "etcd"}, "no WorkloadLockPolicy found for etcd: give its file with -f"},
-		{"two of one application contradict each other", []string{"--snapshot", twice, "--controller", "vrouter"}, "2 WorkloadLockPolicies found for vrouter"},
+		{"a missing policy", []string{"--snapshot", objects}, "no WorkloadLockPolicy found: give its file with -f"},
+		{"several policies", []string{"--snapshot", both}, "several WorkloadLockPolicies found, for ceph, vrouter: select one with --controller"},
+		{"an unknown application", []string{"--snapshot", both, "--controller", "etcd"}, "no WorkloadLockPolicy found for etcd: give its file with -f"},
+		{"two policies of one application", []string{"--snapshot", twice, "--controller", "vrouter"}, "2 WorkloadLockPolicies found for vrouter"},
 		{
-			"a policy that is not valid is refused",
+			"an invalid policy",
 			[]string{"--snapshot", file(t, "bad.yaml", strings.Replace(lockPolicy, "namespace: network", "maxInactiveNodes: 0", 1))},
 			"spec.maxInactiveNodes",
 		},
@@ -256,7 +256,7 @@ func locksAlike(t *testing.T, config *rest.Config) {
 	require.Len(t, decision.Locks, 5)
 	require.NotNil(t, parsed[lockListing](t, "lock", "list", "--context", "hub").Locks[0].ChangedAt, "the time is from the API server")
 
-	t.Run("its progress is followed", func(t *testing.T) { followsProgress(t, cluster) })
+	t.Run("the progress is watched", func(t *testing.T) { followsProgress(t, cluster) })
 }
 
 func followsProgress(t *testing.T, cluster client.Client) {
@@ -279,7 +279,7 @@ func followsProgress(t *testing.T, cluster client.Client) {
 	lines.prints(t, "vrouter: 2 out of 3 nodes updated (66%), 2 inactive now; it reports 33% 1 out of 3 nodes updated\n")
 }
 
-// create creates an object with its status, as if it were remembered for the ClusterMaintenanceRequest that stands.
+// create creates an object with its status. A lock gets the UID of the current ClusterMaintenanceRequest.
 func create(t *testing.T, cluster client.Client, object *unstructured.Unstructured) {
 	t.Helper()
 	status, hasStatus := object.Object["status"]
@@ -297,7 +297,7 @@ func create(t *testing.T, cluster client.Client, object *unstructured.Unstructur
 	}
 }
 
-// dump prints the objects of a cluster that decisions about locks depend on.
+// dump prints the objects of a cluster for decisions about locks.
 func dump(t *testing.T, cluster client.Client) string {
 	t.Helper()
 	all := &unstructured.UnstructuredList{}

@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// longest is how many bytes an answer may have.
+// longest is the maximum size of an answer, in bytes.
 const longest = 256 << 10
 
 // answering is a Temporal client whose worker answers queries of one rollout. It counts them.
@@ -46,7 +46,7 @@ func (a *answering) QueryWorkflow(_ context.Context, _, _, _ string, args ...any
 	return client.NewValue(payloads), nil
 }
 
-// longRollout has so many clusters, in batches of 500: three of them are over, one is running, and each has a lot to say.
+// longRollout returns a rollout with that many clusters, in batches of 500: three batches have ended, one is running. Each cluster has long messages.
 func longRollout(clusters int) ranv1.ClusterGroupUpgradeStatus {
 	at := metav1.NewTime(time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC))
 	status := ranv1.ClusterGroupUpgradeStatus{ComputedMaxConcurrency: 500, Precaching: &ranv1.PrecachingStatus{Status: map[string]ranv1.PreparationState{}}}

@@ -57,10 +57,10 @@ func (s *stage) maintainsANode(t *testing.T) {
 	table := succeeds(t, "node", "status", "worker-1-kim.example.com")
 	require.Contains(t, table, "node worker-1 in cluster spoke-1   Completed   maintenance default/worker-1-kim.example.com for kim.example.com\n")
 	require.Regexp(t, `(?m)^Draining +\d\d:\d\d:\d\d +\S+$`, table)
-	becomes(t, func(list listing) bool {
+	awaitOutput(t, func(list listing) bool {
 		return len(list.Items) == 3 && slices.ContainsFunc(list.Items, func(row workflowRow) bool { return row.Phase == string(maintenancev1.NodeCompleted) })
 	}, "node", "list", "--cluster", "spoke-1")
-	require.Equal(t, table, succeeds(t, "node", "status", "worker-1"), "the last maintenance of a node without a running one")
+	require.Equal(t, table, succeeds(t, "node", "status", "worker-1"), "without a running maintenance, the last one is shown")
 	require.Contains(t, succeeds(t, "node", "list"), "3 maintenances: 2 Cancelled, 1 Completed\n")
 	require.Equal(t, outcome{
 		status: exitFailed,
@@ -68,24 +68,24 @@ func (s *stage) maintainsANode(t *testing.T) {
 	}, drydock(t, "node", "cancel", "worker-9"))
 }
 
-// showsTheQueue lets a second requestor wait for a node that is being drained. It asks for more than the first, and so has to wait for its turn.
+// showsTheQueue lets a second requestor wait for a node that is being drained.
 func (s *stage) showsTheQueue(t *testing.T) {
 	succeeds(t, "node", "maintain", "worker-1", "--requestor", "lee.example.com", "--name", "second", "--wait-for-pods")
-	// The nodes are seen anew whenever the scheduler continues as new, which is often here.
-	pending := becomes(t, func(s maintenanceStatus) bool {
+	// The nodes are listed again whenever the scheduler continues as new, which happens often here.
+	pending := awaitOutput(t, func(s maintenanceStatus) bool {
 		return s.QueuePosition != nil && s.QueuePosition.Reason == string(scheduling.NodeBusy)
 	}, "node", "status", "second")
 	require.Equal(t, 1, pending.QueuePosition.Rank)
 	require.Regexp(t, `(?m)^waiting: NodeBusy.*; rank 1 of 1$`, succeeds(t, "node", "status", "second"))
 	require.Nil(t, nodeReaches(t, "worker-1-kim.example.com", maintenancev1.NodeDraining).QueuePosition)
 
-	list := becomes(t, func(l maintenanceListing) bool { return len(l.Items) == 2 && len(l.Queues) == 1 }, "node", "list", "--cluster", "spoke-1")
+	list := awaitOutput(t, func(l maintenanceListing) bool { return len(l.Items) == 2 && len(l.Queues) == 1 }, "node", "list", "--cluster", "spoke-1")
 	queue := list.Queues[0]
 	require.Empty(t, queue.Trouble)
 	require.True(t, queue.Watching)
 	require.Len(t, queue.Queue, 2)
 	require.Equal(t, "worker-1-kim.example.com", queue.Queue[0].Name)
-	require.Zero(t, queue.Queue[0].Rank, "it has a slot")
+	require.Zero(t, queue.Queue[0].Rank, "the first has a slot")
 	require.Equal(t, "lee.example.com", queue.Queue[1].Requestor)
 	require.Equal(t, 1, queue.Queue[1].Rank)
 	require.Regexp(t, `^error: node worker-1 has several maintenances: name one of default/\S+ \(requestor \S+\), default/\S+ \(requestor \S+\)\n$`,
@@ -96,12 +96,12 @@ func (s *stage) showsTheQueue(t *testing.T) {
 	require.Contains(t, succeeds(t, "doctor"), "1 node under maintenance, 1 waiting")
 
 	succeeds(t, "node", "cancel", "second")
-	becomes(t, func(l maintenanceListing) bool { return len(l.Queues) == 1 && len(l.Queues[0].Queue) == 1 }, "node", "list")
-	becomes(t, func(l maintenanceListing) bool { return len(l.Items) == 1 }, "node", "list", "--running")
+	awaitOutput(t, func(l maintenanceListing) bool { return len(l.Queues) == 1 && len(l.Queues[0].Queue) == 1 }, "node", "list")
+	awaitOutput(t, func(l maintenanceListing) bool { return len(l.Items) == 1 }, "node", "list", "--running")
 	require.Contains(t, drydock(t, "node", "cancel", "second").stderr, "has already ended (Cancelled), so cancel has no effect")
 }
 
-// refusesDoneForAJob: nobody but the Job says that it is done, and what is said to the maintenance of one changes nothing.
+// refusesDoneForAJob: signals do not change a maintenance while its Job runs.
 func (s *stage) refusesDoneForAJob(t *testing.T) {
 	succeeds(t, "node", "maintain", "-f", file(t, "job.yaml", `
 apiVersion: maintenance.nvidia.com/v1alpha1
@@ -129,7 +129,7 @@ spec:
 	require.Len(t, ended.Status.Notes, 2, ended.Status.Notes)
 }
 
-func TestTheStatusWithoutAWorkerSaysWhetherTheNodeIsReady(t *testing.T) {
+func TestTheStatusWithoutAWorkerShowsWhetherTheNodeIsReady(t *testing.T) {
 	tests := []struct {
 		phase      maintenancev1.NodeState
 		reason     string
@@ -150,7 +150,7 @@ func TestTheStatusWithoutAWorkerSaysWhetherTheNodeIsReady(t *testing.T) {
 	}
 }
 
-// several is a maintenance that is in that state for two requestors.
+// several returns the status of a maintenance in that state with two requestors.
 func several(state maintenancev1.NodeState, own, second maintenancev1.RequestorState) maintenancev1.NodeMaintenanceStatus {
 	return maintenancev1.NodeMaintenanceStatus{
 		State: state, HandedOver: state == maintenancev1.NodeReady || state == maintenancev1.NodeRequestorFailed,
@@ -168,16 +168,16 @@ func TestACancelExplainsItsEffectInEachPhase(t *testing.T) {
 		requestor string
 		says      string
 	}{
-		{"at work", alone(maintenancev1.NodeDraining), "", " is being cancelled"},
-		{"being checked", alone(maintenancev1.NodeHealthChecks), "", " is being cancelled unless its health checks have just ended; the node is returned to service"},
-		{"on its way back", alone(maintenancev1.NodeCleaningUp), "", " is already cleaning up; cancel has no effect"},
-		{"in its last moment", alone(maintenancev1.NodeCompleted), "", " is already cleaning up; cancel has no effect"},
-		{"one of two", several(maintenancev1.NodeReady, maintenancev1.RequestorAtWork, maintenancev1.RequestorAtWork), "lee", ": lee leaves (others: kim)"},
+		{"draining", alone(maintenancev1.NodeDraining), "", " is being cancelled"},
+		{"health checks", alone(maintenancev1.NodeHealthChecks), "", " is being cancelled unless its health checks have just ended; the node is returned to service"},
+		{"cleaning up", alone(maintenancev1.NodeCleaningUp), "", " is already cleaning up; cancel has no effect"},
+		{"completed", alone(maintenancev1.NodeCompleted), "", " is already cleaning up; cancel has no effect"},
+		{"one of two requestors", several(maintenancev1.NodeReady, maintenancev1.RequestorAtWork, maintenancev1.RequestorAtWork), "lee", ": lee leaves (others: kim)"},
 		{
-			"one of two that is done", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork), "",
+			"one of two requestors, which is done", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork), "",
 			": kim already no longer needs the node: nothing changes (others: lee)",
 		},
-		{"the last of two", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork), "lee", " is being cancelled"},
+		{"the last of two requestors", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork), "lee", " is being cancelled"},
 	}
 	cancel := nodeSignal{signal: temporal.SignalCancel, result: "is being cancelled", resultOfOne: "leaves"}
 	for _, tt := range tests {
@@ -198,14 +198,14 @@ func TestFailAfterDoneAndRecoverWithoutFailAreRefused(t *testing.T) {
 	require.Equal(t, "kim has no failure to recover from (AtWork)", notFailed(held, requestorNamed(held, "kim")))
 	require.Empty(t, notFailed(held, requestorNamed(held, "lee")))
 	jobGoing := maintenancev1.NodeMaintenanceStatus{State: ready, Failure: &maintenancev1.Failure{Reason: "JobFailed"}}
-	require.Empty(t, notFailed(jobGoing, requestorNamed(jobGoing, "")), "the job has failed, and is not gone yet")
+	require.Empty(t, notFailed(jobGoing, requestorNamed(jobGoing, "")), "the job has failed, but still exists")
 	returning := several(maintenancev1.NodeHealthChecks, maintenancev1.RequestorDone, maintenancev1.RequestorDone)
 	require.Equal(t, "the node is already being returned to service", notReady(returning, requestorNamed(returning, "")))
 }
 
 func nodeReaches(t *testing.T, name string, state maintenancev1.NodeState) maintenanceStatus {
 	t.Helper()
-	return becomes(t, func(s maintenanceStatus) bool { return s.Status.State == state }, "node", "status", name)
+	return awaitOutput(t, func(s maintenanceStatus) bool { return s.Status.State == state }, "node", "status", name)
 }
 
 func TestTheResultOfAMaintenanceIsPrintedOnce(t *testing.T) {

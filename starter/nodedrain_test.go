@@ -35,7 +35,7 @@ func budgetText(name, app string, minAvailable, allowed, healthy, expected int) 
 		"status: {disruptionsAllowed: %d, currentHealthy: %d, desiredHealthy: %d, expectedPods: %d}}\n", name, minAvailable, app, allowed, healthy, minAvailable, expected)
 }
 
-// everyReason holds a pod for each reason there is, by its name.
+// everyReason returns a node and a pod for each reason.
 func everyReason() string {
 	labels := func(app string) string { return "labels: {take: yes, app: " + app + "}" }
 	owned := func(kind, name string) string {
@@ -112,7 +112,7 @@ func TestADryRunDocumentsEveryReason(t *testing.T) {
 func TestADryRunShowsTheEvictionOrder(t *testing.T) {
 	isolate(t)
 	objects := file(t, "node.yaml", nodeObjects)
-	require.NotContains(t, drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects).stdout, "ORDER", "without an order none is shown")
+	require.NotContains(t, drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects).stdout, "ORDER", "the order column needs an order")
 
 	ordered := file(t, "request.yaml", strings.Replace(forcedMaintenance, "{force: true}", "{force: true, podOrder: [{podSelector: app=web, order: -5}]}", 1))
 	table := succeeds(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-f", ordered)

@@ -16,7 +16,7 @@ func newNodeJoin(c *cli) *cobra.Command {
 		Use:   "join NAME|NODE --requestor ID",
 		Short: "Join a maintenance that has a node: the node is returned when all its requestors are done",
 		Long: `Join a maintenance that has a node: the node is returned when all its requestors are done. You become one more of its
-additionalRequestors. The node is cordoned and drained once, as that maintenance says. When you have finished, say "drydock node done NAME --requestor ID".
+additionalRequestors. The node is cordoned and drained once, as that maintenance says. When you have finished, run "drydock node done NAME --requestor ID".
 
 A maintenance whose node is being returned, or that belongs to a rollout, cannot be joined. Start a maintenance then ("drydock node
 maintain"): it waits for the node.`,
@@ -39,12 +39,12 @@ maintain"): it waits for the node.`,
 	c.addNamespaceFlag(cmd)
 	c.addTemporalFlags(cmd)
 	addReasonFlag(cmd, &request.Reason)
-	cmd.Flags().StringVar(&request.Requestor, "requestor", "", "who joins, e.g. driver.example.com")
+	cmd.Flags().StringVar(&request.Requestor, "requestor", "", "requestor that joins, e.g. driver.example.com")
 	_ = cmd.MarkFlagRequired("requestor")
 	return cmd
 }
 
-// joinedState tells a requestor that has joined whether it may begin.
+// joinedState describes for a requestor that has joined whether it may start.
 func joinedState(status maintenancev1.NodeMaintenanceStatus) string {
 	if status.HandedOver {
 		return "ready"

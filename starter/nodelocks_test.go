@@ -17,21 +17,21 @@ import (
 // guardedNode has workload locks.
 const guardedNode = "worker-7"
 
-// takeNode takes any node at once, but for the one with locks.
-func takeNode(_ context.Context, in node.AcquireNodeInput) (node.AcquireNodeResult, error) {
+// acquireNode cordons every node except the one with locks.
+func acquireNode(_ context.Context, in node.AcquireNodeInput) (node.AcquireNodeResult, error) {
 	if in.Node == guardedNode {
 		return node.AcquireNodeResult{Locks: locks.NodeLocks{Asked: true, RequestUID: "request", ClusterRequestUID: "request-for-cluster"}}, nil
 	}
 	return node.AcquireNodeResult{Cordon: &node.CordonResult{CordonedByUs: true}}, nil
 }
 
-// lockActivities play locks that let go whenever they are waited for, and that is taken back before the next cordons, so many times.
-func lockActivities(takenBack int32) map[string]any {
+// lockActivities simulate locks that become inactive on each wait, and active again before that many cordons.
+func lockActivities(refusals int32) map[string]any {
 	var cordons atomic.Int32
 	return map[string]any{
 		"AwaitNodeLocks": func(context.Context, locks.NodeLockInput) error { return nil },
 		"Cordon": func(context.Context, node.CordonInput) (node.CordonResult, error) {
-			if cordons.Add(1) <= takenBack {
+			if cordons.Add(1) <= refusals {
 				return node.CordonResult{}, temporal.Error(temporal.ErrLockRefused, "node "+guardedNode+" is not cordoned: ceph holds it", nil)
 			}
 			return node.CordonResult{CordonedByUs: true}, nil
@@ -41,8 +41,8 @@ func lockActivities(takenBack int32) map[string]any {
 	}
 }
 
-// goesOnWithLocks: a maintenance that continues as new while locks flap keeps its slot and its requests, and is followed as before.
-func (s *stage) goesOnWithLocks(t *testing.T) {
+// continuesAsNewWithLocks: a maintenance that continues as new while locks flap keeps its slot and its requests, and the watch follows it.
+func (s *stage) continuesAsNewWithLocks(t *testing.T) {
 	t.Setenv(clusterVariable, "spoke-1")
 	succeeds(t, "node", "maintain", guardedNode, "--requestor", "kim.example.com", "--name", "guarded")
 	watch := begin(t, "node", "status", "guarded", "--watch")
@@ -50,7 +50,7 @@ func (s *stage) goesOnWithLocks(t *testing.T) {
 	described, err := s.client.DescribeWorkflowExecution(t.Context(), temporal.NodeMaintenanceID("spoke-1", "default", "guarded"), "")
 	require.NoError(t, err)
 	info := described.GetWorkflowExecutionInfo()
-	require.NotEqual(t, info.GetFirstRunId(), info.GetExecution().GetRunId(), "it has continued as new")
+	require.NotEqual(t, info.GetFirstRunId(), info.GetExecution().GetRunId(), "the maintenance continued as new")
 	succeeds(t, "node", "done", "guarded")
 	got := watch.end(t)
 	require.Equal(t, exitDone, got.status, got.stderr)

@@ -52,7 +52,7 @@ func (s *server) queues(ctx context.Context, cluster string) ([]clusterQueue, er
 	ctx, cancel := context.WithTimeout(ctx, queuesTimeout)
 	defer cancel()
 	var group errgroup.Group
-	group.SetLimit(askedAtOnce)
+	group.SetLimit(parallelQueries)
 	for i, row := range rows {
 		group.Go(func() error {
 			queues[i] = s.queue(ctx, strings.TrimPrefix(row.WorkflowID, temporal.MaintenanceSchedulerID("")))

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/workflows/slots"
 )
 
-// queueOf has one node at work and two that wait.
+// queueOf returns a queue with one granted and two waiting requests.
 func queueOf(wait *drydockv1.Wait) clusterQueue {
 	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	place := func(node string, rank int, reason scheduling.Reason) scheduling.QueueEntry {
@@ -53,13 +53,13 @@ func TestAWaitingMaintenanceShowsItsQueuePosition(t *testing.T) {
 		return maintenanceRef{workflowRef: observe.RefOf("node/c1/ops/"+name, "run")}
 	}
 	require.Nil(t, positionIn(q.Queue, ref("of-n3")), "it has a slot")
-	require.Nil(t, positionIn(q.Queue, ref("of-n4")), "it has not asked yet")
+	require.Nil(t, positionIn(q.Queue, ref("of-n4")), "it has no request yet")
 	second := positionIn(q.Queue, ref("of-n2"))
-	const said = "NoSlot for 90s: 1 of 3 nodes at once; rank 2 of 2"
+	const text = "NoSlot for 90s: 1 of 3 nodes at once; rank 2 of 2"
 	now := q.Queue[0].Since.Add(90 * time.Second)
-	require.Equal(t, said, second.text(now))
-	require.Equal(t, said, second.with(nil).text(now))
-	require.Equal(t, said, second.with(&drydockv1.Wait{Message: "1 of 2 nodes at once, as it was told before"}).text(now))
+	require.Equal(t, text, second.text(now))
+	require.Equal(t, text, second.with(nil).text(now))
+	require.Equal(t, text, second.with(&drydockv1.Wait{Message: "1 of 2 nodes at once, an earlier message"}).text(now))
 	require.Contains(t, second.with(&drydockv1.Wait{Message: "1 of 3 nodes at once; node/c1/ops/n2 cannot be joined: a Job"}).text(now), "cannot be joined: a Job; rank 2")
 	require.Nil(t, (*queuePosition)(nil).with(&drydockv1.Wait{Message: "held"}))
 }
@@ -74,9 +74,9 @@ func TestDoctorReportsForEachClusterWhetherSlotsAreGranted(t *testing.T) {
 		want  finding
 	}{
 		{"slots are granted", queueOf(nil), well("scheduler c1", "1 node under maintenance, 2 waiting")},
-		{"somebody wants nothing to be granted", queueOf(&drydockv1.Wait{Reason: emergency.ReasonHeld}), well("scheduler c1", "1 node under maintenance, 2 waiting")},
-		{"nobody waits for what cannot be granted", idle, well("scheduler c1", "0 nodes under maintenance, 0 waiting")},
-		{"its nodes cannot be seen", queueOf(unreachable), finding{
+		{"a hold", queueOf(&drydockv1.Wait{Reason: emergency.ReasonHeld}), well("scheduler c1", "1 node under maintenance, 2 waiting")},
+		{"no waiting request", idle, well("scheduler c1", "0 nodes under maintenance, 0 waiting")},
+		{"unknown nodes", queueOf(unreachable), finding{
 			Check: "scheduler c1", Fix: "see the message",
 			Detail: "1 node under maintenance, 2 waiting; nothing is granted: ClusterUnreachable: watch the nodes of c1: connection refused",
 		}},

@@ -114,7 +114,7 @@ func withQueue(requests []scheduling.SlotRequest, queue []scheduling.QueueEntry)
 	return requests
 }
 
-// renderSchedule shows the requests in order of rank, each with what was decided.
+// renderSchedule shows the requests in order of rank, each with its decision.
 func renderSchedule(w io.Writer, ranked []scheduling.Request, decision scheduling.Decision) {
 	unavailable := "any number of nodes"
 	if decision.CanBecomeUnavailable != nil {

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// schedulingObjects are nodes in two zones, of which one at a time may have nodes under maintenance, and four requests.
+// schedulingObjects are nodes in two zones, a budget of one zone at a time, and four requests.
 const schedulingObjects = `
 apiVersion: v1
 kind: List
@@ -79,7 +79,7 @@ RANK   REQUEST              NODE       REQUESTOR              DECISION   REASON
    2   default/firmware-2   worker-2   firmware.example.com   waits      Budget/one-zone: budget one-zone, zone b: maxParallelZones allows 1 zone under maintenance at once: zone a (worker-1 for driver.example.com)
    3   default/gone-9       worker-9   kim.example.com        waits      NodeNotFound: the cluster has no node worker-9
    4   default/driver-3     worker-3   driver.example.com     granted
-`, succeeds(t, "node", "schedule", "--snapshot", objects, "--at", afterAging), "driver-1 has waited for longer than agingSeconds by then")
+`, succeeds(t, "node", "schedule", "--snapshot", objects, "--at", afterAging), "driver-1 has waited for longer than agingSeconds")
 	require.Equal(t, "default/driver-1\ndefault/driver-3\n", succeeds(t, "node", "schedule", "--snapshot", objects, "--at", afterAging, "-o", "name"))
 
 	require.Equal(t, "1 slot free, and any number of nodes may become unavailable\nno request is waiting\n",
@@ -119,15 +119,15 @@ func TestBudgetsCanBeTestedBeforeTheyAreApplied(t *testing.T) {
 	require.Equal(t, scheduling.Reason("Budget/a"), decision.Waiting[0].Reason)
 
 	for name, tt := range map[string]struct{ spec, problem string }{
-		"an operator that there is not": {
+		"an unknown operator": {
 			"{budgets: [{name: a, maxUnavailable: 1, nodeSelector: {matchExpressions: [{key: zone, operator: Im, values: [b]}]}}]}",
 			`spec.budgets[0].nodeSelector.matchExpressions[0].operator: Unsupported value: "Im": supported values: "In", "NotIn", "Exists", "DoesNotExist"`,
 		},
-		"a selector that can pick nothing": {
+		"a selector that matches nothing": {
 			"{budgets: [{name: a, maxUnavailable: 1, nodeSelector: {matchLabels: {zone: a}, matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}}]}",
 			`spec.budgets[0].nodeSelector: Invalid value: "zone=a,zone notin (a)": can never match: its requirements for label zone contradict each other`,
 		},
-		"a limit that is none": {"{maxUnavailable: 5 %}", `spec.maxUnavailable: Invalid value: "5 %": must be a number of at least 0 or a percentage from 0% to 100%`},
+		"an invalid limit": {"{maxUnavailable: 5 %}", `spec.maxUnavailable: Invalid value: "5 %": must be a number of at least 0 or a percentage from 0% to 100%`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := drydock(t, "node", "schedule", "--snapshot", objects, "-f", budgets(tt.spec))
@@ -144,7 +144,7 @@ func TestAScheduleIncludesTheQueueOfTheScheduler(t *testing.T) {
 	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	requests := withQueue([]scheduling.SlotRequest{
 		{Request: request("applied", "worker-1"), Since: since.Add(time.Hour)},
-		{Request: scheduling.Request{Name: "node/spoke-1/default/begun", Node: "worker-2"}, Granted: true}, // by its mark
+		{Request: scheduling.Request{Name: "node/spoke-1/default/begun", Node: "worker-2"}, Granted: true}, // the node has its mark
 	}, []scheduling.QueueEntry{
 		{Request: request("begun", "worker-2"), Owner: scheduling.SlotOwner{WorkflowID: "node/spoke-1/default/begun"}, Since: since},
 		{Request: request("applied", "worker-1"), Since: since, Rank: 1},

@@ -19,7 +19,7 @@ import (
 // as nodejoin.go.
 type nodeSignal struct {
 	verb, signal, short string
-	// result is what the command prints of its effect; resultOfOne is for a signal from one of several requestors.
+	// result is the printed effect; resultOfOne is for a signal from one of several requestors.
 	result, resultOfOne string
 	// refuses returns why a maintenance with this status cannot accept the signal from this requestor, and what to do; empty if it can. Nil
 	// always accepts.
@@ -156,7 +156,7 @@ func (s *server) expect(ctx context.Context, target subject, signal nodeSignal, 
 	return signal.effect(status, who, others), nil
 }
 
-// statusFromAttributes is what the search attributes of a maintenance tell about its status.
+// statusFromAttributes returns the status of a maintenance that its search attributes contain.
 func statusFromAttributes(attributes sdktemporal.SearchAttributes) maintenancev1.NodeMaintenanceStatus {
 	phase, _ := attributes.GetKeyword(temporal.AttributePhase)
 	reason, _ := attributes.GetKeyword(temporal.AttributeReason)

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/portal"
 )
 
-// componentText is an operational component of a portal.
+// componentText returns an operational component of a portal.
 func componentText(name, portal string) string {
 	return fmt.Sprintf(`
 apiVersion: sreportal.io/v1alpha1
@@ -25,7 +25,7 @@ spec: {displayName: %s, group: Shop, portalRef: %s, status: operational}
 ---`, name, strings.ToUpper(name), portal)
 }
 
-// shopText has two components, and a maintenance of one and of another that there is not, from that second on.
+// shopText returns two components and a maintenance from that time on, of one of them and of a missing one.
 func shopText(start time.Time) string {
 	return componentText("web", "main") + componentText("db", "main") + fmt.Sprintf(`
 apiVersion: sreportal.io/v1alpha1
@@ -39,20 +39,20 @@ func TestAnInvalidPortalIsRefusedBeforeAnyChange(t *testing.T) {
 	isolate(t)
 	shop := shopText(time.Date(2026, 3, 28, 2, 0, 0, 0, time.UTC))
 	for name, tt := range map[string]struct {
-		text, says string
-		args       []string
+		text, message string
+		args          []string
 	}{
-		"an end before the start":      {text: strings.Replace(shop, "T03:00", "T01:00", 1), says: "error: stdin: Maintenance prod/switches: spec.scheduledEnd: Invalid value: must be after scheduledStart\n"},
-		"a link that is a program":     {text: strings.Replace(shop, "group: Shop", "group: Shop, link: 'javascript:x'", 1), says: "Component prod/web: spec.link: "},
-		"an object of another kind":    {text: validRollout, says: "error: ClusterGroupUpgrade november is neither a Component nor a Maintenance\n"},
-		"an object that appears twice": {text: componentText("web", "main") + componentText("web", "other"), says: "error: Component prod/web appears twice\n"},
-		"a namespace that contradicts": {text: shop, args: []string{"-n", "test"}, says: "error: namespace \"prod\" contradicts -n test"},
-		"nothing":                      {text: "", says: "error: stdin: holds no objects\n"},
+		"an end before the start":      {text: strings.Replace(shop, "T03:00", "T01:00", 1), message: "error: stdin: Maintenance prod/switches: spec.scheduledEnd: Invalid value: must be after scheduledStart\n"},
+		"a link with a script":         {text: strings.Replace(shop, "group: Shop", "group: Shop, link: 'javascript:x'", 1), message: "Component prod/web: spec.link: "},
+		"an object of another kind":    {text: validRollout, message: "error: ClusterGroupUpgrade november is neither a Component nor a Maintenance\n"},
+		"an object that appears twice": {text: componentText("web", "main") + componentText("web", "other"), message: "error: Component prod/web appears twice\n"},
+		"a contradicting namespace":    {text: shop, args: []string{"-n", "test"}, message: "error: namespace \"prod\" contradicts -n test"},
+		"no objects":                   {text: "", message: "error: stdin: holds no objects\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := drydockWith(t, tt.text, append([]string{"portal", "apply", "-f", "-"}, tt.args...)...)
 			require.Equal(t, exitUsage, got.status)
-			require.Contains(t, got.stderr, tt.says)
+			require.Contains(t, got.stderr, tt.message)
 			require.Empty(t, got.stdout)
 		})
 	}
@@ -83,7 +83,7 @@ switches      New switches   in_progress   2026-11-21T15:00:00Z   2026-11-21T17:
 	require.Contains(t, status.lines(), statusLine{"maintenance switches", "maintenance switches, New switches, is in progress until 2026-11-21T17:00:00Z"})
 }
 
-// showsOnPortals: window prod/night opens soon, and is known before anything of the portal that shows it.
+// showsOnPortals: window prod/night, which opens soon, is announced before the portal has any content.
 func (s *stage) showsOnPortals(t *testing.T) {
 	const zulu = "20060102T150405Z"
 	opens := time.Now().Truncate(time.Second).Add(3 * time.Second)
@@ -95,12 +95,12 @@ spec:
   {timeZone: UTC, recurrence: "RDATE:%s,%s", duration: 1h, title: Nightly, portalRef: main, components: [web]}
 `, opens.UTC().Format(zulu), opens.AddDate(0, 0, 1).UTC().Format(zulu)))
 	succeeds(t, "window", "create", "-f", window)
-	becomes(t, func(v portal.View) bool { return len(v.Upcoming) > 0 }, "portal", "status", "main")
+	awaitOutput(t, func(v portal.View) bool { return len(v.Upcoming) > 0 }, "portal", "status", "main")
 	watch := begin(t, "portal", "status", "main", "--watch")
 	watch.prints(t, "Nightly, is upcoming")
 
 	shop := file(t, "shop.yaml", shopText(opens))
-	applied := drydock(t, "portal", "apply", "-f", shop, "--reason", "we open")
+	applied := drydock(t, "portal", "apply", "-f", shop, "--reason", "grand opening")
 	require.Equal(t, exitDone, applied.status)
 	require.Equal(t, "component web added\ncomponent db added\nmaintenance switches added\nportal main: operational; see `drydock portal status main`\n", applied.stdout)
 	require.Equal(t, "warning: portal main: maintenance switches: spec.components: the portal does not have rack yet\n", applied.stderr)
@@ -115,7 +115,7 @@ spec:
 		t.Logf("%s changed %s after the start", c.Name, c.Since.Sub(opens))
 	}
 
-	// An opening that its window has not said to have begun leaves no trace when it does not take place any more.
+	// A cancelled opening that has not started leaves no trace.
 	require.Eventually(t, func() bool {
 		runs, err := history.Read(t.Context(), s.client, "portal/main")
 		return err == nil && slices.ContainsFunc(runs[0].Events, func(e *historypb.HistoryEvent) bool {
@@ -123,7 +123,7 @@ spec:
 		})
 	}, patience, tick)
 	succeeds(t, "window", "end", "prod/night")
-	returned := becomes(t, func(v portal.View) bool { return v.Components[1].Status == sreportalv1.StatusOperational }, "portal", "status", "main")
+	returned := awaitOutput(t, func(v portal.View) bool { return v.Components[1].Status == sreportalv1.StatusOperational }, "portal", "status", "main")
 	require.True(t, returned.Completed[0].Cancelled)
 	require.Contains(t, succeeds(t, "portal", "cancel", "main", "switches"), "maintenance switches cancelled, and ends now\nportal main: operational;")
 	require.Equal(t, outcome{
@@ -132,7 +132,7 @@ spec:
 
 	moved := file(t, "moved.yaml", componentText("web", "other")+componentText("api", "main"))
 	require.Len(t, parsed[portalAnswers](t, "portal", "apply", "-f", moved).Items, 2)
-	becomes(t, func(v portal.View) bool { return len(v.Components) == 2 && v.Components[0].Name == "api" }, "portal", "status", "main")
+	awaitOutput(t, func(v portal.View) bool { return len(v.Components) == 2 && v.Components[0].Name == "api" }, "portal", "status", "main")
 	succeeds(t, "portal", "delete", "main", "--component", "api", "--maintenance", "switches")
 	require.Len(t, parsed[portal.View](t, "portal", "status", "portal/main").Components, 1)
 	require.Contains(t, succeeds(t, "portal", "delete", "other", "--all"), "component web deleted\nportal other: unknown;")
@@ -140,6 +140,6 @@ spec:
 
 	require.NoError(t, s.client.TerminateWorkflow(t.Context(), "portal/main", "", "by mistake"))
 	succeeds(t, "portal", "apply", "-f", file(t, "web.yaml", componentText("web", "main")))
-	becomes(t, func(v portal.View) bool { return len(v.Upcoming) == 1 && v.Upcoming[0].Window == "prod/night" }, "portal", "status", "main")
+	awaitOutput(t, func(v portal.View) bool { return len(v.Upcoming) == 1 && v.Upcoming[0].Window == "prod/night" }, "portal", "status", "main")
 	require.Contains(t, drydock(t, "portal", "status", "none").stderr, "error: portal none not found: see `drydock portal list`")
 }

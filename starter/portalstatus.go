@@ -43,10 +43,10 @@ With --watch the command shows every change: a live view on a terminal, otherwis
 	return cmd
 }
 
-// portalStatus is the output of -o json: what a portal shows.
+// portalStatus is the output of -o json: the content of a portal.
 type portalStatus struct{ portal.View }
 
-// portalStatus gets what a portal shows now. With errFromResult the status is valid.
+// portalStatus gets the current content of a portal. With errFromResult the status is valid.
 func (s *server) portalStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (portalStatus, error) {
 	var view portal.View
 	err := s.status(ctx, target, execution, &view)

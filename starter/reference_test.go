@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reference is where the pages of the commands are, one a command.
+// reference is the directory of the pages, one for each command.
 const reference = "../docs/reference/cli"
 
 var generate = flag.Bool("generate", false, "write the reference of the commands instead of comparing it")

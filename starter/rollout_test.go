@@ -20,35 +20,35 @@ func TestCommandsOnARealTemporalServer(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"before setup, a start says what to run first", startBeforeSetup},
-		{"setup registers search attributes, and again finds them there", setUpTwice},
-		{"without a worker, a status says so, and doctor too", statusWithoutWorker},
-		{"without a worker, a hold is kept for when there is one", holdWithoutWorker},
-		{"a worker whose version is not the current one is no worker to doctor", s.startsWorkerOfAVersion},
+		{"before setup, a start names the missing step", startBeforeSetup},
+		{"setup registers search attributes once", setUpTwice},
+		{"without a worker, a status and doctor report it", statusWithoutWorker},
+		{"without a worker, a hold is saved for later", holdWithoutWorker},
+		{"doctor does not count a worker of another version", s.startsWorkerOfAVersion},
 		{"a worker starts", s.startWorker},
-		{"doctor is content once a worker polls", doctorContent},
-		{"a portal shows what is applied and what windows do", s.showsOnPortals},
-		{"word of a window is sent once, though the window is terminated and defined anew", s.sendsWordOnce},
+		{"doctor reports no problem once a worker polls", doctorContent},
+		{"a portal shows applied objects and windows", s.showsOnPortals},
+		{"a terminated and redefined window notifies once", s.notifiesOnce},
 		{"a rollout is started, watched and ends", s.watchesARollout},
-		{"what has run is served, with links to Temporal's Web UI", s.servesAll},
-		{"a rollout that runs is not started twice", s.startsOnce},
-		{"a rollout in which a cluster fails ends the watch with status 1", s.watchesAFailure},
-		{"a rollout that is not enabled is planned, and goes on once enabled", s.enables},
-		{"a rollout is paused and goes on", s.pausesAndResumes},
+		{"the status page has links to Temporal's Web UI", s.servesTheStatusPage},
+		{"a running rollout is not started twice", s.startsOnce},
+		{"a failed rollout ends the watch with status 1", s.watchesAFailure},
+		{"a rollout that is not enabled is planned, and starts once enabled", s.enables},
+		{"a rollout is paused and resumed", s.pausesAndResumes},
 		{"a rollout is edited, approved and retried", s.editsApprovesAndRetries},
 		{"rollouts are listed with counts", s.listsRollouts},
 		{"the runs of a rollout are listed", s.listsRuns},
 		{"names are completed", s.completes},
-		{"what is over cannot be told anything", s.tellsNothingToTheDead},
-		{"a watch that is stopped leaves the rollout at work", s.stopsWatching},
+		{"an ended rollout refuses signals", s.refusesSignalsToEndedRollouts},
+		{"a stopped watch does not stop the rollout", s.stopsWatching},
 		{"a node is maintained by its name", s.maintainsANode},
-		{"what a terminated maintenance has left is taken back, and doctor says so", s.sweeps},
-		{"what is held waits, says so and goes on", s.holdsAndReleases},
-		{"the emergency stop loses nothing under load", s.holdsUnderLoad},
-		{"an application's locks are kept", s.keepsLocks},
-		{"a maintenance whose locks are taken back again and again goes on in another run", s.goesOnWithLocks},
-		{"what is said while no worker is there counts in its order", s.hearsInOrder},
-		{"without a worker, what has ended is still known", s.remembers},
+		{"doctor reports the cleanup of a terminated maintenance", s.cleansUp},
+		{"a held rollout waits and resumes", s.holdsAndReleases},
+		{"the emergency stop loses no request under load", s.holdsUnderLoad},
+		{"a lock controller operates the locks of an application", s.operatesLocks},
+		{"a maintenance with reactivated locks continues as new", s.continuesAsNewWithLocks},
+		{"signals without a worker apply in order", s.ordersSignals},
+		{"without a worker, ended runs are shown", s.showsEndedRuns},
 	}
 	for _, step := range steps {
 		require.True(t, t.Run(step.name, step.run), "the steps build on each other")
@@ -66,13 +66,13 @@ func rolloutText(name string) string {
 	return strings.Replace(text, "[spoke-1, spoke-2]", "[spoke-1, spoke-2, spoke-3]", 1)
 }
 
-// reaches waits until the status of a rollout is as wanted.
+// reaches waits until the status of a rollout satisfies a condition.
 func reaches(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgradeStatus) bool) rolloutStatus {
 	t.Helper()
-	return becomes(t, func(s rolloutStatus) bool { return wanted(s.Status) }, "upgrade", "status", "prod/"+name)
+	return awaitOutput(t, func(s rolloutStatus) bool { return wanted(s.Status) }, "upgrade", "status", "prod/"+name)
 }
 
-func clustersAtWork(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Counts.Running > 0 }
+func clustersRunning(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Counts.Running > 0 }
 
 var complete = ranv1.ClusterStatus{State: ranv1.ClusterComplete, Nodes: ranv1.NodeCounts{Total: 2, Done: 2, Evicted: 5}}
 
@@ -126,7 +126,7 @@ func (s *stage) startsWorkerOfAVersion(t *testing.T) {
 }
 
 func doctorContent(t *testing.T) {
-	// A worker that has just started shows after its first poll.
+	// A started worker is visible after its first poll.
 	require.Eventually(t, func() bool { return drydock(t, "doctor").status == exitDone }, patience, tick)
 	for _, f := range parsed[[]finding](t, "doctor") {
 		require.True(t, f.OK, f)
@@ -139,16 +139,16 @@ func (s *stage) watchesARollout(t *testing.T) {
 	require.NoError(t, err)
 	watch := begin(t, "upgrade", "status", "november", "-n", "prod", "--watch")
 	watch.prints(t, "batch 1 of 2: spoke-1\n")
-	s.play(t, "november", "spoke-1", ranv1.ClusterStatus{
+	s.simulate(t, "november", "spoke-1", ranv1.ClusterStatus{
 		State: ranv1.ClusterRunning, Step: "worker-1: Draining", Reason: "DisruptionBudget", Message: "budget shop/web allows 0 of 3",
 		Nodes: ranv1.NodeCounts{Total: 2, Done: 1},
 	})
 	watch.prints(t, "spoke-1: running 1/2 nodes; worker-1: Draining; DisruptionBudget: budget shop/web allows 0 of 3\n")
-	s.play(t, "november", "spoke-1", complete)
+	s.simulate(t, "november", "spoke-1", complete)
 	watch.prints(t, "spoke-1: complete 2/2 nodes; took ")
 	watch.prints(t, "batch 2 of 2: spoke-2, spoke-3\n")
-	s.play(t, "november", "spoke-2", complete)
-	s.play(t, "november", "spoke-3", complete)
+	s.simulate(t, "november", "spoke-2", complete)
+	s.simulate(t, "november", "spoke-3", complete)
 	got := watch.end(t)
 	require.Equal(t, exitDone, got.status, got.stderr)
 	lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
@@ -158,7 +158,7 @@ func (s *stage) watchesARollout(t *testing.T) {
 	require.Equal(t, "prod", status.Metadata.Namespace)
 	require.Equal(t, "november", status.Metadata.Name)
 	require.Equal(t, "cgu/prod/november", status.Metadata.WorkflowID)
-	require.NotEqual(t, first.WorkflowExecution.RunID, status.Metadata.RunID, "between the batches the rollout has continued as new")
+	require.NotEqual(t, first.WorkflowExecution.RunID, status.Metadata.RunID, "the rollout continued as new between the batches")
 	require.Equal(t, [][]string{{"spoke-1"}, {"spoke-2", "spoke-3"}}, status.Status.RemediationPlan)
 	require.Equal(t, int32(3), status.Status.Counts.Complete)
 	require.Equal(t, "cgu/prod/november\n", succeeds(t, "upgrade", "status", "cgu/prod/november", "-o", "name"))
@@ -180,17 +180,17 @@ func (s *stage) startsOnce(t *testing.T) {
 	cancelled := reaches(t, "twice", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
 	reason, _ := verdict(cancelled.Status)
 	require.Equal(t, ranv1.ReasonCancelled, reason)
-	require.Error(t, s.client.GetWorkflow(t.Context(), "cgu/prod/twice", "").Get(t.Context(), nil), "its workflow has closed, too")
+	require.Error(t, s.client.GetWorkflow(t.Context(), "cgu/prod/twice", "").Get(t.Context(), nil), "its workflow has closed")
 
 	again := parsed[workflowStarted](t, "upgrade", "start", "-f", file(t, "twice.yaml", rolloutText("twice")))
-	require.NotEqual(t, cancelled.Metadata.RunID, again.Metadata.RunID, "a rollout that is over may be started again")
+	require.NotEqual(t, cancelled.Metadata.RunID, again.Metadata.RunID, "an ended rollout may be started again")
 }
 
 func (s *stage) watchesAFailure(t *testing.T) {
 	path := file(t, "failing.yaml", rolloutText("failing"))
 	watch := begin(t, "upgrade", "start", "-f", path, "--wait")
 	failed := ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: temporal.ErrDrainTimedOut, Message: "drain worker-1: 1 pod left"}
-	s.play(t, "failing", "spoke-1", failed)
+	s.simulate(t, "failing", "spoke-1", failed)
 	got := watch.end(t)
 	require.Equal(t, exitFailed, got.status)
 	require.Contains(t, got.stdout, "spoke-1: failed")
@@ -206,12 +206,12 @@ func (s *stage) enables(t *testing.T) {
 	table := succeeds(t, "upgrade", "status", "prod/planned")
 	require.Contains(t, table, "rollout prod/planned   NotEnabled")
 	require.Contains(t, succeeds(t, "upgrade", "enable", "prod/planned"), "rollout prod/planned is enabled")
-	reaches(t, "planned", clustersAtWork)
+	reaches(t, "planned", clustersRunning)
 }
 
 func (s *stage) pausesAndResumes(t *testing.T) {
 	startRollout(t, "paused")
-	reaches(t, "paused", clustersAtWork)
+	reaches(t, "paused", clustersRunning)
 	succeeds(t, "upgrade", "pause", "prod/paused")
 	reaches(t, "paused", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Paused })
 	require.Contains(t, succeeds(t, "upgrade", "status", "prod/paused"), "(paused)")
@@ -219,7 +219,7 @@ func (s *stage) pausesAndResumes(t *testing.T) {
 	reaches(t, "paused", func(status ranv1.ClusterGroupUpgradeStatus) bool { return !status.Paused })
 }
 
-// editsApprovesAndRetries leads a rollout through all that may be changed of it.
+// editsApprovesAndRetries makes every possible change of a rollout.
 func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	text := strings.Replace(rolloutText("changed"), "spec:", "spec:\n  enable: false\n  approvals: {afterCanaries: true}", 1)
 	succeeds(t, "upgrade", "start", "-f", file(t, "changed.yaml", text))
@@ -232,7 +232,7 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 		succeeds(t, "upgrade", "edit", "-f", file(t, "changed.yaml", fewer)))
 	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Counts.Total == 2 })
 	succeeds(t, "upgrade", "enable", "prod/changed")
-	reaches(t, "changed", clustersAtWork)
+	reaches(t, "changed", clustersRunning)
 	refused := drydock(t, "upgrade", "edit", "-f", file(t, "changed.yaml", text))
 	require.Equal(t, exitFailed, refused.status)
 	require.Contains(t, refused.stderr, "error: edit rollout prod/changed: spec.clusters: cannot be changed once the rollout is enabled")
@@ -240,7 +240,7 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	early := drydock(t, "upgrade", "approve", "prod/changed")
 	require.Equal(t, exitFailed, early.status)
 	require.Contains(t, early.stderr, "error: approve rollout prod/changed: the rollout does not wait for an approval: BatchInProgress")
-	s.play(t, "changed", "spoke-1", complete)
+	s.simulate(t, "changed", "spoke-1", complete)
 	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool {
 		return reasonOf(status.Wait) == ranv1.ReasonWaitingForApproval
 	})
@@ -250,10 +250,10 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 		succeeds(t, "upgrade", "approve", "prod/changed", "--comment", "CHG-7"))
 
 	failed := ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: temporal.ErrDrainTimedOut, Message: "drain worker-1: 1 pod left"}
-	s.play(t, "changed", "spoke-2", failed)
+	s.simulate(t, "changed", "spoke-2", failed)
 	over := reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
 	require.Equal(t, "CHG-7", over.Status.Approvals[0].Comment)
-	require.Error(t, s.client.GetWorkflow(t.Context(), "cgu/prod/changed", "").Get(t.Context(), nil), "its workflow has closed, too")
+	require.Error(t, s.client.GetWorkflow(t.Context(), "cgu/prod/changed", "").Get(t.Context(), nil), "its workflow has closed")
 	require.Contains(t, drydock(t, "upgrade", "approve", "prod/changed").stderr, "has already ended (Failed), so approve has no effect")
 
 	require.Contains(t, succeeds(t, "upgrade", "retry", "prod/changed", "--reason", "budget fixed"), "rollout prod/changed started; follow it with")
@@ -262,16 +262,16 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	})
 	require.Contains(t, drydock(t, "upgrade", "retry", "prod/changed").stderr, "rollout prod/changed is already running")
 	succeeds(t, "upgrade", "approve", "prod/changed")
-	s.play(t, "changed", "spoke-2", complete)
+	s.simulate(t, "changed", "spoke-2", complete)
 	again := reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
 	require.True(t, succeeded(again.Status))
-	require.NoError(t, s.client.GetWorkflow(t.Context(), "cgu/prod/changed", "").Get(t.Context(), nil), "its workflow has closed, too")
+	require.NoError(t, s.client.GetWorkflow(t.Context(), "cgu/prod/changed", "").Get(t.Context(), nil), "its workflow has closed")
 	require.Equal(t, over.Status.RemediationPlan, again.Status.RemediationPlan)
 	require.Equal(t, "error: retry rollout prod/changed: every cluster is complete: there is nothing to retry\n", drydock(t, "upgrade", "retry", "prod/changed").stderr)
 }
 
 func (s *stage) listsRollouts(t *testing.T) {
-	list := becomes(t, func(list listing) bool { // Temporal's visibility lags behind
+	list := awaitOutput(t, func(list listing) bool { // Temporal's visibility lags behind
 		return list.Counts["Completed"] == 2 && list.Counts["Failed"] == 1
 	}, "upgrade", "list")
 	total := 0
@@ -297,7 +297,7 @@ func (s *stage) completes(t *testing.T) {
 	require.NotContains(t, atWork, "prod/november\n")
 }
 
-func (s *stage) tellsNothingToTheDead(t *testing.T) {
+func (s *stage) refusesSignalsToEndedRollouts(t *testing.T) {
 	require.Equal(t, outcome{
 		status: exitFailed,
 		stderr: "error: rollout prod/november has already ended (Completed), so pause has no effect; see `drydock upgrade status prod/november`\n",
@@ -310,7 +310,7 @@ func (s *stage) tellsNothingToTheDead(t *testing.T) {
 		status: exitFailed,
 		stderr: "error: rollout prod/december not found: see `drydock upgrade list`\n",
 	}, drydock(t, "upgrade", "status", "prod/december"))
-	require.Equal(t, exitFailed, drydock(t, "upgrade", "list", "--namespace", "elsewhere").status)
+	require.Equal(t, exitFailed, drydock(t, "upgrade", "list", "--namespace", "other").status)
 }
 
 func (s *stage) stopsWatching(t *testing.T) {
@@ -326,21 +326,21 @@ func (s *stage) stopsWatching(t *testing.T) {
 	require.Equal(t, "error: rollout prod/paused has not ended within --timeout and continues: see `drydock upgrade status prod/paused`\n", got.stderr)
 }
 
-// hearsInOrder has a worker hear in one task what was said while there was none.
-func (s *stage) hearsInOrder(t *testing.T) {
-	for _, said := range [][]string{{"resume", "pause"}, {"pause", "resume"}, {"pause", "resume", "pause"}, {"resume", "pause", "resume"}} {
+// ordersSignals sends signals without a worker, so that the next worker receives them in one task.
+func (s *stage) ordersSignals(t *testing.T) {
+	for _, signals := range [][]string{{"resume", "pause"}, {"pause", "resume"}, {"pause", "resume", "pause"}, {"resume", "pause", "resume"}} {
 		s.worker.Stop()
-		for _, word := range said {
-			succeeds(t, "upgrade", word, "prod/paused")
+		for _, signal := range signals {
+			succeeds(t, "upgrade", signal, "prod/paused")
 		}
 		s.startWorker(t)
-		paused := said[len(said)-1] == "pause"
+		paused := signals[len(signals)-1] == "pause"
 		reaches(t, "paused", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Paused == paused })
 	}
 }
 
-// remembers runs last: it stops the worker.
-func (s *stage) remembers(t *testing.T) {
+// showsEndedRuns runs last: it stops the worker.
+func (s *stage) showsEndedRuns(t *testing.T) {
 	s.worker.Stop()
 	for rollout, reason := range map[string]string{"november": ranv1.ReasonCompleted, "failing": ranv1.ReasonFailed} {
 		got := drydock(t, "upgrade", "status", "prod/"+rollout)

@@ -200,7 +200,7 @@ func nodesText(nodes ranv1.NodeCounts) string {
 	return fmt.Sprintf("%d/%d", nodes.Done, nodes.Total)
 }
 
-// nowText describes what happens to a cluster, or how it ended.
+// nowText describes the current step of a cluster, or its end.
 func nowText(cluster ranv1.ClusterStatus, now time.Time) string {
 	var parts []string
 	if cluster.Step != "" && !cluster.State.Over() {

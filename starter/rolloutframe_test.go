@@ -18,13 +18,13 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// ago is an instant before noon.
+// ago returns an instant before noon.
 func ago(d time.Duration) *metav1.Time {
 	at := metav1.NewTime(noon.Add(-d))
 	return &at
 }
 
-// atNoon is a rollout in its second batch: one cluster is done, one running, one has not begun.
+// atNoon returns a rollout in its second batch: one cluster is done, one is running, one has not started.
 func atNoon() rolloutStatus {
 	status := rolloutStatus{
 		Metadata: observe.RefOf("cgu/prod/november", "run"),
@@ -108,7 +108,7 @@ func TestAWaitShowsItsEnd(t *testing.T) {
 	wait.Until = nil
 	require.Equal(t, "DisruptionBudget for 2m: budget shop/web allows 0 of 3", waitText(wait, noon))
 	wait = drydockv1.Wait{Reason: emergency.ReasonWaitingForWindow, Message: "window ops/night is closed; it opens 2026-11-20 22:00:00Z", Since: *ago(0), Until: until(time.Hour)}
-	require.Equal(t, "WaitingForWindow: window ops/night is closed; it opens 2026-11-20 22:00:00Z", waitText(wait, noon), "nothing is said twice")
+	require.Equal(t, "WaitingForWindow: window ops/night is closed; it opens 2026-11-20 22:00:00Z", waitText(wait, noon), "no text is repeated")
 }
 
 func TestNoWaitIsShownBetweenBatches(t *testing.T) {
@@ -167,7 +167,7 @@ func TestALineIsPrintedAgainOnlyWhenItChanges(t *testing.T) {
 	c := &cli{output: formatTable}
 	c.Out = &out
 	view := c.newView()
-	said := func(status rolloutStatus) string {
+	lines := func(status rolloutStatus) string {
 		out.Reset()
 		require.NoError(t, view.show(status))
 		var lines strings.Builder
@@ -181,13 +181,13 @@ spoke-1: complete 4/4 nodes; took 3m
 spoke-2: running 1/4 nodes; worker-2: Draining; DisruptionBudget: budget shop/web allows 0 of 3; tf 1 out of 3 nodes updated (33%)
 spoke-4: skipped; AlreadyCompliant: nothing to do
 rollout prod/november: InProgress: Maintaining nodes
-`, said(atNoon()))
-	require.Empty(t, said(atNoon()))
+`, lines(atNoon()))
+	require.Empty(t, lines(atNoon()))
 
 	changed := atNoon()
 	changed.Status.Clusters[1].Reason, changed.Status.Clusters[1].Message = "", ""
 	changed.Status.Clusters[1].LockProgress[0] = drydockv1.LockProgress{Controller: "tf", Percentage: 66, Description: "2 out of 3 nodes updated"}
-	require.Equal(t, "spoke-2: running 1/4 nodes; worker-2: Draining; tf 2 out of 3 nodes updated (66%)\n", said(changed))
+	require.Equal(t, "spoke-2: running 1/4 nodes; worker-2: Draining; tf 2 out of 3 nodes updated (66%)\n", lines(changed))
 }
 
 func TestJSONOutputHasADocumentForEveryChange(t *testing.T) {
@@ -202,7 +202,7 @@ func TestJSONOutputHasADocumentForEveryChange(t *testing.T) {
 		changed.Status.Paused = true
 		require.NoError(t, view.show(changed))
 		require.True(t, strings.HasPrefix(out.String(), begins), out.String())
-		require.Equal(t, 2, strings.Count(out.String(), begins), "nothing is said twice")
+		require.Equal(t, 2, strings.Count(out.String(), begins), "no text is repeated")
 	}
 }
 

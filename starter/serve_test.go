@@ -19,11 +19,11 @@ func served(t *testing.T, args ...string) (serving *running, address string) {
 	return serving, strings.TrimSuffix(regexp.MustCompile(`http://\S+`).FindString(serving.stdout.String()), "/")
 }
 
-// away are the flags for a Temporal that does not answer.
-var away = []string{"--address", "127.0.0.1:1"}
+// unreachable are the flags for a Temporal server that does not answer.
+var unreachable = []string{"--address", "127.0.0.1:1"}
 
-// asked is what a server answers; change makes another request of one that reads.
-func asked(t *testing.T, address string, change func(*http.Request)) (status int, body string) {
+// get sends a request to a server, and returns the answer. change modifies the request.
+func get(t *testing.T, address string, change func(*http.Request)) (status int, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func asked(t *testing.T, address string, change func(*http.Request)) (status int
 	return answer.StatusCode, string(text)
 }
 
-// calling turns a request into one of the API, with that token.
+// calling changes a request to a call of the API with that token.
 func calling(method, token string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Method, r.URL.Path = http.MethodPost, "/drydock.v1.StatusService/"+method
@@ -48,10 +48,10 @@ func calling(method, token string) func(*http.Request) {
 	}
 }
 
-func TestThePageIsServedWhileTemporalIsAway(t *testing.T) {
+func TestThePageIsServedWhileTemporalIsUnreachable(t *testing.T) {
 	t.Parallel()
-	serving, address := served(t, away...)
-	status, body := asked(t, address, nil)
+	serving, address := served(t, unreachable...)
+	status, body := get(t, address, nil)
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, body, "<title>Not read yet · main</title>")
 	require.Contains(t, body, "Nothing is known yet.")
@@ -62,52 +62,52 @@ func TestThePageIsServedWhileTemporalIsAway(t *testing.T) {
 func TestEveryFlagOfServeHasAnEffect(t *testing.T) {
 	t.Parallel()
 	t.Run("--portal names the portal", func(t *testing.T) {
-		serving, address := served(t, append(away, "--portal", "shop")...)
+		serving, address := served(t, append(unreachable, "--portal", "shop")...)
 		require.Contains(t, serving.stdout.String(), "serving portal shop at "+address+"/\n")
-		_, body := asked(t, address, nil)
+		_, body := get(t, address, nil)
 		require.Contains(t, body, "· shop</title>")
 	})
 	t.Run("--portal-only omits rollouts and nodes", func(t *testing.T) {
-		_, address := served(t, away...)
-		status, _ := asked(t, address, calling("ListUpgrades", ""))
+		_, address := served(t, unreachable...)
+		status, _ := get(t, address, calling("ListUpgrades", ""))
 		require.Equal(t, http.StatusOK, status)
-		_, address = served(t, append(away, "--portal-only")...)
-		status, body := asked(t, address, calling("ListUpgrades", ""))
+		_, address = served(t, append(unreachable, "--portal-only")...)
+		status, body := get(t, address, calling("ListUpgrades", ""))
 		require.Equal(t, http.StatusForbidden, status)
 		require.Contains(t, body, "this server shows only portal main, without rollouts and nodes")
-		status, _ = asked(t, address, calling("ListComponents", ""))
+		status, _ = get(t, address, calling("ListComponents", ""))
 		require.Equal(t, http.StatusOK, status)
 	})
 	t.Run("--host is the public host name behind a proxy", func(t *testing.T) {
 		as := func(host string) func(*http.Request) { return func(r *http.Request) { r.Host = host } }
-		_, address := served(t, append(away, "--host", "status.example.com,status.example.org")...)
+		_, address := served(t, append(unreachable, "--host", "status.example.com,status.example.org")...)
 		for host, wanted := range map[string]int{"status.example.com": http.StatusOK, "STATUS.example.org:443": http.StatusOK, "example.net": http.StatusForbidden} {
-			status, _ := asked(t, address, as(host))
+			status, _ := get(t, address, as(host))
 			require.Equal(t, wanted, status, host)
 		}
-		_, address = served(t, away...)
-		status, _ := asked(t, address, as("status.example.com"))
+		_, address = served(t, unreachable...)
+		status, _ := get(t, address, as("status.example.com"))
 		require.Equal(t, http.StatusForbidden, status)
 	})
 	t.Run("--streams limits the open streams", func(t *testing.T) {
-		_, address := served(t, append(away, "--streams", "1")...)
+		_, address := served(t, append(unreachable, "--streams", "1")...)
 		first, err := http.Get(address + "/events?page=/")
 		require.NoError(t, err)
 		defer first.Body.Close()
 		require.Equal(t, http.StatusOK, first.StatusCode)
-		status, _ := asked(t, address+"/events?page=/", nil)
+		status, _ := get(t, address+"/events?page=/", nil)
 		require.Equal(t, http.StatusServiceUnavailable, status)
 	})
 	t.Run("--token-file has the token for writes", func(t *testing.T) {
 		const token = "correct-horse-battery"
-		_, address := served(t, away...)
-		status, body := asked(t, address, calling("CancelMaintenance", token))
+		_, address := served(t, unreachable...)
+		status, body := get(t, address, calling("CancelMaintenance", token))
 		require.Equal(t, http.StatusForbidden, status)
 		require.Contains(t, body, "--token-file")
-		_, address = served(t, append(away, "--token-file", file(t, "token", token+"\n"))...)
-		status, _ = asked(t, address, calling("CancelMaintenance", "another-horse-battery"))
+		_, address = served(t, append(unreachable, "--token-file", file(t, "token", token+"\n"))...)
+		status, _ = get(t, address, calling("CancelMaintenance", "another-horse-battery"))
 		require.Equal(t, http.StatusUnauthorized, status)
-		status, body = asked(t, address, calling("CancelMaintenance", token))
+		status, body = get(t, address, calling("CancelMaintenance", token))
 		require.Equal(t, http.StatusBadRequest, status)
 		require.Contains(t, body, "name: must be set")
 	})
@@ -116,7 +116,7 @@ func TestEveryFlagOfServeHasAnEffect(t *testing.T) {
 		taken, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		defer taken.Close()
-		got := drydock(t, append([]string{"serve", "--listen", taken.Addr().String()}, away...)...)
+		got := drydock(t, append([]string{"serve", "--listen", taken.Addr().String()}, unreachable...)...)
 		require.Equal(t, exitFailed, got.status)
 		require.Contains(t, got.stderr, "error: serve the status page (--listen): listen tcp "+taken.Addr().String())
 	})
@@ -125,15 +125,15 @@ func TestEveryFlagOfServeHasAnEffect(t *testing.T) {
 func TestInvalidServeOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ flag, value, says string }{
-		"a portal that cannot be":           {"--portal", "A B", `--portal "A B": `},
-		"no place for anybody":              {"--streams", "0", "--streams 0: must be 1 or more"},
-		"an address of Temporal's Web UI":   {"--temporal-ui", "localhost:8233", `--temporal-ui "localhost:8233": must be an address such as http://localhost:8233`},
-		"a file without a token":            {"--token-file", file(t, "empty", ""), "the token has 0 characters; it must have 16 or more"},
-		"a token that can be guessed":       {"--token-file", file(t, "short", "secret"), "the token has 6 characters; it must have 16 or more"},
-		"a file of a token that is not one": {"--token-file", "/nowhere/token", "--token-file: open /nowhere/token"},
+		"an invalid portal name":    {"--portal", "A B", `--portal "A B": `},
+		"no streams":                {"--streams", "0", "--streams 0: must be 1 or more"},
+		"an invalid Web UI address": {"--temporal-ui", "localhost:8233", `--temporal-ui "localhost:8233": must be an address such as http://localhost:8233`},
+		"a file without a token":    {"--token-file", file(t, "empty", ""), "the token has 0 characters; it must have 16 or more"},
+		"a short token":             {"--token-file", file(t, "short", "secret"), "the token has 6 characters; it must have 16 or more"},
+		"a missing token file":      {"--token-file", "/nowhere/token", "--token-file: open /nowhere/token"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := drydock(t, append([]string{"serve", "--listen", "127.0.0.1:0", tt.flag, tt.value}, away...)...)
+			got := drydock(t, append([]string{"serve", "--listen", "127.0.0.1:0", tt.flag, tt.value}, unreachable...)...)
 			require.Equal(t, exitUsage, got.status)
 			require.Contains(t, got.stderr, tt.says)
 			require.Empty(t, got.stdout)
@@ -141,22 +141,22 @@ func TestInvalidServeOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// servesAll: what the steps before have left is served, with links to Temporal's Web UI.
-func (s *stage) servesAll(t *testing.T) {
+// servesTheStatusPage shows the rollouts of earlier steps, with links to Temporal's Web UI.
+func (s *stage) servesTheStatusPage(t *testing.T) {
 	const ui = "http://temporal.example.com:8233"
 	_, address := served(t, "--temporal-ui", ui)
 	body := ""
 	require.Eventually(t, func() bool {
-		status, page := asked(t, address+"/upgrades/prod/november", nil)
+		status, page := get(t, address+"/upgrades/prod/november", nil)
 		body = page
 		return status == http.StatusOK && strings.Contains(page, "3 of 3 clusters complete")
 	}, patience, tick, "%s", &body)
 	require.Contains(t, body, `href="`+ui+`/namespaces/default/workflows/cgu%2Fprod%2Fnovember/`)
-	_, page := asked(t, address, nil)
+	_, page := get(t, address, nil)
 	require.Contains(t, page, `href="/upgrades/prod/november"`)
 	_, without := served(t)
 	require.Eventually(t, func() bool {
-		status, page := asked(t, without+"/upgrades/prod/november", nil)
+		status, page := get(t, without+"/upgrades/prod/november", nil)
 		return status == http.StatusOK && !strings.Contains(page, "Temporal's Web UI")
 	}, patience, tick)
 }

@@ -128,13 +128,13 @@ func (c *cli) installCRDs(ctx context.Context, at place) ([]setupStep, error) {
 
 func foreignNote(missing []string) string {
 	if len(missing) == 0 {
-		return "someone else created it"
+		return "another client created it"
 	}
 	const shown = 3
 	if len(missing) > shown {
 		missing = append(missing[:shown:shown], fmt.Sprintf("and %d more", len(missing)-shown))
 	}
-	return "someone else created it, and it lacks these fields: " + listed(missing)
+	return "another client created it, and it lacks these fields: " + listed(missing)
 }
 
 func printSteps(w io.Writer, steps []setupStep) {

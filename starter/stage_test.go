@@ -56,17 +56,17 @@ type stage struct {
 	client client.Client
 	// drained lets the drain of a node end.
 	drained chan struct{}
-	// orphans are what a sweeper finds next.
+	// orphans has the next result of a sweeper's search.
 	orphans chan sweeperactivities.Orphans
 	worker  worker.Worker
-	// kept is what the hub would keep of rollouts, by name.
-	kept sync.Map
+	// saved has the rollouts that the hub has saved, by name.
+	saved sync.Map
 }
 
 // newStage starts the server, prepares it with `drydock setup` and starts the worker.
 func newStage(t *testing.T) *stage {
 	isolate(t)
-	// Rollouts continue as new between their batches: a watch goes on with the new run.
+	// Rollouts continue as new between their batches, and a watch follows the new run.
 	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{
 		DynamicConfig: map[string]string{"limit.historyCount.suggestContinueAsNew": "40"},
 	}})
@@ -96,7 +96,7 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(window.WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification})
 	s.worker.RegisterActivity(&windows.Activities{Temporal: s.client, Secret: []byte(webhookSecret)})
 	s.worker.RegisterActivity(&portals.Activities{Temporal: s.client})
-	s.worker.RegisterWorkflowWithOptions(playedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
+	s.worker.RegisterWorkflowWithOptions(simulatedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
 	for name, play := range map[string]any{
 		"PlanRollout": func(_ context.Context, cgu ranv1.ClusterGroupUpgrade) (rollouts.Plan, error) {
 			inventory := rollout.Inventory{Clusters: []rollout.Cluster{{Name: "spoke-1"}, {Name: "spoke-2"}, {Name: "spoke-3"}}}
@@ -116,7 +116,7 @@ func (s *stage) startWorker(t *testing.T) {
 		"AwaitStale": func(ctx context.Context, _ node.AwaitStaleInput) (scheduling.Staleness, error) {
 			return scheduling.Staleness{}, untilCancelled(ctx, nil)
 		},
-		"AcquireNode": takeNode,
+		"AcquireNode": acquireNode,
 		"WithdrawNodeMaintenance": func(context.Context, locksactivities.NodeLockInput) (locksactivities.NodeLocks, error) {
 			return locksactivities.NodeLocks{}, nil
 		},
@@ -126,8 +126,8 @@ func (s *stage) startWorker(t *testing.T) {
 		},
 		"DeletedClusters":      func(context.Context, []string) ([]string, error) { return nil, nil },
 		"AwaitDeletedClusters": func(ctx context.Context, _ []string) ([]string, error) { return nil, untilCancelled(ctx, nil) },
-		"SaveRollout":          s.keepRollout,
-		"LoadRollout":          s.recallRollout,
+		"SaveRollout":          s.saveRollout,
+		"LoadRollout":          s.loadRollout,
 		"CheckRollout":         (&rollouts.Activities{}).CheckRollout,
 		"WakeSweeper":          (&sweeperactivities.Activities{Temporal: s.client}).WakeSweeper,
 		"AwaitOrphans":         s.awaitOrphans,
@@ -147,14 +147,14 @@ func (s *stage) startWorker(t *testing.T) {
 	require.NoError(t, s.worker.Start())
 }
 
-func (s *stage) keepRollout(_ context.Context, in rollouts.SaveRolloutInput) error {
-	s.kept.Store(in.Object.Name, in.Object)
+func (s *stage) saveRollout(_ context.Context, in rollouts.SaveRolloutInput) error {
+	s.saved.Store(in.Object.Name, in.Object)
 	return nil
 }
 
-func (s *stage) recallRollout(_ context.Context, in rollouts.LoadRolloutInput) (rollouts.LoadedRollout, error) {
-	kept, _ := s.kept.Load(in.Name)
-	object, known := kept.(ranv1.ClusterGroupUpgrade)
+func (s *stage) loadRollout(_ context.Context, in rollouts.LoadRolloutInput) (rollouts.LoadedRollout, error) {
+	saved, _ := s.saved.Load(in.Name)
+	object, known := saved.(ranv1.ClusterGroupUpgrade)
 	if !known {
 		return rollouts.LoadedRollout{}, temporal.Error(temporal.ErrNotFound, "rollout "+in.Name+" is not saved on the hub", nil)
 	}
@@ -165,7 +165,7 @@ func (s *stage) recallRollout(_ context.Context, in rollouts.LoadRolloutInput) (
 	return rollouts.LoadedRollout{Object: object}, err
 }
 
-// noHub is that of an installation without a hub.
+// noHub is the hub of an installation without one.
 type noHub struct{}
 
 func (noHub) Hub(context.Context) (*kube.Cluster, error) {
@@ -179,7 +179,7 @@ var reportedLocks = locks.Report{
 	Total:   2, Active: 1, Inactive: 1,
 }
 
-// watchNodes sees nodes by the names that the tests use, all available, and lets half of them go at once.
+// watchNodes reports the nodes of the tests, all available, and a budget of half of them.
 func (s *stage) watchNodes(ctx context.Context, _ string) error {
 	config := &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromString("50%"))}
 	update := scheduling.NodeUpdate{Watch: activity.GetInfo(ctx).StartedTime, First: true, Last: true, Config: config}
@@ -192,19 +192,19 @@ func (s *stage) watchNodes(ctx context.Context, _ string) error {
 	return untilCancelled(ctx, nil)
 }
 
-// drain lasts until the test lets it end, or until it is cancelled.
+// drain lasts until the test ends it, or until it is cancelled.
 func (s *stage) drain(ctx context.Context, _ drain.Input) (maintenancev1.DrainStatus, error) {
 	err := untilCancelled(ctx, s.drained)
 	return maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 2, DrainProgress: 100}, err
 }
 
-// untilCancelled waits until the activity is cancelled or over is closed.
-func untilCancelled(ctx context.Context, over <-chan struct{}) error {
+// untilCancelled waits until the activity is cancelled or done is closed.
+func untilCancelled(ctx context.Context, done <-chan struct{}) error {
 	beat := time.NewTicker(50 * time.Millisecond)
 	defer beat.Stop()
 	for {
 		select {
-		case <-over:
+		case <-done:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -214,11 +214,11 @@ func untilCancelled(ctx context.Context, over <-chan struct{}) error {
 	}
 }
 
-// signalPlay tells a played cluster what to do next: to report a step, or to end in a state.
-const signalPlay = "play"
+// signalSimulation makes a simulated cluster report a step, or end in a state.
+const signalSimulation = "play"
 
-// playedCluster stands in for the work on a cluster: it reports and ends as the test says, and is cancelled as the real one is.
-func playedCluster(ctx workflow.Context, in clusterupgrade.Input) (ranv1.ClusterStatus, error) {
+// simulatedCluster simulates the work on a cluster. It reports and ends as the test requests, and can be cancelled like the real one.
+func simulatedCluster(ctx workflow.Context, in clusterupgrade.Input) (ranv1.ClusterStatus, error) {
 	started := metav1.NewTime(workflow.Now(ctx))
 	status := ranv1.ClusterStatus{Name: in.Cluster, State: ranv1.ClusterRunning, Batch: in.Batch, Nodes: ranv1.NodeCounts{Total: 2}}
 	parent := workflow.GetInfo(ctx).ParentWorkflowExecution.ID
@@ -227,13 +227,13 @@ func playedCluster(ctx workflow.Context, in clusterupgrade.Input) (ranv1.Cluster
 		if err := workflow.SignalExternalWorkflow(ctx, parent, "", temporal.SignalClusterProgress, status).Get(ctx, nil); err != nil {
 			break
 		}
-		said := workflow.NewSelector(ctx)
-		said.AddReceive(workflow.GetSignalChannel(ctx, signalPlay), func(c workflow.ReceiveChannel, _ bool) {
+		received := workflow.NewSelector(ctx)
+		received.AddReceive(workflow.GetSignalChannel(ctx, signalSimulation), func(c workflow.ReceiveChannel, _ bool) {
 			status = ranv1.ClusterStatus{}
 			c.Receive(ctx, &status)
 		})
-		said.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) { status.State = ranv1.ClusterCancelled })
-		said.Select(ctx)
+		received.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) { status.State = ranv1.ClusterCancelled })
+		received.Select(ctx)
 	}
 	switch status.State {
 	case ranv1.ClusterComplete:
@@ -244,12 +244,12 @@ func playedCluster(ctx workflow.Context, in clusterupgrade.Input) (ranv1.Cluster
 	return status, sdktemporal.NewCanceledError(status)
 }
 
-// play tells the work on a cluster of a rollout what to do next.
-func (s *stage) play(t *testing.T, rollout, cluster string, status ranv1.ClusterStatus) {
+// simulate makes the simulated work on a cluster of a rollout report a step or end.
+func (s *stage) simulate(t *testing.T, rollout, cluster string, status ranv1.ClusterStatus) {
 	t.Helper()
 	status.Name = cluster
 	id := temporal.ClusterUpgradeID("prod", rollout, cluster)
 	require.Eventually(t, func() bool {
-		return s.client.SignalWorkflow(t.Context(), id, "", signalPlay, status) == nil
-	}, patience, tick, "the work on %s has not begun", cluster)
+		return s.client.SignalWorkflow(t.Context(), id, "", signalSimulation, status) == nil
+	}, patience, tick, "the work on %s has not started", cluster)
 }

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// updated is a Temporal that takes a change, or does not hear of it in time; ends is how the workflow ends that was changed.
+// updated is a Temporal client whose updates succeed or fail with refused. ends returns the result of the updated workflow.
 type updated struct {
 	client.Client
 	client.WorkflowRun
@@ -24,11 +24,11 @@ type updated struct {
 }
 
 func (u updated) UpdateWorkflow(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
-	return taken{}, u.refused
+	return accepted{}, u.refused
 }
 
 func (u updated) UpdateWithStartWorkflow(context.Context, client.UpdateWithStartWorkflowOptions) (client.WorkflowUpdateHandle, error) {
-	return taken{}, u.refused
+	return accepted{}, u.refused
 }
 
 func (u updated) NewWithStartWorkflowOperation(client.StartWorkflowOptions, any, ...any) client.WithStartWorkflowOperation {
@@ -39,11 +39,11 @@ func (u updated) GetWorkflow(context.Context, string, string) client.WorkflowRun
 
 func (u updated) Get(context.Context, any) error { return u.ends() }
 
-// taken is a change that was made.
-type taken struct{ client.WorkflowUpdateHandle }
+// accepted is a successful update.
+type accepted struct{ client.WorkflowUpdateHandle }
 
-func (taken) RunID() string                  { return "run" }
-func (taken) Get(context.Context, any) error { return nil }
+func (accepted) RunID() string                  { return "run" }
+func (accepted) Get(context.Context, any) error { return nil }
 
 func TestAnUnansweredChangeIsReportedAsPossiblyMade(t *testing.T) {
 	s := &server{Client: updated{refused: serviceerror.NewDeadlineExceeded("late")}}
@@ -65,9 +65,9 @@ func TestADeletionContinuesAfterTheCommandStopsWaiting(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		stopped bool
-		says    string
+		message string
 	}{
-		{"it fails", false, deletion + " failed: refused"},
+		{"the deletion fails", false, deletion + " failed: refused"},
 		{"the wait is stopped", true, "stopped watching " + deletion + ", which continues: see `drydock harbor status default/main --cluster c1`"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestADeletionContinuesAfterTheCommandStopsWaiting(t *testing.T) {
 				}
 				return errors.New("refused")
 			}}
-			require.EqualError(t, (&cli{}).deleteHarbor(ctx, &server{Client: temporal}, harborCluster("c1", "default", "main"), "", true), tt.says)
+			require.EqualError(t, (&cli{}).deleteHarbor(ctx, &server{Client: temporal}, harborCluster("c1", "default", "main"), "", true), tt.message)
 		})
 	}
 }

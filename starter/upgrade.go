@@ -51,7 +51,7 @@ func newRolloutSignal(c *cli, signal workflowSignal) *cobra.Command {
 	return cmd
 }
 
-// workflowSignal describes a verb that only sends a signal; result is what the command prints of its effect.
+// workflowSignal describes a verb that only sends a signal; result is the printed effect.
 type workflowSignal struct{ name, short, result string }
 
 // newSignal returns the command that sends a signal to the workflow with the given name.

@@ -176,7 +176,7 @@ func (s *server) answered(ctx context.Context, of subject, doing string, answer 
 	return s.explainUndelivered(ctx, doing, of, err)
 }
 
-// unanswered is the error of a request that no worker has answered. Temporal keeps the request for the next worker.
+// unanswered returns the error of a request that no worker has answered. Temporal keeps the request for the next worker.
 func unanswered(doing, show string, err error) error {
 	return fmt.Errorf("%s: %w; the request takes effect when a worker answers: see `%s`", doing, observe.Unanswered(err), show)
 }

@@ -71,7 +71,7 @@ type rolloutRun struct {
 	StartedAt *time.Time `json:"startedAt,omitempty"`
 	EndedAt   *time.Time `json:"endedAt,omitempty"`
 	StartedBy string     `json:"startedBy,omitempty"`
-	// Retry is what a retry was asked to do.
+	// Retry is the request of a retry.
 	Retry *rollout.RetryRequest `json:"retry,omitempty"`
 	// Outcome is the reason of the rollout's last condition, or Temporal's close status if the workflow was cut off. Message explains it.
 	Outcome string `json:"outcome"`

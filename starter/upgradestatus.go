@@ -124,7 +124,7 @@ func (s *server) describe(ctx context.Context, of subject, runID string) (*clien
 	return execution, nil
 }
 
-// errFromResult comes with a valid status: the one that the workflow ended with, since no worker answers.
+// errFromResult comes with a valid status: the final status of the workflow, since no worker answers.
 var errFromResult = errors.New("no worker answers: this is the status when it ended")
 
 // status gets the status of a running or ended workflow. If no worker answers, it reads the status from the result of an ended workflow and
@@ -155,7 +155,7 @@ func (s *server) cutOff(ctx context.Context, of subject, execution *client.Workf
 	return fmt.Errorf("%s has stopped: its workflow %s", of, how)
 }
 
-// lastStatus reads the status that a workflow ended with: its result, or the details of its failure or cancellation.
+// lastStatus reads the final status of a workflow: its result, or the details of its failure or cancellation.
 func (s *server) lastStatus(ctx context.Context, of subject, runID string, into any) error {
 	if err := observe.LastStatus(ctx, s, of.workflowID, runID, into); err != nil {
 		return fmt.Errorf("%s ended without a status, and no worker answers: %w", of, err)

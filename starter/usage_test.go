@@ -61,115 +61,115 @@ func TestWrongUsage(t *testing.T) {
 		stderr string
 	}{
 		{
-			name:   "an unknown noun is named, with the one that may be meant",
+			name:   "an unknown noun, with a suggestion",
 			args:   []string{"upgrad"},
 			stderr: `error: drydock has no command "upgrad": did you mean upgrade? (see drydock --help)`,
 		},
 		{
-			name:   "an unknown verb is named",
+			name:   "an unknown verb",
 			args:   []string{"upgrade", "undo"},
 			stderr: `error: drydock upgrade has no command "undo" (see drydock upgrade --help)`,
 		},
 		{
-			name:   "a missing name is asked for",
+			name:   "a missing name",
 			args:   []string{"upgrade", "status"},
 			stderr: "error: NAME is missing (see drydock upgrade status --help)",
 		},
 		{
-			name:   "a file in the place of a name",
+			name:   "a file instead of a name",
 			args:   []string{"upgrade", "start", "june.yaml"},
 			stderr: `error: unexpected argument "june.yaml": a file is given with -f (see drydock upgrade start --help)`,
 		},
 		{
-			name:   "one name too many is named",
+			name:   "a surplus name",
 			args:   []string{"upgrade", "status", "a", "b"},
 			stderr: `error: unexpected argument "b" (see drydock upgrade status --help)`,
 		},
 		{
-			name:   "an unknown flag is named",
+			name:   "an unknown flag",
 			args:   []string{"upgrade", "list", "--colour"},
 			stderr: "error: unknown flag: --colour (see drydock upgrade list --help)",
 		},
 		{
-			name:   "a missing file is asked for",
+			name:   "a missing file",
 			args:   []string{"upgrade", "start"},
 			stderr: `error: required flag(s) "filename" not set (see drydock upgrade start --help)`,
 		},
 		{
-			name:   "an unknown output format is refused before anything is done",
+			name:   "an unknown output format",
 			args:   []string{"upgrade", "list", "-o", "wide"},
 			stderr: `error: output format "wide" is not one of table, json, yaml, name (see drydock upgrade list --help)`,
 		},
 		{
-			name:   "a name of too many parts is no rollout",
+			name:   "a name with too many parts",
 			args:   []string{"upgrade", "pause", "cgu/prod/november/spoke-1"},
 			stderr: `error: "cgu/prod/november/spoke-1" is not the name of a rollout: give NAME, NAMESPACE/NAME or cgu/NAMESPACE/NAME (see drydock upgrade pause --help)`,
 		},
 		{
-			name:   "a history cannot have fewer than no runs",
+			name:   "a negative limit of runs",
 			args:   []string{"upgrade", "history", "november", "--limit", "-1"},
 			stderr: `error: --limit -1: must be 0 (all runs) or more (see drydock upgrade history --help)`,
 		},
 		{
-			name:   "a namespace must not contradict -n",
+			name:   "a namespace that contradicts -n",
 			args:   []string{"upgrade", "pause", "prod/november", "-n", "test"},
 			stderr: `error: namespace "prod" contradicts -n test (see drydock upgrade pause --help)`,
 		},
 		{
-			name: "a namespace is not part of another workflow's id",
+			name: "a namespace with a slash",
 			args: []string{"upgrade", "cancel", "spoke-1", "-n", "prod/november"},
 			stderr: `error: -n "prod/november" is not a valid namespace: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with ` +
 				`an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?') (see drydock upgrade cancel --help)`,
 		},
 		{
-			name: "nor is a cluster",
+			name: "a cluster with a slash",
 			args: []string{"node", "cancel", "worker-1", "--cluster", "spoke/1"},
 			stderr: `error: --cluster "spoke/1" is not a valid cluster name: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with ` +
 				`an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') (see drydock node cancel --help)`,
 		},
 		{
-			name:   "no time is negative",
+			name:   "a negative timeout",
 			args:   []string{"window", "list", "--timeout", "-5s"},
 			stderr: "error: --timeout -5s is negative (see drydock window list --help)",
 		},
 		{
-			name:   "names do not change, so that there is nothing to watch",
+			name:   "a watch of names",
 			args:   []string{"upgrade", "status", "november", "--watch", "-o", "name"},
 			stderr: "error: -o name cannot show the changes of --watch: use only one of them (see drydock upgrade status --help)",
 		},
 		{
-			name:   "a file is of one cluster, whatever its name",
+			name:   "a snapshot and a cluster",
 			args:   []string{"node", "schedule", "--snapshot", "objects.yaml", "--cluster", "spoke-1"},
 			stderr: "error: if any flags in the group [snapshot cluster] are set none of the others can be; [cluster snapshot] were all set (see drydock node schedule --help)",
 		},
 		{
-			name:   "a node is looked for in a cluster",
+			name:   "a node without a cluster",
 			args:   []string{"node", "maintain", "worker-1"},
 			stderr: "error: no cluster: set --cluster or DRYDOCK_CLUSTER (see drydock node maintain --help)",
 		},
 		{
-			name:   "a maintenance is of a node or of a file, not of both",
+			name:   "a node and a file",
 			args:   []string{"node", "maintain", "worker-1", "-f", "request.yaml", "--cluster", "spoke-1"},
 			stderr: `error: unexpected argument "worker-1" (see drydock node maintain --help)`,
 		},
 		{
-			name:   "a flag that describes a maintenance does not go unheard beside a file",
+			name:   "a flag and a file",
 			args:   []string{"node", "maintain", "-f", "request.yaml", "--force", "--cluster", "spoke-1"},
 			stderr: "error: --force has no effect with -f: set it in the file (see drydock node maintain --help)",
 		},
 		{
-			name:   "only a watch is for a state",
+			name:   "a state without a watch",
 			args:   []string{"node", "status", "worker-1", "--for", "Ready"},
 			stderr: "error: --for needs --watch (see drydock node status --help)",
 		},
 		{
-			name: "a state that there is none to wait for is refused",
+			name: "an unknown state",
 			args: []string{"node", "status", "worker-1", "--watch", "--for", "ready"},
 			stderr: `error: --for "ready" is not a state of a maintenance: give one of Pending, Scheduled, Cordon, WaitForPodCompletion, Draining, Ready, ` +
 				"RequestorFailed, HealthChecks, CleaningUp, Completed, Failed, Cancelled, NodeGone (see drydock node status --help)",
 		},
 		{
-			name:   "a file that does not exist is named",
+			name:   "a missing path",
 			args:   []string{"upgrade", "start", "-f", "no/such.yaml"},
 			stderr: "error: open no/such.yaml: no such file or directory",
 		},
@@ -208,7 +208,7 @@ func TestCompletionWithoutTemporalIsEmptyAndSilent(t *testing.T) {
 	require.Equal(t, ":4\n", succeedsSilently(t, "__complete", "upgrade", "status", ""))
 }
 
-// succeedsSilently is for cobra's completion, which says on standard error what it did.
+// succeedsSilently is for cobra's completion, which prints messages on standard error.
 func succeedsSilently(t *testing.T, args ...string) string {
 	t.Helper()
 	got := drydock(t, args...)

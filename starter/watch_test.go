@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/internal/observe"
 )
 
-// completed is a succeeded rollout with a worker that answers.
+// completed returns a succeeded rollout with a worker that answers.
 func completed(t *testing.T) *answering {
 	a := &answering{t: t, status: longRollout(3)}
 	a.status.Conditions = []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted}}
@@ -64,26 +64,26 @@ func (unread) HasNext() bool                          { return true }
 func (unread) Next() (*historypb.HistoryEvent, error) { return nil, context.DeadlineExceeded }
 
 func TestAWatchResumesWhenTemporalIsBack(t *testing.T) {
-	said := follows(t, &failingOver{answering: completed(t)})
-	require.Contains(t, said, "Temporal does not answer; retrying: describe rollout prod/june: connection refused\n")
-	require.Contains(t, said, "Temporal does not answer; retrying: follow rollout prod/june: context deadline exceeded\n")
-	require.Contains(t, said, "Completed")
+	output := follows(t, &failingOver{answering: completed(t)})
+	require.Contains(t, output, "Temporal does not answer; retrying: describe rollout prod/june: connection refused\n")
+	require.Contains(t, output, "Temporal does not answer; retrying: follow rollout prod/june: context deadline exceeded\n")
+	require.Contains(t, output, "Completed")
 }
 
-// comingAndGoing is a worker that answers every other query. After each query there is a new event; after the fourth the workflow closes.
-type comingAndGoing struct {
+// flakyWorker answers every other query. After each query there is a new event; after the fourth the workflow closes.
+type flakyWorker struct {
 	*answering
 	questions int
 	news      chan struct{}
 }
 
-func (w *comingAndGoing) DescribeWorkflow(context.Context, string, string) (*client.WorkflowExecutionDescription, error) {
+func (w *flakyWorker) DescribeWorkflow(context.Context, string, string) (*client.WorkflowExecutionDescription, error) {
 	return &client.WorkflowExecutionDescription{WorkflowExecutionMetadata: client.WorkflowExecutionMetadata{
 		WorkflowExecution: workflow.Execution{RunID: "run"}, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
 	}}, nil
 }
 
-func (w *comingAndGoing) QueryWorkflow(ctx context.Context, id, run, query string, args ...any) (converter.EncodedValue, error) {
+func (w *flakyWorker) QueryWorkflow(ctx context.Context, id, run, query string, args ...any) (converter.EncodedValue, error) {
 	w.questions++
 	switch {
 	case w.questions < 4:
@@ -97,21 +97,21 @@ func (w *comingAndGoing) QueryWorkflow(ctx context.Context, id, run, query strin
 	return w.answering.QueryWorkflow(ctx, id, run, query, args...)
 }
 
-func (w *comingAndGoing) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+func (w *flakyWorker) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {
 	return w
 }
 
-func (w *comingAndGoing) HasNext() bool {
+func (w *flakyWorker) HasNext() bool {
 	_, more := <-w.news
 	return more
 }
 
-func (w *comingAndGoing) Next() (*historypb.HistoryEvent, error) {
+func (w *flakyWorker) Next() (*historypb.HistoryEvent, error) {
 	return &historypb.HistoryEvent{}, nil
 }
 
 func TestEachAbsenceOfWorkersIsReported(t *testing.T) {
-	worker := &comingAndGoing{answering: completed(t), news: make(chan struct{}, 1)}
+	worker := &flakyWorker{answering: completed(t), news: make(chan struct{}, 1)}
 	worker.news <- struct{}{}
 	require.Equal(t, 2, strings.Count(follows(t, worker), observe.ErrNoWorker.Error()))
 }

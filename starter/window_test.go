@@ -39,7 +39,7 @@ func TestThePhaseOfAMaintenance(t *testing.T) {
 
 func TestAMaintenanceThatEndsBeforeItStartsIsRefused(t *testing.T) {
 	isolate(t)
-	got := drydockWith(t, strings.Replace(switchMaintenance, "T06:00", "T02:00", 1), "window", "phase", "-f", "-", "--at", "not looked at")
+	got := drydockWith(t, strings.Replace(switchMaintenance, "T06:00", "T02:00", 1), "window", "phase", "-f", "-", "--at", "ignored")
 	require.Equal(t, outcome{
 		status: exitUsage, stderr: "error: stdin: Maintenance switches: spec.scheduledEnd: Invalid value: must be after scheduledStart\n",
 	}, got)
@@ -99,8 +99,8 @@ func TestWindowsAllowOrRefuseAStart(t *testing.T) {
 		{"too long for all", "2026-03-28T02:00:00Z", []string{"--needs", "3h"}, exitFailed, `{"allowed": false, "reason": "DoesNotFit", "until": null, "nextOpen": null}`},
 		{"frozen", "2026-03-30T10:30:00Z", nil, exitFailed, `{"allowed": false, "reason": "Excluded", "until": null, "nextOpen": "2026-03-31T00:30:00Z"}`},
 		{"closed", "2026-03-28T09:00:00Z", nil, exitFailed, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": "2026-03-28T11:00:00Z"}`},
-		{"closed for the cluster, and a short opening is all cutoff", "2026-03-28T11:30:00Z", []string{"--cluster-labels", "env=lab"}, exitFailed, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": "2026-03-31T00:30:00Z"}`},
-		{"open for another", "2026-03-28T11:30:00Z", []string{"--cluster-labels", "env=prod,site=a"}, exitDone, `{"allowed": true, "reason": "Open", "until": "2026-03-28T13:00:00Z", "nextOpen": null}`},
+		{"closed for the cluster; its short opening is only cutoff", "2026-03-28T11:30:00Z", []string{"--cluster-labels", "env=lab"}, exitFailed, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": "2026-03-31T00:30:00Z"}`},
+		{"open for another cluster", "2026-03-28T11:30:00Z", []string{"--cluster-labels", "env=prod,site=a"}, exitDone, `{"allowed": true, "reason": "Open", "until": "2026-03-28T13:00:00Z", "nextOpen": null}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -176,11 +176,11 @@ func TestAWindowCommandIsValidatedBeforeItIsSent(t *testing.T) {
 		args   []string
 		stderr string
 	}{
-		"an override that says no reason":      {[]string{"window", "override", "prod/night", "--for", "2h"}, "--reason is required"},
-		"an override of no length":             {[]string{"window", "override", "prod/night", "--for", "0s", "--reason", "CVE"}, "--for 0s: must be positive"},
-		"an end that is no time":               {[]string{"window", "extend", "prod/night", "--until", "soon"}, "--until"},
-		"a name that is none":                  {[]string{"window", "status", "a/b/c"}, "is not the name of a window: give NAME, NAMESPACE/NAME or window/NAMESPACE/NAME"},
-		"a namespace that contradicts another": {[]string{"window", "end", "prod/night", "-n", "ops"}, `namespace "prod" contradicts -n ops`},
+		"an override without a reason":   {[]string{"window", "override", "prod/night", "--for", "2h"}, "--reason is required"},
+		"an override without a duration": {[]string{"window", "override", "prod/night", "--for", "0s", "--reason", "CVE"}, "--for 0s: must be positive"},
+		"an invalid end":                 {[]string{"window", "extend", "prod/night", "--until", "soon"}, "--until"},
+		"an invalid name":                {[]string{"window", "status", "a/b/c"}, "is not the name of a window: give NAME, NAMESPACE/NAME or window/NAMESPACE/NAME"},
+		"a contradicting namespace":      {[]string{"window", "end", "prod/night", "-n", "ops"}, `namespace "prod" contradicts -n ops`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := drydock(t, tt.args...)

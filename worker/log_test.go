@@ -14,7 +14,7 @@ import (
 )
 
 func TestTheEndOfAWaitIsNotLoggedAsAnError(t *testing.T) {
-	over := serviceerror.NewNotFound("workflow execution already completed")
+	closed := serviceerror.NewNotFound("workflow execution already completed")
 	for _, tt := range []struct {
 		message string
 		err     error
@@ -24,7 +24,7 @@ func TestTheEndOfAWaitIsNotLoggedAsAnError(t *testing.T) {
 		{"Activity error.", sdktemporal.NewCanceledError(), false},
 		{"Activity error.", errors.New("the API server does not answer"), true},
 		{"Activity error.", context.DeadlineExceeded, true},
-		{"RecordActivityHeartbeat with error", over, false},
+		{"RecordActivityHeartbeat with error", closed, false},
 		{"RecordActivityHeartbeat with error", serviceerror.NewNotFound("activity already timed out"), true},
 		{"Workflow panic", context.Canceled, true},
 	} {

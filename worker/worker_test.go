@@ -85,7 +85,7 @@ func TestAWorkerInsideAClusterRunsOnlyItsActivities(t *testing.T) {
 	require.True(t, o.workerOptions(nil).DisableWorkflowWorker)
 }
 
-func TestVersioningIsOffUnlessAskedFor(t *testing.T) {
+func TestVersioningIsOffByDefault(t *testing.T) {
 	o := defaultOptions()
 	require.Zero(t, o.workerOptions(nil).DeploymentOptions)
 	o.deployment = "drydock"
@@ -123,7 +123,7 @@ func TestAWorkerGetsReadyAndStops(t *testing.T) {
 	require.NoError(t, hub.APIServer.Stop())
 	w := begin(t, "--address", stack.Temporal.Address, "--kubeconfig", hub.KubeconfigFile,
 		"--hub-context", "hub", "--contexts", "hub", "--health-address", "127.0.0.1:0")
-	address := w.says(t, `msg="worker started" .*health=(\S+)`)
+	address := w.awaitLog(t, `msg="worker started" .*health=(\S+)`)
 	get := func(path string) (int, string) {
 		response, err := http.Get("http://" + address + path)
 		require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestAWorkerGetsReadyAndStops(t *testing.T) {
 	status, _ := get("/healthz")
 	require.Equal(t, http.StatusOK, status)
 	status, body := get("/readyz")
-	require.Equal(t, http.StatusServiceUnavailable, status, "without its hub a worker plans no rollouts")
+	require.Equal(t, http.StatusServiceUnavailable, status, "a worker without its hub plans no rollouts")
 	require.Contains(t, body, "hub")
 	becomes := func(wanted int) {
 		require.Eventually(t, func() bool {
@@ -148,7 +148,7 @@ func TestAWorkerGetsReadyAndStops(t *testing.T) {
 	becomes(http.StatusOK)
 	require.NoError(t, hub.APIServer.Stop())
 	becomes(http.StatusServiceUnavailable)
-	require.Contains(t, body, "hub: ", "even if it was available before")
+	require.Contains(t, body, "hub: ", "also if it was available before")
 	require.NoError(t, hub.APIServer.Start(t.Context()))
 	becomes(http.StatusOK)
 	_, body = get("/metrics")
@@ -159,7 +159,7 @@ func TestAWorkerGetsReadyAndStops(t *testing.T) {
 
 	w.stop()
 	require.NoError(t, w.end(t))
-	w.says(t, `(msg="worker stopped")`)
+	w.awaitLog(t, `(msg="worker stopped")`)
 	_, err := http.Get("http://" + address + "/healthz")
 	require.Error(t, err)
 }
@@ -211,8 +211,8 @@ func begin(t *testing.T, args ...string) *running {
 	return r
 }
 
-// says waits until the log matches, and returns what the first group of the expression matched.
-func (r *running) says(t *testing.T, expression string) string {
+// awaitLog waits until the log matches, and returns the match of the first group.
+func (r *running) awaitLog(t *testing.T, expression string) string {
 	t.Helper()
 	pattern := regexp.MustCompile(expression)
 	var found []string

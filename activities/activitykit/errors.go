@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// TypedError converts an error of an API server to one that workflows understand: ClusterUnreachable or InvalidSpec. Any other error (conflict, 429,
+// TypedError converts an error of an API server to ClusterUnreachable or InvalidSpec. Any other error (conflict, 429,
 // 5xx, time-out) stays as it is, and is retried.
 func TypedError(cluster *kube.Cluster, err error) error {
 	switch {
@@ -26,7 +26,7 @@ func TypedError(cluster *kube.Cluster, err error) error {
 	return err
 }
 
-// Explain is TypedError, and adds to other errors the cluster and what was being done there.
+// Explain is TypedError, and adds the cluster and the action to other errors.
 func Explain(cluster *kube.Cluster, doing string, err error) error {
 	err = TypedError(cluster, err)
 	if err == nil || temporal.ErrorType(err) != "" || errors.Is(err, context.Canceled) {
@@ -43,7 +43,7 @@ func ExplainNode(cluster *kube.Cluster, node, doing string, err error) error {
 	return Explain(cluster, doing+" node "+node, err)
 }
 
-// NodeGone is the error of an activity on a node that the cluster does not have.
+// NodeGone returns the error for a node that the cluster does not have.
 func NodeGone(cluster, node string) error {
 	return temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("node %s of cluster %s does not exist", node, cluster), nil)
 }

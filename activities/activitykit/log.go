@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/log"
 )
 
-// Logger is the logger of an activity with these keys, such as "cluster" and "node". The SDK adds the workflow, the activity and the attempt.
+// Logger returns the logger of an activity with these keys, such as "cluster" and "node". The SDK adds the workflow, the activity and the attempt.
 // Outside an activity nothing is logged.
 func Logger(ctx context.Context, keyvals ...any) log.Logger {
 	if !activity.IsActivity(ctx) {
@@ -17,7 +17,7 @@ func Logger(ctx context.Context, keyvals ...any) log.Logger {
 	return log.With(activity.GetLogger(ctx), keyvals...)
 }
 
-// Logger is the logger of an activity on this node.
+// Logger returns the logger of an activity on this node.
 func (r NodeRef) Logger(ctx context.Context) log.Logger {
 	return Logger(ctx, "cluster", r.Cluster, "node", r.Node, "owner", r.Owner)
 }

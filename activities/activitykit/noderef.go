@@ -1,4 +1,4 @@
-// Package activitykit holds what all activities share: waits that report what they wait for, typed errors, and access to objects.
+// Package activitykit holds the helpers of all activities: waits with reports, typed errors, and access to objects.
 package activitykit
 
 import (
@@ -18,7 +18,7 @@ type NodeRef struct {
 	Owner string `json:"owner"`
 }
 
-// NodeToWatch is the node of that name as an object to watch; none for an empty name.
+// NodeToWatch returns the node of that name as an object to watch; none for an empty name.
 func NodeToWatch(name string) []client.Object {
 	if name == "" {
 		return nil

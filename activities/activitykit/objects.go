@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// DeleteOwned deletes an object if it exists and has the same ownership mark as the given one. If that has a UID, the mark is not checked. What names it in errors.
+// DeleteOwned deletes an object if it exists and has the same ownership mark as the given one. If that has a UID, the mark is not checked. what names it in errors.
 func DeleteOwned(ctx context.Context, cluster *kube.Cluster, what string, ours client.Object) error {
 	if ours.GetUID() == "" {
 		owner := kube.Owner(ours)
@@ -32,7 +32,7 @@ func DeleteOwned(ctx context.Context, cluster *kube.Cluster, what string, ours c
 	return Explain(cluster, "delete "+what, err)
 }
 
-// ObjectName is the kind, namespace and name of an object, for messages.
+// ObjectName returns the kind, namespace and name of an object, for messages.
 func ObjectName(object client.Object) string {
 	return object.GetObjectKind().GroupVersionKind().Kind + " " + client.ObjectKeyFromObject(object).String()
 }
@@ -46,10 +46,10 @@ func ListIfServed(ctx context.Context, reader client.Reader, list client.ObjectL
 	return err
 }
 
-// MaxParallelRequests is how many objects an activity reads or writes at the same time.
+// MaxParallelRequests limits the concurrent reads or writes of an activity.
 const MaxParallelRequests = 16
 
-// OrNull is the value for a merge patch, in which null removes a field: null for an empty string.
+// OrNull returns a value for a merge patch: null, which removes the field, for an empty string.
 func OrNull(value string) any {
 	if value == "" {
 		return nil
@@ -57,7 +57,7 @@ func OrNull(value string) any {
 	return value
 }
 
-// NullUnless is the value for a merge patch, or null.
+// NullUnless returns the value for a merge patch if the condition holds, or null.
 func NullUnless(fact bool, value any) any {
 	if !fact {
 		return nil

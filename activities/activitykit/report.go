@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// HeartbeatInterval bounds how late a cancellation is noticed: it comes with the answer to a heartbeat.
+	// HeartbeatInterval limits the delay of a cancellation, which arrives with the response to a heartbeat.
 	HeartbeatInterval = 2 * time.Second
-	// firstReport leaves waits that end soon unreported: every report costs the workflow a task, and its end another.
+	// firstReport is the delay of the first report. Short waits are not reported, because each report costs the workflow a task.
 	firstReport = 2500 * time.Millisecond
-	// reportInterval is how often a wait is reported at most, for as long as people look at one, who see with its spread what has changed within 5 s;
-	// longReportInterval is what it grows to when it does not stop changing, and longestReportInterval when it does not for days.
+	// reportInterval is the minimum interval between reports. With its spread, people see a change within 5 s.
+	// longReportInterval applies to waits that keep changing, and longestReportInterval to those that change for days.
 	reportInterval        = 3500 * time.Millisecond
 	longReportInterval    = 5 * time.Minute
 	longestReportInterval = time.Hour
-	// ReportTimeout keeps a slow Temporal server from holding up the heartbeats.
+	// ReportTimeout limits one report, so that a slow Temporal server does not delay the heartbeats.
 	ReportTimeout = 5 * time.Second
 )
 
-// Report publishes what a waiting activity observes, in its heartbeats and as signals to its workflow.
+// Report publishes the observations of a waiting activity, in its heartbeats and as signals to its workflow.
 type Report struct {
 	activity string
 	deadline *time.Time
-	// Sent counts the reports of the wait, also those of earlier activities that waited for the same.
+	// Sent counts the reports of the wait, including those of earlier activities.
 	Sent int
 
 	mu      sync.Mutex
@@ -42,14 +42,14 @@ type Report struct {
 	changed chan struct{}
 }
 
-// heartbeatDetails are what one attempt of a wait leaves to the next.
+// heartbeatDetails are the state that an attempt of a wait passes to the next one.
 type heartbeatDetails struct {
 	temporal.Observation
 	// Sent counts the reports.
 	Sent int `json:"sent,omitempty"`
 }
 
-// NewReport starts from the last observation of an earlier attempt of the activity, so that the wait keeps its age and its count of reports.
+// NewReport starts with the last observation of an earlier attempt of the activity, so that the wait keeps its start time and its count of reports.
 func NewReport(ctx context.Context, deadline *time.Time) *Report {
 	r := &Report{deadline: deadline, changed: make(chan struct{}, 1)}
 	if !activity.IsActivity(ctx) {
@@ -65,7 +65,7 @@ func NewReport(ctx context.Context, deadline *time.Time) *Report {
 	return r
 }
 
-// Observe replaces the observation. A wait for the same reason keeps the time at which it began.
+// Observe replaces the observation. A wait with the same reason keeps its start time.
 func (r *Report) Observe(observation temporal.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *Report) Observe(observation temporal.Observation) {
 	}
 }
 
-// observing wraps check and observes what it returns while it is not done.
+// observing wraps check, and records its observations until it is done.
 func (r *Report) observing(check func(context.Context) (temporal.Observation, bool, error)) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		observation, done, err := check(ctx)
@@ -106,7 +106,7 @@ func (r *Report) complete(wait *drydockv1.Wait) {
 	}
 }
 
-// Observed is the last observation.
+// Observed returns the last observation.
 func (r *Report) Observed() temporal.Observation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,13 +128,13 @@ func (r *Report) Start(ctx context.Context, workflows Signaller) (stop func()) {
 }
 
 // run sends a heartbeat every HeartbeatInterval, and a signal when the observation has changed. The last change before a quiet time is always
-// sent. A change that is pending when the wait ends is not: the result of the activity says more. When the worker shuts down, the last heartbeat
-// tells the next worker the last observation.
+// sent. A change that is pending at the end of the wait is not, because the result of the activity follows. When the worker shuts down, the last heartbeat
+// has the last observation for the next worker.
 func (r *Report) run(ctx context.Context, workflows Signaller) {
 	heartbeat := time.NewTicker(HeartbeatInterval)
 	defer heartbeat.Stop()
 	var due <-chan time.Time
-	var told temporal.Observation
+	var reported temporal.Observation
 	earliest := time.Now().Add(spread(firstReport))
 	for {
 		select {
@@ -148,7 +148,7 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 		case <-r.changed:
 			switch {
 			case workflows == nil:
-			case r.urgent(told):
+			case r.urgent(reported):
 				due = time.After(0)
 			case due == nil:
 				due = time.After(time.Until(earliest))
@@ -156,13 +156,13 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 		case <-due:
 			r.Sent++
 			due, earliest = nil, time.Now().Add(spread(pauseAfter(r.Sent)))
-			if latest := r.Observed(); !equality.Semantic.DeepEqual(latest, told) {
+			if latest := r.Observed(); !equality.Semantic.DeepEqual(latest, reported) {
 				if err := send(ctx, workflows, latest); err != nil {
 					activity.GetLogger(ctx).Warn("failed to report the current wait to the workflow; will retry", "error", err)
 					due = time.After(reportInterval)
 					continue
 				}
-				told = latest
+				reported = latest
 			}
 		}
 	}
@@ -184,13 +184,13 @@ func (r *Report) heartbeat(ctx context.Context) {
 }
 
 // urgent reports whether the observation is urgent and has another reason than the last report. After many reports, urgent ones wait like others.
-func (r *Report) urgent(told temporal.Observation) bool {
+func (r *Report) urgent(reported temporal.Observation) bool {
 	latest := r.Observed()
-	return latest.Urgent && r.Sent < usualReports && (told.Wait == nil || latest.Wait == nil || told.Wait.Reason != latest.Wait.Reason)
+	return latest.Urgent && r.Sent < usualReports && (reported.Wait == nil || latest.Wait == nil || reported.Wait.Reason != latest.Wait.Reason)
 }
 
 const (
-	// After usualReports a wait is reported less and less often, and after manyReports even less.
+	// After usualReports the pause between reports grows, and after manyReports it grows faster.
 	usualReports = 1000
 	manyReports  = 2000
 	// reportsDoubling is the number of further reports after which the pause doubles.
@@ -211,7 +211,7 @@ func grown(pause time.Duration, reports int, longest time.Duration) time.Duratio
 	return min(pause<<min(10, max(0, reports)/reportsDoubling), longest)
 }
 
-// spread makes a pause up to a quarter longer, so that waits that begin together do not report together.
+// spread extends a pause by up to a quarter, so that waits that start together do not report together.
 func spread(pause time.Duration) time.Duration { return apiwait.Jitter(pause, 0.25) }
 
 func send(ctx context.Context, workflows Signaller, observation temporal.Observation) error {

@@ -11,13 +11,13 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 )
 
-// Starter signals workflows and starts those that do not run, as Temporal's client does.
+// Starter signals workflows, and starts those that do not run. Temporal's client implements it.
 type Starter interface {
 	SignalWithStartWorkflow(ctx context.Context, workflowID, signal string, payload any,
 		options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
 }
 
-// Lister lists workflows, as Temporal's client does. A workflow that has just started may be missing, and one that has just closed may still be listed.
+// Lister lists workflows. Temporal's client implements it. A workflow that has just started may be missing, and one that has just closed may still be listed.
 type Lister interface {
 	ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
@@ -51,12 +51,12 @@ func EachPage(ctx context.Context, server Lister, request *workflowservice.ListW
 	}
 }
 
-// Signaller sends signals to workflows, as Temporal's client does.
+// Signaller sends signals to workflows. Temporal's client implements it.
 type Signaller interface {
 	SignalWorkflow(ctx context.Context, workflowID, runID, signal string, payload any) error
 }
 
-// Querier queries workflows, as Temporal's client does.
+// Querier queries workflows. Temporal's client implements it.
 type Querier interface {
 	QueryWorkflow(ctx context.Context, workflowID, runID, query string, args ...any) (converter.EncodedValue, error)
 }

@@ -13,19 +13,19 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Waits lets an activity wait for a condition in a cluster, and reports to the workflow what it waits for.
+// Waits lets an activity wait for a condition in a cluster, and reports the wait to the workflow.
 type Waits struct {
 	// Temporal signals observations to the workflow of the activity; nil: nothing is reported.
 	Temporal Signaller
-	// Workflows is queried whether the workflow of an activity is held; nil: none is.
+	// Workflows is queried for the hold of an activity's workflow; nil: no workflow is held.
 	Workflows Querier
 }
 
-// askAfter is the time in the task queue after which an activity asks its workflow whether it may still begin.
+// askAfter is the time in the task queue after which an activity queries its workflow before it starts.
 const askAfter = 10 * time.Second
 
-// MayBegin is called before an effect that disrupts. It refuses when the maintenance windows have closed or the cluster is held. Clusters are those that
-// the effect concerns, if the workflow works on several. Errors: those of UnlessHeld.
+// MayBegin is called before a disruptive effect. It refuses if the maintenance windows have closed or the cluster is held. clusters are the affected
+// clusters, if the workflow works on several. Errors: those of UnlessHeld.
 func (w Waits) MayBegin(ctx context.Context, closes *time.Time, clusters ...string) error {
 	if err := unlessClosed(ctx, closes); err != nil {
 		return err
@@ -33,8 +33,8 @@ func (w Waits) MayBegin(ctx context.Context, closes *time.Time, clusters ...stri
 	return w.UnlessHeld(ctx, clusters...)
 }
 
-// unlessClosed refuses an attempt that started after the maintenance windows closed, because no worker took it in time. The time of the Temporal server
-// counts, as it does for the workflow: by its own clock a slow worker would begin too late, and a fast one would refuse again and again.
+// unlessClosed refuses an attempt that started after the maintenance windows closed, because no worker was free in time. It uses the time of the Temporal
+// server, like the workflow: with its own clock, a slow worker would start too late, and a fast one would refuse repeatedly.
 // Errors: Held.
 func unlessClosed(ctx context.Context, closes *time.Time) error {
 	if closes == nil || !activity.IsActivity(ctx) || activity.GetInfo(ctx).StartedTime.Before(*closes) {
@@ -44,7 +44,7 @@ func unlessClosed(ctx context.Context, closes *time.Time) error {
 }
 
 // UnlessHeld refuses an effect while its cluster is held. The workflow has checked that for a first attempt that starts in time; all others query the
-// workflow. Clusters are those that the effect concerns, if the workflow works on several.
+// workflow. clusters are the affected clusters, if the workflow works on several.
 // Errors: Held; HoldUnknown if the workflow does not answer.
 func (w Waits) UnlessHeld(ctx context.Context, clusters ...string) error {
 	if w.Workflows == nil || !activity.IsActivity(ctx) {
@@ -76,7 +76,7 @@ func (w Waits) UnlessHeld(ctx context.Context, clusters ...string) error {
 	return nil
 }
 
-// MayBeginOn is mayBegin for an activity that begins something on these clusters, or on none.
+// MayBeginOn is MayBegin for an activity that starts work on these clusters, or on none.
 func (w Waits) MayBeginOn(ctx context.Context, clusters []string, closes *time.Time) error {
 	if len(clusters) == 0 {
 		return nil
@@ -85,15 +85,14 @@ func (w Waits) MayBeginOn(ctx context.Context, clusters []string, closes *time.T
 }
 
 // Await calls check until it is done or fails, whenever an object of one of these kinds has changed (kube.Cluster.Await). What check
-// observes goes into the heartbeats and, when it has changed, to the workflow. Check need not set the observation's Activity, nor its
-// Wait's Since.
+// observes is sent with the heartbeats and, after a change, to the workflow. check need not set the Activity of the observation or the Since of its Wait.
 func (w Waits) Await(ctx context.Context, cluster *kube.Cluster, kinds []client.Object,
 	check func(context.Context) (temporal.Observation, bool, error),
 ) error {
 	return w.AwaitAlarm(ctx, nil, cluster, kinds, check)
 }
 
-// AwaitAlarm is await that calls check also when the alarm goes off.
+// AwaitAlarm is Await that also calls check when the alarm goes off.
 func (w Waits) AwaitAlarm(ctx context.Context, alarm <-chan time.Time, cluster *kube.Cluster, kinds []client.Object,
 	check func(context.Context) (temporal.Observation, bool, error),
 ) error {
@@ -103,23 +102,22 @@ func (w Waits) AwaitAlarm(ctx context.Context, alarm <-chan time.Time, cluster *
 	return TypedError(cluster, cluster.AwaitAlarm(ctx, kinds, alarm, r.observing(check)))
 }
 
-// Tell lets an activity's workflow know, if it takes long, what it waits for. It does so until stop is called.
+// Tell reports the wait of a long activity to its workflow until stop is called.
 func (w Waits) Tell(ctx context.Context, observation temporal.Observation) (stop func()) {
 	r := NewReport(ctx, nil)
 	r.Observe(observation)
 	return r.Start(ctx, w.Temporal)
 }
 
-// AwaitUntil is await with a deadline, by Temporal's clock; nil is none. Check reads from the reader it is given: the cache, and once the deadline has passed
-// the API server itself, so that a wait is called over only after a last real look. It returns false when check was not done then
-// either.
+// AwaitUntil is Await with a deadline by Temporal's clock; nil: none. check must use the given reader: the cache or, once after the deadline, the API
+// server, so that a stale cache does not cause a timeout. It returns false if check is not done then.
 func (w Waits) AwaitUntil(ctx context.Context, deadline *time.Time, cluster *kube.Cluster, kinds []client.Object,
 	check func(context.Context, client.Reader) (temporal.Observation, bool, error),
 ) (done bool, err error) {
 	return w.AwaitUntilAlarm(ctx, deadline, nil, cluster, kinds, check)
 }
 
-// AwaitUntilAlarm is awaitUntil that calls check also when the alarm goes off.
+// AwaitUntilAlarm is AwaitUntil that also calls check when the alarm goes off.
 func (w Waits) AwaitUntilAlarm(ctx context.Context, deadline *time.Time, alarm <-chan time.Time, cluster *kube.Cluster, kinds []client.Object,
 	check func(context.Context, client.Reader) (temporal.Observation, bool, error),
 ) (done bool, err error) {
@@ -146,7 +144,7 @@ func withDeadline(ctx context.Context, deadline *time.Time) (context.Context, co
 	return context.WithDeadline(ctx, *WorkerTime(ctx, deadline))
 }
 
-// WorkerTime is an instant of Temporal's clock, as a deadline is, by the clock of this worker; nil stays nil.
+// WorkerTime converts an instant of Temporal's clock, such as a deadline, to the clock of this worker; nil stays nil.
 func WorkerTime(ctx context.Context, instant *time.Time) *time.Time {
 	if instant == nil {
 		return nil

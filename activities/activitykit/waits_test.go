@@ -38,7 +38,7 @@ const (
 	annotationDone   = "test.drydock.dev/done"
 )
 
-// awaitDone waits until a node is annotated as done. What it observes meanwhile is the reason that the node names.
+// awaitDone waits until a node is annotated as done. It observes the reason in another annotation.
 func awaitDone(ctx context.Context, waits activitykit.Waits, cluster *kube.Cluster, node string) error {
 	watched := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}}
 	return waits.Await(ctx, cluster, watched, func(ctx context.Context) (temporal.Observation, bool, error) {
@@ -82,7 +82,7 @@ func TestAWaitReportsChangesAtALimitedRateAndNeverLosesTheLast(t *testing.T) {
 	require.Less(t, time.Since(began), activitykit.ReportInterval)
 	require.Eventually(t, func() bool { return len(reported.Reasons()) == 2 }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, []string{"First", "Last"}, reported.Reasons())
-	activitytest.Changed(t, ref.Node, activitytest.Annotated("test.drydock.dev/other", "changes nothing that is observed"))
+	activitytest.Changed(t, ref.Node, activitytest.Annotated("test.drydock.dev/other", "not observed"))
 
 	activitytest.Changed(t, ref.Node, activitytest.Annotated(annotationDone, ""))
 	require.NoError(t, <-ended)
@@ -102,7 +102,7 @@ func TestAWaitThatAlwaysChangesKeepsItsHistorySmall(t *testing.T) {
 			firstDay = reports
 		}
 	}
-	require.Greater(t, prompt, time.Hour, "a change is seen within 5 s")
+	require.Greater(t, prompt, time.Hour, "changes are reported within 5 s")
 	require.Less(t, firstDay, 1500)
 	require.Less(t, reports, 4000, "in two months")
 	require.Equal(t, activitykit.LongestReportInterval, activitykit.PauseAfter(1_000_000))
@@ -114,8 +114,8 @@ func TestARetriedWaitKeepsItsReportRate(t *testing.T) {
 		input   int
 		details any
 	}{
-		"by another round of attempts": {input: sent},
-		"by the next attempt":          {details: activitykit.HeartbeatDetails{Sent: sent}},
+		"another round":    {input: sent},
+		"the next attempt": {details: activitykit.HeartbeatDetails{Sent: sent}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -145,13 +145,13 @@ func TestARetriedWaitKeepsItsReportRate(t *testing.T) {
 				_, err := environment.ExecuteActivity(observe)
 				require.NoError(t, err)
 				require.Len(t, reported.Observed, 1)
-				require.Equal(t, sent+1, left.Sent, "for the attempt after it")
+				require.Equal(t, sent+1, left.Sent, "the next attempt gets the count")
 			})
 		})
 	}
 }
 
-func TestUrgentChangesAreReportedAtOnceButRateLimited(t *testing.T) {
+func TestUrgentChangesAreReportedImmediatelyButRateLimited(t *testing.T) {
 	const atOnce, later = time.Millisecond, 2 * activitykit.ReportInterval
 	held := temporal.Observation{Wait: &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksHeld}}
 	failed := temporal.Observation{Urgent: true, Wait: &drydockv1.Wait{Reason: locks.ReasonWorkloadLocksFailed}}
@@ -159,10 +159,10 @@ func TestUrgentChangesAreReportedAtOnceButRateLimited(t *testing.T) {
 	type seen struct {
 		temporal.Observation
 		after time.Duration
-		// reports there are after that.
+		// reports are expected afterwards.
 		reports int
 	}
-	for sent, story := range map[int][]seen{
+	for sent, steps := range map[int][]seen{
 		0:                        {{held, atOnce, 0}, {failed, atOnce, 1}, {still, atOnce, 1}, {held, later, 2}, {failed, atOnce, 3}},
 		activitykit.UsualReports: {{held, atOnce, 0}, {failed, atOnce, 0}, {failed, later, 1}},
 	} {
@@ -174,7 +174,7 @@ func TestUrgentChangesAreReportedAtOnceButRateLimited(t *testing.T) {
 				r := activitykit.NewReport(ctx, nil)
 				r.Sent = sent
 				defer r.Start(ctx, reported)()
-				for _, s := range story {
+				for _, s := range steps {
 					r.Observe(s.Observation)
 					time.Sleep(s.after)
 					want, got = append(want, s.reports), append(got, len(reported.Reasons()))
@@ -216,7 +216,7 @@ func TestARetriedWaitKeepsItsStartTime(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestAWaitContinuedElsewhereReportsItsProgress(t *testing.T) {
+func TestAWaitOnAnotherWorkerReportsItsProgress(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	reported, stopping := &activitytest.Signals{}, make(chan struct{})
 	var heartbeat atomic.Pointer[temporal.Observation]
@@ -247,25 +247,25 @@ func TestAWaitReadsTheAPIServerOnceMoreAtItsDeadline(t *testing.T) {
 		deadline time.Duration
 		atLast   bool
 	}{
-		{"and is over when what it waits for is not there", 100 * time.Millisecond, false},
-		{"and is done when the cache was only behind", 100 * time.Millisecond, true},
-		{"also when the deadline passed while nobody looked", -time.Minute, true},
+		{"it times out if the condition does not hold", 100 * time.Millisecond, false},
+		{"it is done if only the cache is behind", 100 * time.Millisecond, true},
+		{"it is done even if the deadline has passed before", -time.Minute, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			deadline := time.Now().Add(tt.deadline)
-			looks := 0
+			reads := 0
 			done, err := activitykit.Waits{}.AwaitUntil(t.Context(), &deadline, cluster, []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}}},
 				func(_ context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 					if reader != client.Reader(cluster.Client) {
 						return temporal.Observation{}, false, nil
 					}
-					looks++
+					reads++
 					return temporal.Observation{}, tt.atLast, nil
 				})
 			require.NoError(t, err)
 			require.Equal(t, tt.atLast, done)
-			require.Equal(t, 1, looks)
+			require.Equal(t, 1, reads)
 		})
 	}
 }
@@ -297,8 +297,8 @@ func TestAPIServerErrorsBecomeTypedErrors(t *testing.T) {
 		{name: "a time-out is retried", err: apierrors.NewServerTimeout(pods, "get", 1)},
 		{name: "pressure is retried", err: apierrors.NewTooManyRequests("slow down", 1)},
 		{name: "a refused connection is an unreachable cluster and retried", err: refused, wantType: temporal.ErrClusterUnreachable},
-		{name: "refused credentials too", err: apierrors.NewUnauthorized("token"), wantType: temporal.ErrClusterUnreachable},
-		{name: "missing rights too", err: apierrors.NewForbidden(pods, "p", errors.New("rbac")), wantType: temporal.ErrClusterUnreachable},
+		{name: "refused credentials are an unreachable cluster", err: apierrors.NewUnauthorized("token"), wantType: temporal.ErrClusterUnreachable},
+		{name: "missing permissions are an unreachable cluster", err: apierrors.NewForbidden(pods, "p", errors.New("rbac")), wantType: temporal.ErrClusterUnreachable},
 		{
 			name: "an invalid object is final", err: apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "j", nil),
 			wantType: temporal.ErrInvalidSpec, final: true,

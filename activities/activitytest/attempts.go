@@ -18,11 +18,11 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// HeldWorkflow is a workflow that answers what holds it; nil: nothing.
+// HeldWorkflow is a workflow that answers queries with its hold; nil: none.
 type HeldWorkflow struct {
 	Hold  *drydockv1.Hold
 	Asked int
-	// query is what it was asked last, and about is about which clusters.
+	// query is the last query, and about are its clusters.
 	query string
 	about []any
 }
@@ -45,7 +45,7 @@ func (s maintenanceStatus) Get(into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// Attempt makes every attempt at an activity that of its number, which was handed out then; the zero time: now.
+// Attempt gives every attempt of an activity this number and this scheduled time; the zero time: now.
 type Attempt struct {
 	interceptor.WorkerInterceptorBase
 	Number int32
@@ -83,12 +83,12 @@ func (o *attemptOutbound) GetInfo(ctx context.Context) activity.Info {
 	return info
 }
 
-// RunAttempt runs an attempt of that number at an activity.
+// RunAttempt runs an activity as an attempt with that number.
 func RunAttempt(number int32, step, in any) error {
 	return Attempt{Number: number}.Run(step, in, nil)
 }
 
-// Run makes the attempt. Seen is what those before it have observed; nil: nothing.
+// Run runs the attempt. seen is the observation of earlier attempts; nil: none.
 func (a Attempt) Run(step, in any, seen *temporal.Observation) error {
 	var suite testsuite.WorkflowTestSuite
 	environment := suite.NewTestActivityEnvironment()
@@ -101,7 +101,7 @@ func (a Attempt) Run(step, in any, seen *temporal.Observation) error {
 	return err
 }
 
-// RequireHeld requires that a later attempt is refused while the cluster is held, after the workflow was asked this query about these clusters.
+// RequireHeld requires that a later attempt is refused while the cluster is held, after this query about these clusters.
 func (w *HeldWorkflow) RequireHeld(t *testing.T, step, in any, query string, about ...any) {
 	t.Helper()
 	w.Hold = &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"}

@@ -25,7 +25,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Drained is how a drain ended.
+// Drained is the result of a drain.
 type Drained struct {
 	Status maintenancev1.DrainStatus
 	Err    error
@@ -54,7 +54,7 @@ func StartDrain(t *testing.T, in drain.Input, workflow activitykit.Signaller, be
 	return ended
 }
 
-// Mark marks a node, if it is there, as the cordon before a drain does.
+// Mark marks a node, if it exists, like the cordon before a drain.
 func Mark(t *testing.T, ref activitykit.NodeRef) {
 	t.Helper()
 	_, err := (&node.Activities{Clusters: Clusters}).Cordon(t.Context(), node.CordonInput{NodeRef: ref})
@@ -69,8 +69,7 @@ func DrainNode(t *testing.T, in drain.Input) (maintenancev1.DrainStatus, error) 
 	return result.Status, result.Err
 }
 
-// Pair runs an application with one pod on a node and one that only the two nodes of the pair would take, behind a budget that wants one of them
-// healthy.
+// Pair runs an application with one pod on a node, and one that fits only on the two nodes of the pair. Its budget requires one healthy pod.
 func (n Tenant) Pair(t *testing.T, app, node string) *policyv1.PodDisruptionBudget {
 	t.Helper()
 	n.Pod(t, node, app, WithLabel("app", app))
@@ -103,7 +102,7 @@ func (n Tenant) Pair(t *testing.T, app, node string) *policyv1.PodDisruptionBudg
 	return budget
 }
 
-// EvictionsInOrder returns, from the audit log, the pods of the namespace whose eviction was accepted, as they were.
+// EvictionsInOrder returns, from the audit log, the evicted pods of the namespace in order.
 func (n Tenant) EvictionsInOrder(t *testing.T) (accepted []string) {
 	t.Helper()
 	events, err := Stack.Cluster(SpokeName).AuditEvents()
@@ -116,7 +115,7 @@ func (n Tenant) EvictionsInOrder(t *testing.T) (accepted []string) {
 	return accepted
 }
 
-// AwaitPods returns when the activities see so many pods of the namespace, all of them ready.
+// AwaitPods returns when the caches of the activities have that many pods of the namespace, all of them ready.
 func (n Tenant) AwaitPods(t *testing.T, count int) {
 	t.Helper()
 	cluster, err := Clusters.Cluster(t.Context(), SpokeName)
@@ -128,9 +127,9 @@ func (n Tenant) AwaitPods(t *testing.T, count int) {
 	}))
 }
 
-// AskedBefore counts, from the audit log, how often each other pod's eviction was asked for, accepted or not, between the last mark on a pod's node
-// before it was evicted, with which its drain begins, and its own eviction.
-func (n Tenant) AskedBefore(t *testing.T, node, pod string) map[string]int {
+// EvictionRequestsBefore counts, from the audit log, the eviction requests for each other pod, accepted or not, between the start of a pod's drain, which
+// is the last mark on its node, and its own eviction.
+func (n Tenant) EvictionRequestsBefore(t *testing.T, node, pod string) map[string]int {
 	t.Helper()
 	events, err := Stack.Cluster(SpokeName).AuditEvents()
 	require.NoError(t, err)
@@ -152,7 +151,7 @@ func (n Tenant) AskedBefore(t *testing.T, node, pod string) map[string]int {
 	return nil
 }
 
-// Job runs a Job on a node whose pod ends by itself after a while, and returns once the activities see the pod.
+// Job runs a Job on a node, whose pod completes after that time, and returns when the caches of the activities have the pod.
 func (n Tenant) Job(t *testing.T, node, name string, after time.Duration) {
 	t.Helper()
 	job := &batchv1.Job{
@@ -175,8 +174,8 @@ func (n Tenant) Job(t *testing.T, node, name string, after time.Duration) {
 	}))
 }
 
-// ReadsUntilAskedFor returns, from the audit log, what a user had read when he had asked so often for evictions from the namespace.
-func (n Tenant) ReadsUntilAskedFor(t *testing.T, user string, times int) (reads []string) {
+// ReadsUntilEvictionRequests returns, from the audit log, the reads of a user before that many eviction requests in the namespace.
+func (n Tenant) ReadsUntilEvictionRequests(t *testing.T, user string, times int) (reads []string) {
 	t.Helper()
 	asked := 0
 	require.Eventually(t, func() bool {
@@ -199,7 +198,7 @@ func (n Tenant) ReadsUntilAskedFor(t *testing.T, user string, times int) (reads 
 			}
 		}
 		return false
-	}, NewsLimit, 200*time.Millisecond, "asked for %d times only", &asked)
+	}, EventTimeout, 200*time.Millisecond, "only %d requests", &asked)
 	return reads
 }
 

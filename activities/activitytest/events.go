@@ -13,8 +13,7 @@ import (
 	"k8s.io/kubectl/pkg/util/event"
 )
 
-// EventsOf returns the Events of Drydock that kubectl describe lists for a node, found and sorted as it does a dozen; of more it does not keep those of one
-// second in the order of their names.
+// EventsOf returns Drydock's Events on a node, selected and sorted like kubectl describe does up to a dozen Events.
 func EventsOf(t *testing.T, node string) []corev1.Event {
 	t.Helper()
 	kind, namespace := "Node", ""
@@ -29,8 +28,8 @@ func EventsOf(t *testing.T, node string) []corev1.Event {
 	return slices.DeleteFunc(found, func(e corev1.Event) bool { return e.Source.Component != "drydock" })
 }
 
-// Told are Events as a person reads them.
-func Told(events []corev1.Event) []string {
+// EventLines returns a line of text for each Event.
+func EventLines(events []corev1.Event) []string {
 	var lines []string
 	for _, e := range events {
 		message, _, _ := strings.Cut(e.Message, " (node/")

@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// faultyClusters reach the hub with the shipped roles through a proxy.
+// faultyClusters are clusters that reach the hub through a proxy, with the shipped roles.
 type faultyClusters struct {
 	Proxy    *faultproxy.Proxy
 	Clusters *kube.Clusters
@@ -33,7 +33,7 @@ func NewFaultyClusters(t *testing.T) faultyClusters {
 	return f
 }
 
-// LoseWatch cuts the connection, after which the watch of a resource stays silent. The other watches come back.
+// LoseWatch cuts the connection. Afterwards the watch of the resource gets no events, and the other watches work again.
 func (f faultyClusters) LoseWatch(t *testing.T, cluster *kube.Cluster, namespace, resource string) {
 	t.Helper()
 	lost := f.Proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Verbs: []string{"watch"}, Resource: resource}, Fault: faultproxy.Stop()})

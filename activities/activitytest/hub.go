@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// BareCluster is an administrator's access to the hub, used as a cluster: all its nodes are the test's.
+// BareCluster returns an administrator's access to the hub, used as a cluster whose nodes all belong to tests.
 func BareCluster(t *testing.T) *kube.Cluster {
 	t.Helper()
 	cluster, err := Admin.Cluster(t.Context(), HubName)
@@ -26,7 +26,7 @@ func BareCluster(t *testing.T) *kube.Cluster {
 	return cluster
 }
 
-// Create creates an object for the time of a test.
+// Create creates an object, and deletes it after the test.
 func Create[O client.Object](t *testing.T, cluster *kube.Cluster, object O) O {
 	t.Helper()
 	require.NoError(t, cluster.Client.Create(t.Context(), object))
@@ -75,7 +75,7 @@ func NodeRollout(clusters ...string) ranv1.ClusterGroupUpgrade {
 	}}
 }
 
-func GetKept(t *testing.T, name string) *corev1.ConfigMap {
+func GetSaved(t *testing.T, name string) *corev1.ConfigMap {
 	t.Helper()
 	kept := &corev1.ConfigMap{}
 	require.NoError(t, BareCluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, kept))

@@ -20,7 +20,7 @@ import (
 
 func Jobs() *jobs.Activities { return &jobs.Activities{Clusters: Clusters} }
 
-// Firmware is a Job to run on the node, which is cordoned for it. The annotations of its pod steer how it ends.
+// Firmware returns a Job for a node, which it cordons. The annotations of the pod control its result.
 func Firmware(t *testing.T, ref activitykit.NodeRef, podAnnotations map[string]string) jobs.RunJobInput {
 	t.Helper()
 	Cordon(t, ref)
@@ -41,7 +41,7 @@ func Lasting(duration string) map[string]string {
 	return map[string]string{devstack.AnnotationCompleteAfter: duration}
 }
 
-// Running starts RunJob, and returns where it ends once its pod runs.
+// Running starts RunJob, waits until the pod runs, and returns a channel with the result.
 func Running(t *testing.T, in jobs.RunJobInput) (<-chan error, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,7 +51,7 @@ func Running(t *testing.T, in jobs.RunJobInput) (<-chan error, context.CancelFun
 	require.Eventually(t, func() bool {
 		pods := PodsIn(t, in.Job.Namespace)
 		return len(pods) == 1 && pods[0].Status.Phase == corev1.PodRunning
-	}, NewsLimit, 20*time.Millisecond)
+	}, EventTimeout, 20*time.Millisecond)
 	return end, cancel
 }
 
@@ -81,5 +81,5 @@ func RemoveJob(t *testing.T, in jobs.RunJobInput) {
 
 func RequireJobGone(t *testing.T, in jobs.RunJobInput) {
 	t.Helper()
-	require.Eventually(t, func() bool { return JobOf(t, in) == nil && len(PodsIn(t, in.Job.Namespace)) == 0 }, NewsLimit, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return JobOf(t, in) == nil && len(PodsIn(t, in.Job.Namespace)) == 0 }, EventTimeout, 20*time.Millisecond)
 }

@@ -15,7 +15,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
-// Created creates an object as someone else would, and removes it when the test is over.
+// Created creates an object like another client, and deletes it after the test.
 func Created[T client.Object](t testing.TB, object T) T {
 	t.Helper()
 	cluster := TestCluster(t)
@@ -27,8 +27,8 @@ func Created[T client.Object](t testing.TB, object T) T {
 	return object
 }
 
-// Say writes the state of a lock as its application would.
-func Say(t *testing.T, lock client.Object, state lcmv1.LockState, message string) {
+// WriteLockState writes the state of a lock, like its application.
+func WriteLockState(t *testing.T, lock client.Object, state lcmv1.LockState, message string) {
 	t.Helper()
 	patch := client.MergeFrom(lock.DeepCopyObject().(client.Object))
 	status := lcmv1.WorkloadLockStatus{State: state, ErrorMessage: message}
@@ -48,7 +48,7 @@ func HeldNode(t *testing.T, controller, node string) *lcmv1.NodeWorkloadLock {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "of-" + controller + "-"},
 		Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: controller, NodeName: node},
 	})
-	Say(t, lock, lcmv1.LockActive, "")
+	WriteLockState(t, lock, lcmv1.LockActive, "")
 	return lock
 }
 
@@ -58,7 +58,7 @@ func HeldCluster(t *testing.T, controller string) *lcmv1.ClusterWorkloadLock {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "of-" + controller + "-"},
 		Spec:       lcmv1.ClusterWorkloadLockSpec{ControllerName: controller},
 	})
-	Say(t, lock, lcmv1.LockActive, "")
+	WriteLockState(t, lock, lcmv1.LockActive, "")
 	return lock
 }
 
@@ -78,7 +78,7 @@ func RequestsFor(t *testing.T, node string) []lcmv1.NodeMaintenanceRequest {
 
 func Initiator() *locksactivities.Activities { return &locksactivities.Activities{Clusters: Clusters} }
 
-// StaleLocks is a cluster with a node whose cache has these locks as they are now and does not see their changes.
+// StaleLocks returns a cluster with a node. Its cache has the current locks and does not see their changes.
 func StaleLocks(t *testing.T, name, resource string, list client.ObjectList) (faultyClusters, *kube.Cluster, activitykit.NodeRef) {
 	t.Helper()
 	BareNodes(t, name)

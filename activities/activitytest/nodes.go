@@ -16,7 +16,7 @@ import (
 
 func Nodes() *node.Activities { return &node.Activities{Clusters: Clusters} }
 
-// Changed writes to a node as a person would.
+// Changed changes a node, like a person.
 func Changed(t *testing.T, name string, change func(*corev1.Node)) {
 	t.Helper()
 	node := GetNode(t, name)
@@ -49,7 +49,7 @@ func PlanMaintenance(ctx context.Context, ref activitykit.NodeRef) error {
 	return err
 }
 
-func GiveBack(t *testing.T, ref activitykit.NodeRef) node.ReturnNodeResult {
+func ReturnNode(t *testing.T, ref activitykit.NodeRef) node.ReturnNodeResult {
 	t.Helper()
 	result, err := Nodes().ReturnNode(t.Context(), node.ReturnNodeInput{NodeRef: ref})
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Signals keeps what is reported to a workflow.
+// Signals records the observations that are sent to a workflow.
 type Signals struct {
 	mu       sync.Mutex
 	Observed []temporal.Observation
@@ -24,7 +24,7 @@ func (s *Signals) SignalWorkflow(_ context.Context, _, _, _ string, payload any)
 	return nil
 }
 
-// Reasons are the reasons of the waits that were reported.
+// Reasons returns the reasons of the reported waits.
 func (s *Signals) Reasons() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *Signals) Last() (last temporal.Observation, count int) {
 	return last, len(s.Observed)
 }
 
-// WaitsFor returns when what is reported waits for a reason.
+// WaitsFor returns the first report of a wait with that reason.
 func (s *Signals) WaitsFor(t *testing.T, reason string) temporal.Observation {
 	t.Helper()
 	var found temporal.Observation
@@ -56,6 +56,6 @@ func (s *Signals) WaitsFor(t *testing.T, reason string) temporal.Observation {
 		}
 		found = s.Observed[len(s.Observed)-1]
 		return found.Wait != nil && found.Wait.Reason == reason
-	}, NewsLimit, 10*time.Millisecond)
+	}, EventTimeout, 10*time.Millisecond)
 	return found
 }

@@ -27,18 +27,17 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// spokeName is the cluster that every test of this package shares; each test has nodes and namespaces of its own. hubName is the hub, and at
-// the same time a cluster without controllers and kubelets, whose nodes are what a test says they are.
+// spokeName is the cluster that all tests share; each test has its own nodes and namespaces. hubName is the hub. Tests also use it as a cluster without
+// controllers and kubelets, whose nodes they write themselves.
 const (
 	SpokeName = "spoke"
 	HubName   = "hub"
 )
 
-// NewsLimit is how long a test waits for what a watch tells: less than after what waits look though it tells nothing (kube.Options.SafetyInterval).
-const NewsLimit = 25 * time.Second
+// EventTimeout limits the wait for an effect of a watch event. It is shorter than kube.Options.SafetyInterval, after which waits read without an event.
+const EventTimeout = 25 * time.Second
 
-// stack, clusters and admin are set by TestMain. Activities reach the clusters with the roles of deploy/rbac and nothing else; tests do as
-// administrators what is not ours to do.
+// stack, clusters and admin are set by TestMain. Activities have only the roles of deploy/rbac; tests are administrators.
 var (
 	Stack     *devstack.Stack
 	Clusters  *kube.Clusters
@@ -71,8 +70,8 @@ func runOnStack(m *testing.M) (code int, err error) {
 	return code, Stack.Stop()
 }
 
-// shippedRoles grants what deploy/rbac grants and returns a source that reaches the clusters with it. Which namespaces
-// the tests' Jobs run in is not known beforehand, so the role for them is bound everywhere.
+// shippedRoles grants the roles of deploy/rbac, and returns a source that reaches the clusters with them. The role for Jobs is bound in all namespaces,
+// because tests create theirs later.
 func shippedRoles(ctx context.Context, spoke, hub *devstack.Cluster) (kube.Source, error) {
 	var file strings.Builder
 	fmt.Fprintf(&file, "hub: {kubeconfig: %s}\nclusters:\n", KubeconfigOf(hub, "drydock-hub"))
@@ -115,7 +114,7 @@ func KubeconfigOf(cluster *devstack.Cluster, account string) string {
 	return filepath.Join(Stack.Dir, cluster.Name+"-"+account+".kubeconfig")
 }
 
-// TestCluster returns an administrator's access to the shared spoke: a whole cluster with controllers, and KWOK for kubelets.
+// TestCluster returns an administrator's access to the shared spoke, which has controllers, and KWOK in place of kubelets.
 func TestCluster(t testing.TB) *kube.Cluster {
 	t.Helper()
 	cluster, err := Admin.Cluster(t.Context(), SpokeName)
@@ -123,7 +122,7 @@ func TestCluster(t testing.TB) *kube.Cluster {
 	return cluster
 }
 
-// TestNode adds a ready node that is the test's own, and removes it afterwards.
+// TestNode adds a ready node for the test, and removes it afterwards.
 func TestNode(t testing.TB, options ...func(*devstack.Node)) activitykit.NodeRef {
 	t.Helper()
 	node := devstack.Node{Name: fmt.Sprintf("node-%d", testNodes.Add(1))}
@@ -149,7 +148,7 @@ func GetNode(t *testing.T, name string) *corev1.Node {
 	return node
 }
 
-// Settled returns when the activities see an object at least as it is: what they read is a watch that may be behind.
+// Settled returns when the caches of the activities have the current version of an object, or a later one.
 func Settled(t testing.TB, clusterName string, object client.Object) {
 	t.Helper()
 	cluster, err := Clusters.Cluster(t.Context(), clusterName)

@@ -58,7 +58,7 @@ func (n Tenant) Create(t *testing.T, node, name string, changes ...func(*corev1.
 	return pod
 }
 
-// AwaitReady returns when the pod is ready and the activities see it so.
+// AwaitReady returns when the caches of the activities have the pod as ready.
 func (n Tenant) AwaitReady(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	cluster, err := Clusters.Cluster(t.Context(), SpokeName)
@@ -78,7 +78,7 @@ func PodReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// Budget creates a budget of the pods with app=web and returns it once it has counted them, and the activities see it so.
+// Budget creates a budget for the pods with app=web, and returns it when the caches of the activities have it with its counts.
 func (n Tenant) Budget(t *testing.T, name string, minAvailable, pods int32) *policyv1.PodDisruptionBudget {
 	t.Helper()
 	budget := &policyv1.PodDisruptionBudget{
@@ -97,7 +97,7 @@ func (n Tenant) Budget(t *testing.T, name string, minAvailable, pods int32) *pol
 	return budget
 }
 
-// Lower lets a budget do with fewer pods.
+// Lower lowers the required pods of a budget.
 func Lower(t *testing.T, budget *policyv1.PodDisruptionBudget, minAvailable int32) {
 	t.Helper()
 	patch := client.MergeFrom(budget.DeepCopy())
@@ -119,20 +119,20 @@ func (n Tenant) Left(t *testing.T) []string {
 	return names
 }
 
-// RequireEvictions holds the audit log to name these pods of the namespace as evicted, each once.
+// RequireEvictions requires that the audit log has exactly one eviction of each of these pods.
 func (n Tenant) RequireEvictions(t *testing.T, pods ...string) {
 	t.Helper()
 	slices.Sort(pods)
 	var accepted []string
-	// The log is written after the answer is sent.
+	// The log is written after the response.
 	require.Eventually(t, func() bool {
 		accepted = n.Evictions(t)
 		return len(accepted) >= len(pods)
-	}, time.Minute, 50*time.Millisecond, "evicted are only %v", &accepted)
+	}, time.Minute, 50*time.Millisecond, "only %v were evicted", &accepted)
 	require.Equal(t, pods, accepted)
 }
 
-// Evictions returns, from the audit log, the pods of the namespace whose eviction was accepted, as often as it was.
+// Evictions returns, from the audit log, a pod of the namespace for each accepted eviction.
 func (n Tenant) Evictions(t *testing.T) (accepted []string) {
 	t.Helper()
 	file, err := os.Open(Stack.Cluster(SpokeName).AuditLogFile)

@@ -15,35 +15,35 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// SomeWorkflows is a Temporal server that knows the workflows whose status was set, by owner. It counts the questions.
-type SomeWorkflows struct {
+// Workflows is a Temporal server with the workflows whose status was set, by owner. It counts the reads.
+type Workflows struct {
 	mu     sync.Mutex
 	status map[string]enumspb.WorkflowExecutionStatus
 	asked  map[string]int
 	Woken  []temporalclient.StartWorkflowOptions
-	// Listed are the workflows that a list finds; blind is why there is none.
+	// Listed are the listed workflows; Blind is the error of a list.
 	Listed []string
 	Blind  error
 }
 
-func NewWorkflows() *SomeWorkflows {
-	return &SomeWorkflows{status: map[string]enumspb.WorkflowExecutionStatus{}, asked: map[string]int{}}
+func NewWorkflows() *Workflows {
+	return &Workflows{status: map[string]enumspb.WorkflowExecutionStatus{}, asked: map[string]int{}}
 }
 
-func (w *SomeWorkflows) Set(owner string, status enumspb.WorkflowExecutionStatus) {
+func (w *Workflows) Set(owner string, status enumspb.WorkflowExecutionStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.status[owner] = status
 }
 
-func (w *SomeWorkflows) TimesAsked(owner string) int {
+func (w *Workflows) Reads(owner string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id, _ := kube.OwnerWorkflow(owner)
 	return w.asked[id]
 }
 
-func (w *SomeWorkflows) DescribeWorkflowExecution(_ context.Context, id, run string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (w *Workflows) DescribeWorkflowExecution(_ context.Context, id, run string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked[id]++
@@ -56,17 +56,17 @@ func (w *SomeWorkflows) DescribeWorkflowExecution(_ context.Context, id, run str
 	return nil, serviceerror.NewNotFound("workflow not found")
 }
 
-func (w *SomeWorkflows) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) temporalclient.HistoryEventIterator {
+func (w *Workflows) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) temporalclient.HistoryEventIterator {
 	return noEvents{}
 }
 
-func (w *SomeWorkflows) SignalWithStartWorkflow(_ context.Context, id, signal string, payload any, options temporalclient.StartWorkflowOptions, _ any, _ ...any) (temporalclient.WorkflowRun, error) {
+func (w *Workflows) SignalWithStartWorkflow(_ context.Context, id, signal string, payload any, options temporalclient.StartWorkflowOptions, _ any, _ ...any) (temporalclient.WorkflowRun, error) {
 	options.ID = id
 	w.Woken = append(w.Woken, options)
 	return nil, nil
 }
 
-func (w *SomeWorkflows) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (w *Workflows) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	response := &workflowservice.ListWorkflowExecutionsResponse{}
 	for _, id := range w.Listed {
 		response.Executions = append(response.Executions, &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
@@ -85,7 +85,7 @@ const (
 	WasTerminated = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
 )
 
-// Pages are lists of workflows, as Temporal hands them out.
+// Pages are pages of a list of workflows.
 type Pages struct {
 	activitykit.Starter
 	Pages [][]*workflowpb.WorkflowExecutionInfo

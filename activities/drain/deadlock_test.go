@@ -22,16 +22,16 @@ func TestTwoDrainsThatWaitForEachOtherAreADeadlock(t *testing.T) {
 	endedOne := activitytest.StartDrain(t, drain.Input{NodeRef: one, Attempt: 1}, first, nil)
 	endedOther := activitytest.StartDrain(t, drain.Input{NodeRef: other, Attempt: 1}, second, nil)
 
-	told := first.WaitsFor(t, "Deadlock")
-	require.Contains(t, told.Wait.Message, fmt.Sprintf("lacks pod %s/web-homeless", shop.Namespace))
-	require.Contains(t, told.Wait.Message, fmt.Sprintf("%s waits for PodDisruptionBudget %s/db", other.Node, shop.Namespace))
-	require.Equal(t, "Deadlock", told.Drain.Blocked[0].Reason)
-	told = second.WaitsFor(t, "Deadlock")
-	require.Contains(t, told.Wait.Message, fmt.Sprintf("%s waits for PodDisruptionBudget %s/web", one.Node, shop.Namespace))
+	seen := first.WaitsFor(t, "Deadlock")
+	require.Contains(t, seen.Wait.Message, fmt.Sprintf("lacks pod %s/web-homeless", shop.Namespace))
+	require.Contains(t, seen.Wait.Message, fmt.Sprintf("%s waits for PodDisruptionBudget %s/db", other.Node, shop.Namespace))
+	require.Equal(t, "Deadlock", seen.Drain.Blocked[0].Reason)
+	seen = second.WaitsFor(t, "Deadlock")
+	require.Contains(t, seen.Wait.Message, fmt.Sprintf("%s waits for PodDisruptionBudget %s/web", one.Node, shop.Namespace))
 
 	activitytest.Lower(t, web, 0)
 	require.NoError(t, (<-endedOne).Err)
-	second.WaitsFor(t, "DisruptionBudget") // the node that is empty comes back, and would take the pod that is missing
+	second.WaitsFor(t, "DisruptionBudget") // the missing pod fits on the empty node, which is returned
 	activitytest.Changed(t, one.Node, activitytest.Uncordoned)
 	require.NoError(t, (<-endedOther).Err)
 }

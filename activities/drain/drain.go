@@ -1,4 +1,4 @@
-// Package drain holds the activities that empty a node: wait for pods to complete, and evict the others.
+// Package drain holds the activities that drain a node: they wait for pods to complete, and evict the others.
 package drain
 
 import (
@@ -18,14 +18,14 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Activities empties nodes.
+// Activities drains nodes.
 type Activities struct {
 	Clusters *kube.Clusters
 	Waits    activitykit.Waits
 	Metrics  *Metrics
 }
 
-// Input says which pods leave which node, until when.
+// Input names a node, the pods to evict, and the deadline.
 type Input struct {
 	activitykit.NodeRef
 	// NodeUID of the node that was cordoned. If a node of this name has another UID, the cordoned one is gone. Empty: not known.
@@ -38,7 +38,7 @@ type Input struct {
 	Attempt  int32      `json:"attempt"`
 	// Before is the last status of an earlier drain of the same maintenance; nil: there was none. The counts continue from it.
 	Before *maintenancev1.DrainStatus `json:"before,omitempty"`
-	// Reports counts the reports of earlier attempts: the more there were, the less often the drain reports.
+	// Reports counts the reports of earlier attempts. With more reports, the drain reports less often.
 	Reports int `json:"reports,omitempty"`
 	// Closes is as in AcquireNodeInput. It is nil in a drain that continues after Before, and once the node is cordoned, unless the window stops work that
 	// is in progress.

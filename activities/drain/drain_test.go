@@ -57,7 +57,7 @@ func TestADrainReportsTheBudgetItWaitsFor(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("2 pods blocked by PodDisruptionBudget %s/web (0 of 2 may be disrupted; 2 of 2 healthy, needs 2)", shop.Namespace), blocked.Wait.Message)
 	require.Len(t, blocked.Drain.Blocked, 2)
 	require.False(t, blocked.Wait.Since.IsZero())
-	require.NotContains(t, shop.Left(t), "other", "it does not wait for the others' budget")
+	require.NotContains(t, shop.Left(t), "other", "it has another budget")
 	require.Equal(t, corev1.ConditionTrue, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionDrainInProgress).Status)
 
 	activitytest.Lower(t, budget, 0)
@@ -112,7 +112,7 @@ func TestADrainNeverEvictsMoreThanTheBudgetAllows(t *testing.T) {
 	status, err := activitytest.DrainNode(t, drain.Input{NodeRef: from, Attempt: 1})
 	require.NoError(t, err)
 	require.Positive(t, status.Evicted)
-	require.Eventually(t, func() bool { return len(shop.Evictions(t)) == int(status.Evicted) }, activitytest.NewsLimit, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return len(shop.Evictions(t)) == int(status.Evicted) }, activitytest.EventTimeout, 50*time.Millisecond)
 	require.NoError(t, cluster.Await(t.Context(), []client.Object{deployment.DeepCopy()}, healthy(6)))
 	events.Stop()
 	require.Equal(t, int32(5), <-fewest)
@@ -148,8 +148,8 @@ func TestAPodThatReturnsToTheNodeIsNotEvictedEndlessly(t *testing.T) {
 	require.NoError(t, cluster.Client.Delete(t.Context(), deployment))
 	result := <-ended
 	require.NoError(t, result.Err)
-	require.Equal(t, int32(4), result.Status.Evicted, "the last has left with its controller")
-	require.Eventually(t, func() bool { return len(shop.Evictions(t)) == 3 }, activitytest.NewsLimit, 50*time.Millisecond)
+	require.Equal(t, int32(4), result.Status.Evicted, "the last one was deleted with its controller")
+	require.Eventually(t, func() bool { return len(shop.Evictions(t)) == 3 }, activitytest.EventTimeout, 50*time.Millisecond)
 }
 
 func TestATimedOutDrainNamesItsBlockers(t *testing.T) {
@@ -265,7 +265,7 @@ func TestAnEvictionKeepsTheGracePeriodOfThePod(t *testing.T) {
 	}))
 	require.Equal(t, int64(17), *pod.DeletionGracePeriodSeconds)
 	require.NoError(t, (<-ended).Err)
-	require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "a drain ends when the pods have ended, not when they are evicted")
+	require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "the drain waits for the end of the pods")
 }
 
 func TestANodeThatIsDeletedEndsItsDrain(t *testing.T) {
@@ -282,7 +282,7 @@ func TestANodeThatIsDeletedEndsItsDrain(t *testing.T) {
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
 }
 
-func TestACancelledDrainEndsAtOnce(t *testing.T) {
+func TestACancelledDrainEndsImmediately(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	shop.Pod(t, ref.Node, "web")
 	shop.Budget(t, "web", 1, 1)
@@ -295,11 +295,11 @@ func TestACancelledDrainEndsAtOnce(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		return kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionDrainInProgress) != nil
-	}, activitytest.NewsLimit, 10*time.Millisecond)
+	}, activitytest.EventTimeout, 10*time.Millisecond)
 	cancelled := time.Now()
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
-	require.Less(t, time.Since(cancelled), activitytest.NewsLimit)
+	require.Less(t, time.Since(cancelled), activitytest.EventTimeout)
 	require.Equal(t, []string{"web"}, shop.Left(t))
 }
 
@@ -318,7 +318,7 @@ func TestADrainResumesAfterItsWorkerIsKilled(t *testing.T) {
 		_, err := (&drain.Activities{Clusters: activitytest.Clusters}).Drain(ctx, in)
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return len(shop.Left(t)) == 1 }, activitytest.NewsLimit, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(shop.Left(t)) == 1 }, activitytest.EventTimeout, 10*time.Millisecond)
 	kill(errors.New("the worker was killed"))
 	require.Error(t, <-ended)
 
@@ -327,7 +327,7 @@ func TestADrainResumesAfterItsWorkerIsKilled(t *testing.T) {
 	result := <-activitytest.StartDrain(t, in, nil, before)
 	require.NoError(t, result.Err)
 	require.Equal(t, int32(4), result.Status.Evicted)
-	shop.RequireEvictions(t, "slow-0", "slow-1", "slow-2", "web") // nothing twice
+	shop.RequireEvictions(t, "slow-0", "slow-1", "slow-2", "web") // each pod once
 }
 
 func TestARepeatedDrainContinuesItsCounts(t *testing.T) {

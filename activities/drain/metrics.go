@@ -21,7 +21,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// observe takes in how many pods of a node remain, and how many of these are blocked.
+// observe records how many pods of a node remain, and how many of them are blocked.
 func (m *Metrics) observe(node activitykit.NodeRef, remaining, blocked int) {
 	if m == nil {
 		return
@@ -30,7 +30,7 @@ func (m *Metrics) observe(node activitykit.NodeRef, remaining, blocked int) {
 	m.pods.WithLabelValues(node.Cluster, node.Node, "blocked").Set(float64(blocked))
 }
 
-// forget ends the measuring of a node: a cluster has many, few of which are drained at a time.
+// forget removes the metrics of a node, because few nodes of a cluster drain at a time.
 func (m *Metrics) forget(node activitykit.NodeRef) {
 	if m != nil {
 		m.pods.DeletePartialMatch(prometheus.Labels{"cluster": node.Cluster, "node": node.Node})

@@ -34,7 +34,7 @@ func TestARunningDrainHasMetrics(t *testing.T) {
 
 	activitytest.Lower(t, budget, 0)
 	require.NoError(t, <-ended)
-	require.Empty(t, measured(t, registry), "a node that is not drained is not measured")
+	require.Empty(t, measured(t, registry), "only draining nodes have metrics")
 }
 
 // measured returns the gauge of pods, by node and state.

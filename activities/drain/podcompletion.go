@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// AwaitPodCompletionInput says which pods may complete, until when.
+// AwaitPodCompletionInput names a node, the pods that may complete, and the deadline.
 type AwaitPodCompletionInput struct {
 	activitykit.NodeRef
 	// NodeUID of the node that was cordoned. If a node of this name has another UID, the cordoned one is gone. Empty: not known.
@@ -31,7 +31,7 @@ type AwaitPodCompletionInput struct {
 	Deadline *time.Time `json:"deadline,omitempty"`
 }
 
-// AwaitPodCompletionResult says which pods were left when time ran out.
+// AwaitPodCompletionResult has the pods that remained at the deadline.
 type AwaitPodCompletionResult struct {
 	// Remaining pods, as namespace/name.
 	Remaining []string `json:"remaining,omitempty"`
@@ -91,7 +91,7 @@ func (d *Activities) AwaitPodCompletion(ctx context.Context, in AwaitPodCompleti
 	return AwaitPodCompletionResult{Remaining: awaited.Pods, Uncordoned: uncordoned}, nil
 }
 
-// podsListed is how many pods the status of a wait names.
+// podsListed limits the pods that the status of a wait names.
 const podsListed = 20
 
 func completionMessage(pods []string) string {

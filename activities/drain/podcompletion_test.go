@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// completed is how a wait for pods to end by themselves ended.
+// completed is the result of a wait for pods to complete.
 type completed struct {
 	remaining []string
 	err       error
@@ -65,7 +65,7 @@ func TestAWaitForPodsEvictsNone(t *testing.T) {
 	skipping := &maintenancev1.DrainSpec{SkipWaitForDeleteSeconds: new(int32(1))}
 	result := <-startCompletion(t, drainactivities.AwaitPodCompletionInput{NodeRef: ref, Drain: skipping}, nil)
 	require.NoError(t, result.err)
-	require.Empty(t, result.remaining, "the drain passes it over, too")
+	require.Empty(t, result.remaining, "the drain also ignores it")
 
 	require.NoError(t, cluster.Patch(t.Context(), kept, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	result = <-ended

@@ -10,11 +10,11 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// Preflight says how the pods of a node will leave it, to be checked before the cordon.
+// Preflight has the settings of a drain, which are checked before the cordon.
 type Preflight struct {
 	// Drain evicts them; nil: they stay.
 	Drain *maintenancev1.DrainSpec `json:"drain,omitempty"`
-	// Completion waits for pods to complete before the drain; nil: no wait.
+	// Completion is the wait for pods before the drain; nil: no wait.
 	Completion *maintenancev1.WaitForPodCompletionSpec `json:"completion,omitempty"`
 }
 
@@ -33,7 +33,7 @@ func Check(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, 
 	return warnOf(ctx, cluster, ref, found), nil
 }
 
-// Warn is Check for a node that does not have its slot yet: it only warns, because the pods may be gone by then.
+// Warn is Check for a node without a slot: it only warns, because the pods may be gone when the drain starts.
 func Warn(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, preflight Preflight) (warning string, err error) {
 	found, err := look(ctx, cluster, ref.Node, preflight)
 	return warnOf(ctx, cluster, ref, found), err

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// Each retry of the blocked eviction is one more check of the drain, however long it takes.
+// Each retry of the blocked eviction is another check of the drain.
 func TestALongWaitDoesNotReadTheAPIServer(t *testing.T) {
 	const user = "waiter"
 	theirs := clustersOf(t, user)
@@ -40,13 +40,13 @@ func TestALongWaitDoesNotReadTheAPIServer(t *testing.T) {
 		<-ended
 	})
 
-	early := shop.ReadsUntilAskedFor(t, user, 2)
+	early := shop.ReadsUntilEvictionRequests(t, user, 2)
 	require.NotEmpty(t, early, "the caches are filled")
-	require.Equal(t, early, shop.ReadsUntilAskedFor(t, user, 4))
-	require.Empty(t, ended, "both wait")
+	require.Equal(t, early, shop.ReadsUntilEvictionRequests(t, user, 4))
+	require.Empty(t, ended, "both drains wait")
 }
 
-// clustersOf are the clusters as a user of that name reaches them, who may do everything.
+// clustersOf returns the clusters with the access of a user with all permissions.
 func clustersOf(t *testing.T, user string) *kube.Clusters {
 	t.Helper()
 	config, err := activitytest.Stack.Cluster(activitytest.SpokeName).UserConfig(user)

@@ -41,7 +41,7 @@ func TestASmallDrainIsNotDelayedByFiftyBlockedOnes(t *testing.T) {
 		workflow.WaitsFor(t, "DisruptionBudgetNever")
 	}
 
-	// A machine that stalls for seconds may serve the others twice, but not each time.
+	// A stalled machine may serve the others twice, but not each time.
 	var delayed map[string]int
 	var names []string
 	for i := range 5 {
@@ -51,15 +51,15 @@ func TestASmallDrainIsNotDelayedByFiftyBlockedOnes(t *testing.T) {
 		_, err := activitytest.DrainNode(t, drain.Input{NodeRef: small, Attempt: 1})
 		require.NoError(t, err)
 		shop.RequireEvictions(t, names...)
-		delayed = shop.AskedBefore(t, small.Node, name)
+		delayed = shop.EvictionRequestsBefore(t, small.Node, name)
 		maps.DeleteFunc(delayed, func(_ string, asked int) bool { return asked <= 1 })
 		if len(delayed) == 0 {
 			break
 		}
 	}
-	require.Empty(t, delayed, "these drains were preferred to a small drain")
+	require.Empty(t, delayed, "these drains delayed a small drain")
 	for _, result := range ended {
-		require.Empty(t, result, "the others wait")
+		require.Empty(t, result, "the large drains wait")
 	}
 
 	activitytest.Lower(t, budget, 0)
@@ -68,7 +68,7 @@ func TestASmallDrainIsNotDelayedByFiftyBlockedOnes(t *testing.T) {
 	}
 }
 
-// A cluster's limit is spent by four large drains, for much longer than the test takes.
+// Four large drains use up the limit of the cluster for longer than the test runs.
 func TestASmallDrainIsNotDelayedByDrainsThatUseUpTheRateLimit(t *testing.T) {
 	const large, pods = 4, 60
 	ctx, cancel := context.WithCancel(t.Context())
@@ -111,11 +111,11 @@ func TestASmallDrainIsNotDelayedByDrainsThatUseUpTheRateLimit(t *testing.T) {
 		}))
 	}
 	require.NoError(t, drain(small))
-	require.Empty(t, ended, "the large ones are still at it")
+	require.Empty(t, ended, "the large drains are running")
 	order := shop.EvictionsInOrder(t)
 	require.Contains(t, order, "small-1")
 	require.Contains(t, order, "small-2")
-	require.Less(t, len(order), large*pods/2+2, "its evictions came before those of most pods that had been waiting longer")
+	require.Less(t, len(order), large*pods/2+2, "its pods were evicted before most pods of the large drains")
 }
 
 func TestADrainKeepsTheOrderOfItsPods(t *testing.T) {

@@ -25,11 +25,11 @@ import (
 
 // Reasons of Events on nodes, beside the states of a maintenance and the types of the errors that end one.
 const (
-	// DrainObstructed: the drain has not begun, and something is in its way that will not pass by itself.
+	// DrainObstructed: the drain has not started, and is blocked until a person acts.
 	DrainObstructed = "DrainObstructed"
-	// PodCompletionTimedOut: pods had not ended by themselves when the time for it was over.
+	// PodCompletionTimedOut: pods had not completed at the deadline.
 	PodCompletionTimedOut = "PodCompletionTimedOut"
-	// Drained: every pod that had to leave has left.
+	// Drained: all pods to evict are gone.
 	Drained = "Drained"
 	// JobStarted: the Job that does the work was created.
 	JobStarted = "JobStarted"
@@ -50,30 +50,29 @@ func Reasons() []string {
 }
 
 const (
-	// eventTimeout is for how long an Event may hold up the maintenance that it tells of.
+	// eventTimeout limits the delay that an Event causes for its maintenance.
 	eventTimeout = 2 * time.Second
-	// eventNamespace is where Events on objects without a namespace are, and where kubectl describe looks for them.
+	// eventNamespace is the namespace of Events on cluster-scoped objects, where kubectl describe finds them.
 	eventNamespace = metav1.NamespaceDefault
-	// eventReporter is whom kubectl describe names as the source.
+	// eventReporter is the source that kubectl describe shows.
 	eventReporter = "drydock"
 	// eventMessageLimit is the API's, in bytes.
 	eventMessageLimit = 1024
 )
 
-// Event is what is told of a maintenance by an Event on its node.
+// Event is an Event of a maintenance on its node.
 type Event struct {
 	// Reason is one of EventReasons.
 	Reason string
-	// Occurrence tells Events apart that a maintenance has more than once; 0 for those that it has once.
+	// Occurrence distinguishes repeated Events of a maintenance; 0 for those that occur once.
 	Occurrence int32
-	// Warning: a person should look.
+	// Warning: a person should check the node.
 	Warning bool
 	Message string
 }
 
-// Announce starts to record an Event on the node in the background, and returns a function that waits for it. It is recorded once: repeated attempts find
-// its name taken. Nothing depends on an Event, so one that is not accepted soon is dropped. A cancelled attempt records none, nor does one that another may
-// have replaced (see kube.Cluster): the state may be over.
+// Announce records an Event on the node in the background, and returns a function that waits for it. Repeated attempts record it once, because its name
+// exists. An Event that is not accepted soon is dropped. A cancelled attempt, or one that another may have replaced (see kube.Cluster), records none.
 func Announce(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, event Event) (recorded func()) {
 	done := make(chan struct{})
 	go func() {
@@ -95,7 +94,7 @@ func Record(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef,
 	activity.GetLogger(ctx).Warn("an event could not be recorded", "cluster", ref.Cluster, "node", ref.Node, "reason", event.Reason, "error", err)
 }
 
-// AnnounceFailure records an Event for an error that ends a step, unless the end of the maintenance tells all there is to it.
+// AnnounceFailure records an Event for an error that ends a step, unless the Event for the end of the maintenance has the same message.
 func AnnounceFailure(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, occurrence int32, err error) {
 	switch reason := temporal.ErrorType(err); reason {
 	case temporal.ErrDrainTimedOut, temporal.ErrPodsNotEvictable, temporal.ErrJobFailed, temporal.ErrHealthGateFailed:
@@ -103,7 +102,7 @@ func AnnounceFailure(ctx context.Context, cluster *kube.Cluster, ref activitykit
 	}
 }
 
-// uidForEvents is by which kubectl describe finds the Events of a node: its UID, or its name, as kubelets have it; the latter for a node that is gone.
+// uidForEvents is the UID by which kubectl describe finds the Events of a node: the UID of the node or, like kubelets, its name, if the node is gone.
 func uidForEvents(ctx context.Context, cluster *kube.Cluster, name string) types.UID {
 	node, err := cluster.Node(ctx, name)
 	if err != nil {
@@ -112,7 +111,7 @@ func uidForEvents(ctx context.Context, cluster *kube.Cluster, name string) types
 	return node.UID
 }
 
-// eventOn makes the Event as Kubernetes' own controllers do.
+// eventOn creates the Event like Kubernetes' own controllers.
 func eventOn(ref activitykit.NodeRef, uid types.UID, event Event, now metav1.Time) *corev1.Event {
 	eventType := corev1.EventTypeNormal
 	if event.Warning {
@@ -128,8 +127,7 @@ func eventOn(ref activitykit.NodeRef, uid types.UID, event Event, now metav1.Tim
 	}
 }
 
-// eventName is the same for the same Event of the same maintenance. Times in Events have no fractions of a second, so it is by their names
-// that those of one second are listed in the order in which they happen.
+// eventName is the same for repeated attempts. Times in Events have no fractions of a second, so the name puts the Events of one second in order.
 func eventName(ref activitykit.NodeRef, event Event) string {
 	owner := sha256.Sum256([]byte(ref.Owner))
 	name := fmt.Sprintf("%s.%s.%02d-%s", safename.Join(".", ref.Node), hex.EncodeToString(owner[:8]),
@@ -140,7 +138,7 @@ func eventName(ref activitykit.NodeRef, event Event) string {
 	return name
 }
 
-// eventMessage ends with whose maintenance it is.
+// eventMessage returns the message, which ends with the id of the maintenance.
 func eventMessage(ref activitykit.NodeRef, event Event) string {
 	workflow, _ := kube.OwnerWorkflow(ref.Owner)
 	message, suffix := event.Message, " ("+workflow+")"

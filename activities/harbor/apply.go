@@ -39,7 +39,7 @@ const (
 	answerTimeout = time.Second
 )
 
-// ApplyHarborPart applies a part of a HarborCluster, as the API server has its spec now. A second call changes nothing. Errors: NotFound if the
+// ApplyHarborPart applies a part of a HarborCluster with its current spec from the API server. A second call changes nothing. Errors: NotFound if the
 // HarborCluster is gone, is being deleted, or is another one; InvalidSpec if an object is refused, or belongs to another owner; Held if the cluster is held.
 func (h *Activities) ApplyHarborPart(ctx context.Context, in ApplyPartInput) (harbor.Applied, error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
@@ -69,7 +69,7 @@ func (h *Activities) ApplyHarborPart(ctx context.Context, in ApplyPartInput) (ha
 	return harbor.Applied{Wanted: in.Wanted, Versions: a.versions, At: time.Now()}, nil
 }
 
-// answers reports whether an API server answers at all.
+// answers reports whether an API server answers.
 func answers(ctx context.Context, cluster *kube.Cluster, ref Ref) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -112,7 +112,7 @@ func (a *apply) run(ctx context.Context) error {
 	return a.removeUnwanted(ctx, hc, manifest.Unwanted)
 }
 
-// removeUnwanted deletes objects, but for those that do not belong to the HarborCluster.
+// removeUnwanted deletes objects that belong to the HarborCluster.
 func (a *apply) removeUnwanted(ctx context.Context, hc *goharborv1.HarborCluster, unwanted []harbor.Object) error {
 	removal := removal{cluster: a.cluster, hc: hc, part: a.in.Part}
 	for _, object := range unwanted {
@@ -123,7 +123,7 @@ func (a *apply) removeUnwanted(ctx context.Context, hc *goharborv1.HarborCluster
 	return nil
 }
 
-// read reads the HarborCluster: from the cache, if that has the one that was looked at, as it was then.
+// read reads the HarborCluster: from the cache, if that has the observed version.
 func (a *apply) read(ctx context.Context) (*goharborv1.HarborCluster, error) {
 	hc, err := readHarborCluster(ctx, a.cluster.Cache, a.in.Ref)
 	if err == nil && hc != nil && hc.UID == a.in.UID && hc.Generation == a.in.Generation && hc.DeletionTimestamp == nil {
@@ -132,8 +132,7 @@ func (a *apply) read(ctx context.Context) (*goharborv1.HarborCluster, error) {
 	return readHarborCluster(ctx, a.cluster.Client, a.in.Ref)
 }
 
-// applyService applies Harbor with the values that its services have given: first the Secrets that it reads, then itself. Nothing is written unless all of
-// it may be.
+// applyService applies Harbor with the values from its services: first its Secrets, then Harbor. It writes nothing unless it may write all objects.
 func (a *apply) applyService(ctx context.Context, hc *goharborv1.HarborCluster) error {
 	var secrets map[string]map[string][]byte
 	var asking errgroup.Group
@@ -162,7 +161,7 @@ func (a *apply) applyService(ctx context.Context, hc *goharborv1.HarborCluster) 
 	return a.apply(ctx, objects[last])
 }
 
-// readSources reads what the Secrets say that Harbor's are made of, by name.
+// readSources reads the Secrets from which Harbor's Secrets are built, by name.
 func (a *apply) readSources(ctx context.Context, hc *goharborv1.HarborCluster) (map[string]map[string][]byte, error) {
 	sources := harbor.SourceSecrets(hc)
 	found := make([]*corev1.Secret, len(sources))
@@ -185,7 +184,7 @@ func (a *apply) readSources(ctx context.Context, hc *goharborv1.HarborCluster) (
 	return secrets, nil
 }
 
-// readFirst reads the first of the Secrets that is there; nil: none is.
+// readFirst reads the first existing Secret; nil: none exists.
 func (a *apply) readFirst(ctx context.Context, namespace string, names []string) (*corev1.Secret, error) {
 	for _, name := range names {
 		secret := &corev1.Secret{}
@@ -218,7 +217,7 @@ func (a *apply) mayApply(ctx context.Context, hc *goharborv1.HarborCluster, ther
 	return client.IgnoreNotFound(err)
 }
 
-// isTheirs is the error for an object of another owner, with what to do about it.
+// isTheirs returns the error for an object of another owner.
 func (a *apply) isTheirs(hc *goharborv1.HarborCluster, object *metav1.PartialObjectMetadata) error {
 	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s exists and is not of this HarborCluster: delete it, or set its label %s=%s to let Drydock adopt it",
 		a.cluster.Name, activitykit.ObjectName(object), harbor.LabelCluster, hc.Name), nil)
@@ -234,14 +233,14 @@ func (a *apply) apply(ctx context.Context, object *unstructured.Unstructured) er
 	return nil
 }
 
-// took records the version of an object and the annotations that Drydock has set.
+// took records the version of an object and its annotations from Drydock.
 func (a *apply) took(kind string, object metav1.Object, set map[string]string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.versions[harbor.VersionKey(kind, object.GetName())] = harbor.VersionOf(object, set)
 }
 
-// createCredentials makes a Secret with random values, unless it is there: what it says is in use then.
+// createCredentials creates a Secret with random values, unless it exists: its values may be in use.
 func (a *apply) createCredentials(ctx context.Context, hc *goharborv1.HarborCluster, credentials harbor.Credentials) error {
 	secret := credentials.Secret(hc)
 	secret.StringData = map[string]string{}
@@ -264,10 +263,10 @@ func (a *apply) createCredentials(ctx context.Context, hc *goharborv1.HarborClus
 	return nil
 }
 
-// credentialLength is 100 bits in base32, and as many letters as MinIO takes for an access key.
+// credentialLength is 100 bits in base32, and the maximum length of a MinIO access key.
 const credentialLength = 20
 
-// createJob creates the Job that makes the bucket, in the place of one that is outdated. A Job cannot be changed: any other that is there stays.
+// createJob creates the Job that creates the bucket, and replaces an outdated one. Any other existing Job stays, because a Job cannot be changed.
 func (a *apply) createJob(ctx context.Context, hc *goharborv1.HarborCluster) error {
 	job := harbor.BucketJob(hc)
 	if job == nil {
@@ -282,7 +281,7 @@ func (a *apply) createJob(ctx context.Context, hc *goharborv1.HarborCluster) err
 	return nil
 }
 
-// removeOutdated deletes the object that is replaced, if there is one and it is there still.
+// removeOutdated deletes the replaced object, if it still exists.
 func (a *apply) removeOutdated(ctx context.Context, hc *goharborv1.HarborCluster, there *metav1.PartialObjectMetadata) error {
 	if a.in.Replaces == "" {
 		return nil
@@ -302,7 +301,7 @@ func (a *apply) removeOutdated(ctx context.Context, hc *goharborv1.HarborCluster
 	return nil
 }
 
-// ApplyClusterInput is a HarborCluster as a person wants it.
+// ApplyClusterInput is a HarborCluster to apply.
 type ApplyClusterInput struct {
 	Cluster string                   `json:"cluster"`
 	Object  goharborv1.HarborCluster `json:"object"`
@@ -314,7 +313,7 @@ type ApplyClusterResult struct {
 	Generation int64 `json:"generation"`
 }
 
-// ApplyHarborCluster applies a HarborCluster itself, held by our finalizer. Errors: InvalidSpec when the API server refuses it, its namespace is
+// ApplyHarborCluster applies a HarborCluster with Drydock's finalizer. Errors: InvalidSpec when the API server refuses it, its namespace is
 // missing, or the CRD is not ours; NotFound when the cluster does not serve the kind, or it is being deleted.
 func (h *Activities) ApplyHarborCluster(ctx context.Context, in ApplyClusterInput) (ApplyClusterResult, error) {
 	ref := Ref{Cluster: in.Cluster, Namespace: in.Object.Namespace, Name: in.Object.Name}

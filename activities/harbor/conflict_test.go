@@ -85,7 +85,7 @@ func harborRefused(t *testing.T, _ *operators.Operators) {
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
 }
 
-func harborHeldAsItIs(t *testing.T, _ *operators.Operators) {
+func harborFinalizerChangesNothing(t *testing.T, _ *operators.Operators) {
 	t.Parallel()
 	namespace := devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName))
 	grantHarbor(t, activitytest.BareCluster(t), namespace)
@@ -112,8 +112,8 @@ func harborHeldAsItIs(t *testing.T, _ *operators.Operators) {
 	require.NoError(t, cluster.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
-func harborStatusConflicts(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml")
+func harborStatusConflicts(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml")
 	status := r.untilIs(goharborv1.StatusHealthy)
 	require.NoError(t, r.cluster.Client.Status().Patch(t.Context(), r.harborCluster(), client.RawPatch(types.MergePatchType,
 		[]byte(`{"status":{"status":"creating","conditions":[{"type":"Scanned","status":"True"}]}}`))))

@@ -19,8 +19,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// TestAHarborClusterCRDOfAnotherOperatorIsReported gives a cluster without Harbors the CRD as the Harbor operator has it: without what Drydock adds, then with a
-// field of the status too that must be set and that Drydock does not know.
+// The cluster first has the CRD of the Harbor operator, without Drydock's fields, and then one with an unknown required field.
 func TestAHarborClusterCRDOfAnotherOperatorIsReported(t *testing.T) {
 	definitions, err := dynamic.NewForConfig(activitytest.Stack.Cluster(activitytest.SpokeName).Config)
 	require.NoError(t, err)
@@ -42,14 +41,14 @@ func TestAHarborClusterCRDOfAnotherOperatorIsReported(t *testing.T) {
 	require.NoError(t, err)
 	said := goharborv1.HarborClusterStatus{Status: goharborv1.StatusHealthy, ObservedGeneration: applied.Generation}
 	apply := func() error { _, err := h.ApplyHarborCluster(t.Context(), in); return err }
-	write := func() error { // something else each time: what has not changed is not validated
+	write := func() error { // a change each time, because an unchanged object is not validated
 		said.Status = map[goharborv1.ClusterStatus]goharborv1.ClusterStatus{
 			goharborv1.StatusHealthy: goharborv1.StatusUnhealthy, goharborv1.StatusUnhealthy: goharborv1.StatusHealthy,
 		}[said.Status]
 		return h.WriteHarborStatus(t.Context(), WriteStatusInput{Ref: applied.Ref, Status: said})
 	}
 	require.NoError(t, write())
-	// A server takes its time to act by a CRD that has changed.
+	// A server applies a changed CRD with a delay.
 	isRefused := func(attempt func() error, because ...string) {
 		t.Helper()
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -58,25 +57,25 @@ func TestAHarborClusterCRDOfAnotherOperatorIsReported(t *testing.T) {
 			for _, text := range because {
 				require.Contains(c, temporal.ErrorMessage(err), text)
 			}
-		}, activitytest.NewsLimit, 50*time.Millisecond)
+		}, activitytest.EventTimeout, 50*time.Millisecond)
 	}
 	isDone := func(attempt func() error) {
 		t.Helper()
-		require.Eventually(t, func() bool { return attempt() == nil }, activitytest.NewsLimit, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return attempt() == nil }, activitytest.EventTimeout, 50*time.Millisecond)
 	}
-	const isForeign, remedy = ": its CRD of HarborCluster is not Drydock's: ", ": apply deploy/crds/goharbor.io_harborclusters.yaml over it; do not delete it"
+	const isForeign, advice = ": its CRD of HarborCluster is not Drydock's: ", ": apply deploy/crds/goharbor.io_harborclusters.yaml over it; do not delete it"
 
 	change(`[
 		{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/deletionPolicy"},
 		{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/progressDeadlineSeconds"},
 		{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/observedGeneration"}]`)
-	isRefused(apply, "cluster spoke: apply "+applied.String()+isForeign, ": field not declared in schema"+remedy)
-	isRefused(write, "cluster spoke: write the status of "+applied.String()+isForeign+"it does not keep all of it"+remedy)
+	isRefused(apply, "cluster spoke: apply "+applied.String()+isForeign, ": field not declared in schema"+advice)
+	isRefused(write, "cluster spoke: write the status of "+applied.String()+isForeign+"it does not keep all of it"+advice)
 
 	change(`[
 		{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/revision","value":{"type":"integer"}},
 		{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/required","value":["revision"]}]`)
-	isRefused(write, isForeign, "status.revision: Required value", remedy)
+	isRefused(write, isForeign, "status.revision: Required value", advice)
 
 	change(string(ours))
 	isDone(apply)

@@ -22,36 +22,36 @@ import (
 )
 
 // harborHangs has an admission webhook for the database that never answers. All other requests succeed.
-func harborHangs(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml")
-	heal := r.hang()
-	var told activitytest.Signals
+func harborHangs(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml")
+	resume := r.hang()
+	var reports activitytest.Signals
 	var suite testsuite.WorkflowTestSuite
 	environment := suite.NewTestActivityEnvironment()
-	activities := &Activities{Clusters: r.clusters, Waits: activitykit.Waits{Temporal: &told}}
+	activities := &Activities{Clusters: r.clusters, Waits: activitykit.Waits{Temporal: &reports}}
 	environment.RegisterActivity(activities.ApplyHarborPart)
 	_, err := environment.ExecuteActivity(activities.ApplyHarborPart, ApplyPartInput{Ref: r.ref, Due: harbor.Due{Part: harbor.PartDatabase}})
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "its API server answers, but not this within 8s, as when an admission webhook hangs: postgresql "+r.ref.Namespace+"/"+r.postgres())
-	require.Equal(t, []string{harbor.ReasonApplying}, told.Reasons(), "the workflow does not wait for the hanging part")
-	require.Equal(t, string(harbor.PartDatabase), told.Observed[0].Part)
+	require.Equal(t, []string{harbor.ReasonApplying}, reports.Reasons(), "the workflow does not wait for the hanging part")
+	require.Equal(t, string(harbor.PartDatabase), reports.Observed[0].Part)
 
 	failed := r.untilReason(goharborv1.DatabaseReady, harbor.ReasonApplyFailed)
 	require.Equal(t, metav1.ConditionFalse, failed.Status)
 	require.Contains(t, failed.Message, "as when an admission webhook hangs")
-	heal()
+	resume()
 	r.untilIs(goharborv1.StatusHealthy)
 }
 
-// hang lets every write of the database hang, until heal is called.
-func (r *registry) hang() (heal func()) {
+// hang lets every write of the database hang until the returned function is called.
+func (r *registry) hang() (resume func()) {
 	r.t.Helper()
 	var listening net.ListenConfig
 	listener, err := listening.Listen(r.t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(r.t, err)
 	asked := make(chan struct{}, 1)
 	go func() {
-		var silent []net.Conn // who is forgotten is hung up on
+		var silent []net.Conn // keeps the connections open
 		for {
 			connection, err := listener.Accept()
 			if err != nil {
@@ -82,12 +82,12 @@ func (r *registry) hang() (heal func()) {
 			TimeoutSeconds:          new(int32(30)),
 		}},
 	}
-	heal = func() {
+	resume = func() {
 		require.NoError(r.t, client.IgnoreNotFound(r.cluster.Client.Delete(context.WithoutCancel(r.t.Context()), webhook.DeepCopy())))
 		_ = listener.Close()
 	}
 	activitytest.Create(r.t, r.cluster, webhook.DeepCopy())
-	r.t.Cleanup(heal)
+	r.t.Cleanup(resume)
 	probe := harbor.Database(harborCluster(r.t, r.ref.Namespace)).Objects[0]
 	probe.SetName("probe")
 	require.Eventually(r.t, func() bool {
@@ -100,6 +100,6 @@ func (r *registry) hang() (heal func()) {
 		default:
 			return false
 		}
-	}, activitytest.NewsLimit, 20*time.Millisecond, "the webhook is not asked")
-	return heal
+	}, activitytest.EventTimeout, 20*time.Millisecond, "the webhook is not called")
+	return resume
 }

@@ -24,11 +24,11 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Activities applies what HarborClusters consist of, and looks how it is.
+// Activities applies and watches the objects of HarborClusters.
 type Activities struct {
 	Clusters *kube.Clusters
 	Waits    activitykit.Waits
-	// Resync is how often the API server itself is looked at although nothing has changed; a minute when it is 0.
+	// Resync is the interval between reads from the API server without a change; 0: a minute.
 	Resync time.Duration
 }
 
@@ -37,19 +37,19 @@ type Ref struct {
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// UID tells it from a later one of its name; empty: it is not known.
+	// UID distinguishes it from a later one of the same name; empty: unknown.
 	UID types.UID `json:"uid,omitempty"`
 }
 
 func (r Ref) String() string { return "HarborCluster " + r.Namespace + "/" + r.Name }
 
-// AwaitDueInput says what is known of a HarborCluster.
+// AwaitDueInput is the known state of a HarborCluster.
 type AwaitDueInput struct {
 	Ref
 	harbor.Known
 }
 
-// resyncEvery is Harbor.Resync, or else its default.
+// resyncEvery returns Resync or its default.
 func (h *Activities) resyncEvery() time.Duration {
 	if h.Resync == 0 {
 		return time.Minute
@@ -57,7 +57,7 @@ func (h *Activities) resyncEvery() time.Duration {
 	return h.Resync
 }
 
-// AwaitHarborDue watches a HarborCluster and all that belongs to it, until something is to be done or said about it. Errors: NotFound when the
+// AwaitHarborDue watches a HarborCluster and its objects until an action is due or the status changes. Errors: NotFound when the
 // cluster does not serve HarborClusters.
 func (h *Activities) AwaitHarborDue(ctx context.Context, in AwaitDueInput) (harbor.Plan, error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
@@ -88,13 +88,13 @@ type watch struct {
 	cluster *kube.Cluster
 	in      AwaitDueInput
 	secrets *kube.CachedMetadata
-	// resync is when the API server itself is looked at next; after that, again and again after every so long.
+	// resync is the time of the next read from the API server. Later reads follow at the interval.
 	resync time.Time
 	every  time.Duration
 	seen   harbor.Plan
 }
 
-// kinds are all objects that matter.
+// kinds are the watched objects.
 func (w *watch) kinds() []client.Object {
 	hc := &goharborv1.HarborCluster{}
 	hc.Namespace, hc.Name = w.in.Namespace, w.in.Name
@@ -103,7 +103,7 @@ func (w *watch) kinds() []client.Object {
 	return append(health.HarborServiceKinds(w.in.Namespace), hc, w.secrets, kube.IfServed(ingress))
 }
 
-// look reads all objects, and says whether an action is due, or when to look again. It does not use what the cache may hold from before our own writes.
+// look reads all objects, and returns whether an action is due, or when to look again. It ignores cached objects from before Drydock's own writes.
 func (w *watch) look(ctx context.Context) (due bool, next time.Time, err error) {
 	now := time.Now()
 	live := !now.Before(w.resync)
@@ -121,7 +121,7 @@ func (w *watch) look(ctx context.Context) (due bool, next time.Time, err error) 
 	return err == nil && w.seen.Due(), next, err
 }
 
-// lookAt looks at what the cache holds or, live, at what the API server says.
+// lookAt reads from the cache or, if live, from the API server.
 func (w *watch) lookAt(ctx context.Context, live bool, now time.Time) error {
 	reader := client.Reader(w.cluster.Cache)
 	if live {
@@ -141,7 +141,7 @@ func (w *watch) lookAt(ctx context.Context, live bool, now time.Time) error {
 	return nil
 }
 
-// see reads what the services are judged by, and how the objects are that were applied.
+// see reads the objects that determine the health of the services, and the applied objects.
 func (w *watch) see(ctx context.Context, reader client.Reader, live bool, hc *goharborv1.HarborCluster) (harbor.Seen, error) {
 	observed, err := snapshot.HarborServices(ctx, reader, hc)
 	if err != nil {
@@ -166,7 +166,7 @@ func (w *watch) see(ctx context.Context, reader client.Reader, live bool, hc *go
 	return seen, readIngresses(ctx, reader, hc, seen.Versions)
 }
 
-// readIngresses reads how the Ingresses are that were applied.
+// readIngresses reads the applied Ingresses.
 func readIngresses(ctx context.Context, reader client.Reader, hc *goharborv1.HarborCluster, versions map[string]string) error {
 	for _, object := range harbor.Storage(hc).Objects {
 		if object.GroupVersionKind() != harbor.Ingress {
@@ -194,18 +194,18 @@ func readHarborCluster(ctx context.Context, reader client.Reader, ref Ref) (*goh
 	return found, err
 }
 
-// undeclared reports whether a server refuses to apply an object since the CRD of its kind lacks a field. It has no status code of its own for that.
+// undeclared reports whether a server refuses to apply an object because its CRD lacks a field. There is no status code for that.
 func undeclared(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "field not declared in schema")
 }
 
-// otherCRD is the error when the cluster's CRD of HarborCluster has not the fields that Drydock's has.
+// otherCRD returns the error for a CRD of HarborCluster without Drydock's fields.
 func otherCRD(ref Ref, doing string, why error) error {
 	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s %s: its CRD of HarborCluster is not Drydock's: %v: apply deploy/crds/goharbor.io_harborclusters.yaml over it; "+
 		"do not delete it, or all HarborClusters go with it", ref.Cluster, doing, ref, why), why)
 }
 
-// explainHarbor is Explain, and says what to do about a missing kind or missing rights.
+// explainHarbor is Explain with advice for a missing kind or missing permissions.
 func explainHarbor(cluster *kube.Cluster, ref Ref, doing string, err error) error {
 	switch {
 	case undeclared(err):

@@ -26,44 +26,44 @@ import (
 )
 
 func TestHarborClusters(t *testing.T) {
-	played, err := operators.Start(t.Context(), activitytest.Stack.Cluster(activitytest.HubName).Config, operators.Options{})
+	simulated, err := operators.Start(t.Context(), activitytest.Stack.Cluster(activitytest.HubName).Config, operators.Options{})
 	require.NoError(t, err)
-	t.Cleanup(played.Stop)
+	t.Cleanup(simulated.Stop)
 	t.Run("together", func(t *testing.T) {
 		for name, run := range map[string]func(*testing.T, *operators.Operators){
-			"come up, Harbor last, and nothing is written twice":               harborComesUp,
-			"are gates that no stale status opens":                             harborIsGate,
-			"are put right when somebody changes or deletes what they have":    harborDrifts,
-			"make their bucket as the spec says now, in the Tenant of now":     harborMakesItsBucketAnew,
-			"send nobody to MinIO itself once they are not to":                 harborIsExposedNoMore,
-			"say it when a service falls over, and when it is back":            harborFallsOver,
-			"say what their operators say, and when it takes too long":         harborSaysWhy,
-			"on services that run elsewhere wait for their secrets":            harborElsewhere,
-			"do not take over what is somebody else's":                         harborOfOthers,
-			"lose Harbor but no data when they are deleted":                    harborRetains,
-			"lose everything when that is what deletion means":                 harborDeletes,
-			"lose nothing that is somebody else's":                             harborDeletesNoneOfOthers,
-			"are what each row of the table says":                              harborRows,
-			"say it of each service that takes too long":                       harborIsLate,
-			"say which operator is missing, until it is there":                 harborWithoutOperators,
-			"say which rights are missing":                                     harborWithoutRights,
-			"that cannot be are refused":                                       harborRefused,
-			"are held and let go, and not changed by that":                     harborHeldAsItIs,
-			"have a status that others may write at the same time, and change": harborStatusConflicts,
-			"say it when an API server does not answer for one of them":        harborHangs,
-			"are looked at although a watch has missed a change":               harborResync,
-			"are neither applied nor removed while their cluster is held":      harborHeld,
-			"are not well by what a watch shows of before they were applied":   harborOutrunsWatch,
+			"Harbor is applied last, and nothing is written twice":  harborIsApplied,
+			"a health gate ignores a stale status":                  harborIsGate,
+			"changed and deleted objects are corrected":             harborDrifts,
+			"the bucket is created for the current spec and Tenant": harborRecreatesItsBucket,
+			"the Ingress of MinIO is removed without redirects":     harborRemovesIngress,
+			"the status shows a failed and a recovered service":     harborServiceFails,
+			"the status shows the operators' messages and timeouts": harborShowsReasons,
+			"external services need their Secrets":                  harborExternalServices,
+			"foreign objects are not adopted":                       harborForeignObjects,
+			"deletionPolicy Retain keeps the data":                  harborRetains,
+			"deletionPolicy Delete removes everything":              harborDeletes,
+			"a deletion keeps foreign objects":                      harborKeepsForeignObjects,
+			"each documented condition is reported":                 harborConditions,
+			"each slow service is reported":                         harborIsLate,
+			"missing operators are reported":                        harborWithoutOperators,
+			"missing permissions are reported":                      harborWithoutRights,
+			"invalid objects are refused":                           harborRefused,
+			"the finalizer changes nothing else":                    harborFinalizerChangesNothing,
+			"concurrent writes of the status are merged":            harborStatusConflicts,
+			"a hanging webhook is reported":                         harborHangs,
+			"a resync finds missed changes":                         harborResync,
+			"a held cluster is not changed":                         harborHeld,
+			"health from before a change does not count":            harborIgnoresOldHealth,
 		} {
-			t.Run(name, func(t *testing.T) { run(t, played) })
+			t.Run(name, func(t *testing.T) { run(t, simulated) })
 		}
 	})
-	require.NoError(t, played.Err())
+	require.NoError(t, simulated.Err())
 }
 
-func harborComesUp(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml")
-	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: 300 * time.Millisecond})
+func harborIsApplied(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml")
+	simulated.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: 300 * time.Millisecond})
 	first := r.await()
 	require.Equal(t, goharborv1.StatusCreating, first.Status.Status)
 	require.Len(t, first.Parts, 3, "the services have no dependencies")
@@ -80,7 +80,7 @@ func harborComesUp(t *testing.T, played *operators.Operators) {
 
 	require.Equal(t, []string{
 		"get " + r.credentials(), "get main-database-password", "get minio-main", "get minio-main-creds", "patch main-database-password", "patch minio-main",
-	}, r.askedForSecrets(), "whose they are is asked before they are written, and each once")
+	}, r.secretRequests(), "each is read once for its owner before it is written")
 
 	before := r.versions()
 	for part, applied := range r.known.Applied {
@@ -89,14 +89,14 @@ func harborComesUp(t *testing.T, played *operators.Operators) {
 	}
 	require.Equal(t, before, r.versions(), "a repeated apply writes nothing")
 
-	// Another password, and Harbor has it.
+	// Harbor gets a changed password.
 	r.patch(r.object(harbor.Secret, r.credentials()), `{"stringData":{"password":"new"}}`)
 	require.Equal(t, harbor.PartHarbor, r.await().Parts[0].Part)
 	require.Equal(t, "bmV3", r.object(harbor.Secret, "main-database-password").Object["data"].(map[string]any)["postgresql-password"])
 }
 
-// askedForSecrets returns the requests of Drydock for single Secrets before Harbor was applied.
-func (r *registry) askedForSecrets() []string {
+// secretRequests returns the requests of Drydock for single Secrets before Harbor was applied.
+func (r *registry) secretRequests() []string {
 	r.t.Helper()
 	var asked []string
 	require.Eventually(r.t, func() bool {
@@ -114,12 +114,12 @@ func (r *registry) askedForSecrets() []string {
 			}
 		}
 		return applied
-	}, activitytest.NewsLimit, 50*time.Millisecond, "the audit log does not say that Harbor was applied")
+	}, activitytest.EventTimeout, 50*time.Millisecond, "the audit log lacks the apply of Harbor")
 	slices.Sort(asked)
 	return asked
 }
 
-// versions are those of all that was applied.
+// versions returns the resource versions of the applied objects.
 func (r *registry) versions() map[string]string {
 	versions := map[string]string{}
 	for _, found := range []*unstructured.Unstructured{
@@ -133,8 +133,8 @@ func (r *registry) versions() map[string]string {
 	return versions
 }
 
-func harborDrifts(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml")
+func harborDrifts(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml")
 	r.untilIs(goharborv1.StatusHealthy)
 	r.patch(r.object(harbor.Postgresql, r.postgres()), `{"spec":{"numberOfInstances":7,"clone":{"cluster":"theirs"}}}`)
 	require.Equal(t, harbor.PartDatabase, r.await().Parts[0].Part)
@@ -145,10 +145,10 @@ func harborDrifts(t *testing.T, played *operators.Operators) {
 	const size = "nginx.ingress.kubernetes.io/proxy-body-size"
 	r.patch(r.object(harbor.Ingress, "minio-main"), `{"metadata":{"annotations":{"`+size+`":"1m","theirs":"stays"}}}`)
 	for due := r.await(); !slices.ContainsFunc(due.Parts, func(d harbor.Due) bool { return d.Part == harbor.PartStorage }); due = r.await() {
-		continue // what else has changed
+		continue // another object
 	}
 	annotations := r.object(harbor.Ingress, "minio-main").GetAnnotations()
-	require.Equal(t, []string{"0", "stays"}, []string{annotations[size], annotations["theirs"]}, "no image would pass")
+	require.Equal(t, []string{"0", "stays"}, []string{annotations[size], annotations["theirs"]}, "otherwise uploads fail")
 
 	for object, part := range map[*unstructured.Unstructured]harbor.Part{
 		r.object(harbor.RedisFailover, "main-redis"): harbor.PartCache, r.object(harbor.Ingress, "minio-main"): harbor.PartStorage,
@@ -169,8 +169,8 @@ func harborDrifts(t *testing.T, played *operators.Operators) {
 	r.untilIs(goharborv1.StatusHealthy)
 }
 
-func harborIsExposedNoMore(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml")
+func harborRemovesIngress(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml")
 	r.untilIs(goharborv1.StatusHealthy)
 	require.NotNil(t, r.object(harbor.Ingress, "minio-main"))
 	redirects := func(enable bool) {
@@ -187,30 +187,30 @@ func harborIsExposedNoMore(t *testing.T, played *operators.Operators) {
 
 	r.patch(r.object(harbor.Ingress, "minio-main"), `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"another"}}}`)
 	redirects(false)
-	require.NotNil(t, r.object(harbor.Ingress, "minio-main"), "it is foreign")
+	require.NotNil(t, r.object(harbor.Ingress, "minio-main"), "it is a foreign object")
 }
 
-func harborFallsOver(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml")
+func harborServiceFails(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml")
 	healthy := r.untilIs(goharborv1.StatusHealthy)
 	for kind, name := range map[operators.Kind]string{
 		operators.Postgresql: r.postgres(), operators.RedisFailover: "main-redis", operators.Tenant: "minio-main", operators.Harbor: "main-harbor",
 	} {
-		played.Simulate(kind, r.ref.Namespace, name, operators.Behaviour{Down: true})
+		simulated.Simulate(kind, r.ref.Namespace, name, operators.Behaviour{Down: true})
 		r.untilIs(goharborv1.StatusUnhealthy)
-		played.Simulate(kind, r.ref.Namespace, name, operators.Behaviour{})
+		simulated.Simulate(kind, r.ref.Namespace, name, operators.Behaviour{})
 		back := r.untilIs(goharborv1.StatusHealthy)
 		require.Equal(t, harbor.ConditionOf(healthy, goharborv1.StorageReady).FirstReadyTime.Unix(), harbor.ConditionOf(back, goharborv1.StorageReady).FirstReadyTime.Unix())
 	}
-	played.Simulate(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Flaps: 200 * time.Millisecond})
+	simulated.Simulate(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Flaps: 200 * time.Millisecond})
 	for range 2 {
 		r.untilIs(goharborv1.StatusUnhealthy)
 		r.untilIs(goharborv1.StatusHealthy)
 	}
 }
 
-func harborIsGate(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml")
+func harborIsGate(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml")
 	r.untilIs(goharborv1.StatusHealthy)
 	check := func(timeout int32) health.AwaitClusterHealthyInput {
 		return health.AwaitClusterHealthyInput{Cluster: activitytest.HubName, Since: time.Now(), Checks: []drydockv1.HealthCheck{{
@@ -219,14 +219,14 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 	}
 	require.NoError(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(20)))
 
-	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{Down: true})
+	simulated.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{Down: true})
 	require.Eventually(t, func() bool {
 		available, _, _ := unstructured.NestedInt64(r.object(harbor.Tenant, "minio-main").Object, "status", "availableReplicas")
 		return available == 1
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 	hc, err := readHarborCluster(t.Context(), r.cluster.Client, r.ref)
 	require.NoError(t, err)
-	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status, "it is not managed, so its status is the old one")
+	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status, "it is not managed, so its status is outdated")
 	err = (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(1))
 	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
 	require.Regexp(t, `health gate of cluster hub failed: registry: HarborCluster \S+/main: condition StorageReady is False: ReplicasNotReady: was ready, and is not now: 1 of 2 replicas of `+
@@ -236,38 +236,38 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 	go func() {
 		opened <- (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(30))
 	}()
-	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
+	simulated.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
 	require.NoError(t, <-opened)
 
 	r.patch(hc, `{"spec":{"version":"2.6.0"}}`)
-	require.Contains(t, temporal.ErrorMessage((&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(1))), "generation 2: not observed yet", "its operators speak of the first")
+	require.Contains(t, temporal.ErrorMessage((&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(1))), "generation 2: not observed yet", "its operators have observed generation 1")
 	r.until(func(s goharborv1.HarborClusterStatus) bool { return s.ObservedGeneration == 2 })
-	require.NotEqual(t, goharborv1.StatusHealthy, r.known.Status.Status, "Harbor was not applied when it was looked at")
-	require.ErrorContains(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(1)), "generation 2: not applied yet: harbor", "it is up as it was before")
+	require.NotEqual(t, goharborv1.StatusHealthy, r.known.Status.Status, "Harbor was not applied when it was observed")
+	require.ErrorContains(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(1)), "generation 2: not applied yet: harbor", "Harbor runs with its former spec")
 	r.untilIs(goharborv1.StatusHealthy)
 	require.NoError(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(20)))
 }
 
-func harborSaysWhy(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml", "expose:\n    core:", "progressDeadlineSeconds: 2\n  expose:\n    core:")
-	played.Simulate(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Fails: true})
-	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: -1})
+func harborShowsReasons(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml", "expose:\n    core:", "progressDeadlineSeconds: 2\n  expose:\n    core:")
+	simulated.Simulate(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Fails: true})
+	simulated.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: -1})
 	require.Contains(t, r.untilReason(goharborv1.DatabaseReady, "CreateFailed").Message, "is CreateFailed: see its events")
 	late := r.untilReason(goharborv1.StorageReady, harbor.ReasonProgressDeadlineExceeded)
 	require.Equal(t, "not ready after 2s: Tenant minio-main: Provisioning initial users", late.Message)
-	require.Equal(t, metav1.ConditionTrue, harbor.ConditionOf(r.known.Status, goharborv1.CacheReady).Status, "others are not held up")
+	require.Equal(t, metav1.ConditionTrue, harbor.ConditionOf(r.known.Status, goharborv1.CacheReady).Status, "other services continue")
 	require.Nil(t, r.object(harbor.Harbor, "main-harbor"))
 
-	played.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{Fails: true})
-	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
+	simulated.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{Fails: true})
+	simulated.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
 	r.untilReason(goharborv1.StorageReady, harbor.ReasonBucketJobFailed)
-	played.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{})
+	simulated.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{})
 	require.NoError(t, r.cluster.Client.Delete(t.Context(), r.object(harbor.Job, "minio-main"), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	r.untilReason(goharborv1.StorageReady, harbor.ReasonReady)
 }
 
-func harborElsewhere(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "external.yaml")
+func harborExternalServices(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "external.yaml")
 	r.untilReason(goharborv1.DatabaseReady, harbor.ReasonSecretMissing)
 	require.Equal(t, goharborv1.StatusCreating, r.known.Status.Status)
 	for _, name := range []string{"db", "redis", "s3"} {
@@ -277,19 +277,19 @@ func harborElsewhere(t *testing.T, played *operators.Operators) {
 	r.untilIs(goharborv1.StatusHealthy)
 	require.Equal(t, []harbor.Part{harbor.PartHarbor}, r.order)
 	for _, kind := range []goharborv1.ConditionType{goharborv1.DatabaseReady, goharborv1.CacheReady, goharborv1.StorageReady} {
-		r.becomes(kind, yes, harbor.ReasonExternal)
+		r.awaitCondition(kind, yes, harbor.ReasonExternal)
 	}
 
 	r.patch(r.harborCluster(), `{"spec":{"storage":{"spec":{"s3":{"bucket":null}}}}}`)
-	r.becomes(goharborv1.StorageReady, no, harbor.ReasonSettingsMissing)
+	r.awaitCondition(goharborv1.StorageReady, no, harbor.ReasonSettingsMissing)
 	require.Equal(t, "must be set: spec.storage.spec.s3.bucket", harbor.ConditionOf(r.known.Status, goharborv1.StorageReady).Message)
 	require.Equal(t, goharborv1.StatusUnhealthy, r.known.Status.Status)
 	r.patch(r.harborCluster(), `{"spec":{"storage":{"spec":{"s3":{"bucket":"images"}}}}}`)
 	r.untilIs(goharborv1.StatusHealthy)
 }
 
-func harborOfOthers(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml")
+func harborForeignObjects(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml")
 	theirs := func(kind schema.GroupVersionKind, name string, spec map[string]any) *unstructured.Unstructured {
 		object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 		object.SetGroupVersionKind(kind)
@@ -316,7 +316,7 @@ func harborOfOthers(t *testing.T, played *operators.Operators) {
 	r.untilIs(goharborv1.StatusHealthy)
 }
 
-// harborCluster is a HarborCluster with all its services in the cluster.
+// harborCluster returns a HarborCluster with all its services in the cluster.
 func harborCluster(t *testing.T, namespace string) *goharborv1.HarborCluster {
 	t.Helper()
 	text, err := os.ReadFile("../../internal/harbor/testdata/incluster.yaml")

@@ -13,9 +13,9 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// harborHeld: a cluster may be held before a worker resumes the activities of a crashed one.
-func harborHeld(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml", "expose:\n    core:", "deletionPolicy: Delete\n  expose:\n    core:")
+// harborHeld holds the cluster before another attempt of its activities.
+func harborHeld(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml", "expose:\n    core:", "deletionPolicy: Delete\n  expose:\n    core:")
 	workflow := &activitytest.HeldWorkflow{}
 	h := &Activities{Clusters: r.clusters, Waits: activitykit.Waits{Workflows: workflow}}
 	requireHeldFirst := func(step, in any, unchanged func()) {

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// metadataOf names an object of which no more than its metadata is read.
+// metadataOf returns an object to read only metadata into.
 func metadataOf(kind schema.GroupVersionKind, namespace, name string) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
@@ -23,8 +23,8 @@ func metadataOf(kind schema.GroupVersionKind, namespace, name string) *metav1.Pa
 	return object
 }
 
-// ownByLabel reads an object and, if it is the HarborCluster's by its owner, as the Harbor operator makes it, makes it ours by the label instead:
-// otherwise the garbage collector would delete it, and its data, with the HarborCluster, even if the deletionPolicy is Retain.
+// ownByLabel reads an object. If the HarborCluster owns it by an owner reference, which the Harbor operator sets, it replaces the reference by a label.
+// Otherwise the garbage collector would delete the object and its data with the HarborCluster, even with deletionPolicy Retain.
 func ownByLabel(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster, object *metav1.PartialObjectMetadata) error {
 	return kube.RetryOnConflict(func() error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {

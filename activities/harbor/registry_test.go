@@ -25,7 +25,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-// registry is a HarborCluster in its own namespace, with the state that its workflow would have.
+// registry is a HarborCluster in its own namespace, with the state of its workflow.
 type registry struct {
 	t         *testing.T
 	cluster   *kube.Cluster
@@ -33,15 +33,15 @@ type registry struct {
 	operators *operators.Operators
 	ref       Ref
 	known     harbor.Known
-	// order is in which the parts were applied.
+	// order has the parts in the order in which they were applied.
 	order []harbor.Part
 }
 
-// newRegistry applies the HarborCluster of a file, after changes to its text, to the bare cluster, where the operators are played.
-func newRegistry(t *testing.T, played *operators.Operators, file string, oldnew ...string) *registry {
+// newRegistry applies the HarborCluster of a file, after changes to its text, to the bare cluster with simulated operators.
+func newRegistry(t *testing.T, simulated *operators.Operators, file string, oldnew ...string) *registry {
 	t.Helper()
 	t.Parallel()
-	r := &registry{t: t, cluster: activitytest.BareCluster(t), clusters: activitytest.Clusters, operators: played, known: harbor.Known{Applied: map[harbor.Part]harbor.Applied{}}}
+	r := &registry{t: t, cluster: activitytest.BareCluster(t), clusters: activitytest.Clusters, operators: simulated, known: harbor.Known{Applied: map[harbor.Part]harbor.Applied{}}}
 	namespace := devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName))
 	grantHarbor(t, r.cluster, namespace)
 	text, err := os.ReadFile("../../internal/harbor/testdata/" + file)
@@ -55,7 +55,7 @@ func newRegistry(t *testing.T, played *operators.Operators, file string, oldnew 
 	return r
 }
 
-// grantHarbor binds what deploy/rbac/harbor.yaml says has to be bound in a namespace.
+// grantHarbor binds the role that deploy/rbac/harbor.yaml requires in a namespace.
 func grantHarbor(t *testing.T, cluster *kube.Cluster, namespace string) {
 	t.Helper()
 	_, err := cluster.Clientset.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
@@ -71,7 +71,7 @@ func (r *registry) harbor() *Activities { return &Activities{Clusters: r.cluster
 // await waits for due work, and executes it as the workflow does.
 func (r *registry) await() harbor.Plan {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), activitytest.NewsLimit)
+	ctx, cancel := context.WithTimeout(r.t.Context(), activitytest.EventTimeout)
 	defer cancel()
 	due, err := r.harbor().AwaitHarborDue(ctx, AwaitDueInput{Ref: r.ref, Known: r.known})
 	require.NoError(r.t, err)
@@ -110,7 +110,7 @@ func (r *registry) until(condition func(goharborv1.HarborClusterStatus) bool) go
 		}
 		r.await()
 	}
-	require.Fail(r.t, "it never came to that", "%+v", r.known.Status)
+	require.Fail(r.t, "the condition was never met", "%+v", r.known.Status)
 	return r.known.Status
 }
 
@@ -145,7 +145,7 @@ func (r *registry) harborCluster() *goharborv1.HarborCluster {
 
 func (r *registry) postgres() string { return "postgresql-" + r.ref.Namespace + "-main" }
 
-// credentials names the Secret that the operator of the database makes.
+// credentials returns the name of the Secret that the operator of the database creates.
 func (r *registry) credentials() string {
 	return "harbor." + r.postgres() + ".credentials.postgresql.acid.zalan.do"
 }

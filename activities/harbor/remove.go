@@ -23,10 +23,10 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Finalizer keeps a HarborCluster that was deleted until what belongs to it is gone.
+// Finalizer keeps a deleted HarborCluster until its objects are gone.
 const Finalizer = harbor.Finalizer
 
-// appliedHarborCluster is a HarborCluster as it is applied: what a person wrote, and our finalizer.
+// appliedHarborCluster returns the object to apply: a person's HarborCluster with Drydock's finalizer.
 func appliedHarborCluster(hc goharborv1.HarborCluster) (*unstructured.Unstructured, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&hc)
 	if err != nil {
@@ -55,7 +55,7 @@ func (h *Activities) AddHarborFinalizer(ctx context.Context, in Ref) error {
 // RemoveFinalizerInput names the HarborCluster from which the finalizer is removed.
 type RemoveFinalizerInput struct {
 	Ref
-	// Removed: the objects that belong to it are gone. If not, the finalizer stays on an object that is being deleted.
+	// Removed: its objects are gone. If not, the finalizer stays on an object that is being deleted.
 	Removed bool `json:"removed,omitempty"`
 }
 
@@ -92,8 +92,8 @@ func (h *Activities) DeleteHarborCluster(ctx context.Context, in Ref) error {
 	return explainHarbor(cluster, in, "delete "+in.String(), err)
 }
 
-// change changes a HarborCluster, if necessary, and tries again after a conflict. It does not touch one that is gone, or another one of the name. It starts
-// from the cache, because an outdated object is a conflict; only the API server confirms that no change is necessary.
+// change changes a HarborCluster if necessary, and retries after a conflict. It ignores a deleted object and a later one of the same name. It starts with
+// the cache, because an outdated object causes a conflict; only the API server confirms that no change is necessary.
 func (h *Activities) change(ctx context.Context, ref Ref, doing string,
 	change func(context.Context, client.Client, *goharborv1.HarborCluster) (changed bool, err error),
 ) error {
@@ -124,18 +124,18 @@ type RemovePartInput struct {
 	Part harbor.Part `json:"part"`
 }
 
-// RemovePartResult says what was not removed.
+// RemovePartResult names objects that were not removed.
 type RemovePartResult struct {
-	// Foreign is the object that has the name of one of the part's, and does not belong to the HarborCluster; empty: there is none. The part's
-	// Secrets and claims stay then: they may be in use by that object.
+	// Foreign is an object with the name of one of the part's objects that does not belong to the HarborCluster; empty: none. Then the Secrets and
+	// claims of the part stay, because that object may use them.
 	Foreign string `json:"foreign,omitempty"`
-	// Gone: the HarborCluster was gone already. The part stays, because it is not known which objects belong to it.
+	// Gone: the HarborCluster no longer exists. The part stays, because its objects are unknown.
 	Gone bool `json:"gone,omitempty"`
 }
 
-// RemoveHarborPart deletes what was applied for a part of a HarborCluster that is being deleted, and waits until it is gone. By the deletionPolicy Retain the
-// services that hold data stay: their operators would delete the data with them. Objects that do not belong to the HarborCluster stay. Claims go as
-// soon as no pod uses them, without a wait. When Harbor is removed, a condition of the object records it. Errors: Held if the cluster is held.
+// RemoveHarborPart deletes the objects of a part of a HarborCluster that is being deleted, and waits until they are gone. With deletionPolicy Retain,
+// services with data stay: their operators would delete the data, too. Foreign objects stay. Claims are deleted without a wait, because pods may still
+// use them. When Harbor is removed, a condition of the object records it. Errors: Held if the cluster is held.
 func (h *Activities) RemoveHarborPart(ctx context.Context, in RemovePartInput) (RemovePartResult, error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -152,7 +152,7 @@ func (h *Activities) RemoveHarborPart(ctx context.Context, in RemovePartInput) (
 	if in.Part == harbor.PartHarbor {
 		said := WriteStatusInput{Ref: in.Ref, Status: harbor.BeingRemoved(hc.Status, hc.Generation, time.Now())}
 		if err := h.WriteHarborStatus(ctx, said); err != nil && activity.IsActivity(ctx) {
-			activity.GetLogger(ctx).Warn("failed to write that a part is being removed", "error", err) // no reason not to remove it
+			activity.GetLogger(ctx).Warn("failed to write that a part is being removed", "error", err) // the removal continues
 		}
 	}
 	r := removal{cluster: cluster, hc: hc, part: in.Part, waits: h.Waits}
@@ -166,11 +166,11 @@ type removal struct {
 	hc      *goharborv1.HarborCluster
 	part    harbor.Part
 	waits   activitykit.Waits
-	// foreign is an object that was found and is not the HarborCluster's; empty: all are.
+	// foreign is a found object that does not belong to the HarborCluster; empty: none.
 	foreign string
 }
 
-// presence is what was found under the name of one of our objects.
+// presence is the state of an object with the name of one of the part's.
 type presence int
 
 const (
@@ -192,7 +192,7 @@ func (r *removal) run(ctx context.Context, removal harbor.Removal) error {
 		}
 	}
 	if r.foreign != "" {
-		return nil // claims are told by the name alone, which that object has
+		return nil // claims are identified only by the name of that object
 	}
 	for _, name := range removal.Secrets {
 		if _, err := r.remove(ctx, metadataOf(harbor.Secret, r.hc.Namespace, name)); err != nil {
@@ -205,7 +205,7 @@ func (r *removal) run(ctx context.Context, removal harbor.Removal) error {
 	return r.removeClaims(ctx, client.InNamespace(r.hc.Namespace), client.MatchingLabels(removal.Claims))
 }
 
-// removeClaims deletes the claims of a part. They have no label of Drydock, but those of their operator with the name of the object that is gone.
+// removeClaims deletes the claims of a part. They have only labels of their operator, with the name of the deleted object.
 func (r *removal) removeClaims(ctx context.Context, namespace client.InNamespace, picked client.MatchingLabels) error {
 	claims := &metav1.PartialObjectMetadataList{}
 	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))

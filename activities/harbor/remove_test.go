@@ -17,19 +17,19 @@ import (
 	"drydock.dev/drydock/internal/harbor"
 )
 
-// end deletes the HarborCluster as its workflow does. Foreign are the objects that remain, by part.
+// end deletes the HarborCluster like its workflow. foreign are the remaining objects, by part.
 func (r *registry) end(foreign map[harbor.Part]string) {
 	r.t.Helper()
 	require.NoError(r.t, r.harbor().DeleteHarborCluster(r.t.Context(), r.ref))
 	deleting := false
-	for range 100 { // what else has changed may be seen before
+	for range 100 { // another object may be seen before
 		if deleting = r.await().Deleting; deleting {
 			break
 		}
 	}
 	require.True(r.t, deleting)
 	for _, part := range []harbor.Part{harbor.PartHarbor, harbor.PartDatabase, harbor.PartCache, harbor.PartStorage} {
-		for range 2 { // done once more, it changes nothing
+		for range 2 { // a repeated removal changes nothing
 			result, err := r.harbor().RemoveHarborPart(r.t.Context(), RemovePartInput{Ref: r.ref, Part: part})
 			require.NoError(r.t, err)
 			require.Equal(r.t, foreign[part], result.Foreign)
@@ -71,15 +71,15 @@ func (r *registry) own(kind schema.GroupVersionKind, name string) {
 		`{"apiVersion":"v1","kind":"ConfigMap","name":"theirs","uid":"1"}]}}`, r.ref.UID))
 }
 
-func harborRetains(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml")
+func harborRetains(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml")
 	r.untilIs(goharborv1.StatusHealthy)
 	data := map[schema.GroupVersionKind]string{harbor.Postgresql: r.postgres(), harbor.RedisFailover: "main-redis", harbor.Tenant: "minio-main"}
 	requireDisowned := func(kind schema.GroupVersionKind, name string) {
 		object := r.object(kind, name)
-		require.Equal(t, "main", object.GetLabels()[harbor.LabelCluster], "%s is ours still", kind)
-		require.Len(t, object.GetOwnerReferences(), 1, "%s would go with the HarborCluster", kind)
-		require.Equal(t, "ConfigMap", object.GetOwnerReferences()[0].Kind, "the owners of others stay")
+		require.Equal(t, "main", object.GetLabels()[harbor.LabelCluster], "%s still has the label", kind)
+		require.Len(t, object.GetOwnerReferences(), 1, "%s would be deleted with the HarborCluster", kind)
+		require.Equal(t, "ConfigMap", object.GetOwnerReferences()[0].Kind, "foreign owners stay")
 	}
 	for kind, name := range data {
 		r.own(kind, name)
@@ -111,8 +111,8 @@ func harborRetains(t *testing.T, played *operators.Operators) {
 	require.Equal(t, 3, r.claims())
 }
 
-func harborDeletes(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml", "expose:\n    core:", "deletionPolicy: Delete\n  expose:\n    core:")
+func harborDeletes(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml", "expose:\n    core:", "deletionPolicy: Delete\n  expose:\n    core:")
 	r.untilIs(goharborv1.StatusHealthy)
 	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: "theirs"}}
 	foreign.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
@@ -127,8 +127,8 @@ func harborDeletes(t *testing.T, played *operators.Operators) {
 	require.Equal(t, 1, r.claims(), "the foreign claim")
 }
 
-func harborDeletesNoneOfOthers(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml", "expose:\n    core:", "deletionPolicy: Delete\n  expose:\n    core:")
+func harborKeepsForeignObjects(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml", "expose:\n    core:", "deletionPolicy: Delete\n  expose:\n    core:")
 	r.untilIs(goharborv1.StatusHealthy)
 	for _, theirs := range []*unstructured.Unstructured{r.object(harbor.RedisFailover, "main-redis"), r.object(harbor.Tenant, "minio-main")} {
 		r.patch(theirs, `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"another"}}}`)
@@ -140,5 +140,5 @@ func harborDeletesNoneOfOthers(t *testing.T, played *operators.Operators) {
 	require.NotNil(t, r.object(harbor.RedisFailover, "main-redis"))
 	require.NotNil(t, r.object(harbor.Tenant, "minio-main"))
 	require.NotNil(t, r.object(harbor.Secret, "minio-main-creds"), "it may be in use")
-	require.Equal(t, 2, r.claims(), "those of the database are gone, though the database was gone before")
+	require.Equal(t, 2, r.claims(), "the claims of the deleted database are removed")
 }

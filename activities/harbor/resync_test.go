@@ -14,8 +14,8 @@ import (
 )
 
 // harborResync loses the events of watches: the cache is stale, and only the API server has the current state.
-func harborResync(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml")
+func harborResync(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml")
 	require.Equal(t, time.Minute, r.harbor().resyncEvery())
 	through := activitytest.NewFaultyClusters(t)
 	r.clusters = through.Clusters
@@ -39,22 +39,22 @@ func harborResync(t *testing.T, played *operators.Operators) {
 
 	r.known.Status = changed.Status
 	through.LoseWatch(t, cluster, r.ref.Namespace, "postgresqls")
-	played.Simulate(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Absent: true})
+	simulated.Simulate(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Absent: true})
 	r.reports(harbor.Postgresql, r.postgres(), `{"PostgresClusterStatus":"SyncFailed"}`)
 	for failed := changed; harbor.ConditionOf(failed.Status, goharborv1.DatabaseReady).Reason != "SyncFailed"; r.known.Status = failed.Status {
 		failed = await()
 	}
 }
 
-// harborOutrunsWatch changes Harbor without an event of the watch: the cached health is older than the change.
-func harborOutrunsWatch(t *testing.T, played *operators.Operators) {
-	r := newRegistry(t, played, "incluster.yaml")
+// harborIgnoresOldHealth changes Harbor without an event of the watch: the cached health is older than the change.
+func harborIgnoresOldHealth(t *testing.T, simulated *operators.Operators) {
+	r := newRegistry(t, simulated, "incluster.yaml")
 	through := activitytest.NewFaultyClusters(t)
 	r.clusters = through.Clusters
 	r.untilIs(goharborv1.StatusHealthy)
 	cluster, err := through.Clusters.Cluster(t.Context(), activitytest.HubName)
 	require.NoError(t, err)
-	played.Simulate(operators.Harbor, r.ref.Namespace, "main-harbor", operators.Behaviour{Absent: true})
+	simulated.Simulate(operators.Harbor, r.ref.Namespace, "main-harbor", operators.Behaviour{Absent: true})
 	through.LoseWatch(t, cluster, r.ref.Namespace, "harbors")
 	r.patch(r.harborCluster(), `{"spec":{"version":"2.6.0"}}`)
 	r.until(func(s goharborv1.HarborClusterStatus) bool {

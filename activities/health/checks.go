@@ -36,8 +36,8 @@ func evaluate(objects objects, checks []drydockv1.HealthCheck, node string) ([]h
 	return results, nil
 }
 
-// CheckKinds returns what must be watched to see the results of the checks change. A kind that the cluster does not serve, or does not
-// let us watch, is watched once it does. Errors: InvalidSpec.
+// CheckKinds returns the kinds to watch for the checks. A kind that the cluster does not serve, or forbids to watch, is watched once it is
+// allowed. Errors: InvalidSpec.
 func CheckKinds(cluster *kube.Cluster, checks []drydockv1.HealthCheck) ([]client.Object, error) {
 	watches, err := health.Watches(checks...)
 	if err != nil {
@@ -61,7 +61,7 @@ func CheckKinds(cluster *kube.Cluster, checks []drydockv1.HealthCheck) ([]client
 	return kinds, nil
 }
 
-// ExplainCheck types an error of package health, which is wrapped in the name of the check.
+// ExplainCheck converts an error of package health, which names the check, to a typed error.
 func ExplainCheck(cluster *kube.Cluster, err error) error {
 	if errors.Is(err, health.ErrInvalid) {
 		return temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
@@ -72,7 +72,7 @@ func ExplainCheck(cluster *kube.Cluster, err error) error {
 	return activitykit.Explain(cluster, "look", err)
 }
 
-// objects lets checks read from a cluster, as long as the context it was made for lives.
+// objects lets checks read from a cluster until its context ends.
 type objects struct {
 	snapshot.Evidence
 	ctx     context.Context
@@ -81,14 +81,13 @@ type objects struct {
 
 var _ health.Objects = objects{}
 
-// ObjectsOf reads from the cluster's Cache, or from its Client when what the cache holds is not good enough: a list without a resource
-// version waits until it is current, some 90 ms on a busy API server, and so is evidence of now. What the Cache lists is not copied:
-// checks only read.
+// ObjectsOf reads from the cluster's Cache or, for current evidence, from its Client: a list without a resource version is current, after some 90 ms
+// on a busy API server. Listed objects are not copied, because checks only read.
 func ObjectsOf(ctx context.Context, cluster *kube.Cluster, reader client.Reader) objects {
 	return objects{Evidence: snapshot.NewEvidence(ctx, reader, cluster.Client.Scheme(), endpoint.Fetch).WithSecrets(cluster.Client), ctx: ctx, cluster: cluster}
 }
 
-// Node returns the node of that name, or nil when there is none. The Cache is not believed that: it may not have the node yet.
+// Node returns the node of that name; nil: none. The API server confirms that, because the Cache may not have the node yet.
 func (o objects) Node(name string) (*corev1.Node, error) {
 	node, err := o.Evidence.Node(name)
 	if node != nil || err != nil {
@@ -97,7 +96,7 @@ func (o objects) Node(name string) (*corev1.Node, error) {
 	return snapshot.NewEvidence(o.ctx, o.cluster.Client, o.cluster.Client.Scheme(), endpoint.Fetch).Node(name)
 }
 
-// HarborServiceKinds are the objects of a namespace that HarborClusters are judged by, but for Secrets.
+// HarborServiceKinds are the objects of a namespace that determine the health of HarborClusters, except Secrets.
 func HarborServiceKinds(namespace string) []client.Object {
 	var kinds []client.Object
 	for _, kind := range []schema.GroupVersionKind{harbor.Postgresql, harbor.RedisFailover, harbor.Tenant, harbor.Harbor} {

@@ -18,7 +18,7 @@ import (
 type gateWait struct {
 	waits   activitykit.Waits
 	cluster *kube.Cluster
-	// subject is whose health it is, e.g. "node worker-1".
+	// subject of the gate, for example "node worker-1".
 	subject string
 	kinds   []client.Object
 	gate    health.Gate
@@ -26,7 +26,7 @@ type gateWait struct {
 	evaluate func(objects) ([]health.Result, error)
 }
 
-// run looks whenever an object changes, and when the gate says that time alone changes its mind. Errors: HealthGateFailed, and evaluate's.
+// run evaluates the gate when an object changes, and at the times that the gate requests. Errors: HealthGateFailed, and those of evaluate.
 func (w *gateWait) run(ctx context.Context) error {
 	alarm := time.NewTimer(math.MaxInt64)
 	defer alarm.Stop()
@@ -42,8 +42,8 @@ func (w *gateWait) run(ctx context.Context) error {
 	})
 }
 
-// look decides on the cache while the gate waits. It neither opens nor fails on that alone: a cache whose watch is broken shows what
-// was, so both are decided on what the API server itself says.
+// look evaluates the cache while the gate waits. The cache of a broken watch is outdated, so the gate opens or fails only on objects from the API
+// server.
 func (w *gateWait) look(ctx context.Context) (health.Decision, error) {
 	decision, err := w.observe(ObjectsOf(ctx, w.cluster, w.cluster.Cache))
 	if err != nil || decision.Verdict == health.Waiting {

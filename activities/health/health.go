@@ -17,16 +17,16 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// Activities looks whether nodes and clusters are well.
+// Activities checks the health of nodes and clusters.
 type Activities struct {
 	Clusters *kube.Clusters
 	Waits    activitykit.Waits
 }
 
-// AwaitNodeHealthyInput says what must hold on a node.
+// AwaitNodeHealthyInput names a node and its checks.
 type AwaitNodeHealthyInput struct {
 	activitykit.NodeRef
-	// Since is when the work on the node was over and the checks began; older evidence does not count. The times of Checks count
+	// Since is when the work on the node ended and the checks started. Older evidence does not count, and the times of Checks count
 	// from it.
 	Since time.Time `json:"since"`
 	// Deadline for the node being Ready and its DaemonSet pods ready; each of Checks has its own limit.
@@ -88,12 +88,12 @@ func evaluateNode(objects objects, in AwaitNodeHealthyInput) ([]health.Result, e
 	return append([]health.Result{node}, declared...), err
 }
 
-// AwaitClusterHealthyInput says what must hold in a cluster after its nodes were maintained.
+// AwaitClusterHealthyInput names a cluster and its checks after its nodes were maintained.
 type AwaitClusterHealthyInput struct {
 	Cluster string `json:"cluster"`
 	// Nodes that were maintained and must be Ready, if they still exist.
 	Nodes []string `json:"nodes"`
-	// Since is when the work on the cluster was over and the checks began, as in AwaitNodeHealthyInput.
+	// Since is when the work on the cluster ended and the checks started, as in AwaitNodeHealthyInput.
 	Since time.Time `json:"since"`
 	// Deadline for the nodes; each of Checks has its own limit.
 	Deadline *time.Time              `json:"deadline,omitempty"`
@@ -133,7 +133,7 @@ func evaluateCluster(objects objects, in AwaitClusterHealthyInput) ([]health.Res
 	return append([]health.Result{nodes}, declared...), err
 }
 
-// newGate makes a gate of a built-in check and the declared ones.
+// newGate returns a gate for a built-in check and the declared ones.
 func newGate(since time.Time, builtIn health.Check, declared []drydockv1.HealthCheck) health.Gate {
 	checks := []health.Check{builtIn}
 	for _, check := range declared {

@@ -27,7 +27,7 @@ import (
 
 func checkups() *Activities { return &Activities{Clusters: activitytest.Clusters} }
 
-// nodeGateOf starts AwaitNodeHealthy and returns where it ends.
+// nodeGateOf starts AwaitNodeHealthy and returns a channel with its result.
 func nodeGateOf(t *testing.T, in AwaitNodeHealthyInput) <-chan error {
 	t.Helper()
 	end := make(chan error, 1)
@@ -58,11 +58,11 @@ func agentOn(t *testing.T, ref activitykit.NodeRef, podAnnotations map[string]st
 		var pods corev1.PodList
 		require.NoError(t, spoke.Client.List(t.Context(), &pods, client.InNamespace(ds.Namespace)))
 		return len(pods.Items) == 1 && pods.Items[0].Spec.NodeName == ref.Node
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 	return ds
 }
 
-func TestAHealthyNodePassesAtOnce(t *testing.T) {
+func TestAHealthyNodePassesImmediately(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	agentOn(t, ref, nil)
 	require.NoError(t, checkups().AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(10)}))
@@ -71,7 +71,7 @@ func TestAHealthyNodePassesAtOnce(t *testing.T) {
 func TestANodeCheckWaitsUntilTheNodeIsReady(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Changed(t, ref.Node, activitytest.Annotated(devstack.AnnotationNotReady, "rebooting"))
-	require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.NewsLimit, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.EventTimeout, 20*time.Millisecond)
 
 	end := nodeGateOf(t, AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(30)})
 	require.Never(t, func() bool { return len(end) > 0 }, 300*time.Millisecond, 50*time.Millisecond)
@@ -83,7 +83,7 @@ func TestANodeCheckWaitsUntilTheNodeIsReady(t *testing.T) {
 func TestANodeThatStaysNotReadyFailsTheGateWithItsStartTime(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Changed(t, ref.Node, activitytest.Annotated(devstack.AnnotationNotReady, "rebooting"))
-	require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.NewsLimit, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.EventTimeout, 20*time.Millisecond)
 
 	err := <-nodeGateOf(t, AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(1)})
 	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
@@ -108,7 +108,7 @@ func TestAnUnreadyDaemonSetPodBlocksTheNode(t *testing.T) {
 func TestANodeThatIsDeletedEndsItsHealthChecks(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Changed(t, ref.Node, activitytest.Annotated(devstack.AnnotationNotReady, "rebooting"))
-	require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.NewsLimit, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.EventTimeout, 20*time.Millisecond)
 	end := nodeGateOf(t, AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now()})
 	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), activitytest.GetNode(t, ref.Node)))
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(<-end))
@@ -186,12 +186,12 @@ func TestTheStableTimeRestartsAfterARelapse(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(again), 1900*time.Millisecond)
 }
 
-func TestTheTimeOfACheckCountsWithoutAWorker(t *testing.T) {
+func TestTheTimeoutOfACheckIncludesTimeWithoutAWorker(t *testing.T) {
 	d := web(t)
 	reports(t, d, 1)
 	in := AwaitClusterHealthyInput{Cluster: activitytest.HubName, Since: time.Now().Add(-time.Hour), Checks: []drydockv1.HealthCheck{workloadsOf(d)}}
 	err := checkups().AwaitClusterHealthy(t.Context(), in)
-	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err), "its 300 s are over")
+	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err), "its 300 s have passed")
 	require.ErrorContains(t, err, "health gate of cluster hub failed: shop: Deployment "+d.Namespace+"/web: 1 of 2 replicas are available")
 	require.Equal(t, "Deployment "+d.Namespace+"/web", temporal.Blockers(err)[0].String())
 
@@ -205,7 +205,7 @@ func TestMaintainedNodesMustBeReadyUnlessDeleted(t *testing.T) {
 	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), in))
 
 	activitytest.Changed(t, ref.Node, activitytest.Annotated(devstack.AnnotationNotReady, "rebooting"))
-	require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.NewsLimit, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.EventTimeout, 20*time.Millisecond)
 	in.Deadline = activitytest.InSeconds(0.5)
 	err := checkups().AwaitClusterHealthy(t.Context(), in)
 	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
@@ -231,7 +231,7 @@ func TestAConditionCheckWaitsOnAnyKindOfObject(t *testing.T) {
 	waits := func(why string) {
 		require.Never(t, func() bool { return len(end) > 0 }, 300*time.Millisecond, 50*time.Millisecond, why)
 	}
-	waits("nobody has said that it turns")
+	waits("the condition is missing")
 	turns := func(observed int64) {
 		condition := map[string]any{"type": "Turning", "status": "True", "observedGeneration": observed}
 		north.Object["status"] = map[string]any{"conditions": []any{condition}}
@@ -240,12 +240,12 @@ func TestAConditionCheckWaitsOnAnyKindOfObject(t *testing.T) {
 	north.Object["spec"] = map[string]any{"speed": "low"}
 	require.NoError(t, hub.Update(t.Context(), north))
 	turns(1)
-	waits("that was about the generation before")
+	waits("the condition is for an older generation")
 	turns(2)
 	require.NoError(t, <-end)
 }
 
-// serveTurbines installs their CRD.
+// serveTurbines installs the CRD of turbines.
 func serveTurbines(t *testing.T) {
 	t.Helper()
 	anything := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
@@ -264,7 +264,7 @@ func serveTurbines(t *testing.T) {
 	require.Eventually(t, func() bool {
 		served, err := hubCluster(t).Serves(t.Context(), schema.GroupVersionKind{Group: "wind.example.com", Version: "v1", Kind: "Turbine"})
 		return served && err == nil
-	}, activitytest.NewsLimit, 100*time.Millisecond)
+	}, activitytest.EventTimeout, 100*time.Millisecond)
 }
 
 func TestAKindThatIsNotServedIsReported(t *testing.T) {

@@ -24,16 +24,15 @@ import (
 // checked is the object of a check of one kind.
 type checked struct {
 	check drydockv1.HealthCheck
-	// says makes it healthy or unhealthy.
+	// says makes the object healthy or unhealthy.
 	says func(well bool)
 	// old, unless nil, makes it healthy for an older generation.
 	old func()
-	// broken is the reason while it is not well.
+	// broken is the reason while the object is unhealthy.
 	broken string
 }
 
-// Every kind of check fails in its time, must hold for as long as it asks, and does not believe what is about something older. HarborClusters are in
-// TestHarborClusters.
+// Every kind of check has a timeout and a stable time, and ignores evidence of older generations. TestHarborClusters covers HarborClusters.
 func TestChecksOfEachKind(t *testing.T) {
 	for name, begin := range map[string]func(*testing.T) checked{
 		"condition": checkedCondition, "workload": checkedWorkload, "pods": checkedPods, "node": checkedNode, "cel": checkedCEL,
@@ -142,7 +141,7 @@ func checkedPods(t *testing.T) checked {
 	}
 }
 
-// checkedNode: nodes do not say which generation of them they speak of.
+// checkedNode: conditions of nodes have no generation.
 func checkedNode(t *testing.T) checked {
 	labels := map[string]string{"checked": "node"}
 	node := activitytest.Create(t, hubCluster(t), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "checked", Labels: labels}})
@@ -159,7 +158,7 @@ func checkedNode(t *testing.T) checked {
 	}
 }
 
-// checkedAddress is a server that answers so when it is well, and else otherwise.
+// checkedAddress is a server whose answer depends on its health.
 func checkedAddress(t *testing.T, broken string, answer func(w http.ResponseWriter, well bool), check func(url string) drydockv1.HealthCheck) checked {
 	var well atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, well.Load()) }))
@@ -177,7 +176,7 @@ func checkedHTTP(t *testing.T) checked {
 	})
 }
 
-// checkedPrometheus: what it says of before the step is waited out, by the shortest time that a sample may be old.
+// checkedPrometheus accepts only samples from after the step.
 func checkedPrometheus(t *testing.T) checked {
 	return checkedAddress(t, health.ReasonUnexpectedSample, func(w http.ResponseWriter, well bool) {
 		value := 1

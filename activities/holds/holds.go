@@ -13,18 +13,18 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Client is what the emergency stop needs of Temporal, as Temporal's client has it.
+// Client is the part of Temporal's client that the emergency stop needs.
 type Client interface {
 	activitykit.Starter
 	activitykit.Lister
 }
 
-// Hub is the way to the hub, as kube.Clusters has it.
+// Hub returns the hub, like kube.Clusters.
 type Hub interface {
 	Hub(ctx context.Context) (*kube.Cluster, error)
 }
 
-// Activities brings workflows and the emergency stop together.
+// Activities connects workflows and the emergency stop.
 type Activities struct {
 	Temporal Client
 	Hub      Hub

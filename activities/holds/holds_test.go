@@ -20,7 +20,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func recalled(t *testing.T) emergency.State {
+func loadedHolds(t *testing.T) emergency.State {
 	t.Helper()
 	state, err := (&Activities{Hub: activitytest.Clusters}).LoadHolds(t.Context(), struct{}{})
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func recalled(t *testing.T) emergency.State {
 
 func TestHoldsAreSavedOnTheHubAndALateWriteIsIgnored(t *testing.T) {
 	holds := &Activities{Hub: activitytest.Clusters}
-	require.Equal(t, emergency.State{}, recalled(t), "nothing is saved yet")
+	require.Equal(t, emergency.State{}, loadedHolds(t), "nothing is saved yet")
 	since := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	first := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood: hall 2", Since: since}}}
 	second := emergency.State{Number: 3}
@@ -40,17 +40,17 @@ func TestHoldsAreSavedOnTheHubAndALateWriteIsIgnored(t *testing.T) {
 	})
 
 	require.NoError(t, holds.SaveHolds(t.Context(), first))
-	require.NoError(t, holds.SaveHolds(t.Context(), first), "an answer may be lost")
-	require.Equal(t, first.Number, recalled(t).Number)
-	require.True(t, first.Same(recalled(t)))
+	require.NoError(t, holds.SaveHolds(t.Context(), first), "a repeated save succeeds")
+	require.Equal(t, first.Number, loadedHolds(t).Number)
+	require.True(t, first.Same(loadedHolds(t)))
 	require.NoError(t, holds.SaveHolds(t.Context(), second))
-	require.NoError(t, holds.SaveHolds(t.Context(), first), "of a worker that was frozen")
-	require.Equal(t, second, recalled(t))
+	require.NoError(t, holds.SaveHolds(t.Context(), first), "a late write of a frozen worker is ignored")
+	require.Equal(t, second, loadedHolds(t))
 }
 
 func TestForeignOrUnreadableHoldsAreNeitherTrustedNorOverwritten(t *testing.T) {
 	for _, tt := range []struct{ name, managedBy, content, says string }{
-		{"somebody else's", "helm", "number: 1", "ConfigMap default/emergency-stop.drydock.dev is not Drydock's"},
+		{"a foreign ConfigMap", "helm", "number: 1", "ConfigMap default/emergency-stop.drydock.dev is not Drydock's"},
 		{"a mistyped field", activitykit.ManagedBy, "number: 1\nhold: []", "unknown field \"hold\": correct or delete it"},
 		{"no YAML", activitykit.ManagedBy, "number: {", "cannot be read"},
 	} {
@@ -65,7 +65,7 @@ func TestForeignOrUnreadableHoldsAreNeitherTrustedNorOverwritten(t *testing.T) {
 				require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 				require.ErrorContains(t, err, tt.says)
 			}
-			require.Equal(t, tt.content, activitytest.GetKept(t, KeptHoldsName).Data[KeptHoldsKey])
+			require.Equal(t, tt.content, activitytest.GetSaved(t, KeptHoldsName).Data[KeptHoldsKey])
 		})
 	}
 }
@@ -80,7 +80,7 @@ func TestAWorkerWithoutAHubSavesNoHolds(t *testing.T) {
 }
 
 // Treating "forbidden" as "no holds" would release everything.
-func TestAForbiddenHubIsNotTakenAsWithoutHolds(t *testing.T) {
+func TestAForbiddenReadIsNotAnAbsenceOfHolds(t *testing.T) {
 	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.HubName).Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "without-rights", Groups: []string{"system:authenticated"}}
 	forbidden := kube.New(kube.FromConfigs(config, nil), kube.Options{})

@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// The ConfigMap of the hub that keeps what is held: where the shipped role may write, and under a name that no kept rollout can have.
+// The ConfigMap of the hub with the saved holds. The shipped role may write it, and no saved rollout can have its name.
 const (
 	KeptHoldsNamespace = metav1.NamespaceDefault
 	KeptHoldsName      = "emergency-stop.drydock.dev"
@@ -35,7 +35,7 @@ func (h *Activities) SaveHolds(ctx context.Context, state emergency.State) error
 	if err != nil {
 		return err
 	}
-	kept, before, err := readKeptHolds(ctx, hub)
+	kept, before, err := readSavedHolds(ctx, hub)
 	switch {
 	case err != nil:
 		return err
@@ -62,14 +62,14 @@ func (h *Activities) LoadHolds(ctx context.Context, _ struct{}) (emergency.State
 	if err != nil {
 		return emergency.State{}, err
 	}
-	_, state, err := readKeptHolds(ctx, hub)
+	_, state, err := readSavedHolds(ctx, hub)
 	return state, err
 }
 
 const keptHolds = "ConfigMap " + KeptHoldsNamespace + "/" + KeptHoldsName
 
-// readKeptHolds returns nil when nothing is kept. Who may not read does not know that: it is an error to be tried again.
-func readKeptHolds(ctx context.Context, hub *kube.Cluster) (*corev1.ConfigMap, emergency.State, error) {
+// readSavedHolds returns nil if nothing is saved. A forbidden read is an error and is retried.
+func readSavedHolds(ctx context.Context, hub *kube.Cluster) (*corev1.ConfigMap, emergency.State, error) {
 	var kept corev1.ConfigMap
 	var state emergency.State
 	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: KeptHoldsNamespace, Name: KeptHoldsName}, &kept)

@@ -69,13 +69,13 @@ func (j *Activities) RunClusterJob(ctx context.Context, in ClusterJob) error {
 	if err := startJob(ctx, cluster, job, run); err != nil {
 		return in.forbidden(cluster, err)
 	}
-	if err := tellJob(ctx, cluster, job, in.Work.Config()); err != nil {
+	if err := writeConfig(ctx, cluster, job, in.Work.Config()); err != nil {
 		return in.forbidden(cluster, err)
 	}
 	return j.awaitJob(ctx, cluster, job, run)
 }
 
-// forbidden turns a missing right into an error that says how to get it. Retrying would not help.
+// forbidden turns a missing permission into an error with advice. Retrying would not help.
 func (in ClusterJob) forbidden(cluster *kube.Cluster, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -83,8 +83,8 @@ func (in ClusterJob) forbidden(cluster *kube.Cluster, err error) error {
 	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %v: apply deploy/rbac/preparation.yaml on it", cluster.Name, err), err)
 }
 
-// tellJob writes the ConfigMap that the pod of the Job mounts. It is deleted with the Job.
-func tellJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, data map[string]string) error {
+// writeConfig creates the ConfigMap that the pod of the Job mounts. It is deleted with the Job.
+func writeConfig(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, data map[string]string) error {
 	if data == nil {
 		return nil
 	}
@@ -99,7 +99,7 @@ func tellJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, data 
 	}
 	err := cluster.Client.Create(ctx, config)
 	if apierrors.IsAlreadyExists(err) {
-		return nil // by an attempt before: the name is that of the preparation
+		return nil // an earlier attempt created it: the name is that of the preparation
 	}
 	return activitykit.Explain(cluster, "create configmap "+client.ObjectKeyFromObject(config).String(), err)
 }

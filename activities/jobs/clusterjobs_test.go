@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// preparation is a Job for the shared spoke in the name of a rollout of that name, and of its only preparation.
+// preparation returns a preparation Job of a rollout on the shared spoke.
 func preparation(rollout string, kind precache.Kind) jobs.ClusterJob {
 	in := jobs.ClusterJob{
 		Cluster: activitytest.SpokeName, Owner: "cgu/ops/" + rollout + "/first-run", Preparation: "prepare/ops/" + rollout, Deadline: time.Now().Add(time.Minute),
@@ -43,7 +43,7 @@ func clusterJob(t *testing.T, in jobs.ClusterJob) *batchv1.Job {
 	return job
 }
 
-// podOf returns the pod of the Job once it is there.
+// podOf waits for the pod of the Job.
 func podOf(t *testing.T, in jobs.ClusterJob) *corev1.Pod {
 	t.Helper()
 	var found *corev1.Pod
@@ -54,11 +54,11 @@ func podOf(t *testing.T, in jobs.ClusterJob) *corev1.Pod {
 			}
 		}
 		return found != nil
-	}, activitytest.NewsLimit, 50*time.Millisecond)
+	}, activitytest.EventTimeout, 50*time.Millisecond)
 	return found
 }
 
-// startPreparation starts RunClusterJob, and returns where it ends. While no test has a node, its pod is not scheduled.
+// startPreparation starts RunClusterJob, and returns a channel with its result. The pod is scheduled only while a test has a node.
 func startPreparation(t *testing.T, in jobs.ClusterJob) <-chan error {
 	t.Helper()
 	end := make(chan error, 1)
@@ -75,19 +75,19 @@ func TestAPrecachingJobGetsTheImagesToPull(t *testing.T) {
 	var config corev1.ConfigMap
 	require.Eventually(t, func() bool {
 		return activitytest.TestCluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: precache.NamespacePrecaching, Name: in.Name()}, &config) == nil
-	}, activitytest.NewsLimit, 50*time.Millisecond)
+	}, activitytest.EventTimeout, 50*time.Millisecond)
 	require.Equal(t, "a\nb", config.Data["additionalImages"])
-	require.Equal(t, clusterJob(t, in).UID, config.OwnerReferences[0].UID, "it goes with the job")
+	require.Equal(t, clusterJob(t, in).UID, config.OwnerReferences[0].UID, "it is deleted with the Job")
 
 	activitytest.TestNode(t)
 	require.NoError(t, <-end)
 	require.NoError(t, activitytest.Jobs().RunClusterJob(t.Context(), in), "an attempt whose reply was lost sees that the work is done")
 	require.NoError(t, activitytest.Jobs().RemoveClusterJob(t.Context(), in))
 	require.NoError(t, activitytest.Jobs().RemoveClusterJob(t.Context(), in))
-	require.Eventually(t, func() bool { return clusterJob(t, in) == nil }, activitytest.NewsLimit, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return clusterJob(t, in) == nil }, activitytest.EventTimeout, 50*time.Millisecond)
 	require.Eventually(t, func() bool {
 		return apierrors.IsNotFound(activitytest.TestCluster(t).Client.Get(t.Context(), client.ObjectKeyFromObject(&config), &config))
-	}, activitytest.NewsLimit, 50*time.Millisecond)
+	}, activitytest.EventTimeout, 50*time.Millisecond)
 }
 
 func TestAFailedBackupReportsWhyAndItsJobIsKept(t *testing.T) {
@@ -96,13 +96,13 @@ func TestAFailedBackupReportsWhyAndItsJobIsKept(t *testing.T) {
 	pod := podOf(t, in)
 	require.NoError(t, activitytest.TestCluster(t).Client.Status().Patch(t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, []byte(
 		`{"status":{"phase":"Failed","containerStatuses":[{"name":"container-image","image":"x","imageID":"","ready":false,"restartCount":0,
-		"state":{"terminated":{"exitCode":7,"reason":"Error","message":"no room in /var/recovery"}}}]}}`))))
+		"state":{"terminated":{"exitCode":7,"reason":"Error","message":"no space left in /var/recovery"}}}]}}`))))
 	err := <-end
 	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "failed on cluster "+activitytest.SpokeName)
-	require.ErrorContains(t, err, "no room in /var/recovery")
+	require.ErrorContains(t, err, "no space left in /var/recovery")
 	require.NoError(t, activitytest.Jobs().RemoveClusterJob(t.Context(), in))
-	require.NotNil(t, clusterJob(t, in), "for a day, by its ttlSecondsAfterFinished")
+	require.NotNil(t, clusterJob(t, in), "ttlSecondsAfterFinished keeps it for a day")
 
 	again := in
 	again.Preparation += "-2"
@@ -125,12 +125,12 @@ func TestATimedOutClusterJobIsStopped(t *testing.T) {
 	require.ErrorContains(t, err, "DeadlineExceeded", "the cluster itself ends the Job")
 }
 
-func TestAWithdrawnJobIsStopped(t *testing.T) {
+func TestACancelledJobIsStopped(t *testing.T) {
 	in := preparation("october", precache.Precaching)
 	startPreparation(t, in)
 	podOf(t, in)
 	require.NoError(t, activitytest.Jobs().RemoveClusterJob(t.Context(), in))
-	require.Eventually(t, func() bool { return clusterJob(t, in) == nil }, activitytest.NewsLimit, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return clusterJob(t, in) == nil }, activitytest.EventTimeout, 50*time.Millisecond)
 }
 
 func TestAClusterWithoutTheJobNamespaceSaysWhatToApply(t *testing.T) {

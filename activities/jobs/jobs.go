@@ -35,7 +35,7 @@ type Activities struct {
 	Waits    activitykit.Waits
 }
 
-// RunJobInput says which Job to run on which node.
+// RunJobInput names a Job and its node.
 type RunJobInput struct {
 	activitykit.NodeRef
 	// NodeUID of the node that was cordoned. If a node of this name has another UID, the cordoned one is gone. Empty: not known.
@@ -80,7 +80,7 @@ func (j *Activities) RunJob(ctx context.Context, in RunJobInput) error {
 	return err
 }
 
-// jobRun says how to run a Job: its owner, its node and its deadline.
+// jobRun has the owner, the node and the deadline of a Job.
 type jobRun struct {
 	owner string
 	// node it must run on; empty: any node of the cluster, and the node is reported as an observation.
@@ -90,15 +90,15 @@ type jobRun struct {
 	// deadline is when it is stopped; nil: never. timedOut is the type of the error then.
 	deadline *time.Time
 	timedOut string
-	// allowed, unless nil, refuses that it is created now.
+	// allowed, unless nil, returns an error if the Job may not be created now.
 	allowed func(context.Context) error
-	// template is the path of what was wrong when the API server refuses the Job; noNamespace says what to do when there is no place for it.
+	// template is the path of the template, for errors of the API server. noNamespace is the error for a missing namespace.
 	template, noNamespace string
-	// another says what to do if a Job of that name is not ours.
+	// another is the advice if a Job of that name has another owner.
 	another string
 }
 
-// run of a Job on a node.
+// run returns the jobRun of a Job on a node.
 func (in RunJobInput) run() jobRun {
 	return jobRun{
 		owner: in.Owner, node: in.Node, nodeUID: in.NodeUID, deadline: in.Deadline, timedOut: temporal.ErrJobFailed,
@@ -107,7 +107,7 @@ func (in RunJobInput) run() jobRun {
 	}
 }
 
-// where it runs, for messages.
+// where returns where the Job runs, for messages.
 func (r jobRun) where(cluster *kube.Cluster) string {
 	if r.node == "" {
 		return "cluster " + cluster.Name
@@ -194,11 +194,10 @@ func labelNode(ctx context.Context, cluster *kube.Cluster, run jobRun) error {
 			return change.Patch(node)
 		})
 	}
-	return activitykit.ExplainNode(cluster, run.node, "label", client.IgnoreNotFound(err)) // RunJob says that a node is gone
+	return activitykit.ExplainNode(cluster, run.node, "label", client.IgnoreNotFound(err)) // RunJob reports a deleted node
 }
 
-// refused types the error of a create. The API server validates the template: what only the user can fix is InvalidSpec and names the field, other
-// errors are retried.
+// refused returns the typed error of a create. An error in the template is InvalidSpec with its field; other errors are retried.
 func (r jobRun) refused(cluster *kube.Cluster, job *batchv1.Job, err error) error {
 	switch {
 	case apierrors.IsInvalid(err):
@@ -211,7 +210,7 @@ func (r jobRun) refused(cluster *kube.Cluster, job *batchv1.Job, err error) erro
 	return activitykit.Explain(cluster, "create "+jobPath(job), err)
 }
 
-// refusedFields are the API server's complaints, each with the path of its field in what the user wrote.
+// refusedFields returns the errors of the API server, each with the path of its field in the user's object.
 func (r jobRun) refusedFields(err error) []string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
@@ -230,7 +229,7 @@ func (j *Activities) RemoveJob(ctx context.Context, in RunJobInput) error {
 	return j.remove(ctx, in.Cluster, client.ObjectKey{Namespace: in.Job.Namespace, Name: NameOfJob(in)}, in.Owner)
 }
 
-// OrphanedJob names a Job whose maintenance is over, and its owner.
+// OrphanedJob names a Job whose maintenance has ended, and its owner.
 type OrphanedJob struct {
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace"`
@@ -339,7 +338,7 @@ func podsLeft(ctx context.Context, cluster *kube.Cluster, reader client.Reader, 
 	return left, nil
 }
 
-// beforeTimeout is when an attempt returns what it waits for, shortly before it times out.
+// beforeTimeout is when an attempt returns its wait, shortly before it times out.
 func beforeTimeout(ctx context.Context) *time.Time {
 	timeout, ok := ctx.Deadline()
 	if !ok {

@@ -37,7 +37,7 @@ func TestAJobRunsOnTheCordonedNodeAndIsRemoved(t *testing.T) {
 	require.Equal(t, corev1.RestartPolicyNever, pods[0].Spec.RestartPolicy)
 
 	require.NoError(t, activitytest.Jobs().RunJob(t.Context(), in), "an attempt whose reply was lost sees that the work is done")
-	require.Len(t, activitytest.PodsIn(t, in.Job.Namespace), 1, "and does not do it again")
+	require.Len(t, activitytest.PodsIn(t, in.Job.Namespace), 1, "the work is not repeated")
 	activitytest.RemoveJob(t, in)
 	activitytest.RemoveJob(t, in)
 	activitytest.RequireJobGone(t, in)
@@ -51,7 +51,7 @@ func TestAJobRunsOnANodeWithoutTheHostnameLabel(t *testing.T) {
 	require.NoError(t, activitytest.Jobs().RunJob(t.Context(), in))
 	require.Equal(t, kube.MaintenanceLabel(ref.Owner), activitytest.GetNode(t, ref.Node).Labels[kube.LabelMaintenance])
 	activitytest.RemoveJob(t, in)
-	activitytest.GiveBack(t, ref)
+	activitytest.ReturnNode(t, ref)
 	activitytest.RequireNoTrace(t, ref.Node)
 }
 
@@ -78,11 +78,11 @@ func TestAFailedJobReportsItsPodAndIsKeptForADay(t *testing.T) {
 	require.EqualValues(t, 24*60*60, *job.Spec.TTLSecondsAfterFinished)
 
 	again := in
-	activitytest.GiveBack(t, in.NodeRef)
+	activitytest.ReturnNode(t, in.NodeRef)
 	again.Owner += "-2"
 	activitytest.Cordon(t, again.NodeRef)
 	again.Job.Template.Spec.Template.Annotations = nil
-	require.NoError(t, activitytest.Jobs().RunJob(t.Context(), again), "it does not block the next run of the same maintenance")
+	require.NoError(t, activitytest.Jobs().RunJob(t.Context(), again), "the failed Job does not block the next run")
 	activitytest.RemoveJob(t, again)
 }
 
@@ -130,7 +130,7 @@ func TestAJobIsStoppedAtItsDeadline(t *testing.T) {
 	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "timed out on node "+in.Node)
 	require.ErrorContains(t, err, "runs on node "+in.Node+" in pod ")
-	require.Eventually(t, func() bool { return len(activitytest.PodsIn(t, in.Job.Namespace)) == 0 }, activitytest.NewsLimit, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(activitytest.PodsIn(t, in.Job.Namespace)) == 0 }, activitytest.EventTimeout, 20*time.Millisecond)
 
 	err = activitytest.Jobs().RunJob(t.Context(), in)
 	require.ErrorContains(t, err, "timed out on node", "another attempt has the same result, and starts no Job")
@@ -157,7 +157,7 @@ func TestARunningJobIsRemovedWithItsPodsBeforeTheNodeReturns(t *testing.T) {
 	short, stop := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer stop()
 	err := activitytest.Jobs().RemoveJob(short, in)
-	require.Equal(t, jobs.ReasonJobStopping, temporal.ErrorType(err), "an attempt that runs out of time says what it waits for: %v", err)
+	require.Equal(t, jobs.ReasonJobStopping, temporal.ErrorType(err), "an attempt that times out returns its wait: %v", err)
 	require.ErrorContains(t, err, activitytest.PodsIn(t, in.Job.Namespace)[0].Name)
 
 	activitytest.RemoveJob(t, in)
@@ -183,19 +183,19 @@ func TestANodeThatIsDeletedEndsItsJob(t *testing.T) {
 	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), activitytest.GetNode(t, in.Node)))
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(<-end))
 	activitytest.RemoveJob(t, in)
-	job := activitytest.JobOf(t, in) // it goes when Kubernetes collects its pod, which can take a minute on a node that is gone
+	job := activitytest.JobOf(t, in) // garbage collection of its pod may take a minute after the node was deleted
 	require.True(t, job == nil || job.DeletionTimestamp != nil && !slices.Contains(job.Finalizers, jobs.Finalizer))
 }
 
 func TestAnInvalidJobTemplateIsAnInvalidSpecWithItsField(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	for _, test := range []struct {
-		name   string
-		change func(*jobs.RunJobInput)
-		says   string
+		name    string
+		change  func(*jobs.RunJobInput)
+		message string
 	}{
 		{"a field that the API server refuses", func(in *jobs.RunJobInput) { in.Job.Template.Spec.Template.Spec.Containers[0].Image = "" }, "action.job.template.spec.template.spec.containers[0].image: Required value"},
-		{"a restart policy that Jobs have not", func(in *jobs.RunJobInput) { in.Job.Template.Spec.Template.Spec.RestartPolicy = "Always" }, "action.job.template.spec.template.spec.restartPolicy: "},
+		{"a restart policy that Jobs do not support", func(in *jobs.RunJobInput) { in.Job.Template.Spec.Template.Spec.RestartPolicy = "Always" }, "action.job.template.spec.template.spec.restartPolicy: "},
 		{"a node of its own choice", func(in *jobs.RunJobInput) { in.Job.Template.Spec.Template.Spec.NodeName = "elsewhere" }, "action.job.template.spec.template.spec.nodeName: must not be set"},
 		{"a namespace that does not exist", func(in *jobs.RunJobInput) { in.Job.Namespace = "nowhere" }, `action.job.namespace: cluster spoke: namespaces "nowhere" not found`},
 	} {
@@ -204,7 +204,7 @@ func TestAnInvalidJobTemplateIsAnInvalidSpecWithItsField(t *testing.T) {
 			test.change(&in)
 			err := activitytest.Jobs().RunJob(t.Context(), in)
 			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
-			require.ErrorContains(t, err, test.says)
+			require.ErrorContains(t, err, test.message)
 			require.NoError(t, activitytest.Jobs().RemoveJob(t.Context(), in))
 		})
 	}

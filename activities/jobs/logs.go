@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// logLines is how many of the last lines of a log are shown, logLimit how many bytes of these, and logRead how many are read at most.
+	// logLines and logLimit limit the shown end of a log, in lines and bytes. logRead limits the bytes that are read.
 	logLines = 20
 	logLimit = 2000
 	logRead  = 64 << 10
-	// logTimeout is how long a kubelet may take to give a log: a failure is not held up by it.
+	// logTimeout limits the read of a log from the kubelet, so that it does not delay the report of a failure.
 	logTimeout = 5 * time.Second
 )
 
-// logHeading stands before the log in the error of a Job.
+// logHeading precedes the log in the error of a Job.
 const logHeading = "; the end of its log:\n"
 
-// WithoutLog is the message of a Job's error without the log, for where that is shown already.
+// WithoutLog returns the message of a Job's error without the log.
 func WithoutLog(message string) string {
 	message, _, _ = strings.Cut(message, logHeading)
 	return message
 }
 
-// withLog adds to the error of a Job that failed the end of the log of the container that failed last.
+// withLog adds the end of the log to the error of a failed Job: that of the container that failed last.
 func (s jobSeen) withLog(ctx context.Context, err error) error {
 	errType := temporal.ErrorType(err)
 	if errType != temporal.ErrJobFailed && errType != temporal.ErrJobTimedOut {

@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Reasons why a Job is waited for.
+// Reasons of the wait for a Job.
 const (
 	ReasonJobSuspended  = "JobSuspended"
 	ReasonJobPodMissing = "JobPodMissing"
@@ -34,7 +34,7 @@ const (
 type jobSeen struct {
 	run     jobRun
 	cluster *kube.Cluster
-	// created is the Job as it was created; found is as it is now, nil when it is gone.
+	// created is the Job at its creation. found is its current state; nil: it is gone.
 	created, found *batchv1.Job
 	pods           []corev1.Pod
 	nodeGone       bool
@@ -75,7 +75,7 @@ func podsOfJob(ctx context.Context, reader client.Reader, job *batchv1.Job) ([]c
 	return list.Items, err
 }
 
-// judge says whether the Job is complete, what it waits for, or how it failed. The end of a Job counts even if it was deleted later, or its
+// judge returns whether the Job is complete, its wait, or its failure. The end of a Job counts even if it was deleted later, or its
 // node is gone.
 func (s jobSeen) judge() (*drydockv1.Wait, bool, error) {
 	if s.found == nil {
@@ -109,7 +109,7 @@ func finished(job *batchv1.Job, conditionType batchv1.JobConditionType) *batchv1
 	return nil
 }
 
-// wait says what the Job is doing.
+// wait returns the wait for the Job.
 func (s jobSeen) wait() *drydockv1.Wait {
 	active := slices.IndexFunc(s.pods, func(pod corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning
@@ -142,7 +142,7 @@ func (s jobSeen) failures() string {
 	return fmt.Sprintf("; %d pods of it have failed", s.found.Status.Failed)
 }
 
-// pending says what a pod that does not run yet waits for.
+// pending describes the wait of a pod that does not run yet.
 func pending(pod corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -157,7 +157,7 @@ func pending(pod corev1.Pod) string {
 	return "has not started yet"
 }
 
-// failed is JobFailed with what the last container that failed had to say.
+// failed returns JobFailed with the message of the container that failed last.
 func (s jobSeen) failed(condition batchv1.JobCondition) error {
 	errType := temporal.ErrJobFailed
 	if condition.Reason == batchv1.JobReasonDeadlineExceeded {
@@ -189,7 +189,7 @@ func lastFailure(pods []corev1.Pod) (*corev1.Pod, *corev1.ContainerStatus) {
 	return pod, last
 }
 
-// exited says how a container ended. Its message can be a whole log; the end of that is what matters.
+// exited describes how a container ended, with the end of its message, which can be a whole log.
 func exited(container corev1.ContainerStatus) string {
 	const limit = 500
 	end := container.State.Terminated

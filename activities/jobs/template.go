@@ -15,10 +15,10 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Finalizer keeps a Job from vanishing before its maintenance has seen the end of it.
+// Finalizer keeps a Job until its maintenance has observed the end of it.
 const Finalizer = "drydock.dev/job"
 
-// failedJobTTL is how long a finished Job is kept, in seconds, unless its template says otherwise. One that completed is removed sooner.
+// failedJobTTL is the default TTL of a finished Job in seconds. A completed Job is removed sooner.
 const failedJobTTL = 24 * 60 * 60
 
 // NameOfJob is the same for every attempt of a maintenance and differs between its runs, because a failed Job of an earlier run is kept.
@@ -27,7 +27,7 @@ func NameOfJob(in RunJobInput) string {
 	return safename.Join("-", in.Maintenance, hex.EncodeToString(owner[:4]))
 }
 
-// JobFor makes the Job of the template: named, marked as ours, held by the finalizer and pinned to the node. Errors: InvalidSpec.
+// JobFor builds the Job from the template: with its name, Drydock's mark and finalizer, and pinned to the node. Errors: InvalidSpec.
 func JobFor(in RunJobInput) (*batchv1.Job, error) {
 	template := in.Job.Template.DeepCopy()
 	job := &batchv1.Job{
@@ -50,20 +50,19 @@ func JobFor(in RunJobInput) (*batchv1.Job, error) {
 			"action.job.template.spec.template.spec.nodeName: must not be set: the job runs on the node under maintenance", nil)
 	}
 	if pod.RestartPolicy == "" {
-		// The API's own default, Always, is refused in a Job. Never leaves the failed pod to look at.
+		// The API's default, Always, is invalid in a Job. Never keeps the failed pod for inspection.
 		pod.RestartPolicy = corev1.RestartPolicyNever
 	}
 	pinTo(pod, in.NodeRef)
 	return job, nil
 }
 
-// pinTo lets the scheduler place the pod on the node and nowhere else, as the DaemonSet controller does. Setting nodeName would pass the
-// scheduler by: a node that is short of something would reject the pod, and the Job would fail where it could have waited; and volumes
-// that are bound on first use never would be. The scheduler observes taints, so the pod tolerates them all: the work is for this node, although
-// it is cordoned, may be dedicated to others, and may be NotReady during the work.
+// pinTo makes the scheduler place the pod only on the node, like the DaemonSet controller. nodeName would bypass the scheduler: a node without
+// resources would reject the pod, and the Job would fail instead of waiting; and volumes that are bound on first use would stay unbound. The pod
+// tolerates all taints, because the node is cordoned, may be dedicated to other pods, and may be NotReady during the work.
 //
-// The scheduler also makes sure that the work is done during the maintenance only: the request that creates the Job may arrive late, when
-// another worker has finished the maintenance and returned the node. The pod then waits for a label that never comes back.
+// The scheduler also prevents work after the maintenance: the create request may arrive late, after another worker has returned the node. The pod
+// then waits for a label that the node no longer gets.
 func pinTo(pod *corev1.PodSpec, ref activitykit.NodeRef) {
 	onNode := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{ref.Node}}
 	maintained := corev1.NodeSelectorRequirement{

@@ -22,7 +22,7 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-// application is one with a pod on each of its nodes and locks of its own, in the shared cluster.
+// application is an application in the shared cluster with a pod on each of its nodes and its own locks.
 type application struct {
 	t       testing.TB
 	cluster *kube.Cluster
@@ -49,7 +49,7 @@ func newApplication(t testing.TB, nodes int) *application {
 	return a
 }
 
-// removeLocks leaves the shared cluster without locks of the application: they would hold it for other tests.
+// removeLocks deletes the locks of the application, which would block other tests.
 func (a *application) removeLocks() {
 	ctx := context.Background()
 	lock := &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: a.in.Policy.ControllerName}}
@@ -94,7 +94,7 @@ func (a *application) removePod(node string) {
 // awaitCache waits until the cache is up to date.
 func (a *application) awaitCache(seen func(ctx context.Context) bool) {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), activitytest.NewsLimit)
+	ctx, cancel := context.WithTimeout(a.t.Context(), activitytest.EventTimeout)
 	defer cancel()
 	require.NoError(a.t, a.cluster.Await(ctx, []client.Object{&corev1.Pod{}, &lcmv1.NodeWorkloadLock{}, &lcmv1.ClusterWorkloadLock{}, &lcmv1.NodeMaintenanceRequest{}},
 		func(ctx context.Context) (bool, error) { return seen(ctx), nil }))
@@ -112,10 +112,10 @@ func (a *application) withdraw(object client.Object) {
 	require.NoError(a.t, a.cluster.Client.Delete(a.t.Context(), object))
 }
 
-// step waits until something is due and has it done, as the workflow does.
+// step waits until a change is due and applies it, like the workflow.
 func (a *application) step() locks.Report {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), activitytest.NewsLimit)
+	ctx, cancel := context.WithTimeout(a.t.Context(), activitytest.EventTimeout)
 	defer cancel()
 	controller := &Activities{Clusters: activitytest.Clusters}
 	due, err := controller.ObserveWorkloadLocks(ctx, a.in)
@@ -126,14 +126,14 @@ func (a *application) step() locks.Report {
 	return report
 }
 
-// stepUntil does steps until the report is as expected.
+// stepUntil runs steps until the report is as expected.
 func (a *application) stepUntil(expected func(locks.Report) bool) {
 	a.t.Helper()
 	for !expected(a.step()) {
 	}
 }
 
-// run does steps until the test is over.
+// run runs steps until the end of the test.
 func (a *application) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -173,21 +173,21 @@ func (a *application) clusterLock() *lcmv1.ClusterWorkloadLock {
 
 func (a *application) awaitState(node string, state lcmv1.LockState) {
 	a.t.Helper()
-	require.Eventually(a.t, func() bool { return a.lock(node).Status.State == state }, activitytest.NewsLimit, 5*time.Millisecond, "%s to be %s", node, state)
+	require.Eventually(a.t, func() bool { return a.lock(node).Status.State == state }, activitytest.EventTimeout, 5*time.Millisecond, "%s to be %s", node, state)
 }
 
-// awayUntilReady serves the node of an application, whose pod is away while the request for it is withdrawn, until the pod is ready again.
+// awayUntilReady serves a node whose pod is missing when the request is withdrawn, until the pod is ready again.
 func (a *application) awayUntilReady() {
 	a.t.Helper()
 	request := a.request(a.nodes[0])
 	a.awaitState(a.nodes[0], lcmv1.LockInactive)
 	a.removePod(a.nodes[0])
 	a.withdraw(request)
-	require.Eventually(a.t, func() bool { return strings.Contains(a.lock(a.nodes[0]).Status.ErrorMessage, "is not back") }, activitytest.NewsLimit, 5*time.Millisecond)
+	require.Eventually(a.t, func() bool { return strings.Contains(a.lock(a.nodes[0]).Status.ErrorMessage, "is not back") }, activitytest.EventTimeout, 5*time.Millisecond)
 	a.addPod(a.nodes[0])
 }
 
-// control is a workload of the application that its health depends on.
+// control returns a workload that determines the health of the application.
 func control(namespace string) *appsv1.Deployment {
 	labels := map[string]string{"app": "control"}
 	return &appsv1.Deployment{

@@ -18,25 +18,25 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// controller has the objects of one application, from the cache, and read again from the API server where it matters.
+// controller has the objects of one application, from the cache, and from the API server where decisions need it.
 type controller struct {
 	cluster  *kube.Cluster
 	in       Input
 	snapshot locks.Snapshot
-	// book names the cluster's lock, which holds the turns.
+	// book names the cluster's lock, which records the turns.
 	book string
-	// confirmed are the locks that were read from the API server since the last write, with all that what they are to be depends on.
+	// confirmed are the locks that were read from the API server since the last write, together with the objects that determine their state.
 	confirmed []string
 }
 
-// read takes everything from the cache. Nothing of it is to be changed: it is the cache's own.
+// read reads all objects from the cache, which must not be changed.
 func (k *controller) read(ctx context.Context) error {
 	var err error
 	k.snapshot, err = snapshot.WorkloadLocks(ctx, k.cluster.Cache, k.in.Policy.Namespace)
 	return err
 }
 
-// examine looks at the application's health.
+// examine evaluates the application's health.
 func (k *controller) examine(ctx context.Context, reader client.Reader) error {
 	if err := k.snapshot.Examine(k.in.Policy, health.ObjectsOf(ctx, k.cluster, reader)); err != nil {
 		return health.ExplainCheck(k.cluster, err)
@@ -46,7 +46,7 @@ func (k *controller) examine(ctx context.Context, reader client.Reader) error {
 
 func (k *controller) decide(ctx context.Context) (locks.Decision, error) {
 	if k.snapshot.Health == nil {
-		// The health was not examined yet, or did not matter before.
+		// The health was not evaluated yet.
 		if err := k.examine(ctx, k.cluster.Cache); err != nil {
 			return locks.Decision{}, err
 		}
@@ -62,8 +62,8 @@ func (k *controller) decide(ctx context.Context) (locks.Decision, error) {
 	return decision, nil
 }
 
-// confirm reads from the API server what changes that allow disruption depend on. It returns false if that was not done before: then the caller
-// decides again. The watches of different kinds are not in step: the cache may have a lock that is inactive, but not the request for which it is.
+// confirm reads the objects for changes that allow disruption from the API server. It returns false if they were not read before; then the caller decides
+// again. Watches of different kinds are not synchronised: the cache may have an inactive lock, but not the request for which it is inactive.
 func (k *controller) confirm(ctx context.Context, decision locks.Decision) (bool, error) {
 	confirmed := true
 	for _, change := range decision.Changes() {
@@ -78,7 +78,7 @@ func (k *controller) confirm(ctx context.Context, decision locks.Decision) (bool
 		}
 	}
 	if confirmed {
-		k.confirmed = nil // what is written next makes it old
+		k.confirmed = nil // the next write makes it outdated
 	}
 	return confirmed, nil
 }
@@ -126,7 +126,7 @@ func (k *controller) refreshPods(ctx context.Context, change locks.LockDecision)
 	return err
 }
 
-// refreshProgress reads all locks of nodes before the reported progress decreases. That is rare, and there may be many locks: one LIST.
+// refreshProgress reads all locks of nodes with one LIST before the reported progress decreases, which is rare.
 func (k *controller) refreshProgress(ctx context.Context, change locks.LockDecision) error {
 	if !change.ReportsLess {
 		return nil
@@ -139,7 +139,7 @@ func (k *controller) refreshProgress(ctx context.Context, change locks.LockDecis
 	return nil
 }
 
-// turns are those that are recorded on the cluster's lock, as far as the view has it.
+// turns returns the turns that are recorded on the cluster's lock in the view.
 func (k *controller) turns() (locks.Permits, error) {
 	for i := range k.snapshot.ClusterLocks {
 		if lock := &k.snapshot.ClusterLocks[i]; lock.Name == k.book {
@@ -157,8 +157,8 @@ func names(requests []locks.Served) []string {
 	return list
 }
 
-// refresh replaces those objects in the view that concern us, and those of the further names that are not in it, by what the API server has
-// now: with one GET each, which it answers at once, while a consistent LIST waits for its watch cache.
+// refresh replaces the relevant objects in the view, and those with the further names, by their current versions. It uses one GET for each, which is
+// faster than a consistent LIST, which waits for the watch cache.
 func refresh[T any, P objectOf[T]](ctx context.Context, api client.Reader, view *[]T, concerns func(P) bool, further ...string) error {
 	var current []T
 	var wanted []client.ObjectKey

@@ -40,12 +40,12 @@ func TestACrashBeforeANewLockIsReleasedLeavesNoPermit(t *testing.T) {
 		r.setPod("n4", true)
 		r.setRequest("n4", true, 1)
 		r.look()
-		dies := r.startNow()
+		dead := r.startNow()
 		for range requests {
-			r.step(dies)
+			r.step(dead)
 		}
 		if slices.Contains(r.inactive(), "n4") {
-			require.Greater(t, requests, 3, "it was created, held and had a permit before")
+			require.Greater(t, requests, 3, "the lock was created, active and had a permit")
 			return
 		}
 		r.setPod("n4", false)
@@ -67,7 +67,7 @@ func TestAFrozenWriterCannotHoldANodeRequestedSince(t *testing.T) {
 	r.setRequest("n1", false, 0)
 	r.look()
 	frozen := r.startNow()
-	r.stepUntil(frozen, "patch status of tf-n1") // it is about to hold the node again
+	r.stepUntil(frozen, "patch status of tf-n1") // it is about to activate the lock
 
 	r.setRequest("n1", true, 2)
 	r.setRequest("n2", true, 1)
@@ -84,7 +84,7 @@ func TestWritersThatStartAndEndAPermitAreOrdered(t *testing.T) {
 	r.setRequest("n1", true, 1)
 	r.look()
 	dead := r.startNow()
-	r.stepUntil(dead, "patch status of tf-n1") // the turn is recorded, and nothing more comes of it
+	r.stepUntil(dead, "patch status of tf-n1") // the turn is recorded, and then the controller stops
 	r.look()
 	withTurn := len(r.views) - 1
 
@@ -92,11 +92,11 @@ func TestWritersThatStartAndEndAPermitAreOrdered(t *testing.T) {
 	r.setPod("n1", false)
 	r.look()
 	ender := r.startNow()
-	r.stepUntil(ender, "patch tf") // n1's lock says that its pod is not ready; the end of its turn is about to be recorded
+	r.stepUntil(ender, "patch tf") // n1's lock reports a pod that is not ready; the end of its turn is not recorded yet
 	r.setPod("n1", true)
 	taker := r.start(withTurn)
 	r.stepUntil(taker, "patch status of tf-n1")
-	r.step(taker) // and it has written nothing of the cluster's lock since
+	r.step(taker) // without another write of the cluster's lock
 	require.Equal(t, []string{"n1"}, r.inactive())
 	r.finish(ender)
 	require.Equal(t, []string{"n1"}, r.inactive())
@@ -115,7 +115,7 @@ func TestAFrozenWriterCannotDeleteTheLockOfAReturnedNode(t *testing.T) {
 	r.setPod("n1", false)
 	r.setRequest("n1", true, 1)
 	r.look()
-	r.finish(r.startNow()) // it says why it is held
+	r.finish(r.startNow()) // it writes the reason of the active lock
 	for frozen.next != "" {
 		r.step(frozen)
 		require.Equal(t, lcmv1.LockActive, r.state("n1"))
@@ -130,7 +130,7 @@ func TestALockDeletedDuringAMaintenanceIsRecreatedAsInactive(t *testing.T) {
 	r.setPod("n1", false)
 	r.setRequest("n2", true, 2)
 	require.NoError(t, r.api.Delete(t.Context(), &lcmv1.NodeWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: "tf-n1"}}))
-	delete(r.served, "n1") // what let go for it is gone
+	delete(r.served, "n1") // its lock was deleted
 	r.look()
 	r.finish(r.startNow())
 	require.Equal(t, []string{"n1"}, r.inactive())
@@ -164,17 +164,17 @@ func TestANewControllerResumesAfterACrashAtAnyRequest(t *testing.T) {
 		r := newRace(t.Context(), t, 1)
 		r.setRequest("n1", true, 1)
 		r.look()
-		dies := r.startNow()
-		for i := 0; i < requests && dies.next != ""; i++ {
-			r.step(dies)
+		dead := r.startNow()
+		for i := 0; i < requests && dead.next != ""; i++ {
+			r.step(dead)
 		}
-		if dies.next == "" {
+		if dead.next == "" {
 			require.Greater(t, requests, 4)
 			return
 		}
 		r.look()
 		r.finish(r.startNow())
-		require.Equal(t, []string{"n1"}, r.inactive(), "dead before %q", dies.next)
+		require.Equal(t, []string{"n1"}, r.inactive(), "dead before %q", dead.next)
 	}
 }
 
@@ -190,9 +190,9 @@ func TestANodeIsRecordedAsUpdatedBeforeItsLockIsActiveAgain(t *testing.T) {
 	require.NoError(t, r.api.Update(r.ctx, lock))
 	r.setRequest("n1", false, 0)
 	r.look()
-	dies := r.startNow()
+	dead := r.startNow()
 	for len(r.inactive()) > 0 {
-		r.step(dies)
+		r.step(dead)
 	}
 	r.look()
 	r.finish(r.startNow())
@@ -200,7 +200,7 @@ func TestANodeIsRecordedAsUpdatedBeforeItsLockIsActiveAgain(t *testing.T) {
 }
 
 func TestALockDoesNotFailBeforeItsPodIsSeen(t *testing.T) {
-	// away has the node maintained and its pod not back since a time that is recorded.
+	// The node is maintained, and the time since which its pod is missing is recorded.
 	away := func(t *testing.T) *race {
 		r := newRace(t.Context(), t, 1)
 		r.setRequest("n1", true, 1)
@@ -215,9 +215,9 @@ func TestALockDoesNotFailBeforeItsPodIsSeen(t *testing.T) {
 		return r
 	}
 	for name, seen := range map[string]func(r *race){
-		"it is missing":                   func(r *race) { r.removePod("n1"); r.look() },
-		"its predecessor was not ready":   func(r *race) { r.look(); r.removePod("n1") },
-		"its predecessor was ready, even": func(r *race) { r.setPod("n1", true); r.look(); r.removePod("n1") },
+		"the pod is missing":            func(r *race) { r.removePod("n1"); r.look() },
+		"its predecessor was not ready": func(r *race) { r.look(); r.removePod("n1") },
+		"its predecessor was ready":     func(r *race) { r.setPod("n1", true); r.look(); r.removePod("n1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := away(t)
@@ -230,7 +230,7 @@ func TestALockDoesNotFailBeforeItsPodIsSeen(t *testing.T) {
 			require.Empty(t, r.writes())
 		})
 	}
-	t.Run("there is none", func(t *testing.T) {
+	t.Run("no pod", func(t *testing.T) {
 		r := away(t)
 		r.setPod("n1", true)
 		r.look()
@@ -246,7 +246,7 @@ func TestUnchangedLocksAreNotWritten(t *testing.T) {
 	r.requestCluster()
 	require.Empty(t, r.writes())
 	r.setRequest("n1", true, 1)
-	require.Equal(t, []string{"patch tf", "patch status of tf-n1", "patch tf-n1", "patch status of tf"}, r.writes(), "permit, state, record as updated, progress")
+	require.Equal(t, []string{"patch tf", "patch status of tf-n1", "patch tf-n1", "patch status of tf"}, r.writes(), "permit, state, record of the update, progress")
 	require.Empty(t, r.writes())
 	r.setRequest("n1", false, 0)
 	require.Equal(t, []string{"patch status of tf-n1", "patch tf"}, r.writes(), "state, end of the permit; the progress remains")

@@ -20,12 +20,12 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Activities operates the locks of applications that have no controller of their own. It writes locks, never requests.
+// Activities operates the locks of applications without their own controller. It writes locks, never requests.
 type Activities struct {
 	Clusters *kube.Clusters
 }
 
-// Input says whose locks in which cluster.
+// Input names an application and its cluster.
 type Input struct {
 	Cluster string `json:"cluster"`
 	// Owner is the ownership mark of locks that are created.
@@ -33,15 +33,15 @@ type Input struct {
 	Policy drydockv1.WorkloadLockPolicySpec `json:"policy"`
 }
 
-// Due says which locks are not as they should be.
+// Due has the locks that differ from the policy.
 type Due struct {
-	// Changes that have to be made, the first locks.MaxReported of them.
+	// Changes that are due: the first locks.MaxReported of them.
 	Changes []locks.LockDecision `json:"changes,omitempty"`
 	// More of them were left out.
 	More int `json:"more,omitempty"`
 }
 
-// ObserveWorkloadLocks waits until a lock of the application is not as it should be. Errors: InvalidSpec.
+// ObserveWorkloadLocks waits until a lock of the application differs from the policy. Errors: InvalidSpec.
 func (w *Activities) ObserveWorkloadLocks(ctx context.Context, in Input) (Due, error) {
 	cluster, err := w.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -96,21 +96,21 @@ func sameInstant(a, b *time.Time) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
 }
 
-// applyRounds is how often ApplyWorkloadLocks decides again after a conflict, before it leaves the rest to another attempt.
+// applyRounds limits how often ApplyWorkloadLocks decides again after a conflict. Then another attempt continues.
 const applyRounds = 100
 
 // ApplyWorkloadLocks updates the locks of the application and reports their state. It decides on the objects that it reads itself: the changes of
 // ObserveWorkloadLocks may be outdated. Errors: InvalidSpec, ClusterUnreachable.
 //
-// At no instant are more node locks inactive than the policy allows, also when this runs several times at once: an attempt that froze and
-// continues after it was given up and another has taken over, on another machine and with an old cache. The reasons:
+// At no time are more node locks inactive than the policy allows, even if several attempts run in parallel: a frozen attempt may continue, with an old
+// cache, after another one has started on another machine. The reasons:
 //
 //   - The turns on the application's ClusterWorkloadLock (locks.Turns) name the nodes that may be inactive, never more than allowed. They are
-//     written under the lock's resourceVersion, so all writers' changes of them are in one order, each made by one who knew the one before.
-//   - A node's lock is made inactive in this order: read it; write the turns, with the node in them, also if it was in them already; write the
-//     lock under the resourceVersion that was read.
-//   - A node's turn is ended, or goes over to others, in this order: read the turns; write the node's lock, so that its resourceVersion changes;
-//     write the turns.
+//     written under the lock's resourceVersion, so the changes of all writers are in one order, and each writer knew the change before.
+//   - A node's lock is made inactive in this order: read it; write the turns with the node, even if it is in them already; write the lock under
+//     the resourceVersion that was read.
+//   - A node's turn is ended, or given to another node, in this order: read the turns; write the node's lock, so that its resourceVersion
+//     changes; write the turns.
 //
 // Suppose a lock were made inactive after its node's turn was ended. Its writer wrote the turns before that end, hence before the ender
 // read them, hence it had read the lock before the ender wrote it. Then the lock has another resourceVersion now, and the write is refused.
@@ -128,10 +128,10 @@ func (w *Activities) ApplyWorkloadLocks(ctx context.Context, in Input) (locks.Re
 		// A cache that is out of date may have shown no change to make.
 		err = cluster.Reachable(ctx)
 	}
-	return report, activitykit.Explain(cluster, "keep the locks of "+in.Policy.ControllerName, err)
+	return report, activitykit.Explain(cluster, "operate the locks of "+in.Policy.ControllerName, err)
 }
 
-// keep decides and carries out until there is nothing to do. The cache may be behind: what matters is read again on the way.
+// keep decides and makes changes until none is due. The cache may be outdated, so it reads relevant objects again.
 func (k *controller) keep(ctx context.Context) (locks.Report, error) {
 	for range applyRounds {
 		decision, err := k.decide(ctx)
@@ -152,5 +152,5 @@ func (k *controller) keep(ctx context.Context) (locks.Report, error) {
 			return locks.Report{}, err
 		}
 	}
-	return locks.Report{}, fmt.Errorf("the locks of %s were written by someone else %d times in a row: look for a second controller of that name", k.in.Policy.ControllerName, applyRounds)
+	return locks.Report{}, fmt.Errorf("the locks of %s were written by another client %d times in a row: look for a second controller of that name", k.in.Policy.ControllerName, applyRounds)
 }

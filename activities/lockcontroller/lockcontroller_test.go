@@ -40,7 +40,7 @@ func TestAnApplicationHasALockForEachNode(t *testing.T) {
 	require.Zero(t, a.step().Total)
 
 	report, err := (&Activities{Clusters: activitytest.Clusters}).ApplyWorkloadLocks(t.Context(), a.in)
-	require.NoError(t, err, "again, as after a lost reply")
+	require.NoError(t, err, "repeated after a lost reply")
 	require.Zero(t, report.Total)
 }
 
@@ -134,15 +134,15 @@ func TestTheClusterLockIsReleasedWhenTheApplicationIsStable(t *testing.T) {
 	a.stepUntil(func(locks.Report) bool {
 		return strings.Contains(a.clusterLock().Status.ErrorMessage, "must stay so for 1s")
 	})
-	a.run() // nothing more happens, and time alone lets it go
-	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockInactive }, activitytest.NewsLimit, 20*time.Millisecond)
+	a.run() // without an event, the stable time passes and the lock becomes inactive
+	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockInactive }, activitytest.EventTimeout, 20*time.Millisecond)
 	a.request(a.nodes[0])
 	a.awaitState(a.nodes[0], lcmv1.LockInactive)
 	require.Eventually(t, func() bool {
 		return a.lock(a.nodes[0]).Annotations[lcmv1.AnnotationUpdatedFor] == string(maintenance.UID)
-	}, activitytest.NewsLimit, 5*time.Millisecond)
+	}, activitytest.EventTimeout, 5*time.Millisecond)
 	a.withdraw(maintenance)
-	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockActive }, activitytest.NewsLimit, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockActive }, activitytest.EventTimeout, 5*time.Millisecond)
 }
 
 func TestHealthIsEvaluatedWhenALockIsFoundActive(t *testing.T) {
@@ -160,7 +160,7 @@ func TestHealthIsEvaluatedWhenALockIsFoundActive(t *testing.T) {
 	keeper := &controller{cluster: cluster, in: a.in}
 	require.NoError(t, keeper.read(t.Context()))
 
-	activitytest.Say(t, a.clusterLock(), lcmv1.LockActive, "") // somebody has it hold again
+	activitytest.WriteLockState(t, a.clusterLock(), lcmv1.LockActive, "") // another client activates it
 	_, err = keeper.keep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, lcmv1.LockInactive, a.clusterLock().Status.State)
@@ -262,7 +262,7 @@ func (s *inactiveNodes) requireAtMost(t *testing.T, limit int) {
 	require.LessOrEqual(t, s.most, limit, "inactive at the same time: %v", s.together)
 }
 
-// A hundred rounds, those of four applications at the same time.
+// A hundred rounds, with four applications in parallel.
 func TestTwoSimultaneousRequestsAreServedOneAfterTheOther(t *testing.T) {
 	const applications, rounds = 4, 25
 	for i := range applications {
@@ -305,7 +305,7 @@ func (a *application) race() {
 				node = a.nodes[i]
 			}
 			return i >= 0
-		}, activitytest.NewsLimit, 2*time.Millisecond, "served so far: %v", served)
+		}, activitytest.EventTimeout, 2*time.Millisecond, "served so far: %v", served)
 		served = append(served, node)
 		a.withdraw(requests[slices.Index(a.nodes, node)])
 		a.awaitState(node, lcmv1.LockActive)

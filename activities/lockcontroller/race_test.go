@@ -20,11 +20,11 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-// slowly is a client that a test lets make one request at a time.
+// slowly is a client whose requests a test releases one by one.
 type slowly struct {
 	client.Client
 	ctx context.Context
-	// wants receives the next request, which is sent after a receive from proceed.
+	// wants receives the next request, which is sent after a value on proceed.
 	wants   chan string
 	proceed chan struct{}
 }
@@ -69,7 +69,7 @@ func (s slowStatus) Patch(ctx context.Context, object client.Object, patch clien
 	return s.SubResourceWriter.Patch(ctx, object, patch, options...)
 }
 
-// race is several keepers of the same locks, each with a view that may be old, whose requests a test interleaves.
+// race interleaves the requests of several controllers of the same locks. Each has its own view, which may be outdated.
 type race struct {
 	t      require.TestingT
 	ctx    context.Context
@@ -89,7 +89,7 @@ type race struct {
 type racer struct {
 	client slowly
 	ended  chan error
-	// next is the request that it wants to make.
+	// next is the pending request.
 	next string
 }
 
@@ -154,7 +154,7 @@ func (r *race) start(view int) *racer {
 // startNow starts another controller with the last view.
 func (r *race) startNow() *racer { return r.start(len(r.views) - 1) }
 
-// settle waits until a keeper wants to make a request, and forgets it when it has ended.
+// settle waits until a controller has a pending request, and removes a controller that has ended.
 func (r *race) settle(one *racer) {
 	select {
 	case one.next = <-one.client.wants:
@@ -172,7 +172,7 @@ func (r *race) step(one *racer) {
 	r.requireOrder()
 }
 
-// stepUntil lets a keeper go on until this is its next request.
+// stepUntil runs a controller until this is its pending request.
 func (r *race) stepUntil(one *racer, request string) {
 	for one.next != request {
 		require.NotEmpty(r.t, one.next, "it ended without %q", request)
@@ -205,7 +205,7 @@ func (r *race) requireOrder() {
 	require.LessOrEqual(r.t, len(inactive), int(*r.policy.MaxInactiveNodes), "inactive at the same time: %v", inactive)
 	for node, served := range r.served {
 		if !slices.Contains(inactive, node) {
-			require.NotContains(r.t, r.requests(), served, "%s holds again", node)
+			require.NotContains(r.t, r.requests(), served, "%s is active again", node)
 			delete(r.served, node)
 		}
 	}
@@ -221,7 +221,7 @@ func (r *race) requireOrder() {
 	}
 }
 
-// reported is the progress that the cluster's lock reports, in percent.
+// reported returns the progress on the cluster's lock, in percent.
 func (r *race) reported() int32 {
 	lock := &lcmv1.ClusterWorkloadLock{}
 	require.NoError(r.t, r.api.Get(r.ctx, client.ObjectKey{Name: r.policy.ControllerName}, lock))
@@ -279,7 +279,7 @@ func (r *race) state(node string) lcmv1.LockState {
 	return lock.Status.State
 }
 
-// setRequest makes a request for a node, instead of the one before, or withdraws it.
+// setRequest replaces or withdraws the request for a node.
 func (r *race) setRequest(node string, wanted bool, serial int) {
 	request := &lcmv1.NodeMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	require.NoError(r.t, client.IgnoreNotFound(r.api.Delete(r.ctx, request)))

@@ -21,7 +21,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// bareApplication is one of the bare cluster, on those nodes and with those pods that a test makes.
+// bareApplication returns an application in the bare cluster. Tests create its nodes and pods.
 func bareApplication(t *testing.T) Input {
 	t.Helper()
 	hub := activitytest.BareCluster(t)

@@ -18,11 +18,11 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-// errOutdated: an object differs from the one on which the decision was made. The controller has the new one now: decide again.
+// errOutdated: an object has changed since the decision. The controller has the new version and must decide again.
 var errOutdated = errors.New("decided on an old state")
 
-// carryOut makes the changes of a decision: first those that make no lock inactive, then the record of turns, then those that do. See
-// ApplyWorkloadLocks for the reason of this order. A lock that is created gets its state by the next decision; no lock becomes inactive before that.
+// carryOut makes the changes of a decision: first those that make no lock inactive, then the record of turns, then the others. See ApplyWorkloadLocks for
+// the reason. A created lock gets its state by the next decision; no lock becomes inactive before that.
 func (k *controller) carryOut(ctx context.Context, decision locks.Decision) error {
 	var letGo []locks.LockDecision
 	anyNew := false
@@ -108,7 +108,7 @@ func (k *controller) updateNodeLock(ctx context.Context, change locks.LockDecisi
 	return then(ctx, change, met)
 }
 
-// writeNodeStatus writes the status of a node's lock, unless it is as it should be.
+// writeNodeStatus writes the status of a node's lock if it differs.
 func (k *controller) writeNodeStatus(ctx context.Context, change locks.LockDecision, met bool) error {
 	if met {
 		return nil
@@ -116,7 +116,7 @@ func (k *controller) writeNodeStatus(ctx context.Context, change locks.LockDecis
 	return patchLock(ctx, k, &k.snapshot.NodeLocks, change.Name, k.writeStatus, statusOf(change))
 }
 
-// remember writes the annotations of the lock of a node. At the end of a turn it writes them even if nothing else changes.
+// remember writes the annotations of the lock of a node. At the end of a turn it writes them even without a change.
 func (k *controller) remember(ctx context.Context, change locks.LockDecision, met bool) error {
 	annotations := map[string]any{}
 	if change.UpdatedFor != "" {
@@ -143,7 +143,7 @@ func (k *controller) record(ctx context.Context, turns locks.Permits) error {
 func statusOf(change locks.LockDecision) map[string]any {
 	return map[string]any{"status": map[string]any{
 		"state": change.To, "errorMessage": activitykit.OrNull(change.Message),
-		// A percentage of 0 is written, too: left out, the one before would stay.
+		// Write a percentage of 0, too; otherwise the former one would stay.
 		"inactivationProgress": map[string]any{"description": change.Progress.Description, "percentage": change.Progress.Percentage},
 	}}
 }
@@ -160,13 +160,13 @@ func (k *controller) writeObject(ctx context.Context, object client.Object, patc
 	return k.cluster.LockController.Patch(ctx, object, patch)
 }
 
-// objectOf is a pointer to a T, which is an object.
+// objectOf is a pointer to a T that implements client.Object.
 type objectOf[T any] interface {
 	*T
 	client.Object
 }
 
-// patchLock writes a merge patch that holds only for the lock as it is in the view, and puts the result there. Errors: errOutdated.
+// patchLock writes a merge patch that applies only to the version of the lock in the view, and stores the result there. Errors: errOutdated.
 func patchLock[T any, P objectOf[T]](ctx context.Context, k *controller, view *[]T, name string,
 	write func(context.Context, client.Object, client.Patch) error, body map[string]any,
 ) error {
@@ -176,7 +176,7 @@ func patchLock[T any, P objectOf[T]](ctx context.Context, k *controller, view *[
 		metadata = map[string]any{}
 		body["metadata"] = metadata
 	}
-	metadata["resourceVersion"] = lock.GetResourceVersion() // one that was made again has another
+	metadata["resourceVersion"] = lock.GetResourceVersion() // a recreated lock has another
 	patch, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func patchLock[T any, P objectOf[T]](ctx context.Context, k *controller, view *[
 	return err
 }
 
-// createLock creates a lock. When there is one of that name already, it is in the view afterwards. Errors: errOutdated.
+// createLock creates a lock. An existing lock of that name is stored in the view. Errors: errOutdated.
 func createLock[T any, P objectOf[T]](ctx context.Context, k *controller, view *[]T, lock T) error {
 	name := P(&lock).GetName()
 	err := k.cluster.LockController.Create(ctx, P(&lock))
@@ -204,7 +204,7 @@ func createLock[T any, P objectOf[T]](ctx context.Context, k *controller, view *
 	return err
 }
 
-// deleteLock deletes the lock as it is in the view. Errors: errOutdated.
+// deleteLock deletes the version of the lock in the view. Errors: errOutdated.
 func deleteLock[T any, P objectOf[T]](ctx context.Context, k *controller, view *[]T, name string) error {
 	lock := P(named[T, P](*view, name)).DeepCopyObject().(P)
 	version := lock.GetResourceVersion()
@@ -219,7 +219,7 @@ func deleteLock[T any, P objectOf[T]](ctx context.Context, k *controller, view *
 	return err
 }
 
-// reload puts into the view what the API server has, or takes it out when it has nothing, and returns errOutdated.
+// reload updates or removes a lock in the view according to the API server, and returns errOutdated.
 func reload[T any, P objectOf[T]](ctx context.Context, k *controller, view *[]T, name string) error {
 	var lock T
 	err := k.cluster.Client.Get(ctx, client.ObjectKey{Name: name}, P(&lock))
@@ -234,7 +234,7 @@ func reload[T any, P objectOf[T]](ctx context.Context, k *controller, view *[]T,
 	return errOutdated
 }
 
-// named returns the lock of that name; the decision was made on a view that has it.
+// named returns the lock of that name, which is in the view of the decision.
 func named[T any, P objectOf[T]](view []T, name string) P {
 	return P(&view[slices.IndexFunc(view, func(t T) bool { return P(&t).GetName() == name })])
 }

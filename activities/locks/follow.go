@@ -35,7 +35,7 @@ func (l *Activities) AwaitHeldAgain(ctx context.Context, in AwaitHeldAgainInput)
 	return news, err
 }
 
-// HeldAgain are the active locks of a node, if they can be read.
+// HeldAgain returns the active locks of a node, if they can be read.
 func HeldAgain(ctx context.Context, cluster *kube.Cluster, node string) []drydockv1.Blocker {
 	holders, err := holdersOf(ctx, cluster, node, nil)
 	if err != nil {
@@ -44,7 +44,7 @@ func HeldAgain(ctx context.Context, cluster *kube.Cluster, node string) []drydoc
 	return holders
 }
 
-// holdersOf are the active locks of a node, except the known ones. The API server confirms them: the cache may not yet have that they became
+// holdersOf returns the active locks of a node, except the known ones. The API server confirms them: the cache may not yet have that they became
 // inactive.
 func holdersOf(ctx context.Context, cluster *kube.Cluster, node string, known []string) (holders []drydockv1.Blocker, err error) {
 	for _, reader := range []client.Reader{cluster.Cache, cluster.Client} {
@@ -60,7 +60,7 @@ func holdersOf(ctx context.Context, cluster *kube.Cluster, node string, known []
 	return holders, nil
 }
 
-// LockProgress is the progress of all applications, according to the cache.
+// LockProgress returns the progress of all applications, according to the cache.
 func LockProgress(ctx context.Context, cluster *kube.Cluster) ([]drydockv1.LockProgress, error) {
 	var requests lcmv1.ClusterMaintenanceRequestList
 	var found lcmv1.NodeWorkloadLockList

@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// inBackground runs a wait as an activity, which reports what it observes.
+// inBackground runs a wait as an activity, and records its reports.
 func inBackground(t *testing.T, wait func(context.Context, *locks.Activities) error) (*activitytest.Signals, chan error) {
 	t.Helper()
 	reported := &activitytest.Signals{}
@@ -37,8 +37,8 @@ func inBackground(t *testing.T, wait func(context.Context, *locks.Activities) er
 func TestAReactivatedLockIsReportedOnce(t *testing.T) {
 	in := locks.AwaitHeldAgainInput{NodeRef: activitytest.TestNode(t)}
 	tf, ceph := activitytest.HeldNode(t, "tf", in.Node), activitytest.HeldNode(t, "ceph", in.Node)
-	activitytest.Say(t, tf, lcmv1.LockInactive, "")
-	activitytest.Say(t, ceph, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, tf, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, ceph, lcmv1.LockInactive, "")
 	activitytest.HeldNode(t, "tf", activitytest.TestNode(t).Node)
 	seen := make(chan []drydockv1.Blocker, 1)
 	follow := func() chan error {
@@ -50,7 +50,7 @@ func TestAReactivatedLockIsReportedOnce(t *testing.T) {
 	}
 	result := follow()
 	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
-	activitytest.Say(t, tf, lcmv1.LockActive, "it is back")
+	activitytest.WriteLockState(t, tf, lcmv1.LockActive, "it is back")
 	require.NoError(t, <-result)
 	locks := <-seen
 	require.Len(t, locks, 1)
@@ -59,8 +59,8 @@ func TestAReactivatedLockIsReportedOnce(t *testing.T) {
 
 	in.Known = []string{tf.Name}
 	result = follow()
-	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "it is known")
-	activitytest.Say(t, ceph, lcmv1.LockFailed, "")
+	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "the lock is known")
+	activitytest.WriteLockState(t, ceph, lcmv1.LockFailed, "")
 	require.NoError(t, <-result)
 	require.Equal(t, ceph.Name, (<-seen)[0].Name)
 }
@@ -85,7 +85,7 @@ func TestApplicationProgressIsReportedAsItChanges(t *testing.T) {
 		return -1
 	}
 	require.Eventually(t, func() bool { return updated() == 0 }, time.Minute, 10*time.Millisecond)
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, lock, lcmv1.LockInactive, "")
 	require.Eventually(t, func() bool { return updated() == 1 }, time.Minute, 10*time.Millisecond, "no node is cordoned or returned")
 	require.Empty(t, result, "it continues")
 	close(over)
@@ -99,10 +99,10 @@ func TestAClusterLockCreatedDuringARolloutIsRequestedBeforeTheNextNode(t *testin
 	ref := activitytest.TestNode(t)
 	in := node.AcquireNodeInput{NodeRef: ref, Cordon: true}
 	lock := activitytest.HeldCluster(t, "ceph")
-	taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
+	acquired, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.NoError(t, err)
-	require.True(t, taken.Locks.ClusterHeld)
-	require.Nil(t, taken.Cordon)
+	require.True(t, acquired.Locks.ClusterHeld)
+	require.Nil(t, acquired.Cordon)
 	require.Empty(t, activitytest.RequestsFor(t, ref.Node), "cluster first")
 	require.Empty(t, clusterRequestsOf(t, ref.Owner), "a request for the cluster is not configured")
 
@@ -111,18 +111,18 @@ func TestAClusterLockCreatedDuringARolloutIsRequestedBeforeTheNextNode(t *testin
 	require.ErrorContains(t, err, "ClusterWorkloadLock "+lock.Name)
 	require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
-	taken, err = activitytest.Nodes().AcquireNode(t.Context(), in)
+	activitytest.WriteLockState(t, lock, lcmv1.LockInactive, "")
+	acquired, err = activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.NoError(t, err)
-	require.NotNil(t, taken.Cordon)
+	require.NotNil(t, acquired.Cordon)
 }
 
 func TestAWaitForLocksEndsWhenItsRequestIsDeleted(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.HeldNode(t, "tf", ref.Node)
-	taken, err := activitytest.Nodes().AcquireNode(t.Context(), node.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
+	acquired, err := activitytest.Nodes().AcquireNode(t.Context(), node.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
 	require.NoError(t, err)
-	require.NotEmpty(t, taken.Locks.RequestUID)
+	require.NotEmpty(t, acquired.Locks.RequestUID)
 	node := ended(func() error {
 		return activitytest.Initiator().AwaitNodeLocks(t.Context(), locks.NodeLockInput{NodeRef: ref, Requested: true})
 	})

@@ -149,17 +149,17 @@ type NodeRequest struct {
 }
 
 // RequestNode creates our NodeMaintenanceRequest and returns the state of the locks of the node. It creates none while locks of the cluster are active, and
-// none for a node that has no locks and an annotation that forbids requests. If the node was taken before, its locks were inactive then, and locks that
-// became active since do not matter.
-func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in NodeRequest, taken bool) (NodeLocks, error) {
+// none for a node that has no locks and an annotation that forbids requests. If the node was cordoned before, its locks were inactive then, and locks that
+// became active since then are ignored.
+func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in NodeRequest, acquired bool) (NodeLocks, error) {
 	_, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]
-	if skip && !taken {
+	if skip && !acquired {
 		if err := refuseSkipped(ctx, cluster, in.Node); err != nil {
 			return NodeLocks{}, err
 		}
 	}
 	clusterUID, held, err := requestClusterFirst(ctx, cluster, in, skip)
-	held = held && !taken
+	held = held && !acquired
 	switch {
 	case err != nil || held:
 		return NodeLocks{Asked: true, ClusterHeld: held, ClusterRequestUID: clusterUID}, err
@@ -178,7 +178,7 @@ func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 	return found, nil
 }
 
-// requestClusterFirst creates our ClusterMaintenanceRequest if in.WithCluster asks for it, and reports whether a lock of the cluster is active. The API
+// requestClusterFirst creates our ClusterMaintenanceRequest if in.WithCluster is set, and reports whether a lock of the cluster is active. The API
 // server confirms that none is, because there is no further check before the request for the node. Without WithCluster, the rollout has made the request
 // before its first node; then the cache is enough, because the cordon checks again, except for a node that is skipped.
 func requestClusterFirst(ctx context.Context, cluster *kube.Cluster, in NodeRequest, skip bool) (uid types.UID, held bool, err error) {
@@ -246,7 +246,7 @@ func WithdrawNode(ctx context.Context, cluster *kube.Cluster, ref activitykit.No
 	return LocksBack(ctx, cluster, ref.Node), nil
 }
 
-// LocksBack is the state of the locks of a node after its maintenance. The API server confirms that they are active: the cache may not yet have that they
+// LocksBack returns the state of the locks of a node after its maintenance. The API server confirms that they are active: the cache may not yet have that they
 // became inactive.
 func LocksBack(ctx context.Context, cluster *kube.Cluster, node string) NodeLocks {
 	found := readNodeLocks(ctx, cluster.Cache, node)
@@ -282,7 +282,7 @@ func (l *Activities) AwaitNodeLocksActive(ctx context.Context, in NodeLockInput)
 	return locks.Blockers(missing), err
 }
 
-// notBack are the locks of a node that should be active again and are not; none while there is another request for the node.
+// notBack returns the locks of a node that should be active again and are not; none while there is another request for the node.
 func notBack(ctx context.Context, reader client.Reader, in NodeLockInput) ([]locks.Holder, error) {
 	wanted, err := requestedByOthers(ctx, reader, in)
 	if err != nil || wanted {
@@ -293,13 +293,13 @@ func notBack(ctx context.Context, reader client.Reader, in NodeLockInput) ([]loc
 	return locks.NotActive(found.Items, in.Node), err
 }
 
-// lockTimedOut is the error that names the locks that are active at the deadline.
+// lockTimedOut returns the error with the locks that are active at the deadline.
 func lockTimedOut(what string, gate locks.Gate) error {
 	return temporal.Error(temporal.ErrLockTimedOut,
 		fmt.Sprintf("%s did not release %s in time: %s", controllers(gate.Holders), what, gate.Blockers()[0].Message), nil, gate.Blockers()...)
 }
 
-// heldObservation names the active locks. Failed ones come first and are reported at once, because waiting does not help.
+// heldObservation names the active locks. Failed ones come first and are reported immediately, because waiting does not help.
 func heldObservation(what string, gate locks.Gate) temporal.Observation {
 	if failed := gate.Failed(); len(failed) > 0 {
 		return temporal.Observation{Urgent: true, Wait: &drydockv1.Wait{
@@ -331,7 +331,7 @@ func ClusterGate(ctx context.Context, reader client.Reader) (locks.Gate, error) 
 	return locks.ClusterGate(found.Items), err
 }
 
-// heldClusterGate is the gate of a cluster according to the cache if that is open, and to the API server otherwise.
+// heldClusterGate returns the gate of a cluster according to the cache if that is open, or to the API server otherwise.
 func heldClusterGate(ctx context.Context, cluster *kube.Cluster) (locks.Gate, error) {
 	gate, err := ClusterGate(ctx, cluster.Cache)
 	if err != nil || gate.Open {

@@ -45,12 +45,12 @@ func TestCordonAndUncordonReportTheStateOfTheLocks(t *testing.T) {
 		return all[slices.IndexFunc(all, func(p drydockv1.LockProgress) bool { return p.Controller == app })]
 	}
 	half := drydockv1.LockProgress{Controller: app, Percentage: 50, Description: "1 out of 2 nodes updated", InactiveNow: 1, Updated: 1, Total: 2}
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
-	taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
+	activitytest.WriteLockState(t, lock, lcmv1.LockInactive, "")
+	acquired, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
 	require.NoError(t, err)
-	require.Equal(t, half, progress(taken.Cordon.LockProgress))
-	require.True(t, taken.Cordon.HasLocks, "the locks may become active again")
-	activitytest.Say(t, lock, lcmv1.LockActive, "")
+	require.Equal(t, half, progress(acquired.Cordon.LockProgress))
+	require.True(t, acquired.Cordon.HasLocks, "the locks may become active again")
+	activitytest.WriteLockState(t, lock, lcmv1.LockActive, "")
 	returned, err := activitytest.Nodes().ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true})
 	require.NoError(t, err)
 	require.Len(t, returned.LocksHeld, 1)
@@ -61,14 +61,14 @@ func TestCordonAndUncordonReportTheStateOfTheLocks(t *testing.T) {
 func TestALockReactivatedAfterTheReturnDidNotBlockTheNode(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	lock := activitytest.HeldNode(t, "tf", ref.Node)
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, lock, lcmv1.LockInactive, "")
 	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
 	require.NoError(t, err)
 	in := nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}
 	returned, err := activitytest.Nodes().ReturnNode(t.Context(), in)
 	require.NoError(t, err)
 	require.Empty(t, returned.LocksHeld)
-	activitytest.Say(t, lock, lcmv1.LockActive, "")
+	activitytest.WriteLockState(t, lock, lcmv1.LockActive, "")
 	returned, err = activitytest.Nodes().ReturnNode(t.Context(), in)
 	require.NoError(t, err, "again, as after a lost reply")
 	require.Empty(t, returned.LocksHeld)
@@ -80,12 +80,12 @@ func TestANodeIsReleasedWhenItsLastLockIsInactiveOrDeleted(t *testing.T) {
 	tf, ceph := activitytest.HeldNode(t, "tf", in.Node), activitytest.HeldNode(t, "ceph", in.Node)
 	activitytest.HeldNode(t, "tf", activitytest.TestNode(t).Node)
 	result := ended(func() error { return activitytest.Initiator().AwaitNodeLocks(t.Context(), in) })
-	activitytest.Say(t, tf, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, tf, lcmv1.LockInactive, "")
 	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "ceph still holds it")
 	began := time.Now()
 	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), ceph))
 	require.NoError(t, <-result)
-	require.Less(t, time.Since(began), activitytest.NewsLimit)
+	require.Less(t, time.Since(began), activitytest.EventTimeout)
 }
 
 func TestAWaitForNodeLocksEndsWithTheNode(t *testing.T) {
@@ -98,7 +98,7 @@ func TestAWaitForNodeLocksEndsWithTheNode(t *testing.T) {
 
 func TestATimedOutWaitNamesTheActiveLocks(t *testing.T) {
 	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t), Deadline: soon(300 * time.Millisecond)}
-	activitytest.Say(t, activitytest.HeldNode(t, "ceph", in.Node), lcmv1.LockFailed, "osd.3 is down")
+	activitytest.WriteLockState(t, activitytest.HeldNode(t, "ceph", in.Node), lcmv1.LockFailed, "osd.3 is down")
 	silent := activitytest.Created(t, &lcmv1.NodeWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "silent-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "tf", NodeName: in.Node},
 	})
@@ -115,12 +115,12 @@ func TestAClusterIsReleasedWhenItsLastLockIsInactive(t *testing.T) {
 	require.NoError(t, activitytest.Initiator().AwaitClusterLocks(t.Context(), in), "no lock is active")
 	tf, ceph := activitytest.HeldCluster(t, "tf"), activitytest.HeldCluster(t, "ceph")
 	result := ended(func() error { return activitytest.Initiator().AwaitClusterLocks(t.Context(), in) })
-	activitytest.Say(t, tf, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, tf, lcmv1.LockInactive, "")
 	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
-	activitytest.Say(t, ceph, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, ceph, lcmv1.LockInactive, "")
 	require.NoError(t, <-result)
 
-	activitytest.Say(t, ceph, "resting", "")
+	activitytest.WriteLockState(t, ceph, "resting", "")
 	in.Deadline = soon(200 * time.Millisecond)
 	err := activitytest.Initiator().AwaitClusterLocks(t.Context(), in)
 	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err))
@@ -133,19 +133,19 @@ func TestAReturnedNodeWaitsUntilItsLocksAreActive(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: activitytest.TestNode(t).Node},
 	})
 	tf, ceph := activitytest.HeldNode(t, "tf", in.Node), activitytest.HeldNode(t, "ceph", in.Node)
-	activitytest.Say(t, tf, lcmv1.LockInactive, "")
-	activitytest.Say(t, ceph, lcmv1.LockFailed, "osd.3 is down")
+	activitytest.WriteLockState(t, tf, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, ceph, lcmv1.LockFailed, "osd.3 is down")
 	result := ended(func() error {
 		notActive, err := activitytest.Initiator().AwaitNodeLocksActive(t.Context(), in)
 		require.Empty(t, notActive)
 		return err
 	})
-	activitytest.Say(t, ceph, lcmv1.LockActive, "")
+	activitytest.WriteLockState(t, ceph, lcmv1.LockActive, "")
 	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
-	activitytest.Say(t, tf, lcmv1.LockActive, "")
+	activitytest.WriteLockState(t, tf, lcmv1.LockActive, "")
 	require.NoError(t, <-result)
 
-	activitytest.Say(t, tf, lcmv1.LockInactive, "pod is not back")
+	activitytest.WriteLockState(t, tf, lcmv1.LockInactive, "pod is not back")
 	activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{ // it could not be withdrawn
 		ObjectMeta: locksactivities.RequestMeta(in.Owner, "drydock", in.Node), Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node},
 	})
@@ -172,7 +172,7 @@ func TestAWaitNamesFailedHoldersFirst(t *testing.T) {
 	require.Len(t, wait.Blockers, 2)
 	list[0].Status = lcmv1.WorkloadLockStatus{State: lcmv1.LockFailed, ErrorMessage: "agent crashes"}
 	seen = locksactivities.HeldObservation("node n1", locks.NodeGate(list, "n1"))
-	require.True(t, seen.Urgent, "it is reported at once")
+	require.True(t, seen.Urgent, "it is reported immediately")
 	wait = seen.Wait
 	require.Equal(t, locksactivities.ReasonWorkloadLocksFailed, wait.Reason)
 	require.Equal(t, "node n1: tf has failed: agent crashes; correct it, or delete the lock to do without", wait.Message)
@@ -191,10 +191,10 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 	require.NoError(t, cluster.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
 
 	n := &nodeactivities.Activities{Clusters: clusters}
-	taken, err := n.AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: node.NodeRef, Cordon: true})
+	acquired, err := n.AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: node.NodeRef, Cordon: true})
 	require.NoError(t, err)
-	require.False(t, taken.Locks.Asked)
-	require.NotNil(t, taken.Cordon)
+	require.False(t, acquired.Locks.Asked)
+	require.NotNil(t, acquired.Cordon)
 	requested, err := l.RequestClusterMaintenance(t.Context(), whole)
 	require.NoError(t, err)
 	require.False(t, requested)
@@ -211,6 +211,6 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err = n.AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: node.NodeRef, Cordon: true})
 		return temporal.ErrorType(err) == temporal.ErrNotFound
-	}, activitytest.NewsLimit, 50*time.Millisecond, "the API server needs a moment to serve a new kind")
+	}, activitytest.EventTimeout, 50*time.Millisecond, "the API server needs a moment to serve a new kind")
 	require.ErrorContains(t, err, "but not ClusterMaintenanceRequest, NodeMaintenanceRequest, ClusterWorkloadLock")
 }

@@ -19,8 +19,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// cyclePersists is how long a cycle of locks must persist before a maintenance gives way: an application that is about to release one more node looks
-// like one that waits.
+// cyclePersists is how long a lock cycle must persist before a maintenance yields: an application that is about to release another node looks like one
+// that waits.
 const cyclePersists = 2 * time.Second
 
 // AwaitNodeLocks waits until every NodeWorkloadLock of the node is inactive. It reads the cache, because the cordon checks the API
@@ -42,7 +42,7 @@ func (l *Activities) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error
 		case err != nil || w.gate.Open:
 			return err
 		case changed:
-			// Wait again: a cycle has begun or ended.
+			// Wait again: a cycle has started or ended.
 		case w.since != nil && until != in.Deadline:
 			return giveWay(in, w.cycle)
 		default:
@@ -56,7 +56,7 @@ type nodeLockWait struct {
 	cluster *kube.Cluster
 	in      NodeLockInput
 	gate    locks.Gate
-	// cycle in which the request for the node has to give way, and since when it exists; nil: there is none.
+	// cycle in which the request for the node must yield, and its start; nil: none.
 	cycle []lcmv1.NodeMaintenanceRequest
 	since *time.Time
 }
@@ -108,7 +108,7 @@ func (w *nodeLockWait) isVictim() bool {
 	return victim != nil && kube.OwnedBy(victim, w.in.Owner)
 }
 
-// giveWay is the error that names the requests that go first.
+// giveWay returns the error with the requests that go first.
 func giveWay(in NodeLockInput, cycle []lcmv1.NodeMaintenanceRequest) error {
 	var first []drydockv1.Blocker
 	var nodes []string
@@ -120,7 +120,7 @@ func giveWay(in NodeLockInput, cycle []lcmv1.NodeMaintenanceRequest) error {
 		first = append(first, drydockv1.Blocker{Kind: "NodeMaintenanceRequest", Name: cycle[i].Name, Reason: ReasonLockCycle, Message: "node " + node + " goes first"})
 		nodes = append(nodes, node)
 	}
-	return temporal.Error(temporal.ErrLockCycle, fmt.Sprintf("the maintenances of %s and %s wait for each other's workload locks; this one gives way",
+	return temporal.Error(temporal.ErrLockCycle, fmt.Sprintf("the maintenances of %s and %s wait for each other's workload locks; this one yields",
 		in.Node, strings.Join(slices.Compact(nodes), ", ")), nil, first...)
 }
 
@@ -153,7 +153,7 @@ func (l *Activities) AwaitRequestsServed(ctx context.Context, in RequestsServedI
 	return temporal.Error(temporal.ErrLockTimedOut, "the workload locks did not become inactive in time for "+namesOf(waiting)+", which go first", nil, waiting...)
 }
 
-// stillHeld are the requests whose nodes still have active locks.
+// stillHeld returns the requests whose nodes still have active locks.
 func stillHeld(ctx context.Context, reader client.Reader, names []string) (waiting []drydockv1.Blocker, err error) {
 	var found lcmv1.NodeWorkloadLockList
 	var requests lcmv1.NodeMaintenanceRequestList

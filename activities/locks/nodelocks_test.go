@@ -38,9 +38,9 @@ func newCrossed(t *testing.T, olderOwner, youngerOwner string) crossed {
 	}
 	// Each test has its own applications, because others have released other nodes.
 	tf, ceph := "tf-"+older.Node, "ceph-"+older.Node
-	activitytest.Say(t, activitytest.HeldNode(t, tf, older.Node), lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, activitytest.HeldNode(t, tf, older.Node), lcmv1.LockInactive, "")
 	c.free[older.Node] = activitytest.HeldNode(t, ceph, older.Node)
-	activitytest.Say(t, activitytest.HeldNode(t, ceph, younger.Node), lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, activitytest.HeldNode(t, ceph, younger.Node), lcmv1.LockInactive, "")
 	c.free[younger.Node] = activitytest.HeldNode(t, tf, younger.Node)
 	return c
 }
@@ -62,7 +62,7 @@ func TestTheYoungerMaintenanceYieldsInALockCycle(t *testing.T) {
 	require.ErrorContains(t, err, "a-"+c.older.Node)
 	first.Deadline = nil
 	served := ended(func() error { return activitytest.Initiator().AwaitRequestsServed(t.Context(), first) })
-	activitytest.Say(t, c.free[c.older.Node], lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, c.free[c.older.Node], lcmv1.LockInactive, "")
 	require.NoError(t, <-older)
 	require.NoError(t, <-served)
 	require.NoError(t, activitytest.Initiator().AwaitRequestsServed(t.Context(), locks.RequestsServedInput{Cluster: activitytest.SpokeName, Requests: []string{"gone"}}))
@@ -78,7 +78,7 @@ func TestAResolvedCycleMakesNoMaintenanceYield(t *testing.T) {
 	c := newCrossed(t, "node/spoke/default/older/1", "node/spoke/default/younger/1")
 	younger := ended(func() error { return activitytest.Initiator().AwaitNodeLocks(t.Context(), c.younger) })
 	require.Never(t, func() bool { return len(younger) > 0 }, locks.CycleStands/4, 20*time.Millisecond)
-	activitytest.Say(t, c.free[c.younger.Node], lcmv1.LockInactive, "") // its application may let go of two at once
+	activitytest.WriteLockState(t, c.free[c.younger.Node], lcmv1.LockInactive, "") // its application may release two nodes
 	require.NoError(t, <-younger)
 
 	c = newCrossed(t, "node/spoke/default/older/2", "node/spoke/default/younger/2")

@@ -21,13 +21,13 @@ import (
 
 func TestANodeIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
 	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t), Scope: lcmv1.ScopeOS}
-	for range 2 { // the second time as if the first reply had been lost
-		taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true, Scope: in.Scope})
+	for range 2 { // the second call is a retry after a lost reply
+		acquired, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true, Scope: in.Scope})
 		require.NoError(t, err)
 		requests := activitytest.RequestsFor(t, in.Node)
 		require.Len(t, requests, 1)
-		require.Equal(t, locksactivities.NodeLocks{Asked: true, Inactive: true, Active: true, RequestUID: requests[0].UID}, taken.Locks)
-		require.Equal(t, &nodeactivities.CordonResult{CordonedByUs: true, NodeUID: activitytest.GetNode(t, in.Node).UID}, taken.Cordon, "the node has no lock to wait for")
+		require.Equal(t, locksactivities.NodeLocks{Asked: true, Inactive: true, Active: true, RequestUID: requests[0].UID}, acquired.Locks)
+		require.Equal(t, &nodeactivities.CordonResult{CordonedByUs: true, NodeUID: activitytest.GetNode(t, in.Node).UID}, acquired.Cordon, "the node has no lock to wait for")
 		require.True(t, activitytest.GetNode(t, in.Node).Spec.Unschedulable)
 	}
 	requests := activitytest.RequestsFor(t, in.Node)
@@ -71,10 +71,10 @@ func TestARequestOfAnotherOwnerIsUsedAndNeverDeleted(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node},
 	})
 	lock := activitytest.HeldNode(t, "tf", in.Node)
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
-	taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
+	activitytest.WriteLockState(t, lock, lcmv1.LockInactive, "")
+	acquired, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
 	require.NoError(t, err)
-	require.NotNil(t, taken.Cordon, "its lock was released for the other request")
+	require.NotNil(t, acquired.Cordon, "its lock was released for the other request")
 	require.Len(t, activitytest.RequestsFor(t, in.Node), 2)
 	require.NoError(t, activitytest.Initiator().AwaitNodeLocks(t.Context(), in))
 
@@ -126,12 +126,12 @@ func TestADeletedNodeIsNotRequested(t *testing.T) {
 func TestAnExcludedNodeIsNotRequestedAndItsLocksAreRespected(t *testing.T) {
 	skipped := func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }
 	in := nodeactivities.AcquireNodeInput{NodeRef: activitytest.TestNode(t, skipped), Cordon: true}
-	for range 2 { // the second time as if the first reply had been lost, and a lock been made meanwhile
-		taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
+	for range 2 { // the second call is a retry after a lost reply, with a new lock
+		acquired, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 		require.NoError(t, err)
-		require.False(t, taken.Locks.Asked, "no lock is active, so no request is needed")
-		require.True(t, taken.Locks.Skipped)
-		require.NotNil(t, taken.Cordon)
+		require.False(t, acquired.Locks.Asked, "no lock is active, so no request is needed")
+		require.True(t, acquired.Locks.Skipped)
+		require.NotNil(t, acquired.Cordon)
 		activitytest.Settled(t, activitytest.SpokeName, activitytest.GetNode(t, in.Node))
 		activitytest.HeldNode(t, "tf", in.Node)
 	}
@@ -143,7 +143,7 @@ func TestAnExcludedNodeIsNotRequestedAndItsLocksAreRespected(t *testing.T) {
 	require.Empty(t, activitytest.RequestsFor(t, in.Node))
 }
 
-// clusterRequestsOf are the requests for the cluster that were made in the name of an owner.
+// clusterRequestsOf returns the requests of an owner for the cluster.
 func clusterRequestsOf(t *testing.T, owner string) (found []lcmv1.ClusterMaintenanceRequest) {
 	t.Helper()
 	var list lcmv1.ClusterMaintenanceRequestList
@@ -157,43 +157,43 @@ func clusterRequestsOf(t *testing.T, owner string) (found []lcmv1.ClusterMainten
 }
 
 func TestAMaintenanceWithoutARolloutRequestsTheClusterThenTheNode(t *testing.T) {
-	requireClusterAskedFirst(t, activitytest.TestNode(t), 1)
+	requireClusterRequestedFirst(t, activitytest.TestNode(t), 1)
 }
 
 func TestTheClusterIsRequestedForAnExcludedNode(t *testing.T) {
-	requireClusterAskedFirst(t, activitytest.TestNode(t, func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }), 0)
+	requireClusterRequestedFirst(t, activitytest.TestNode(t, func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }), 0)
 }
 
-// requireClusterAskedFirst cordons and returns a node, with that many requests.
-func requireClusterAskedFirst(t *testing.T, ref activitykit.NodeRef, requests int) {
+// requireClusterRequestedFirst cordons and returns a node, with that many requests.
+func requireClusterRequestedFirst(t *testing.T, ref activitykit.NodeRef, requests int) {
 	t.Helper()
 	lock := activitytest.HeldCluster(t, "ceph")
 	in := nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Scope: lcmv1.ScopeDrain}
-	for range 2 { // the second time as if the first reply had been lost
-		taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
+	for range 2 { // the second call is a retry after a lost reply
+		acquired, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 		require.NoError(t, err)
-		require.True(t, taken.Locks.ClusterHeld)
-		require.Nil(t, taken.Cordon)
+		require.True(t, acquired.Locks.ClusterHeld)
+		require.Nil(t, acquired.Cordon)
 		require.Len(t, clusterRequestsOf(t, ref.Owner), 1)
 		require.Empty(t, activitytest.RequestsFor(t, ref.Node), "cluster first")
 		require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 	}
 
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, lock, lcmv1.LockInactive, "")
 	require.NoError(t, activitytest.Initiator().AwaitClusterLocks(t.Context(), locksactivities.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
-	taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
+	acquired, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.NoError(t, err)
-	require.False(t, taken.Locks.ClusterHeld)
-	require.NotNil(t, taken.Cordon)
-	require.False(t, taken.Cordon.HasLocks, "there are no locks to follow")
+	require.False(t, acquired.Locks.ClusterHeld)
+	require.NotNil(t, acquired.Cordon)
+	require.False(t, acquired.Cordon.HasLocks, "there are no locks to follow")
 	whole := clusterRequestsOf(t, ref.Owner)[0]
-	require.Equal(t, whole.UID, taken.Locks.ClusterRequestUID)
+	require.Equal(t, whole.UID, acquired.Locks.ClusterRequestUID)
 	require.Equal(t, lcmv1.ScopeDrain, whole.Spec.Scope)
 	require.Len(t, activitytest.RequestsFor(t, ref.Node), requests)
 
 	for range 2 {
 		result, err := activitytest.Nodes().ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{
-			NodeRef: ref, Withdraw: true, WithdrawCluster: true, RequestUID: taken.Locks.RequestUID, ClusterRequestUID: taken.Locks.ClusterRequestUID,
+			NodeRef: ref, Withdraw: true, WithdrawCluster: true, RequestUID: acquired.Locks.RequestUID, ClusterRequestUID: acquired.Locks.ClusterRequestUID,
 		})
 		require.NoError(t, err)
 		require.True(t, result.ClusterWithdrawn)
@@ -207,7 +207,7 @@ func TestTheClusterRequestStaysUntilTheNodeLocksAreActive(t *testing.T) {
 	lock := activitytest.HeldNode(t, "tf", ref.Node)
 	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
 	require.NoError(t, err)
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, lock, lcmv1.LockInactive, "")
 	result, err := activitytest.Nodes().ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, WithdrawCluster: true})
 	require.NoError(t, err)
 	require.False(t, result.ClusterWithdrawn)

@@ -18,12 +18,12 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
-// accountOf is the access that deploy/rbac gives to an account on the spoke.
+// accountOf returns the access of an account of deploy/rbac on the spoke.
 func accountOf(t *testing.T, account string) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", activitytest.KubeconfigOf(activitytest.Stack.Cluster(activitytest.SpokeName), account))
 	require.NoError(t, err)
-	config.QPS = -1 // it asks much at once
+	config.QPS = -1 // it sends many requests in parallel
 	return config
 }
 
@@ -74,8 +74,8 @@ func TestAWriteToObjectsOfTheOtherRoleIsRefused(t *testing.T) {
 	})
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
 	require.NoError(t, err)
-	letGo := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"state":"inactive"}}`))
-	require.True(t, apierrors.IsForbidden(cluster.Client.Status().Patch(t.Context(), lock.DeepCopy(), letGo)))
+	inactivate := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"state":"inactive"}}`))
+	require.True(t, apierrors.IsForbidden(cluster.Client.Status().Patch(t.Context(), lock.DeepCopy(), inactivate)))
 	require.True(t, apierrors.IsForbidden(cluster.Client.Delete(t.Context(), lock.DeepCopy())))
 	require.True(t, apierrors.IsForbidden(cluster.LockController.Delete(t.Context(), request.DeepCopy())))
 	require.True(t, apierrors.IsForbidden(cluster.LockController.Create(t.Context(), &lcmv1.NodeMaintenanceRequest{

@@ -31,10 +31,10 @@ func TestAClusterLockThatTheWatchMissesBlocksTheCluster(t *testing.T) {
 	whole.Deadline = soon(300 * time.Millisecond)
 	err = (&locks.Activities{Clusters: f.Clusters}).AwaitClusterLocks(t.Context(), whole)
 	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err), "there is no other check before the first node is requested")
-	taken, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
+	acquired, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
 	require.NoError(t, err)
-	require.True(t, taken.Locks.ClusterHeld)
-	require.Empty(t, taken.Locks.RequestUID, "the node is not requested")
+	require.True(t, acquired.Locks.ClusterHeld)
+	require.Empty(t, acquired.Locks.RequestUID, "the node is not requested")
 	require.NoError(t, (&locks.Activities{Clusters: f.Clusters}).WithdrawClusterMaintenance(t.Context(), whole))
 	_, err = (&nodeactivities.Activities{Clusters: f.Clusters}).Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true})
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
@@ -44,8 +44,8 @@ func TestAClusterLockThatTheWatchMissesBlocksTheCluster(t *testing.T) {
 	require.False(t, node.Spec.Unschedulable)
 }
 
-// becomes writes the state of a lock, which caches may miss.
-func becomes(t *testing.T, lock client.Object, state lcmv1.LockState) {
+// writeState writes the state of a lock, which caches may miss.
+func writeState(t *testing.T, lock client.Object, state lcmv1.LockState) {
 	t.Helper()
 	patch := client.MergeFrom(lock.DeepCopyObject().(client.Object))
 	switch lock := lock.(type) {
@@ -61,16 +61,16 @@ func TestAnActiveClusterLockIsConfirmedWithTheAPIServer(t *testing.T) {
 	lock := activitytest.Create(t, activitytest.BareCluster(t), &lcmv1.ClusterWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "stale-"}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: "tf"},
 	})
-	becomes(t, lock, lcmv1.LockActive)
+	writeState(t, lock, lcmv1.LockActive)
 	f, seen, ref := activitytest.StaleLocks(t, "stale-3", "clusterworkloadlocks", &lcmv1.ClusterWorkloadLockList{})
-	becomes(t, lock, lcmv1.LockInactive)
+	writeState(t, lock, lcmv1.LockInactive)
 	gate, err := locks.ClusterGate(t.Context(), seen.Cache)
 	require.NoError(t, err)
-	require.False(t, gate.Open, "the cache has it so")
-	taken, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
+	require.False(t, gate.Open, "the cache has the old state")
+	acquired, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
 	require.NoError(t, err)
-	require.False(t, taken.Locks.ClusterHeld)
-	require.NotNil(t, taken.Cordon)
+	require.False(t, acquired.Locks.ClusterHeld)
+	require.NotNil(t, acquired.Cordon)
 	returned, err := (&nodeactivities.Activities{Clusters: f.Clusters}).ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true})
 	require.NoError(t, err)
 	require.False(t, returned.NotWithdrawn)
@@ -84,15 +84,15 @@ func TestANodeLockThatTheWatchMissesIsWaitedFor(t *testing.T) {
 	})
 	require.True(t, locks.ReadNodeLocks(t.Context(), seen.Cache, ref.Node).Inactive, "the cache does not have it")
 	in := nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true}
-	taken, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), in)
+	acquired, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), in)
 	require.NoError(t, err)
-	require.Nil(t, taken.Cordon)
-	require.False(t, taken.Locks.Inactive, "the lock is active")
-	require.NotEmpty(t, taken.Locks.RequestUID, "the node is requested")
-	becomes(t, lock, lcmv1.LockInactive)
-	taken, err = (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), in)
+	require.Nil(t, acquired.Cordon)
+	require.False(t, acquired.Locks.Inactive, "the lock is active")
+	require.NotEmpty(t, acquired.Locks.RequestUID, "the node is requested")
+	writeState(t, lock, lcmv1.LockInactive)
+	acquired, err = (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), in)
 	require.NoError(t, err)
-	require.NotNil(t, taken.Cordon)
+	require.NotNil(t, acquired.Cordon)
 	_, err = (&nodeactivities.Activities{Clusters: f.Clusters}).ReturnNode(t.Context(), nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true})
 	require.NoError(t, err)
 }
@@ -102,10 +102,10 @@ func TestAnActiveNodeLockIsConfirmedWithTheAPIServer(t *testing.T) {
 	lock := activitytest.Create(t, hub, &lcmv1.NodeWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "stale-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "tf", NodeName: "stale-2"},
 	})
-	becomes(t, lock, lcmv1.LockActive)
+	writeState(t, lock, lcmv1.LockActive)
 	f, seen, ref := activitytest.StaleLocks(t, "stale-2", "nodeworkloadlocks", &lcmv1.NodeWorkloadLockList{})
-	becomes(t, lock, lcmv1.LockInactive)
-	require.True(t, locks.ReadNodeLocks(t.Context(), seen.Cache, ref.Node).Active, "the cache has it so")
+	writeState(t, lock, lcmv1.LockInactive)
+	require.True(t, locks.ReadNodeLocks(t.Context(), seen.Cache, ref.Node).Active, "the cache has the old state")
 
 	l := &locks.Activities{Clusters: f.Clusters}
 	news := ended(func() error {
@@ -118,8 +118,8 @@ func TestAnActiveNodeLockIsConfirmedWithTheAPIServer(t *testing.T) {
 	require.False(t, found.Active, "the lock is active")
 	missing, err := l.AwaitNodeLocksActive(t.Context(), locks.NodeLockInput{NodeRef: ref, Deadline: new(time.Now().Add(time.Second))})
 	require.NoError(t, err)
-	require.Len(t, missing, 1, "and is")
-	becomes(t, lock, lcmv1.LockActive)
+	require.Len(t, missing, 1, "the lock is inactive")
+	writeState(t, lock, lcmv1.LockActive)
 	missing, err = l.AwaitNodeLocksActive(t.Context(), locks.NodeLockInput{NodeRef: ref})
 	require.NoError(t, err)
 	require.Empty(t, missing)
@@ -162,10 +162,10 @@ func TestAClusterLockThatTheWatchMissesBlocksAnExcludedNode(t *testing.T) {
 	activitytest.Create(t, hub, &lcmv1.ClusterWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: "ceph"},
 	})
-	taken, err := nodes.AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
+	acquired, err := nodes.AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
 	require.NoError(t, err)
-	require.True(t, taken.Locks.ClusterHeld)
-	require.Nil(t, taken.Cordon)
+	require.True(t, acquired.Locks.ClusterHeld)
+	require.Nil(t, acquired.Cordon)
 	require.NoError(t, hub.Client.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 	require.False(t, node.Spec.Unschedulable)
 }

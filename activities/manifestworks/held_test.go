@@ -21,7 +21,7 @@ func TestNoWorkIsCreatedWhenTheWindowsHaveClosed(t *testing.T) {
 	works := &Activities{Clusters: activitytest.Clusters, Waits: waits}
 	bring := PlaceWorksInput{Rollout: m.rollout, Desired: []policies.DesiredPlacement{{Item: 0, Clusters: slices.Sorted(slices.Values(m.clusters))}}, Closes: &closes}
 	late.RequireClosed(t, works.PlaceManifestWorks, bring)
-	require.Equal(t, "UU", string(m.compliance(m.clusters[0])), "there is no work")
+	require.Equal(t, "UU", string(m.compliance(m.clusters[0])), "no work exists")
 }
 
 func TestALaterAttemptCreatesNoWorkOnAClusterThatIsHeld(t *testing.T) {
@@ -31,7 +31,7 @@ func TestALaterAttemptCreatesNoWorkOnAClusterThatIsHeld(t *testing.T) {
 	works := &Activities{Clusters: activitytest.Clusters, Waits: waits}
 	bring := PlaceWorksInput{Rollout: m.rollout, Desired: []policies.DesiredPlacement{{Item: 0, Clusters: slices.Sorted(slices.Values(m.clusters))}}}
 	workflow.RequireHeld(t, works.PlaceManifestWorks, bring, temporal.QueryHeld, bring.Desired[0].Clusters)
-	require.Equal(t, "UU", string(m.compliance(m.clusters[0])), "there is no work")
+	require.Equal(t, "UU", string(m.compliance(m.clusters[0])), "no work exists")
 	require.NoError(t, activitytest.RunAttempt(2, works.PlaceManifestWorks, bring))
 	require.Equal(t, "PU", string(m.compliance(m.clusters[0])))
 }

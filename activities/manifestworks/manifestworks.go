@@ -43,7 +43,7 @@ func (r Rollout) name() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 }
 
-// Prepared is a template as it was prepared.
+// Prepared is a prepared template.
 type Prepared struct {
 	Template string `json:"template"`
 	// Work is the name of its work in the namespace of each cluster.

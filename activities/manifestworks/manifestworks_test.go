@@ -28,7 +28,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// workScene is a rollout of two templates, of which the second expects a value, over two clusters. The test plays the agents of the clusters.
+// workScene is a rollout of two templates to two clusters. The second template expects a value. The test acts as the agents of the clusters.
 type workScene struct {
 	t          *testing.T
 	hub        *kube.Cluster
@@ -64,7 +64,7 @@ spec:
 	return s
 }
 
-// register makes a ManagedCluster for the time of the test.
+// register creates a ManagedCluster for the test.
 func (s *workScene) register(name string) {
 	s.t.Helper()
 	cluster := &unstructured.Unstructured{Object: map[string]any{}}
@@ -86,7 +86,7 @@ func (s *workScene) prepare() {
 	}
 }
 
-// place gives clusters the work of a template, and no other; policies.Nowhere: no work at all.
+// place gives clusters the work of a template, and no other; policies.Nowhere: no work.
 func (s *workScene) place(template int, clusters ...string) ([]remediation.RefusedPlacement, error) {
 	placed, err := s.activities.PlaceManifestWorks(s.t.Context(), PlaceWorksInput{
 		Rollout: s.rollout, Desired: []policies.DesiredPlacement{{Item: template, Clusters: slices.Sorted(slices.Values(clusters))}},
@@ -98,8 +98,8 @@ func (s *workScene) cleanUp(keep ...string) error {
 	return s.activities.CleanUpManifestWorks(s.t.Context(), CleanUpWorksInput{Rollout: s.rollout, Keep: keep})
 }
 
-// say plays the agent of a cluster.
-func (s *workScene) say(cluster, template, status string) {
+// reportStatus writes the status of a work, like the agent of a cluster.
+func (s *workScene) reportStatus(cluster, template, status string) {
 	s.t.Helper()
 	work := &unstructured.Unstructured{}
 	work.SetGroupVersionKind(manifestworks.Works)
@@ -134,15 +134,15 @@ func TestWorksArePlacedAndTheirComplianceIsReported(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, policies.ComplianceStatus("PU"), s.compliance(one))
 	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(two))
-	s.say(one, "os", done)
-	require.Eventually(t, func() bool { return s.compliance(one) == "CU" }, activitytest.NewsLimit, 20*time.Millisecond)
+	s.reportStatus(one, "os", done)
+	require.Eventually(t, func() bool { return s.compliance(one) == "CU" }, activitytest.EventTimeout, 20*time.Millisecond)
 
 	_, err = s.place(1, one)
 	require.NoError(t, err)
 	require.Equal(t, policies.ComplianceStatus("UP"), s.compliance(one))
-	s.say(one, "firmware", done)
+	s.reportStatus(one, "firmware", done)
 	require.Equal(t, policies.ComplianceStatus("UN"), s.compliance(one), "the expected value is not fed back")
-	s.say(one, "firmware", `{conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}], resourceStatus: {manifests: [{resourceMeta: {ordinal: 0},
+	s.reportStatus(one, "firmware", `{conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}], resourceStatus: {manifests: [{resourceMeta: {ordinal: 0},
   conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}, {type: StatusFeedbackSynced, status: "True"}],
   statusFeedback: {values: [{name: done, fieldValue: {type: String, string: "True"}}]}}]}}`)
 	require.Equal(t, policies.ComplianceStatus("UC"), s.compliance(one))
@@ -150,14 +150,14 @@ func TestWorksArePlacedAndTheirComplianceIsReported(t *testing.T) {
 	case found := <-news:
 		require.NotEmpty(t, found)
 		require.Equal(t, one, found[0].Cluster)
-	case <-time.After(activitytest.NewsLimit):
-		require.Fail(t, "no news")
+	case <-time.After(activitytest.EventTimeout):
+		require.Fail(t, "no report")
 	}
 
 	_, err = s.place(0, two)
 	require.NoError(t, err)
 	require.NoError(t, s.cleanUp(one))
-	require.Equal(t, policies.ComplianceStatus("UC"), s.compliance(one), "the last stays where it is to stay")
+	require.Equal(t, policies.ComplianceStatus("UC"), s.compliance(one), "the last work stays")
 	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(two))
 	require.NoError(t, s.cleanUp())
 	require.NoError(t, s.cleanUp(), "twice")
@@ -168,16 +168,16 @@ func TestWorksOfAnEarlierRunDoNotCount(t *testing.T) {
 	s := newWorkScene(t)
 	_, err := s.place(0, s.clusters[0])
 	require.NoError(t, err)
-	s.say(s.clusters[0], "os", done)
+	s.reportStatus(s.clusters[0], "os", done)
 	s.rollout.Owner = "cgu/" + s.rollout.Namespace + "/june/second-run"
 	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(s.clusters[0]))
 	require.NoError(t, s.cleanUp())
 	_, err = s.place(0, s.clusters[0])
 	require.NoError(t, err)
-	require.Equal(t, policies.ComplianceStatus("CU"), s.compliance(s.clusters[0]), "the same, brought again, is there already")
+	require.Equal(t, policies.ComplianceStatus("CU"), s.compliance(s.clusters[0]), "the work exists already")
 }
 
-// What is on a held cluster stays, and nothing new begins on it. The answer to an attempt may be lost: the next finds what the first has made.
+// A held cluster keeps its work and gets no other. After a lost reply, the next attempt finds the created work.
 func TestAHeldClusterKeepsItsWork(t *testing.T) {
 	s := newWorkScene(t)
 	one, two := s.clusters[0], s.clusters[1]
@@ -195,12 +195,12 @@ func TestAHeldClusterKeepsItsWork(t *testing.T) {
 	require.Equal(t, policies.ComplianceStatus("PU"), s.compliance(one))
 	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(two))
 	require.Equal(t, []string{one}, held(1, one).Waiting)
-	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(one), "it should not have had the first any more")
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(one), "the first work is deleted")
 	_, err = s.place(policies.NoItem, one, two)
 	require.NoError(t, err)
 }
 
-// One cluster whose work cannot be written keeps the others waiting as little as the rollout's end.
+// A cluster whose work cannot be written blocks neither the others nor the end of the rollout.
 func TestRefusedWorksDoNotStopOthers(t *testing.T) {
 	s := newWorkScene(t)
 	hub := activitytest.Stack.Cluster(activitytest.HubName)
@@ -213,16 +213,16 @@ func TestRefusedWorksDoNotStopOthers(t *testing.T) {
 	work.SetGroupVersionKind(manifestworks.Works)
 	work.SetNamespace(theirs)
 	work.SetName(key(theirs).Name)
-	work.SetAnnotations(map[string]string{kube.AnnotationOwner: "cgu/elsewhere/july/first-run"})
+	work.SetAnnotations(map[string]string{kube.AnnotationOwner: "cgu/other/july/first-run"})
 	require.NoError(t, s.hub.Client.Create(t.Context(), work))
-	// The work of an earlier run, which the agent of a cluster that is offline does not let go of.
+	// The agent of an offline cluster keeps the finalizer of a work of an earlier run.
 	_, err := s.place(0, offline)
 	require.NoError(t, err)
 	require.NoError(t, s.hub.Client.Get(t.Context(), key(offline), work))
 	work.SetFinalizers([]string{"test.drydock.dev/agent"})
 	require.NoError(t, s.hub.Client.Update(t.Context(), work))
 	require.NoError(t, s.cleanUp())
-	require.NoError(t, s.cleanUp(), "what is being deleted already keeps nobody")
+	require.NoError(t, s.cleanUp(), "a work that is being deleted does not block the cleanup")
 
 	refused, err := s.place(0, s.clusters[0], "nowhere", leaving, theirs, offline, s.clusters[1])
 	require.NoError(t, err)
@@ -235,7 +235,7 @@ func TestRefusedWorksDoNotStopOthers(t *testing.T) {
 	require.Equal(t, remediation.RefusedPlacement{Clusters: []string{leaving}, Reason: "NotPlaced", Message: "namespace " + leaving + " of the hub is being deleted"}, found[leaving])
 	require.Equal(t, temporal.ErrInvalidSpec, found[theirs].Reason)
 	require.True(t, found[theirs].Final)
-	require.Contains(t, found[theirs].Message, "it belongs to cgu/elsewhere/july")
+	require.Contains(t, found[theirs].Message, "it belongs to cgu/other/july")
 	require.Equal(t, remediation.RefusedPlacement{
 		Clusters: []string{offline}, Reason: "NotPlaced",
 		Message: "ManifestWork " + key(offline).String() + " is still being deleted: one of its finalizers [test.drydock.dev/agent] holds it",
@@ -252,7 +252,7 @@ func TestRefusedWorksDoNotStopOthers(t *testing.T) {
 	require.Empty(t, refused)
 }
 
-// The webhook of the hub answers with 400 where a work is too large, or names an executor that may not be used for this cluster.
+// The webhook of the hub answers 400 if a work is too large, or names a forbidden executor.
 func TestAWorkRefusedByAWebhookDoesNotStopOthers(t *testing.T) {
 	for _, answer := range []error{
 		apierrors.NewBadRequest("the size of manifests is 614400 bytes which exceeds the 512000 limit"),
@@ -293,15 +293,15 @@ func TestADeletedManagedClusterIsReported(t *testing.T) {
 	select {
 	case found := <-news:
 		require.Equal(t, []policies.ClusterCompliance{{Cluster: s.clusters[0], Status: "PU", ClusterDeleted: true}}, found)
-	case <-time.After(activitytest.NewsLimit):
-		require.Fail(t, "no news")
+	case <-time.After(activitytest.EventTimeout):
+		require.Fail(t, "no report")
 	}
 	for event := range readsOf(t, manifestworks.WorkName(s.rollout.name(), "firmware")) {
-		require.Fail(t, "a work that was known not to be there was asked for", "%v", event)
+		require.Fail(t, "a missing work was read again", "%v", event)
 	}
 }
 
-// readsOf are the requests for one object of that name, in any namespace of the hub.
+// readsOf returns the reads of objects with that name, in any namespace of the hub.
 func readsOf(t *testing.T, name string) map[string]int {
 	t.Helper()
 	events, err := activitytest.Stack.Cluster(activitytest.HubName).AuditEvents()

@@ -29,7 +29,7 @@ type PlaceWorksInput struct {
 	Rollout Rollout `json:"rollout"`
 	// Desired has the item of each named cluster, or policies.NoItem. Other clusters stay unchanged.
 	Desired []policies.DesiredPlacement `json:"desired"`
-	// Closes is as in TakeNodeInput: the first close of a window of the clusters on which a work may start.
+	// Closes is as in AcquireNodeInput: the first close of a window of the clusters on which a work may start.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 
@@ -102,7 +102,7 @@ func (p *placementAttempt) observe(ctx context.Context) error {
 	return nil
 }
 
-// works are the manifest works of a rollout that are not being deleted.
+// works returns the manifest works of a rollout that are not being deleted.
 func (r Rollout) works(ctx context.Context, hub *kube.Cluster, options ...client.ListOption) ([]*metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(manifestworks.Works.GroupVersion().WithKind(manifestworks.Works.Kind + "List"))
@@ -131,7 +131,7 @@ func (p *placementAttempt) missingOn(placement policies.DesiredPlacement, cluste
 	})
 }
 
-// startingClusters are the clusters that get a work.
+// startingClusters returns the clusters that get a work.
 func (p *placementAttempt) startingClusters() []string {
 	var added []string
 	for _, placement := range p.Desired {

@@ -16,10 +16,10 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// Marks is how a node should be marked and whether pods may be scheduled on it. The zero value of a mark is no mark.
+// Marks has the desired marks of a node, and whether pods may be scheduled on it. The zero value of a mark is no mark.
 type Marks struct {
 	Owner string
-	// Label stands for the owner where pods can require it.
+	// Label represents the owner for the node affinity of pods.
 	Label         string
 	Former        kube.FormerState
 	KeepOnFailure bool
@@ -33,8 +33,8 @@ func Of(node *corev1.Node) Marks {
 	}
 }
 
-// Patch returns the one patch that makes the change, or nil when the node is so already. It holds only for the node as it was read:
-// anyone's write in between is a conflict.
+// Patch returns the patch that makes the change; nil: the node needs none. It applies only to the read version of the node: another write in between
+// is a conflict.
 func (c Marks) Patch(node *corev1.Node) (client.Patch, error) {
 	current := Of(node)
 	if c == current {
@@ -51,7 +51,7 @@ func (c Marks) Patch(node *corev1.Node) (client.Patch, error) {
 		metadata["labels"] = map[string]any{kube.LabelMaintenance: activitykit.OrNull(c.Label)}
 	}
 	if c.Unschedulable != node.Spec.Unschedulable {
-		// False is the field's absence, so that a node that was returned is as it was found.
+		// Remove the field instead of writing false, so that a returned node is unchanged.
 		body["spec"] = map[string]any{"unschedulable": activitykit.NullUnless(c.Unschedulable, true)}
 	}
 	patch, err := json.Marshal(body)
@@ -61,8 +61,8 @@ func (c Marks) Patch(node *corev1.Node) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, patch), nil
 }
 
-// UpdateSeen is changeNode that begins with the node as the cache has it. That is believed only if there is something to patch and the patch, which
-// holds just for what was seen, succeeds.
+// UpdateSeen is Update that starts with the cached node. It uses the cache only if there is a patch, and the patch, which applies only to that version,
+// succeeds.
 func UpdateSeen(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
 	node := &corev1.Node{}
 	if cluster.Cache.Get(ctx, client.ObjectKey{Name: name}, node) == nil {
@@ -77,8 +77,8 @@ func UpdateSeen(ctx context.Context, cluster *kube.Cluster, name string, workOut
 // conflictAttempts limits how often a change is tried again after a conflict: the kubelet and others write to nodes all the time.
 const conflictAttempts = 5
 
-// Update reads a node from the API server and applies the patch that workOut returns; nil is none. Afterwards the node that workOut received is as the
-// API server answered. Patches by workOut itself may also conflict.
+// Update reads a node from the API server and applies the patch that workOut returns; nil: none. Afterwards the node that workOut received is the patched
+// one. Patches by workOut itself may also conflict.
 func Update(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
 	for attempt := 1; ; attempt++ {
 		node := &corev1.Node{}

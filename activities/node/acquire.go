@@ -41,7 +41,7 @@ type AcquireNodeResult struct {
 	Locks locks.NodeLocks `json:"locks"`
 	// Cordon is nil if the node waits for its locks.
 	Cordon *CordonResult `json:"cordon,omitempty"`
-	// Warning is what a person may want to change before the drain.
+	// Warning is about a problem to solve before the drain.
 	Warning string `json:"warning,omitempty"`
 	// LockProgress is as in CordonResult, of a node that waits for its locks.
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
@@ -111,16 +111,16 @@ func acquiredBefore(ctx context.Context, cluster *kube.Cluster, ref activitykit.
 	return kube.OwnedBy(node, ref.Owner), activitykit.ExplainNode(cluster, ref.Node, "read", err)
 }
 
-// ahead starts a check at once, beside other work. The first call of the returned function waits for its result; later calls run the check again.
+// ahead starts a check in the background. The first call of the returned function waits for its result; later calls run the check again.
 func ahead(ctx context.Context, check func(context.Context) error) func(context.Context) error {
 	answer := make(chan error, 1)
 	go func() { answer <- check(ctx) }()
-	asked := false
+	started := false
 	return func(ctx context.Context) error {
-		if asked {
+		if started {
 			return check(ctx)
 		}
-		asked = true
+		started = true
 		return <-answer
 	}
 }
@@ -149,7 +149,7 @@ func markPlanned(ctx context.Context, cluster *kube.Cluster, ref activitykit.Nod
 
 func scheduledMessage(locksServed bool) string {
 	if locksServed {
-		return "the node has its slot; its workload locks are asked to become inactive"
+		return "the node has its slot; its workload locks are requested"
 	}
 	return "the node has its slot"
 }

@@ -20,30 +20,30 @@ func TestACordonWithALostReplyIsConfirmedDespiteNewLocks(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	before := activitytest.GetNode(t, ref.Node)
 	lock := activitytest.HeldNode(t, "tf", ref.Node)
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, lock, lcmv1.LockInactive, "")
 	activitytest.Settled(t, activitytest.SpokeName, lock)
 	in := node.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Preflight: drain.Preflight{Drain: &maintenancev1.DrainSpec{}}}
 	defer func() {
 		require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), locks.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
 	}()
-	taken, err := activitytest.Nodes().AcquireNode(t.Context(), in)
+	acquired, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.NoError(t, err)
-	require.NotNil(t, taken.Cordon)
+	require.NotNil(t, acquired.Cordon)
 
-	activitytest.Say(t, lock, lcmv1.LockActive, "")
+	activitytest.WriteLockState(t, lock, lcmv1.LockActive, "")
 	activitytest.Settled(t, activitytest.SpokeName, lock)
 	activitytest.Settled(t, activitytest.SpokeName, activitytest.HeldCluster(t, "ceph"))
 	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "bare", activitytest.WithoutController))
 	activitytest.Settled(t, activitytest.SpokeName, activitytest.GetNode(t, ref.Node))
 	again, err := activitytest.Nodes().AcquireNode(t.Context(), in)
 	require.NoError(t, err)
-	require.NotNil(t, again.Cordon, "it is out of service, and drained before it is returned")
-	require.Equal(t, taken.Cordon.CordonedByUs, again.Cordon.CordonedByUs)
-	require.Equal(t, taken.Cordon.NodeUID, again.Cordon.NodeUID)
+	require.NotNil(t, again.Cordon, "the node is cordoned, and is drained before it is returned")
+	require.Equal(t, acquired.Cordon.CordonedByUs, again.Cordon.CordonedByUs)
+	require.Equal(t, acquired.Cordon.NodeUID, again.Cordon.NodeUID)
 	require.True(t, again.Locks.Asked)
-	require.False(t, again.Locks.ClusterHeld, "it is not waited for")
-	require.Equal(t, taken.Locks.RequestUID, again.Locks.RequestUID)
-	require.Equal(t, taken.Locks.ClusterRequestUID, again.Locks.ClusterRequestUID)
+	require.False(t, again.Locks.ClusterHeld, "the cluster lock is ignored")
+	require.Equal(t, acquired.Locks.RequestUID, again.Locks.RequestUID)
+	require.Equal(t, acquired.Locks.ClusterRequestUID, again.Locks.ClusterRequestUID)
 
 	for number, expected := range map[int32]bool{1: false, 2: true} {
 		found := !expected
@@ -51,22 +51,22 @@ func TestACordonWithALostReplyIsConfirmedDespiteNewLocks(t *testing.T) {
 			found, err = node.TakenBefore(ctx, activitytest.TestCluster(t), ref, before)
 			return err
 		}, ref))
-		require.Equal(t, expected, found, "a later attempt does not believe a cache that is behind")
+		require.Equal(t, expected, found, "a later attempt ignores an outdated cache")
 	}
 }
 
 func TestAnEarlyCheckIsRepeatedWhenRequestedAgain(t *testing.T) {
-	asked := make(chan struct{}, 2)
+	started := make(chan struct{}, 2)
 	answers := make(chan error, 2)
 	check := node.Ahead(t.Context(), func(context.Context) error {
-		asked <- struct{}{}
+		started <- struct{}{}
 		return <-answers
 	})
-	<-asked // before anybody wants the answer
+	<-started // before the result is requested
 	held := errors.New("held")
 	answers <- held
 	require.ErrorIs(t, check(t.Context()), held)
 	answers <- nil
 	require.NoError(t, check(t.Context()))
-	require.Len(t, asked, 1)
+	require.Len(t, started, 1)
 }

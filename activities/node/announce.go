@@ -9,11 +9,11 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// AnnounceStateInput says which state a maintenance has entered.
+// AnnounceStateInput names the state that a maintenance has entered.
 type AnnounceStateInput struct {
 	activitykit.NodeRef
 	State maintenancev1.NodeState `json:"state"`
-	// Occurrence counts what is announced of a maintenance, from 1.
+	// Occurrence counts the announcements of a maintenance, from 1.
 	Occurrence int32  `json:"occurrence"`
 	Message    string `json:"message"`
 }
@@ -30,7 +30,7 @@ func (n *Activities) AnnounceState(ctx context.Context, in AnnounceStateInput) e
 	return nil
 }
 
-// MaintenanceEnd is how a maintenance ended.
+// MaintenanceEnd describes the end of a maintenance.
 type MaintenanceEnd struct {
 	// State in which it ends: Completed, Failed, Cancelled or NodeGone.
 	State maintenancev1.NodeState `json:"state"`
@@ -38,9 +38,9 @@ type MaintenanceEnd struct {
 	Message string `json:"message"`
 }
 
-// announceEnd records an Event that says how the maintenance ended and what was done to the node.
+// announceEnd records an Event with the end of the maintenance and the effect on the node.
 func announceEnd(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput, result ReturnNodeResult) (recorded func()) {
-	event := events.Event{Reason: events.CleanedUp, Warning: true, Message: "the maintenance was over and the node still marked for it"}
+	event := events.Event{Reason: events.CleanedUp, Warning: true, Message: "the maintenance had ended, and the node still had its marks"}
 	if in.Ended != nil {
 		event = events.Event{Reason: string(in.Ended.State), Message: in.Ended.Message}
 		event.Warning = in.Ended.State == maintenancev1.NodeFailed || in.Ended.State == maintenancev1.NodeGone

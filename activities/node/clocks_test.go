@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// A deadline is the workflow's, by the clock of the Temporal server. The worker's may be hours off.
+// Deadlines use the clock of the Temporal server. The clock of the worker may differ by hours.
 func TestDeadlinesUseTheClockOfTheServer(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	shop.Pod(t, ref.Node, "web")

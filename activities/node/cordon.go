@@ -22,7 +22,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// CordonInput says which node to cordon.
+// CordonInput names the node to cordon.
 type CordonInput struct {
 	activitykit.NodeRef
 	// Cordon: false only sets the ownership mark.
@@ -37,14 +37,14 @@ type CordonInput struct {
 	Closes *time.Time `json:"closes,omitempty"`
 }
 
-// CordonResult says what the cordon found and did.
+// CordonResult is the result of a cordon.
 type CordonResult struct {
 	CordonedByUs bool `json:"cordonedByUs"`
 	// NodeUID distinguishes the node from a later one of the same name.
 	NodeUID types.UID `json:"nodeUID,omitempty"`
-	// Note is set when there is something a person should know, e.g. that someone else had cordoned the node before.
+	// Note is a message for people, for example that another client had cordoned the node before.
 	Note string `json:"note,omitempty"`
-	// Warning is what a person may want to change before the drain.
+	// Warning is about a problem to solve before the drain.
 	Warning string `json:"warning,omitempty"`
 	// HasLocks: the node has workload locks, which may become active again.
 	HasLocks bool `json:"hasLocks,omitempty"`
@@ -116,7 +116,7 @@ func cordonMessage(in CordonInput, result CordonResult) string {
 	case result.Note != "":
 		return "the node is under maintenance; " + result.Note
 	case !in.Cordon:
-		return "the node is under maintenance and stays schedulable, as cordon: false asks"
+		return "the node is under maintenance and stays schedulable, as cordon: false requires"
 	}
 	return "the node is cordoned for maintenance"
 }
@@ -148,8 +148,8 @@ func lockCheck(cluster *kube.Cluster, node string) func(context.Context) error {
 	}
 }
 
-// cordonChange decides how to cordon a node that no other maintenance has. If the node has our mark, the mark says what its former state was:
-// a repeated call finds its own cordon.
+// cordonChange decides how to cordon a node that no other maintenance has. If the node has our mark, its former state is in the mark, because a
+// repeated call finds its own cordon.
 func cordonChange(node *corev1.Node, in CordonInput) (marks.Marks, CordonResult) {
 	change := marks.Marks{Owner: in.Owner, Label: kube.MaintenanceLabel(in.Owner), Unschedulable: node.Spec.Unschedulable || in.Cordon}
 	if !in.Cordon {

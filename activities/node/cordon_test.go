@@ -30,7 +30,7 @@ func TestANodeIsCordonedWithMarksAndFullyRestored(t *testing.T) {
 	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned))
 	require.Equal(t, corev1.ConditionTrue, kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress).Status)
 
-	require.Equal(t, nodeactivities.ReturnNodeResult{Uncordoned: true}, activitytest.GiveBack(t, ref))
+	require.Equal(t, nodeactivities.ReturnNodeResult{Uncordoned: true}, activitytest.ReturnNode(t, ref))
 	activitytest.RequireNoTrace(t, ref.Node)
 	returned := activitytest.GetNode(t, ref.Node)
 	require.Equal(t, found.Annotations, returned.Annotations)
@@ -75,7 +75,7 @@ func TestACordonOfAnotherOwnerIsKept(t *testing.T) {
 		require.False(t, result.CordonedByUs)
 		require.Contains(t, result.Note, "was cordoned by someone else before")
 	}
-	result := activitytest.GiveBack(t, ref)
+	result := activitytest.ReturnNode(t, ref)
 	require.Equal(t, nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned: someone else had cordoned it before"}, result)
 	require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 	activitytest.RequireNoTrace(t, ref.Node)
@@ -91,9 +91,9 @@ func TestANodeInAnotherMaintenanceIsBusyAndNotTouched(t *testing.T) {
 	_, err := activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true})
 	require.Equal(t, temporal.ErrNodeBusy, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "is under maintenance by cgu/default/other/spoke")
-	result := activitytest.GiveBack(t, ref)
+	result := activitytest.ReturnNode(t, ref)
 	require.Equal(t, "the node is left as it is: it is under maintenance by cgu/default/other/spoke", result.Note)
-	require.False(t, result.LeftCordoned, "that is the other's")
+	require.False(t, result.LeftCordoned, "the other maintenance has cordoned it")
 	after := activitytest.GetNode(t, ref.Node)
 	require.Equal(t, before.Spec.Unschedulable, after.Spec.Unschedulable)
 	require.Equal(t, before.Annotations, after.Annotations)
@@ -106,13 +106,13 @@ func TestACordonKeepsThePlannedConditionOfAnotherMaintenance(t *testing.T) {
 	other.Owner = "node/spoke/default/other/run"
 	require.NoError(t, activitytest.PlanMaintenance(t.Context(), other))
 	activitytest.Cordon(t, ref)
-	activitytest.GiveBack(t, ref)
+	activitytest.ReturnNode(t, ref)
 	planned := kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned)
 	require.NotNil(t, planned)
 	require.True(t, kube.ConditionOwnedBy(*planned, other.Owner))
 	activitytest.Cordon(t, other)
 	require.Nil(t, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned))
-	activitytest.GiveBack(t, other)
+	activitytest.ReturnNode(t, other)
 	activitytest.RequireNoTrace(t, ref.Node)
 }
 
@@ -144,7 +144,7 @@ func TestAReactivatedLockRefusesTheCordon(t *testing.T) {
 	require.NoError(t, err)
 	set(lcmv1.LockActive)
 	again, err := activitytest.Nodes().Cordon(t.Context(), in)
-	require.NoError(t, err, "the node is cordoned, so a lock that becomes active now is late")
-	result.LockProgress, again.LockProgress = nil, nil // as of each call
+	require.NoError(t, err, "locks are ignored once the node is cordoned")
+	result.LockProgress, again.LockProgress = nil, nil // each call reads it again
 	require.Equal(t, result, again)
 }

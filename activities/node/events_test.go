@@ -65,7 +65,7 @@ func TestEachStateHasOneNodeEventDespiteRetries(t *testing.T) {
 	events := activitytest.EventsOf(t, ref.Node)
 	require.Equal(t, []string{
 		"Normal Pending: a maintenance of the node waits for its slot",
-		"Normal Scheduled: the node has its slot; its workload locks are asked to become inactive",
+		"Normal Scheduled: the node has its slot; its workload locks are requested",
 		"Normal Cordon: the node is cordoned for maintenance",
 		"Normal WaitForPodCompletion: no pod has to end by itself",
 		"Normal Draining: pods are being evicted",
@@ -76,12 +76,12 @@ func TestEachStateHasOneNodeEventDespiteRetries(t *testing.T) {
 		"Normal HealthChecks: before the node is returned it must be Ready and its DaemonSet pods ready",
 		"Normal CleaningUp: cleaning up what the maintenance did to the node",
 		"Normal Completed: the maintenance is completed; the node is uncordoned",
-	}, activitytest.Told(events))
+	}, activitytest.EventLines(events))
 	for _, e := range events {
 		require.Equal(t, int32(1), e.Count)
 		require.Equal(t, "drydock", e.ReportingController)
 		require.Equal(t, "default", e.Namespace)
-		require.True(t, strings.HasSuffix(e.Message, " (node/spoke/default/"+ref.Node+")"), "%s says whose maintenance it is", e.Message)
+		require.True(t, strings.HasSuffix(e.Message, " (node/spoke/default/"+ref.Node+")"), "%s names the maintenance", e.Message)
 	}
 }
 
@@ -92,17 +92,17 @@ func TestANodeWithoutWorkGetsAReadyEventWithItsChecks(t *testing.T) {
 	require.Equal(t, []string{
 		"Normal Ready: the node is ready, and has no work to wait for",
 		"Normal HealthChecks: before the node is returned it must be Ready and its DaemonSet pods ready",
-	}, activitytest.Told(activitytest.EventsOf(t, ref.Node)))
+	}, activitytest.EventLines(activitytest.EventsOf(t, ref.Node)))
 }
 
 func TestFailuresAreWarningEventsWithAReason(t *testing.T) {
 	tests := []struct {
 		name string
-		play func(t *testing.T, ref activitykit.NodeRef, shop activitytest.Tenant)
+		run  func(t *testing.T, ref activitykit.NodeRef, shop activitytest.Tenant)
 		want string
 	}{
 		{
-			"pods that do not end by themselves",
+			"pods that do not complete",
 			func(t *testing.T, ref activitykit.NodeRef, shop activitytest.Tenant) {
 				shop.Pod(t, ref.Node, "training")
 				result, err := (&drain.Activities{Clusters: activitytest.Clusters}).AwaitPodCompletion(t.Context(), drain.AwaitPodCompletionInput{NodeRef: ref, Deadline: activitytest.InSeconds(0.3)})
@@ -112,7 +112,7 @@ func TestFailuresAreWarningEventsWithAReason(t *testing.T) {
 			"Warning PodCompletionTimedOut: continues without waiting longer for pods that have not completed: NAMESPACE/training",
 		},
 		{
-			"a drain that is timed out, each attempt",
+			"each timed-out attempt of a drain",
 			func(t *testing.T, ref activitykit.NodeRef, shop activitytest.Tenant) {
 				shop.Pod(t, ref.Node, "web")
 				shop.Budget(t, "web", 1, 1)
@@ -144,10 +144,10 @@ func TestFailuresAreWarningEventsWithAReason(t *testing.T) {
 			"Warning JobFailed: ",
 		},
 		{
-			"a node that does not become well",
+			"a node that stays unhealthy",
 			func(t *testing.T, ref activitykit.NodeRef, _ activitytest.Tenant) {
 				activitytest.Changed(t, ref.Node, activitytest.Annotated(devstack.AnnotationNotReady, "rebooting"))
-				require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.NewsLimit, 20*time.Millisecond)
+				require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.EventTimeout, 20*time.Millisecond)
 				err := (&health.Activities{Clusters: activitytest.Clusters}).AwaitNodeHealthy(t.Context(), health.AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(0.3)})
 				require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
 			},
@@ -175,16 +175,16 @@ func TestFailuresAreWarningEventsWithAReason(t *testing.T) {
 			"a node that the sweeper returns",
 			func(t *testing.T, ref activitykit.NodeRef, _ activitytest.Tenant) {
 				activitytest.Cordon(t, ref)
-				activitytest.GiveBack(t, ref)
+				activitytest.ReturnNode(t, ref)
 			},
-			"Warning CleanedUp: the maintenance was over and the node still marked for it; the node is uncordoned",
+			"Warning CleanedUp: the maintenance had ended, and the node still had its marks; the node is uncordoned",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
-			tt.play(t, ref, shop)
-			lines := activitytest.Told(activitytest.EventsOf(t, ref.Node))
+			tt.run(t, ref, shop)
+			lines := activitytest.EventLines(activitytest.EventsOf(t, ref.Node))
 			require.Contains(t, lines[len(lines)-1], strings.NewReplacer("NAMESPACE", shop.Namespace, "NODE", ref.Node).Replace(tt.want))
 		})
 	}
@@ -197,7 +197,7 @@ func TestAnEventOfADeletedNodeNamesTheNode(t *testing.T) {
 	require.NoError(t, err)
 	list, err := activitytest.TestCluster(t).Clientset.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=never-there"})
 	require.NoError(t, err)
-	require.Equal(t, []string{"Normal CleaningUp: cleaning up what the maintenance did to the node", "Warning NodeGone: the maintenance has failed: NodeGone; the node is gone"}, activitytest.Told(list.Items))
+	require.Equal(t, []string{"Normal CleaningUp: cleaning up what the maintenance did to the node", "Warning NodeGone: the maintenance has failed: NodeGone; the node is gone"}, activitytest.EventLines(list.Items))
 }
 
 func TestACancelledAttemptWritesNoEvent(t *testing.T) {
@@ -210,7 +210,7 @@ func TestACancelledAttemptWritesNoEvent(t *testing.T) {
 	require.Empty(t, activitytest.EventsOf(t, ref.Node))
 }
 
-// silent answers no request that makes an Event.
+// silent does not answer requests that create an Event.
 type silent struct{ http.RoundTripper }
 
 func (s silent) RoundTrip(request *http.Request) (*http.Response, error) {

@@ -59,9 +59,9 @@ func TestARetryDisruptsNothingOnAHeldCluster(t *testing.T) {
 	workflow.Hold = &drydockv1.Hold{Scope: drydockv1.HoldAll}
 	require.NoError(t, activitytest.RunAttempt(2, jobs.RunJob, job), "a running Job is followed")
 	require.NoError(t, activitytest.RunAttempt(1, jobs.RunJob, begun), "even if its workflow does not know of it")
-	asked := workflow.Asked
+	started := workflow.Asked
 	require.NoError(t, activitytest.RunAttempt(1, nodes.Cordon, node.CordonInput{NodeRef: ref, Cordon: true}))
-	require.Equal(t, asked, workflow.Asked, "the workflow has just checked")
+	require.Equal(t, started, workflow.Asked, "the workflow has just checked")
 }
 
 // Without workers, the workflow has not noticed the time that has passed either.
@@ -80,15 +80,15 @@ func TestNothingStartsAfterTheWindowsHaveClosed(t *testing.T) {
 		}
 	}
 	ref, other := activitytest.TestNode(t), activitytest.TestNode(t)
-	take, cordon := node.AcquireNodeInput{NodeRef: ref, Cordon: true, Closes: &closes}, node.CordonInput{NodeRef: other, Cordon: true, Closes: &closes}
+	acquire, cordon := node.AcquireNodeInput{NodeRef: ref, Cordon: true, Closes: &closes}, node.CordonInput{NodeRef: other, Cordon: true, Closes: &closes}
 	locks := activitytest.Initiator()
 	locks.Waits = waits
 	requireClosed(locks.RequestClusterMaintenance, locksactivities.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner, Closes: &closes})
-	requireClosed(nodes.AcquireNode, take)
+	requireClosed(nodes.AcquireNode, acquire)
 	requireClosed(nodes.Cordon, cordon)
 	require.Empty(t, kube.Owner(activitytest.GetNode(t, ref.Node)))
 	require.Empty(t, kube.Owner(activitytest.GetNode(t, other.Node)))
-	require.NoError(t, early.Run(nodes.AcquireNode, take, nil), "regardless of the clock of the worker")
+	require.NoError(t, early.Run(nodes.AcquireNode, acquire, nil), "regardless of the clock of the worker")
 	require.NoError(t, early.Run(nodes.Cordon, cordon, nil))
 
 	shop := activitytest.NewTenant(t)

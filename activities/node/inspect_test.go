@@ -19,14 +19,14 @@ import (
 func TestInspectionFindsControlPlaneWorkersAndSkippedNodes(t *testing.T) {
 	cluster := activitytest.BareNodes(t, "w1", "w2", "w3")
 	activitytest.Create(t, cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}})
-	activitytest.Create(t, cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: map[string]string{lcmv1.AnnotationSkipMaintenance: "true"}}})
+	activitytest.Create(t, cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "skipped", Annotations: map[string]string{lcmv1.AnnotationSkipMaintenance: "true"}}})
 	require.Eventually(t, func() bool {
 		plan, err := (&node.Activities{Clusters: activitytest.Clusters}).InspectCluster(t.Context(), node.InspectClusterInput{
 			Cluster: activitytest.HubName, Remediation: ranv1.NodeMaintenanceRemediation{SkipNodes: []string{"w2"}},
 		})
-		return err == nil && len(plan.Skipped) == 2 && plan.Skipped[0] == rollout.SkippedNode{Name: "kept", Reason: rollout.ReasonSkipMaintenance} &&
+		return err == nil && len(plan.Skipped) == 2 && plan.Skipped[0] == rollout.SkippedNode{Name: "skipped", Reason: rollout.ReasonSkipMaintenance} &&
 			plan.Skipped[1].Name == "w2" && len(plan.ControlPlane) == 1 && plan.Workers[0] == "w1" && plan.Workers[1] == "w3"
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 
 	_, err := (&node.Activities{Clusters: activitytest.Clusters}).InspectCluster(t.Context(), node.InspectClusterInput{
 		Cluster: activitytest.HubName, Remediation: ranv1.NodeMaintenanceRemediation{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}},

@@ -42,14 +42,14 @@ func TestAConflictingWriteIsRetriedOnTheNewNode(t *testing.T) {
 
 func TestANodeReplacedDuringAWriteIsReadAgain(t *testing.T) {
 	cluster := activitytest.BareNodes(t, "replaced")
-	looks := 0
+	reads := 0
 	err := marks.Update(t.Context(), cluster, "replaced", func(node *corev1.Node) (client.Patch, error) {
-		if looks++; looks == 1 {
+		if reads++; reads == 1 {
 			require.NoError(t, cluster.Client.Delete(t.Context(), node.DeepCopy()))
 			require.NoError(t, cluster.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "replaced"}}))
 		}
 		return marks.Marks{Owner: "node/hub/default/n/run"}.Patch(node)
 	})
 	require.NoError(t, err)
-	require.Equal(t, 2, looks)
+	require.Equal(t, 2, reads)
 }

@@ -27,7 +27,7 @@ type Activities struct {
 // ReasonNodeBusy is why a maintenance waits for another one of the same node.
 const ReasonNodeBusy = "NodeBusy"
 
-// AwaitNodeFreeInput says which node to wait for.
+// AwaitNodeFreeInput names the node to wait for.
 type AwaitNodeFreeInput struct {
 	activitykit.NodeRef
 	// Of is the id of the maintenance that must have returned the node; empty: any other maintenance.
@@ -60,7 +60,7 @@ type PlanMaintenanceInput struct {
 	Preflight drain.Preflight `json:"preflight,omitzero"`
 }
 
-// PlanMaintenanceResult says what a person may want to change before the node gets its slot.
+// PlanMaintenanceResult has a warning about the node before it gets its slot.
 type PlanMaintenanceResult struct {
 	Warning string `json:"warning,omitempty"`
 }
@@ -86,7 +86,7 @@ func (n *Activities) PlanMaintenance(ctx context.Context, in PlanMaintenanceInpu
 	return PlanMaintenanceResult{Warning: warning}, nil
 }
 
-// holder is the ownership mark of another maintenance of the node, or "".
+// holder returns the ownership mark of another maintenance of the node; "": none.
 func holder(node *corev1.Node, owner string) string {
 	if found := kube.Owner(node); found != owner {
 		return found

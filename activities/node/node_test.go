@@ -34,7 +34,7 @@ func TestOurConditionsKeepThoseOfTheKubelet(t *testing.T) {
 	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
 	activitytest.Cordon(t, ref)
 	require.Equal(t, before, kubelets())
-	activitytest.GiveBack(t, ref)
+	activitytest.ReturnNode(t, ref)
 	require.Equal(t, before, kubelets())
 }
 
@@ -53,14 +53,14 @@ func TestAMaintenanceWaitsUntilAnotherReturnsTheNode(t *testing.T) {
 	require.Eventually(t, func() bool {
 		planned := kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned)
 		return planned != nil && kube.ConditionOwnedBy(*planned, ref.Owner)
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 	require.Empty(t, free)
-	require.NoError(t, activitytest.Nodes().AwaitNodeFree(t.Context(), nodeactivities.AwaitNodeFreeInput{NodeRef: ref, Of: "node/spoke/default/third"}), "that one has not got it")
-	activitytest.GiveBack(t, other)
+	require.NoError(t, activitytest.Nodes().AwaitNodeFree(t.Context(), nodeactivities.AwaitNodeFreeInput{NodeRef: ref, Of: "node/spoke/default/third"}), "that maintenance does not have it")
+	activitytest.ReturnNode(t, other)
 	require.NoError(t, <-free)
 	require.NoError(t, <-free)
-	require.NotNil(t, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned), "returning a node leaves the plans of others")
-	require.Empty(t, activitytest.GiveBack(t, ref))
+	require.NotNil(t, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned), "the return keeps the planned condition of others")
+	require.Empty(t, activitytest.ReturnNode(t, ref))
 	activitytest.RequireNoTrace(t, ref.Node)
 }
 
@@ -82,28 +82,28 @@ func TestANodeIsPlannedWhileAnyMaintenanceWaitsForIt(t *testing.T) {
 		activitytest.Settled(t, activitytest.SpokeName, activitytest.GetNode(t, ref.Node))
 	}
 	require.Equal(t, []string{waiting[0].Owner, waiting[1].Owner, waiting[2].Owner, waiting[3].Owner}, planners())
-	activitytest.GiveBack(t, waiting[1]) // it is cancelled
+	activitytest.ReturnNode(t, waiting[1]) // the waiting maintenance is cancelled
 	require.Equal(t, []string{waiting[0].Owner, waiting[2].Owner, waiting[3].Owner}, planners())
 	activitytest.Cordon(t, waiting[0])
 	require.Equal(t, []string{waiting[2].Owner, waiting[3].Owner}, planners())
-	activitytest.GiveBack(t, waiting[0])
+	activitytest.ReturnNode(t, waiting[0])
 	require.Equal(t, []string{waiting[2].Owner, waiting[3].Owner}, planners())
-	activitytest.GiveBack(t, waiting[2])
-	activitytest.GiveBack(t, waiting[3])
+	activitytest.ReturnNode(t, waiting[2])
+	activitytest.ReturnNode(t, waiting[3])
 	activitytest.RequireNoTrace(t, ref.Node)
 }
 
 func TestAPlannedConditionIsRemovedDespiteAConflict(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
-	looks := 0
+	reads := 0
 	err := marks.Update(t.Context(), activitytest.TestCluster(t), ref.Node, func(node *corev1.Node) (client.Patch, error) {
-		if looks++; looks == 1 {
+		if reads++; reads == 1 {
 			activitytest.Changed(t, ref.Node, activitytest.Annotated("interruption", "once"))
 		}
 		return nil, activitytest.TestCluster(t).RemoveNodeConditions(t.Context(), node, ref.Owner)
 	})
 	require.NoError(t, err)
-	require.Equal(t, 2, looks)
+	require.Equal(t, 2, reads)
 	require.Nil(t, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned))
 }

@@ -25,7 +25,7 @@ func TestANodeWhoseDrainWouldFailStaysInService(t *testing.T) {
 	preflight := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
 
 	planned, err := activitytest.Nodes().PlanMaintenance(t.Context(), nodeactivities.PlanMaintenanceInput{NodeRef: ref, Preflight: preflight})
-	require.NoError(t, err, "it is not due yet")
+	require.NoError(t, err, "the preflight is only a warning before the slot")
 	require.Contains(t, planned.Warning, " would fail: 1 pod without a controller, which only force evicts: "+shop.Namespace+"/bare")
 	_, err = activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, Preflight: preflight})
 	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
@@ -40,7 +40,7 @@ func TestANodeWhoseDrainWouldFailStaysInService(t *testing.T) {
 		"Normal Pending: a maintenance of the node waits for its slot",
 		"Warning DrainObstructed: " + planned.Warning,
 		"Warning PodsNotEvictable: " + temporal.ErrorMessage(err),
-	}, activitytest.Told(activitytest.EventsOf(t, ref.Node)))
+	}, activitytest.EventLines(activitytest.EventsOf(t, ref.Node)))
 
 	preflight.Drain.Force = true
 	result, err := activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Preflight: preflight})
@@ -64,12 +64,12 @@ func TestThePreflightReportsABudgetThatCanNeverAllowADisruption(t *testing.T) {
 	require.False(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 	obstructed := func(e corev1.Event) bool { return e.Reason == events.DrainObstructed }
 	events := activitytest.EventsOf(t, ref.Node)
-	require.Equal(t, "Warning DrainObstructed: "+warning, activitytest.Told(events)[slices.IndexFunc(events, obstructed)])
+	require.Equal(t, "Warning DrainObstructed: "+warning, activitytest.EventLines(events)[slices.IndexFunc(events, obstructed)])
 
-	taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, Preflight: preflight})
+	acquired, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, Preflight: preflight})
 	require.NoError(t, err, "a person may change the budget while the drain waits for it")
-	require.True(t, taken.Cordon.CordonedByUs)
-	require.Equal(t, warning, taken.Warning)
+	require.True(t, acquired.Cordon.CordonedByUs)
+	require.Equal(t, warning, acquired.Warning)
 	require.Len(t, slices.DeleteFunc(activitytest.EventsOf(t, ref.Node), func(e corev1.Event) bool { return !obstructed(e) }), 1)
 }
 
@@ -79,13 +79,13 @@ func TestThePreflightIgnoresPodsOfLockHolders(t *testing.T) {
 	lock := activitytest.HeldNode(t, "virt", ref.Node)
 	activitytest.Settled(t, activitytest.SpokeName, lock)
 	preflight := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
-	taken, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, Preflight: preflight})
+	acquired, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, Preflight: preflight})
 	require.NoError(t, err)
-	require.Contains(t, taken.Warning, " would fail")
-	require.Nil(t, taken.Cordon)
+	require.Contains(t, acquired.Warning, " would fail")
+	require.Nil(t, acquired.Cordon)
 	require.Len(t, activitytest.RequestsFor(t, ref.Node), 1)
 
-	activitytest.Say(t, lock, lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, lock, lcmv1.LockInactive, "")
 	require.NoError(t, activitytest.Initiator().AwaitNodeLocks(t.Context(), locks.NodeLockInput{NodeRef: ref}))
 	_, err = activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true, Preflight: preflight})
 	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err), "its lock was released, but its pod stays")

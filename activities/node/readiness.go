@@ -20,21 +20,21 @@ type Readiness struct {
 	Uncordoned bool `json:"uncordoned,omitempty"`
 }
 
-// AwaitStaleInput says since when a node has been ready, and what the workflow knows about it.
+// AwaitStaleInput has the time since which a node is ready, and its known readiness.
 type AwaitStaleInput struct {
 	Cluster    string    `json:"cluster"`
 	ReadySince time.Time `json:"readySince"`
 	// CordonedNode that the maintenance has; empty: it is not cordoned.
 	CordonedNode string    `json:"cordonedNode,omitempty"`
 	Known        Readiness `json:"known"`
-	// Changes counts earlier changes: a readiness that keeps changing is checked less and less often.
+	// Changes counts earlier changes. With more changes, the pauses between checks grow.
 	Changes int `json:"changes,omitempty"`
 }
 
 // longestReadinessPause is the longest pause between two checks.
 const longestReadinessPause = 5 * time.Minute
 
-// pause is the time before the next check: two programs that cordon and uncordon a node in turn must not fill the history of its maintenance.
+// pause returns the time before the next check: repeated cordons and uncordons by others must not fill the history of the maintenance.
 func (in AwaitStaleInput) pause() time.Duration {
 	if in.Changes == 0 {
 		return 0
@@ -73,7 +73,7 @@ func (c *Activities) AwaitStale(ctx context.Context, in AwaitStaleInput) (Readin
 	}
 }
 
-// readiness also returns when it may change although no object does; the zero time is never.
+// readiness also returns when it may change without an event; the zero time: never.
 func (c *Activities) readiness(ctx context.Context, cluster *kube.Cluster, in AwaitStaleInput) (found Readiness, due time.Time, err error) {
 	if found.Staleness, due, err = c.staleness(ctx, cluster, in.ReadySince); err == nil && in.CordonedNode != "" {
 		found.Uncordoned, err = activitykit.IsUncordoned(ctx, cluster, in.CordonedNode, in.Known.Uncordoned)

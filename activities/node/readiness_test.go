@@ -14,5 +14,5 @@ func TestFrequentChangesAreCheckedLessOften(t *testing.T) {
 		total += AwaitStaleInput{Changes: changes}.pause()
 	}
 	require.Equal(t, 2*time.Second, AwaitStaleInput{Changes: 1}.pause())
-	require.Greater(t, total, 3*24*time.Hour, "a thousand changes, each of which costs a few events")
+	require.Greater(t, total, 3*24*time.Hour, "a thousand changes take days")
 }

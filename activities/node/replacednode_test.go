@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// replaced deletes a node and registers another under its name, as the activities see it afterwards.
+// replaced deletes a node and registers another one with its name, and waits for the caches of the activities.
 func replaced(t *testing.T, name string) *corev1.Node {
 	t.Helper()
 	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), activitytest.GetNode(t, name)))
@@ -38,6 +38,6 @@ func TestANodeReplacedUnderItsNameIsGone(t *testing.T) {
 
 	activitytest.RemoveJob(t, job)
 	activitytest.RequireJobGone(t, job)
-	require.False(t, activitytest.GiveBack(t, ref).LeftCordoned)
+	require.False(t, activitytest.ReturnNode(t, ref).LeftCordoned)
 	activitytest.RequireNoTrace(t, ref.Node)
 }

@@ -31,11 +31,11 @@ func TestAMaintenanceIsStaleByDeadlineOrClusterSetting(t *testing.T) {
 		return found
 	}
 	limited := await()
-	require.Never(t, func() bool { return len(limited) > 0 }, 300*time.Millisecond, 20*time.Millisecond, "no budgets, no limit")
+	require.Never(t, func() bool { return len(limited) > 0 }, 300*time.Millisecond, 20*time.Millisecond, "no limit without budgets")
 	config := activitytest.Budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{MaxNodeMaintenanceTimeSeconds: 2})
 	in.Known = <-limited
 	require.Equal(t, scheduling.Staleness{Stale: true, LimitSeconds: 2}, in.Known.Staleness)
-	require.GreaterOrEqual(t, time.Since(in.ReadySince), 2*time.Second, "not before its time is over")
+	require.GreaterOrEqual(t, time.Since(in.ReadySince), 2*time.Second, "not before the limit")
 
 	change := func(spec maintenancev1.MaintenanceOperatorConfigSpec) {
 		patch := client.MergeFrom(config.DeepCopy())
@@ -50,7 +50,7 @@ func TestAMaintenanceIsStaleByDeadlineOrClusterSetting(t *testing.T) {
 	longer := await()
 	change(maintenancev1.MaintenanceOperatorConfigSpec{MaxNodeMaintenanceTimeSeconds: 3600})
 	in.Known = <-longer
-	require.False(t, in.Known.Stale, "it has time again")
+	require.False(t, in.Known.Stale, "the longer limit applies")
 
 	again := await()
 	change(maintenancev1.MaintenanceOperatorConfigSpec{MaxNodeMaintenanceTimeSeconds: 1})

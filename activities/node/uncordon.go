@@ -38,11 +38,11 @@ type ReturnNodeInput struct {
 	// Slot is released as soon as the node is uncordoned. AwaitLocks: only after the workload locks of the node are active again.
 	Slot       *scheduling.HeldSlot `json:"slot,omitempty"`
 	AwaitLocks bool                 `json:"awaitLocks,omitempty"`
-	// Ended says how the maintenance ended; nil: its workflow was closed before it could tell.
+	// Ended describes the end of the maintenance; nil: unknown, because its workflow was closed.
 	Ended *MaintenanceEnd `json:"ended,omitempty"`
 }
 
-// ReturnNodeResult says what the activity did.
+// ReturnNodeResult is the result of ReturnNode.
 type ReturnNodeResult struct {
 	// Uncordoned by this call.
 	Uncordoned bool   `json:"uncordoned"`
@@ -54,7 +54,7 @@ type ReturnNodeResult struct {
 	NotWithdrawn bool                      `json:"notWithdrawn,omitempty"`
 	// ClusterWithdrawn: the ClusterMaintenanceRequest was withdrawn, too.
 	ClusterWithdrawn bool `json:"clusterWithdrawn,omitempty"`
-	// SlotReturned: the scheduler has the message that the slot is free.
+	// SlotReturned: the scheduler has received the return of the slot.
 	SlotReturned bool `json:"slotReturned,omitempty"`
 	// LocksHeld are the workload locks that became active again while the node was in maintenance.
 	LocksHeld []drydockv1.Blocker `json:"locksHeld,omitempty"`
@@ -62,7 +62,7 @@ type ReturnNodeResult struct {
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 }
 
-// ReturnNode removes the finished Job, uncordons the node if Drydock cordoned it and nothing asks to keep it cordoned, removes our marks and
+// ReturnNode removes the finished Job, uncordons the node if Drydock cordoned it and no setting keeps it cordoned, removes our marks and
 // conditions, and withdraws the requests to the workload locks of the node and of the cluster, in this order. It releases the slot as soon as the node is
 // uncordoned. A node that is gone, or that another maintenance has, stays as it is. A second call continues where the first one stopped.
 func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeResult, error) {
@@ -86,13 +86,13 @@ func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (Return
 	if in.AwaitLocks {
 		result.LockProgress, _ = locksactivities.LockProgress(ctx, cluster)
 		if ours {
-			// An earlier attempt may have returned the node. Then its locks are right to be active.
+			// An earlier attempt may have returned the node. Then its locks may be active.
 			result.LocksHeld = locksactivities.HeldAgain(ctx, cluster, in.Node)
 		}
 	}
 	in.Logger(ctx).Info("Node returned to service", "uncordoned", result.Uncordoned, "leftCordoned", result.LeftCordoned, "note", result.Note)
 	defer announceEnd(ctx, cluster, in, result)()
-	// The next node waits for the slot, and the rest of this cleanup does not matter to it.
+	// Release the slot first, because the next node waits only for it.
 	if !in.AwaitLocks || locksactivities.LocksBack(ctx, cluster, in.Node).Active {
 		result.SlotReturned = n.returnSlot(ctx, in, result.LeftCordoned)
 	}
@@ -109,16 +109,16 @@ func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (Return
 	return result, nil
 }
 
-// returnSlot releases the slot at once. If that fails, the workflow releases it a little later.
+// returnSlot releases the slot immediately. If that fails, the workflow releases it later.
 func (n *Activities) returnSlot(ctx context.Context, in ReturnNodeInput, leftOut bool) bool {
 	return in.Slot != nil && n.Waits.Temporal != nil &&
 		n.Waits.Temporal.SignalWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalSlotReturn, in.Slot.Return(leftOut)) == nil
 }
 
-// returnNode also reports whether this maintenance had the node until then.
+// returnNode also reports whether this maintenance had the node.
 func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) (result ReturnNodeResult, ours bool, err error) {
 	err = marks.Update(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
-		// Before the mark: an attempt that stops in between finds the conditions by it.
+		// Remove the conditions before the mark, by which a later attempt finds them.
 		if err := cluster.RemoveNodeConditions(ctx, node, in.Owner); err != nil {
 			return nil, err
 		}
@@ -134,12 +134,12 @@ func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) 
 	return result, ours, activitykit.Explain(cluster, "return node "+in.Node, err)
 }
 
-// returnChange decides which marks to remove and whether to uncordon. Only our mark shows what is ours.
+// returnChange decides which marks to remove and whether to uncordon. Only a node with our mark is changed.
 func returnChange(node *corev1.Node, in ReturnNodeInput) (marks.Marks, ReturnNodeResult) {
 	if !kube.OwnedBy(node, in.Owner) {
 		change := marks.Of(node)
 		if change.Label == kube.MaintenanceLabel(in.Owner) {
-			change.Label = "" // someone has removed our mark, and left this: a late Job must not find it
+			change.Label = "" // only our annotation was removed, and a late Job must not find the label
 		}
 		return change, ReturnNodeResult{Note: notOurs(node)}
 	}
@@ -169,8 +169,8 @@ func returnChange(node *corev1.Node, in ReturnNodeInput) (marks.Marks, ReturnNod
 	return change, ReturnNodeResult{Uncordoned: true}
 }
 
-// recordoned reports whether another writer uncordoned the node and cordoned it again. Our mark does not show that, but the managed fields do: the
-// writer that sets a field after its removal is its only manager. To cordon a node that is cordoned changes nothing, and leaves it ours.
+// recordoned reports whether another writer uncordoned the node and cordoned it again. The managed fields show that: the writer that sets a field after
+// its removal is its only manager. A cordon of a cordoned node changes nothing.
 func recordoned(node *corev1.Node) bool {
 	byOthers := false
 	for _, entry := range node.ManagedFields {
@@ -191,7 +191,7 @@ func recordoned(node *corev1.Node) bool {
 	return byOthers
 }
 
-// notOurs says why a node without our mark stays as it is; empty if it was never marked.
+// notOurs returns why a node without our mark stays unchanged; empty: it was never marked.
 func notOurs(node *corev1.Node) string {
 	if holder := kube.Owner(node); holder != "" {
 		workflow, _ := kube.OwnerWorkflow(holder)

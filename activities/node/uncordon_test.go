@@ -31,7 +31,7 @@ func TestReturningANodeRemovesOnlyOurMarks(t *testing.T) {
 		unschedulable bool
 	}{
 		{
-			name:      "a person wants it kept cordoned",
+			name:      "a person keeps it cordoned",
 			meanwhile: activitytest.Annotated(kube.AnnotationKeepCordoned, "true"), unschedulable: true,
 			want: nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned: annotation drydock.dev/keep-cordoned asks for it; return it with kubectl uncordon "},
 		},
@@ -51,7 +51,7 @@ func TestReturningANodeRemovesOnlyOurMarks(t *testing.T) {
 			want:      nodeactivities.ReturnNodeResult{Note: "someone else had uncordoned the node meanwhile"},
 		},
 		{
-			name:      "a person cordons it, too",
+			name:      "a person also cordoned it",
 			meanwhile: activitytest.Cordoned,
 			want:      nodeactivities.ReturnNodeResult{Uncordoned: true},
 		},
@@ -76,7 +76,7 @@ func TestReturningANodeRemovesOnlyOurMarks(t *testing.T) {
 func TestANodeOfUnknownOutcomeIsMarkedToStayCordoned(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ended *nodeactivities.MaintenanceEnd
-		kept  bool
+		keep  bool
 	}{
 		"returned by the sweeper":                  {nil, true},
 		"returned by a maintenance that completed": {&nodeactivities.MaintenanceEnd{State: maintenancev1.NodeCompleted}, false},
@@ -89,9 +89,9 @@ func TestANodeOfUnknownOutcomeIsMarkedToStayCordoned(t *testing.T) {
 			in := nodeactivities.ReturnNodeInput{NodeRef: ref, Ended: tt.ended, Withdraw: true}
 			result, err := activitytest.Nodes().ReturnNode(t.Context(), in)
 			require.NoError(t, err)
-			require.Equal(t, tt.kept, result.LeftCordoned)
-			require.Equal(t, tt.kept, strings.HasPrefix(result.Note, "left cordoned, as onFailure requires: "), result.Note)
-			require.Equal(t, tt.kept, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+			require.Equal(t, tt.keep, result.LeftCordoned)
+			require.Equal(t, tt.keep, strings.HasPrefix(result.Note, "left cordoned, as onFailure requires: "), result.Note)
+			require.Equal(t, tt.keep, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 			activitytest.RequireNoTrace(t, ref.Node)
 		})
 	}
@@ -101,7 +101,7 @@ func TestACordonWithoutOurMarkIsManual(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Cordon(t, ref)
 	activitytest.Changed(t, ref.Node, activitytest.Unannotated(kube.AnnotationOwner))
-	result := activitytest.GiveBack(t, ref)
+	result := activitytest.ReturnNode(t, ref)
 	require.Equal(t, "the node is left as it is: someone has removed our mark, annotation drydock.dev/owner", result.Note)
 	require.False(t, result.Uncordoned)
 	node := activitytest.GetNode(t, ref.Node)
@@ -115,7 +115,7 @@ func TestARepeatedManualCordonIsManual(t *testing.T) {
 	activitytest.Cordon(t, ref)
 	activitytest.Changed(t, ref.Node, activitytest.Uncordoned)
 	activitytest.Changed(t, ref.Node, activitytest.Cordoned)
-	require.Equal(t, nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned: someone else had uncordoned it meanwhile, and cordoned it again"}, activitytest.GiveBack(t, ref))
+	require.Equal(t, nodeactivities.ReturnNodeResult{LeftCordoned: true, Note: "left cordoned: someone else had uncordoned it meanwhile, and cordoned it again"}, activitytest.ReturnNode(t, ref))
 	require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 	activitytest.RequireNoTrace(t, ref.Node)
 }
@@ -123,24 +123,24 @@ func TestARepeatedManualCordonIsManual(t *testing.T) {
 func TestReturningANodeIsIdempotent(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
-	require.Empty(t, activitytest.GiveBack(t, ref))
+	require.Empty(t, activitytest.ReturnNode(t, ref))
 	activitytest.RequireNoTrace(t, ref.Node)
 	activitytest.Cordon(t, ref)
-	require.True(t, activitytest.GiveBack(t, ref).Uncordoned)
-	require.Empty(t, activitytest.GiveBack(t, ref))
+	require.True(t, activitytest.ReturnNode(t, ref).Uncordoned)
+	require.Empty(t, activitytest.ReturnNode(t, ref))
 }
 
 // toScheduler records the signals to the scheduler.
 type toScheduler struct {
 	refuses bool
-	told    []any
+	sent    []any
 }
 
 func (s *toScheduler) SignalWorkflow(_ context.Context, workflowID, _, signal string, payload any) error {
 	if s.refuses {
 		return errors.New("workflow not found")
 	}
-	s.told = append(s.told, workflowID, signal, payload)
+	s.sent = append(s.sent, workflowID, signal, payload)
 	return nil
 }
 
@@ -155,17 +155,17 @@ func TestTheSlotReturnsWithTheNodeUnlessALockIsInactive(t *testing.T) {
 	server, ref := &toScheduler{}, activitytest.TestNode(t)
 	activitytest.Cordon(t, ref)
 	require.True(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}, server).SlotReturned)
-	require.Equal(t, []any{temporal.MaintenanceSchedulerID(ref.Cluster), temporal.SignalSlotReturn, slot.Return(false)}, server.told)
+	require.Equal(t, []any{temporal.MaintenanceSchedulerID(ref.Cluster), temporal.SignalSlotReturn, slot.Return(false)}, server.sent)
 
 	server, ref = &toScheduler{}, activitytest.TestNode(t)
 	activitytest.Cordon(t, ref)
-	require.False(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref}, &toScheduler{refuses: true}).SlotReturned, "the workflow does it")
+	require.False(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref}, &toScheduler{refuses: true}).SlotReturned, "the workflow returns it later")
 	require.True(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref}, server).SlotReturned, "a second attempt has the same result")
 
 	server, ref = &toScheduler{}, activitytest.TestNode(t)
-	activitytest.Say(t, activitytest.HeldNode(t, "tf", ref.Node), lcmv1.LockInactive, "")
+	activitytest.WriteLockState(t, activitytest.HeldNode(t, "tf", ref.Node), lcmv1.LockInactive, "")
 	require.False(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}, server).SlotReturned)
-	require.Empty(t, server.told, "its lock is not active yet")
+	require.Empty(t, server.sent, "its lock is not active yet")
 }
 
 func TestANodeReturnsEvenIfItsLockRequestCannotBeWithdrawn(t *testing.T) {
@@ -200,10 +200,10 @@ func TestADeletedNodeNeedsNoReturn(t *testing.T) {
 
 	_, err := activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true})
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
-	require.Equal(t, "the node is gone", activitytest.GiveBack(t, ref).Note)
+	require.Equal(t, "the node is gone", activitytest.ReturnNode(t, ref).Note)
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		return temporal.ErrorType(activitytest.PlanMaintenance(ctx, ref)) == temporal.ErrNodeGone
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 }

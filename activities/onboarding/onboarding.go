@@ -24,13 +24,13 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Activities finds clusters that are new to the hub, and follows their rollouts.
+// Activities finds clusters that are new on the hub, and follows their rollouts.
 type Activities struct {
 	Clusters *kube.Clusters
 	Temporal RunFinder
 }
 
-// RunFinder finds runs of workflows, as the Temporal client does.
+// RunFinder finds runs of workflows. Temporal's client implements it.
 type RunFinder interface {
 	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
 }
@@ -59,8 +59,8 @@ type NewCluster struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// foundAtOnce is the maximum number of new clusters in one result.
-const foundAtOnce = 100
+// maxFound is the maximum number of new clusters in one result.
+const maxFound = 100
 
 // AwaitNewClusters watches the ManagedClusters of the hub until one needs onboarding, or a failed one is settled.
 func (o *Activities) AwaitNewClusters(ctx context.Context, in AwaitNewClustersInput) (NewClusters, error) {
@@ -99,7 +99,7 @@ func lookForNew(ctx context.Context, hub *kube.Cluster, in AwaitNewClustersInput
 			if rollout.ToOnboard(cluster) {
 				delete(failed, name) // it still counts as failed
 			}
-		case !running[name] && len(found.Found) < foundAtOnce && rollout.ToOnboard(cluster):
+		case !running[name] && len(found.Found) < maxFound && rollout.ToOnboard(cluster):
 			candidate, isNew, err := newCluster(ctx, hub, name)
 			if err != nil {
 				return NewClusters{}, err

@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-func newcomers() *Activities { return &Activities{Clusters: activitytest.Clusters} }
+func activities() *Activities { return &Activities{Clusters: activitytest.Clusters} }
 
 // setAvailable sets the Available condition of a ManagedCluster.
 func setAvailable(t *testing.T, name, status string) {
@@ -31,7 +31,7 @@ func setAvailable(t *testing.T, name, status string) {
 		[]byte(`{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"`+status+`"}]}}`))))
 }
 
-// policyReplica puts the replica of a policy into a cluster's namespace.
+// policyReplica creates the replica of a policy in a cluster's namespace.
 func policyReplica(t *testing.T, cluster, root, wave string) {
 	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"disabled": false, "policy-templates": []any{}, "remediationAction": "inform"}}}
@@ -55,7 +55,7 @@ func TestANewClusterIsFoundOnceAvailableWithItsOrderedPolicies(t *testing.T) {
 	defer cancel()
 	answer := make(chan NewClusters, 1)
 	go func() {
-		found, err := newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{})
+		found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
 		if err == nil {
 			answer <- found
 		}
@@ -65,7 +65,7 @@ func TestANewClusterIsFoundOnceAvailableWithItsOrderedPolicies(t *testing.T) {
 	require.Equal(t, NewClusters{Found: []NewCluster{{Name: "fresh-1", Policies: []string{"first", "last"}}}}, <-answer)
 
 	policyReplica(t, "fresh-1", "ztp.odd", "third")
-	found, err := newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{})
+	found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
 	require.NoError(t, err)
 	require.Contains(t, found.Found[0].Problem, `policy ztp.odd: annotation ran.openshift.io/ztp-deploy-wave: "third" is not a whole number`)
 }
@@ -75,16 +75,16 @@ func TestAFailedClusterIsSettledWhenDoneDetachedOrDeleted(t *testing.T) {
 	setAvailable(t, "fresh-2", "True")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	found, err := newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{})
+	found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
 	require.NoError(t, err)
 	require.Equal(t, []NewCluster{{Name: "fresh-2", Policies: []string{}}}, found.Found)
-	found, err = newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{Failed: []string{"fresh-2", "was-here"}})
+	found, err = activities().AwaitNewClusters(ctx, AwaitNewClustersInput{Failed: []string{"fresh-2", "was-here"}})
 	require.NoError(t, err)
 	require.Equal(t, NewClusters{Settled: []string{"was-here"}}, found)
 
 	answer := make(chan NewClusters, 1)
 	go func() {
-		found, err := newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{Failed: []string{"fresh-2"}})
+		found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{Failed: []string{"fresh-2"}})
 		if err == nil {
 			answer <- found
 		}
@@ -92,7 +92,7 @@ func TestAFailedClusterIsSettledWhenDoneDetachedOrDeleted(t *testing.T) {
 	setAvailable(t, "fresh-2", "Unknown")
 	require.Equal(t, []string{"fresh-2"}, (<-answer).Settled)
 	setAvailable(t, "fresh-2", "True")
-	found, err = newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{})
+	found, err = activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
 	require.NoError(t, err)
 	require.Equal(t, []NewCluster{{Name: "fresh-2", Policies: []string{}}}, found.Found, "a cluster without policies only gets labels")
 }
@@ -110,7 +110,7 @@ func TestPrecachedImagesAreReadFromTheHub(t *testing.T) {
 		var err error
 		plan, err = (&rollouts.Activities{Clusters: activitytest.Clusters, Images: rollouts.PreparationImages{Precache: "pull:1", Backup: "backup:1"}}).PlanRollout(t.Context(), cgu)
 		return err == nil && plan.Valid()
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 	require.Equal(t, "pull:1", plan.PreCacheImage)
 	require.Equal(t, "backup:1", plan.BackupImage)
 	require.Equal(t, []string{"registry.example.com/shop/web:2.1"}, plan.Precaching.AdditionalImages)

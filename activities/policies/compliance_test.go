@@ -22,41 +22,41 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// await waits for news in the background.
+// await waits for changes in the background.
 func (s *policyScene) await(known ...policies.KnownCluster) <-chan []policies.ClusterCompliance {
 	return s.awaitFor(300*time.Millisecond, known...)
 }
 
 func (s *policyScene) awaitFor(gather time.Duration, known ...policies.KnownCluster) <-chan []policies.ClusterCompliance {
-	news := make(chan []policies.ClusterCompliance, 1)
+	changes := make(chan []policies.ClusterCompliance, 1)
 	go func() {
 		found, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Policies: s.rollout.Policies, Clusters: known, Gather: gather})
 		assert.NoError(s.t, err)
-		news <- found
+		changes <- found
 	}()
-	return news
+	return changes
 }
 
-func (s *policyScene) requireNews(news <-chan []policies.ClusterCompliance, want ...policies.ClusterCompliance) {
+func (s *policyScene) requireChanges(changes <-chan []policies.ClusterCompliance, want ...policies.ClusterCompliance) {
 	s.t.Helper()
 	select {
-	case found := <-news:
+	case found := <-changes:
 		require.Equal(s.t, want, found)
 	case <-time.After(time.Minute):
-		require.Fail(s.t, "no news")
+		require.Fail(s.t, "no change")
 	}
 }
 
 func TestComplianceIsReportedInBulkWhenItChanges(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	one, two, three := s.clusters[0], s.clusters[1], s.clusters[2]
-	s.requireNews(s.await(policies.KnownCluster{Cluster: one}, policies.KnownCluster{Cluster: two}),
+	s.requireChanges(s.await(policies.KnownCluster{Cluster: one}, policies.KnownCluster{Cluster: two}),
 		policies.ClusterCompliance{Cluster: one, Status: "NN"}, policies.ClusterCompliance{Cluster: two, Status: "NN"})
 
-	news := s.await(policies.KnownCluster{Cluster: one, Status: "NN"}, policies.KnownCluster{Cluster: two, Status: "NN"}, policies.KnownCluster{Cluster: three, Status: "NN"})
+	changes := s.await(policies.KnownCluster{Cluster: one, Status: "NN"}, policies.KnownCluster{Cluster: two, Status: "NN"}, policies.KnownCluster{Cluster: three, Status: "NN"})
 	s.prepare()
 	s.place(0, one, two)
-	s.requireNews(news, policies.ClusterCompliance{Cluster: one, Status: "CN"}, policies.ClusterCompliance{Cluster: two, Status: "CN"})
+	s.requireChanges(changes, policies.ClusterCompliance{Cluster: one, Status: "CN"}, policies.ClusterCompliance{Cluster: two, Status: "CN"})
 }
 
 func TestAShortRelapseIsReported(t *testing.T) {
@@ -65,12 +65,12 @@ func TestAShortRelapseIsReported(t *testing.T) {
 	s.place(0, s.clusters[0])
 	s.awaitCompliance("CN", s.clusters[0])
 	const beyondTheRelapse = 10 * time.Second
-	news := s.awaitFor(beyondTheRelapse, policies.KnownCluster{Cluster: s.clusters[0], Status: "CN"}, policies.KnownCluster{Cluster: s.clusters[1], Status: "NN"})
-	require.Never(t, func() bool { return len(news) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "nothing has changed")
+	changes := s.awaitFor(beyondTheRelapse, policies.KnownCluster{Cluster: s.clusters[0], Status: "CN"}, policies.KnownCluster{Cluster: s.clusters[1], Status: "NN"})
+	require.Never(t, func() bool { return len(changes) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "nothing has changed")
 	require.NoError(t, s.propagator.Drift(t.Context(), s.clusters[0], s.rollout.Namespace, "kernel"))
-	s.requireNews(news, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "CN", Relapsed: true})
+	s.requireChanges(changes, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "CN", Relapsed: true})
 
-	// Nor is it lost with a watch that ends before it would report it.
+	// A watch that ends before its report does not lose the relapse.
 	reader, err := s.activities.reader(t.Context(), s.rollout.Policies)
 	require.NoError(t, err)
 	seen, looked, over := "", make(chan struct{}), make(chan struct{})
@@ -101,7 +101,7 @@ func TestAShortRelapseIsReported(t *testing.T) {
 		relapsed <- found
 	}()
 	<-looked
-	require.Eventually(t, func() bool { // one that is too short for two looks is not seen
+	require.Eventually(t, func() bool { // a relapse between two reads is not observed
 		select {
 		case <-over:
 			return true
@@ -118,17 +118,17 @@ func TestAShortRelapseIsReported(t *testing.T) {
 
 func TestUnboundClustersAndDeletedPoliciesAreReported(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
-	news := s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "NN"}, policies.KnownCluster{Cluster: s.clusters[1], Status: "NN"})
+	changes := s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "NN"}, policies.KnownCluster{Cluster: s.clusters[1], Status: "NN"})
 	policy := &unstructured.Unstructured{}
 	policy.SetGroupVersionKind(policies.Policies)
 	policy.SetNamespace(s.rollout.Namespace)
 	policy.SetName("network")
 	require.NoError(t, s.hub.Client.Delete(t.Context(), policy))
-	s.requireNews(news, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "N-"}, policies.ClusterCompliance{Cluster: s.clusters[1], Status: "N-"})
+	s.requireChanges(changes, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "N-"}, policies.ClusterCompliance{Cluster: s.clusters[1], Status: "N-"})
 	require.Equal(t, policies.ComplianceStatus("N-"), s.compliance(s.clusters[2])[s.clusters[2]])
 }
 
-// The hub has as many replicas as clusters times policies.
+// The hub has a replica for each cluster and policy.
 func TestCachedReplicasAreTrimmed(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	s.prepare()
@@ -140,8 +140,8 @@ func TestCachedReplicasAreTrimmed(t *testing.T) {
 	list.SetGroupVersionKind(policies.Policies)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, hub.Cache.List(t.Context(), list, client.InNamespace(s.clusters[0])))
-		assert.Len(c, list.Items, 2, "neither the policies themselves nor the replicas of copies")
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+		assert.Len(c, list.Items, 2, "without root policies and replicas of copies")
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 	for _, replica := range list.Items {
 		require.NotContains(t, replica.Object, "spec")
 		require.Empty(t, replica.GetLabels())
@@ -149,7 +149,7 @@ func TestCachedReplicasAreTrimmed(t *testing.T) {
 	}
 }
 
-// countedWatches counts the watches of policies that are opened.
+// countedWatches counts the opened watches of policies.
 type countedWatches struct {
 	next   http.RoundTripper
 	opened *atomic.Int32
@@ -183,5 +183,5 @@ func TestWaitsForComplianceShareOneWatch(t *testing.T) {
 	}
 	s.enforce(policies.DesiredPlacement{Item: 0, Clusters: s.clusters}, policies.DesiredPlacement{Item: 1, Clusters: s.clusters})
 	require.NoError(t, waits.Wait())
-	require.EqualValues(t, 1, opened.Load(), "however many wait")
+	require.EqualValues(t, 1, opened.Load(), "one watch for all waits")
 }

@@ -24,7 +24,7 @@ func TestPoliciesArePlacedOnNoClusterWhenTheWindowsHaveClosed(t *testing.T) {
 	late.RequireClosed(t, places.PlacePolicies, place)
 	require.NoError(t, activitytest.Attempt{Number: 1, At: closes.Add(-1)}.Run(places.PlacePolicies, place, nil))
 	place.Desired[0].Clusters = s.clusters[:1]
-	require.NoError(t, late.Run(places.PlacePolicies, place, nil), "a cluster is taken off all the same")
+	require.NoError(t, late.Run(places.PlacePolicies, place, nil), "a removal of a cluster is allowed")
 }
 
 func TestALaterAttemptPlacesNoPolicyOnAClusterThatIsHeld(t *testing.T) {
@@ -38,5 +38,5 @@ func TestALaterAttemptPlacesNoPolicyOnAClusterThatIsHeld(t *testing.T) {
 	require.NoError(t, activitytest.RunAttempt(2, places.PlacePolicies, place))
 	workflow.Hold = &drydockv1.Hold{Scope: drydockv1.HoldAll}
 	place.Desired[0].Clusters = s.clusters[:1]
-	require.NoError(t, activitytest.RunAttempt(2, places.PlacePolicies, place), "a cluster is taken off also while it is held")
+	require.NoError(t, activitytest.RunAttempt(2, places.PlacePolicies, place), "a removal of a held cluster is allowed")
 }

@@ -24,7 +24,7 @@ type PlacePoliciesInput struct {
 	Rollout Rollout `json:"rollout"`
 	// Desired names every cluster on which a policy is, or stays, enforced. No policy is enforced on other clusters.
 	Desired []policies.DesiredPlacement `json:"desired,omitempty"`
-	// Closes is as in TakeNodeInput: the first close of a window of the clusters on which a policy may start.
+	// Closes is as in AcquireNodeInput: the first close of a window of the clusters on which a policy may start.
 	Closes *time.Time `json:"closes,omitempty"`
 }
 

@@ -31,7 +31,7 @@ func TestPoliciesAreEnforcedOnlyOnPlacedClusters(t *testing.T) {
 		t.Run(string(enforcement), func(t *testing.T) {
 			s := newPolicyScene(t, enforcement, nil)
 			s.prepare()
-			for _, object := range s.made() {
+			for _, object := range s.created() {
 				require.Equal(t, s.rollout.Owner, kube.Owner(&object), activitykit.ObjectName(&object))
 			}
 			s.place(0, s.clusters[0])
@@ -44,12 +44,12 @@ func TestPoliciesAreEnforcedOnlyOnPlacedClusters(t *testing.T) {
 			require.Equal(t, map[string]policies.ComplianceStatus{s.clusters[2]: "NN"}, s.compliance(s.clusters[2]))
 
 			s.prepare()
-			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, activitytest.NewsLimit, 20*time.Millisecond, "prepared anew, nothing is enforced")
+			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, activitytest.EventTimeout, 20*time.Millisecond, "after another preparation nothing is enforced")
 			s.place(0, s.clusters[1])
 			require.Empty(t, s.cleanUp())
 			require.Empty(t, s.cleanUp(), "twice")
-			require.Empty(t, s.made())
-			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, activitytest.NewsLimit, 20*time.Millisecond)
+			require.Empty(t, s.created())
+			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, activitytest.EventTimeout, 20*time.Millisecond)
 		})
 	}
 }
@@ -84,7 +84,7 @@ func TestAChangedPolicyIsReportedAndItsCopyStaysTheSame(t *testing.T) {
 			s.pin()
 			kernel, network := s.rollout.Policies[0], s.rollout.Policies[1]
 			place := func() (remediation.PlacementResult, error) {
-				s.enforce() // so that they are placed anew
+				s.enforce() // so that they are placed again
 				var all []policies.DesiredPlacement
 				for item := range s.rollout.Policies {
 					all = append(all, policies.DesiredPlacement{Item: item, Clusters: s.clusters})
@@ -98,7 +98,7 @@ func TestAChangedPolicyIsReportedAndItsCopyStaysTheSame(t *testing.T) {
 				require.Equal(t, recreated, found.Recreated)
 				require.Equal(t, changed, found.Changed)
 			}
-			s.patch(network, `[{"op":"add","path":"/metadata/annotations","value":{"somebody":"was here"}}]`)
+			s.patch(network, `[{"op":"add","path":"/metadata/annotations","value":{"edited-by":"ann"}}]`)
 			requireFound(nil)
 
 			s.patch(kernel, `[{"op":"add","path":"/spec/policy-templates/0/objectDefinition/spec/severity","value":"high"}]`)
@@ -111,13 +111,13 @@ func TestAChangedPolicyIsReportedAndItsCopyStaysTheSame(t *testing.T) {
 			requireFound([]string{activitykit.ObjectName(what[0])}, 0)
 			if enforcement == ranv1.EnforceCopy {
 				require.NoError(t, s.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(what[1]), what[1]))
-				require.NotContains(t, fmt.Sprint(what[1].Object["spec"]), "severity", "the copy stays what it was")
+				require.NotContains(t, fmt.Sprint(what[1].Object["spec"]), "severity", "the copy stays unchanged")
 				require.NoError(t, s.hub.Client.Delete(t.Context(), what[1]))
 				_, err = place()
 				require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 				require.ErrorContains(t, err, "policy "+kernel.String()+" has been changed since the rollout began, and the copy of its former spec, "+s.rollout.Namespace+"/"+names.Copy+", has been deleted")
 			}
-			s.pin() // as another rollout does
+			s.pin() // like another rollout
 			requireFound(nil)
 			require.NoError(t, s.hub.Client.Delete(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": policies.Policies.GroupVersion().String(), "kind": policies.Policies.Kind,
@@ -127,15 +127,15 @@ func TestAChangedPolicyIsReportedAndItsCopyStaysTheSame(t *testing.T) {
 			s.create(informing(network, ""))
 			changed, err := s.activities.ChangedPolicies(t.Context(), s.rollout)
 			require.NoError(t, err)
-			require.Equal(t, []int{1}, changed, "it was made anew")
-			require.NotEmpty(t, s.made(), "it only looks")
+			require.Equal(t, []int{1}, changed, "the policy was recreated")
+			require.NotEmpty(t, s.created(), "the check changes nothing")
 			require.Equal(t, changed, s.cleanUp())
-			require.Empty(t, s.made())
+			require.Empty(t, s.created())
 		})
 	}
 }
 
-// A placement of a rollout that somebody edits or deletes is what the next placing makes it, and a placing that finds all as it should be writes nothing.
+// A placement corrects an edited or deleted object, and writes nothing if all objects are correct.
 func TestPlacingPoliciesWritesOnlyTheDifference(t *testing.T) {
 	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
 		t.Run(string(enforcement), func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestPlacingPoliciesWritesOnlyTheDifference(t *testing.T) {
 				return object
 			}
 			one := policies.DesiredPlacement{Item: 0, Clusters: s.clusters[:1], Held: s.clusters[1:2]}
-			require.Equal(t, s.clusters[1:2], s.enforce(one).Waiting, "nothing begins on a held cluster")
+			require.Equal(t, s.clusters[1:2], s.enforce(one).Waiting, "nothing starts on a held cluster")
 			before := []string{generationOf(placement(0)), generationOf(placement(1))}
 			s.enforce(one)
 			require.Equal(t, before, []string{generationOf(placement(0)), generationOf(placement(1))})
@@ -156,7 +156,7 @@ func TestPlacingPoliciesWritesOnlyTheDifference(t *testing.T) {
 			s.place(0, s.clusters[1])
 			held := policies.DesiredPlacement{Item: 0, Held: s.clusters[:2]}
 			require.Equal(t, s.clusters[:1], s.enforce(held).Waiting)
-			require.Equal(t, s.clusters[1:2], policies.PlacedClusters(placement(0)), "what is on a held cluster stays")
+			require.Equal(t, s.clusters[1:2], policies.PlacedClusters(placement(0)), "a held cluster stays placed")
 
 			require.NoError(t, s.hub.Client.Delete(t.Context(), placement(0)))
 			s.place(0, s.clusters[2])
@@ -169,7 +169,7 @@ func TestPlacingPoliciesWritesOnlyTheDifference(t *testing.T) {
 
 func generationOf(object client.Object) string { return policies.Pin(object) }
 
-// The hub does not allow the placement of the first policy to be changed: clusters with the other policy do not wait for it.
+// The hub refuses changes of the placement of the first policy. Clusters with the other policy are placed.
 func TestARefusedPlacementDoesNotStopOthers(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	s.prepare()
@@ -190,7 +190,7 @@ func TestARefusedPlacementDoesNotStopOthers(t *testing.T) {
 	require.Equal(t, map[string]policies.ComplianceStatus{s.clusters[0]: "NN", s.clusters[1]: "NN"}, s.compliance(s.clusters[:2]...))
 }
 
-// refuseWrites answers writes of objects whose name has that in it as an admission webhook does.
+// refuseWrites refuses writes of objects with that text in their names, like an admission webhook.
 func refuseWrites(config *rest.Config, name string) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return refusingWrites{next, name} })
@@ -221,7 +221,7 @@ func TestPreparedPoliciesHaveSafeNamesAndSoaks(t *testing.T) {
 	prepared := s.prepare()
 	require.Equal(t, []time.Duration{0, time.Minute}, []time.Duration{prepared[0].Soak, prepared[1].Soak})
 	var names []string
-	for _, object := range s.made() {
+	for _, object := range s.created() {
 		names = append(names, object.GetName())
 	}
 	require.Len(t, names, 6)
@@ -231,7 +231,7 @@ func TestPreparedPoliciesHaveSafeNamesAndSoaks(t *testing.T) {
 	}
 }
 
-// Each has seven requests: on a hub that is far away, an attempt at one policy after the other would be over before they are, and begin again.
+// Each policy needs seven requests. On a slow hub, an attempt that prepares them one by one would time out.
 func TestPoliciesArePreparedAndCleanedUpInParallel(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	s.rollout.Policies = nil
@@ -245,14 +245,14 @@ func TestPoliciesArePreparedAndCleanedUpInParallel(t *testing.T) {
 	prepared, err := preparePolicies(attempt, sideBySide(t), s.rollout)
 	require.NoError(t, err)
 	for i, one := range prepared {
-		require.Equal(t, s.rollout.Policies[i], one.Ref, "in the order of their turns")
+		require.Equal(t, s.rollout.Policies[i], one.Ref, "in the order of the rollout")
 	}
 	_, err = cleanUpPolicies(attempt, sideBySide(t), s.rollout)
 	require.NoError(t, err)
-	require.Empty(t, s.made())
+	require.Empty(t, s.created())
 }
 
-// sideBySide is the hub, which answers the first request about an object only when there is a second one.
+// sideBySide returns a hub that answers the first request about an object only when there is a second one.
 func sideBySide(t *testing.T) *kube.Cluster {
 	t.Helper()
 	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.HubName).Config)
@@ -294,16 +294,16 @@ func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "policy "+s.rollout.Namespace+"/gone does not exist on the hub")
 
 	s.prepare()
-	ours := s.made()[0]
+	ours := s.created()[0]
 	theirs := ours.DeepCopy()
-	theirs.SetAnnotations(map[string]string{kube.AnnotationOwner: "cgu/elsewhere/july/first-run"})
-	// Not an update: the policy engine writes the status meanwhile.
+	theirs.SetAnnotations(map[string]string{kube.AnnotationOwner: "cgu/other/july/first-run"})
+	// Use a patch: the policy engine writes the status concurrently.
 	require.NoError(t, s.hub.Client.Patch(t.Context(), theirs, client.MergeFrom(&ours)))
 	_, err = s.activities.PreparePolicies(t.Context(), s.rollout)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "exists and is not of this rollout (it belongs to cgu/elsewhere/july)")
+	require.ErrorContains(t, err, "exists and is not of this rollout (it belongs to cgu/other/july)")
 	require.Empty(t, s.cleanUp())
-	require.Len(t, s.made(), 1, "what belongs to another stays")
+	require.Len(t, s.created(), 1, "foreign objects stay")
 }
 
 func TestAnotherRunAdoptsTheObjectsOfTheLastOne(t *testing.T) {
@@ -312,9 +312,9 @@ func TestAnotherRunAdoptsTheObjectsOfTheLastOne(t *testing.T) {
 	s.place(0, s.clusters...)
 	s.rollout.Owner = "cgu/" + s.rollout.Namespace + "/june/second-run"
 	s.prepare()
-	require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, activitytest.NewsLimit, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, activitytest.EventTimeout, 20*time.Millisecond)
 	require.Empty(t, s.cleanUp())
-	require.Empty(t, s.made())
+	require.Empty(t, s.created())
 }
 
 func TestARolloutOfPoliciesIsPlannedFromThePoliciesOfTheHub(t *testing.T) {
@@ -328,7 +328,7 @@ func TestARolloutOfPoliciesIsPlannedFromThePoliciesOfTheHub(t *testing.T) {
 		planned, err = (&rollouts.Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
 		assert.NoError(c, err)
 		assert.Len(c, planned.StartPolicyIndex, 3)
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 	require.True(t, planned.Valid(), planned.Problems())
 	require.Equal(t, map[string]string{"kernel": s.rollout.Namespace, "network": s.rollout.Namespace}, planned.PolicyNamespaces)
 

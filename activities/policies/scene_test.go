@@ -23,7 +23,7 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// policyScene is a hub on which policies are propagated: some are bound to all clusters of the scene, to inform.
+// policyScene is a hub with a simulated policy propagator. Some policies are bound to all clusters of the scene, with remediation inform.
 type policyScene struct {
 	t          *testing.T
 	hub        *kube.Cluster
@@ -33,15 +33,15 @@ type policyScene struct {
 	clusters   []string
 }
 
-// newPolicyScene makes a scene with two policies, for the test alone.
+// newPolicyScene creates a scene with two policies.
 func newPolicyScene(t *testing.T, enforcement ranv1.PolicyEnforcement, takes func(cluster, policy string) time.Duration) *policyScene {
 	t.Helper()
-	played, err := propagator.Start(t.Context(), activitytest.Stack.Cluster(activitytest.HubName).Config, propagator.Options{Takes: takes})
+	simulated, err := propagator.Start(t.Context(), activitytest.Stack.Cluster(activitytest.HubName).Config, propagator.Options{Takes: takes})
 	require.NoError(t, err)
-	t.Cleanup(played.Stop)
+	t.Cleanup(simulated.Stop)
 	namespace := devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName))
 	s := &policyScene{
-		t: t, hub: activitytest.BareCluster(t), propagator: played, activities: &Activities{Clusters: activitytest.Clusters},
+		t: t, hub: activitytest.BareCluster(t), propagator: simulated, activities: &Activities{Clusters: activitytest.Clusters},
 		rollout: Rollout{
 			Namespace: namespace, Name: "june", Owner: "cgu/" + namespace + "/june/first-run", Enforcement: enforcement,
 			Policies: []policies.Ref{{Namespace: namespace, Name: "kernel"}, {Namespace: namespace, Name: "network"}},
@@ -63,7 +63,7 @@ func newPolicyScene(t *testing.T, enforcement ranv1.PolicyEnforcement, takes fun
 	return s
 }
 
-// grantRollouts lets the hub's account do in a namespace what deploy/rbac says has to be allowed in those of rollouts.
+// grantRollouts grants the hub's account the role of deploy/rbac for namespaces of rollouts.
 func grantRollouts(t *testing.T, namespace string) {
 	t.Helper()
 	binding := &unstructured.Unstructured{}
@@ -76,7 +76,7 @@ subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]
 	require.NoError(t, activitytest.BareCluster(t).Client.Create(t.Context(), binding))
 }
 
-// informing is a policy that wants a ConfigMap of its name.
+// informing returns a policy that requires a ConfigMap of its name.
 func informing(policy policies.Ref, annotations string) string {
 	return fmt.Sprintf(`
 apiVersion: policy.open-cluster-management.io/v1
@@ -107,13 +107,13 @@ func (s *policyScene) create(text string) *unstructured.Unstructured {
 	return object
 }
 
-// bindAllClusters lets placements of the namespace pick from all clusters.
+// bindAllClusters lets placements of the namespace select all clusters.
 func (s *policyScene) bindAllClusters() {
 	s.t.Helper()
 	s.create("apiVersion: cluster.open-cluster-management.io/v1beta2\nkind: ManagedClusterSetBinding\nmetadata: {namespace: " + s.rollout.Namespace + ", name: global}\nspec: {clusterSet: global}")
 }
 
-// bind binds a policy to clusters as people do.
+// bind binds a policy to clusters, like a person.
 func (s *policyScene) bind(policy policies.Ref, clusters ...string) {
 	s.t.Helper()
 	listed := ""
@@ -129,7 +129,7 @@ placementRef: {apiGroup: apps.open-cluster-management.io, kind: PlacementRule, n
 subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: %s}]`, policy.Namespace, policy.Name, policy.Name, policy.Name))
 }
 
-// compliance is the compliance status of clusters, as the API server has it.
+// compliance returns the compliance status of clusters from the API server.
 func (s *policyScene) compliance(clusters ...string) map[string]policies.ComplianceStatus {
 	s.t.Helper()
 	read, err := s.activities.ReadCompliance(s.t.Context(), ReadComplianceInput{Policies: s.rollout.Policies, Clusters: clusters})
@@ -158,7 +158,7 @@ func (s *policyScene) awaitCompliance(want policies.ComplianceStatus, clusters .
 		for _, one := range seen {
 			assert.Equal(c, want, one.Status, "the watch of %s", one.Cluster)
 		}
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 }
 
 func (s *policyScene) prepare() []Prepared {
@@ -173,7 +173,7 @@ func (s *policyScene) place(policy int, clusters ...string) {
 	s.enforce(policies.DesiredPlacement{Item: policy, Clusters: clusters})
 }
 
-// enforce places policies on clusters, and nothing anywhere else.
+// enforce places policies on these clusters only.
 func (s *policyScene) enforce(desired ...policies.DesiredPlacement) remediation.PlacementResult {
 	s.t.Helper()
 	placed, err := s.activities.PlacePolicies(s.t.Context(), PlacePoliciesInput{Rollout: s.rollout, Desired: desired})
@@ -181,7 +181,7 @@ func (s *policyScene) enforce(desired ...policies.DesiredPlacement) remediation.
 	return placed
 }
 
-// cleanUp removes what was made, and returns which policies have changed.
+// cleanUp removes the created objects, and returns the changed policies.
 func (s *policyScene) cleanUp() []int {
 	s.t.Helper()
 	changed, err := s.activities.CleanUpPolicies(s.t.Context(), s.rollout)
@@ -189,7 +189,7 @@ func (s *policyScene) cleanUp() []int {
 	return changed
 }
 
-// pin lets the rollout know what its policies were when they were prepared.
+// pin records the prepared generations of the policies in the rollout.
 func (s *policyScene) pin() {
 	s.t.Helper()
 	s.rollout.Pins = nil
@@ -207,20 +207,20 @@ func (s *policyScene) patch(ref policies.Ref, patch string) {
 	require.NoError(s.t, s.hub.Client.Patch(s.t.Context(), policy, client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
-// made are the objects of the rollout, as <kind> <name>.
-func (s *policyScene) made() []unstructured.Unstructured {
+// created returns the objects of the rollout.
+func (s *policyScene) created() []unstructured.Unstructured {
 	s.t.Helper()
-	var made []unstructured.Unstructured
+	var created []unstructured.Unstructured
 	for _, kind := range []schema.GroupVersionKind{policies.Policies, policies.PlacementRules, policies.Placements, policies.PlacementBindings} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
 		require.NoError(s.t, s.hub.Client.List(s.t.Context(), list, client.InNamespace(s.rollout.Namespace), client.MatchingLabels(policies.RolloutLabels(s.rollout.name()))))
-		made = append(made, list.Items...)
+		created = append(created, list.Items...)
 	}
-	return made
+	return created
 }
 
-// enforced reports on which clusters of the scene something is enforced.
+// enforced returns the clusters of the scene on which a policy is enforced.
 func (s *policyScene) enforced() []string {
 	var found []string
 	enforced := s.propagator.Enforced()

@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Client is what portals need of Temporal, as Temporal's client has it.
+// Client is the part of Temporal's client that portals need.
 type Client interface {
 	activitykit.Starter
 	activitykit.Signaller

@@ -29,7 +29,7 @@ type portalsServer struct {
 	signalled, begun []string
 }
 
-// ListWorkflow returns two a page.
+// ListWorkflow returns two workflows per page.
 func (s *portalsServer) ListWorkflow(_ context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	page := &workflowservice.ListWorkflowExecutionsResponse{}
 	from, _ := strconv.Atoi(string(request.NextPageToken))
@@ -65,25 +65,25 @@ func newPortalsEnvironment(server *portalsServer) (*Activities, *testsuite.TestA
 }
 
 func TestOtherPortalsAreInformedOfAChange(t *testing.T) {
-	server := &portalsServer{listed: []string{"portal/main", "portal/other", "portal/over"}, answers: map[string]error{"portal/over": serviceerror.NewNotFound("it is over")}}
+	server := &portalsServer{listed: []string{"portal/main", "portal/other", "portal/closed"}, answers: map[string]error{"portal/closed": serviceerror.NewNotFound("the workflow is closed")}}
 	portals, environment := newPortalsEnvironment(server)
 	_, err := environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
-	require.NoError(t, err, "one that is over need not know")
-	require.ElementsMatch(t, []string{"portal/other moved", "portal/over moved"}, server.signalled)
-	server.answers["portal/other"] = errors.New("nobody answers")
+	require.NoError(t, err, "a closed portal is skipped")
+	require.ElementsMatch(t, []string{"portal/other moved", "portal/closed moved"}, server.signalled)
+	server.answers["portal/other"] = errors.New("no answer")
 	_, err = environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
-	require.ErrorContains(t, err, "objects of portal main: nobody answers")
+	require.ErrorContains(t, err, "objects of portal main: no answer")
 	_, err = environment.ExecuteActivity(portals.RequestAnnouncements, "main")
 	require.ErrorContains(t, err, "announcements of windows to portal main")
 }
 
 func TestARetryOfManyMessagesResumesAtTheFailedOne(t *testing.T) {
-	server := &portalsServer{listed: []string{"portal/a", "portal/b", "portal/c", "portal/d"}, answers: map[string]error{"portal/d": errors.New("nobody answers")}}
+	server := &portalsServer{listed: []string{"portal/a", "portal/b", "portal/c", "portal/d"}, answers: map[string]error{"portal/d": errors.New("no answer")}}
 	portals, environment := newPortalsEnvironment(server)
 	var reached []byte
 	environment.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) { require.NoError(t, details.Get(&reached)) })
 	_, err := environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
-	require.ErrorContains(t, err, "nobody answers")
+	require.ErrorContains(t, err, "no answer")
 	require.Equal(t, []byte("2"), reached)
 
 	server.answers, server.signalled = nil, nil
@@ -95,7 +95,7 @@ func TestARetryOfManyMessagesResumesAtTheFailedOne(t *testing.T) {
 }
 
 func TestAWindowStartsOnlyThePortalThatShowsIt(t *testing.T) {
-	server := &portalsServer{answers: map[string]error{"portal/before": serviceerror.NewNotFound("it is over")}}
+	server := &portalsServer{answers: map[string]error{"portal/before": serviceerror.NewNotFound("the workflow is closed")}}
 	portals := &Activities{Temporal: server}
 	for _, name := range []string{"main", "before"} {
 		in := AnnounceWindowInput{Portal: name, Announcement: portal.Announcement{Window: "prod/night", Portal: "main"}}

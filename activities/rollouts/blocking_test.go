@@ -15,13 +15,13 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// keep keeps a rollout of namespace default on the hub; over is its condition Succeeded, "" while it runs.
-func keep(t *testing.T, name string, over metav1.ConditionStatus, blockers ...string) {
+// save saves a rollout of namespace default on the hub. succeeded is the status of its condition Succeeded; "" while it runs.
+func save(t *testing.T, name string, succeeded metav1.ConditionStatus, blockers ...string) {
 	t.Helper()
 	in := finalStatus("default", name, ranv1.ReasonCompleted)
 	in.Object.Spec.BlockingCRs = blockedBy("default", blockers...)
-	in.Object.Status.Conditions[0].Status = over
-	if over == "" {
+	in.Object.Status.Conditions[0].Status = succeeded
+	if succeeded == "" {
 		in.Object.Status.Conditions = nil
 	}
 	require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), in))
@@ -35,7 +35,7 @@ func blockedBy(namespace string, names ...string) []ranv1.BlockingCR {
 	return blockers
 }
 
-// awaitBlockers waits for the blockers of a rollout, and sends how it ends.
+// awaitBlockers waits for the blockers of a rollout, and sends the result.
 func awaitBlockers(ctx context.Context, name string, blockers []ranv1.BlockingCR) <-chan error {
 	ended := make(chan error, 1)
 	object := ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: blockers}}
@@ -44,26 +44,26 @@ func awaitBlockers(ctx context.Context, name string, blockers []ranv1.BlockingCR
 }
 
 func TestABlockedRolloutContinuesWhenItsLastBlockerSucceeds(t *testing.T) {
-	keep(t, "first", metav1.ConditionTrue)
-	keep(t, "second", "")
+	save(t, "first", metav1.ConditionTrue)
+	save(t, "second", "")
 	ended := awaitBlockers(t.Context(), "blocked", blockedBy("default", "first", "second", "third"))
-	keep(t, "third", metav1.ConditionTrue)
-	keep(t, "second", metav1.ConditionFalse)
+	save(t, "third", metav1.ConditionTrue)
+	save(t, "second", metav1.ConditionFalse)
 	select {
 	case err := <-ended:
 		t.Fatalf("it did not wait: %v", err)
 	default:
 	}
-	keep(t, "second", metav1.ConditionTrue)
+	save(t, "second", metav1.ConditionTrue)
 	succeeded := time.Now()
 	require.NoError(t, <-ended)
-	require.Less(t, time.Since(succeeded), activitytest.NewsLimit, "an event frees it, not a look now and then")
+	require.Less(t, time.Since(succeeded), activitytest.EventTimeout, "an event ends the wait, not a periodic read")
 }
 
 func TestANewCycleEndsTheWaitForBlockers(t *testing.T) {
-	keep(t, "chicken", "")
+	save(t, "chicken", "")
 	ended := awaitBlockers(t.Context(), "egg", blockedBy("default", "chicken"))
-	keep(t, "chicken", "", "egg")
+	save(t, "chicken", "", "egg")
 	err := <-ended
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "default/egg -> default/chicken -> default/egg")
@@ -91,7 +91,7 @@ func TestASavedRolloutIsLoadedWithItsPlan(t *testing.T) {
 }
 
 func TestAPlanWithACycleIsNotValid(t *testing.T) {
-	keep(t, "ouroboros", "", "tail")
+	save(t, "ouroboros", "", "tail")
 	plan, err := (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), ranv1.ClusterGroupUpgrade{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tail"},
 		Spec: ranv1.ClusterGroupUpgradeSpec{

@@ -17,8 +17,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// changesAtOnce is the maximum number of ManagedClusters that are changed at the same time.
-const changesAtOnce = 20
+// parallelChanges is the maximum number of ManagedClusters that are changed at the same time.
+const parallelChanges = 20
 
 // ChangeClustersInput is a change of the labels and annotations of clusters.
 type ChangeClustersInput struct {
@@ -49,7 +49,7 @@ func changeClusters(ctx context.Context, hub *kube.Cluster, in ChangeClustersInp
 	names := slices.Compact(slices.Sorted(slices.Values(in.Clusters)))
 	refused := make([]*RefusedChange, len(names))
 	var changes errgroup.Group // a failure does not stop the others
-	changes.SetLimit(changesAtOnce)
+	changes.SetLimit(parallelChanges)
 	for i, cluster := range names {
 		changes.Go(func() (err error) {
 			refused[i], err = changeCluster(ctx, hub, cluster, in.Change)

@@ -31,7 +31,7 @@ func registered(t *testing.T, name string) *metav1.PartialObjectMetadata {
 	return object
 }
 
-// patchesOf counts the changes of a ManagedCluster that the hub was asked for.
+// patchesOf counts the patches of a ManagedCluster on the hub.
 func patchesOf(t *testing.T, name string) int {
 	t.Helper()
 	events, err := activitytest.Stack.Cluster(activitytest.HubName).AuditEvents()
@@ -58,20 +58,20 @@ func TestLabelsAndAnnotationsOfClustersAreChangedInOnePatchEach(t *testing.T) {
 	rollouts := &Activities{Clusters: activitytest.Clusters}
 	refused, err := rollouts.ChangeClusters(t.Context(), in)
 	require.NoError(t, err)
-	require.Empty(t, refused, "a cluster that was deleted is passed over")
+	require.Empty(t, refused, "a deleted cluster is skipped")
 
 	first := registered(t, "labelled-1")
 	require.Equal(t, map[string]string{"ztp-running": ""}, first.Labels)
 	require.Equal(t, map[string]string{"kept": "yes", "when": "now"}, first.Annotations)
 	require.Contains(t, registered(t, "labelled-2").Labels, "ztp-running")
-	require.Eventually(t, func() bool { return patchesOf(t, "labelled-1") == 1 }, activitytest.NewsLimit, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return patchesOf(t, "labelled-1") == 1 }, activitytest.EventTimeout, 50*time.Millisecond)
 
 	_, err = rollouts.ChangeClusters(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, first.ResourceVersion, registered(t, "labelled-1").ResourceVersion, "done again, it changes nothing")
+	require.Equal(t, first.ResourceVersion, registered(t, "labelled-1").ResourceVersion, "a repeated call changes nothing")
 }
 
-// refusing answers changes of one ManagedCluster as an admission webhook does that refuses them, before those of any other are answered.
+// refusing refuses changes of one ManagedCluster, like an admission webhook, before any other change is answered.
 type refusing struct {
 	http.RoundTripper
 	cluster string
@@ -99,7 +99,7 @@ func (r *refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 
 func TestARefusedChangeDoesNotStopOthers(t *testing.T) {
 	var names []string
-	for i := range 3 * changesAtOnce {
+	for i := range 3 * parallelChanges {
 		names = append(names, fmt.Sprintf("labelled-as-well-%02d", i))
 		activitytest.ManagedCluster(t, names[i], nil)
 	}
@@ -123,7 +123,7 @@ func TestARefusedChangeDoesNotStopOthers(t *testing.T) {
 	}
 }
 
-// delayed lets something happen to a ManagedCluster before its first patch arrives, which its sender does not wait for any more.
+// delayed runs a change of a ManagedCluster before its first patch arrives. The sender of that patch no longer waits.
 type delayed struct {
 	http.RoundTripper
 	happens func()
@@ -147,7 +147,7 @@ func TestALatePatchDoesNotRestoreARemovedLabel(t *testing.T) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &delayed{RoundTripper: next, happens: func() {
 			cancel()
-			for _, value := range []*string{new(""), nil} { // as those did that took over
+			for _, value := range []*string{new(""), nil} { // like the attempts that took over
 				_, err := (&Activities{Clusters: activitytest.Clusters}).ChangeClusters(t.Context(), label(value))
 				require.NoError(t, err)
 			}
@@ -173,6 +173,6 @@ func TestALabelThatNoClusterCanHaveIsRefused(t *testing.T) {
 	cgu := activitytest.NodeRollout(activitytest.SpokeName)
 	cgu.Spec.Actions.BeforeEnable = &ranv1.BeforeEnable{AddClusterLabels: map[string]string{"a": "no good"}}
 	_, err = (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
-	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "and no rollout is planned with one")
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "a plan refuses such a label")
 	require.ErrorContains(t, err, "spec.actions.beforeEnable.addClusterLabels")
 }

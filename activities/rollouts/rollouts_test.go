@@ -21,7 +21,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// plan plans once the hub's cache has what the test has just created.
+// plan makes a plan once the hub's cache has the objects of the test.
 func plan(t *testing.T, cgu ranv1.ClusterGroupUpgrade) Plan {
 	t.Helper()
 	var plan Plan
@@ -29,7 +29,7 @@ func plan(t *testing.T, cgu ranv1.ClusterGroupUpgrade) Plan {
 		var err error
 		plan, err = (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
 		return err == nil && plan.Conditions[0].Status == metav1.ConditionTrue
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 	return plan
 }
 
@@ -71,7 +71,7 @@ func TestAPlanSetsDefaultsAndRefusesInvalidFields(t *testing.T) {
 	require.True(t, *planned.Spec.NodeMaintenance.ControlPlaneFirst)
 
 	cgu.Spec = *planned.Spec
-	require.Nil(t, plan(t, cgu).Spec, "it has them")
+	require.Nil(t, plan(t, cgu).Spec, "the spec has its defaults")
 
 	cgu.Spec.RemediationStrategy.MaxConcurrency = intstr.FromInt32(0)
 	cgu.Spec.BatchTimeoutAction = "Explode"
@@ -107,7 +107,7 @@ func TestAClusterIsLocatedWhereItsWorkerRuns(t *testing.T) {
 	require.Eventually(t, func() bool {
 		queue, err := rollouts.LocateCluster(t.Context(), "within")
 		return err == nil && queue == "drydock.within"
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 	_, err = rollouts.LocateCluster(t.Context(), "nowhere")
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "cluster nowhere is not known: add it to the worker's clusters file")
@@ -141,14 +141,14 @@ func TestAnInvalidMaintenanceIsRefusedWithAllErrors(t *testing.T) {
 
 func TestDeletedManagedClustersAreReturned(t *testing.T) {
 	activitytest.ManagedCluster(t, activitytest.SpokeName, nil)
-	var asked, gone []string
+	var workers, gone []string
 	for i := range 3 * activitykit.MaxParallelRequests {
 		gone = append(gone, fmt.Sprintf("was-here-%d", i))
-		asked = append(asked, activitytest.SpokeName, gone[i])
+		workers = append(workers, activitytest.SpokeName, gone[i])
 	}
-	vanished, err := (&Activities{Clusters: activitytest.Clusters}).DeletedClusters(t.Context(), asked)
+	deleted, err := (&Activities{Clusters: activitytest.Clusters}).DeletedClusters(t.Context(), workers)
 	require.NoError(t, err)
-	require.Equal(t, gone, vanished, "in the order in which they were asked for")
+	require.Equal(t, gone, deleted, "in the order of the input")
 }
 
 func TestAwaitDeletedClustersReturnsOnDeletion(t *testing.T) {
@@ -156,11 +156,11 @@ func TestAwaitDeletedClustersReturnsOnDeletion(t *testing.T) {
 		activitytest.ManagedCluster(t, name, nil)
 	}
 	rollouts := &Activities{Clusters: activitytest.Clusters}
-	var vanished []string
+	var deleted []string
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		vanished, err = rollouts.AwaitDeletedClusters(t.Context(), []string{"stays", "goes"})
+		deleted, err = rollouts.AwaitDeletedClusters(t.Context(), []string{"stays", "goes"})
 		ended <- err
 	}()
 	activitytest.ManagedCluster(t, "comes", nil)
@@ -173,10 +173,10 @@ func TestAwaitDeletedClustersReturnsOnDeletion(t *testing.T) {
 	going.SetGroupVersionKind(activitykit.ManagedClusterKind)
 	going.SetName("goes")
 	require.NoError(t, activitytest.BareCluster(t).Client.Delete(t.Context(), going))
-	deleted := time.Now()
+	deletedAt := time.Now()
 	require.NoError(t, <-ended)
-	require.Less(t, time.Since(deleted), activitytest.NewsLimit, "an event tells, not a look now and then")
-	require.Equal(t, []string{"goes"}, vanished)
+	require.Less(t, time.Since(deletedAt), activitytest.EventTimeout, "an event ends the wait, not a periodic read")
+	require.Equal(t, []string{"goes"}, deleted)
 }
 
 func TestASelectorSelectsByManagedClusterLabels(t *testing.T) {
@@ -197,7 +197,7 @@ func TestASelectorSelectsByManagedClusterLabels(t *testing.T) {
 		selected, err := (&Activities{Clusters: activitytest.Clusters}).SelectClusters(t.Context(), in)
 		assert.NoError(c, err)
 		assert.Equal(c, [][]string{{"site-a"}, {"site-a", "site-b"}, {"site-b"}, nil}, selected)
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 }
 
 func TestAnInvalidSelectorIsRefused(t *testing.T) {

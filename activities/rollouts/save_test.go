@@ -35,9 +35,9 @@ func TestASavedStatusReplacesTheOneBefore(t *testing.T) {
 	for _, reason := range []string{ranv1.ReasonFailed, ranv1.ReasonTimedOut} {
 		in := finalStatus("default", "kept", reason)
 		require.NoError(t, rollouts.SaveRollout(t.Context(), in))
-		require.NoError(t, rollouts.SaveRollout(t.Context(), in), "an answer may be lost")
+		require.NoError(t, rollouts.SaveRollout(t.Context(), in), "a repeated save succeeds")
 
-		kept := activitytest.GetKept(t, "drydock-kept")
+		kept := activitytest.GetSaved(t, "drydock-kept")
 		require.True(t, kube.OwnedBy(kept, in.Owner))
 		var object ranv1.ClusterGroupUpgrade
 		require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[rollout.SavedKey]), &object))
@@ -46,7 +46,7 @@ func TestASavedStatusReplacesTheOneBefore(t *testing.T) {
 	}
 }
 
-// A ConfigMap has room for 1 MiB. The names of 10,000 clusters are in the spec and in the plan, and have nothing in common.
+// A ConfigMap has at most 1 MiB. The spec and the plan have the random names of 10,000 clusters.
 func TestARolloutOfTenThousandClustersIsSavedAndLoaded(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	in := finalStatus("default", "largest", ranv1.ReasonFailed)
@@ -62,7 +62,7 @@ func TestARolloutOfTenThousandClustersIsSavedAndLoaded(t *testing.T) {
 	rollouts := &Activities{Clusters: activitytest.Clusters}
 	require.NoError(t, rollouts.SaveRollout(t.Context(), in))
 
-	object, err := snapshot.SavedRollout(activitytest.GetKept(t, "drydock-largest"), client.ObjectKey{Namespace: "default", Name: "largest"})
+	object, err := snapshot.SavedRollout(activitytest.GetSaved(t, "drydock-largest"), client.ObjectKey{Namespace: "default", Name: "largest"})
 	require.NoError(t, err)
 	require.Equal(t, in.Object.Spec.Clusters, object.Spec.Clusters)
 	require.Equal(t, whole.RemediationPlan, object.Status.RemediationPlan)
@@ -71,8 +71,8 @@ func TestARolloutOfTenThousandClustersIsSavedAndLoaded(t *testing.T) {
 	require.Len(t, again.Clusters, 10_000)
 
 	short := finalStatus("default", "largest", ranv1.ReasonTimedOut)
-	require.NoError(t, rollouts.SaveRollout(t.Context(), short), "the next rollout of the name may be short")
-	require.Empty(t, activitytest.GetKept(t, "drydock-largest").BinaryData)
+	require.NoError(t, rollouts.SaveRollout(t.Context(), short), "a short rollout replaces a long one")
+	require.Empty(t, activitytest.GetSaved(t, "drydock-largest").BinaryData)
 }
 
 func TestAForeignConfigMapIsNotOverwritten(t *testing.T) {
@@ -81,7 +81,7 @@ func TestAForeignConfigMapIsNotOverwritten(t *testing.T) {
 	err := (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), finalStatus("default", "foreign", ranv1.ReasonFailed))
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "ConfigMap default/drydock-foreign is not Drydock's")
-	require.Equal(t, map[string]string{"mine": "yes"}, activitytest.GetKept(t, "drydock-foreign").Data)
+	require.Equal(t, map[string]string{"mine": "yes"}, activitytest.GetSaved(t, "drydock-foreign").Data)
 }
 
 func TestANamespaceWithoutWriteAccessIsReported(t *testing.T) {

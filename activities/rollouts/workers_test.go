@@ -24,20 +24,20 @@ func TestEverythingThatWorkersLackIsReported(t *testing.T) {
 	require.Contains(t, plan.Problems()[0], "start the workers with --backup-image; no worker has credentials for lonely: add it")
 
 	_, err := asAnActivity(t, 0, (&Activities{Clusters: activitytest.Clusters}).PlanRollout, cgu)
-	require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker is asked first: %v", err)
+	require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker must try first: %v", err)
 	require.False(t, temporal.Final(err))
 	_, err = asAnActivity(t, WorkerAttempts-1, (&Activities{Clusters: activitytest.Clusters}).PlanRollout, cgu)
-	require.NoError(t, err, "enough were: the plan says so")
+	require.NoError(t, err, "after enough attempts the plan reports it")
 }
 
-// asAnActivity makes an attempt at an activity, as a worker does, after so many others were asked.
-func asAnActivity(t *testing.T, asked int, run, in any) (converter.EncodedValue, error) {
+// asAnActivity runs an attempt of an activity after that many other workers.
+func asAnActivity(t *testing.T, workers int, run, in any) (converter.EncodedValue, error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	environment := suite.NewTestActivityEnvironment()
 	environment.RegisterActivity(run)
-	if asked > 0 {
-		environment.SetHeartbeatDetails(asked)
+	if workers > 0 {
+		environment.SetHeartbeatDetails(workers)
 	}
 	return environment.ExecuteActivity(run, in)
 }
@@ -48,7 +48,7 @@ func TestARetryRunsOnTheWorkersOfItsClusters(t *testing.T) {
 	require.Eventually(t, func() bool {
 		queue, err := rollouts.LocateCluster(t.Context(), "inward")
 		return err == nil && queue == "drydock.inward"
-	}, activitytest.NewsLimit, 20*time.Millisecond)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 	recall := func(t *testing.T, spec ranv1.ClusterGroupUpgradeSpec, failed string) (LoadedRollout, error) {
 		in := finalStatus("default", "again-"+failed, ranv1.ReasonFailed)
 		in.Object.Spec = spec
@@ -64,15 +64,15 @@ func TestARetryRunsOnTheWorkersOfItsClusters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			recalled, err := recall(t, spec, "inward")
-			require.NoError(t, err, "nobody needs to serve a cluster that is complete")
+			require.NoError(t, err, "a complete cluster needs no worker")
 			require.Equal(t, map[string]string{"inward": "drydock.inward"}, recalled.TaskQueues)
 			_, err = recall(t, spec, "elsewhere")
 			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 			require.ErrorContains(t, err, "no worker has credentials for elsewhere")
 			_, err = asAnActivity(t, 0, rollouts.LoadRollout, LoadRolloutInput{Namespace: "default", Name: "again-elsewhere"})
-			require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker is asked first: %v", err)
+			require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker must try first: %v", err)
 		})
 	}
 	_, err := recall(t, ranv1.ClusterGroupUpgradeSpec{ManagedPolicies: []string{"p"}}, "elsewhere")
-	require.NoError(t, err, "policies alone are the hub's")
+	require.NoError(t, err, "policies need only the hub")
 }

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// gatherChanges is for how long changes are gathered that can allow or forbid a grant. marksBehind is that for ownership marks: they come and go
-	// with each maintenance, and the scheduler needs only those of maintenances that ended.
+	// gatherChanges is how long changes that affect grants are gathered. marksBehind is the same for ownership marks: each maintenance changes them,
+	// and the scheduler needs only those of ended maintenances.
 	gatherChanges = 20 * time.Millisecond
 	marksBehind   = time.Second
-	// partSize is how many bytes the nodes of an update take at most. With the budgets the message stays under 256 KiB.
+	// partSize limits the nodes of an update, in bytes. With the budgets the message stays under 256 KiB.
 	partSize = 200 << 10
 )
 
@@ -60,7 +60,7 @@ func (s *Activities) WatchNodes(ctx context.Context, clusterName string) error {
 	return activitykit.TypedError(cluster, err)
 }
 
-// view is what the scheduler needs to know of a cluster, at one moment.
+// view is the state of a cluster that the scheduler needs, at one time.
 type view struct {
 	nodes         map[string]scheduling.ObservedNode
 	config        maintenancev1.MaintenanceOperatorConfigSpec
@@ -69,7 +69,7 @@ type view struct {
 
 func viewOf(ctx context.Context, cluster *kube.Cluster) (view, error) {
 	var nodes corev1.NodeList
-	// This runs at every change of any node, and only reads: nothing is copied.
+	// Do not copy objects: this runs at every change of a node.
 	if err := cluster.Cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return view{}, activitykit.Explain(cluster, "list nodes", err)
 	}
@@ -85,7 +85,7 @@ func viewOf(ctx context.Context, cluster *kube.Cluster) (view, error) {
 	return now, err
 }
 
-// seenNode is what the scheduler needs to know of a node. Our own cordon does not make it unavailable: the maintenance that made it counts.
+// seenNode is the state of a node that the scheduler needs. Drydock's cordon does not make it unavailable, because its maintenance counts.
 func seenNode(node *corev1.Node, keys []string) scheduling.ObservedNode {
 	maintenance, _ := kube.OwnerWorkflow(kube.Owner(node))
 	if maintenance != "" && kube.FormerStateOf(node) == kube.FormerSchedulable {
@@ -96,7 +96,7 @@ func seenNode(node *corev1.Node, keys []string) scheduling.ObservedNode {
 	return scheduling.ObservedNode{Node: scheduling.NodeOf(node, keys), Maintenance: maintenance}
 }
 
-// nodeReporter sends a workflow what the watch sees of the nodes of its cluster.
+// nodeReporter sends the observed nodes of a cluster to its workflow.
 type nodeReporter struct {
 	scheduler *Activities
 	from      time.Time
@@ -104,7 +104,7 @@ type nodeReporter struct {
 
 	mu     sync.Mutex
 	latest view
-	// sent is what the workflow knows.
+	// sent is the last view that was sent.
 	sent view
 }
 
@@ -124,7 +124,7 @@ func (l *nodeReporter) seen() view {
 	return l.latest
 }
 
-// run sends everything once, and then what has changed.
+// run sends the whole view once, and then the changes.
 func (l *nodeReporter) run(ctx context.Context) error {
 	heartbeat := time.NewTicker(activitykit.HeartbeatInterval)
 	defer heartbeat.Stop()
@@ -170,7 +170,7 @@ func (l *nodeReporter) run(ctx context.Context) error {
 	}
 }
 
-// difference reports whether anything differs, and whether that can allow or forbid a grant.
+// difference reports whether the view has changed, and whether the change affects grants.
 func difference(before, now view) (changed, pressing bool) {
 	if len(before.nodes) != len(now.nodes) || before.configTrouble != now.configTrouble || !reflect.DeepEqual(before.config, now.config) {
 		return true, true
@@ -185,7 +185,7 @@ func difference(before, now view) (changed, pressing bool) {
 	return changed, false
 }
 
-// fullUpdate is the whole cluster, in as many parts as it takes.
+// fullUpdate returns the whole view, in as many parts as needed.
 func fullUpdate(now view, from time.Time) []scheduling.NodeUpdate {
 	part := scheduling.NodeUpdate{Watch: from, First: true, Config: &now.config, ConfigTrouble: now.configTrouble}
 	var parts []scheduling.NodeUpdate
@@ -201,7 +201,7 @@ func fullUpdate(now view, from time.Time) []scheduling.NodeUpdate {
 	return append(parts, part)
 }
 
-// changes is what is different now. Changes that do not fit into one message become a full update: nothing may be decided on half of them.
+// changes returns the difference. If it does not fit into one message, it returns a full update, because no decision may use a part of the changes.
 func changes(before, now view, from time.Time) []scheduling.NodeUpdate {
 	update := scheduling.NodeUpdate{Watch: from, ConfigTrouble: now.configTrouble}
 	if now.configTrouble != before.configTrouble || !reflect.DeepEqual(now.config, before.config) {
@@ -226,13 +226,13 @@ func changes(before, now view, from time.Time) []scheduling.NodeUpdate {
 	return []scheduling.NodeUpdate{update}
 }
 
-// sizeOf is how many bytes a value takes in a list.
+// sizeOf returns the size of a value in a list, in bytes.
 func sizeOf(value any) int {
-	text, _ := json.Marshal(value) // names and labels always can be
+	text, _ := json.Marshal(value) // names and labels can always be encoded
 	return len(text) + len(",")
 }
 
-// sendAll sends the parts of an update. Then the workflow knows the view.
+// sendAll sends the parts of an update.
 func (l *nodeReporter) sendAll(ctx context.Context, now view, parts []scheduling.NodeUpdate) error {
 	l.sent = now
 	for _, part := range parts {

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// manyNodes is a view of five thousand nodes.
+// manyNodes returns a view of five thousand nodes.
 func manyNodes() view {
 	now := view{nodes: map[string]scheduling.ObservedNode{}}
 	for i := range 5000 {
@@ -25,7 +25,7 @@ func manyNodes() view {
 	return now
 }
 
-// zoned is the same nodes with the labels of a new budget.
+// zoned returns the same nodes with the labels of a new budget.
 func (v view) zoned() view {
 	nodes := maps.Clone(v.nodes)
 	for name, node := range nodes {

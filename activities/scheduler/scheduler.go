@@ -22,13 +22,13 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Activities delivers messages to the scheduler of a cluster, and observes the nodes of the cluster and the slot owners for it.
+// Activities delivers messages to the scheduler of a cluster, and observes nodes and slot owners for it.
 type Activities struct {
 	Clusters *kube.Clusters
 	Temporal Client
 }
 
-// Client is what the activities of the scheduler need of Temporal's client.
+// Client is the part of Temporal's client that the activities of the scheduler need.
 type Client interface {
 	temporal.Executions
 	activitykit.Starter
@@ -36,7 +36,7 @@ type Client interface {
 	activitykit.Lister
 }
 
-// RequestSlotsInput names the scheduler and what an owner wants from it.
+// RequestSlotsInput names the scheduler and the requests of an owner.
 type RequestSlotsInput struct {
 	Cluster  string                  `json:"cluster"`
 	Requests scheduling.SlotRequests `json:"requests"`
@@ -53,7 +53,7 @@ type ReturnSlotInput struct {
 	Return  scheduling.SlotReturn `json:"return"`
 }
 
-// ReturnSlot returns a slot on behalf of its owner. A scheduler that is not running is started; its resync tells it which slots there are.
+// ReturnSlot returns a slot on behalf of its owner. A scheduler that is not running is started, and collects the slots with a resync.
 func (s *Activities) ReturnSlot(ctx context.Context, in ReturnSlotInput) error {
 	return signalScheduler(ctx, s.Temporal, in.Cluster, temporal.SignalSlotReturn, in.Return)
 }
@@ -61,7 +61,7 @@ func (s *Activities) ReturnSlot(ctx context.Context, in ReturnSlotInput) error {
 // signalScheduler signals the scheduler of a cluster, and starts it if it is not running. A scheduler that is started learns whether another one ran before,
 // which may have granted slots in its last moments.
 func signalScheduler(ctx context.Context, server activitykit.Starter, cluster, signal string, payload any) error {
-	// As workflows.MaintenanceSchedulerInput reads it.
+	// The format of slots.SchedulerInput.
 	type start struct {
 		Cluster string `json:"cluster"`
 		First   bool   `json:"first,omitempty"`
@@ -108,14 +108,14 @@ func findSlotOwners(ctx context.Context, server activitykit.Lister, cluster stri
 	return owners, nil
 }
 
-// reviver is what it takes to start a scheduler that was terminated.
+// reviver has the clients to start a terminated scheduler.
 type reviver interface {
 	temporal.Executions
 	activitykit.Starter
 	activitykit.Lister
 }
 
-// ReviveScheduler starts the scheduler of a cluster if it was terminated while there are slot owners. An owner that waits does so, too, but may take an hour.
+// ReviveScheduler starts the scheduler of a cluster if it was terminated while there are slot owners. A waiting owner also does so, but may take an hour.
 func ReviveScheduler(ctx context.Context, server reviver, cluster string) error {
 	open, err := temporal.Open(ctx, server, temporal.MaintenanceSchedulerID(cluster))
 	if err != nil || open {
@@ -128,13 +128,13 @@ func ReviveScheduler(ctx context.Context, server reviver, cluster string) error 
 	return signalScheduler(ctx, server, cluster, temporal.SignalSlotRequests, scheduling.SlotRequests{})
 }
 
-// FindGoneInput says which nodes of which cluster to look for.
+// FindGoneInput names a cluster and the nodes to look for.
 type FindGoneInput struct {
 	Cluster string   `json:"cluster"`
 	Nodes   []string `json:"nodes"`
 }
 
-// FindGone returns those of the nodes that the cluster does not have. The API server is asked: what a watch has shown may be behind.
+// FindGone returns the nodes that the cluster does not have. It reads from the API server, because a watch may lag.
 func (s *Activities) FindGone(ctx context.Context, in FindGoneInput) ([]string, error) {
 	cluster, err := s.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {

@@ -27,9 +27,9 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// aScheduler handles the messages of activities as the workflow does.
+// aScheduler handles the messages of activities, like the workflow.
 type aScheduler struct {
-	*activitytest.SomeWorkflows
+	*activitytest.Workflows
 	activitytest.Pages
 	mu    sync.Mutex
 	state scheduling.SlotState
@@ -46,7 +46,7 @@ func (s *aScheduler) ListWorkflow(ctx context.Context, request *workflowservice.
 	return s.Pages.ListWorkflow(ctx, request)
 }
 
-// watching watches the nodes of the hub for the time of a test, for an owner that requests these nodes, in this order.
+// watching watches the nodes of the hub during a test, for an owner that requests these nodes in this order.
 func watching(t *testing.T, nodes ...string) *aScheduler {
 	t.Helper()
 	s := &aScheduler{}
@@ -75,7 +75,7 @@ func watching(t *testing.T, nodes ...string) *aScheduler {
 	return s
 }
 
-// granted decides, and returns the nodes that have a slot since the last time, and why the first other waits.
+// granted decides, and returns the newly granted nodes, and why the first other node waits.
 func (s *aScheduler) granted() (nodes []string, wait string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *aScheduler) requireGranted(t *testing.T, want ...string) {
 		nodes, _ := s.granted()
 		got = append(got, nodes...)
 		return len(got) >= len(want)
-	}, activitytest.NewsLimit, 10*time.Millisecond)
+	}, activitytest.EventTimeout, 10*time.Millisecond)
 	require.Equal(t, want, got)
 }
 
@@ -105,7 +105,7 @@ func (s *aScheduler) requireWaiting(t *testing.T, why string) {
 	require.Eventually(t, func() bool {
 		nodes, wait := s.granted()
 		return len(nodes) == 0 && wait == why
-	}, activitytest.NewsLimit, 10*time.Millisecond, why)
+	}, activitytest.EventTimeout, 10*time.Millisecond, why)
 }
 
 func TestWithoutBudgetsOneNodeIsGrantedAtATime(t *testing.T) {
@@ -115,7 +115,7 @@ func TestWithoutBudgetsOneNodeIsGrantedAtATime(t *testing.T) {
 	s.requireWaiting(t, "maxParallelOperations allows 1 of 2 nodes under maintenance at once (b for june.example.com)")
 }
 
-func TestARaisedBudgetGrantsANodeAtOnce(t *testing.T) {
+func TestARaisedBudgetGrantsANodeImmediately(t *testing.T) {
 	cluster := activitytest.BareNodes(t, "a", "b", "c")
 	s := watching(t, "a", "b", "c")
 	s.requireGranted(t, "a")
@@ -123,7 +123,7 @@ func TestARaisedBudgetGrantsANodeAtOnce(t *testing.T) {
 	s.requireGranted(t, "b")
 }
 
-func TestAReturnedNodeGrantsTheNextAtOnce(t *testing.T) {
+func TestAReturnedNodeGrantsTheNextImmediately(t *testing.T) {
 	cluster := activitytest.BareNodes(t, "a", "b")
 	activitytest.Budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{
 		MaxParallelOperations: new(intstr.FromInt32(2)), MaxUnavailable: new(intstr.FromInt32(1)),
@@ -176,7 +176,7 @@ func TestDeletedAndNewNodesAreSeen(t *testing.T) {
 		}
 		return names
 	}
-	require.Eventually(t, func() bool { return len(names()) == 2 }, activitytest.NewsLimit, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(names()) == 2 }, activitytest.EventTimeout, 10*time.Millisecond)
 	gone := &corev1.Node{}
 	gone.Name = "a"
 	require.NoError(t, cluster.Client.Delete(t.Context(), gone))
@@ -184,7 +184,7 @@ func TestDeletedAndNewNodesAreSeen(t *testing.T) {
 	require.Eventually(t, func() bool {
 		found := names()
 		return len(found) == 2 && found[0] == "b" && found[1] == "c"
-	}, activitytest.NewsLimit, 10*time.Millisecond)
+	}, activitytest.EventTimeout, 10*time.Millisecond)
 }
 
 func TestTwoConfigurationsOfOneClusterGrantNothingAndAreNamed(t *testing.T) {
@@ -196,7 +196,7 @@ func TestTwoConfigurationsOfOneClusterGrantNothingAndAreNamed(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.state.AllListed
-	}, activitytest.NewsLimit, 10*time.Millisecond)
+	}, activitytest.EventTimeout, 10*time.Millisecond)
 	nodes, wait := s.granted()
 	require.Empty(t, nodes)
 	require.Contains(t, wait, "cluster hub: 2 MaintenanceOperatorConfigs found (default/config-")
@@ -211,8 +211,8 @@ func TestADeletedConfigurationRestoresTheDefaults(t *testing.T) {
 		before, after []string
 		then          string
 	}{
-		"to who had more": {3, []string{"a", "b"}, nil, "maxParallelOperations allows 1 of 4 nodes under maintenance at once (a for june.example.com, b for june.example.com)"},
-		"to who had none": {0, nil, []string{"a"}, "maxParallelOperations allows 1 of 4 nodes under maintenance at once (a for june.example.com)"},
+		"an owner with slots":    {3, []string{"a", "b"}, nil, "maxParallelOperations allows 1 of 4 nodes under maintenance at once (a for june.example.com, b for june.example.com)"},
+		"an owner without slots": {0, nil, []string{"a"}, "maxParallelOperations allows 1 of 4 nodes under maintenance at once (a for june.example.com)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := activitytest.BareNodes(t, "a", "b", "c", "d")
@@ -229,12 +229,12 @@ func TestADeletedConfigurationRestoresTheDefaults(t *testing.T) {
 			s.requireWaiting(t, tt.then)
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			require.Empty(t, s.state.Config, "all of it")
+			require.Empty(t, s.state.Config, "the configuration is removed")
 		})
 	}
 }
 
-// aSchedulerThatEnded is a Temporal server that knows a scheduler which is over.
+// aSchedulerThatEnded is a Temporal server with a closed scheduler.
 type aSchedulerThatEnded struct {
 	aScheduler
 	inputs []any
@@ -252,7 +252,7 @@ func (s *aSchedulerThatEnded) SignalWithStartWorkflow(
 
 func TestASchedulerFindsItsClosedPredecessor(t *testing.T) {
 	in := RequestSlotsInput{Cluster: "c1"}
-	fresh, ended := &aScheduler{SomeWorkflows: activitytest.NewWorkflows()}, &aSchedulerThatEnded{}
+	fresh, ended := &aScheduler{Workflows: activitytest.NewWorkflows()}, &aSchedulerThatEnded{}
 	require.NoError(t, (&Activities{Temporal: fresh}).RequestSlots(t.Context(), in))
 	require.Len(t, fresh.Woken, 1, "no other scheduler was started and closed")
 	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, fresh.Woken[0].WorkflowIDReusePolicy)
@@ -265,7 +265,7 @@ func TestASchedulerFindsItsClosedPredecessor(t *testing.T) {
 }
 
 func TestClosedOwnersAndRunningMaintenancesAreFound(t *testing.T) {
-	server := &aScheduler{SomeWorkflows: activitytest.NewWorkflows()}
+	server := &aScheduler{Workflows: activitytest.NewWorkflows()}
 	server.Set("cgu/default/june/c1/run-1", activitytest.StillRunning)
 	server.Set("cgu/default/july/c1/run-2", activitytest.WasTerminated)
 	server.Set("node/c1/default/july-a/run-3", activitytest.StillRunning)
@@ -298,7 +298,7 @@ func TestSlotOwnersAreRolloutsAndMaintenancesWithoutARollout(t *testing.T) {
 	}
 	server := &aScheduler{Pages: activitytest.Pages{Pages: [][]*workflowpb.WorkflowExecutionInfo{
 		{running("cgu/default/june/c1", "cgu/default/june"), running("node/c1/default/june-a", "cgu/default/june/c1")},
-		{running("node/c1/ops/alone", ""), running("node/c1/ops/of-a-requestor", "somebody/else")},
+		{running("node/c1/ops/alone", ""), running("node/c1/ops/of-a-requestor", "another/owner")},
 	}}}
 	owners, err := (&Activities{Temporal: server}).FindSlotOwners(t.Context(), "c1")
 	require.NoError(t, err)

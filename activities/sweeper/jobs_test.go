@@ -17,13 +17,13 @@ func TestAJobCreatedAfterItsNodeReturnedIsDeleted(t *testing.T) {
 	in := activitytest.Firmware(t, ref, nil)
 	late, err := jobs.JobFor(in)
 	require.NoError(t, err)
-	activitytest.GiveBack(t, ref)
+	activitytest.ReturnNode(t, ref)
 	require.NoError(t, activitytest.TestCluster(t).Client.Create(t.Context(), late), "the request was in flight")
-	require.Eventually(t, func() bool { return len(activitytest.PodsIn(t, in.Job.Namespace)) == 1 }, activitytest.NewsLimit, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(activitytest.PodsIn(t, in.Job.Namespace)) == 1 }, activitytest.EventTimeout, 20*time.Millisecond)
 
 	next := activitytest.Firmware(t, activitykit.NodeRef{Cluster: ref.Cluster, Node: ref.Node, Owner: ref.Owner + "-2"}, nil)
-	require.NoError(t, activitytest.Jobs().RunJob(t.Context(), next), "the work of the next maintenance is done")
-	activitytest.GiveBack(t, next.NodeRef)
+	require.NoError(t, activitytest.Jobs().RunJob(t.Context(), next), "the Job of the next maintenance succeeds")
+	activitytest.ReturnNode(t, next.NodeRef)
 	pod := activitytest.PodsIn(t, in.Job.Namespace)[0]
 	require.Empty(t, pod.Spec.NodeName, "the late Job is not scheduled")
 	require.Equal(t, corev1.PodPending, pod.Status.Phase)

@@ -38,7 +38,7 @@ type Mark struct {
 	Kind      MarkKind `json:"kind"`
 	Namespace string   `json:"namespace,omitempty"`
 	Name      string   `json:"name"`
-	// Node that the object concerns, if the object names one.
+	// Node that the object names, if any.
 	Node  string `json:"node,omitempty"`
 	Owner string `json:"owner"`
 }
@@ -139,7 +139,7 @@ func jobMarks(job metav1.Object) []Mark {
 	return []Mark{{Kind: MarkJob, Namespace: job.GetNamespace(), Name: job.GetName(), Owner: owner}}
 }
 
-// requestMarks: a request that is being deleted is withdrawn already, even if a finalizer keeps it.
+// requestMarks: a request that is being deleted counts as withdrawn, even if a finalizer keeps it.
 func requestMarks(kind MarkKind, request metav1.Object, node string) []Mark {
 	owner := kube.Owner(request)
 	if owner == "" || request.GetDeletionTimestamp() != nil {
@@ -148,8 +148,8 @@ func requestMarks(kind MarkKind, request metav1.Object, node string) []Mark {
 	return []Mark{{Kind: kind, Name: request.GetName(), Node: node, Owner: owner}}
 }
 
-// stands asks the API server whether the object still has the mark: the cache may be behind.
-func stands(ctx context.Context, api client.Reader, mark Mark) (bool, error) {
+// stillMarked reads from the API server whether the object still has the mark, because the cache may be outdated.
+func stillMarked(ctx context.Context, api client.Reader, mark Mark) (bool, error) {
 	var object client.Object
 	var marks func() []Mark
 	switch mark.Kind {
@@ -173,9 +173,9 @@ func stands(ctx context.Context, api client.Reader, mark Mark) (bool, error) {
 	return err == nil && slices.Contains(marks(), mark), err
 }
 
-// nodeOutFor returns a mark of a node that the rollout of a ClusterMaintenanceRequest has out of service or requests; false if there is none. The locks of
-// the cluster stay inactive until the last node is back: a terminated ClusterUpgrade has its node maintenances cancelled, and they clean up.
-func nodeOutFor(request Mark, marks []Mark) (Mark, bool) {
+// nodeOfRollout returns the mark of a node that the rollout of a ClusterMaintenanceRequest has out of service or requests; false: none. The locks of the
+// cluster stay inactive until the last node is returned: the node maintenances of a terminated ClusterUpgrade are cancelled and clean up.
+func nodeOfRollout(request Mark, marks []Mark) (Mark, bool) {
 	namespace, name, cluster, isUpgrade := temporal.ParseClusterUpgradeID(request.Workflow())
 	if request.Kind != MarkClusterRequest || !isUpgrade {
 		return Mark{}, false

@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// owners caches what Temporal knows about the owners of marks.
+// owners caches the states of the owners of marks.
 type owners struct {
 	server temporal.Executions
 	known  map[string]answer
@@ -33,7 +33,7 @@ func (o *owners) forget(marks []Mark) {
 	}
 }
 
-// ask returns whether the workflow of an owner is open.
+// ask reads whether the workflow of an owner is open.
 func (o *owners) ask(ctx context.Context, owner string) (temporal.Chain, error) {
 	if known, ok := o.known[owner]; ok && time.Since(known.at) < believed(known.chain.State) {
 		return known.chain, nil
@@ -46,7 +46,7 @@ func (o *owners) ask(ctx context.Context, owner string) (temporal.Chain, error) 
 	return chain, err
 }
 
-// believed is how long an answer counts. That a workflow is closed counts no longer than that it is open, because a reset opens it again.
+// believed is how long an answer is valid. Closed is valid no longer than open, because a reset opens a workflow again.
 func believed(state temporal.ChainState) time.Duration {
 	if state == temporal.ChainUnknown {
 		return askUnknownAfter

@@ -23,20 +23,20 @@ func TestARunningWorkflowIsCheckedOccasionally(t *testing.T) {
 	activitytest.Cordon(t, ref)
 	server := activitytest.NewWorkflows()
 	server.Set(ref.Owner, activitytest.StillRunning)
-	lookout := newSearch(t, server, AwaitOrphansInput{})
-	for range 3 { // at every change of any node
-		require.Empty(t, lookout.now(t).Orphans)
+	search := newSearch(t, server, AwaitOrphansInput{})
+	for range 3 { // each change of a node causes a read
+		require.Empty(t, search.now(t).Orphans)
 	}
-	require.Equal(t, 1, server.TimesAsked(ref.Owner))
+	require.Equal(t, 1, server.Reads(ref.Owner))
 
 	server.Set(ref.Owner, activitytest.WasTerminated)
-	known := lookout.owners.known[ref.Owner]
+	known := search.owners.known[ref.Owner]
 	known.at = known.at.Add(-askOpenAfter)
-	lookout.owners.known[ref.Owner] = known
-	require.Len(t, lookout.now(t).Orphans, 1)
-	activitytest.GiveBack(t, ref)
-	lookout.now(t)
-	require.NotContains(t, lookout.owners.known, ref.Owner, "owners without marks are forgotten")
+	search.owners.known[ref.Owner] = known
+	require.Len(t, search.now(t).Orphans, 1)
+	activitytest.ReturnNode(t, ref)
+	search.now(t)
+	require.NotContains(t, search.owners.known, ref.Owner, "owners without marks are forgotten")
 }
 
 func TestMarksOfANewRunWithTheSameIDAreNotOrphans(t *testing.T) {
@@ -44,16 +44,16 @@ func TestMarksOfANewRunWithTheSameIDAreNotOrphans(t *testing.T) {
 	first, second := ref, ref
 	second.Owner = "node/spoke/default/" + ref.Node + "/second-run"
 	server := activitytest.NewWorkflows()
-	server.Set(second.Owner, activitytest.StillRunning) // under the id of the first, which is over
+	server.Set(second.Owner, activitytest.StillRunning) // under the id of the first, which is closed
 	activitytest.Cordon(t, first)
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
 
 	server.Set(first.Owner, activitytest.WasTerminated)
 	require.Equal(t, first.Owner, look(t, server, AwaitOrphansInput{}).Orphans[0].Owner)
-	activitytest.GiveBack(t, first)
+	activitytest.ReturnNode(t, first)
 	activitytest.Cordon(t, second)
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
-	require.Contains(t, activitytest.GiveBack(t, first).Note, "it is under maintenance by", "a late sweep changes nothing")
+	require.Contains(t, activitytest.ReturnNode(t, first).Note, "it is under maintenance by", "a late sweep changes nothing")
 	require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 }
 
@@ -77,7 +77,7 @@ func TestAMarkOfAnUnknownHolderIsReportedOnce(t *testing.T) {
 		ended <- next
 	}()
 	require.Never(t, func() bool { return len(ended) > 0 }, time.Second, 50*time.Millisecond)
-	activitytest.GiveBack(t, ref)
+	activitytest.ReturnNode(t, ref)
 	require.NotContains(t, (<-ended).Unknown, mark)
 }
 
@@ -86,15 +86,15 @@ func TestAnUnknownHolderIsReportedEvenIfTheSchedulerCannotBeChecked(t *testing.T
 	activitytest.Cordon(t, ref)
 	server := activitytest.NewWorkflows()
 	server.Set(temporal.MaintenanceSchedulerID(activitytest.SpokeName)+"/run", activitytest.WasTerminated)
-	server.Blind = serviceerror.NewUnavailable("visibility is away")
+	server.Blind = serviceerror.NewUnavailable("visibility is down")
 	found := look(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName})
 	require.Contains(t, found.Unknown, Mark{Kind: MarkNode, Name: ref.Node, Node: ref.Node, Owner: ref.Owner})
 
-	lookout := newSearch(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: found.Unknown})
-	_, err := lookout.look(t.Context(), lookout.cluster.Client)
-	require.ErrorContains(t, err, "visibility is away", "the error is the only result")
-	lookout.in.Left = []Mark{{Kind: MarkNode, Name: "gone", Node: "gone", Owner: ref.Owner}}
-	require.Equal(t, lookout.in.Left, lookout.now(t).Gone)
+	search := newSearch(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: found.Unknown})
+	_, err := search.look(t.Context(), search.cluster.Client)
+	require.ErrorContains(t, err, "visibility is down", "the error is the only result")
+	search.in.Left = []Mark{{Kind: MarkNode, Name: "gone", Node: "gone", Owner: ref.Owner}}
+	require.Equal(t, search.in.Left, search.now(t).Gone)
 }
 
 func TestAClusterRequestIsAnOrphanOnlyAfterItsNodesReturned(t *testing.T) {
@@ -109,13 +109,13 @@ func TestAClusterRequestIsAnOrphanOnlyAfterItsNodesReturned(t *testing.T) {
 	activitytest.Cordon(t, ref)
 	server := activitytest.NewWorkflows()
 	server.Set(upgrade.Owner, activitytest.WasTerminated)
-	server.Set(ref.Owner, activitytest.StillRunning) // it was cancelled, and cleans up
+	server.Set(ref.Owner, activitytest.StillRunning) // it is cancelled and cleans up
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
 
-	activitytest.GiveBack(t, ref)
+	activitytest.ReturnNode(t, ref)
 	asked := Mark{Kind: MarkNodeRequest, Name: "drydock-" + ref.Node, Node: ref.Node, Owner: ref.Owner}
-	_, out := nodeOutFor(Mark{Kind: MarkClusterRequest, Owner: upgrade.Owner}, []Mark{asked})
-	require.True(t, out, "the locks of its node are still requested")
+	_, out := nodeOfRollout(Mark{Kind: MarkClusterRequest, Owner: upgrade.Owner}, []Mark{asked})
+	require.True(t, out, "the lock request of its node exists")
 	require.Equal(t, []MarkKind{MarkClusterRequest}, kindsOf(look(t, server, AwaitOrphansInput{}).Orphans))
 	require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), upgrade))
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
@@ -141,10 +141,10 @@ func TestMarksThatCouldNotBeCleanedUpAreReportedAgain(t *testing.T) {
 	require.Equal(t, in.Left, look(t, server, in).Gone)
 	server.Set(ref.Owner, activitytest.WasTerminated)
 	in.Cluster, in.Unknown = activitytest.SpokeName, look(t, server, in).Unknown
-	activitytest.GiveBack(t, ref)
+	activitytest.ReturnNode(t, ref)
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	for found := (Orphans{}); !slices.Equal(in.Left, found.Gone); in.Unknown = found.Unknown { // what other tests have marked goes as well
+	for found := (Orphans{}); !slices.Equal(in.Left, found.Gone); in.Unknown = found.Unknown { // marks of other tests may also be gone
 		var err error
 		found, err = (&Activities{Clusters: activitytest.Clusters, Temporal: server, Quiet: time.Hour}).AwaitOrphans(ctx, in)
 		require.NoError(t, err)
@@ -160,18 +160,18 @@ func TestATerminatedSchedulerIsRestartedIfAnOwnerMayWait(t *testing.T) {
 		started bool
 	}{
 		{"it was terminated", activitytest.WasTerminated, []string{"cgu/default/june/spoke"}, true},
-		{"it goes on", activitytest.StillRunning, []string{"cgu/default/june/spoke"}, false},
-		{"nobody is there who could wait", activitytest.WasTerminated, nil, false},
+		{"it is running", activitytest.StillRunning, []string{"cgu/default/june/spoke"}, false},
+		{"without slot owners", activitytest.WasTerminated, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			id := temporal.MaintenanceSchedulerID(activitytest.SpokeName)
-			for what, looks := range map[string]func(*activitytest.SomeWorkflows){
-				"while something is marked": func(server *activitytest.SomeWorkflows) {
-					lookout := newSearch(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName})
-					lookout.now(t)
-					lookout.now(t) // a moment later nobody is asked again
+			for what, looks := range map[string]func(*activitytest.Workflows){
+				"in a cluster with marks": func(server *activitytest.Workflows) {
+					search := newSearch(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName})
+					search.now(t)
+					search.now(t) // a second check follows only later
 				},
-				"at rest": func(server *activitytest.SomeWorkflows) {
+				"in a cluster without marks": func(server *activitytest.Workflows) {
 					_, err := (&Activities{Clusters: activitytest.Clusters, Temporal: server}).AnyMarks(t.Context(), activitytest.SpokeName)
 					require.NoError(t, err)
 				},
@@ -180,7 +180,7 @@ func TestATerminatedSchedulerIsRestartedIfAnOwnerMayWait(t *testing.T) {
 				server.Set(id+"/run", tt.status)
 				server.Listed = tt.askers
 				looks(server)
-				require.Equal(t, 1, server.TimesAsked(id+"/run"), what)
+				require.Equal(t, 1, server.Reads(id+"/run"), what)
 				require.Equal(t, tt.started, len(server.Woken) == 1 && server.Woken[0].ID == id, what)
 			}
 		})

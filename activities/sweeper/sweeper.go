@@ -16,17 +16,17 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Activities finds marks whose workflow is closed. It does not remove them: the workflow does, with the same activities as a cleanup. It also starts the
-// scheduler of its cluster again if that was terminated.
+// Activities finds marks of closed workflows. The workflow removes them with the activities of a cleanup. Activities also starts the scheduler of the
+// cluster again if it was terminated.
 type Activities struct {
 	Clusters *kube.Clusters
 	Temporal Client
-	// Quiet is how long a cluster without any mark is watched before the sweeper rests; a minute by default. It outlasts the writes of
-	// an activity whose workflow is gone: no effect takes longer than ten seconds.
+	// Quiet is how long a cluster without marks is watched before the sweeper rests; the default is a minute. It is longer than any write of an
+	// activity of a closed workflow, which takes at most ten seconds.
 	Quiet time.Duration
 }
 
-// Client is what the sweeper needs of Temporal's client.
+// Client is the part of Temporal's client that the sweeper needs.
 type Client interface {
 	temporal.Executions
 	activitykit.Starter
@@ -38,17 +38,17 @@ const (
 	// askOpenAfter is after how long the state of an open workflow is read again. It is shorter than the resync interval of a wait,
 	// so that each resync reads it.
 	askOpenAfter = 20 * time.Second
-	// askUnknownAfter is the same for a workflow that Temporal does not know, which seldom changes.
+	// askUnknownAfter is the same for a workflow that Temporal does not know, because that seldom changes.
 	askUnknownAfter = 10 * time.Minute
 	// maxOrphans and maxUnknown limit one result.
 	maxOrphans = 50
 	maxUnknown = 50
 )
 
-// AwaitOrphansInput names a cluster, and what is known already.
+// AwaitOrphansInput names a cluster and the known marks.
 type AwaitOrphansInput struct {
 	Cluster string `json:"cluster"`
-	// Later are owners whose marks do not count yet: a cleanup of them just ended or failed.
+	// Later are owners whose marks are ignored for some time, because their cleanup just ended or failed.
 	Later []LaterOwner `json:"later,omitempty"`
 	// Unknown are the known marks whose workflow Temporal does not know.
 	Unknown []Mark `json:"unknown,omitempty"`
@@ -56,13 +56,13 @@ type AwaitOrphansInput struct {
 	Left []Mark `json:"left,omitempty"`
 }
 
-// LaterOwner is an owner whose marks do not count before Until.
+// LaterOwner is an owner whose marks are ignored until Until.
 type LaterOwner struct {
 	Owner string    `json:"owner"`
 	Until time.Time `json:"until"`
 }
 
-// Orphans is what AwaitOrphans has found.
+// Orphans is the result of AwaitOrphans.
 type Orphans struct {
 	// Orphans, at most 50, by owner, and those of one owner in the order of a cleanup.
 	Orphans []Orphan `json:"orphans,omitempty"`
@@ -78,7 +78,7 @@ type Orphans struct {
 // Orphan is a mark whose workflow is closed.
 type Orphan struct {
 	Mark
-	// Ended says how and when its workflow ended.
+	// Ended describes how and when its workflow ended.
 	Ended string `json:"ended"`
 }
 
@@ -168,11 +168,11 @@ func (o *Orphans) addUnknown(mark Mark) {
 // has just removed does not count.
 func (l *search) addOrphan(ctx context.Context, found *Orphans, orphan Orphan, marks []Mark) error {
 	later := slices.ContainsFunc(l.in.Later, func(o LaterOwner) bool { return o.Owner == orphan.Owner && temporal.Now(ctx).Before(o.Until) })
-	if _, out := nodeOutFor(orphan.Mark, marks); later || out || len(found.Orphans) == maxOrphans {
+	if _, out := nodeOfRollout(orphan.Mark, marks); later || out || len(found.Orphans) == maxOrphans {
 		return nil
 	}
-	stands, err := stands(ctx, l.cluster.Client, orphan.Mark)
-	if stands {
+	stillMarked, err := stillMarked(ctx, l.cluster.Client, orphan.Mark)
+	if stillMarked {
 		found.Orphans = append(found.Orphans, orphan)
 	}
 	return err
@@ -199,14 +199,14 @@ func (s *Activities) AnyMarks(ctx context.Context, cluster string) (bool, error)
 // WakeSweeperInput says which sweeper to wake.
 type WakeSweeperInput struct {
 	Cluster string `json:"cluster"`
-	// By is the id of the workflow that wakes it; Why says what may need a cleanup.
+	// By is the id of the workflow that wakes it; Why is the reason.
 	By  string `json:"by"`
 	Why string `json:"why"`
 }
 
-// WakeSweeper makes the sweeper of a cluster look now, and starts it if it does not run.
+// WakeSweeper makes the sweeper of a cluster scan now, and starts it if it is not running.
 func (s *Activities) WakeSweeper(ctx context.Context, in WakeSweeperInput) error {
-	// As workflows.SweeperInput reads it.
+	// The format of sweeper.Input.
 	type start struct {
 		Cluster string `json:"cluster"`
 	}
@@ -214,7 +214,7 @@ func (s *Activities) WakeSweeper(ctx context.Context, in WakeSweeperInput) error
 		client.StartWorkflowOptions{
 			TaskQueue:             temporal.TaskQueue,
 			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-			StaticSummary:         "cleans up what closed workflows left on " + in.Cluster,
+			StaticSummary:         "cleans up after closed workflows on " + in.Cluster,
 		}, temporal.Sweeper, start{in.Cluster})
 	return err
 }

@@ -25,8 +25,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// newSearch is an attempt of AwaitOrphans. Marks of other tests belong to unknown holders.
-func newSearch(t *testing.T, server *activitytest.SomeWorkflows, in AwaitOrphansInput) *search {
+// newSearch returns an attempt of AwaitOrphans. Marks of other tests belong to unknown owners.
+func newSearch(t *testing.T, server *activitytest.Workflows, in AwaitOrphansInput) *search {
 	t.Helper()
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
 	require.NoError(t, err)
@@ -41,12 +41,12 @@ func (l *search) now(t *testing.T) Orphans {
 	return found
 }
 
-func look(t *testing.T, server *activitytest.SomeWorkflows, in AwaitOrphansInput) Orphans {
+func look(t *testing.T, server *activitytest.Workflows, in AwaitOrphansInput) Orphans {
 	t.Helper()
 	return newSearch(t, server, in).now(t)
 }
 
-// everything has a maintenance mark all that one can mark, and stops in the middle of its job.
+// everything starts a maintenance that marks every kind of object, and stops it during its Job.
 func everything(t *testing.T, ref activitykit.NodeRef) jobs.RunJobInput {
 	t.Helper()
 	_, err := activitytest.Nodes().AcquireNode(t.Context(), node.AcquireNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
@@ -75,7 +75,7 @@ func TestAQuickCheckFindsAnyMarkWithFourRequests(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	_, err := activitytest.Nodes().AcquireNode(t.Context(), node.AcquireNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
 	require.NoError(t, err)
-	defer activitytest.GiveBack(t, ref)
+	defer activitytest.ReturnNode(t, ref)
 	var requests atomic.Int32
 	counted := func(name string) *rest.Config {
 		config := rest.CopyConfig(activitytest.Stack.Cluster(name).Config)
@@ -91,7 +91,7 @@ func TestAQuickCheckFindsAnyMarkWithFourRequests(t *testing.T) {
 	t.Cleanup(both.Close)
 	sweeper := &Activities{Clusters: both, Temporal: activitytest.NewWorkflows()}
 	for name, marked := range map[string]bool{activitytest.SpokeName: true, activitytest.HubName: false} {
-		for range 2 { // what the cluster serves is asked the first time
+		for range 2 { // the first call also reads the served kinds
 			requests.Store(0)
 			found, err := sweeper.AnyMarks(t.Context(), name)
 			require.NoError(t, err)
@@ -108,15 +108,15 @@ func TestAllMarksOfATerminatedMaintenanceAreCleanedUp(t *testing.T) {
 	server.Set(ref.Owner, activitytest.WasTerminated)
 
 	left := look(t, server, AwaitOrphansInput{}).Orphans
-	require.Equal(t, []MarkKind{MarkJob, MarkNode, MarkNodeRequest}, kindsOf(left), "in the order of a clean-up")
+	require.Equal(t, []MarkKind{MarkJob, MarkNode, MarkNodeRequest}, kindsOf(left), "in the order of a cleanup")
 	require.Equal(t, "Job "+work.Job.Namespace+"/"+jobs.NameOfJob(work), left[0].String())
 	require.Contains(t, left[0].Ended, "Terminated at")
 	job := jobs.OrphanedJob{Cluster: activitytest.SpokeName, Namespace: left[0].Namespace, Name: left[0].Name, Owner: left[0].Owner}
-	for range 2 { // also when it was done already
+	for range 2 { // the second call repeats the cleanup
 		require.NoError(t, activitytest.Jobs().RemoveOrphanedJob(t.Context(), job))
-		require.Empty(t, activitytest.PodsIn(t, work.Job.Namespace), "they are gone when it returns")
+		require.Empty(t, activitytest.PodsIn(t, work.Job.Namespace), "the pods are gone when it returns")
 	}
-	require.True(t, activitytest.GiveBack(t, activitykit.NodeRef{Cluster: activitytest.SpokeName, Node: left[1].Node, Owner: left[1].Owner}).Uncordoned)
+	require.True(t, activitytest.ReturnNode(t, activitykit.NodeRef{Cluster: activitytest.SpokeName, Node: left[1].Node, Owner: left[1].Owner}).Uncordoned)
 	byMark := locks.NodeLockInput{NodeRef: activitykit.NodeRef{Cluster: activitytest.SpokeName, Node: left[2].Node, Owner: left[2].Owner}}
 	_, err := activitytest.Initiator().WithdrawNodeMaintenance(t.Context(), byMark)
 	require.NoError(t, err)
@@ -140,14 +140,14 @@ func TestMarksOfAWaitingMaintenanceAreFoundOnABusyNode(t *testing.T) {
 	found := look(t, server, AwaitOrphansInput{}).Orphans
 	require.Equal(t, []MarkKind{MarkNode}, kindsOf(found))
 	require.Equal(t, second.Owner, found[0].Owner)
-	activitytest.GiveBack(t, second)
+	activitytest.ReturnNode(t, second)
 	node := activitytest.GetNode(t, second.Node)
 	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned))
-	require.Equal(t, first.Owner, kube.Owner(node), "the first has it still")
+	require.Equal(t, first.Owner, kube.Owner(node), "the first owner still has it")
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
 }
 
-func TestAMarkSetDuringTheWatchIsFoundAtOnce(t *testing.T) {
+func TestAMarkSetDuringTheWatchIsFoundImmediately(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	server := activitytest.NewWorkflows()
 	server.Set(ref.Owner, activitytest.WasTerminated)
@@ -159,12 +159,12 @@ func TestAMarkSetDuringTheWatchIsFoundAtOnce(t *testing.T) {
 		assert.NoError(t, err)
 		found <- orphans
 	}()
-	activitytest.Cordon(t, ref) // as the activity of a terminated workflow does that knows nothing of it yet
+	activitytest.Cordon(t, ref) // like an activity of a terminated workflow
 	select {
 	case orphans := <-found:
 		require.Equal(t, ref.Owner, orphans.Orphans[0].Owner)
-	case <-time.After(activitytest.NewsLimit):
-		t.Fatal("it is not found")
+	case <-time.After(activitytest.EventTimeout):
+		t.Fatal("the mark is not found")
 	}
 }
 
@@ -174,12 +174,12 @@ func TestAMarkOnlyInTheCacheIsNotAnOrphan(t *testing.T) {
 	server := activitytest.NewWorkflows()
 	server.Set(ref.Owner, activitytest.WasTerminated)
 	node := activitytest.GetNode(t, ref.Node)
-	activitytest.GiveBack(t, ref)
+	activitytest.ReturnNode(t, ref)
 	stale := nodeMarks(node)
 	require.Len(t, stale, 1)
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
 	require.NoError(t, err)
-	is, err := stands(t.Context(), cluster.Client, stale[0])
+	is, err := stillMarked(t.Context(), cluster.Client, stale[0])
 	require.NoError(t, err)
 	require.False(t, is)
 }
@@ -189,8 +189,8 @@ func TestKeepCordonedNodesStayCordoned(t *testing.T) {
 		name   string
 		change func(*corev1.Node)
 	}{
-		{"a node that is to be kept cordoned", activitytest.Annotated(kube.AnnotationKeepCordoned, "true")},
-		{"a cordon that was there before", activitytest.Annotated(kube.AnnotationFormerState, string(kube.FormerUnschedulable))},
+		{"a node with keep-cordoned", activitytest.Annotated(kube.AnnotationKeepCordoned, "true")},
+		{"a node that was cordoned before", activitytest.Annotated(kube.AnnotationFormerState, string(kube.FormerUnschedulable))},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestKeepCordonedNodesStayCordoned(t *testing.T) {
 			server := activitytest.NewWorkflows()
 			server.Set(ref.Owner, activitytest.WasTerminated)
 			require.Len(t, look(t, server, AwaitOrphansInput{}).Orphans, 1)
-			require.Contains(t, activitytest.GiveBack(t, ref).Note, "left cordoned")
+			require.Contains(t, activitytest.ReturnNode(t, ref).Note, "left cordoned")
 			require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
 			require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
 		})
@@ -222,13 +222,13 @@ func TestAJobKeptForItsLogsIsNotAMark(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	in := activitytest.Firmware(t, ref, map[string]string{devstack.AnnotationExitCode: "1"})
 	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(activitytest.Jobs().RunJob(t.Context(), in)))
-	activitytest.GiveBack(t, ref)
+	activitytest.ReturnNode(t, ref)
 	server := activitytest.NewWorkflows()
 	server.Set(ref.Owner, activitytest.WasTerminated)
 	left := look(t, server, AwaitOrphansInput{}).Orphans
 	require.Equal(t, []MarkKind{MarkJob}, kindsOf(left))
 	require.NoError(t, activitytest.Jobs().RemoveOrphanedJob(t.Context(), jobs.OrphanedJob{Cluster: activitytest.SpokeName, Namespace: left[0].Namespace, Name: left[0].Name, Owner: left[0].Owner}))
-	require.NotNil(t, activitytest.JobOf(t, in), "it failed: its logs are kept")
+	require.NotNil(t, activitytest.JobOf(t, in), "a failed Job is kept for its logs")
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
 }
 

@@ -24,7 +24,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// Activities reads the calendars of maintenance windows, and brings workflows and windows together.
+// Activities reads the calendars of maintenance windows, and connects workflows and windows.
 type Activities struct {
 	Temporal activitykit.Starter
 	// Secret signs notifications; without one none is sent.
@@ -61,8 +61,8 @@ type SubscribeToWindowInput struct {
 	temporal.Subscription
 }
 
-// SubscribeToWindow subscribes a workflow to the status of a window: now, and after each change. A window that is not defined reports that, and again when it
-// is defined.
+// SubscribeToWindow subscribes a workflow to the status of a window: now, and after each change. An undefined window also sends its status when it is
+// defined.
 func (w *Activities) SubscribeToWindow(ctx context.Context, in SubscribeToWindowInput) error {
 	options := temporal.MaintenanceWindowOptions(in.Window)
 	_, err := w.Temporal.SignalWithStartWorkflow(ctx, options.ID, temporal.SignalSubscribeWindow, in.Subscription, options, temporal.MaintenanceWindow)
@@ -72,10 +72,10 @@ func (w *Activities) SubscribeToWindow(ctx context.Context, in SubscribeToWindow
 	return nil
 }
 
-// webhookTimeout is how long a receiver may take to answer.
+// webhookTimeout limits the wait for the answer of a receiver.
 const webhookTimeout = 10 * time.Second
 
-// SendNotice sends a notification of a window to its receiver, signed as https://www.standardwebhooks.com says: header webhook-signature is "v1," and the Base64 of
+// SendNotice sends a notification of a window to its receiver, signed according to https://www.standardwebhooks.com: header webhook-signature is "v1," and the Base64 of
 // the HMAC-SHA256 of webhook-id, webhook-timestamp and the body, joined by dots. A receiver may get one twice with
 // the same id, if its answer was lost. Every answer but a success is an error and is retried; redirections are not followed.
 func (w *Activities) SendNotice(ctx context.Context, notice windows.Notice) error {

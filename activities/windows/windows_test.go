@@ -25,7 +25,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// receiver is a webhook that answers with a status, and remembers the last request.
+// receiver is a webhook that answers with a status, and records the last request.
 type receiver struct {
 	*httptest.Server
 	answer int
@@ -69,10 +69,10 @@ func TestAFailedNotificationIsRetried(t *testing.T) {
 	for name, tt := range map[string]struct {
 		url, secret, says string
 	}{
-		"because the receiver has trouble":      {newReceiver(t, http.StatusBadGateway).URL, "s", "answers 502 Bad Gateway"},
-		"because it sends us elsewhere":         {newReceiver(t, http.StatusTemporaryRedirect).URL, "s", "answers 307 Temporary Redirect"},
-		"because nobody listens":                {gone.URL + "/token", "s", "connection refused"},
-		"because there is no secret to sign it": {newReceiver(t, http.StatusOK).URL, "", "--webhook-secret-file"},
+		"the receiver fails":         {newReceiver(t, http.StatusBadGateway).URL, "s", "answers 502 Bad Gateway"},
+		"the receiver redirects":     {newReceiver(t, http.StatusTemporaryRedirect).URL, "s", "answers 307 Temporary Redirect"},
+		"the receiver is down":       {gone.URL + "/token", "s", "connection refused"},
+		"there is no signing secret": {newReceiver(t, http.StatusOK).URL, "", "--webhook-secret-file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := (&Activities{Secret: []byte(tt.secret)}).SendNotice(t.Context(), noticeTo(tt.url))
@@ -83,8 +83,8 @@ func TestAFailedNotificationIsRetried(t *testing.T) {
 	}
 }
 
-// aWindowThatIsAsked remembers how it was signalled.
-type aWindowThatIsAsked struct {
+// signalledWindow records the signal that starts it.
+type signalledWindow struct {
 	activitykit.Starter
 	options client.StartWorkflowOptions
 	signal  string
@@ -92,32 +92,32 @@ type aWindowThatIsAsked struct {
 	err     error
 }
 
-func (a *aWindowThatIsAsked) SignalWithStartWorkflow(
+func (a *signalledWindow) SignalWithStartWorkflow(
 	_ context.Context, id, signal string, payload any, options client.StartWorkflowOptions, workflow any, _ ...any,
 ) (client.WorkflowRun, error) {
 	if id != options.ID || workflow != temporal.MaintenanceWindow {
-		return nil, fmt.Errorf("%s is asked, and %v of id %s started", id, workflow, options.ID)
+		return nil, fmt.Errorf("%s is signalled, and %v of id %s started", id, workflow, options.ID)
 	}
 	a.options, a.signal, a.payload = options, signal, payload
 	return nil, a.err
 }
 
 func TestASubscriptionStartsAnUndefinedWindow(t *testing.T) {
-	asked := &aWindowThatIsAsked{}
+	window := &signalledWindow{}
 	in := SubscribeToWindowInput{Window: "prod/night", Subscription: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"}}
-	require.NoError(t, (&Activities{Temporal: asked}).SubscribeToWindow(t.Context(), in))
-	require.Equal(t, "window/prod/night", asked.options.ID)
-	require.Equal(t, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, asked.options.WorkflowIDConflictPolicy)
-	require.Equal(t, temporal.SignalSubscribeWindow, asked.signal)
-	require.Equal(t, in.Subscription, asked.payload)
+	require.NoError(t, (&Activities{Temporal: window}).SubscribeToWindow(t.Context(), in))
+	require.Equal(t, "window/prod/night", window.options.ID)
+	require.Equal(t, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, window.options.WorkflowIDConflictPolicy)
+	require.Equal(t, temporal.SignalSubscribeWindow, window.signal)
+	require.Equal(t, in.Subscription, window.payload)
 
-	asked.err = errors.New("the server is gone")
-	err := (&Activities{Temporal: asked}).SubscribeToWindow(t.Context(), in)
-	require.EqualError(t, err, "subscribe to window prod/night: the server is gone")
-	require.False(t, temporal.Final(err), "it is tried again")
+	window.err = errors.New("the server is down")
+	err := (&Activities{Temporal: window}).SubscribeToWindow(t.Context(), in)
+	require.EqualError(t, err, "subscribe to window prod/night: the server is down")
+	require.False(t, temporal.Final(err), "it is retried")
 }
 
-// It would hold up a worker for ever.
+// Otherwise it would block a worker forever.
 func TestAnUnresponsiveReceiverTimesOut(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		_, _ = io.ReadAll(request.Body)
@@ -151,7 +151,7 @@ func TestACalendarIsScheduledOrRefused(t *testing.T) {
 	require.ErrorContains(t, err, "spec.notify[0].leads[0]")
 	require.True(t, temporal.Final(err))
 	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from})
-	require.NoError(t, err, "a window that was defined before continues")
+	require.NoError(t, err, "an existing window continues")
 
 	object.Spec.TimeZone = "Mars/Olympus"
 	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from})
@@ -161,5 +161,5 @@ func TestACalendarIsScheduledOrRefused(t *testing.T) {
 	object.Spec.TimeZone = "UTC"
 	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: time.Date(9001, 1, 1, 0, 0, 0, 0, time.UTC)})
 	require.ErrorContains(t, err, "the year must be from 1970 to 9000")
-	require.True(t, temporal.Final(err), "to try again would not help")
+	require.True(t, temporal.Final(err), "a retry cannot succeed")
 }
