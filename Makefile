@@ -121,7 +121,7 @@ lint: checkers ## Check the code and the prose: vet, staticcheck, workflowcheck,
 	if ! diff -r bin/reference docs/reference/api; then echo "the reference of the API does not match the types (make generate writes it)"; exit 1; fi
 	go test -count 1 ./starter -run TestReferenceMatchesTheCommands
 	$(TOOLS)/vale --no-wrap README.md docs
-	go test -count 1 ./internal/architecture -run 'Plainly|Forbids'
+	go test -count 1 ./internal/architecture -run ProseStyle
 
 .PHONY: format
 format: checkers ## Format the code

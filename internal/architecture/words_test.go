@@ -109,7 +109,7 @@ func wordRules(t *testing.T) []wordRule {
 		}
 		require.NoError(t, yaml.Unmarshal(text, &style), path)
 		for _, pattern := range style.Tokens {
-			rules = append(rules, newWordRule(t, pattern, "names nobody: write who or what it is"))
+			rules = append(rules, newWordRule(t, pattern, "has no subject: name the person or the thing"))
 		}
 		for pattern, better := range style.Swap {
 			rules = append(rules, newWordRule(t, pattern, "write "+better))

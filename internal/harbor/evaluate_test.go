@@ -157,7 +157,7 @@ func TestTheConditionsOfEachService(t *testing.T) {
 		{name: "a Tenant with a replica missing", kind: storage, reason: "ReplicasNotReady", change: func(o *harbor.Observed) { o.Tenant = tenant("Initialized", 1, "PoolInitialized") }},
 		{name: "a Tenant whose pool is new", kind: storage, reason: "PoolNotInitialized", change: func(o *harbor.Observed) { o.Tenant = tenant("Initialized", 2, "PoolCreated") }},
 		{name: "no Job", kind: storage, reason: "BucketJobNotComplete", change: func(o *harbor.Observed) { o.BucketJob = nil }},
-		{name: "a Job at work", kind: storage, reason: "BucketJobNotComplete", change: func(o *harbor.Observed) { o.BucketJob.Status = batchv1.JobStatus{} }},
+		{name: "a running Job", kind: storage, reason: "BucketJobNotComplete", change: func(o *harbor.Observed) { o.BucketJob.Status = batchv1.JobStatus{} }},
 		{name: "a Job that failed", kind: storage, reason: "BucketJobFailed", failed: true, change: func(o *harbor.Observed) { o.BucketJob = finished(batchv1.JobFailed) }},
 		{name: "an apply that failed", kind: storage, reason: "ApplyFailed", failed: true, change: func(o *harbor.Observed) {
 			o.Failures = map[goharborv1.ConditionType]harbor.Failure{storage: {Reason: harbor.ReasonApplyFailed, Message: "denied"}}

@@ -62,7 +62,7 @@ func TestAnIdleClusterIsDroppedAndAUsedOneIsNot(t *testing.T) {
 	require.False(t, isStopped(again))
 }
 
-// isStopped reports whether a cluster's cache has ended: then it starts no informer any more.
+// isStopped reports whether a cluster's cache has ended: then it starts no informer.
 func isStopped(cluster *kube.Cluster) bool {
 	informer, err := cluster.Cache.GetInformer(context.Background(), &corev1.Namespace{})
 	return err != nil || informer.IsStopped()

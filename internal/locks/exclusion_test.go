@@ -363,7 +363,7 @@ func TestARecordedPermitIsKeptUntilItsRequestEndsOrMayNotBeServed(t *testing.T) 
 		require.True(t, of(decision, "n2").EndsPermit)
 		require.Equal(t, inactive, of(decision, "n1").To)
 	})
-	t.Run("it ends when the pod is not ready any more", func(t *testing.T) {
+	t.Run("it ends when the pod is no longer ready", func(t *testing.T) {
 		w := recorded(t)
 		w.request("n1")
 		w.setPod("n2", false)

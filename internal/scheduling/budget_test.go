@@ -141,7 +141,7 @@ func TestBudgets(t *testing.T) {
 			waiting:  map[string]string{"a1": "budget b, zone a: maxParallelZones allows 0 zones under maintenance at once"},
 		},
 		{
-			name:     "a limit below the number of busy zones holds back busy zones too",
+			name:     "a limit below the number of busy zones also stops busy zones",
 			nodes:    twoZones(),
 			requests: append(requestsFor("a2", "b2"), working("a1"), working("b1")),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(1))}},

@@ -128,7 +128,7 @@ func november() Upgrade {
 			Counts: ranv1.ClusterCounts{Total: 3, Complete: 1, Running: 1, Pending: 1}, Percentage: 42,
 			Status: ranv1.RunStatus{StartedAt: &started, CurrentBatch: 2, Batches: 3, Estimate: &ranv1.Estimate{End: estimate, Earliest: estimate, Latest: estimate}},
 			Wait: &drydockv1.Wait{
-				Reason: "BatchInProgress", Message: "1 cluster is at work", Since: metav1.NewTime(noon.Add(-5 * time.Minute)),
+				Reason: "BatchInProgress", Message: "1 cluster is running", Since: metav1.NewTime(noon.Add(-5 * time.Minute)),
 			},
 		},
 	}
