@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ReasonDeadlock: a pod waits for a budget that only the drained nodes could satisfy, and their drains wait too. A person must act.
+// ReasonDeadlock: a pod waits for a budget that lacks pods which only nodes being drained could run, and their drains wait too. A person must act.
 const ReasonDeadlock Reason = "Deadlock"
 
 // slowStart is how long a pod that is not ready counts as starting.
@@ -108,7 +108,7 @@ type shutBudget struct {
 	// lacking are the pods that cannot become ready by themselves, each with the nodes being drained of which one must return to service.
 	lacking []lackingPod
 	members int
-	// mayRecover: something happens or may happen that does not depend on drains.
+	// mayRecover: the budget may allow a disruption again without the end of a drain.
 	mayRecover bool
 }
 

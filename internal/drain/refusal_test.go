@@ -122,19 +122,19 @@ func TestOtherRefusalsAreRetriedAfterTheRequestedDelay(t *testing.T) {
 	multiple := apierrors.NewGenericServerResponse(500, "create", corev1.Resource("pods"), "web",
 		"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", 0, false)
 	cases := []struct {
-		name           string
-		evictionResult error
-		reason         Reason
-		again          []time.Duration
+		name   string
+		result error
+		reason Reason
+		again  []time.Duration
 	}{
-		{name: "a busy API server with a retry delay", evictionResult: apierrors.NewTooManyRequests("slow down", 7), reason: ReasonServerBusy, again: []time.Duration{0, 7, 14}},
-		{name: "a busy API server without a retry delay", evictionResult: apierrors.NewTooManyRequestsError("slow down"), reason: ReasonServerBusy, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
-		{name: "a fault of the API server", evictionResult: apierrors.NewInternalError(fmt.Errorf("etcd")), reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
-		{name: "no answer", evictionResult: context.DeadlineExceeded, reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7}},
-		{name: "a webhook that refuses", evictionResult: apierrors.NewForbidden(corev1.Resource("pods"), "web", fmt.Errorf("admission webhook")), reason: ReasonEvictionRefused, again: []time.Duration{0, 1, 3, 7}},
-		{name: "a terminating namespace", evictionResult: terminating, reason: ReasonNamespaceTerminating, again: []time.Duration{0, 1, 3}},
-		{name: "a pod under two budgets that the cache does not know yet", evictionResult: multiple, reason: ReasonMultipleBudgets, again: []time.Duration{0, 5, 10}},
-		{name: "a budget that the cache does not know yet", evictionResult: budgetRefusal("needs 2"), reason: ReasonDisruptionBudget, again: []time.Duration{0, 5, 10}},
+		{name: "a busy API server with a retry delay", result: apierrors.NewTooManyRequests("slow down", 7), reason: ReasonServerBusy, again: []time.Duration{0, 7, 14}},
+		{name: "a busy API server without a retry delay", result: apierrors.NewTooManyRequestsError("slow down"), reason: ReasonServerBusy, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
+		{name: "a fault of the API server", result: apierrors.NewInternalError(fmt.Errorf("etcd")), reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
+		{name: "no answer", result: context.DeadlineExceeded, reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7}},
+		{name: "a webhook that refuses", result: apierrors.NewForbidden(corev1.Resource("pods"), "web", fmt.Errorf("admission webhook")), reason: ReasonEvictionRefused, again: []time.Duration{0, 1, 3, 7}},
+		{name: "a terminating namespace", result: terminating, reason: ReasonNamespaceTerminating, again: []time.Duration{0, 1, 3}},
+		{name: "a pod under two budgets that the cache does not know yet", result: multiple, reason: ReasonMultipleBudgets, again: []time.Duration{0, 5, 10}},
+		{name: "a budget that the cache does not know yet", result: budgetRefusal("needs 2"), reason: ReasonDisruptionBudget, again: []time.Duration{0, 5, 10}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestOtherRefusalsAreRetriedAfterTheRequestedDelay(t *testing.T) {
 				w := newWorld([]corev1.Pod{webPod("web"), webPod("other")})
 				w.refuse = func(eviction *policyv1.Eviction) error {
 					if eviction.Name == "web" && len(w.requests) <= len(c.again) {
-						return c.evictionResult
+						return c.result
 					}
 					return nil
 				}
@@ -195,7 +195,7 @@ func TestAPodIsReadBeforeARetryAfterAServerFault(t *testing.T) {
 }
 
 func TestAPodThatTheAPIServerNoLongerHasIsGone(t *testing.T) {
-	for name, evictionResult := range map[string]error{
+	for name, result := range map[string]error{
 		"not found":                             apierrors.NewNotFound(corev1.Resource("pods"), "web"),
 		"with another UID":                      apierrors.NewConflict(corev1.Resource("pods"), "web", fmt.Errorf("UID in precondition")),
 		"evicted, and another pod has its name": nil,
@@ -203,7 +203,7 @@ func TestAPodThatTheAPIServerNoLongerHasIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld([]corev1.Pod{webPod("web")})
-				w.refuse = func(*policyv1.Eviction) error { return evictionResult }
+				w.refuse = func(*policyv1.Eviction) error { return result }
 				ended, _ := begin(t, w.drain())
 				time.Sleep(100 * time.Millisecond)
 				replacement := webPod("web", elsewhere)

@@ -98,7 +98,7 @@ func TestEveryPodHasAtMostOneRequestAndNoneIsForgotten(t *testing.T) {
 				}
 				for uid, decision := range decisions {
 					known, requested := requests.byPod[uid]
-					require.True(t, requested || decision.held != "" || decision.budget.key != "", "the eviction of %s was requested at its first pass", decision.key())
+					require.True(t, requested || decision.held != "" || decision.budget.key != "", "the eviction of %s must be requested at its first pass", decision.key())
 					waits := !inFlight[uid] && !accepted[uid] && decision.held == ""
 					parked := decision.budget.key != "" && (!requested || known.refusal != nil && known.refusal.byBudget)
 					if waits && !(parked && requests.busy(decision.budget.key)) {

@@ -89,9 +89,9 @@ const (
 
 // Reasons of the cluster's lock.
 const (
-	// ClusterHealthy: every check holds, so the lock is released.
+	// ClusterHealthy: every check passes, so the lock is released.
 	ClusterHealthy Reason = "ClusterHealthy"
-	// ClusterNotHealthy: the lock is held until every check holds.
+	// ClusterNotHealthy: the lock is held until every check passes.
 	ClusterNotHealthy Reason = "ClusterNotHealthy"
 )
 

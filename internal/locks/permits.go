@@ -27,7 +27,7 @@ const AnnotationPermitEnded = "drydock.dev/permit-ended"
 type Permits struct {
 	// Cluster are the ClusterMaintenanceRequests that the cluster's lock was released for.
 	Cluster []Served `json:"cluster,omitempty"`
-	// HealthySince is when the checks that must hold for a while started to hold, while the cluster's lock is held for them.
+	// HealthySince is when the checks with a stable time started to pass, while the cluster's lock is held for them.
 	HealthySince map[string]metav1.Time `json:"healthySince,omitempty"`
 	// Missing has, by node, the application where it is requested and not ready, if the policy has a deadline for that.
 	Missing map[string]Missing `json:"missing,omitempty"`

@@ -45,7 +45,7 @@ func (m *nodeMaintenance) awaitOpening(ctx workflow.Context) error {
 	return nil
 }
 
-// awaitRelease waits until the cluster is not held. It is called before every disruptive step. Meanwhile the lock clocks are stopped.
+// awaitRelease waits until the cluster is not held. It is called before every disruptive step. Meanwhile the time limits of locks pause.
 func (m *nodeMaintenance) awaitRelease(ctx workflow.Context) error {
 	if m.holds.Of(m.in.Cluster) != nil {
 		m.stopLockClocks(ctx)

@@ -148,7 +148,7 @@ type Freshness struct {
 	Stale bool `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
 	// stale_since is the start of that outage.
 	StaleSince *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=stale_since,json=staleSince,proto3" json:"stale_since,omitempty"`
-	// trouble is what does not answer, and the error.
+	// trouble names the part that does not answer, and the error.
 	Trouble       string `protobuf:"bytes,4,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -906,7 +906,7 @@ type Upgrade struct {
 	Url string `protobuf:"bytes,18,opt,name=url,proto3" json:"url,omitempty"`
 	// known: its status has been read. Otherwise only names, IDs and times are set, and state is the workflow status in Temporal or NotReadYet.
 	Known bool `protobuf:"varint,19,opt,name=known,proto3" json:"known,omitempty"`
-	// held is who holds it, why and since when: the emergency stop, or a closed maintenance window. Empty: it is not held.
+	// held explains its hold, by the emergency stop or a closed maintenance window: actor, reason and start. Empty: it is not held.
 	Held          string `protobuf:"bytes,20,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2199,7 +2199,7 @@ type CreateMaintenanceRequest struct {
 	End         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end,proto3" json:"end,omitempty"`
 	// affected_status is the status of its components during the maintenance; unspecified: maintenance.
 	AffectedStatus ServiceStatus `protobuf:"varint,7,opt,name=affected_status,json=affectedStatus,proto3,enum=drydock.v1.ServiceStatus" json:"affected_status,omitempty"`
-	// actor is who announces it.
+	// actor is the person or program that announces it.
 	Actor string `protobuf:"bytes,8,opt,name=actor,proto3" json:"actor,omitempty"`
 	// namespace of the Maintenance object; empty: default.
 	Namespace     string `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"`

@@ -74,7 +74,7 @@ type StatusServiceClient interface {
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
 	// CreateMaintenance announces a maintenance, or changes the one with that name. It requires the token of the server.
 	CreateMaintenance(context.Context, *connect.Request[v1.CreateMaintenanceRequest]) (*connect.Response[v1.CreateMaintenanceResponse], error)
-	// CancelMaintenance ends a maintenance in progress, or withdraws an upcoming one. It requires the token of the server.
+	// CancelMaintenance ends a maintenance in progress, or cancels an upcoming one. It requires the token of the server.
 	CancelMaintenance(context.Context, *connect.Request[v1.CancelMaintenanceRequest]) (*connect.Response[v1.CancelMaintenanceResponse], error)
 }
 
@@ -213,7 +213,7 @@ type StatusServiceHandler interface {
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
 	// CreateMaintenance announces a maintenance, or changes the one with that name. It requires the token of the server.
 	CreateMaintenance(context.Context, *connect.Request[v1.CreateMaintenanceRequest]) (*connect.Response[v1.CreateMaintenanceResponse], error)
-	// CancelMaintenance ends a maintenance in progress, or withdraws an upcoming one. It requires the token of the server.
+	// CancelMaintenance ends a maintenance in progress, or cancels an upcoming one. It requires the token of the server.
 	CancelMaintenance(context.Context, *connect.Request[v1.CancelMaintenanceRequest]) (*connect.Response[v1.CancelMaintenanceResponse], error)
 }
 
