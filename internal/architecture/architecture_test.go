@@ -92,8 +92,8 @@ func TestImports(t *testing.T) {
 	t.Run("pure packages read no clock and start nothing", func(t *testing.T) { purePackagesReadNoClock(t, all) })
 }
 
-// importsRunOneWay: starter, worker -> workflows -> activities -> drain, kube -> pure decisions -> API types. Packages in no layer
-// are shared, and may not depend on the first three.
+// importsRunOneWay: starter, worker -> workflows -> activities -> drain, kube -> pure decisions -> API types. Packages in no layer are shared, and
+// may not depend on the first three.
 func importsRunOneWay(t *testing.T, all []goPackage) {
 	layers := [][]string{
 		{"starter", "worker"},

@@ -13,8 +13,8 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// It requires each field of the specs and statuses of rollouts and node maintenances in a reference page of its kind. The generated reference of
-// the API has all of them, but does not explain how they work together.
+// It requires each field of the specs and statuses of rollouts and node maintenances in a reference page of its kind. The generated reference of the
+// API has all of them, but does not explain how they work together.
 func TestEveryFieldIsExplained(t *testing.T) {
 	for _, kind := range []struct {
 		value any

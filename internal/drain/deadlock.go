@@ -59,8 +59,8 @@ func shorten(listed []string) string {
 	return strings.Join(listed, ", ")
 }
 
-// deadlocks returns, by key, the budgets in a deadlock that the drain of the node waits for. A drain waits for all its budgets; a budget waits for any of
-// the pods that it lacks. A drain that can still finish is not in a deadlock. If in doubt, there is none.
+// deadlocks returns, by key, the budgets in a deadlock that the drain of the node waits for. A drain waits for all its budgets; a budget waits for
+// any of the pods that it lacks. A drain that can still finish is not in a deadlock. If in doubt, there is none.
 func (s waitGraph) deadlocks(node string) map[string]deadlock {
 	shut := s.shutBudgets()
 	ends := map[string]bool{}

@@ -38,8 +38,8 @@ type verdict struct {
 	reason Reason
 }
 
-// verdicts evaluates the pods of one node. kubectl lists those that leave. Each other pod is evaluated alone, which distinguishes a refused pod from one that
-// stays. The filter follows from the pod.
+// verdicts evaluates the pods of one node. kubectl lists those that leave. Each other pod is evaluated alone, which distinguishes a refused pod from
+// one that stays. The filter follows from the pod.
 func (k kubectlRules) verdicts(ctx context.Context, pods []corev1.Pod) map[types.NamespacedName]verdict {
 	found := make(map[types.NamespacedName]verdict, len(pods))
 	leaving, _ := k.filter(ctx, pods)

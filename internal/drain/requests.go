@@ -17,8 +17,8 @@ const (
 	firstPause, longestPause = time.Second, 16 * time.Second
 )
 
-// requests records the requested evictions and their answers, and decides which to request next. It does no I/O and has no clock. It never forgets a pod,
-// so that a stale cache cannot make it look new.
+// requests records the requested evictions and their answers, and decides which to request next. It does no I/O and has no clock. It never forgets a
+// pod, so that a stale cache cannot make it look new.
 type requests struct {
 	byPod map[types.UID]*request
 	// budgetTried is when each budget was last tried, by the key of its pods.

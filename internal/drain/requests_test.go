@@ -14,7 +14,8 @@ import (
 )
 
 // For any answers of the API server and any changes of the budget, a pod has at most one eviction request at a time, none once it leaves, and none
-// before its order. No more pods of a budget are requested than it allows, no pod waits for another pod's refusal, and each waiting pod has a next check.
+// before its order. No more pods of a budget are requested than it allows, no pod waits for another pod's refusal, and each waiting pod has a next
+// check.
 func TestEveryPodHasAtMostOneRequestAndNoneIsForgotten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		requests, at := newRequests(1, nil), now

@@ -48,8 +48,8 @@ func (j judge) configuration(c configuration) goharborv1.HarborClusterCondition 
 	return j.condition(metav1.ConditionTrue, ReasonApplied, "the whole spec is applied")
 }
 
-// Pending returns why the services of a managed HarborCluster do not match its spec yet: it was changed, and the change is not applied yet or cannot be.
-// A first installation is not pending. Empty: nothing is pending, or Drydock does not manage it.
+// Pending returns why the services of a managed HarborCluster do not match its spec yet: it was changed, and the change is not applied yet or cannot
+// be. A first installation is not pending. Empty: nothing is pending, or Drydock does not manage it.
 func Pending(hc *goharborv1.HarborCluster) string {
 	if !slices.Contains(hc.Finalizers, Finalizer) {
 		return ""

@@ -133,8 +133,7 @@ func Judge(hc *goharborv1.HarborCluster, seen Seen, applied map[Part]Applied, no
 	return j
 }
 
-// wantedParts identifies the desired state of each part. It omits parts that the HarborCluster does not have, and parts that exist and are
-// immutable.
+// wantedParts identifies the desired state of each part. It omits parts that the HarborCluster does not have, and parts that exist and are immutable.
 func wantedParts(hc *goharborv1.HarborCluster, seen Seen) map[Part]string {
 	wanted := map[Part]string{PartHarbor: serviceFingerprint(hc, seen)}
 	for _, part := range []Part{PartDatabase, PartCache, PartStorage} {

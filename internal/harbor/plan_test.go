@@ -231,8 +231,8 @@ func TestConditionsOfOtherProgramsAreKept(t *testing.T) {
 	require.Len(t, w.known.Status.Conditions, 5, "the record is unchanged")
 }
 
-// If other clients change the status or the finalizer, Drydock writes neither twice within the pause unless it has something new to report. In the end
-// both are correct.
+// If other clients change the status or the finalizer, Drydock writes neither twice within the pause unless it has something new to report. In the
+// end both are correct.
 func TestChangesOfOtherWritersAreRevertedOnlyAfterAPause(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w := newSteady(t)

@@ -37,8 +37,8 @@ func wanted(check drydockv1.ConditionCheck) metav1.ConditionStatus {
 	return check.Status
 }
 
-// judgeCondition returns why one object fails, or nil. Like kubectl wait, it accepts a condition only if its own observedGeneration, or else
-// the status's, is the object's generation; a kind that reports neither is accepted as it is.
+// judgeCondition returns why one object fails, or nil. Like kubectl wait, it accepts a condition only if its own observedGeneration, or else the
+// status's, is the object's generation; a kind that reports neither is accepted as it is.
 func judgeCondition(check drydockv1.ConditionCheck, object Object) (*drydockv1.Blocker, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {

@@ -100,8 +100,7 @@ func judgeNodes(nodes ...*corev1.Node) []drydockv1.Blocker {
 	return blockers
 }
 
-// judgeNode returns why one node fails, or nil. Nodes report no observed generation: the kubelet need not act on the spec before it is
-// Ready.
+// judgeNode returns why one node fails, or nil. Nodes report no observed generation: the kubelet need not act on the spec before it is Ready.
 func judgeNode(node *corev1.Node) *drydockv1.Blocker {
 	for _, c := range node.Status.Conditions {
 		if c.Type != corev1.NodeReady {

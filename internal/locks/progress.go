@@ -126,8 +126,8 @@ func (a *application) isRequested(uid types.UID) bool {
 	return slices.ContainsFunc(a.requests, func(r request) bool { return r.uid == uid })
 }
 
-// maintenancesToRecord are the maintenances of the cluster to record on the node's lock, which was or becomes inactive during them: all requested ones; empty
-// if there are none, or they are recorded already.
+// maintenancesToRecord are the maintenances of the cluster to record on the node's lock, which was or becomes inactive during them: all requested
+// ones; empty if there are none, or they are recorded already.
 func (a *application) maintenancesToRecord(n *node) string {
 	released := n.decided.From == lcmv1.LockInactive || n.decided.To == lcmv1.LockInactive
 	if !released {

@@ -87,8 +87,8 @@ func TestNeverMoreThanMaxInactiveNodesAreInactive(t *testing.T) {
 // users are requests whose owners have found every lock inactive and have taken the node out of service.
 type users map[types.UID]bool
 
-// readLocks makes the owners of requests read the locks, and checks that a lock in use is not held again. If another client marks a lock failed or removes
-// the role from a node, that client decides about the node.
+// readLocks makes the owners of requests read the locks, and checks that a lock in use is not held again. If another client marks a lock failed or
+// removes the role from a node, that client decides about the node.
 func (u users) readLocks(t *rapid.T, w *world) {
 	for _, r := range w.snapshot.NodeRequests {
 		lock := w.lock(r.Spec.NodeName)

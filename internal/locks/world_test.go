@@ -165,8 +165,8 @@ func (w *world) settle() locks.Decision {
 	return decision
 }
 
-// carryOut applies the first changes of a decision: locks that are held again, then the record of permits, then releases. Applying only some simulates a
-// controller that crashed.
+// carryOut applies the first changes of a decision: locks that are held again, then the record of permits, then releases. Applying only some
+// simulates a controller that crashed.
 func (w *world) carryOut(decision locks.Decision, count int) {
 	changes := decision.Changes()
 	slices.SortStableFunc(changes, func(a, b locks.LockDecision) int { return cmp.Compare(released(a), released(b)) })

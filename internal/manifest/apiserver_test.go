@@ -77,8 +77,8 @@ func (c invalidCase) fieldsNamedByCluster() []string {
 	return slices.Compact(fields)
 }
 
-// fieldsNamedIn returns the fields that a cluster names when it refuses an object. It names a field as the cause of a refusal;
-// at the end of the cause, if a number does not fit; or as an unknown field, which it reports first.
+// fieldsNamedIn returns the fields that a cluster names when it refuses an object. It names a field as the cause of a refusal; at the end of the
+// cause, if a number does not fit; or as an unknown field, which it reports first.
 func fieldsNamedIn(t *testing.T, err error) []string {
 	require.Error(t, err)
 	var fields []string

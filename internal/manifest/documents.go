@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Parse reads the objects in a text: YAML documents, JSON values one after the other, and lists, which are flattened. It skips empty
-// documents. Errors: an Invalid that names the file and the document.
+// Parse reads the objects in a text: YAML documents, JSON values one after the other, and lists, which are flattened. It skips empty documents.
+// Errors: an Invalid that names the file and the document.
 func Parse(file string, text []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	var invalid Invalid
@@ -35,8 +35,8 @@ func Parse(file string, text []byte) ([]*unstructured.Unstructured, error) {
 	return objects, invalid.orNil()
 }
 
-// split cuts a text at the lines that separate YAML documents: "---" or "..." at the start of a line, followed by white space. Text after
-// "---" on its line belongs to the new document.
+// split cuts a text at the lines that separate YAML documents: "---" or "..." at the start of a line, followed by white space. Text after "---" on
+// its line belongs to the new document.
 func split(text []byte) [][]byte {
 	var documents [][]byte
 	var document []byte

@@ -16,8 +16,8 @@ import (
 // healthChecksKey is the field of an object that has health checks.
 const healthChecksKey = "healthChecks"
 
-// LoadHealthChecks reads health checks from a file, or from stdin if the path is "-": a list of them, or the field healthChecks with such a
-// list, as in a NodeMaintenance. An error is an Invalid unless the file could not be read.
+// LoadHealthChecks reads health checks from a file, or from stdin if the path is "-": a list of them, or the field healthChecks with such a list, as
+// in a NodeMaintenance. An error is an Invalid unless the file could not be read.
 func LoadHealthChecks(path string, stdin io.Reader) ([]drydockv1.HealthCheck, error) {
 	text, err := read(path, stdin)
 	if err != nil {

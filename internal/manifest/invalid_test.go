@@ -21,8 +21,8 @@ type invalidCase struct {
 	lines      []string
 	// onlyOffline: no schema can express the rule, so a cluster accepts the object.
 	onlyOffline bool
-	// cluster are the fields that a cluster names, if they differ from those of the lines: it stops at an unknown field, then at a wrong
-	// type, and checks one object at a time.
+	// cluster are the fields that a cluster names, if they differ from those of the lines: it stops at an unknown field, then at a wrong type, and
+	// checks one object at a time.
 	cluster []string
 }
 

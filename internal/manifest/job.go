@@ -13,8 +13,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// validateJobTemplates reads the template of an action's Job strictly. The CRD leaves it open, because its schema is that of Kubernetes and
-// very large; a cluster would refuse the Job only after the node is drained.
+// validateJobTemplates reads the template of an action's Job strictly. The CRD leaves it open, because its schema is that of Kubernetes and very
+// large; a cluster would refuse the Job only after the node is drained.
 func validateJobTemplates(object map[string]any) []Problem {
 	var problems []Problem
 	for _, path := range [][]string{
@@ -33,8 +33,8 @@ func validateJobTemplates(object map[string]any) []Problem {
 	return problems
 }
 
-// validateJobTemplate returns the problems of a template. The decoder stops at the first value of a wrong type, so it continues without
-// that field until it finds no more.
+// validateJobTemplate returns the problems of a template. The decoder stops at the first value of a wrong type, so it continues without that field
+// until it finds no more.
 func validateJobTemplate(template map[string]any) []Problem {
 	problems := removeBadQuantities(template)
 	for {

@@ -137,8 +137,8 @@ func (k *kind) prune(object map[string]any) []string {
 // setDefaults sets the defaults of absent fields.
 func (k *kind) setDefaults(object map[string]any) { defaulting.Default(object, k.structural) }
 
-// validate checks the object against the schema and the CEL rules. The API server does not run the rules on an object with wrong
-// types. Here they run, so that all problems are reported together, but then only broken rules count.
+// validate checks the object against the schema and the CEL rules. The API server does not run the rules on an object with wrong types. Here they
+// run, so that all problems are reported together, but then only broken rules count.
 func (k *kind) validate(object map[string]any) (shape, rules field.ErrorList) {
 	shape = validation.ValidateCustomResource(nil, object, k.schema)
 	shape = append(shape, listtype.ValidateListSetsAndMaps(nil, k.structural, object)...)

@@ -97,8 +97,7 @@ func read(path string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Decode reads the objects in a text, sets defaults and validates them. An error is an Invalid with all problems; file is
-// its name in messages.
+// Decode reads the objects in a text, sets defaults and validates them. An error is an Invalid with all problems; file is its name in messages.
 func Decode(file string, text []byte) ([]client.Object, error) { return decode(file, text, "") }
 
 // decode reads the objects in a text. If a kind is given, all must be of that kind, and problems of other objects do not matter.
@@ -133,8 +132,7 @@ func decode(file string, text []byte, wanted string) ([]client.Object, error) {
 	return objects, nil
 }
 
-// Complete sets defaults on an object that was made in code, e.g. from flags, and validates it. An error is an Invalid with all
-// problems.
+// Complete sets defaults on an object that was made in code, e.g. from flags, and validates it. An error is an Invalid with all problems.
 func Complete(object client.Object) error {
 	kinds, err := allKinds()
 	if err != nil {
@@ -203,8 +201,8 @@ func (k *kinds) complete(object *unstructured.Unstructured) (client.Object, []Pr
 	return typed.(client.Object), problems
 }
 
-// Convert fills in a Go type from the fields of an object that have the right type, and returns the first one with a wrong type.
-// It ignores fields that the type does not have.
+// Convert fills in a Go type from the fields of an object that have the right type, and returns the first one with a wrong type. It ignores fields
+// that the type does not have.
 func Convert(fields map[string]any, typed any) *Problem {
 	text, err := json.Marshal(fields)
 	if err != nil {

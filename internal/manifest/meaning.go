@@ -17,8 +17,8 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// validateMeaning checks the rules that no schema can express: selectors, regular expressions and recurrences. An invalid selector must never
-// count as one that selects nothing.
+// validateMeaning checks the rules that no schema can express: selectors, regular expressions and recurrences. An invalid selector must never count
+// as one that selects nothing.
 func validateMeaning(object runtime.Object) field.ErrorList {
 	spec := field.NewPath("spec")
 	switch object := object.(type) {

@@ -10,8 +10,8 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-// operatorsRollout is an object of the operator whose kind this is, as a hub prints it: with its client's values for unset fields, its finalizer,
-// and its status, some of whose fields have other types than ours.
+// operatorsRollout is an object of the operator whose kind this is, as a hub prints it: with its client's values for unset fields, its finalizer, and
+// its status, some of whose fields have other types than ours.
 const operatorsRollout = `
 apiVersion: v1
 kind: List

@@ -85,8 +85,8 @@ func beneath(path, parent string) bool {
 	return found && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
 }
 
-// wrongTypes are the values of another type than their fields, one problem a field: for a field that allows two types, the
-// validator also reports each type.
+// wrongTypes are the values of another type than their fields, one problem a field: for a field that allows two types, the validator also reports
+// each type.
 func wrongTypes(errs field.ErrorList) []Problem {
 	wrong := slices.DeleteFunc(problemsOf(errs), func(problem Problem) bool { return !problem.wrongType })
 	slices.SortStableFunc(wrong, func(a, b Problem) int {
@@ -104,8 +104,7 @@ func problemsOf(errs field.ErrorList) []Problem {
 	return problems
 }
 
-// problemOf turns a field error into a problem. The validators repeat the path and the type within the message; once is
-// enough.
+// problemOf turns a field error into a problem. The validators repeat the path and the type within the message; once is enough.
 func problemOf(err *field.Error) Problem {
 	if err.Field == "<nil>" {
 		return problemWithin(err.Detail)
@@ -121,8 +120,8 @@ func problemOf(err *field.Error) Problem {
 // wordsOfTypes replaces the type names of the validators by plain ones.
 var wordsOfTypes = strings.NewReplacer("int32", "integer", "int64", "integer", "float64", "number", "integer,string", "integer or string")
 
-// problemWithin reads the path from a message. The validators state it nowhere else for a number that does not fit its field, and for a
-// value that none of several schemas allows.
+// problemWithin reads the path from a message. The validators state it nowhere else for a number that does not fit its field, and for a value that
+// none of several schemas allows.
 func problemWithin(detail string) Problem {
 	if path, message, found := strings.Cut(strings.TrimPrefix(detail, `"`), `" `); found {
 		return Problem{Field: path, Message: message}

@@ -23,8 +23,8 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 	return validateMatches(metav1.FormatLabelSelector(selector), path)
 }
 
-// validateMatches refuses a selector that can never match: a drain without pods would report the node as ready. An invalid selector is
-// refused elsewhere.
+// validateMatches refuses a selector that can never match: a drain without pods would report the node as ready. An invalid selector is refused
+// elsewhere.
 func validateMatches(selector string, path *field.Path) field.ErrorList {
 	requirements, err := labels.ParseToRequirements(selector)
 	if err != nil {
@@ -43,8 +43,8 @@ func validateMatches(selector string, path *field.Path) field.ErrorList {
 	return invalid
 }
 
-// satisfiable reports whether an object can meet all requirements for one label. It tries every distinct case: an object
-// without the label, with a named value, with a number next to a named one, and with any other value.
+// satisfiable reports whether an object can meet all requirements for one label. It tries every distinct case: an object without the label, with a
+// named value, with a number next to a named one, and with any other value.
 func satisfiable(key string, requirements labels.Requirements) bool {
 	named := map[string]bool{}
 	for _, requirement := range requirements {

@@ -53,9 +53,9 @@ type PlacementChange struct {
 	Added, Removed []string
 }
 
-// Changes compares the desired placements of all items with the observed clusters of each. A cluster that desired does not name gets no item.
-// Items that only lose clusters come first, so that the number of running clusters never exceeds the limit. Waiting are the held clusters that do not
-// have their item.
+// Changes compares the desired placements of all items with the observed clusters of each. A cluster that desired does not name gets no item. Items
+// that only lose clusters come first, so that the number of running clusters never exceeds the limit. Waiting are the held clusters that do not have
+// their item.
 func Changes(desired []DesiredPlacement, observed [][]string) (changes []PlacementChange, waiting []string) {
 	wanted := make([]DesiredPlacement, len(observed))
 	for _, placement := range desired {

@@ -146,8 +146,8 @@ func (p *Portal) reconsider() {
 	})
 }
 
-// Overdue advances the state, and returns the windows to query, each once: those that should have announced their start and have not, and those for which
-// there is capacity now.
+// Overdue advances the state, and returns the windows to query, each once: those that should have announced their start and have not, and those for
+// which there is capacity now.
 func (p *Portal) Overdue(now time.Time) []string {
 	p.Advance(now)
 	silent := p.Silent

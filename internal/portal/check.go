@@ -39,8 +39,7 @@ func (r Request) check() error {
 	return nil
 }
 
-// CheckApply returns all problems of objects, or nil. It repeats the checks of the schema, because it is the last check before the
-// page.
+// CheckApply returns all problems of objects, or nil. It repeats the checks of the schema, because it is the last check before the page.
 func (p *Portal) CheckApply(r ApplyRequest) error {
 	if len(r.Components)+len(r.Maintenances) == 0 {
 		return errors.New("components, maintenances: there are none")

@@ -15,8 +15,8 @@ type ClusterWaits struct {
 	Observed *drydockv1.Wait
 	// Refused is a refused request to the workload locks. It is retried later.
 	Refused *drydockv1.Wait
-	// Idle describes the work that does not start while the cluster is held or the rollout paused, such as "no node is started"; "": work is in progress, or
-	// nothing remains to be started.
+	// Idle describes the work that does not start while the cluster is held or the rollout paused, such as "no node is started"; "": work is in
+	// progress, or nothing remains to be started.
 	Idle string
 	// Hold holds the cluster. Paused: the rollout is paused.
 	Hold   *drydockv1.Hold

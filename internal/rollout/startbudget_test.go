@@ -37,8 +37,7 @@ func TestARunningClusterCountsAsAPossibleFailure(t *testing.T) {
 	}
 }
 
-// However clusters fail: no more fail than MaxFailures, no more run than Size, and only failures
-// keep a cluster from starting.
+// However clusters fail: no more fail than MaxFailures, no more run than Size, and only failures keep a cluster from starting.
 func TestMaxFailuresIsNeverExceededAndNoClusterWaitsWithoutReason(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := rollout.StartBudget{Size: rapid.IntRange(1, 6).Draw(t, "size"), MaxFailures: rapid.IntRange(0, 5).Draw(t, "max failures")}

@@ -36,8 +36,8 @@ type Waits struct {
 }
 
 // Current returns the wait that a rollout shows: the one with the highest priority, or nil. The priority is: a failing activity, a withdrawal, a
-// request or task of a person, the phases before the first batch, the batch. idleReason is why the rollout starts no clusters now; "": it
-// may start some.
+// request or task of a person, the phases before the first batch, the batch. idleReason is why the rollout starts no clusters now; "": it may start
+// some.
 func (w Waits) Current(remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) (wait *drydockv1.Wait, idleReason string) {
 	batch := batchInProgress(status)
 	return w.highest(batch, remediation, status, now), w.idleReason(batch, status)

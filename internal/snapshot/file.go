@@ -1,5 +1,5 @@
-// Package snapshot reads the objects that a decision needs, from a live cluster or from a file of objects as printed by kubectl. Both
-// are a client.Reader, so offline and live decisions are the same.
+// Package snapshot reads the objects that a decision needs, from a live cluster or from a file of objects as printed by kubectl. Both are a
+// client.Reader, so offline and live decisions are the same.
 package snapshot
 
 import (

@@ -31,8 +31,8 @@ import (
 // managedClusters is the kind that a plan selects from.
 var managedClusters = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 
-// Inventory reads the input of a rollout's plan from the hub, and only the objects that this rollout needs. A cluster that does not
-// serve ManagedClusters is not a hub: an error.
+// Inventory reads the input of a rollout's plan from the hub, and only the objects that this rollout needs. A cluster that does not serve
+// ManagedClusters is not a hub: an error.
 func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (rollout.Inventory, error) {
 	var inventory rollout.Inventory
 	clusters := metadataList(managedClusters)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// forOwnNames answers only requests that name a host of this server. A page of another site may resolve its own name to a loopback address
-// (DNS rebinding). Its browser then treats both as one site, and would let it read data that only this machine may read.
+// forOwnNames answers only requests that name a host of this server. A page of another site may resolve its own name to a loopback address (DNS
+// rebinding). Its browser then treats both as one site, and would let it read data that only this machine may read.
 func forOwnNames(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)

@@ -78,8 +78,8 @@ func visible(shown portal.View) portal.View {
 	return shown
 }
 
-// checkPeriodically checks at intervals that Temporal and the workers answer, since a long poll cannot distinguish an idle server from a dead one. It also
-// reads what changes in a portal with time alone.
+// checkPeriodically checks at intervals that Temporal and the workers answer, since a long poll cannot distinguish an idle server from a dead one. It
+// also reads what changes in a portal with time alone.
 func (r *Reader) checkPeriodically(ctx context.Context) {
 	select {
 	case <-ctx.Done():

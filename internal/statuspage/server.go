@@ -180,8 +180,8 @@ func (s stream) read() {
 	_ = s.controller.SetReadDeadline(time.Time{})
 }
 
-// extendWriteDeadline sets the deadline of the next write, so that a client that does not read loses its stream. It is renewed before each write, because
-// HTTP/2 ends a stream at the deadline even if nothing is written.
+// extendWriteDeadline sets the deadline of the next write, so that a client that does not read loses its stream. It is renewed before each write,
+// because HTTP/2 ends a stream at the deadline even if nothing is written.
 func (s stream) extendWriteDeadline() {
 	_ = s.controller.SetWriteDeadline(time.Now().Add(2*heartbeatInterval + requestTimeout))
 }

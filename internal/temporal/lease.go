@@ -34,8 +34,8 @@ func LeaseOver(ctx context.Context) error {
 	return nil
 }
 
-// Now returns the time of the Temporal server's clock, which workflows use for deadlines, as the attempt of ctx estimates it: the worker's clock
-// may differ. Outside of activities it is the clock of this machine.
+// Now returns the time of the Temporal server's clock, which workflows use for deadlines, as the attempt of ctx estimates it: the worker's clock may
+// differ. Outside of activities it is the clock of this machine.
 func Now(ctx context.Context) time.Time {
 	if held, ok := ctx.Value(leaseKey{}).(*lease); ok {
 		return steadyClock().Add(-held.ahead)

@@ -59,9 +59,9 @@ const (
 	maxRange = 10 * 366 * 24 * time.Hour
 )
 
-// Allows answers whether work may start now. It may start if a window is open, no exclusion applies, the cutoff has not passed, and the work fits before
-// the end. At the end itself no work starts. Without windows, all work may start. If windows exist and none selects the cluster, no work may start.
-// Allows returns ErrInvalidRange and ErrTooMany.
+// Allows answers whether work may start now. It may start if a window is open, no exclusion applies, the cutoff has not passed, and the work fits
+// before the end. At the end itself no work starts. Without windows, all work may start. If windows exist and none selects the cluster, no work may
+// start. Allows returns ErrInvalidRange and ErrTooMany.
 func Allows(windows []*Window, q Question) (Verdict, error) {
 	if err := checkYear(q.Now); err != nil {
 		return Verdict{}, fmt.Errorf("%w: %s: %w", ErrInvalidRange, instant(q.Now), err)
