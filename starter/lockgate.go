@@ -22,7 +22,7 @@ func newLockGate(c *cli) *cobra.Command {
 		Use:   "gate",
 		Short: "Show whether a cluster or a node may be disrupted, and who holds it",
 		Long: `Show whether a cluster or a node may be disrupted, and who holds it. It decides from the locks in the cluster (--context) or in a file
-(--snapshot), by the function that rollouts and node maintenances ask.
+(--snapshot), with the function that rollouts and node maintenances use.
 
 The exit status is 1 while an application holds it, and if the node does not exist.`,
 		Args: operands(),

@@ -31,8 +31,8 @@ func newUpgrade(c *cli) *cobra.Command {
 			result: "is resumed",
 		}),
 		newRolloutSignal(c, workflowSignal{
-			name: temporal.SignalCancel, short: "Cancel a rollout: withdraw the remediation and return nodes to service",
-			result: "is being cancelled: the remediation is withdrawn and nodes return to service",
+			name: temporal.SignalCancel, short: "Cancel a rollout: end the remediation and return nodes to service",
+			result: "is being cancelled: the remediation ends and nodes return to service",
 		}),
 		newUpgradeApprove(c),
 		newUpgradeEdit(c),

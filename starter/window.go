@@ -145,7 +145,7 @@ func newWindowAllows(c *cli) *cobra.Command {
 		Long: `Show whether windows allow something to start: at least one is open, none of their exclusions applies, and enough time
 is left. The exit status is 1 if they do not allow it.
 
-With --cluster-labels the command asks for a cluster with these labels, and ignores windows that do not select it.`,
+With --cluster-labels the command decides for a cluster with these labels, and ignores windows that do not select it.`,
 		Args: operands(),
 		RunE: c.verb(func(context.Context, []string) error {
 			objects, err := manifest.Load[*drydockv1.MaintenanceWindow](file, c.In)

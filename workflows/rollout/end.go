@@ -20,7 +20,7 @@ const resultClusters = 500
 
 // registerSignals registers the handlers of signals from people, clusters and activities.
 func (g *groupUpgrade) registerSignals(ctx workflow.Context) {
-	kit.OnSignal(ctx, temporal.SignalCancel, "Stop the rollout, withdraw its remediation and return its nodes.", func(r temporal.SignalRequest) {
+	kit.OnSignal(ctx, temporal.SignalCancel, "Stop the rollout, end its remediation and return its nodes.", func(r temporal.SignalRequest) {
 		if g.cancelledBy == nil {
 			g.cancelledBy = &r
 		}

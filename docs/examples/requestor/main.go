@@ -63,22 +63,22 @@ func (r requestor) run(ctx context.Context, nodes []string) error {
 		return err
 	}
 	defer r.server.Close()
-	wrong := make([]error, len(nodes))
+	failures := make([]error, len(nodes))
 	var group sync.WaitGroup
 	for i, node := range nodes {
 		group.Go(func() {
 			if err := r.service(ctx, node); err != nil {
-				wrong[i] = fmt.Errorf("%s: %w", node, err)
+				failures[i] = fmt.Errorf("%s: %w", node, err)
 			}
 		})
 	}
 	group.Wait()
-	return errors.Join(wrong...)
+	return errors.Join(failures...)
 }
 
 // service requests a node, works on it when it is ready, and reports the result. It continues a maintenance from an earlier run.
 func (r requestor) service(ctx context.Context, node string) error {
-	m, err := r.ask(ctx, node)
+	m, err := r.request(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (r requestor) service(ctx context.Context, node string) error {
 		case now == ready:
 			done, err = r.workOn(ctx, m)
 		case now == requestorFailed:
-			if err = m.say(ctx, "recover", "another attempt"); err == nil {
+			if err = m.send(ctx, "recover", "another attempt"); err == nil {
 				_, err = m.await(ctx, func(state string) bool { return state != requestorFailed })
 			}
 		default:
@@ -111,28 +111,28 @@ func (r requestor) service(ctx context.Context, node string) error {
 func (r requestor) workOn(ctx context.Context, m *maintenance) (done bool, err error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	takenAway, watched := false, make(chan struct{})
+	lost, watched := false, make(chan struct{})
 	go func() {
 		defer close(watched)
 		if _, err := m.await(working, func(state string) bool { return state != ready }); err == nil {
-			takenAway = true
+			lost = true
 			stop()
 		}
 	}()
-	m.tell("working")
+	m.print("working")
 	err = r.command(working, m.node).Run()
 	stop()
 	<-watched
 	switch {
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("stopped during the work, and the node stays out of service: run the same command again, or `drydock node cancel %s --cluster %s`", m.name, m.cluster)
-	case takenAway:
+	case lost:
 		return false, nil
 	case err == nil:
-		return true, m.say(ctx, "done", "")
+		return true, m.send(ctx, "done", "")
 	}
-	if unsaid := m.say(ctx, "fail", err.Error()); unsaid != nil {
-		return false, unsaid
+	if unsent := m.send(ctx, "fail", err.Error()); unsent != nil {
+		return false, unsent
 	}
 	return false, fmt.Errorf("the work failed (%w), and the node stays out of service: run the same command again, or `drydock node cancel %s --cluster %s`", err, m.name, m.cluster)
 }

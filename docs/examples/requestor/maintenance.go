@@ -33,13 +33,13 @@ type maintenance struct {
 	requestor
 	client.WorkflowRun
 	node, name string
-	// told is the state that was printed last.
-	told string
+	// printed is the state that was printed last.
+	printed string
 }
 
-// ask requests a node, idempotently. It continues a maintenance that is in progress, and leaves one that has completed; after any other result it
+// request requests a node, idempotently. It continues a maintenance that is in progress, and leaves one that has completed; after any other result it
 // starts another one.
-func (r requestor) ask(ctx context.Context, node string) (*maintenance, error) {
+func (r requestor) request(ctx context.Context, node string) (*maintenance, error) {
 	m := &maintenance{requestor: r, node: node, name: r.campaign + "-" + node}
 	var err error
 	m.WorkflowRun, err = r.server.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
@@ -67,25 +67,25 @@ func (r requestor) ask(ctx context.Context, node string) (*maintenance, error) {
 	return m, err
 }
 
-// say sends a signal: done, fail, recover or cancel.
-func (m *maintenance) say(ctx context.Context, signal, why string) error {
-	m.tell(signal)
+// send sends a signal: done, fail, recover or cancel.
+func (m *maintenance) send(ctx context.Context, signal, why string) error {
+	m.print(signal)
 	return m.server.SignalWorkflow(ctx, m.GetID(), "", signal, map[string]string{"actor": m.id, "reason": why})
 }
 
 // await waits until the maintenance is in a wanted state, or closed, and returns its state. It does not poll: every change of state or reason is an
 // event in the maintenance's history, and Temporal streams the events. A long wait continues as new, with another history.
 func (m *maintenance) await(ctx context.Context, wanted func(state string) bool) (string, error) {
-	for goesOn := true; goesOn; {
-		goesOn = false
+	for continued := true; continued; {
+		continued = false
 		history := m.server.GetWorkflowHistory(ctx, m.GetID(), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 		for history.HasNext() {
 			event, err := history.Next()
 			if err != nil {
 				return "", err
 			}
-			goesOn = event.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
-			// The first events are old: what counts is the current state.
+			continued = event.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
+			// The first events are old: only the current state counts.
 			if event.GetEventType() == enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES {
 				if state, err := m.state(ctx); err != nil || wanted(state) {
 					return state, err
@@ -105,9 +105,9 @@ func (m *maintenance) state(ctx context.Context) (string, error) {
 	}
 	state, _ := execution.TypedSearchAttributes.GetKeyword(drydockPhase)
 	reason, _ := execution.TypedSearchAttributes.GetKeyword(drydockReason)
-	if text := strings.TrimSpace(state + " " + reason); text != m.told {
-		m.told = text
-		m.tell(text)
+	if text := strings.TrimSpace(state + " " + reason); text != m.printed {
+		m.printed = text
+		m.print(text)
 	}
 	if execution.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return "", nil
@@ -121,13 +121,13 @@ func (m *maintenance) outcome(ctx context.Context) error {
 	var failure *temporal.ApplicationError
 	switch {
 	case err == nil:
-		m.tell("returned")
+		m.print("returned")
 	case errors.As(err, &failure):
 		return fmt.Errorf("%s: %s", failure.Type(), failure.Message())
 	}
 	return err
 }
 
-func (m *maintenance) tell(what string) {
+func (m *maintenance) print(what string) {
 	fmt.Printf("%s  %s: %s\n", time.Now().Format(time.TimeOnly), m.node, what)
 }

@@ -117,7 +117,7 @@ type RemediationStrategy struct {
 	// +kubebuilder:default=Batched
 	// +optional
 	Rollout RolloutMode `json:"rollout,omitempty"`
-	// ClusterTimeout withdraws a cluster that takes longer, in minutes. Absent: it may take as long as its batch (addition).
+	// ClusterTimeout cancels a cluster that takes longer, in minutes. Absent: it may take as long as its batch (addition).
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	ClusterTimeout int32 `json:"clusterTimeout,omitempty"`
