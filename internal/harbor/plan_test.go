@@ -168,7 +168,7 @@ func TestDriftIsConfirmedWithTheAPIServer(t *testing.T) {
 	require.True(t, repair.Doubtful(), "the cache may be stale")
 }
 
-func TestANewSecretIsConfirmedWithTheAPIServer(t *testing.T) {
+func TestAMissingSecretIsConfirmedWithTheAPIServer(t *testing.T) {
 	w := newSteady(t)
 	secrets := w.seen.Secrets
 	w.seen.Secrets = map[string]bool{}

@@ -81,12 +81,12 @@ func TestAnOpeningThatChangesWhileItIsShown(t *testing.T) {
 		completed int
 		cut       bool
 	}{
-		"it is extended":                                 {extended, after(2 * time.Hour), after(330 * time.Minute), sreportalv1.StatusDegraded, 0, false},
-		"it is extended just after its end":              {extended, after(5*time.Hour + time.Millisecond), after(330 * time.Minute), sreportalv1.StatusDegraded, 0, false},
-		"it is ended early, or cancelled":                {begun.hasEnded(), after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusOperational, 1, true},
-		"another portal shows it":                        {moved, after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusOperational, 0, false},
-		"a repeated announcement changes nothing":        {begun, after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusDegraded, 0, false},
-		"a late announcement says that it has not begun": {nightOf("prod/night", 1, after(time.Hour)), after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusDegraded, 0, false},
+		"it is extended":                                      {extended, after(2 * time.Hour), after(330 * time.Minute), sreportalv1.StatusDegraded, 0, false},
+		"it is extended just after its end":                   {extended, after(5*time.Hour + time.Millisecond), after(330 * time.Minute), sreportalv1.StatusDegraded, 0, false},
+		"it is ended early, or cancelled":                     {begun.hasEnded(), after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusOperational, 1, true},
+		"another portal shows it":                             {moved, after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusOperational, 0, false},
+		"a repeated announcement changes nothing":             {begun, after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusDegraded, 0, false},
+		"a late announcement of the planned start is ignored": {nightOf("prod/night", 1, after(time.Hour)), after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusDegraded, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPortal(t)
@@ -111,7 +111,7 @@ func TestAnOverdueWindowIsQueriedAndThenRemoved(t *testing.T) {
 	next, _ := p.Next(after(time.Hour))
 	require.Equal(t, after(time.Hour+overdue), next)
 	require.Equal(t, []string{"prod/night"}, p.Overdue(next))
-	require.Empty(t, p.Overdue(next), "it is asked once")
+	require.Empty(t, p.Overdue(next), "it is queried once")
 	v := p.at(next)
 	require.Len(t, v.Upcoming, 3)
 	require.Equal(t, sreportalv1.StatusOperational, v.Status)
@@ -210,7 +210,7 @@ func TestAFreedCapacityAdmitsARefusedWindow(t *testing.T) {
 
 	p.Delete(DeleteRequest{Components: []string{"wide"}}, after(time.Minute))
 	require.Equal(t, []string{"prod/night"}, p.Overdue(after(time.Minute)))
-	require.Empty(t, p.Overdue(after(time.Minute)), "it is asked once")
+	require.Empty(t, p.Overdue(after(time.Minute)), "it is queried once")
 	require.Empty(t, p.View().Problems)
 	p.Receive(large, after(time.Minute))
 	require.NotEmpty(t, p.at(after(time.Minute)).Upcoming)
@@ -289,17 +289,17 @@ func TestAnExcludedOpeningIsAnnouncedWhenTheExclusionEnds(t *testing.T) {
 	}
 	state.Window.Spec.Title, state.Window.Spec.PortalRef, state.Window.Spec.Components = "Nightly", "main", []string{"db"}
 	p := newPortal(t)
-	hear := func(number int64, at time.Time) View {
+	receive := func(number int64, at time.Time) View {
 		p.Receive(Announce(&state, "prod/night", number, at), at)
 		return p.at(at)
 	}
-	require.Equal(t, sreportalv1.StatusMaintenance, hear(1, noon).Status)
-	v := hear(2, after(time.Hour))
+	require.Equal(t, sreportalv1.StatusMaintenance, receive(1, noon).Status)
+	v := receive(2, after(time.Hour))
 	require.Equal(t, sreportalv1.StatusOperational, v.Status)
 	require.Empty(t, v.InProgress)
 	state.Override = &windows.Override{Since: after(90 * time.Minute), Until: after(100 * time.Minute)}
-	require.Equal(t, []string{"prod/night/20261121T133000Z"}, names(hear(3, after(90*time.Minute)).InProgress), "an emergency override is not excluded")
-	v = hear(4, after(2*time.Hour))
+	require.Equal(t, []string{"prod/night/20261121T133000Z"}, names(receive(3, after(90*time.Minute)).InProgress), "an emergency override is not excluded")
+	v = receive(4, after(2*time.Hour))
 	require.Equal(t, []string{"prod/night/20261121T120000Z"}, names(v.InProgress))
 	require.Len(t, v.Completed, 1, "the emergency override")
 }

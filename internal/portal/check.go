@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxComponents, maintenancesMost and windowsMost are the limits of a portal; windows count if they have an opening.
+	// maxComponents, maxMaintenances and maxWindows are the limits of a portal; windows count if they have an opening.
 	maxComponents   = 220
 	maxMaintenances = 200
 	maxWindows      = 200

@@ -70,7 +70,7 @@ type PastOpening struct {
 }
 
 const (
-	// retention is how long past maintenances and openings are kept, and pastKept how many of each kind.
+	// retention is how long past maintenances and openings are kept, and maxPast how many of each kind.
 	retention = historyDays * 24 * time.Hour
 	maxPast   = 50
 	// overdue is how long after its planned start an opening is shown without its window's announcement of the start.
@@ -282,7 +282,7 @@ func (p *Portal) settle(at time.Time) {
 	}
 }
 
-// retire moves openings that have ended to the past ones, and removes what ended too long ago or does not fit.
+// retire moves openings that have ended to the past ones, and removes those that ended too long ago or do not fit.
 func (p *Portal) retire(at time.Time) {
 	for i := range p.Windows {
 		a := &p.Windows[i]

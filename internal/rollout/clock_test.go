@@ -26,7 +26,7 @@ func TestTimeWithoutWorkersIsNotCharged(t *testing.T) {
 		want  time.Duration
 	}{
 		{"a timer in time adds nothing", time.Minute, time.Hour, 0},
-		{"a timer that is late by a busy worker adds nothing", 70 * time.Second, 0, 0},
+		{"a timer that a busy worker delays adds nothing", 70 * time.Second, 0, 0},
 		{"an outage is not charged", 5 * time.Minute, time.Hour, 5 * time.Minute},
 		{"an outage beyond the deadline is not charged", 5 * time.Minute, -4 * time.Minute, 5 * time.Minute},
 		{"at least a minute is left", 90 * time.Second, -80 * time.Second, 140 * time.Second},

@@ -25,12 +25,12 @@ const (
 const (
 	// maxQueries limits concurrent status queries.
 	maxQueries = 8
-	// listPause is the minimum time between two lists. listAgain is the delay of a second list after a change, since visibility lags.
+	// listPause is the minimum time between two lists. relistDelay is the delay of a second list after a change, since visibility lags.
 	listPause   = 500 * time.Millisecond
 	relistDelay = 2 * time.Second
 	// maxListInterval is the maximum time between two lists.
 	maxListInterval = 30 * time.Second
-	// retryPause is the first pause after a failure. The pause grows up to retryAtMost, so that failing queries do not crowd out others.
+	// retryPause is the first pause after a failure. The pause grows up to maxRetryPause, so that failing queries do not crowd out others.
 	retryPause    = 2 * time.Second
 	maxRetryPause = time.Minute
 )
