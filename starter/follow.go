@@ -12,16 +12,16 @@ import (
 	"drydock.dev/drydock/internal/observe"
 )
 
-// follow calls look now and whenever the history of a subject grows, until its workflow closes. It calls tick every second.
-func (s *server) follow(ctx context.Context, of subject, look func(context.Context, *client.WorkflowExecutionDescription) error, tick func()) error {
+// follow calls read now and whenever the history of a subject grows, until its workflow closes. It calls tick every second.
+func (s *server) follow(ctx context.Context, of subject, read func(context.Context, *client.WorkflowExecutionDescription) error, tick func()) error {
 	execution, err := s.describe(ctx, of, "")
 	if err == nil {
-		follower := observe.Follower{Server: s, WorkflowID: of.workflowID, Tick: tick, Look: func(ctx context.Context, runID string) error {
+		follower := observe.Follower{Server: s, WorkflowID: of.workflowID, Tick: tick, Read: func(ctx context.Context, runID string) error {
 			execution, err := s.describe(ctx, of, runID)
 			if err != nil {
 				return err
 			}
-			return look(ctx, execution)
+			return read(ctx, execution)
 		}}
 		err = follower.Follow(ctx, execution.WorkflowExecution.RunID)
 	}

@@ -96,7 +96,7 @@ func (r *recorder) applyToPortal(ctx context.Context, name string) error {
 func (r *recorder) awaitPortal(ctx context.Context, name string, matches func(portal.View) bool) error {
 	reached := errors.New("the view matches")
 	id := temporal.StatusPortalID(name)
-	follower := observe.Follower{Server: r.server, WorkflowID: id, Look: func(ctx context.Context, runID string) error {
+	follower := observe.Follower{Server: r.server, WorkflowID: id, Read: func(ctx context.Context, runID string) error {
 		var shown portal.View
 		if err := observe.Status(ctx, r.server, id, runID, &shown); err != nil {
 			return err

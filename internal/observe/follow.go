@@ -1,4 +1,4 @@
-// Package observe reads the status of workflows: what visibility lists, what workers answer to queries, and when a history grows.
+// Package observe reads the status of workflows: from visibility, from queries to workers, and whenever a history grows.
 package observe
 
 import (
@@ -9,20 +9,20 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// lookInterval is the minimum time between two looks at a workflow.
-const lookInterval = 200 * time.Millisecond
+// readInterval is the minimum time between two reads of a workflow.
+const readInterval = 200 * time.Millisecond
 
 // Histories is the part of Temporal's client that Follower needs.
 type Histories interface {
 	GetWorkflowHistory(ctx context.Context, workflowID, runID string, isLongPoll bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator
 }
 
-// Follower calls Look whenever the history of a workflow has grown. It uses a long poll, so that an idle workflow causes no queries.
+// Follower calls Read whenever the history of a workflow has grown. It uses a long poll, so that an idle workflow causes no queries.
 type Follower struct {
 	Server     Histories
 	WorkflowID string
-	// Look looks at a run. An error ends following.
-	Look func(ctx context.Context, runID string) error
+	// Read reads the status of a run. An error ends following.
+	Read func(ctx context.Context, runID string) error
 	// Tick is called every second, for text that changes with time; it may be nil.
 	Tick func()
 }
@@ -32,8 +32,8 @@ type HistoryError struct{ error }
 
 func (e HistoryError) Unwrap() error { return e.error }
 
-// Follow looks at a run now and whenever its history grows, then at the runs that continue it, until the last one closes. The error is that of
-// Look, a HistoryError, or ctx's.
+// Follow reads a run now and whenever its history grows, then the runs that continue it, until the last one closes. The error is that of
+// Read, a HistoryError, or ctx's.
 func (f Follower) Follow(ctx context.Context, runID string) error {
 	for runID != "" {
 		next, err := f.followRun(ctx, runID)
@@ -60,17 +60,17 @@ func (f Follower) followRun(ctx context.Context, runID string) (next string, err
 		case <-seconds:
 			f.Tick()
 		case <-grown:
-			if err := f.Look(ctx, runID); err != nil {
+			if err := f.Read(ctx, runID); err != nil {
 				return "", err
 			}
-			if err := Pause(ctx, lookInterval); err != nil {
+			if err := Pause(ctx, readInterval); err != nil {
 				return "", err
 			}
 		case end := <-ended:
 			if end.err != nil || end.next != "" {
 				return end.next, end.err
 			}
-			return "", f.Look(ctx, runID)
+			return "", f.Read(ctx, runID)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (f Follower) readHistory(ctx context.Context, runID string, grown chan<- st
 		end.next = event.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
 		select {
 		case grown <- struct{}{}:
-		default: // a look is due already
+		default: // a read is due already
 		}
 	}
 	return end

@@ -163,7 +163,7 @@ func (r *Reader) followEntity(ctx context.Context, id string, present func(bool)
 	if err != nil {
 		return err
 	}
-	follower := observe.Follower{Server: r.temporal, WorkflowID: id, Look: func(ctx context.Context, _ string) error { return read(ctx) }}
+	follower := observe.Follower{Server: r.temporal, WorkflowID: id, Read: func(ctx context.Context, _ string) error { return read(ctx) }}
 	return follower.Follow(ctx, execution.WorkflowExecution.RunID)
 }
 

@@ -276,7 +276,7 @@ func (k *kind[S]) followToEnd(ctx context.Context, id string) error {
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return k.end(ctx, row, info.GetStatus())
 	}
-	follower := observe.Follower{Server: k.reader.temporal, WorkflowID: id, Look: func(ctx context.Context, runID string) error { return k.read(ctx, id, runID) }}
+	follower := observe.Follower{Server: k.reader.temporal, WorkflowID: id, Read: func(ctx context.Context, runID string) error { return k.read(ctx, id, runID) }}
 	if err := follower.Follow(ctx, row.RunID); err != nil {
 		return err
 	}
