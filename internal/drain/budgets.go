@@ -52,7 +52,7 @@ func (b budgets) in(namespace string) []budget {
 		return parsed
 	}
 	for _, candidate := range b.byNamespace[namespace] {
-		// As in the API server, a budget with an invalid selector guards nothing.
+		// As in the API server, a budget with an invalid selector selects no pod.
 		if selector, err := metav1.LabelSelectorAsSelector(candidate.Spec.Selector); err == nil {
 			parsed = append(parsed, budget{candidate, selector})
 		}
@@ -148,8 +148,8 @@ func (b budget) letsUnhealthyGo(pod *corev1.Pod) bool {
 	return b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
 }
 
-// never reports whether a budget that allows nothing now cannot do so later either, without a change of it or its workload: it requires every pod, or
-// it allows none although all are healthy.
+// never reports whether a budget can never allow a disruption unless it or its workload changes: it requires every pod, or it allows none although
+// all are healthy.
 func (b budget) never() bool {
 	if demandsAll(b.Spec) {
 		return true

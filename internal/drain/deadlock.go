@@ -22,7 +22,7 @@ type waitGraph struct {
 	draining []*corev1.Node
 	// away are nodes out of service that are not being drained: they are expected to return.
 	away []*corev1.Node
-	// pods are guarded by budgets that allow nothing, on any node.
+	// pods are guarded by budgets that allow no disruption, on any node.
 	pods    []corev1.Pod
 	budgets budgets
 	now     time.Time
@@ -100,7 +100,7 @@ func (s waitGraph) canEnd(node string, shut map[string]*shutBudget, ends map[str
 	return true
 }
 
-// shutBudget is a budget that allows nothing now.
+// shutBudget is a budget that allows no disruption now.
 type shutBudget struct {
 	budget
 	// waiting are the nodes being drained that have pods which wait for it.
@@ -158,7 +158,7 @@ func (b *shutBudget) deadlock(node string, shut map[string]*shutBudget, ends map
 	return d
 }
 
-// shutBudgets finds the budgets that allow nothing now but might later, and what each waits for.
+// shutBudgets finds the budgets that allow no disruption now but might later, with their waits.
 func (s waitGraph) shutBudgets() map[string]*shutBudget {
 	shut := map[string]*shutBudget{}
 	for i := range s.pods {

@@ -132,7 +132,7 @@ func (r rules) awaitedUntil(pod *corev1.Pod) (time.Time, bool) {
 	return pod.DeletionTimestamp.Add(time.Duration(*r.spec.SkipWaitForDeleteSeconds) * time.Second), true
 }
 
-// warning returns what an eviction that the specification permits destroys, or why it may not help.
+// warning returns the data or pod that a permitted eviction loses, or why it may not help.
 func (r rules) warning(pod *corev1.Pod) string {
 	switch {
 	case ownedByDaemonSet(pod):

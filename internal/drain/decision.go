@@ -79,7 +79,7 @@ type Decision struct {
 	Order int32 `json:"order,omitempty"`
 	// Budgets that guard the pod, as namespace/name.
 	Budgets []string `json:"budgets,omitempty"`
-	// Message explains the reason for this pod, and what would resolve it.
+	// Message explains the reason for this pod, and how to resolve it.
 	Message string `json:"message,omitempty"`
 
 	pod    *corev1.Pod

@@ -107,7 +107,7 @@ func isFinished(pod *corev1.Pod) bool {
 }
 
 // snapshotClient implements the part of the Kubernetes client that kubectl's filters use: the pods, and the DaemonSets of a snapshot. The embedded
-// nil interfaces panic in the tests if a new version of kubectl calls anything else.
+// nil interfaces panic in the tests if a new version of kubectl calls another method.
 type snapshotClient struct {
 	kubernetes.Interface
 	pods       []corev1.Pod

@@ -184,7 +184,7 @@ func summarize(obstacles []obstacle) string {
 	return strings.Join(lines, "; ")
 }
 
-// group returns what the pod waits for, among pods with the same reason.
+// group identifies the wait of the pod among pods with the same reason.
 func (o obstacle) group() string {
 	switch o.reason {
 	case ReasonDisruptionBudget, ReasonDisruptionBudgetNever, ReasonMultipleBudgets, ReasonDeadlock:

@@ -75,7 +75,7 @@ func (o Findings) Err() error {
 		fmt.Sprintf("node %s stays in service, because its drain would fail: %s", o.node, summarize(o.refused)), nil, blockers(gravestFirst(o.refused))...)
 }
 
-// Warning describes what would block the drain, so that a person can change it in time; empty: nothing.
+// Warning describes the pods that would block the drain, so that a person can act in time; empty: none.
 func (o Findings) Warning() string {
 	outcome := "wait until you change the budgets or add replicas"
 	switch {

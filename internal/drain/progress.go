@@ -14,7 +14,7 @@ import (
 // listed is how many pods a status names, so that it stays small.
 const listed = 20
 
-// progress is what a drain has achieved and what it waits for.
+// progress is the progress of a drain, and its waits.
 type progress struct {
 	status maintenancev1.DrainStatus
 	wait   *drydockv1.Wait
@@ -40,7 +40,7 @@ type waitStart struct {
 	since  time.Time
 }
 
-// report is what was last reported.
+// report is the last reported status and wait.
 type report struct {
 	status maintenancev1.DrainStatus
 	wait   *drydockv1.Wait
@@ -138,7 +138,7 @@ func (p *progress) currentWait() *drydockv1.Wait {
 	}
 }
 
-// blocking returns what keeps the drain from finishing, the gravest first.
+// blocking returns the obstacles that keep the drain from finishing, the gravest first.
 func (p *progress) blocking() (message string, named []drydockv1.Blocker) {
 	if p.uncordoned != nil {
 		return p.uncordoned.Message, []drydockv1.Blocker{*p.uncordoned}

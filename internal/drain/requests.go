@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// budgetInterval is how often the drain retries for a budget that allows nothing and has not changed.
+	// budgetInterval is how often the drain retries for a budget that allows no disruption and has not changed.
 	budgetInterval = 5 * time.Second
 	// The pause after a refusal without a budget and without a given delay: it doubles from the first to the longest.
 	firstPause, longestPause = time.Second, 16 * time.Second
@@ -44,7 +44,7 @@ type request struct {
 	retryAt  time.Time
 }
 
-// newRequests continues from the progress of an earlier run of the same attempt. A new attempt evicts again the pods that returned in the one before.
+// newRequests continues from the progress of an earlier run of the same attempt. A new attempt evicts again the pods that returned in the previous one.
 func newRequests(attempt int32, before *maintenancev1.DrainStatus) *requests {
 	r := &requests{
 		byPod: map[types.UID]*request{}, budgetTried: map[string]time.Time{}, returns: map[types.UID]int{}, returnedBefore: map[string]bool{},

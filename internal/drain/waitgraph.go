@@ -107,7 +107,7 @@ func (r *run) nodesOutOfService(ctx context.Context) (draining, away []*corev1.N
 	return draining, away, nil
 }
 
-// readWaitGraph reads from a cache the budgets that guard these pods and allow nothing, with all the pods that they guard.
+// readWaitGraph reads from a cache the budgets that select these pods and allow no disruption, with all pods that they select.
 func readWaitGraph(ctx context.Context, cache client.Reader, pods []corev1.Pod) (waitGraph, error) {
 	guarded := Snapshot{Pods: pods}
 	if err := guarded.readRules(ctx, cache, guarded.namespaces()...); err != nil {

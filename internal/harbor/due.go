@@ -98,7 +98,7 @@ type Judgement struct {
 // parts in the order in which their failures count: a condition has one.
 var parts = []Part{PartDatabase, PartCache, PartStorage, PartBucket, PartHarbor}
 
-// Judge evaluates a managed HarborCluster with the record of what was applied. A service is not ready until its current desired state is applied: its
+// Judge evaluates a managed HarborCluster with the record of its applied parts. A service is not ready until its current desired state is applied: its
 // operator reports about an earlier one.
 func Judge(hc *goharborv1.HarborCluster, seen Seen, applied map[Part]Applied, now time.Time) Judgement {
 	var j Judgement

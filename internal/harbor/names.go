@@ -1,4 +1,4 @@
-// Package harbor decides what is applied for a HarborCluster, and evaluates its services by their objects. It is pure.
+// Package harbor decides which objects are applied for a HarborCluster, and evaluates its services by their objects. It is pure.
 //
 // Objects have the names that the Harbor operator gives them, so that an existing Harbor of that operator is found, not duplicated.
 package harbor

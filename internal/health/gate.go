@@ -142,7 +142,7 @@ func (g Gate) decide(now time.Time) Decision {
 	return decision
 }
 
-// failed is the wait for a failed check: which one, what was observed, since when.
+// failed is the wait for a failed check: its name, the observation and its start.
 func (g Gate) failed(i int, now time.Time) *drydockv1.Wait {
 	wait := g.waiting(i)
 	since := g.streaks[i].since

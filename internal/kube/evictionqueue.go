@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxEvictions limits the concurrent evictions of a cluster. More do not make drains faster, but slow down everything else: fifty drains that
-	// evict all their pods at once keep the API server busy for seconds, and delay every cordon.
+	// maxEvictions limits the concurrent evictions of a cluster. More do not make drains faster, but delay other requests: fifty drains that evict
+	// all their pods at once keep the API server busy for seconds, and delay every cordon.
 	maxEvictions = 16
 	// lateAnswer is when an unanswered eviction stops counting: a slow webhook delays no other pod.
 	lateAnswer = time.Second

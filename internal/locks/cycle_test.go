@@ -13,7 +13,7 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-// requestsFor returns a request for each of these nodes, each a second younger than the one before.
+// requestsFor returns a request for each of these nodes, a second apart, oldest first.
 func requestsFor(nodes ...string) []lcmv1.NodeMaintenanceRequest {
 	var requests []lcmv1.NodeMaintenanceRequest
 	for i, node := range nodes {

@@ -18,7 +18,7 @@ import (
 // ErrInvalid: a policy is invalid, regardless of the cluster; the message names the field.
 var ErrInvalid = errors.New("invalid policy")
 
-// Decide returns what the locks of the policy's application should be. It is stable: after the decision is applied, deciding again changes nothing
+// Decide returns the desired locks of the policy's application. It is stable: after the decision is applied, deciding again changes nothing
 // until the cluster changes, except that the cluster's lock then reports the new progress. Errors: ErrInvalid, and an unreadable record of permits.
 func Decide(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.Time) (Decision, error) {
 	a, err := view(policy, snapshot, now)

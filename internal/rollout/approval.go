@@ -44,8 +44,8 @@ type AwaitedApproval struct {
 
 func (a AwaitedApproval) String() string { return fmt.Sprintf("%s (batch %d)", a.Point, a.Batch) }
 
-// CheckApproval rejects an approval without an actor, and one that the rollout does not wait for: awaited is nil, or is for another batch. state is the
-// current state of the rollout, for the error. With separate duties it also rejects an actor who started, edited or enabled the rollout.
+// CheckApproval rejects an approval without an actor, and one that the rollout does not wait for: awaited is nil, or is for another batch. state is
+// the current state of the rollout, for the error. With separate duties it also rejects an actor who started, edited or enabled the rollout.
 func CheckApproval(approvals *ranv1.Approvals, awaited *AwaitedApproval, request ApprovalRequest, starters []string, state string) error {
 	switch {
 	case awaited == nil:

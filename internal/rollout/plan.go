@@ -52,7 +52,7 @@ type SkippedCluster struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ReasonAlreadyCompliant: no policy of the rollout has anything to do on the cluster.
+// ReasonAlreadyCompliant: the rollout has no work on the cluster.
 const ReasonAlreadyCompliant = "AlreadyCompliant"
 
 // NewPlan selects the clusters of a rollout and divides those that need work into batches. An invalid plan has no batches, and a False condition that

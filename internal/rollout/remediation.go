@@ -2,7 +2,7 @@ package rollout
 
 import ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 
-// Remediation is what a rollout does to a cluster.
+// Remediation is the work of a rollout on a cluster.
 type Remediation int
 
 // The remediations.
@@ -14,7 +14,7 @@ const (
 	NodeMaintenance
 )
 
-// RemediationOf returns what the rollout does to a cluster.
+// RemediationOf returns the work of a rollout on a cluster.
 func RemediationOf(cgu *ranv1.ClusterGroupUpgrade) Remediation {
 	switch {
 	case cgu.Spec.NodeMaintenance != nil:

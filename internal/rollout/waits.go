@@ -23,7 +23,7 @@ const (
 type Waits struct {
 	// Retry is an activity that failed and is retried.
 	Retry *drydockv1.Wait
-	// Withdrawal is the reason why running clusters are withdrawn. CancelledBy is who cancelled the rollout, and why.
+	// Withdrawal is the reason why running clusters are withdrawn. CancelledBy names the person who cancelled the rollout, and the reason.
 	Withdrawal, CancelledBy string
 	// Pause waits for a resume, and Approval for an approval.
 	Pause, Approval *drydockv1.Wait

@@ -196,7 +196,7 @@ func (w *slotWorld) known(owner scheduling.SlotOwner, slot scheduling.Slot) bool
 	return listed != nil && listed.Granted
 }
 
-// one draws a slot in use, if there is one.
+// one draws a slot in use; any is false without one.
 func (w *slotWorld) one(t *rapid.T) (owner scheduling.SlotOwner, slot scheduling.Slot, any bool) {
 	type holding struct {
 		owner scheduling.SlotOwner

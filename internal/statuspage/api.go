@@ -126,7 +126,7 @@ func (a *api) Watch(ctx context.Context, _ *connect.Request[statusv1.WatchReques
 	}
 }
 
-// changedSince is the message for a client with an earlier view; nil without changes. A client without a view gets everything.
+// changedSince is the message for a client with an earlier view; nil without changes. A client without a view gets all lists.
 func changedSince(last, now *View, ui webUI) *statusv1.WatchResponse {
 	first := last == nil
 	if first {

@@ -79,7 +79,7 @@ func visible(shown portal.View) portal.View {
 }
 
 // checkPeriodically checks at intervals that Temporal and the workers answer, since a long poll cannot distinguish an idle server from a dead one. It
-// also reads what changes in a portal with time alone.
+// also updates the parts of the portal that change with time.
 func (r *Reader) checkPeriodically(ctx context.Context) {
 	select {
 	case <-ctx.Done():

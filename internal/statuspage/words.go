@@ -78,7 +78,7 @@ func tone(status sreportalv1.ServiceStatus) string {
 	return "none"
 }
 
-// toneOfState is that of a rollout, a cluster or a node, by the word for its state.
+// toneOfState is the tone of the state of a rollout, a cluster or a node.
 func toneOfState(state string) string {
 	switch strings.ToLower(state) {
 	case "completed", "complete":
@@ -91,7 +91,7 @@ func toneOfState(state string) string {
 	return "work"
 }
 
-// stateWords are a state as people read it: "In progress" for InProgress.
+// stateWords is the display text of a state: "In progress" for InProgress.
 func stateWords(state string) string {
 	var words strings.Builder
 	for i, letter := range state {
@@ -137,11 +137,11 @@ func dayWords(day portal.Day) string {
 	return statusWords(day.Worst)
 }
 
-// run is some days in a row that were alike: one piece of the bar.
+// run is a series of days with the same status: one piece of the bar.
 type run struct {
 	Days int
 	Tone string
-	// When is e.g. "2 Nov to 3 Nov", Words how those days were.
+	// When is e.g. "2 Nov to 3 Nov", Words their status.
 	When, Words string
 }
 

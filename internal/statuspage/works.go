@@ -26,7 +26,7 @@ const (
 // kind holds the workflows of one type.
 type kind[S any] struct {
 	reader *Reader
-	// workflow is the type, request what their status query gets.
+	// workflow is the type; request has the arguments of their status query.
 	workflow string
 	request  []any
 	// keep is the number of ended workflows to keep.
@@ -47,7 +47,7 @@ type kind[S any] struct {
 	running  sync.WaitGroup
 }
 
-// change changes one workflow. It ignores one that is no longer kept.
+// change changes one workflow, unless it was removed.
 func (k *kind[S]) change(id string, change func(*Work[S])) {
 	k.reader.publish(func(v *View) bool {
 		before, shown := k.works[id]

@@ -133,7 +133,7 @@ type Subscription struct {
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// SignalRequest has who sent a signal, and why. All fields are optional.
+// SignalRequest has the sender and the reason of a signal. All fields are optional.
 type SignalRequest struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// StatusPortalOptions start the workflow of a portal where it does not run yet: a portal runs as soon as there is something to show.
+// StatusPortalOptions start the workflow of a portal where it does not run yet: a portal starts with its first object.
 func StatusPortalOptions(name string) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
 		ID:                       StatusPortalID(name),

@@ -150,7 +150,7 @@ func (g *collector) add(c *calendar, p point, from, to time.Time) error {
 	return nil
 }
 
-// sorted returns everything in order of time. Of several occurrences with the same start it keeps the longest, and prefers one without a note: a moved
+// sorted returns all occurrences in order of time. Of several occurrences with the same start it keeps the longest, and prefers one without a note: a moved
 // start may be equal to another.
 func (g *collector) sorted() ([]Occurrence, []Dropped, error) {
 	slices.SortStableFunc(g.occurrences, func(a, b Occurrence) int {
