@@ -313,7 +313,7 @@ func TestManifestWorkTemplatesMustExistInTheRolloutsNamespaceAndBeReadable(t *te
 
 	inventory.ManifestWorkTemplates[0].Invalid = "the expectation is not a list"
 	plan = rollout.NewPlan(cgu, inventory, noon)
-	require.Equal(t, []string{"Missing manifest templates: [b]; Invalid manifest templates: [a]; manifest template prod/a: what it expects is no list"}, plan.Problems())
+	require.Equal(t, []string{"Missing manifest templates: [b]; Invalid manifest templates: [a]; manifest template prod/a: the expectation is not a list"}, plan.Problems())
 	inventory.ManifestWorkTemplates[0].Invalid = ""
 
 	inventory.ManifestWorkTemplates[1].Namespace = "prod"
