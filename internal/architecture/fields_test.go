@@ -38,7 +38,7 @@ func TestEveryFieldIsExplained(t *testing.T) {
 	}
 }
 
-// fieldsOf lists the JSON names of the fields of a type of ours and of the types of ours in it.
+// fieldsOf lists the JSON names of the fields of a type of Drydock's API, including nested types.
 func fieldsOf(of reflect.Type, seen map[reflect.Type]bool) (names []string) {
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
 		of = of.Elem()

@@ -23,7 +23,7 @@ func TestStatusCodesDistinguishUnresponsiveServers(t *testing.T) {
 	require.NotErrorIs(t, absent, ErrTaskFails)
 	fails := ask(serviceerror.NewWorkflowNotReady("Unable to query workflow due to Workflow Task in failed state."))
 	require.ErrorIs(t, fails, ErrTaskFails)
-	require.ErrorIs(t, fails, ErrNoWorker, "nobody has answered")
+	require.ErrorIs(t, fails, ErrNoWorker, "no worker has answered")
 	require.ErrorContains(t, fails, "repeatedly fail its next workflow task")
 	require.ErrorIs(t, ask(serviceerror.NewFailedPrecondition("no poller seen for task queue recently, worker may be down")), ErrNoWorker)
 	gone := serviceerror.NewNotFound("no such workflow")

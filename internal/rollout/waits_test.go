@@ -71,7 +71,7 @@ func TestARolloutShowsTheWaitWithTheHighestPriority(t *testing.T) {
 			rollout.ReasonWithdrawingTimedOut, "batch 2 of 3: clusters that return their nodes: 1", "Paused",
 		},
 		{"the cleanup after a withdrawal", rollout.Waits{Withdrawal: rollout.ReasonCancelling}, inBatch(ranv1.ClusterCancelled), rollout.ReasonCancelling, "batch 2 of 3: cleaning up", ""},
-		{"who cancelled a rollout before its first batch", rollout.Waits{Withdrawal: rollout.ReasonCancelling, CancelledBy: " by ann"}, &ranv1.ClusterGroupUpgradeStatus{}, rollout.ReasonCancelling, "cancelled by ann; cleaning up", ""},
+		{"the person who cancelled a rollout before its first batch", rollout.Waits{Withdrawal: rollout.ReasonCancelling, CancelledBy: " by ann"}, &ranv1.ClusterGroupUpgradeStatus{}, rollout.ReasonCancelling, "cancelled by ann; cleaning up", ""},
 		{"no withdrawal of clusters that soak", rollout.Waits{Withdrawal: rollout.ReasonCancelling}, inBatch(ranv1.ClusterSoaking), ranv1.ReasonSoaking, "", ranv1.ReasonSoaking},
 		{"a failing activity before all others", rollout.Waits{Retry: waitsFor("NoHub"), Withdrawal: "W", Pause: waitsFor("P")}, inBatch(ranv1.ClusterRunning), "NoHub", "", ""},
 		{"a failing activity even after the end", rollout.Waits{Retry: waitsFor("NoHub")}, ended, "NoHub", "", ""},
