@@ -44,7 +44,7 @@ func look(ctx context.Context, cluster *kube.Cluster, node string, preflight Pre
 		return drain.Findings{}, nil
 	}
 	found, err := drain.Preflight(ctx, cluster.Cache, cluster.Client, node, *preflight.Drain, preflight.Completion)
-	return found, activitykit.Explain(cluster, "look at the pods of node "+node, err)
+	return found, activitykit.Explain(cluster, "check the pods of node "+node, err)
 }
 
 // warnOf records an Event on the node if there is a warning.

@@ -73,7 +73,7 @@ func (h *Activities) AwaitHarborDue(ctx context.Context, in AwaitDueInput) (harb
 		alarm.Reset(time.Until(next))
 		return temporal.Observation{}, due, err
 	})
-	return w.seen, explainHarbor(cluster, in.Ref, "look at "+in.String(), err)
+	return w.seen, explainHarbor(cluster, in.Ref, "read "+in.String(), err)
 }
 
 func secretMetadata(namespace string) *metav1.PartialObjectMetadata {

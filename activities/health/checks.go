@@ -69,7 +69,7 @@ func ExplainCheck(cluster *kube.Cluster, err error) error {
 	if errType := temporal.ErrorType(err); errType != "" {
 		return temporal.Error(errType, err.Error(), err)
 	}
-	return activitykit.Explain(cluster, "look", err)
+	return activitykit.Explain(cluster, "evaluate the health checks", err)
 }
 
 // objects lets checks read from a cluster until its context ends.

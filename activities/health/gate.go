@@ -31,7 +31,7 @@ func (w *gateWait) run(ctx context.Context) error {
 	alarm := time.NewTimer(math.MaxInt64)
 	defer alarm.Stop()
 	return w.waits.AwaitAlarm(ctx, alarm.C, w.cluster, w.kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
-		decision, err := w.look(ctx)
+		decision, err := w.decide(ctx)
 		if err != nil {
 			return temporal.Observation{}, false, err
 		}
@@ -42,9 +42,9 @@ func (w *gateWait) run(ctx context.Context) error {
 	})
 }
 
-// look evaluates the cache while the gate waits. The cache of a broken watch is outdated, so the gate opens or fails only on objects from the API
+// decide evaluates the cache while the gate waits. The cache of a broken watch is outdated, so the gate opens or fails only on objects from the API
 // server.
-func (w *gateWait) look(ctx context.Context) (health.Decision, error) {
+func (w *gateWait) decide(ctx context.Context) (health.Decision, error) {
 	decision, err := w.observe(ObjectsOf(ctx, w.cluster, w.cluster.Cache))
 	if err != nil || decision.Verdict == health.Waiting {
 		return decision, err

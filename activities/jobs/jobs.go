@@ -125,7 +125,7 @@ func (j *Activities) awaitJob(ctx context.Context, cluster *kube.Cluster, job *b
 		func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 			var err error
 			if seen, err = lookAtJob(ctx, cluster, reader, job, run); err != nil {
-				return temporal.Observation{}, false, activitykit.Explain(cluster, "look at "+jobPath(job), err)
+				return temporal.Observation{}, false, activitykit.Explain(cluster, "read "+jobPath(job), err)
 			}
 			wait, done, err := seen.judge()
 			if wait != nil {

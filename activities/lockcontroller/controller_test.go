@@ -19,13 +19,13 @@ import (
 func TestAFrozenWriterCannotUseAnEndedPermit(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)
-	r.look()
+	r.addView()
 	frozen := r.startNow()
 	r.stepUntil(frozen, "patch status of tf-n1")
 
 	r.setRequest("n1", false, 0)
 	r.setRequest("n2", true, 2)
-	r.look()
+	r.addView()
 	r.finish(r.startNow())
 	require.Equal(t, []string{"n2"}, r.inactive())
 	r.finish(frozen)
@@ -39,7 +39,7 @@ func TestACrashBeforeANewLockIsReleasedLeavesNoPermit(t *testing.T) {
 		require.NoError(t, r.api.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n4"}}))
 		r.setPod("n4", true)
 		r.setRequest("n4", true, 1)
-		r.look()
+		r.addView()
 		dead := r.startNow()
 		for range requests {
 			r.step(dead)
@@ -49,11 +49,11 @@ func TestACrashBeforeANewLockIsReleasedLeavesNoPermit(t *testing.T) {
 			return
 		}
 		r.setPod("n4", false)
-		r.look()
+		r.addView()
 		r.finish(r.startNow())
 		require.Empty(t, r.inactive(), "after %d requests", requests)
 		r.setRequest("n4", false, 0)
-		r.look()
+		r.addView()
 		r.finish(r.startNow())
 		require.Empty(t, r.inactive(), "after %d requests", requests)
 	}
@@ -62,16 +62,16 @@ func TestACrashBeforeANewLockIsReleasedLeavesNoPermit(t *testing.T) {
 func TestAFrozenWriterCannotHoldANodeRequestedSince(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)
-	r.look()
+	r.addView()
 	r.finish(r.startNow())
 	r.setRequest("n1", false, 0)
-	r.look()
+	r.addView()
 	frozen := r.startNow()
 	r.stepUntil(frozen, "patch status of tf-n1") // it is about to activate the lock
 
 	r.setRequest("n1", true, 2)
 	r.setRequest("n2", true, 1)
-	r.look()
+	r.addView()
 	r.finish(r.startNow())
 	for frozen.next != "" {
 		r.step(frozen)
@@ -82,15 +82,15 @@ func TestAFrozenWriterCannotHoldANodeRequestedSince(t *testing.T) {
 func TestWritersThatStartAndEndAPermitAreOrdered(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)
-	r.look()
+	r.addView()
 	dead := r.startNow()
 	r.stepUntil(dead, "patch status of tf-n1") // the turn is recorded, and then the controller stops
-	r.look()
+	r.addView()
 	withTurn := len(r.views) - 1
 
 	r.setRequest("n2", true, 2)
 	r.setPod("n1", false)
-	r.look()
+	r.addView()
 	ender := r.startNow()
 	r.stepUntil(ender, "patch tf") // n1's lock reports a pod that is not ready; the end of its turn is not recorded yet
 	r.setPod("n1", true)
@@ -107,14 +107,14 @@ func TestAFrozenWriterCannotDeleteTheLockOfAReturnedNode(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	node := func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}} }
 	require.NoError(t, r.api.Delete(t.Context(), node()))
-	r.look()
+	r.addView()
 	frozen := r.startNow()
 	r.stepUntil(frozen, "delete tf-n1")
 
 	require.NoError(t, r.api.Create(t.Context(), node()))
 	r.setPod("n1", false)
 	r.setRequest("n1", true, 1)
-	r.look()
+	r.addView()
 	r.finish(r.startNow()) // it writes the reason of the active lock
 	for frozen.next != "" {
 		r.step(frozen)
@@ -125,13 +125,13 @@ func TestAFrozenWriterCannotDeleteTheLockOfAReturnedNode(t *testing.T) {
 func TestALockDeletedDuringAMaintenanceIsRecreatedAsInactive(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)
-	r.look()
+	r.addView()
 	r.finish(r.startNow())
 	r.setPod("n1", false)
 	r.setRequest("n2", true, 2)
 	require.NoError(t, r.api.Delete(t.Context(), &lcmv1.NodeWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: "tf-n1"}}))
 	delete(r.served, "n1") // its lock was deleted
-	r.look()
+	r.addView()
 	r.finish(r.startNow())
 	require.Equal(t, []string{"n1"}, r.inactive())
 }
@@ -145,14 +145,14 @@ func TestAPermitIsNotGivenToADeletedRequest(t *testing.T) {
 		}
 	}
 	require.NoError(t, r.api.Create(t.Context(), request("first")))
-	r.look()
+	r.addView()
 	first := r.views[len(r.views)-1].NodeRequests
 	require.NoError(t, r.api.Delete(t.Context(), request("first")))
 	require.NoError(t, r.api.Create(t.Context(), request("second")))
-	r.look()
+	r.addView()
 	r.finish(r.startNow())
 	for _, seen := range [][]lcmv1.NodeMaintenanceRequest{first, nil} {
-		r.look()
+		r.addView()
 		r.views[len(r.views)-1].NodeRequests = seen
 		r.finish(r.startNow())
 		require.Equal(t, []string{"n1"}, r.inactive())
@@ -163,7 +163,7 @@ func TestANewControllerResumesAfterACrashAtAnyRequest(t *testing.T) {
 	for requests := 0; ; requests++ {
 		r := newRace(t.Context(), t, 1)
 		r.setRequest("n1", true, 1)
-		r.look()
+		r.addView()
 		dead := r.startNow()
 		for i := 0; i < requests && dead.next != ""; i++ {
 			r.step(dead)
@@ -172,7 +172,7 @@ func TestANewControllerResumesAfterACrashAtAnyRequest(t *testing.T) {
 			require.Greater(t, requests, 4)
 			return
 		}
-		r.look()
+		r.addView()
 		r.finish(r.startNow())
 		require.Equal(t, []string{"n1"}, r.inactive(), "dead before %q", dead.next)
 	}
@@ -181,7 +181,7 @@ func TestANewControllerResumesAfterACrashAtAnyRequest(t *testing.T) {
 func TestANodeIsRecordedAsUpdatedBeforeItsLockIsActiveAgain(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)
-	r.look()
+	r.addView()
 	r.finish(r.startNow())
 	r.requestCluster()
 	lock := &lcmv1.NodeWorkloadLock{}
@@ -189,12 +189,12 @@ func TestANodeIsRecordedAsUpdatedBeforeItsLockIsActiveAgain(t *testing.T) {
 	lock.Annotations = nil // the controller died before it wrote this
 	require.NoError(t, r.api.Update(r.ctx, lock))
 	r.setRequest("n1", false, 0)
-	r.look()
+	r.addView()
 	dead := r.startNow()
 	for len(r.inactive()) > 0 {
 		r.step(dead)
 	}
-	r.look()
+	r.addView()
 	r.finish(r.startNow())
 	require.Equal(t, 33, int(r.reported()))
 }
@@ -204,20 +204,20 @@ func TestALockDoesNotFailBeforeItsPodIsSeen(t *testing.T) {
 	away := func(t *testing.T) *race {
 		r := newRace(t.Context(), t, 1)
 		r.setRequest("n1", true, 1)
-		r.look()
+		r.addView()
 		r.finish(r.startNow())
 		r.setPod("n1", false)
 		r.setRequest("n1", false, 0)
-		r.look()
+		r.addView()
 		r.finish(r.startNow())
 		require.NotNil(t, r.turn("n1").AwaitedSince)
 		r.policy.NodePodDeadlineSeconds = new(int32) // it has passed
 		return r
 	}
 	for name, seen := range map[string]func(r *race){
-		"the pod is missing":            func(r *race) { r.removePod("n1"); r.look() },
-		"its predecessor was not ready": func(r *race) { r.look(); r.removePod("n1") },
-		"its predecessor was ready":     func(r *race) { r.setPod("n1", true); r.look(); r.removePod("n1") },
+		"the pod is missing":            func(r *race) { r.removePod("n1"); r.addView() },
+		"its predecessor was not ready": func(r *race) { r.addView(); r.removePod("n1") },
+		"its predecessor was ready":     func(r *race) { r.setPod("n1", true); r.addView(); r.removePod("n1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := away(t)
@@ -233,7 +233,7 @@ func TestALockDoesNotFailBeforeItsPodIsSeen(t *testing.T) {
 	t.Run("no pod", func(t *testing.T) {
 		r := away(t)
 		r.setPod("n1", true)
-		r.look()
+		r.addView()
 		r.removePod("n1")
 		r.finish(r.startNow())
 		require.Equal(t, lcmv1.LockFailed, r.state("n1"))
@@ -266,15 +266,15 @@ func TestOverlappingWritersKeepLocksInOrder(t *testing.T) {
 		}
 		for serial := range rapid.IntRange(1, 60).Draw(t, "events") {
 			node := rapid.SampledFrom(r.nodes).Draw(t, "node")
-			switch event := rapid.SampledFrom([]string{"request", "withdraw", "pod", "look", "start", "step", "step", "step"}).Draw(t, "event"); {
+			switch event := rapid.SampledFrom([]string{"request", "withdraw", "pod", "view", "start", "step", "step", "step"}).Draw(t, "event"); {
 			case event == "request" || event == "withdraw":
 				r.setRequest(node, event == "request", serial)
-				r.look()
+				r.addView()
 			case event == "pod":
 				r.setPod(node, rapid.Bool().Draw(t, "ready"))
-				r.look()
-			case event == "look":
-				r.look()
+				r.addView()
+			case event == "view":
+				r.addView()
 			case event == "start" && len(r.keepers) < 3:
 				r.start(rapid.IntRange(max(0, len(r.views)-4), len(r.views)-1).Draw(t, "view"))
 			case event == "step" && len(r.keepers) > 0:
@@ -289,9 +289,9 @@ func TestOverlappingWritersKeepLocksInOrder(t *testing.T) {
 		for len(r.keepers) > 0 {
 			r.finish(r.keepers[0])
 		}
-		r.look()
+		r.addView()
 		r.finish(r.startNow())
-		r.look()
+		r.addView()
 		now := r.views[len(r.views)-1]
 		require.Equal(t, locks.ProgressOf("tf", now.ClusterRequests, now.NodeLocks).Percentage, r.reported())
 	})

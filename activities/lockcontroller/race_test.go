@@ -108,14 +108,14 @@ func newRace(ctx context.Context, t require.TestingT, limit int32) *race {
 	for _, node := range r.nodes {
 		r.setPod(node, true)
 	}
-	r.look()
+	r.addView()
 	r.finish(r.start(0))
-	r.look()
+	r.addView()
 	return r
 }
 
-// look adds a view of the current state.
-func (r *race) look() {
+// addView adds a view of the current state.
+func (r *race) addView() {
 	var nodes corev1.NodeList
 	var pods corev1.PodList
 	var clusterRequests lcmv1.ClusterMaintenanceRequestList
@@ -231,9 +231,9 @@ func (r *race) reported() int32 {
 // requestCluster requests the cluster, and releases its lock.
 func (r *race) requestCluster() {
 	require.NoError(r.t, r.api.Create(r.ctx, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: "maintenance", UID: "maintenance"}}))
-	r.look()
+	r.addView()
 	r.finish(r.startNow())
-	r.look()
+	r.addView()
 	r.views = r.views[len(r.views)-1:]
 	r.maintenance = true
 }
@@ -294,7 +294,7 @@ func (r *race) setRequest(node string, wanted bool, serial int) {
 
 // writes runs another controller to completion and returns its writes.
 func (r *race) writes() []string {
-	r.look()
+	r.addView()
 	var written []string
 	one := r.startNow()
 	for one.next != "" {

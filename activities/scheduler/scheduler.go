@@ -151,7 +151,7 @@ func (s *Activities) FindGone(ctx context.Context, in FindGoneInput) ([]string, 
 		})
 	}
 	if err := reads.Wait(); err != nil {
-		return nil, activitykit.Explain(cluster, "look for nodes", err)
+		return nil, activitykit.Explain(cluster, "find nodes", err)
 	}
 	var gone []string
 	for i, name := range in.Nodes {

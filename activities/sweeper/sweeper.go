@@ -101,7 +101,7 @@ func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Or
 		found, err = look.look(ctx, cluster.Cache)
 		return temporal.Observation{}, found.Quiet || len(found.Orphans)+len(found.Gone) > 0 || !slices.Equal(found.Unknown, in.Unknown), err
 	})
-	return found, activitykit.Explain(cluster, "look for marks of closed workflows", err)
+	return found, activitykit.Explain(cluster, "find the marks of closed workflows", err)
 }
 
 // search is one attempt at AwaitOrphans.
@@ -187,7 +187,7 @@ func (s *Activities) AnyMarks(ctx context.Context, cluster string) (bool, error)
 	}
 	marks, err := findMarks(ctx, c.Client)
 	if err != nil {
-		return false, activitykit.Explain(c, "look for marks", err)
+		return false, activitykit.Explain(c, "find marks", err)
 	}
 	err = scheduler.ReviveScheduler(ctx, s.Temporal, cluster)
 	if len(marks) > 0 {
