@@ -148,7 +148,7 @@ func isolate(t *testing.T) {
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	// No server listens here: a test that needs Temporal starts it.
-	t.Setenv("TEMPORAL_ADDRESS", nobody)
+	t.Setenv("TEMPORAL_ADDRESS", closedAddress)
 }
 
-const nobody = "127.0.0.1:1"
+const closedAddress = "127.0.0.1:1"

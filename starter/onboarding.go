@@ -63,7 +63,7 @@ func newOnboardingStop(c *cli) *cobra.Command {
 		Short: "Stop starting rollouts for new clusters; running rollouts continue",
 		Args:  operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
-			return c.tell(ctx, onboarding(), temporal.SignalCancel, reason, "stops: running rollouts continue")
+			return c.sendSignal(ctx, onboarding(), temporal.SignalCancel, reason, "stops: running rollouts continue")
 		}),
 	}
 	addReasonFlag(cmd, &reason)

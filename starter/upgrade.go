@@ -66,7 +66,7 @@ func newSignal(c *cli, signal workflowSignal, named func(name string) (subject, 
 			if err != nil {
 				return err
 			}
-			return c.tell(ctx, target, signal.name, reason, signal.result)
+			return c.sendSignal(ctx, target, signal.name, reason, signal.result)
 		}),
 	}
 	c.addTemporalFlags(cmd)
@@ -78,8 +78,8 @@ func addReasonFlag(cmd *cobra.Command, reason *string) {
 	cmd.Flags().StringVar(reason, "reason", "", "reason; recorded with your user name in the workflow history")
 }
 
-// tell sends a signal and prints its effect.
-func (c *cli) tell(ctx context.Context, target subject, signal, reason, result string) error {
+// sendSignal sends a signal and prints its effect.
+func (c *cli) sendSignal(ctx context.Context, target subject, signal, reason, result string) error {
 	s, err := c.dial(ctx)
 	if err != nil {
 		return err

@@ -102,8 +102,8 @@ func (w Waits) AwaitAlarm(ctx context.Context, alarm <-chan time.Time, cluster *
 	return TypedError(cluster, cluster.AwaitAlarm(ctx, kinds, alarm, r.observing(check)))
 }
 
-// Tell reports the wait of a long activity to its workflow until stop is called.
-func (w Waits) Tell(ctx context.Context, observation temporal.Observation) (stop func()) {
+// StartReport reports the wait of a long activity to its workflow until stop is called.
+func (w Waits) StartReport(ctx context.Context, observation temporal.Observation) (stop func()) {
 	r := NewReport(ctx, nil)
 	r.Observe(observation)
 	return r.Start(ctx, w.Temporal)

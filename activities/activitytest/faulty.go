@@ -37,9 +37,9 @@ func NewFaultyClusters(t *testing.T) faultyClusters {
 func (f faultyClusters) LoseWatch(t *testing.T, cluster *kube.Cluster, namespace, resource string) {
 	t.Helper()
 	lost := f.Proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Verbs: []string{"watch"}, Resource: resource}, Fault: faultproxy.Stop()})
-	cut := f.Proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Verbs: []string{"get"}, Resource: "harborclusters", Name: "nobody"}, Fault: faultproxy.HangUp()})
-	nobody := &goharborv1.HarborCluster{}
-	require.Error(t, cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "nobody"}, nobody))
+	cut := f.Proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Verbs: []string{"get"}, Resource: "harborclusters", Name: "absent"}, Fault: faultproxy.HangUp()})
+	absent := &goharborv1.HarborCluster{}
+	require.Error(t, cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "absent"}, absent))
 	cut.Remove()
 	select {
 	case <-lost.Stopped():

@@ -50,7 +50,7 @@ func (h *Activities) ApplyHarborPart(ctx context.Context, in ApplyPartInput) (ha
 		return harbor.Applied{}, err
 	}
 	doing := fmt.Sprintf("apply the %s of %s", in.Part, in.Ref)
-	defer h.Waits.Tell(ctx, temporal.Observation{Part: string(in.Part), Wait: &drydockv1.Wait{Reason: harbor.ReasonApplying, Message: doing + ": there is no answer yet"}})()
+	defer h.Waits.StartReport(ctx, temporal.Observation{Part: string(in.Part), Wait: &drydockv1.Wait{Reason: harbor.ReasonApplying, Message: doing + ": there is no answer yet"}})()
 	applying, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	a := &apply{cluster: cluster, in: in, versions: map[string]string{}}

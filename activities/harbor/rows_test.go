@@ -176,7 +176,7 @@ func serviceRows(r *registry) {
 	r.untilIs(goharborv1.StatusHealthy)
 }
 
-// configurationRows: ConfigurationReady shows of each generation whether that is applied, whatever awaitCondition of the services.
+// configurationRows: ConfigurationReady shows for each generation whether it is applied, independent of the state of the services.
 func configurationRows(r *registry) {
 	r.awaitCondition(goharborv1.ConfigurationReady, yes, harbor.ReasonApplied)
 	r.reports(harbor.Postgresql, r.postgres(), `{"PostgresClusterStatus":"Updating"}`)

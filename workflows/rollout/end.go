@@ -45,9 +45,9 @@ func (g *groupUpgrade) registerSignals(ctx workflow.Context) {
 		g.signals++
 		g.updateClock(ctx)
 	})
-	kit.OnSignal(ctx, temporal.SignalPreparationProgress, "Progress of clusters that are precached or backed up.", func(told PreparationProgress) {
+	kit.OnSignal(ctx, temporal.SignalPreparationProgress, "Progress of clusters that are precached or backed up.", func(p PreparationProgress) {
 		g.signals++
-		g.recordPreparationProgress(ctx, told)
+		g.recordPreparationProgress(ctx, p)
 	})
 	kit.OnSignal(ctx, temporal.SignalClusterProgress, "Progress of a running cluster.", func(c ranv1.ClusterStatus) {
 		g.signals++

@@ -169,9 +169,9 @@ func (s *maintenanceScheduler) awaitChange(ctx workflow.Context, until time.Time
 // decide grants slots and answers the owners. It returns when to decide again without a change.
 func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
 	s.log.slots(&s.slots)
-	standstill := s.standstill()
-	s.log.standstill(standstill)
-	outcome := s.slots.Decide(workflow.Now(ctx), standstill)
+	blocked := s.blocked()
+	s.log.blocked(blocked)
+	outcome := s.slots.Decide(workflow.Now(ctx), blocked)
 	s.log.slots(&s.slots)
 	s.decided = outcome.Decision
 	for _, response := range outcome.Responses {
@@ -184,15 +184,15 @@ func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
 	return outcome.Again
 }
 
-// standstill returns why the scheduler may grant no slot; nil: it may. While anything is unknown, it grants nothing.
-func (s *maintenanceScheduler) standstill() *drydockv1.Wait {
+// blocked returns why the scheduler may grant no slot; nil: it may. While anything is unknown, it grants nothing.
+func (s *maintenanceScheduler) blocked() *drydockv1.Wait {
 	if !s.holds.Known() {
 		return &drydockv1.Wait{Reason: emergency.ReasonUnknown, Message: "waiting for the state of the emergency stop (workflow " + temporal.EmergencyStopID + ") " + s.holds.Trouble}
 	}
 	if hold := s.holds.State.Of(s.in.Cluster); hold != nil {
 		return &drydockv1.Wait{Reason: emergency.ReasonHeld, Message: emergency.Message(*hold)}
 	}
-	if wait := s.resync.standstill(); wait != nil {
+	if wait := s.resync.blocked(); wait != nil {
 		return wait
 	}
 	return s.trouble

@@ -64,8 +64,8 @@ func (l *slotLog) change(slot loggedSlot, before, after scheduling.SlotStatus) {
 	}
 }
 
-// standstill logs that the scheduler grants nothing, and why; nil: it grants slots.
-func (l *slotLog) standstill(wait *drydockv1.Wait) {
+// blocked logs that the scheduler grants nothing, and why; nil: it grants slots.
+func (l *slotLog) blocked(wait *drydockv1.Wait) {
 	switch {
 	case wait == nil && l.reason != "":
 		l.reason = ""

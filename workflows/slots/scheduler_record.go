@@ -31,9 +31,9 @@ func (s *maintenanceScheduler) status(ctx workflow.Context) SchedulerStatus {
 	now := workflow.Now(ctx)
 	free, outages := s.decided.Remaining()
 	return SchedulerStatus{
-		Cluster: s.in.Cluster, Watching: s.stopWatching != nil, Wait: s.slots.Standstill(s.standstill()),
+		Cluster: s.in.Cluster, Watching: s.stopWatching != nil, Wait: s.slots.Standstill(s.blocked()),
 		AvailableSlots: free, CanBecomeUnavailable: outages,
-		Queue: s.slots.Queue(now, s.standstill()), StartedAt: metav1.NewTime(s.startedAt),
+		Queue: s.slots.Queue(now, s.blocked()), StartedAt: metav1.NewTime(s.startedAt),
 	}
 }
 
@@ -42,7 +42,7 @@ func (s *maintenanceScheduler) show(ctx workflow.Context) {
 	var d kit.Details
 	d.Head("scheduler", s.in.Cluster)
 	if !s.slots.Empty() {
-		d.Wait(s.slots.Standstill(s.standstill()))
+		d.Wait(s.slots.Standstill(s.blocked()))
 		free, _ := s.decided.Remaining()
 		d.Row("free slots", strconv.Itoa(free))
 		d.Row("waiting", strconv.Itoa(len(s.decided.Waiting)))

@@ -45,8 +45,8 @@ func (r *resync) answeredBy(owner scheduling.SlotOwner) {
 	}
 }
 
-// standstill returns why the scheduler may grant no slot yet; nil: the resync is complete.
-func (r *resync) standstill() *drydockv1.Wait {
+// blocked returns why the scheduler may grant no slot yet; nil: the resync is complete.
+func (r *resync) blocked() *drydockv1.Wait {
 	if r.complete {
 		return nil
 	}
