@@ -19,7 +19,8 @@ PKG ?=
 
 # Programs have no debug data and no paths of this machine in them. The servers of the local stack are compiled with the same flags
 # (internal/devstack) and in the same versions of what they share with Drydock (deploy/devstack), so that nothing is compiled twice.
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -gcflags=all=-dwarf=false
+BUILD_FLAGS := -trimpath -gcflags=all=-dwarf=false
+GO_BUILD := CGO_ENABLED=0 go build $(BUILD_FLAGS)
 TOOLS := bin/tools
 PROTO := internal/statuspage/proto
 # BUF finds its plugins on the path.
@@ -46,8 +47,11 @@ build: ## Build bin/drydock and bin/drydock-worker
 	$(GO_BUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/drydock ./starter
 	$(GO_BUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/drydock-worker ./worker
 
-# Lint vets. Go links by itself what it would have gcc link, which takes longer, because something imports plugin.
-GO_TEST = go test -vet=off -ldflags='-s -w -linkmode=internal' -timeout 60m
+# Lint vets. Tests are built with the flags of programs: what both use is compiled once, and links faster without cgo. The race detector
+# needs cgo; Go then links by itself what it would have gcc link, because something imports plugin.
+TEST_FLAGS = -vet=off -timeout 60m $(BUILD_FLAGS)
+GO_TEST = CGO_ENABLED=0 go test $(TEST_FLAGS) -ldflags='-s -w'
+RACE_TEST = go test -race $(TEST_FLAGS) -ldflags='-s -w -linkmode=internal'
 # CONCURRENT are the packages with goroutines of their own, which the race detector watches. Workflow code has none: Temporal runs it in
 # one thread. `make race` watches all packages.
 CONCURRENT = $(shell go list ./activities/... ./starter ./worker ./internal/drain/... ./internal/kube/... ./internal/manifest ./internal/observe \
@@ -58,26 +62,29 @@ test: servers build chromium ## Run all tests, those on the real servers include
 ifeq ($(PKG),)
 	@$(MAKE) --no-print-directory --keep-going -j3 test-concurrent test-alone test-others
 else
-	$(GO_TEST) -race $(PKG)
+	$(RACE_TEST) $(PKG)
 endif
 
 # Tests on servers wait more than they compute. The longest packages come first, so that all others fit beside them. End-to-end tests
 # that run alone on their fleet have another fleet than those that share one.
 .PHONY: test-concurrent test-alone test-others
 test-concurrent:
-	@$(GO_TEST) -race -p 2 ./activities/... ./starter $(CONCURRENT)
+	@$(RACE_TEST) -p 3 ./activities/drain ./activities/locks ./internal/statuspage ./starter $(CONCURRENT)
 test-alone:
 	@E2E_PART=alone $(GO_TEST) -p 1 ./internal/e2e ./internal/chaos
 test-others:
 	@E2E_PART=shared $(GO_TEST) -p 2 ./internal/e2e $(filter-out $(CONCURRENT) %/internal/chaos,$(shell go list ./...))
 
+# SERVER_TESTS are packages all of whose tests need servers. Linking their tests takes longer than many tests.
+SERVER_TESTS = $(shell go list $$(grep -rlE --include='*_test.go' 'MainNeedsServers|activitytest\.Main' . | xargs dirname))
+
 .PHONY: test-fast
 test-fast: ## Run the tests that need neither servers nor a browser
-	$(GO_TEST) -short ./...
+	$(GO_TEST) -short $(filter-out $(SERVER_TESTS),$(shell go list ./...))
 
 .PHONY: race
 race: servers build chromium ## Run all tests under the race detector, which takes twice as long as test
-	$(GO_TEST) -race -p 2 ./internal/e2e ./...
+	$(RACE_TEST) -p 2 ./internal/e2e ./...
 
 # The tests of the status page look at it in a browser. Without one only they fail.
 .PHONY: chromium

@@ -45,21 +45,23 @@ var (
 	testNodes atomic.Int32
 )
 
-func runOnStack(m *testing.M) (code int, err error) {
+var (
+	spoke = devstack.ClusterOptions{Name: SpokeName, CRDs: []string{"deploy/crds"}}
+	hub   = devstack.ClusterOptions{Name: HubName, CRDs: []string{"deploy/crds", "deploy/crds/testing"}, ControlPlaneOnly: true}
+)
+
+func runOnStack(m *testing.M, clusters ...devstack.ClusterOptions) (code int, err error) {
 	ctx := context.Background()
-	Stack, err = devstack.Start(ctx, devstack.Options{
-		Output: os.Stderr,
-		Clusters: []devstack.ClusterOptions{
-			{Name: SpokeName, CRDs: []string{"deploy/crds"}},
-			{Name: HubName, CRDs: []string{"deploy/crds", "deploy/crds/testing"}, ControlPlaneOnly: true},
-		},
-	})
+	Stack, err = devstack.Start(ctx, devstack.Options{Output: os.Stderr, Clusters: clusters, MaxProcs: 1})
 	if err != nil {
 		return 1, err
 	}
-	spoke, hub := Stack.Cluster(SpokeName), Stack.Cluster(HubName)
-	Admin = kube.New(kube.FromConfigs(nil, map[string]*rest.Config{SpokeName: spoke.Config, HubName: hub.Config}), kube.Options{})
-	source, err := shippedRoles(ctx, spoke, hub)
+	configs := map[string]*rest.Config{}
+	for _, cluster := range clusters {
+		configs[cluster.Name] = Stack.Cluster(cluster.Name).Config
+	}
+	Admin = kube.New(kube.FromConfigs(nil, configs), kube.Options{})
+	source, err := shippedRoles(ctx, clusters)
 	if err != nil {
 		return 1, errors.Join(err, Stack.Stop())
 	}
@@ -72,10 +74,11 @@ func runOnStack(m *testing.M) (code int, err error) {
 
 // shippedRoles grants the roles of deploy/rbac, and returns a source that reaches the clusters with them. The role for Jobs is bound in all namespaces,
 // because tests create theirs later.
-func shippedRoles(ctx context.Context, spoke, hub *devstack.Cluster) (kube.Source, error) {
+func shippedRoles(ctx context.Context, clusters []devstack.ClusterOptions) (kube.Source, error) {
 	var file strings.Builder
-	fmt.Fprintf(&file, "hub: {kubeconfig: %s}\nclusters:\n", KubeconfigOf(hub, "drydock-hub"))
-	for _, cluster := range []*devstack.Cluster{spoke, hub} {
+	fmt.Fprintf(&file, "hub: {kubeconfig: %s}\nclusters:\n", KubeconfigOf(Stack.Cluster(HubName), "drydock-hub"))
+	for _, options := range clusters {
+		cluster := Stack.Cluster(options.Name)
 		fmt.Fprintf(&file, "- {name: %s, kubeconfig: %s, lockController: {kubeconfig: %s}}\n",
 			cluster.Name, KubeconfigOf(cluster, "drydock-initiator"), KubeconfigOf(cluster, "drydock-lock-controller"))
 		if err := grantShippedRoles(ctx, cluster); err != nil {
@@ -163,9 +166,15 @@ func Settled(t testing.TB, clusterName string, object client.Object) {
 	}))
 }
 
-func Main(m *testing.M) {
+// Main runs the tests of a package on a spoke and a hub.
+func Main(m *testing.M) { main(m, spoke, hub) }
+
+// MainOnHub runs the tests of a package on a hub alone, which starts faster.
+func MainOnHub(m *testing.M) { main(m, hub) }
+
+func main(m *testing.M, clusters ...devstack.ClusterOptions) {
 	devstacktest.MainNeedsServers()
-	code, err := runOnStack(m)
+	code, err := runOnStack(m, clusters...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1

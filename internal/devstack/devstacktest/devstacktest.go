@@ -45,6 +45,7 @@ func Start(t testing.TB, options devstack.Options) *devstack.Stack {
 	if options.Output == nil {
 		options.Output = os.Stderr
 	}
+	options.MaxProcs = 1
 	stack, err := devstack.Start(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, stack.Stop()) })
