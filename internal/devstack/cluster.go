@@ -179,7 +179,7 @@ func (c *Cluster) start(ctx context.Context) error {
 }
 
 // crdsServed is how long the API server may take to serve new CRDs. It is long enough for a busy machine.
-const crdsServed = 2 * time.Minute
+const crdsServed = 5 * time.Minute
 
 // InstallCRDs installs the CRDs of YAML files or directories, relative to the root of the repository, and waits until they are served.
 func (c *Cluster) InstallCRDs(paths ...string) error {

@@ -34,7 +34,7 @@ const (
 	labelControlPlane = "node-role.kubernetes.io/control-plane"
 	labelWorker       = "node-role.kubernetes.io/worker"
 	// nodesTimeout is how long nodes may take to become ready, plus nodeTimeout for each of them.
-	nodesTimeout = time.Minute
+	nodesTimeout = 5 * time.Minute
 	nodeTimeout  = 100 * time.Millisecond
 )
 

@@ -15,7 +15,7 @@ import (
 
 const (
 	// startTimeout is long because tests start several stacks at the same time on two cores.
-	startTimeout = 90 * time.Second
+	startTimeout = 5 * time.Minute
 	// stopGrace is the time between SIGTERM and SIGKILL.
 	stopGrace = 10 * time.Second
 	// readyInterval is the pause between two readiness checks.
