@@ -80,7 +80,7 @@ SERVER_TESTS = $(shell go list $$(grep -rlE --include='*_test.go' 'MainNeedsServ
 
 .PHONY: test-fast
 test-fast: ## Run the tests that need neither servers nor a browser
-	$(GO_TEST) -short $(filter-out $(SERVER_TESTS),$(shell go list ./...))
+	@$(GO_TEST) -short $(filter-out $(SERVER_TESTS),$(shell go list ./...))
 
 .PHONY: race
 race: servers build chromium ## Run all tests under the race detector, which takes twice as long as test
