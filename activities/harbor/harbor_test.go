@@ -1,6 +1,7 @@
 package harbor
 
 import (
+	"encoding/base64"
 	"fmt"
 	"os"
 	"slices"
@@ -76,7 +77,7 @@ func harborIsApplied(t *testing.T, simulated *operators.Operators) {
 	require.NoError(t, err)
 	require.True(t, harbor.SameStatus(hc.Status, status), "the object has the same status")
 	secret := r.object(harbor.Secret, "main-database-password")
-	require.Equal(t, "bWFkZS1ieS10aGUtb3BlcmF0b3I=", secret.Object["data"].(map[string]any)["postgresql-password"])
+	require.Equal(t, base64.StdEncoding.EncodeToString([]byte("from-the-operator")), secret.Object["data"].(map[string]any)["postgresql-password"])
 
 	require.Equal(t, []string{
 		"get " + r.credentials(), "get main-database-password", "get minio-main", "get minio-main-creds", "patch main-database-password", "patch minio-main",
