@@ -47,13 +47,13 @@ const (
 	UpdateEdit    = "edit"
 )
 
-// Updates of a HarborCluster, and of a status portal. To a HarborCluster UpdateApply carries a workflows.HarborApplyRequest, UpdateDelete a SignalRequest.
+// Updates of a HarborCluster, and of a status portal. To a HarborCluster UpdateApply carries a harbor.ApplyRequest, UpdateDelete a SignalRequest.
 const (
 	UpdateApply  = "apply"
 	UpdateDelete = "delete"
 )
 
-// UpdateRetry is an update of the onboarding that carries a workflows.OnboardingRetry.
+// UpdateRetry is an update of the onboarding that carries an onboarding.Retry.
 const UpdateRetry = "retry"
 
 // Signals that workflows and activities send to workflows.

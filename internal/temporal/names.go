@@ -86,6 +86,9 @@ func MaintenanceWindowID(namespace, name string) string {
 	return MaintenanceWindowPrefix + namespace + "/" + name
 }
 
+// WindowNotificationID identifies the delivery of a notice about a maintenance window.
+func WindowNotificationID(notice string) string { return "notice/" + notice }
+
 // StatusPortalPrefix begins the workflow ids of status portals; the name follows.
 const StatusPortalPrefix = "portal/"
 

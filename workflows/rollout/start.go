@@ -55,7 +55,8 @@ func (b *batch) next(ctx workflow.Context) []string {
 	return b.startable(min(b.decide(ctx).Start, b.group.remediator.MaxStartsPerTask()))
 }
 
-// decide returns the next step of the batch. No other function decides whether clusters start or the batch ends.
+// decide returns the next step of the batch. Beside it, run starts no cluster after a cancellation or timeout, and nextExisting none whose ManagedCluster
+// may be deleted.
 func (b *batch) decide(ctx workflow.Context) rollout.BatchDecision {
 	g := b.group
 	state := rollout.BatchState{

@@ -25,7 +25,7 @@ func (w *maintenanceWindow) notifyReceivers(ctx workflow.Context) {
 	for _, event := range events {
 		for _, notice := range windows.Notices(w.name, w.state.Window.Spec, event) {
 			started = append(started, workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-				WorkflowID:            "notice/" + notice.ID,
+				WorkflowID:            temporal.WindowNotificationID(notice.ID),
 				WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 				ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 				StaticSummary:         temporal.Cut("notify: window "+w.name+" "+string(event.Kind), 200),
