@@ -131,9 +131,9 @@ spec:
 
 func TestTheStatusWithoutAWorkerShowsWhetherTheNodeIsReady(t *testing.T) {
 	tests := []struct {
-		phase      maintenancev1.NodeState
-		reason     string
-		handedOver bool
+		phase              maintenancev1.NodeState
+		reason             string
+		readyForRequestors bool
 	}{
 		{maintenancev1.NodeDraining, "DisruptionBudget", false},
 		{maintenancev1.NodeReady, "", false},
@@ -146,14 +146,14 @@ func TestTheStatusWithoutAWorkerShowsWhetherTheNodeIsReady(t *testing.T) {
 		status := statusFromAttributes(sdktemporal.NewSearchAttributes(
 			temporal.AttributePhase.ValueSet(string(tt.phase)), temporal.AttributeReason.ValueSet(tt.reason)))
 		require.Equal(t, tt.phase, status.State)
-		require.Equal(t, tt.handedOver, status.HandedOver, "%s %s", tt.phase, tt.reason)
+		require.Equal(t, tt.readyForRequestors, status.ReadyForRequestors, "%s %s", tt.phase, tt.reason)
 	}
 }
 
 // several returns the status of a maintenance in that state with two requestors.
 func several(state maintenancev1.NodeState, own, second maintenancev1.RequestorState) maintenancev1.NodeMaintenanceStatus {
 	return maintenancev1.NodeMaintenanceStatus{
-		State: state, HandedOver: state == maintenancev1.NodeReady || state == maintenancev1.NodeRequestorFailed,
+		State: state, ReadyForRequestors: state == maintenancev1.NodeReady || state == maintenancev1.NodeRequestorFailed,
 		Requestors: []maintenancev1.RequestorStatus{{RequestorID: "kim", State: own}, {RequestorID: "lee", State: second}},
 	}
 }
@@ -172,12 +172,12 @@ func TestACancelExplainsItsEffectInEachPhase(t *testing.T) {
 		{"health checks", alone(maintenancev1.NodeHealthChecks), "", " is being cancelled unless its health checks have just ended; the node is returned to service"},
 		{"cleaning up", alone(maintenancev1.NodeCleaningUp), "", " is already cleaning up; cancel has no effect"},
 		{"completed", alone(maintenancev1.NodeCompleted), "", " is already cleaning up; cancel has no effect"},
-		{"one of two requestors", several(maintenancev1.NodeReady, maintenancev1.RequestorAtWork, maintenancev1.RequestorAtWork), "lee", ": lee leaves (others: kim)"},
+		{"one of two requestors", several(maintenancev1.NodeReady, maintenancev1.RequestorActive, maintenancev1.RequestorActive), "lee", ": lee leaves (others: kim)"},
 		{
-			"one of two requestors, which is done", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork), "",
+			"one of two requestors, which is done", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorActive), "",
 			": kim already no longer needs the node: nothing changes (others: lee)",
 		},
-		{"the last of two requestors", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork), "lee", " is being cancelled"},
+		{"the last of two requestors", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorActive), "lee", " is being cancelled"},
 	}
 	cancel := nodeSignal{signal: temporal.SignalCancel, result: "is being cancelled", resultOfOne: "leaves"}
 	for _, tt := range tests {
@@ -191,11 +191,11 @@ func TestACancelExplainsItsEffectInEachPhase(t *testing.T) {
 
 func TestFailAfterDoneAndRecoverWithoutFailAreRefused(t *testing.T) {
 	const ready, failed = maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed
-	atWork := several(ready, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork)
+	atWork := several(ready, maintenancev1.RequestorDone, maintenancev1.RequestorActive)
 	require.Equal(t, "kim no longer needs the node (Done)", notWorking(atWork, requestorNamed(atWork, "")))
 	require.Empty(t, notWorking(atWork, requestorNamed(atWork, "lee")))
-	held := several(failed, maintenancev1.RequestorAtWork, maintenancev1.RequestorFailed)
-	require.Equal(t, "kim has no failure to recover from (AtWork)", notFailed(held, requestorNamed(held, "kim")))
+	held := several(failed, maintenancev1.RequestorActive, maintenancev1.RequestorFailed)
+	require.Equal(t, "kim has no failure to recover from (Active)", notFailed(held, requestorNamed(held, "kim")))
 	require.Empty(t, notFailed(held, requestorNamed(held, "lee")))
 	jobGoing := maintenancev1.NodeMaintenanceStatus{State: ready, Failure: &maintenancev1.Failure{Reason: "JobFailed"}}
 	require.Empty(t, notFailed(jobGoing, requestorNamed(jobGoing, "")), "the job has failed, but still exists")

@@ -46,7 +46,7 @@ maintain"): it waits for the node.`,
 
 // joinedState describes for a requestor that has joined whether it may start.
 func joinedState(status maintenancev1.NodeMaintenanceStatus) string {
-	if status.HandedOver {
+	if status.ReadyForRequestors {
 		return "ready"
 	}
 	return "not ready yet (" + string(status.State) + ")"

@@ -29,7 +29,7 @@ type nodeSignal struct {
 // notReady refuses a signal that only a requestor with the node can send.
 func notReady(status maintenancev1.NodeMaintenanceStatus, _ maintenancev1.RequestorStatus) string {
 	switch {
-	case status.HandedOver:
+	case status.ReadyForRequestors:
 		return ""
 	case status.State == maintenancev1.NodeReady:
 		return "its job is still working on the node: wait for the job, or cancel"
@@ -50,7 +50,7 @@ func notWorking(status maintenancev1.NodeMaintenanceStatus, who maintenancev1.Re
 // notFailed refuses recover without a failure.
 func notFailed(status maintenancev1.NodeMaintenanceStatus, who maintenancev1.RequestorStatus) string {
 	switch {
-	case status.HandedOver && who.State != "" && who.State != maintenancev1.RequestorFailed:
+	case status.ReadyForRequestors && who.State != "" && who.State != maintenancev1.RequestorFailed:
 		return fmt.Sprintf("%s has no failure to recover from (%s)", who.RequestorID, who.State)
 	case status.State == maintenancev1.NodeReady && status.Failure == nil:
 		return "there is no failure to recover from"
@@ -163,9 +163,9 @@ func statusFromAttributes(attributes sdktemporal.SearchAttributes) maintenancev1
 	status := maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeState(phase)}
 	switch status.State {
 	case maintenancev1.NodeRequestorFailed:
-		status.HandedOver = true
+		status.ReadyForRequestors = true
 	case maintenancev1.NodeReady:
-		status.HandedOver = reason == nodemaintenance.ReasonAwaitingRequestor || reason == nodemaintenance.ReasonStale
+		status.ReadyForRequestors = reason == nodemaintenance.ReasonAwaitingRequestor || reason == nodemaintenance.ReasonStale
 	}
 	return status
 }

@@ -23,7 +23,7 @@ type maintenanceStatus struct {
 	Metadata maintenanceRef                      `json:"metadata"`
 	Status   maintenancev1.NodeMaintenanceStatus `json:"status"`
 	// QueuePosition is its position among the requests that wait for a slot; nil if it does not wait for one.
-	QueuePosition *queuePosition `json:"standing,omitempty"`
+	QueuePosition *queuePosition `json:"queuePosition,omitempty"`
 }
 
 // maintenanceRef names a maintenance.

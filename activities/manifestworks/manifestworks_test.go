@@ -231,7 +231,7 @@ func TestRefusedWorksDoNotStopOthers(t *testing.T) {
 		found[r.Clusters[0]] = r
 	}
 	require.Len(t, found, 4)
-	require.Equal(t, remediation.RefusedPlacement{Clusters: []string{"nowhere"}, Reason: "ClusterVanished", Message: "the hub has no namespace for the cluster", Final: true}, found["nowhere"])
+	require.Equal(t, remediation.RefusedPlacement{Clusters: []string{"nowhere"}, Reason: "ClusterDeleted", Message: "the hub has no namespace for the cluster", Final: true}, found["nowhere"])
 	require.Equal(t, remediation.RefusedPlacement{Clusters: []string{leaving}, Reason: "NotPlaced", Message: "namespace " + leaving + " of the hub is being deleted"}, found[leaving])
 	require.Equal(t, temporal.ErrInvalidSpec, found[theirs].Reason)
 	require.True(t, found[theirs].Final)

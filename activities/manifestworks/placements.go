@@ -217,7 +217,7 @@ func refusalOf(cluster string, err error) *remediation.RefusedPlacement {
 	var deleted remediation.BeingDeletedError
 	switch {
 	case apierrors.IsNotFound(err):
-		return &remediation.RefusedPlacement{Reason: ranv1.ReasonClusterVanished, Message: "the hub has no namespace for the cluster", Final: true}
+		return &remediation.RefusedPlacement{Reason: ranv1.ReasonClusterDeleted, Message: "the hub has no namespace for the cluster", Final: true}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return &remediation.RefusedPlacement{Reason: remediation.ReasonNotPlaced, Message: "namespace " + cluster + " of the hub is being deleted"}
 	case errors.As(err, &deleted):

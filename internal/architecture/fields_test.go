@@ -1,16 +1,22 @@
 package architecture
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"drydock.dev/drydock/activities/remediation"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/drain"
+	"drydock.dev/drydock/internal/precache"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // It requires each field of the specs and statuses of rollouts and node maintenances in a reference page of its kind. The generated reference of the
@@ -56,13 +62,25 @@ func fieldsOf(of reflect.Type, seen map[reflect.Type]bool) (names []string) {
 	return names
 }
 
-// The troubleshooting page must explain each reason why a rollout waits.
-func TestTroubleshootingHasEveryWaitOfARollout(t *testing.T) {
+// The troubleshooting page must explain each reason why a rollout or a node maintenance waits.
+func TestTroubleshootingHasEveryReasonToWait(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs/how-to/troubleshoot.md"))
 	require.NoError(t, err)
-	reasons := stringConstants(t, statusTypes, "Reasons why a rollout waits")
-	require.NotEmpty(t, reasons)
-	for _, reason := range reasons {
-		require.True(t, strings.Contains(string(page), "`"+reason+"`"), "explain the reason %s in docs/how-to/troubleshoot.md", reason)
+	reasons := []string{precache.Precaching.Reason(), precache.Backup.Reason(), remediation.ReasonNotPlaced, string(drain.ReasonPodsRunning)}
+	for _, group := range []struct{ path, comment string }{
+		{statusTypes, "Reasons why a rollout waits"},
+		{"internal/rollout/waits.go", "Reasons of a rollout"},
+		{"internal/emergency/messages.go", "The reasons of waits"},
+		{"internal/scheduling/decide.go", "Reasons of a standstill"},
+		{"internal/scheduling/schedule.go", "The reasons, beside BudgetReason"},
+		{"activities/locks/locks.go", "Reasons why a maintenance waits for workload locks"},
+		{"activities/jobs/status.go", "Reasons of the wait for a Job"},
+		{"workflows/nodemaintenance/wait.go", "Reasons why a maintenance whose node is ready waits"},
+		{"workflows/rollout/actions.go", "The reason of a refused change"},
+	} {
+		reasons = slices.AppendSeq(reasons, maps.Values(stringConstants(t, group.path, group.comment)))
+	}
+	for _, reason := range append(reasons, temporal.ErrLockRefused) {
+		require.Contains(t, string(page), "`"+reason+"`", "explain the reason %s in docs/how-to/troubleshoot.md", reason)
 	}
 }

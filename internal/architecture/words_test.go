@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -58,6 +59,50 @@ func TestTheProseStyleFindsForbiddenWords(t *testing.T) {
 	require.Len(t, found, 2)
 	require.Contains(t, found[0], `riddle.go:3:1: "Whoever"`)
 	require.Contains(t, found[1], `riddle.go:4:17: "handed over"`)
+}
+
+// The names that users read in the APIs follow the same rules: JSON fields and string constants, by the words that they consist of.
+func TestNamesInTheAPIsFollowTheProseStyle(t *testing.T) {
+	rules := wordRules(t)
+	checked := 0
+	for _, path := range goFiles(t, "internal/apis") {
+		for _, name := range apiNames(t, path) {
+			checked++
+			for _, rule := range rules {
+				if match := rule.pattern.FindString(spaced(name)); match != "" {
+					t.Errorf("%s: %s: %q: %s", path, name, match, rule.message)
+				}
+			}
+		}
+	}
+	require.Greater(t, checked, 300)
+	require.Equal(t, "handed Over", spaced("handedOver"))
+}
+
+// apiNames are the JSON fields and the strings without a space of a Go file.
+func apiNames(t *testing.T, path string) (names []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	require.NoError(t, err)
+	ast.Inspect(file, func(node ast.Node) bool {
+		if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			text, err := strconv.Unquote(literal.Value)
+			require.NoError(t, err)
+			if tag, ok := reflect.StructTag(text).Lookup("json"); ok {
+				text, _, _ = strings.Cut(tag, ",")
+			}
+			if text != "" && !strings.Contains(text, " ") {
+				names = append(names, text)
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// spaced separates the words of a name.
+func spaced(name string) string {
+	return regexp.MustCompile(`([a-z0-9])([A-Z])`).ReplaceAllString(name, "$1 $2")
 }
 
 // findings lists what the rules find in the comments and in the messages of a Go file. A string without a space is a name, not a message.

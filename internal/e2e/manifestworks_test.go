@@ -115,7 +115,7 @@ spec:
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonFailed)
 	require.Equal(t, ranv1.ClusterFailed, clusterOf(status, "edge-4").State)
-	require.Equal(t, ranv1.ReasonClusterVanished, clusterOf(status, "edge-4").Reason)
+	require.Equal(t, ranv1.ReasonClusterDeleted, clusterOf(status, "edge-4").Reason)
 	for _, edge := range clusters[:3] {
 		require.Equal(t, ranv1.ClusterComplete, clusterOf(status, edge).State, edge)
 	}

@@ -39,7 +39,7 @@ func TestTheNextStepOfABatch(t *testing.T) {
 			rollout.BatchState{Budget: rollout.StartBudget{Size: 3, MaxFailures: 1, Failed: 1}, SoakCounts: true},
 			rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchAllStarted},
 		},
-		{"a timeout waits for clusters that are withdrawn", rollout.BatchState{Budget: open, Pending: 1, Busy: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchTimedOut}},
+		{"a timeout waits for clusters that are being cancelled", rollout.BatchState{Budget: open, Pending: 1, Busy: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchTimedOut}},
 		{"a timeout waits for clusters that soak", rollout.BatchState{Budget: open, Pending: 1, TimedOut: true, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchTimedOut}},
 		{"a timeout ends a batch without running clusters", rollout.BatchState{Budget: open, Pending: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchTimedOut}},
 		{"a cancellation does not wait for clusters that soak", rollout.BatchState{Budget: open, Cancelled: true, SoakCounts: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchCancelled}},

@@ -13,10 +13,10 @@ const (
 	WorkChecking WorkState = "Checking"
 	// WorkSoaking: the cluster is complete, and keeps its slot while it soaks.
 	WorkSoaking WorkState = "Soaking"
-	// WorkTimedOut: the work is being withdrawn because it timed out.
+	// WorkTimedOut: the work is being cancelled because it timed out.
 	WorkTimedOut WorkState = "TimedOut"
-	// WorkClusterDeleted: the work is being withdrawn because the ManagedCluster was deleted. The cluster has failed.
-	WorkClusterDeleted WorkState = "Vanished"
+	// WorkClusterDeleted: the work is being cancelled because the ManagedCluster was deleted. The cluster has failed.
+	WorkClusterDeleted WorkState = "ClusterDeleted"
 	// WorkEnded: the slot is free.
 	WorkEnded WorkState = "Ended"
 )
@@ -35,7 +35,7 @@ func (s WorkState) TimeOut() WorkState {
 	return s
 }
 
-// ClusterDeleted is the state after the ManagedCluster was deleted. Only busy clusters have work to withdraw.
+// ClusterDeleted is the state after the ManagedCluster was deleted. Only busy clusters have work to cancel.
 func (s WorkState) ClusterDeleted() WorkState {
 	if s.Busy() {
 		return WorkClusterDeleted

@@ -24,9 +24,9 @@ func TestTheEndOfWorkOnAClusterLeadsToTheNextState(t *testing.T) {
 		{"health checks come first", rollout.WorkRunning, rollout.WorkResult{State: complete, HealthChecks: true, Soaks: true}, rollout.WorkChecking, ranv1.ClusterRunning},
 		{"a healthy cluster soaks", rollout.WorkChecking, rollout.WorkResult{State: complete, HealthChecks: true, Soaks: true}, rollout.WorkSoaking, ranv1.ClusterSoaking},
 		{"a healthy cluster is complete", rollout.WorkChecking, rollout.WorkResult{State: complete, HealthChecks: true}, rollout.WorkEnded, complete},
-		{"a withdrawn cluster is timed out", rollout.WorkTimedOut, rollout.WorkResult{State: cancelled}, rollout.WorkEnded, ranv1.ClusterTimedOut},
-		{"a cluster that completed during its withdrawal is complete", rollout.WorkTimedOut, rollout.WorkResult{State: complete, Soaks: true}, rollout.WorkSoaking, ranv1.ClusterSoaking},
-		{"a cluster that was withdrawn before its health checks is timed out", rollout.WorkTimedOut, rollout.WorkResult{State: complete, HealthChecks: true}, rollout.WorkEnded, ranv1.ClusterTimedOut},
+		{"a cancelled cluster is timed out", rollout.WorkTimedOut, rollout.WorkResult{State: cancelled}, rollout.WorkEnded, ranv1.ClusterTimedOut},
+		{"a cluster that completed during its cancellation is complete", rollout.WorkTimedOut, rollout.WorkResult{State: complete, Soaks: true}, rollout.WorkSoaking, ranv1.ClusterSoaking},
+		{"a cluster that was cancelled before its health checks is timed out", rollout.WorkTimedOut, rollout.WorkResult{State: complete, HealthChecks: true}, rollout.WorkEnded, ranv1.ClusterTimedOut},
 		{"a failure overrides a timeout", rollout.WorkTimedOut, rollout.WorkResult{State: failed}, rollout.WorkEnded, failed},
 		{"a deleted cluster has failed, regardless of the result of its work", rollout.WorkClusterDeleted, rollout.WorkResult{State: complete, HealthChecks: true}, rollout.WorkEnded, failed},
 		{"cancelled with the rollout", rollout.WorkRunning, rollout.WorkResult{State: cancelled}, rollout.WorkEnded, cancelled},
@@ -40,7 +40,7 @@ func TestTheEndOfWorkOnAClusterLeadsToTheNextState(t *testing.T) {
 	}
 }
 
-func TestAWithdrawnClusterStaysWithdrawn(t *testing.T) {
+func TestACancelledClusterStaysCancelled(t *testing.T) {
 	states := []rollout.WorkState{rollout.WorkRunning, rollout.WorkChecking, rollout.WorkSoaking, rollout.WorkTimedOut, rollout.WorkClusterDeleted, rollout.WorkEnded}
 	rapid.Check(t, func(t *rapid.T) {
 		state := rapid.SampledFrom(states).Draw(t, "state")

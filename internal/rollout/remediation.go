@@ -38,8 +38,8 @@ func (r Remediation) InProgress() string {
 	return "Remediating non-compliant policies"
 }
 
-// Withdrawing describes running clusters that are withdrawn.
-func (r Remediation) Withdrawing() string {
+// Cancelling describes running clusters whose work is cancelled.
+func (r Remediation) Cancelling() string {
 	switch r {
 	case NodeMaintenance:
 		return "clusters that return their nodes"

@@ -11,20 +11,20 @@ import (
 	"drydock.dev/drydock/internal/emergency"
 )
 
-// Reasons of a rollout that withdraws running clusters.
+// Reasons of a rollout that cancels the work on running clusters.
 const (
 	// ReasonCancelling: the rollout is cancelled.
 	ReasonCancelling = "Cancelling"
-	// ReasonWithdrawingTimedOut: their batch has timed out.
-	ReasonWithdrawingTimedOut = "WithdrawingTimedOut"
+	// ReasonCancellingTimedOut: their batch has timed out.
+	ReasonCancellingTimedOut = "CancellingTimedOut"
 )
 
 // Waits are all waits of a rollout at one moment. A nil or empty field means no such wait.
 type Waits struct {
 	// Retry is an activity that failed and is retried.
 	Retry *drydockv1.Wait
-	// Withdrawal is the reason why running clusters are withdrawn. CancelledBy names the person who cancelled the rollout, and the reason.
-	Withdrawal, CancelledBy string
+	// Cancellation is the reason why the work on running clusters is cancelled. CancelledBy names the person who cancelled the rollout, and the reason.
+	Cancellation, CancelledBy string
 	// Pause waits for a resume, and Approval for an approval.
 	Pause, Approval *drydockv1.Wait
 	// Unknown waits until the state of holds is known.
@@ -35,7 +35,7 @@ type Waits struct {
 	Health *drydockv1.Wait
 }
 
-// Current returns the wait that a rollout shows: the one with the highest priority, or nil. The priority is: a failing activity, a withdrawal, a
+// Current returns the wait that a rollout shows: the one with the highest priority, or nil. The priority is: a failing activity, a cancellation, a
 // request or task of a person, the phases before the first batch, the batch. idleReason is why the rollout starts no clusters now; "": it may start
 // some.
 func (w Waits) Current(remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) (wait *drydockv1.Wait, idleReason string) {
@@ -49,8 +49,8 @@ func (w Waits) highest(batch batchSummary, remediation Remediation, status *ranv
 		return w.Retry.DeepCopy()
 	case status.Status.CompletedAt != nil:
 		return nil
-	case w.Withdrawal != "" && !batch.onlySoaks():
-		return batch.withdrawal(remediation, w, now)
+	case w.Cancellation != "" && !batch.onlySoaks():
+		return batch.cancellation(remediation, w, now)
 	case w.Pause != nil:
 		return w.Pause.DeepCopy()
 	case w.Approval != nil:
@@ -127,14 +127,14 @@ func Working(c *ranv1.ClusterStatus) bool {
 
 func (b batchSummary) onlySoaks() bool { return b.running == 0 && b.soaking > 0 }
 
-// withdrawal is the wait for running clusters to be withdrawn and cleaned up.
-func (b batchSummary) withdrawal(remediation Remediation, w Waits, now metav1.Time) *drydockv1.Wait {
-	wait := &drydockv1.Wait{Reason: w.Withdrawal, Since: now, Blockers: b.blockers}
+// cancellation is the wait for the work on running clusters to be cancelled and cleaned up.
+func (b batchSummary) cancellation(remediation Remediation, w Waits, now metav1.Time) *drydockv1.Wait {
+	wait := &drydockv1.Wait{Reason: w.Cancellation, Since: now, Blockers: b.blockers}
 	switch {
 	case b.title == "":
 		wait.Message = "cancelled" + w.CancelledBy + "; cleaning up"
 	case b.running > 0:
-		wait.Message = fmt.Sprintf("%s%s: %d", b.title, remediation.Withdrawing(), b.running)
+		wait.Message = fmt.Sprintf("%s%s: %d", b.title, remediation.Cancelling(), b.running)
 	default:
 		wait.Message = b.title + "cleaning up"
 	}

@@ -65,17 +65,17 @@ func TestARolloutShowsTheWaitWithTheHighestPriority(t *testing.T) {
 		{"a pause before an approval", rollout.Waits{Pause: waitsFor("Paused"), Approval: waitsFor("A"), Unknown: waitsFor("U")}, paused, "Paused", "", "Paused"},
 		{"an unknown hold before the phases before the batch", rollout.Waits{Unknown: waitsFor("U"), Before: waitsFor("B")}, planned, "U", "", emergency.ReasonHeld},
 		{
-			"a withdrawal before a pause",
-			rollout.Waits{Withdrawal: rollout.ReasonWithdrawingTimedOut, Pause: waitsFor("Paused")},
+			"a cancellation before a pause",
+			rollout.Waits{Cancellation: rollout.ReasonCancellingTimedOut, Pause: waitsFor("Paused")},
 			paused,
-			rollout.ReasonWithdrawingTimedOut, "batch 2 of 3: clusters that return their nodes: 1", "Paused",
+			rollout.ReasonCancellingTimedOut, "batch 2 of 3: clusters that return their nodes: 1", "Paused",
 		},
-		{"the cleanup after a withdrawal", rollout.Waits{Withdrawal: rollout.ReasonCancelling}, inBatch(ranv1.ClusterCancelled), rollout.ReasonCancelling, "batch 2 of 3: cleaning up", ""},
-		{"the person who cancelled a rollout before its first batch", rollout.Waits{Withdrawal: rollout.ReasonCancelling, CancelledBy: " by ann"}, &ranv1.ClusterGroupUpgradeStatus{}, rollout.ReasonCancelling, "cancelled by ann; cleaning up", ""},
-		{"no withdrawal of clusters that soak", rollout.Waits{Withdrawal: rollout.ReasonCancelling}, inBatch(ranv1.ClusterSoaking), ranv1.ReasonSoaking, "", ranv1.ReasonSoaking},
-		{"a failing activity before all others", rollout.Waits{Retry: waitsFor("NoHub"), Withdrawal: "W", Pause: waitsFor("P")}, inBatch(ranv1.ClusterRunning), "NoHub", "", ""},
+		{"the cleanup after a cancellation", rollout.Waits{Cancellation: rollout.ReasonCancelling}, inBatch(ranv1.ClusterCancelled), rollout.ReasonCancelling, "batch 2 of 3: cleaning up", ""},
+		{"the person who cancelled a rollout before its first batch", rollout.Waits{Cancellation: rollout.ReasonCancelling, CancelledBy: " by ann"}, &ranv1.ClusterGroupUpgradeStatus{}, rollout.ReasonCancelling, "cancelled by ann; cleaning up", ""},
+		{"no cancellation of clusters that soak", rollout.Waits{Cancellation: rollout.ReasonCancelling}, inBatch(ranv1.ClusterSoaking), ranv1.ReasonSoaking, "", ranv1.ReasonSoaking},
+		{"a failing activity before all others", rollout.Waits{Retry: waitsFor("NoHub"), Cancellation: "W", Pause: waitsFor("P")}, inBatch(ranv1.ClusterRunning), "NoHub", "", ""},
 		{"a failing activity even after the end", rollout.Waits{Retry: waitsFor("NoHub")}, ended, "NoHub", "", ""},
-		{"nothing else after the end", rollout.Waits{Approval: waitsFor("A"), Withdrawal: "W"}, ended, "", "", ranv1.ReasonWaitingForApproval},
+		{"nothing else after the end", rollout.Waits{Approval: waitsFor("A"), Cancellation: "W"}, ended, "", "", ranv1.ReasonWaitingForApproval},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestAnUnfinishedRolloutAlwaysHasAReason(t *testing.T) {
 		}
 		waits := rollout.Waits{
 			Retry: maybe("Trouble"), Pause: maybe("Pause"), Approval: maybe("Approval"), Unknown: maybe("Unknown"), Before: maybe("Before"), Health: maybe("Health"),
-			Withdrawal: rapid.SampledFrom([]string{"", rollout.ReasonCancelling, rollout.ReasonWithdrawingTimedOut}).Draw(t, "withdrawal"),
+			Cancellation: rapid.SampledFrom([]string{"", rollout.ReasonCancelling, rollout.ReasonCancellingTimedOut}).Draw(t, "cancellation"),
 		}
 		status := inBatch(rapid.SliceOfN(rapid.SampledFrom(states), 1, 6).Draw(t, "clusters")...)
 		wait, _ := waits.Current(rollout.ManagedPolicies, status, waitNow)

@@ -24,7 +24,7 @@ func TestANodeIsNotReadyWhileAJobRuns(t *testing.T) {
 	in := workflowtest.FullMaintenance()
 	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
 	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeReady), func() {
-		require.False(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).HandedOver)
+		require.False(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).ReadyForRequestors)
 	}, func() {
 		w.SignalWorkflow(temporal.SignalDone, temporal.SignalRequest{Requestor: "gpu.example.com", Actor: "kim"})
 	}, w.Signal(temporal.SignalCancel, ""))

@@ -43,7 +43,7 @@ func (m *nodeMaintenance) checkJoin(id string) error {
 		return fmt.Errorf("the maintenance is part of rollout %s, which returns the node without waiting for others; start a maintenance that waits for the node", m.in.Parent)
 	case m.state.Return.Begun == Yes || m.state.Status.State.Over():
 		return errors.New("the node is being returned; start a maintenance that waits for the node")
-	case m.state.Status.HandedOver && m.state.Readiness.Uncordoned:
+	case m.state.Status.ReadyForRequestors && m.state.Readiness.Uncordoned:
 		return fmt.Errorf("the node was uncordoned manually, and its pods may have come back; cordon it first (kubectl cordon %s)", m.node.Node)
 	case known == nil && len(m.state.Requestors) >= mostRequestors:
 		return fmt.Errorf("the maintenance has %d requestors, the most that are allowed", len(m.state.Requestors))
@@ -62,7 +62,7 @@ func (m *nodeMaintenance) join(r temporal.SignalRequest) {
 		return
 	}
 	known.Failure = nil
-	m.setRequestor(known, maintenancev1.RequestorAtWork, "")
+	m.setRequestor(known, maintenancev1.RequestorActive, "")
 	m.record.note(r.Requestor + " joined" + kit.ActorSuffix(r))
 	m.showFailure()
 }

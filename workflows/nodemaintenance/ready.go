@@ -36,8 +36,8 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 	if !m.state.needed() {
 		return ctx.Err()
 	}
-	m.state.Status.HandedOver = true
-	defer func() { m.state.Status.HandedOver = false }()
+	m.state.Status.ReadyForRequestors = true
+	defer func() { m.state.Status.ReadyForRequestors = false }()
 	for m.state.needed() {
 		// The staleness of the requestors' work excludes the time of a Job or of a failure.
 		m.state.Readiness = node.Readiness{}

@@ -21,7 +21,7 @@ func TestTheRequestorKeepsTheNodeUntilDone(t *testing.T) {
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 		require.Equal(t, maintenancev1.NodeReady, status.State)
 		require.Equal(t, "AwaitingRequestor", status.Wait.Reason)
-		require.True(t, status.HandedOver)
+		require.True(t, status.ReadyForRequestors)
 		require.NotContains(t, w.Called(), "ReturnNode")
 		w.SignalWorkflow(temporal.SignalDone, temporal.SignalRequest{Actor: "driver"})
 	}, 24*time.Hour)
@@ -29,7 +29,7 @@ func TestTheRequestorKeepsTheNodeUntilDone(t *testing.T) {
 
 	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, maintenancev1.NodeCompleted, status.State)
-	require.False(t, status.HandedOver)
+	require.False(t, status.ReadyForRequestors)
 }
 
 func TestANodeWithoutRequestorWorkIsReturnedImmediately(t *testing.T) {

@@ -53,7 +53,7 @@ func (m *nodeMaintenance) received(signal string, of *Requestor, r temporal.Sign
 func (m *nodeMaintenance) handleDone(r temporal.SignalRequest) {
 	switch of := m.senderOf(r, "done"); {
 	case of == nil || m.state.Return.Begun == Yes || !of.State.NeedsNode():
-	case m.state.Status.HandedOver:
+	case m.state.Status.ReadyForRequestors:
 		of.Failure = nil
 		m.setRequestor(of, maintenancev1.RequestorDone, kit.ActorSuffix(r))
 		m.record.note(m.received("done", of, r))
@@ -71,7 +71,7 @@ func (m *nodeMaintenance) handleFail(r temporal.SignalRequest) {
 	case of == nil:
 	case !of.State.NeedsNode():
 		m.record.note(m.received("fail", of, r) + ", but " + of.RequestorID + " no longer needs the node: nothing done")
-	case !m.state.Status.HandedOver:
+	case !m.state.Status.ReadyForRequestors:
 		m.record.note(m.received("fail", of, r) + ", but the node is not ready: nothing done")
 	default:
 		of.Failure = &WorkFailure{Report: reportOf(r)}
@@ -89,7 +89,7 @@ func (m *nodeMaintenance) handleRecover(r temporal.SignalRequest) {
 		m.record.note(m.received("recover", of, r) + ", but the work of " + of.RequestorID + " has not failed: nothing done")
 	default:
 		of.Failure = nil
-		m.setRequestor(of, maintenancev1.RequestorAtWork, "")
+		m.setRequestor(of, maintenancev1.RequestorActive, "")
 		m.record.note(m.received("recover", of, r) + "; the work of " + of.RequestorID + ", which had failed, continues")
 		m.showFailure()
 	}
@@ -135,7 +135,7 @@ func (m *nodeMaintenance) leave(signal string, of *Requestor, r temporal.SignalR
 
 // cancelUnneeded cancels the work if no requestor needs the node. A node on which a requestor has worked is checked first.
 func (m *nodeMaintenance) cancelUnneeded() {
-	if !m.state.needed() && !(m.state.Status.HandedOver && m.state.worked()) {
+	if !m.state.needed() && !(m.state.Status.ReadyForRequestors && m.state.worked()) {
 		m.state.Return.Begun = Yes
 		m.stopWork()
 	}

@@ -39,7 +39,7 @@ func (m *nodeMaintenance) recordReadiness(ctx workflow.Context, since time.Time,
 	if found.Stale && !before.Stale {
 		since := since.Add(time.Duration(found.LimitSeconds) * time.Second)
 		what := "the node became ready %d s before, and no done was sent"
-		if !m.state.Status.HandedOver {
+		if !m.state.Status.ReadyForRequestors {
 			what = "the Job started %d s before, and is still running"
 		}
 		m.record.note(fmt.Sprintf("stale since %s: "+what+" (maxNodeMaintenanceTimeSeconds)", since.UTC().Format(time.RFC3339), found.LimitSeconds))

@@ -166,7 +166,7 @@ func newState(in Input) *State {
 	}
 	spec := in.Object.Spec
 	for _, id := range append([]string{spec.RequestorID}, spec.AdditionalRequestors...) {
-		s.Requestors = append(s.Requestors, &Requestor{RequestorStatus: maintenancev1.RequestorStatus{RequestorID: id, State: maintenancev1.RequestorAtWork}})
+		s.Requestors = append(s.Requestors, &Requestor{RequestorStatus: maintenancev1.RequestorStatus{RequestorID: id, State: maintenancev1.RequestorActive}})
 	}
 	return s
 }

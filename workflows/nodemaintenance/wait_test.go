@@ -18,7 +18,7 @@ import (
 func waitsFor(reason string) *drydockv1.Wait { return &drydockv1.Wait{Reason: reason, Message: "m"} }
 
 func TestAMaintenanceShowsItsMostImportantWait(t *testing.T) {
-	atWork := maintenancev1.RequestorStatus{RequestorID: "ops", State: maintenancev1.RequestorAtWork}
+	atWork := maintenancev1.RequestorStatus{RequestorID: "ops", State: maintenancev1.RequestorActive}
 	failed := maintenancev1.RequestorStatus{RequestorID: "gpu", State: maintenancev1.RequestorFailed}
 	requestors := func(all ...maintenancev1.RequestorStatus) State {
 		var s State

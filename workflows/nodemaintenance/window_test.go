@@ -90,7 +90,7 @@ func TestAClosingWindowReturnsTheNodeOfAllRequestors(t *testing.T) {
 			in.Object.Spec.Action = nil
 			in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com", "net.example.com"}
 			w.RegisterDelayedCallback(func() {
-				require.Equal(t, test.ready, workflowtest.StatusOf[workflowtest.NodeStatus](w).HandedOver)
+				require.Equal(t, test.ready, workflowtest.StatusOf[workflowtest.NodeStatus](w).ReadyForRequestors)
 			}, 2*time.Hour)
 			w.ReceiveWindow(4*time.Hour, closed)
 			w.SimulateAfter(5*time.Hour, func() { require.Fail(t, "the maintenance must be cancelled") })
@@ -251,7 +251,7 @@ func TestAWindowThatClosesDuringTheCordon(t *testing.T) {
 			}
 			if after > 0 {
 				w.RegisterDelayedCallback(func() {
-					require.True(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).HandedOver)
+					require.True(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).ReadyForRequestors)
 					require.Nil(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Held, "no hold applies")
 					w.SignalWorkflow(temporal.SignalDone, nil)
 				}, after)

@@ -24,9 +24,10 @@ const (
 	maxRefusalPause = 5 * time.Minute
 	// refusalsNamed is the maximum number of refusing clusters that a status names.
 	refusalsNamed = 5
-	// reasonRefused: the rollout waits for clusters that refuse a change.
-	reasonRefused = "ClustersRefused"
 )
+
+// The reason of a refused change: the rollout waits for clusters that refuse it.
+const reasonRefused = "ClustersRefused"
 
 // completions runs afterCompletion on complete clusters. It changes many clusters in one activity.
 type completions struct {

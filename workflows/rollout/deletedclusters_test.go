@@ -38,10 +38,10 @@ func TestADeletedRunningClusterFailsAndIsCancelled(t *testing.T) {
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	require.Equal(t, ranv1.ClusterFailed, seen().State)
-	require.Equal(t, ranv1.ReasonClusterVanished, seen().Reason)
+	require.Equal(t, ranv1.ReasonClusterDeleted, seen().Reason)
 	c1 := workflowtest.StatusOfCluster(status, "c1")
 	require.Equal(t, ranv1.ClusterFailed, c1.State)
-	require.Equal(t, ranv1.ReasonClusterVanished, c1.Reason)
+	require.Equal(t, ranv1.ReasonClusterDeleted, c1.Reason)
 	require.Equal(t, "its ManagedCluster is no longer on the hub", c1.Message)
 	require.Equal(t, 5*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute))
 	require.Equal(t, ranv1.ClusterCounts{Total: 3, Complete: 2, Failed: 1}, status.Counts)
@@ -57,7 +57,7 @@ func TestADeletedSoakingOrPendingClusterFails(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
-	require.Equal(t, ranv1.ReasonClusterVanished, seen().Reason)
+	require.Equal(t, ranv1.ReasonClusterDeleted, seen().Reason)
 	require.Equal(t, ranv1.ClusterFailed, waiting().State, "pending clusters are watched, too")
 	require.Equal(t, ranv1.ClusterCounts{Total: 4, Complete: 2, Failed: 2}, status.Counts)
 	require.NotContains(t, clusters.Events, "+c3")
@@ -77,7 +77,7 @@ func TestAFailingWatchIsNotedOnceAndRetried(t *testing.T) {
 
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	c1 := workflowtest.StatusOfCluster(status, "c1")
-	require.Equal(t, ranv1.ReasonClusterVanished, c1.Reason)
+	require.Equal(t, ranv1.ReasonClusterDeleted, c1.Reason)
 	require.Equal(t, 25*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute), "it fails before its work ends")
 	require.Equal(t, []string{"could not watch for deleted clusters: no such selector"}, status.Notes)
 }

@@ -68,7 +68,7 @@ func TestADeletedPendingClusterOfARollingRolloutIsNotStarted(t *testing.T) {
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: aRollingRollout()})
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	require.NotContains(t, clusters.Events, "+c4")
-	require.Equal(t, ranv1.ReasonClusterVanished, workflowtest.StatusOfCluster(status, "c4").Reason)
+	require.Equal(t, ranv1.ReasonClusterDeleted, workflowtest.StatusOfCluster(status, "c4").Reason)
 	require.Equal(t, ranv1.ClusterCounts{Total: 5, Complete: 4, Failed: 1}, status.Counts)
 }
 

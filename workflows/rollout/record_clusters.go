@@ -141,7 +141,7 @@ func (r *groupRecord) clustersDeleted(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
 		if c.State != ranv1.ClusterFailed {
-			c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterVanished, policy.MessageClusterDeleted, r.now(ctx)
+			c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterDeleted, policy.MessageClusterDeleted, r.now(ctx)
 			r.log.Info("Cluster deleted", "cluster", name, "batch", c.Batch)
 		}
 	}

@@ -106,10 +106,10 @@ func holdText(hold *drydockv1.Hold) string {
 
 // cancelling records who cancelled the rollout.
 func (r *groupRecord) cancelling(who temporal.SignalRequest) {
-	if r.waits.Withdrawal == rollout.ReasonCancelling {
+	if r.waits.Cancellation == rollout.ReasonCancelling {
 		return
 	}
-	r.waits.Withdrawal, r.waits.CancelledBy = rollout.ReasonCancelling, kit.ActorSuffix(who)
+	r.waits.Cancellation, r.waits.CancelledBy = rollout.ReasonCancelling, kit.ActorSuffix(who)
 	r.log.Info("Rollout is being cancelled", "actor", who.Actor, "reason", who.Reason)
 	r.show()
 }
@@ -118,18 +118,18 @@ func (r *groupRecord) cancelling(who temporal.SignalRequest) {
 func (r *groupRecord) cancellingClusters(timedOut bool) {
 	reason := rollout.ReasonCancelling
 	if timedOut {
-		reason = rollout.ReasonWithdrawingTimedOut
+		reason = rollout.ReasonCancellingTimedOut
 	}
-	if r.waits.Withdrawal != reason {
-		r.waits.Withdrawal = reason
+	if r.waits.Cancellation != reason {
+		r.waits.Cancellation = reason
 		r.log.Info("Running clusters are cancelled", "reason", reason)
 	}
 }
 
 // clustersCancelled records that all cancelled clusters have ended, and the next batch is due. A cancelled rollout keeps the reason until its end.
 func (r *groupRecord) clustersCancelled(ctx workflow.Context) {
-	if ctx.Err() == nil && r.waits.Withdrawal != "" {
-		r.waits.Withdrawal = ""
+	if ctx.Err() == nil && r.waits.Cancellation != "" {
+		r.waits.Cancellation = ""
 		r.show()
 	}
 }

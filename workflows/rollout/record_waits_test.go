@@ -44,7 +44,7 @@ func TestTheStatusShowsTheWaitAfterATimedOutBatch(t *testing.T) {
 			clusters.Outcomes["c1"] = workflowtest.UntilCancelled
 			object := eachBatchApproved(w, workflowtest.ARollout())
 			w.RegisterDelayedCallback(func() {
-				require.Equal(t, "WithdrawingTimedOut", workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
+				require.Equal(t, "CancellingTimedOut", workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Reason)
 				test.during(w)
 			}, 30*time.Minute+30*time.Second)
 			w.RegisterDelayedCallback(func() {

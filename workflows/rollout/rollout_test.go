@@ -167,7 +167,7 @@ func TestADeletedClusterFailsAndIsNotStarted(t *testing.T) {
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	require.Equal(t, []string{"+c1", "-c1", "+c3", "-c3"}, clusters.EventsInOrder())
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterFailed, "c3": ranv1.ClusterComplete}, workflowtest.ClusterStates(status))
-	require.Equal(t, "ClusterVanished", status.Clusters[0].Reason, "failed clusters come first")
+	require.Equal(t, "ClusterDeleted", status.Clusters[0].Reason, "failed clusters come first")
 }
 
 func TestAClusterThatIsDeletedWhileItRunsFails(t *testing.T) {

@@ -54,7 +54,7 @@ func TestARefusedWorkShowsTheReasonAndDoesNotStopOthers(t *testing.T) {
 	offline := remediation.RefusedPlacement{Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}
 	w.Refusals = map[string]remediation.RefusedPlacement{
 		"c1": offline, "c4": offline,
-		"c2": {Reason: ranv1.ReasonClusterVanished, Message: "the hub has no namespace for the cluster", Final: true},
+		"c2": {Reason: ranv1.ReasonClusterDeleted, Message: "the hub has no namespace for the cluster", Final: true},
 	}
 	w.RegisterDelayedCallback(func() { delete(w.Refusals, "c4") }, 4*time.Minute)
 	var during workflowtest.GroupStatus
@@ -70,7 +70,7 @@ func TestARefusedWorkShowsTheReasonAndDoesNotStopOthers(t *testing.T) {
 	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "failed", "c3": "complete", "c4": "complete", "c5": "complete"}, workflowtest.ClusterStates(status))
 	require.Contains(t, workflowtest.StatusOfCluster(status, "c1").Message, "ManifestWork c1/safe-os is still being deleted")
-	require.Equal(t, ranv1.ReasonClusterVanished, workflowtest.StatusOfCluster(status, "c2").Reason)
+	require.Equal(t, ranv1.ReasonClusterDeleted, workflowtest.StatusOfCluster(status, "c2").Reason)
 	require.NotContains(t, *events, "-os c1", "it was never created")
 	require.Less(t, len(w.InputsOf("PlaceManifestWorks")), 70, "the pauses grow")
 }

@@ -153,7 +153,7 @@ func (s *sequence) recordCompliance(ctx workflow.Context, changes []policies.Clu
 // recordClusterCompliance takes the next step of one cluster.
 func (s *sequence) recordClusterCompliance(ctx workflow.Context, m *member, seen policies.ClusterCompliance) {
 	if seen.ClusterDeleted {
-		s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: ranv1.ReasonClusterVanished, Message: MessageClusterDeleted})
+		s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: ranv1.ReasonClusterDeleted, Message: MessageClusterDeleted})
 		return
 	}
 	item, before := m.progress.Policy, m.step

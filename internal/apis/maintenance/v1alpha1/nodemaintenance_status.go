@@ -96,10 +96,10 @@ type NodeMaintenanceStatus struct {
 	// CordonedByUs: the node was schedulable before, and is made so again afterwards (addition).
 	// +optional
 	CordonedByUs bool `json:"cordonedByUs,omitempty"`
-	// HandedOver means that the node is ready for its requestors, which may send done, fail and recover. It is false while a Job runs there, although the state is Ready
+	// ReadyForRequestors means that the node is ready for its requestors, which may send done, fail and recover. It is false while a Job runs there, although the state is Ready
 	// (addition).
 	// +optional
-	HandedOver bool `json:"handedOver,omitempty"`
+	ReadyForRequestors bool `json:"readyForRequestors,omitempty"`
 	// Requestors of the node where there are several: the one that asked, then the additional ones (addition).
 	// +optional
 	Requestors []RequestorStatus `json:"requestors,omitempty"`
@@ -145,8 +145,8 @@ type RequestorState string
 
 // The states of a requestor.
 const (
-	// RequestorAtWork: it needs the node, or waits until that is ready.
-	RequestorAtWork RequestorState = "AtWork"
+	// RequestorActive: it needs the node, or waits until that is ready.
+	RequestorActive RequestorState = "Active"
 	// RequestorFailed: its work has failed, and the node is held for it.
 	RequestorFailed RequestorState = "Failed"
 	RequestorDone   RequestorState = "Done"
@@ -155,7 +155,7 @@ const (
 )
 
 // NeedsNode reports whether the node must not be returned yet.
-func (s RequestorState) NeedsNode() bool { return s == RequestorAtWork || s == RequestorFailed }
+func (s RequestorState) NeedsNode() bool { return s == RequestorActive || s == RequestorFailed }
 
 // RequestorStatus is one of several requestors of a node.
 type RequestorStatus struct {

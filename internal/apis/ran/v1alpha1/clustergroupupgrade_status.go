@@ -63,8 +63,8 @@ const (
 	ReasonSoaking = "Soaking"
 )
 
-// ReasonClusterVanished is the reason of a cluster whose ManagedCluster, or namespace on the hub, was deleted while the rollout ran.
-const ReasonClusterVanished = "ClusterVanished"
+// ReasonClusterDeleted is the reason of a cluster whose ManagedCluster, or namespace on the hub, was deleted while the rollout ran.
+const ReasonClusterDeleted = "ClusterDeleted"
 
 // ClusterState is where a cluster of a rollout stands.
 type ClusterState string
