@@ -2,6 +2,7 @@
 package clusterupgrade
 
 import (
+	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -35,14 +36,14 @@ type Input struct {
 	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
 	// Held is the state of the emergency stop that the rollout received last.
 	Held emergency.State `json:"held"`
-	// Carried is the state of the previous run if this run continues it.
-	Carried *Carried `json:"carried,omitempty"`
+	// Carried is the state of the previous run; nil in the first run.
+	Carried *State `json:"carried,omitempty"`
 }
 
-// Carried is the state that a run passes to the next one.
-type Carried struct {
+// State is the state of a run, which passes it to the next one.
+type State struct {
 	Status ranv1.ClusterUpgradeStatus `json:"status"`
-	Locked bool                       `json:"locked"`
+	Locks  Locks                      `json:"locks,omitzero"`
 	Slots  slots.ClientState          `json:"slots"`
 }
 
@@ -65,7 +66,7 @@ func ClusterUpgrade(ctx workflow.Context, in Input) (ranv1.ClusterStatus, error)
 type clusterUpgrade struct {
 	in     Input
 	owner  string
-	status ranv1.ClusterUpgradeStatus
+	state  State
 	record *clusterRecord
 	holds  gates.Holds
 
@@ -74,12 +75,9 @@ type clusterUpgrade struct {
 	observed *drydockv1.Wait
 	// refused is the wait before a refused request for the workload locks is retried.
 	refused *drydockv1.Wait
-	// requestingLocks: a request for the workload locks is pending.
-	requestingLocks bool
-	// locked: the cluster serves workload locks. answered: the value of locked is known.
-	// requested: our ClusterMaintenanceRequest may exist.
-	locked, requested, answered bool
-	nodes                       *nodeRollout
+	// blocked describes the work that a hold or a pause prevents before the first node; "": none.
+	blocked string
+	nodes   *nodeRollout
 
 	cancel    workflow.CancelFunc
 	cancelled *temporal.SignalRequest
@@ -94,16 +92,16 @@ type clusterUpgrade struct {
 
 func newClusterUpgrade(ctx workflow.Context, in Input) (*clusterUpgrade, error) {
 	c := &clusterUpgrade{in: in, owner: kit.Owner(ctx)}
-	c.record = newClusterRecord(ctx, &c.status, in)
+	c.record = newClusterRecord(ctx, &c.state.Status, in)
 	c.nodes = newNodeRollout(ctx, c)
 	c.record.waits = c.waits
 	if in.Carried != nil {
-		c.nodes.slots.State = in.Carried.Slots
-		c.status, c.locked, c.requested, c.answered = in.Carried.Status, in.Carried.Locked, in.Carried.Locked, true
+		c.state = *in.Carried
+		c.nodes.slots.State = c.state.Slots
 	}
-	c.holds.State, c.status.Held = in.Held, in.Held.Of(in.Cluster)
+	c.holds.State, c.state.Status.Held = in.Held, in.Held.Of(in.Cluster)
 	return c, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
-		func() (ranv1.ClusterUpgradeStatus, error) { return c.status, nil },
+		func() (ranv1.ClusterUpgradeStatus, error) { return c.state.Status, nil },
 		workflow.QueryHandlerOptions{Description: "The status of the cluster, node by node."})
 }
 
@@ -152,7 +150,7 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 	}
 	c.record.enter(ranv1.StepInspect)
 	in := node.InspectClusterInput{Cluster: c.in.Cluster, Remediation: c.in.Remediation}
-	awake := sweeper.Wake(ctx, c.record.troubles.Add(), c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
+	awake := sweeper.Wake(ctx, c.record.retries.Add(), c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
 	var plan rollout.NodePlan
 	if err := c.retrier().Run(ctx, "inspect "+c.in.Cluster, c.cluster.InspectCluster, in, &plan); err != nil {
 		return err
@@ -161,10 +159,10 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 		return err
 	}
 	for _, node := range plan.ControlPlane {
-		c.status.Nodes = append(c.status.Nodes, ranv1.ClusterNodeStatus{Name: node, ControlPlane: true, State: maintenancev1.NodePending})
+		c.state.Status.Nodes = append(c.state.Status.Nodes, ranv1.ClusterNodeStatus{Name: node, ControlPlane: true, State: maintenancev1.NodePending})
 	}
 	for _, node := range plan.Workers {
-		c.status.Nodes = append(c.status.Nodes, ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending})
+		c.state.Status.Nodes = append(c.state.Status.Nodes, ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending})
 	}
 	for _, skipped := range plan.Skipped {
 		c.record.note("node " + skipped.Name + " is skipped: " + skipped.Reason)
@@ -175,8 +173,8 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 // maintainControlPlane maintains the control-plane nodes one at a time.
 func (c *clusterUpgrade) maintainControlPlane(ctx workflow.Context) error {
 	c.record.enter(ranv1.StepControlPlane)
-	for i := range c.status.Nodes {
-		if n := &c.status.Nodes[i]; n.ControlPlane && !n.State.Over() {
+	for i := range c.state.Status.Nodes {
+		if n := &c.state.Status.Nodes[i]; n.ControlPlane && !n.State.Over() {
 			if err := c.nodes.maintain(ctx, []string{n.Name}); err != nil {
 				return err
 			}
@@ -189,7 +187,7 @@ func (c *clusterUpgrade) maintainControlPlane(ctx workflow.Context) error {
 func (c *clusterUpgrade) maintainWorkers(ctx workflow.Context) error {
 	c.record.enter(ranv1.StepWorkers)
 	var workers []string
-	for _, n := range c.status.Nodes {
+	for _, n := range c.state.Status.Nodes {
 		if !n.ControlPlane && !n.State.Over() {
 			workers = append(workers, n.Name)
 		}
@@ -201,7 +199,7 @@ func (c *clusterUpgrade) maintainWorkers(ctx workflow.Context) error {
 func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
 	c.record.enter(ranv1.StepHealthChecks)
 	in := health.AwaitClusterHealthyInput{Cluster: c.in.Cluster, Since: workflow.Now(ctx), Checks: c.in.Remediation.HealthChecks}
-	for _, n := range c.status.Nodes {
+	for _, n := range c.state.Status.Nodes {
 		if n.State == maintenancev1.NodeCompleted {
 			in.Nodes = append(in.Nodes, n.Name)
 		}
@@ -213,15 +211,12 @@ func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
 
 // retrier returns a retrier for activities on this cluster. It shows failures in the status.
 func (c *clusterUpgrade) retrier() kit.Retrier {
-	return kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.troubles.Add())
+	return kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.retries.Add())
 }
 
 // waits returns all current waits of the cluster.
 func (c *clusterUpgrade) waits() rollout.ClusterWaits {
-	waits := rollout.ClusterWaits{Observed: c.observed, Refused: c.refused, Paused: c.status.Paused, Idle: c.nodes.idle(), Slots: c.nodes.waitForSlots()}
-	if c.requestingLocks {
-		waits.Idle = "no workload locks are requested"
-	}
+	waits := rollout.ClusterWaits{Observed: c.observed, Refused: c.refused, Paused: c.state.Status.Paused, Idle: cmp.Or(c.blocked, c.nodes.idle()), Slots: c.nodes.waitForSlots()}
 	if waits.Idle != "" {
 		waits.Hold = c.holds.Of(c.in.Cluster)
 	}

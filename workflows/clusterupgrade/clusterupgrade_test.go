@@ -163,7 +163,7 @@ func TestALongRunContinuesAsNewBetweenNodesWithItsState(t *testing.T) {
 
 	second, again := workflowtest.NewClusterWorld(t, 1, 3, 2)
 	in := workflowtest.OneCluster()
-	in.Carried = &clusterupgrade.Carried{Locked: true, Status: ranv1.ClusterUpgradeStatus{Cluster: "c1", State: ranv1.ClusterRunning, StartedAt: &metav1.Time{Time: time.Unix(1, 0)}, Nodes: []ranv1.ClusterNodeStatus{
+	in.Carried = &clusterupgrade.State{Locks: clusterupgrade.Locks{Request: nodemaintenance.Yes, Answer: nodemaintenance.LocksRequested}, Status: ranv1.ClusterUpgradeStatus{Cluster: "c1", State: ranv1.ClusterRunning, StartedAt: &metav1.Time{Time: time.Unix(1, 0)}, Nodes: []ranv1.ClusterNodeStatus{
 		{Name: "cp0", ControlPlane: true, State: maintenancev1.NodeCompleted}, {Name: "w0", State: maintenancev1.NodePending},
 	}}}
 	second.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, in)

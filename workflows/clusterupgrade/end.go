@@ -12,6 +12,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
 // listen handles signals from people, the rollout, nodes and activities.
@@ -25,7 +26,7 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalPause, "Start no further node.", func(temporal.SignalRequest) { c.pause(true) })
 	kit.OnSignal(ctx, temporal.SignalResume, "Start nodes again.", func(temporal.SignalRequest) { c.pause(false) })
 	c.holds.Listen(ctx, func() {
-		c.status.Held = c.holds.State.Of(c.in.Cluster)
+		c.state.Status.Held = c.holds.State.Of(c.in.Cluster)
 		c.nodes.changed = true
 		c.nodes.cancelOnOverrun()
 		c.record.show()
@@ -51,7 +52,7 @@ func (c *clusterUpgrade) observe(o temporal.Observation) {
 	c.signals++
 	switch o.Activity {
 	case c.awaited:
-		if kit.BecameUrgent(c.status.Wait, o.Wait) {
+		if kit.BecameUrgent(c.state.Status.Wait, o.Wait) {
 			c.record.progress.ReportNow()
 		}
 		c.observed = o.Wait
@@ -63,7 +64,7 @@ func (c *clusterUpgrade) observe(o temporal.Observation) {
 }
 
 func (c *clusterUpgrade) pause(paused bool) {
-	c.status.Paused = paused
+	c.state.Status.Paused = paused
 	c.nodes.changed = true
 	c.record.attributes.Set(temporal.AttributePaused.ValueSet(paused))
 	c.record.show()
@@ -98,20 +99,20 @@ func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
 		return ctx.Err()
 	}
 	c.record.attributes.Flush()
-	c.record.log.Info("Cluster continues as new", "step", c.status.Step)
+	c.record.log.Info("Cluster continues as new", "step", c.state.Status.Step)
 	in := c.in
 	in.Held = c.holds.State
-	in.Carried = &Carried{Status: c.status, Locked: c.locked, Slots: c.nodes.slots.State}
+	in.Carried = &State{Status: c.state.Status, Locks: c.state.Locks, Slots: c.nodes.slots.State}
 	return workflow.NewContinueAsNewError(ctx, temporal.ClusterUpgrade, in)
 }
 
 // cleanUp withdraws the maintenance request of the cluster, so that its locks become active again.
 func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 	c.record.enter(ranv1.StepCleaningUp)
-	if !c.requested {
+	if !c.state.Locks.Request.Possible() {
 		return
 	}
-	if c.locked && !c.awaitSwept(ctx) {
+	if c.state.Locks.Answer == nodemaintenance.LocksRequested && !c.awaitSwept(ctx) {
 		return
 	}
 	retrier := c.retrier()
@@ -121,6 +122,7 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 	c.record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRemoved)
 	err := retrier.Run(ctx, summary, c.locks.WithdrawClusterMaintenance, in, nil)
 	c.record.stages.End(ctx, ranv1.StageClusterMaintenanceRemoved, err, c.lockNote())
+	c.record.log.Info("Cleanup step ended", "step", summary, "error", err)
 	if err != nil {
 		c.record.note("could not " + summary + ": " + temporal.ErrorMessage(err))
 	}
@@ -154,19 +156,19 @@ const clusterCleanUpLimit = 10 * time.Minute
 
 // finish turns the error of the upgrade into the result of the workflow.
 func (c *clusterUpgrade) finish(ctx workflow.Context, err error) (ranv1.ClusterStatus, error) {
-	c.status.State = ranv1.ClusterFailed
-	cancelled := sdktemporal.IsCanceledError(err) && c.status.Failure == nil
+	c.state.Status.State = ranv1.ClusterFailed
+	cancelled := sdktemporal.IsCanceledError(err) && c.state.Status.Failure == nil
 	switch {
 	case err == nil:
-		c.status.State = ranv1.ClusterComplete
+		c.state.Status.State = ranv1.ClusterComplete
 	case cancelled:
-		c.status.State = ranv1.ClusterCancelled
+		c.state.Status.State = ranv1.ClusterCancelled
 		if c.cancelled != nil {
 			c.record.note("cancelled" + kit.ActorSuffix(*c.cancelled))
 		}
 	}
 	now := c.record.now(ctx)
-	c.status.CompletedAt = &now
+	c.state.Status.CompletedAt = &now
 	c.record.enter(ranv1.StepOver)
 	c.record.attributes.Flush()
 	summary := c.record.summary()
@@ -176,7 +178,7 @@ func (c *clusterUpgrade) finish(ctx workflow.Context, err error) (ranv1.ClusterS
 	case cancelled:
 		return summary, sdktemporal.NewCanceledError(summary)
 	}
-	failure := c.status.Failure
+	failure := c.state.Status.Failure
 	return summary, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{summary}})
 }

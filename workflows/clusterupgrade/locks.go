@@ -14,9 +14,17 @@ import (
 	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
+// Locks is the known state of the workload locks of the cluster.
+type Locks struct {
+	// Request: our ClusterMaintenanceRequest exists.
+	Request nodemaintenance.Fact `json:"request,omitempty"`
+	// Answer is the answer to the last request.
+	Answer nodemaintenance.LockAnswer `json:"answer,omitempty"`
+}
+
 // awaitClusterLocks requests the workload locks of the cluster and waits until they are inactive. No node is disrupted before that.
 func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
-	if c.in.Carried != nil || len(c.status.Nodes) == 0 {
+	if c.in.Carried != nil || len(c.state.Status.Nodes) == 0 {
 		return nil
 	}
 	c.record.enter(ranv1.StepClusterLocks)
@@ -44,13 +52,13 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *locks.ClusterLockInput) error {
 	var err error
 	for err == nil && c.held() != nil {
-		in.Deadline, c.requestingLocks = nil, true
+		in.Deadline, c.blocked = nil, "no workload locks are requested"
 		c.record.show()
-		paused, number := c.status.Paused, c.holds.Number()
-		err = workflow.Await(ctx, func() bool { return c.status.Paused != paused || c.holds.Number() != number })
+		paused, number := c.state.Status.Paused, c.holds.Number()
+		err = workflow.Await(ctx, func() bool { return c.state.Status.Paused != paused || c.holds.Number() != number })
 	}
-	if c.requestingLocks {
-		c.requestingLocks = false
+	if c.blocked != "" {
+		c.blocked = ""
 		c.record.show()
 	}
 	return err
@@ -71,7 +79,7 @@ func (c *clusterUpgrade) held() error {
 	if hold := c.holds.Of(c.in.Cluster); hold != nil {
 		return temporal.Error(temporal.ErrHeld, emergency.Message(*hold), nil)
 	}
-	if c.status.Paused {
+	if c.state.Status.Paused {
 		return temporal.Error(temporal.ErrHeld, "the rollout is paused", nil)
 	}
 	return nil
@@ -80,14 +88,22 @@ func (c *clusterUpgrade) held() error {
 // requestClusterLocks requests the maintenance of the cluster and waits until its locks are inactive, at most until the deadline that the first call
 // sets. Errors: LockRefused if the request was deleted; Held if no request was made.
 func (c *clusterUpgrade) requestClusterLocks(ctx workflow.Context, in *locks.ClusterLockInput) error {
-	c.requested = true
+	known := &c.state.Locks
+	known.Request, known.Answer = nodemaintenance.Maybe, nodemaintenance.LocksUnknown
 	c.record.stages.Begin(ctx, ranv1.StageClusterMaintenanceRequested)
 	retrier := c.retrier()
 	retrier.BeforeRound, in.Closes = c.held, c.holds.Closes(c.in.Cluster)
-	err := retrier.Run(ctx, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, *in, &c.locked)
-	c.answered = err == nil
+	var locked bool
+	err := retrier.Run(ctx, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, *in, &locked)
+	switch {
+	case err == nil && locked:
+		known.Request, known.Answer = nodemaintenance.Yes, nodemaintenance.LocksRequested
+	case err == nil:
+		known.Answer = nodemaintenance.LocksNone
+	}
+	c.record.log.Info("Workload locks requested", "answer", string(known.Answer), "error", err)
 	c.record.stages.End(ctx, ranv1.StageClusterMaintenanceRequested, err, c.lockNote())
-	if err != nil || !c.locked {
+	if err != nil || !locked {
 		return err
 	}
 	if in.Deadline == nil && c.in.Remediation.LockTimeoutSeconds != nil {
@@ -96,11 +112,12 @@ func (c *clusterUpgrade) requestClusterLocks(ctx workflow.Context, in *locks.Clu
 	c.record.stages.Begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
 	err = c.await(ctx, "AwaitClusterLocks", "wait for the workload locks of "+c.in.Cluster, in.Deadline, temporal.ErrLockTimedOut, c.locks.AwaitClusterLocks, *in)
 	c.record.stages.End(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
+	c.record.lockWaitEnded(err)
 	return err
 }
 
 func (c *clusterUpgrade) lockNote() string {
-	if c.answered && !c.locked {
+	if c.state.Locks.Answer == nodemaintenance.LocksNone {
 		return "the cluster has no workload locks"
 	}
 	return ""
@@ -117,7 +134,7 @@ const (
 func (c *clusterUpgrade) followLocks(ctx workflow.Context) {
 	// The cluster does not wait for this activity, so its failures are not shown.
 	retrier := kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, nil)
-	for workflow.Await(ctx, func() bool { return len(c.status.LockProgress) > 0 }) == nil {
+	for workflow.Await(ctx, func() bool { return len(c.state.Status.LockProgress) > 0 }) == nil {
 		deadline := workflow.Now(ctx).Add(followLimit)
 		in := locks.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Deadline: &deadline}
 		err := retrier.Wait(ctx, "follow the workload locks of "+c.in.Cluster, &deadline, temporal.ErrClusterUnreachable, c.locks.FollowLocks, in, nil)

@@ -100,7 +100,7 @@ func (r *nodeRollout) finished(ctx workflow.Context) (bool, error) {
 
 // mayStart reports whether new nodes may be started.
 func (r *nodeRollout) mayStart(ctx workflow.Context) bool {
-	return len(r.pending) > 0 && r.failure == nil && ctx.Err() == nil && !r.upgrade.status.Paused && r.hold() == nil &&
+	return len(r.pending) > 0 && r.failure == nil && ctx.Err() == nil && !r.upgrade.state.Status.Paused && r.hold() == nil &&
 		!r.upgrade.mustContinueAsNew(ctx)
 }
 
@@ -119,7 +119,7 @@ func (r *nodeRollout) requestSlots(ctx workflow.Context) {
 	}
 	for i, node := range r.pending[:min(len(r.pending), limit)] {
 		// All requests are as old as the upgrade of the cluster. The microseconds keep their order.
-		r.slots.Request(r.nameOf(node), node, r.upgrade.status.StartedAt.Add(time.Duration(i)*time.Microsecond))
+		r.slots.Request(r.nameOf(node), node, r.upgrade.state.Status.StartedAt.Add(time.Duration(i)*time.Microsecond))
 	}
 }
 

@@ -26,7 +26,7 @@ type clusterRecord struct {
 	reason kit.CurrentReason
 	// waits returns everything that the cluster waits for, except failing activities.
 	waits      func() rollout.ClusterWaits
-	troubles   kit.Retries
+	retries    kit.Retries
 	attributes *kit.SearchAttributes
 	stages     kit.Stages
 	progress   kit.Progress
@@ -39,7 +39,7 @@ func newClusterRecord(ctx workflow.Context, status *ranv1.ClusterUpgradeStatus, 
 	r.attributes = &kit.SearchAttributes{Ctx: ctx}
 	r.attributes.Gather()
 	r.reason = kit.CurrentReason{Attributes: r.attributes, Wait: &status.Wait, Show: func() {}} // show publishes it
-	r.troubles.Show = r.show
+	r.retries.Show = r.show
 	r.log = log.With(workflow.GetLogger(ctx), "rollout", in.Namespace+"/"+in.Rollout, "cluster", in.Cluster, "batch", in.Batch)
 	r.stages = kit.Stages{Records: &status.Stages, Show: r.show}
 	now := r.now(ctx)
@@ -72,9 +72,20 @@ func (r *clusterRecord) failure(err error) {
 	r.show()
 }
 
+// lockWaitEnded logs the end of the wait for workload locks.
+func (r *clusterRecord) lockWaitEnded(err error) {
+	if err != nil {
+		r.log.Info("Workload locks not released", "reason", kit.ReasonOf(err), "message", temporal.ErrorMessage(err))
+		return
+	}
+	r.log.Info("Workload locks released")
+}
+
+// note records a message for people. It ignores a repeated message.
 func (r *clusterRecord) note(text string) {
 	if text != "" && !slices.Contains(r.status.Notes, text) {
 		r.status.Notes = append(r.status.Notes, text)
+		r.log.Info("Cluster has a note", "note", text)
 		r.show()
 	}
 }
@@ -129,7 +140,11 @@ func (r *clusterRecord) nodeEnded(node string, status maintenancev1.NodeMaintena
 	if status.Drain != nil {
 		ended.Evicted = status.Drain.Evicted
 	}
-	r.log.Info("Node maintenance ended", "node", node, "state", status.State)
+	line := []any{"node", node, "state", status.State}
+	if status.Failure != nil {
+		line = append(line, "reason", status.Failure.Reason, "message", status.Failure.Message)
+	}
+	r.log.Info("Node maintenance ended", line...)
 	r.notesOf(node, status)
 	r.nodeProgressed(ended)
 }
@@ -176,7 +191,7 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 // show publishes a change.
 func (r *clusterRecord) show() {
 	waits := r.waits()
-	waits.Retry = r.troubles.Oldest()
+	waits.Retry = r.retries.Oldest()
 	r.reason.Replace(waits.Current(r.now(r.ctx)))
 	workflow.SetCurrentDetails(r.ctx, clusterDetails(r.status))
 	r.progress.Changed = true

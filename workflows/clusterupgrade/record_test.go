@@ -25,9 +25,9 @@ func TestTheSummaryNamesTheNodeWhoseLockHasFailed(t *testing.T) {
 	summary := kittest.Run(t, func(ctx workflow.Context) (ranv1.ClusterStatus, error) {
 		c, err := newClusterUpgrade(ctx, oneCluster)
 		waits := func(name, reason string) ranv1.ClusterNodeStatus {
-			return ranv1.ClusterNodeStatus{Name: name, State: maintenancev1.NodeScheduled, StartedAt: c.status.StartedAt, Wait: &drydockv1.Wait{Reason: reason}}
+			return ranv1.ClusterNodeStatus{Name: name, State: maintenancev1.NodeScheduled, StartedAt: c.state.Status.StartedAt, Wait: &drydockv1.Wait{Reason: reason}}
 		}
-		c.status.Nodes = []ranv1.ClusterNodeStatus{
+		c.state.Status.Nodes = []ranv1.ClusterNodeStatus{
 			waits("w0", locks.ReasonWorkloadLocksHeld), waits("w1", locks.ReasonWorkloadLocksFailed), waits("w2", locks.ReasonWorkloadLocksHeld),
 		}
 		return c.record.summary(), err
@@ -39,7 +39,7 @@ func TestTheSummaryNamesTheNodeWhoseLockHasFailed(t *testing.T) {
 func TestTheSummaryHasTheProgressOfApplicationsUntilTheClusterEnds(t *testing.T) {
 	summaries := kittest.Run(t, func(ctx workflow.Context) ([]ranv1.ClusterStatus, error) {
 		c, err := newClusterUpgrade(ctx, oneCluster)
-		c.status.Nodes = []ranv1.ClusterNodeStatus{{Name: "w0"}, {Name: "w1"}}
+		c.state.Status.Nodes = []ranv1.ClusterNodeStatus{{Name: "w0"}, {Name: "w1"}}
 		reports := []ranv1.ClusterStatus{c.record.summary()}
 		c.nodes.running = []string{"w0"}
 		c.nodes.recordProgress(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining, LockProgress: updated(1)})
@@ -48,8 +48,8 @@ func TestTheSummaryHasTheProgressOfApplicationsUntilTheClusterEnds(t *testing.T)
 		reports = append(reports, c.record.summary())
 		c.nodes.ended(ctx, "w0", maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeCompleted, LockProgress: updated(2)}, nil)
 		reports = append(reports, c.record.summary())
-		require.Empty(t, c.status.Nodes[0].LockProgress, "the node does not store it again")
-		c.status.State = ranv1.ClusterComplete
+		require.Empty(t, c.state.Status.Nodes[0].LockProgress, "the node does not store it again")
+		c.state.Status.State = ranv1.ClusterComplete
 		return append(reports, c.record.summary()), err
 	})
 	var progress [][]drydockv1.LockProgress

@@ -25,7 +25,7 @@ func (l *Log) Lines(keys ...string) []string {
 	defer l.mu.Unlock()
 	var lines []string
 	for _, e := range l.entries {
-		if !strings.Contains(e.message, " ") {
+		if !strings.Contains(e.message, " ") || strings.HasSuffix(e.message, ".") {
 			continue // from the SDK
 		}
 		line := e.message
